@@ -1,0 +1,65 @@
+# kolm: `make demo` shows it, `make test` checks it. Nothing needs to be installed first but Python 3.11 or newer.
+
+# The first Python here that is new enough; set-up says what is wrong when there is none.
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
+	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo "$$p"; exit; }; done; echo python3)
+RUN := .venv/bin/python
+FILES :=
+
+.PHONY: help setup demo up down status test lint format types contracts migrations-check openapi openapi-check pytest lock clean
+
+help:
+	@echo "make demo    compile examples/refund-router.yaml end to end on this machine"
+	@echo "make up      start the stack and leave it running    make down    end it (the data stays)"
+	@echo "make test    everything that CI checks; make pytest FILES=tests/deploy for a part"
+
+setup:
+	@$(PYTHON) -m deploy.embedded.setup
+
+demo: setup
+	@$(RUN) -m deploy.embedded up --detach
+	@$(RUN) -m deploy.embedded.demo
+
+up: setup
+	@$(RUN) -m deploy.embedded up --detach
+
+down: setup
+	@$(RUN) -m deploy.embedded down
+
+status: setup
+	@$(RUN) -m deploy.embedded status
+
+test: setup lint types contracts migrations-check openapi-check pytest
+
+lint: setup
+	$(RUN) -m ruff check .
+	$(RUN) -m ruff format --check .
+
+format: setup
+	$(RUN) -m ruff check --fix .
+	$(RUN) -m ruff format .
+
+types: setup
+	$(RUN) -m mypy
+
+contracts: setup
+	.venv/bin/lint-imports
+
+migrations-check: setup
+	$(RUN) -m deploy.embedded.within manage.py makemigrations --check --dry-run
+
+openapi: setup
+	$(RUN) -m deploy.embedded.within --no-servers manage.py spectacular --validate --fail-on-warn --file docs/openapi.yaml
+
+openapi-check: setup
+	$(RUN) -m deploy.openapi_check
+
+pytest: setup
+	$(RUN) -m pytest $(FILES)
+
+lock:
+	$(PYTHON) -m deploy.lock
+
+clean:
+	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +

@@ -1,0 +1,179 @@
+"""/v1/artifacts, the receipts of a compile, and the deployment's public keys."""
+
+from typing import Any
+
+from django.db import transaction
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import serializers as s
+from rest_framework.permissions import BasePermission
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from backend.artifacts.models import Artifact, Receipt
+from backend.artifacts.signing import keyring
+from backend.blobs import get_blob
+from backend.compiles.api import READ_ONLY, find_compile, whole_list
+from backend.domain import kolm_verify
+from backend.domain.errors import NotFound
+from backend.domain.ids import Prefix, decode_id, encode_id
+from backend.rest.pagination import PAGE_PARAMETERS, list_page, page_schema
+from backend.rest.strict import check_query
+from backend.rest.times import rfc3339
+from backend.tenants.auth import IsTenant
+from backend.tenants.scopes import HasScope
+
+ARTIFACTS: list[type[BasePermission]] = [IsTenant, HasScope("artifacts:read")]
+
+
+class ArtifactShape(s.Serializer[object]):
+    id = s.CharField()
+    object = s.ChoiceField(["artifact"])
+    compile = s.CharField()
+    name = s.CharField()
+    version = s.IntegerField()
+    sha256 = s.CharField()
+    size_bytes = s.IntegerField()
+    k_score_ppm = s.IntegerField()
+    evaluation = s.JSONField()
+    manifest = s.JSONField()
+    created_at = s.DateTimeField()
+
+
+class ReceiptShape(s.Serializer[object]):
+    id = s.CharField()
+    object = s.ChoiceField(["receipt"])
+    seq = s.IntegerField()
+    step = s.CharField()
+    payload_sha256 = s.CharField()
+    envelope = s.JSONField(help_text="DSSE envelope with an in-toto statement; the payload is signed as it stands.")
+    created_at = s.DateTimeField()
+
+
+class VerificationShape(s.Serializer[object]):
+    object = s.ChoiceField(["verification"])
+    verdict = s.ChoiceField(["trusted", "untrusted", "broken", "not_an_artifact"])
+    exit_code = s.IntegerField()
+    reasons = s.ListField(child=s.CharField())
+    keyid = s.CharField(allow_null=True)
+
+
+def artifact_shape(row: Artifact) -> dict[str, Any]:
+    return {
+        "id": encode_id(Prefix.ARTIFACT, row.id),
+        "object": "artifact",
+        "compile": encode_id(Prefix.COMPILE, row.compile_id),
+        "name": row.name,
+        "version": row.version,
+        "sha256": row.sha256,
+        "size_bytes": row.size_bytes,
+        "k_score_ppm": row.k_score_ppm,
+        "evaluation": row.evaluation,
+        "manifest": row.manifest,
+        "created_at": rfc3339(row.created_at),
+    }
+
+
+def receipt_shape(row: Receipt) -> dict[str, Any]:
+    return {
+        "id": encode_id(Prefix.RECEIPT, row.id),
+        "object": "receipt",
+        "seq": row.seq,
+        "step": row.step,
+        "payload_sha256": row.payload_sha256,
+        "envelope": row.envelope,
+        "created_at": rfc3339(row.created_at),
+    }
+
+
+class ArtifactsView(APIView):
+    permission_classes = ARTIFACTS
+
+    @extend_schema(
+        operation_id="artifacts_list",
+        parameters=[*PAGE_PARAMETERS, OpenApiParameter("name", OpenApiTypes.STR)],
+        responses=page_schema("ArtifactList", ArtifactShape()),
+    )
+    def get(self, request: Request) -> Response:
+        """All published artifacts, newest first."""
+        rows = Artifact.objects.of_tenant(request.auth.tenant_id)
+        if "name" in request.query_params:
+            rows = rows.filter(name=request.query_params["name"])
+        return list_page(request, rows, prefix=Prefix.ARTIFACT, render=artifact_shape, filters=("name",))
+
+
+class ArtifactView(APIView):
+    permission_classes = ARTIFACTS
+
+    @extend_schema(operation_id="artifacts_get", responses=ArtifactShape)
+    def get(self, request: Request, artifact: str) -> Response:
+        """One artifact with its manifest."""
+        check_query(request.query_params, [])
+        return Response(artifact_shape(find_artifact(request, artifact)))
+
+
+class DownloadView(APIView):
+    permission_classes = ARTIFACTS
+
+    @extend_schema(operation_id="artifacts_download", responses={(200, "application/vnd.kolm"): OpenApiTypes.BINARY})
+    def get(self, request: Request, artifact: str) -> HttpResponse:
+        """The `.kolm` itself. Its ETag is its sha256; the bytes never change."""
+        check_query(request.query_params, [])
+        row = find_artifact(request, artifact)
+        etag = f'"{row.sha256}"'
+        if request.headers.get("If-None-Match") == etag:
+            response = HttpResponse(status=304)
+        else:
+            data = get_blob(row.tenant_id, row.sha256)
+            response = HttpResponse(data, content_type="application/vnd.kolm")
+            response["Content-Disposition"] = f'attachment; filename="{row.name}-{row.version}.kolm"'
+        response["ETag"] = etag
+        response["Cache-Control"] = "private, immutable, max-age=31536000"
+        return response
+
+
+class VerifyView(APIView):
+    permission_classes = ARTIFACTS
+
+    @extend_schema(operation_id="artifacts_verify", request=None, responses=VerificationShape)
+    def post(self, request: Request, artifact: str) -> Response:
+        """Verify the stored bytes with the code that `kolm verify` runs, against this deployment's keys. Trust your own copy of both more."""
+        row = find_artifact(request, artifact)
+        verdict = kolm_verify.verify(get_blob(row.tenant_id, row.sha256), keyring())
+        return Response(
+            {
+                "object": "verification",
+                "verdict": {0: "trusted", 3: "untrusted", 1: "broken", 2: "not_an_artifact"}[verdict.exit_code],
+                "exit_code": verdict.exit_code,
+                "reasons": list(verdict.reasons),
+                "keyid": verdict.keyid,
+            }
+        )
+
+
+class ReceiptsView(APIView):
+    permission_classes = READ_ONLY
+
+    @extend_schema(operation_id="compiles_receipts", responses=page_schema("ReceiptList", ReceiptShape()))
+    def get(self, request: Request, compile: str) -> Response:
+        """The compile's chain of signed receipts, one a step, also of a compile that failed or was canceled."""
+        check_query(request.query_params, [])
+        row = find_compile(request, compile)
+        receipts = Receipt.objects.of_tenant(row.tenant_id).filter(compile_id=row.id).order_by("seq")
+        return whole_list([receipt_shape(receipt) for receipt in receipts])
+
+
+@transaction.non_atomic_requests
+def public_keys(request: HttpRequest) -> JsonResponse:
+    """The keyring to pin: `kolm trust https://…/.well-known/kolm-keys.json`."""
+    return JsonResponse(keyring())
+
+
+def find_artifact(request: Request, public_id: str) -> Artifact:
+    """The tenant's artifact behind a public id. Raises NotFound, for another tenant's too."""
+    row = Artifact.objects.of_tenant(request.auth.tenant_id).filter(id=decode_id(Prefix.ARTIFACT, public_id)).first()
+    if row is None:
+        raise NotFound(f"There is no artifact {public_id[:60]!r}.")
+    return row

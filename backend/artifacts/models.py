@@ -1,0 +1,40 @@
+"""Published artifacts and the receipts of every step, also of compiles that never published."""
+
+from django.db import models
+
+from backend.tenants.scope import TenantOwned
+
+
+class Artifact(TenantOwned):
+    """A published `.kolm`: its bytes lie in the blob store under `sha256`. `version` counts per tenant and name."""
+
+    compile_id = models.UUIDField()
+    name = models.CharField(max_length=100)
+    version = models.IntegerField()
+    sha256 = models.CharField(max_length=64)
+    size_bytes = models.BigIntegerField()
+    manifest = models.JSONField()
+    k_score_ppm = models.IntegerField()
+    evaluation = models.JSONField(default=dict)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["tenant_id", "compile_id"], name="artifact_per_compile"),
+            models.UniqueConstraint(fields=["tenant_id", "name", "version"], name="artifact_version_once"),
+        ]
+        indexes = [models.Index(fields=["tenant_id", "created_at", "id"], name="artifact_by_time")]
+
+
+class Receipt(TenantOwned):
+    """A signed statement about one step, chained to the one before by `prev` inside the payload. Append-only."""
+
+    compile_id = models.UUIDField()
+    seq = models.IntegerField()
+    step = models.CharField(max_length=32)
+    envelope = models.JSONField()
+    payload_sha256 = models.CharField(max_length=64)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["tenant_id", "compile_id", "seq"], name="receipt_seq_once")]

@@ -1,0 +1,39 @@
+"""Publishing: a row for the bytes that were just built, with the next version of its name, in the transaction that ends the compile."""
+
+import io
+import json
+import zipfile
+
+from django.db.models import Max
+
+from backend.artifacts.models import Artifact
+from backend.compiles.events import touch
+from backend.compiles.models import Compile
+
+
+def publish(compile: Compile, data: bytes, sha256: str) -> Artifact:
+    """Make the artifact of a locked compile; a second call finds the first one's row."""
+    existing = Artifact.objects.filter(tenant_id=compile.tenant_id, compile_id=compile.id).first()
+    if existing is not None:
+        return existing
+    newest = Artifact.objects.filter(tenant_id=compile.tenant_id, name=compile.name).aggregate(n=Max("version"))["n"] or 0
+    assert compile.k_score_ppm is not None
+    artifact = Artifact.objects.create(
+        tenant_id=compile.tenant_id,
+        compile_id=compile.id,
+        name=compile.name,
+        version=newest + 1,
+        sha256=sha256,
+        size_bytes=len(data),
+        manifest=_manifest(data),
+        k_score_ppm=compile.k_score_ppm,
+        evaluation=compile.evaluation or {},
+    )
+    touch(compile, artifact_id=artifact.id)
+    return artifact
+
+
+def _manifest(data: bytes) -> dict[str, object]:
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        value: dict[str, object] = json.loads(archive.read("manifest.json"))
+        return value

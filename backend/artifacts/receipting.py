@@ -1,0 +1,68 @@
+"""Issuing receipts: one signed, chained statement a step, in the transaction that finishes the step."""
+
+from datetime import UTC
+from typing import Any
+
+from backend.artifacts.models import Receipt
+from backend.artifacts.signing import signing_key
+from backend.compiles.models import Compile, StepRun, TeacherCall
+from backend.domain.canonical import canonical_json, sha256_hex
+from backend.domain.ids import Prefix, encode_id
+from backend.domain.receipts import sign_envelope, step_statement
+
+
+def issue_receipt(
+    compile: Compile, step: StepRun, *, inputs: dict[str, str], outputs: dict[str, str], facts: dict[str, Any]
+) -> Receipt:
+    """Sign the step's receipt and append it to the compile's chain. The caller holds the compile's lock."""
+    last = Receipt.objects.filter(tenant_id=compile.tenant_id, compile_id=compile.id).order_by("-seq").first()
+    statement = step_statement(
+        compile=encode_id(Prefix.COMPILE, compile.id),
+        step=step.name,
+        seq=0 if last is None else last.seq + 1,
+        prev="" if last is None else last.payload_sha256,
+        inputs=inputs,
+        outputs=outputs,
+        teacher=_teacher_usage(compile, step),
+        cost_microusd=step.spent_microusd,
+        waste_microusd=step.waste_microusd,
+        started_at=_time(step.started_at),
+        ended_at=_time(step.ended_at),
+        facts=as_integers(facts),
+    )
+    payload = canonical_json(statement)
+    return Receipt.objects.create(
+        tenant_id=compile.tenant_id,
+        compile_id=compile.id,
+        seq=statement["predicate"]["seq"],
+        step=step.name,
+        envelope=sign_envelope(payload, signing_key()),
+        payload_sha256=sha256_hex(payload),
+    )
+
+
+def as_integers(value: Any) -> Any:
+    """The value with every float as a `_ppm` integer: nothing that is signed holds a float."""
+    if isinstance(value, dict):
+        return {
+            (f"{key}_ppm" if isinstance(item, float) else key): as_integers(item) for key, item in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [as_integers(item) for item in value]
+    return round(value * 1_000_000) if isinstance(value, float) else value
+
+
+def _teacher_usage(compile: Compile, step: StepRun) -> dict[str, Any]:
+    calls = TeacherCall.objects.filter(tenant_id=compile.tenant_id, compile=compile, step=step.name)
+    made = [call for call in calls if call.state in ("succeeded", "applied", "failed", "wasted")]
+    return {
+        "models": sorted({call.model for call in made}),
+        "requests": len(made),
+        "input_tokens": sum(call.input_tokens for call in made),
+        "output_tokens": sum(call.output_tokens for call in made),
+        "wasted_requests": sum(call.state == "wasted" for call in made),
+    }
+
+
+def _time(at: Any) -> str:
+    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ") if at is not None else ""

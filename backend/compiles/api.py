@@ -1,0 +1,219 @@
+"""/v1/specs, /v1/compiles and what hangs on a compile. The event stream is in `event_stream`, uploads and teacher keys in `material_api`."""
+
+from typing import Any, ClassVar
+
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework.permissions import BasePermission
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from backend.compiles import serializers as shapes_of
+from backend.compiles import submission, transitions
+from backend.compiles.models import Candidate, Compile, Slice, StepRun
+from backend.compiles.shapes import candidate_shape, compile_shape, slice_shape, step_shape
+from backend.domain.errors import NotFound
+from backend.domain.ids import Prefix, decode_id
+from backend.domain.lifecycle import CompileStatus
+from backend.domain.spec import canonical_spec, spec_json_schema
+from backend.rest.pagination import PAGE_PARAMETERS, list_page, page_schema
+from backend.rest.strict import check_query
+from backend.tenants.api import IDEMPOTENCY_KEY
+from backend.tenants.auth import IsTenant
+from backend.tenants.idempotency import idempotent
+from backend.tenants.scopes import HasScope
+
+COMPILES: list[type[BasePermission]] = [IsTenant, HasScope("compiles")]
+READ_ONLY: list[type[BasePermission]] = [IsTenant, HasScope("compiles:read")]
+
+
+class SpecSchemaView(APIView):
+    permission_classes: ClassVar = []
+    authentication_classes: ClassVar = []
+
+    @extend_schema(operation_id="specs_schema", responses=OpenApiTypes.OBJECT, auth=[])
+    def get(self, request: Request) -> Response:
+        """The JSON Schema of a spec."""
+        return Response(spec_json_schema())
+
+
+class SpecValidateView(APIView):
+    permission_classes = READ_ONLY
+
+    @extend_schema(operation_id="specs_validate", request=OpenApiTypes.OBJECT, responses=shapes_of.ValidationShape)
+    def post(self, request: Request) -> Response:
+        """Check a spec without starting anything: 200 with every default filled in and an estimate, or 422 with all problems."""
+        spec, expected = submission.check(request.auth.tenant_id, request.data)
+        return Response(
+            {"object": "spec_validation", "valid": True, "spec": canonical_spec(spec), "estimate": expected.to_json()}
+        )
+
+
+class CompilesView(APIView):
+    permission_classes = COMPILES
+    spending_methods = ("POST",)
+
+    @extend_schema(
+        operation_id="compiles_list",
+        parameters=[
+            *PAGE_PARAMETERS,
+            OpenApiParameter("status", OpenApiTypes.STR, enum=[status.value for status in CompileStatus]),
+            OpenApiParameter("name", OpenApiTypes.STR),
+        ],
+        responses=page_schema("CompileList", shapes_of.CompileShape()),
+    )
+    def get(self, request: Request) -> Response:
+        """All compiles, newest first, without their specs."""
+        rows = Compile.objects.of_tenant(request.auth.tenant_id)
+        for name in ("status", "name"):
+            if name in request.query_params:
+                rows = rows.filter(**{name: request.query_params[name]})
+        return list_page(
+            request, rows, prefix=Prefix.COMPILE, render=lambda row: compile_shape(row, with_spec=False), filters=("status", "name")
+        )
+
+    @extend_schema(
+        operation_id="compiles_create",
+        parameters=[IDEMPOTENCY_KEY],
+        request=OpenApiTypes.OBJECT,
+        responses={202: shapes_of.CompileShape},
+    )
+    @idempotent
+    def post(self, request: Request) -> Response:
+        """Start a compile. The body is the spec (its schema is at /v1/specs/schema)."""
+        row = submission.submit(request.auth.tenant_id, request.data, api_key_id=request.auth.api_key_id)
+        row.refresh_from_db()
+        shape = compile_shape(row)
+        return Response(shape, status=202, headers={"Location": f"/v1/compiles/{shape['id']}"})
+
+
+class EstimateView(APIView):
+    permission_classes = READ_ONLY
+
+    @extend_schema(operation_id="compiles_estimate", request=OpenApiTypes.OBJECT, responses=shapes_of.EstimateShape)
+    def post(self, request: Request) -> Response:
+        """What a spec would cost: low, expected and high per step in micro-USD, and whether its budget covers it."""
+        spec, expected = submission.check(request.auth.tenant_id, request.data)
+        budget = spec.budget.microusd
+        is_within = budget >= max(expected.total.low, expected.worst_batch)
+        return Response(
+            {"object": "estimate", **expected.to_json(), "budget_microusd": budget, "within_budget": is_within}
+        )
+
+
+class CompileView(APIView):
+    permission_classes = READ_ONLY
+
+    @extend_schema(operation_id="compiles_get", responses=shapes_of.CompileShape)
+    def get(self, request: Request, compile: str) -> Response:
+        """One compile with its spec, costs, evaluation and gate."""
+        check_query(request.query_params, [])
+        row = find_compile(request, compile)
+        response = Response(compile_shape(row))
+        response["ETag"] = f'"{row.version}"'
+        return response
+
+
+class StepsView(APIView):
+    permission_classes = READ_ONLY
+
+    @extend_schema(operation_id="compiles_steps", responses=page_schema("StepList", shapes_of.StepShape()))
+    def get(self, request: Request, compile: str) -> Response:
+        """The steps in order: state, progress, estimate beside actual cost, what each put out."""
+        check_query(request.query_params, [])
+        row = find_compile(request, compile)
+        steps = StepRun.objects.filter(tenant_id=row.tenant_id, compile=row).order_by("position")
+        return whole_list([step_shape(step) for step in steps])
+
+
+class SlicesView(APIView):
+    permission_classes = READ_ONLY
+
+    @extend_schema(operation_id="compiles_slices", responses=page_schema("SliceList", shapes_of.SliceShape()))
+    def get(self, request: Request, compile: str) -> Response:
+        """The slices: k_requested and k_actual, the selection's report, what the pipeline did by itself."""
+        check_query(request.query_params, [])
+        row = find_compile(request, compile)
+        slices = Slice.objects.filter(tenant_id=row.tenant_id, compile=row).order_by("position")
+        return whole_list([slice_shape(part) for part in slices])
+
+
+class CandidatesView(APIView):
+    permission_classes = READ_ONLY
+
+    @extend_schema(
+        operation_id="compiles_candidates",
+        parameters=[
+            *PAGE_PARAMETERS,
+            OpenApiParameter("state", OpenApiTypes.STR, description="rejected, valid, picked, dropped, labeled, unverified, trained or left_out."),
+            OpenApiParameter("slice", OpenApiTypes.STR, description="The slice's name."),
+        ],
+        responses=page_schema("CandidateList", shapes_of.CandidateShape()),
+    )
+    def get(self, request: Request, compile: str) -> Response:
+        """Every candidate: kept, dropped or rejected, and why; its score, label, votes and cost."""
+        row = find_compile(request, compile)
+        rows = Candidate.objects.of_tenant(row.tenant_id).filter(compile=row)
+        if "state" in request.query_params:
+            rows = rows.filter(state=request.query_params["state"])
+        if "slice" in request.query_params:
+            rows = rows.filter(slice__name=request.query_params["slice"])
+        names = dict(Slice.objects.filter(tenant_id=row.tenant_id, compile=row).values_list("id", "name"))
+        return list_page(
+            request,
+            rows.defer("embedding", "token_logprobs"),
+            prefix=Prefix.CANDIDATE,
+            render=lambda candidate: candidate_shape(candidate, names[candidate.slice_id]),
+            filters=("state", "slice"),
+        )
+
+
+class CancelView(APIView):
+    permission_classes = COMPILES
+
+    @extend_schema(operation_id="compiles_cancel", parameters=[IDEMPOTENCY_KEY], request=None, responses={202: shapes_of.CompileShape})
+    @idempotent
+    def post(self, request: Request, compile: str) -> Response:
+        """Stop a compile. What was made and paid for stays; teacher and runner stop within seconds."""
+        row = transitions.cancel(request.auth.tenant_id, decode_id(Prefix.COMPILE, compile))
+        row.refresh_from_db()
+        return Response(compile_shape(row), status=202)
+
+
+class ResumeView(APIView):
+    permission_classes = COMPILES
+    spending_methods = ("POST",)
+
+    @extend_schema(
+        operation_id="compiles_resume",
+        parameters=[IDEMPOTENCY_KEY],
+        request=shapes_of.ResumeRequest,
+        responses={202: shapes_of.CompileShape},
+    )
+    @idempotent
+    def post(self, request: Request, compile: str) -> Response:
+        """Go on with a failed, expired or canceled compile at its first unfinished step, with a larger budget if you give one."""
+        form = shapes_of.ResumeRequest(data=request.data or {})
+        form.is_valid(raise_exception=True)
+        row = transitions.resume(
+            request.auth.tenant_id,
+            decode_id(Prefix.COMPILE, compile),
+            budget_microusd=form.validated_data.get("budget_microusd"),
+        )
+        row.refresh_from_db()
+        return Response(compile_shape(row), status=202)
+
+
+def find_compile(request: Request, public_id: str) -> Compile:
+    """The tenant's compile behind a public id. Raises NotFound, for another tenant's too."""
+    row = Compile.objects.of_tenant(request.auth.tenant_id).filter(id=decode_id(Prefix.COMPILE, public_id)).first()
+    if row is None:
+        raise NotFound(f"There is no compile {public_id[:60]!r}.")
+    return row
+
+
+def whole_list(data: list[dict[str, Any]]) -> Response:
+    """A list that is never longer than a page."""
+    return Response({"object": "list", "data": data, "has_more": False, "next_cursor": None})
+

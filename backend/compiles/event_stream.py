@@ -1,0 +1,111 @@
+"""GET /v1/compiles/{id}/events: the compile's story, as a JSON list or, asked with `Accept: text/event-stream`, live.
+
+A plain async view beside DRF, so that thousands of open streams cost no threads. Events are numbered without gaps under the compile's lock, so
+a reader that comes back with `Last-Event-ID` (or `?after=`) misses nothing and gets nothing twice.
+"""
+
+import json
+import random
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+from uuid import UUID
+
+from asgiref.sync import sync_to_async
+from django.db import transaction
+from django.http import HttpRequest, HttpResponseBase, JsonResponse, StreamingHttpResponse
+from rest_framework.exceptions import APIException
+
+from backend.compiles.events import events_after
+from backend.compiles.models import Compile
+from backend.compiles.shapes import event_shape
+from backend.domain.errors import Forbidden, InvalidInput, KolmError, NotFound
+from backend.domain.ids import Prefix, decode_id
+from backend.domain.lifecycle import TERMINAL, CompileStatus
+from backend.rest.problems import problem_for, problem_response
+from backend.tenants.auth import Caller, authenticate
+from backend.tenants.scope import tenant_scope
+from backend.wakeups import listening_async
+
+HEARTBEAT_S = 15.0
+LOOK_AGAIN_S = 2.0
+MAX_STREAM_S = 600.0
+RETRY_MS = 2000
+PAGE = 500
+
+
+@transaction.non_atomic_requests
+async def compile_events(request: HttpRequest, compile: str) -> HttpResponseBase:
+    if request.method != "GET":
+        return problem_response(request, status=405, code="method_not_allowed", detail="Events can only be read: GET.")
+    try:
+        after = _after(request)
+        caller = await sync_to_async(_authenticate)(request)
+        compile_id = decode_id(Prefix.COMPILE, compile)
+        events, is_over = await sync_to_async(_look)(caller.tenant_id, compile_id, after)
+    except (KolmError, APIException) as error:
+        return problem_for(request, error)
+    if "text/event-stream" not in request.headers.get("Accept", ""):
+        has_more = len(events) == PAGE
+        cursor = str(events[-1]["seq"]) if has_more else None
+        return JsonResponse({"object": "list", "data": events, "has_more": has_more, "next_cursor": cursor})
+    stream = _stream(caller.tenant_id, compile_id, after)
+    response = StreamingHttpResponse(stream, content_type="text/event-stream; charset=utf-8")
+    response["Cache-Control"] = "no-store"
+    response["X-Accel-Buffering"] = "no"
+    return response
+
+
+async def _stream(tenant_id: UUID, compile_id: UUID, after: int) -> AsyncIterator[bytes]:
+    """Everything after `after`, then what comes; ends after the terminal event or with `reconnect` after ten minutes."""
+    started = last_sent = time.monotonic()
+    # spread the reconnects: a restart of this process must not bring every client back in the same instant
+    yield f"retry: {round(RETRY_MS * random.uniform(0.5, 1.5))}\n\n".encode()  # noqa: S311
+    async with listening_async(compile_id) as wait:
+        while True:
+            events, is_over = await sync_to_async(_look)(tenant_id, compile_id, after)
+            for event in events:
+                after = event["seq"]
+                yield f"id: {after}\nevent: {event['type']}\ndata: {json.dumps(event, ensure_ascii=False)}\n\n".encode()
+            now = time.monotonic()
+            if events:
+                last_sent = now
+                continue
+            if is_over:
+                return
+            if now - started > MAX_STREAM_S:
+                yield b"event: reconnect\ndata: {}\n\n"
+                return
+            if now - last_sent > HEARTBEAT_S:
+                last_sent = now
+                yield b": alive\n\n"
+            await wait(LOOK_AGAIN_S)
+
+
+def _authenticate(request: HttpRequest) -> Caller:
+    scheme, _, presented = request.headers.get("Authorization", "").partition(" ")
+    with transaction.atomic():
+        caller = authenticate(presented.strip() if scheme.lower() == "bearer" else "")
+    if not {"compiles:read", "compiles:write"} & caller.scopes:
+        raise Forbidden("This API key lacks the scope 'compiles:read'.", code="missing_scope")
+    return caller
+
+
+def _look(tenant_id: UUID, compile_id: UUID, after: int) -> tuple[list[dict[str, Any]], bool]:
+    """The next events, and whether there will never be more."""
+    with tenant_scope(tenant_id):
+        status = Compile.objects.filter(tenant_id=tenant_id, id=compile_id).values_list("status", flat=True).first()
+        if status is None:
+            raise NotFound("There is no such compile.")
+        # the status was read first: once it is terminal, the events that follow are all there is
+        events = [event_shape(row) for row in events_after(tenant_id, compile_id, after, limit=PAGE)]
+    return events, CompileStatus(status) in TERMINAL
+
+
+def _after(request: HttpRequest) -> int:
+    text = request.headers.get("Last-Event-ID") or request.GET.get("after") or "0"
+    if not (text.isascii() and text.isdigit() and len(text) < 10):
+        raise InvalidInput("`after` (or Last-Event-ID) is the number of an event.", code="invalid_request")
+    return int(text)
+
+

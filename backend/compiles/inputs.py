@@ -1,0 +1,43 @@
+"""What a spec points at, resolved: gold examples and captures, inline or uploaded, and the split that holds gold out."""
+
+import hashlib
+import hmac
+from base64 import b64decode
+from uuid import UUID
+
+from django.conf import settings
+
+from backend.compiles.uploads import UploadPurpose, load_upload
+from backend.domain.candidates import text_key
+from backend.domain.gold import GoldSplit, split_gold
+from backend.domain.spec import Example, Spec, check_gold
+
+
+def load_gold(tenant_id: UUID, spec: Spec) -> list[Example]:
+    """All gold pairs of the spec, checked against its labels. Raises InvalidSpec, NotFound."""
+    examples = list(spec.examples.inline)
+    if spec.examples.upload is not None:
+        rows = load_upload(tenant_id, spec.examples.upload, UploadPurpose.EXAMPLES)
+        examples += [Example(input=r["input"], output=r["output"], group=r["group"]) for r in rows]
+    check_gold(spec, examples)
+    return examples
+
+
+def split(tenant_id: UUID, spec: Spec, examples: list[Example]) -> GoldSplit:
+    """The tenant's own salted split: the same examples fall on the same side in every compile of this tenant and name, and nobody outside can
+    tell which side a text is on."""
+    salt = hmac.digest(b64decode(settings.KOLM_SEALING_KEY), f"gold-split/{tenant_id}/{spec.name}".encode(), "sha256")
+    return split_gold(examples, salt=salt, holdout=spec.examples.holdout)
+
+
+def load_captures(tenant_id: UUID, spec: Spec) -> list[str]:
+    """Production inputs without duplicates, at most `captures.max` of them: a fixed pseudo-random sample when there are more."""
+    if spec.captures is None:
+        return []
+    texts = list(spec.captures.inline)
+    if spec.captures.upload is not None:
+        texts += [row["input"] for row in load_upload(tenant_id, spec.captures.upload, UploadPurpose.CAPTURES)]
+    unique = {text_key(text): text for text in texts}
+    seed = str(spec.sampling.seed).encode()
+    order = sorted(unique, key=lambda key: hashlib.blake2b(key.encode(), key=seed).digest())
+    return [unique[key] for key in sorted(order[: spec.captures.max])]

@@ -1,0 +1,134 @@
+"""Who works on a compile: claim, heartbeat, fence, release. Times are the database's, so that no process's clock matters.
+
+A claim raises the fence by one. Every effect of a step commits in a transaction that first locks the lease row and finds its own fence there
+(`fenced`); a process that was stopped past its lease finds another's and writes nothing.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from uuid import UUID
+
+from django.conf import settings
+from django.db import connection
+
+from backend.compiles.models import Compile, Outbox
+from backend.queue import TaskName
+from backend.tenants.scope import tenant_scope
+
+
+class LeaseLost(Exception):
+    """Another process took this compile over: stop at once and write nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    tenant_id: UUID
+    compile_id: UUID
+    fence: int
+    attempts: int
+
+
+def create_lease(tenant_id: UUID, compile_id: UUID) -> None:
+    """Make the compile due now, in the caller's transaction, with the hint that will start it."""
+    _execute(
+        "INSERT INTO compiles_compilelease (compile_id, tenant_id, fence, owner, due_at, attempts, cancel_requested)"
+        " VALUES (%s, %s, 0, '', now(), 0, false)",
+        [compile_id, tenant_id],
+    )
+    hint(tenant_id, compile_id)
+
+
+def hint(tenant_id: UUID, compile_id: UUID) -> None:
+    """Put "look at this compile" into the outbox, in the caller's transaction."""
+    Outbox.objects.create(task=TaskName.ADVANCE, ids={"tenant_id": str(tenant_id), "compile_id": str(compile_id)})
+
+
+def claim(compile_id: UUID, *, owner: str) -> Lease | None:
+    """Take the compile if it is due and nobody holds it; None otherwise. A retry after a crash counts as an attempt."""
+    row = _execute(
+        "UPDATE compiles_compilelease SET fence = fence + 1, owner = %s, attempts = attempts + 1,"
+        " lease_until = now() + make_interval(secs => %s)"
+        " WHERE compile_id = %s AND due_at <= now() AND (lease_until IS NULL OR lease_until < now())"
+        " RETURNING tenant_id, fence, attempts",
+        [owner[:100], settings.KOLM_COMPILE_LEASE_S, compile_id],
+    )
+    if row is None:
+        return None
+    return Lease(tenant_id=row[0], compile_id=compile_id, fence=row[1], attempts=row[2])
+
+
+def heartbeat(lease: Lease) -> bool:
+    """Prolong the lease; True when the customer asked to cancel. Raises LeaseLost."""
+    row = _execute(
+        "UPDATE compiles_compilelease SET lease_until = now() + make_interval(secs => %s)"
+        " WHERE compile_id = %s AND fence = %s AND lease_until IS NOT NULL RETURNING cancel_requested",
+        [settings.KOLM_COMPILE_LEASE_S, lease.compile_id, lease.fence],
+    )
+    if row is None:
+        raise LeaseLost
+    return bool(row[0])
+
+
+@contextmanager
+def fenced(lease: Lease) -> Iterator[Compile]:
+    """One transaction in the tenant's scope that commits only if this lease still holds; yields the compile, locked."""
+    with tenant_scope(lease.tenant_id):
+        row = _execute(
+            "SELECT 1 FROM compiles_compilelease WHERE compile_id = %s AND fence = %s AND lease_until IS NOT NULL FOR UPDATE",
+            [lease.compile_id, lease.fence],
+        )
+        if row is None:
+            raise LeaseLost
+        yield Compile.objects.select_for_update().get(tenant_id=lease.tenant_id, id=lease.compile_id)
+
+
+def release(lease: Lease, *, due_in_s: float | None) -> None:
+    """Give the lease back inside a `fenced` transaction. `due_in_s`: look again then (0 at once); None when the compile has ended."""
+    _execute(
+        "UPDATE compiles_compilelease SET lease_until = NULL, owner = '', attempts = CASE WHEN %s THEN 0 ELSE attempts END,"
+        " due_at = now() + make_interval(secs => %s) WHERE compile_id = %s AND fence = %s",
+        [due_in_s is None or due_in_s == 0, due_in_s, lease.compile_id, lease.fence],
+    )
+
+
+def wake(tenant_id: UUID, compile_id: UUID) -> None:
+    """Make a waiting compile due now and hint at it, in the caller's transaction."""
+    _execute("UPDATE compiles_compilelease SET due_at = now(), attempts = 0 WHERE compile_id = %s", [compile_id])
+    hint(tenant_id, compile_id)
+
+
+def lock(compile_id: UUID) -> None:
+    """Lock the lease row. Every writer locks the lease before the compile."""
+    _execute("SELECT 1 FROM compiles_compilelease WHERE compile_id = %s FOR UPDATE", [compile_id])
+
+
+def request_cancel(compile_id: UUID) -> bool:
+    """Ask whoever holds the compile to stop; True when nobody does."""
+    row = _execute(
+        "UPDATE compiles_compilelease SET cancel_requested = true, due_at = now() WHERE compile_id = %s"
+        " RETURNING lease_until IS NULL OR lease_until < now()",
+        [compile_id],
+    )
+    return row is None or bool(row[0])
+
+
+def retire(compile_id: UUID) -> None:
+    """Take an ended compile off the list of what is due."""
+    _execute("UPDATE compiles_compilelease SET due_at = NULL, lease_until = NULL WHERE compile_id = %s", [compile_id])
+
+
+def rearm(tenant_id: UUID, compile_id: UUID) -> None:
+    """Make an ended compile due again (resume). The fence rises, so that a straggler of the last run writes nothing."""
+    _execute(
+        "UPDATE compiles_compilelease SET fence = fence + 1, cancel_requested = false, attempts = 0, lease_until = NULL,"
+        " due_at = now() WHERE compile_id = %s",
+        [compile_id],
+    )
+    hint(tenant_id, compile_id)
+
+
+def _execute(sql: str, params: list[object]) -> tuple[object, ...] | None:  # type: ignore[type-arg]
+    with connection.cursor() as cursor:
+        cursor.execute(sql, params)
+        return cursor.fetchone() if cursor.description else None

@@ -1,0 +1,149 @@
+"""/v1/uploads and /v1/teacher_keys: what a spec points at."""
+
+from typing import Any, ClassVar
+
+from django.http import HttpResponse
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework.parsers import BaseParser
+from rest_framework.permissions import BasePermission
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from backend.compiles import serializers as shapes_of
+from backend.compiles.models import TEACHER_KEY, TeacherKey, Upload
+from backend.compiles.shapes import teacher_key_shape, upload_shape
+from backend.compiles.uploads import UploadPurpose, store_upload
+from backend.domain.errors import InvalidInput, NotFound, Problem
+from backend.domain.ids import Prefix, decode_id
+from backend.rest.pagination import PAGE_PARAMETERS, list_page, page_schema
+from backend.rest.strict import check_query
+from backend.tenants.api import IDEMPOTENCY_KEY
+from backend.tenants.auth import IsTenant
+from backend.tenants.idempotency import idempotent
+from backend.tenants.scopes import HasScope
+from backend.tenants.sealing import seal
+
+
+
+
+class LinesParser(BaseParser):
+    """JSON lines as they come; they are read row by row later."""
+
+    media_type = "application/x-ndjson"
+
+    def parse(self, stream: Any, media_type: str | None = None, parser_context: Any = None) -> bytes:
+        return bytes(stream.read())
+
+
+class OctetsParser(LinesParser):
+    media_type = "application/octet-stream"
+
+
+class UploadsView(APIView):
+    permission_classes: list[type[BasePermission]] = [IsTenant, HasScope("uploads")]
+    parser_classes: ClassVar = [LinesParser, OctetsParser]
+
+    @extend_schema(
+        operation_id="uploads_list", parameters=PAGE_PARAMETERS, responses=page_schema("UploadList", shapes_of.UploadShape())
+    )
+    def get(self, request: Request) -> Response:
+        """All uploads, newest first."""
+        rows = Upload.objects.of_tenant(request.auth.tenant_id)
+        return list_page(request, rows, prefix=Prefix.UPLOAD, render=upload_shape)
+
+    @extend_schema(
+        operation_id="uploads_create",
+        parameters=[
+            IDEMPOTENCY_KEY,
+            OpenApiParameter("purpose", OpenApiTypes.STR, required=True, enum=[purpose.value for purpose in UploadPurpose]),
+            OpenApiParameter("sha256", OpenApiTypes.STR, description="Of the body, hexadecimal: a truncated upload is refused."),
+        ],
+        request={"application/x-ndjson": OpenApiTypes.BINARY},
+        responses={201: shapes_of.UploadShape},
+    )
+    @idempotent
+    def post(self, request: Request) -> Response:
+        """Up to 5 MB of JSON lines: `{"input"}` for captures, `{"input", "output"}` for examples, `{"item", "completions"}` for a recording."""
+        check_query(request.query_params, ["purpose", "sha256"])
+        purpose = request.query_params.get("purpose", "")
+        if purpose not in set(UploadPurpose):
+            message = f"`purpose` is one of {', '.join(UploadPurpose)}."
+            raise InvalidInput(message, problems=(Problem(pointer="/purpose", message=message),))
+        data = request.data if isinstance(request.data, bytes) else b""
+        row = store_upload(
+            request.auth.tenant_id, UploadPurpose(purpose), data, sha256=request.query_params.get("sha256")
+        )
+        shape = upload_shape(row)
+        return Response(shape, status=201, headers={"Location": f"/v1/uploads/{shape['id']}"})
+
+
+class UploadView(APIView):
+    permission_classes: list[type[BasePermission]] = [IsTenant, HasScope("uploads")]
+
+    @extend_schema(operation_id="uploads_get", responses=shapes_of.UploadShape)
+    def get(self, request: Request, upload: str) -> Response:
+        """One upload; its rows are not shown again."""
+        check_query(request.query_params, [])
+        row = Upload.objects.of_tenant(request.auth.tenant_id).filter(id=decode_id(Prefix.UPLOAD, upload)).first()
+        if row is None:
+            raise NotFound("There is no such upload.")
+        return Response(upload_shape(row))
+
+
+class TeacherKeysView(APIView):
+    permission_classes: list[type[BasePermission]] = [IsTenant, HasScope("teacher_keys")]
+
+    @extend_schema(
+        operation_id="teacher_keys_list",
+        parameters=PAGE_PARAMETERS,
+        responses=page_schema("TeacherKeyList", shapes_of.TeacherKeyShape()),
+    )
+    def get(self, request: Request) -> Response:
+        """All stored teacher keys, never their secrets."""
+        rows = TeacherKey.objects.of_tenant(request.auth.tenant_id)
+        return list_page(request, rows, prefix=Prefix.TEACHER_KEY, render=teacher_key_shape)
+
+    @extend_schema(
+        operation_id="teacher_keys_create",
+        parameters=[IDEMPOTENCY_KEY],
+        request=shapes_of.TeacherKeyRequest,
+        responses={201: shapes_of.TeacherKeyShape},
+    )
+    @idempotent
+    def post(self, request: Request) -> Response:
+        """Store your key for a teacher. It is sealed at rest and opened only by the worker that calls the teacher."""
+        form = shapes_of.TeacherKeyRequest(data=request.data)
+        form.is_valid(raise_exception=True)
+        secret = form.validated_data["secret"]
+        row = TeacherKey.objects.create(
+            tenant_id=request.auth.tenant_id,
+            name=form.validated_data["name"],
+            sealed=seal(request.auth.tenant_id, secret.encode(), purpose=TEACHER_KEY),
+            last4=secret[-4:] if len(secret) >= 12 else "",
+        )
+        shape = teacher_key_shape(row)
+        return Response(shape, status=201, headers={"Location": f"/v1/teacher_keys/{shape['id']}"})
+
+
+class TeacherKeyView(APIView):
+    permission_classes: list[type[BasePermission]] = [IsTenant, HasScope("teacher_keys")]
+
+    @extend_schema(operation_id="teacher_keys_get", responses=shapes_of.TeacherKeyShape)
+    def get(self, request: Request, key: str) -> Response:
+        """One teacher key, without its secret."""
+        check_query(request.query_params, [])
+        return Response(teacher_key_shape(self._find(request, key)))
+
+    @extend_schema(operation_id="teacher_keys_delete", responses={204: None})
+    def delete(self, request: Request, key: str) -> HttpResponse:
+        """Forget a teacher key. Compiles that still need it end as failed and say so."""
+        self._find(request, key).delete()
+        return HttpResponse(status=204)
+
+    def _find(self, request: Request, key: str) -> TeacherKey:
+        row = TeacherKey.objects.of_tenant(request.auth.tenant_id).filter(id=decode_id(Prefix.TEACHER_KEY, key)).first()
+        if row is None:
+            raise NotFound("There is no such teacher key.")
+        return row

@@ -1,0 +1,237 @@
+"""A compile and what it leaves behind. Postgres is the truth: every process may die at any moment, and these rows say where to go on.
+
+Two tables carry no tenant's content and no row-level security, because processes that serve all tenants read them: `CompileLease` (ids and
+times: who works on a compile, and when it is due) and `Outbox` (task names and ids to be sent as hints).
+"""
+
+from django.db import models
+
+from backend.domain.lifecycle import CompileStatus, StepStatus
+from backend.tenants.scope import TenantOwned
+
+
+TEACHER_KEY = b"teacher_key"  # what a sealed teacher key is bound to, beside its tenant
+
+
+def _choices(enum: type) -> list[tuple[str, str]]:
+    return [(member.value, member.value) for member in enum]  # type: ignore[attr-defined]
+
+
+class Upload(TenantOwned):
+    """A JSONL file the tenant sent: captures, gold examples or a teacher recording. Rows were validated when it came in."""
+
+    purpose = models.CharField(max_length=16)
+    sha256 = models.CharField(max_length=64)
+    size_bytes = models.IntegerField()
+    n_rows = models.IntegerField()
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        indexes = [models.Index(fields=["tenant_id", "created_at"], name="upload_by_time")]
+
+
+class TeacherKey(TenantOwned):
+    """A customer's own key for a teacher, sealed; it is opened in the worker that calls, and never shown again."""
+
+    name = models.CharField(max_length=100)
+    sealed = models.BinaryField()
+    last4 = models.CharField(max_length=4)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        indexes = [models.Index(fields=["tenant_id", "created_at"], name="teacher_key_by_time")]
+
+
+class Compile(TenantOwned):
+    """One spec on its way to an artifact. `event_seq` and `version` move under the row's lock."""
+
+    name = models.CharField(max_length=100)
+    family = models.CharField(max_length=100)
+    spec = models.JSONField()
+    spec_sha256 = models.CharField(max_length=64)
+    status = models.CharField(max_length=16, choices=_choices(CompileStatus), default=CompileStatus.QUEUED)
+    api_key_id = models.UUIDField(null=True)
+    estimate = models.JSONField()
+    budget_microusd = models.BigIntegerField()
+    reserved_microusd = models.BigIntegerField(default=0)
+    spent_microusd = models.BigIntegerField(default=0)
+    waste_microusd = models.BigIntegerField(default=0)
+    k_score_ppm = models.IntegerField(null=True)
+    evaluation = models.JSONField(null=True)
+    gate = models.JSONField(null=True)
+    artifact_id = models.UUIDField(null=True)
+    failure_code = models.CharField(max_length=64, blank=True)
+    failure_message = models.TextField(blank=True)
+    failed_step = models.CharField(max_length=32, blank=True)
+    event_seq = models.IntegerField(default=0)
+    version = models.IntegerField(default=1)
+    created_at = models.DateTimeField(auto_now_add=True)
+    started_at = models.DateTimeField(null=True)
+    ended_at = models.DateTimeField(null=True)
+    last_progress_at = models.DateTimeField(null=True)
+
+    class Meta:
+        indexes = [models.Index(fields=["tenant_id", "created_at", "id"], name="compile_by_time")]
+        constraints = [
+            models.CheckConstraint(condition=models.Q(reserved_microusd__gte=0), name="compile_reserved_not_negative"),
+            models.CheckConstraint(
+                condition=models.Q(budget_microusd__gte=models.F("reserved_microusd") + models.F("spent_microusd")),
+                name="compile_within_budget",
+            ),
+        ]
+
+
+class CompileLease(models.Model):
+    """Who may write to a compile. An effect commits only together with a check of `fence`; a process that lost its lease writes nothing."""
+
+    compile_id = models.UUIDField(primary_key=True)
+    tenant_id = models.UUIDField()
+    fence = models.BigIntegerField(default=0)
+    owner = models.CharField(max_length=100, blank=True)
+    lease_until = models.DateTimeField(null=True)
+    due_at = models.DateTimeField(null=True)
+    hinted_at = models.DateTimeField(null=True)
+    attempts = models.IntegerField(default=0)
+    cancel_requested = models.BooleanField(default=False)
+
+    class Meta:
+        indexes = [models.Index(fields=["due_at"], name="lease_due")]
+
+
+class Outbox(models.Model):
+    """A hint to send, written in the transaction of the change it announces. Ids only."""
+
+    task = models.CharField(max_length=64)
+    ids = models.JSONField()
+    created_at = models.DateTimeField(auto_now_add=True)
+    sent_at = models.DateTimeField(null=True)
+
+    class Meta:
+        indexes = [models.Index(fields=["id"], condition=models.Q(sent_at=None), name="outbox_unsent")]
+
+
+class StepRun(TenantOwned):
+    """One step of one compile: its state, what it put out, what it cost. Done steps are never run again."""
+
+    compile = models.ForeignKey(Compile, on_delete=models.CASCADE, related_name="steps")
+    name = models.CharField(max_length=32)
+    position = models.IntegerField()
+    status = models.CharField(max_length=16, choices=_choices(StepStatus), default=StepStatus.PENDING)
+    attempts = models.IntegerField(default=0)
+    done = models.IntegerField(default=0)
+    total = models.IntegerField(default=0)
+    message = models.CharField(max_length=200, blank=True)
+    input_sha256 = models.CharField(max_length=64, blank=True)
+    output = models.JSONField(default=dict)
+    estimate = models.JSONField(default=dict)
+    spent_microusd = models.BigIntegerField(default=0)
+    waste_microusd = models.BigIntegerField(default=0)
+    runner_job_id = models.UUIDField(null=True)
+    started_at = models.DateTimeField(null=True)
+    ended_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["tenant_id", "compile", "name"], name="step_once")]
+
+
+class Slice(TenantOwned):
+    """A part of the task that candidates are written for. `selection` is the SelectionReport, `reactions` what the pipeline did by itself."""
+
+    compile = models.ForeignKey(Compile, on_delete=models.CASCADE, related_name="slices")
+    position = models.IntegerField()
+    name = models.CharField(max_length=100)
+    share_ppm = models.IntegerField()
+    hint = models.TextField(blank=True)
+    exemplars = models.JSONField(default=list)
+    label = models.CharField(max_length=200, blank=True)
+    is_captured = models.BooleanField(default=False)
+    n_candidates = models.IntegerField()
+    k_requested = models.IntegerField()
+    k_actual = models.IntegerField(null=True)
+    round = models.IntegerField(default=0)
+    temperature_ppm = models.IntegerField(default=1_000_000)
+    is_synthesized = models.BooleanField(default=False)
+    n_generated = models.IntegerField(default=0)
+    n_rejected = models.IntegerField(default=0)
+    n_duplicates = models.IntegerField(default=0)
+    signal = models.CharField(max_length=16, blank=True)
+    selection = models.JSONField(null=True)
+    reactions = models.JSONField(default=list)
+    embedding = models.BinaryField(null=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["tenant_id", "compile", "position"], name="slice_once")]
+
+
+class Candidate(TenantOwned):
+    """One text for one slice, from teacher, captures or draft. `state` walks generated -> rejected | valid -> picked | dropped;
+    a picked one then gets votes: labelled -> trained | left_out, or unverified."""
+
+    compile = models.ForeignKey(Compile, on_delete=models.CASCADE, related_name="candidates")
+    slice = models.ForeignKey(Slice, on_delete=models.CASCADE, related_name="candidates")
+    text = models.TextField()
+    text_key = models.CharField(max_length=64)
+    origin = models.CharField(max_length=16)
+    round = models.IntegerField(default=0)
+    state = models.CharField(max_length=16, default="valid")
+    reasons = models.JSONField(default=list)
+    logprob = models.FloatField(null=True)
+    token_logprobs = models.BinaryField(null=True)
+    n_tokens = models.IntegerField(default=0)
+    cost_microusd = models.BigIntegerField(default=0)
+    score = models.FloatField(null=True)
+    signal = models.CharField(max_length=16, blank=True)
+    cluster = models.IntegerField(null=True)
+    label = models.CharField(max_length=200, blank=True)
+    votes = models.JSONField(default=dict)
+    agreement_ppm = models.IntegerField(null=True)
+    embedding = models.BinaryField(null=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["tenant_id", "compile", "text_key"], name="candidate_text_once")]
+        indexes = [models.Index(fields=["tenant_id", "slice", "state"], name="candidate_by_slice")]
+
+
+class TeacherCall(TenantOwned):
+    """The journal of outside calls: the row is written before the call is made. `started` under an older fence means that a process died with
+    the call in flight: it is booked to waste and made again, once."""
+
+    compile = models.ForeignKey(Compile, on_delete=models.CASCADE, related_name="teacher_calls")
+    step = models.CharField(max_length=32)
+    key = models.CharField(max_length=120)
+    attempt = models.IntegerField(default=1)
+    fence = models.BigIntegerField()
+    state = models.CharField(max_length=16, default="started")
+    model = models.CharField(max_length=200)
+    request_sha256 = models.CharField(max_length=64)
+    n = models.IntegerField()
+    reserved_microusd = models.BigIntegerField()
+    input_tokens = models.IntegerField(default=0)
+    output_tokens = models.IntegerField(default=0)
+    cost_microusd = models.BigIntegerField(default=0)
+    usage_flags = models.JSONField(default=list)
+    provider_request_id = models.CharField(max_length=200, blank=True)
+    latency_ms = models.IntegerField(default=0)
+    choices = models.JSONField(default=list)
+    error_code = models.CharField(max_length=64, blank=True)
+    started_at = models.DateTimeField(auto_now_add=True)
+    ended_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["tenant_id", "compile", "key", "attempt"], name="teacher_call_once")
+        ]
+
+
+class CompileEvent(TenantOwned):
+    """The compile's story in order: `seq` counts 1, 2, 3 ... without gaps, given under the compile's row lock."""
+
+    compile = models.ForeignKey(Compile, on_delete=models.CASCADE, related_name="events")
+    seq = models.IntegerField()
+    type = models.CharField(max_length=64)
+    data = models.JSONField(default=dict)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["tenant_id", "compile", "seq"], name="event_seq_once")]

@@ -1,0 +1,155 @@
+"""What requests may hold and what answers look like: for validation on the way in, for OpenAPI on the way out."""
+
+from rest_framework import serializers as s
+
+from backend.compiles.uploads import UploadPurpose
+from backend.domain.lifecycle import CompileStatus, StepName, StepStatus
+from backend.rest.strict import StrictSerializer
+
+
+class ResumeRequest(StrictSerializer):
+    budget_microusd = s.IntegerField(
+        required=False, min_value=1, max_value=10**12, help_text="A new, larger budget in micro-USD."
+    )
+
+
+class TeacherKeyRequest(StrictSerializer):
+    name = s.CharField(max_length=100, help_text="What you call this key.")
+    secret = s.CharField(max_length=500, trim_whitespace=True, write_only=True, help_text="The key itself; it is sealed and never shown again.")
+
+
+class FailureShape(s.Serializer[object]):
+    code = s.CharField()
+    message = s.CharField()
+    step = s.CharField(allow_null=True)
+
+
+class CompileShape(s.Serializer[object]):
+    id = s.CharField()
+    object = s.ChoiceField(["compile"])
+    name = s.CharField()
+    family = s.CharField()
+    status = s.ChoiceField([status.value for status in CompileStatus])
+    spec_sha256 = s.CharField()
+    estimate = s.JSONField(help_text="Low, expected and high per step, micro-USD, with the assumptions.")
+    budget_microusd = s.IntegerField()
+    reserved_microusd = s.IntegerField(help_text="Set aside for teacher calls in flight.")
+    spent_microusd = s.IntegerField()
+    waste_microusd = s.IntegerField(help_text="Carried by kolm: calls repeated after a crash, faults of ours.")
+    currency = s.ChoiceField(["usd"])
+    k_score_ppm = s.IntegerField(allow_null=True, help_text="K-score in parts per million.")
+    evaluation = s.JSONField(allow_null=True, help_text="Held-out n, accuracy with interval, per-class table, baselines, latency, leakage.")
+    gate = s.JSONField(allow_null=True, help_text="The decision, floor by floor, and what to try next.")
+    artifact = s.CharField(allow_null=True)
+    failure = FailureShape(allow_null=True)
+    sequence = s.IntegerField(help_text="Number of the newest event.")
+    created_at = s.DateTimeField()
+    started_at = s.DateTimeField(allow_null=True)
+    ended_at = s.DateTimeField(allow_null=True)
+    last_progress_at = s.DateTimeField(allow_null=True)
+    spec = s.JSONField(required=False)
+
+
+class ProgressShape(s.Serializer[object]):
+    done = s.IntegerField()
+    total = s.IntegerField()
+    message = s.CharField()
+
+
+class StepShape(s.Serializer[object]):
+    id = s.CharField()
+    object = s.ChoiceField(["step"])
+    name = s.ChoiceField([name.value for name in StepName])
+    position = s.IntegerField()
+    status = s.ChoiceField([status.value for status in StepStatus])
+    attempts = s.IntegerField()
+    progress = ProgressShape()
+    estimate = s.JSONField(allow_null=True)
+    spent_microusd = s.IntegerField()
+    waste_microusd = s.IntegerField()
+    output = s.JSONField(allow_null=True)
+    started_at = s.DateTimeField(allow_null=True)
+    ended_at = s.DateTimeField(allow_null=True)
+
+
+class SliceShape(s.Serializer[object]):
+    id = s.CharField()
+    object = s.ChoiceField(["slice"])
+    name = s.CharField()
+    share_ppm = s.IntegerField()
+    hint = s.CharField()
+    label = s.CharField(allow_null=True)
+    n_candidates = s.IntegerField()
+    n_generated = s.IntegerField()
+    n_rejected = s.IntegerField()
+    n_duplicates = s.IntegerField()
+    k_requested = s.IntegerField()
+    k_actual = s.IntegerField(allow_null=True)
+    signal = s.CharField(allow_null=True)
+    reactions = s.JSONField()
+    selection = s.JSONField(allow_null=True)
+
+
+class CandidateShape(s.Serializer[object]):
+    id = s.CharField()
+    object = s.ChoiceField(["candidate"])
+    slice = s.CharField()
+    text = s.CharField()
+    origin = s.CharField()
+    state = s.CharField()
+    reasons = s.ListField(child=s.CharField())
+    score = s.FloatField(allow_null=True)
+    signal = s.CharField(allow_null=True)
+    logprob = s.FloatField(allow_null=True)
+    n_tokens = s.IntegerField()
+    cluster = s.IntegerField(allow_null=True)
+    label = s.CharField(allow_null=True)
+    votes = s.JSONField()
+    agreement_ppm = s.IntegerField(allow_null=True)
+    cost_microusd = s.IntegerField()
+    created_at = s.DateTimeField()
+
+
+class EventShape(s.Serializer[object]):
+    object = s.ChoiceField(["event"])
+    type = s.CharField()
+    seq = s.IntegerField()
+    data = s.JSONField()
+    created_at = s.DateTimeField()
+
+
+class UploadShape(s.Serializer[object]):
+    id = s.CharField()
+    object = s.ChoiceField(["upload"])
+    purpose = s.ChoiceField([purpose.value for purpose in UploadPurpose])
+    sha256 = s.CharField()
+    size_bytes = s.IntegerField()
+    n_rows = s.IntegerField()
+    created_at = s.DateTimeField()
+
+
+class TeacherKeyShape(s.Serializer[object]):
+    id = s.CharField()
+    object = s.ChoiceField(["teacher_key"])
+    name = s.CharField()
+    last4 = s.CharField()
+    created_at = s.DateTimeField()
+
+
+class ValidationShape(s.Serializer[object]):
+    object = s.ChoiceField(["spec_validation"])
+    valid = s.BooleanField()
+    spec = s.JSONField(help_text="The spec with every default filled in.")
+    estimate = s.JSONField()
+
+
+class EstimateShape(s.Serializer[object]):
+    object = s.ChoiceField(["estimate"])
+    steps = s.JSONField()
+    total = s.JSONField()
+    worst_batch_microusd = s.IntegerField()
+    price_version = s.CharField()
+    teacher_price_version = s.CharField()
+    assumptions = s.ListField(child=s.CharField())
+    budget_microusd = s.IntegerField()
+    within_budget = s.BooleanField()

@@ -1,0 +1,131 @@
+"""The public shapes: rows as the JSON that the API answers."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from backend.compiles.models import Candidate, Compile, CompileEvent, Slice, StepRun, TeacherKey, Upload
+from backend.domain.ids import Prefix, encode_id
+from backend.domain.lifecycle import STEPS
+
+
+def timestamp(at: datetime | None) -> str | None:
+    """RFC 3339, UTC, milliseconds."""
+    return None if at is None else at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def compile_shape(row: Compile, *, with_spec: bool = True) -> dict[str, Any]:
+    failure = None
+    if row.failure_code:
+        failure = {"code": row.failure_code, "message": row.failure_message, "step": row.failed_step or None}
+    shape: dict[str, Any] = {
+        "id": encode_id(Prefix.COMPILE, row.id),
+        "object": "compile",
+        "name": row.name,
+        "family": row.family,
+        "status": row.status,
+        "spec_sha256": row.spec_sha256,
+        "estimate": row.estimate,
+        "budget_microusd": row.budget_microusd,
+        "reserved_microusd": row.reserved_microusd,
+        "spent_microusd": row.spent_microusd,
+        "waste_microusd": row.waste_microusd,
+        "currency": "usd",
+        "k_score_ppm": row.k_score_ppm,
+        "evaluation": row.evaluation,
+        "gate": row.gate,
+        "artifact": None if row.artifact_id is None else encode_id(Prefix.ARTIFACT, row.artifact_id),
+        "failure": failure,
+        "sequence": row.event_seq,
+        "created_at": timestamp(row.created_at),
+        "started_at": timestamp(row.started_at),
+        "ended_at": timestamp(row.ended_at),
+        "last_progress_at": timestamp(row.last_progress_at),
+    }
+    return shape | ({"spec": row.spec} if with_spec else {})
+
+
+def step_shape(row: StepRun) -> dict[str, Any]:
+    return {
+        "id": encode_id(Prefix.STEP, row.id),
+        "object": "step",
+        "name": row.name,
+        "position": STEPS.index(row.name),  # type: ignore[arg-type]
+        "status": row.status,
+        "attempts": row.attempts,
+        "progress": {"done": row.done, "total": row.total, "message": row.message},
+        "estimate": row.estimate or None,
+        "spent_microusd": row.spent_microusd,
+        "waste_microusd": row.waste_microusd,
+        "output": row.output or None,
+        "started_at": timestamp(row.started_at),
+        "ended_at": timestamp(row.ended_at),
+    }
+
+
+def slice_shape(row: Slice) -> dict[str, Any]:
+    report = {k: v for k, v in (row.selection or {}).items() if k != "cluster_of"} or None
+    return {
+        "id": encode_id(Prefix.SLICE, row.id),
+        "object": "slice",
+        "name": row.name,
+        "share_ppm": row.share_ppm,
+        "hint": row.hint,
+        "label": row.label or None,
+        "n_candidates": row.n_candidates,
+        "n_generated": row.n_generated,
+        "n_rejected": row.n_rejected,
+        "n_duplicates": row.n_duplicates,
+        "k_requested": row.k_requested,
+        "k_actual": row.k_actual,
+        "signal": row.signal or None,
+        "reactions": row.reactions,
+        "selection": report,
+    }
+
+
+def candidate_shape(row: Candidate, slice_name: str) -> dict[str, Any]:
+    return {
+        "id": encode_id(Prefix.CANDIDATE, row.id),
+        "object": "candidate",
+        "slice": slice_name,
+        "text": row.text,
+        "origin": row.origin,
+        "state": row.state,
+        "reasons": row.reasons,
+        "score": row.score,
+        "signal": row.signal or None,
+        "logprob": row.logprob,
+        "n_tokens": row.n_tokens,
+        "cluster": row.cluster,
+        "label": row.label or None,
+        "votes": row.votes,
+        "agreement_ppm": row.agreement_ppm,
+        "cost_microusd": row.cost_microusd,
+        "created_at": timestamp(row.created_at),
+    }
+
+
+def event_shape(row: CompileEvent) -> dict[str, Any]:
+    return {"object": "event", "type": row.type, "seq": row.seq, "data": row.data, "created_at": timestamp(row.created_at)}
+
+
+def upload_shape(row: Upload) -> dict[str, Any]:
+    return {
+        "id": encode_id(Prefix.UPLOAD, row.id),
+        "object": "upload",
+        "purpose": row.purpose,
+        "sha256": row.sha256,
+        "size_bytes": row.size_bytes,
+        "n_rows": row.n_rows,
+        "created_at": timestamp(row.created_at),
+    }
+
+
+def teacher_key_shape(row: TeacherKey) -> dict[str, Any]:
+    return {
+        "id": encode_id(Prefix.TEACHER_KEY, row.id),
+        "object": "teacher_key",
+        "name": row.name,
+        "last4": row.last4,
+        "created_at": timestamp(row.created_at),
+    }

@@ -1,0 +1,104 @@
+"""Uploads: JSONL in, validated row by row before anything is stored, kept as a blob."""
+
+import hashlib
+import json
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+from backend.blobs import get_jsonl, put_jsonl
+from backend.compiles.models import Upload
+from backend.domain.errors import InvalidInput, NotFound, Problem
+from backend.domain.ids import Prefix, decode_id
+
+MAX_BYTES = 5_000_000
+MAX_ROWS = 50_000
+MAX_TEXT = 8_000
+
+
+class UploadPurpose(StrEnum):
+    CAPTURES = "captures"
+    EXAMPLES = "examples"
+    RECORDING = "recording"
+
+
+def store_upload(tenant_id: UUID, purpose: UploadPurpose, data: bytes, *, sha256: str | None = None) -> Upload:
+    """Validate and keep one upload. `sha256` (of the bytes sent), when given, must match: a truncated upload is refused whole."""
+    if len(data) > MAX_BYTES:
+        raise InvalidInput(f"An upload holds at most {MAX_BYTES} bytes; split it.", code="upload_too_large")
+    if sha256 is not None and hashlib.sha256(data).hexdigest() != sha256.lower():
+        raise InvalidInput(
+            "The bytes that arrived do not have the sha256 you sent: the upload was cut or altered. Send it again.",
+            code="upload_truncated",
+        )
+    rows = _rows(data, purpose)
+    digest = put_jsonl(tenant_id, rows)
+    return Upload.objects.create(
+        tenant_id=tenant_id, purpose=purpose, sha256=digest, size_bytes=len(data), n_rows=len(rows)
+    )
+
+
+def load_upload(tenant_id: UUID, public_id: str, purpose: UploadPurpose) -> list[dict[str, Any]]:
+    """The rows of one of the tenant's uploads. Raises NotFound, InvalidInput for another purpose."""
+    upload = Upload.objects.filter(tenant_id=tenant_id, id=decode_id(Prefix.UPLOAD, public_id)).first()
+    if upload is None:
+        raise NotFound(f"There is no upload {public_id}.")
+    if upload.purpose != purpose:
+        raise InvalidInput(f"{public_id} was uploaded as {upload.purpose}; this place needs {purpose}.")
+    return get_jsonl(tenant_id, upload.sha256)
+
+
+def _rows(data: bytes, purpose: UploadPurpose) -> list[dict[str, Any]]:
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"The upload is not UTF-8 (byte {error.start}).", code="invalid_utf8") from None
+    lines = [(n, line) for n, line in enumerate(text.split("\n"), start=1) if line.strip()]
+    if not lines:
+        raise InvalidInput("The upload has no rows; send one JSON object a line.", code="upload_empty")
+    if len(lines) > MAX_ROWS:
+        raise InvalidInput(f"An upload holds at most {MAX_ROWS} rows; this one has {len(lines)}.")
+    rows, problems = [], []
+    for n, line in lines:
+        try:
+            rows.append(_row(line, purpose))
+        except (ValueError, RecursionError) as error:
+            problems.append(Problem(pointer=f"/{n}", message=f"Line {n}: {error}"))
+            if len(problems) == 20:
+                break
+    if problems:
+        last_is_cut = problems[-1].pointer == f"/{lines[-1][0]}" and not text.endswith("\n")
+        code = "upload_truncated" if last_is_cut and len(problems) == 1 else "invalid_upload"
+        raise InvalidInput(f"{len(problems)} row(s) of the upload are not usable.", code=code, problems=tuple(problems))
+    return rows
+
+
+def _row(line: str, purpose: UploadPurpose) -> dict[str, Any]:
+    try:
+        row = json.loads(line)
+    except json.JSONDecodeError:
+        raise ValueError("not a JSON object") from None
+    if not isinstance(row, dict):
+        raise ValueError("not a JSON object")
+    match purpose:
+        case UploadPurpose.CAPTURES:
+            return {"input": _text(row, "input")}
+        case UploadPurpose.EXAMPLES:
+            group = row.get("group")
+            return {"input": _text(row, "input"), "output": _text(row, "output"), "group": None if group is None else str(group)}
+        case UploadPurpose.RECORDING:
+            completions = row.get("completions")
+            if not isinstance(completions, list) or not all(isinstance(c, dict) and isinstance(c.get("text"), str) for c in completions):
+                raise ValueError('"completions" must be a list of objects with a "text"')
+            return {"item": _text(row, "item"), "completions": completions}
+
+
+def _text(row: dict[str, Any], key: str) -> str:
+    value = row.get(key)
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError(f'"{key}" must be a text that is not empty')
+    if len(value) > MAX_TEXT:
+        raise ValueError(f'"{key}" has {len(value)} characters; at most {MAX_TEXT}')
+    if "\x00" in value:
+        raise ValueError(f'"{key}" has a NUL character')
+    return value

@@ -1,0 +1,257 @@
+"""Gold examples: which are held out for the evaluation, and whether anything the trainer sees gives them away.
+
+The split is a function of the salt and the examples alone: not of their order, nor of a clock. It is made over
+*groups* (the customer's `group`, joined with "same text after normalisation"), so that a ticket, its reply and its
+copy never stand on both sides. What is here decides; it does not score (`kscore`) and does not read uploads.
+"""
+
+import hashlib
+import hmac
+import math
+import unicodedata
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+SHINGLE = 5  # characters
+NEAR_NUM, NEAR_DEN = 4, 5  # near-duplicate: Jaccard of the shingle sets >= 4/5, in integers so that 0.8 is 0.8
+
+
+class Gold(Protocol):
+    """One example with its right answer; `group` names what must stay together."""
+
+    @property
+    def input(self) -> str: ...
+    @property
+    def output(self) -> str: ...
+    @property
+    def group(self) -> str | None: ...
+
+
+E = TypeVar("E", bound=Gold)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GoldSplit(Generic[E]):
+    """Both sides in salted order. `n_duplicates` counts repeats of one text with one answer: kept once, or the
+    interval would be too narrow.
+    """
+
+    train: tuple[E, ...]
+    heldout: tuple[E, ...]
+    n_duplicates: int
+
+
+def normalise(text: str) -> str:
+    """Two texts are the same text when this is equal: NFKC, case-folded, runs of white space as one space, no
+    punctuation at either end.
+
+    >>> normalise("  Where is my   REFUND?!")
+    'where is my refund'
+    """
+    folded = " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+    start, end = 0, len(folded)
+    while start < end and _is_edge(folded[start]):
+        start += 1
+    while end > start and _is_edge(folded[end - 1]):
+        end -= 1
+    return folded[start:end] or folded
+
+
+def _is_edge(char: str) -> bool:
+    return char == " " or unicodedata.category(char).startswith("P")
+
+
+def split_gold(examples: Sequence[E], *, salt: bytes, holdout: float) -> GoldSplit[E]:
+    """Hold out at least `holdout` of the distinct examples, whole groups at a time.
+
+    Every label with two groups or more is held out at least once; it also stays in `train` unless the share cannot be
+    met otherwise (holdout = 1 leaves nothing to train on). A label with one group stays in `train` unless the share
+    needs it. Where groups mix labels the two sides can be impossible to satisfy at once; then being held out wins.
+    """
+    groups = _groups(examples, salt)
+    order = [i for members in groups for i in members]
+    held = _choose_heldout(groups, examples, holdout)
+    return GoldSplit(
+        train=tuple(examples[i] for i in order if i not in held),
+        heldout=tuple(examples[i] for i in order if i in held),
+        n_duplicates=len(examples) - len(order),
+    )
+
+
+def n_heldout_at_least(examples: Sequence[Gold], *, holdout: float) -> int:
+    """A lower bound on the size of the held-out side, whatever the salt: what a spec can be judged by before it costs
+    anything.
+    """
+    return math.ceil(_exact(holdout, len({_identity(example) for example in examples})))
+
+
+def _exact(share: float, n: int) -> float:
+    # 0.07 * 100 is 7.000000000000001 in binary: without the rounding its ceiling would be 8
+    return round(share * n, 9)
+
+
+def _identity(example: Gold) -> tuple[str, str]:
+    return normalise(example.input), example.output
+
+
+def _groups(examples: Sequence[Gold], salt: bytes) -> list[list[int]]:
+    """Indices joined by equal `group` or equal text, each distinct example once; groups, and members of one, in
+    salted order.
+    """
+    parent = list(range(len(examples)))
+
+    def root(i: int) -> int:
+        while parent[i] != i:
+            parent[i] = parent[parent[i]]
+            i = parent[i]
+        return i
+
+    first: dict[tuple[str, str], int] = {}
+    for i, example in enumerate(examples):
+        for key in (("text", normalise(example.input)), ("group", example.group)):
+            if key[1] is not None:
+                parent[root(i)] = root(first.setdefault((key[0], key[1]), i))
+    members: defaultdict[int, dict[bytes, int]] = defaultdict(dict)
+    # a repeat meets its twin here, whatever the two groups were called; the smallest raw text stands for both
+    for i in sorted(range(len(examples)), key=lambda i: (examples[i].input, examples[i].group or ""), reverse=True):
+        members[root(i)][_salted(salt, *_identity(examples[i]))] = i
+    # ordered by a hash of all members: by the smallest member's, big groups would come first more often than their
+    # share
+    by_hash = {_salted(salt, *(d.hex() for d in sorted(group))): group for group in members.values()}
+    return [[group[d] for d in sorted(group)] for _, group in sorted(by_hash.items(), key=lambda item: item[0])]
+
+
+def _salted(salt: bytes, *parts: str) -> bytes:
+    return hmac.new(salt, "\0".join(parts).encode(), hashlib.sha256).digest()
+
+
+def _choose_heldout(groups: list[list[int]], examples: Sequence[Gold], holdout: float) -> set[int]:
+    labels_of = [Counter(examples[i].output for i in members) for members in groups]
+    total: Counter[str] = sum(labels_of, Counter())
+    n_groups = Counter(label for labels in labels_of for label in labels)
+    taken: set[int] = set()
+    held: Counter[str] = Counter()
+    free = n_groups.copy()  # groups of a label still in train
+
+    def take(g: int) -> None:
+        taken.add(g)
+        held.update(labels_of[g])
+        free.subtract(labels_of[g].keys())
+
+    def harm(g: int) -> int:
+        """0: all labels of the group stay in train; 1: one that never had another group leaves it; 2: one that had."""
+        return max((1 if n_groups[label] == 1 else 2) if free[label] == 1 else 0 for label in labels_of[g])
+
+    for label in sorted(n_groups, key=lambda name: (n_groups[name], name)):
+        mine = [g for g in range(len(groups)) if label in labels_of[g]]
+        if n_groups[label] >= 2 and not held[label]:
+            take(min(mine, key=harm))
+        for g in mine:
+            if g not in taken and not harm(g) and held[label] < _exact(holdout, total[label]):
+                take(g)
+    wanted = _exact(holdout, total.total())
+    for tolerated in (0, 1, 2):
+        for g in range(len(groups)):
+            if g not in taken and held.total() < wanted and harm(g) <= tolerated:
+                take(g)
+    return {i for g in taken for i in groups[g]}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leak:
+    """Training text `train` gives away held-out text `heldout` (indices); `similarity_ppm` is the shingle Jaccard,
+    1,000,000 when exact.
+    """
+
+    train: int
+    heldout: int
+    similarity_ppm: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeakageReport:
+    """At most one leak per training text, the closest; `exact` before `near`. `n_heldout_touched` counts held-out
+    texts given away.
+    """
+
+    n_train: int
+    n_heldout: int
+    exact: tuple[Leak, ...]
+    near: tuple[Leak, ...]
+
+    @property
+    def n_heldout_touched(self) -> int:
+        return len({leak.heldout for leak in self.exact + self.near})
+
+    def to_json(self) -> dict[str, int]:
+        return {
+            "n_train": self.n_train,
+            "n_heldout": self.n_heldout,
+            "n_exact": len(self.exact),
+            "n_near": len(self.near),
+            "n_heldout_touched": self.n_heldout_touched,
+        }
+
+
+def leakage(train_texts: Sequence[str], heldout_texts: Sequence[str]) -> LeakageReport:
+    """Exact: equal after `normalise`. Near: Jaccard of the sets of character 5-grams >= 0.8.
+
+    All pairs, exactly, by prefix filtering (Bayardo et al. 2007): two sets can only be that close if they share one
+    of their rarest few members, so only those are indexed. 10,003 against 3,080 BANKING77 questions take 0.6 s;
+    no pair is missed, so no MinHash.
+    """
+    held_norm = [normalise(text) for text in heldout_texts]
+    train_norm = [normalise(text) for text in train_texts]
+    held_at: dict[str, int] = {}
+    for j, text in enumerate(held_norm):
+        held_at.setdefault(text, j)
+    rank = _rarity(held_norm)
+    held_sets = [_shingles(text) for text in held_norm]
+    index: defaultdict[str, list[int]] = defaultdict(list)
+    for j, grams in enumerate(held_sets):
+        for gram in _prefix(grams, rank):
+            index[gram].append(j)
+    exact, near = [], []
+    for i, text in enumerate(train_norm):
+        if text in held_at:
+            exact.append(Leak(train=i, heldout=held_at[text], similarity_ppm=1_000_000))
+        elif (leak := _nearest(i, _shingles(text), held_sets, index, rank)) is not None:
+            near.append(leak)
+    return LeakageReport(n_train=len(train_norm), n_heldout=len(held_norm), exact=tuple(exact), near=tuple(near))
+
+
+def drop_leaks(training_texts: Sequence[str], heldout_texts: Sequence[str]) -> tuple[int, ...]:
+    """Indices of the training texts that give no held-out text away, in order."""
+    report = leakage(training_texts, heldout_texts)
+    leaked = {leak.train for leak in report.exact + report.near}
+    return tuple(i for i in range(len(training_texts)) if i not in leaked)
+
+
+def _shingles(text: str) -> frozenset[str]:
+    """Character 5-grams; a text of fewer characters is its own single shingle."""
+    return frozenset(text[i : i + SHINGLE] for i in range(max(1, len(text) - SHINGLE + 1)))
+
+
+def _rarity(texts: Sequence[str]) -> dict[str, int]:
+    return Counter(gram for text in texts for gram in _shingles(text))
+
+
+def _prefix(grams: frozenset[str], rank: dict[str, int]) -> list[str]:
+    """The |x| - ceil(0.8 |x|) + 1 rarest shingles (unseen ones are rarest; ties by text)."""
+    n = len(grams) - -(-NEAR_NUM * len(grams) // NEAR_DEN) + 1
+    return sorted(grams, key=lambda gram: (rank.get(gram, 0), gram))[:n]
+
+
+def _nearest(
+    i: int, grams: frozenset[str], held: Sequence[frozenset[str]], index: dict[str, list[int]], rank: dict[str, int]
+) -> Leak | None:
+    best: tuple[int, int] | None = None
+    for j in {j for gram in _prefix(grams, rank) for j in index.get(gram, ())}:
+        shared = len(grams & held[j])
+        union = len(grams) + len(held[j]) - shared
+        if NEAR_DEN * shared >= NEAR_NUM * union:
+            found = (1_000_000 * shared // union, -j)
+            best = found if best is None else max(best, found)
+    return None if best is None else Leak(train=i, heldout=-best[1], similarity_ppm=best[0])

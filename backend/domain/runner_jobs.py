@@ -1,0 +1,148 @@
+"""What crosses the seam between the backend and a runner, as JSON values. Both sides import this module and nothing else of each other.
+
+A job names its inputs and outputs by sha256 in the blob store; a runner holds no credential but the job's own token. `to_json`/`from_json`
+are strict: an unknown or missing key is a ValueError, so that the two sides cannot drift apart silently.
+"""
+
+import dataclasses
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Self
+
+
+class RunnerJobKind(StrEnum):
+    DISTILL = "distill"
+    EVALUATE = "evaluate"
+    INFER = "infer"
+
+
+class _Wire:
+    """Strict JSON in and out for flat frozen dataclasses."""
+
+    __slots__ = ()
+
+    def to_json(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)  # type: ignore[call-overload,no-any-return]
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Self:
+        names = {f.name for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
+        if set(data) != names:
+            raise ValueError(f"{cls.__name__}: missing {sorted(names - set(data))}, unknown {sorted(set(data) - names)}")
+        return cls(**data)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainOptions(_Wire):
+    """Hyper-parameters of one LoRA distillation on an encoder (settings measured in docs/decisions)."""
+
+    rank: int = 8
+    alpha: int = 16
+    dropout: float = 0.05
+    learning_rate: float = 2e-3
+    epochs: int = 7
+    batch_size: int = 16
+    warmup_share: float = 0.1
+    max_tokens: int = 128
+    seed: int = 7
+    precision: str = "auto"  # auto | fp32 | bf16
+    validation_share: float = 0.15  # of the training pairs, for calibration and early stopping; never the held-out gold
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DistillJob(_Wire):
+    """Train one LoRA adapter + linear head on labelled pairs.
+
+    `dataset_sha256` is a JSONL blob, one `{"input": str, "label": str, "weight": float}` a line, in the order that the seed permutes.
+    """
+
+    base_model: str
+    labels: list[str]
+    dataset_sha256: str
+    train: dict[str, Any]  # TrainOptions.to_json()
+    checkpoint_every_s: float = 20.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DistillResult(_Wire):
+    """`adapter_sha256` is a safetensors blob with the LoRA matrices, `head.weight` (n_labels, d), `head.bias` (n_labels,), and the same for the
+    frozen-base baseline as `baseline.weight`, `baseline.bias`. `training_log` has one row per epoch. `active` says what was really switched on."""
+
+    adapter_sha256: str
+    adapter_config: dict[str, Any]
+    base_model_sha256: str
+    n_pairs: int
+    n_parameters: int
+    temperature: float
+    training_log: list[dict[str, Any]]
+    active: dict[str, Any]
+    runner_ms: int
+    resumed_from_epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluateJob(_Wire):
+    """Predict labels for held-out inputs. The labels stay behind: a runner cannot leak or overfit what it never sees.
+
+    `inputs_sha256` is a JSONL blob of `{"input": str}` lines."""
+
+    base_model: str
+    base_model_sha256: str
+    labels: list[str]
+    adapter_sha256: str
+    adapter_config: dict[str, Any]
+    temperature: float
+    inputs_sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluateResult(_Wire):
+    """Row i belongs to input i. `latency_us` are single-input wall times of a sample of the inputs, warm."""
+
+    predictions: list[str]
+    confidences: list[float]
+    baseline_predictions: list[str]
+    latency_us: list[int]
+    device: str
+    runner_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InferJob(_Wire):
+    """Run a published `.kolm` (by the sha256 of its bytes) on a few inputs, at once."""
+
+    artifact_sha256: str
+    inputs: list[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InferResult(_Wire):
+    """One row an input: `{"label": str, "confidence": float, "latency_us": int}`."""
+
+    outputs: list[dict[str, Any]]
+    load_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim(_Wire):
+    """The answer to a successful claim. `token` opens this job's endpoints only, until the lease is lost."""
+
+    job_id: str
+    kind: str
+    token: str
+    payload: dict[str, Any]
+    lease_s: float
+    attempt: int
+    checkpoint_sha256: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress(_Wire):
+    """A heartbeat's body; counts, not rates. `loss` is None before the first step."""
+
+    step: int
+    n_steps: int
+    loss: float | None
+    eta_s: float | None
+    checkpoint_sha256: str | None
+    note: str

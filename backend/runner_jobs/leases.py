@@ -1,0 +1,216 @@
+"""Leases of runner jobs: offer, claim, heartbeat, report, expire.
+
+A claim gives a fresh token; only its hash is stored, and a later claim replaces it, so a runner that lost its lease is answered "gone" by the
+same check that refuses a stranger. Large values travel as blobs named by digest.
+"""
+
+import hashlib
+import secrets
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+from django.db import connection, transaction
+from django.db.models import F
+from django.utils import timezone
+
+from backend.blobs import get_json, put_json
+from backend.compiles import leases as compile_leases
+from backend.compiles.events import append_event
+from backend.compiles.models import StepRun
+from backend.domain.errors import NotFound
+from backend.domain.ids import Prefix, encode_id
+from backend.domain.runner_jobs import Claim, Progress, RunnerJobKind
+from backend.runner_jobs.models import RunnerJob, RunnerJobStatus
+from backend.tenants.scope import tenant_scope
+from backend.wakeups import RUNNERS, announce
+
+MAX_ATTEMPTS = 4
+
+
+class JobGone(Exception):
+    """The token opens no job any more: the lease passed on, the job ended, or the token was never valid."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    kind: RunnerJobKind
+    payload: dict[str, Any]
+    inputs: tuple[str, ...]
+
+
+def offer(tenant_id: UUID, job: Offer, *, compile_id: UUID | None = None, step: str = "") -> RunnerJob:
+    """Queue a job in the caller's transaction; waiting runners hear of it on commit."""
+    row = RunnerJob.objects.create(
+        tenant_id=tenant_id,
+        compile_id=compile_id,
+        step=step,
+        kind=job.kind,
+        payload_sha256=put_json(tenant_id, job.payload),
+        inputs=list(job.inputs),
+    )
+    transaction.on_commit(lambda: announce(RUNNERS))
+    return row
+
+
+def claim(runner: str, kinds: list[RunnerJobKind]) -> Claim | None:
+    """Hand the oldest queued job of these kinds to the runner, or None."""
+    token = secrets.token_urlsafe(32)
+    with transaction.atomic():
+        row = (
+            RunnerJob.objects.select_for_update(skip_locked=True)
+            .filter(status=RunnerJobStatus.QUEUED, kind__in=kinds)
+            .order_by("created_at")
+            .first()
+        )
+        if row is None:
+            return None
+        row.status = RunnerJobStatus.LEASED
+        row.attempts += 1
+        row.runner = runner[:100]
+        row.token_sha256 = _hash(token)
+        row.started_at = row.started_at or timezone.now()
+        row.save()
+        _prolong(row.id)
+    return Claim(
+        job_id=encode_id(Prefix.RUNNER_JOB, row.id),
+        kind=row.kind,
+        token=token,
+        payload=get_json(row.tenant_id, row.payload_sha256),
+        lease_s=float(settings.KOLM_RUNNER_LEASE_S),
+        attempt=row.attempts,
+        checkpoint_sha256=row.checkpoint_sha256 or None,
+    )
+
+
+def authenticate(job_id: UUID, token: str) -> RunnerJob:
+    """The leased job that this token opens. Raises JobGone."""
+    row = RunnerJob.objects.filter(id=job_id, status=RunnerJobStatus.LEASED, token_sha256=_hash(token)).first()
+    if row is None:
+        raise JobGone
+    return row
+
+
+def heartbeat(job_id: UUID, token: str, progress: Progress) -> bool:
+    """Prolong the lease and show the progress in the compile's events; True when the job is to stop. Raises JobGone."""
+    job = authenticate(job_id, token)
+    with tenant_scope(job.tenant_id):
+        changed = RunnerJob.objects.filter(id=job_id, status=RunnerJobStatus.LEASED, token_sha256=_hash(token))
+        if not changed.update(checkpoint_sha256=progress.checkpoint_sha256 or F("checkpoint_sha256")):
+            raise JobGone
+        _prolong(job_id)
+        if job.compile_id is not None and progress.n_steps > 0:
+            _show(job, progress)
+    return job.cancel_requested
+
+
+def report_success(job_id: UUID, token: str, result: dict[str, Any]) -> None:
+    """Keep the result and wake the compile, at once. Raises JobGone."""
+    job = authenticate(job_id, token)
+    digest = put_json(job.tenant_id, result)
+    _end(job, token, status=RunnerJobStatus.SUCCEEDED, result_sha256=digest)
+
+
+def report_failure(job_id: UUID, token: str, *, code: str, message: str, is_retryable: bool) -> None:
+    """Queue the job again while attempts are left, else end it as failed. Raises JobGone."""
+    job = authenticate(job_id, token)
+    if job.cancel_requested:
+        _end(job, token, status=RunnerJobStatus.CANCELED, error_code=code, error_message=message[:2000])
+    elif is_retryable and job.attempts < MAX_ATTEMPTS and job.kind != RunnerJobKind.INFER:
+        RunnerJob.objects.filter(id=job_id, token_sha256=_hash(token)).update(
+            status=RunnerJobStatus.QUEUED, token_sha256="", lease_until=None, error_code=code, error_message=message[:2000]
+        )
+        announce(RUNNERS)
+    else:
+        _end(job, token, status=RunnerJobStatus.FAILED, error_code=code, error_message=message[:2000])
+
+
+def cancel(job_id: UUID) -> None:
+    """Stop a job in the caller's transaction: a queued one ends now, a leased one hears of it at its next heartbeat."""
+    RunnerJob.objects.filter(id=job_id, status=RunnerJobStatus.QUEUED).update(
+        status=RunnerJobStatus.CANCELED, ended_at=timezone.now()
+    )
+    RunnerJob.objects.filter(id=job_id, status=RunnerJobStatus.LEASED).update(cancel_requested=True)
+
+
+def expire_leases() -> int:
+    """Queue again what a dead runner left behind; end what has no attempt left. Returns how many leases had run out."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT id FROM runner_jobs_runnerjob WHERE status = 'leased' AND lease_until < now() LIMIT 100", []
+        )
+        ids = [row[0] for row in cursor.fetchall()]
+    for job_id in ids:
+        _expire(job_id)
+    return len(ids)
+
+
+def _expire(job_id: UUID) -> None:
+    job = RunnerJob.objects.get(id=job_id)
+    is_final = job.cancel_requested or job.attempts >= MAX_ATTEMPTS or job.kind == RunnerJobKind.INFER
+    status = RunnerJobStatus.CANCELED if job.cancel_requested else RunnerJobStatus.FAILED
+    with tenant_scope(job.tenant_id):
+        if is_final and job.compile_id is not None:
+            compile_leases.lock(job.compile_id)
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "UPDATE runner_jobs_runnerjob SET status = %s, token_sha256 = '', lease_until = NULL, error_code = 'runner_lost',"
+                " error_message = 'The runner stopped answering.', ended_at = CASE WHEN %s THEN now() END"
+                " WHERE id = %s AND status = 'leased' AND lease_until < now()",
+                [status if is_final else RunnerJobStatus.QUEUED, is_final, job_id],
+            )
+            if cursor.rowcount == 0:
+                return
+        if job.compile_id is not None:
+            if is_final:
+                compile_leases.wake(job.tenant_id, job.compile_id)
+            code = "runner_lost"
+            text = f"The runner {job.runner} stopped answering; the job goes to another one from its last checkpoint."
+            append_event(job.tenant_id, job.compile_id, "warning", {"code": code, "message": text, "step": job.step})
+    announce(RUNNERS)
+
+
+def result_of(job: RunnerJob) -> dict[str, Any]:
+    """The result of a succeeded job. Raises NotFound when it has none."""
+    if not job.result_sha256:
+        raise NotFound("The job has no result.")
+    value: dict[str, Any] = get_json(job.tenant_id, job.result_sha256)
+    return value
+
+
+def _end(job: RunnerJob, token: str, *, status: RunnerJobStatus, **changes: str) -> None:
+    with tenant_scope(job.tenant_id):
+        if job.compile_id is not None:
+            compile_leases.lock(job.compile_id)
+        row = RunnerJob.objects.filter(id=job.id, status=RunnerJobStatus.LEASED, token_sha256=_hash(token))
+        if not row.update(status=status, token_sha256="", lease_until=None, ended_at=timezone.now(), **changes):
+            raise JobGone
+        if job.compile_id is not None:
+            compile_leases.wake(job.tenant_id, job.compile_id)
+    announce(job.id)
+
+
+def _show(job: RunnerJob, progress: Progress) -> None:
+    StepRun.objects.filter(tenant_id=job.tenant_id, compile_id=job.compile_id, name=job.step).update(
+        done=progress.step, total=progress.n_steps, message=progress.note[:200]
+    )
+    data: dict[str, Any] = {"step": job.step, "done": progress.step, "total": progress.n_steps, "message": progress.note[:200]}
+    if progress.loss is not None:
+        data["loss"] = progress.loss
+    if progress.eta_s is not None:
+        data["eta_s"] = progress.eta_s
+    assert job.compile_id is not None
+    append_event(job.tenant_id, job.compile_id, "step.progress", data)
+
+
+def _prolong(job_id: UUID) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE runner_jobs_runnerjob SET lease_until = now() + make_interval(secs => %s) WHERE id = %s",
+            [settings.KOLM_RUNNER_LEASE_S, job_id],
+        )
+
+
+def _hash(token: str) -> str:
+    return hashlib.sha256(token.encode()).hexdigest()

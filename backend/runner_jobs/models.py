@@ -1,0 +1,45 @@
+"""Work for runners. The row holds ids, digests and times alone, so that the lease API can serve runners across tenants; what the tenant wrote
+lies in the tenant's blobs."""
+
+from enum import StrEnum
+
+from django.db import models
+
+from backend.domain.runner_jobs import RunnerJobKind
+from backend.rest.new_ids import new_uuid7
+
+
+class RunnerJobStatus(StrEnum):
+    QUEUED = "queued"
+    LEASED = "leased"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELED = "canceled"
+
+
+class RunnerJob(models.Model):
+    id = models.UUIDField(primary_key=True, default=new_uuid7)
+    tenant_id = models.UUIDField()
+    compile_id = models.UUIDField(null=True)
+    step = models.CharField(max_length=32, blank=True)
+    kind = models.CharField(max_length=16, choices=[(k.value, k.value) for k in RunnerJobKind])
+    status = models.CharField(
+        max_length=16, choices=[(s.value, s.value) for s in RunnerJobStatus], default=RunnerJobStatus.QUEUED
+    )
+    payload_sha256 = models.CharField(max_length=64)
+    inputs = models.JSONField(default=list)
+    attempts = models.IntegerField(default=0)
+    runner = models.CharField(max_length=100, blank=True)
+    token_sha256 = models.CharField(max_length=64, blank=True)
+    lease_until = models.DateTimeField(null=True)
+    cancel_requested = models.BooleanField(default=False)
+    checkpoint_sha256 = models.CharField(max_length=64, blank=True)
+    result_sha256 = models.CharField(max_length=64, blank=True)
+    error_code = models.CharField(max_length=64, blank=True)
+    error_message = models.TextField(blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+    started_at = models.DateTimeField(null=True)
+    ended_at = models.DateTimeField(null=True)
+
+    class Meta:
+        indexes = [models.Index(fields=["status", "kind", "created_at"], name="runner_job_queue")]

@@ -1,0 +1,12 @@
+"""Addresses for runners."""
+
+from django.urls import path
+
+from backend.runner_jobs import api
+
+urlpatterns = [
+    path("internal/runner/claim", api.claim),
+    path("internal/runner/jobs/<str:job_id>/heartbeat", api.heartbeat),
+    path("internal/runner/jobs/<str:job_id>/report", api.report),
+    path("internal/runner/jobs/<str:job_id>/blobs/<str:sha256>", api.blob),
+]

@@ -1,0 +1,118 @@
+"""`Idempotency-Key`: a POST that is sent again does its work once.
+
+The answer is kept in the transaction of the effect: either both are there or neither is, whatever is killed in between. Only what
+succeeded is kept; a request that failed is tried anew by the same key. While one request works under a key, another is told to wait:
+a transaction-long advisory lock says so, and the unique row stands behind it. Answers may hold what is shown once (a new API key), so they
+are sealed at rest.
+"""
+
+import functools
+import hashlib
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, TypeVar
+from uuid import UUID
+
+from django.db import connection, transaction
+from django.http import HttpResponse
+from django.utils import timezone
+from rest_framework.renderers import JSONRenderer
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from backend.domain.errors import Conflict, InvalidInput
+from backend.tenants.models import IdempotencyKey
+from backend.tenants.sealing import seal, unseal
+
+MAX_KEY = 255
+KEPT_FOR = timedelta(days=30)
+_KEPT_HEADERS = ("Location", "ETag")
+_View = TypeVar("_View", bound=Callable[..., Any])
+
+
+def idempotent(view: _View) -> _View:
+    """For the `post` of an atomic view: obeys `Idempotency-Key` where the request has one."""
+
+    @functools.wraps(view)
+    def wrapped(self: Any, request: Request, *args: Any, **kwargs: Any) -> Any:
+        key = request.headers.get("Idempotency-Key")
+        if key is None:
+            return view(self, request, *args, **kwargs)
+        if not (0 < len(key) <= MAX_KEY and key.isascii() and key.isprintable()):
+            raise InvalidInput(
+                f"An Idempotency-Key is 1 to {MAX_KEY} printable ASCII characters.", code="invalid_idempotency_key"
+            )
+        tenant_id: UUID = request.auth.tenant_id
+        digest = _hash(request)
+        _claim(tenant_id, key)
+        kept = IdempotencyKey.objects.of_tenant(tenant_id).filter(key=key).first()
+        if kept is not None:
+            return _replay(kept, digest)
+        response = view(self, request, *args, **kwargs)
+        if isinstance(response, Response) and 200 <= response.status_code < 300:
+            _keep(tenant_id, key, digest, response)
+        return response
+
+    return wrapped  # type: ignore[return-value]
+
+
+def _hash(request: Request) -> str:
+    """Of method, address and body as they came; a key may be used again for exactly this."""
+    raw = request._request
+    text = f"{raw.method}\n{raw.get_full_path()}\n".encode()
+    return hashlib.sha256(text + raw.body).hexdigest()
+
+
+def _claim(tenant_id: UUID, key: str) -> None:
+    """Hold the key until the transaction ends. Raises Conflict while another transaction does."""
+    if not connection.in_atomic_block:
+        raise transaction.TransactionManagementError("An idempotent view needs a transaction.")
+    number = hashlib.sha256(b"idempotency/" + tenant_id.bytes + key.encode()).digest()[:8]
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_try_advisory_xact_lock(%s)", [int.from_bytes(number, signed=True)])
+        (is_ours,) = cursor.fetchone()
+    if not is_ours:
+        raise Conflict(
+            "A request with this Idempotency-Key is being worked on; ask again for its answer.",
+            code="idempotency_in_flight",
+        )
+
+
+def _keep(tenant_id: UUID, key: str, digest: str, response: Response) -> None:
+    _forget_old(tenant_id)
+    IdempotencyKey.objects.create(
+        tenant_id=tenant_id,
+        key=key,
+        request_hash=digest,
+        status=response.status_code,
+        headers={name: response[name] for name in _KEPT_HEADERS if name in response},
+        body=seal(tenant_id, JSONRenderer().render(response.data), purpose=b"idempotency"),
+    )
+
+
+def _forget_old(tenant_id: UUID) -> None:
+    """Swept by the tenant that adds, a few rows at a time: no process may look into all tenants."""
+    old = (
+        IdempotencyKey.objects.of_tenant(tenant_id)
+        .filter(created_at__lt=timezone.now() - KEPT_FOR)
+        .order_by("created_at")
+        .only("id")
+        .select_for_update(skip_locked=True)[:20]
+    )
+    ids = [row.id for row in old]
+    if ids:
+        IdempotencyKey.objects.of_tenant(tenant_id).filter(id__in=ids).delete()
+
+
+def _replay(kept: IdempotencyKey, digest: str) -> HttpResponse:
+    if kept.request_hash != digest:
+        raise InvalidInput(
+            "This Idempotency-Key was used for another request; take a new key for a new request.",
+            code="idempotency_key_reuse",
+        )
+    body = unseal(kept.tenant_id, bytes(kept.body), purpose=b"idempotency")
+    response = HttpResponse(body, status=kept.status, content_type="application/json")
+    for name, value in kept.headers.items():
+        response[name] = value
+    response["Idempotent-Replayed"] = "true"
+    return response

@@ -1,0 +1,55 @@
+"""Issue and revoke API keys."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from django.utils import timezone
+
+from backend.domain.errors import InvalidInput, NotFound, Problem
+from backend.tenants.key_format import hash_of, new_key
+from backend.tenants.models import ApiKey
+from backend.tenants.scopes import ALL_SCOPES
+
+MAX_LIFETIME = timedelta(days=3650)
+
+
+def issue(
+    tenant_id: UUID, *, name: str, scopes: Sequence[str], is_live: bool = True, expires_at: datetime | None = None
+) -> tuple[ApiKey, str]:
+    """A new key's row and its secret, which exists nowhere else from here on. Raises InvalidInput."""
+    unknown = sorted(set(scopes) - set(ALL_SCOPES))
+    if unknown:
+        raise _invalid("scopes", f"There is no scope {unknown[0]!r}; there are {', '.join(ALL_SCOPES)}.")
+    if expires_at is not None and not timezone.now() < expires_at <= timezone.now() + MAX_LIFETIME:
+        raise _invalid("expires_at", "`expires_at` must lie in the future, and within ten years.")
+    secret = new_key(is_live=is_live)
+    row = ApiKey.objects.create(
+        tenant_id=tenant_id,
+        name=name,
+        key_hash=hash_of(secret),
+        prefix=secret[: len("sk_live_") + 4],
+        last4=secret[-4:],
+        is_live=is_live,
+        scopes=sorted(set(scopes)),
+        expires_at=expires_at,
+    )
+    return row, secret
+
+
+def find(tenant_id: UUID, key_id: UUID) -> ApiKey:
+    """Raises NotFound."""
+    row = ApiKey.objects.of_tenant(tenant_id).filter(id=key_id).first()
+    if row is None:
+        raise NotFound("There is no such API key.")
+    return row
+
+
+def revoke(tenant_id: UUID, key_id: UUID) -> ApiKey:
+    """From this commit on the key opens nothing. A second call changes nothing. Raises NotFound."""
+    ApiKey.objects.of_tenant(tenant_id).filter(id=key_id, revoked_at=None).update(revoked_at=timezone.now())
+    return find(tenant_id, key_id)
+
+
+def _invalid(field: str, message: str) -> InvalidInput:
+    return InvalidInput(message, code="invalid_request", problems=(Problem(pointer=f"/{field}", message=message),))

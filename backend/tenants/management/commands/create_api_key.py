@@ -1,0 +1,48 @@
+"""`create_api_key --tenant ten_... --name NAME --scopes all [--expires-days N] [--test] [--json]`"""
+
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from django.core.management.base import CommandParser
+from django.utils import timezone
+
+from backend.tenants import keys
+from backend.tenants.command_lines import TenantCommand, check_tenant, tenant_id
+from backend.tenants.scope import tenant_scope
+from backend.tenants.scopes import ALL_SCOPES
+from backend.tenants.serializers import render_api_key
+
+
+class Command(TenantCommand):
+    help = "Create an API key; its secret is printed now and never again."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        super().add_arguments(parser)
+        parser.add_argument("--tenant", type=tenant_id, required=True)
+        parser.add_argument("--name", required=True)
+        parser.add_argument("--scopes", required=True, help="`all`, or a list such as compiles:write,artifacts:read")
+        parser.add_argument("--expires-days", type=int)
+        parser.add_argument("--test", action="store_true", help="sk_test_ instead of sk_live_")
+
+    def handle(
+        self,
+        *args: Any,
+        tenant: UUID,
+        name: str,
+        scopes: str,
+        expires_days: int | None,
+        test: bool,
+        as_json: bool,
+        **options: Any,
+    ) -> None:
+        check_tenant(tenant)
+        with tenant_scope(tenant):
+            row, secret = keys.issue(
+                tenant,
+                name=name[:100],
+                scopes=ALL_SCOPES if scopes == "all" else [part.strip() for part in scopes.split(",")],
+                is_live=not test,
+                expires_at=None if expires_days is None else timezone.now() + timedelta(days=expires_days),
+            )
+        self.answer(render_api_key(row) | {"secret": secret}, as_json=as_json)

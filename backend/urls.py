@@ -1,0 +1,24 @@
+"""The table of contents of the HTTP surface."""
+
+from django.urls import include, path
+from drf_spectacular.views import SpectacularJSONAPIView
+
+from backend.rest.health import healthz, readyz
+
+openapi = SpectacularJSONAPIView.as_view(authentication_classes=[], permission_classes=[], throttle_classes=[])
+
+urlpatterns = [
+    path("healthz", healthz),
+    path("readyz", readyz),
+    path("v1/openapi.json", openapi),
+    path("", include("backend.tenants.urls")),
+    path("", include("backend.compiles.urls")),
+    path("", include("backend.artifacts.urls")),
+    path("", include("backend.runner_jobs.urls")),
+    path("", include("backend.serving.urls")),
+]
+
+handler400 = "backend.rest.problems.bad_request"
+handler403 = "backend.rest.problems.permission_denied"
+handler404 = "backend.rest.problems.page_not_found"
+handler500 = "backend.rest.problems.server_error"

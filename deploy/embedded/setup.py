@@ -1,0 +1,176 @@
+"""Makes .venv from requirements.lock.txt: `python3 -m deploy.embedded.setup`. Done once; then it only compares two
+stamps.
+
+Standard library only, and in the Python of 2016 down to the version check, so that an old interpreter gets far enough
+to say that it is too old. Nothing is compiled: every package comes as a wheel, or set-up says which one has none for
+this machine.
+"""
+
+import sys
+
+if sys.version_info < (3, 11):
+    sys.exit(
+        "kolm needs Python 3.11 or newer and this is %d.%d (%s); name a newer one: make PYTHON=/path/to/python3.11 ..."
+        % (sys.version_info[0], sys.version_info[1], sys.executable)
+    )
+
+import hashlib
+import os
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+VENV = ROOT / ".venv"
+LOCK = ROOT / "requirements.lock.txt"
+LOG = VENV / "setup.log"
+TORCH = "torch==2.13.0"
+NEEDED_BYTES = 4 << 30
+
+# what pip says -> what we say; the first that occurs in its output wins
+PIP_FAULTS = (
+    ("No space left on device", "The disk filled up while installing; free some space and run this again."),
+    (
+        "DO NOT MATCH THE HASHES",
+        "A downloaded package is not the one that kolm was locked to: its hash differs. Try another network or mirror.",
+    ),
+    (
+        "No matching distribution found",
+        "A package has no prebuilt wheel for this Python or this machine (Linux with glibc 2.28 or newer, or macOS).",
+    ),
+    (
+        "CERTIFICATE_VERIFY_FAILED",
+        "The package index's certificate is not trusted here; behind a proxy, set PIP_CERT to its certificate.",
+    ),
+    (
+        "NewConnectionError",
+        "The package index cannot be reached; the first set-up needs the network (or a mirror in PIP_INDEX_URL).",
+    ),
+    (
+        "ConnectTimeout",
+        "The package index cannot be reached; the first set-up needs the network (or a mirror in PIP_INDEX_URL).",
+    ),
+    (
+        "Permission denied",
+        "A file in .venv belongs to somebody else (was it made by root?); remove .venv and run this again.",
+    ),
+)
+
+
+class CannotSetUp(Exception):
+    """One sentence for a person."""
+
+
+def main() -> int:
+    try:
+        check_machine()
+        set_up()
+    except CannotSetUp as fault:
+        print(fault, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("Set-up was interrupted; running it again goes on from here.", file=sys.stderr)
+        return 1
+    return 0
+
+
+def check_machine() -> None:
+    if sys.platform not in ("linux", "darwin"):
+        raise CannotSetUp("The embedded stack runs on Linux and macOS; on Windows use it inside WSL.")
+    if not os.access(ROOT, os.W_OK):
+        raise CannotSetUp(f"{ROOT} cannot be written by this user; clone kolm to a folder of your own.")
+
+
+def set_up() -> None:
+    packages = digest(LOCK.read_bytes() + TORCH.encode() + sys.version.encode())
+    project = digest((ROOT / "pyproject.toml").read_bytes() + str(ROOT).encode())
+    if stamp("packages") != packages:
+        check_space()
+        started = time.monotonic()
+        create_venv()
+        say("installing the locked packages (500 MB) ...")
+        pip("install", "--no-deps", "--require-hashes", "--only-binary", ":all:", "-r", str(LOCK))
+        # torch last and by itself: its wheel and hash differ by platform; what it depends on is here already
+        say("installing torch (200 MB; on Linux far more unless PIP_EXTRA_INDEX_URL names a CPU index) ...")
+        pip("install", "--only-binary", ":all:", TORCH)
+        pip("check")
+        set_stamp("packages", packages)
+        say(f"installed in {time.monotonic() - started:.0f} s")
+    if stamp("project") != project:
+        pip("install", "--no-deps", "--no-build-isolation", "--editable", str(ROOT))
+        set_stamp("project", project)
+
+
+def create_venv() -> None:
+    """A new .venv, unless the one there was made by this very interpreter."""
+    python = VENV / "bin" / "python"
+    if python.exists() and _version_of(python) == sys.version:
+        return
+    say(f"creating {VENV} ...")
+    shutil.rmtree(VENV, ignore_errors=True)
+    done = subprocess.run([sys.executable, "-m", "venv", str(VENV)], capture_output=True, text=True)
+    if done.returncode != 0:
+        shutil.rmtree(VENV, ignore_errors=True)
+        said = done.stdout + done.stderr
+        if "ensurepip" in said:
+            raise CannotSetUp(
+                "Python's venv module is incomplete here; on Debian and Ubuntu: apt install python3-venv."
+            )
+        raise CannotSetUp(f"Python could not create {VENV}: {_last_line(said)}")
+
+
+def _version_of(python: Path) -> str:
+    done = subprocess.run(
+        [str(python), "-c", "import sys, pip; print(sys.version, end='')"], capture_output=True, text=True
+    )
+    return done.stdout
+
+
+def check_space() -> None:
+    free = shutil.disk_usage(ROOT).free
+    if free < NEEDED_BYTES:
+        raise CannotSetUp(
+            f"Only {free / (1 << 30):.1f} GiB are free at {ROOT}; the first set-up needs {NEEDED_BYTES >> 30} GiB."
+        )
+
+
+def pip(*arguments: str) -> None:
+    command = [str(VENV / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", "--no-input", *arguments]
+    with LOG.open("a+") as log:
+        start = log.seek(0, os.SEEK_END)
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, cwd=ROOT)
+        log.seek(start)
+        said = log.read()
+    if done.returncode != 0:
+        sentence = next(
+            (sentence for sign, sentence in PIP_FAULTS if sign in said), "pip could not install the packages."
+        )
+        raise CannotSetUp(f"{sentence} pip's last words: {_last_line(said)} (all of them: {LOG})")
+
+
+def _last_line(text: str) -> str:
+    lines = [line for line in text.splitlines() if line.strip()]
+    errors = [line for line in lines if line.startswith("ERROR")]
+    return (errors or lines or ["nothing"])[-1].strip()[:300]
+
+
+def digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def stamp(name: str) -> str:
+    path = VENV / f".kolm-{name}"
+    return path.read_text() if path.exists() else ""
+
+
+def set_stamp(name: str, value: str) -> None:
+    (VENV / f".kolm-{name}").write_text(value)
+
+
+def say(text: str) -> None:
+    print(text, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

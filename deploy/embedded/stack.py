@@ -1,0 +1,320 @@
+"""The supervisor: starts the parts in order, restarts the ones that die, ends them all together.
+
+`Stack` is one running deployment and serves two masters: `supervise` (the command `up`) and `EmbeddedServices` (tests).
+"""
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import IO, Any, Self
+
+from deploy.embedded import credentials, layout, postgres, valkey
+from deploy.embedded.faults import CannotStart
+from deploy.embedded.home import ROOT, Home, replace_private
+from deploy.embedded.layout import Layout, Part, python
+from deploy.embedded.ports import HOST, free_ports
+from deploy.embedded.processes import Child, ChildSpec, created_at, kill_group, last_line, spawn, stop, wait_until_ready
+
+FIRST_DELAY_S, LONGEST_DELAY_S = 0.2, 15.0
+LEFTOVERS_GRACE_S = 8.0
+PROVEN_S = 60.0  # a child that lived this long and dies is restarted as if for the first time
+
+
+class StopRequested(BaseException):
+    """SIGTERM, SIGINT or SIGHUP. Not an Exception: nothing between the signal and the supervisor may swallow it."""
+
+
+def child_specs(plan: Layout, *, forgetful: bool = False) -> dict[Part, ChildSpec]:
+    """One ChildSpec for every part of the plan, in starting order."""
+    home, ports = plan.home, plan.ports
+    bare = plan.bare_environment()
+    backend = plan.backend_environment()
+
+    def program(part: Part, env: Mapping[str, str], *command: str, ready: str | None = None) -> ChildSpec:
+        return ChildSpec(
+            name=part,
+            command=python(*command),
+            env=env,
+            cwd=ROOT,
+            log=home.log(part),
+            port=ports.get(part),
+            # the web server passes SIGTERM on to its worker process; the others hold nothing that a lease does not
+            # cover
+            orphan_signal=signal.SIGTERM if part is Part.WEB else signal.SIGKILL,
+            is_ready=(lambda: answers(ready)) if ready else None,
+            prepare=(lambda: migrate(plan)) if part is Part.WEB else None,
+            after_ready=(lambda: pin_keyring(plan)) if part is Part.WEB else None,
+        )
+
+    specs: dict[Part, ChildSpec] = {}
+    for part in plan.parts:
+        if part is Part.POSTGRES:
+            specs[part] = postgres.child_spec(home, plan.credentials, ports[part], bare, forgetful=forgetful)
+        elif part is Part.VALKEY:
+            specs[part] = valkey.child_spec(home, plan.credentials, ports[part], bare, forgetful=forgetful)
+        elif part is Part.GRAMMAR:
+            where = ("--host", HOST, "--port", str(ports[part]))
+            specs[part] = program(part, bare, "-m", "workers.teachers.grammar_server", *where, ready=plan.grammar_url)
+        elif part is Part.WEB:
+            local = f"http://{HOST}:{ports[part]}/readyz"
+            specs[part] = program(part, backend, *_granian(ports[part]), ready=local)
+        elif part is Part.WORKER:
+            pool = ("--pool", "threads", "--concurrency", "4", "--loglevel", "INFO")
+            specs[part] = program(part, backend, "-m", "celery", "-A", "workers.main", "worker", *pool)
+        elif part is Part.UPKEEP:
+            specs[part] = program(part, backend, "-m", "workers.upkeep")
+        else:
+            specs[part] = program(part, plan.runner_environment(), "-m", "gpu_runners.agent")
+    return specs
+
+
+def _granian(port: int) -> tuple[str, ...]:
+    command = ("-m", "granian", "--interface", "asginl", "--workers", "1", "--no-ws", "--workers-kill-timeout", "3")
+    return (*command, "--host", HOST, "--port", str(port), "backend.asgi:application")
+
+
+def answers(url: str) -> bool:
+    """True once a server speaks HTTP there and is not failing; a 404 is an answer too."""
+    try:
+        with urllib.request.urlopen(url, timeout=5) as response:
+            return bool(response.status < 500)
+    except urllib.error.HTTPError as answer:
+        with answer:
+            return answer.code < 500
+    except OSError:
+        return False
+
+
+def migrate(plan: Layout) -> None:
+    """Bring the tables up to date as their owner, and give the database the key it checks tenants with."""
+    log = plan.home.log("migrate")
+    for command in (("migrate", "--noinput"), ("install_tenant_key",)):
+        with log.open("ab") as out:
+            done = subprocess.run(
+                python("manage.py", *command),
+                cwd=ROOT,
+                env=plan.owner_environment(),
+                stdout=out,
+                stderr=subprocess.STDOUT,
+            )
+        if done.returncode != 0:
+            raise CannotStart(f"manage.py {command[0]} failed: {last_line(log)} (log: {log})")
+
+
+def pin_keyring(plan: Layout) -> None:
+    """Keep this deployment's public keys beside its data: what the runner and `kolm verify` trust from now on."""
+    with urllib.request.urlopen(f"{plan.local_url}/.well-known/kolm-keys.json", timeout=10) as response:
+        replace_private(plan.home.keyring, response.read().decode())
+
+
+class Stack:
+    """The children of one deployment, its note in stack.json, and the lock that makes it the only one on its home."""
+
+    def __init__(self, plan: Layout, *, forgetful: bool = False) -> None:
+        self.plan = plan
+        self.children: dict[Part, Child] = {}
+        self.restarts: dict[Part, int] = dict.fromkeys(plan.parts, 0)
+        self._specs = child_specs(plan, forgetful=forgetful)
+        self._due: dict[Part, float] = {}
+
+    def start(self) -> None:
+        """Every part, each ready before the next. Raises CannotStart; what had been started is ended first."""
+        try:
+            for part, spec in self._specs.items():
+                self._note(f"starting {part}")
+                if spec.prepare is not None:
+                    spec.prepare()
+                self.start_part(part)
+                wait_until_ready(self.children[part])
+                if spec.after_ready is not None:
+                    spec.after_ready()
+        except BaseException:
+            self.stop()
+            raise
+        self._note("ready")
+
+    def start_part(self, part: Part) -> None:
+        self.children[part] = spawn(self._specs[part])
+
+    def stop(self) -> None:
+        """First what uses the servers, then the servers."""
+        self._note("stopping")
+        for group in (frozenset(Part) - layout.DATA, layout.DATA):
+            stop([child for part, child in reversed(self.children.items()) if part in group])
+        self.children.clear()
+        self.plan.home.state.unlink(missing_ok=True)
+
+    def supervise(self) -> None:
+        """Restart what dies, until a signal raises StopRequested."""
+        with _wakeups() as wakeups:
+            while True:
+                self._revive()
+                next_due = min(self._due.values(), default=time.monotonic() + 5.0)
+                select.select([wakeups], [], [], max(0.01, next_due - time.monotonic()))
+                with contextlib.suppress(BlockingIOError):
+                    os.read(wakeups, 4096)
+
+    def _revive(self) -> None:
+        for part, child in self.children.items():
+            if part not in self._due and child.has_died():
+                kill_group(child.pid, child.created)
+                lived_s = time.monotonic() - child.started
+                self.restarts[part] = 1 if lived_s > PROVEN_S else self.restarts[part] + 1
+                delay_s = min(LONGEST_DELAY_S, FIRST_DELAY_S * 2 ** (self.restarts[part] - 1))
+                self._due[part] = time.monotonic() + delay_s
+                print(
+                    f"{part} ended with status {child.process.returncode}; starting it again in {delay_s:.1f} s",
+                    flush=True,
+                )
+                self._note("ready")
+        for part in [part for part, due in self._due.items() if due <= time.monotonic()]:
+            del self._due[part]
+            if part is Part.POSTGRES:
+                postgres.remove_stale_pid_file(self.plan.home.pgdata)
+            self.start_part(part)
+            self._note("ready")
+
+    def _note(self, doing: str) -> None:
+        plan = self.plan
+        state: dict[str, Any] = {
+            "doing": doing,
+            "supervisor": os.getpid(),
+            "url": plan.public_url,
+            "grammar_url": plan.grammar_url,
+            "parts": list(plan.parts),
+            "ports": dict(plan.ports),
+            "children": {
+                part: {
+                    "pid": child.pid,
+                    "created": child.created,
+                    "restarts": self.restarts[part],
+                    "log": str(child.spec.log),
+                }
+                for part, child in self.children.items()
+            },
+        }
+        plan.home.write_state(state)
+
+
+@contextlib.contextmanager
+def _wakeups() -> Iterator[int]:
+    """A file descriptor that becomes readable when any signal arrives, a child's death (SIGCHLD) among them."""
+    receive, send = os.pipe()
+    os.set_blocking(receive, False)
+    os.set_blocking(send, False)
+    before = signal.signal(signal.SIGCHLD, lambda number, frame: None)
+    old = signal.set_wakeup_fd(send, warn_on_full_buffer=False)
+    try:
+        yield receive
+    finally:
+        signal.set_wakeup_fd(old)
+        signal.signal(signal.SIGCHLD, before)
+        os.close(receive)
+        os.close(send)
+
+
+def end_leftovers(home: Home) -> None:
+    """End what a dead supervisor has left running. Only with the lock held.
+
+    The kernel has told these children to stop; Postgres may still be writing its checkpoint, and is given the time.
+    """
+    children = home.read_state().get("children", {}).values()
+    deadline = time.monotonic() + LEFTOVERS_GRACE_S
+    while any(_lives(child) for child in children) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    for child in children:
+        kill_group(child["pid"], child["created"])
+    home.state.unlink(missing_ok=True)
+
+
+def _lives(child: Mapping[str, Any]) -> bool:
+    birth = created_at(child["pid"])
+    return birth is not None and abs(birth - child["created"]) < 1.0
+
+
+def take_over(home: Home) -> IO[str]:
+    """The home's lock, with an earlier supervisor's leftovers gone. Raises CannotStart when a stack is up there."""
+    home.create()
+    lock = home.lock()
+    if lock is None:
+        raise CannotStart(f"A stack is already up on {home.path}; `python -m deploy.embedded down` ends it.")
+    end_leftovers(home)
+    return lock
+
+
+def run(home: Home, variables: Mapping[str, str], parts: tuple[Part, ...]) -> None:
+    """`up` in the foreground: returns after a signal has ended it."""
+
+    def request_stop(number: int, frame: FrameType | None) -> None:
+        raise StopRequested
+
+    with take_over(home):
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, request_stop)
+        stack = Stack(layout.plan(home, credentials.load_or_create(home), variables, parts))
+        try:
+            stack.start()
+            print(
+                f"kolm is up at {stack.plan.public_url} (logs: {home.logs}); Ctrl-C or `make down` ends it", flush=True
+            )
+            stack.supervise()
+        except StopRequested:
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+                signal.signal(number, signal.SIG_IGN)
+            stack.stop()
+
+
+class EmbeddedServices:
+    """The servers for a `with` block: `with EmbeddedServices() as s: ... s.env["DATABASE_URL"]`.
+
+    By default on free ports, with data that is gone afterwards and never forced to disk. Not restarted when they die: a
+    test that kills one says so with `start_part`. Addresses in `variables` (DATABASE_URL, REDIS_URL) are used instead
+    of starting the server.
+    """
+
+    def __init__(
+        self,
+        home: Path | None = None,
+        services: tuple[str, ...] = ("postgres", "valkey"),
+        *,
+        variables: Mapping[str, str] | None = None,
+        forgetful: bool = True,
+    ) -> None:
+        self._temporary = tempfile.TemporaryDirectory(prefix="kolm-") if home is None else None
+        self.home = Home(path=home or Path(self._temporary.name))  # type: ignore[union-attr]
+        self._lock = take_over(self.home)
+        base = layout.environ() if variables is None else variables
+        wanted = tuple(Part(name) for name in services)
+        plan = layout.plan(
+            self.home, credentials.load_or_create(self.home), base, wanted, choose=lambda port: free_ports(1)[0]
+        )
+        self.stack = Stack(plan, forgetful=forgetful)
+
+    @property
+    def env(self) -> dict[str, str]:
+        """The settings of this deployment, the owner's address included; valid before the servers are started."""
+        return self.stack.plan.exports()
+
+    def __enter__(self) -> Self:
+        self.stack.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self.stack.stop()
+        self._lock.close()
+        if self._temporary is not None:
+            self._temporary.cleanup()

@@ -1,0 +1,131 @@
+"""The lease API as a runner sees it: one place that knows its paths and statuses.
+
+LeaseLost    410, or 404 for the job itself: it is somebody else's now, or nobody's; drop it
+Unreachable  no answer, 5xx, 429, or bytes that were damaged on the way (422): try again later
+Refused      any other 4xx: this side is wrong (bad token, malformed report); trying again cannot help
+"""
+
+import hashlib
+import random
+from collections.abc import Sequence
+from typing import Any, Self
+
+import httpx
+
+from backend.domain.runner_jobs import Claim, Progress
+from gpu_runners.errors import JobFailed
+
+
+class LeaseLost(Exception):
+    pass
+
+
+class Unreachable(Exception):
+    pass
+
+
+class Refused(Exception):
+    pass
+
+
+def backoff_s(attempt: int, *, rng: random.Random, cap_s: float = 15.0) -> float:
+    """Full jitter: uniform in [0, min(cap, 0.25 * 2^attempt)], at least 50 ms. Runners that lost the same server do not
+    return together."""
+    return max(0.05, rng.uniform(0, min(cap_s, 0.25 * 2 ** min(attempt, 10))))
+
+
+class RunnerClient:
+    """Claims with the runner's token; `job()` opens the endpoints of one claimed job with that job's own token."""
+
+    def __init__(self, *, api_url: str, token: str, name: str) -> None:
+        self._http = httpx.Client(base_url=api_url, timeout=httpx.Timeout(10.0))
+        self._token, self._name = token, name
+
+    def claim(self, kinds: Sequence[str], *, wait_s: float) -> Claim | None:
+        """A job, or None when there was none for `wait_s` seconds. Raises Unreachable, Refused."""
+        body = {"runner": self._name, "kinds": list(kinds), "wait_s": wait_s}
+        timeout = httpx.Timeout(10.0, read=wait_s + 10.0)
+        response = _send(self._http, "POST", "/internal/runner/claim", token=self._token, json=body, timeout=timeout)
+        if response.status_code == 204:
+            return None
+        _checked(response)
+        try:
+            return Claim.from_json(response.json())
+        except (ValueError, TypeError) as error:
+            raise Refused(
+                f"The claim's answer is not one this runner understands ({error}); run the same version on both sides."
+            ) from error
+
+    def job(self, claim: Claim) -> "JobClient":
+        return JobClient(http=self._http, claim=claim)
+
+    def close(self) -> None:
+        self._http.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class JobClient:
+    def __init__(self, *, http: httpx.Client, claim: Claim) -> None:
+        self._http, self._token, self._path = http, claim.token, f"/internal/runner/jobs/{claim.job_id}"
+
+    def heartbeat(self, progress: Progress, *, timeout_s: float) -> tuple[bool, float]:
+        """(cancel, seconds the lease now has)."""
+        answer = self._call("POST", "/heartbeat", json=progress.to_json(), timeout=timeout_s).json()
+        return bool(answer["cancel"]), float(answer["lease_s"])
+
+    def report_success(self, result: dict[str, Any]) -> None:
+        self._call("POST", "/report", json={"ok": True, "result": result})
+
+    def report_failure(self, failure: JobFailed) -> None:
+        body = {"ok": False, "code": failure.code, "message": failure.message, "retryable": failure.retryable}
+        self._call("POST", "/report", json=body)
+
+    def get_blob(self, sha256: str) -> bytes:
+        """Raises JobFailed(blob_mismatch) where the bytes are not the ones named."""
+        response = self._send("GET", f"/blobs/{sha256}", timeout=60.0)
+        if response.status_code == 404:
+            raise JobFailed(f"The job's input {sha256[:12]}… is not in the blob store.", code="blob_not_found")
+        data = _checked(response).content
+        if hashlib.sha256(data).hexdigest() != sha256:
+            raise JobFailed(
+                f"The blob store gave other bytes for {sha256[:12]}….", code="blob_mismatch", retryable=True
+            )
+        return data
+
+    def put_blob(self, data: bytes, *, timeout_s: float = 60.0) -> str:
+        sha256 = hashlib.sha256(data).hexdigest()
+        self._call("PUT", f"/blobs/{sha256}", content=data, timeout=timeout_s)
+        return sha256
+
+    def _call(self, method: str, path: str, **kwargs: Any) -> httpx.Response:
+        response = self._send(method, path, **kwargs)
+        if response.status_code == 404:
+            raise LeaseLost(f"{method} {path} answered 404")
+        return _checked(response)
+
+    def _send(self, method: str, path: str, **kwargs: Any) -> httpx.Response:
+        response = _send(self._http, method, self._path + path, token=self._token, **kwargs)
+        if response.status_code == 410:
+            raise LeaseLost(f"{method} {path} answered 410")
+        return response
+
+
+def _send(http: httpx.Client, method: str, path: str, *, token: str, **kwargs: Any) -> httpx.Response:
+    try:
+        return http.request(method, path, headers={"Authorization": f"Bearer {token}"}, **kwargs)
+    except httpx.HTTPError as error:
+        raise Unreachable(f"{http.base_url} does not answer ({type(error).__name__}: {error})") from error
+
+
+def _checked(response: httpx.Response) -> httpx.Response:
+    status = response.status_code
+    if status >= 500 or status in (422, 429):
+        raise Unreachable(f"{response.request.url.path} answered {status}")
+    if status >= 300:
+        raise Refused(f"{response.request.url.path} answered {status}: {response.text[:300]}")
+    return response

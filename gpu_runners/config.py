@@ -1,0 +1,75 @@
+"""A runner's settings, read once from the environment."""
+
+import os
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from backend.domain.runner_jobs import RunnerJobKind
+
+
+class BadSetting(Exception):
+    """A setting is missing or cannot be read; the message says which and what to put."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunnerConfig:
+    """`keyring` names the keys whose artifacts this runner may load; `wait_s` is the length of a claim's long poll."""
+
+    api_url: str
+    token: str
+    name: str
+    kinds: tuple[RunnerJobKind, ...]
+    keyring: Path | None
+    base_dir: Path | None
+    keep_models: int
+    wait_s: float
+
+
+def read_config(environ: Mapping[str, str] = os.environ) -> RunnerConfig:
+    """From KOLM_API_URL, KOLM_RUNNER_TOKEN (required), KOLM_RUNNER_NAME, KOLM_RUNNER_KINDS (comma-separated, default
+    all), KOLM_KEYRING, KOLM_BASE_DIR, KOLM_RUNNER_MODELS (models kept warm, 8), KOLM_RUNNER_WAIT_S (20). Raises
+    BadSetting."""
+    return RunnerConfig(
+        api_url=_required(environ, "KOLM_API_URL", "the web process's address, such as http://127.0.0.1:8000").rstrip(
+            "/"
+        ),
+        token=_required(environ, "KOLM_RUNNER_TOKEN", "the token that the web process was started with"),
+        name=environ.get("KOLM_RUNNER_NAME") or f"{socket.gethostname()}-{os.getpid()}",
+        kinds=_kinds(environ.get("KOLM_RUNNER_KINDS", "")),
+        keyring=_path(environ, "KOLM_KEYRING"),
+        base_dir=_path(environ, "KOLM_BASE_DIR"),
+        keep_models=int(_number(environ, "KOLM_RUNNER_MODELS", 8, low=1, high=1000)),
+        wait_s=_number(environ, "KOLM_RUNNER_WAIT_S", 20, low=0, high=60),
+    )
+
+
+def _required(environ: Mapping[str, str], name: str, what: str) -> str:
+    value = environ.get(name, "").strip()
+    if not value:
+        raise BadSetting(f"Set {name} to {what}.")
+    return value
+
+
+def _kinds(text: str) -> tuple[RunnerJobKind, ...]:
+    names = [part.strip() for part in text.split(",") if part.strip()]
+    try:
+        return tuple(RunnerJobKind(name) for name in names) or tuple(RunnerJobKind)
+    except ValueError as error:
+        raise BadSetting(f"KOLM_RUNNER_KINDS is {text!r}; use some of {', '.join(RunnerJobKind)}.") from error
+
+
+def _path(environ: Mapping[str, str], name: str) -> Path | None:
+    return Path(environ[name]).expanduser() if environ.get(name) else None
+
+
+def _number(environ: Mapping[str, str], name: str, default: float, *, low: float, high: float) -> float:
+    text = environ.get(name, "")
+    try:
+        value = float(text) if text else default
+    except ValueError:
+        value = low - 1
+    if not low <= value <= high:
+        raise BadSetting(f"{name} is {text!r}; use a number from {low:g} to {high:g}.")
+    return value

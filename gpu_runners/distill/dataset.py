@@ -1,0 +1,106 @@
+"""Labelled pairs: read strictly, split once for validation, batched by length. All orders follow from (seed, epoch)
+alone, so that a resumed run walks the same batches as an uninterrupted one."""
+
+import hashlib
+import json
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu_runners.errors import JobFailed
+
+BUCKET = 8  # batches' worth of examples that are sorted by length together: less padding, still well mixed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    text: str
+    label: int  # index into the job's labels
+    weight: float
+
+
+def read_pairs(data: bytes, labels: Sequence[str]) -> list[Pair]:
+    """Parse the dataset blob. Raises JobFailed(invalid_dataset) naming the line."""
+    index = {label: i for i, label in enumerate(labels)}
+    if len(index) != len(labels) or len(labels) < 2:
+        raise _invalid("a label task needs at least two labels, all different")
+    pairs = []
+    for n, row in _rows(data):
+        if set(row) != {"input", "label", "weight"} or row["label"] not in index or not isinstance(row["input"], str):
+            raise _invalid(f"line {n} is not {{input, label, weight}} with one of the job's labels")
+        if isinstance(row["weight"], bool) or not isinstance(row["weight"], int | float) or not 0 < row["weight"] < 1e6:
+            raise _invalid(f"line {n} has a weight outside (0, 1e6)")
+        pairs.append(Pair(text=row["input"], label=index[row["label"]], weight=float(row["weight"])))
+    missing = sorted(set(range(len(labels))) - {pair.label for pair in pairs})
+    if missing:
+        raise _invalid(f"there is no pair for {', '.join(repr(labels[i]) for i in missing[:5])}")
+    return pairs
+
+
+def read_inputs(data: bytes) -> list[str]:
+    texts = []
+    for n, row in _rows(data):
+        if set(row) != {"input"} or not isinstance(row["input"], str):
+            raise _invalid(f"line {n} is not {{input}}")
+        texts.append(row["input"])
+    return texts
+
+
+def split(pairs: Sequence[Pair], *, share: float, seed: int) -> tuple[list[Pair], list[Pair]]:
+    """(train, validation). Stratified: each label gives `share` of its pairs, at least one where it has four, never its
+    last three. Who goes is decided by a hash of the text, so adding a pair does not reshuffle the others, and equal
+    texts fall on one side."""
+    by_label: dict[int, list[Pair]] = defaultdict(list)
+    for pair in sorted(pairs, key=lambda p: _rank(p.text, seed)):
+        by_label[pair.label].append(pair)
+    held: set[tuple[str, int]] = set()
+    for label, members in by_label.items():
+        if share > 0 and len(members) >= 4:
+            n = min(max(1, round(share * len(members))), len(members) - 3)
+            held |= {(pair.text, label) for pair in members[:n]}
+    train = [pair for pair in pairs if (pair.text, pair.label) not in held]
+    kept = Counter(pair.label for pair in train)
+    if len(kept) < len(by_label):  # a label made of repeats of one text
+        return list(pairs), []
+    return train, [pair for pair in pairs if (pair.text, pair.label) in held]
+
+
+def batches(lengths: Sequence[int], *, size: int, seed: int, epoch: int) -> list[NDArray[np.int64]]:
+    """One epoch's batches of indices: a seeded permutation, sorted by length inside buckets of 8 batches, batches
+    shuffled again."""
+    rng = np.random.default_rng([seed % 2**32, epoch])
+    order = rng.permutation(len(lengths))
+    tokens = np.asarray(lengths)
+    out: list[NDArray[np.int64]] = []
+    for start in range(0, len(order), size * BUCKET):
+        bucket = order[start : start + size * BUCKET]
+        bucket = bucket[np.argsort(tokens[bucket], kind="stable")]
+        out.extend(bucket[i : i + size] for i in range(0, len(bucket), size))
+    return [out[i] for i in rng.permutation(len(out))]
+
+
+def _rank(text: str, seed: int) -> bytes:
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), key=seed.to_bytes(8, "big", signed=True)).digest()
+
+
+def _rows(data: bytes) -> list[tuple[int, dict[str, object]]]:
+    rows = []
+    try:
+        for n, line in enumerate(data.decode("utf-8").split("\n"), start=1):
+            if line.strip():
+                row = json.loads(line)
+                if not isinstance(row, dict):
+                    raise _invalid(f"line {n} is not a JSON object")
+                rows.append((n, row))
+    except ValueError as error:
+        raise _invalid(f"it is not JSON lines in UTF-8 ({error})") from error
+    if not rows:
+        raise _invalid("it is empty")
+    return rows
+
+
+def _invalid(why: str) -> JobFailed:
+    return JobFailed(f"The job's dataset cannot be used: {why}.", code="invalid_dataset")

@@ -1,0 +1,19 @@
+"""What ends a runner's job, as the report over the lease API says it: a stable code, one sentence, and whether another
+attempt may help."""
+
+from backend.domain.errors import OurError
+
+
+class JobFailed(OurError):
+    code = "job_failed"
+
+    def __init__(self, message: str, *, code: str, retryable: bool = False) -> None:
+        super().__init__(message, code=code)
+        self.retryable = retryable
+
+
+class JobStopped(JobFailed):
+    """The runner is going away; the last checkpoint has been handed over and another runner may go on from it."""
+
+    def __init__(self) -> None:
+        super().__init__("The runner was stopped; the job can be resumed.", code="runner_stopping", retryable=True)

@@ -1,0 +1,57 @@
+"""Answer one leased infer job from a warm model. The answer takes milliseconds, so there is no heartbeat: the lease
+outlives it."""
+
+import logging
+
+import torch
+
+from backend.domain.kolm_verify import KolmFileError
+from backend.domain.runner_jobs import Claim, InferJob, InferResult
+from gpu_runners.client import JobClient, LeaseLost, Refused, Unreachable
+from gpu_runners.config import RunnerConfig
+from gpu_runners.distill.bases import MINILM
+from gpu_runners.errors import JobFailed
+from gpu_runners.serving.loader import Loader
+from gpu_runners.training_lane import report
+
+log = logging.getLogger("kolm.runner")
+MAX_INPUTS = 256
+MAX_CHARS = 100_000
+
+
+def loader_for(config: RunnerConfig) -> Loader:
+    """With the default base already in memory: the first answer then costs a merge, not an import."""
+    torch.set_num_threads(1)
+    loader = Loader(keyring=config.keyring, base_dir=config.base_dir, keep=config.keep_models)
+    try:
+        loader.base(MINILM)
+    except (JobFailed, ImportError) as error:
+        log.warning("the default base is not here: %s", error)
+    return loader
+
+
+def answer(claim: Claim, *, job: JobClient, loader: Loader) -> None:
+    try:
+        result = _infer(claim, job=job, loader=loader)
+        report(lambda: job.report_success(result.to_json()), lease_s=claim.lease_s)
+    except JobFailed as failure:
+        error = failure
+        log.warning("job %s failed: %s (%s)", claim.job_id, error.message, error.code)
+        report(lambda: job.report_failure(error), lease_s=claim.lease_s)
+    except (LeaseLost, Unreachable, Refused) as lost:
+        log.warning("job %s is dropped: %s", claim.job_id, lost)
+
+
+def _infer(claim: Claim, *, job: JobClient, loader: Loader) -> InferResult:
+    try:
+        wanted = InferJob.from_json(claim.payload)
+    except (ValueError, TypeError) as error:
+        raise JobFailed(f"The job cannot be read: {error}.", code="invalid_job") from error
+    if len(wanted.inputs) > MAX_INPUTS or not all(isinstance(t, str) and len(t) <= MAX_CHARS for t in wanted.inputs):
+        raise JobFailed(f"A run takes at most {MAX_INPUTS} texts of {MAX_CHARS} characters.", code="too_large")
+    try:
+        model, load_ms = loader.get(wanted.artifact_sha256, lambda: job.get_blob(wanted.artifact_sha256))
+    except KolmFileError as error:
+        code = "artifact_untrusted" if error.exit_code == 3 else "artifact_altered"
+        raise JobFailed(f"The runner does not load this artifact: {error}.", code=code) from error
+    return InferResult(outputs=[dict(row) for row in model.predict(wanted.inputs)], load_ms=load_ms)

@@ -1,0 +1,1 @@
+"""Answering with a finished `.kolm`: load (verified first), predict, serve over loopback HTTP."""

@@ -1,0 +1,105 @@
+"""A label task's model, ready to answer: merged weights, no peft, no state between calls.
+
+From a verified `.kolm` it reads four members: `adapter.safetensors`, `adapter_config.json`, `labels.json` (a JSON list
+of names, in the order of the head's rows) and `calibration.json` (`{"temperature_ppm": int}`). Rules and recipes come
+before the model once packs are not empty.
+"""
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Self, TypedDict
+
+import torch
+from torch import Tensor, nn
+
+from gpu_runners.distill.adapter import Adapter, AdapterConfig, from_bytes, merged_net
+from gpu_runners.distill.bases import Base
+from gpu_runners.distill.encoder import LabelNet, TextTokenizer, best_device, tokenizer_for
+from gpu_runners.errors import JobFailed
+
+ONE_BY_ONE = 16  # up to here each input has its own forward pass and its own honest latency
+BATCH = 32
+
+
+class Output(TypedDict):
+    """`confidence` in (0, 1], calibrated; `latency_us` is the input's own wall time, or its share of a batch's above 16
+    inputs."""
+
+    label: str
+    confidence: float
+    latency_us: int
+
+
+class LabelModel:
+    def __init__(self, *, net: LabelNet, tokenizer: TextTokenizer, labels: Sequence[str], temperature: float) -> None:
+        self.net, self.tokenizer, self.labels, self.temperature = net, tokenizer, list(labels), temperature
+
+    @classmethod
+    def build(
+        cls,
+        *,
+        base: Base,
+        body: nn.Module,
+        adapter: Adapter,
+        config: AdapterConfig,
+        labels: Sequence[str],
+        temperature: float,
+    ) -> Self:
+        """Merge the adapter into a copy of `body`. Raises JobFailed(invalid_adapter, base_mismatch)."""
+        if config.base_sha256 != base.sha256:
+            raise JobFailed(
+                f"The adapter was trained on another {config.base!r} ({config.base_sha256[:12]}…) than this machine's "
+                f"({base.sha256[:12]}…).",
+                code="base_mismatch",
+            )
+        net = merged_net(body, adapter, config, n_labels=len(labels)).to(best_device())
+        return cls(
+            net=net,
+            tokenizer=tokenizer_for(base, body, max_tokens=config.max_tokens),
+            labels=labels,
+            temperature=temperature,
+        )
+
+    @classmethod
+    def from_members(cls, members: Mapping[str, bytes], *, base: Base, body: nn.Module) -> Self:
+        """Only for members whose hashes were checked (`kolm_verify.load_verified`)."""
+        labels, calibration = read_json(members, "labels.json"), read_json(members, "calibration.json")
+        if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
+            raise JobFailed("labels.json of the artifact is not a list of names.", code="invalid_artifact")
+        temperature_ppm = calibration.get("temperature_ppm") if isinstance(calibration, dict) else None
+        if type(temperature_ppm) is not int or temperature_ppm <= 0:
+            raise JobFailed("calibration.json of the artifact has no temperature_ppm.", code="invalid_artifact")
+        return cls.build(
+            base=base,
+            body=body,
+            adapter=from_bytes(members["adapter.safetensors"]),
+            config=AdapterConfig.from_json(read_json(members, "adapter_config.json")),
+            labels=labels,
+            temperature=temperature_ppm / 1e6,
+        )
+
+    def predict(self, texts: Sequence[str]) -> list[Output]:
+        """One row an input, in order."""
+        size = 1 if len(texts) <= ONE_BY_ONE else BATCH
+        out: list[Output] = []
+        for start in range(0, len(texts), size):
+            chosen = texts[start : start + size]
+            began = time.perf_counter_ns()
+            confidence, index = self.probabilities(self.tokenizer.ids(chosen)).max(dim=1)
+            rows = list(zip(index.tolist(), confidence.tolist(), strict=True))
+            latency_us = (time.perf_counter_ns() - began) // 1000 // len(chosen)
+            out += [Output(label=self.labels[i], confidence=round(c, 6), latency_us=latency_us) for i, c in rows]
+        return out
+
+    def probabilities(self, rows: Sequence[Sequence[int]]) -> Tensor:
+        """(b, n_labels) float32 calibrated probabilities of tokenised inputs, in one forward pass."""
+        with torch.inference_mode():
+            return torch.softmax(self.net(self.tokenizer.pad(rows)).cpu() / self.temperature, dim=1)
+
+
+def read_json(members: Mapping[str, bytes], path: str) -> Any:
+    try:
+        return json.loads(members[path])
+    except (KeyError, ValueError) as error:
+        raise JobFailed(f"The artifact's {path} is missing or not JSON.", code="invalid_artifact") from error

@@ -1,0 +1,194 @@
+"""Work on one leased distil or evaluate job: fetch its inputs, feed the child process, keep the lease, hand over
+checkpoints and results.
+
+The lease is the only authority: when it is lost (410, or no heartbeat came through for as long as it lasts) the child
+is killed and nothing is reported; when a heartbeat's answer says cancel, the child is killed and the job ends as
+`canceled`.
+"""
+
+import logging
+import random
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from backend.domain.runner_jobs import Claim, Progress, RunnerJobKind
+from gpu_runners.client import JobClient, LeaseLost, Refused, Unreachable, backoff_s
+from gpu_runners.errors import JobFailed
+from gpu_runners.isolation import Child
+
+Answer = TypeVar("Answer")
+log = logging.getLogger("kolm.runner")
+_TICK_S = 0.25
+_STOP_GRACE_S = 8.0  # from SIGTERM to a checkpoint handed over; Kubernetes and our supervisor give 10 s or more
+_BLOBS = {
+    RunnerJobKind.DISTILL: {"dataset": "dataset_sha256"},
+    RunnerJobKind.EVALUATE: {"inputs": "inputs_sha256", "adapter": "adapter_sha256"},
+}
+
+
+class Lease:
+    """When to say we are alive, and until when we may believe that the job is ours. Its clock starts at the claim's
+    arrival."""
+
+    def __init__(self, *, job: JobClient, claim: Claim, clock: Callable[[], float] = time.monotonic) -> None:
+        self.job, self.clock, self.lease_s = job, clock, claim.lease_s
+        self.progress = Progress(
+            step=0, n_steps=0, loss=None, eta_s=None, checkpoint_sha256=claim.checkpoint_sha256, note="starting"
+        )
+        self._confirmed_at = clock()
+        self._next_at = self._confirmed_at
+        self._failures, self._rng = 0, random.Random()
+        self._started = self._confirmed_at
+
+    @property
+    def due_in_s(self) -> float:
+        return max(0.0, self._next_at - self.clock())
+
+    def expedite(self) -> None:
+        """There is news that the server should have before the next beat is due."""
+        self._next_at = self.clock()
+
+    def beat(self) -> bool:
+        """One heartbeat; True when the job is to be cancelled. Network failures are retried with jitter at later calls.
+        Raises LeaseLost, also when no answer came for a whole lease."""
+        asked_at = self.clock()
+        try:
+            cancel, self.lease_s = self.job.heartbeat(self.progress, timeout_s=max(1.0, self.lease_s / 3))
+        except Unreachable as error:
+            if self.clock() - self._confirmed_at >= self.lease_s:
+                raise LeaseLost(f"no heartbeat came through for {self.lease_s:.0f} s: {error}") from error
+            self._next_at = self.clock() + backoff_s(self._failures, rng=self._rng, cap_s=self.lease_s / 6)
+            self._failures += 1
+            return False
+        self._failures, self._confirmed_at, self._next_at = 0, asked_at, asked_at + self._pause_s()
+        return cancel
+
+    def _pause_s(self) -> float:
+        """A third of the lease, but oftener while a job is young, because people watch its loss: about 100 beats
+        whatever the job's length."""
+        return min(self.lease_s / 3, max(2.0, 0.05 * (self.clock() - self._started)))
+
+
+def work_on(claim: Claim, *, job: JobClient, child: Child, base_dir: Path | None, stopping: Callable[[], bool]) -> None:
+    """Returns when the job is reported, or dropped because the lease is lost."""
+    folder = Path(tempfile.mkdtemp(prefix="kolm-job-"))
+    lease = Lease(job=job, claim=claim)
+    try:
+        result = _attempt(claim, lease=lease, child=child, folder=folder, base_dir=base_dir, stopping=stopping)
+        report(lambda: job.report_success(result), lease_s=lease.lease_s)
+    except JobFailed as failure:
+        log.warning("job %s failed: %s (%s)", claim.job_id, failure.message, failure.code)
+        error = failure
+        report(lambda: job.report_failure(error), lease_s=lease.lease_s)
+    except (LeaseLost, Refused) as lost:
+        log.warning("job %s is dropped: %s", claim.job_id, lost)
+        child.kill()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def report(send: Callable[[], None], *, lease_s: float) -> None:
+    """Say it until it is heard or the lease must be over. A lost lease is not an error here: someone else reports."""
+    rng, started, attempt = random.Random(), time.monotonic(), 0
+    while True:
+        try:
+            return send()
+        except (LeaseLost, Refused) as lost:
+            return log.warning("the report was not taken: %s", lost)
+        except Unreachable as error:
+            if time.monotonic() - started >= lease_s:
+                return log.warning("the report could not be delivered: %s", error)
+            time.sleep(backoff_s(attempt, rng=rng, cap_s=5.0))
+            attempt += 1
+
+
+def _attempt(
+    claim: Claim, *, lease: Lease, child: Child, folder: Path, base_dir: Path | None, stopping: Callable[[], bool]
+) -> dict[str, Any]:
+    _fetch_inputs(claim, lease=lease, folder=folder)
+    child.submit(kind=claim.kind, payload=claim.payload, folder=folder, base_dir=base_dir)
+    asked_to_stop_at: float | None = None
+    while True:
+        if lease.due_in_s == 0 and lease.beat():
+            child.kill()
+            raise JobFailed("The job was cancelled.", code="canceled")
+        if stopping() and asked_to_stop_at is None:
+            child.ask_to_stop()
+            asked_to_stop_at = time.monotonic()
+        if asked_to_stop_at is not None and time.monotonic() - asked_to_stop_at > _STOP_GRACE_S:
+            child.kill()
+            raise JobFailed(
+                "The runner was stopped before a checkpoint was ready.", code="runner_stopping", retryable=True
+            )
+        event = child.next_event(timeout_s=min(_TICK_S, lease.due_in_s))
+        if event is not None and (result := _handle(event, lease=lease)) is not None:
+            return result
+
+
+def _handle(event: dict[str, Any], *, lease: Lease) -> dict[str, Any] | None:
+    """The result when the job is done. Raises what the child reports."""
+    match event["event"]:
+        case "progress":
+            lease.progress = Progress(
+                step=event["step"],
+                n_steps=event["n_steps"],
+                loss=event["loss"],
+                eta_s=event["eta_s"],
+                note=event["note"],
+                checkpoint_sha256=lease.progress.checkpoint_sha256,
+            )
+        case "checkpoint":
+            _hand_over(Path(event["path"]), lease=lease)
+        case "failed":
+            raise JobFailed(event["message"], code=event["code"], retryable=event["retryable"])
+        case "done":
+            for path in event["blobs"]:
+                data = Path(path).read_bytes()
+                _patiently(lambda data=data: lease.job.put_blob(data), lease=lease)  # type: ignore[misc]
+            return dict(event["result"])
+    return None
+
+
+def _hand_over(path: Path, *, lease: Lease) -> None:
+    """Upload a checkpoint and say so at once. One that does not get through is only a later resume: the next one is 20
+    s away."""
+    try:
+        sha256 = lease.job.put_blob(path.read_bytes(), timeout_s=max(1.0, lease.lease_s / 3))
+    except Unreachable as error:
+        log.warning("a checkpoint could not be handed over: %s", error)
+        return
+    finally:
+        path.unlink()
+    p = lease.progress
+    lease.progress = Progress(
+        step=p.step, n_steps=p.n_steps, loss=p.loss, eta_s=p.eta_s, note=p.note, checkpoint_sha256=sha256
+    )
+    lease.expedite()
+
+
+def _fetch_inputs(claim: Claim, *, lease: Lease, folder: Path) -> None:
+    wanted = {name: claim.payload.get(field) for name, field in _BLOBS[RunnerJobKind(claim.kind)].items()}
+    if claim.kind == RunnerJobKind.DISTILL and claim.checkpoint_sha256 is not None:
+        wanted["checkpoint"] = claim.checkpoint_sha256
+    for name, sha256 in wanted.items():
+        if not isinstance(sha256, str):
+            raise JobFailed(f"The job names no {name}.", code="invalid_job")
+        data = _patiently(lambda sha256=sha256: lease.job.get_blob(sha256), lease=lease)  # type: ignore[misc]
+        (folder / name).write_bytes(data)
+
+
+def _patiently(act: Callable[[], Answer], *, lease: Lease) -> Answer:
+    """A transfer, retried for as long as heartbeats keep the lease."""
+    rng, attempt = random.Random(), 0
+    while True:
+        if lease.due_in_s == 0 and lease.beat():
+            raise JobFailed("The job was cancelled.", code="canceled")
+        try:
+            return act()
+        except Unreachable:
+            time.sleep(backoff_s(attempt, rng=rng, cap_s=2.0))
+            attempt += 1

@@ -1,0 +1,74 @@
+"""One job's files in, one job's files out: the part of the child process that knows what distil and evaluate need.
+
+In the job's folder the parent has put `dataset` and maybe `checkpoint` (distil), or `inputs` and `adapter` (evaluate).
+Checkpoints are written under new names and announced as events; `adapter` is what a distil job leaves.
+"""
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from backend.domain.runner_jobs import DistillJob, EvaluateJob
+from gpu_runners.distill.bases import open_base
+from gpu_runners.distill.evaluate import evaluate
+from gpu_runners.distill.train import Hooks, StepDone, distill
+
+Emit = Callable[[dict[str, Any]], None]
+
+
+def warm_up() -> None:
+    """Import what the first job would wait for."""
+    import peft  # noqa: F401
+    import sklearn.linear_model  # noqa: F401
+
+
+def distill_files(
+    job: DistillJob, *, folder: Path, base_dir: Path | None, emit: Emit, should_stop: Callable[[], bool]
+) -> dict[str, Any]:
+    base = open_base(job.base_model, base_dir=base_dir)
+    numbers = itertools.count()
+
+    def on_step(done: StepDone) -> None:
+        emit(
+            {
+                "event": "progress",
+                "step": done.step,
+                "n_steps": done.n_steps,
+                "loss": done.loss,
+                "eta_s": done.eta_s,
+                "note": done.note,
+            }
+        )
+
+    def on_checkpoint(data: bytes) -> None:
+        path = folder / f"checkpoint-{next(numbers)}"
+        path.write_bytes(data)
+        emit({"event": "checkpoint", "path": str(path)})
+
+    resume = (folder / "checkpoint").read_bytes() if (folder / "checkpoint").exists() else None
+    hooks = Hooks(on_step=on_step, on_checkpoint=on_checkpoint, should_stop=should_stop)
+    blob, result = distill(job, (folder / "dataset").read_bytes(), base=base, resume=resume, hooks=hooks)
+    (folder / "adapter").write_bytes(blob)
+    return {"result": result.to_json(), "blobs": [str(folder / "adapter")]}
+
+
+def evaluate_files(job: EvaluateJob, *, folder: Path, base_dir: Path | None, emit: Emit) -> dict[str, Any]:
+    base = open_base(job.base_model, base_dir=base_dir, expect_sha256=job.base_model_sha256)
+
+    def on_progress(done: int, total: int) -> None:
+        emit(
+            {
+                "event": "progress",
+                "step": done,
+                "n_steps": total,
+                "loss": None,
+                "eta_s": None,
+                "note": "predicting held-out inputs",
+            }
+        )
+
+    result = evaluate(
+        job, (folder / "inputs").read_bytes(), (folder / "adapter").read_bytes(), base=base, on_progress=on_progress
+    )
+    return {"result": result.to_json(), "blobs": []}

@@ -1,0 +1,16 @@
+#!/usr/bin/env python
+"""Django's entry point. `KOLM_DB_ROLE=owner` in front of it connects as the owner of the tables (migrate, install_tenant_key)."""
+
+import os
+import sys
+
+
+def main() -> None:
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "backend.settings")
+    from django.core.management import execute_from_command_line
+
+    execute_from_command_line(sys.argv)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,118 @@
+"""An estimate brackets what a compile costs, and a budget that cannot suffice is refused before anything is spent."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from backend.domain.errors import InvalidSpec
+from backend.domain.estimates import Estimate, check_budget, estimate, usd
+from backend.domain.lifecycle import StepName
+from backend.domain.spec import Spec, parse_spec
+
+
+def spec(**changed: Any) -> Spec:
+    labels = [{"name": f"label-{i}"} for i in range(4)]
+    inline = [{"input": f"text {i}", "output": f"label-{i % 4}"} for i in range(80)]
+    return parse_spec(
+        {
+            "name": "task",
+            "task": "Sort messages.",
+            "output": {"type": "label", "labels": labels},
+            "examples": {"inline": inline},
+            "teacher": {"provider": "grammar", "model": "kolm-grammar-1"},
+            **changed,
+        }
+    )
+
+
+@given(
+    n=st.integers(1, 60),
+    samples=st.integers(1, 9),
+    n_captures=st.integers(0, 500),
+    n_gold=st.integers(0, 300),
+    mean=st.integers(1, 150),
+    tokens=st.integers(1, 2000),
+)
+@settings(max_examples=200, deadline=None)
+def test_low_is_at_most_expected_is_at_most_high_in_every_step(
+    n: int, samples: int, n_captures: int, n_gold: int, mean: int, tokens: int
+) -> None:
+    made = estimate(
+        spec(sampling={"n_candidates": n, "label_samples": samples}),
+        n_captures=n_captures,
+        n_gold_train=n_gold,
+        n_heldout=n_gold,
+        prompt_tokens_candidate=tokens,
+        prompt_tokens_label=tokens,
+        mean_output_tokens=mean,
+    )
+    for amount in made.steps.values():
+        assert 0 <= amount.low <= amount.expected <= amount.high
+    assert made.total.expected == sum(amount.expected for amount in made.steps.values())
+
+
+def test_expected_is_the_price_of_the_tokens_it_names() -> None:
+    """4 slices of 12 candidates are 8 calls (8 + 4 choices each); 16 picks are labelled 5 times."""
+    made = estimate(spec(), prompt_tokens_candidate=1000, prompt_tokens_label=1000, mean_output_tokens=100)
+    candidates = 8 * 1000 * 0.1 + 48 * 100 * 0.4
+    embedding = 48 * 102 * 0.01
+    assert made.steps[StepName.SYNTHESIS].expected == round(candidates) + round(embedding)
+    assert made.steps[StepName.LABELING].expected == round(16 * 1000 * 0.1 + 16 * 5 * 4 * 0.4)
+
+
+def test_captures_without_slices_are_not_synthesised() -> None:
+    made = estimate(spec(captures={"inline": ["a"] * 90}), n_captures=90)
+    assert made.steps[StepName.SYNTHESIS].expected <= 90
+    assert "0 candidates in 0 slices, 90 captures, 30 picks" in made.assumptions
+
+
+def test_a_declared_price_is_what_is_estimated_with() -> None:
+    dear = {"provider": "grammar", "model": "x", "price": {"input_usd_per_mtok": 10, "output_usd_per_mtok": 40}}
+    assert (
+        estimate(spec(teacher=dear)).steps[StepName.LABELING].expected
+        > 50 * estimate(spec()).steps[StepName.LABELING].expected
+    )
+    with pytest.raises(InvalidSpec) as caught:
+        estimate(spec(teacher={"provider": "grammar", "model": "x"}))
+    assert caught.value.code == "unknown_teacher_price"
+
+
+def refusal(made: Estimate, budget: int) -> str:
+    with pytest.raises(InvalidSpec) as caught:
+        check_budget(made, budget)
+    assert caught.value.code == "budget_below_estimate"
+    assert caught.value.problems[0].pointer == "/budget/usd"
+    return caught.value.problems[0].message
+
+
+def test_a_budget_below_the_low_bound_or_below_one_batch_is_refused() -> None:
+    made = estimate(spec())
+    least = max(made.total.low, made.worst_batch)
+    check_budget(made, least)
+    assert usd(least) in refusal(made, least - 1)
+    assert "raise budget.usd" in refusal(made, 0)
+
+
+def test_one_batch_is_what_the_widest_calls_may_cost_at_the_most() -> None:
+    """4 calls at once, each 8 choices of at most 160 tokens, every byte of a prompt of 1000 tokens counted as one."""
+    made = estimate(spec(), prompt_tokens_candidate=1000, prompt_tokens_label=10)
+    assert made.worst_batch == 4 * round(4000 * 0.1 + 8 * 160 * 0.4)
+
+
+def test_the_json_form_has_every_step_and_whole_numbers_only() -> None:
+    plain: dict[str, Any] = estimate(spec()).to_json()
+    assert [row["step"] for row in plain["steps"]] == [step.value for step in StepName]
+    assert all(type(plain["total"][f"{bound}_microusd"]) is int for bound in ("low", "expected", "high"))
+    assert plain["assumptions"]
+
+
+def test_amounts_are_readable() -> None:
+    assert [usd(n) for n in (0, 100, 123, 12_345, 5_000_000)] == [
+        "$0.0000",
+        "$0.0001",
+        "$0.000123",
+        "$0.0123",
+        "$5.0000",
+    ]

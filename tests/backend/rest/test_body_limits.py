@@ -1,0 +1,84 @@
+"""The ASGI door: bodies are counted before Django spools them."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from backend.rest.body_limits import limit_bodies, limit_of
+
+
+def send_to(application: Any, *parts: bytes, path: str = "/v1/compiles", **headers: str) -> tuple[int, dict[str, str], Any]:
+    """What the application answers to a body that arrives in parts."""
+    raw = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
+    scope = {"type": "http", "path": path, "headers": raw, "method": "POST", "query_string": b"", "http_version": "1.1"}
+    coming = [
+        {"type": "http.request", "body": part, "more_body": i < len(parts) - 1} for i, part in enumerate(parts)
+    ]
+    sent: list[dict[str, Any]] = []
+
+    async def receive() -> dict[str, Any]:
+        return coming.pop(0) if coming else await asyncio.sleep(3600, {"type": "http.disconnect"})
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message)
+
+    asyncio.run(application(scope, receive, send))
+    answer = {name.decode().lower(): value.decode() for name, value in sent[0]["headers"]}
+    return sent[0]["status"], answer, b"".join(message.get("body", b"") for message in sent[1:])
+
+
+async def counting(scope: Any, receive: Any, send: Any) -> None:
+    """An application that answers how many bytes it was given."""
+    n, more = 0, True
+    while more:
+        message = await receive()
+        n, more = n + len(message["body"]), message["more_body"]
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": str(n).encode()})
+
+
+@pytest.mark.parametrize(
+    ("path", "content_type", "limit"),
+    [
+        ("/v1/compiles", "application/json", 1_000_000),
+        ("/v1/compiles", "Application/JSON; charset=utf-8", 1_000_000),
+        ("/v1/compiles", "", 1_000_000),
+        ("/v1/uploads", "application/x-ndjson", 5_000_000),
+        ("/internal/runner/jobs/job_1/blobs/00", "application/octet-stream", 256_000_000),
+    ],
+)
+def test_the_limit_goes_by_address_and_type(path, content_type, limit):
+    assert limit_of(path, content_type) == limit
+
+
+def test_a_body_within_its_length_passes():
+    assert send_to(limit_bodies(counting), b"ab", b"c", content_length="3")[2] == b"3"
+
+
+@pytest.mark.parametrize(
+    ("parts", "headers", "status", "code"),
+    [
+        ([b"x"], {"content_length": "50000000"}, 413, "payload_too_large"),
+        ([b"x"], {"content_length": "9" * 400}, 413, "payload_too_large"),
+        ([b"x"], {"content_length": "1_0"}, 400, "bad_request"),
+        ([b"ab", b"cd"], {"content_length": "3"}, 400, "incomplete_body"),
+        ([b"ab", b"cd"], {"transfer_encoding": "chunked"}, 411, "length_required"),
+    ],
+)
+def test_a_body_against_the_rules_is_refused(parts, headers, status, code):
+    answered, headers, body = send_to(limit_bodies(counting), *parts, **headers)
+    assert (answered, headers["content-type"]) == (status, "application/problem+json")
+    assert json.loads(body)["code"] == code
+    assert json.loads(body)["request_id"] == headers["x-request-id"]
+
+
+def test_a_body_that_ends_early_is_refused_by_the_real_application():
+    from backend.asgi import application
+
+    status, headers, body = send_to(
+        application, b'{"name"', path="/healthz", content_length="500", content_type="application/json", host="localhost"
+    )
+    assert (status, headers["content-type"]) == (400, "application/problem+json")
+    assert json.loads(body)["code"] == "incomplete_body"

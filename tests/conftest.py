@@ -1,0 +1,60 @@
+"""Whom the tests are to the database: the owner makes and migrates it, then every test is kolm_app, the role of
+production, with exactly production's grants, whom row-level security binds.
+
+Django cannot empty tables as that role, and append-only tables refuse it anyway: a test that needs real commits takes
+`committed_db` and a tenant of its own. `transactional_db` and `live_server` are not for this project.
+
+(Here and not in the plugin that starts the servers: a conftest's fixture replaces pytest-django's, a plugin's does not.)
+"""
+
+from collections.abc import Generator
+
+import pytest
+from psycopg.conninfo import conninfo_to_dict
+from pytest_django import DjangoDbBlocker
+
+from deploy.embedded.stack import EmbeddedServices
+
+
+@pytest.fixture(scope="session")
+def django_db_modify_db_settings(
+    django_db_modify_db_settings_parallel_suffix: None, embedded_services: EmbeddedServices
+) -> None:
+    _connect_as(embedded_services.env["DATABASE_OWNER_URL"])
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(
+    django_db_setup: None, django_db_blocker: DjangoDbBlocker, embedded_services: EmbeddedServices
+) -> Generator[None]:
+    from django.core.management import call_command
+
+    with django_db_blocker.unblock():
+        call_command("install_tenant_key")
+        _connect_as(embedded_services.env["DATABASE_URL"])
+        yield
+        _connect_as(embedded_services.env["DATABASE_OWNER_URL"])
+
+
+@pytest.fixture
+def committed_db(
+    request: pytest.FixtureRequest, django_db_setup: None, django_db_blocker: DjangoDbBlocker
+) -> Generator[None]:
+    """The database without a transaction around the test: commits are real, other threads and processes see them, and
+    nothing is taken back. Isolation is a tenant of one's own."""
+    from django.db import connection
+
+    assert request.node.get_closest_marker("django_db") is None, "django_db puts the test into a transaction after all"
+    with django_db_blocker.unblock():
+        yield
+        connection.close()
+
+
+def _connect_as(address: str) -> None:
+    """Give Django's connection the user and password of `address`; which database it uses stays."""
+    from django.db import connection
+
+    connection.close()
+    connection.close_pool()
+    parts = conninfo_to_dict(address)
+    connection.settings_dict.update({"USER": parts["user"], "PASSWORD": parts["password"]})

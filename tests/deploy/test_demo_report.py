@@ -1,0 +1,76 @@
+"""The demo's tables show what the API says, figure for figure."""
+
+from typing import Any
+
+from rich.console import Console
+
+from deploy.embedded import demo_report
+
+COMPILE: dict[str, Any] = {
+    "id": "cmp_1",
+    "name": "refund-router",
+    "status": "succeeded",
+    "failure": None,
+    "k_score_ppm": 880_000,
+    "evaluation": {
+        "n": 100,
+        "correct": 90,
+        "accuracy_ppm": 900_000,
+        "accuracy_low_ppm": 820_000,
+        "accuracy_high_ppm": 950_000,
+        "confidence_ppm": 950_000,
+        "baselines": [{"name": "majority", "accuracy_ppm": 200_000}],
+    },
+    "gate": {"passed": True, "floors": [{"passed": True, "message": "fine"}], "next_step": ""},
+    "estimate": {"total": {"low_microusd": 1000, "expected_microusd": 2000, "high_microusd": 5000}},
+    "spent_microusd": 2500,
+    "waste_microusd": 0,
+    "started_at": "2026-11-21T06:00:00.000Z",
+    "ended_at": "2026-11-21T06:01:30.500Z",
+}
+STEP: dict[str, Any] = {
+    "name": "synthesis",
+    "estimate": {"low_microusd": 900, "expected_microusd": 1800, "high_microusd": 4000},
+    "spent_microusd": 2100,
+    "waste_microusd": 300,
+    "started_at": "2026-11-21T06:00:01.000Z",
+    "ended_at": None,
+}
+
+
+def printed(what: object) -> str:
+    console = Console(width=160, record=True, quiet=True)
+    console.print(what)
+    return console.export_text()
+
+
+def test_the_k_score_interval_is_the_accuracys_at_its_weight() -> None:
+    text = printed(demo_report.verdict(COMPILE))
+    assert "0.880  [0.848, 0.900] at 95 %" in text
+    assert "0.900  [0.820, 0.950]  90 of 100" in text
+    assert "passed" in text
+
+
+def test_a_failed_gate_names_the_floor_and_the_next_step() -> None:
+    gate = {"passed": False, "floors": [{"passed": False, "message": "too low"}], "next_step": "add examples"}
+    text = printed(demo_report.verdict(COMPILE | {"gate": gate, "status": "gate_failed"}))
+    assert "FAILED" in text
+    assert "too low" in text
+    assert "cheapest next step: add examples" in text
+
+
+def test_a_compile_that_failed_before_its_evaluation_shows_why() -> None:
+    failure = {"code": "teacher_failed", "message": "The teacher is away.", "step": "synthesis"}
+    failed = COMPILE | {"evaluation": None, "gate": None, "failure": failure, "status": "failed"}
+    assert "The teacher is away." in printed(demo_report.verdict(failed))
+
+
+def test_the_cost_table_shows_estimate_beside_actual_and_waste() -> None:
+    text = printed(demo_report.costs(COMPILE, [STEP]))
+    assert "$0.0009 to $0.0040" in text
+    assert all(part in text for part in ("$0.0018", "$0.0021", "$0.0003", "$0.0025", "90.5 s"))
+
+
+def test_a_slice_still_waiting_for_its_selection_is_shown() -> None:
+    row = {"name": "s", "label": None, "n_candidates": 0, "k_requested": 4, "k_actual": None, "n_rejected": 0}
+    assert "None" in printed(demo_report.slices([row | {"reactions": [{"kind": "exemplars"}]}]))

@@ -1,0 +1,79 @@
+"""The files for other deployments agree with the code and with each other; nothing here starts a container."""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import yaml
+
+from deploy.embedded.setup import ROOT
+
+COMPOSE = yaml.safe_load((ROOT / "deploy" / "compose.yaml").read_text())
+EXAMPLE = (ROOT / "deploy" / "env.example").read_text()
+DOCKERFILE = (ROOT / "deploy" / "Dockerfile").read_text()
+VARIABLE = re.compile(r"\b((?:KOLM|DATABASE|REDIS)_[A-Z_]+)\b")
+# set by the stack for itself, or read by compose only
+NOT_A_SETTING = {"KOLM_OWNER_PASSWORD", "KOLM_APP_PASSWORD", "REDIS_PASSWORD"}
+
+
+def documented() -> set[str]:
+    return set(re.findall(r"^#?([A-Z][A-Z_]+)=", EXAMPLE, re.MULTILINE))
+
+
+def read_by_the_code() -> set[str]:
+    """Names of variables in the sources, as quoted strings."""
+    sources = [path for top in ("backend", "workers", "gpu_runners") for path in (ROOT / top).rglob("*.py")]
+    names = {name for path in sources for name in re.findall(r'"((?:KOLM|DATABASE|REDIS)_[A-Z_]+)"', path.read_text())}
+    return {name for name in names if not name.endswith("_BYTES")}
+
+
+def test_every_variable_that_the_code_reads_is_explained() -> None:
+    assert read_by_the_code() - documented() == set()
+
+
+def test_compose_sets_only_variables_that_exist() -> None:
+    services = COMPOSE["services"].values()
+    used = {name for service in services for name in service.get("environment", {}) if VARIABLE.fullmatch(name)}
+    assert used - documented() - NOT_A_SETTING == set()
+
+
+def test_compose_starts_every_part_of_the_stack() -> None:
+    assert {"postgres", "valkey", "migrate", "grammar", "web", "worker", "upkeep", "runner"} == set(COMPOSE["services"])
+
+
+def test_compose_gives_the_runner_no_database_and_no_broker() -> None:
+    environment = COMPOSE["services"]["runner"]["environment"]
+    assert set(environment) == {"KOLM_API_URL", "KOLM_RUNNER_TOKEN", "KOLM_KEYRING"}
+
+
+def test_only_the_migration_knows_the_owner() -> None:
+    services = COMPOSE["services"]
+    knowing = [name for name, service in services.items() if "DATABASE_OWNER_URL" in service.get("environment", {})]
+    assert knowing == ["migrate"]
+
+
+def test_every_build_target_and_copied_file_exists() -> None:
+    stages = set(re.findall(r"^FROM \S+ AS (\S+)$", DOCKERFILE, re.MULTILINE))
+    targets = {s["build"]["target"] for s in COMPOSE["services"].values() if "build" in s}
+    assert targets <= stages
+    for line in re.findall(r"^COPY (?!--from)(.+)$", DOCKERFILE, re.MULTILINE):
+        for source in line.split()[:-1]:
+            assert (ROOT / source).exists(), source
+
+
+def test_the_images_run_as_a_user_without_rights() -> None:
+    for target in ("web", "worker", "runner"):
+        stage = DOCKERFILE.split(f" AS {target}\n")[1].split("\nFROM ")[0]
+        assert "\nUSER kolm" in stage
+
+
+def test_shell_scripts_parse() -> None:
+    scripts = [ROOT / ".ci" / "run", *(ROOT / "deploy").rglob("*.sh")]
+    for script in scripts:
+        assert subprocess.run([shutil.which("bash") or "sh", "-n", str(script)]).returncode == 0
+        assert Path(script).stat().st_mode & 0o111
+
+
+def test_ci_runs_what_make_test_runs() -> None:
+    assert "make test" in (ROOT / ".ci" / "run").read_text()

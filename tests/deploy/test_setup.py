@@ -1,0 +1,91 @@
+"""Set-up says in one sentence what is wrong with a machine."""
+
+import ast
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from deploy.embedded import setup
+
+SOURCE = Path(setup.__file__)
+
+
+def test_an_old_python_is_told_its_version_and_what_to_do() -> None:
+    pretend = "import sys, runpy; sys.version_info = (3, 9, 2); runpy.run_module('deploy.embedded.setup', run_name='__main__')"
+    done = subprocess.run([sys.executable, "-c", pretend], cwd=setup.ROOT, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "needs Python 3.11 or newer and this is 3.9" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_an_old_python_can_parse_every_file_on_the_way_to_that_sentence() -> None:
+    for path in (SOURCE, SOURCE.with_name("__init__.py"), SOURCE.parent.parent / "__init__.py"):
+        ast.parse(path.read_text(), feature_version=(3, 7))
+
+
+def test_setup_needs_the_standard_library_only() -> None:
+    tree = ast.parse(SOURCE.read_text())
+    roots = {
+        alias.name.split(".")[0] for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names
+    }
+    roots |= {str(node.module).split(".")[0] for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    assert roots <= sys.stdlib_module_names
+
+
+def test_a_full_disk_is_found_before_anything_is_downloaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=3 << 30))
+    with pytest.raises(setup.CannotSetUp, match="Only 3.0 GiB are free"):
+        setup.check_space()
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ("ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device", "disk filled up"),
+        ("ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE.", "its hash differs"),
+        ("ERROR: No matching distribution found for torch==2.13.0", "no prebuilt wheel"),
+        ("WARNING: Retrying after connection broken by 'NewConnectionError(...)'", "needs the network"),
+        ("ERROR: something new", "something new"),
+    ],
+)
+def test_what_pip_says_becomes_one_sentence(
+    said: str, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python = tmp_path / "bin" / "python"
+    python.parent.mkdir()
+    python.write_text(f'#!/bin/sh\necho "{said}"\nexit 1\n')
+    python.chmod(0o755)
+    monkeypatch.setattr(setup, "VENV", tmp_path)
+    monkeypatch.setattr(setup, "LOG", tmp_path / "setup.log")
+    with pytest.raises(setup.CannotSetUp, match=expected) as fault:
+        setup.pip("install", "x")
+    assert "\n" not in str(fault.value)
+
+
+def test_a_finished_setup_starts_no_pip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(setup, "VENV", tmp_path)
+    calls: list[tuple[str, ...]] = []
+    monkeypatch.setattr(setup, "pip", lambda *arguments: calls.append(arguments))
+    monkeypatch.setattr(setup, "create_venv", lambda: None)
+    setup.set_up()
+    assert [call[0] for call in calls] == ["install", "install", "check", "install"]
+    calls.clear()
+    setup.set_up()
+    assert calls == []
+
+
+def test_a_setup_cut_short_is_done_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(setup, "VENV", tmp_path)
+    monkeypatch.setattr(setup, "create_venv", lambda: None)
+
+    def fail(*arguments: str) -> None:
+        raise setup.CannotSetUp("no network")
+
+    monkeypatch.setattr(setup, "pip", fail)
+    with pytest.raises(setup.CannotSetUp):
+        setup.set_up()
+    assert setup.stamp("packages") == ""

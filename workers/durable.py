@@ -1,0 +1,132 @@
+"""Durable execution: one compile, walked step by step by whichever process holds its lease.
+
+Nothing here trusts the process to live. A step's effects commit under the lease's fence (`backend.compiles.leases.fenced`); a heartbeat thread
+prolongs the lease and hears of cancellation; what a dead process left is found again in the rows. Celery carries hints only: a hint that is
+lost is sent again by `workers.upkeep`, one that comes twice finds the lease taken.
+"""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+from django.db import Error as DatabaseError
+from django.db import close_old_connections, connection
+from django.utils import timezone
+
+from backend.compiles import leases
+from backend.compiles.events import append_event
+from backend.compiles.leases import Lease, LeaseLost
+from backend.compiles.models import Compile, StepRun
+from backend.domain.lifecycle import StepName, StepStatus
+from backend.domain.spec import Spec
+
+
+class Canceled(Exception):
+    """The customer asked to stop."""
+
+
+@dataclass(slots=True)
+class StopSignal:
+    """What the heartbeat thread tells the working thread."""
+
+    is_lost: bool = False
+    is_canceled: bool = False
+
+    def is_set(self) -> bool:
+        return self.is_lost or self.is_canceled
+
+    def check(self) -> None:
+        if self.is_lost:
+            raise LeaseLost
+        if self.is_canceled:
+            raise Canceled
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompileRun:
+    """A held compile: the spec, the lease and the stop signal. Handed to every stage."""
+
+    lease: Lease
+    spec: Spec
+    stop: StopSignal = field(default_factory=StopSignal)
+
+    @property
+    def tenant_id(self) -> UUID:
+        return self.lease.tenant_id
+
+    @property
+    def compile_id(self) -> UUID:
+        return self.lease.compile_id
+
+    @contextmanager
+    def fenced(self) -> Iterator[Compile]:
+        """A transaction that commits only while the lease holds; yields the locked compile."""
+        with leases.fenced(self.lease) as compile:
+            yield compile
+
+    def step(self, name: StepName) -> StepRun:
+        return StepRun.objects.get(tenant_id=self.tenant_id, compile_id=self.compile_id, name=name)
+
+    def warn(self, code: str, message: str, **data: Any) -> None:
+        """Append a warning event, inside a `fenced` transaction."""
+        append_event(self.tenant_id, self.compile_id, "warning", {"code": code, "message": message, **data})
+
+    def progress(self, name: StepName, *, done: int, total: int, message: str) -> None:
+        """Show how far a step is, inside a `fenced` transaction."""
+        StepRun.objects.filter(tenant_id=self.tenant_id, compile_id=self.compile_id, name=name).update(
+            done=done, total=total, message=message[:200]
+        )
+        data = {"step": name.value, "done": done, "total": total, "message": message[:200]}
+        append_event(self.tenant_id, self.compile_id, "step.progress", data)
+
+
+def begin_step(run: CompileRun, name: StepName) -> None:
+    """Mark a step as running, once; a second start after a crash counts as an attempt."""
+    with run.fenced():
+        step = StepRun.objects.select_for_update().get(tenant_id=run.tenant_id, compile_id=run.compile_id, name=name)
+        if step.status != StepStatus.RUNNING:
+            append_event(run.tenant_id, run.compile_id, "step.started", {"step": name.value})
+            step.started_at = step.started_at or timezone.now()
+        step.status = StepStatus.RUNNING
+        step.attempts += 1
+        step.save()
+
+
+class Heartbeat:
+    """A thread that prolongs the lease every third of its length until the `with` block ends."""
+
+    def __init__(self, lease: Lease, stop: StopSignal) -> None:
+        self._lease = lease
+        self._stop = stop
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._beat, name=f"heartbeat-{lease.compile_id}", daemon=True)
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join(timeout=5)
+
+    def _beat(self) -> None:
+        period_s = min(settings.KOLM_COMPILE_LEASE_S / 3, 1.0)
+        try:
+            while not self._ended.wait(period_s) and not self._stop.is_lost:
+                self._prolong()
+        finally:
+            connection.close()
+
+    def _prolong(self) -> None:
+        try:
+            close_old_connections()
+            if leases.heartbeat(self._lease):
+                self._stop.is_canceled = True
+        except LeaseLost:
+            self._stop.is_lost = True
+        except DatabaseError:
+            # the database is away for a moment: the lease itself decides whether this work still counts
+            connection.close()

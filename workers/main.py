@@ -1,0 +1,39 @@
+"""The Celery application: `celery -A workers.main worker`. Settings as measured in research: messages are hints, nothing is kept in Redis."""
+
+import os
+
+import django
+from celery import Celery
+from celery.signals import worker_ready
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "backend.settings")
+django.setup()
+
+from django.conf import settings  # noqa: E402
+
+from backend.queue import QUEUE  # noqa: E402
+
+app = Celery("kolm", broker=settings.REDIS_URL, include=["workers.tasks.compile"])
+app.conf.update(
+    task_serializer="json",
+    accept_content=["json"],
+    task_ignore_result=True,
+    task_acks_late=True,
+    task_reject_on_worker_lost=True,
+    worker_prefetch_multiplier=1,
+    worker_hijack_root_logger=False,
+    worker_cancel_long_running_tasks_on_connection_loss=False,
+    broker_connection_retry_on_startup=True,
+    broker_transport_options={"visibility_timeout": 300, "unacked_restore_interval": 5, "unacked_restore_throttle": 1},
+    task_default_queue=QUEUE,
+)
+
+
+@worker_ready.connect
+def _load_embedder(**_: object) -> None:
+    """Load the embedder before the first compile waits for it."""
+    import threading
+
+    from workers.embedding.sentence import load_embedder
+
+    threading.Thread(target=load_embedder, name="load-embedder", daemon=True).start()

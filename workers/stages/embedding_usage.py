@@ -1,0 +1,25 @@
+"""The usage fact of an embedding call."""
+
+from collections.abc import Sequence
+
+from backend.compiles.models import Candidate
+from backend.domain.canonical import sha256_of
+from backend.domain.pricing import cost_microusd, price_book
+from backend.usage.ledger import Fact
+from workers.durable import CompileRun
+from workers.embedding.protocol import Embedder
+
+SKU = "embedding.token"
+
+
+def embedding_fact(run: CompileRun, rows: Sequence[Candidate], embedder: Embedder) -> Fact:
+    book = price_book()
+    n_tokens = embedder.count_tokens([row.text for row in rows])
+    return Fact(
+        sku=SKU,
+        quantity=n_tokens,
+        unit="token",
+        amount_microusd=cost_microusd(n_tokens, book.prices[SKU]),
+        price_version=book.version,
+        source_key=f"embed:{run.compile_id}:{sha256_of(sorted(row.text_key for row in rows))[:32]}",
+    )

@@ -1,0 +1,181 @@
+"""Labelling, pass 2: the teacher labels every pick k times; what it agrees on becomes a pair; the best half of the pairs trains.
+
+Then the third tell of the seeds' pages: when the labels of the training set are off the declared shares by more than 5 points, classes are thinned
+out until they are not (`domain.labels.balance`), and what remains off is reported.
+"""
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+from backend.blobs import get_jsonl, put_jsonl
+from backend.compiles.models import Candidate, Compile
+from backend.domain.canonical import sha256_of
+from backend.domain.errors import CustomerError
+from backend.domain.gold import drop_leaks
+from backend.domain.labels import Balance, LabeledPair, balance, vote
+from backend.domain.lifecycle import StepName
+from backend.domain.selection import select
+from backend.domain.spec import default_k_distill, label_names, target_shares
+from workers.durable import CompileRun
+from workers.stages.outcome import Done, finish_step
+from workers.stages.teaching import seed_of, teaching
+from workers.stages.verification import stack
+from workers.teacher_calls import MadeCall, PlannedCall, call_batch
+from workers.teachers.prompts import label_request, parse_label
+
+def run_labeling(run: CompileRun) -> Done:
+    _label_all(run)
+    with run.fenced():
+        rows = list(
+            Candidate.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id, state="labeled").order_by("text_key")
+        )
+        digests = run.step(StepName.SLICING).output["digests"]
+    gold = get_jsonl(run.tenant_id, digests["gold_train"])
+    heldout = [row["input"] for row in get_jsonl(run.tenant_id, digests["gold_heldout"])]
+    chosen = _select_pairs(run, rows)
+    pairs = [_pair(row) for row in chosen] + [_gold_pair(row) for row in gold]
+    pairs = [pairs[i] for i in drop_leaks([pair.key for pair in pairs], heldout)]
+    shares = _shares(run)
+    balanced = None if shares is None else balance(pairs, shares)
+    chosen_pairs = range(len(pairs)) if balanced is None else balanced.kept
+    _check(run, [pairs[i] for i in chosen_pairs])
+    dataset = put_jsonl(
+        run.tenant_id, [{"input": pairs[i].key, "label": pairs[i].label, "weight": 1.0} for i in chosen_pairs]
+    )
+    with run.fenced() as compile:
+        kept = {pairs[i].key for i in chosen_pairs}
+        done = _save(run, compile, rows, kept, dataset, balanced, n_gold=len(gold))
+        finish_step(run, compile, StepName.LABELING, done)
+    return done
+
+
+def _label_all(run: CompileRun) -> None:
+    """Ask for k labels of every pick, a batch of picks at a time."""
+    with run.fenced():
+        base = Candidate.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id)
+        todo = list(base.filter(state="picked").order_by("text_key"))
+        total = len(todo) + base.filter(state__in=("labeled", "unverified")).count()
+    sampling, width = run.spec.sampling, run.spec.teacher.concurrency
+    with teaching(run) as taught:
+        for first in range(0, len(todo), width):
+            part = {f"labeling:{row.text_key}": row for row in todo[first : first + width]}
+            plans = [
+                PlannedCall(
+                    key=key,
+                    request=label_request(
+                        run.spec,
+                        row.text,
+                        n=sampling.label_samples,
+                        temperature=sampling.temperature_labels,
+                        seed=seed_of(run, "labels", row.text_key),
+                    ),
+                )
+                for key, row in part.items()
+            ]
+            done = total - len(todo) + first + len(part)
+
+            def save(compile: Compile, calls: list[MadeCall]) -> None:
+                _save_votes(run, {call.key: part[call.key] for call in calls}, calls)  # noqa: B023 (called within the turn)
+                run.progress(StepName.LABELING, done=done, total=total, message=f"{done} of {total} inputs labeled")  # noqa: B023
+
+            call_batch(run, StepName.LABELING, taught.teacher, taught.price, plans, save)
+
+
+def _save_votes(run: CompileRun, rows: dict[str, Candidate], calls: Sequence[MadeCall]) -> None:
+    allowed = label_names(run.spec)
+    for call in calls:
+        row = rows[call.key]
+        result = vote([parse_label(choice["text"], allowed) for choice in call.choices], allowed)
+        is_agreed = result.reaches(run.spec.sampling.min_agreement)
+        row.label = result.label or ""
+        row.votes = dict(result.counts)
+        row.agreement_ppm = result.agreement_ppm
+        row.state = "labeled" if is_agreed else "unverified"
+    Candidate.objects.bulk_update(rows.values(), ["label", "votes", "agreement_ppm", "state"])
+
+
+def _select_pairs(run: CompileRun, rows: Sequence[Candidate]) -> list[Candidate]:
+    """The second selection, K = ceil(N/2) over the labelled pairs, per label so that no class is selected away; score = agreement."""
+    n = len(rows)
+    k_total = min(n, run.spec.sampling.k_distill or default_k_distill(n))
+    chosen: list[Candidate] = []
+    for name in label_names(run.spec):
+        group = [row for row in rows if row.label == name]
+        k = max(min(len(group), 1), -(-k_total * len(group) // max(1, n)))
+        picks = select(
+            stack([row.embedding for row in group]),
+            [(row.agreement_ppm or 0) / 1_000_000 for row in group],
+            [row.text_key for row in group],
+            k=k,
+            score_floor=0.0,
+        ).picks if group else ()
+        chosen += [group[i] for i in picks]
+    return chosen
+
+
+def _pair(row: Candidate) -> LabeledPair:
+    return LabeledPair(key=row.text, label=row.label, agreement=Fraction(row.agreement_ppm or 0, 1_000_000))
+
+
+def _gold_pair(row: dict[str, str]) -> LabeledPair:
+    return LabeledPair(key=row["input"], label=row["output"])
+
+
+def _shares(run: CompileRun) -> dict[str, float] | None:
+    """The declared shares: of the labels, else of the slices when each names its label; None when the spec declares nothing."""
+    spec = run.spec
+    if any(getattr(label, "share", None) is not None for label in getattr(spec.output, "labels", ())):
+        return target_shares(spec)
+    if spec.slices and all(part.label for part in spec.slices):
+        shares = dict.fromkeys(label_names(spec), 0.0)
+        for part in spec.slices:
+            shares[part.label or ""] += part.share
+        return shares
+    return None
+
+
+def _check(run: CompileRun, pairs: Sequence[LabeledPair]) -> None:
+    missing = sorted(set(label_names(run.spec)) - {pair.label for pair in pairs})
+    if missing:
+        raise CustomerError(
+            f"No training pair has the label {missing[0]!r}" + (f" (nor {len(missing) - 1} others)" if len(missing) > 1 else "")
+            + ". Add gold examples or a slice for it, or take the label out.",
+            code="label_without_pairs",
+        )
+
+
+def _save(
+    run: CompileRun, compile: Compile, rows: list[Candidate], kept: set[str], dataset: str, balanced: Balance | None, *, n_gold: int
+) -> Done:
+    for row in rows:
+        row.state = "trained" if row.text in kept else "left_out"
+    Candidate.objects.bulk_update(rows, ["state"], batch_size=500)
+    if balanced is not None:
+        _report_skew(run, balanced)
+    n_unverified = Candidate.objects.filter(tenant_id=run.tenant_id, compile=compile, state="unverified").count()
+    facts: dict[str, Any] = {
+        "n_labeled": len(rows),
+        "n_unverified": n_unverified,
+        "n_synthetic_pairs": sum(row.state == "trained" for row in rows),
+        "n_gold_pairs": n_gold,
+        "n_pairs": len(kept),
+        "label_samples": run.spec.sampling.label_samples,
+        "balance": None if balanced is None else balanced.to_json(),
+    }
+    labels = [[row.text_key, row.label, row.agreement_ppm] for row in rows]
+    return Done(inputs={"picks": sha256_of([row.text_key for row in rows])}, outputs={"dataset": dataset, "labels": sha256_of(labels)}, facts=facts)
+
+
+def _report_skew(run: CompileRun, balanced: Balance) -> None:
+    n_dropped = balanced.n - len(balanced.kept)
+    if n_dropped:
+        run.warn("label_skew", f"Labels were off the declared shares; {n_dropped} pairs were left out.", step="labeling")
+    if not balanced.within_tolerance:
+        missing = ", ".join(f"{skew.missing} of {skew.label!r}" for skew in balanced.labels if skew.missing)
+        run.warn(
+            "label_skew_remains",
+            f"The labels are more than 5 points off the declared shares; balancing would have dropped {balanced.would_drop} pairs. "
+            f"Missing: {missing}.",
+            step="labeling",
+        )

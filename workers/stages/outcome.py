@@ -1,0 +1,44 @@
+"""What a stage tells the walker when it returns, and how a step ends: output, receipt, cost, event, in one transaction."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.utils import timezone
+
+from backend.artifacts.receipting import issue_receipt
+from backend.compiles.events import append_event
+from backend.compiles.models import Compile, StepRun
+from backend.domain.canonical import sha256_of
+from backend.domain.lifecycle import CompileStatus, StepName, StepStatus
+from workers.durable import CompileRun
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """The step is finished. `inputs` and `outputs` are digests by name (they go on the receipt), `facts` what the receipt and the API tell
+    about it; `ends` closes the compile with this status."""
+
+    inputs: dict[str, str] = field(default_factory=dict)
+    outputs: dict[str, str] = field(default_factory=dict)
+    facts: dict[str, Any] = field(default_factory=dict)
+    ends: CompileStatus | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """A runner has the step's job; its report wakes the compile."""
+
+
+def finish_step(run: CompileRun, compile: Compile, name: StepName, done: Done) -> None:
+    """Close a step inside a `fenced` transaction and sign its receipt."""
+    step = StepRun.objects.select_for_update().get(tenant_id=run.tenant_id, compile_id=run.compile_id, name=name)
+    step.status = StepStatus.SUCCEEDED
+    step.ended_at = timezone.now()
+    step.input_sha256 = sha256_of(done.inputs)
+    step.output = {"digests": done.outputs, "facts": done.facts}
+    if step.total:
+        step.done = step.total
+    step.save()
+    issue_receipt(compile, step, inputs=done.inputs, outputs=done.outputs, facts=done.facts)
+    data = {"step": name.value, "cost_microusd": step.spent_microusd, "waste_microusd": step.waste_microusd}
+    append_event(run.tenant_id, run.compile_id, "step.succeeded", data)

@@ -1,0 +1,138 @@
+"""Packaging: everything that was made, in one signed `.kolm`; published in the same transaction that ends the compile."""
+
+from typing import Any
+
+from backend.artifacts.models import Receipt
+from backend.artifacts.publishing import publish
+from backend.artifacts.receipting import as_integers
+from backend.artifacts.signing import signing_key
+from backend.blobs import get_blob, get_json, put_blob
+from backend.compiles.events import append_event
+from backend.compiles.models import Compile, Slice, StepRun
+from backend.domain.artifact import build_kolm
+from backend.domain.canonical import canonical_json, sha256_hex, sha256_of
+from backend.domain.ids import Prefix, encode_id
+from backend.domain.lifecycle import CompileStatus, StepName
+from backend.domain.runner_jobs import DistillResult
+from backend.domain.spec import canonical_spec, label_names
+from workers.durable import CompileRun
+from workers.stages.evaluation import distilled, measured_of
+from workers.stages.outcome import Done, finish_step
+
+
+def run_packaging(run: CompileRun) -> Done:
+    trained = distilled(run)
+    with run.fenced() as compile:
+        members = _members(run, compile, trained)
+        fields = _manifest_fields(run, compile, trained)
+    data = build_kolm(members, manifest_fields=fields, key=signing_key())
+    digest = put_blob(run.tenant_id, data)
+    with run.fenced() as compile:
+        artifact = publish(compile, data, digest)
+        public_id = encode_id(Prefix.ARTIFACT, artifact.id)
+        done = Done(
+            inputs={"adapter": trained.adapter_sha256},
+            outputs={"kolm": digest},
+            facts={"artifact": public_id, "version": artifact.version, "size_bytes": len(data)},
+            ends=CompileStatus.SUCCEEDED,
+        )
+        append_event(
+            run.tenant_id, run.compile_id, "artifact.published", {"artifact": public_id, "sha256": digest, "size_bytes": len(data)}
+        )
+        finish_step(run, compile, StepName.PACKAGING, done)
+    return done
+
+
+def _members(run: CompileRun, compile: Compile, trained: DistillResult) -> dict[str, bytes]:
+    steps = {step.name: step for step in StepRun.objects.filter(tenant_id=run.tenant_id, compile=compile)}
+    stored = {name: get_json(run.tenant_id, steps[StepName.GATE].output["digests"][name]) for name in ("k_score", "gate")}
+    receipts = Receipt.objects.filter(tenant_id=run.tenant_id, compile_id=compile.id).order_by("seq")
+    values: dict[str, Any] = {
+        "spec.json": canonical_spec(run.spec),
+        "adapter_config.json": trained.adapter_config,
+        "labels.json": label_names(run.spec),
+        "calibration.json": {"temperature_ppm": round(trained.temperature * 1_000_000)},
+        "evals.json": (compile.evaluation or {}) | _predictions(run),
+        "k_score.json": stored["k_score"],
+        "gate.json": stored["gate"],
+        "training_stats.json": as_integers(_training_stats(run, compile, steps, trained)),
+        "recipes.json": {"entries": []},
+        "rules.json": [],
+        "provenance.json": _provenance(run, steps, trained),
+    }
+    members = {path: canonical_json(value) for path, value in values.items()}
+    members["adapter.safetensors"] = get_blob(run.tenant_id, trained.adapter_sha256)
+    for receipt in receipts:
+        members[f"receipts/{receipt.seq:02d}-{receipt.step}.dsse.json"] = canonical_json(receipt.envelope)
+    return members
+
+
+def _predictions(run: CompileRun) -> dict[str, Any]:
+    """Row by row what was answered on held-out data; the inputs themselves stay with the tenant."""
+    measured = measured_of(run)
+    return {name: measured[name] for name in ("predictions", "baseline_predictions", "confidences_ppm")}
+
+
+def _training_stats(
+    run: CompileRun, compile: Compile, steps: dict[str, StepRun], trained: DistillResult
+) -> dict[str, Any]:
+    pools = Slice.objects.filter(tenant_id=run.tenant_id, compile=compile).order_by("position")
+    sampling = run.spec.sampling
+    return {
+        "active": trained.active,
+        "n_pairs": trained.n_pairs,
+        "n_parameters": trained.n_parameters,
+        "training_log": trained.training_log,
+        "k_sampling": {
+            "version": 1,
+            "embedder": steps[StepName.SLICING].output["facts"]["embedder"],
+            "metric": "cosine",
+            "method": sampling.method,
+            "diversity_lambda": sampling.diversity_lambda,
+            "min_distance": sampling.min_distance,
+            "seed": sampling.seed,
+            "labels": steps[StepName.LABELING].output["facts"],
+            "slices": [
+                {
+                    "slice": p.name,
+                    "n_generated": p.n_generated,
+                    "n_rejected": p.n_rejected,
+                    "n_duplicates": p.n_duplicates,
+                    "k_requested": p.k_requested,
+                    "k_actual": p.k_actual,
+                    "reactions": p.reactions,
+                    "report": {k: v for k, v in (p.selection or {}).items() if k != "cluster_of"},
+                }
+                for p in pools
+            ],
+        },
+    }
+
+
+def _provenance(run: CompileRun, steps: dict[str, StepRun], trained: DistillResult) -> dict[str, Any]:
+    teacher = run.spec.teacher
+    return {
+        "spec_sha256": sha256_of(canonical_spec(run.spec)),
+        "teacher": {"provider": teacher.provider, "model": teacher.model},
+        "base": {"id": run.spec.train.base, "sha256": trained.base_model_sha256},
+        "steps": {name: step.output["digests"] for name, step in steps.items() if step.output and name != StepName.PACKAGING},
+        "builder": "kolm",
+    }
+
+
+def _manifest_fields(run: CompileRun, compile: Compile, trained: DistillResult) -> dict[str, Any]:
+    last = Receipt.objects.filter(tenant_id=run.tenant_id, compile_id=compile.id).order_by("seq").last()
+    assert last is not None and compile.started_at is not None
+    return {
+        "name": run.spec.name,
+        "compile": encode_id(Prefix.COMPILE, compile.id),
+        "tenant_digest": sha256_hex(b"kolm/tenant/" + run.tenant_id.bytes),
+        "task_type": run.spec.output.type,
+        "created_at": compile.started_at.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "base": {"id": run.spec.train.base, "sha256": trained.base_model_sha256},
+        "k_score_ppm": compile.k_score_ppm,
+        "gate": "passed",
+        "receipt_head": last.payload_sha256,
+    }
+
+

@@ -1,0 +1,81 @@
+"""The compile's teacher, its price and its identity, made from the spec's rows and secrets."""
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from uuid import UUID
+
+from django.conf import settings
+
+from backend.blobs import get_blob
+
+from backend.compiles.models import TEACHER_KEY, TeacherKey, Upload
+from backend.domain.errors import NotFound
+from backend.domain.ids import Prefix, decode_id
+from backend.domain.pricing import TeacherPrice, price_book, teacher_price
+from backend.domain.spec import Spec
+from backend.tenants.scope import tenant_scope
+from backend.tenants.sealing import unseal
+from workers.durable import CompileRun
+from workers.teachers.factory import make_teacher
+from workers.teachers.protocol import Teacher
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taught:
+    """A teacher ready to be asked, with the price of its model."""
+
+    teacher: Teacher
+    price: TeacherPrice
+
+    @property
+    def identity(self) -> str:
+        """provider/model@revision: the draft cache's key."""
+        who = self.teacher.identity
+        return f"{who.provider}/{who.model}@{who.revision or 'unknown'}"
+
+
+@contextmanager
+def teaching(run: CompileRun, *, model: str | None = None) -> Iterator[Taught]:
+    """The spec's teacher for the length of a block; `model` asks another model of the same provider (the spec's fallback)."""
+    spec = run.spec
+    wanted = spec.teacher if model is None else spec.teacher.model_copy(update={"model": model})
+    with tenant_scope(run.tenant_id):
+        api_key = _api_key(run.tenant_id, spec)
+        recording = _recording(run.tenant_id, spec)
+    teacher = make_teacher(
+        wanted,
+        api_key=api_key,
+        recording=recording,
+        allowed_private_origins=frozenset(settings.KOLM_ALLOW_PRIVATE_TEACHERS),
+        grammar_url=settings.KOLM_GRAMMAR_URL,
+    )
+    try:
+        yield Taught(teacher=teacher, price=teacher_price(price_book(), wanted.model, wanted.price))
+    finally:
+        teacher.close()
+
+
+def seed_of(run: CompileRun, *parts: object) -> int:
+    """A 31-bit seed that depends on the spec's seed and the place in the pipeline, never on the compile: the same spec asks the same questions."""
+    text = "/".join(str(part) for part in (run.spec.sampling.seed, run.spec.name, *parts))
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big") >> 1
+
+
+def _api_key(tenant_id: UUID, spec: Spec) -> str | None:
+    if spec.teacher.api_key is None:
+        return None
+    row = TeacherKey.objects.filter(tenant_id=tenant_id, id=decode_id(Prefix.TEACHER_KEY, spec.teacher.api_key)).first()
+    if row is None:
+        raise NotFound(f"There is no teacher key {spec.teacher.api_key}; it may have been deleted.")
+    return unseal(tenant_id, bytes(row.sealed), purpose=TEACHER_KEY).decode()
+
+
+def _recording(tenant_id: UUID, spec: Spec) -> bytes | None:
+    if spec.teacher.recording is None:
+        return None
+    row = Upload.objects.filter(tenant_id=tenant_id, id=decode_id(Prefix.UPLOAD, spec.teacher.recording)).first()
+    if row is None:
+        raise NotFound(f"There is no upload {spec.teacher.recording}.")
+    return get_blob(tenant_id, row.sha256)

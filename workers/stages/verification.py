@@ -1,0 +1,82 @@
+"""Verification: every valid candidate gets its score, and the slice its ranking signal: verifier if the spec names one, else log-prob, else none."""
+
+from collections import Counter
+
+import numpy as np
+
+from backend.blobs import get_jsonl
+from backend.compiles.models import Candidate, Slice
+from backend.domain.candidates import Signal
+from backend.domain.canonical import sha256_of
+from backend.domain.lifecycle import StepName
+from workers.durable import CompileRun
+from workers.embedding.protocol import Embedder, Rows
+from workers.embedding.sentence import load_embedder
+from workers.scoring.verifier import rank_scores
+from workers.stages.outcome import Done, finish_step
+
+
+def run_verification(run: CompileRun) -> Done:
+    embedder = load_embedder()
+    with run.fenced():
+        pools = list(Slice.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id).order_by("position"))
+        gold_train = run.step(StepName.SLICING).output["digests"]["gold_train"]
+    gold = get_jsonl(run.tenant_id, gold_train)
+    for done, pool in enumerate(pools, start=1):
+        score_pool(run, pool, embedder, gold)
+        with run.fenced():
+            run.progress(StepName.VERIFICATION, done=done, total=len(pools), message=f"{pool.name}: ranked by {pool.signal}")
+    with run.fenced() as compile:
+        done_step = _summary(run, pools)
+        finish_step(run, compile, StepName.VERIFICATION, done_step)
+    return done_step
+
+
+def score_pool(run: CompileRun, pool: Slice, embedder: Embedder, gold: list[dict[str, str]]) -> None:
+    """Score one slice's valid candidates and record which signal ranks them. Same candidates, same scores."""
+    with run.fenced():
+        rows = list(Candidate.objects.filter(tenant_id=run.tenant_id, slice=pool, state="valid").order_by("text_key"))
+    vectors = stack([row.embedding for row in rows])
+    scores = rank_scores(run.spec, [row.text for row in rows], vectors, _reference(run, pool, embedder, gold))
+    signal = Signal.VERIFIER if scores is not None else Signal.NONE
+    if scores is None and rows and all(row.logprob is not None for row in rows):
+        # per token: the sum would rank short texts first
+        scores, signal = [float(row.logprob or 0.0) / max(1, row.n_tokens) for row in rows], Signal.LOGPROB
+    with run.fenced():
+        for row, score in zip(rows, scores or [0.0] * len(rows), strict=True):
+            row.score, row.signal = score, signal
+        Candidate.objects.bulk_update(rows, ["score", "signal"], batch_size=500)
+        pool.signal = signal
+        Slice.objects.filter(tenant_id=run.tenant_id, id=pool.id).update(signal=signal)
+
+
+def stack(blobs: list[bytes | memoryview | None]) -> Rows:
+    """Stored vectors as (n, d) float32."""
+    rows = [np.frombuffer(bytes(blob), dtype=np.float32) for blob in blobs if blob is not None]
+    return np.stack(rows) if rows else np.zeros((0, 1), dtype=np.float32)
+
+
+def _reference(run: CompileRun, pool: Slice, embedder: Embedder, gold: list[dict[str, str]]) -> Rows:
+    if not any(verifier.kind == "similarity" for verifier in run.spec.verifiers):
+        return np.zeros((0, 1), dtype=np.float32)
+    texts = [*pool.exemplars, *(row["input"] for row in gold if row["output"] == pool.label)][:50]
+    return embedder.embed(texts)
+
+
+def _summary(run: CompileRun, pools: list[Slice]) -> Done:
+    rows = list(
+        Candidate.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id)
+        .order_by("text_key")
+        .values_list("text_key", "state", "score", "reasons")
+    )
+    reasons = Counter(reason for _, _, _, found in rows for reason in found)
+    return Done(
+        inputs={"candidates": sha256_of([key for key, *_ in rows])},
+        outputs={"scores": sha256_of([[key, state, None if score is None else f"{score:.6f}"] for key, state, score, _ in rows])},
+        facts={
+            "n_candidates": len(rows),
+            "n_valid": sum(state == "valid" for _, state, _, _ in rows),
+            "rejected_for": dict(sorted(reasons.items())),
+            "signal": {pool.name: pool.signal for pool in pools},
+        },
+    )

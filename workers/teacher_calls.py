@@ -1,0 +1,211 @@
+"""Teacher calls in journaled batches: written down before they are made, paid for once, found again after a crash.
+
+A batch is the set of calls in flight at the same time (at most `teacher.concurrency`). Three acts: a transaction that reserves the money and
+writes `started` rows; the calls, in threads that touch no database; a transaction that stores the answers together with whatever the stage
+makes of them. A process that dies in the middle leaves `started` rows under an old fence: those are booked to waste and made again, so a crash
+repeats at most one batch and the customer never pays for it.
+"""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from typing import Any
+from uuid import UUID
+
+from django.utils import timezone
+
+from backend.compiles.models import Compile, TeacherCall
+from backend.domain.canonical import sha256_of
+from backend.domain.lifecycle import StepName
+from backend.domain.pricing import TeacherPrice
+from backend.usage.ledger import Fact
+from backend.usage.models import Billing
+from workers.durable import CompileRun
+from workers.spending import reserve, settle
+from workers.teachers.protocol import Completion, CompletionRequest, Teacher, TeacherCanceled, TeacherFailed, Usage
+
+DEADLINE_S = 120.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedCall:
+    """`key` names the call within the compile: the same key is the same call, whoever makes it."""
+
+    key: str
+    request: CompletionRequest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MadeCall:
+    key: str
+    call_id: UUID
+    choices: list[dict[str, Any]]
+    cost_microusd: int
+
+
+Save = Callable[[Compile, list[MadeCall]], None]
+
+
+def call_batch(
+    run: CompileRun, step: StepName, teacher: Teacher, price: TeacherPrice, plans: Sequence[PlannedCall], save: Save
+) -> None:
+    """Make the calls that are not journaled yet and hand all answers to `save` in the transaction that journals the last of them.
+
+    `save` runs once for a batch, however often the batch is asked for. Raises TeacherFailed when a call failed (what the others answered is
+    kept and paid once); PaymentRequired before any call when the budget is too small.
+    """
+    made, are_applied = _journaled(run, plans)
+    if are_applied:
+        return
+    todo = [plan for plan in plans if plan.key not in made]
+    rows = _open(run, step, teacher, price, todo) if todo else {}
+    outcomes = _make(run, teacher, todo)
+    failure = _close(run, step, price, rows, outcomes, made, [plan.key for plan in plans], save)
+    run.stop.check()
+    if failure is not None:
+        raise failure
+
+
+def worst_cost(price: TeacherPrice, request: CompletionRequest) -> int:
+    """The most a call can be billed, micro-USD: every byte of the prompt a token, every choice as long as allowed."""
+    n_bytes = sum(len(message.content.encode()) + 16 for message in request.messages)
+    return price.cost_microusd(input_tokens=n_bytes, output_tokens=request.n * request.max_tokens)
+
+
+def _journaled(run: CompileRun, plans: Sequence[PlannedCall]) -> tuple[dict[str, MadeCall], bool]:
+    with run.fenced():
+        rows = TeacherCall.objects.filter(
+            tenant_id=run.tenant_id,
+            compile_id=run.compile_id,
+            state__in=("succeeded", "applied"),
+            key__in=[p.key for p in plans],
+        )
+        made = {r.key: MadeCall(key=r.key, call_id=r.id, choices=r.choices, cost_microusd=r.cost_microusd) for r in rows}
+        return made, len(made) == len(plans) and all(r.state == "applied" for r in rows)
+
+
+def _open(
+    run: CompileRun, step: StepName, teacher: Teacher, price: TeacherPrice, plans: Sequence[PlannedCall]
+) -> dict[str, TeacherCall]:
+    with run.fenced() as compile:
+        older = TeacherCall.objects.filter(
+            tenant_id=run.tenant_id, compile_id=run.compile_id, key__in=[p.key for p in plans]
+        )
+        attempts: dict[str, int] = {}
+        for row in older:
+            attempts[row.key] = max(attempts.get(row.key, 0), row.attempt)
+            if row.state == "started":
+                _write_off(compile, step, price, row)
+        reserve(compile, sum(worst_cost(price, plan.request) for plan in plans))
+        rows = [
+            TeacherCall(
+                tenant_id=run.tenant_id,
+                compile_id=run.compile_id,
+                step=step,
+                key=plan.key,
+                attempt=attempts.get(plan.key, 0) + 1,
+                fence=run.lease.fence,
+                model=teacher.identity.model,
+                request_sha256=sha256_of(_request_json(plan.request)),
+                n=plan.request.n,
+                reserved_microusd=worst_cost(price, plan.request),
+            )
+            for plan in plans
+        ]
+        TeacherCall.objects.bulk_create(rows)
+    return {row.key: row for row in rows}
+
+
+def _write_off(compile: Compile, step: StepName, price: TeacherPrice, row: TeacherCall) -> None:
+    """A call that died with its process: its reservation is given back, its likely cost is ours."""
+    fact = Fact(
+        sku=f"teacher.{row.model}.lost_call",
+        quantity=1,
+        unit="call",
+        amount_microusd=row.reserved_microusd,
+        price_version=price.version,
+        source_key=f"call:{row.id}:lost",
+        billing=Billing.WASTE,
+        is_estimated=True,
+    )
+    settle(compile, step, [fact], reserved_microusd=row.reserved_microusd)
+    TeacherCall.objects.filter(tenant_id=row.tenant_id, id=row.id).update(state="wasted", ended_at=timezone.now())
+
+
+def _make(
+    run: CompileRun, teacher: Teacher, plans: Sequence[PlannedCall]
+) -> dict[str, Completion | TeacherFailed | TeacherCanceled]:
+    def one(plan: PlannedCall) -> Completion | TeacherFailed | TeacherCanceled:
+        try:
+            return teacher.complete(plan.request, deadline_s=DEADLINE_S, cancelled=run.stop.is_set)
+        except (TeacherFailed, TeacherCanceled) as error:
+            return error
+
+    if not plans:
+        return {}
+    with ThreadPoolExecutor(max_workers=len(plans)) as pool:
+        return dict(zip((plan.key for plan in plans), pool.map(one, plans), strict=True))
+
+
+def _close(
+    run: CompileRun,
+    step: StepName,
+    price: TeacherPrice,
+    rows: dict[str, TeacherCall],
+    outcomes: dict[str, Completion | TeacherFailed | TeacherCanceled],
+    made: dict[str, MadeCall],
+    order: Sequence[str],
+    save: Save,
+) -> TeacherFailed | None:
+    failure: TeacherFailed | None = None
+    with run.fenced() as compile:
+        for key, outcome in outcomes.items():
+            row = rows[key]
+            row.ended_at = timezone.now()
+            usage = outcome.usage if isinstance(outcome, Completion) else getattr(outcome, "usage", None)
+            facts = [] if usage is None else _book(row, price, usage)
+            settle(compile, step, facts, reserved_microusd=row.reserved_microusd)
+            if isinstance(outcome, Completion):
+                row.state = "succeeded"
+                row.choices = [asdict(choice) for choice in outcome.choices]
+                row.provider_request_id = (outcome.provider_request_id or "")[:200]
+                row.latency_ms = outcome.latency_ms
+                made[key] = MadeCall(key=key, call_id=row.id, choices=row.choices, cost_microusd=row.cost_microusd)
+            elif isinstance(outcome, TeacherCanceled):
+                row.state, row.error_code = "canceled", "canceled"
+            else:
+                row.state, row.error_code = "failed", outcome.code
+                failure = failure or outcome
+            row.save()
+        if all(key in made for key in order):
+            save(compile, [made[key] for key in order])
+            TeacherCall.objects.filter(tenant_id=run.tenant_id, id__in=[call.call_id for call in made.values()]).update(
+                state="applied"
+            )
+    return failure
+
+
+def _book(row: TeacherCall, price: TeacherPrice, usage: Usage) -> list[Fact]:
+    row.input_tokens, row.output_tokens = usage.input_tokens, usage.output_tokens
+    row.usage_flags = [name for name in ("estimated", "disputed") if getattr(usage, name)]
+    whole = price.cost_microusd(input_tokens=usage.input_tokens, output_tokens=usage.output_tokens)
+    row.cost_microusd = min(whole, row.reserved_microusd)
+    input_part = min(price.cost_microusd(input_tokens=usage.input_tokens, output_tokens=0), row.cost_microusd)
+    parts = (("input_token", usage.input_tokens, input_part), ("output_token", usage.output_tokens, row.cost_microusd - input_part))
+    return [
+        Fact(
+            sku=f"teacher.{row.model}.{name}",
+            quantity=quantity,
+            unit="token",
+            amount_microusd=amount,
+            price_version=price.version,
+            source_key=f"call:{row.id}:{name}",
+            is_estimated=usage.estimated or usage.disputed,
+        )
+        for name, quantity, amount in parts
+    ]
+
+
+def _request_json(request: CompletionRequest) -> dict[str, Any]:
+    value = asdict(request)
+    return {**value, "temperature": repr(request.temperature), "top_p": repr(request.top_p)}

@@ -1,0 +1,53 @@
+"""From the `teacher` part of a spec to a Teacher that can be called. The caller has already unsealed the key and fetched the recording."""
+
+from backend.domain.errors import InvalidSpec, Problem
+from backend.domain.spec import Teacher as TeacherSpec
+from workers.teachers.grammar import DEFAULT_GRAMMAR, load_grammar
+from workers.teachers.openai_compatible import OpenAICompatibleTeacher
+from workers.teachers.protocol import Teacher, TeacherCaps, TeacherIdentity
+from workers.teachers.replay import ReplayTeacher
+
+
+def make_teacher(
+    spec: TeacherSpec,
+    *,
+    api_key: str | None,
+    recording: bytes | None,
+    allowed_private_origins: frozenset[str],
+    grammar_url: str,
+) -> Teacher:
+    """`grammar_url` is the deployment's own grammar server up to /v1; only the `grammar` provider may reach it when it is not among
+    `allowed_private_origins`. Raises InvalidSpec where the spec lacks what its provider needs."""
+    if spec.provider == "replay":
+        if recording is None:
+            raise _lacks("recording", "Replay needs the id of an uploaded recording.")
+        return ReplayTeacher(recording, model=spec.model)
+    if spec.provider == "grammar":
+        return OpenAICompatibleTeacher(
+            identity=TeacherIdentity(provider="grammar", model=spec.model, revision=_grammar_revision()),
+            base_url=grammar_url,
+            api_key=None,
+            caps=TeacherCaps(logprobs=True, prompt_logprobs=True),
+            concurrency=spec.concurrency,
+            allowed_origins=frozenset({grammar_url}),
+        )
+    if spec.base_url is None:
+        raise _lacks("base_url", "An openai_compatible teacher needs a base_url, up to /v1.")
+    return OpenAICompatibleTeacher(
+        identity=TeacherIdentity(provider="openai_compatible", model=spec.model),
+        base_url=spec.base_url,
+        api_key=api_key,
+        caps=TeacherCaps(logprobs=True),
+        concurrency=spec.concurrency,
+        allowed_origins=allowed_private_origins,
+    )
+
+
+def _grammar_revision() -> str:
+    """Of the grammar this release ships. A server started with another file says so in each answer (`Completion.revision`)."""
+    return load_grammar(DEFAULT_GRAMMAR.read_bytes()).revision
+
+
+def _lacks(field: str, message: str) -> InvalidSpec:
+    problem = Problem(pointer=f"/teacher/{field}", message=message, code="missing")
+    return InvalidSpec(message, problems=(problem,))

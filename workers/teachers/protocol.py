@@ -1,0 +1,163 @@
+"""What the pipeline asks of a teacher, and what it gets back. Nothing here knows a wire, a clock or a price.
+
+A teacher is anything with an `identity`, `caps`, `complete` and (where `caps.prompt_logprobs`) `score`. Its answers
+are hostile input: a `Completion` holds strict Unicode of bounded size and plausible counts, but its text is still
+only a claim to be verified.
+
+    TeacherFailed(code)      retryable
+      teacher_unreachable    yes        no connection, or it broke
+      teacher_timeout        yes        the deadline passed, slow drips included
+      teacher_rate_limited   yes        429 until the deadline
+      teacher_protocol       yes        the answer is not what the protocol promises (half JSON, invalid UTF-8, wrong
+      shape) teacher_too_large      no         the answer is longer than its request can explain
+      teacher_rejected       no         a 4xx, a redirect, or an address this deployment does not call
+      teacher_no_recording   no         replay has no answer to this request
+    TeacherCanceled          the caller's own `cancelled()` turned true
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from backend.domain import errors
+
+Role = Literal["system", "user", "assistant"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    role: Role
+    content: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompletionRequest:
+    """`n` independent answers to one chat. `item` is the raw text that a labelling request asks about: what replay
+    matches on."""
+
+    messages: tuple[Message, ...]
+    n: int = 1
+    temperature: float = 1.0
+    top_p: float = 1.0
+    max_tokens: int = 256
+    seed: int | None = None
+    logprobs: bool = False
+    item: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """`logprob` is the sum over the completion's tokens, under the distribution that was sampled (temperature
+    included) where the teacher says so; None where it tells nothing."""
+
+    text: str
+    logprob: float | None = None
+    token_logprobs: tuple[float, ...] | None = None
+    n_tokens: int = 0
+    finish_reason: str = "stop"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """Tokens to bill. `estimated`: the teacher said nothing, we counted. `disputed`: what it said cannot be, and was
+    clamped to what the request could cost at most."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    estimated: bool = False
+    disputed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completion:
+    """Between one and `n` choices: some servers ignore `n`, and fewer answers are accepted rather than asked for
+    twice."""
+
+    choices: tuple[Choice, ...]
+    usage: Usage
+    provider_request_id: str | None = None
+    latency_ms: int = 0
+    n_attempts: int = 1
+    wasted: Usage = Usage()
+    revision: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    """log P(text | prompt) in nats, and its parts: `sum(token_logprobs) == logprob`, the end of the text counted as
+    a token."""
+
+    logprob: float
+    token_logprobs: tuple[float, ...]
+    usage: Usage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TeacherIdentity:
+    """Goes into the receipt and scopes the draft cache. `revision` is "" where the teacher does not tell one."""
+
+    provider: str
+    model: str
+    revision: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TeacherCaps:
+    logprobs: bool = False
+    prompt_logprobs: bool = False
+
+
+class Teacher(Protocol):
+    @property
+    def identity(self) -> TeacherIdentity: ...
+
+    @property
+    def caps(self) -> TeacherCaps: ...
+
+    def complete(
+        self, request: CompletionRequest, *, deadline_s: float, cancelled: Callable[[], bool] = lambda: False
+    ) -> Completion:
+        """Answer within `deadline_s` seconds, retries included, or raise TeacherFailed; TeacherCanceled about a
+        second after `cancelled()`."""
+        ...
+
+    def score(
+        self,
+        messages: tuple[Message, ...],
+        text: str,
+        *,
+        temperature: float = 1.0,
+        deadline_s: float,
+        cancelled: Callable[[], bool] = lambda: False,
+    ) -> Score:
+        """log P(text | messages) at `temperature`; TeacherFailed("teacher_rejected") where `caps.prompt_logprobs` is
+        false."""
+        ...
+
+    def close(self) -> None: ...
+
+
+RETRYABLE = frozenset({"teacher_unreachable", "teacher_timeout", "teacher_rate_limited", "teacher_protocol"})
+
+
+class TeacherFailed(errors.TeacherFailed):
+    """`usage` is what the failed attempts may have cost, when any of them was answered; None when nothing can have
+    been billed."""
+
+    def __init__(self, message: str, *, code: str, usage: Usage | None = None, n_attempts: int = 0) -> None:
+        super().__init__(message, code=code)
+        self.usage = usage
+        self.n_attempts = n_attempts
+
+    @property
+    def retryable(self) -> bool:
+        return self.code in RETRYABLE
+
+
+class TeacherCanceled(Exception):
+    """The compile was cancelled while the teacher was working; `usage` as in TeacherFailed."""
+
+    def __init__(self, usage: Usage | None = None) -> None:
+        super().__init__("the call to the teacher was cancelled")
+        self.usage = usage

@@ -1,0 +1,111 @@
+"""Upkeep: the loop that makes every loss harmless. `python -m workers.upkeep`
+
+It relays the outbox to Celery, hints again at compiles that are due and held by nobody, ends runner leases that ran out and compiles that waited
+too long. It holds nothing in memory; two of them do no harm.
+"""
+
+import logging
+import os
+import signal
+import threading
+from uuid import UUID
+
+import django
+
+log = logging.getLogger("kolm.upkeep")
+
+PERIOD_S = 1.0
+REHINT_AFTER_S = 5.0
+EXPIRE_AFTER_H = 24
+KEEP_SENT_H = 24
+
+
+def main() -> None:
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "backend.settings")
+    django.setup()
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    from django.db import Error as DatabaseError
+    from django.db import connection
+
+    while not stop.wait(PERIOD_S):
+        try:
+            tick()
+        except DatabaseError as error:
+            log.warning("database away: %s", type(error).__name__)
+            connection.close()
+
+
+def tick() -> None:
+    """One round of everything."""
+    from backend.runner_jobs.leases import expire_leases
+
+    hint_due()
+    relay_outbox()
+    expire_leases()
+    expire_compiles()
+
+
+def relay_outbox(limit: int = 200) -> int:
+    """Send what the outbox holds; rows stay until Redis took them. Returns how many were sent."""
+    from django.db import transaction
+    from django.utils import timezone
+
+    from backend.compiles.models import Outbox
+    from backend.queue import TaskName, send_hint
+
+    with transaction.atomic():
+        rows = list(Outbox.objects.select_for_update(skip_locked=True).filter(sent_at=None).order_by("id")[:limit])
+        sent = [row.id for row in rows if send_hint(TaskName(row.task), **row.ids)]
+        Outbox.objects.filter(id__in=sent).update(sent_at=timezone.now())
+        _execute("DELETE FROM compiles_outbox WHERE sent_at < now() - make_interval(hours => %s)", [KEEP_SENT_H])
+    return len(sent)
+
+
+def hint_due() -> int:
+    """Hint at compiles that are due and that nobody holds, each at most every few seconds: the cure for every lost message."""
+    from backend.queue import TaskName, send_hint
+
+    rows = _execute(
+        "UPDATE compiles_compilelease SET hinted_at = now() WHERE compile_id IN ("
+        " SELECT compile_id FROM compiles_compilelease WHERE due_at <= now() AND (lease_until IS NULL OR lease_until < now())"
+        " AND (hinted_at IS NULL OR hinted_at < now() - make_interval(secs => %s)) ORDER BY due_at LIMIT 100 FOR UPDATE SKIP LOCKED"
+        ") RETURNING tenant_id, compile_id",
+        [REHINT_AFTER_S],
+    )
+    for tenant_id, compile_id in rows:
+        send_hint(TaskName.ADVANCE, tenant_id=str(tenant_id), compile_id=str(compile_id))
+    return len(rows)
+
+
+def expire_compiles() -> int:
+    """End compiles that made no progress for a day: nobody came to take them."""
+    from backend.compiles import leases, transitions
+    from backend.domain.lifecycle import TERMINAL, CompileStatus
+    from backend.tenants.scope import tenant_scope
+
+    rows = _execute(
+        "SELECT tenant_id, compile_id FROM compiles_compilelease WHERE due_at < now() - make_interval(hours => %s)"
+        " AND (lease_until IS NULL OR lease_until < now()) LIMIT 20",
+        [EXPIRE_AFTER_H],
+    )
+    for tenant_id, compile_id in rows:
+        with tenant_scope(UUID(str(tenant_id))):
+            compile = transitions.locked_compile(tenant_id, compile_id)
+            if CompileStatus(compile.status) not in TERMINAL and CompileStatus(compile.status) != CompileStatus.CANCELING:
+                transitions.move(compile, CompileStatus.EXPIRED, failure_code="expired", failure_message="No worker took this compile for a day.")
+            leases.retire(compile_id)
+    return len(rows)
+
+
+def _execute(sql: str, params: list[object]) -> list[tuple[object, ...]]:
+    from django.db import connection
+
+    with connection.cursor() as cursor:
+        cursor.execute(sql, params)
+        return list(cursor.fetchall()) if cursor.description else []
+
+
+if __name__ == "__main__":
+    main()

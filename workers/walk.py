@@ -1,0 +1,180 @@
+"""The walk down the street: claim a compile, run its unfinished steps in order, end it or let go of it.
+
+A stage returns Done (its effects are committed) or Waiting (a runner works; the lease was given back). What is raised decides the rest:
+
+    LeaseLost        somebody else has the compile: leave without a word
+    Canceled         the customer asked: keep receipts and costs, end as canceled
+    CustomerError    theirs to mend: end as failed with the code and what to do
+    OurError, bugs   ours: try again after 2, 4, 8 ... s, at most MAX_ATTEMPTS times, then end as failed
+"""
+
+import logging
+import os
+import socket
+from collections.abc import Callable
+from uuid import UUID
+
+from django.db import connection
+from django.utils import timezone
+
+from backend.compiles import leases, transitions
+from backend.compiles.events import append_event
+from backend.compiles.leases import Lease, LeaseLost
+from backend.compiles.models import Compile, StepRun, TeacherCall
+from backend.domain.errors import CustomerError, KolmError
+from backend.domain.lifecycle import STEPS, TERMINAL, CompileStatus, StepName, StepStatus
+from backend.domain.spec import parse_spec
+from backend.runner_jobs import leases as job_leases
+from workers.durable import Canceled, CompileRun, Heartbeat, StopSignal, begin_step
+from workers.spending import settle
+from workers.stages.distillation import run_distillation
+from workers.stages.evaluation import run_evaluation
+from workers.stages.gate import run_gate
+from workers.stages.labeling import run_labeling
+from workers.stages.outcome import Done, Waiting
+from workers.stages.packaging import run_packaging
+from workers.stages.selection import run_selection
+from workers.stages.slicing import run_slicing
+from workers.stages.synthesis import run_synthesis
+from workers.stages.verification import run_verification
+from workers.teachers.protocol import TeacherFailed
+
+log = logging.getLogger("kolm.walk")
+
+MAX_ATTEMPTS = 5
+
+STAGES: dict[StepName, Callable[[CompileRun], Done | Waiting]] = {
+    StepName.SLICING: run_slicing,
+    StepName.SYNTHESIS: run_synthesis,
+    StepName.VERIFICATION: run_verification,
+    StepName.SELECTION: run_selection,
+    StepName.LABELING: run_labeling,
+    StepName.DISTILLATION: run_distillation,
+    StepName.EVALUATION: run_evaluation,
+    StepName.GATE: run_gate,
+    StepName.PACKAGING: run_packaging,
+}
+
+
+def advance(compile_id: UUID) -> None:
+    """Walk a compile as far as it goes now. Safe to call at any time, by anybody, twice."""
+    lease = leases.claim(compile_id, owner=f"{socket.gethostname()}:{os.getpid()}")
+    if lease is None:
+        return
+    stop = StopSignal()
+    try:
+        with Heartbeat(lease, stop):
+            _walk(lease, stop)
+    except LeaseLost:
+        log.warning("lease lost", extra={"compile": str(compile_id), "fence": lease.fence})
+
+
+def _walk(lease: Lease, stop: StopSignal) -> None:
+    try:
+        run = _open(lease, stop)
+        if run is not None:
+            _run_steps(run)
+    except (Canceled, LeaseLost, CustomerError, TeacherFailed) as error:
+        _end(lease, error)
+    except Exception as error:  # noqa: BLE001 (whatever a stage raises, the compile gets its next try or its end)
+        log.exception("compile step failed", extra={"compile": str(lease.compile_id)})
+        connection.close()  # its transaction state is unknown
+        _end(lease, error)
+
+
+def _open(lease: Lease, stop: StopSignal) -> CompileRun | None:
+    """The compile as a run, or None when there is nothing left to do."""
+    with leases.fenced(lease) as compile:
+        status = CompileStatus(compile.status)
+        if status in TERMINAL:
+            leases.release(lease, due_in_s=None)
+            return None
+        if status == CompileStatus.CANCELING:
+            raise Canceled
+        if status == CompileStatus.QUEUED:
+            transitions.move(compile, CompileStatus.RUNNING)
+        spec_json = compile.spec
+    return CompileRun(lease=lease, spec=parse_spec(spec_json), stop=stop)
+
+
+def _run_steps(run: CompileRun) -> None:
+    with run.fenced():
+        rows = StepRun.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id)
+        finished = set(rows.filter(status=StepStatus.SUCCEEDED).values_list("name", flat=True))
+    for name in STEPS:
+        if name in finished:
+            continue
+        run.stop.check()
+        begin_step(run, name)
+        outcome = STAGES[name](run)
+        if isinstance(outcome, Waiting):
+            return
+        if outcome.ends is not None:
+            with run.fenced() as compile:
+                transitions.move(compile, outcome.ends)
+                leases.release(run.lease, due_in_s=None)
+            return
+
+
+def _end(lease: Lease, error: Exception) -> None:
+    """Give the compile its end or its next try, as the table above says."""
+    with leases.fenced(lease) as compile:
+        if isinstance(error, Canceled):
+            _cancel(compile)
+            leases.release(lease, due_in_s=None)
+        elif isinstance(error, LeaseLost):
+            raise LeaseLost
+        elif _is_final(lease, error):
+            _fail(compile, error)
+            leases.release(lease, due_in_s=None)
+        else:
+            code = error.code if isinstance(error, KolmError) else "internal_error"
+            delay_s = 2.0 ** min(lease.attempts, 6)
+            message = error.message if isinstance(error, KolmError) else "A fault of ours; trying again."
+            data = {"code": code, "message": message, "attempt": lease.attempts, "retry_in_s": delay_s}
+            append_event(compile.tenant_id, compile.id, "step.retrying", data)
+            leases.release(lease, due_in_s=delay_s)
+
+
+def _is_final(lease: Lease, error: Exception) -> bool:
+    if isinstance(error, TeacherFailed):
+        return not error.retryable or lease.attempts >= MAX_ATTEMPTS
+    return isinstance(error, CustomerError) or lease.attempts >= MAX_ATTEMPTS
+
+
+def _cancel(compile: Compile) -> None:
+    _stop_jobs(compile)
+    _release_calls(compile)
+    if compile.status == CompileStatus.RUNNING:
+        transitions.move(compile, CompileStatus.CANCELING)
+    transitions.move(compile, CompileStatus.CANCELED)
+
+
+def _fail(compile: Compile, error: Exception) -> None:
+    _stop_jobs(compile)
+    _release_calls(compile)
+    running = StepRun.objects.filter(tenant_id=compile.tenant_id, compile=compile, status=StepStatus.RUNNING)
+    step = running.order_by("position").first()
+    running.update(status=StepStatus.FAILED, ended_at=timezone.now())
+    is_known = isinstance(error, KolmError)
+    transitions.move(
+        compile,
+        CompileStatus.FAILED,
+        failure_code=error.code if is_known else "internal_error",  # type: ignore[attr-defined]
+        failure_message=error.message if is_known else "A fault of ours. Resume the compile; what is done stays done.",  # type: ignore[attr-defined]
+        failed_step=step.name if step else "",
+    )
+
+
+def _stop_jobs(compile: Compile) -> None:
+    for row in StepRun.objects.filter(tenant_id=compile.tenant_id, compile=compile).exclude(runner_job_id=None):
+        if row.status == StepStatus.RUNNING and row.runner_job_id is not None:
+            job_leases.cancel(row.runner_job_id)
+
+
+def _release_calls(compile: Compile) -> None:
+    """Calls left `started` have no effect any more; the reservation of an ended compile goes back as a whole."""
+    for call in TeacherCall.objects.filter(tenant_id=compile.tenant_id, compile=compile, state="started"):
+        settle(compile, StepName(call.step), [], reserved_microusd=min(call.reserved_microusd, compile.reserved_microusd))
+        TeacherCall.objects.filter(tenant_id=call.tenant_id, id=call.id).update(state="wasted", ended_at=timezone.now())
+
