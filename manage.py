@@ -1,5 +1,6 @@
 #!/usr/bin/env python
-"""Django's entry point. `KOLM_DB_ROLE=owner` in front of it connects as the owner of the tables (migrate, install_tenant_key)."""
+"""Django's entry point. `KOLM_DB_ROLE=owner` in front of it connects as the owner of the tables (migrate,
+install_tenant_key)."""
 
 import os
 import sys

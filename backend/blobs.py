@@ -1,7 +1,9 @@
-"""The blob store: bytes under their sha256, one folder a tenant. What needs a large value keeps its digest and fetches it here.
+"""The blob store: bytes under their sha256, one folder a tenant. What needs a large value keeps its digest and fetches
+it here.
 
-Content-addressed, so that writing before the transaction that refers to it is harmless: an orphan costs disk, never truth. Folders are per
-tenant, so that one tenant can neither see nor time whether another holds the same bytes, and deletion is one folder.
+Content-addressed, so that writing before the transaction that refers to it is harmless: an orphan costs disk, never
+truth. Folders are per tenant, so that one tenant can neither see nor time whether another holds the same bytes, and
+deletion is one folder.
 """
 
 import hashlib

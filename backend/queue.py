@@ -1,16 +1,13 @@
-"""How the web process starts work and wakes those who wait: by name and ids, over Redis, as hints.
+"""How the web process starts work: by a task's name and ids, as a hint over Redis.
 
-Postgres is the truth; anything sent here may be lost or doubled. Nothing here raises when Redis is away: the outbox relay sends the hint
-again, and whoever waits for a bell looks at the database from time to time all the same.
+Postgres is the truth; a hint may be lost or doubled. Nothing here raises when Redis is away: the outbox relay sends
+it again.
 """
 
 import functools
 import logging
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from enum import StrEnum
-from uuid import UUID
 
 import redis
 from celery import Celery
@@ -30,89 +27,23 @@ class TaskName(StrEnum):
     """Every task there is; `workers.main` registers each (a test compares)."""
 
     ADVANCE = "compile.advance"
-    RELAY = "outbox.relay"
 
 
 def send_hint(name: TaskName, **ids: str) -> bool:
     """Tell the workers to look at something. False when the message could not be sent."""
-    return _quietly(f"the hint {name}", lambda: _app().send_task(name, kwargs=ids, retry=False, ignore_result=True))
-
-
-def announce(id: UUID) -> bool:
-    """Wake whoever is `listening` to what happens to this object."""
-    return _quietly("an announcement", lambda: _redis().publish(_changes_of(id), ""))
-
-
-def wake_runners(kind: str) -> bool:
-    """Wake the runners that wait for a job of this kind."""
-    return _quietly("a call for runners", lambda: _redis().publish(_jobs_of(kind), ""))
-
-
-class Bell:
-    """Rings when something was announced. Wakes early at times and, without Redis, late: always look at the database afterwards."""
-
-    def __init__(self, subscription: redis.client.PubSub | None) -> None:
-        self._subscription = subscription
-
-    def wait(self, timeout_s: float) -> None:
-        """Return when it rang since the last wait, or after `timeout_s`."""
-        until = time.monotonic() + timeout_s
-        while self._subscription is not None and (rest := until - time.monotonic()) > 0:
-            try:
-                if self._subscription.get_message(ignore_subscribe_messages=True, timeout=rest):
-                    return
-            except redis.RedisError:
-                self._subscription = None
-        time.sleep(max(0.0, min(until - time.monotonic(), 1.0)))
-
-
-@contextmanager
-def listening(*, changes_of: UUID | None = None, jobs_of: tuple[str, ...] = ()) -> Iterator[Bell]:
-    """A bell for one object's changes or for jobs of some kinds. Listen first, then look, then wait: nothing falls between."""
-    channels = [_changes_of(changes_of)] if changes_of else []
-    channels += [_jobs_of(kind) for kind in jobs_of]
-    subscription: redis.client.PubSub | None = None
-    try:
-        try:
-            subscription = _redis().pubsub()
-            subscription.subscribe(*channels)
-        except redis.RedisError:
-            subscription = None
-        yield Bell(subscription)
-    finally:
-        if subscription is not None:
-            subscription.close()
-
-
-_silent_until = 0.0
-
-
-def _quietly(what: str, send: Callable[[], object]) -> bool:
     global _silent_until
     if time.monotonic() < _silent_until:
         return False
     try:
-        send()
+        _app().send_task(name, kwargs=ids, retry=False, ignore_result=True)
     except (redis.RedisError, OperationalError, OSError) as fault:
         _silent_until = time.monotonic() + BREAK_S
-        logger.warning("%s was not sent: %s", what, type(fault).__name__)
+        logger.warning("the hint %s was not sent: %s", name, type(fault).__name__)
         return False
     return True
 
 
-def _changes_of(id: UUID) -> str:
-    return f"kolm:changes:{id}"
-
-
-def _jobs_of(kind: str) -> str:
-    return f"kolm:jobs:{kind}"
-
-
-@functools.cache
-def _redis() -> redis.Redis:
-    return redis.Redis.from_url(
-        settings.REDIS_URL, socket_connect_timeout=SEND_TIMEOUT_S, socket_timeout=SEND_TIMEOUT_S
-    )
+_silent_until = 0.0
 
 
 @functools.cache

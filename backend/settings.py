@@ -1,7 +1,7 @@
 """Django's settings, read from the environment once.
 
-Every variable is read before the first fault is reported: a bad environment ends in one message that names all that is wrong with it.
-`deploy/env.example` says what each variable means.
+Every variable is read before the first fault is reported: a bad environment ends in one message that names all that
+is wrong with it. `deploy/env.example` says what each variable means.
 """
 
 import base64
@@ -257,10 +257,9 @@ SPECTACULAR_SETTINGS = {
     "SCHEMA_PATH_PREFIX": "/v1",
     "SERVERS": [{"url": "/"}],
     "PREPROCESSING_HOOKS": ["backend.rest.openapi.public_endpoints"],
-    "POSTPROCESSING_HOOKS": [
-        "drf_spectacular.hooks.postprocess_schema_enums",
-        "backend.rest.openapi.describe_problems",
-    ],
+    # without drf-spectacular's own hook that names enums: every resource has an `object` with one value, and all
+    # would collide
+    "POSTPROCESSING_HOOKS": ["backend.rest.openapi.describe_problems"],
 }
 
 LOGGING = {

@@ -1,7 +1,8 @@
 """Wake-ups over Redis pub/sub: "look again now", for those who wait on rows of Postgres.
 
-Nothing depends on them. Whoever waits looks at the rows first and again after every wait, and a wait ends by itself; with Redis away the
-waits are only longer. Subscribe before looking, or a change between the look and the wait goes unheard.
+Nothing depends on them. Whoever waits looks at the rows first and again after every wait, and a wait ends by itself;
+with Redis away the waits are only longer. Subscribe before looking, or a change between the look and the wait goes
+unheard.
 """
 
 import asyncio

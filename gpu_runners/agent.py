@@ -120,6 +120,8 @@ def _training(config: RunnerConfig, stop: threading.Event) -> tuple[Handle, Call
 
     def handle(client: RunnerClient, claim: Claim) -> None:
         work_on(claim, job=client.job(claim), child=child, base_dir=config.base_dir, stopping=stop.is_set)
+        if not stop.is_set():
+            child.ensure_started()  # where the last one was killed, the next job need not wait for the imports
 
     return handle, child.kill
 

@@ -39,10 +39,15 @@ def read_config(environ: Mapping[str, str] = os.environ) -> RunnerConfig:
         name=environ.get("KOLM_RUNNER_NAME") or f"{socket.gethostname()}-{os.getpid()}",
         kinds=_kinds(environ.get("KOLM_RUNNER_KINDS", "")),
         keyring=_path(environ, "KOLM_KEYRING"),
-        base_dir=_path(environ, "KOLM_BASE_DIR"),
+        base_dir=base_dir(environ),
         keep_models=int(_number(environ, "KOLM_RUNNER_MODELS", 8, low=1, high=1000)),
         wait_s=_number(environ, "KOLM_RUNNER_WAIT_S", 20, low=0, high=60),
     )
+
+
+def base_dir(environ: Mapping[str, str] = os.environ) -> Path | None:
+    """KOLM_BASE_DIR: where bases lie that are neither in a wheel nor on the hub."""
+    return _path(environ, "KOLM_BASE_DIR")
 
 
 def _required(environ: Mapping[str, str], name: str, what: str) -> str:

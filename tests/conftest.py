@@ -4,7 +4,8 @@ production, with exactly production's grants, whom row-level security binds.
 Django cannot empty tables as that role, and append-only tables refuse it anyway: a test that needs real commits takes
 `committed_db` and a tenant of its own. `transactional_db` and `live_server` are not for this project.
 
-(Here and not in the plugin that starts the servers: a conftest's fixture replaces pytest-django's, a plugin's does not.)
+(Here and not in the plugin that starts the servers: a conftest's fixture replaces pytest-django's, a plugin's does
+not.)
 """
 
 from collections.abc import Generator

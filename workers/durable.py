@@ -1,8 +1,9 @@
 """Durable execution: one compile, walked step by step by whichever process holds its lease.
 
-Nothing here trusts the process to live. A step's effects commit under the lease's fence (`backend.compiles.leases.fenced`); a heartbeat thread
-prolongs the lease and hears of cancellation; what a dead process left is found again in the rows. Celery carries hints only: a hint that is
-lost is sent again by `workers.upkeep`, one that comes twice finds the lease taken.
+Nothing here trusts the process to live. A step's effects commit under the lease's fence
+(`backend.compiles.leases.fenced`); a heartbeat thread prolongs the lease and hears of cancellation; what a dead process
+left is found again in the rows. Celery carries hints only: a hint that is lost is sent again by `workers.upkeep`, one
+that comes twice finds the lease taken.
 """
 
 import threading
@@ -69,7 +70,8 @@ class CompileRun:
             yield compile
 
     def step(self, name: StepName) -> StepRun:
-        return StepRun.objects.get(tenant_id=self.tenant_id, compile_id=self.compile_id, name=name)
+        row: StepRun = StepRun.objects.get(tenant_id=self.tenant_id, compile_id=self.compile_id, name=name)
+        return row
 
     def warn(self, code: str, message: str, **data: Any) -> None:
         """Append a warning event, inside a `fenced` transaction."""
@@ -92,7 +94,7 @@ def begin_step(run: CompileRun, name: StepName) -> None:
             append_event(run.tenant_id, run.compile_id, "step.started", {"step": name.value})
             step.started_at = step.started_at or timezone.now()
         step.status = StepStatus.RUNNING
-        step.attempts += 1
+        step.attempts += step.runner_job_id is None  # coming back to read a runner's result is no new attempt
         step.save()
 
 

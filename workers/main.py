@@ -1,4 +1,5 @@
-"""The Celery application: `celery -A workers.main worker`. Settings as measured in research: messages are hints, nothing is kept in Redis."""
+"""The Celery application: `celery -A workers.main worker`. Settings as measured in research: messages are hints,
+nothing is kept in Redis."""
 
 import os
 
@@ -29,7 +30,7 @@ app.conf.update(
 )
 
 
-@worker_ready.connect
+@worker_ready.connect  # type: ignore[untyped-decorator]
 def _load_embedder(**_: object) -> None:
     """Load the embedder before the first compile waits for it."""
     import threading

@@ -1,4 +1,5 @@
-"""What a step spends: reserved before a teacher is called, settled with the step's effect, never above the compile's budget."""
+"""What a step spends: reserved before a teacher is called, settled with the step's effect, never above the compile's
+budget."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -18,15 +19,16 @@ def reserve(compile: Compile, amount_microusd: int) -> None:
     left = compile.budget_microusd - compile.spent_microusd - compile.reserved_microusd
     if amount_microusd > left:
         raise PaymentRequired(
-            f"The next teacher calls may cost up to ${amount_microusd / 1e6:.6f} and the budget has ${left / 1e6:.6f} left. "
-            "Resume the compile with a larger budget; what is done stays done.",
+            f"The next teacher calls may cost up to ${amount_microusd / 1e6:.6f} and the budget has "
+            f"${left / 1e6:.6f} left. Resume the compile with a larger budget; what is done stays done.",
             code="budget_exhausted",
         )
     touch(compile, reserved_microusd=compile.reserved_microusd + amount_microusd)
 
 
 def settle(compile: Compile, step: StepName, facts: Sequence[Fact], *, reserved_microusd: int = 0) -> None:
-    """Book facts on a locked compile and give their reservation back. What the budget cannot carry is booked to waste: ours, not the customer's."""
+    """Book facts on a locked compile and give their reservation back. What the budget cannot carry is booked to waste:
+    ours, not the customer's."""
     headroom = compile.budget_microusd - compile.spent_microusd - (compile.reserved_microusd - reserved_microusd)
     booked = []
     for fact in facts:

@@ -1,9 +1,10 @@
 """Teacher calls in journaled batches: written down before they are made, paid for once, found again after a crash.
 
-A batch is the set of calls in flight at the same time (at most `teacher.concurrency`). Three acts: a transaction that reserves the money and
-writes `started` rows; the calls, in threads that touch no database; a transaction that stores the answers together with whatever the stage
-makes of them. A process that dies in the middle leaves `started` rows under an old fence: those are booked to waste and made again, so a crash
-repeats at most one batch and the customer never pays for it.
+A batch is the set of calls in flight at the same time (at most `teacher.concurrency`). Three acts: a transaction that
+reserves the money and writes `started` rows; the calls, in threads that touch no database; a transaction that stores
+the answers together with whatever the stage makes of them. A process that dies in the middle leaves `started` rows
+under an old fence: those are booked to waste and made again, so a crash repeats at most one batch and the customer
+never pays for it.
 """
 
 from collections.abc import Callable, Sequence
@@ -49,10 +50,11 @@ Save = Callable[[Compile, list[MadeCall]], None]
 def call_batch(
     run: CompileRun, step: StepName, teacher: Teacher, price: TeacherPrice, plans: Sequence[PlannedCall], save: Save
 ) -> None:
-    """Make the calls that are not journaled yet and hand all answers to `save` in the transaction that journals the last of them.
+    """Make the calls that are not journaled yet and hand all answers to `save` in the transaction that journals the
+    last of them.
 
-    `save` runs once for a batch, however often the batch is asked for. Raises TeacherFailed when a call failed (what the others answered is
-    kept and paid once); PaymentRequired before any call when the budget is too small.
+    `save` runs once for a batch, however often the batch is asked for. Raises TeacherFailed when a call failed (what
+    the others answered is kept and paid once); PaymentRequired before any call when the budget is too small.
     """
     made, are_applied = _journaled(run, plans)
     if are_applied:
@@ -80,7 +82,9 @@ def _journaled(run: CompileRun, plans: Sequence[PlannedCall]) -> tuple[dict[str,
             state__in=("succeeded", "applied"),
             key__in=[p.key for p in plans],
         )
-        made = {r.key: MadeCall(key=r.key, call_id=r.id, choices=r.choices, cost_microusd=r.cost_microusd) for r in rows}
+        made = {
+            r.key: MadeCall(key=r.key, call_id=r.id, choices=r.choices, cost_microusd=r.cost_microusd) for r in rows
+        }
         return made, len(made) == len(plans) and all(r.state == "applied" for r in rows)
 
 
@@ -191,7 +195,10 @@ def _book(row: TeacherCall, price: TeacherPrice, usage: Usage) -> list[Fact]:
     whole = price.cost_microusd(input_tokens=usage.input_tokens, output_tokens=usage.output_tokens)
     row.cost_microusd = min(whole, row.reserved_microusd)
     input_part = min(price.cost_microusd(input_tokens=usage.input_tokens, output_tokens=0), row.cost_microusd)
-    parts = (("input_token", usage.input_tokens, input_part), ("output_token", usage.output_tokens, row.cost_microusd - input_part))
+    parts = (
+        ("input_token", usage.input_tokens, input_part),
+        ("output_token", usage.output_tokens, row.cost_microusd - input_part),
+    )
     return [
         Fact(
             sku=f"teacher.{row.model}.{name}",

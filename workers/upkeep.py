@@ -1,14 +1,14 @@
 """Upkeep: the loop that makes every loss harmless. `python -m workers.upkeep`
 
-It relays the outbox to Celery, hints again at compiles that are due and held by nobody, ends runner leases that ran out and compiles that waited
-too long. It holds nothing in memory; two of them do no harm.
+It relays the outbox to Celery, hints again at compiles that are due and held by nobody, ends runner leases that ran out
+and compiles that waited too long. It holds nothing in memory; two of them do no harm.
 """
 
 import logging
 import os
 import signal
 import threading
-from uuid import UUID
+from typing import Any
 
 import django
 
@@ -57,20 +57,23 @@ def relay_outbox(limit: int = 200) -> int:
 
     with transaction.atomic():
         rows = list(Outbox.objects.select_for_update(skip_locked=True).filter(sent_at=None).order_by("id")[:limit])
-        sent = [row.id for row in rows if send_hint(TaskName(row.task), **row.ids)]
+        sent = [row.pk for row in rows if send_hint(TaskName(row.task), **row.ids)]
         Outbox.objects.filter(id__in=sent).update(sent_at=timezone.now())
         _execute("DELETE FROM compiles_outbox WHERE sent_at < now() - make_interval(hours => %s)", [KEEP_SENT_H])
     return len(sent)
 
 
 def hint_due() -> int:
-    """Hint at compiles that are due and that nobody holds, each at most every few seconds: the cure for every lost message."""
+    """Hint at compiles that are due and that nobody holds, each at most every few seconds: the cure for every lost
+    message."""
     from backend.queue import TaskName, send_hint
 
     rows = _execute(
         "UPDATE compiles_compilelease SET hinted_at = now() WHERE compile_id IN ("
-        " SELECT compile_id FROM compiles_compilelease WHERE due_at <= now() AND (lease_until IS NULL OR lease_until < now())"
-        " AND (hinted_at IS NULL OR hinted_at < now() - make_interval(secs => %s)) ORDER BY due_at LIMIT 100 FOR UPDATE SKIP LOCKED"
+        " SELECT compile_id FROM compiles_compilelease"
+        " WHERE due_at <= now() AND (lease_until IS NULL OR lease_until < now())"
+        " AND (hinted_at IS NULL OR hinted_at < now() - make_interval(secs => %s))"
+        " ORDER BY due_at LIMIT 100 FOR UPDATE SKIP LOCKED"
         ") RETURNING tenant_id, compile_id",
         [REHINT_AFTER_S],
     )
@@ -91,15 +94,23 @@ def expire_compiles() -> int:
         [EXPIRE_AFTER_H],
     )
     for tenant_id, compile_id in rows:
-        with tenant_scope(UUID(str(tenant_id))):
+        with tenant_scope(tenant_id):
             compile = transitions.locked_compile(tenant_id, compile_id)
-            if CompileStatus(compile.status) not in TERMINAL and CompileStatus(compile.status) != CompileStatus.CANCELING:
-                transitions.move(compile, CompileStatus.EXPIRED, failure_code="expired", failure_message="No worker took this compile for a day.")
+            if (
+                CompileStatus(compile.status) not in TERMINAL
+                and CompileStatus(compile.status) != CompileStatus.CANCELING
+            ):
+                transitions.move(
+                    compile,
+                    CompileStatus.EXPIRED,
+                    failure_code="expired",
+                    failure_message="No worker took this compile for a day.",
+                )
             leases.retire(compile_id)
     return len(rows)
 
 
-def _execute(sql: str, params: list[object]) -> list[tuple[object, ...]]:
+def _execute(sql: str, params: list[Any]) -> list[tuple[Any, ...]]:
     from django.db import connection
 
     with connection.cursor() as cursor:

@@ -1,6 +1,7 @@
 """The walk down the street: claim a compile, run its unfinished steps in order, end it or let go of it.
 
-A stage returns Done (its effects are committed) or Waiting (a runner works; the lease was given back). What is raised decides the rest:
+A stage returns Done (its effects are committed) or Waiting (a runner works; the lease was given back). What is raised
+decides the rest:
 
     LeaseLost        somebody else has the compile: leave without a word
     Canceled         the customer asked: keep receipts and costs, end as canceled
@@ -21,7 +22,7 @@ from backend.compiles import leases, transitions
 from backend.compiles.events import append_event
 from backend.compiles.leases import Lease, LeaseLost
 from backend.compiles.models import Compile, StepRun, TeacherCall
-from backend.domain.errors import CustomerError, KolmError
+from backend.domain.errors import CustomerError, KolmError, OurError
 from backend.domain.lifecycle import STEPS, TERMINAL, CompileStatus, StepName, StepStatus
 from backend.domain.spec import parse_spec
 from backend.runner_jobs import leases as job_leases
@@ -42,6 +43,7 @@ from workers.teachers.protocol import TeacherFailed
 log = logging.getLogger("kolm.walk")
 
 MAX_ATTEMPTS = 5
+MAX_CLAIMS = 12  # without a finished step: whoever takes this compile dies of it
 
 STAGES: dict[StepName, Callable[[CompileRun], Done | Waiting]] = {
     StepName.SLICING: run_slicing,
@@ -54,6 +56,11 @@ STAGES: dict[StepName, Callable[[CompileRun], Done | Waiting]] = {
     StepName.GATE: run_gate,
     StepName.PACKAGING: run_packaging,
 }
+
+
+class Crashing(OurError):
+    def __init__(self) -> None:
+        super().__init__("Several workers ended while they worked on this step; it was stopped.", code="worker_crashed")
 
 
 def advance(compile_id: UUID) -> None:
@@ -76,7 +83,7 @@ def _walk(lease: Lease, stop: StopSignal) -> None:
             _run_steps(run)
     except (Canceled, LeaseLost, CustomerError, TeacherFailed) as error:
         _end(lease, error)
-    except Exception as error:  # noqa: BLE001 (whatever a stage raises, the compile gets its next try or its end)
+    except Exception as error:
         log.exception("compile step failed", extra={"compile": str(lease.compile_id)})
         connection.close()  # its transaction state is unknown
         _end(lease, error)
@@ -91,6 +98,8 @@ def _open(lease: Lease, stop: StopSignal) -> CompileRun | None:
             return None
         if status == CompileStatus.CANCELING:
             raise Canceled
+        if lease.attempts > MAX_CLAIMS:
+            raise Crashing
         if status == CompileStatus.QUEUED:
             transitions.move(compile, CompileStatus.RUNNING)
         spec_json = compile.spec
@@ -124,22 +133,23 @@ def _end(lease: Lease, error: Exception) -> None:
             leases.release(lease, due_in_s=None)
         elif isinstance(error, LeaseLost):
             raise LeaseLost
-        elif _is_final(lease, error):
+        elif _is_final(leases.attempts_of(lease), error):
             _fail(compile, error)
             leases.release(lease, due_in_s=None)
         else:
             code = error.code if isinstance(error, KolmError) else "internal_error"
-            delay_s = 2.0 ** min(lease.attempts, 6)
+            attempt = leases.attempts_of(lease)
+            delay_s = 2.0 ** min(attempt, 6)
             message = error.message if isinstance(error, KolmError) else "A fault of ours; trying again."
-            data = {"code": code, "message": message, "attempt": lease.attempts, "retry_in_s": delay_s}
+            data = {"code": code, "message": message, "attempt": attempt, "retry_in_s": delay_s}
             append_event(compile.tenant_id, compile.id, "step.retrying", data)
-            leases.release(lease, due_in_s=delay_s)
+            leases.release(lease, due_in_s=delay_s, is_retry=True)
 
 
-def _is_final(lease: Lease, error: Exception) -> bool:
-    if isinstance(error, TeacherFailed):
-        return not error.retryable or lease.attempts >= MAX_ATTEMPTS
-    return isinstance(error, CustomerError) or lease.attempts >= MAX_ATTEMPTS
+def _is_final(attempts: int, error: Exception) -> bool:
+    if isinstance(error, TeacherFailed) and not error.retryable:
+        return True
+    return isinstance(error, CustomerError) or attempts >= MAX_ATTEMPTS
 
 
 def _cancel(compile: Compile) -> None:
@@ -175,6 +185,7 @@ def _stop_jobs(compile: Compile) -> None:
 def _release_calls(compile: Compile) -> None:
     """Calls left `started` have no effect any more; the reservation of an ended compile goes back as a whole."""
     for call in TeacherCall.objects.filter(tenant_id=compile.tenant_id, compile=compile, state="started"):
-        settle(compile, StepName(call.step), [], reserved_microusd=min(call.reserved_microusd, compile.reserved_microusd))
+        settle(
+            compile, StepName(call.step), [], reserved_microusd=min(call.reserved_microusd, compile.reserved_microusd)
+        )
         TeacherCall.objects.filter(tenant_id=call.tenant_id, id=call.id).update(state="wasted", ended_at=timezone.now())
-

@@ -1,4 +1,5 @@
-"""Publishing: a row for the bytes that were just built, with the next version of its name, in the transaction that ends the compile."""
+"""Publishing: a row for the bytes that were just built, with the next version of its name, in the transaction that ends
+the compile."""
 
 import io
 import json
@@ -16,7 +17,9 @@ def publish(compile: Compile, data: bytes, sha256: str) -> Artifact:
     existing = Artifact.objects.filter(tenant_id=compile.tenant_id, compile_id=compile.id).first()
     if existing is not None:
         return existing
-    newest = Artifact.objects.filter(tenant_id=compile.tenant_id, name=compile.name).aggregate(n=Max("version"))["n"] or 0
+    newest = (
+        Artifact.objects.filter(tenant_id=compile.tenant_id, name=compile.name).aggregate(n=Max("version"))["n"] or 0
+    )
     assert compile.k_score_ppm is not None
     artifact = Artifact.objects.create(
         tenant_id=compile.tenant_id,

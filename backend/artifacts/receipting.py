@@ -44,9 +44,7 @@ def issue_receipt(
 def as_integers(value: Any) -> Any:
     """The value with every float as a `_ppm` integer: nothing that is signed holds a float."""
     if isinstance(value, dict):
-        return {
-            (f"{key}_ppm" if isinstance(item, float) else key): as_integers(item) for key, item in value.items()
-        }
+        return {(f"{key}_ppm" if isinstance(item, float) else key): as_integers(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [as_integers(item) for item in value]
     return round(value * 1_000_000) if isinstance(value, float) else value

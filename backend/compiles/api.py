@@ -1,4 +1,5 @@
-"""/v1/specs, /v1/compiles and what hangs on a compile. The event stream is in `event_stream`, uploads and teacher keys in `material_api`."""
+"""/v1/specs, /v1/compiles and what hangs on a compile. The event stream is in `event_stream`, uploads and teacher keys
+in `material_api`."""
 
 from typing import Any, ClassVar
 
@@ -23,6 +24,8 @@ from backend.tenants.api import IDEMPOTENCY_KEY
 from backend.tenants.auth import IsTenant
 from backend.tenants.idempotency import idempotent
 from backend.tenants.scopes import HasScope
+from backend.usage.ledger import totals_of_compile
+from backend.usage.shapes import UsageTotalShape, usage_total_shape
 
 COMPILES: list[type[BasePermission]] = [IsTenant, HasScope("compiles")]
 READ_ONLY: list[type[BasePermission]] = [IsTenant, HasScope("compiles:read")]
@@ -43,7 +46,8 @@ class SpecValidateView(APIView):
 
     @extend_schema(operation_id="specs_validate", request=OpenApiTypes.OBJECT, responses=shapes_of.ValidationShape)
     def post(self, request: Request) -> Response:
-        """Check a spec without starting anything: 200 with every default filled in and an estimate, or 422 with all problems."""
+        """Check a spec without starting anything: 200 with every default filled in and an estimate, or 422 with all
+        problems."""
         spec, expected = submission.check(request.auth.tenant_id, request.data)
         return Response(
             {"object": "spec_validation", "valid": True, "spec": canonical_spec(spec), "estimate": expected.to_json()}
@@ -70,7 +74,11 @@ class CompilesView(APIView):
             if name in request.query_params:
                 rows = rows.filter(**{name: request.query_params[name]})
         return list_page(
-            request, rows, prefix=Prefix.COMPILE, render=lambda row: compile_shape(row, with_spec=False), filters=("status", "name")
+            request,
+            rows,
+            prefix=Prefix.COMPILE,
+            render=lambda row: compile_shape(row, with_spec=False),
+            filters=("status", "name"),
         )
 
     @extend_schema(
@@ -146,7 +154,11 @@ class CandidatesView(APIView):
         operation_id="compiles_candidates",
         parameters=[
             *PAGE_PARAMETERS,
-            OpenApiParameter("state", OpenApiTypes.STR, description="rejected, valid, picked, dropped, labeled, unverified, trained or left_out."),
+            OpenApiParameter(
+                "state",
+                OpenApiTypes.STR,
+                description="rejected, valid, picked, dropped, labeled, unverified, trained or left_out.",
+            ),
             OpenApiParameter("slice", OpenApiTypes.STR, description="The slice's name."),
         ],
         responses=page_schema("CandidateList", shapes_of.CandidateShape()),
@@ -169,10 +181,27 @@ class CandidatesView(APIView):
         )
 
 
+class UsageView(APIView):
+    permission_classes = READ_ONLY
+
+    @extend_schema(operation_id="compiles_usage", responses=page_schema("UsageTotalList", UsageTotalShape()))
+    def get(self, request: Request, compile: str) -> Response:
+        """What the compile used, by step and sku: the facts that `spent_microusd` and `waste_microusd` are the sums
+        of."""
+        check_query(request.query_params, [])
+        row = find_compile(request, compile)
+        return whole_list([usage_total_shape(total) for total in totals_of_compile(row.tenant_id, row.id)])
+
+
 class CancelView(APIView):
     permission_classes = COMPILES
 
-    @extend_schema(operation_id="compiles_cancel", parameters=[IDEMPOTENCY_KEY], request=None, responses={202: shapes_of.CompileShape})
+    @extend_schema(
+        operation_id="compiles_cancel",
+        parameters=[IDEMPOTENCY_KEY],
+        request=None,
+        responses={202: shapes_of.CompileShape},
+    )
     @idempotent
     def post(self, request: Request, compile: str) -> Response:
         """Stop a compile. What was made and paid for stays; teacher and runner stop within seconds."""
@@ -193,7 +222,8 @@ class ResumeView(APIView):
     )
     @idempotent
     def post(self, request: Request, compile: str) -> Response:
-        """Go on with a failed, expired or canceled compile at its first unfinished step, with a larger budget if you give one."""
+        """Go on with a failed, expired or canceled compile at its first unfinished step, with a larger budget if you
+        give one."""
         form = shapes_of.ResumeRequest(data=request.data or {})
         form.is_valid(raise_exception=True)
         row = transitions.resume(
@@ -216,4 +246,3 @@ def find_compile(request: Request, public_id: str) -> Compile:
 def whole_list(data: list[dict[str, Any]]) -> Response:
     """A list that is never longer than a page."""
     return Response({"object": "list", "data": data, "has_more": False, "next_cursor": None})
-

@@ -1,7 +1,8 @@
 """GET /v1/compiles/{id}/events: the compile's story, as a JSON list or, asked with `Accept: text/event-stream`, live.
 
-A plain async view beside DRF, so that thousands of open streams cost no threads. Events are numbered without gaps under the compile's lock, so
-a reader that comes back with `Last-Event-ID` (or `?after=`) misses nothing and gets nothing twice.
+A plain async view beside DRF, so that thousands of open streams cost no threads. Events are numbered without gaps under
+the compile's lock, so a reader that comes back with `Last-Event-ID` (or `?after=`) misses nothing and gets nothing
+twice.
 """
 
 import json
@@ -42,7 +43,7 @@ async def compile_events(request: HttpRequest, compile: str) -> HttpResponseBase
         after = _after(request)
         caller = await sync_to_async(_authenticate)(request)
         compile_id = decode_id(Prefix.COMPILE, compile)
-        events, is_over = await sync_to_async(_look)(caller.tenant_id, compile_id, after)
+        events, _ = await sync_to_async(_look)(caller.tenant_id, compile_id, after)
     except (KolmError, APIException) as error:
         return problem_for(request, error)
     if "text/event-stream" not in request.headers.get("Accept", ""):
@@ -57,10 +58,11 @@ async def compile_events(request: HttpRequest, compile: str) -> HttpResponseBase
 
 
 async def _stream(tenant_id: UUID, compile_id: UUID, after: int) -> AsyncIterator[bytes]:
-    """Everything after `after`, then what comes; ends after the terminal event or with `reconnect` after ten minutes."""
+    """Everything after `after`, then what comes; ends after the terminal event or with `reconnect` after ten
+    minutes."""
     started = last_sent = time.monotonic()
     # spread the reconnects: a restart of this process must not bring every client back in the same instant
-    yield f"retry: {round(RETRY_MS * random.uniform(0.5, 1.5))}\n\n".encode()  # noqa: S311
+    yield f"retry: {round(RETRY_MS * random.uniform(0.5, 1.5))}\n\n".encode()
     async with listening_async(compile_id) as wait:
         while True:
             events, is_over = await sync_to_async(_look)(tenant_id, compile_id, after)
@@ -107,5 +109,3 @@ def _after(request: HttpRequest) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 10):
         raise InvalidInput("`after` (or Last-Event-ID) is the number of an event.", code="invalid_request")
     return int(text)
-
-

@@ -1,7 +1,7 @@
 """The compile's event stream: appended in the transaction of the change, read in order, never with a gap.
 
-A reader that asks `id > last` of a plain sequence loses rows that commit late (13 % with eight writers, measured in research). Here the number
-is given under the compile's row lock, so within one compile commit order is number order.
+A reader that asks `id > last` of a plain sequence loses rows that commit late (13 % with eight writers, measured in
+research). Here the number is given under the compile's row lock, so within one compile commit order is number order.
 """
 
 from typing import Any

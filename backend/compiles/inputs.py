@@ -1,4 +1,5 @@
-"""What a spec points at, resolved: gold examples and captures, inline or uploaded, and the split that holds gold out."""
+"""What a spec points at, resolved: gold examples and captures, inline or uploaded, and the split that holds gold
+out."""
 
 import hashlib
 import hmac
@@ -24,14 +25,15 @@ def load_gold(tenant_id: UUID, spec: Spec) -> list[Example]:
 
 
 def split(tenant_id: UUID, spec: Spec, examples: list[Example]) -> GoldSplit:
-    """The tenant's own salted split: the same examples fall on the same side in every compile of this tenant and name, and nobody outside can
-    tell which side a text is on."""
+    """The tenant's own salted split: the same examples fall on the same side in every compile of this tenant and name,
+    and nobody outside can tell which side a text is on."""
     salt = hmac.digest(b64decode(settings.KOLM_SEALING_KEY), f"gold-split/{tenant_id}/{spec.name}".encode(), "sha256")
     return split_gold(examples, salt=salt, holdout=spec.examples.holdout)
 
 
 def load_captures(tenant_id: UUID, spec: Spec) -> list[str]:
-    """Production inputs without duplicates, at most `captures.max` of them: a fixed pseudo-random sample when there are more."""
+    """Production inputs without duplicates, at most `captures.max` of them: a fixed pseudo-random sample when there are
+    more."""
     if spec.captures is None:
         return []
     texts = list(spec.captures.inline)

@@ -1,7 +1,8 @@
-"""Who works on a compile: claim, heartbeat, fence, release. Times are the database's, so that no process's clock matters.
+"""Who works on a compile: claim, heartbeat, fence, release. Times are the database's, so that no process's clock
+matters.
 
-A claim raises the fence by one. Every effect of a step commits in a transaction that first locks the lease row and finds its own fence there
-(`fenced`); a process that was stopped past its lease finds another's and writes nothing.
+A claim raises the fence by one. Every effect of a step commits in a transaction that first locks the lease row and
+finds its own fence there (`fenced`); a process that was stopped past its lease finds another's and writes nothing.
 """
 
 from collections.abc import Iterator
@@ -10,10 +11,11 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from django.conf import settings
-from django.db import connection
+from django.db import connection, transaction
+from django.utils import timezone
 
 from backend.compiles.models import Compile, Outbox
-from backend.queue import TaskName
+from backend.queue import TaskName, send_hint
 from backend.tenants.scope import tenant_scope
 
 
@@ -40,8 +42,16 @@ def create_lease(tenant_id: UUID, compile_id: UUID) -> None:
 
 
 def hint(tenant_id: UUID, compile_id: UUID) -> None:
-    """Put "look at this compile" into the outbox, in the caller's transaction."""
-    Outbox.objects.create(task=TaskName.ADVANCE, ids={"tenant_id": str(tenant_id), "compile_id": str(compile_id)})
+    """Put "look at this compile" into the outbox, in the caller's transaction; it is sent on commit, and again by the
+    relay if that failed."""
+    ids = {"tenant_id": str(tenant_id), "compile_id": str(compile_id)}
+    row = Outbox.objects.create(task=TaskName.ADVANCE, ids=ids)
+
+    def send() -> None:
+        if send_hint(TaskName.ADVANCE, **ids):
+            Outbox.objects.filter(pk=row.pk).update(sent_at=timezone.now())
+
+    transaction.on_commit(send)
 
 
 def claim(compile_id: UUID, *, owner: str) -> Lease | None:
@@ -75,7 +85,8 @@ def fenced(lease: Lease) -> Iterator[Compile]:
     """One transaction in the tenant's scope that commits only if this lease still holds; yields the compile, locked."""
     with tenant_scope(lease.tenant_id):
         row = _execute(
-            "SELECT 1 FROM compiles_compilelease WHERE compile_id = %s AND fence = %s AND lease_until IS NOT NULL FOR UPDATE",
+            "SELECT 1 FROM compiles_compilelease WHERE compile_id = %s AND fence = %s AND lease_until IS NOT NULL"
+            " FOR UPDATE",
             [lease.compile_id, lease.fence],
         )
         if row is None:
@@ -83,12 +94,14 @@ def fenced(lease: Lease) -> Iterator[Compile]:
         yield Compile.objects.select_for_update().get(tenant_id=lease.tenant_id, id=lease.compile_id)
 
 
-def release(lease: Lease, *, due_in_s: float | None) -> None:
-    """Give the lease back inside a `fenced` transaction. `due_in_s`: look again then (0 at once); None when the compile has ended."""
+def release(lease: Lease, *, due_in_s: float | None, is_retry: bool = False) -> None:
+    """Give the lease back inside a `fenced` transaction. `due_in_s`: look again then (0 at once); None when the compile
+    has ended."""
     _execute(
-        "UPDATE compiles_compilelease SET lease_until = NULL, owner = '', attempts = CASE WHEN %s THEN 0 ELSE attempts END,"
+        "UPDATE compiles_compilelease SET lease_until = NULL, owner = '',"
+        " attempts = CASE WHEN %s THEN 0 ELSE attempts END,"
         " due_at = now() + make_interval(secs => %s) WHERE compile_id = %s AND fence = %s",
-        [due_in_s is None or due_in_s == 0, due_in_s, lease.compile_id, lease.fence],
+        [not is_retry, due_in_s, lease.compile_id, lease.fence],
     )
 
 
@@ -101,6 +114,20 @@ def wake(tenant_id: UUID, compile_id: UUID) -> None:
 def lock(compile_id: UUID) -> None:
     """Lock the lease row. Every writer locks the lease before the compile."""
     _execute("SELECT 1 FROM compiles_compilelease WHERE compile_id = %s FOR UPDATE", [compile_id])
+
+
+def note_progress(lease: Lease) -> None:
+    """A step was finished: the attempts so far are forgotten. Inside a `fenced` transaction."""
+    _execute(
+        "UPDATE compiles_compilelease SET attempts = 0 WHERE compile_id = %s AND fence = %s",
+        [lease.compile_id, lease.fence],
+    )
+
+
+def attempts_of(lease: Lease) -> int:
+    """Claims since the compile last made progress, this one included."""
+    row = _execute("SELECT attempts FROM compiles_compilelease WHERE compile_id = %s", [lease.compile_id])
+    return int(row[0]) if row else 0  # type: ignore[call-overload]
 
 
 def request_cancel(compile_id: UUID) -> bool:
@@ -121,8 +148,8 @@ def retire(compile_id: UUID) -> None:
 def rearm(tenant_id: UUID, compile_id: UUID) -> None:
     """Make an ended compile due again (resume). The fence rises, so that a straggler of the last run writes nothing."""
     _execute(
-        "UPDATE compiles_compilelease SET fence = fence + 1, cancel_requested = false, attempts = 0, lease_until = NULL,"
-        " due_at = now() WHERE compile_id = %s",
+        "UPDATE compiles_compilelease SET fence = fence + 1, cancel_requested = false, attempts = 0,"
+        " lease_until = NULL, due_at = now() WHERE compile_id = %s",
         [compile_id],
     )
     hint(tenant_id, compile_id)

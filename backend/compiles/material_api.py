@@ -26,8 +26,6 @@ from backend.tenants.scopes import HasScope
 from backend.tenants.sealing import seal
 
 
-
-
 class LinesParser(BaseParser):
     """JSON lines as they come; they are read row by row later."""
 
@@ -46,7 +44,9 @@ class UploadsView(APIView):
     parser_classes: ClassVar = [LinesParser, OctetsParser]
 
     @extend_schema(
-        operation_id="uploads_list", parameters=PAGE_PARAMETERS, responses=page_schema("UploadList", shapes_of.UploadShape())
+        operation_id="uploads_list",
+        parameters=PAGE_PARAMETERS,
+        responses=page_schema("UploadList", shapes_of.UploadShape()),
     )
     def get(self, request: Request) -> Response:
         """All uploads, newest first."""
@@ -57,15 +57,20 @@ class UploadsView(APIView):
         operation_id="uploads_create",
         parameters=[
             IDEMPOTENCY_KEY,
-            OpenApiParameter("purpose", OpenApiTypes.STR, required=True, enum=[purpose.value for purpose in UploadPurpose]),
-            OpenApiParameter("sha256", OpenApiTypes.STR, description="Of the body, hexadecimal: a truncated upload is refused."),
+            OpenApiParameter(
+                "purpose", OpenApiTypes.STR, required=True, enum=[purpose.value for purpose in UploadPurpose]
+            ),
+            OpenApiParameter(
+                "sha256", OpenApiTypes.STR, description="Of the body, hexadecimal: a truncated upload is refused."
+            ),
         ],
         request={"application/x-ndjson": OpenApiTypes.BINARY},
         responses={201: shapes_of.UploadShape},
     )
     @idempotent
     def post(self, request: Request) -> Response:
-        """Up to 5 MB of JSON lines: `{"input"}` for captures, `{"input", "output"}` for examples, `{"item", "completions"}` for a recording."""
+        """Up to 5 MB of JSON lines: `{"input"}` for captures, `{"input", "output"}` for examples, `{"item",
+        "completions"}` for a recording."""
         check_query(request.query_params, ["purpose", "sha256"])
         purpose = request.query_params.get("purpose", "")
         if purpose not in set(UploadPurpose):

@@ -1,14 +1,15 @@
-"""A compile and what it leaves behind. Postgres is the truth: every process may die at any moment, and these rows say where to go on.
+"""A compile and what it leaves behind. Postgres is the truth: every process may die at any moment, and these rows say
+where to go on.
 
-Two tables carry no tenant's content and no row-level security, because processes that serve all tenants read them: `CompileLease` (ids and
-times: who works on a compile, and when it is due) and `Outbox` (task names and ids to be sent as hints).
+Two tables carry no tenant's content and no row-level security, because processes that serve all tenants read them:
+`CompileLease` (ids and times: who works on a compile, and when it is due) and `Outbox` (task names and ids to be sent
+as hints).
 """
 
 from django.db import models
 
 from backend.domain.lifecycle import CompileStatus, StepStatus
 from backend.tenants.scope import TenantOwned
-
 
 TEACHER_KEY = b"teacher_key"  # what a sealed teacher key is bound to, beside its tenant
 
@@ -18,7 +19,8 @@ def _choices(enum: type) -> list[tuple[str, str]]:
 
 
 class Upload(TenantOwned):
-    """A JSONL file the tenant sent: captures, gold examples or a teacher recording. Rows were validated when it came in."""
+    """A JSONL file the tenant sent: captures, gold examples or a teacher recording. Rows were validated when it came
+    in."""
 
     purpose = models.CharField(max_length=16)
     sha256 = models.CharField(max_length=64)
@@ -82,7 +84,8 @@ class Compile(TenantOwned):
 
 
 class CompileLease(models.Model):
-    """Who may write to a compile. An effect commits only together with a check of `fence`; a process that lost its lease writes nothing."""
+    """Who may write to a compile. An effect commits only together with a check of `fence`; a process that lost its
+    lease writes nothing."""
 
     compile_id = models.UUIDField(primary_key=True)
     tenant_id = models.UUIDField()
@@ -135,7 +138,8 @@ class StepRun(TenantOwned):
 
 
 class Slice(TenantOwned):
-    """A part of the task that candidates are written for. `selection` is the SelectionReport, `reactions` what the pipeline did by itself."""
+    """A part of the task that candidates are written for. `selection` is the SelectionReport, `reactions` what the
+    pipeline did by itself."""
 
     compile = models.ForeignKey(Compile, on_delete=models.CASCADE, related_name="slices")
     position = models.IntegerField()
@@ -164,8 +168,8 @@ class Slice(TenantOwned):
 
 
 class Candidate(TenantOwned):
-    """One text for one slice, from teacher, captures or draft. `state` walks generated -> rejected | valid -> picked | dropped;
-    a picked one then gets votes: labelled -> trained | left_out, or unverified."""
+    """One text for one slice, from teacher, captures or draft. `state` walks generated -> rejected | valid -> picked |
+    dropped; a picked one then gets votes: labelled -> trained | left_out, or unverified."""
 
     compile = models.ForeignKey(Compile, on_delete=models.CASCADE, related_name="candidates")
     slice = models.ForeignKey(Slice, on_delete=models.CASCADE, related_name="candidates")
@@ -194,8 +198,8 @@ class Candidate(TenantOwned):
 
 
 class TeacherCall(TenantOwned):
-    """The journal of outside calls: the row is written before the call is made. `started` under an older fence means that a process died with
-    the call in flight: it is booked to waste and made again, once."""
+    """The journal of outside calls: the row is written before the call is made. `started` under an older fence means
+    that a process died with the call in flight: it is booked to waste and made again, once."""
 
     compile = models.ForeignKey(Compile, on_delete=models.CASCADE, related_name="teacher_calls")
     step = models.CharField(max_length=32)

@@ -15,7 +15,12 @@ class ResumeRequest(StrictSerializer):
 
 class TeacherKeyRequest(StrictSerializer):
     name = s.CharField(max_length=100, help_text="What you call this key.")
-    secret = s.CharField(max_length=500, trim_whitespace=True, write_only=True, help_text="The key itself; it is sealed and never shown again.")
+    secret = s.CharField(
+        max_length=500,
+        trim_whitespace=True,
+        write_only=True,
+        help_text="The key itself; it is sealed and never shown again.",
+    )
 
 
 class FailureShape(s.Serializer[object]):
@@ -38,7 +43,9 @@ class CompileShape(s.Serializer[object]):
     waste_microusd = s.IntegerField(help_text="Carried by kolm: calls repeated after a crash, faults of ours.")
     currency = s.ChoiceField(["usd"])
     k_score_ppm = s.IntegerField(allow_null=True, help_text="K-score in parts per million.")
-    evaluation = s.JSONField(allow_null=True, help_text="Held-out n, accuracy with interval, per-class table, baselines, latency, leakage.")
+    evaluation = s.JSONField(
+        allow_null=True, help_text="Held-out n, accuracy with interval, per-class table, baselines, latency, leakage."
+    )
     gate = s.JSONField(allow_null=True, help_text="The decision, floor by floor, and what to try next.")
     artifact = s.CharField(allow_null=True)
     failure = FailureShape(allow_null=True)

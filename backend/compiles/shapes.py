@@ -1,16 +1,11 @@
 """The public shapes: rows as the JSON that the API answers."""
 
-from datetime import UTC, datetime
 from typing import Any
 
 from backend.compiles.models import Candidate, Compile, CompileEvent, Slice, StepRun, TeacherKey, Upload
 from backend.domain.ids import Prefix, encode_id
 from backend.domain.lifecycle import STEPS
-
-
-def timestamp(at: datetime | None) -> str | None:
-    """RFC 3339, UTC, milliseconds."""
-    return None if at is None else at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+from backend.rest.times import rfc3339
 
 
 def compile_shape(row: Compile, *, with_spec: bool = True) -> dict[str, Any]:
@@ -36,10 +31,10 @@ def compile_shape(row: Compile, *, with_spec: bool = True) -> dict[str, Any]:
         "artifact": None if row.artifact_id is None else encode_id(Prefix.ARTIFACT, row.artifact_id),
         "failure": failure,
         "sequence": row.event_seq,
-        "created_at": timestamp(row.created_at),
-        "started_at": timestamp(row.started_at),
-        "ended_at": timestamp(row.ended_at),
-        "last_progress_at": timestamp(row.last_progress_at),
+        "created_at": rfc3339(row.created_at),
+        "started_at": rfc3339(row.started_at),
+        "ended_at": rfc3339(row.ended_at),
+        "last_progress_at": rfc3339(row.last_progress_at),
     }
     return shape | ({"spec": row.spec} if with_spec else {})
 
@@ -57,8 +52,8 @@ def step_shape(row: StepRun) -> dict[str, Any]:
         "spent_microusd": row.spent_microusd,
         "waste_microusd": row.waste_microusd,
         "output": row.output or None,
-        "started_at": timestamp(row.started_at),
-        "ended_at": timestamp(row.ended_at),
+        "started_at": rfc3339(row.started_at),
+        "ended_at": rfc3339(row.ended_at),
     }
 
 
@@ -101,12 +96,18 @@ def candidate_shape(row: Candidate, slice_name: str) -> dict[str, Any]:
         "votes": row.votes,
         "agreement_ppm": row.agreement_ppm,
         "cost_microusd": row.cost_microusd,
-        "created_at": timestamp(row.created_at),
+        "created_at": rfc3339(row.created_at),
     }
 
 
 def event_shape(row: CompileEvent) -> dict[str, Any]:
-    return {"object": "event", "type": row.type, "seq": row.seq, "data": row.data, "created_at": timestamp(row.created_at)}
+    return {
+        "object": "event",
+        "type": row.type,
+        "seq": row.seq,
+        "data": row.data,
+        "created_at": rfc3339(row.created_at),
+    }
 
 
 def upload_shape(row: Upload) -> dict[str, Any]:
@@ -117,7 +118,7 @@ def upload_shape(row: Upload) -> dict[str, Any]:
         "sha256": row.sha256,
         "size_bytes": row.size_bytes,
         "n_rows": row.n_rows,
-        "created_at": timestamp(row.created_at),
+        "created_at": rfc3339(row.created_at),
     }
 
 
@@ -127,5 +128,5 @@ def teacher_key_shape(row: TeacherKey) -> dict[str, Any]:
         "object": "teacher_key",
         "name": row.name,
         "last4": row.last4,
-        "created_at": timestamp(row.created_at),
+        "created_at": rfc3339(row.created_at),
     }

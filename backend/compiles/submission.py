@@ -27,8 +27,8 @@ def check(tenant_id: UUID, document: object) -> tuple[Spec, Estimate]:
                 Problem(
                     pointer="/examples",
                     code="too_few_heldout",
-                    message=f"{len(gold.heldout)} examples are held out and the gate needs {spec.gate.min_heldout}: add gold examples, raise "
-                    "examples.holdout, or lower gate.min_heldout.",
+                    message=f"{len(gold.heldout)} examples are held out and the gate needs {spec.gate.min_heldout}: "
+                    "add gold examples, raise examples.holdout, or lower gate.min_heldout.",
                 ),
             ),
         )
@@ -37,8 +37,8 @@ def check(tenant_id: UUID, document: object) -> tuple[Spec, Estimate]:
 
 
 def submit(tenant_id: UUID, document: object, *, api_key_id: UUID | None) -> Compile:
-    """Queue a compile in the caller's transaction; its hint goes out on commit. Raises what `check` raises, and InvalidSpec for a budget that
-    cannot be enough."""
+    """Queue a compile in the caller's transaction; its hint goes out on commit. Raises what `check` raises, and
+    InvalidSpec for a budget that cannot be enough."""
     spec, expected = check(tenant_id, document)
     check_budget(expected, spec.budget.microusd)
     plain = canonical_spec(spec)

@@ -43,8 +43,8 @@ def locked_compile(tenant_id: UUID, compile_id: UUID) -> Compile:
 
 
 def cancel(tenant_id: UUID, compile_id: UUID) -> Compile:
-    """Ask a compile to stop. What nobody works on is canceled at once; a running one becomes `canceling` until its worker and runner let go.
-    Asking twice is asking once; an ended compile is a Conflict."""
+    """Ask a compile to stop. What nobody works on is canceled at once; a running one becomes `canceling` until its
+    worker and runner let go. Asking twice is asking once; an ended compile is a Conflict."""
     compile = locked_compile(tenant_id, compile_id)
     status = CompileStatus(compile.status)
     if status in (CompileStatus.CANCELING, CompileStatus.CANCELED):
@@ -61,7 +61,8 @@ def cancel(tenant_id: UUID, compile_id: UUID) -> Compile:
 
 
 def resume(tenant_id: UUID, compile_id: UUID, *, budget_microusd: int | None) -> Compile:
-    """Put a failed, expired or canceled compile back into the queue; it goes on at its first unfinished step, with everything paid for kept."""
+    """Put a failed, expired or canceled compile back into the queue; it goes on at its first unfinished step, with
+    everything paid for kept."""
     compile = locked_compile(tenant_id, compile_id)
     if CompileStatus(compile.status) not in (CompileStatus.FAILED, CompileStatus.EXPIRED, CompileStatus.CANCELED):
         raise Conflict(

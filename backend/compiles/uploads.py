@@ -23,7 +23,8 @@ class UploadPurpose(StrEnum):
 
 
 def store_upload(tenant_id: UUID, purpose: UploadPurpose, data: bytes, *, sha256: str | None = None) -> Upload:
-    """Validate and keep one upload. `sha256` (of the bytes sent), when given, must match: a truncated upload is refused whole."""
+    """Validate and keep one upload. `sha256` (of the bytes sent), when given, must match: a truncated upload is refused
+    whole."""
     if len(data) > MAX_BYTES:
         raise InvalidInput(f"An upload holds at most {MAX_BYTES} bytes; split it.", code="upload_too_large")
     if sha256 is not None and hashlib.sha256(data).hexdigest() != sha256.lower():
@@ -85,10 +86,16 @@ def _row(line: str, purpose: UploadPurpose) -> dict[str, Any]:
             return {"input": _text(row, "input")}
         case UploadPurpose.EXAMPLES:
             group = row.get("group")
-            return {"input": _text(row, "input"), "output": _text(row, "output"), "group": None if group is None else str(group)}
+            return {
+                "input": _text(row, "input"),
+                "output": _text(row, "output"),
+                "group": None if group is None else str(group),
+            }
         case UploadPurpose.RECORDING:
             completions = row.get("completions")
-            if not isinstance(completions, list) or not all(isinstance(c, dict) and isinstance(c.get("text"), str) for c in completions):
+            if not isinstance(completions, list) or not all(
+                isinstance(c, dict) and isinstance(c.get("text"), str) for c in completions
+            ):
                 raise ValueError('"completions" must be a list of objects with a "text"')
             return {"item": _text(row, "item"), "completions": completions}
 

@@ -15,6 +15,7 @@ urlpatterns = [
     path("v1/compiles/<str:compile>/steps", api.StepsView.as_view()),
     path("v1/compiles/<str:compile>/slices", api.SlicesView.as_view()),
     path("v1/compiles/<str:compile>/candidates", api.CandidatesView.as_view()),
+    path("v1/compiles/<str:compile>/usage", api.UsageView.as_view()),
     path("v1/compiles/<str:compile>/cancel", api.CancelView.as_view()),
     path("v1/compiles/<str:compile>/resume", api.ResumeView.as_view()),
     path("v1/uploads", material_api.UploadsView.as_view()),

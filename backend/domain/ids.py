@@ -1,7 +1,8 @@
 """Prefixed public ids: `cmp_` + 26 Crockford base32 characters of a UUIDv7.
 
-A UUIDv7 (RFC 9562, section 5.7) leads with 48 bits of Unix milliseconds, so ids sort by birth, index well and tell nobody
-how many there are. This module only computes: the clock and the randomness come in as arguments (`backend.rest.new_ids` has them).
+A UUIDv7 (RFC 9562, section 5.7) leads with 48 bits of Unix milliseconds, so ids sort by birth, index well and tell
+nobody how many there are. This module only computes: the clock and the randomness come in as arguments
+(`backend.rest.new_ids` has them).
 """
 
 from enum import StrEnum
@@ -53,8 +54,8 @@ def encode_id(prefix: Prefix, value: UUID) -> str:
 
 
 def decode_id(prefix: Prefix, text: str) -> UUID:
-    """The UUID behind a public id. Raises NotFound for a wrong prefix, length or character: an id that cannot exist is an
-    object that does not exist."""
+    """The UUID behind a public id. Raises NotFound for a wrong prefix, length or character: an id that cannot exist is
+    an object that does not exist."""
     head, _, body = text.partition("_")
     if head != prefix or len(body) != N_CHARS or any(c not in _VALUE for c in body) or _VALUE[body[0]] > 7:
         raise NotFound(f"There is no such {prefix.name.lower().replace('_', ' ')}: {text[:60]!r}.")

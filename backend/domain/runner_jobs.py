@@ -1,7 +1,9 @@
-"""What crosses the seam between the backend and a runner, as JSON values. Both sides import this module and nothing else of each other.
+"""What crosses the seam between the backend and a runner, as JSON values. Both sides import this module and nothing
+else of each other.
 
-A job names its inputs and outputs by sha256 in the blob store; a runner holds no credential but the job's own token. `to_json`/`from_json`
-are strict: an unknown or missing key is a ValueError, so that the two sides cannot drift apart silently.
+A job names its inputs and outputs by sha256 in the blob store; a runner holds no credential but the job's own token.
+`to_json`/`from_json` are strict: an unknown or missing key is a ValueError, so that the two sides cannot drift apart
+silently.
 """
 
 import dataclasses
@@ -28,7 +30,9 @@ class _Wire:
     def from_json(cls, data: dict[str, Any]) -> Self:
         names = {f.name for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
         if set(data) != names:
-            raise ValueError(f"{cls.__name__}: missing {sorted(names - set(data))}, unknown {sorted(set(data) - names)}")
+            raise ValueError(
+                f"{cls.__name__}: missing {sorted(names - set(data))}, unknown {sorted(set(data) - names)}"
+            )
         return cls(**data)
 
 
@@ -53,7 +57,8 @@ class TrainOptions(_Wire):
 class DistillJob(_Wire):
     """Train one LoRA adapter + linear head on labelled pairs.
 
-    `dataset_sha256` is a JSONL blob, one `{"input": str, "label": str, "weight": float}` a line, in the order that the seed permutes.
+    `dataset_sha256` is a JSONL blob, one `{"input": str, "label": str, "weight": float}` a line, in the order that the
+    seed permutes.
     """
 
     base_model: str
@@ -65,8 +70,9 @@ class DistillJob(_Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DistillResult(_Wire):
-    """`adapter_sha256` is a safetensors blob with the LoRA matrices, `head.weight` (n_labels, d), `head.bias` (n_labels,), and the same for the
-    frozen-base baseline as `baseline.weight`, `baseline.bias`. `training_log` has one row per epoch. `active` says what was really switched on."""
+    """`adapter_sha256` is a safetensors blob with the LoRA matrices, `head.weight` (n_labels, d), `head.bias`
+    (n_labels,), and the same for the frozen-base baseline as `baseline.weight`, `baseline.bias`. `training_log` has one
+    row per epoch. `active` says what was really switched on."""
 
     adapter_sha256: str
     adapter_config: dict[str, Any]

@@ -25,7 +25,10 @@ from numpy.typing import ArrayLike, NDArray
 from backend.domain import clustering
 from backend.domain.clustering import Floats, Ints, Rows
 from backend.domain.errors import InvalidInput, Problem
-from backend.domain.selection_report import SelectionReport, report_on
+from backend.domain.selection_report import SelectionReport as SelectionReport
+from backend.domain.selection_report import Severity as Severity
+from backend.domain.selection_report import cohesion_log as cohesion_log
+from backend.domain.selection_report import report_on
 
 FLOAT64_ROWS = 3_000  # float64 costs nothing there; above, float32 halves the memory
 

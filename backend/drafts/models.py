@@ -1,4 +1,5 @@
-"""The draft cache's rows: candidates that a selection did not keep. This stretch of the street stores them; offering them comes with the cache."""
+"""The draft cache's rows: candidates that a selection did not keep. This stretch of the street stores them; offering
+them comes with the cache."""
 
 from django.db import models
 from pgvector.django import HalfVectorField
@@ -7,9 +8,9 @@ from backend.tenants.scope import TenantOwned
 
 
 class Draft(TenantOwned):
-    """A rejected candidate with what a later look-up and verification need. `teacher` is provider/model@revision and the sampling policy:
-    another teacher or policy is another distribution, and never sees these rows. `token_logprobs` are the teacher's processed log-probs,
-    float16, one a token."""
+    """A rejected candidate with what a later look-up and verification need. `teacher` is provider/model@revision and
+    the sampling policy: another teacher or policy is another distribution, and never sees these rows. `token_logprobs`
+    are the teacher's processed log-probs, float16, one a token."""
 
     family = models.CharField(max_length=100)
     teacher = models.CharField(max_length=300)

@@ -1,7 +1,8 @@
 """How large a body may be: refused by its announced length before a byte is kept, and counted while it arrives.
 
-Two doors, one rule. `limit_bodies` wraps the ASGI application, because Django spools a whole body to disk before its first middleware
-runs; the middleware `body_limits` holds where there is no ASGI server (tests) and compares what arrived with what was announced.
+Two doors, one rule. `limit_bodies` wraps the ASGI application, because Django spools a whole body to disk before its
+first middleware runs; the middleware `body_limits` holds where there is no ASGI server (tests) and compares what
+arrived with what was announced.
 """
 
 import json

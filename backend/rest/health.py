@@ -21,7 +21,10 @@ def readyz(request: HttpRequest) -> JsonResponse:
     """503 while the database or Redis does not answer."""
     parts = {"database": _database_answers(), "redis": _redis_answers()}
     is_ready = all(parts.values())
-    body = {"status": "ready" if is_ready else "not_ready", **{part: "ok" if ok else "down" for part, ok in parts.items()}}
+    body = {
+        "status": "ready" if is_ready else "not_ready",
+        **{part: "ok" if ok else "down" for part, ok in parts.items()},
+    }
     return JsonResponse(body, status=200 if is_ready else 503)
 
 

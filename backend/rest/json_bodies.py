@@ -1,7 +1,7 @@
 """How JSON bodies are read and which form answers have.
 
-What Postgres cannot keep (NUL, unpaired surrogates) and what readers would disagree on (NaN, a key twice) is refused here, so that
-nothing behind it has to ask.
+What Postgres cannot keep (NUL, unpaired surrogates) and what readers would disagree on (NaN, a key twice) is refused
+here, so that nothing behind it has to ask.
 """
 
 import json
@@ -18,7 +18,8 @@ MAX_DEPTH = 64
 
 
 class AlwaysJson(DefaultContentNegotiation):
-    """Answers are JSON whatever `Accept` says, as RFC 9110 allows: a client that cannot read it can still read the status."""
+    """Answers are JSON whatever `Accept` says, as RFC 9110 allows: a client that cannot read it can still read the
+    status."""
 
     def select_renderer(
         self, request: Request, renderers: Any, format_suffix: str | None = None

@@ -1,4 +1,5 @@
-"""The request id on every log line. Apart from the middleware that sets it, because logging is configured before Django is."""
+"""The request id on every log line. Apart from the middleware that sets it, because logging is configured before
+Django is."""
 
 import logging
 from contextvars import ContextVar

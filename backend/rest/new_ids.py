@@ -1,7 +1,7 @@
 """New UUIDv7s: the clock and the randomness for `backend.domain.ids`, which only computes.
 
-Within one process the values strictly increase, also within a millisecond and when the clock steps back (RFC 9562, section 6.2,
-method 2: the random part of the last value plus a random step).
+Within one process the values strictly increase, also within a millisecond and when the clock steps back (RFC 9562,
+section 6.2, method 2: the random part of the last value plus a random step).
 """
 
 import os

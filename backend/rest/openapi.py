@@ -1,11 +1,22 @@
-"""What the generated OpenAPI document says beyond the views themselves: which addresses are public, and how errors look."""
+"""What the OpenAPI document says beyond the views themselves: which addresses are public, and how errors look."""
 
 from typing import Any
 
 _PROBLEM: dict[str, Any] = {
     "type": "object",
-    "description": "An error, RFC 9457. `code` is stable; `errors` names the places in the body; `retryable` invites the same request again.",
-    "required": ["type", "title", "status", "detail", "instance", "code", "errors", "request_id", "retryable", "doc_url"],
+    "description": "An error (RFC 9457). `code` is stable; `errors` names the places.",
+    "required": [
+        "type",
+        "title",
+        "status",
+        "detail",
+        "instance",
+        "code",
+        "errors",
+        "request_id",
+        "retryable",
+        "doc_url",
+    ],
     "properties": {
         "type": {"type": "string", "format": "uri"},
         "title": {"type": "string"},

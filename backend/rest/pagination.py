@@ -39,7 +39,8 @@ def list_page(
     render: Callable[[_M], Any],
     filters: Iterable[str] = (),
 ) -> Response:
-    """One page of `rows` (already filtered to the tenant) as asked for by the query; `filters` are the view's own parameters."""
+    """One page of `rows` (already filtered to the tenant) as asked for by the query; `filters` are the view's own
+    parameters."""
     query = request.query_params
     check_query(query, ["limit", "after", "before", *filters])
     limit = _limit(query.get("limit", str(DEFAULT_LIMIT)))
@@ -65,7 +66,8 @@ def list_page(
 
 
 def page_schema(name: str, item: serializers.BaseSerializer[Any]) -> serializers.BaseSerializer[Any]:
-    """What `list_page` answers, for OpenAPI: `extend_schema(responses=page_schema("CompileList", CompileSerializer()))`."""
+    """What `list_page` answers, for OpenAPI: `extend_schema(responses=page_schema("CompileList",
+    CompileSerializer()))`."""
     return inline_serializer(
         name,
         {

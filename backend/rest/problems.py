@@ -1,7 +1,8 @@
 """Every error as `application/problem+json` (RFC 9457), whatever raised it: our tree, DRF, Django, the database.
 
-`code` is stable and for programs; `detail` is for people and says what to do; `errors` names the places in the body by JSON Pointer;
-`retryable` says whether the same request may succeed later. What is ours to mend is logged in full and masked in the answer.
+`code` is stable and for programs; `detail` is for people and says what to do; `errors` names the places in the body
+by JSON Pointer; `retryable` says whether the same request may succeed later. What is ours to mend is logged in full
+and masked in the answer.
 """
 
 import json
@@ -82,13 +83,19 @@ def problem_response(
     return respond(
         request,
         Refusal(
-            status=status, code=code, detail=detail, errors=tuple(errors), is_retryable=is_retryable, headers=headers or {}
+            status=status,
+            code=code,
+            detail=detail,
+            errors=tuple(errors),
+            is_retryable=is_retryable,
+            headers=headers or {},
         ),
     )
 
 
 def problem_for(request: HttpRequest, error: Exception) -> HttpResponse:
-    """The same answer as a DRF view's, for views that are not DRF's: `except KolmError as e: return problem_for(request, e)`."""
+    """The same answer as a DRF view's, for views that are not DRF's: `except KolmError as e: return
+    problem_for(request, e)`."""
     return respond(request, answer_to(error))
 
 
@@ -198,14 +205,20 @@ def _of_django(error: Exception) -> Refusal | None:
     if isinstance(error, django_errors.RequestDataTooBig):
         return Refusal(status=413, code="payload_too_large", detail="The body is larger than this address takes.")
     if isinstance(error, (UnreadablePostError, RawPostDataException)):
-        return Refusal(status=400, code="incomplete_body", detail="The body broke off before its end; send it again.", is_retryable=True)
+        return Refusal(
+            status=400,
+            code="incomplete_body",
+            detail="The body broke off before its end; send it again.",
+            is_retryable=True,
+        )
     if isinstance(error, django_errors.SuspiciousOperation):
         return Refusal(status=400, code="bad_request", detail="The request is malformed.")
     return None
 
 
 def _of_database(error: Exception) -> Refusal | None:
-    """The database is away, too slow, or chose this transaction to break a deadlock: the same request may succeed later."""
+    """The database is away, too slow, or chose this transaction to break a deadlock: the same request may succeed
+    later."""
     if not isinstance(error, (OperationalError, InterfaceError)):
         return None
     logger.error("the database did not answer", exc_info=error)
@@ -228,11 +241,13 @@ def _masked(error: BaseException | None) -> Refusal:
     )
 
 
-# --- Django's own handlers (urls.py): what never reaches a view -------------------------------------------------------------------
+# --- Django's own handlers (urls.py): what never reaches a view ---------------------------------------------
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
-    return respond(request, _of_django(exception) or Refusal(status=400, code="bad_request", detail="The request is malformed."))
+    return respond(
+        request, _of_django(exception) or Refusal(status=400, code="bad_request", detail="The request is malformed.")
+    )
 
 
 def permission_denied(request: HttpRequest, exception: Exception) -> HttpResponse:

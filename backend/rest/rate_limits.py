@@ -1,8 +1,9 @@
 """Rate limits: GCRA in Redis, per key and per tenant at once, decided and booked in one script.
 
-GCRA keeps one number per key, the time at which its bucket would be full again: no windows, so no double allowance at their edges, and
-Redis' own clock, so no disagreement between web processes. Without Redis, reads go through (they cost nothing that is not bounded
-elsewhere) and calls that spend money are refused: a view names those methods in `spending_methods`.
+GCRA keeps one number per key, the time at which its bucket would be full again: no windows, so no double allowance at
+their edges, and Redis' own clock, so no disagreement between web processes. Without Redis, reads go through (they
+cost nothing that is not bounded elsewhere) and calls that spend money are refused: a view names those methods in
+`spending_methods`.
 """
 
 import functools
@@ -27,8 +28,8 @@ logger = logging.getLogger(__name__)
 WINDOW_S = 60
 BREAK_S = 1.0  # how long Redis is left alone after it failed to answer: a dead one must not slow every read
 
-# KEYS: one bucket each. ARGV: requests per window of each, then the window in microseconds.
-# Gives {is_allowed, index of the tightest bucket, requests left in it, microseconds until it is full, microseconds to wait}.
+# KEYS: one bucket each. ARGV: requests per window of each, then the window in microseconds. Gives {is_allowed, index
+# of the tightest bucket, requests left in it, microseconds until it is full, microseconds to wait}.
 _SCRIPT = """
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
@@ -78,12 +79,16 @@ class RateLimit(BaseThrottle):
     def allow_request(self, request: Request, view: "APIView") -> bool:
         caller: Caller | None = request.auth
         if not isinstance(getattr(caller, "api_key_id", None), UUID):
-            return True  # nobody to count for: the view is public, or another scheme of authentication has its own limits
+            return (
+                True  # nobody to count for: the view is public, or another scheme of authentication has its own limits
+            )
         try:
             decision = decide(caller.tenant_id, caller.api_key_id)
         except redis.RedisError:
             if request.method in getattr(view, "spending_methods", ()):
-                raise Unavailable("Calls that spend money are held back while a part of this deployment does not answer.") from None
+                raise Unavailable(
+                    "Calls that spend money are held back while a part of this deployment does not answer."
+                ) from None
             return True
         request._request.rate_limit_headers = headers_of(decision)
         if not decision.is_allowed:
@@ -121,10 +126,9 @@ def decide(tenant_id: UUID, api_key_id: UUID) -> Decision:
 
 def headers_of(decision: Decision) -> dict[str, str]:
     """draft-ietf-httpapi-ratelimit-headers-11: all policies, and the state of the one that is nearest to its end."""
+    quotas = {"key": settings.KOLM_RATE_PER_KEY, "tenant": settings.KOLM_RATE_PER_TENANT}
     return {
-        "RateLimit-Policy": (
-            f'"key";q={settings.KOLM_RATE_PER_KEY};w={WINDOW_S}, "tenant";q={settings.KOLM_RATE_PER_TENANT};w={WINDOW_S}'
-        ),
+        "RateLimit-Policy": ", ".join(f'"{policy}";q={quota};w={WINDOW_S}' for policy, quota in quotas.items()),
         "RateLimit": f'"{decision.policy}";r={decision.remaining};t={round(decision.full_in_s)}',
     }
 

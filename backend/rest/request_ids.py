@@ -1,4 +1,5 @@
-"""The outermost middleware: a request id on every response and every log line, the API version, and the state of the rate limit.
+"""The outermost middleware: a request id on every response and every log line, the API version, and the state of the
+rate limit.
 
 An inbound `X-Request-Id` is not taken over: the id is what our logs are searched by, so only we may choose it.
 """
@@ -15,6 +16,7 @@ from backend.domain.ids import Prefix
 from backend.rest.log_lines import current_request_id
 from backend.rest.new_ids import new_id
 from backend.rest.problems import problem_response
+
 
 @sync_and_async_middleware
 def request_ids(get_response: Callable[[HttpRequest], Any]) -> Callable[[HttpRequest], Any]:

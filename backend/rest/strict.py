@@ -10,7 +10,8 @@ from rest_framework.exceptions import ErrorDetail
 
 
 class StrictSerializer(serializers.Serializer[Any]):
-    """An input shape. Unknown keys are reported together with whatever else is wrong, each with the key that was probably meant."""
+    """An input shape. Unknown keys are reported together with whatever else is wrong, each with the key that was
+    probably meant."""
 
     def to_internal_value(self, data: Any) -> Any:
         unknown = unknown_keys(data, self.fields) if isinstance(data, Mapping) else {}
@@ -35,7 +36,9 @@ def check_query(query: QueryDict, known: Iterable[str]) -> None:
 def unknown_keys(given: Iterable[Any], known: Iterable[str]) -> dict[str, list[ErrorDetail]]:
     names = list(known)
     return {
-        str(key): [ErrorDetail(_unknown(str(key), names), code="unknown_parameter")] for key in given if key not in names
+        str(key): [ErrorDetail(_unknown(str(key), names), code="unknown_parameter")]
+        for key in given
+        if key not in names
     }
 
 

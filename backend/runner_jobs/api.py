@@ -1,6 +1,7 @@
 """The lease API for runners: `/internal/runner/...`. Not part of the public API; its JSON is `domain.runner_jobs`.
 
-Two credentials: the deployment's runner token may claim; the token of a claim opens that job's heartbeat, report and blobs, and nothing else.
+Two credentials: the deployment's runner token may claim; the token of a claim opens that job's heartbeat, report and
+blobs, and nothing else.
 """
 
 import asyncio
@@ -40,11 +41,15 @@ def _guarded(view: View) -> View:
         try:
             return await view(request, **kwargs)
         except JobGone:
-            return problem_response(request, status=410, code="lease_lost", detail="This job is not yours any more: stop working on it.")
+            return problem_response(
+                request, status=410, code="lease_lost", detail="This job is not yours any more: stop working on it."
+            )
         except KolmError as error:
             return problem_for(request, error)
         except (ValueError, KeyError, TypeError) as error:
-            return problem_response(request, status=400, code="invalid_request", detail=f"The body is not what this address takes: {error}")
+            return problem_response(
+                request, status=400, code="invalid_request", detail=f"The body is not what this address takes: {error}"
+            )
 
     guarded.__name__ = view.__name__
     return csrf_exempt(transaction.non_atomic_requests(guarded))
@@ -56,7 +61,9 @@ async def claim(request: HttpRequest) -> HttpResponse:
     if request.method != "POST":
         return _not_allowed(request)
     if not hmac.compare_digest(_bearer(request), settings.KOLM_RUNNER_TOKEN):
-        return problem_response(request, status=401, code="unauthorized", detail="The runner token is wrong: set KOLM_RUNNER_TOKEN.")
+        return problem_response(
+            request, status=401, code="unauthorized", detail="The runner token is wrong: set KOLM_RUNNER_TOKEN."
+        )
     body = _json(request)
     kinds = [RunnerJobKind(kind) for kind in body["kinds"]]
     until = time.monotonic() + min(float(body.get("wait_s", 0)), MAX_WAIT_S)
@@ -111,7 +118,9 @@ async def blob(request: HttpRequest, job_id: str, sha256: str) -> HttpResponse:
         return problem_response(request, status=413, code="payload_too_large", detail="The blob is too large.")
     digest = await asyncio.to_thread(_checked_put, job.tenant_id, data, sha256)
     if digest is None:
-        return problem_response(request, status=422, code="digest_mismatch", detail="The bytes do not have the digest in the address.")
+        return problem_response(
+            request, status=422, code="digest_mismatch", detail="The bytes do not have the digest in the address."
+        )
     return HttpResponse(status=201)
 
 
@@ -136,4 +145,6 @@ def _json(request: HttpRequest) -> dict[str, Any]:
 
 
 def _not_allowed(request: HttpRequest) -> HttpResponse:
-    return problem_response(request, status=405, code="method_not_allowed", detail=f"{request.method} is not a method of this address.")
+    return problem_response(
+        request, status=405, code="method_not_allowed", detail=f"{request.method} is not a method of this address."
+    )

@@ -1,7 +1,7 @@
 """Leases of runner jobs: offer, claim, heartbeat, report, expire.
 
-A claim gives a fresh token; only its hash is stored, and a later claim replaces it, so a runner that lost its lease is answered "gone" by the
-same check that refuses a stranger. Large values travel as blobs named by digest.
+A claim gives a fresh token; only its hash is stored, and a later claim replaces it, so a runner that lost its lease is
+answered "gone" by the same check that refuses a stranger. Large values travel as blobs named by digest.
 """
 
 import hashlib
@@ -42,16 +42,29 @@ class Offer:
 
 def offer(tenant_id: UUID, job: Offer, *, compile_id: UUID | None = None, step: str = "") -> RunnerJob:
     """Queue a job in the caller's transaction; waiting runners hear of it on commit."""
+    payload = put_json(tenant_id, job.payload)
     row = RunnerJob.objects.create(
         tenant_id=tenant_id,
         compile_id=compile_id,
         step=step,
         kind=job.kind,
-        payload_sha256=put_json(tenant_id, job.payload),
+        payload_sha256=payload,
         inputs=list(job.inputs),
+        checkpoint_sha256=_last_checkpoint(compile_id, payload),
     )
     transaction.on_commit(lambda: announce(RUNNERS))
     return row
+
+
+def _last_checkpoint(compile_id: UUID | None, payload_sha256: str) -> str:
+    """Where an earlier job of this compile with the same work had come to: a resumed compile goes on from there."""
+    if compile_id is None:
+        return ""
+    earlier = RunnerJob.objects.filter(compile_id=compile_id, payload_sha256=payload_sha256).exclude(
+        checkpoint_sha256=""
+    )
+    found = earlier.order_by("-created_at").values_list("checkpoint_sha256", flat=True).first()
+    return found or ""
 
 
 def claim(runner: str, kinds: list[RunnerJobKind]) -> Claim | None:
@@ -119,7 +132,11 @@ def report_failure(job_id: UUID, token: str, *, code: str, message: str, is_retr
         _end(job, token, status=RunnerJobStatus.CANCELED, error_code=code, error_message=message[:2000])
     elif is_retryable and job.attempts < MAX_ATTEMPTS and job.kind != RunnerJobKind.INFER:
         RunnerJob.objects.filter(id=job_id, token_sha256=_hash(token)).update(
-            status=RunnerJobStatus.QUEUED, token_sha256="", lease_until=None, error_code=code, error_message=message[:2000]
+            status=RunnerJobStatus.QUEUED,
+            token_sha256="",
+            lease_until=None,
+            error_code=code,
+            error_message=message[:2000],
         )
         announce(RUNNERS)
     else:
@@ -155,8 +172,9 @@ def _expire(job_id: UUID) -> None:
             compile_leases.lock(job.compile_id)
         with connection.cursor() as cursor:
             cursor.execute(
-                "UPDATE runner_jobs_runnerjob SET status = %s, token_sha256 = '', lease_until = NULL, error_code = 'runner_lost',"
-                " error_message = 'The runner stopped answering.', ended_at = CASE WHEN %s THEN now() END"
+                "UPDATE runner_jobs_runnerjob SET status = %s, token_sha256 = '', lease_until = NULL,"
+                " error_code = 'runner_lost', error_message = 'The runner stopped answering.',"
+                " ended_at = CASE WHEN %s THEN now() END"
                 " WHERE id = %s AND status = 'leased' AND lease_until < now()",
                 [status if is_final else RunnerJobStatus.QUEUED, is_final, job_id],
             )
@@ -195,7 +213,12 @@ def _show(job: RunnerJob, progress: Progress) -> None:
     StepRun.objects.filter(tenant_id=job.tenant_id, compile_id=job.compile_id, name=job.step).update(
         done=progress.step, total=progress.n_steps, message=progress.note[:200]
     )
-    data: dict[str, Any] = {"step": job.step, "done": progress.step, "total": progress.n_steps, "message": progress.note[:200]}
+    data: dict[str, Any] = {
+        "step": job.step,
+        "done": progress.step,
+        "total": progress.n_steps,
+        "message": progress.note[:200],
+    }
     if progress.loss is not None:
         data["loss"] = progress.loss
     if progress.eta_s is not None:

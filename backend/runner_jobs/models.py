@@ -1,5 +1,5 @@
-"""Work for runners. The row holds ids, digests and times alone, so that the lease API can serve runners across tenants; what the tenant wrote
-lies in the tenant's blobs."""
+"""Work for runners. The row holds ids, digests and times alone, so that the lease API can serve runners across tenants;
+what the tenant wrote lies in the tenant's blobs."""
 
 from enum import StrEnum
 

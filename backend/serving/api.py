@@ -1,7 +1,7 @@
 """POST /v1/artifacts/{id}/run: the artifact answers, on a runner.
 
-The web process loads no model: it queues an `infer` job, which an idle runner takes at once (runners wait with an open request), and holds the
-request until the result is there.
+The web process loads no model: it queues an `infer` job, which an idle runner takes at once (runners wait with an open
+request), and holds the request until the result is there.
 """
 
 import time
@@ -40,13 +40,18 @@ SKU = "runner.second"
 
 class RunRequest(StrictSerializer):
     inputs = s.ListField(
-        child=s.CharField(max_length=MAX_CHARS, trim_whitespace=False), min_length=1, max_length=MAX_INPUTS, help_text="Texts to answer."
+        child=s.CharField(max_length=MAX_CHARS, trim_whitespace=False),
+        min_length=1,
+        max_length=MAX_INPUTS,
+        help_text="Texts to answer.",
     )
 
 
 class RunOutput(s.Serializer[object]):
     label = s.CharField()
-    confidence = s.FloatField(help_text="Calibrated on validation pairs: of answers given with 0.9, about nine in ten are right.")
+    confidence = s.FloatField(
+        help_text="Calibrated on validation pairs: of answers given with 0.9, about nine in ten are right."
+    )
     latency_us = s.IntegerField()
 
 

@@ -1,7 +1,8 @@
 """Who is asking: a Bearer API key gives the tenant, and the transaction is bound to that tenant from there on.
 
-The key's row is found before the tenant is known. The policy on the keys' table therefore shows one row to a transaction that has
-put that row's key hash into `app.key_hash`: whoever knows the hash of a key may see that key's row, and nothing else.
+The key's row is found before the tenant is known. The policy on the keys' table therefore shows one row to a
+transaction that has put that row's key hash into `app.key_hash`: whoever knows the hash of a key may see that key's
+row, and nothing else.
 """
 
 from dataclasses import dataclass
@@ -36,8 +37,8 @@ class Caller:
 
 
 class ApiKeyAuthentication(BaseAuthentication):
-    """`Authorization: Bearer sk_live_...`. In an atomic view the rest of the transaction acts for the key's tenant; a view that is not
-    atomic opens its own `tenant_scope(request.auth.tenant_id)`."""
+    """`Authorization: Bearer sk_live_...`. In an atomic view the rest of the transaction acts for the key's tenant; a
+    view that is not atomic opens its own `tenant_scope(request.auth.tenant_id)`."""
 
     def authenticate(self, request: Request) -> tuple[None, Caller] | None:
         header = request.headers.get("Authorization", "")
@@ -72,7 +73,9 @@ def authenticate(presented: str) -> Caller:
         row = ApiKey.objects.filter(key_hash=hash_of(presented)).first()
         bound_to = tenant_token(row.tenant_id) if row else ""
         with connection.cursor() as cursor:
-            cursor.execute("SELECT set_config('app.key_hash', '', true), set_config('app.tenant', %s, true)", [bound_to])
+            cursor.execute(
+                "SELECT set_config('app.key_hash', '', true), set_config('app.tenant', %s, true)", [bound_to]
+            )
     if row is None:
         raise AuthenticationFailed("There is no such API key.", code="invalid_api_key")
     if row.revoked_at is not None:

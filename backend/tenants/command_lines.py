@@ -1,4 +1,5 @@
-"""What the management commands share: a tenant on the command line, and answers for people or, with --json, for programs."""
+"""What the management commands share: a tenant on the command line, and answers for people or, with --json, for
+programs."""
 
 import json
 from argparse import ArgumentTypeError
@@ -14,7 +15,8 @@ from backend.tenants.scope import tenant_scope
 
 
 class TenantCommand(BaseCommand):
-    """A command that runs as kolm_app inside a tenant's scope, and whose customer errors are one line, not a traceback."""
+    """A command that runs as kolm_app inside a tenant's scope, and whose customer errors are one line, not a
+    traceback."""
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--json", action="store_true", dest="as_json", help="print one JSON object")

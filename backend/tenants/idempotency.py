@@ -1,9 +1,9 @@
 """`Idempotency-Key`: a POST that is sent again does its work once.
 
-The answer is kept in the transaction of the effect: either both are there or neither is, whatever is killed in between. Only what
-succeeded is kept; a request that failed is tried anew by the same key. While one request works under a key, another is told to wait:
-a transaction-long advisory lock says so, and the unique row stands behind it. Answers may hold what is shown once (a new API key), so they
-are sealed at rest.
+The answer is kept in the transaction of the effect: either both are there or neither is, whatever is killed in
+between. Only what succeeded is kept; a request that failed is tried anew by the same key. While one request works
+under a key, another is told to wait: a transaction-long advisory lock says so, and the unique row stands behind it.
+Answers may hold what is shown once (a new API key), so they are sealed at rest.
 """
 
 import functools

@@ -1,7 +1,7 @@
 """Notes when a key was last used, to the minute.
 
-After the response and in a transaction of its own: inside the request's transaction the key's row would stay locked until its end,
-and every other request with that key would queue behind it.
+After the response and in a transaction of its own: inside the request's transaction the key's row would stay locked
+until its end, and every other request with that key would queue behind it.
 """
 
 import logging

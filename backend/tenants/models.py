@@ -48,7 +48,8 @@ class ApiKey(TenantOwned):
 
 
 class IdempotencyKey(TenantOwned):
-    """The answer that was given for an `Idempotency-Key`, in the transaction of the effect: both are there or neither is."""
+    """The answer that was given for an `Idempotency-Key`, in the transaction of the effect: both are there or neither
+    is."""
 
     key = models.CharField(max_length=255)
     request_hash = models.CharField(max_length=64)

@@ -1,8 +1,9 @@
 """The wall between tenants: which tenant a transaction acts for, and the policies that hold every row to it.
 
-A transaction carries a signed token in the setting `app.tenant`; the SQL function `kolm_tenant()` checks signature and expiry and
-gives the tenant, and every tenant-owned table lets only that tenant's rows be read or written (row-level security, FORCEd). A bare
-setting would not do: SQL that is injected anywhere could switch it. Without a token, with a forged or an expired one, a query raises.
+A transaction carries a signed token in the setting `app.tenant`; the SQL function `kolm_tenant()` checks signature
+and expiry and gives the tenant, and every tenant-owned table lets only that tenant's rows be read or written
+(row-level security, FORCEd). A bare setting would not do: SQL that is injected anywhere could switch it. Without a
+token, with a forged or an expired one, a query raises.
 
 Queries still filter by tenant themselves; this is the second wall.
 """
@@ -33,7 +34,8 @@ class TenantRows(models.QuerySet[_M]):
 
 
 class TenantOwned(models.Model):
-    """A row of one tenant. Its table gets `rls_policy_sql` in the migration that makes it; a test counts the policies."""
+    """A row of one tenant. Its table gets `rls_policy_sql` in the migration that makes it; a test counts the
+    policies."""
 
     tenant_id = models.UUIDField(editable=False)
     id = models.UUIDField(primary_key=True, default=new_uuid7, editable=False)
@@ -46,8 +48,8 @@ class TenantOwned(models.Model):
 
 @contextmanager
 def tenant_scope(tenant_id: UUID) -> Iterator[None]:
-    """One transaction that acts for one tenant. Inside another transaction it is a savepoint, and the tenant from before is put
-    back at its end."""
+    """One transaction that acts for one tenant. Inside another transaction it is a savepoint, and the tenant from
+    before is put back at its end."""
     is_nested = connection.in_atomic_block
     with transaction.atomic():
         before = read_local("app.tenant") if is_nested else ""
@@ -84,14 +86,16 @@ def tenant_token(tenant_id: UUID, *, expires_at: int | None = None) -> str:
     return f"{claim}.{hmac.new(settings.KOLM_TENANT_TOKEN_KEY, claim.encode(), sha256).hexdigest()}"
 
 
-# --- for migrations ---------------------------------------------------------------------------------------------------------
+# --- for migrations -----------------------------------------------------------------------------------------
 
 
 def rls_policy_sql(table: str, *, column: str = "tenant_id") -> tuple[str, str]:
-    """(forward, reverse) SQL that gives a table's rows to their tenants: `migrations.RunSQL(*rls_policy_sql("compiles_compile"))`.
+    """(forward, reverse) SQL that gives a table's rows to their tenants:
+    `migrations.RunSQL(*rls_policy_sql("compiles_compile"))`.
 
-    FORCE binds the owner of the table too: run this in a migration of its own, after the tables are made (a foreign key that is added
-    reads the table). The sub-select makes one call of `kolm_tenant()` per query, not one per row."""
+    FORCE binds the owner of the table too: run this in a migration of its own, after the tables are made (a foreign
+    key that is added reads the table). The sub-select makes one call of `kolm_tenant()` per query, not one per
+    row."""
     mine = f"{column} = (SELECT kolm_tenant())"
     return (
         f"""
@@ -110,7 +114,8 @@ def rls_policy_sql(table: str, *, column: str = "tenant_id") -> tuple[str, str]:
 
 
 def shared_table_sql(table: str) -> tuple[str, str]:
-    """(forward, reverse) SQL for a table that holds no tenant's content and is read by processes that serve all tenants."""
+    """(forward, reverse) SQL for a table that holds no tenant's content and is read by processes that serve all
+    tenants."""
     return (
         f"GRANT SELECT, INSERT, UPDATE, DELETE ON {table} TO kolm_app;",
         f"REVOKE ALL ON {table} FROM kolm_app;",

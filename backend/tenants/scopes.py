@@ -32,9 +32,9 @@ class Scope(StrEnum):
 ALL_SCOPES: tuple[str, ...] = tuple(Scope)
 
 
-def HasScope(scope: str) -> type[BasePermission]:  # noqa: N802 (reads as the class it makes)
-    """The permission class for a scope: `HasScope("artifacts:run")`; `HasScope("compiles")` asks for `:read` or `:write` as the
-    method does. Whoever holds `:write` may read too."""
+def HasScope(scope: str) -> type[BasePermission]:
+    """The permission class for a scope: `HasScope("artifacts:run")`; `HasScope("compiles")` asks for `:read` or
+    `:write` as the method does. Whoever holds `:write` may read too."""
 
     class Permission(BasePermission):
         def has_permission(self, request: Request, view: "APIView") -> bool:

@@ -1,5 +1,5 @@
-"""Secrets at rest: AES-256-GCM under the deployment's sealing key, bound to the tenant (a value copied to another tenant's row
-does not open)."""
+"""Secrets at rest: AES-256-GCM under the deployment's sealing key, bound to the tenant (a value copied to another
+tenant's row does not open)."""
 
 import base64
 import os

@@ -66,7 +66,12 @@ def totals_of_compile(tenant_id: UUID, compile_id: UUID) -> list[UsageTotal]:
     )
     return [
         UsageTotal(
-            step=r["step"], sku=r["sku"], unit=r["unit"], billing=r["billing"], quantity=r["n"], amount_microusd=r["usd"]
+            step=r["step"],
+            sku=r["sku"],
+            unit=r["unit"],
+            billing=r["billing"],
+            quantity=r["n"],
+            amount_microusd=r["usd"],
         )
         for r in rows
     ]

@@ -15,7 +15,8 @@ class Billing(StrEnum):
 
 
 class UsageFact(TenantOwned):
-    """One quantity at one dated price. `source_key` is unique per tenant, so a fact that is recorded twice is one fact."""
+    """One quantity at one dated price. `source_key` is unique per tenant, so a fact that is recorded twice is one
+    fact."""
 
     compile_id = models.UUIDField(null=True)
     step = models.CharField(max_length=32, blank=True)

@@ -58,9 +58,9 @@ def main() -> int:
     try:
         access = open_access(Home.from_environ(os.environ))
         with contextlib.closing(access.api):
-            compile_id = run_compile(access, console)
-            path = show(access, compile_id, console)
-            status = try_out(access, path, console) if path else 1
+            path = access.home.path / "artifacts" / f"{Path(SPEC).stem}.kolm"
+            is_published = show(access, run_compile(access, path, console), path, console)
+            status = try_out(access, path, console) if is_published else 1
     except (CannotStart, httpx.TransportError) as fault:
         print(fault, file=sys.stderr)
         return 1
@@ -113,12 +113,13 @@ def _manage(plan: layout.Layout, *arguments: str) -> Any:
     return json.loads(done.stdout)
 
 
-def run_compile(access: Access, console: Console) -> str:
-    """Compile the example; returns the compile's id. A failed gate is a result too, and is shown."""
+def run_compile(access: Access, path: Path, console: Console) -> str:
+    """Compile the example to `path`; returns the compile's id. A failed gate is a result too, and is shown."""
     before = _newest(access)
-    console.print(f"[bold]kolm compile {SPEC} --wait[/bold]")
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    console.print(f"[bold]$ kolm compile {SPEC} --wait[/bold]")
     started = time.monotonic()
-    done = access.kolm("compile", SPEC, "--wait")
+    done = access.kolm("compile", SPEC, "--wait", "--out", str(path))
     compile_id = _newest(access)
     if compile_id is None or compile_id == before:
         raise CannotStart(f"`kolm compile` ended with status {done.returncode} before anything was queued.")
@@ -131,31 +132,26 @@ def _newest(access: Access) -> str | None:
     return str(rows[0]["id"]) if rows else None
 
 
-def show(access: Access, compile_id: str, console: Console) -> Path | None:
-    """Print the result; returns where the artifact was saved, or None when there is none."""
+def show(access: Access, compile_id: str, path: Path, console: Console) -> bool:
+    """Print the result; returns whether there is an artifact."""
     compile = access.get(f"/v1/compiles/{compile_id}")
     console.print(demo_report.verdict(compile))
     console.print(demo_report.slices(access.get(f"/v1/compiles/{compile_id}/slices")["data"]))
     console.print(demo_report.costs(compile, access.get(f"/v1/compiles/{compile_id}/steps")["data"]))
     if compile["artifact"] is None:
-        return None
-    folder = access.home.path / "artifacts"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    path = folder / f"{compile['name']}.kolm"
-    answer = access.api.get(f"/v1/artifacts/{compile['artifact']}/download")
-    answer.raise_for_status()
-    path.write_bytes(answer.content)
-    console.print(f"\n[bold]artifact[/bold]  {path}  ({len(answer.content):,} bytes)")
-    return path
+        return False
+    console.print(f"\n[bold]artifact[/bold]  {path}  ({path.stat().st_size:,} bytes)", soft_wrap=True)
+    return True
 
 
 def try_out(access: Access, path: Path, console: Console) -> int:
     """`kolm verify`, then three `kolm run`; returns the first status that is not 0."""
     statuses = []
     for arguments in (("verify", str(path)), *(("run", str(path), message) for message in MESSAGES)):
-        console.print(f"\n[bold]$ kolm {arguments[0]} {path.name}[/bold]", *(f'"{word}"' for word in arguments[2:]))
+        words = " ".join(f'"{word}"' for word in arguments[2:])
+        console.print(f"\n[bold]$ kolm {arguments[0]} {path.name}[/bold] {words}", soft_wrap=True, highlight=False)
         done = access.kolm(*arguments, quiet=True)
-        console.print((done.stdout + done.stderr).strip(), markup=False, highlight=False)
+        print((done.stdout + done.stderr).strip(), flush=True)
         statuses.append(done.returncode)
     return next((status for status in statuses if status), 0)
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from rich import box
 from rich.table import Table
 from rich.text import Text
 
@@ -47,42 +48,37 @@ def verdict(compile: Mapping[str, Any]) -> Text:
 
 
 def slices(rows: Sequence[Mapping[str, Any]]) -> Table:
-    table = Table(title="K of N selected", title_justify="left")
-    for heading in ("slice", "label", "candidates", "k_requested", "k_actual", "rejected", "reactions"):
-        table.add_column(heading, justify="left" if heading in ("slice", "label", "reactions") else "right")
+    table = _table("K of N selected", "slice", "candidates", "k_requested", "k_actual", "rejected", "reactions")
     for row in rows:
-        reactions = ", ".join(str(reaction.get("kind", reaction)) for reaction in row["reactions"]) or "-"
         numbers = (row["n_candidates"], row["k_requested"], row["k_actual"], row["n_rejected"])
-        table.add_row(row["name"], row["label"] or "-", *map(str, numbers), reactions)
+        reactions = ", ".join(str(reaction.get("kind", reaction)) for reaction in row["reactions"]) or "-"
+        table.add_row(row["name"], *("-" if n is None else str(n) for n in numbers), reactions)
     return table
 
 
 def costs(compile: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> Table:
     """Estimate beside actual for each step, with what was repeated at our expense."""
-    table = Table(title="cost", title_justify="left", show_footer=True)
-    total = compile["estimate"]["total"]
-    time = _seconds(compile["started_at"], compile["ended_at"])
-    table.add_column("step", footer="total")
-    table.add_column("estimate (low to high)", justify="right", footer=f"{_range(total)}")
-    table.add_column("expected", justify="right", footer=usd(total["expected_microusd"]))
-    table.add_column("actual", justify="right", footer=usd(compile["spent_microusd"]))
-    table.add_column("waste (ours)", justify="right", footer=usd(compile["waste_microusd"]))
-    table.add_column("time", justify="right", footer=time)
+    table = _table("cost", "step", "low", "expected", "high", "actual", "waste (ours)", "time")
     for step in steps:
-        estimate = step["estimate"] or {}
-        table.add_row(
-            step["name"],
-            _range(estimate) if estimate else "-",
-            usd(estimate.get("expected_microusd")),
-            usd(step["spent_microusd"]),
-            usd(step["waste_microusd"]),
-            _seconds(step["started_at"], step["ended_at"]),
-        )
+        table.add_row(step["name"], *_amounts(step["estimate"] or {}, step))
+    table.add_section()
+    table.add_row("total", *_amounts(compile["estimate"]["total"], compile))
     return table
 
 
-def _range(amount: Mapping[str, int]) -> str:
-    return f"{usd(amount['low_microusd'])} to {usd(amount['high_microusd'])}"
+def _table(title: str, first: str, *others: str) -> Table:
+    """Narrow enough for 80 columns."""
+    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE, padding=(0, 1), pad_edge=False)
+    table.add_column(first, no_wrap=True)
+    for heading in others:
+        table.add_column(heading, justify="right")
+    return table
+
+
+def _amounts(estimate: Mapping[str, int], actual: Mapping[str, Any]) -> tuple[str, ...]:
+    planned = (usd(estimate.get(f"{bound}_microusd")) for bound in ("low", "expected", "high"))
+    spent = (usd(actual["spent_microusd"]), usd(actual["waste_microusd"]))
+    return (*planned, *spent, _seconds(actual["started_at"], actual["ended_at"]))
 
 
 def _seconds(start: str | None, end: str | None) -> str:

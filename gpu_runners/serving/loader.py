@@ -22,7 +22,9 @@ from gpu_runners.serving.label_model import LabelModel
 class Loader:
     """Models by the sha256 of their `.kolm`, least recently used out first; the base under them is loaded once."""
 
-    def __init__(self, *, keyring: Path | None, base_dir: Path | None, allow_untrusted: bool = False, keep: int = 8) -> None:
+    def __init__(
+        self, *, keyring: Path | None, base_dir: Path | None, allow_untrusted: bool = False, keep: int = 8
+    ) -> None:
         self._keyring, self._base_dir, self._allow_untrusted, self._keep = keyring, base_dir, allow_untrusted, keep
         self._models: OrderedDict[str, LabelModel] = OrderedDict()
         self._bodies: dict[str, tuple[Base, nn.Module]] = {}

@@ -1,7 +1,8 @@
 """Tenants, and the function that every table's row-level security asks who is asking.
 
-The function and its key come first, because the policies of every later migration name it. kolm_app may do only what a migration grants by
-name: a bootstrap that gives it every new table by default would hand it the key, so such defaults are taken back here.
+The function and its key come first, because the policies of every later migration name it. kolm_app may do only what a
+migration grants by name: a bootstrap that gives it every new table by default would hand it the key, so such defaults
+are taken back here.
 """
 
 import django.contrib.postgres.fields
@@ -11,6 +12,7 @@ from django.conf import settings
 from django.db import migrations, models
 
 import backend.rest.new_ids
+
 NO_DEFAULT_GRANTS = """
     ALTER DEFAULT PRIVILEGES REVOKE ALL ON TABLES FROM kolm_app;
     ALTER DEFAULT PRIVILEGES REVOKE ALL ON SEQUENCES FROM kolm_app;
@@ -70,6 +72,7 @@ APPEND_ONLY = """
     $$;
 """
 
+
 class Migration(migrations.Migration):
     initial = True
 
@@ -83,7 +86,12 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name="Tenant",
             fields=[
-                ("id", models.UUIDField(default=backend.rest.new_ids.new_uuid7, editable=False, primary_key=True, serialize=False)),
+                (
+                    "id",
+                    models.UUIDField(
+                        default=backend.rest.new_ids.new_uuid7, editable=False, primary_key=True, serialize=False
+                    ),
+                ),
                 ("name", models.CharField(max_length=100)),
                 ("created_at", models.DateTimeField(default=django.utils.timezone.now, editable=False)),
             ],
@@ -92,13 +100,21 @@ class Migration(migrations.Migration):
             name="ApiKey",
             fields=[
                 ("tenant_id", models.UUIDField(editable=False)),
-                ("id", models.UUIDField(default=backend.rest.new_ids.new_uuid7, editable=False, primary_key=True, serialize=False)),
+                (
+                    "id",
+                    models.UUIDField(
+                        default=backend.rest.new_ids.new_uuid7, editable=False, primary_key=True, serialize=False
+                    ),
+                ),
                 ("name", models.CharField(max_length=100)),
                 ("key_hash", models.CharField(max_length=64, unique=True)),
                 ("prefix", models.CharField(max_length=12)),
                 ("last4", models.CharField(max_length=4)),
                 ("is_live", models.BooleanField()),
-                ("scopes", django.contrib.postgres.fields.ArrayField(base_field=models.CharField(max_length=64), size=None)),
+                (
+                    "scopes",
+                    django.contrib.postgres.fields.ArrayField(base_field=models.CharField(max_length=64), size=None),
+                ),
                 ("created_at", models.DateTimeField(default=django.utils.timezone.now, editable=False)),
                 ("expires_at", models.DateTimeField(null=True)),
                 ("revoked_at", models.DateTimeField(null=True)),
@@ -110,7 +126,12 @@ class Migration(migrations.Migration):
             name="IdempotencyKey",
             fields=[
                 ("tenant_id", models.UUIDField(editable=False)),
-                ("id", models.UUIDField(default=backend.rest.new_ids.new_uuid7, editable=False, primary_key=True, serialize=False)),
+                (
+                    "id",
+                    models.UUIDField(
+                        default=backend.rest.new_ids.new_uuid7, editable=False, primary_key=True, serialize=False
+                    ),
+                ),
                 ("key", models.CharField(max_length=255)),
                 ("request_hash", models.CharField(max_length=64)),
                 ("status", models.SmallIntegerField()),
@@ -127,11 +148,18 @@ class Migration(migrations.Migration):
             name="Member",
             fields=[
                 ("tenant_id", models.UUIDField(editable=False)),
-                ("id", models.UUIDField(default=backend.rest.new_ids.new_uuid7, editable=False, primary_key=True, serialize=False)),
+                (
+                    "id",
+                    models.UUIDField(
+                        default=backend.rest.new_ids.new_uuid7, editable=False, primary_key=True, serialize=False
+                    ),
+                ),
                 ("created_at", models.DateTimeField(default=django.utils.timezone.now, editable=False)),
                 (
                     "user",
-                    models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name="+", to=settings.AUTH_USER_MODEL),
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="+", to=settings.AUTH_USER_MODEL
+                    ),
                 ),
             ],
             options={"constraints": [models.UniqueConstraint(fields=("tenant_id", "user"), name="member_once")]},

@@ -1,5 +1,5 @@
-"""Row-level security: every tenant sees its own rows, and nobody sees any without a tenant. After the tables and not with them, because
-the owner too is bound from here on, and adding a foreign key reads the table.
+"""Row-level security: every tenant sees its own rows, and nobody sees any without a tenant. After the tables and not
+with them, because the owner too is bound from here on, and adding a foreign key reads the table.
 """
 
 from django.db import migrations
@@ -11,7 +11,8 @@ API_KEY_POLICIES = """
     ALTER TABLE tenants_apikey ENABLE ROW LEVEL SECURITY;
     ALTER TABLE tenants_apikey FORCE ROW LEVEL SECURITY;
     CREATE POLICY tenant_or_presented_hash ON tenants_apikey FOR SELECT USING (
-        CASE WHEN coalesce(current_setting('app.key_hash', true), '') <> '' THEN key_hash = current_setting('app.key_hash')
+        CASE WHEN coalesce(current_setting('app.key_hash', true), '') <> '' THEN key_hash =
+        current_setting('app.key_hash')
              ELSE tenant_id = (SELECT kolm_tenant()) END
     );
     CREATE POLICY tenant_inserts ON tenants_apikey FOR INSERT WITH CHECK (tenant_id = (SELECT kolm_tenant()));

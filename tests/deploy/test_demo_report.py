@@ -1,5 +1,6 @@
 """The demo's tables show what the API says, figure for figure."""
 
+import io
 from typing import Any
 
 from rich.console import Console
@@ -39,9 +40,9 @@ STEP: dict[str, Any] = {
 
 
 def printed(what: object) -> str:
-    console = Console(width=160, record=True, quiet=True)
-    console.print(what)
-    return console.export_text()
+    out = io.StringIO()
+    Console(width=160, file=out).print(what)
+    return out.getvalue()
 
 
 def test_the_k_score_interval_is_the_accuracys_at_its_weight() -> None:
@@ -67,10 +68,11 @@ def test_a_compile_that_failed_before_its_evaluation_shows_why() -> None:
 
 def test_the_cost_table_shows_estimate_beside_actual_and_waste() -> None:
     text = printed(demo_report.costs(COMPILE, [STEP]))
-    assert "$0.0009 to $0.0040" in text
-    assert all(part in text for part in ("$0.0018", "$0.0021", "$0.0003", "$0.0025", "90.5 s"))
+    assert all(part in text for part in ("$0.0009", "$0.0040", "$0.0018", "$0.0021", "$0.0003", "$0.0025", "90.5 s"))
 
 
 def test_a_slice_still_waiting_for_its_selection_is_shown() -> None:
     row = {"name": "s", "label": None, "n_candidates": 0, "k_requested": 4, "k_actual": None, "n_rejected": 0}
-    assert "None" in printed(demo_report.slices([row | {"reactions": [{"kind": "exemplars"}]}]))
+    text = printed(demo_report.slices([row | {"reactions": [{"kind": "exemplars"}]}]))
+    assert "exemplars" in text
+    assert "None" not in text

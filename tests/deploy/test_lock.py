@@ -58,5 +58,8 @@ def test_the_web_image_holds_no_model_library() -> None:
 
 
 def test_stripping_torch_takes_its_cuda_tree_and_leaves_its_neighbours() -> None:
-    text = "tokenizers==1 \\\n    --hash=a\ntorch==2 \\\n    --hash=b\nnvidia-nccl-cu13==3 \\\n    --hash=c\ntqdm==4 \\\n    --hash=d\n"
-    assert strip_torch(text) == "tokenizers==1 \\\n    --hash=a\ntqdm==4 \\\n    --hash=d\n"
+    def block(name: str) -> str:
+        return f"{name}==1 \\\n    --hash=sha256:{name}\n"
+
+    compiled = "".join(map(block, ("tokenizers", "torch", "nvidia-nccl-cu13", "tqdm")))
+    assert strip_torch(compiled) == block("tokenizers") + block("tqdm")

@@ -15,7 +15,8 @@ SOURCE = Path(setup.__file__)
 
 
 def test_an_old_python_is_told_its_version_and_what_to_do() -> None:
-    pretend = "import sys, runpy; sys.version_info = (3, 9, 2); runpy.run_module('deploy.embedded.setup', run_name='__main__')"
+    run = "runpy.run_module('deploy.embedded.setup', run_name='__main__')"
+    pretend = f"import sys, runpy; sys.version_info = (3, 9, 2); {run}"
     done = subprocess.run([sys.executable, "-c", pretend], cwd=setup.ROOT, capture_output=True, text=True)
     assert done.returncode == 1
     assert "needs Python 3.11 or newer and this is 3.9" in done.stderr
@@ -38,7 +39,7 @@ def test_setup_needs_the_standard_library_only() -> None:
 
 def test_a_full_disk_is_found_before_anything_is_downloaded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=3 << 30))
-    with pytest.raises(setup.CannotSetUp, match="Only 3.0 GiB are free"):
+    with pytest.raises(setup.CannotSetUp, match=r"Only 3\.0 GiB are free"):
         setup.check_space()
 
 

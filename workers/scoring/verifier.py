@@ -37,13 +37,16 @@ def check_text(text: str, heldout_keys: frozenset[str], key: str) -> tuple[str, 
 def gate_reasons(spec: Spec, text: str) -> tuple[str, ...]:
     """Which gating verifiers of the spec this text fails, by kind."""
     return tuple(
-        verifier.kind for verifier in spec.verifiers if verifier.gate and verifier.kind != "similarity" and not _holds(verifier, text)
+        verifier.kind
+        for verifier in spec.verifiers
+        if verifier.gate and verifier.kind != "similarity" and not _holds(verifier, text)
     )
 
 
 def rank_scores(spec: Spec, texts: Sequence[str], rows: Rows, reference: Rows) -> list[float] | None:
-    """The weighted mean of the spec's ranking verifiers per text, or None when it names none. `reference` (m, d) are unit rows of what the
-    slice should look like (exemplars and training gold); similarity is the cosine to their mean, mapped to [0, 1]."""
+    """The weighted mean of the spec's ranking verifiers per text, or None when it names none. `reference` (m, d) are
+    unit rows of what the slice should look like (exemplars and training gold); similarity is the cosine to their mean,
+    mapped to [0, 1]."""
     ranking = [verifier for verifier in spec.verifiers if not verifier.gate]
     if not ranking:
         return None

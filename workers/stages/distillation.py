@@ -1,4 +1,5 @@
-"""Distillation: the pairs become a job for a runner; its adapter comes back as a blob with the log of how it was trained."""
+"""Distillation: the pairs become a job for a runner; its adapter comes back as a blob with the log of how it was
+trained."""
 
 from backend.domain.lifecycle import StepName
 from backend.domain.runner_jobs import DistillJob, DistillResult, RunnerJobKind

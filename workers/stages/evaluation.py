@@ -1,11 +1,12 @@
-"""Evaluation: a runner predicts the held-out inputs without their labels; the figures are computed here, where the labels are."""
+"""Evaluation: a runner predicts the held-out inputs without their labels; the figures are computed here, where the
+labels are."""
 
 from collections import Counter
 from typing import Any
 
 from backend.blobs import get_blob, get_json, get_jsonl, put_json, put_jsonl
-from backend.domain.gold import leakage
 from backend.domain.evaluation import Evaluation, evaluate
+from backend.domain.gold import leakage
 from backend.domain.kscore import KScore, score_evaluation
 from backend.domain.lifecycle import StepName
 from backend.domain.pricing import price_book
@@ -111,7 +112,9 @@ def public_evaluation(evaluation: Evaluation, measured: dict[str, Any]) -> dict[
 def _measured(heldout: list[dict[str, str]], dataset: list[dict[str, Any]], result: EvaluateResult) -> dict[str, Any]:
     for name in ("predictions", "confidences", "baseline_predictions"):
         if len(getattr(result, name)) != len(heldout):
-            raise ValueError(f"the runner answered {len(getattr(result, name))} {name} for {len(heldout)} held-out inputs")
+            raise ValueError(
+                f"the runner answered {len(getattr(result, name))} {name} for {len(heldout)} held-out inputs"
+            )
     latencies = sorted(result.latency_us)
     leaks = leakage([row["input"] for row in dataset], [row["input"] for row in heldout])
     return {

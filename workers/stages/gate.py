@@ -1,5 +1,5 @@
-"""The gate: floors first, then the K-score. Below it the compile ends here, says which floor failed and what is cheapest to try; nothing is
-published."""
+"""The gate: floors first, then the K-score. Below it the compile ends here, says which floor failed and what is
+cheapest to try; nothing is published."""
 
 from backend.blobs import put_json
 from backend.compiles.events import append_event, touch

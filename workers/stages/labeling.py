@@ -1,7 +1,8 @@
-"""Labelling, pass 2: the teacher labels every pick k times; what it agrees on becomes a pair; the best half of the pairs trains.
+"""Labelling, pass 2: the teacher labels every pick k times; what it agrees on becomes a pair; the best half of the
+pairs trains.
 
-Then the third tell of the seeds' pages: when the labels of the training set are off the declared shares by more than 5 points, classes are thinned
-out until they are not (`domain.labels.balance`), and what remains off is reported.
+Then the third tell of the seeds' pages: when the labels of the training set are off the declared shares by more than 5
+points, classes are thinned out until they are not (`domain.labels.balance`), and what remains off is reported.
 """
 
 from collections.abc import Sequence
@@ -24,11 +25,14 @@ from workers.stages.verification import stack
 from workers.teacher_calls import MadeCall, PlannedCall, call_batch
 from workers.teachers.prompts import label_request, parse_label
 
+
 def run_labeling(run: CompileRun) -> Done:
     _label_all(run)
     with run.fenced():
         rows = list(
-            Candidate.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id, state="labeled").order_by("text_key")
+            Candidate.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id, state="labeled").order_by(
+                "text_key"
+            )
         )
         digests = run.step(StepName.SLICING).output["digests"]
     gold = get_jsonl(run.tenant_id, digests["gold_train"])
@@ -96,20 +100,25 @@ def _save_votes(run: CompileRun, rows: dict[str, Candidate], calls: Sequence[Mad
 
 
 def _select_pairs(run: CompileRun, rows: Sequence[Candidate]) -> list[Candidate]:
-    """The second selection, K = ceil(N/2) over the labelled pairs, per label so that no class is selected away; score = agreement."""
+    """The second selection, K = ceil(N/2) over the labelled pairs, per label so that no class is selected away; score =
+    agreement."""
     n = len(rows)
     k_total = min(n, run.spec.sampling.k_distill or default_k_distill(n))
     chosen: list[Candidate] = []
     for name in label_names(run.spec):
         group = [row for row in rows if row.label == name]
         k = max(min(len(group), 1), -(-k_total * len(group) // max(1, n)))
-        picks = select(
-            stack([row.embedding for row in group]),
-            [(row.agreement_ppm or 0) / 1_000_000 for row in group],
-            [row.text_key for row in group],
-            k=k,
-            score_floor=0.0,
-        ).picks if group else ()
+        picks = (
+            select(
+                stack([row.embedding for row in group]),
+                [(row.agreement_ppm or 0) / 1_000_000 for row in group],
+                [row.text_key for row in group],
+                k=k,
+                score_floor=0.0,
+            ).picks
+            if group
+            else ()
+        )
         chosen += [group[i] for i in picks]
     return chosen
 
@@ -123,7 +132,8 @@ def _gold_pair(row: dict[str, str]) -> LabeledPair:
 
 
 def _shares(run: CompileRun) -> dict[str, float] | None:
-    """The declared shares: of the labels, else of the slices when each names its label; None when the spec declares nothing."""
+    """The declared shares: of the labels, else of the slices when each names its label; None when the spec declares
+    nothing."""
     spec = run.spec
     if any(getattr(label, "share", None) is not None for label in getattr(spec.output, "labels", ())):
         return target_shares(spec)
@@ -139,14 +149,22 @@ def _check(run: CompileRun, pairs: Sequence[LabeledPair]) -> None:
     missing = sorted(set(label_names(run.spec)) - {pair.label for pair in pairs})
     if missing:
         raise CustomerError(
-            f"No training pair has the label {missing[0]!r}" + (f" (nor {len(missing) - 1} others)" if len(missing) > 1 else "")
+            f"No training pair has the label {missing[0]!r}"
+            + (f" (nor {len(missing) - 1} others)" if len(missing) > 1 else "")
             + ". Add gold examples or a slice for it, or take the label out.",
             code="label_without_pairs",
         )
 
 
 def _save(
-    run: CompileRun, compile: Compile, rows: list[Candidate], kept: set[str], dataset: str, balanced: Balance | None, *, n_gold: int
+    run: CompileRun,
+    compile: Compile,
+    rows: list[Candidate],
+    kept: set[str],
+    dataset: str,
+    balanced: Balance | None,
+    *,
+    n_gold: int,
 ) -> Done:
     for row in rows:
         row.state = "trained" if row.text in kept else "left_out"
@@ -164,18 +182,24 @@ def _save(
         "balance": None if balanced is None else balanced.to_json(),
     }
     labels = [[row.text_key, row.label, row.agreement_ppm] for row in rows]
-    return Done(inputs={"picks": sha256_of([row.text_key for row in rows])}, outputs={"dataset": dataset, "labels": sha256_of(labels)}, facts=facts)
+    return Done(
+        inputs={"picks": sha256_of([row.text_key for row in rows])},
+        outputs={"dataset": dataset, "labels": sha256_of(labels)},
+        facts=facts,
+    )
 
 
 def _report_skew(run: CompileRun, balanced: Balance) -> None:
     n_dropped = balanced.n - len(balanced.kept)
     if n_dropped:
-        run.warn("label_skew", f"Labels were off the declared shares; {n_dropped} pairs were left out.", step="labeling")
+        run.warn(
+            "label_skew", f"Labels were off the declared shares; {n_dropped} pairs were left out.", step="labeling"
+        )
     if not balanced.within_tolerance:
         missing = ", ".join(f"{skew.missing} of {skew.label!r}" for skew in balanced.labels if skew.missing)
         run.warn(
             "label_skew_remains",
-            f"The labels are more than 5 points off the declared shares; balancing would have dropped {balanced.would_drop} pairs. "
-            f"Missing: {missing}.",
+            "The labels are more than 5 points off the declared shares; balancing would have dropped "
+            f"{balanced.would_drop} pairs. Missing: {missing}.",
             step="labeling",
         )

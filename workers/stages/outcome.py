@@ -1,4 +1,5 @@
-"""What a stage tells the walker when it returns, and how a step ends: output, receipt, cost, event, in one transaction."""
+"""What a stage tells the walker when it returns, and how a step ends: output, receipt, cost, event, in one
+transaction."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -6,6 +7,7 @@ from typing import Any
 from django.utils import timezone
 
 from backend.artifacts.receipting import issue_receipt
+from backend.compiles import leases
 from backend.compiles.events import append_event
 from backend.compiles.models import Compile, StepRun
 from backend.domain.canonical import sha256_of
@@ -15,8 +17,8 @@ from workers.durable import CompileRun
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """The step is finished. `inputs` and `outputs` are digests by name (they go on the receipt), `facts` what the receipt and the API tell
-    about it; `ends` closes the compile with this status."""
+    """The step is finished. `inputs` and `outputs` are digests by name (they go on the receipt), `facts` what the
+    receipt and the API tell about it; `ends` closes the compile with this status."""
 
     inputs: dict[str, str] = field(default_factory=dict)
     outputs: dict[str, str] = field(default_factory=dict)
@@ -40,5 +42,6 @@ def finish_step(run: CompileRun, compile: Compile, name: StepName, done: Done) -
         step.done = step.total
     step.save()
     issue_receipt(compile, step, inputs=done.inputs, outputs=done.outputs, facts=done.facts)
+    leases.note_progress(run.lease)
     data = {"step": name.value, "cost_microusd": step.spent_microusd, "waste_microusd": step.waste_microusd}
     append_event(run.tenant_id, run.compile_id, "step.succeeded", data)

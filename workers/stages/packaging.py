@@ -1,4 +1,5 @@
-"""Packaging: everything that was made, in one signed `.kolm`; published in the same transaction that ends the compile."""
+"""Packaging: everything that was made, in one signed `.kolm`; published in the same transaction that ends the
+compile."""
 
 from typing import Any
 
@@ -37,7 +38,10 @@ def run_packaging(run: CompileRun) -> Done:
             ends=CompileStatus.SUCCEEDED,
         )
         append_event(
-            run.tenant_id, run.compile_id, "artifact.published", {"artifact": public_id, "sha256": digest, "size_bytes": len(data)}
+            run.tenant_id,
+            run.compile_id,
+            "artifact.published",
+            {"artifact": public_id, "sha256": digest, "size_bytes": len(data)},
         )
         finish_step(run, compile, StepName.PACKAGING, done)
     return done
@@ -45,7 +49,9 @@ def run_packaging(run: CompileRun) -> Done:
 
 def _members(run: CompileRun, compile: Compile, trained: DistillResult) -> dict[str, bytes]:
     steps = {step.name: step for step in StepRun.objects.filter(tenant_id=run.tenant_id, compile=compile)}
-    stored = {name: get_json(run.tenant_id, steps[StepName.GATE].output["digests"][name]) for name in ("k_score", "gate")}
+    stored = {
+        name: get_json(run.tenant_id, steps[StepName.GATE].output["digests"][name]) for name in ("k_score", "gate")
+    }
     receipts = Receipt.objects.filter(tenant_id=run.tenant_id, compile_id=compile.id).order_by("seq")
     values: dict[str, Any] = {
         "spec.json": canonical_spec(run.spec),
@@ -115,14 +121,17 @@ def _provenance(run: CompileRun, steps: dict[str, StepRun], trained: DistillResu
         "spec_sha256": sha256_of(canonical_spec(run.spec)),
         "teacher": {"provider": teacher.provider, "model": teacher.model},
         "base": {"id": run.spec.train.base, "sha256": trained.base_model_sha256},
-        "steps": {name: step.output["digests"] for name, step in steps.items() if step.output and name != StepName.PACKAGING},
+        "steps": {
+            name: step.output["digests"] for name, step in steps.items() if step.output and name != StepName.PACKAGING
+        },
         "builder": "kolm",
     }
 
 
 def _manifest_fields(run: CompileRun, compile: Compile, trained: DistillResult) -> dict[str, Any]:
     last = Receipt.objects.filter(tenant_id=run.tenant_id, compile_id=compile.id).order_by("seq").last()
-    assert last is not None and compile.started_at is not None
+    assert last is not None
+    assert compile.started_at is not None
     return {
         "name": run.spec.name,
         "compile": encode_id(Prefix.COMPILE, compile.id),
@@ -134,5 +143,3 @@ def _manifest_fields(run: CompileRun, compile: Compile, trained: DistillResult) 
         "gate": "passed",
         "receipt_head": last.payload_sha256,
     }
-
-

@@ -21,8 +21,11 @@ class RunnerJobFailed(OurError):
     code = "runner_failed"
 
 
-def result_or_wait(run: CompileRun, step: StepName, make_offer: Callable[[], Offer]) -> tuple[RunnerJob, dict[str, Any]] | None:
-    """The finished job and its result; None after the lease was given back because a runner still works. Raises RunnerJobFailed."""
+def result_or_wait(
+    run: CompileRun, step: StepName, make_offer: Callable[[], Offer]
+) -> tuple[RunnerJob, dict[str, Any]] | None:
+    """The finished job and its result; None after the lease was given back because a runner still works. Raises
+    RunnerJobFailed."""
     with run.fenced():
         row = run.step(step)
         job = None if row.runner_job_id is None else RunnerJob.objects.get(id=row.runner_job_id)
@@ -42,7 +45,9 @@ def result_or_wait(run: CompileRun, step: StepName, make_offer: Callable[[], Off
             leases.release(run.lease, due_in_s=SAFETY_POLL_S)
             return None
     if job.status != RunnerJobStatus.SUCCEEDED:
-        raise RunnerJobFailed(f"The runner could not finish {step}: {job.error_message or job.status}", code=job.error_code or None)
+        raise RunnerJobFailed(
+            f"The runner could not finish {step}: {job.error_message or job.status}", code=job.error_code or None
+        )
     return job, job_leases.result_of(job)
 
 

@@ -1,4 +1,5 @@
-"""Selection, carried out: N candidates of a slice in, K picks out, the N-K rejects kept as drafts in the same transaction."""
+"""Selection, carried out: N candidates of a slice in, K picks out, the N-K rejects kept as drafts in the same
+transaction."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,8 +13,8 @@ from backend.domain.canonical import sha256_of
 from backend.domain.errors import CustomerError
 from backend.domain.lifecycle import StepName
 from backend.domain.selection import Selection, select
-from backend.drafts.models import Draft
 from backend.drafts.cache import DraftScope, Reject, admit
+from backend.drafts.models import Draft
 from workers.durable import CompileRun
 from workers.embedding.sentence import load_embedder
 from workers.stages.outcome import Done, finish_step
@@ -43,8 +44,10 @@ def run_selection(run: CompileRun) -> Done:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Chosen:
+    """`first` is the selection at the K that was asked for; `selection` is what counts, at the K it came to."""
+
+    first: Selection
     selection: Selection
-    k: int
     mitigation: str
 
 
@@ -52,7 +55,9 @@ def _select_pool(run: CompileRun, pool: Slice, scope: DraftScope) -> None:
     chosen = None
     while chosen is None:
         with run.fenced():
-            rows = list(Candidate.objects.filter(tenant_id=run.tenant_id, slice=pool, state="valid").order_by("text_key"))
+            rows = list(
+                Candidate.objects.filter(tenant_id=run.tenant_id, slice=pool, state="valid").order_by("text_key")
+            )
         chosen = _choose(run, pool, rows)
         if chosen is None:
             _resynthesize(run, pool)
@@ -62,24 +67,25 @@ def _select_pool(run: CompileRun, pool: Slice, scope: DraftScope) -> None:
 
 def _choose(run: CompileRun, pool: Slice, rows: Sequence[Candidate]) -> _Chosen | None:
     """Select, and answer a cluster gap as `on_gap` says; None asks for another round of candidates."""
-    selection = _select(run, rows, pool.k_requested)
-    report = selection.report
-    if not report.gap_detected:
-        return _Chosen(selection=selection, k=pool.k_requested, mitigation="none")
+    first = _select(run, rows, pool.k_requested)
+    as_asked = _Chosen(first=first, selection=first, mitigation="none")
+    n_groups = first.report.n_groups
+    if not first.report.gap_detected:
+        return as_asked
     if run.spec.sampling.on_gap == "fail":
         raise CustomerError(
-            f"Slice {pool.name!r} has {report.n_groups} distinct groups for K = {pool.k_requested}. Lower k_select, widen the slice's hint, or "
-            "set on_gap to drop_k.",
+            f"Slice {pool.name!r} has {n_groups} distinct groups for K = {pool.k_requested}. Lower k_select, widen the "
+            "slice's hint, or set on_gap to drop_k.",
             code="cluster_gap",
         )
     n_rounds = sum(r["reaction"] == "resynthesize" for r in pool.reactions)
     if run.spec.sampling.on_gap == "resynthesize" and not pool.is_captured and n_rounds < MAX_RESYNTHESES:
         return None
-    k = min(pool.k_requested, max(1, report.n_groups))
-    if k < min(pool.k_requested, len(rows)):
-        # the number to drop to is that of near-duplicate groups: dropping to the silhouette's count was measured to lose up to 12 points
-        return _Chosen(selection=_select(run, rows, k), k=k, mitigation="drop_k")
-    return _Chosen(selection=selection, k=pool.k_requested, mitigation="none")
+    if n_groups >= min(pool.k_requested, len(rows)):
+        return as_asked
+    # the number to drop to is that of near-duplicate groups: dropping to the silhouette's count was measured to lose up
+    # to 12 points
+    return _Chosen(first=first, selection=_select(run, rows, max(1, n_groups)), mitigation="drop_k")
 
 
 def _select(run: CompileRun, rows: Sequence[Candidate], k: int) -> Selection:
@@ -102,7 +108,10 @@ def _resynthesize(run: CompileRun, pool: Slice) -> None:
         pool.round += 1
         pool.is_synthesized = False
         pool.temperature_ppm = min(pool.temperature_ppm + round(HOTTER * 1e6), round(MAX_TEMPERATURE * 1e6))
-        pool.reactions = [*pool.reactions, {"reaction": "resynthesize", "round": pool.round, "temperature_ppm": pool.temperature_ppm}]
+        pool.reactions = [
+            *pool.reactions,
+            {"reaction": "resynthesize", "round": pool.round, "temperature_ppm": pool.temperature_ppm},
+        ]
         pool.save()
         run.warn("cluster_gap", "Fewer natural clusters than K; asking for more candidates, hotter.", slice=pool.name)
     embedder = load_embedder()
@@ -116,7 +125,7 @@ def _save(
     run: CompileRun, compile: Compile, pool: Slice, rows: list[Candidate], chosen: _Chosen, scope: DraftScope
 ) -> None:
     picks = set(chosen.selection.picks)
-    report = chosen.selection.report
+    first, report = chosen.first.report, chosen.selection.report
     for i, row in enumerate(rows):
         row.state = "picked" if i in picks else "dropped"
         row.cluster = report.cluster_of[i] if i < len(report.cluster_of) else None
@@ -124,12 +133,15 @@ def _save(
     pool.k_actual = len(picks)
     value: dict[str, Any] = report.to_json() | {"mitigation": chosen.mitigation, "signal": pool.signal}
     value |= {"k_requested": pool.k_requested, "k_actual": len(picks)}
+    if chosen.mitigation != "none":
+        value["at_k_requested"] = {k: v for k, v in first.to_json().items() if k != "cluster_of"}
     pool.selection = value
     pool.save()
-    if report.gap_detected or chosen.mitigation != "none":
+    if first.gap_detected:
         run.warn(
             "cluster_gap",
-            f"Slice {pool.name}: {report.k_natural} natural clusters for K = {pool.k_requested}; keeping {len(picks)} ({chosen.mitigation}).",
+            f"Slice {pool.name}: {first.k_natural} natural clusters, {first.n_groups} distinct groups for K = "
+            f"{pool.k_requested}; keeping {len(picks)} (mitigation: {chosen.mitigation}).",
             slice=pool.name,
             k_requested=pool.k_requested,
             k_actual=len(picks),
@@ -157,7 +169,9 @@ def _reject(row: Candidate) -> Reject:
 def _summary(run: CompileRun, pools: list[Slice]) -> Done:
     picked = Candidate.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id, state="picked")
     keys = list(picked.order_by("text_key").values_list("text_key", flat=True))
-    scores = Candidate.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id, state__in=("picked", "dropped"))
+    scores = Candidate.objects.filter(
+        tenant_id=run.tenant_id, compile_id=run.compile_id, state__in=("picked", "dropped")
+    )
     return Done(
         inputs={"scored": sha256_of(list(scores.order_by("text_key").values_list("text_key", flat=True)))},
         outputs={"picks": sha256_of(keys)},

@@ -1,4 +1,5 @@
-"""Slicing: the spec's slices as rows, gold split into training and held-out, captures gathered. Nothing is asked of the teacher here."""
+"""Slicing: the spec's slices as rows, gold split into training and held-out, captures gathered. Nothing is asked of the
+teacher here."""
 
 from typing import Any
 
@@ -9,7 +10,7 @@ from backend.domain.candidates import text_key
 from backend.domain.canonical import sha256_of
 from backend.domain.gold import GoldSplit
 from backend.domain.lifecycle import StepName
-from backend.domain.spec import Spec, canonical_spec, default_k_select, effective_slices
+from backend.domain.spec import Example, Spec, canonical_spec, default_k_select, effective_slices
 from backend.tenants.scope import tenant_scope
 from workers.durable import CompileRun
 from workers.embedding.protocol import Embedder
@@ -77,7 +78,12 @@ def _slice_text(spec: Spec, row: Slice) -> str:
 
 
 def _save(
-    run: CompileRun, compile: Compile, slices: list[Slice], captures: list[str], gold: GoldSplit, embedder: Embedder
+    run: CompileRun,
+    compile: Compile,
+    slices: list[Slice],
+    captures: list[str],
+    gold: GoldSplit[Example],
+    embedder: Embedder,
 ) -> Done:
     for row in slices:
         row.tenant_id, row.compile = run.tenant_id, compile
@@ -95,7 +101,10 @@ def _save(
         "n_gold_heldout": len(gold.heldout),
         "n_captures": len(captures),
         "embedder": embedder.identity,
-        "slices": [{"name": s.name, "share_ppm": s.share_ppm, "n": s.n_candidates, "k_requested": s.k_requested} for s in slices],
+        "slices": [
+            {"name": s.name, "share_ppm": s.share_ppm, "n": s.n_candidates, "k_requested": s.k_requested}
+            for s in slices
+        ],
     }
     return Done(
         inputs={"spec": sha256_of(canonical_spec(run.spec))},
@@ -108,7 +117,12 @@ def _save_captures(run: CompileRun, compile: Compile, row: Slice, captures: list
     Candidate.objects.bulk_create(
         [
             Candidate(
-                tenant_id=run.tenant_id, compile=compile, slice=row, text=text, text_key=text_key(text), origin="capture"
+                tenant_id=run.tenant_id,
+                compile=compile,
+                slice=row,
+                text=text,
+                text_key=text_key(text),
+                origin="capture",
             )
             for text in captures
         ],

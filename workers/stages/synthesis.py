@@ -1,8 +1,9 @@
 """Synthesis, pass 1: N candidates per slice from the teacher, checked as they come.
 
-Candidates come in batches of at most `teacher.concurrency` calls of at most 8 choices. When a slice has its N, two tells are read and acted on by
-themselves (facts a.1 of the seeds' public pages): a reject rate over 30 % asks again with two exemplars; a pool of one or two near-duplicate
-groups (mode collapse) asks again hotter, twice, then asks the fallback model. Each is recorded in `Slice.reactions` and as a warning event.
+Candidates come in batches of at most `teacher.concurrency` calls of at most 8 choices. When a slice has its N, two
+tells are read and acted on by themselves (facts a.1 of the seeds' public pages): a reject rate over 30 % asks again
+with two exemplars; a pool of one or two near-duplicate groups (mode collapse) asks again hotter, twice, then asks the
+fallback model. Each is recorded in `Slice.reactions` and as a warning event.
 """
 
 import math
@@ -21,10 +22,10 @@ from workers.durable import CompileRun
 from workers.embedding.protocol import Embedder
 from workers.embedding.sentence import load_embedder
 from workers.scoring.verifier import check_text, gate_reasons
+from workers.spending import settle
 from workers.stages.embedding_usage import embedding_fact
 from workers.stages.outcome import Done, finish_step
 from workers.stages.teaching import Taught, seed_of, teaching
-from workers.spending import settle
 from workers.teacher_calls import MadeCall, PlannedCall, call_batch
 from workers.teachers.prompts import candidate_request, parse_message
 
@@ -115,7 +116,9 @@ def _save_candidates(
     pool.save()
     total = sum(s.n_candidates for s in Slice.objects.filter(tenant_id=run.tenant_id, compile=compile))
     done = sum(s.n_generated for s in Slice.objects.filter(tenant_id=run.tenant_id, compile=compile))
-    run.progress(StepName.SYNTHESIS, done=min(done, total), total=total, message=f"{pool.name}: {pool.n_generated} candidates")
+    run.progress(
+        StepName.SYNTHESIS, done=min(done, total), total=total, message=f"{pool.name}: {pool.n_generated} candidates"
+    )
 
 
 def _candidate(
@@ -207,10 +210,16 @@ def _react(run: CompileRun, compile: Compile, pool: Slice, reaction: str | None)
 
 
 _REACTIONS = {
-    "exemplars": ("high_reject_rate", "More than 30 % of the candidates failed the checks; asking again with two exemplars."),
+    "exemplars": (
+        "high_reject_rate",
+        "More than 30 % of the candidates failed the checks; asking again with two exemplars.",
+    ),
     "hotter": ("mode_collapse", "The candidates are variations of one or two; asking again at a higher temperature."),
     "fallback_model": ("mode_collapse", "Two hotter rounds did not help; asking the fallback model."),
-    "collapsed": ("collapse_detected", "The candidates are variations of one or two. Widen the slice's hint, split it, or name a fallback_model."),
+    "collapsed": (
+        "collapse_detected",
+        "The candidates are variations of one or two. Widen the slice's hint, split it, or name a fallback_model.",
+    ),
 }
 
 

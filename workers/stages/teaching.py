@@ -9,7 +9,6 @@ from uuid import UUID
 from django.conf import settings
 
 from backend.blobs import get_blob
-
 from backend.compiles.models import TEACHER_KEY, TeacherKey, Upload
 from backend.domain.errors import NotFound
 from backend.domain.ids import Prefix, decode_id
@@ -38,7 +37,8 @@ class Taught:
 
 @contextmanager
 def teaching(run: CompileRun, *, model: str | None = None) -> Iterator[Taught]:
-    """The spec's teacher for the length of a block; `model` asks another model of the same provider (the spec's fallback)."""
+    """The spec's teacher for the length of a block; `model` asks another model of the same provider (the spec's
+    fallback)."""
     spec = run.spec
     wanted = spec.teacher if model is None else spec.teacher.model_copy(update={"model": model})
     with tenant_scope(run.tenant_id):
@@ -58,7 +58,8 @@ def teaching(run: CompileRun, *, model: str | None = None) -> Iterator[Taught]:
 
 
 def seed_of(run: CompileRun, *parts: object) -> int:
-    """A 31-bit seed that depends on the spec's seed and the place in the pipeline, never on the compile: the same spec asks the same questions."""
+    """A 31-bit seed that depends on the spec's seed and the place in the pipeline, never on the compile: the same spec
+    asks the same questions."""
     text = "/".join(str(part) for part in (run.spec.sampling.seed, run.spec.name, *parts))
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big") >> 1
 

@@ -1,4 +1,5 @@
-"""Verification: every valid candidate gets its score, and the slice its ranking signal: verifier if the spec names one, else log-prob, else none."""
+"""Verification: every valid candidate gets its score, and the slice its ranking signal: verifier if the spec names one,
+else log-prob, else none."""
 
 from collections import Counter
 
@@ -25,7 +26,9 @@ def run_verification(run: CompileRun) -> Done:
     for done, pool in enumerate(pools, start=1):
         score_pool(run, pool, embedder, gold)
         with run.fenced():
-            run.progress(StepName.VERIFICATION, done=done, total=len(pools), message=f"{pool.name}: ranked by {pool.signal}")
+            run.progress(
+                StepName.VERIFICATION, done=done, total=len(pools), message=f"{pool.name}: ranked by {pool.signal}"
+            )
     with run.fenced() as compile:
         done_step = _summary(run, pools)
         finish_step(run, compile, StepName.VERIFICATION, done_step)
@@ -72,7 +75,11 @@ def _summary(run: CompileRun, pools: list[Slice]) -> Done:
     reasons = Counter(reason for _, _, _, found in rows for reason in found)
     return Done(
         inputs={"candidates": sha256_of([key for key, *_ in rows])},
-        outputs={"scores": sha256_of([[key, state, None if score is None else f"{score:.6f}"] for key, state, score, _ in rows])},
+        outputs={
+            "scores": sha256_of(
+                [[key, state, None if score is None else f"{score:.6f}"] for key, state, score, _ in rows]
+            )
+        },
         facts={
             "n_candidates": len(rows),
             "n_valid": sum(state == "valid" for _, state, _, _ in rows),

@@ -9,7 +9,9 @@ from backend.queue import TaskName
 from workers.walk import advance
 
 
-@shared_task(name=TaskName.ADVANCE.value, acks_late=True, reject_on_worker_lost=True, ignore_result=True)
+@shared_task(  # type: ignore[untyped-decorator]
+    name=TaskName.ADVANCE.value, acks_late=True, reject_on_worker_lost=True, ignore_result=True
+)
 def advance_compile(tenant_id: str, compile_id: str) -> None:
     close_old_connections()
     try:

@@ -120,32 +120,26 @@ def estimate_tokens(text: str) -> int:
 
 
 def most_input_tokens(request: CompletionRequest) -> int:
-    """No tokenizer makes more tokens than bytes; 32 a message allow for the chat template."""
-    return sum(len(m.content.encode("utf-8")) + 32 for m in request.messages)
+    """No tokenizer makes more tokens than bytes; 16 a message allow for the chat template. What is reserved before a
+    call (workers.teacher_calls.worst_cost) is the same sum, so no report can cost more than was reserved."""
+    return sum(len(m.content.encode("utf-8")) + 16 for m in request.messages)
 
 
 def read_usage(value: object, request: CompletionRequest, choices: tuple[Choice, ...]) -> Usage:
-    """What to bill. Missing or malformed counts are estimated from bytes; impossible ones are clamped to what this
-    request could cost at most (`n` times `max_tokens` out, a token a byte in), and the usage is marked so that a
-    person can settle it with the vendor."""
-    most_in, most_out = most_input_tokens(request), request.n * request.max_tokens
+    """What to bill. A missing, malformed or negative count is estimated from bytes; one beyond what this request could
+    cost at most (`n` times `max_tokens` out, a token a byte in) is clamped to that. A report that had to be mended is
+    `disputed`, so that a person can settle it with the vendor; none at all is `estimated`."""
+    likely_in = sum(estimate_tokens(m.content) for m in request.messages)
+    likely_out = min(request.n * request.max_tokens, sum(choice.n_tokens for choice in choices))
     if not isinstance(value, dict):
-        return Usage(
-            input_tokens=min(most_in, sum(estimate_tokens(m.content) for m in request.messages)),
-            output_tokens=min(most_out, sum(choice.n_tokens for choice in choices)),
-            estimated=True,
-        )
-    given_in, given_out = value.get("prompt_tokens"), value.get("completion_tokens")
+        return Usage(input_tokens=likely_in, output_tokens=likely_out, estimated=True)
     details = value.get("prompt_tokens_details")
-    given_cached = details.get("cached_tokens") if isinstance(details, dict) else 0
-    tokens_in, wrong_in = _count(given_in, most_in)
-    # some servers bill the prompt once a choice
-    if wrong_in and isinstance(given_in, int) and 0 < given_in <= most_in * request.n:
-        tokens_in, wrong_in = given_in, False
-    tokens_out, wrong_out = _count(given_out, most_out)
-    cached, wrong_cached = _count(given_cached if given_cached is not None else 0, tokens_in)
-    if tokens_out == 0 and any(choice.text for choice in choices):
-        tokens_out, wrong_out = min(most_out, sum(choice.n_tokens for choice in choices)), True
+    given_cached = details.get("cached_tokens") if isinstance(details, dict) else None
+    tokens_in, wrong_in = _count(value.get("prompt_tokens"), most_input_tokens(request), likely_in)
+    tokens_out, wrong_out = _count(value.get("completion_tokens"), request.n * request.max_tokens, likely_out)
+    cached, wrong_cached = _count(0 if given_cached is None else given_cached, tokens_in, 0)
+    if tokens_out == 0 and likely_out > 0:
+        tokens_out, wrong_out = likely_out, True
     return Usage(
         input_tokens=tokens_in,
         output_tokens=tokens_out,
@@ -154,11 +148,11 @@ def read_usage(value: object, request: CompletionRequest, choices: tuple[Choice,
     )
 
 
-def _count(value: object, most: int) -> tuple[int, bool]:
-    """(the count clamped into 0..most, whether it had to be)."""
-    if isinstance(value, bool) or not isinstance(value, int):
-        return most, True
-    return min(max(value, 0), most), not 0 <= value <= most
+def _count(value: object, most: int, likely: int) -> tuple[int, bool]:
+    """(the count, whether it had to be mended)."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        return likely, True
+    return min(value, most), value > most
 
 
 def read_echo_score(body: bytes, prompt: str, text: str, request: CompletionRequest) -> Score:

@@ -1,4 +1,5 @@
-"""From the `teacher` part of a spec to a Teacher that can be called. The caller has already unsealed the key and fetched the recording."""
+"""From the `teacher` part of a spec to a Teacher that can be called. The caller has already unsealed the key and
+fetched the recording."""
 
 from backend.domain.errors import InvalidSpec, Problem
 from backend.domain.spec import Teacher as TeacherSpec
@@ -16,8 +17,8 @@ def make_teacher(
     allowed_private_origins: frozenset[str],
     grammar_url: str,
 ) -> Teacher:
-    """`grammar_url` is the deployment's own grammar server up to /v1; only the `grammar` provider may reach it when it is not among
-    `allowed_private_origins`. Raises InvalidSpec where the spec lacks what its provider needs."""
+    """`grammar_url` is the deployment's own grammar server up to /v1; only the `grammar` provider may reach it when it
+    is not among `allowed_private_origins`. Raises InvalidSpec where the spec lacks what its provider needs."""
     if spec.provider == "replay":
         if recording is None:
             raise _lacks("recording", "Replay needs the id of an uploaded recording.")
@@ -44,7 +45,8 @@ def make_teacher(
 
 
 def _grammar_revision() -> str:
-    """Of the grammar this release ships. A server started with another file says so in each answer (`Completion.revision`)."""
+    """Of the grammar this release ships. A server started with another file says so in each answer
+    (`Completion.revision`)."""
     return load_grammar(DEFAULT_GRAMMAR.read_bytes()).revision
 
 

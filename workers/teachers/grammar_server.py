@@ -41,7 +41,7 @@ class BadRequest(ValueError):
 class GrammarServer(ThreadingHTTPServer):
     """`server_close` ends the idle keep-alive connections too, so that no thread outlives it."""
 
-    daemon_threads = True
+    daemon_threads = False  # the standard library joins no daemon thread
     block_on_close = True
     request_queue_size = 64
 

@@ -19,7 +19,9 @@ from backend.tenants.idempotency import idempotent
 from backend.tenants.models import Tenant
 
 RAISES: dict[str, Exception] = {
-    "invalid_spec": errors.InvalidSpec("Bad spec.", problems=(Problem(pointer="/task", message="is empty", code="empty"),)),
+    "invalid_spec": errors.InvalidSpec(
+        "Bad spec.", problems=(Problem(pointer="/task", message="is empty", code="empty"),)
+    ),
     "invalid_input": errors.InvalidInput("Bad input."),
     "not_found": errors.NotFound("Not here."),
     "conflict": errors.Conflict("Not now."),

@@ -9,13 +9,13 @@ import pytest
 from backend.rest.body_limits import limit_bodies, limit_of
 
 
-def send_to(application: Any, *parts: bytes, path: str = "/v1/compiles", **headers: str) -> tuple[int, dict[str, str], Any]:
+def send_to(
+    application: Any, *parts: bytes, path: str = "/v1/compiles", **headers: str
+) -> tuple[int, dict[str, str], Any]:
     """What the application answers to a body that arrives in parts."""
     raw = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
     scope = {"type": "http", "path": path, "headers": raw, "method": "POST", "query_string": b"", "http_version": "1.1"}
-    coming = [
-        {"type": "http.request", "body": part, "more_body": i < len(parts) - 1} for i, part in enumerate(parts)
-    ]
+    coming = [{"type": "http.request", "body": part, "more_body": i < len(parts) - 1} for i, part in enumerate(parts)]
     sent: list[dict[str, Any]] = []
 
     async def receive() -> dict[str, Any]:
@@ -78,7 +78,12 @@ def test_a_body_that_ends_early_is_refused_by_the_real_application():
     from backend.asgi import application
 
     status, headers, body = send_to(
-        application, b'{"name"', path="/healthz", content_length="500", content_type="application/json", host="localhost"
+        application,
+        b'{"name"',
+        path="/healthz",
+        content_length="500",
+        content_type="application/json",
+        host="localhost",
     )
     assert (status, headers["content-type"]) == (400, "application/problem+json")
     assert json.loads(body)["code"] == "incomplete_body"

@@ -137,7 +137,12 @@ def test_a_body_that_is_not_an_object(client):
 
 
 def test_every_fault_of_a_body_is_named_at_once(client):
-    sent = {"name": "much too long", "diversity_lamda": 1, "inner": {"size": 0, "x/y~z": 1}, "many": [{"size": 1}, {"size": "a"}]}
+    sent = {
+        "name": "much too long",
+        "diversity_lamda": 1,
+        "inner": {"size": 0, "x/y~z": 1},
+        "many": [{"size": 1}, {"size": "a"}],
+    }
     body = problem(client.post("/echo", json.dumps(sent), content_type="application/json"), 400, "unknown_parameter")
     found = {(e["pointer"], e["code"]) for e in body["errors"]}
     assert found == {

@@ -143,13 +143,17 @@ def test_a_bad_request_for_a_key_names_the_place(client, body, pointer):
 def test_another_tenants_key_is_not_there(client):
     stranger = make_api_key(make_tenant())
     theirs = create(client, make_api_key(make_tenant())).json()["id"]
-    for call in (client.get(f"/v1/api_keys/{theirs}", headers=bearer(stranger)),
-                 client.post(f"/v1/api_keys/{theirs}/revoke", headers=bearer(stranger))):
+    for call in (
+        client.get(f"/v1/api_keys/{theirs}", headers=bearer(stranger)),
+        client.post(f"/v1/api_keys/{theirs}/revoke", headers=bearer(stranger)),
+    ):
         assert (call.status_code, call.json()["code"]) == (404, "not_found")
     assert theirs not in client.get("/v1/api_keys", headers=bearer(stranger)).content.decode()
 
 
-@pytest.mark.parametrize("id", ["key_", "cmp_01m7ycv54jf0sa3fej7e6jfafp", "key_01m7ycv54jf0sa3fej7e6jfafp", "1", "%00", "key_" + "z" * 26])
+@pytest.mark.parametrize(
+    "id", ["key_", "cmp_01m7ycv54jf0sa3fej7e6jfafp", "key_01m7ycv54jf0sa3fej7e6jfafp", "1", "%00", "key_" + "z" * 26]
+)
 def test_an_id_that_cannot_be_is_not_there(client, id):
     answer = client.get(f"/v1/api_keys/{id}", headers=bearer(make_api_key(make_tenant())))
     assert answer.status_code == 404

@@ -91,7 +91,9 @@ def test_a_row_cannot_be_written_for_another_tenant(two):
     mine, other = two
     with tenant_scope(mine.id):
         with pytest.raises(ProgrammingError, match="row-level security"), transaction.atomic():
-            ApiKey.objects.create(tenant_id=other.id, name="x", key_hash="0" * 64, prefix="", last4="", is_live=True, scopes=[])
+            ApiKey.objects.create(
+                tenant_id=other.id, name="x", key_hash="0" * 64, prefix="", last4="", is_live=True, scopes=[]
+            )
         assert ApiKey.objects.filter(tenant_id=other.id).update(name="taken") == 0
         assert ApiKey.objects.filter(tenant_id=other.id).delete()[0] == 0
         with pytest.raises(ProgrammingError, match="row-level security"), transaction.atomic():
@@ -134,7 +136,9 @@ def test_the_role_of_production_cannot_move_the_wall(sql):
 def test_a_function_of_the_caller_does_not_stand_in_for_a_built_in_one(two):
     """pg_temp is where a caller may make things; the function looks there last."""
     with connection.cursor() as cursor, transaction.atomic():
-        cursor.execute("CREATE FUNCTION pg_temp.sha256(bytea) RETURNS bytea LANGUAGE sql AS $$ SELECT '\\x00'::bytea $$")
+        cursor.execute(
+            "CREATE FUNCTION pg_temp.sha256(bytea) RETURNS bytea LANGUAGE sql AS $$ SELECT '\\x00'::bytea $$"
+        )
         cursor.execute("CREATE TEMP TABLE kolm_tenant_key (ipad bytea, opad bytea)")
         cursor.execute("SET LOCAL search_path = pg_temp, public")
         set_local("app.tenant", f"{two[0].id}.9999999999.{'00' * 32}")

@@ -21,6 +21,7 @@ def visible_keys() -> set[UUID]:
 def test_a_connection_that_never_had_a_tenant_raises():
     make_api_key(make_tenant())
     connection.close()
+    connection.close_pool()
     with pytest.raises(ProgrammingError, match=r"app\.tenant"):
         list(ApiKey.objects.all())
 

@@ -35,7 +35,9 @@ def test_the_merged_model_computes_what_peft_computes(base: Base) -> None:
     with torch.inference_mode():
         peft_logits = fit.net.eval()(tokenizer.pad(rows))
         assert torch.allclose(net(tokenizer.pad(rows)), peft_logits, atol=2e-4)
-        assert not torch.allclose(adapters.baseline_net(body, adapter, n_labels=3)(tokenizer.pad(rows)), peft_logits, atol=1e-2)
+        assert not torch.allclose(
+            adapters.baseline_net(body, adapter, n_labels=3)(tokenizer.pad(rows)), peft_logits, atol=1e-2
+        )
 
 
 def test_merging_leaves_the_base_as_it_was(trained: Trained, base: Base) -> None:

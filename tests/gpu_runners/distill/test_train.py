@@ -37,9 +37,7 @@ def test_a_run_resumed_from_a_checkpoint_ends_with_the_same_bytes(trained: Train
     with pytest.raises(JobStopped):
         distill(trained.job, trained.dataset, base=base, hooks=hooks)
     later: list[StepDone] = []
-    blob, result = distill(
-        trained.job, trained.dataset, base=base, resume=saved[-1], hooks=Hooks(on_step=later.append)
-    )
+    blob, result = distill(trained.job, trained.dataset, base=base, resume=saved[-1], hooks=Hooks(on_step=later.append))
     assert blob == trained.blob
     assert later[0].step == stop_at + 1
     assert result.resumed_from_epoch == len(json.loads(_state(saved[-1]))["log"])
@@ -67,7 +65,9 @@ def test_a_checkpoint_is_bound_to_the_job_it_was_made_for() -> None:
     assert checkpoint.from_bytes(data, fingerprint="b") is None
 
 
-def test_checkpoints_come_by_the_clock_and_progress_at_every_step(make_job: MakeJob, dataset: bytes, base: Base) -> None:
+def test_checkpoints_come_by_the_clock_and_progress_at_every_step(
+    make_job: MakeJob, dataset: bytes, base: Base
+) -> None:
     ticks = iter(range(10_000))
     saved: list[bytes] = []
     steps: list[StepDone] = []

@@ -1,5 +1,5 @@
-"""`install_tenant_key`: puts KOLM_TENANT_TOKEN_KEY where `kolm_tenant()` finds it. Run as the owner, after every migrate; running it again
-changes nothing."""
+"""`install_tenant_key`: puts KOLM_TENANT_TOKEN_KEY where `kolm_tenant()` finds it. Run as the owner, after every
+migrate; running it again changes nothing."""
 
 from typing import Any
 

@@ -1,0 +1,39 @@
+"""The example's spec, the grammar and its HTTP server; no test may leave a server's thread behind."""
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+import yaml
+
+from backend.domain.spec import Spec, parse_spec
+from workers.teachers.grammar import DEFAULT_GRAMMAR, Grammar, load_grammar
+from workers.teachers.grammar_model import GrammarModel
+from workers.teachers.grammar_server import GrammarServer, serving
+
+EXAMPLE = DEFAULT_GRAMMAR.parents[3] / "examples" / "refund-router.yaml"
+
+
+@pytest.fixture(scope="session")
+def spec() -> Spec:
+    return parse_spec(yaml.safe_load(EXAMPLE.read_text()))
+
+
+@pytest.fixture(scope="session")
+def grammar() -> Grammar:
+    return load_grammar(DEFAULT_GRAMMAR.read_bytes())
+
+
+@pytest.fixture(scope="session")
+def grammar_server(grammar: Grammar) -> Iterator[GrammarServer]:
+    before = threading.active_count()
+    with serving(GrammarModel(grammar)) as server:
+        yield server
+    assert threading.active_count() <= before
+
+
+@pytest.fixture(autouse=True)
+def _no_thread_is_left() -> Iterator[None]:
+    yield
+    left = [t.name for t in threading.enumerate() if t.name.startswith("hostile")]
+    assert left == []

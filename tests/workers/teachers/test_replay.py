@@ -1,0 +1,82 @@
+"""Recorded completions, good and broken."""
+
+import hashlib
+import json
+
+import pytest
+
+from backend.domain.errors import InvalidInput
+from backend.domain.spec import Spec
+from workers.teachers.prompts import candidate_request, label_request
+from workers.teachers.protocol import TeacherFailed
+from workers.teachers.replay import ReplayTeacher
+
+
+def recording(*rows: object) -> bytes:
+    return "\n".join(json.dumps(row) for row in rows).encode()
+
+
+def test_a_recorded_item_is_answered_by_text_or_by_hash(spec: Spec) -> None:
+    digest = hashlib.sha256(b"second").hexdigest()
+    teacher = ReplayTeacher(
+        recording(
+            {
+                "item": "first",
+                "completions": [{"text": "other", "logprob": -0.25}],
+                "usage": {"input_tokens": 7, "output_tokens": 2},
+            },
+            {"item_sha256": digest.upper(), "completions": [{"text": "a"}, {"text": "b"}]},
+        )
+    )
+    first = teacher.complete(label_request(spec, "first", n=1, temperature=0.2, seed=1), deadline_s=1)
+    assert (first.choices[0].text, first.choices[0].logprob, first.usage.input_tokens) == ("other", -0.25, 7)
+    second = teacher.complete(label_request(spec, "second", n=5, temperature=0.2, seed=1), deadline_s=1)
+    assert [c.text for c in second.choices] == ["a", "b", "a", "b", "a"]
+    assert second.usage.estimated
+
+
+def test_a_missing_recording_fails_once_and_for_all(spec: Spec) -> None:
+    teacher = ReplayTeacher(recording({"item": "first", "completions": [{"text": "other"}]}))
+    for request in (
+        label_request(spec, "unknown", n=1, temperature=0.2, seed=1),
+        candidate_request(spec, spec.slices[0], n=1, temperature=1.0, seed=1),
+    ):
+        with pytest.raises(TeacherFailed) as caught:
+            teacher.complete(request, deadline_s=1)
+        assert (caught.value.code, caught.value.retryable) == ("teacher_no_recording", False)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"{",
+        b"[]",
+        b"\xff",
+        b'{"item": "a"}',
+        b'{"item": "a", "completions": []}',
+        b'{"item": 3, "completions": [{"text": "a"}]}',
+        b'{"item": "a", "completions": [{"text": 3}]}',
+        b'{"item": "a", "completions": ["x"]}',
+        b'{"item": "a", "completions": [{"text": "a", "logprob": 2}]}',
+        b'{"item": "a", "completions": [{"text": "\\ud800"}]}',
+        b'{"item": "\\ud800", "completions": [{"text": "a"}]}',
+        b'{"item_sha256": "abc", "completions": [{"text": "a"}]}',
+        b'{"item_sha256": "zz", "completions": [{"text": "a"}]}',
+        b'{"completions": [{"text": "a"}]}',
+        b'{"item": "a", "completions": [{"text": "a"}], "usage": {"input_tokens": -1, "output_tokens": 2}}',
+    ],
+)
+def test_a_broken_line_is_refused_by_its_number(line: bytes) -> None:
+    good = recording({"item": "first", "completions": [{"text": "other"}]})
+    with pytest.raises(InvalidInput) as caught:
+        ReplayTeacher(good + b"\n" + line)
+    assert caught.value.code == "invalid_recording"
+    assert line == b"\xff" or "Line 2" in caught.value.message
+
+
+def test_equal_recordings_have_equal_revisions() -> None:
+    one, two = (
+        recording({"item": "a", "completions": [{"text": "x"}]}),
+        recording({"item": "b", "completions": [{"text": "x"}]}),
+    )
+    assert ReplayTeacher(one).identity == ReplayTeacher(one).identity != ReplayTeacher(two).identity
