@@ -65,7 +65,8 @@ def put_jsonl(tenant_id: UUID, rows: list[dict[str, Any]]) -> str:
 
 
 def get_jsonl(tenant_id: UUID, digest: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in get_blob(tenant_id, digest).decode().splitlines()]
+    # not splitlines(): it also cuts at U+2028 and its kind, which JSON leaves unescaped inside strings
+    return [json.loads(line) for line in get_blob(tenant_id, digest).decode().split("\n") if line]
 
 
 def _path(tenant_id: UUID, digest: str) -> Path:

@@ -60,10 +60,10 @@ def inspect(file: str, *, as_json: bool) -> int:
     )
     print(f"base      {manifest['base']['id']}  {manifest['base']['sha256'][:16]}…")
     print(f"K-score   {manifest['k_score_ppm'] / 1e6:.4f}, gate {manifest['gate']}")
-    print(f"labels    {', '.join(json.loads(kolm.members['labels.json']))}" if "labels.json" in kolm.members else "")
-    print(
-        f"signed by {', '.join(keyid[:16] + '…' for keyid in kolm.signers)}  (not checked against a keyring: kolm verify)"
-    )
+    if "labels.json" in kolm.members:
+        print(f"labels    {', '.join(json.loads(kolm.members['labels.json']))}")
+    signers = ", ".join(keyid[:16] + "…" for keyid in kolm.signers)
+    print(f"signed by {signers}  (not checked against a keyring: kolm verify)")
     print("receipts  " + " → ".join(str(receipt["predicate"]["step"]) for receipt in kolm.receipts))
     for member in manifest["members"]:
         print(f"  {member['size']:>10,}  {member['sha256'][:16]}…  {member['path']}")

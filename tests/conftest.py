@@ -18,23 +18,21 @@ from deploy.embedded.stack import EmbeddedServices
 
 
 @pytest.fixture(scope="session")
-def django_db_modify_db_settings(
-    django_db_modify_db_settings_parallel_suffix: None, embedded_services: EmbeddedServices
-) -> None:
-    _connect_as(embedded_services.env["DATABASE_OWNER_URL"])
-
-
-@pytest.fixture(scope="session")
 def django_db_setup(
-    django_db_setup: None, django_db_blocker: DjangoDbBlocker, embedded_services: EmbeddedServices
+    django_test_environment: None, django_db_blocker: DjangoDbBlocker, embedded_services: EmbeddedServices
 ) -> Generator[None]:
+    """In the place of pytest-django's, which makes no database for a run whose tests all take `committed_db`."""
     from django.core.management import call_command
+    from django.test.utils import setup_databases, teardown_databases
 
     with django_db_blocker.unblock():
+        _connect_as(embedded_services.env["DATABASE_OWNER_URL"])
+        made = setup_databases(verbosity=0, interactive=False, aliases={"default"}, serialized_aliases=set())
         call_command("install_tenant_key")
         _connect_as(embedded_services.env["DATABASE_URL"])
         yield
         _connect_as(embedded_services.env["DATABASE_OWNER_URL"])
+        teardown_databases(made, verbosity=0)
 
 
 @pytest.fixture

@@ -3,9 +3,9 @@
 import ast
 import os
 import re
+import resource
 import subprocess
 import sys
-import time
 import tomllib
 from pathlib import Path
 
@@ -96,14 +96,14 @@ def test_the_web_process_starts_without_a_model_library_and_soon():
         for name, value in os.environ.items()
         if name.startswith(("KOLM_", "DATABASE_", "REDIS_", "DJANGO_"))
     }
-    starts = []
-    for _ in range(3):
-        began = time.monotonic()
-        done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, env=environment)
-        starts.append(time.monotonic() - began)
-        assert done.returncode == 0, done.stderr
-        assert not MODEL_LIBRARIES & set(done.stdout.split())
-    assert min(starts) < COLD_START_S, f"cold start took {min(starts):.2f} s at best"
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, env=environment)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert done.returncode == 0, done.stderr
+    assert not MODEL_LIBRARIES & set(done.stdout.split())
+    # processor time, not the clock on the wall: other tests may share the machine
+    took_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    assert took_s < COLD_START_S, f"a cold start takes {took_s:.2f} s of processor time"
 
 
 def test_the_workers_know_every_task_by_name():

@@ -132,7 +132,9 @@ def _write_off(compile: Compile, step: StepName, price: TeacherPrice, row: Teach
         billing=Billing.WASTE,
         is_estimated=True,
     )
-    settle(compile, step, [fact], reserved_microusd=row.reserved_microusd)
+    # the end of a compile gave all its reservations back; a resumed one finds the call and no reservation
+    given_back = min(row.reserved_microusd, compile.reserved_microusd)
+    settle(compile, step, [fact], reserved_microusd=given_back)
     TeacherCall.objects.filter(tenant_id=row.tenant_id, id=row.id).update(state="wasted", ended_at=timezone.now())
 
 
@@ -166,9 +168,7 @@ def _close(
         for key, outcome in outcomes.items():
             row = rows[key]
             row.ended_at = timezone.now()
-            usage = outcome.usage if isinstance(outcome, Completion) else getattr(outcome, "usage", None)
-            facts = [] if usage is None else _book(row, price, usage)
-            settle(compile, step, facts, reserved_microusd=row.reserved_microusd)
+            settle(compile, step, _facts(row, price, outcome), reserved_microusd=row.reserved_microusd)
             if isinstance(outcome, Completion):
                 row.state = "succeeded"
                 row.choices = [asdict(choice) for choice in outcome.choices]
@@ -189,16 +189,24 @@ def _close(
     return failure
 
 
-def _book(row: TeacherCall, price: TeacherPrice, usage: Usage) -> list[Fact]:
-    row.input_tokens, row.output_tokens = usage.input_tokens, usage.output_tokens
-    row.usage_flags = [name for name in ("estimated", "disputed") if getattr(usage, name)]
+def _facts(row: TeacherCall, price: TeacherPrice, outcome: Completion | TeacherFailed | TeacherCanceled) -> list[Fact]:
+    """What a call cost: an answer is the customer's, what tries without one may have cost is ours."""
+    if not isinstance(outcome, Completion):
+        return [] if outcome.usage is None else _book(row, price, outcome.usage, Billing.WASTE)
+    row.input_tokens, row.output_tokens = outcome.usage.input_tokens, outcome.usage.output_tokens
+    row.usage_flags = [name for name in ("estimated", "disputed") if getattr(outcome.usage, name)]
+    facts = _book(row, price, outcome.usage, Billing.CHARGE)
+    row.cost_microusd = sum(fact.amount_microusd for fact in facts)
+    is_retried = outcome.wasted.input_tokens + outcome.wasted.output_tokens > 0
+    return facts + (_book(row, price, outcome.wasted, Billing.WASTE) if is_retried else [])
+
+
+def _book(row: TeacherCall, price: TeacherPrice, usage: Usage, billing: Billing) -> list[Fact]:
+    """Tokens as two facts; together never more than was reserved for the call."""
     whole = price.cost_microusd(input_tokens=usage.input_tokens, output_tokens=usage.output_tokens)
-    row.cost_microusd = min(whole, row.reserved_microusd)
-    input_part = min(price.cost_microusd(input_tokens=usage.input_tokens, output_tokens=0), row.cost_microusd)
-    parts = (
-        ("input_token", usage.input_tokens, input_part),
-        ("output_token", usage.output_tokens, row.cost_microusd - input_part),
-    )
+    whole = min(whole, row.reserved_microusd)
+    input_part = min(price.cost_microusd(input_tokens=usage.input_tokens, output_tokens=0), whole)
+    parts = (("input_token", usage.input_tokens, input_part), ("output_token", usage.output_tokens, whole - input_part))
     return [
         Fact(
             sku=f"teacher.{row.model}.{name}",
@@ -206,7 +214,8 @@ def _book(row: TeacherCall, price: TeacherPrice, usage: Usage) -> list[Fact]:
             unit="token",
             amount_microusd=amount,
             price_version=price.version,
-            source_key=f"call:{row.id}:{name}",
+            source_key=f"call:{row.id}:{billing}:{name}",
+            billing=billing,
             is_estimated=usage.estimated or usage.disputed,
         )
         for name, quantity, amount in parts

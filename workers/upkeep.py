@@ -8,9 +8,12 @@ import logging
 import os
 import signal
 import threading
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import django
+
+if TYPE_CHECKING:
+    from backend.compiles.models import Compile
 
 log = logging.getLogger("kolm.upkeep")
 
@@ -85,7 +88,6 @@ def hint_due() -> int:
 def expire_compiles() -> int:
     """End compiles that made no progress for a day: nobody came to take them."""
     from backend.compiles import leases, transitions
-    from backend.domain.lifecycle import TERMINAL, CompileStatus
     from backend.tenants.scope import tenant_scope
 
     rows = _execute(
@@ -95,19 +97,30 @@ def expire_compiles() -> int:
     )
     for tenant_id, compile_id in rows:
         with tenant_scope(tenant_id):
-            compile = transitions.locked_compile(tenant_id, compile_id)
-            if (
-                CompileStatus(compile.status) not in TERMINAL
-                and CompileStatus(compile.status) != CompileStatus.CANCELING
-            ):
-                transitions.move(
-                    compile,
-                    CompileStatus.EXPIRED,
-                    failure_code="expired",
-                    failure_message="No worker took this compile for a day.",
-                )
+            _expire(transitions.locked_compile(tenant_id, compile_id))
             leases.retire(compile_id)
     return len(rows)
+
+
+def _expire(compile: "Compile") -> None:
+    from django.utils import timezone
+
+    from backend.compiles import transitions
+    from backend.compiles.models import StepRun
+    from backend.domain.lifecycle import TERMINAL, CompileStatus, StepStatus
+    from backend.runner_jobs.leases import cancel
+
+    if CompileStatus(compile.status) in TERMINAL:
+        return
+    running = StepRun.objects.filter(tenant_id=compile.tenant_id, compile=compile, status=StepStatus.RUNNING)
+    for step in running.exclude(runner_job_id=None):
+        cancel(step.runner_job_id)
+    running.update(status=StepStatus.CANCELED, ended_at=timezone.now())
+    if compile.status == CompileStatus.CANCELING:
+        transitions.move(compile, CompileStatus.CANCELED)
+    else:
+        message = "No worker took this compile for a day. Resume it; what is done stays done."
+        transitions.move(compile, CompileStatus.EXPIRED, failure_code="expired", failure_message=message)
 
 
 def _execute(sql: str, params: list[Any]) -> list[tuple[Any, ...]]:

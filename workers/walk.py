@@ -155,6 +155,8 @@ def _is_final(attempts: int, error: Exception) -> bool:
 def _cancel(compile: Compile) -> None:
     _stop_jobs(compile)
     _release_calls(compile)
+    running = StepRun.objects.filter(tenant_id=compile.tenant_id, compile=compile, status=StepStatus.RUNNING)
+    running.update(status=StepStatus.CANCELED, ended_at=timezone.now())
     if compile.status == CompileStatus.RUNNING:
         transitions.move(compile, CompileStatus.CANCELING)
     transitions.move(compile, CompileStatus.CANCELED)

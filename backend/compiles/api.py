@@ -119,7 +119,8 @@ class CompileView(APIView):
         check_query(request.query_params, [])
         row = find_compile(request, compile)
         response = Response(compile_shape(row))
-        response["ETag"] = f'"{row.version}"'
+        # both: an event moves `sequence` and `last_progress_at` without a new version
+        response["ETag"] = f'"{row.version}.{row.event_seq}"'
         return response
 
 

@@ -15,16 +15,17 @@ from backend.domain.spec import Example, Spec, check_gold
 
 
 def load_gold(tenant_id: UUID, spec: Spec) -> list[Example]:
-    """All gold pairs of the spec, checked against its labels. Raises InvalidSpec, NotFound."""
+    """All gold pairs of the spec, checked against its labels. Raises InvalidSpec."""
     examples = list(spec.examples.inline)
     if spec.examples.upload is not None:
-        rows = load_upload(tenant_id, spec.examples.upload, UploadPurpose.EXAMPLES)
+        pointer = "/examples/upload"
+        rows = load_upload(tenant_id, spec.examples.upload, UploadPurpose.EXAMPLES, pointer=pointer)
         examples += [Example(input=r["input"], output=r["output"], group=r["group"]) for r in rows]
     check_gold(spec, examples)
     return examples
 
 
-def split(tenant_id: UUID, spec: Spec, examples: list[Example]) -> GoldSplit:
+def split(tenant_id: UUID, spec: Spec, examples: list[Example]) -> GoldSplit[Example]:
     """The tenant's own salted split: the same examples fall on the same side in every compile of this tenant and name,
     and nobody outside can tell which side a text is on."""
     salt = hmac.digest(b64decode(settings.KOLM_SEALING_KEY), f"gold-split/{tenant_id}/{spec.name}".encode(), "sha256")
@@ -38,7 +39,9 @@ def load_captures(tenant_id: UUID, spec: Spec) -> list[str]:
         return []
     texts = list(spec.captures.inline)
     if spec.captures.upload is not None:
-        texts += [row["input"] for row in load_upload(tenant_id, spec.captures.upload, UploadPurpose.CAPTURES)]
+        pointer = "/captures/upload"
+        rows = load_upload(tenant_id, spec.captures.upload, UploadPurpose.CAPTURES, pointer=pointer)
+        texts += [row["input"] for row in rows]
     unique = {text_key(text): text for text in texts}
     seed = str(spec.sampling.seed).encode()
     order = sorted(unique, key=lambda key: hashlib.blake2b(key.encode(), key=seed).digest())

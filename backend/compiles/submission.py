@@ -3,10 +3,13 @@
 from typing import Any
 from uuid import UUID
 
+from django.conf import settings
+
 from backend.compiles import leases
 from backend.compiles.events import append_event
 from backend.compiles.inputs import load_captures, load_gold, split
 from backend.compiles.models import Compile, StepRun, TeacherKey
+from backend.compiles.uploads import UploadPurpose, find_upload
 from backend.domain.canonical import sha256_of
 from backend.domain.errors import InvalidSpec, Problem
 from backend.domain.estimates import Estimate, check_budget, estimate
@@ -16,23 +19,17 @@ from backend.domain.spec import Spec, canonical_spec, parse_spec
 
 
 def check(tenant_id: UUID, document: object) -> tuple[Spec, Estimate]:
-    """The spec and what it would cost. Raises InvalidSpec, NotFound for uploads and keys that are not the tenant's."""
+    """The spec and what it would cost. Raises InvalidSpec, also for uploads and keys that are not the tenant's."""
     spec = parse_spec(document)
     gold = split(tenant_id, spec, load_gold(tenant_id, spec))
     n_captures = len(load_captures(tenant_id, spec))
     if len(gold.heldout) < spec.gate.min_heldout:
-        raise InvalidSpec(
-            "The spec has too few held-out examples for its gate.",
-            problems=(
-                Problem(
-                    pointer="/examples",
-                    code="too_few_heldout",
-                    message=f"{len(gold.heldout)} examples are held out and the gate needs {spec.gate.min_heldout}: "
-                    "add gold examples, raise examples.holdout, or lower gate.min_heldout.",
-                ),
-            ),
+        message = (
+            f"{len(gold.heldout)} examples are held out and the gate needs {spec.gate.min_heldout}: "
+            "add gold examples, raise examples.holdout, or lower gate.min_heldout."
         )
-    _check_teacher_key(tenant_id, spec)
+        raise _wrong("/examples", "too_few_heldout", message)
+    _check_teacher(tenant_id, spec)
     return spec, estimate(spec, n_captures=n_captures, n_gold_train=len(gold.train), n_heldout=len(gold.heldout))
 
 
@@ -63,18 +60,31 @@ def submit(tenant_id: UUID, document: object, *, api_key_id: UUID | None) -> Com
     return compile
 
 
-def _check_teacher_key(tenant_id: UUID, spec: Spec) -> None:
-    if spec.teacher.api_key is None:
-        return
-    key_id = decode_id(Prefix.TEACHER_KEY, spec.teacher.api_key)
-    if not TeacherKey.objects.filter(tenant_id=tenant_id, id=key_id).exists():
-        raise InvalidSpec(
-            "The spec names a teacher key that is not yours.",
-            problems=(
-                Problem(
-                    pointer="/teacher/api_key",
-                    code="unknown_teacher_key",
-                    message=f"There is no teacher key {spec.teacher.api_key}. Store one with POST /v1/teacher_keys.",
-                ),
-            ),
-        )
+def _check_teacher(tenant_id: UUID, spec: Spec) -> None:
+    """What a worker would find out only when it calls: the key, the recording, the address."""
+    teacher = spec.teacher
+    if teacher.recording is not None:
+        find_upload(tenant_id, teacher.recording, UploadPurpose.RECORDING, pointer="/teacher/recording")
+    if teacher.base_url is not None:
+        _check_address(teacher.base_url)
+    if teacher.api_key is not None:
+        key_id = decode_id(Prefix.TEACHER_KEY, teacher.api_key)
+        if not TeacherKey.objects.filter(tenant_id=tenant_id, id=key_id).exists():
+            message = f"there is no teacher key {teacher.api_key}; store one with POST /v1/teacher_keys"
+            raise _wrong("/teacher/api_key", "unknown_teacher_key", message)
+
+
+def _check_address(base_url: str) -> None:
+    """By its text alone: a transaction is open and must not wait for DNS. What a name resolves to is judged by the
+    worker on every connection."""
+    from backend.outbound import OutboundRefused, check_url  # brings httpx, which a web process may never need
+
+    try:
+        check_url(base_url, allowed_origins=settings.KOLM_ALLOW_PRIVATE_TEACHERS)
+    except OutboundRefused as refused:
+        raise _wrong("/teacher/base_url", refused.code, refused.message) from None
+
+
+def _wrong(pointer: str, code: str, message: str) -> InvalidSpec:
+    problem = Problem(pointer=pointer, message=message, code=code)
+    return InvalidSpec(f"The spec is not valid: {pointer}: {message}", problems=(problem,))

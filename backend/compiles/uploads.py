@@ -8,12 +8,13 @@ from uuid import UUID
 
 from backend.blobs import get_jsonl, put_jsonl
 from backend.compiles.models import Upload
-from backend.domain.errors import InvalidInput, NotFound, Problem
+from backend.domain.errors import InvalidInput, InvalidSpec, Problem
 from backend.domain.ids import Prefix, decode_id
+from backend.domain.spec import MAX_TEXT_CHARS
 
 MAX_BYTES = 5_000_000
 MAX_ROWS = 50_000
-MAX_TEXT = 8_000
+MAX_GROUP = 200
 
 
 class UploadPurpose(StrEnum):
@@ -39,14 +40,27 @@ def store_upload(tenant_id: UUID, purpose: UploadPurpose, data: bytes, *, sha256
     )
 
 
-def load_upload(tenant_id: UUID, public_id: str, purpose: UploadPurpose) -> list[dict[str, Any]]:
-    """The rows of one of the tenant's uploads. Raises NotFound, InvalidInput for another purpose."""
+def load_upload(tenant_id: UUID, public_id: str, purpose: UploadPurpose, *, pointer: str) -> list[dict[str, Any]]:
+    """The rows of the upload that a spec names at `pointer`. Raises InvalidSpec."""
+    return get_jsonl(tenant_id, find_upload(tenant_id, public_id, purpose, pointer=pointer).sha256)
+
+
+def find_upload(tenant_id: UUID, public_id: str, purpose: UploadPurpose, *, pointer: str) -> Upload:
+    """The upload that a spec names at `pointer`. Raises InvalidSpec where the tenant has none, or one of another
+    purpose."""
     upload = Upload.objects.filter(tenant_id=tenant_id, id=decode_id(Prefix.UPLOAD, public_id)).first()
     if upload is None:
-        raise NotFound(f"There is no upload {public_id}.")
+        message = f"there is no upload {public_id}; send one with POST /v1/uploads?purpose={purpose}"
+        raise _wrong_upload(pointer, "unknown_upload", message)
     if upload.purpose != purpose:
-        raise InvalidInput(f"{public_id} was uploaded as {upload.purpose}; this place needs {purpose}.")
-    return get_jsonl(tenant_id, upload.sha256)
+        message = f"{public_id} was uploaded as {upload.purpose} and this place needs {purpose}; upload it as that"
+        raise _wrong_upload(pointer, "wrong_purpose", message)
+    return upload
+
+
+def _wrong_upload(pointer: str, code: str, message: str) -> InvalidSpec:
+    problem = Problem(pointer=pointer, message=message, code=code)
+    return InvalidSpec(f"The spec is not valid: {pointer}: {message}", problems=(problem,))
 
 
 def _rows(data: bytes, purpose: UploadPurpose) -> list[dict[str, Any]]:
@@ -85,27 +99,49 @@ def _row(line: str, purpose: UploadPurpose) -> dict[str, Any]:
         case UploadPurpose.CAPTURES:
             return {"input": _text(row, "input")}
         case UploadPurpose.EXAMPLES:
-            group = row.get("group")
-            return {
-                "input": _text(row, "input"),
-                "output": _text(row, "output"),
-                "group": None if group is None else str(group),
-            }
+            return {"input": _text(row, "input"), "output": _text(row, "output"), "group": _group(row.get("group"))}
         case UploadPurpose.RECORDING:
             completions = row.get("completions")
-            if not isinstance(completions, list) or not all(
-                isinstance(c, dict) and isinstance(c.get("text"), str) for c in completions
-            ):
+            if not isinstance(completions, list) or not completions:
                 raise ValueError('"completions" must be a list of objects with a "text"')
-            return {"item": _text(row, "item"), "completions": completions}
+            return {"item": _text(row, "item"), "completions": [_completion(entry) for entry in completions]}
 
 
 def _text(row: dict[str, Any], key: str) -> str:
     value = row.get(key)
     if not isinstance(value, str) or not value.strip():
         raise ValueError(f'"{key}" must be a text that is not empty')
-    if len(value) > MAX_TEXT:
-        raise ValueError(f'"{key}" has {len(value)} characters; at most {MAX_TEXT}')
+    if len(value) > MAX_TEXT_CHARS:
+        raise ValueError(f'"{key}" has {len(value)} characters; at most {MAX_TEXT_CHARS}')
+    _check_text(value, key)
+    return value
+
+
+def _group(value: Any) -> str | None:
+    """Numbers are taken too: ticket ids often are."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, str | int) or not 1 <= len(str(value)) <= MAX_GROUP:
+        raise ValueError(f'"group" must be a text or a whole number of 1 to {MAX_GROUP} characters')
+    _check_text(str(value), "group")
+    return str(value)
+
+
+def _completion(entry: Any) -> dict[str, Any]:
+    """What a teacher answered once; `logprob` is natural, of the whole text."""
+    if not isinstance(entry, dict) or not isinstance(entry.get("text"), str):
+        raise ValueError('"completions" must be a list of objects with a "text"')
+    logprob = entry.get("logprob")
+    is_number = isinstance(logprob, int | float) and not isinstance(logprob, bool)
+    if logprob is not None and not (is_number and -1e9 < logprob <= 0):
+        raise ValueError('the "logprob" of a completion is a number of at most 0')
+    _check_text(entry["text"], "text")
+    return {"text": entry["text"], "logprob": logprob}
+
+
+def _check_text(value: str, key: str) -> None:
+    """What cannot be stored as UTF-8 in Postgres."""
     if "\x00" in value:
         raise ValueError(f'"{key}" has a NUL character')
-    return value
+    if any("\ud800" <= char <= "\udfff" for char in value):
+        raise ValueError(f'"{key}" has half of a surrogate pair in it; send it as UTF-8')

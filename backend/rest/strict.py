@@ -31,6 +31,13 @@ def check_query(query: QueryDict, known: Iterable[str]) -> None:
     unknown = unknown_keys(query, known)
     if unknown:
         raise serializers.ValidationError(unknown)
+    broken = {
+        key: [ErrorDetail("A NUL character is in no value here.", code="invalid")]
+        for key, values in query.lists()
+        if any("\x00" in value for value in values)
+    }
+    if broken:
+        raise serializers.ValidationError(broken)
 
 
 def unknown_keys(given: Iterable[Any], known: Iterable[str]) -> dict[str, list[ErrorDetail]]:

@@ -109,6 +109,8 @@ def heartbeat(job_id: UUID, token: str, progress: Progress) -> bool:
     """Prolong the lease and show the progress in the compile's events; True when the job is to stop. Raises JobGone."""
     job = authenticate(job_id, token)
     with tenant_scope(job.tenant_id):
+        if job.compile_id is not None:
+            compile_leases.lock(job.compile_id)
         changed = RunnerJob.objects.filter(id=job_id, status=RunnerJobStatus.LEASED, token_sha256=_hash(token))
         if not changed.update(checkpoint_sha256=progress.checkpoint_sha256 or F("checkpoint_sha256")):
             raise JobGone
@@ -168,7 +170,7 @@ def _expire(job_id: UUID) -> None:
     is_final = job.cancel_requested or job.attempts >= MAX_ATTEMPTS or job.kind == RunnerJobKind.INFER
     status = RunnerJobStatus.CANCELED if job.cancel_requested else RunnerJobStatus.FAILED
     with tenant_scope(job.tenant_id):
-        if is_final and job.compile_id is not None:
+        if job.compile_id is not None:
             compile_leases.lock(job.compile_id)
         with connection.cursor() as cursor:
             cursor.execute(
@@ -183,9 +185,10 @@ def _expire(job_id: UUID) -> None:
         if job.compile_id is not None:
             if is_final:
                 compile_leases.wake(job.tenant_id, job.compile_id)
-            code = "runner_lost"
-            text = f"The runner {job.runner} stopped answering; the job goes to another one from its last checkpoint."
-            append_event(job.tenant_id, job.compile_id, "warning", {"code": code, "message": text, "step": job.step})
+            then = "it had no attempt left" if is_final else "the job goes to another one from its last checkpoint"
+            text = f"The runner {job.runner} stopped answering; {then}."
+            data = {"code": "runner_lost", "message": text, "step": job.step}
+            append_event(job.tenant_id, job.compile_id, "warning", data)
     announce(RUNNERS)
 
 

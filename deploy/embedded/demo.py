@@ -22,7 +22,7 @@ from deploy.embedded import credentials, demo_report, layout
 from deploy.embedded.faults import CannotStart
 from deploy.embedded.home import ROOT, Home, replace_private
 from deploy.embedded.layout import Part
-from deploy.embedded.stack import pin_keyring
+from deploy.embedded.parts import pin_keyring
 
 SPEC = "examples/refund-router.yaml"
 MESSAGES = (

@@ -97,7 +97,8 @@ def _checked(folder: Path, name: str) -> Path:
     missing = [file for file in ("config.json", "tokenizer.json") if not (folder / file).is_file()]
     if missing or not any(folder.glob("*.safetensors")):
         raise JobFailed(
-            f"The base {name!r} lacks {', '.join(missing) or 'safetensors weights'}: pickled weights and slow tokenizers are not loaded.",
+            f"The base {name!r} lacks {', '.join(missing) or 'safetensors weights'}: pickled weights and slow "
+            "tokenizers are not loaded.",
             code="unknown_base",
         )
     return folder

@@ -11,7 +11,7 @@ from gpu_runners.distill.adapter import AdapterConfig, baseline_net, from_bytes
 from gpu_runners.distill.bases import Base
 from gpu_runners.distill.dataset import read_inputs
 from gpu_runners.distill.encoder import LabelNet, embed_all, load_body
-from gpu_runners.distill.train import deterministic
+from gpu_runners.distill.repeatable import deterministic
 from gpu_runners.serving.label_model import LabelModel
 
 N_LATENCIES = 50

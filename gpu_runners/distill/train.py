@@ -14,8 +14,7 @@ import hashlib
 import json
 import math
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
@@ -34,7 +33,9 @@ from gpu_runners.distill.checkpoint import Counters, Phase
 from gpu_runners.distill.dataset import Pair, read_pairs, split
 from gpu_runners.distill.encoder import SCALE, LabelNet, best_device, embed_all, load_body, tokenizer_for, width_of
 from gpu_runners.distill.fit import Fit, pick_precision
-from gpu_runners.errors import JobFailed, JobStopped
+from gpu_runners.distill.options import read_options
+from gpu_runners.distill.repeatable import deterministic
+from gpu_runners.errors import JobStopped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +64,7 @@ def distill(
 ) -> tuple[bytes, DistillResult]:
     """The adapter blob and its result. Raises JobFailed (invalid_dataset, invalid_options, diverged) and JobStopped."""
     started = time.monotonic()
-    options = _options(job)
+    options = read_options(job.train)
     pairs = read_pairs(dataset, job.labels)
     with deterministic(options.seed):
         run = _Run(job=job, options=options, pairs=pairs, base=base, hooks=hooks or Hooks())
@@ -82,24 +83,6 @@ def distill(
         runner_ms=round((time.monotonic() - started) * 1000),
         resumed_from_epoch=resumed_from,
     )
-
-
-@contextmanager
-def deterministic(seed: int) -> Iterator[None]:
-    """One thread (two gain nothing at these batch sizes and change the order of sums), deterministic kernels, a seeded
-    generator."""
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
-
-    threads, was = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
-    torch.set_num_threads(1)
-    torch.use_deterministic_algorithms(True)
-    torch.manual_seed(seed)
-    try:
-        with threadpool_limits(1):
-            yield
-    finally:
-        torch.use_deterministic_algorithms(was)
-        torch.set_num_threads(threads)
 
 
 class _Run:
@@ -259,25 +242,3 @@ class _Run:
         }
         del job["checkpoint_every_s"]
         return hashlib.sha256(json.dumps(job, sort_keys=True).encode()).hexdigest()
-
-
-def _options(job: DistillJob) -> TrainOptions:
-    try:
-        o = TrainOptions.from_json(job.train)
-        fine = (
-            1 <= o.rank <= 256
-            and 1 <= o.alpha <= 4096
-            and 0 <= o.dropout < 1
-            and 0 < o.learning_rate < 1
-            and 1 <= o.epochs <= 200
-            and 1 <= o.batch_size <= 1024
-            and 0 <= o.warmup_share <= 1
-            and 8 <= o.max_tokens <= 4096
-            and o.precision in ("auto", "fp32", "bf16")
-            and 0 <= o.validation_share <= 0.5
-        )
-    except (ValueError, TypeError) as error:
-        raise JobFailed(f"The job's train options cannot be read: {error}.", code="invalid_options") from error
-    if not fine:
-        raise JobFailed(f"The job's train options are out of range: {job.train}.", code="invalid_options")
-    return o

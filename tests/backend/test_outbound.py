@@ -17,16 +17,18 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from backend import outbound
 from backend.outbound import (
     BodyTooLarge,
+    IPAddress,
     OutboundCanceled,
     OutboundRefused,
     OutboundTimeout,
+    PinnedBackend,
     Watch,
     check_url,
     open_client,
     read_capped,
+    sockets,
     watching,
 )
 
@@ -109,13 +111,13 @@ HOSTILE_ANSWERS = [
 def connections(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Every address a socket was really asked for."""
     opened: list[str] = []
-    connect = outbound._connect
+    connect = sockets._connect
 
-    def spy(address: outbound.IPAddress, port: int) -> socket.socket:
+    def spy(address: IPAddress, port: int) -> socket.socket:
         opened.append(f"{address}:{port}")
         return connect(address, port)
 
-    monkeypatch.setattr(outbound, "_connect", spy)
+    monkeypatch.setattr(sockets, "_connect", spy)
     return opened
 
 
@@ -166,11 +168,11 @@ def test_a_second_dns_answer_is_never_asked_for(monkeypatch: pytest.MonkeyPatch)
     answers = iter([["93.184.216.34"], ["127.0.0.1"]])
     opened: list[str] = []
 
-    def refuse(address: outbound.IPAddress, port: int) -> socket.socket:
+    def refuse(address: IPAddress, port: int) -> socket.socket:
         opened.append(str(address))
         raise ConnectionRefusedError
 
-    monkeypatch.setattr(outbound, "_connect", refuse)
+    monkeypatch.setattr(sockets, "_connect", refuse)
     with (
         open_client(resolver=lambda host, port: next(answers)) as client,
         watching(Watch(deadline_at=time.monotonic() + 5)),
@@ -273,7 +275,7 @@ def test_proxies_of_the_environment_are_ignored(monkeypatch: pytest.MonkeyPatch,
 def test_the_check_runs_in_the_pool_that_opens_the_sockets() -> None:
     """PinnedTransport replaces a private attribute of httpx's transport; this fails when httpx renames it."""
     with open_client() as client:
-        assert isinstance(client._transport._pool._network_backend, outbound.PinnedBackend)  # type: ignore[attr-defined]
+        assert isinstance(client._transport._pool._network_backend, PinnedBackend)  # type: ignore[attr-defined]
 
 
 def test_a_slow_drip_ends_at_the_deadline() -> None:

@@ -4,17 +4,24 @@ acceptance tests.
 
 import json
 import os
+import shutil
 import signal
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import psutil
 import psycopg
 import pytest
 import redis
 
-from deploy.embedded.home import Home
+from deploy.embedded.faults import CannotStart
+from deploy.embedded.home import ROOT, Home
+from deploy.embedded.layout import Part
+from deploy.embedded.ports import free_ports
 from deploy.embedded.processes import created_at
 from deploy.embedded.stack import EmbeddedServices
 from tests.deploy.conftest import bare_environ, embedded
@@ -86,6 +93,30 @@ def test_after_a_killed_supervisor_the_stack_starts_again_with_its_data(home: Ho
     with psycopg.connect(exports(home)["DATABASE_URL"]) as connection:
         assert connection.execute("SELECT count(*) FROM kept").fetchone() == (0,)
     embedded(home, "down")
+
+
+@pytest.mark.slow
+def test_the_whole_stack_comes_up_and_dies_with_its_supervisor_grandchildren_too(home: Home) -> None:
+    done = embedded(home, "up", "--detach", KOLM_PORT=str(free_ports(1)[0]))
+    assert done.returncode == 0, done.stderr
+    supervisor = psutil.Process(int(str(state(home)["supervisor"])))
+    assert set(children(home)) == set(Part)
+    assert json.loads(home.keyring.read_text())["keys"]
+    started = supervisor.children(recursive=True)
+    supervisor.kill()
+    assert eventually(lambda: all(created_at(process.pid) is None for process in started))
+
+
+def test_an_interrupt_ends_a_stack_in_the_foreground(home: Home) -> None:
+    command = [sys.executable, "-m", "deploy.embedded", "up", "--only", "postgres,valkey"]
+    env = bare_environ() | {"KOLM_HOME": str(home.path)}
+    with subprocess.Popen(command, cwd=ROOT, env=env, stdout=subprocess.PIPE, text=True) as front:
+        assert front.stdout is not None
+        assert "kolm is up" in front.stdout.readline()
+        pids = children(home).values()
+        front.send_signal(signal.SIGINT)
+        assert front.wait(timeout=20) == 0
+    assert all(created_at(pid) is None for pid in pids)
 
 
 @pytest.mark.parametrize("victim", ["postgres", "valkey"])
@@ -175,3 +206,9 @@ def test_a_home_that_cannot_be_written_is_one_sentence(home: Home) -> None:
     assert done.returncode == 1
     assert "KOLM_HOME" in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_a_nearly_full_disk_is_one_sentence(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=200 << 20))
+    with pytest.raises(CannotStart, match="Only 200 MiB are free"):
+        home.create()

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from backend.domain.runner_jobs import DistillJob, DistillResult, EvaluateJob, EvaluateResult
-from tests.gpu_runners.conftest import LABELS, Trained, jsonl, task_rows
 from tests.gpu_runners.lease_server import RUNNER_TOKEN, Job, LeaseServer, lease_server
+from tests.gpu_runners.small_task import LABELS, Trained, jsonl, task_rows
 
 ROOT = Path(__file__).parents[2]
 MakeJob = Callable[..., DistillJob]

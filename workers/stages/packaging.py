@@ -19,6 +19,7 @@ from backend.domain.spec import canonical_spec, label_names
 from workers.durable import CompileRun
 from workers.stages.evaluation import distilled, measured_of
 from workers.stages.outcome import Done, finish_step
+from workers.teachers.factory import CARD_NOTES
 
 
 def run_packaging(run: CompileRun) -> Done:
@@ -119,7 +120,7 @@ def _provenance(run: CompileRun, steps: dict[str, StepRun], trained: DistillResu
     teacher = run.spec.teacher
     return {
         "spec_sha256": sha256_of(canonical_spec(run.spec)),
-        "teacher": {"provider": teacher.provider, "model": teacher.model},
+        "teacher": {"provider": teacher.provider, "model": teacher.model, "note": CARD_NOTES[teacher.provider]},
         "base": {"id": run.spec.train.base, "sha256": trained.base_model_sha256},
         "steps": {
             name: step.output["digests"] for name, step in steps.items() if step.output and name != StepName.PACKAGING

@@ -2,7 +2,7 @@
 transaction."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,8 @@ MAX_RESYNTHESES = 2
 
 def run_selection(run: CompileRun) -> Done:
     with teaching(run) as taught:
-        scope = DraftScope(family=run.spec.family, teacher=taught.identity, embedder=load_embedder().identity)
+        teacher = taught.identity
+    scope = DraftScope(family=run.spec.family, teacher=teacher, embedder=load_embedder().identity)
     with run.fenced():
         pools = list(Slice.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id).order_by("position"))
     for done, pool in enumerate(pools, start=1):
@@ -149,6 +150,8 @@ def _save(
     if run.spec.draft_cache.enabled and not pool.is_captured:
         rejects = [_reject(row) for row in rows if row.state == "dropped"]
         vector = np.frombuffer(bytes(pool.embedding or b""), dtype=np.float32).tolist()
+        policy = f"{scope.teacher}|temperature={pool.temperature_ppm / 1_000_000:.2f}"
+        scope = replace(scope, teacher=policy)  # another sampling policy is another distribution
         admit(compile.tenant_id, compile.id, rejects, scope=scope, slice_name=pool.name, slice_vector=vector)
 
 

@@ -16,6 +16,7 @@ from backend.compiles.models import Candidate, Compile, Slice
 from backend.domain.candidates import text_key
 from backend.domain.canonical import sha256_of
 from backend.domain.clustering import n_near_duplicate_groups
+from backend.domain.estimates import CHOICES_PER_CALL
 from backend.domain.lifecycle import StepName
 from backend.domain.spec import SliceSpec
 from workers.durable import CompileRun
@@ -29,7 +30,6 @@ from workers.stages.teaching import Taught, seed_of, teaching
 from workers.teacher_calls import MadeCall, PlannedCall, call_batch
 from workers.teachers.prompts import candidate_request, parse_message
 
-CHOICES_PER_CALL = 8
 MAX_REJECT_SHARE = 0.30
 COLLAPSED_GROUPS = 2
 MAX_HOTTER_ROUNDS = 2

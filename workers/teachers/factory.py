@@ -8,6 +8,16 @@ from workers.teachers.openai_compatible import OpenAICompatibleTeacher
 from workers.teachers.protocol import Teacher, TeacherCaps, TeacherIdentity
 from workers.teachers.replay import ReplayTeacher
 
+# what the model card of an artifact says of its teacher
+CARD_NOTES = {
+    "grammar": (
+        "Taught by kolm-grammar-1, a demonstration teacher: a hand-written probabilistic grammar and not a language "
+        "model. It shows that the pipeline works; do not put this model to real use."
+    ),
+    "openai_compatible": "",
+    "replay": "Taught by recorded answers; who gave them is for whoever made the recording to say.",
+}
+
 
 def make_teacher(
     spec: TeacherSpec,

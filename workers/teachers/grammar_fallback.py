@@ -7,7 +7,8 @@ own words: enough to see the street work, not enough to teach a model anything t
 import functools
 import re
 
-from workers.teachers.grammar import Grammar, build_grammar
+from workers.teachers.grammar import build_grammar
+from workers.teachers.pcfg import Grammar
 
 _STOP = frozenset(
     re.findall(

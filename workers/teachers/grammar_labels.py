@@ -16,8 +16,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from workers.teachers.grammar import Grammar
 from workers.teachers.grammar_fallback import fallback_grammar
+from workers.teachers.pcfg import Grammar
 
 SAMPLES_PER_LABEL = 600
 SAMPLE_SEED = 20260101

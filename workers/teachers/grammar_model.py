@@ -5,10 +5,10 @@ import math
 import random
 from dataclasses import dataclass
 
-from workers.teachers.grammar import END, Frontier, Grammar, tokenize
 from workers.teachers.grammar_fallback import fallback_grammar
 from workers.teachers.grammar_labels import Labeller
 from workers.teachers.grammar_prompt import Asked, read_prompt
+from workers.teachers.pcfg import END, Frontier, Grammar, tokenize
 
 MODEL = "kolm-grammar-1"
 

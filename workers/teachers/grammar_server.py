@@ -25,9 +25,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from workers.teachers.grammar import DEFAULT_GRAMMAR, load_grammar, tokenize
+from workers.teachers.grammar import DEFAULT_GRAMMAR, load_grammar
 from workers.teachers.grammar_model import MODEL, GrammarModel, Token, Written
 from workers.teachers.grammar_prompt import NotOurPrompt, split_echo
+from workers.teachers.pcfg import tokenize
 
 BODY_CAP = 1_000_000
 MAX_N = 1024

@@ -181,7 +181,7 @@ class OpenAICompatibleTeacher:
         started = time.monotonic()
         wasted: Usage | None = None
         last = _Attempt("teacher_timeout", "no slot was free to call it")
-        n_attempts = 0
+        n_attempts = n_billed = 0
         try:
             while n_attempts < retry.MAX_ATTEMPTS:
                 n_attempts += 1
@@ -191,8 +191,10 @@ class OpenAICompatibleTeacher:
                     value = _parsed(parse, raw, request)
                 except _Attempt as failed:
                     last, wasted = failed, _sum(wasted, failed.usage)
+                    n_billed += failed.usage is not None
                     pause = retry.delay_s(n_attempts - 1, failed.retry_after_s, self._rng)
-                    if failed.code not in RETRYABLE or watch.deadline_at - time.monotonic() <= pause:
+                    is_hopeless = failed.code not in RETRYABLE or n_billed >= retry.MAX_BILLED_FAILURES
+                    if is_hopeless or watch.deadline_at - time.monotonic() <= pause:
                         break
                     _sleep(pause, watch)
                 else:

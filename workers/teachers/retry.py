@@ -7,6 +7,7 @@ from email.utils import parsedate_to_datetime
 
 RETRIED_STATUS = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529})
 MAX_ATTEMPTS = 8
+MAX_BILLED_FAILURES = 2  # broken answers may be billed all the same; a third would only be paid for too
 FIRST_DELAY_S = 0.5
 MAX_DELAY_S = 20.0
 MAX_RETRY_AFTER_S = 60.0

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import warnings
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -163,10 +164,23 @@ def test_reordered_members_are_refused(kolm: bytes) -> None:
         assert verify(zipped(swapped), keyring()).exit_code in (1, 2)
 
 
+def raw_zip(entries: list[tuple[str, bytes]]) -> bytes:
+    """The prescribed bytes for entries in any order and number, repeats included."""
+    out, directory = b"", []
+    for name, data in entries:
+        directory.append((name, zlib.crc32(data), len(data), len(out)))
+        out += kolm_verify.local_header(name, data) + data
+    return out + kolm_verify.central_directory(directory)
+
+
 def test_a_duplicated_member_is_refused(kolm: bytes) -> None:
-    entries = entries_of(kolm)
-    for i, entry in enumerate(entries):
-        assert verify(zipped([*entries[: i + 1], entry, *entries[i + 1 :]]), keyring()).exit_code == 1
+    """Readers differ in which of two they take: one could verify the first and another run the second."""
+    entries = list(opened(kolm)[1].items())
+    assert raw_zip(entries) == kolm
+    for i, (name, data) in enumerate(entries):
+        for twin in (data, b"evil"):
+            assert verify(raw_zip([*entries[:i], (name, twin), *entries[i:]]), keyring()).exit_code == 1
+            assert verify(raw_zip([*entries[: i + 1], (name, twin), *entries[i + 1 :]]), keyring()).exit_code == 1
 
 
 def test_a_symlink_is_refused(kolm: bytes) -> None:
@@ -278,8 +292,62 @@ def test_listing_the_trusted_key_beside_ones_own_does_not_help(kolm: bytes) -> N
     inner["labels.json"] = canonical_json(["evil"])
     forged = {**manifest, "members": listing(inner), "keys": [key_entry(KEY), key_entry(OTHER_KEY)]}
     assert verify(forge(forged, inner, OTHER_KEY), keyring()).exit_code == 3
-    impostor = {**key_entry(OTHER_KEY), "keyid": key_entry(KEY)["keyid"]}
-    assert verify(forge({**forged, "keys": [impostor]}, inner, OTHER_KEY), keyring()).exit_code == 1
+
+
+def test_a_key_cannot_be_listed_under_another_keys_id(kolm: bytes) -> None:
+    trusted_id = key_entry(KEY)["keyid"]
+    chain = receipts(key=OTHER_KEY)
+    renamed = {
+        p: data.replace(key_entry(OTHER_KEY)["keyid"].encode(), trusted_id.encode()) for p, data in chain.items()
+    }
+    inner = {**members(), **renamed}
+    manifest, _ = opened(kolm)
+    impostor = {**key_entry(OTHER_KEY), "keyid": trusted_id}
+    signed = canonical_json({**manifest, "members": listing(inner), "keys": [impostor]})
+    envelope = sign_envelope(signed, OTHER_KEY, payload_type=kolm_verify.MANIFEST_TYPE)
+    envelope["signatures"][0]["keyid"] = trusted_id
+    data = pack({**inner, "manifest.json": signed, "signatures.json": canonical_json(envelope)})
+    verdict = verify(data, keyring())
+    assert verdict.exit_code == 1
+    assert "keyid" in verdict.reasons[0]
+
+
+def test_a_signed_manifest_in_another_spelling_is_refused(kolm: bytes) -> None:
+    """Even by the trusted key: two spellings of one manifest would be two files with one meaning."""
+    manifest, content = opened(kolm)
+    twice = content["manifest.json"].replace(b'{"base"', b'{"name":"evil","base"', 1)
+    for spelled in (json.dumps(manifest).encode(), content["manifest.json"] + b"\n", twice):
+        envelope = sign_envelope(spelled, KEY, payload_type=kolm_verify.MANIFEST_TYPE)
+        data = pack({**content, "manifest.json": spelled, "signatures.json": canonical_json(envelope)})
+        verdict = verify(data, keyring())
+        assert verdict.exit_code == 1
+        assert "canonical" in verdict.reasons[0]
+
+
+def test_a_signature_in_another_base64_spelling_is_refused(kolm: bytes) -> None:
+    """The last character before the padding carries unused bits: other bytes in the file, the same signature."""
+    _, content = opened(kolm)
+    envelope = json.loads(content["signatures.json"])
+    text = envelope["signatures"][0]["sig"]
+    alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+    respelled = text[:-3] + alphabet[alphabet.index(text[-3]) ^ 1] + "=="
+    assert base64.b64decode(respelled) == base64.b64decode(text)
+    for spelled in (respelled, text[:-1], text + "\n", text.replace("=", ""), [text]):
+        envelope["signatures"][0]["sig"] = spelled
+        assert verify(pack({**content, "signatures.json": canonical_json(envelope)}), keyring()).exit_code == 1
+
+
+def test_a_chain_with_a_broken_link_is_refused_even_when_every_receipt_is_signed(kolm: bytes) -> None:
+    manifest, content = opened(kolm)
+    inner = {name: data for name, data in content.items() if name not in ("manifest.json", "signatures.json")}
+    path = "receipts/01-synthesis.dsse.json"
+    statement = json.loads(base64.b64decode(json.loads(inner[path])["payload"]))
+    for prev in ("", "0" * 64, None):
+        statement["predicate"]["prev"] = prev
+        inner[path] = canonical_json(sign_envelope(canonical_json(statement), KEY))
+        verdict = verify(forge({**manifest, "members": listing(inner)}, inner, KEY), keyring())
+        assert verdict.exit_code == 1
+        assert "does not follow" in verdict.reasons[0]
 
 
 def test_editing_the_k_score_and_repairing_the_digests_is_refused(kolm: bytes) -> None:
@@ -420,7 +488,9 @@ def test_an_empty_or_odd_keyring_trusts_nobody(kolm: bytes, ring: Any) -> None:
 
 
 def test_one_key_listed_twice_is_not_trusted(kolm: bytes) -> None:
-    assert verify(kolm, {"keys": keyring(revoked_at="2026-01-01T00:00:00Z")["keys"] + keyring()["keys"]}).exit_code == 3
+    good, revoked = keyring()["keys"], keyring(revoked_at="2026-01-01T00:00:00Z")["keys"]
+    assert verify(kolm, {"keys": good + revoked}).exit_code == 3
+    assert verify(kolm, {"keys": revoked + good}).exit_code == 3
 
 
 # --- the loader -----------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from gpu_runners.distill.dataset import Pair
 from gpu_runners.distill.encoder import embed_all, load_body, tokenizer_for
 from gpu_runners.distill.fit import Fit
 from gpu_runners.errors import JobFailed
-from tests.gpu_runners.conftest import LABELS, Trained
+from tests.gpu_runners.small_task import LABELS, Trained
 
 TEXTS = ["where is my parcel", "refund", "", "déjà vu \U0001f4e6 " * 40, "lone surrogate \ud800 here"]
 

@@ -12,7 +12,7 @@ from gpu_runners.distill.bases import Base
 from gpu_runners.distill.fit import learning_rate_factor
 from gpu_runners.distill.train import Hooks, StepDone, distill
 from gpu_runners.errors import JobFailed, JobStopped
-from tests.gpu_runners.conftest import LABELS, Trained, jsonl, task_rows
+from tests.gpu_runners.small_task import LABELS, Trained, jsonl, task_rows
 
 MakeJob = Callable[..., DistillJob]
 

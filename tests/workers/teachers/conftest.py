@@ -7,9 +7,10 @@ import pytest
 import yaml
 
 from backend.domain.spec import Spec, parse_spec
-from workers.teachers.grammar import DEFAULT_GRAMMAR, Grammar, load_grammar
+from workers.teachers.grammar import DEFAULT_GRAMMAR, load_grammar
 from workers.teachers.grammar_model import GrammarModel
 from workers.teachers.grammar_server import GrammarServer, serving
+from workers.teachers.pcfg import Grammar
 
 EXAMPLE = DEFAULT_GRAMMAR.parents[3] / "examples" / "refund-router.yaml"
 

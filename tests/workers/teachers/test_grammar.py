@@ -10,15 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from workers.teachers.grammar import (
-    DEFAULT_GRAMMAR,
-    END,
-    BadGrammar,
-    Grammar,
-    build_grammar,
-    load_grammar,
-    tokenize,
-)
+from workers.teachers.grammar import DEFAULT_GRAMMAR, BadGrammar, build_grammar, load_grammar
+from workers.teachers.pcfg import END, Grammar, tokenize
 
 AMBIGUOUS = {
     "start": [[3, "{a}{b}"], [1, "{b}{b}"], "x  y", "{c|lower} {c|upper}"],

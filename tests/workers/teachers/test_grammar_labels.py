@@ -6,8 +6,9 @@ import random
 import pytest
 
 from backend.domain.spec import Spec
-from workers.teachers.grammar import Grammar, build_grammar
+from workers.teachers.grammar import build_grammar
 from workers.teachers.grammar_labels import Labeller, tempered
+from workers.teachers.pcfg import Grammar
 from workers.teachers.prompts import label_names
 
 NO_MEANINGS = ("", "")
@@ -69,3 +70,10 @@ def test_labels_it_does_not_know_are_told_apart_by_what_the_prompt_says_of_them(
 
 def test_temperature_zero_shares_ties() -> None:
     assert tempered({"a": -1.0, "b": -1.0, "c": -2.0}, 0.0) == {"a": -math.log(2), "b": -math.log(2), "c": -math.inf}
+
+
+def test_no_gold_message_can_be_said_by_the_grammar(grammar: Grammar, spec: Spec) -> None:
+    """The demo's held-out gold measures something only if its teacher cannot have written it."""
+    for example in spec.examples.inline:
+        for slice_ in grammar.slices.values():
+            assert grammar.logprob(slice_.start, example.input, temperature=1.0) == -math.inf

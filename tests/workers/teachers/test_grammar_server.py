@@ -15,9 +15,9 @@ import pytest
 
 from backend.domain.spec import Spec, Teacher
 from workers.teachers.factory import make_teacher
-from workers.teachers.grammar import END, Grammar, tokenize
 from workers.teachers.grammar_model import GrammarModel
 from workers.teachers.grammar_server import GrammarServer, serving
+from workers.teachers.pcfg import END, Grammar, tokenize
 from workers.teachers.prompts import candidate_request, label_names, label_request, parse_label
 from workers.teachers.protocol import Message, TeacherFailed
 from workers.teachers.protocol import Teacher as TeacherProtocol

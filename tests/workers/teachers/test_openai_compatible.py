@@ -200,10 +200,12 @@ def test_a_malformed_answer_is_tried_again_and_counted_as_waste(name: str) -> No
     assert completion.wasted.estimated
 
 
-def test_a_teacher_that_only_talks_nonsense_fails_with_the_protocol_code() -> None:
-    error, _ = failure(answer(200, b"<html>"), deadline_s=2.0)
+def test_a_teacher_that_only_talks_nonsense_is_paid_for_it_twice_at_most() -> None:
+    error, hostile = failure(answer(200, b"<html>"), deadline_s=5.0)
     assert (error.code, error.retryable) == ("teacher_protocol", True)
+    assert len(hostile.requests) == error.n_attempts == retry.MAX_BILLED_FAILURES
     assert error.usage is not None
+    assert error.usage.output_tokens == 2 * REQUEST.n * REQUEST.max_tokens
 
 
 def reset(connection: socket.socket, over: threading.Event) -> None:

@@ -1,0 +1,97 @@
+"""What each part is started with, when it counts as ready, and what has to happen before and after."""
+
+import signal
+import subprocess
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+
+from deploy.embedded import postgres, valkey
+from deploy.embedded.faults import CannotStart
+from deploy.embedded.home import ROOT, replace_private
+from deploy.embedded.layout import Layout, Part, python
+from deploy.embedded.ports import HOST
+from deploy.embedded.processes import ChildSpec, last_line
+
+
+def child_specs(plan: Layout, *, forgetful: bool = False) -> dict[Part, ChildSpec]:
+    """One ChildSpec for every part of the plan, in starting order."""
+    home, ports = plan.home, plan.ports
+    bare = plan.bare_environment()
+    backend = plan.backend_environment()
+
+    def program(part: Part, env: Mapping[str, str], *command: str, ready: str | None = None) -> ChildSpec:
+        return ChildSpec(
+            name=part,
+            command=python(*command),
+            env=env,
+            cwd=ROOT,
+            log=home.log(part),
+            port=ports.get(part),
+            # the web server passes SIGTERM on to its worker process; the others hold nothing that a lease does not
+            # cover
+            orphan_signal=signal.SIGTERM if part is Part.WEB else signal.SIGKILL,
+            is_ready=(lambda: answers(ready)) if ready else None,
+            prepare=(lambda: migrate(plan)) if part is Part.WEB else None,
+            after_ready=(lambda: pin_keyring(plan)) if part is Part.WEB else None,
+        )
+
+    specs: dict[Part, ChildSpec] = {}
+    for part in plan.parts:
+        if part is Part.POSTGRES:
+            specs[part] = postgres.child_spec(home, plan.credentials, ports[part], bare, forgetful=forgetful)
+        elif part is Part.VALKEY:
+            specs[part] = valkey.child_spec(home, plan.credentials, ports[part], bare, forgetful=forgetful)
+        elif part is Part.GRAMMAR:
+            where = ("--host", HOST, "--port", str(ports[part]))
+            specs[part] = program(part, bare, "-m", "workers.teachers.grammar_server", *where, ready=plan.grammar_url)
+        elif part is Part.WEB:
+            local = f"http://{HOST}:{ports[part]}/readyz"
+            specs[part] = program(part, backend, *_granian(ports[part]), ready=local)
+        elif part is Part.WORKER:
+            pool = ("--pool", "threads", "--concurrency", "4", "--loglevel", "INFO")
+            specs[part] = program(part, backend, "-m", "celery", "-A", "workers.main", "worker", *pool)
+        elif part is Part.UPKEEP:
+            specs[part] = program(part, backend, "-m", "workers.upkeep")
+        else:
+            specs[part] = program(part, plan.runner_environment(), "-m", "gpu_runners.agent")
+    return specs
+
+
+def _granian(port: int) -> tuple[str, ...]:
+    command = ("-m", "granian", "--interface", "asginl", "--workers", "1", "--no-ws", "--workers-kill-timeout", "3")
+    return (*command, "--host", HOST, "--port", str(port), "backend.asgi:application")
+
+
+def answers(url: str) -> bool:
+    """True once a server speaks HTTP there and is not failing; a 404 is an answer too."""
+    try:
+        with urllib.request.urlopen(url, timeout=5) as response:
+            return bool(response.status < 500)
+    except urllib.error.HTTPError as answer:
+        with answer:
+            return answer.code < 500
+    except OSError:
+        return False
+
+
+def migrate(plan: Layout) -> None:
+    """Bring the tables up to date as their owner, and give the database the key it checks tenants with."""
+    log = plan.home.log("migrate")
+    for command in (("migrate", "--noinput"), ("install_tenant_key",)):
+        with log.open("ab") as out:
+            done = subprocess.run(
+                python("manage.py", *command),
+                cwd=ROOT,
+                env=plan.owner_environment(),
+                stdout=out,
+                stderr=subprocess.STDOUT,
+            )
+        if done.returncode != 0:
+            raise CannotStart(f"manage.py {command[0]} failed: {last_line(log)} (log: {log})")
+
+
+def pin_keyring(plan: Layout) -> None:
+    """Keep this deployment's public keys beside its data: what the runner and `kolm verify` trust from now on."""
+    with urllib.request.urlopen(f"{plan.local_url}/.well-known/kolm-keys.json", timeout=10) as response:
+        replace_private(plan.home.keyring, response.read().decode())

@@ -1,0 +1,67 @@
+"""A small task of our own: four kinds of mail to a shop, and what training on forty of them left."""
+
+import dataclasses
+import json
+from typing import Any
+
+from backend.domain.artifact import build_kolm
+from backend.domain.canonical import canonical_json
+from backend.domain.runner_jobs import DistillJob, DistillResult
+from tests.backend.domain.small_kolm import KEY, fields, members
+
+LABELS = ["billing", "delivery", "returns", "other"]
+_TEXTS = {
+    "billing": [
+        "why was i charged {} for order {}",
+        "my invoice shows {} too much on {}",
+        "the card payment of {} failed for {}",
+    ],
+    "delivery": [
+        "where is my parcel {} number {}",
+        "the courier lost box {} of order {}",
+        "order {} has not arrived since {}",
+    ],
+    "returns": [
+        "i want to send back item {} from {}",
+        "how do i return {} of order {}",
+        "refund me for the broken part {} of {}",
+    ],
+    "other": [
+        "what are your opening hours on day {} in {}",
+        "do you hire {} people in team {}",
+        "is shop {} open at {}",
+    ],
+}
+
+
+def task_rows(n_each: int, *, start: int = 0) -> list[dict[str, Any]]:
+    rows = []
+    for i in range(start, start + n_each):
+        for label in LABELS:
+            patterns = _TEXTS[label]
+            rows.append({"input": patterns[i % len(patterns)].format(i, 7 * i + 3), "label": label, "weight": 1.0})
+    return rows
+
+
+def jsonl(rows: list[dict[str, Any]]) -> bytes:
+    return "".join(json.dumps(row) + "\n" for row in rows).encode()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Trained:
+    job: DistillJob
+    dataset: bytes
+    blob: bytes
+    result: DistillResult
+
+
+def kolm_of(trained: Trained) -> bytes:
+    """A signed artifact around the trained adapter, with the members that packaging gives it."""
+    content = members() | {
+        "adapter.safetensors": trained.blob,
+        "adapter_config.json": canonical_json(trained.result.adapter_config),
+        "labels.json": canonical_json(LABELS),
+        "calibration.json": canonical_json({"temperature_ppm": round(trained.result.temperature * 1_000_000)}),
+    }
+    base = {"id": trained.job.base_model, "sha256": trained.result.base_model_sha256}
+    return build_kolm(content, manifest_fields=fields(base=base), key=KEY)
