@@ -6,11 +6,12 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 RUN := .venv/bin/python
 FILES :=
 
-.PHONY: help setup demo up down status test lint format types contracts migrations-check openapi openapi-check pytest lock clean
+.PHONY: help setup demo up key down status test lint format types contracts migrations-check openapi openapi-check pytest lock clean
 
 help:
 	@echo "make demo    compile examples/refund-router.yaml end to end on this machine"
 	@echo "make up      start the stack and leave it running    make down    end it (the data stays)"
+	@echo "make key     an API key of the demo tenant, for curl and the kolm command"
 	@echo "make test    everything that CI checks; make pytest FILES=tests/deploy for a part"
 
 setup:
@@ -22,6 +23,9 @@ demo: setup
 
 up: setup
 	@$(RUN) -m deploy.embedded up --detach
+
+key: setup
+	@$(RUN) -m deploy.embedded.demo --key
 
 down: setup
 	@$(RUN) -m deploy.embedded down
@@ -49,7 +53,7 @@ migrations-check: setup
 	$(RUN) -m deploy.embedded.within manage.py makemigrations --check --dry-run
 
 openapi: setup
-	$(RUN) -m deploy.embedded.within --no-servers manage.py spectacular --validate --fail-on-warn --file docs/openapi.yaml
+	$(RUN) -m deploy.embedded.within --no-servers manage.py spectacular --validate --fail-on-warn --format openapi-json --file docs/openapi.json
 
 openapi-check: setup
 	$(RUN) -m deploy.openapi_check

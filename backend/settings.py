@@ -259,7 +259,7 @@ SPECTACULAR_SETTINGS = {
     "PREPROCESSING_HOOKS": ["backend.rest.openapi.public_endpoints"],
     # without drf-spectacular's own hook that names enums: every resource has an `object` with one value, and all
     # would collide
-    "POSTPROCESSING_HOOKS": ["backend.rest.openapi.describe_problems"],
+    "POSTPROCESSING_HOOKS": ["backend.compiles.openapi.describe_events", "backend.rest.openapi.describe_problems"],
 }
 
 LOGGING = {

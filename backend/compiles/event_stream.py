@@ -15,7 +15,7 @@ from uuid import UUID
 from asgiref.sync import sync_to_async
 from django.db import transaction
 from django.http import HttpRequest, HttpResponseBase, JsonResponse, StreamingHttpResponse
-from rest_framework.exceptions import APIException
+from rest_framework.exceptions import APIException, AuthenticationFailed
 
 from backend.compiles.events import events_after
 from backend.compiles.models import Compile
@@ -24,6 +24,7 @@ from backend.domain.errors import Forbidden, InvalidInput, KolmError, NotFound
 from backend.domain.ids import Prefix, decode_id
 from backend.domain.lifecycle import TERMINAL, CompileStatus
 from backend.rest.problems import problem_for, problem_response
+from backend.rest.rate_limits import count_request
 from backend.tenants.auth import Caller, authenticate
 from backend.tenants.scope import tenant_scope
 from backend.wakeups import listening_async
@@ -40,8 +41,8 @@ async def compile_events(request: HttpRequest, compile: str) -> HttpResponseBase
     if request.method != "GET":
         return problem_response(request, status=405, code="method_not_allowed", detail="Events can only be read: GET.")
     try:
+        caller = await sync_to_async(_admit)(request)
         after = _after(request)
-        caller = await sync_to_async(_authenticate)(request)
         compile_id = decode_id(Prefix.COMPILE, compile)
         events, _ = await sync_to_async(_look)(caller.tenant_id, compile_id, after)
     except (KolmError, APIException) as error:
@@ -84,13 +85,28 @@ async def _stream(tenant_id: UUID, compile_id: UUID, after: int) -> AsyncIterato
             await wait(LOOK_AGAIN_S)
 
 
-def _authenticate(request: HttpRequest) -> Caller:
-    scheme, _, presented = request.headers.get("Authorization", "").partition(" ")
-    with transaction.atomic():
-        caller = authenticate(presented.strip() if scheme.lower() == "bearer" else "")
+def _admit(request: HttpRequest) -> Caller:
+    """What DRF does for its views: key, rate limit, scope."""
+    header = request.headers.get("Authorization", "")
+    scheme, _, presented = header.partition(" ")
+    if not header:
+        raise _unauthenticated("Send an API key as `Authorization: Bearer sk_...`.", code="missing_api_key")
+    try:
+        with transaction.atomic():
+            caller = authenticate(presented.strip() if scheme.lower() == "bearer" else "")
+    except AuthenticationFailed as refused:
+        raise _unauthenticated(str(refused.detail), code=str(refused.get_codes())) from None
+    request.api_caller = caller  # type: ignore[attr-defined]  # for `last_use`
+    count_request(request, caller)
     if not {"compiles:read", "compiles:write"} & caller.scopes:
         raise Forbidden("This API key lacks the scope 'compiles:read'.", code="missing_scope")
     return caller
+
+
+def _unauthenticated(message: str, *, code: str) -> AuthenticationFailed:
+    error = AuthenticationFailed(message, code=code)
+    error.auth_header = 'Bearer realm="kolm"'  # type: ignore[attr-defined]
+    return error
 
 
 def _look(tenant_id: UUID, compile_id: UUID, after: int) -> tuple[list[dict[str, Any]], bool]:

@@ -15,6 +15,7 @@ from uuid import UUID
 
 import redis
 from django.conf import settings
+from django.http import HttpRequest
 from rest_framework.request import Request
 from rest_framework.throttling import BaseThrottle
 
@@ -82,21 +83,27 @@ class RateLimit(BaseThrottle):
             return (
                 True  # nobody to count for: the view is public, or another scheme of authentication has its own limits
             )
-        try:
-            decision = decide(caller.tenant_id, caller.api_key_id)
-        except redis.RedisError:
-            if request.method in getattr(view, "spending_methods", ()):
-                raise Unavailable(
-                    "Calls that spend money are held back while a part of this deployment does not answer."
-                ) from None
-            return True
-        request._request.rate_limit_headers = headers_of(decision)
-        if not decision.is_allowed:
-            raise TooManyRequests(
-                f"More than {decision.quota} requests a minute for this {decision.policy}.",
-                retry_after_s=decision.retry_after_s,
-            )
+        count_request(request._request, caller, is_spending=request.method in getattr(view, "spending_methods", ()))
         return True
+
+
+def count_request(request: HttpRequest, caller: Caller, *, is_spending: bool = False) -> None:
+    """Count a request where no DRF view does. Raises TooManyRequests, Unavailable for spending that cannot be
+    counted."""
+    try:
+        decision = decide(caller.tenant_id, caller.api_key_id)
+    except redis.RedisError:
+        if is_spending:
+            raise Unavailable(
+                "Calls that spend money are held back while a part of this deployment does not answer."
+            ) from None
+        return
+    request.rate_limit_headers = headers_of(decision)  # type: ignore[attr-defined]
+    if not decision.is_allowed:
+        raise TooManyRequests(
+            f"More than {decision.quota} requests a minute for this {decision.policy}.",
+            retry_after_s=decision.retry_after_s,
+        )
 
 
 def decide(tenant_id: UUID, api_key_id: UUID) -> Decision:

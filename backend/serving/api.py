@@ -73,11 +73,11 @@ class RunView(APIView):
     @extend_schema(operation_id="artifacts_run", request=RunRequest, responses=RunShape)
     def post(self, request: Request, artifact: str) -> Response:
         """Answer up to 64 inputs: label, calibrated confidence, latency."""
-        form = RunRequest(data=request.data)
-        form.is_valid(raise_exception=True)
         tenant_id: UUID = request.auth.tenant_id
         with tenant_scope(tenant_id):
             row = find_artifact(request, artifact)
+            form = RunRequest(data=request.data)
+            form.is_valid(raise_exception=True)
             job = InferJob(artifact_sha256=row.sha256, inputs=form.validated_data["inputs"])
             offer = Offer(kind=RunnerJobKind.INFER, payload=job.to_json(), inputs=(row.sha256,))
             queued = leases.offer(tenant_id, offer)

@@ -1,4 +1,4 @@
-"""`make demo`: one real compile through the public API, then what came of it, verified and run.
+"""`make demo`: one real compile through the public API, then what came of it, verified and run. `make key`: its key.
 
 Nothing is computed here: the tables show what GET /v1/compiles/{id}, its steps and slices answer; the `kolm` command
 does the rest. Safe to repeat: the tenant, its key and the pinned keyring are made once.
@@ -57,6 +57,9 @@ def main() -> int:
     started = time.monotonic()
     try:
         access = open_access(Home.from_environ(os.environ))
+        if sys.argv[1:] == ["--key"]:  # `make key`
+            print(access.variables["KOLM_API_KEY"])
+            return 0
         with contextlib.closing(access.api):
             path = access.home.path / "artifacts" / f"{Path(SPEC).stem}.kolm"
             is_published = show(access, run_compile(access, path, console), path, console)

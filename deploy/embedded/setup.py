@@ -37,7 +37,7 @@ PIP_FAULTS = (
     ),
     (
         "No matching distribution found",
-        "A package has no prebuilt wheel for this Python or this machine (Linux with glibc 2.28, or a Mac with Apple silicon).",
+        "No prebuilt wheel of a package fits this Python and machine (Linux with glibc 2.28, Macs with Apple silicon).",
     ),
     (
         "CERTIFICATE_VERIFY_FAILED",

@@ -2,7 +2,6 @@
 
 import pgvector.django.halfvec
 from django.db import migrations, models
-from pgvector.django import VectorExtension
 
 import backend.rest.new_ids
 
@@ -13,7 +12,8 @@ class Migration(migrations.Migration):
     dependencies = []
 
     operations = [
-        VectorExtension(),
+        # the stack's bootstrap has made it: only a superuser may; going back must leave it, the owner may not drop it
+        migrations.RunSQL("CREATE EXTENSION IF NOT EXISTS vector", migrations.RunSQL.noop),
         migrations.CreateModel(
             name="Draft",
             fields=[

@@ -48,7 +48,7 @@ def test_a_full_disk_is_found_before_anything_is_downloaded(monkeypatch: pytest.
     [
         ("ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device", "disk filled up"),
         ("ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE.", "its hash differs"),
-        ("ERROR: No matching distribution found for torch==2.13.0", "no prebuilt wheel"),
+        ("ERROR: No matching distribution found for torch==2.13.0", "No prebuilt wheel"),
         ("WARNING: Retrying after connection broken by 'NewConnectionError(...)'", "needs the network"),
         ("ERROR: something new", "something new"),
     ],

@@ -1,6 +1,7 @@
 """A real agent process against a lease server on loopback: it trains, it is cancelled, killed, cut off and stopped."""
 
 import dataclasses
+import json
 import os
 import signal
 import subprocess
@@ -12,18 +13,29 @@ from pathlib import Path
 
 import pytest
 
-from backend.domain.runner_jobs import DistillJob, DistillResult, EvaluateJob, EvaluateResult
+from backend.domain.runner_jobs import DistillJob, DistillResult, EvaluateJob, EvaluateResult, InferJob, InferResult
+from tests.backend.domain.small_kolm import OTHER_KEY, keyring, receipts, small_kolm
 from tests.gpu_runners.lease_server import RUNNER_TOKEN, Job, LeaseServer, lease_server
-from tests.gpu_runners.small_task import LABELS, Trained, jsonl, task_rows
+from tests.gpu_runners.small_task import LABELS, Trained, jsonl, kolm_of, task_rows
 
 ROOT = Path(__file__).parents[2]
 MakeJob = Callable[..., DistillJob]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def server() -> Iterator[LeaseServer]:
     with lease_server() as server:
         yield server
+
+
+@pytest.fixture(scope="module")
+def running(server: LeaseServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator["subprocess.Popen[bytes]"]:
+    """One agent for all the tests that must leave it alive."""
+    keys = tmp_path_factory.mktemp("keys") / "keyring.json"
+    keys.write_text(json.dumps(keyring()))
+    with agent(server, kinds="distill,evaluate,infer", KOLM_KEYRING=str(keys)) as process:
+        yield process
+        assert process.poll() is None
 
 
 @contextmanager
@@ -59,96 +71,128 @@ def offer_distill(server: LeaseServer, trained: Trained, *, epochs: int = 2, che
     server.put(trained.dataset)
     train = trained.job.train | {"epochs": epochs}
     job = dataclasses.replace(trained.job, train=train, checkpoint_every_s=checkpoint_every_s)
-    return server.offer("job_1", Job(kind="distill", payload=job.to_json()))
+    return server.offer(f"job_{len(server.jobs)}", Job(kind="distill", payload=job.to_json()))
+
+
+def wait_for_training(server: LeaseServer, process: "subprocess.Popen[bytes]", job: Job) -> int:
+    """The pid of the child that is at work on `job`."""
+    server.wait_until(lambda: bool(job.heartbeats) and job.heartbeats[-1]["step"] > 0)
+    (child,) = children_of(process.pid)
+    return child
 
 
 def test_a_killed_training_goes_on_from_its_checkpoint_and_ends_with_the_same_bytes(
-    server: LeaseServer, trained: Trained
+    server: LeaseServer, running: "subprocess.Popen[bytes]", trained: Trained
 ) -> None:
-    with agent(server) as process:
-        job = offer_distill(server, trained)
-        server.wait_until(lambda: job.checkpoint is not None)
-        for pid in children_of(process.pid):
-            os.kill(pid, signal.SIGKILL)
-        server.wait_until(lambda: len(job.reports) == 2)
-        crash, success = job.reports
-        assert (crash["ok"], crash["code"], crash["retryable"]) == (False, "runner_killed", True)
-        result = DistillResult.from_json(success["result"])
-        assert result.adapter_sha256 == trained.result.adapter_sha256
-        assert server.blobs[result.adapter_sha256] == trained.blob
-        second = [beat for beat in job.heartbeats if beat["attempt"] == 2]
-        assert min(beat["step"] for beat in second if beat["step"]) > 1
-        # the same agent, and a new child, measure the adapter
-        inputs = server.put(jsonl([{"input": row["input"]} for row in task_rows(3, start=10)]))
-        evaluate = EvaluateJob(
-            base_model=trained.job.base_model,
-            base_model_sha256=result.base_model_sha256,
-            labels=LABELS,
-            adapter_sha256=result.adapter_sha256,
-            adapter_config=result.adapter_config,
-            temperature=result.temperature,
-            inputs_sha256=inputs,
-        )
-        measured = server.offer("job_2", Job(kind="evaluate", payload=evaluate.to_json()))
-        server.wait_until(lambda: bool(measured.reports))
-        answers = EvaluateResult.from_json(measured.reports[0]["result"])
-        assert len(answers.predictions) == len(answers.confidences) == len(answers.baseline_predictions) == 12
-        wrong = sum(p != row["label"] for p, row in zip(answers.predictions, task_rows(3, start=10), strict=True))
-        assert wrong <= 2
-        assert len(answers.latency_us) == 12
+    job = offer_distill(server, trained)
+    server.wait_until(lambda: job.checkpoint is not None)
+    for pid in children_of(running.pid):
+        os.kill(pid, signal.SIGKILL)
+    server.wait_until(lambda: len(job.reports) == 2)
+    crash, success = job.reports
+    assert (crash["ok"], crash["code"], crash["retryable"]) == (False, "runner_killed", True)
+    result = DistillResult.from_json(success["result"])
+    assert result.adapter_sha256 == trained.result.adapter_sha256
+    assert server.blobs[result.adapter_sha256] == trained.blob
+    second = [beat for beat in job.heartbeats if beat["attempt"] == 2]
+    assert min(beat["step"] for beat in second if beat["step"]) > 1
+    # the same agent, and a new child, measure the adapter
+    inputs = server.put(jsonl([{"input": row["input"]} for row in task_rows(3, start=10)]))
+    evaluate = EvaluateJob(
+        base_model=trained.job.base_model,
+        base_model_sha256=result.base_model_sha256,
+        labels=LABELS,
+        adapter_sha256=result.adapter_sha256,
+        adapter_config=result.adapter_config,
+        temperature=result.temperature,
+        inputs_sha256=inputs,
+    )
+    measured = server.offer("measure", Job(kind="evaluate", payload=evaluate.to_json()))
+    server.wait_until(lambda: bool(measured.reports))
+    answers = EvaluateResult.from_json(measured.reports[0]["result"])
+    assert len(answers.predictions) == len(answers.confidences) == len(answers.baseline_predictions) == 12
+    wrong = sum(p != row["label"] for p, row in zip(answers.predictions, task_rows(3, start=10), strict=True))
+    assert wrong <= 2
+    assert len(answers.latency_us) == 12
 
 
-def test_a_cancelled_training_is_dead_within_two_seconds_and_said_so(server: LeaseServer, trained: Trained) -> None:
-    with agent(server) as process:
-        job = offer_distill(server, trained, epochs=200)
-        server.wait_until(lambda: bool(job.heartbeats) and job.heartbeats[-1]["step"] > 0)
-        (child,) = children_of(process.pid)
-        job.is_cancelled = True
-        n_before, started = len(job.heartbeats), time.monotonic()
-        server.wait_until(lambda: len(job.heartbeats) > n_before)
-        asked = time.monotonic()
-        server.wait_until(lambda: not is_alive(child))
-        assert time.monotonic() - asked < 2
-        assert time.monotonic() - started < 3
-        server.wait_until(lambda: bool(job.reports))
-        assert (job.reports[0]["code"], job.reports[0]["retryable"]) == ("canceled", False)
+def test_a_cancelled_training_is_dead_within_two_seconds_and_said_so(
+    server: LeaseServer, running: "subprocess.Popen[bytes]", trained: Trained
+) -> None:
+    job = offer_distill(server, trained, epochs=200)
+    child = wait_for_training(server, running, job)
+    job.is_cancelled = True
+    n_before, started = len(job.heartbeats), time.monotonic()
+    server.wait_until(lambda: len(job.heartbeats) > n_before)
+    asked = time.monotonic()
+    server.wait_until(lambda: not is_alive(child))
+    assert time.monotonic() - asked < 2
+    assert time.monotonic() - started < 3
+    server.wait_until(lambda: bool(job.reports))
+    assert (job.reports[0]["code"], job.reports[0]["retryable"]) == ("canceled", False)
 
 
-def test_a_lost_lease_kills_the_training_and_reports_nothing(server: LeaseServer, trained: Trained) -> None:
-    with agent(server) as process:
-        job = offer_distill(server, trained, epochs=200)
-        server.wait_until(lambda: bool(job.heartbeats) and job.heartbeats[-1]["step"] > 0)
-        (child,) = children_of(process.pid)
-        job.is_gone = True
-        server.wait_until(lambda: not is_alive(child), within_s=4)
-        assert job.reports == []
-        assert process.poll() is None
+def test_answers_do_not_wait_for_a_training(
+    server: LeaseServer, running: "subprocess.Popen[bytes]", trained: Trained
+) -> None:
+    training = offer_distill(server, trained, epochs=200)
+    wait_for_training(server, running, training)
+    infer = InferJob(artifact_sha256=server.put(kolm_of(trained)), inputs=["where is my parcel 4 number 7"])
+    first = server.offer("infer_1", Job(kind="infer", payload=infer.to_json()))
+    server.wait_until(lambda: bool(first.reports))
+    second = server.offer("infer_2", Job(kind="infer", payload=infer.to_json()))
+    server.wait_until(lambda: bool(second.reports))
+    assert training.reports == []
+    training.is_cancelled = True
+    cold, warm = (InferResult.from_json(job.reports[0]["result"]) for job in (first, second))
+    assert [row["label"] for row in cold.outputs] == [row["label"] for row in warm.outputs] == ["delivery"]
+    assert (cold.load_ms > 0, warm.load_ms) == (True, 0)
+    server.wait_until(lambda: bool(training.reports))
+
+
+def test_an_artifact_that_nobody_vouches_for_is_not_run(
+    server: LeaseServer, running: "subprocess.Popen[bytes]"
+) -> None:
+    stranger = small_kolm(OTHER_KEY, **receipts(key=OTHER_KEY))
+    for name, data, code in (("a", stranger, "artifact_untrusted"), ("b", stranger[:-1], "artifact_altered")):
+        infer = InferJob(artifact_sha256=server.put(data), inputs=["x"])
+        job = server.offer(name, Job(kind="infer", payload=infer.to_json()))
+        server.wait_until(lambda job=job: bool(job.reports))  # type: ignore[misc]
+        assert job.reports[0]["code"] == code
+
+
+def test_a_lost_lease_kills_the_training_and_reports_nothing(
+    server: LeaseServer, running: "subprocess.Popen[bytes]", trained: Trained
+) -> None:
+    job = offer_distill(server, trained, epochs=200)
+    child = wait_for_training(server, running, job)
+    job.is_gone = True
+    server.wait_until(lambda: not is_alive(child), within_s=4)
+    assert job.reports == []
+    assert running.poll() is None
 
 
 def test_a_short_loss_of_the_network_is_survived_and_a_long_one_ends_the_training(
-    server: LeaseServer, trained: Trained
+    server: LeaseServer, running: "subprocess.Popen[bytes]", trained: Trained
 ) -> None:
-    with agent(server) as process:
-        job = offer_distill(server, trained, epochs=200)
-        server.wait_until(lambda: bool(job.heartbeats) and job.heartbeats[-1]["step"] > 0)
-        (child,) = children_of(process.pid)
-        server.is_down = True
-        time.sleep(0.7)
-        server.is_down = False
-        n_beats = len(job.heartbeats)
-        server.wait_until(lambda: len(job.heartbeats) > n_beats)
-        assert is_alive(child)
-        server.is_down = True
-        server.wait_until(lambda: not is_alive(child), within_s=6)
-        server.is_down = False
-        assert job.reports == []
+    job = offer_distill(server, trained, epochs=200)
+    child = wait_for_training(server, running, job)
+    server.is_down = True
+    time.sleep(0.7)
+    server.is_down = False
+    n_beats = len(job.heartbeats)
+    server.wait_until(lambda: len(job.heartbeats) > n_beats)
+    assert is_alive(child)
+    server.is_down = True
+    server.wait_until(lambda: not is_alive(child), within_s=6)
+    server.is_down = False
+    assert job.reports == []
 
 
-def test_sigterm_hands_over_a_checkpoint_and_gives_the_job_back(server: LeaseServer, trained: Trained) -> None:
-    with agent(server) as process:
+def test_sigterm_hands_over_a_checkpoint_and_gives_the_job_back(trained: Trained) -> None:
+    with lease_server() as server, agent(server) as process:
         job = offer_distill(server, trained, epochs=200, checkpoint_every_s=1e9)
-        server.wait_until(lambda: bool(job.heartbeats) and job.heartbeats[-1]["step"] > 0)
-        (child,) = children_of(process.pid)
+        child = wait_for_training(server, process, job)
         process.terminate()
         assert process.wait(15) == 0
         assert (job.reports[0]["code"], job.reports[0]["retryable"]) == ("runner_stopping", True)
@@ -157,11 +201,10 @@ def test_sigterm_hands_over_a_checkpoint_and_gives_the_job_back(server: LeaseSer
         assert not is_alive(child)
 
 
-def test_the_child_dies_with_a_killed_agent(server: LeaseServer, trained: Trained) -> None:
-    with agent(server) as process:
+def test_the_child_dies_with_a_killed_agent(trained: Trained) -> None:
+    with lease_server() as server, agent(server) as process:
         job = offer_distill(server, trained, epochs=200)
-        server.wait_until(lambda: bool(job.heartbeats) and job.heartbeats[-1]["step"] > 0)
-        (child,) = children_of(process.pid)
+        child = wait_for_training(server, process, job)
         process.kill()
         process.wait()
         server.wait_until(lambda: not is_alive(child), within_s=3)
@@ -177,13 +220,12 @@ def test_the_child_dies_with_a_killed_agent(server: LeaseServer, trained: Traine
     ],
 )
 def test_a_job_that_cannot_be_done_is_reported_with_its_reason(
-    server: LeaseServer, trained: Trained, change: dict[str, object], code: str
+    server: LeaseServer, running: "subprocess.Popen[bytes]", trained: Trained, change: dict[str, object], code: str
 ) -> None:
-    with agent(server):
-        server.put(trained.dataset)
-        job = server.offer("job_1", Job(kind="distill", payload=trained.job.to_json() | change))
-        server.wait_until(lambda: bool(job.reports))
-        assert (job.reports[0]["ok"], job.reports[0]["code"], job.reports[0]["retryable"]) == (False, code, False)
+    server.put(trained.dataset)
+    job = server.offer(f"job_{len(server.jobs)}", Job(kind="distill", payload=trained.job.to_json() | change))
+    server.wait_until(lambda: bool(job.reports))
+    assert (job.reports[0]["ok"], job.reports[0]["code"], job.reports[0]["retryable"]) == (False, code, False)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,63 @@
+"""The event stream in the OpenAPI document: a plain async view, which the generator cannot see."""
+
+from typing import Any
+
+_PATH = "/v1/compiles/{compile}/events"
+
+
+def describe_events(result: dict[str, Any], **_: Any) -> dict[str, Any]:
+    """drf-spectacular's post-processing hook."""
+    event = {
+        "type": "object",
+        "required": ["object", "type", "seq", "data", "created_at"],
+        "properties": {
+            "object": {"type": "string", "enum": ["event"]},
+            "type": {"type": "string", "examples": ["step.progress"]},
+            "seq": {"type": "integer", "description": "1, 2, 3 ... within the compile, without gaps."},
+            "data": {"type": "object", "additionalProperties": True},
+            "created_at": {"type": "string", "format": "date-time"},
+        },
+    }
+    page = {
+        "type": "object",
+        "required": ["object", "data", "has_more", "next_cursor"],
+        "properties": {
+            "object": {"type": "string", "enum": ["list"]},
+            "data": {"type": "array", "items": {"$ref": "#/components/schemas/CompileEvent"}},
+            "has_more": {"type": "boolean"},
+            "next_cursor": {"type": ["string", "null"], "description": "Send it as `after`."},
+        },
+    }
+    result.setdefault("components", {}).setdefault("schemas", {})["CompileEvent"] = event
+    result["paths"][_PATH] = {"get": _operation(page)}
+    result["paths"] = dict(sorted(result["paths"].items()))
+    return result
+
+
+def _operation(page: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "operationId": "compiles_events",
+        "description": (
+            "The compile's story. As a JSON list, or with `Accept: text/event-stream` live: `id` is the event's "
+            "number, and a reader that comes back with `Last-Event-ID` misses nothing and gets nothing twice. The "
+            "stream ends after the compile does, or with `event: reconnect` after ten minutes."
+        ),
+        "parameters": [
+            {"in": "path", "name": "compile", "schema": {"type": "string"}, "required": True},
+            {
+                "in": "query",
+                "name": "after",
+                "schema": {"type": "integer"},
+                "description": "The number of the last event seen.",
+            },
+            {"in": "header", "name": "Last-Event-ID", "schema": {"type": "integer"}, "description": "As `after`."},
+        ],
+        "tags": ["compiles"],
+        "security": [{"api_key": []}],
+        "responses": {
+            "200": {
+                "description": "",
+                "content": {"application/json": {"schema": page}, "text/event-stream": {"schema": {"type": "string"}}},
+            }
+        },
+    }
