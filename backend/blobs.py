@@ -16,7 +16,7 @@ from uuid import UUID
 
 from django.conf import settings
 
-from backend.domain.errors import NotFound
+from backend.domain.errors import NotFound, OurError
 
 _HEX = frozenset("0123456789abcdef")
 
@@ -37,13 +37,13 @@ def put_blob(tenant_id: UUID, data: bytes) -> str:
 
 
 def get_blob(tenant_id: UUID, digest: str) -> bytes:
-    """The bytes under `digest`. Raises NotFound, also when the file on disk no longer has that digest."""
+    """The bytes under `digest`. Raises NotFound, and OurError when the file on disk no longer has that digest."""
     try:
         data = _path(tenant_id, digest).read_bytes()
     except FileNotFoundError:
         raise NotFound(f"There is no stored object {digest[:12]}….", code="blob_not_found") from None
     if hashlib.sha256(data).hexdigest() != digest:
-        raise NotFound(f"The stored object {digest[:12]}… was altered on disk.", code="blob_corrupt")
+        raise OurError(f"The stored object {digest[:12]}… was altered on disk.", code="blob_corrupt")
     return data
 
 

@@ -3,6 +3,7 @@
 from django.urls import include, path
 from drf_spectacular.views import SpectacularJSONAPIView
 
+from backend.rest.docs_pages import docs_page
 from backend.rest.health import healthz, readyz
 
 openapi = SpectacularJSONAPIView.as_view(authentication_classes=[], permission_classes=[], throttle_classes=[])
@@ -10,6 +11,8 @@ openapi = SpectacularJSONAPIView.as_view(authentication_classes=[], permission_c
 urlpatterns = [
     path("healthz", healthz),
     path("readyz", readyz),
+    path("docs/errors", docs_page, {"name": "errors"}),
+    path("docs/events", docs_page, {"name": "events"}),
     path("v1/openapi.json", openapi),
     path("", include("backend.tenants.urls")),
     path("", include("backend.compiles.urls")),

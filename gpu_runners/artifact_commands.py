@@ -2,6 +2,7 @@
 URL`."""
 
 import json
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -121,7 +122,7 @@ class Refused(Exception):
 
 
 def _load(file: str, keyring: str | None, allow_untrusted: bool) -> tuple[Kolm, "LabelModel"]:
-    """Verified before torch is even imported."""
+    """Verified before any model library is even imported."""
     keys, problem = kolm_verify.read_keyring(keyring or kolm_verify.default_keyring())
     try:
         kolm = kolm_verify.load_verified(file, keys, allow_untrusted)
@@ -131,16 +132,15 @@ def _load(file: str, keyring: str | None, allow_untrusted: bool) -> tuple[Kolm, 
             hint = f" ({problem})" if problem else ""
             hint += ". Pin its key with `kolm trust`, or pass --allow-untrusted"
         raise Refused(f"{file} is not run: {error}{hint}.", exit_code=error.exit_code) from error
-    model_libraries = "pip install 'kolm[runner]'"
+    # a second thread gains nothing on one text and loses much on a busy machine
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        os.environ.setdefault(name, "1")
     try:
-        import torch
-
         from gpu_runners.config import base_dir
         from gpu_runners.errors import JobFailed
         from gpu_runners.serving.loader import Loader
     except ImportError as error:
-        raise Refused(f"{error.name} is needed to run models: {model_libraries}.") from error
-    torch.set_num_threads(1)
+        raise Refused(f"{error.name} is needed to run models: pip install 'kolm[runner]'.") from error
     try:
         return kolm, Loader(keyring=None, base_dir=base_dir()).model_of(kolm)
     except JobFailed as error:

@@ -8,6 +8,7 @@ will upload.
 """
 
 import ctypes
+import gc
 import json
 import os
 import queue
@@ -48,12 +49,13 @@ def main() -> None:
                 {
                     "event": "failed",
                     "code": "out_of_memory",
-                    "message": "The job did not fit in this runner's memory.",
+                    "message": "The job did not fit in this runner; lower train.batch_size or train.max_tokens.",
                     "retryable": True,
                 },
             )
         else:
             _emit(events, {"event": "done"} | result)
+        _give_memory_back()
 
 
 def _work(work: Any, request: dict[str, Any], events: TextIO, stop: threading.Event) -> dict[str, Any]:
@@ -85,6 +87,13 @@ def _read_commands(jobs: "queue.Queue[dict[str, Any]]", stop: threading.Event) -
             stop.clear()
             jobs.put(command)
     os._exit(0)  # the parent is gone: nobody will read what this process computes
+
+
+def _give_memory_back() -> None:
+    """A training of 80 pairs of up to 100 tokens leaves 1.4 GB with glibc's allocator, of which 0.8 GB are free."""
+    gc.collect()
+    if sys.platform == "linux" and (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None:
+        trim(0)
 
 
 def _claim_stdout() -> TextIO:

@@ -34,6 +34,7 @@ def parser() -> argparse.ArgumentParser:
 def _compile_parsers(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     check = commands.add_parser("check", help="validate a spec on this machine")
     check.add_argument("spec", metavar="SPEC", help="YAML or JSON; - is standard input")
+    check.add_argument("--json", action="store_true", help="print the spec as JSON with every default filled in")
     check.set_defaults(command=_check)
     compile_ = commands.add_parser(
         "compile", help="compile a spec into a .kolm: exit 0 succeeded, 4 gate failed, 1 failed"
@@ -103,7 +104,7 @@ def _api_options(command: argparse.ArgumentParser) -> None:
 def _check(options: argparse.Namespace) -> int:
     from gpu_runners.compile_commands import check
 
-    return check(options.spec)
+    return check(options.spec, as_json=options.json)
 
 
 def _compile(options: argparse.Namespace) -> int:

@@ -14,10 +14,11 @@ from gpu_runners.progress import Story, display_for, usd
 EXIT_OK, EXIT_FAILED, EXIT_GATE_FAILED = 0, 1, 4
 
 
-def check(spec: str) -> int:
-    """The same validation as the API's, without a network."""
+def check(spec: str, *, as_json: bool = False) -> int:
+    """The same validation as the API's, without a network. `as_json` prints the spec with every default filled in,
+    ready to be posted."""
     from backend.domain.errors import InvalidSpec
-    from backend.domain.spec import parse_spec
+    from backend.domain.spec import canonical_spec, parse_spec
 
     try:
         document = read_document(spec)
@@ -29,7 +30,7 @@ def check(spec: str) -> int:
         for problem in error.problems:
             print(f"  {problem.pointer or '/'}: {problem.message}", file=sys.stderr)
         return EXIT_FAILED
-    print(f"{spec}: {parsed.name} is a valid spec.")
+    print(json.dumps(canonical_spec(parsed)) if as_json else f"{spec}: {parsed.name} is a valid spec.")
     return EXIT_OK
 
 

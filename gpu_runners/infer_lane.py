@@ -3,8 +3,6 @@ outlives it."""
 
 import logging
 
-import torch
-
 from backend.domain.kolm_verify import KolmFileError
 from backend.domain.runner_jobs import Claim, InferJob, InferResult
 from gpu_runners.client import JobClient, LeaseLost, Refused, Unreachable
@@ -21,7 +19,6 @@ MAX_CHARS = 100_000
 
 def loader_for(config: RunnerConfig) -> Loader:
     """With the default base already in memory: the first answer then costs a merge, not an import."""
-    torch.set_num_threads(1)
     loader = Loader(keyring=config.keyring, base_dir=config.base_dir, keep=config.keep_models)
     try:
         loader.base(MINILM)

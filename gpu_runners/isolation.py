@@ -111,7 +111,8 @@ class Child:
         self.kill()
         if code == -signal.SIGKILL:
             return JobFailed(
-                "The training process was killed (SIGKILL): by the kernel when memory runs out, or by an operator.",
+                "The training process was killed (SIGKILL): by the kernel when memory runs out, or by an operator. "
+                "If it happens again, lower train.batch_size or train.max_tokens.",
                 code="runner_killed",
                 retryable=True,
             )

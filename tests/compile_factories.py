@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from datetime import UTC, datetime
 from typing import Any
 
 from django.db import connection
@@ -15,8 +16,8 @@ from backend.compiles.leases import Lease
 from backend.compiles.models import TEACHER_KEY, Candidate, Compile, Slice, StepRun, TeacherKey, Upload
 from backend.compiles.uploads import UploadPurpose, store_upload
 from backend.domain.artifact import build_kolm
-from backend.domain.canonical import canonical_json
 from backend.domain.candidates import text_key
+from backend.domain.canonical import canonical_json
 from backend.domain.ids import Prefix, encode_id
 from backend.domain.receipts import keyid
 from backend.domain.spec import parse_spec
@@ -80,7 +81,9 @@ def lapse(lease: Lease) -> None:
         cursor.execute(past, [lease.compile_id])
 
 
-def make_upload(tenant: Tenant, *, purpose: UploadPurpose = UploadPurpose.CAPTURES, text: str = "where is it") -> Upload:
+def make_upload(
+    tenant: Tenant, *, purpose: UploadPurpose = UploadPurpose.CAPTURES, text: str = "where is it"
+) -> Upload:
     row: dict[UploadPurpose, dict[str, Any]] = {
         UploadPurpose.CAPTURES: {"input": text},
         UploadPurpose.EXAMPLES: {"input": text, "output": "refund"},
@@ -128,14 +131,16 @@ def make_artifact(row: Compile, *, version: int = 1) -> Artifact:
     with tenant_scope(row.tenant_id):
         receipts = list(Receipt.objects.filter(compile_id=row.id).order_by("seq"))
         members = {f"receipts/{r.seq:02d}-{r.step}.dsse.json": canonical_json(r.envelope) for r in receipts}
-        members |= {"spec.json": canonical_json({"name": row.name}), "labels.json": canonical_json(list(LABELS))}
+        values = {"spec.json": {"name": row.name}, "labels.json": list(LABELS)}
+        values |= {"gate.json": {"passed": True}, "k_score.json": {"composite_ppm": 912_345}}
+        members |= {path: canonical_json(value) for path, value in values.items()}
         fields = {
             "name": row.name,
             "version": str(version),
             "compile": encode_id(Prefix.COMPILE, row.id),
             "tenant_digest": hashlib.sha256(row.tenant_id.bytes).hexdigest(),
             "task_type": "label",
-            "created_at": "2026-11-21T06:00:00Z",
+            "created_at": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
             "base": {"id": "tiny", "sha256": "0" * 64},
             "k_score_ppm": 912_345,
             "gate": "passed",

@@ -34,6 +34,7 @@ from workers.stages.gate import run_gate
 from workers.stages.labeling import run_labeling
 from workers.stages.outcome import Done, Waiting
 from workers.stages.packaging import run_packaging
+from workers.stages.runner_work import RunnerJobFailed
 from workers.stages.selection import run_selection
 from workers.stages.slicing import run_slicing
 from workers.stages.synthesis import run_synthesis
@@ -44,6 +45,7 @@ log = logging.getLogger("kolm.walk")
 
 MAX_ATTEMPTS = 5
 MAX_CLAIMS = 12  # without a finished step: whoever takes this compile dies of it
+_AGAIN = "Resuming the compile tries this step again; what is done stays done."
 
 STAGES: dict[StepName, Callable[[CompileRun], Done | Waiting]] = {
     StepName.SLICING: run_slicing,
@@ -60,7 +62,7 @@ STAGES: dict[StepName, Callable[[CompileRun], Done | Waiting]] = {
 
 class Crashing(OurError):
     def __init__(self) -> None:
-        super().__init__("Several workers ended while they worked on this step; it was stopped.", code="worker_crashed")
+        super().__init__("Several workers ended while they worked on this step.", code="worker_crashed")
 
 
 def advance(compile_id: UUID) -> None:
@@ -116,19 +118,14 @@ def _run_steps(run: CompileRun) -> None:
         run.stop.check()
         begin_step(run, name)
         outcome = STAGES[name](run)
-        if isinstance(outcome, Waiting):
-            return
-        if outcome.ends is not None:
-            with run.fenced() as compile:
-                transitions.move(compile, outcome.ends)
-                leases.release(run.lease, due_in_s=None)
+        if isinstance(outcome, Waiting) or outcome.ends is not None:
             return
 
 
 def _end(lease: Lease, error: Exception) -> None:
     """Give the compile its end or its next try, as the table above says."""
     with leases.fenced(lease) as compile:
-        if isinstance(error, Canceled):
+        if isinstance(error, Canceled) or compile.status == CompileStatus.CANCELING:
             _cancel(compile)
             leases.release(lease, due_in_s=None)
         elif isinstance(error, LeaseLost):
@@ -147,8 +144,8 @@ def _end(lease: Lease, error: Exception) -> None:
 
 
 def _is_final(attempts: int, error: Exception) -> bool:
-    if isinstance(error, TeacherFailed) and not error.retryable:
-        return True
+    if isinstance(error, RunnerJobFailed) or (isinstance(error, TeacherFailed) and not error.retryable):
+        return True  # a runner's job has had its own attempts: asking again gives the same answer
     return isinstance(error, CustomerError) or attempts >= MAX_ATTEMPTS
 
 
@@ -168,14 +165,24 @@ def _fail(compile: Compile, error: Exception) -> None:
     running = StepRun.objects.filter(tenant_id=compile.tenant_id, compile=compile, status=StepStatus.RUNNING)
     step = running.order_by("position").first()
     running.update(status=StepStatus.FAILED, ended_at=timezone.now())
-    is_known = isinstance(error, KolmError)
+    code, message = _said_of(error)
     transitions.move(
         compile,
         CompileStatus.FAILED,
-        failure_code=error.code if is_known else "internal_error",  # type: ignore[attr-defined]
-        failure_message=error.message if is_known else "A fault of ours. Resume the compile; what is done stays done.",  # type: ignore[attr-defined]
+        failure_code=code,
+        failure_message=message,
         failed_step=step.name if step else "",
     )
+
+
+def _said_of(error: Exception) -> tuple[str, str]:
+    """The failure's code and message. A customer's error says by itself what to do; what else ends a compile may go
+    better the next time."""
+    if isinstance(error, CustomerError):
+        return error.code, error.message
+    if isinstance(error, KolmError):
+        return error.code, f"{error.message} {_AGAIN}"
+    return "internal_error", f"A fault of ours. {_AGAIN}"
 
 
 def _stop_jobs(compile: Compile) -> None:

@@ -1,8 +1,8 @@
 """GET /v1/compiles/{id}/events: the compile's story, as a JSON list or, asked with `Accept: text/event-stream`, live.
 
-A plain async view beside DRF, so that thousands of open streams cost no threads. Events are numbered without gaps under
-the compile's lock, so a reader that comes back with `Last-Event-ID` (or `?after=`) misses nothing and gets nothing
-twice.
+A plain async view beside DRF, so that thousands of open streams keep no thread busy and no connection. Events are
+numbered without gaps under the compile's lock, so a reader that comes back with `Last-Event-ID` (or `?after=`) misses
+nothing and gets nothing twice.
 """
 
 import json
@@ -12,7 +12,6 @@ from collections.abc import AsyncIterator
 from typing import Any
 from uuid import UUID
 
-from asgiref.sync import sync_to_async
 from django.db import transaction
 from django.http import HttpRequest, HttpResponseBase, JsonResponse, StreamingHttpResponse
 from rest_framework.exceptions import APIException, AuthenticationFailed
@@ -23,6 +22,7 @@ from backend.compiles.shapes import event_shape
 from backend.domain.errors import Forbidden, InvalidInput, KolmError, NotFound
 from backend.domain.ids import Prefix, decode_id
 from backend.domain.lifecycle import TERMINAL, CompileStatus
+from backend.rest.async_queries import query
 from backend.rest.problems import problem_for, problem_response
 from backend.rest.rate_limits import count_request
 from backend.tenants.auth import Caller, authenticate
@@ -39,12 +39,14 @@ PAGE = 500
 @transaction.non_atomic_requests
 async def compile_events(request: HttpRequest, compile: str) -> HttpResponseBase:
     if request.method != "GET":
-        return problem_response(request, status=405, code="method_not_allowed", detail="Events can only be read: GET.")
+        return problem_response(
+            request, status=405, code="method_not_allowed", detail="Events can only be read; use GET."
+        )
     try:
-        caller = await sync_to_async(_admit)(request)
+        caller = await query(_admit)(request)
         after = _after(request)
         compile_id = decode_id(Prefix.COMPILE, compile)
-        events, _ = await sync_to_async(_look)(caller.tenant_id, compile_id, after)
+        events, _ = await query(_look)(caller.tenant_id, compile_id, after)
     except (KolmError, APIException) as error:
         return problem_for(request, error)
     if "text/event-stream" not in request.headers.get("Accept", ""):
@@ -66,7 +68,7 @@ async def _stream(tenant_id: UUID, compile_id: UUID, after: int) -> AsyncIterato
     yield f"retry: {round(RETRY_MS * random.uniform(0.5, 1.5))}\n\n".encode()
     async with listening_async(compile_id) as wait:
         while True:
-            events, is_over = await sync_to_async(_look)(tenant_id, compile_id, after)
+            events, is_over = await query(_look)(tenant_id, compile_id, after)
             for event in events:
                 after = event["seq"]
                 yield f"id: {after}\nevent: {event['type']}\ndata: {json.dumps(event, ensure_ascii=False)}\n\n".encode()
@@ -99,7 +101,10 @@ def _admit(request: HttpRequest) -> Caller:
     request.api_caller = caller  # type: ignore[attr-defined]  # for `last_use`
     count_request(request, caller)
     if not {"compiles:read", "compiles:write"} & caller.scopes:
-        raise Forbidden("This API key lacks the scope 'compiles:read'.", code="missing_scope")
+        raise Forbidden(
+            "This API key lacks the scope 'compiles:read'; make one that has it under /v1/api_keys.",
+            code="missing_scope",
+        )
     return caller
 
 
@@ -123,5 +128,8 @@ def _look(tenant_id: UUID, compile_id: UUID, after: int) -> tuple[list[dict[str,
 def _after(request: HttpRequest) -> int:
     text = request.headers.get("Last-Event-ID") or request.GET.get("after") or "0"
     if not (text.isascii() and text.isdigit() and len(text) < 10):
-        raise InvalidInput("`after` (or Last-Event-ID) is the number of an event.", code="invalid_request")
+        raise InvalidInput(
+            "`after` (or Last-Event-ID) is the number of the last event you saw: 0 or more, at most 9 digits.",
+            code="invalid_request",
+        )
     return int(text)

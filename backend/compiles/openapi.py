@@ -40,7 +40,8 @@ def _operation(page: dict[str, Any]) -> dict[str, Any]:
         "description": (
             "The compile's story. As a JSON list, or with `Accept: text/event-stream` live: `id` is the event's "
             "number, and a reader that comes back with `Last-Event-ID` misses nothing and gets nothing twice. The "
-            "stream ends after the compile does, or with `event: reconnect` after ten minutes."
+            "stream ends after the compile does, or with `event: reconnect` after ten minutes. The types and their "
+            "fields are at /docs/events."
         ),
         "parameters": [
             {"in": "path", "name": "compile", "schema": {"type": "string"}, "required": True},

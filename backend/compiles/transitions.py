@@ -66,12 +66,14 @@ def resume(tenant_id: UUID, compile_id: UUID, *, budget_microusd: int | None) ->
     compile = locked_compile(tenant_id, compile_id)
     if CompileStatus(compile.status) not in (CompileStatus.FAILED, CompileStatus.EXPIRED, CompileStatus.CANCELED):
         raise Conflict(
-            f"Only a failed, expired or canceled compile can be resumed; this one is {compile.status}.",
+            f"Only a failed, expired or canceled compile can be resumed; this one is {compile.status}. "
+            "To compile its spec again, POST it to /v1/compiles.",
             code="compile_not_resumable",
         )
     if budget_microusd is not None and budget_microusd < compile.spent_microusd:
         raise Conflict(
-            f"The new budget is below the {compile.spent_microusd} micro-USD already spent.", code="budget_below_spent"
+            f"The new budget is below the {compile.spent_microusd} micro-USD already spent; give that much or more.",
+            code="budget_below_spent",
         )
     StepRun.objects.filter(tenant_id=tenant_id, compile=compile).exclude(status=StepStatus.SUCCEEDED).update(
         status=StepStatus.PENDING, runner_job_id=None

@@ -15,6 +15,8 @@ from backend.domain.spec import MAX_TEXT_CHARS
 MAX_BYTES = 5_000_000
 MAX_ROWS = 50_000
 MAX_GROUP = 200
+MAX_PROBLEMS = 20
+_NO_OBJECT = "not a JSON object; a row is one object on a line of its own"
 
 
 class UploadPurpose(StrEnum):
@@ -27,7 +29,7 @@ def store_upload(tenant_id: UUID, purpose: UploadPurpose, data: bytes, *, sha256
     """Validate and keep one upload. `sha256` (of the bytes sent), when given, must match: a truncated upload is refused
     whole."""
     if len(data) > MAX_BYTES:
-        raise InvalidInput(f"An upload holds at most {MAX_BYTES} bytes; split it.", code="upload_too_large")
+        raise InvalidInput(f"An upload holds at most {MAX_BYTES} bytes; send fewer rows.", code="upload_too_large")
     if sha256 is not None and hashlib.sha256(data).hexdigest() != sha256.lower():
         raise InvalidInput(
             "The bytes that arrived do not have the sha256 you sent: the upload was cut or altered. Send it again.",
@@ -67,34 +69,50 @@ def _rows(data: bytes, purpose: UploadPurpose) -> list[dict[str, Any]]:
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise InvalidInput(f"The upload is not UTF-8 (byte {error.start}).", code="invalid_utf8") from None
+        raise InvalidInput(
+            f"The upload is not UTF-8 (byte {error.start}); encode it so and send it again.", code="invalid_utf8"
+        ) from None
     lines = [(n, line) for n, line in enumerate(text.split("\n"), start=1) if line.strip()]
     if not lines:
         raise InvalidInput("The upload has no rows; send one JSON object a line.", code="upload_empty")
     if len(lines) > MAX_ROWS:
-        raise InvalidInput(f"An upload holds at most {MAX_ROWS} rows; this one has {len(lines)}.")
+        raise InvalidInput(
+            f"An upload holds at most {MAX_ROWS} rows and this one has {len(lines)}; send fewer.",
+            code="upload_too_large",
+        )
     rows, problems = [], []
     for n, line in lines:
         try:
             rows.append(_row(line, purpose))
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             problems.append(Problem(pointer=f"/{n}", message=f"Line {n}: {error}"))
-            if len(problems) == 20:
+            if len(problems) == MAX_PROBLEMS:
                 break
     if problems:
-        last_is_cut = problems[-1].pointer == f"/{lines[-1][0]}" and not text.endswith("\n")
-        code = "upload_truncated" if last_is_cut and len(problems) == 1 else "invalid_upload"
-        raise InvalidInput(f"{len(problems)} row(s) of the upload are not usable.", code=code, problems=tuple(problems))
+        raise _unusable(problems, is_cut=problems[-1].pointer == f"/{lines[-1][0]}" and not text.endswith("\n"))
     return rows
+
+
+def _unusable(problems: list[Problem], *, is_cut: bool) -> InvalidInput:
+    """`is_cut`: the last line is among the bad ones and has no line break; alone, it tells of a truncated upload."""
+    if is_cut and len(problems) == 1:
+        message, code = "The last line of the upload is cut off; send the upload again.", "upload_truncated"
+    else:
+        some = "At least " if len(problems) == MAX_PROBLEMS else ""
+        message = f"{some}{len(problems)} row(s) of the upload are not usable (see `errors`), so nothing was stored."
+        code = "invalid_upload"
+    return InvalidInput(f"{problems[0].message}. {message}", code=code, problems=tuple(problems))
 
 
 def _row(line: str, purpose: UploadPurpose) -> dict[str, Any]:
     try:
         row = json.loads(line)
     except json.JSONDecodeError:
-        raise ValueError("not a JSON object") from None
+        raise ValueError(_NO_OBJECT) from None
+    except RecursionError:
+        raise ValueError("nested too deeply; flatten it") from None
     if not isinstance(row, dict):
-        raise ValueError("not a JSON object")
+        raise ValueError(_NO_OBJECT)
     match purpose:
         case UploadPurpose.CAPTURES:
             return {"input": _text(row, "input")}

@@ -50,7 +50,7 @@ class TrainOptions(_Wire):
     max_tokens: int = 128
     seed: int = 7
     precision: str = "auto"  # auto | fp32 | bf16
-    validation_share: float = 0.15  # of the training pairs, for calibration and early stopping; never the held-out gold
+    validation_share: float = 0.15  # of the training pairs, for calibration; never the held-out gold
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

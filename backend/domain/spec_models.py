@@ -404,7 +404,7 @@ class Train(_Part):
         default=_TRAIN.validation_share,
         gt=0,
         le=0.5,
-        description="Share of the training pairs for calibration and early stopping.",
+        description="Share of the training pairs that calibrates the confidences.",
         examples=[0.15],
     )
 

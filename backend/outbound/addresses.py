@@ -79,25 +79,27 @@ def check_url(url: str | httpx.URL, *, allowed_origins: Iterable[str] = ()) -> h
         parsed = httpx.URL(url)
         host = parsed.raw_host.decode("ascii")
     except (httpx.InvalidURL, UnicodeError, ValueError) as wrong:
-        raise OutboundRefused("This is not a URL that can be called.") from wrong
+        raise OutboundRefused(
+            "This is not a URL that can be called; use one like https://llm.example.com/v1."
+        ) from wrong
     if parsed.userinfo:
         raise OutboundRefused("A URL with user:password@ is not called; send credentials as an API key.")
     if any(ord(c) <= 32 or c == "\\" for c in str(url)):
-        raise OutboundRefused("The URL holds spaces, control characters or a backslash.")
+        raise OutboundRefused("The URL holds spaces, control characters or a backslash; remove them.")
     if origin_of(parsed) in {origin_of(httpx.URL(origin)) for origin in allowed_origins}:
         return parsed
     if parsed.scheme != "https":
-        raise OutboundRefused("Only https addresses are called.")
+        raise OutboundRefused("Only https addresses are called; whoever runs this deployment can allow others.")
     if (443 if parsed.port is None else parsed.port) not in PORTS:
-        raise OutboundRefused("Only ports 443 and 8443 are called.")
+        raise OutboundRefused("Only ports 443 and 8443 are called; whoever runs this deployment can allow others.")
     literal = literal_address(host)
     if literal is None and not _HOST_NAME.match(host.lower()):
-        raise OutboundRefused("The host is neither a full domain name nor a plain IP address.")
+        raise OutboundRefused("The host is neither a full domain name nor a plain IP address; write it in full.")
     if literal is None and host.rstrip(".").rsplit(".", 1)[-1].isdigit():
         raise OutboundRefused("The host is a look-alike of an IP address; write it in full.")
     if literal is not None and not is_public(literal):
         raise OutboundRefused(
-            "The address is not on the public internet; this deployment does not call private addresses."
+            "The address is not on the public internet; whoever runs this deployment can allow its origin."
         )
     return parsed
 

@@ -26,7 +26,9 @@ Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _RUNNERS = "/internal/"
 _NO_LENGTH = Refusal(status=411, code="length_required", detail="Send the body with a Content-Length.")
-_BAD_LENGTH = Refusal(status=400, code="bad_request", detail="The Content-Length is not a number.")
+_BAD_LENGTH = Refusal(
+    status=400, code="bad_request", detail="The Content-Length is not a number; send the number of bytes."
+)
 _CUT_SHORT = Refusal(
     status=400,
     code="incomplete_body",

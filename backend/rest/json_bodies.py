@@ -39,7 +39,9 @@ def parse_json(body: bytes) -> Any:
     try:
         text = body.decode("utf-8")
     except UnicodeDecodeError as fault:
-        raise ParseError(f"The body is not UTF-8: byte {fault.start} is wrong.", code="invalid_utf8") from None
+        raise ParseError(
+            f"The body is not UTF-8: byte {fault.start} is wrong; encode it as UTF-8.", code="invalid_utf8"
+        ) from None
     try:
         value = json.loads(text, object_pairs_hook=_no_key_twice, parse_constant=_no_constant)
     except json.JSONDecodeError as fault:
@@ -47,7 +49,7 @@ def parse_json(body: bytes) -> Any:
             f"The body is not JSON: {fault.msg} at line {fault.lineno}, column {fault.colno}.", code="malformed_json"
         ) from None
     except RecursionError:
-        raise ParseError("The body is nested too deeply.", code="malformed_json") from None
+        raise ParseError("The body is nested too deeply; flatten it.", code="malformed_json") from None
     except ValueError as fault:  # an integer of more than 4300 digits
         raise ParseError(f"The body is not JSON we take: {fault}", code="malformed_json") from None
     _check(value, depth=0)
@@ -59,20 +61,24 @@ def _no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(value) < len(pairs):
         keys = [key for key, _ in pairs]
         twice = next(key for key in keys if keys.count(key) > 1)
-        raise ParseError(f"The body has the key {twice[:60]!r} twice in one object.", code="malformed_json")
+        raise ParseError(f"The body has the key {twice[:60]!r} twice in one object; keep one.", code="malformed_json")
     return value
 
 
 def _no_constant(name: str) -> None:
-    raise ParseError(f"The body is not JSON: {name} is not a JSON number.", code="malformed_json")
+    raise ParseError(
+        f"The body is not JSON: {name} is not a JSON number; send a number or null.", code="malformed_json"
+    )
 
 
 def _check(value: Any, *, depth: int) -> None:
     if depth > MAX_DEPTH:
-        raise ParseError(f"The body is nested more than {MAX_DEPTH} levels deep.", code="malformed_json")
+        raise ParseError(f"The body is nested more than {MAX_DEPTH} levels deep; flatten it.", code="malformed_json")
     if isinstance(value, str):
         if "\x00" in value or not _is_unicode(value):
-            raise ParseError("The body has a string with a NUL or half a surrogate pair in it.", code="malformed_json")
+            raise ParseError(
+                "The body has a string with a NUL or half a surrogate pair in it; remove it.", code="malformed_json"
+            )
     elif isinstance(value, Mapping):
         for key, below in value.items():
             _check(key, depth=depth)

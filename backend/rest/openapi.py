@@ -18,7 +18,7 @@ _PROBLEM: dict[str, Any] = {
         "doc_url",
     ],
     "properties": {
-        "type": {"type": "string", "format": "uri"},
+        "type": {"type": "string", "format": "uri", "description": "urn:kolm:error: and the code."},
         "title": {"type": "string"},
         "status": {"type": "integer"},
         "detail": {"type": "string"},
@@ -38,7 +38,7 @@ _PROBLEM: dict[str, Any] = {
         },
         "request_id": {"type": ["string", "null"]},
         "retryable": {"type": "boolean"},
-        "doc_url": {"type": "string", "format": "uri"},
+        "doc_url": {"type": "string", "format": "uri", "description": "What the code means and what to do."},
     },
 }
 
@@ -49,7 +49,7 @@ def public_endpoints(endpoints: list[tuple[str, str, str, Any]], **_: Any) -> li
 
 
 def describe_problems(result: dict[str, Any], **_: Any) -> dict[str, Any]:
-    """Any operation may answer any problem: which codes there are is in the documentation, their shape is here."""
+    """Any operation may answer any problem: which codes there are is in docs/errors.md, their shape is here."""
     result.setdefault("components", {}).setdefault("schemas", {})["Problem"] = _PROBLEM
     content = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
     for path in result["paths"].values():

@@ -97,7 +97,7 @@ def _beyond(
     except NotFound:
         edge = None
     if edge is None:
-        raise _invalid(name, f"`{name}` names no row of this list: {cursor[:60]!r}.")
+        raise _invalid(name, f"`{name}` names no row of this list: {cursor[:60]!r}; take an id from the list.")
     at, key = edge.created_at, edge.pk  # type: ignore[attr-defined]
     past = "gt" if newer else "lt"
     return rows.filter(

@@ -2,7 +2,7 @@
 
 `code` is stable and for programs; `detail` is for people and says what to do; `errors` names the places in the body
 by JSON Pointer; `retryable` says whether the same request may succeed later. What is ours to mend is logged in full
-and masked in the answer.
+and masked in the answer. `doc_url` is the code's entry on the page that this deployment serves (`docs_pages`).
 """
 
 import json
@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from django.conf import settings
 from django.core import exceptions as django_errors
 from django.db import DatabaseError, InterfaceError, OperationalError
 from django.http import Http404, HttpRequest, HttpResponse
@@ -27,7 +28,7 @@ from backend.domain.errors import Problem
 logger = logging.getLogger(__name__)
 
 CONTENT_TYPE = "application/problem+json"
-DOCS = "https://kolm.dev/docs/errors#"
+TYPE = "urn:kolm:error:"  # a name, not an address: the same on every deployment
 RETRY_AFTER_S = 5  # of a part that does not answer just now
 
 # The nearest class of our tree, in the order of its drawing: a subclass stands before its parent.
@@ -49,6 +50,12 @@ _STATUS_OF_CODE = {
     "payload_too_large": 413,
     "too_large": 413,
     "not_implemented": 501,
+}
+
+# DRF's own sentences, with what to do about them.
+_ADVICE = {
+    "method_not_allowed": "{} The header Allow names those of this address.",
+    "unsupported_media_type": "{} Send JSON as application/json, and the lines of an upload as application/x-ndjson.",
 }
 
 
@@ -109,7 +116,7 @@ def respond(request: HttpRequest, answer: Refusal) -> HttpResponse:
 
 def problem_body(answer: Refusal, *, path: str, request_id: str | None) -> dict[str, Any]:
     return {
-        "type": DOCS + answer.code,
+        "type": TYPE + answer.code,
         "title": answer.code.replace("_", " ").capitalize(),
         "status": answer.status,
         "detail": answer.detail,
@@ -118,7 +125,7 @@ def problem_body(answer: Refusal, *, path: str, request_id: str | None) -> dict[
         "errors": [{"pointer": e.pointer, "code": e.code, "detail": e.message} for e in answer.errors],
         "request_id": request_id,
         "retryable": answer.is_retryable,
-        "doc_url": DOCS + answer.code,
+        "doc_url": f"{settings.KOLM_PUBLIC_URL}/docs/errors#{answer.code}",
     }
 
 
@@ -176,7 +183,7 @@ def _of_drf(error: drf.APIException) -> Refusal:
     return Refusal(
         status=error.status_code,
         code=code,
-        detail=str(error.detail),
+        detail=_ADVICE.get(code, "{}").format(error.detail),
         is_retryable=error.status_code in (429, 503),
         headers=headers,
     )
@@ -199,11 +206,15 @@ def flatten(detail: Any, pointer: str = "") -> Iterator[Problem]:
 
 def _of_django(error: Exception) -> Refusal | None:
     if isinstance(error, Http404):
-        return Refusal(status=404, code="not_found", detail="There is nothing at this address.")
+        return Refusal(
+            status=404, code="not_found", detail="There is nothing at this address; see GET /v1/openapi.json."
+        )
     if isinstance(error, django_errors.PermissionDenied):
         return Refusal(status=403, code="forbidden", detail="This is not allowed.")
     if isinstance(error, django_errors.RequestDataTooBig):
-        return Refusal(status=413, code="payload_too_large", detail="The body is larger than this address takes.")
+        return Refusal(
+            status=413, code="payload_too_large", detail="The body is larger than this address takes; send less."
+        )
     if isinstance(error, (UnreadablePostError, RawPostDataException)):
         return Refusal(
             status=400,
@@ -236,7 +247,7 @@ def _masked(error: BaseException | None) -> Refusal:
     return Refusal(
         status=500,
         code="internal_error",
-        detail="Something broke on our side; it is logged under the request id.",
+        detail="Something broke on our side. It is logged under the request id; report that to whoever runs this.",
         is_retryable=not isinstance(error, DatabaseError),
     )
 
@@ -255,7 +266,12 @@ def permission_denied(request: HttpRequest, exception: Exception) -> HttpRespons
 
 
 def page_not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
-    return respond(request, Refusal(status=404, code="not_found", detail=f"There is nothing at {request.path[:200]}."))
+    return respond(
+        request,
+        Refusal(
+            status=404, code="not_found", detail=f"There is nothing at {request.path[:200]}; see GET /v1/openapi.json."
+        ),
+    )
 
 
 def server_error(request: HttpRequest) -> HttpResponse:

@@ -95,13 +95,13 @@ def count_request(request: HttpRequest, caller: Caller, *, is_spending: bool = F
     except redis.RedisError:
         if is_spending:
             raise Unavailable(
-                "Calls that spend money are held back while a part of this deployment does not answer."
+                "Calls that spend money are held back while a part of this deployment does not answer; try again soon."
             ) from None
         return
     request.rate_limit_headers = headers_of(decision)  # type: ignore[attr-defined]
     if not decision.is_allowed:
         raise TooManyRequests(
-            f"More than {decision.quota} requests a minute for this {decision.policy}.",
+            f"More than {decision.quota} requests a minute for this {decision.policy}; wait as Retry-After says.",
             retry_after_s=decision.retry_after_s,
         )
 

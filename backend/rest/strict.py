@@ -32,7 +32,7 @@ def check_query(query: QueryDict, known: Iterable[str]) -> None:
     if unknown:
         raise serializers.ValidationError(unknown)
     broken = {
-        key: [ErrorDetail("A NUL character is in no value here.", code="invalid")]
+        key: [ErrorDetail("No value here has a NUL character; remove it.", code="invalid")]
         for key, values in query.lists()
         if any("\x00" in value for value in values)
     }

@@ -12,7 +12,6 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse, JsonResponse
@@ -22,6 +21,7 @@ from backend.blobs import get_blob, put_blob
 from backend.domain.errors import KolmError, NotFound
 from backend.domain.ids import Prefix, decode_id
 from backend.domain.runner_jobs import Progress, RunnerJobKind
+from backend.rest.async_queries import query
 from backend.rest.problems import problem_for, problem_response
 from backend.runner_jobs import leases
 from backend.runner_jobs.leases import JobGone
@@ -60,7 +60,7 @@ async def claim(request: HttpRequest) -> HttpResponse:
     """Wait up to `wait_s` for a job of these kinds."""
     if request.method != "POST":
         return _not_allowed(request)
-    if not hmac.compare_digest(_bearer(request), settings.KOLM_RUNNER_TOKEN):
+    if not hmac.compare_digest(_bearer(request).encode(), settings.KOLM_RUNNER_TOKEN.encode()):
         return problem_response(
             request, status=401, code="unauthorized", detail="The runner token is wrong: set KOLM_RUNNER_TOKEN."
         )
@@ -69,7 +69,7 @@ async def claim(request: HttpRequest) -> HttpResponse:
     until = time.monotonic() + min(float(body.get("wait_s", 0)), MAX_WAIT_S)
     async with listening_async(RUNNERS) as wait:
         while True:
-            found = await sync_to_async(leases.claim)(str(body["runner"]), kinds)
+            found = await query(leases.claim)(str(body["runner"]), kinds)
             if found is not None:
                 return JsonResponse(found.to_json())
             left_s = until - time.monotonic()
@@ -83,7 +83,7 @@ async def heartbeat(request: HttpRequest, job_id: str) -> HttpResponse:
     if request.method != "POST":
         return _not_allowed(request)
     progress = Progress.from_json(_json(request))
-    cancel = await sync_to_async(leases.heartbeat)(decode_id(Prefix.RUNNER_JOB, job_id), _bearer(request), progress)
+    cancel = await query(leases.heartbeat)(decode_id(Prefix.RUNNER_JOB, job_id), _bearer(request), progress)
     return JsonResponse({"cancel": cancel, "lease_s": float(settings.KOLM_RUNNER_LEASE_S)})
 
 
@@ -94,9 +94,9 @@ async def report(request: HttpRequest, job_id: str) -> HttpResponse:
     body = _json(request)
     key = (decode_id(Prefix.RUNNER_JOB, job_id), _bearer(request))
     if body["ok"] is True:
-        await sync_to_async(leases.report_success)(*key, dict(body["result"]))
+        await query(leases.report_success)(*key, dict(body["result"]))
     else:
-        await sync_to_async(leases.report_failure)(
+        await query(leases.report_failure)(
             *key, code=str(body["code"])[:64], message=str(body["message"]), is_retryable=bool(body["retryable"])
         )
     return HttpResponse(status=204)
@@ -105,7 +105,7 @@ async def report(request: HttpRequest, job_id: str) -> HttpResponse:
 @_guarded
 async def blob(request: HttpRequest, job_id: str, sha256: str) -> HttpResponse:
     """GET an input (or the checkpoint) of the job; PUT an output under the digest of its bytes."""
-    job = await sync_to_async(leases.authenticate)(decode_id(Prefix.RUNNER_JOB, job_id), _bearer(request))
+    job = await query(leases.authenticate)(decode_id(Prefix.RUNNER_JOB, job_id), _bearer(request))
     if request.method == "GET":
         if sha256 not in (*job.inputs, job.checkpoint_sha256):
             raise NotFound("This object is not an input of the job.", code="blob_not_found")

@@ -115,7 +115,9 @@ def heartbeat(job_id: UUID, token: str, progress: Progress) -> bool:
         if not changed.update(checkpoint_sha256=progress.checkpoint_sha256 or F("checkpoint_sha256")):
             raise JobGone
         _prolong(job_id)
-        if job.compile_id is not None and progress.n_steps > 0:
+        job.refresh_from_db(fields=["cancel_requested"])
+        # a job is canceled with its compile: whose last event is told, or whose step another job now has
+        if job.compile_id is not None and progress.n_steps > 0 and not job.cancel_requested:
             _show(job, progress)
     return job.cancel_requested
 
@@ -167,11 +169,12 @@ def expire_leases() -> int:
 
 def _expire(job_id: UUID) -> None:
     job = RunnerJob.objects.get(id=job_id)
-    is_final = job.cancel_requested or job.attempts >= MAX_ATTEMPTS or job.kind == RunnerJobKind.INFER
-    status = RunnerJobStatus.CANCELED if job.cancel_requested else RunnerJobStatus.FAILED
     with tenant_scope(job.tenant_id):
         if job.compile_id is not None:
             compile_leases.lock(job.compile_id)
+            job.refresh_from_db()
+        is_final = job.cancel_requested or job.attempts >= MAX_ATTEMPTS or job.kind == RunnerJobKind.INFER
+        status = RunnerJobStatus.CANCELED if job.cancel_requested else RunnerJobStatus.FAILED
         with connection.cursor() as cursor:
             cursor.execute(
                 "UPDATE runner_jobs_runnerjob SET status = %s, token_sha256 = '', lease_until = NULL,"
@@ -182,7 +185,7 @@ def _expire(job_id: UUID) -> None:
             )
             if cursor.rowcount == 0:
                 return
-        if job.compile_id is not None:
+        if job.compile_id is not None and not job.cancel_requested:
             if is_final:
                 compile_leases.wake(job.tenant_id, job.compile_id)
             then = "it had no attempt left" if is_final else "the job goes to another one from its last checkpoint"

@@ -22,6 +22,7 @@ from backend.domain.errors import Unavailable
 from backend.domain.ids import Prefix, encode_id
 from backend.domain.pricing import cost_microusd, price_book
 from backend.domain.runner_jobs import InferJob, InferResult, RunnerJobKind
+from backend.rest.async_queries import let_go
 from backend.rest.strict import StrictSerializer
 from backend.runner_jobs import leases
 from backend.runner_jobs.leases import Offer
@@ -107,7 +108,11 @@ def _wait(job_id: UUID) -> dict[str, Any]:
             left_s = until - time.monotonic()
             if left_s <= 0:
                 leases.cancel(job_id)
-                raise Unavailable(f"No runner answered within {WAIT_S:.0f} s; try again.", code="no_runner")
+                raise Unavailable(
+                    f"No runner answered within {WAIT_S:.0f} s; try again. If none ever does, none is running here.",
+                    code="no_runner",
+                )
+            let_go()  # a request that waits must not hold a connection of the pool
             wait(min(left_s, 1.0))
 
 

@@ -103,4 +103,7 @@ class RevokeApiKeyView(APIView):
 def _check_not_above(caller: Caller, scopes: list[str]) -> None:
     above = sorted(set(scopes) - caller.scopes)
     if above:
-        raise Forbidden(f"This API key lacks the scope {above[0]!r} and cannot give it away.", code="missing_scope")
+        raise Forbidden(
+            f"A key cannot give away a scope that it lacks, {above[0]!r}; ask with one that has it.",
+            code="missing_scope",
+        )

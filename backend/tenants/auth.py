@@ -67,7 +67,9 @@ class IsTenant(BasePermission):
 def authenticate(presented: str) -> Caller:
     """The caller behind a key, with the transaction under way bound to its tenant. Raises AuthenticationFailed."""
     if not is_well_formed(presented):
-        raise AuthenticationFailed("This is not an API key of this service.", code="invalid_api_key")
+        raise AuthenticationFailed(
+            "This is not an API key; copy it whole, with sk_live_ or sk_test_.", code="invalid_api_key"
+        )
     with transaction.atomic():
         set_local("app.key_hash", hash_of(presented))
         row = ApiKey.objects.filter(key_hash=hash_of(presented)).first()
@@ -77,11 +79,17 @@ def authenticate(presented: str) -> Caller:
                 "SELECT set_config('app.key_hash', '', true), set_config('app.tenant', %s, true)", [bound_to]
             )
     if row is None:
-        raise AuthenticationFailed("There is no such API key.", code="invalid_api_key")
+        raise AuthenticationFailed(
+            "There is no such API key here; was it made on another deployment?", code="invalid_api_key"
+        )
     if row.revoked_at is not None:
-        raise AuthenticationFailed("This API key was revoked.", code="api_key_revoked")
+        raise AuthenticationFailed(
+            "This API key was revoked; use another, or make one under /v1/api_keys.", code="api_key_revoked"
+        )
     if row.expires_at is not None and row.expires_at <= timezone.now():
-        raise AuthenticationFailed("This API key has expired.", code="api_key_expired")
+        raise AuthenticationFailed(
+            "This API key has expired; use another, or make one under /v1/api_keys.", code="api_key_expired"
+        )
     return Caller(
         tenant_id=row.tenant_id,
         api_key_id=row.id,

@@ -9,13 +9,14 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-from asgiref.sync import iscoroutinefunction, sync_to_async
+from asgiref.sync import iscoroutinefunction
 from django.db import DatabaseError
 from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from django.utils.decorators import sync_and_async_middleware
 
+from backend.rest.async_queries import query
 from backend.tenants.auth import Caller
 from backend.tenants.models import ApiKey
 from backend.tenants.scope import tenant_scope
@@ -32,7 +33,7 @@ def last_use(get_response: Callable[[HttpRequest], Any]) -> Callable[[HttpReques
         async def asynchronous(request: HttpRequest) -> HttpResponse:
             response = await get_response(request)
             if _is_due(request):
-                await sync_to_async(_note)(request)
+                await query(_note)(request)
             return response
 
         return asynchronous

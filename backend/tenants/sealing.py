@@ -29,7 +29,10 @@ def unseal(tenant_id: UUID, sealed: bytes, *, purpose: bytes = b"") -> bytes:
             raise InvalidTag
         return _cipher().decrypt(nonce, body, tenant_id.bytes + purpose)
     except (InvalidTag, ValueError):
-        raise OurError("A sealed value does not open with this deployment's key.", code="sealed_value_broken") from None
+        raise OurError(
+            "A stored secret does not open with this deployment's KOLM_SEALING_KEY; store it again.",
+            code="sealed_value_broken",
+        ) from None
 
 
 def _cipher() -> AESGCM:

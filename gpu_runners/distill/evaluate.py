@@ -1,18 +1,17 @@
-"""Predict held-out inputs with an adapter and with its baseline. The labels stay with the backend: this side never sees
-a right answer."""
+"""Predict held-out inputs with an adapter and with its baseline, by the engine that will serve it. The labels stay with
+the backend: this side never sees a right answer."""
 
 import time
 from collections.abc import Callable, Sequence
 
-import torch
+import numpy as np
 
 from backend.domain.runner_jobs import EvaluateJob, EvaluateResult
-from gpu_runners.distill.adapter import AdapterConfig, baseline_net, from_bytes
+from gpu_runners.distill.adapter import AdapterConfig, Array, from_bytes
 from gpu_runners.distill.bases import Base
 from gpu_runners.distill.dataset import read_inputs
-from gpu_runners.distill.encoder import LabelNet, embed_all, load_body
-from gpu_runners.distill.repeatable import deterministic
-from gpu_runners.serving.label_model import LabelModel
+from gpu_runners.serving.engines import load_runtime
+from gpu_runners.serving.label_model import BATCH, LabelModel
 
 N_LATENCIES = 50
 N_WARM_UP = 5
@@ -31,34 +30,35 @@ def evaluate(
     started = time.monotonic()
     texts = read_inputs(inputs)
     adapter, config = from_bytes(adapter_blob), AdapterConfig.from_json(job.adapter_config)
-    body = load_body(base)
-    with deterministic(0):
-        model = LabelModel.build(
-            base=base, body=body, adapter=adapter, config=config, labels=job.labels, temperature=job.temperature
-        )
-        baseline = baseline_net(body, adapter, n_labels=len(job.labels))
-        predictions, confidences, baseline_predictions = [], [], []
-        for start in range(0, len(texts), CHUNK):
-            rows = model.tokenizer.ids(texts[start : start + CHUNK])
-            confidence, index = torch.softmax(_logits(model.net, model, rows) / job.temperature, dim=1).max(dim=1)
-            predictions += [job.labels[i] for i in index.tolist()]
-            confidences += [round(c, 6) for c in confidence.tolist()]
-            baseline_predictions += [job.labels[i] for i in _logits(baseline, model, rows).argmax(dim=1).tolist()]
-            on_progress(min(start + CHUNK, len(texts)), len(texts))
-        latency_us = _latencies(model, texts)
+    runtime = load_runtime(base)
+    model = LabelModel.build(
+        base=base, runtime=runtime, adapter=adapter, config=config, labels=job.labels, temperature=job.temperature
+    )
+    baseline = runtime.baseline(adapter)
+    predictions, confidences, baseline_predictions = [], [], []
+    for start in range(0, len(texts), CHUNK):
+        rows = model.tokenizer.ids(texts[start : start + CHUNK])
+        probabilities = in_batches(model.probabilities, rows)
+        predictions += [job.labels[i] for i in probabilities.argmax(axis=1)]
+        confidences += [round(float(p), 6) for p in probabilities.max(axis=1)]
+        baseline_predictions += [job.labels[i] for i in in_batches(baseline.logits, rows).argmax(axis=1)]
+        on_progress(min(start + CHUNK, len(texts)), len(texts))
+    latency_us = _latencies(model, texts)
     return EvaluateResult(
         predictions=predictions,
         confidences=confidences,
         baseline_predictions=baseline_predictions,
         latency_us=latency_us,
-        device=str(next(model.net.parameters()).device),
+        device=model.engine.device,
         runner_ms=round((time.monotonic() - started) * 1000),
     )
 
 
-def _logits(net: LabelNet, model: LabelModel, rows: Sequence[Sequence[int]]) -> torch.Tensor:
-    with torch.inference_mode():
-        return net.logits(embed_all(net, model.tokenizer, rows).to(net.head.weight.device)).cpu()
+def in_batches(forward: Callable[[Sequence[Sequence[int]]], Array], rows: Sequence[Sequence[int]]) -> Array:
+    """`forward` of all rows, in their order, computed 32 at a time from the rows sorted by length: little padding."""
+    order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
+    parts = [forward([rows[i] for i in order[k : k + BATCH]]) for k in range(0, len(order), BATCH)]
+    return np.concatenate(parts)[np.argsort(order)]
 
 
 def _latencies(model: LabelModel, texts: Sequence[str]) -> list[int]:

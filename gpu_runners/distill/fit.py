@@ -16,9 +16,10 @@ from torch import Tensor, nn
 
 from backend.domain.runner_jobs import TrainOptions
 from gpu_runners.distill import checkpoint
-from gpu_runners.distill.adapter import Head, linear_names
+from gpu_runners.distill.adapter import Head
 from gpu_runners.distill.dataset import Pair, batches
-from gpu_runners.distill.encoder import LabelNet, TextTokenizer, width_of
+from gpu_runners.distill.encoder import LabelNet, width_of
+from gpu_runners.distill.merging import linear_names
 from gpu_runners.errors import JobFailed
 
 CLIP_NORM = 1.0
@@ -47,22 +48,19 @@ class Fit:
         self,
         *,
         body: nn.Module,
-        tokenizer: TextTokenizer,
         pairs: Sequence[Pair],
         rows: Sequence[Sequence[int]],
         head: Head,
         options: TrainOptions,
         precision: str,
     ) -> None:
-        self.options, self.tokenizer, self.pairs, self.rows, self.precision = options, tokenizer, pairs, rows, precision
+        self.options, self.pairs, self.rows, self.precision = options, pairs, rows, precision
         self.device = next(body.parameters()).device
         torch.manual_seed(options.seed)
         self.net = LabelNet(_with_lora(copy.deepcopy(body), options), width=width_of(body), n_labels=len(head.bias)).to(
             self.device
         )
-        with torch.no_grad():
-            self.net.head.weight.copy_(head.weight)
-            self.net.head.bias.copy_(head.bias)
+        self.net.set_head(head)
         self.trained = {name: p for name, p in self.net.named_parameters() if p.requires_grad}
         self.optimizer = torch.optim.AdamW(list(self.trained.values()), lr=options.learning_rate)
         self.steps_per_epoch = math.ceil(len(rows) / options.batch_size)
@@ -80,7 +78,7 @@ class Fit:
         labels = torch.tensor([self.pairs[i].label for i in chosen], device=self.device)
         weights = torch.tensor([self.pairs[i].weight for i in chosen], device=self.device)
         with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.precision == "bf16"):
-            embedded = self.net.embed(self.tokenizer.pad([self.rows[i] for i in chosen]))
+            embedded = self.net.embed(self.net.pad([self.rows[i] for i in chosen]))
         losses = nn.functional.cross_entropy(self.net.logits(embedded), labels, reduction="none")
         loss = (losses * weights).sum() / weights.sum()
         value = float(loss.detach())

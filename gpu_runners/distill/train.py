@@ -31,10 +31,12 @@ from gpu_runners.distill.bases import Base
 from gpu_runners.distill.calibration import fit_temperature
 from gpu_runners.distill.checkpoint import Counters, Phase
 from gpu_runners.distill.dataset import Pair, read_pairs, split
-from gpu_runners.distill.encoder import SCALE, LabelNet, best_device, embed_all, load_body, tokenizer_for, width_of
+from gpu_runners.distill.encoder import LabelNet, best_device, embed_all, load_body, width_of
 from gpu_runners.distill.fit import Fit, pick_precision
+from gpu_runners.distill.merging import from_peft, linear_names
 from gpu_runners.distill.options import read_options
 from gpu_runners.distill.repeatable import deterministic
+from gpu_runners.distill.tokens import TextTokenizer
 from gpu_runners.errors import JobStopped
 
 
@@ -95,10 +97,10 @@ class _Run:
         self.train_pairs, self.held_pairs = split(pairs, share=options.validation_share, seed=options.seed)
         self.all_pairs = self.train_pairs + self.held_pairs
         self.body = load_body(base).to(device)
-        self.tokenizer = tokenizer_for(base, self.body, max_tokens=options.max_tokens)
+        self.tokenizer = TextTokenizer(base, max_tokens=options.max_tokens)
         self.rows = self.tokenizer.ids([pair.text for pair in self.all_pairs])
         frozen = LabelNet(self.body, width=width_of(self.body), n_labels=len(job.labels)).to(device)
-        self.embedded = embed_all(frozen, self.tokenizer, self.rows)
+        self.embedded = embed_all(frozen, self.rows).numpy()
         self.baseline: Head = fit_head(self.embedded, self.all_pairs, n_labels=len(job.labels))
         self.log: list[dict[str, Any]] = []
         self.temperature, self.epoch_loss = 1.0, 0.0
@@ -115,7 +117,6 @@ class _Run:
             head = fit_head(self.embedded[: len(pairs)], pairs, n_labels=len(self.job.labels))
         return Fit(
             body=self.body,
-            tokenizer=self.tokenizer,
             pairs=pairs,
             rows=self.rows[: len(pairs)],
             head=head,
@@ -129,7 +130,7 @@ class _Run:
             self._steps_before, self.phase = self.fit.step, Phase.REFIT
             self.fit = self._new_fit()
         self._train()
-        return adapters.from_peft(self.fit.net, baseline=self.baseline)
+        return from_peft(self.fit.net, baseline=self.baseline)
 
     def _train(self) -> None:
         while self.fit.step < self.fit.n_steps:
@@ -155,7 +156,7 @@ class _Run:
         if self.phase is Phase.CALIBRATE:
             net = self.fit.net.eval()
             with torch.inference_mode():
-                embedded = embed_all(net, self.tokenizer, self.rows[len(self.train_pairs) :])
+                embedded = embed_all(net, self.rows[len(self.train_pairs) :])
                 logits = net.logits(embedded.to(self.fit.device)).cpu().numpy().astype(np.float64)
             labels = np.array([pair.label for pair in self.held_pairs])
             self.temperature, validation_loss = fit_temperature(logits, labels)
@@ -212,9 +213,9 @@ class _Run:
             rank=o.rank,
             alpha=o.alpha,
             pooling="mean",
-            target_modules=list(adapters.linear_names(self.body)),
+            target_modules=list(linear_names(self.body)),
             normalize=True,
-            scale=SCALE,
+            scale=adapters.SCALE,
             max_tokens=o.max_tokens,
         )
 

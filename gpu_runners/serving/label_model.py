@@ -1,4 +1,4 @@
-"""A label task's model, ready to answer: merged weights, no peft, no state between calls.
+"""A label task's model, ready to answer: merged weights, no torch for BERT bases, no state between calls.
 
 From a verified `.kolm` it reads four members: `adapter.safetensors`, `adapter_config.json`, `labels.json` (a JSON list
 of names, in the order of the head's rows) and `calibration.json` (`{"temperature_ppm": int}`). Rules and recipes come
@@ -10,13 +10,14 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Self, TypedDict
 
-import torch
-from torch import Tensor, nn
+import numpy as np
+from scipy.special import softmax
 
-from gpu_runners.distill.adapter import Adapter, AdapterConfig, from_bytes, merged_net
+from gpu_runners.distill.adapter import Adapter, AdapterConfig, Array, from_bytes, unfit
 from gpu_runners.distill.bases import Base
-from gpu_runners.distill.encoder import LabelNet, TextTokenizer, best_device, tokenizer_for
+from gpu_runners.distill.tokens import TextTokenizer
 from gpu_runners.errors import JobFailed
+from gpu_runners.serving.engines import Engine, Runtime
 
 ONE_BY_ONE = 16  # up to here each input has its own forward pass and its own honest latency
 BATCH = 32
@@ -32,37 +33,34 @@ class Output(TypedDict):
 
 
 class LabelModel:
-    def __init__(self, *, net: LabelNet, tokenizer: TextTokenizer, labels: Sequence[str], temperature: float) -> None:
-        self.net, self.tokenizer, self.labels, self.temperature = net, tokenizer, list(labels), temperature
+    def __init__(self, *, engine: Engine, tokenizer: TextTokenizer, labels: Sequence[str], temperature: float) -> None:
+        self.engine, self.tokenizer, self.labels, self.temperature = engine, tokenizer, list(labels), temperature
 
     @classmethod
     def build(
         cls,
         *,
         base: Base,
-        body: nn.Module,
+        runtime: Runtime,
         adapter: Adapter,
         config: AdapterConfig,
         labels: Sequence[str],
         temperature: float,
     ) -> Self:
-        """Merge the adapter into a copy of `body`. Raises JobFailed(invalid_adapter, base_mismatch)."""
+        """Raises JobFailed(invalid_adapter, base_mismatch)."""
         if config.base_sha256 != base.sha256:
             raise JobFailed(
                 f"The adapter was trained on another {config.base!r} ({config.base_sha256[:12]}…) than this machine's "
                 f"({base.sha256[:12]}…).",
                 code="base_mismatch",
             )
-        net = merged_net(body, adapter, config, n_labels=len(labels)).to(best_device())
-        return cls(
-            net=net,
-            tokenizer=tokenizer_for(base, body, max_tokens=config.max_tokens),
-            labels=labels,
-            temperature=temperature,
-        )
+        if len(adapter.head.bias) != len(labels):
+            raise unfit(f"its head has {len(adapter.head.bias)} rows for {len(labels)} labels")
+        tokenizer = TextTokenizer(base, max_tokens=config.max_tokens)
+        return cls(engine=runtime.engine(adapter, config), tokenizer=tokenizer, labels=labels, temperature=temperature)
 
     @classmethod
-    def from_members(cls, members: Mapping[str, bytes], *, base: Base, body: nn.Module) -> Self:
+    def from_members(cls, members: Mapping[str, bytes], *, base: Base, runtime: Runtime) -> Self:
         """Only for members whose hashes were checked (`kolm_verify.load_verified`)."""
         labels, calibration = read_json(members, "labels.json"), read_json(members, "calibration.json")
         if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
@@ -72,7 +70,7 @@ class LabelModel:
             raise JobFailed("calibration.json of the artifact has no temperature_ppm.", code="invalid_artifact")
         return cls.build(
             base=base,
-            body=body,
+            runtime=runtime,
             adapter=from_bytes(members["adapter.safetensors"]),
             config=AdapterConfig.from_json(read_json(members, "adapter_config.json")),
             labels=labels,
@@ -86,16 +84,19 @@ class LabelModel:
         for start in range(0, len(texts), size):
             chosen = texts[start : start + size]
             began = time.perf_counter_ns()
-            confidence, index = self.probabilities(self.tokenizer.ids(chosen)).max(dim=1)
-            rows = list(zip(index.tolist(), confidence.tolist(), strict=True))
+            probabilities = self.probabilities(self.tokenizer.ids(chosen))
+            best = probabilities.argmax(axis=1)
             latency_us = (time.perf_counter_ns() - began) // 1000 // len(chosen)
-            out += [Output(label=self.labels[i], confidence=round(c, 6), latency_us=latency_us) for i, c in rows]
+            out += [
+                Output(label=self.labels[i], confidence=round(float(row[i]), 6), latency_us=latency_us)
+                for i, row in zip(best, probabilities, strict=True)
+            ]
         return out
 
-    def probabilities(self, rows: Sequence[Sequence[int]]) -> Tensor:
-        """(b, n_labels) float32 calibrated probabilities of tokenised inputs, in one forward pass."""
-        with torch.inference_mode():
-            return torch.softmax(self.net(self.tokenizer.pad(rows)).cpu() / self.temperature, dim=1)
+    def probabilities(self, rows: Sequence[Sequence[int]]) -> Array:
+        """(n, n_labels) float32 calibrated probabilities of tokenised inputs, in one forward pass."""
+        out: Array = softmax(self.engine.logits(rows) / np.float32(self.temperature), axis=1)
+        return out
 
 
 def read_json(members: Mapping[str, bytes], path: str) -> Any:

@@ -10,12 +10,10 @@ from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
 
-from torch import nn
-
 from backend.domain.kolm_verify import Kolm, load_verified, read_keyring
 from gpu_runners.distill.bases import Base, open_base
-from gpu_runners.distill.encoder import load_body
 from gpu_runners.errors import JobFailed
+from gpu_runners.serving.engines import Runtime, load_runtime
 from gpu_runners.serving.label_model import LabelModel
 
 
@@ -27,7 +25,7 @@ class Loader:
     ) -> None:
         self._keyring, self._base_dir, self._allow_untrusted, self._keep = keyring, base_dir, allow_untrusted, keep
         self._models: OrderedDict[str, LabelModel] = OrderedDict()
-        self._bodies: dict[str, tuple[Base, nn.Module]] = {}
+        self._runtimes: dict[str, tuple[Base, Runtime]] = {}
 
     def get(self, sha256: str, fetch: Callable[[], bytes]) -> tuple[LabelModel, int]:
         """(model, milliseconds it took to load; 0 when it was warm). Raises JobFailed for bytes that are not `sha256`,
@@ -60,17 +58,17 @@ class Loader:
                 f"This runner answers label tasks, not {kolm.manifest['task_type']!r}.", code="unsupported_task"
             )
         wanted = kolm.manifest["base"]
-        base, body = self.base(wanted["id"])
+        base, runtime = self.base(wanted["id"])
         if base.sha256 != wanted["sha256"]:
             raise JobFailed(
                 f"The artifact needs the base {wanted['id']!r} with digest {wanted['sha256'][:12]}…; here it is "
                 f"{base.sha256[:12]}….",
                 code="base_mismatch",
             )
-        return LabelModel.from_members(kolm.members, base=base, body=body)
+        return LabelModel.from_members(kolm.members, base=base, runtime=runtime)
 
-    def base(self, name: str) -> tuple[Base, nn.Module]:
-        if name not in self._bodies:
+    def base(self, name: str) -> tuple[Base, Runtime]:
+        if name not in self._runtimes:
             base = open_base(name, base_dir=self._base_dir)
-            self._bodies[name] = (base, load_body(base))
-        return self._bodies[name]
+            self._runtimes[name] = (base, load_runtime(base))
+        return self._runtimes[name]

@@ -4,7 +4,6 @@ two places tell differently."""
 import base64
 import json
 from collections import Counter
-from collections.abc import Iterable
 from pathlib import Path
 from uuid import UUID
 
@@ -57,6 +56,41 @@ def check_events(customer: Customer, compile: Row) -> None:
     assert events[-1]["type"] == f"compile.{compile['status']}"
 
 
+def check_nothing_doubled(deployment: Deployment, customer: Customer, compile: Row) -> None:
+    """Of a compile that succeeded: candidates counted as often as they are there, one artifact, one job a runner's
+    step, each call paid once."""
+    for part in customer.get(f"/v1/compiles/{compile['id']}/slices")["data"]:
+        n = compile["spec"]["sampling"]["n_candidates"]
+        assert part["n_generated"] == n + len(part["reactions"]) * -(-n // 2)
+        query = "SELECT text_key FROM compiles_candidate WHERE slice_id = %s"
+        keys = [row["text_key"] for row in deployment.rows(query, uuid_of(part["id"]))]
+        assert len(keys) == len(set(keys)) == part["n_generated"] - part["n_duplicates"]
+    jobs = [(job["kind"], job["status"]) for job in runner_jobs(deployment, compile["id"])]
+    assert jobs == [("distill", "succeeded"), ("evaluate", "succeeded")]
+    artifacts = deployment.rows("SELECT id FROM artifacts_artifact WHERE compile_id = %s", uuid_of(compile["id"]))
+    assert len(artifacts) == 1
+    applied = [call["key"] for call in teacher_calls(deployment, compile["id"]) if call["state"] == "applied"]
+    assert len(applied) == len(set(applied))
+    charged = Counter(fact["sku"] for fact in usage_facts(deployment, compile["id"]) if fact["billing"] == "charge")
+    model = compile["spec"]["teacher"]["model"]
+    assert charged[f"teacher.{model}.input_token"] == charged[f"teacher.{model}.output_token"] == len(applied)
+    assert charged["runner.second"] == len(jobs)
+
+
+def check_waste(deployment: Deployment, compile: Row, *, n_deaths: int) -> list[Row]:
+    """A death repeats one batch of calls at most, and what it costs is ours; the calls that were repeated."""
+    calls = teacher_calls(deployment, compile["id"])
+    assert {call["state"] for call in calls} <= {"applied", "wasted"}
+    wasted = [call for call in calls if call["state"] == "wasted"]
+    per_life = Counter(call["fence"] for call in wasted)
+    assert len(per_life) <= n_deaths
+    assert max(per_life.values(), default=0) <= compile["spec"]["teacher"]["concurrency"]
+    lost = [fact for fact in usage_facts(deployment, compile["id"]) if fact["sku"].endswith(".lost_call")]
+    assert len(lost) == len(wasted)
+    assert {fact["billing"] for fact in lost} <= {"waste"}
+    return wasted
+
+
 def usage_facts(deployment: Deployment, compile_id: str) -> list[Row]:
     return deployment.rows("SELECT * FROM usage_usagefact WHERE compile_id = %s", uuid_of(compile_id))
 
@@ -80,9 +114,6 @@ def training_set(deployment: Deployment, customer: Customer, compile_id: str) ->
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
-def repeated(keys: Iterable[str]) -> list[str]:
-    return [key for key, n in Counter(keys).items() if n > 1]
-
-
-def uuid_of(compile_id: str) -> UUID:
-    return decode_id(Prefix.COMPILE, compile_id)
+def uuid_of(public_id: str) -> UUID:
+    """The UUID that rows have for `cmp_...`, `slc_...` and their like."""
+    return decode_id(Prefix(public_id.partition("_")[0]), public_id)

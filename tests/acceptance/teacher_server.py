@@ -6,7 +6,8 @@ does, in the manner that the model's name asks for.
     stuck        never
     halting      at once, but for its third and fourth request, which it never answers
     quitting     at once, until it refuses the API key from the third request on
-    hostile      429 storms, stalls, half JSON, answers of 10 MB, wrong usage, invalid UTF-8 and fair answers, in turns
+    rough        429 storms, stalls, half JSON, wrong usage, invalid UTF-8, control characters and fair answers, in turns
+    hostile      the same and answers of 10 MB
 
 It keeps every request that it answered fairly, so that a test can tell what was asked twice.
 """
@@ -168,32 +169,40 @@ def _control_characters(handler: _Handler, body: dict[str, Any], turn: int) -> N
     handler.reply(200, json.dumps({"choices": rows}).encode())
 
 
-_TURNS: tuple[Callable[[_Handler, dict[str, Any], int], None], ...] = (
+_Manner = Callable[[_Handler, dict[str, Any], int], None]
+_ROUGH: tuple[_Manner, ...] = (
     _storm,
     _half_json,
     _steady,
     _invalid_utf8,
     _wrong_usage,
-    _ten_megabytes,
     _control_characters,
     _steady,
     _stall,
+    _steady,
     _storm,
     _storm,
     _wrong_usage,
+    _steady,
 )
 
 
+def _rough(handler: _Handler, body: dict[str, Any], turn: int) -> None:
+    _ROUGH[turn % len(_ROUGH)](handler, body, turn)
+
+
 def _hostile(handler: _Handler, body: dict[str, Any], turn: int) -> None:
-    _TURNS[turn % len(_TURNS)](handler, body, turn)
+    turns = (*_ROUGH, _ten_megabytes)
+    turns[turn % len(turns)](handler, body, turn)
 
 
-_MANNERS: dict[str, Callable[[_Handler, dict[str, Any], int], None]] = {
+_MANNERS: dict[str, _Manner] = {
     "steady": _steady,
     "slow": _slow,
     "stuck": _stuck,
     "halting": _halting,
     "quitting": _quitting,
+    "rough": _rough,
     "hostile": _hostile,
 }
 

@@ -25,7 +25,8 @@ def test_a_budget_below_the_estimate_is_refused_and_nothing_is_kept(customer: Cu
 def test_a_budget_that_runs_out_midway_fails_the_compile_and_a_larger_one_finishes_it(
     deployment: Deployment, customer: Customer, teacher: TeacherServer
 ) -> None:
-    spec = small_spec("runs-out", teacher=asks(teacher.url, "steady-budget", price=DEAR))
+    # one call at a time: a batch's worst case is then far below what the whole compile costs
+    spec = small_spec("runs-out", teacher=asks(teacher.url, "steady-budget", price=DEAR, concurrency=1))
     budget = least_budget(customer, spec) * 12 // 10
     compile_id = customer.compile(spec | {"budget": {"usd": budget / 1e6}})
     compile = customer.ended(compile_id, within_s=60)
@@ -33,15 +34,15 @@ def test_a_budget_that_runs_out_midway_fails_the_compile_and_a_larger_one_finish
     assert compile["failure"]["code"] == "budget_exhausted"
     assert 0 < compile["spent_microusd"] <= budget == compile["budget_microusd"]
     check_books(deployment, customer, compile)
-    asked = teacher.asked("steady-budget")
+    spent, asked = compile["spent_microusd"], teacher.asked("steady-budget")
 
     path = f"/v1/compiles/{compile_id}/resume"
-    refused = customer.api.post(path, json={"budget_microusd": compile["spent_microusd"] - 1})
+    refused = customer.api.post(path, json={"budget_microusd": spent - 1})
     assert (refused.status_code, refused.json()["code"]) == (409, "budget_below_spent")
     response = customer.api.post(path, json={"budget_microusd": 20 * budget})
     assert response.status_code == 202, response.text
     compile = customer.succeeded(compile_id, within_s=60)
-    assert budget < compile["spent_microusd"] <= 20 * budget
+    assert spent < compile["spent_microusd"]
     check_books(deployment, customer, compile)
     assert asked <= teacher.asked("steady-budget")
     assert set(teacher.asked("steady-budget").values()) == {1}

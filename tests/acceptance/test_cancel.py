@@ -38,12 +38,13 @@ def test_a_running_teacher_batch_is_cancelled_and_resumed_without_paying_twice(
 
 
 def test_a_running_training_is_cancelled_and_resumed(deployment: Deployment, customer: Customer) -> None:
-    compile_id = customer.compile(small_spec("cancel-training", train={"epochs": 9}))
+    compile_id = customer.compile(small_spec("cancel-training", train={"epochs": 6}))
     eventually(is_training(customer, compile_id), within_s=60)
     compile = cancel(customer, compile_id)
     check_books(deployment, customer, compile)
     assert [row["step"] for row in customer.get(f"/v1/compiles/{compile_id}/receipts")["data"]] == list(STEPS)[:5]
     eventually(lambda: runner_jobs(deployment, compile_id)[0]["status"] == "canceled", within_s=CANCELED_WITHIN_S)
+    check_books(deployment, customer, customer.get(f"/v1/compiles/{compile_id}"))  # no event came after the last one
     before = teacher_calls(deployment, compile_id)
 
     compile = resume(customer, compile_id)

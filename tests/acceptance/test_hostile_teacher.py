@@ -11,21 +11,36 @@ from tests.acceptance.teacher_server import POISON, TeacherServer
 pytestmark = pytest.mark.timeout(240)
 
 
-def test_a_hostile_teacher_neither_breaks_a_compile_nor_reaches_training(
+def test_a_rough_teacher_is_borne_and_nothing_unchecked_is_trained_on(
+    deployment: Deployment, customer: Customer, teacher: TeacherServer
+) -> None:
+    # one call at a time: the teacher's turns then come in the same order every time
+    compile_id = customer.compile(small_spec("rough", teacher=asks(teacher.url, "rough-1", concurrency=1)))
+    compile = customer.succeeded(compile_id, within_s=200)
+    check_books(deployment, customer, compile)
+    pairs = training_set(deployment, customer, compile_id)
+    assert not [pair for pair in pairs if POISON in pair["input"] or pair["label"] not in LABELS]
+    assert not poisoned(deployment, customer) - {"rejected"}
+    calls = teacher_calls(deployment, compile_id)
+    # it sent bills of two thousand million tokens: none was believed
+    assert any("disputed" in call["usage_flags"] for call in calls)
+    assert all(call["cost_microusd"] <= call["reserved_microusd"] for call in calls)
+
+
+def test_a_hostile_teacher_ends_a_compile_in_an_orderly_way(
     deployment: Deployment, customer: Customer, teacher: TeacherServer
 ) -> None:
     compile_id = customer.compile(small_spec("hostile", teacher=asks(teacher.url, "hostile-1")))
     compile = customer.ended(compile_id, within_s=200)
     check_books(deployment, customer, compile)
     check_ending(compile)
-    if compile["status"] == "succeeded":
-        pairs = training_set(deployment, customer, compile_id)
-        assert not [pair for pair in pairs if POISON in pair["input"] or pair["label"] not in LABELS]
+    assert not poisoned(deployment, customer) - {"rejected"}
+
+
+def poisoned(deployment: Deployment, customer: Customer) -> set[str]:
+    """The states of candidates that hold what no training set may."""
     query = "SELECT state FROM compiles_candidate WHERE position(%s in text) > 0 AND tenant_id = %s"
-    assert {row["state"] for row in deployment.rows(query, POISON, customer.tenant_id)} <= {"rejected"}
-    # it sent bills of two thousand million tokens: none was believed
-    assert any("disputed" in call["usage_flags"] for call in teacher_calls(deployment, compile_id))
-    assert all(call["cost_microusd"] <= call["reserved_microusd"] for call in teacher_calls(deployment, compile_id))
+    return {row["state"] for row in deployment.rows(query, POISON, customer.tenant_id)}
 
 
 def test_a_hostile_teacher_cannot_spend_more_than_a_tight_budget(

@@ -60,10 +60,17 @@ class SmallApi(ThreadingHTTPServer):
         floors = [{"name": "accuracy_lower", "passed": False, "message": "the lower bound is 0.71 and 0.80 is needed"}]
         failure = {"step": "synthesis", "message": "The teacher did not answer.", "code": "teacher_timeout"}
         return {
-            "id": "cmp_1", "name": "refund-router", "status": self.status, "estimate": {"total": total}, "budget_microusd": 5_000_000,
-            "spent_microusd": 2120, "k_score_ppm": 912_345, "artifact": "art_1" if self.end == "succeeded" else None,
-            "gate": {"floors": floors, "next_step": "add 40 gold examples"}, "failure": failure if self.end == "failed" else None,
-        }  # fmt: skip
+            "id": "cmp_1",
+            "name": "refund-router",
+            "status": self.status,
+            "estimate": {"total": total},
+            "budget_microusd": 5_000_000,
+            "spent_microusd": 2120,
+            "k_score_ppm": 912_345,
+            "artifact": "art_1" if self.end == "succeeded" else None,
+            "gate": {"floors": floors, "next_step": "add 40 gold examples"},
+            "failure": failure if self.end == "failed" else None,
+        }
 
     def artifact_row(self) -> dict[str, Any]:
         digest, size = hashlib.sha256(self.artifact).hexdigest(), len(self.artifact)

@@ -50,6 +50,22 @@ def test_verify_starts_in_half_a_second_and_loads_no_model_library(home: Path) -
     assert done.stdout.splitlines()[-1] == "0 [] True"
 
 
+def test_run_answers_without_loading_torch(home: Path, trained: Trained) -> None:
+    (home / "a.kolm").write_bytes(kolm_of(trained))
+    script = (
+        "import sys\n"
+        "from gpu_runners.cli import main\n"
+        "code = main(['run', 'a.kolm', 'where is my parcel 3 number 9'])\n"
+        "print(code, sorted({'torch', 'transformers', 'peft', 'sklearn'} & set(sys.modules)))\n"
+    )
+    environment = {"PYTHONPATH": str(ROOT), "KOLM_KEYRING": "keyring.json"}
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    label, status = done.stdout.splitlines()
+    assert label.startswith("delivery")
+    assert status == "0 []"
+
+
 def test_the_exit_codes_of_verify(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data, stranger = small_kolm(), small_kolm(OTHER_KEY, **receipts(key=OTHER_KEY))
     files = {"good": data, "altered": data[:-1] + b"x", "stranger": stranger, "text": b"hello"}

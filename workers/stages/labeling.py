@@ -200,6 +200,6 @@ def _report_skew(run: CompileRun, balanced: Balance) -> None:
         run.warn(
             "label_skew_remains",
             "The labels are more than 5 points off the declared shares; balancing would have dropped "
-            f"{balanced.would_drop} pairs. Missing: {missing}.",
+            f"{balanced.would_drop} pairs. Add captures or gold, or change the shares. Missing: {missing or 'none'}.",
             step="labeling",
         )

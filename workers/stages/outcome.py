@@ -7,12 +7,12 @@ from typing import Any
 from django.utils import timezone
 
 from backend.artifacts.receipting import issue_receipt
-from backend.compiles import leases
+from backend.compiles import leases, transitions
 from backend.compiles.events import append_event
 from backend.compiles.models import Compile, StepRun
 from backend.domain.canonical import sha256_of
 from backend.domain.lifecycle import CompileStatus, StepName, StepStatus
-from workers.durable import CompileRun
+from workers.durable import Canceled, CompileRun
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +32,10 @@ class Waiting:
 
 
 def finish_step(run: CompileRun, compile: Compile, name: StepName, done: Done) -> None:
-    """Close a step inside a `fenced` transaction and sign its receipt."""
+    """Close a step inside a `fenced` transaction and sign its receipt; the step that ends the compile ends it here, in
+    the same transaction. Raises Canceled where the customer was first."""
+    if done.ends is not None and compile.status == CompileStatus.CANCELING:
+        raise Canceled
     step = StepRun.objects.select_for_update().get(tenant_id=run.tenant_id, compile_id=run.compile_id, name=name)
     step.status = StepStatus.SUCCEEDED
     step.ended_at = timezone.now()
@@ -45,3 +48,6 @@ def finish_step(run: CompileRun, compile: Compile, name: StepName, done: Done) -
     leases.note_progress(run.lease)
     data = {"step": name.value, "cost_microusd": step.spent_microusd, "waste_microusd": step.waste_microusd}
     append_event(run.tenant_id, run.compile_id, "step.succeeded", data)
+    if done.ends is not None:
+        transitions.move(compile, done.ends)
+        leases.release(run.lease, due_in_s=None)

@@ -45,9 +45,8 @@ def result_or_wait(
             leases.release(run.lease, due_in_s=SAFETY_POLL_S)
             return None
     if job.status != RunnerJobStatus.SUCCEEDED:
-        raise RunnerJobFailed(
-            f"The runner could not finish {step}: {job.error_message or job.status}", code=job.error_code or None
-        )
+        why = job.error_message or f"its job is {job.status}."
+        raise RunnerJobFailed(f"The runner could not finish {step}: {why}", code=job.error_code or None)
     return job, job_leases.result_of(job)
 
 

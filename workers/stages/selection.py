@@ -55,13 +55,14 @@ class _Chosen:
 def _select_pool(run: CompileRun, pool: Slice, scope: DraftScope) -> None:
     chosen = None
     while chosen is None:
+        _finish_round(run, pool)
         with run.fenced():
             rows = list(
                 Candidate.objects.filter(tenant_id=run.tenant_id, slice=pool, state="valid").order_by("text_key")
             )
         chosen = _choose(run, pool, rows)
         if chosen is None:
-            _resynthesize(run, pool)
+            _open_round(run, pool)
     with run.fenced() as compile:
         _save(run, compile, pool, rows, chosen, scope)
 
@@ -103,8 +104,8 @@ def _select(run: CompileRun, rows: Sequence[Candidate], k: int) -> Selection:
     )
 
 
-def _resynthesize(run: CompileRun, pool: Slice) -> None:
-    """One more, hotter round of candidates for this slice, checked and scored."""
+def _open_round(run: CompileRun, pool: Slice) -> None:
+    """One more, hotter round of candidates for this slice."""
     with run.fenced():
         pool.round += 1
         pool.is_synthesized = False
@@ -115,11 +116,20 @@ def _resynthesize(run: CompileRun, pool: Slice) -> None:
         ]
         pool.save()
         run.warn("cluster_gap", "Fewer natural clusters than K; asking for more candidates, hotter.", slice=pool.name)
+
+
+def _finish_round(run: CompileRun, pool: Slice) -> None:
+    """Have every candidate of the round that was opened last, in this process or in one that died, written, checked and
+    scored."""
     embedder = load_embedder()
-    synthesize_pool(run, pool, embedder, heldout_keys(run))
+    if not pool.is_synthesized:
+        synthesize_pool(run, pool, embedder, heldout_keys(run), step=StepName.SELECTION)
+    valid = Candidate.objects.filter(tenant_id=run.tenant_id, slice=pool, state="valid")
     with run.fenced():
         gold_train = run.step(StepName.SLICING).output["digests"]["gold_train"]
-    score_pool(run, pool, embedder, get_jsonl(run.tenant_id, gold_train))
+        is_scored = not valid.filter(score=None).exists()
+    if not is_scored:
+        score_pool(run, pool, embedder, get_jsonl(run.tenant_id, gold_train))
 
 
 def _save(

@@ -42,12 +42,12 @@ def _declared(spec: Spec) -> list[Slice]:
         Slice(
             position=i,
             name=part.name,
-            share_ppm=round(part.share * 1_000_000),
+            share_ppm=max(1, round(part.share * 1_000_000)),  # a share above 0 is never none
             hint=part.hint,
             exemplars=list(part.exemplars),
             label=part.label or "",
             n_candidates=n,
-            k_requested=spec.sampling.k_select or default_k_select(n),
+            k_requested=min(n, spec.sampling.k_select or default_k_select(n)),
             temperature_ppm=round(spec.sampling.temperature_inputs * 1_000_000),
         )
         for i, part in enumerate(effective_slices(spec))
@@ -90,7 +90,7 @@ def _save(
     Slice.objects.bulk_create(slices)
     captured = next((row for row in slices if row.is_captured), None)
     if captured is not None:
-        _save_captures(run, compile, captured, captures)
+        _save_captures(run, compile, captured, captures, heldout=frozenset(text_key(e.input) for e in gold.heldout))
     train, heldout = (
         put_jsonl(run.tenant_id, [{"input": e.input, "output": e.output} for e in side])
         for side in (gold.train, gold.heldout)
@@ -113,7 +113,11 @@ def _save(
     )
 
 
-def _save_captures(run: CompileRun, compile: Compile, row: Slice, captures: list[str]) -> None:
+def _save_captures(
+    run: CompileRun, compile: Compile, row: Slice, captures: list[str], *, heldout: frozenset[str]
+) -> None:
+    """One that is held-out gold too is kept from the teacher, as gold is."""
+    keys = [text_key(text) for text in captures]
     Candidate.objects.bulk_create(
         [
             Candidate(
@@ -121,11 +125,15 @@ def _save_captures(run: CompileRun, compile: Compile, row: Slice, captures: list
                 compile=compile,
                 slice=row,
                 text=text,
-                text_key=text_key(text),
+                text_key=key,
                 origin="capture",
+                state="rejected" if key in heldout else "valid",
+                reasons=["held_out"] if key in heldout else [],
             )
-            for text in captures
+            for text, key in zip(captures, keys, strict=True)
         ],
         ignore_conflicts=True,
         batch_size=1000,
     )
+    row.n_rejected = sum(key in heldout for key in keys)
+    row.save(update_fields=["n_rejected"])

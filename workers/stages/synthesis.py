@@ -52,19 +52,27 @@ def run_synthesis(run: CompileRun) -> Done:
     return done
 
 
-def synthesize_pool(run: CompileRun, pool: Slice, embedder: Embedder, heldout: frozenset[str]) -> None:
-    """Bring one slice to its N candidates and react to what the pool looks like. Safe to run again at any point."""
+def synthesize_pool(
+    run: CompileRun,
+    pool: Slice,
+    embedder: Embedder,
+    heldout: frozenset[str],
+    *,
+    step: StepName = StepName.SYNTHESIS,
+) -> None:
+    """Bring one slice to its N candidates and react to what the pool looks like. Safe to run again at any point. `step`
+    is the one that asks and pays."""
     while not pool.is_synthesized:
         fallback = run.spec.teacher.fallback_model if _reacted(pool, "fallback_model") else None
         with teaching(run, model=fallback) as taught:
-            _fill_round(run, pool, taught, heldout)
-        embed_pool(run, pool, embedder)
+            _fill_round(run, pool, taught, heldout, step)
+        embed_pool(run, pool, embedder, step=step)
         reaction = _reaction(run, pool)
         with run.fenced() as compile:
-            _react(run, compile, pool, reaction)
+            _react(run, compile, pool, reaction, step)
 
 
-def _fill_round(run: CompileRun, pool: Slice, taught: Taught, heldout: frozenset[str]) -> None:
+def _fill_round(run: CompileRun, pool: Slice, taught: Taught, heldout: frozenset[str], step: StepName) -> None:
     """Ask for N more candidates, a batch at a time; a batch that is journaled already costs nothing."""
     wanted = pool.n_candidates if pool.round == 0 else math.ceil(pool.n_candidates / 2)
     sizes = [min(CHOICES_PER_CALL, wanted - at) for at in range(0, wanted, CHOICES_PER_CALL)]
@@ -87,13 +95,13 @@ def _fill_round(run: CompileRun, pool: Slice, taught: Taught, heldout: frozenset
         ]
 
         def save(compile: Compile, calls: list[MadeCall]) -> None:
-            _save_candidates(run, compile, pool, calls, heldout)
+            _save_candidates(run, compile, pool, calls, heldout, step)
 
-        call_batch(run, StepName.SYNTHESIS, taught.teacher, taught.price, plans, save)
+        call_batch(run, step, taught.teacher, taught.price, plans, save)
 
 
 def _save_candidates(
-    run: CompileRun, compile: Compile, pool: Slice, calls: list[MadeCall], heldout: frozenset[str]
+    run: CompileRun, compile: Compile, pool: Slice, calls: list[MadeCall], heldout: frozenset[str], step: StepName
 ) -> None:
     choices = [(call, choice) for call in calls for choice in call.choices]
     rows: dict[str, Candidate] = {}
@@ -116,9 +124,7 @@ def _save_candidates(
     pool.save()
     total = sum(s.n_candidates for s in Slice.objects.filter(tenant_id=run.tenant_id, compile=compile))
     done = sum(s.n_generated for s in Slice.objects.filter(tenant_id=run.tenant_id, compile=compile))
-    run.progress(
-        StepName.SYNTHESIS, done=min(done, total), total=total, message=f"{pool.name}: {pool.n_generated} candidates"
-    )
+    run.progress(step, done=min(done, total), total=total, message=f"{pool.name}: {pool.n_generated} candidates")
 
 
 def _candidate(
@@ -149,9 +155,10 @@ def _candidate(
     )
 
 
-def embed_pool(run: CompileRun, pool: Slice, embedder: Embedder) -> None:
+def embed_pool(run: CompileRun, pool: Slice, embedder: Embedder, *, step: StepName = StepName.SYNTHESIS) -> None:
     """Give every valid candidate of the slice its vector (and the step its embedding cost)."""
-    query = Candidate.objects.filter(tenant_id=run.tenant_id, slice=pool, state="valid", embedding=None).order_by("id")
+    rows_without = Candidate.objects.filter(tenant_id=run.tenant_id, slice=pool, state="valid", embedding=None)
+    query = rows_without.order_by("text_key")  # who shares a batch moves the last bits: not left to the ids
     with run.fenced():
         rows = list(query)
     for first in range(0, len(rows), 512):
@@ -163,7 +170,7 @@ def embed_pool(run: CompileRun, pool: Slice, embedder: Embedder) -> None:
             for row, vector in zip(part, vectors, strict=True):
                 row.embedding = vector.tobytes()
             Candidate.objects.bulk_update(part, ["embedding"])
-            settle(compile, StepName.SYNTHESIS, [fact])
+            settle(compile, step, [fact])
 
 
 def _reaction(run: CompileRun, pool: Slice) -> str | None:
@@ -187,7 +194,7 @@ def _reaction(run: CompileRun, pool: Slice) -> str | None:
     return "collapsed"
 
 
-def _react(run: CompileRun, compile: Compile, pool: Slice, reaction: str | None) -> None:
+def _react(run: CompileRun, compile: Compile, pool: Slice, reaction: str | None, step: StepName) -> None:
     if reaction is None or reaction == "collapsed":
         pool.is_synthesized = True
     else:
@@ -205,7 +212,7 @@ def _react(run: CompileRun, compile: Compile, pool: Slice, reaction: str | None)
                 "temperature_ppm": pool.temperature_ppm,
             },
         ]
-        run.warn(*_REACTIONS[reaction], slice=pool.name, step=StepName.SYNTHESIS.value)
+        run.warn(*_REACTIONS[reaction], slice=pool.name, step=step.value)
     pool.save()
 
 

@@ -69,7 +69,11 @@ def _api_key(tenant_id: UUID, spec: Spec) -> str | None:
         return None
     row = TeacherKey.objects.filter(tenant_id=tenant_id, id=decode_id(Prefix.TEACHER_KEY, spec.teacher.api_key)).first()
     if row is None:
-        raise NotFound(f"There is no teacher key {spec.teacher.api_key}; it may have been deleted.")
+        raise NotFound(
+            f"There is no teacher key {spec.teacher.api_key}; it was deleted. Store the key again and start "
+            "a new compile with the new id.",
+            code="unknown_teacher_key",
+        )
     return unseal(tenant_id, bytes(row.sealed), purpose=TEACHER_KEY).decode()
 
 
@@ -78,5 +82,8 @@ def _recording(tenant_id: UUID, spec: Spec) -> bytes | None:
         return None
     row = Upload.objects.filter(tenant_id=tenant_id, id=decode_id(Prefix.UPLOAD, spec.teacher.recording)).first()
     if row is None:
-        raise NotFound(f"There is no upload {spec.teacher.recording}.")
+        raise NotFound(
+            f"There is no upload {spec.teacher.recording}; upload it again and start a new compile with the new id.",
+            code="unknown_upload",
+        )
     return get_blob(tenant_id, row.sha256)

@@ -91,7 +91,9 @@ class OpenAICompatibleTeacher:
     ) -> None:
         if api_key is not None and not (api_key.isascii() and api_key.isprintable() and " " not in api_key):
             # h11 would quote the whole value in its error
-            raise TeacherFailed("The teacher's API key holds characters no key has.", code="teacher_rejected")
+            raise TeacherFailed(
+                "The teacher's API key holds characters that no key has; store it again, bare.", code="teacher_rejected"
+            )
         self._identity = identity
         self._caps = caps
         self._base_url = base_url.rstrip("/")

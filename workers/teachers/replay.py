@@ -63,7 +63,7 @@ class ReplayTeacher:
             raise TeacherCanceled
         found = self._rows.get(item_sha256(request))
         if found is None:
-            raise TeacherFailed("The recording holds no answer to this request.", code="teacher_no_recording")
+            raise TeacherFailed(_no_answer(request), code="teacher_no_recording")
         choices = tuple(found.choices[i % len(found.choices)] for i in range(request.n))
         usage = found.usage or Usage(
             input_tokens=sum(estimate_tokens(m.content) for m in request.messages),
@@ -89,14 +89,22 @@ def item_sha256(request: CompletionRequest) -> str:
     return hashlib.sha256(item.encode("utf-8", errors="surrogatepass")).hexdigest()
 
 
+def _no_answer(request: CompletionRequest) -> str:
+    if request.item is not None:
+        return f"The recording has no row for the item {request.item[:80]!r}; add one and start a new compile with it."
+    return "The recording has no candidates to give; name the inputs as captures, so that it is asked for labels alone."
+
+
 def read_recording(data: bytes) -> dict[str, Recorded]:
     """{sha256 of the item: its completions}; InvalidInput with the number of the line that is wrong."""
     try:
         lines = data.decode("utf-8").split("\n")
     except UnicodeDecodeError as wrong:
-        raise InvalidInput("The recording is not valid UTF-8.", code="invalid_recording") from wrong
+        raise InvalidInput(
+            "The recording is not valid UTF-8; encode it so and upload it again.", code="invalid_recording"
+        ) from wrong
     if len(lines) > MAX_LINES:
-        raise InvalidInput(f"The recording has more than {MAX_LINES} lines.", code="invalid_recording")
+        raise InvalidInput(f"The recording has more than {MAX_LINES} lines; leave some out.", code="invalid_recording")
     rows: dict[str, Recorded] = {}
     for number, line in enumerate(lines, start=1):
         if line.strip():

@@ -3,13 +3,15 @@
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from asgiref.sync import async_to_sync, sync_to_async
+import redis
+from asgiref.sync import sync_to_async
+from django.conf import settings as django_settings
 from django.db import connection
-from django.test import AsyncClient, Client
+from django.test import Client
 
 from backend.compiles import event_stream, transitions
 from backend.compiles.events import append_event
@@ -17,16 +19,16 @@ from backend.compiles.models import Compile
 from backend.domain.lifecycle import CompileStatus
 from backend.tenants.models import ApiKey
 from backend.tenants.scope import tenant_scope
+from tests.backend.compiles.sse import bounded, reading
 from tests.compile_factories import change, make_compile, public_id
 from tests.factories import bearer, make_api_key, make_tenant
 
 pytestmark = pytest.mark.usefixtures("committed_db")
 
 SSE = {"Accept": "text/event-stream"}
-PATIENCE_S = 20
 
 
-class Setting:
+class Scene:
     """A tenant, its key and its compile with `n` events."""
 
     def __init__(self, n: int) -> None:
@@ -44,141 +46,161 @@ class Setting:
     def path(self) -> str:
         return f"/v1/compiles/{public_id(self.row)}/events"
 
+    def open(self, query: str = "", **headers: str) -> Any:
+        return reading(self.path + query, bearer(self.secret) | headers)
+
     def end(self) -> None:
         change(self.row, status=CompileStatus.RUNNING)
         with tenant_scope(self.tenant.id):
             transitions.move(Compile.objects.get(id=self.row.id), CompileStatus.SUCCEEDED)
 
 
-async def blocks(answer: Any) -> AsyncIterator[dict[str, str]]:
-    """The blocks of an event stream as {field: value}, comments left out."""
-    text = ""
-    async for part in answer.streaming_content:
-        text += part.decode()
-        while "\n\n" in text:
-            block, text = text.split("\n\n", 1)
-            if not block.startswith(":"):
-                yield dict(line.split(": ", 1) for line in block.split("\n"))
+async def elsewhere(act: Any, *arguments: Any) -> None:
+    """Do something with the database beside the stream, on a connection of its own."""
+
+    def acting() -> None:
+        try:
+            act(*arguments)
+        finally:
+            connection.close()
+
+    await sync_to_async(acting, thread_sensitive=False)()
 
 
-def play(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    async def bounded() -> None:
-        await asyncio.wait_for(scenario(), PATIENCE_S)
-
-    try:
-        async_to_sync(bounded)()
-    finally:
-        connection.close()
-
-
-async def read(scene: Setting, n: int | None = None, **headers: str) -> list[int]:
-    """The numbers of the next `n` events of a new connection, of all where None."""
-    answer = await AsyncClient().get(scene.path, headers=bearer(scene.secret) | SSE | headers)
-    assert answer.status_code == 200
-    stream = blocks(answer)
-    numbers = []
-    async for block in stream:
-        if "id" in block:
-            assert json.loads(block["data"])["seq"] == int(block["id"])
-            numbers.append(int(block["id"]))
-        if len(numbers) == n:
-            break
-    await stream.aclose()
-    return numbers
+@pytest.fixture(autouse=True)
+def no_connection_stays_open(committed_db: None) -> Iterator[None]:
+    yield
+    connection.close()
 
 
 def test_the_stream_of_an_ended_compile_is_its_whole_story_and_then_ends():
-    scene = Setting(4)
+    scene = Scene(4)
     scene.end()
 
     async def scenario() -> None:
-        answer = await AsyncClient().get(scene.path, headers=bearer(scene.secret) | SSE)
-        assert answer["Content-Type"] == "text/event-stream; charset=utf-8"
-        assert answer["Cache-Control"] == "no-store"
-        assert answer["X-Request-Id"].startswith("req_")
-        first, *rest = [block async for block in blocks(answer)]
-        assert re.fullmatch(r"\d+", first["retry"])
-        assert [int(block["id"]) for block in rest] == [1, 2, 3, 4, 5, 6]
-        assert [block["event"] for block in rest[-2:]] == ["compile.status", "compile.succeeded"]
-        assert json.loads(rest[1]["data"])["data"] == {"done": 0, "text": "é\u2028\n"}
+        async with scene.open() as reader:
+            assert reader.status == 200
+            assert reader.headers["content-type"] == "text/event-stream; charset=utf-8"
+            assert reader.headers["cache-control"] == "no-store"
+            assert reader.headers["x-request-id"].startswith("req_")
+            first = await reader.block()
+            assert re.fullmatch(r"\d+", first["retry"])
+            story = [await reader.block() for _ in range(6)]
+            assert await reader.block() is None
+        assert [int(block["id"]) for block in story] == [1, 2, 3, 4, 5, 6]
+        assert [block["event"] for block in story[-2:]] == ["compile.status", "compile.succeeded"]
+        assert json.loads(story[1]["data"])["data"] == {"done": 0, "text": "é\u2028\n"}
 
-    play(scenario)
+    bounded(scenario())
 
 
 @pytest.mark.parametrize("how", ["header", "query"])
 def test_a_reader_that_comes_back_gets_what_it_missed_and_nothing_twice(how):
-    scene = Setting(5)
+    scene = Scene(5)
 
     async def scenario() -> None:
-        got = await read(scene, 2)
-        await sync_to_async(scene.append)(2)
-        await sync_to_async(scene.end)()
-        if how == "header":
-            got += await read(scene, **{"Last-Event-ID": str(got[-1])})
-        else:
-            scene_after = f"{scene.path}?after={got[-1]}"
-            answer = await AsyncClient().get(scene_after, headers=bearer(scene.secret) | SSE)
-            got += [int(block["id"]) async for block in blocks(answer) if "id" in block]
+        async with scene.open() as reader:
+            got = await reader.numbers(2)
+        await elsewhere(scene.append, 2)
+        await elsewhere(scene.end)
+        query, headers = (f"?after={got[-1]}", {}) if how == "query" else ("", {"Last-Event-ID": str(got[-1])})
+        async with scene.open(query, **headers) as reader:
+            got += await reader.numbers()
         assert got == list(range(1, 10))
 
-    play(scenario)
+    bounded(scenario())
 
 
 def test_what_happens_while_a_reader_waits_comes_at_once(monkeypatch):
     """The announcement wakes it: far sooner than the next look."""
     monkeypatch.setattr(event_stream, "LOOK_AGAIN_S", 15.0)
-    scene = Setting(1)
+    scene = Scene(1)
 
     async def scenario() -> None:
-        answer = await AsyncClient().get(scene.path, headers=bearer(scene.secret) | SSE)
-        stream = blocks(answer)
-        assert "retry" in await anext(stream)
-        assert (await anext(stream))["id"] == "1"
-        waiting = asyncio.ensure_future(anext(stream))
-        await asyncio.sleep(0.3)
-        assert not waiting.done()
-        await sync_to_async(scene.append)()
-        assert (await asyncio.wait_for(waiting, 5))["id"] == "2"
-        await stream.aclose()
+        async with scene.open() as reader:
+            assert await reader.numbers(1) == [1]
+            assert await reader.is_silent(for_s=0.3)
+            await elsewhere(scene.append)
+            assert (await reader.block(within_s=5))["id"] == "2"
 
-    play(scenario)
+    bounded(scenario())
 
 
 def test_without_redis_the_stream_goes_on_by_looking_again(settings, monkeypatch):
     monkeypatch.setattr(event_stream, "LOOK_AGAIN_S", 0.1)
-    scene = Setting(1)
+    scene = Scene(1)
     settings.REDIS_URL = "redis://127.0.0.1:1"
 
     async def scenario() -> None:
-        answer = await AsyncClient().get(scene.path, headers=bearer(scene.secret) | SSE)
-        stream = blocks(answer)
-        assert "retry" in await anext(stream)
-        assert (await anext(stream))["id"] == "1"
-        await sync_to_async(scene.append)()
-        assert (await anext(stream))["id"] == "2"
-        await stream.aclose()
+        async with scene.open() as reader:
+            assert await reader.numbers(1) == [1]
+            await elsewhere(scene.append)
+            assert (await reader.block())["id"] == "2"
 
-    play(scenario)
+    bounded(scenario())
 
 
 def test_a_silent_stream_shows_that_it_lives_and_asks_to_be_opened_anew_in_time(monkeypatch):
     monkeypatch.setattr(event_stream, "LOOK_AGAIN_S", 0.05)
     monkeypatch.setattr(event_stream, "HEARTBEAT_S", 0.2)
     monkeypatch.setattr(event_stream, "MAX_STREAM_S", 1.0)
-    scene = Setting(1)
+    scene = Scene(1)
 
     async def scenario() -> None:
-        answer = await AsyncClient().get(scene.path, headers=bearer(scene.secret) | SSE)
-        text = "".join([part.decode() async for part in answer.streaming_content])
-        assert ": alive\n\n" in text
-        assert text.endswith("event: reconnect\ndata: {}\n\n")
+        async with scene.open(**{"Last-Event-ID": "1"}) as reader:
+            assert "retry" in await reader.block()
+            assert await reader.block() == {"": "alive"}
+            while (block := await reader.block()) == {"": "alive"}:
+                pass
+            assert block == {"event": "reconnect", "data": "{}"}
+            assert await reader.block() is None
 
-    play(scenario)
+    bounded(scenario())
+
+
+def test_a_reader_that_hangs_up_leaves_no_subscription_behind():
+    scene = Scene(1)
+    with redis.Redis.from_url(django_settings.REDIS_URL) as client:
+        topic = f"kolm:wake:{scene.row.id}"
+
+        async def scenario() -> None:
+            async with scene.open() as reader:
+                await reader.numbers(1)
+                assert client.pubsub_numsub(topic) == [(topic.encode(), 1)]
+            for _ in range(50):
+                if client.pubsub_numsub(topic) == [(topic.encode(), 0)]:
+                    return
+                await asyncio.sleep(0.05)
+            raise AssertionError("the subscription outlives its reader")
+
+        bounded(scenario())
+
+
+def test_thirty_readers_that_come_and_go_each_get_every_event_once():
+    scene = Scene(1)
+
+    async def read() -> list[int]:
+        got: list[int] = []
+        while not got or got[-1] < 63:
+            async with scene.open(**{"Last-Event-ID": str(got[-1] if got else 0)}) as reader:
+                got += await reader.numbers(9)
+        return got
+
+    async def write() -> None:
+        for _ in range(20):
+            await elsewhere(scene.append, 3)
+        await elsewhere(scene.end)
+
+    async def scenario() -> None:
+        *stories, _ = await asyncio.gather(*(read() for _ in range(30)), write())
+        assert stories == [list(range(1, 64))] * 30
+
+    bounded(scenario(), within_s=60)
 
 
 def test_the_same_rows_as_a_list(monkeypatch):
     monkeypatch.setattr(event_stream, "PAGE", 3)
-    scene = Setting(5)
+    scene = Scene(5)
     first = Client().get(scene.path, headers=bearer(scene.secret)).json()
     assert [event["seq"] for event in first["data"]] == [1, 2, 3]
     assert (first["has_more"], first["next_cursor"]) == (True, "3")
@@ -189,7 +211,7 @@ def test_the_same_rows_as_a_list(monkeypatch):
 
 @pytest.mark.parametrize("headers", [{}, SSE])
 def test_who_may_not_read_gets_a_problem_and_no_stream(headers):
-    scene = Setting(1)
+    scene = Scene(1)
     stranger = make_api_key(make_tenant())
     blind = make_api_key(scene.tenant, scopes=["artifacts:read"])
     cases = [
@@ -211,7 +233,7 @@ def test_who_may_not_read_gets_a_problem_and_no_stream(headers):
 
 
 def test_reading_events_counts_against_the_rate_limit_and_as_a_use_of_the_key(settings):
-    scene = Setting(1)
+    scene = Scene(1)
     first = Client().get(scene.path, headers=bearer(scene.secret))
     assert first["RateLimit"].startswith('"key";r=')
     with tenant_scope(scene.tenant.id):

@@ -147,8 +147,6 @@ def test_reading_is_not_enough_to_cancel_or_resume(client, tenant, verb):
 def test_a_cancel_that_is_sent_again_under_its_key_is_replayed(client, tenant, secret):
     row = make_compile(tenant)
     address = f"/v1/compiles/{public_id(row)}/cancel"
-    first, again = (
-        client.post(address, headers=bearer(secret) | {"Idempotency-Key": "stop"}) for _ in range(2)
-    )
+    first, again = (client.post(address, headers=bearer(secret) | {"Idempotency-Key": "stop"}) for _ in range(2))
     assert first.json() == again.json()
     assert again["Idempotent-Replayed"] == "true"

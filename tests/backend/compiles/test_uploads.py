@@ -158,9 +158,7 @@ def test_an_upload_says_what_it_is_for(client, secret, query):
 
 
 def test_json_is_no_way_to_upload(client, secret):
-    answer = client.post(
-        "/v1/uploads?purpose=captures", "{}", content_type="application/json", headers=bearer(secret)
-    )
+    answer = client.post("/v1/uploads?purpose=captures", "{}", content_type="application/json", headers=bearer(secret))
     assert answer.status_code == 415
 
 

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from django.conf import settings
 from django.db import connection
 from django.test import Client
 
@@ -58,7 +59,8 @@ def problem(response, status: int, code: str) -> dict:
     assert body["request_id"] == response["X-Request-Id"]
     assert body["request_id"].startswith("req_")
     assert response["Kolm-Version"] == "2026-11-20"
-    assert body["type"].endswith(code)
+    assert body["type"] == f"urn:kolm:error:{code}"
+    assert body["doc_url"] == f"{settings.KOLM_PUBLIC_URL}/docs/errors#{code}"
     assert "secret detail" not in response.content.decode()
     return body
 

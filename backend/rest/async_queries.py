@@ -1,0 +1,33 @@
+"""The database for views that wait: a thread and a connection for the moment of a query, none while they wait.
+
+Django's way gives each request under ASGI one thread until its end, and that thread keeps its connection: eight open
+event streams, or eight runners without work, would hold the whole pool.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import ParamSpec, TypeVar
+
+from asgiref.sync import sync_to_async
+from django.db import connection
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def query(function: Callable[P, T]) -> Callable[P, Awaitable[T]]:
+    """`function` as a coroutine function; its connection has gone back to the pool when it answers. Not for a function
+    that leaves a transaction open."""
+
+    def brief(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return function(*args, **kwargs)
+        finally:
+            let_go()
+
+    return sync_to_async(brief, thread_sensitive=False)
+
+
+def let_go() -> None:
+    """Give this thread's connection back to the pool, unless a transaction is under way on it."""
+    if not connection.in_atomic_block:
+        connection.close()

@@ -1,0 +1,128 @@
+"""POST /v1/artifacts/{id}/run: asked of a runner, waited for, paid by the millisecond."""
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test import Client
+
+from backend.artifacts.models import Artifact
+from backend.domain.ids import Prefix, decode_id
+from backend.domain.runner_jobs import InferJob, RunnerJobKind
+from backend.runner_jobs import leases
+from backend.runner_jobs.models import RunnerJob, RunnerJobStatus
+from backend.serving import api
+from backend.tenants.scope import tenant_scope
+from backend.usage.models import UsageFact
+from tests.compile_factories import make_artifact, make_compile, make_receipts, public_id
+from tests.factories import bearer, make_api_key, make_tenant
+
+pytestmark = pytest.mark.usefixtures("committed_db")
+
+
+@pytest.fixture
+def artifact(committed_db: None) -> Artifact:
+    RunnerJob.objects.all().delete()
+    row = make_compile(make_tenant())
+    make_receipts(row)
+    return make_artifact(row)
+
+
+def run(secret: str, artifact: Artifact, body: Any) -> Any:
+    path = f"/v1/artifacts/{public_id(artifact)}/run"
+    return Client().post(path, json.dumps(body), content_type="application/json", headers=bearer(secret))
+
+
+@contextmanager
+def runner(*, fails: bool = False) -> Iterator[list[InferJob]]:
+    """One runner that takes the next job and answers it through the lease API's own functions."""
+    jobs: list[InferJob] = []
+    stop = threading.Event()
+
+    def work() -> None:
+        try:
+            while not stop.wait(0.02):
+                claim = leases.claim("r1", [RunnerJobKind.INFER])
+                if claim is None:
+                    continue
+                jobs.append(InferJob.from_json(claim.payload))
+                key = (decode_id(Prefix.RUNNER_JOB, claim.job_id), claim.token)
+                if fails:
+                    leases.report_failure(*key, code="untrusted", message="unknown key", is_retryable=True)
+                    continue
+                outputs = [{"label": "refund", "confidence": 0.9, "latency_us": 800} for _ in jobs[-1].inputs]
+                leases.report_success(*key, {"outputs": outputs, "load_ms": 5})
+        finally:
+            connection.close()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield jobs
+    finally:
+        stop.set()
+        thread.join(timeout=10)
+
+
+def test_the_artifact_answers_each_input_and_the_call_is_on_the_bill_once(artifact):
+    secret = make_api_key(artifact.tenant_id)
+    with runner() as jobs:
+        answer = run(secret, artifact, {"inputs": ["give it back", " hello "]})
+    assert answer.status_code == 200
+    body = answer.json()
+    assert [output["label"] for output in body["outputs"]] == ["refund", "refund"]
+    assert (body["artifact"], body["load_ms"]) == (public_id(artifact), 5)
+    assert jobs == [InferJob(artifact_sha256=artifact.sha256, inputs=["give it back", " hello "])]
+    with tenant_scope(artifact.tenant_id):
+        fact = UsageFact.objects.get(sku="runner.millisecond")
+    assert (fact.step, fact.compile_id, fact.amount_microusd) == ("run", None, body["cost_microusd"])
+
+
+def test_when_no_runner_answers_in_time_that_is_said_and_the_job_is_withdrawn(artifact, monkeypatch):
+    monkeypatch.setattr(api, "WAIT_S", 0.3)
+    answer = run(make_api_key(artifact.tenant_id), artifact, {"inputs": ["a"]})
+    assert (answer.status_code, answer.json()["code"], answer.json()["retryable"]) == (503, "no_runner", True)
+    assert RunnerJob.objects.get().status == RunnerJobStatus.CANCELED
+    with tenant_scope(artifact.tenant_id):
+        assert not UsageFact.objects.exists()
+
+
+def test_a_runner_that_cannot_run_it_ends_the_call_at_once(artifact):
+    with runner(fails=True) as jobs:
+        answer = run(make_api_key(artifact.tenant_id), artifact, {"inputs": ["a"]})
+    assert (answer.status_code, answer.json()["code"], len(jobs)) == (503, "run_failed", 1)
+
+
+@pytest.mark.parametrize(
+    ("body", "pointer"),
+    [
+        ({}, "/inputs"),
+        ({"inputs": []}, "/inputs"),
+        ({"inputs": "a"}, "/inputs"),
+        ({"inputs": [""]}, "/inputs/0"),
+        ({"inputs": ["a"] * 65}, "/inputs"),
+        ({"inputs": ["a" * 8001]}, "/inputs/0"),
+        ({"inputs": ["a", None]}, "/inputs/1"),
+        ({"inputs": ["a"], "temperature": 1}, "/temperature"),
+    ],
+)
+def test_a_call_that_makes_no_sense_queues_nothing(artifact, body, pointer):
+    answer = run(make_api_key(artifact.tenant_id), artifact, body)
+    assert answer.status_code == 400
+    assert answer.json()["errors"][0]["pointer"] == pointer
+    assert not RunnerJob.objects.exists()
+
+
+def test_another_tenants_artifact_is_not_there_to_run(artifact):
+    answer = run(make_api_key(make_tenant()), artifact, {"inputs": ["a"]})
+    assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
+    assert not RunnerJob.objects.exists()
+
+
+def test_running_needs_its_own_scope(artifact):
+    reader = make_api_key(artifact.tenant_id, scopes=["artifacts:read"])
+    assert run(reader, artifact, {"inputs": ["a"]}).status_code == 403

@@ -1,0 +1,429 @@
+"""One tenant and another, and everything between them: generated from the routes and from Postgres' own catalogue, so
+that a new address or table is bound without anybody thinking of it.
+
+`theirs` has a row in every table, with a canary wherever there is room for text. `ours` then asks for all of it.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from itertools import product
+from typing import Any
+from uuid import UUID
+
+import pytest
+from django.apps import apps
+from django.contrib.auth import get_user_model
+from django.db import DatabaseError, connection, transaction
+from django.test import Client
+from django.urls import URLPattern, URLResolver, get_resolver
+
+from backend.compiles.models import CompileLease, Outbox, StepRun, TeacherCall
+from backend.domain.ids import Prefix, encode_id
+from backend.domain.runner_jobs import Progress, RunnerJobKind
+from backend.drafts.cache import DraftScope, Reject, admit
+from backend.rest.new_ids import new_id, new_uuid7
+from backend.runner_jobs import leases as runner_leases
+from backend.tenants.models import ApiKey, Member, Tenant
+from backend.tenants.scope import TenantOwned, TenantRows, tenant_scope
+from backend.usage.ledger import Fact, record
+from tests.compile_factories import (
+    make_artifact,
+    make_candidate,
+    make_compile,
+    make_receipts,
+    make_slice,
+    make_teacher_key,
+    make_upload,
+    public_id,
+    small_spec,
+)
+from tests.factories import bearer, make_api_key, make_tenant
+
+CANARY = "canary-7d41"
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+# Tables without row-level security, each with its reason.
+WITHOUT_A_WALL = {
+    "compiles_compilelease": "ids and times: who works on a compile",
+    "compiles_outbox": "task names and ids",
+    "runner_jobs_runnerjob": "ids, digests and times: runners serve all tenants",
+    "auth_user": "people may be in several tenants",
+    "auth_group": "Django's own; empty, and not granted",
+    "auth_group_permissions": "Django's own; empty, and not granted",
+    "auth_permission": "Django's own; not granted",
+    "auth_user_groups": "Django's own; empty, and not granted",
+    "auth_user_user_permissions": "Django's own; empty, and not granted",
+    "django_content_type": "Django's own; not granted",
+    "django_migrations": "Django's own; not granted",
+    "kolm_tenant_key": "the key of the wall itself; not granted",
+}
+SHARED = {"compiles_compilelease", "compiles_outbox", "runner_jobs_runnerjob"}
+
+
+class Household:
+    """A tenant with a row in every table."""
+
+    def __init__(self, word: str) -> None:
+        self.tenant = make_tenant(f"{word} tenant")
+        self.secret = make_api_key(self.tenant, name=f"{word} key")
+        self.compile = make_compile(self.tenant, name=word, task=f"{word} task")
+        self.upload = make_upload(self.tenant, text=f"{word} capture")
+        self.teacher_key = make_teacher_key(self.tenant, name=f"{word} teacher", secret=f"sk-{word}-0123456789")
+        self.slice = make_slice(self.compile, name=f"{word} slice", hint=word)
+        self.candidate = make_candidate(self.slice, text=f"{word} candidate")
+        self.receipt = make_receipts(self.compile)[0]
+        self.artifact = make_artifact(self.compile)
+        with tenant_scope(self.tenant.id):
+            self.api_key = ApiKey.objects.get()
+            self.step = StepRun.objects.filter(compile=self.compile).first()
+            self.job = runner_leases.offer(
+                self.tenant.id,
+                runner_leases.Offer(kind=RunnerJobKind.EVALUATE, payload={"text": word}, inputs=()),
+                compile_id=self.compile.id,
+                step="evaluation",
+            )
+            self._fill(word)
+        self._use_an_idempotency_key(word)
+
+    def _fill(self, word: str) -> None:
+        """The tables that no address makes a row in by itself."""
+        user = get_user_model().objects.create(username=f"{word}-{new_uuid7()}")
+        Member.objects.create(tenant_id=self.tenant.id, user=user)
+        TeacherCall.objects.create(
+            tenant_id=self.tenant.id,
+            compile=self.compile,
+            step="synthesis",
+            key=word,
+            fence=1,
+            model=word,
+            n=1,
+            reserved_microusd=0,
+        )
+        fact = Fact(sku=word, quantity=1, unit="call", amount_microusd=1, price_version="v", source_key=word)
+        record(self.tenant.id, [fact], compile_id=self.compile.id, step="synthesis")
+        reject = Reject(
+            candidate_id=self.candidate.id,
+            text=word,
+            text_key="k",
+            score=None,
+            signal="none",
+            logprob=None,
+            token_logprobs=None,
+            n_tokens=1,
+            cost_microusd=1,
+        )
+        scope = DraftScope(family=word, teacher=word, embedder="e")
+        admit(self.tenant.id, self.compile.id, [reject], scope=scope, slice_name=word, slice_vector=[1.0] * 384)
+
+    def _use_an_idempotency_key(self, word: str) -> None:
+        headers = bearer(self.secret) | {"Idempotency-Key": word}
+        answer = Client().post(f"/v1/compiles/{public_id(self.compile)}/cancel", headers=headers)
+        assert answer.status_code == 202
+
+    @property
+    def ids(self) -> dict[Prefix, str]:
+        """Public ids of one object of every kind."""
+        rows = (self.compile, self.upload, self.teacher_key, self.slice, self.candidate, self.receipt, self.artifact)
+        others = {
+            Prefix.TENANT: self.tenant.id,
+            Prefix.API_KEY: self.api_key.id,
+            Prefix.STEP: self.step.id,
+            Prefix.RUNNER_JOB: self.job.id,
+        }
+        return {Prefix(public_id(row).split("_")[0]): public_id(row) for row in rows} | {
+            prefix: encode_id(prefix, id) for prefix, id in others.items()
+        }
+
+
+@pytest.fixture(scope="module")
+def households(django_db_setup: None, django_db_blocker: Any) -> Iterator[tuple[Household, Household]]:
+    with django_db_blocker.unblock():
+        yield Household("ours"), Household(CANARY)
+        connection.close()
+
+
+@pytest.fixture
+def ours(households: tuple[Household, Household], settings: Any) -> Household:
+    settings.KOLM_RATE_PER_KEY = settings.KOLM_RATE_PER_TENANT = 1_000_000
+    return households[0]
+
+
+@pytest.fixture
+def theirs(households: tuple[Household, Household]) -> Household:
+    return households[1]
+
+
+def all_routes(patterns: list[Any], prefix: str = "") -> Iterator[str]:
+    for pattern in patterns:
+        here = prefix + str(pattern.pattern)
+        if isinstance(pattern, URLResolver):
+            yield from all_routes(pattern.url_patterns, here)
+        elif isinstance(pattern, URLPattern):
+            yield here
+
+
+ROUTES = sorted(set(all_routes(get_resolver().url_patterns)))
+WITH_AN_ID = [route for route in ROUTES if "<" in route]
+LISTS = [route for route in ROUTES if route.startswith("v1/") and "<" not in route]
+
+
+def filled(route: str, id: str) -> str:
+    """The route's address with `id` in the place of its first parameter."""
+    first = re.sub(r"<[^>]+>", id, route, count=1)
+    return "/" + re.sub(r"<[^>]+>", "0" * 64, first)
+
+
+# A body that each address takes, so that the id is what it refuses.
+BODIES: dict[str, dict[str, Any]] = {
+    "run": {"inputs": ["a"]},
+    "heartbeat": Progress(step=0, n_steps=0, loss=None, eta_s=None, checkpoint_sha256=None, note="").to_json(),
+    "report": {"ok": True, "result": {}},
+}
+
+
+def ask(method: str, path: str, secret: str, body: Any = None, **headers: str) -> Any:
+    data = json.dumps(BODIES.get(path.rpartition("/")[2], {}) if body is None else body).encode()
+    return Client().generic(method, path, data, content_type="application/json", headers=bearer(secret) | headers)
+
+
+def leaks(answer: Any, theirs: Household, *, asked: str = "") -> list[str]:
+    """What of the other tenant is in an answer, other than the id that was asked for."""
+    text = answer.content.decode(errors="replace") + str(dict(answer.headers))
+    words = [CANARY, *theirs.ids.values(), theirs.artifact.sha256, theirs.upload.sha256]
+    words += [str(row.id) for row in (theirs.compile, theirs.tenant, theirs.upload, theirs.artifact)]
+    return [word for word in words if word in text.replace(asked, "") and word != asked]
+
+
+def told(answer: Any, asked: str) -> tuple[int, str]:
+    """An answer without what differs between two requests anyway."""
+    text = answer.content.decode().replace(asked, "ID")
+    return answer.status_code, re.sub(r"req_\w{26}", "REQ", text)
+
+
+@pytest.mark.parametrize("route", WITH_AN_ID)
+def test_no_method_of_no_address_tells_another_tenants_id_from_one_that_nothing_has(route, ours, theirs):
+    """For every kind of id in every place: refused, and in the very words of an id that does not exist."""
+    for method, (prefix, id) in product(METHODS, theirs.ids.items()):
+        answer = ask(method, filled(route, id), ours.secret)
+        nowhere = new_id(prefix)
+        assert told(answer, id) == told(ask(method, filled(route, nowhere), ours.secret), nowhere), (method, id)
+        is_public = route.startswith("v1/")
+        wanted = {404, 405} if is_public else {401, 404, 405, 410}
+        if method == "OPTIONS" and is_public:
+            wanted = {200, 404, 405}  # it describes the address, whoever's id is in it
+        assert answer.status_code in wanted, (method, id, answer.content[:300])
+        assert leaks(answer, theirs, asked=id) == [], (method, id)
+
+
+@pytest.mark.parametrize("route", WITH_AN_ID)
+def test_no_address_opens_without_a_key(route, theirs):
+    for method, id in product(METHODS, theirs.ids.values()):
+        answer = Client().generic(method, filled(route, id), b"{}", content_type="application/json")
+        assert answer.status_code in {401, 404, 405, 410, 400}, (method, id)
+        assert leaks(answer, theirs, asked=id) == []
+
+
+def test_no_list_shows_another_tenants_rows_and_no_cursor_or_filter_reaches_them(ours, theirs):
+    queries = ["", *(f"?{name}={id}" for name, id in product(("after", "before"), theirs.ids.values()))]
+    queries += [f"?name={CANARY}", "?status=canceled", f"?family={CANARY}", f"?tenant_id={theirs.tenant.id}"]
+    n_shown = 0
+    for route, query in product(LISTS, queries):
+        answer = ask("GET", f"/{route}{query}", ours.secret)
+        assert answer.status_code in {200, 304, 400, 405}, (route, query)
+        assert leaks(answer, theirs, asked=query.partition("=")[2]) == [], (route, query)
+        n_shown += answer.status_code == 200
+    assert n_shown >= len(LISTS) - 5, "otherwise this test saw nothing"
+
+
+def test_the_same_lists_show_the_other_tenant_its_own_rows(theirs):
+    """The canaries are where this file looks for them."""
+    for route in ("v1/compiles", "v1/uploads", "v1/teacher_keys", "v1/artifacts", "v1/api_keys", "v1/drafts/stats"):
+        assert leaks(ask("GET", f"/{route}", theirs.secret), theirs) != [], route
+    for path in ("", "/slices", "/candidates", "/receipts", "/usage"):
+        answer = ask("GET", f"/v1/compiles/{public_id(theirs.compile)}{path}", theirs.secret)
+        assert leaks(answer, theirs) != [], path
+
+
+@pytest.mark.parametrize("path", ["/v1/compiles", "/v1/compiles/estimate", "/v1/specs/validate"])
+def test_a_spec_that_names_what_is_another_tenants_is_refused_as_if_it_did_not_exist(path, ours, theirs):
+    real = {"provider": "openai_compatible", "model": "m", "base_url": "https://llm.example.com/v1"}
+    real["price"] = {"input_usd_per_mtok": 1, "output_usd_per_mtok": 1}
+
+    def specs(upload: str, key: str) -> list[dict[str, Any]]:
+        return [
+            small_spec(examples={"upload": upload}),
+            small_spec(captures={"upload": upload}),
+            small_spec(teacher={"provider": "replay", "model": "kolm-grammar-1", "recording": upload}),
+            small_spec(teacher=real | {"api_key": key}),
+        ]
+
+    upload, key = theirs.ids[Prefix.UPLOAD], theirs.ids[Prefix.TEACHER_KEY]
+    no_upload, no_key = new_id(Prefix.UPLOAD), new_id(Prefix.TEACHER_KEY)
+    for foreign, nothing in zip(specs(upload, key), specs(no_upload, no_key), strict=True):
+        refused, missing = ask("POST", path, ours.secret, foreign), ask("POST", path, ours.secret, nothing)
+        assert refused.status_code == 422
+        words = told(refused, upload)[1].replace(key, "ID"), told(missing, no_upload)[1].replace(no_key, "ID")
+        assert words[0] == words[1]
+
+
+def test_another_tenants_idempotency_key_replays_nothing(ours, theirs):
+    path = f"/v1/compiles/{public_id(theirs.compile)}/cancel"
+    answer = ask("POST", path, ours.secret, **{"Idempotency-Key": CANARY})
+    assert answer.status_code == 404
+    own = ask("POST", f"/v1/compiles/{public_id(ours.compile)}/resume", ours.secret, {}, **{"Idempotency-Key": "x"})
+    assert "Idempotent-Replayed" not in own
+
+
+def test_with_the_first_wall_taken_down_the_second_still_stands(ours, theirs, monkeypatch):
+    """The mutation: a query that forgets its tenant."""
+    monkeypatch.setattr(TenantRows, "of_tenant", lambda self, tenant_id: self.all())
+    for route in LISTS:
+        assert leaks(ask("GET", f"/{route}", ours.secret), theirs) == [], route
+    for route, id in product(WITH_AN_ID, theirs.ids.values()):
+        answer = ask("GET", filled(route, id), ours.secret)
+        assert answer.status_code in {401, 404, 405, 410}
+        assert leaks(answer, theirs, asked=id) == []
+
+
+# --- what Postgres says --------------------------------------------------------------------------------------
+
+
+def rows_of(sql: str, *parameters: Any) -> list[tuple[Any, ...]]:
+    with connection.cursor() as cursor:
+        cursor.execute(sql, parameters)
+        return cursor.fetchall()
+
+
+@pytest.fixture(scope="module")
+def walled(django_db_setup: None, django_db_blocker: Any) -> set[str]:
+    with django_db_blocker.unblock():
+        found = rows_of(
+            "SELECT relname FROM pg_class WHERE relkind IN ('r', 'p') AND relnamespace = 'public'::regnamespace"
+            " AND relrowsecurity AND relforcerowsecurity"
+        )
+        connection.close()
+    return {name for (name,) in found}
+
+
+def tenant_column(table: str) -> str:
+    return "id" if table == "tenants_tenant" else "tenant_id"
+
+
+def test_every_table_has_a_forced_wall_or_a_reason_to_have_none(walled, committed_db):
+    found = rows_of("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
+    tables = {name for (name,) in found}
+    assert tables - walled == set(WITHOUT_A_WALL)
+    owned = {model._meta.db_table for model in apps.get_models() if issubclass(model, TenantOwned)}
+    assert owned <= walled
+
+
+def test_every_policy_asks_for_the_tenant_and_every_command_has_one(walled, committed_db):
+    found = rows_of(
+        "SELECT tablename, cmd, permissive, roles::text, coalesce(qual, ''), coalesce(with_check, '') FROM pg_policies"
+        " WHERE schemaname = 'public'"
+    )
+    assert {table for table, *_ in found} == walled
+    for table, command, permissive, roles, qual, check in found:
+        mine = f"({tenant_column(table)} = ( SELECT kolm_tenant() AS kolm_tenant))"
+        written = qual if command in ("SELECT", "DELETE") else check
+        assert mine in written, (table, command)
+        if table != "tenants_apikey":
+            assert (command, permissive, roles, qual, check) == ("ALL", "PERMISSIVE", "{public}", mine, mine), table
+    commands = {command for table, command, *_ in found if table == "tenants_apikey"}
+    assert commands == {"SELECT", "INSERT", "UPDATE", "DELETE"}
+
+
+def test_the_role_of_production_owns_nothing_and_stands_under_every_wall(committed_db):
+    ((name, is_super, bypasses),) = rows_of(
+        "SELECT rolname, rolsuper, rolbypassrls FROM pg_roles WHERE rolname = current_user"
+    )
+    assert (name, is_super, bypasses) == ("kolm_app", False, False)
+    assert rows_of("SELECT tablename FROM pg_tables WHERE tableowner = current_user") == []
+    grants = rows_of(
+        "SELECT table_name, privilege_type FROM information_schema.role_table_grants"
+        " WHERE grantee IN ('kolm_app', 'PUBLIC') AND table_schema = 'public'"
+    )
+    bare = {(table, grant) for table, grant in grants if table in WITHOUT_A_WALL}
+    everything = {"SELECT", "INSERT", "UPDATE", "DELETE"}
+    assert bare == set(product(SHARED, everything)) | set(product(["auth_user"], everything - {"DELETE"}))
+    assert {grant for _, grant in grants} == everything
+
+
+def test_a_query_without_any_filter_gives_ones_own_rows_alone(walled, ours, theirs):
+    for household, other in ((ours, theirs), (theirs, ours)):
+        with tenant_scope(household.tenant.id):
+            for table in sorted(walled):
+                owners = {row[0] for row in rows_of(f"SELECT {tenant_column(table)} FROM {table}")}
+                assert owners == {household.tenant.id}, f"{table}: every household has a row in every table"
+                with connection.cursor() as cursor:
+                    column = tenant_column(table)
+                    cursor.execute(f"SELECT 1 FROM {table} WHERE {column} = %s", [other.tenant.id])
+                    assert cursor.fetchall() == []
+
+
+def test_nothing_of_another_tenant_is_changed_or_deleted(walled, ours, theirs):
+    for table in sorted(walled):
+        column = tenant_column(table)
+        for sql in (f"UPDATE {table} SET {column} = {column}", f"DELETE FROM {table}"):
+            with tenant_scope(ours.tenant.id), connection.cursor() as cursor:
+                cursor.execute(f"{sql} WHERE {column} = %s", [theirs.tenant.id])
+                assert cursor.rowcount == 0, sql
+
+
+def test_without_a_tenant_every_table_refuses_to_answer(walled, households, committed_db):
+    for table in sorted(walled):
+        with pytest.raises(DatabaseError), transaction.atomic():
+            rows_of(f"SELECT * FROM {table}")
+
+
+def test_the_tables_that_all_processes_read_hold_ids_and_times_and_nothing_of_a_tenant(theirs):
+    """Their text columns are short words of ours, digests, a runner's name and a runner's error."""
+    texts = rows_of(
+        "SELECT table_name, column_name FROM information_schema.columns WHERE table_name = ANY(%s)"
+        " AND data_type IN ('text', 'character varying', 'jsonb')",
+        sorted(SHARED),
+    )
+    assert {f"{table}.{column}" for table, column in texts} == {
+        "compiles_compilelease.owner",
+        "compiles_outbox.task",
+        "compiles_outbox.ids",
+        *(
+            f"runner_jobs_runnerjob.{name}"
+            for name in (
+                "step",
+                "kind",
+                "status",
+                "payload_sha256",
+                "inputs",
+                "runner",
+                "token_sha256",
+                "checkpoint_sha256",
+                "result_sha256",
+                "error_code",
+                "error_message",
+            )
+        ),
+    }
+    for table in SHARED:
+        assert CANARY not in str(rows_of(f"SELECT {table}::text FROM {table}"))
+    assert CompileLease.objects.filter(tenant_id=theirs.tenant.id).exists()
+    for ids in Outbox.objects.values_list("ids", flat=True):
+        assert set(ids) <= {"tenant_id", "compile_id"}
+        assert all(UUID(value) for value in ids.values())
+
+
+def test_blobs_of_one_tenant_lie_apart_from_the_others(ours, theirs):
+    """The same bytes, stored by both: neither can tell that the other has them."""
+    from backend.blobs import get_blob, has_blob, put_blob
+    from backend.domain.errors import NotFound
+
+    digest = put_blob(theirs.tenant.id, CANARY.encode())
+    assert not has_blob(ours.tenant.id, digest)
+    with pytest.raises(NotFound):
+        get_blob(ours.tenant.id, digest)
+
+
+def test_a_tenant_reads_its_own_name_alone(ours, theirs):
+    assert ask("GET", "/v1/tenant", ours.secret).json()["name"] == "ours tenant"
+    with tenant_scope(ours.tenant.id):
+        assert list(Tenant.objects.values_list("name", flat=True)) == ["ours tenant"]

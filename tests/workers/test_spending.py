@@ -1,0 +1,101 @@
+"""Settling: whatever is booked, the budget holds, and what it cannot carry is ours."""
+
+from uuid import uuid4
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from backend.compiles import leases
+from backend.compiles.models import Compile, StepRun
+from backend.domain.errors import PaymentRequired
+from backend.domain.lifecycle import StepName
+from backend.tenants.scope import tenant_scope
+from backend.usage.ledger import Fact
+from backend.usage.models import Billing, UsageFact
+from tests.compile_factories import change, fresh, hold, make_compile
+from tests.factories import make_tenant
+from workers.spending import reserve, settle
+
+pytestmark = pytest.mark.django_db
+
+STEP = StepName.SYNTHESIS
+BUDGET = 1_000
+
+
+@pytest.fixture
+def row() -> Compile:
+    compile = make_compile(make_tenant())
+    change(compile, budget_microusd=BUDGET)
+    return compile
+
+
+def fact(amount: int, *, billing: Billing = Billing.CHARGE) -> Fact:
+    return Fact(
+        sku="runner.second",
+        quantity=1,
+        unit="second",
+        amount_microusd=amount,
+        price_version="test",
+        source_key=f"test:{uuid4()}",
+        billing=billing,
+    )
+
+
+def test_what_exceeds_the_budget_becomes_waste(row):
+    with hold(row).fenced() as compile:
+        settle(compile, STEP, [fact(600), fact(600), fact(400)])
+    fresh(row)
+    assert (row.spent_microusd, row.waste_microusd) == (1_000, 600)
+    with tenant_scope(row.tenant_id):
+        booked = {(f.amount_microusd, f.billing) for f in UsageFact.objects.filter(compile_id=row.id)}
+        step = StepRun.objects.get(compile=row, name=STEP)
+    assert booked == {(600, "charge"), (600, "waste"), (400, "charge")}
+    assert (step.spent_microusd, step.waste_microusd) == (1_000, 600)
+
+
+def test_money_set_aside_for_others_is_not_spent(row):
+    with hold(row).fenced() as compile:
+        reserve(compile, 700)
+        settle(compile, STEP, [fact(400)])
+    fresh(row)
+    assert (row.spent_microusd, row.waste_microusd, row.reserved_microusd) == (0, 400, 700)
+
+
+def test_a_reservation_is_given_back_with_its_settlement(row):
+    run = hold(row)
+    with run.fenced() as compile:
+        reserve(compile, 700)
+    with run.fenced() as compile:
+        settle(compile, STEP, [fact(250)], reserved_microusd=700)
+        reserve(compile, 750)
+        with pytest.raises(PaymentRequired, match=r"\$0.000001 .* \$0.000000 left"):
+            reserve(compile, 1)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 600), st.integers(0, 900), st.sampled_from(list(Billing))), min_size=1, max_size=8
+    )
+)
+def test_no_history_of_reserving_and_settling_overspends(row, history):
+    """(set aside, really cost, who was to carry it): the totals are the ledger's sums after every step."""
+    change(row, spent_microusd=0, waste_microusd=0, reserved_microusd=0)
+    run = hold(row)
+    spent = wasted = 0
+    for aside, cost, billing in history:
+        with run.fenced() as compile:
+            try:
+                reserve(compile, aside)
+            except PaymentRequired:
+                assert aside > BUDGET - compile.spent_microusd
+                continue
+            settle(compile, STEP, [fact(cost, billing=billing)], reserved_microusd=aside)
+        fresh(row)
+        assert sorted([row.spent_microusd - spent, row.waste_microusd - wasted]) == [0, cost]
+        spent, wasted = row.spent_microusd, row.waste_microusd
+        assert spent <= BUDGET
+        assert row.reserved_microusd == 0
+    with run.fenced():
+        leases.release(run.lease, due_in_s=0)

@@ -1,0 +1,182 @@
+"""Upkeep: a lost hint is sent again, and what nobody takes comes to an end."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from django.db import connection
+
+from backend import queue
+from backend.compiles import leases, transitions
+from backend.compiles.models import Compile, CompileEvent, CompileLease, Outbox, StepRun
+from backend.domain.lifecycle import CompileStatus, StepName, StepStatus
+from backend.domain.runner_jobs import RunnerJobKind
+from backend.runner_jobs.leases import Offer, offer
+from backend.runner_jobs.models import RunnerJobStatus
+from backend.tenants.scope import tenant_scope
+from tests.compile_factories import change, fresh, hold, lapse, make_compile
+from tests.factories import make_tenant
+from tests.workers.hints import hints_for
+from workers.upkeep import expire_compiles, hint_due, relay_outbox, tick
+
+pytestmark = pytest.mark.usefixtures("committed_db")
+
+
+@pytest.fixture
+def row(committed_db: None) -> Compile:
+    """The only compile that is due, and the only hint that is not sent: the tables are everybody's."""
+    CompileLease.objects.update(due_at=None)
+    Outbox.objects.all().delete()
+    queue._silent_until = 0.0
+    compile = make_compile(make_tenant())
+    Outbox.objects.filter(ids__compile_id=str(compile.id)).update(sent_at=None)
+    return compile
+
+
+@pytest.fixture
+def without_redis(settings) -> Iterator[None]:
+    settings.REDIS_URL = "redis://127.0.0.1:1"
+    queue._app.cache_clear()
+    yield
+    queue._app.cache_clear()
+    queue._silent_until = 0.0
+
+
+def age(row: Compile, *, hours: float = 0, seconds: float = 0) -> None:
+    """Let time pass for a lease."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE compiles_compilelease SET due_at = due_at - make_interval(hours => 1) * %(h)s"
+            " - make_interval(secs => %(s)s), hinted_at = hinted_at - make_interval(secs => %(s)s)"
+            " WHERE compile_id = %(id)s",
+            {"h": hours, "s": seconds, "id": row.id},
+        )
+
+
+def unsent(row: Compile) -> int:
+    return Outbox.objects.filter(ids__compile_id=str(row.id), sent_at=None).count()
+
+
+def test_a_hint_goes_out_with_the_commit_that_it_announces(row):
+    compile = make_compile(make_tenant())
+    assert hints_for(compile.id) == 1
+    assert unsent(compile) == 0
+
+
+def test_a_hint_of_a_transaction_that_was_rolled_back_is_never_sent(row):
+    before = hints_for(row.id)
+    with pytest.raises(RuntimeError), tenant_scope(row.tenant_id):  # noqa: PT012
+        leases.hint(row.tenant_id, row.id)
+        raise RuntimeError
+    relay_outbox()
+    assert (hints_for(row.id), Outbox.objects.filter(ids__compile_id=str(row.id)).count()) == (before + 1, 1)
+
+
+def test_what_the_outbox_holds_is_relayed_once(row):
+    before = hints_for(row.id)
+    assert relay_outbox() == 1
+    assert relay_outbox() == 0
+    assert (hints_for(row.id), unsent(row)) == (before + 1, 0)
+
+
+def test_two_upkeeps_at_once_relay_a_row_once(row):
+    before = hints_for(row.id)
+
+    def relay(_: int) -> int:
+        try:
+            return relay_outbox()
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(4) as threads:
+        assert sum(threads.map(relay, range(4))) == 1
+    assert hints_for(row.id) == before + 1
+
+
+def test_while_redis_is_away_rows_stay_and_are_relayed_when_it_is_back(row, without_redis, settings):
+    assert relay_outbox() == 0
+    assert unsent(row) == 1
+    tick()  # nothing raises
+    compile = make_compile(make_tenant())  # writes are accepted
+    assert unsent(compile) == 1
+
+
+def test_rows_that_were_kept_go_out_when_redis_is_back(row):
+    before = hints_for(row.id)
+    queue._silent_until = float("inf")
+    assert relay_outbox() == 0
+    queue._silent_until = 0.0
+    assert relay_outbox() == 1
+    assert hints_for(row.id) == before + 1
+
+
+def test_what_was_sent_long_ago_is_swept(row):
+    relay_outbox()
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE compiles_outbox SET sent_at = sent_at - interval '25 hours'")
+    relay_outbox()
+    assert not Outbox.objects.filter(ids__compile_id=str(row.id)).exists()
+
+
+def test_a_due_compile_that_nobody_holds_is_hinted_at_again_every_few_seconds(row):
+    before = hints_for(row.id)
+    assert hint_due() == 1
+    assert hint_due() == 0, "not twice in the same moment"
+    age(row, seconds=6)
+    assert hint_due() == 1
+    assert hints_for(row.id) == before + 2
+
+
+def test_a_held_compile_is_left_alone_until_its_lease_lapses(row):
+    run = hold(row)
+    assert hint_due() == 0
+    lapse(run.lease)
+    assert hint_due() == 1
+
+
+def test_a_compile_that_waits_for_its_runner_is_left_alone(row):
+    run = hold(row)
+    with run.fenced():
+        leases.release(run.lease, due_in_s=30)
+    assert hint_due() == 0
+
+
+def test_a_compile_that_nobody_took_for_a_day_expires(row):
+    assert expire_compiles() == 0
+    age(row, hours=25)
+    assert expire_compiles() == 1
+    assert fresh(row).status == CompileStatus.EXPIRED
+    assert (row.failure_code, row.ended_at is not None) == ("expired", True)
+    with tenant_scope(row.tenant_id):
+        assert CompileEvent.objects.filter(compile=row).order_by("seq").last().type == "compile.expired"
+    assert (expire_compiles(), hint_due()) == (0, 0)
+
+
+def test_an_expired_compile_stops_its_runner_job_and_can_be_resumed(row):
+    with tenant_scope(row.tenant_id):
+        work = Offer(kind=RunnerJobKind.DISTILL, payload={}, inputs=())
+        job = offer(row.tenant_id, work, compile_id=row.id, step=StepName.DISTILLATION)
+        step = StepRun.objects.get(compile=row, name=StepName.DISTILLATION)
+        StepRun.objects.filter(id=step.id).update(status=StepStatus.RUNNING, runner_job_id=job.id)
+    change(row, status=CompileStatus.RUNNING)
+    age(row, hours=25)
+    assert expire_compiles() == 1
+    job.refresh_from_db()
+    assert (job.status, fresh(step).status) == (RunnerJobStatus.CANCELED, StepStatus.CANCELED)
+    with tenant_scope(row.tenant_id):
+        transitions.resume(row.tenant_id, row.id, budget_microusd=None)
+    assert leases.claim(row.id, owner="next") is not None
+
+
+def test_a_compile_that_was_being_canceled_when_all_workers_went_is_canceled_in_the_end(row):
+    change(row, status=CompileStatus.CANCELING)
+    age(row, hours=25)
+    assert expire_compiles() == 1
+    assert fresh(row).status == CompileStatus.CANCELED
+
+
+def test_a_held_compile_does_not_expire_however_old_it_is(row):
+    age(row, hours=48)
+    hold(row)
+    assert expire_compiles() == 0
+    assert fresh(row).status == CompileStatus.QUEUED

@@ -1,0 +1,236 @@
+"""The walk: what each kind of error does to a compile. Stages that raise stand in for the real ones."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.db import connection
+
+from backend.compiles import leases, transitions
+from backend.compiles.leases import LeaseLost
+from backend.compiles.models import Compile, CompileEvent, CompileLease, StepRun
+from backend.domain.errors import InvalidInput, OurError
+from backend.domain.lifecycle import STEPS, CompileStatus, StepName, StepStatus
+from backend.domain.runner_jobs import RunnerJobKind
+from backend.runner_jobs.leases import Offer, offer
+from backend.runner_jobs.models import RunnerJob, RunnerJobStatus
+from backend.tenants.scope import tenant_scope
+from tests.compile_factories import change, fresh, lapse, make_compile
+from tests.factories import make_tenant
+from workers import walk
+from workers.durable import Canceled, CompileRun
+from workers.stages.outcome import Done, Waiting, finish_step
+from workers.teachers.protocol import TeacherFailed
+
+pytestmark = pytest.mark.usefixtures("committed_db")
+
+
+@pytest.fixture
+def row() -> Compile:
+    return make_compile(make_tenant())
+
+
+def finishing(name: StepName, *, ends: CompileStatus | None = None) -> Callable[[CompileRun], Done]:
+    def stage(run: CompileRun) -> Done:
+        done = Done(ends=ends)
+        with run.fenced() as compile:
+            finish_step(run, compile, name, done)
+        return done
+
+    return stage
+
+
+def raising(error: BaseException) -> Callable[[CompileRun], Done]:
+    def stage(run: CompileRun) -> Done:
+        raise error
+
+    return stage
+
+
+@pytest.fixture
+def stages(monkeypatch: pytest.MonkeyPatch) -> dict[StepName, Any]:
+    """Every stage finishes at once; the last one ends the compile. A test replaces the one it is about."""
+    table: dict[StepName, Any] = {name: finishing(name) for name in STEPS}
+    table[STEPS[-1]] = finishing(STEPS[-1], ends=CompileStatus.SUCCEEDED)
+    monkeypatch.setattr(walk, "STAGES", table)
+    return table
+
+
+def make_due(row: Compile) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE compiles_compilelease SET due_at = now() WHERE compile_id = %s", [row.id])
+
+
+def events(row: Compile, type: str) -> list[dict[str, Any]]:
+    with tenant_scope(row.tenant_id):
+        return [e.data for e in CompileEvent.objects.filter(compile=row, type=type).order_by("seq")]
+
+
+def step(row: Compile, name: StepName) -> StepRun:
+    with tenant_scope(row.tenant_id):
+        return StepRun.objects.get(compile=row, name=name)
+
+
+def lease_of(row: Compile) -> CompileLease:
+    return CompileLease.objects.get(compile_id=row.id)
+
+
+def test_a_compile_walks_all_steps_in_order_and_ends(row, stages):
+    walk.advance(row.id)
+    assert fresh(row).status == CompileStatus.SUCCEEDED
+    assert [e["step"] for e in events(row, "step.succeeded")] == [name.value for name in STEPS]
+    assert lease_of(row).due_at is None
+    walk.advance(row.id)
+    assert len(events(row, "step.started")) == len(STEPS), "a second hint does nothing"
+
+
+def test_a_stage_that_waits_for_a_runner_lets_go_and_goes_on_later(row, stages):
+    def wait(run: CompileRun) -> Waiting:
+        with run.fenced():
+            leases.release(run.lease, due_in_s=30)
+        return Waiting()
+
+    go_on = stages[StepName.DISTILLATION]
+    stages[StepName.DISTILLATION] = wait
+    walk.advance(row.id)
+    assert fresh(row).status == CompileStatus.RUNNING
+    assert lease_of(row).lease_until is None
+    stages[StepName.DISTILLATION] = go_on
+    leases.wake(row.tenant_id, row.id)
+    walk.advance(row.id)
+    assert fresh(row).status == CompileStatus.SUCCEEDED
+    assert len(events(row, "step.started")) == len(STEPS)
+
+
+def test_what_is_the_customers_to_mend_ends_the_compile_with_its_code(row, stages):
+    stages[StepName.LABELING] = raising(InvalidInput("The recording has no answers.", code="no_answers"))
+    walk.advance(row.id)
+    fresh(row)
+    assert (row.status, row.failure_code, row.failed_step) == (CompileStatus.FAILED, "no_answers", "labeling")
+    assert step(row, StepName.LABELING).status == StepStatus.FAILED
+    assert step(row, StepName.SELECTION).status == StepStatus.SUCCEEDED
+    assert lease_of(row).due_at is None
+
+
+def test_a_failed_compile_that_is_resumed_goes_on_where_it_stopped(row, stages):
+    go_on = stages[StepName.LABELING]
+    stages[StepName.LABELING] = raising(InvalidInput("no"))
+    walk.advance(row.id)
+    stages[StepName.LABELING] = go_on
+    with tenant_scope(row.tenant_id):
+        transitions.resume(row.tenant_id, row.id, budget_microusd=None)
+    walk.advance(row.id)
+    assert fresh(row).status == CompileStatus.SUCCEEDED
+    started = [e["step"] for e in events(row, "step.started")]
+    assert started.count("labeling") == 2
+    assert started.count("slicing") == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (OurError("The disk is full.", code="no_space"), "no_space"),
+        (ZeroDivisionError("secret detail"), "internal_error"),
+        (TeacherFailed("gone", code="teacher_unreachable"), "teacher_unreachable"),
+    ],
+)
+def test_what_is_ours_is_tried_again_later_and_later_and_then_ends(row, stages, error, code):
+    stages[StepName.SLICING] = raising(error)
+    for attempt in range(1, walk.MAX_ATTEMPTS):
+        walk.advance(row.id)
+        assert fresh(row).status == CompileStatus.RUNNING
+        assert events(row, "step.retrying")[-1]["attempt"] == attempt
+        walk.advance(row.id)
+        assert len(events(row, "step.retrying")) == attempt, "not before its time"
+        make_due(row)
+    walk.advance(row.id)
+    assert (fresh(row).status, row.failure_code) == (CompileStatus.FAILED, code)
+    assert "secret" not in row.failure_message
+    delays = [e["retry_in_s"] for e in events(row, "step.retrying")]
+    assert delays == sorted(delays)
+    assert len(set(delays)) == len(delays)
+
+
+def test_a_teacher_that_refuses_for_good_is_not_asked_again(row, stages):
+    stages[StepName.SYNTHESIS] = raising(TeacherFailed("wrong key", code="teacher_rejected"))
+    walk.advance(row.id)
+    assert (fresh(row).status, row.failure_code) == (CompileStatus.FAILED, "teacher_rejected")
+
+
+def test_progress_starts_the_count_of_attempts_anew(row, stages):
+    stages[StepName.SYNTHESIS] = raising(OurError("away"))
+    for _ in range(walk.MAX_ATTEMPTS - 1):
+        make_due(row)
+        walk.advance(row.id)
+    stages[StepName.SYNTHESIS] = finishing(StepName.SYNTHESIS)
+    stages[StepName.VERIFICATION] = raising(OurError("away again"))
+    make_due(row)
+    walk.advance(row.id)
+    assert fresh(row).status == CompileStatus.RUNNING
+
+
+def test_a_compile_that_kills_whoever_takes_it_is_stopped(row, stages):
+    for _ in range(walk.MAX_CLAIMS):
+        lease = leases.claim(row.id, owner="dies")
+        assert lease is not None
+        lapse(lease)
+    walk.advance(row.id)
+    assert (fresh(row).status, row.failure_code) == (CompileStatus.FAILED, "worker_crashed")
+
+
+def test_a_holder_that_lost_its_lease_leaves_without_a_word(row, stages):
+    def lose(run: CompileRun) -> Done:
+        lapse(run.lease)
+        assert leases.claim(row.id, owner="two") is not None
+        raise LeaseLost
+
+    stages[StepName.SLICING] = lose
+    walk.advance(row.id)
+    assert fresh(row).status == CompileStatus.RUNNING
+    assert (events(row, "step.retrying"), lease_of(row).owner) == ([], "two")
+
+
+def test_a_canceled_compile_stops_its_step_and_its_runner(row, stages):
+    jobs: list[RunnerJob] = []
+
+    def cancel_meanwhile(run: CompileRun) -> Done:
+        with run.fenced() as compile:
+            work = Offer(kind=RunnerJobKind.DISTILL, payload={}, inputs=())
+            jobs.append(offer(compile.tenant_id, work, compile_id=compile.id, step=StepName.DISTILLATION))
+            row_ = run.step(StepName.DISTILLATION)
+            row_.runner_job_id = jobs[0].id
+            row_.save()
+        with tenant_scope(row.tenant_id):
+            transitions.cancel(row.tenant_id, row.id)
+        raise Canceled
+
+    stages[StepName.DISTILLATION] = cancel_meanwhile
+    walk.advance(row.id)
+    assert fresh(row).status == CompileStatus.CANCELED
+    jobs[0].refresh_from_db()
+    assert jobs[0].status == RunnerJobStatus.CANCELED
+    assert step(row, StepName.DISTILLATION).status == StepStatus.CANCELED
+    assert step(row, StepName.LABELING).status == StepStatus.SUCCEEDED
+
+
+def test_the_heartbeat_tells_a_working_stage_that_it_is_to_stop(row, stages, settings):
+    settings.KOLM_COMPILE_LEASE_S = 1
+
+    def work(run: CompileRun) -> Done:
+        with tenant_scope(row.tenant_id):
+            transitions.cancel(row.tenant_id, row.id)
+        for _ in range(100):
+            run.stop.check()
+            time.sleep(0.05)
+        raise AssertionError("the stage was never told")
+
+    stages[StepName.SYNTHESIS] = work
+    walk.advance(row.id)
+    assert fresh(row).status == CompileStatus.CANCELED
+
+
+def test_a_compile_that_is_being_canceled_is_ended_by_whoever_takes_it(row, stages):
+    change(row, status=CompileStatus.CANCELING)
+    walk.advance(row.id)
+    assert fresh(row).status == CompileStatus.CANCELED
