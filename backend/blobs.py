@@ -29,10 +29,14 @@ def put_blob(tenant_id: UUID, data: bytes) -> str:
         return digest
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(file.name, path)
+        try:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+            os.replace(file.name, path)
+        except OSError:
+            os.unlink(file.name)  # a disk that is full must not fill up with halves
+            raise
     return digest
 
 

@@ -105,17 +105,25 @@ def _followed(value: ast.expr, tree: ast.Module) -> Iterator[ast.expr]:
 
 
 def _is_elsewhere(value: ast.expr) -> bool:
-    """A variable or attribute named `code` (found where it is given its value), a column of a table, a JSON schema, or
-    the exit code of a process."""
+    """A variable, an attribute or a key named `code` (found where it is given its value), a column of a table, a JSON
+    schema, or the exit code of a process."""
     match value:
         case ast.Name() | ast.Attribute():
             return _last_name(value) in NAMES | {"exit_code"}
-        case ast.Subscript(slice=ast.Constant(value=key)):
-            return key in NAMES
-        case ast.Call(func=func):
-            return _last_name(func) in ("CharField", "IntegerField", "wait", "getsockopt")
         case ast.Dict(keys=[ast.Constant(value="type"), *_]):
             return True
+        case ast.Call(func=func) if _last_name(func) in ("CharField", "IntegerField", "wait", "getsockopt"):
+            return True
+    return any(_is_looked_up(node) for node in ast.walk(value))
+
+
+def _is_looked_up(node: ast.AST) -> bool:
+    match node:
+        case (
+            ast.Subscript(slice=ast.Constant(value=key))
+            | ast.Call(func=ast.Attribute(attr="get"), args=[ast.Constant(value=key), *_])
+        ):
+            return key in NAMES
     return False
 
 

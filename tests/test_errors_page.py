@@ -26,8 +26,6 @@ OF_DRF = {"method_not_allowed", "unsupported_media_type"}
 PASSED_ON = {
     "str(error.get_codes())",  # of DRF's exceptions: OF_DRF and ours
     "str(refused.get_codes())",
-    "str(problem.get('code', ''))",  # the command reads what the API answered
-    "str(body['code'])[:64]",  # a runner's report: the codes of gpu_runners
     "getattr(detail, 'code', None)",  # of DRF's fields
 }
 

@@ -15,6 +15,7 @@ from uuid import UUID
 
 from django.utils import timezone
 
+from backend.compiles import leases
 from backend.compiles.models import Compile, TeacherCall
 from backend.domain.canonical import sha256_of
 from backend.domain.lifecycle import StepName
@@ -26,6 +27,8 @@ from workers.spending import reserve, settle
 from workers.teachers.protocol import Completion, CompletionRequest, Teacher, TeacherCanceled, TeacherFailed, Usage
 
 DEADLINE_S = 120.0
+MAX_SKU_MODEL = 170  # an sku has room for 200 characters
+AS_RESERVED = "as reserved"  # instead of a price book's version: the amount was set aside before the call
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +102,7 @@ def _open(
         for row in older:
             attempts[row.key] = max(attempts.get(row.key, 0), row.attempt)
             if row.state == "started":
-                _write_off(compile, step, price, row)
+                write_off(compile, row)
         reserve(compile, sum(worst_cost(price, plan.request) for plan in plans))
         rows = [
             TeacherCall(
@@ -120,21 +123,21 @@ def _open(
     return {row.key: row for row in rows}
 
 
-def _write_off(compile: Compile, step: StepName, price: TeacherPrice, row: TeacherCall) -> None:
+def write_off(compile: Compile, row: TeacherCall) -> None:
     """A call that died with its process: its reservation is given back, its likely cost is ours."""
     fact = Fact(
-        sku=f"teacher.{row.model}.lost_call",
+        sku=_sku(row, "lost_call"),
         quantity=1,
         unit="call",
         amount_microusd=row.reserved_microusd,
-        price_version=price.version,
+        price_version=AS_RESERVED,
         source_key=f"call:{row.id}:lost",
         billing=Billing.WASTE,
         is_estimated=True,
     )
     # the end of a compile gave all its reservations back; a resumed one finds the call and no reservation
     given_back = min(row.reserved_microusd, compile.reserved_microusd)
-    settle(compile, step, [fact], reserved_microusd=given_back)
+    settle(compile, StepName(row.step), [fact], reserved_microusd=given_back)
     TeacherCall.objects.filter(tenant_id=row.tenant_id, id=row.id).update(state="wasted", ended_at=timezone.now())
 
 
@@ -186,6 +189,7 @@ def _close(
             TeacherCall.objects.filter(tenant_id=run.tenant_id, id__in=[call.call_id for call in made.values()]).update(
                 state="applied"
             )
+            leases.note_progress(run.lease)
     return failure
 
 
@@ -209,7 +213,7 @@ def _book(row: TeacherCall, price: TeacherPrice, usage: Usage, billing: Billing)
     parts = (("input_token", usage.input_tokens, input_part), ("output_token", usage.output_tokens, whole - input_part))
     return [
         Fact(
-            sku=f"teacher.{row.model}.{name}",
+            sku=_sku(row, name),
             quantity=quantity,
             unit="token",
             amount_microusd=amount,
@@ -220,6 +224,10 @@ def _book(row: TeacherCall, price: TeacherPrice, usage: Usage, billing: Billing)
         )
         for name, quantity, amount in parts
     ]
+
+
+def _sku(row: TeacherCall, name: str) -> str:
+    return f"teacher.{row.model[:MAX_SKU_MODEL]}.{name}"
 
 
 def _request_json(request: CompletionRequest) -> dict[str, Any]:

@@ -29,25 +29,26 @@ def main() -> None:
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    from django.db import Error as DatabaseError
-    from django.db import connection
-
     while not stop.wait(PERIOD_S):
-        try:
-            tick()
-        except DatabaseError as error:
-            log.warning("database away: %s", type(error).__name__)
-            connection.close()
+        tick()
 
 
 def tick() -> None:
-    """One round of everything."""
+    """One round of everything; what fails is tried again in the next round and keeps nothing else from its turn."""
+    from django.db import Error as DatabaseError
+    from django.db import connection
+
     from backend.runner_jobs.leases import expire_leases
 
-    hint_due()
-    relay_outbox()
-    expire_leases()
-    expire_compiles()
+    for part in (hint_due, relay_outbox, expire_leases, expire_compiles):
+        try:
+            part()
+        except DatabaseError as error:
+            log.warning("database away: %s", type(error).__name__)
+            connection.close()
+        except Exception:
+            log.exception("upkeep failed")
+            connection.close()
 
 
 def relay_outbox(limit: int = 200) -> int:
@@ -90,28 +91,33 @@ def expire_compiles() -> int:
     from backend.compiles import leases, transitions
     from backend.tenants.scope import tenant_scope
 
-    rows = _execute(
-        "SELECT tenant_id, compile_id FROM compiles_compilelease WHERE due_at < now() - make_interval(hours => %s)"
-        " AND (lease_until IS NULL OR lease_until < now()) LIMIT 20",
-        [EXPIRE_AFTER_H],
-    )
-    for tenant_id, compile_id in rows:
+    forgotten = "greatest(due_at, lease_until) < now() - make_interval(hours => %s) AND due_at IS NOT NULL"
+    look = f"SELECT tenant_id, compile_id FROM compiles_compilelease WHERE {forgotten}"
+    n_expired = 0
+    for tenant_id, compile_id in _execute(f"{look} ORDER BY due_at LIMIT 20", [EXPIRE_AFTER_H]):
         with tenant_scope(tenant_id):
-            _expire(transitions.locked_compile(tenant_id, compile_id))
-            leases.retire(compile_id)
-    return len(rows)
+            compile = transitions.locked_compile(tenant_id, compile_id)
+            # somebody may have taken it since the look
+            if _execute(f"{look} AND compile_id = %s FOR UPDATE", [EXPIRE_AFTER_H, compile_id]):
+                _expire(compile)
+                leases.retire(compile_id)
+                n_expired += 1
+    return n_expired
 
 
 def _expire(compile: "Compile") -> None:
     from django.utils import timezone
 
     from backend.compiles import transitions
-    from backend.compiles.models import StepRun
+    from backend.compiles.models import StepRun, TeacherCall
     from backend.domain.lifecycle import TERMINAL, CompileStatus, StepStatus
     from backend.runner_jobs.leases import cancel
+    from workers.teacher_calls import write_off
 
     if CompileStatus(compile.status) in TERMINAL:
         return
+    for call in TeacherCall.objects.filter(tenant_id=compile.tenant_id, compile=compile, state="started"):
+        write_off(compile, call)
     running = StepRun.objects.filter(tenant_id=compile.tenant_id, compile=compile, status=StepStatus.RUNNING)
     for step in running.exclude(runner_job_id=None):
         cancel(step.runner_job_id)

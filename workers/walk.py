@@ -24,10 +24,10 @@ from backend.compiles.leases import Lease, LeaseLost
 from backend.compiles.models import Compile, StepRun, TeacherCall
 from backend.domain.errors import CustomerError, KolmError, OurError
 from backend.domain.lifecycle import STEPS, TERMINAL, CompileStatus, StepName, StepStatus
+from backend.domain.runner_results import BadResult
 from backend.domain.spec import parse_spec
 from backend.runner_jobs import leases as job_leases
 from workers.durable import Canceled, CompileRun, Heartbeat, StopSignal, begin_step
-from workers.spending import settle
 from workers.stages.distillation import run_distillation
 from workers.stages.evaluation import run_evaluation
 from workers.stages.gate import run_gate
@@ -39,6 +39,7 @@ from workers.stages.selection import run_selection
 from workers.stages.slicing import run_slicing
 from workers.stages.synthesis import run_synthesis
 from workers.stages.verification import run_verification
+from workers.teacher_calls import write_off
 from workers.teachers.protocol import TeacherFailed
 
 log = logging.getLogger("kolm.walk")
@@ -144,7 +145,7 @@ def _end(lease: Lease, error: Exception) -> None:
 
 
 def _is_final(attempts: int, error: Exception) -> bool:
-    if isinstance(error, RunnerJobFailed) or (isinstance(error, TeacherFailed) and not error.retryable):
+    if isinstance(error, RunnerJobFailed | BadResult) or (isinstance(error, TeacherFailed) and not error.retryable):
         return True  # a runner's job has had its own attempts: asking again gives the same answer
     return isinstance(error, CustomerError) or attempts >= MAX_ATTEMPTS
 
@@ -192,9 +193,6 @@ def _stop_jobs(compile: Compile) -> None:
 
 
 def _release_calls(compile: Compile) -> None:
-    """Calls left `started` have no effect any more; the reservation of an ended compile goes back as a whole."""
+    """Calls left `started` died with their process; nobody will come back to write them off."""
     for call in TeacherCall.objects.filter(tenant_id=compile.tenant_id, compile=compile, state="started"):
-        settle(
-            compile, StepName(call.step), [], reserved_microusd=min(call.reserved_microusd, compile.reserved_microusd)
-        )
-        TeacherCall.objects.filter(tenant_id=call.tenant_id, id=call.id).update(state="wasted", ended_at=timezone.now())
+        write_off(compile, call)

@@ -5,6 +5,7 @@ import io
 import json
 import zipfile
 
+from django.db import connection
 from django.db.models import Max
 
 from backend.artifacts.models import Artifact
@@ -17,6 +18,7 @@ def publish(compile: Compile, data: bytes, sha256: str) -> Artifact:
     existing = Artifact.objects.filter(tenant_id=compile.tenant_id, compile_id=compile.id).first()
     if existing is not None:
         return existing
+    _wait_for_turn(compile)
     newest = (
         Artifact.objects.filter(tenant_id=compile.tenant_id, name=compile.name).aggregate(n=Max("version"))["n"] or 0
     )
@@ -34,6 +36,13 @@ def publish(compile: Compile, data: bytes, sha256: str) -> Artifact:
     )
     touch(compile, artifact_id=artifact.id)
     return artifact
+
+
+def _wait_for_turn(compile: Compile) -> None:
+    """Until the transaction ends nobody else counts versions of this name."""
+    with connection.cursor() as cursor:
+        name = f"artifact/{compile.tenant_id}/{compile.name}"
+        cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [name])
 
 
 def _manifest(data: bytes) -> dict[str, object]:

@@ -27,7 +27,7 @@ def append_event(tenant_id: UUID, compile_id: UUID, type: str, data: dict[str, A
     if row is None:
         raise Compile.DoesNotExist(str(compile_id))
     CompileEvent.objects.create(tenant_id=tenant_id, compile_id=compile_id, seq=row[0], type=type, data=data or {})
-    transaction.on_commit(lambda: announce(compile_id))
+    transaction.on_commit(lambda: announce(compile_id), robust=True)
     return int(row[0])
 
 

@@ -51,7 +51,7 @@ def hint(tenant_id: UUID, compile_id: UUID) -> None:
         if send_hint(TaskName.ADVANCE, **ids):
             Outbox.objects.filter(pk=row.pk).update(sent_at=timezone.now())
 
-    transaction.on_commit(send)
+    transaction.on_commit(send, robust=True)  # the commit stands; the relay sends what this could not
 
 
 def claim(compile_id: UUID, *, owner: str) -> Lease | None:

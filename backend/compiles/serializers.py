@@ -43,10 +43,10 @@ class CompileShape(s.Serializer[object]):
     waste_microusd = s.IntegerField(help_text="Carried by kolm: calls repeated after a crash, faults of ours.")
     currency = s.ChoiceField(["usd"])
     k_score_ppm = s.IntegerField(allow_null=True, help_text="K-score in parts per million.")
-    evaluation = s.JSONField(
+    evaluation = s.DictField(
         allow_null=True, help_text="Held-out n, accuracy with interval, per-class table, baselines, latency, leakage."
     )
-    gate = s.JSONField(allow_null=True, help_text="The decision, floor by floor, and what to try next.")
+    gate = s.DictField(allow_null=True, help_text="The decision, floor by floor, and what to try next.")
     artifact = s.CharField(allow_null=True)
     failure = FailureShape(allow_null=True)
     sequence = s.IntegerField(help_text="Number of the newest event.")
@@ -71,10 +71,10 @@ class StepShape(s.Serializer[object]):
     status = s.ChoiceField([status.value for status in StepStatus])
     attempts = s.IntegerField()
     progress = ProgressShape()
-    estimate = s.JSONField(allow_null=True)
+    estimate = s.DictField(allow_null=True)
     spent_microusd = s.IntegerField()
     waste_microusd = s.IntegerField()
-    output = s.JSONField(allow_null=True)
+    output = s.DictField(allow_null=True)
     started_at = s.DateTimeField(allow_null=True)
     ended_at = s.DateTimeField(allow_null=True)
 
@@ -94,7 +94,7 @@ class SliceShape(s.Serializer[object]):
     k_actual = s.IntegerField(allow_null=True)
     signal = s.CharField(allow_null=True)
     reactions = s.JSONField()
-    selection = s.JSONField(allow_null=True)
+    selection = s.DictField(allow_null=True)
 
 
 class CandidateShape(s.Serializer[object]):

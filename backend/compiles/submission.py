@@ -15,7 +15,8 @@ from backend.domain.errors import InvalidSpec, Problem
 from backend.domain.estimates import Estimate, check_budget, estimate
 from backend.domain.ids import Prefix, decode_id
 from backend.domain.lifecycle import STEPS, CompileStatus
-from backend.domain.spec import Spec, canonical_spec, parse_spec
+from backend.domain.pricing import price_book, teacher_price
+from backend.domain.spec import DeclaredPrice, Spec, canonical_spec, parse_spec
 
 
 def check(tenant_id: UUID, document: object) -> tuple[Spec, Estimate]:
@@ -63,6 +64,11 @@ def submit(tenant_id: UUID, document: object, *, api_key_id: UUID | None) -> Com
 def _check_teacher(tenant_id: UUID, spec: Spec) -> None:
     """What a worker would find out only when it calls: the key, the recording, the address."""
     teacher = spec.teacher
+    if teacher.provider == "grammar" and not settings.KOLM_GRAMMAR_URL:
+        message = "this deployment runs no grammar teacher; take an openai_compatible one, or a replay"
+        raise _wrong("/teacher/provider", "not_on_this_deployment", message)
+    if teacher.fallback_model is not None:
+        _check_fallback(teacher.fallback_model, teacher.price)
     if teacher.recording is not None:
         find_upload(tenant_id, teacher.recording, UploadPurpose.RECORDING, pointer="/teacher/recording")
     if teacher.base_url is not None:
@@ -72,6 +78,14 @@ def _check_teacher(tenant_id: UUID, spec: Spec) -> None:
         if not TeacherKey.objects.filter(tenant_id=tenant_id, id=key_id).exists():
             message = f"there is no teacher key {teacher.api_key}; store one with POST /v1/teacher_keys"
             raise _wrong("/teacher/api_key", "unknown_teacher_key", message)
+
+
+def _check_fallback(model: str, price: DeclaredPrice | None) -> None:
+    try:
+        teacher_price(price_book(), model, price)
+    except InvalidSpec:
+        message = f'there is no price for the model "{model}"; add "price", which is for both models, or leave it out'
+        raise _wrong("/teacher/fallback_model", "unknown_teacher_price", message) from None
 
 
 def _check_address(base_url: str) -> None:

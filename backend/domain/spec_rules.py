@@ -9,7 +9,14 @@ from backend.domain.errors import Problem
 from backend.domain.gold import n_heldout_at_least
 from backend.domain.patterns import UnsafePattern, compile_pattern
 from backend.domain.spec_defaults import default_k_select, effective_slices
-from backend.domain.spec_models import Example, LabelOutput, LengthVerifier, RegexVerifier, Spec
+from backend.domain.spec_models import (
+    Example,
+    LabelOutput,
+    LengthVerifier,
+    RegexVerifier,
+    SimilarityVerifier,
+    Spec,
+)
 from backend.domain.spec_problems import suggestion
 
 SHARE_TOLERANCE = 0.01
@@ -67,6 +74,9 @@ def _verifiers(spec: Spec) -> Iterator[Problem]:
         elif isinstance(verifier, LengthVerifier) and verifier.min_chars > verifier.max_chars:
             message = f"min_chars {verifier.min_chars} is more than max_chars {verifier.max_chars}; no text can pass"
             yield Problem(pointer=f"/verifiers/{i}/min_chars", message=message, code="out_of_range")
+        elif isinstance(verifier, SimilarityVerifier) and verifier.gate:
+            message = "similarity ranks candidates and has no line below which one fails; set gate to false"
+            yield Problem(pointer=f"/verifiers/{i}/gate", message=message, code="not_used")
 
 
 def _teacher(spec: Spec) -> Iterator[Problem]:
@@ -111,6 +121,9 @@ def _sampling(spec: Spec) -> Iterator[Problem]:
     if sampling.method == "dpp":
         message = 'selection method "dpp" is not on this deployment yet; two_step, top_k and diverse are'
         yield Problem(pointer="/sampling/method", message=message, code=NOT_YET)
+    if sampling.on_gap == "split_slice":
+        message = 'on_gap "split_slice" is not on this deployment yet; drop_k, resynthesize and fail are'
+        yield Problem(pointer="/sampling/on_gap", message=message, code=NOT_YET)
 
 
 def _n_captures(spec: Spec) -> int:

@@ -8,8 +8,10 @@ import asyncio
 import hashlib
 import hmac
 import json
+import math
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 from django.conf import settings
@@ -28,7 +30,7 @@ from backend.runner_jobs.leases import JobGone
 from backend.wakeups import RUNNERS, listening_async
 
 MAX_WAIT_S = 25.0
-MAX_JSON_BYTES = 4_000_000
+MAX_JSON_BYTES = 16_000_000  # the predictions for 50,000 held-out inputs
 MAX_BLOB_BYTES = 256_000_000
 
 View = Callable[..., Awaitable[HttpResponse]]
@@ -66,10 +68,11 @@ async def claim(request: HttpRequest) -> HttpResponse:
         )
     body = _json(request)
     kinds = [RunnerJobKind(kind) for kind in body["kinds"]]
-    until = time.monotonic() + min(float(body.get("wait_s", 0)), MAX_WAIT_S)
+    name, wait_s = _text(body["runner"], 100), _finite(body.get("wait_s", 0)) or 0.0
+    until = time.monotonic() + min(wait_s, MAX_WAIT_S)
     async with listening_async(RUNNERS) as wait:
         while True:
-            found = await query(leases.claim)(str(body["runner"]), kinds)
+            found = await query(leases.claim)(name, kinds)
             if found is not None:
                 return JsonResponse(found.to_json())
             left_s = until - time.monotonic()
@@ -82,7 +85,7 @@ async def claim(request: HttpRequest) -> HttpResponse:
 async def heartbeat(request: HttpRequest, job_id: str) -> HttpResponse:
     if request.method != "POST":
         return _not_allowed(request)
-    progress = Progress.from_json(_json(request))
+    progress = _checked(Progress.from_json(_json(request)))
     cancel = await query(leases.heartbeat)(decode_id(Prefix.RUNNER_JOB, job_id), _bearer(request), progress)
     return JsonResponse({"cancel": cancel, "lease_s": float(settings.KOLM_RUNNER_LEASE_S)})
 
@@ -97,7 +100,10 @@ async def report(request: HttpRequest, job_id: str) -> HttpResponse:
         await query(leases.report_success)(*key, dict(body["result"]))
     else:
         await query(leases.report_failure)(
-            *key, code=str(body["code"])[:64], message=str(body["message"]), is_retryable=bool(body["retryable"])
+            *key,
+            code=_text(body["code"], 64),
+            message=_text(body["message"], 2000),
+            is_retryable=bool(body["retryable"]),
         )
     return HttpResponse(status=204)
 
@@ -128,6 +134,25 @@ def _checked_put(tenant_id: Any, data: bytes, sha256: str) -> str | None:
     if hashlib.sha256(data).hexdigest() != sha256:
         return None
     return put_blob(tenant_id, data)
+
+
+def _checked(progress: Progress) -> Progress:
+    """As it can be stored: a runner is half trusted, and a loss that became NaN is still progress."""
+    for count in (progress.step, progress.n_steps):
+        if not isinstance(count, int) or not 0 <= count < 2**31:
+            raise ValueError("step and n_steps are counts")
+    if progress.checkpoint_sha256 is not None and not isinstance(progress.checkpoint_sha256, str):
+        raise ValueError("checkpoint_sha256 is no text")
+    return replace(progress, loss=_finite(progress.loss), eta_s=_finite(progress.eta_s), note=_text(progress.note, 200))
+
+
+def _finite(value: Any) -> float | None:
+    return None if value is None or not math.isfinite(float(value)) else float(value)
+
+
+def _text(value: Any, longest: int) -> str:
+    """What Postgres keeps: no NUL, no half of a surrogate pair."""
+    return str(value)[:longest].replace("\x00", "\ufffd").encode("utf-8", "replace").decode()
 
 
 def _bearer(request: HttpRequest) -> str:

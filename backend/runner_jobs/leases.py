@@ -5,17 +5,19 @@ answered "gone" by the same check that refuses a stranger. Large values travel a
 """
 
 import hashlib
+import logging
 import secrets
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
 from django.conf import settings
-from django.db import connection, transaction
-from django.db.models import F
+from django.db import DatabaseError, connection, transaction
+from django.db.models import Case, F, Q, Value, When
+from django.db.models.functions import Now
 from django.utils import timezone
 
-from backend.blobs import get_json, put_json
+from backend.blobs import get_json, has_blob, put_json
 from backend.compiles import leases as compile_leases
 from backend.compiles.events import append_event
 from backend.compiles.models import StepRun
@@ -26,7 +28,10 @@ from backend.runner_jobs.models import RunnerJob, RunnerJobStatus
 from backend.tenants.scope import tenant_scope
 from backend.wakeups import RUNNERS, announce
 
+log = logging.getLogger("kolm.runner_jobs")
+
 MAX_ATTEMPTS = 4
+STALE_INFER_S = 60.0
 
 
 class JobGone(Exception):
@@ -93,7 +98,7 @@ def claim(runner: str, kinds: list[RunnerJobKind]) -> Claim | None:
         payload=get_json(row.tenant_id, row.payload_sha256),
         lease_s=float(settings.KOLM_RUNNER_LEASE_S),
         attempt=row.attempts,
-        checkpoint_sha256=row.checkpoint_sha256 or None,
+        checkpoint_sha256=row.checkpoint_sha256 if _is_kept(row.tenant_id, row.checkpoint_sha256) else None,
     )
 
 
@@ -112,7 +117,8 @@ def heartbeat(job_id: UUID, token: str, progress: Progress) -> bool:
         if job.compile_id is not None:
             compile_leases.lock(job.compile_id)
         changed = RunnerJob.objects.filter(id=job_id, status=RunnerJobStatus.LEASED, token_sha256=_hash(token))
-        if not changed.update(checkpoint_sha256=progress.checkpoint_sha256 or F("checkpoint_sha256")):
+        has_new = _is_kept(job.tenant_id, progress.checkpoint_sha256)
+        if not changed.update(checkpoint_sha256=progress.checkpoint_sha256 if has_new else F("checkpoint_sha256")):
             raise JobGone
         _prolong(job_id)
         job.refresh_from_db(fields=["cancel_requested"])
@@ -132,38 +138,47 @@ def report_success(job_id: UUID, token: str, result: dict[str, Any]) -> None:
 def report_failure(job_id: UUID, token: str, *, code: str, message: str, is_retryable: bool) -> None:
     """Queue the job again while attempts are left, else end it as failed. Raises JobGone."""
     job = authenticate(job_id, token)
-    if job.cancel_requested:
-        _end(job, token, status=RunnerJobStatus.CANCELED, error_code=code, error_message=message[:2000])
-    elif is_retryable and job.attempts < MAX_ATTEMPTS and job.kind != RunnerJobKind.INFER:
-        RunnerJob.objects.filter(id=job_id, token_sha256=_hash(token)).update(
-            status=RunnerJobStatus.QUEUED,
-            token_sha256="",
-            lease_until=None,
-            error_code=code,
-            error_message=message[:2000],
-        )
-        announce(RUNNERS)
-    else:
-        _end(job, token, status=RunnerJobStatus.FAILED, error_code=code, error_message=message[:2000])
+    said = {"error_code": code, "error_message": message[:2000]}
+    if is_retryable and job.attempts < MAX_ATTEMPTS and job.kind != RunnerJobKind.INFER:
+        # one statement: a cancel that comes in between must not leave a queued job behind
+        mine = RunnerJob.objects.filter(id=job_id, token_sha256=_hash(token), cancel_requested=False)
+        if mine.update(status=RunnerJobStatus.QUEUED, token_sha256="", lease_until=None, **said):
+            announce(RUNNERS)
+            return
+    job.refresh_from_db()
+    status = RunnerJobStatus.CANCELED if job.cancel_requested else RunnerJobStatus.FAILED
+    _end(job, token, status=status, **said)
 
 
 def cancel(job_id: UUID) -> None:
-    """Stop a job in the caller's transaction: a queued one ends now, a leased one hears of it at its next heartbeat."""
-    RunnerJob.objects.filter(id=job_id, status=RunnerJobStatus.QUEUED).update(
-        status=RunnerJobStatus.CANCELED, ended_at=timezone.now()
+    """Stop a job in the caller's transaction: a queued one ends now, a leased one hears of it at its next heartbeat.
+    One statement, as a runner may hand the job back or take it at this very moment."""
+    is_queued = Q(status=RunnerJobStatus.QUEUED)
+    RunnerJob.objects.filter(id=job_id, status__in=(RunnerJobStatus.QUEUED, RunnerJobStatus.LEASED)).update(
+        cancel_requested=True,
+        status=Case(When(is_queued, then=Value(RunnerJobStatus.CANCELED.value)), default=F("status")),
+        ended_at=Case(When(is_queued, then=Now()), default=F("ended_at")),
     )
-    RunnerJob.objects.filter(id=job_id, status=RunnerJobStatus.LEASED).update(cancel_requested=True)
 
 
 def expire_leases() -> int:
     """Queue again what a dead runner left behind; end what has no attempt left. Returns how many leases had run out."""
     with connection.cursor() as cursor:
+        # its caller waits for half a minute: no runner should spend its time on an answer that nobody reads
+        cursor.execute(
+            "UPDATE runner_jobs_runnerjob SET status = 'canceled', ended_at = now()"
+            " WHERE status = 'queued' AND kind = 'infer' AND created_at < now() - make_interval(secs => %s)",
+            [STALE_INFER_S],
+        )
         cursor.execute(
             "SELECT id FROM runner_jobs_runnerjob WHERE status = 'leased' AND lease_until < now() LIMIT 100", []
         )
         ids = [row[0] for row in cursor.fetchall()]
     for job_id in ids:
-        _expire(job_id)
+        try:
+            _expire(job_id)
+        except DatabaseError as error:  # its compile's lock is taken: in the next round, and the others now
+            log.warning("the lease of job %s was not ended: %s", job_id, type(error).__name__)
     return len(ids)
 
 
@@ -231,6 +246,11 @@ def _show(job: RunnerJob, progress: Progress) -> None:
         data["eta_s"] = progress.eta_s
     assert job.compile_id is not None
     append_event(job.tenant_id, job.compile_id, "step.progress", data)
+
+
+def _is_kept(tenant_id: UUID, checkpoint_sha256: str | None) -> bool:
+    """A checkpoint that is not in the store would fail every runner that is told to go on from it."""
+    return bool(checkpoint_sha256) and has_blob(tenant_id, str(checkpoint_sha256))
 
 
 def _prolong(job_id: UUID) -> None:

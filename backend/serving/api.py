@@ -21,7 +21,8 @@ from backend.artifacts.api import find_artifact
 from backend.domain.errors import Unavailable
 from backend.domain.ids import Prefix, encode_id
 from backend.domain.pricing import cost_microusd, price_book
-from backend.domain.runner_jobs import InferJob, InferResult, RunnerJobKind
+from backend.domain.runner_jobs import InferJob, RunnerJobKind
+from backend.domain.runner_results import BadResult, infer_result
 from backend.rest.async_queries import let_go
 from backend.rest.strict import StrictSerializer
 from backend.runner_jobs import leases
@@ -83,7 +84,10 @@ class RunView(APIView):
             offer = Offer(kind=RunnerJobKind.INFER, payload=job.to_json(), inputs=(row.sha256,))
             queued = leases.offer(tenant_id, offer)
         started = time.monotonic()
-        result = InferResult.from_json(_wait(queued.id))
+        try:
+            result = infer_result(_wait(queued.id), n=len(job.inputs))
+        except BadResult as bad:
+            raise Unavailable(bad.message, code="run_failed") from None
         cost = _book(tenant_id, queued.id, time.monotonic() - started)
         body: dict[str, Any] = {
             "object": "run",

@@ -126,11 +126,11 @@ class Deployment:
         with httpx.Client(base_url=self.url, headers=headers, timeout=40) as api:
             yield Customer(tenant_id=decode_id(Prefix.TENANT, tenant), key=key, api=api)
 
-    def python(self, *arguments: str, **variables: str) -> "subprocess.Popen[bytes]":
+    def python(self, *arguments: str, stdout: int | None = None, **variables: str) -> "subprocess.Popen[bytes]":
         """Another process of this deployment, with the settings of web and worker. The caller ends it."""
         environment = self.plan.backend_environment() | variables
         command = [sys.executable, *arguments]
-        return subprocess.Popen(command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+        return subprocess.Popen(command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=stdout)
 
     def _manage(self, *arguments: str) -> Row:
         command = [sys.executable, "manage.py", *arguments, "--json"]

@@ -6,7 +6,7 @@ does, in the manner that the model's name asks for.
     stuck        never
     halting      at once, but for its third and fourth request, which it never answers
     quitting     at once, until it refuses the API key from the third request on
-    rough        429 storms, stalls, half JSON, wrong usage, invalid UTF-8, control characters and fair answers, in turns
+    rough        429 storms, stalls, half JSON, wrong usage, invalid UTF-8 and fair answers, in turns
     hostile      the same and answers of 10 MB
 
 It keeps every request that it answered fairly, so that a test can tell what was asked twice.

@@ -23,7 +23,8 @@ def test_readers_that_reconnect_see_every_event_once_and_in_order(
     compile_id = customer.compile(small_spec("events", teacher=asks(teacher.url, "stuck-events")))
     eventually(lambda: teacher.turns["stuck-events"] >= 1, within_s=60)
     with ThreadPoolExecutor(2) as pool:
-        readers = [pool.submit(read_to_the_end, customer, compile_id, random.Random(seed), within_s=80) for seed in (1, 2)]
+        rngs = (random.Random(1), random.Random(2))
+        readers = [pool.submit(read_to_the_end, customer, compile_id, rng, within_s=80) for rng in rngs]
         arguments = (str(customer.tenant_id), str(uuid_of(compile_id)), str(N_WRITERS), str(N_EVENTS))
         writers = deployment.python("-m", WRITERS, *arguments)
         assert writers.wait(timeout=60) == 0

@@ -199,9 +199,7 @@ def test_the_rejects_of_every_slice_are_kept_as_drafts(
     dropped = pages(customer, f"/v1/compiles/{compile['id']}/candidates", state="dropped")
     query = "SELECT * FROM drafts_draft WHERE compile_id = %s"
     drafts = deployment.rows(query, decode_id(Prefix.COMPILE, compile["id"]))
-    valid = [
-        row for row in pages(customer, f"/v1/compiles/{compile['id']}/candidates") if row["state"] != "rejected"
-    ]
+    valid = [row for row in pages(customer, f"/v1/compiles/{compile['id']}/candidates") if row["state"] != "rejected"]
     slices = customer.get(f"/v1/compiles/{compile['id']}/slices")["data"]
     assert len(drafts) == len(dropped) == len(valid) - sum(part["k_actual"] for part in slices)
     by_id = {row["id"]: row for row in dropped}
@@ -216,9 +214,7 @@ def test_the_rejects_of_every_slice_are_kept_as_drafts(
         assert draft["tenant_id"] == customer.tenant_id
 
 
-def test_the_download_is_trusted_with_our_keyring_and_nobody_elses(
-    kolm: bytes, keyring: Row, tmp_path: Path
-) -> None:
+def test_the_download_is_trusted_with_our_keyring_and_nobody_elses(kolm: bytes, keyring: Row, tmp_path: Path) -> None:
     verdict = kolm_verify.verify(kolm, keyring)
     assert (verdict.exit_code, verdict.reasons) == (0, ())
     assert kolm_verify.verify(kolm, None).exit_code == 3
@@ -244,9 +240,7 @@ def run_verifier(file: Path, keyring: Path) -> int:
     return subprocess.run(command, capture_output=True, cwd=file.parent, timeout=30).returncode
 
 
-def test_the_artifact_tells_what_the_compile_tells(
-    customer: Customer, compile: Row, kolm: bytes, keyring: Row
-) -> None:
+def test_the_artifact_tells_what_the_compile_tells(customer: Customer, compile: Row, kolm: bytes, keyring: Row) -> None:
     artifact = customer.get(f"/v1/artifacts/{compile['artifact']}")
     opened = kolm_verify.load_verified(kolm, keyring)
     assert artifact["compile"] == opened.manifest["compile"] == compile["id"]

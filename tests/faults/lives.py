@@ -53,9 +53,8 @@ def _claims_when_due(compile: UUID) -> int | None:
                     " WHERE compile_id = %s AND lease_until IS NOT NULL",
                     [compile],
                 )
-                cursor.execute(
-                    "SELECT due_at, due_at <= now(), attempts FROM compiles_compilelease WHERE compile_id = %s", [compile]
-                )
+                query = "SELECT due_at, due_at <= now(), attempts FROM compiles_compilelease WHERE compile_id = %s"
+                cursor.execute(query, [compile])
                 due_at, is_due, attempts = cursor.fetchone()
             if due_at is None:
                 return None

@@ -2,6 +2,7 @@
 from there."""
 
 import os
+import subprocess
 
 import pytest
 
@@ -11,6 +12,7 @@ from tests.acceptance.books import check_books, check_nothing_doubled, check_was
 from tests.acceptance.deployment import Customer, Deployment
 from tests.acceptance.specs import small_spec
 from tests.faults.killing import asleep
+from tests.faults.lives import __name__ as LIVES
 
 pytestmark = pytest.mark.timeout(300)
 # another seed, other deaths: a nightly run names more of them, as in KOLM_FAULT_SEEDS=1,2,3
@@ -23,9 +25,8 @@ def test_a_walk_of_many_short_lives_ends_like_one_long_life(
 ) -> None:
     with asleep(deployment.child(Part.UPKEEP)), asleep(deployment.child(Part.WORKER)):
         compile_id = customer.compile(small_spec("lives"))
-        lives = deployment.python(
-            "-m", "tests.faults.lives", str(uuid_of(compile_id)), str(seed), KOLM_DB_POOL="0"
-        )
+        arguments = (str(uuid_of(compile_id)), str(seed))
+        lives = deployment.python("-m", LIVES, *arguments, stdout=subprocess.PIPE, KOLM_DB_POOL="0")
         said = lives.communicate(timeout=280)[0].decode()
     assert lives.returncode == 0, said
     n_lives, *ends = said.split()

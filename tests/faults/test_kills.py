@@ -3,7 +3,6 @@ effect twice, no call repeated beyond a batch, no number missing."""
 
 import random
 from collections import Counter
-from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -48,7 +47,7 @@ class Killed:
 
 
 @pytest.fixture(scope="module")
-def killed(deployment: Deployment, customer: Customer, teacher: TeacherServer) -> Iterator[Killed]:
+def killed(deployment: Deployment, customer: Customer, teacher: TeacherServer) -> Killed:
     compile_id = customer.compile(long_spec(teacher, MODEL))
     killer = Killer(deployment=deployment, compile=uuid_of(compile_id), plan=everything_once())
     with ThreadPoolExecutor(1) as pool:
@@ -59,7 +58,7 @@ def killed(deployment: Deployment, customer: Customer, teacher: TeacherServer) -
         events, _ = reader.result(timeout=30)
     print(f"killed: {dict(killer.kills)}; left: {len(killer.plan)}")
     assert status == "succeeded", customer.get(f"/v1/compiles/{compile_id}")["failure"]
-    yield Killed(compile=customer.get(f"/v1/compiles/{compile_id}"), kills=killer.kills, seen=events)
+    return Killed(compile=customer.get(f"/v1/compiles/{compile_id}"), kills=killer.kills, seen=events)
 
 
 def test_a_compile_finishes_by_itself_whatever_is_killed(killed: Killed) -> None:

@@ -66,11 +66,12 @@ def assert_taken_over(deployment: Deployment, compile_id: str) -> None:
 
 
 def everything_of(deployment: Deployment, compile_id: str) -> dict[str, list[str]]:
-    key = uuid_of(compile_id)
-    return {
-        table: sorted(row["t"] for row in deployment.rows(f"SELECT x::text AS t FROM {table} x WHERE {column} = %s", key))
-        for table, column in TABLES.items()
-    }
+    found: dict[str, list[str]] = {}
+    for table, column in TABLES.items():
+        rows = deployment.rows(f"SELECT x::text AS text FROM {table} x WHERE {column} = %s", uuid_of(compile_id))
+        found[table] = sorted(row["text"] for row in rows)
+    assert all(found.values()), "a table without a row would prove nothing"
+    return found
 
 
 @contextmanager

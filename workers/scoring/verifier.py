@@ -47,7 +47,7 @@ def rank_scores(spec: Spec, texts: Sequence[str], rows: Rows, reference: Rows) -
     """The weighted mean of the spec's ranking verifiers per text, or None when it names none. `reference` (m, d) are
     unit rows of what the slice should look like (exemplars and training gold); similarity is the cosine to their mean,
     mapped to [0, 1]."""
-    ranking = [verifier for verifier in spec.verifiers if not verifier.gate]
+    ranking = [verifier for verifier in spec.verifiers if not verifier.gate and verifier.weight > 0]
     if not ranking:
         return None
     total = np.zeros(len(texts))

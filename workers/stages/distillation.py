@@ -1,8 +1,10 @@
 """Distillation: the pairs become a job for a runner; its adapter comes back as a blob with the log of how it was
 trained."""
 
+from backend.blobs import has_blob
 from backend.domain.lifecycle import StepName
-from backend.domain.runner_jobs import DistillJob, DistillResult, RunnerJobKind
+from backend.domain.runner_jobs import DistillJob, RunnerJobKind
+from backend.domain.runner_results import BadResult, distill_result
 from backend.domain.spec import label_names
 from backend.runner_jobs.leases import Offer
 from workers.durable import CompileRun
@@ -28,7 +30,9 @@ def run_distillation(run: CompileRun) -> Done | Waiting:
     if found is None:
         return Waiting()
     row, value = found
-    result = DistillResult.from_json(value)
+    result = distill_result(value)
+    if not has_blob(run.tenant_id, result.adapter_sha256):
+        raise BadResult("its adapter was never handed over")
     done = Done(
         inputs={"dataset": dataset, "base": result.base_model_sha256},
         outputs={"adapter": result.adapter_sha256},

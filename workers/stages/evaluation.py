@@ -11,6 +11,7 @@ from backend.domain.kscore import KScore, score_evaluation
 from backend.domain.lifecycle import StepName
 from backend.domain.pricing import price_book
 from backend.domain.runner_jobs import DistillResult, EvaluateJob, EvaluateResult, RunnerJobKind
+from backend.domain.runner_results import evaluate_result
 from backend.domain.spec import label_names
 from backend.runner_jobs.leases import Offer, result_of
 from backend.runner_jobs.models import RunnerJob
@@ -53,7 +54,7 @@ def run_evaluation(run: CompileRun) -> Done | Waiting:
     if found is None:
         return Waiting()
     row, value = found
-    result = EvaluateResult.from_json(value)
+    result = evaluate_result(value, labels=job.labels, n=len(heldout))
     measured = _measured(heldout, get_jsonl(run.tenant_id, dataset_digest), result)
     digest = put_json(run.tenant_id, measured)
     evaluation = evaluation_of(run, measured)
@@ -110,11 +111,6 @@ def public_evaluation(evaluation: Evaluation, measured: dict[str, Any]) -> dict[
 
 
 def _measured(heldout: list[dict[str, str]], dataset: list[dict[str, Any]], result: EvaluateResult) -> dict[str, Any]:
-    for name in ("predictions", "confidences", "baseline_predictions"):
-        if len(getattr(result, name)) != len(heldout):
-            raise ValueError(
-                f"the runner answered {len(getattr(result, name))} {name} for {len(heldout)} held-out inputs"
-            )
     latencies = sorted(result.latency_us)
     leaks = leakage([row["input"] for row in dataset], [row["input"] for row in heldout])
     return {

@@ -5,12 +5,14 @@ Then the third tell of the seeds' pages: when the labels of the training set are
 points, classes are thinned out until they are not (`domain.labels.balance`), and what remains off is reported.
 """
 
+import math
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
 from backend.blobs import get_jsonl, put_jsonl
 from backend.compiles.models import Candidate, Compile
+from backend.domain.candidates import text_key
 from backend.domain.canonical import sha256_of
 from backend.domain.errors import CustomerError
 from backend.domain.gold import drop_leaks
@@ -37,7 +39,8 @@ def run_labeling(run: CompileRun) -> Done:
         digests = run.step(StepName.SLICING).output["digests"]
     gold = get_jsonl(run.tenant_id, digests["gold_train"])
     heldout = [row["input"] for row in get_jsonl(run.tenant_id, digests["gold_heldout"])]
-    chosen = _select_pairs(run, rows)
+    known = {text_key(row["input"]) for row in gold}  # where the teacher and gold disagree, gold is right
+    chosen = _select_pairs(run, [row for row in rows if row.text_key not in known])
     pairs = [_pair(row) for row in chosen] + [_gold_pair(row) for row in gold]
     pairs = [pairs[i] for i in drop_leaks([pair.key for pair in pairs], heldout)]
     shares = _shares(run)
@@ -49,7 +52,7 @@ def run_labeling(run: CompileRun) -> Done:
     )
     with run.fenced() as compile:
         kept = {pairs[i].key for i in chosen_pairs}
-        done = _save(run, compile, rows, kept, dataset, balanced, n_gold=len(gold))
+        done = _save(run, compile, rows, kept - {row["input"] for row in gold}, len(chosen_pairs), dataset, balanced)
         finish_step(run, compile, StepName.LABELING, done)
     return done
 
@@ -141,7 +144,8 @@ def _shares(run: CompileRun) -> dict[str, float] | None:
         shares = dict.fromkeys(label_names(spec), 0.0)
         for part in spec.slices:
             shares[part.label or ""] += part.share
-        return shares
+        total = math.fsum(shares.values())  # a spec's shares may be off by a hundredth: 0.33 three times
+        return {name: share / total for name, share in shares.items()}
     return None
 
 
@@ -161,11 +165,11 @@ def _save(
     compile: Compile,
     rows: list[Candidate],
     kept: set[str],
+    n_pairs: int,
     dataset: str,
     balanced: Balance | None,
-    *,
-    n_gold: int,
 ) -> Done:
+    """`kept` are the texts of the teacher's pairs that train; the other pairs of the data set are gold."""
     for row in rows:
         row.state = "trained" if row.text in kept else "left_out"
     Candidate.objects.bulk_update(rows, ["state"], batch_size=500)
@@ -175,9 +179,9 @@ def _save(
     facts: dict[str, Any] = {
         "n_labeled": len(rows),
         "n_unverified": n_unverified,
-        "n_synthetic_pairs": sum(row.state == "trained" for row in rows),
-        "n_gold_pairs": n_gold,
-        "n_pairs": len(kept),
+        "n_synthetic_pairs": len(kept),
+        "n_gold_pairs": n_pairs - len(kept),
+        "n_pairs": n_pairs,
         "label_samples": run.spec.sampling.label_samples,
         "balance": None if balanced is None else balanced.to_json(),
     }

@@ -1,5 +1,6 @@
 """Work that a runner does: offered once, waited for without holding a lease, read back when it is done."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -51,8 +52,11 @@ def result_or_wait(
 
 
 def runner_fact(job: RunnerJob, runner_ms: int) -> Fact:
-    """Runner seconds as one fact a job, rounded up to whole seconds."""
+    """Runner seconds as one fact a job, rounded up to whole seconds; what the runner says, but never more than it had
+    the job."""
     book = price_book()
+    if job.started_at is not None and job.ended_at is not None:
+        runner_ms = min(runner_ms, math.ceil((job.ended_at - job.started_at).total_seconds() * 1000))
     seconds = max(1, -(-runner_ms // 1000))
     return Fact(
         sku=SKU,

@@ -26,14 +26,14 @@ MAX_RESYNTHESES = 2
 
 
 def run_selection(run: CompileRun) -> Done:
-    with teaching(run) as taught:
-        teacher = taught.identity
-    scope = DraftScope(family=run.spec.family, teacher=teacher, embedder=load_embedder().identity)
+    with teaching(run) as taught, teaching(run, model=run.spec.teacher.fallback_model) as fallback:
+        teachers = (taught.identity, fallback.identity)
+    scope = DraftScope(family=run.spec.family, teacher="", embedder=load_embedder().identity)
     with run.fenced():
         pools = list(Slice.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id).order_by("position"))
     for done, pool in enumerate(pools, start=1):
         if pool.selection is None:
-            _select_pool(run, pool, scope)
+            _select_pool(run, pool, scope, teachers)
         with run.fenced():
             message = f"{pool.name}: {pool.k_actual} of {pool.n_candidates}"
             run.progress(StepName.SELECTION, done=done, total=len(pools), message=message)
@@ -52,7 +52,7 @@ class _Chosen:
     mitigation: str
 
 
-def _select_pool(run: CompileRun, pool: Slice, scope: DraftScope) -> None:
+def _select_pool(run: CompileRun, pool: Slice, scope: DraftScope, teachers: tuple[str, str]) -> None:
     chosen = None
     while chosen is None:
         _finish_round(run, pool)
@@ -64,7 +64,9 @@ def _select_pool(run: CompileRun, pool: Slice, scope: DraftScope) -> None:
         if chosen is None:
             _open_round(run, pool)
     with run.fenced() as compile:
-        _save(run, compile, pool, rows, chosen, scope)
+        _save(run, compile, pool, rows, chosen)
+        if run.spec.draft_cache.enabled and not pool.is_captured:
+            _keep_rejects(run, pool, [row for row in rows if row.state == "dropped"], scope, teachers)
 
 
 def _choose(run: CompileRun, pool: Slice, rows: Sequence[Candidate]) -> _Chosen | None:
@@ -132,9 +134,7 @@ def _finish_round(run: CompileRun, pool: Slice) -> None:
         score_pool(run, pool, embedder, get_jsonl(run.tenant_id, gold_train))
 
 
-def _save(
-    run: CompileRun, compile: Compile, pool: Slice, rows: list[Candidate], chosen: _Chosen, scope: DraftScope
-) -> None:
+def _save(run: CompileRun, compile: Compile, pool: Slice, rows: list[Candidate], chosen: _Chosen) -> None:
     picks = set(chosen.selection.picks)
     first, report = chosen.first.report, chosen.selection.report
     for i, row in enumerate(rows):
@@ -157,12 +157,27 @@ def _save(
             k_requested=pool.k_requested,
             k_actual=len(picks),
         )
-    if run.spec.draft_cache.enabled and not pool.is_captured:
-        rejects = [_reject(row) for row in rows if row.state == "dropped"]
-        vector = np.frombuffer(bytes(pool.embedding or b""), dtype=np.float32).tolist()
-        policy = f"{scope.teacher}|temperature={pool.temperature_ppm / 1_000_000:.2f}"
-        scope = replace(scope, teacher=policy)  # another sampling policy is another distribution
-        admit(compile.tenant_id, compile.id, rejects, scope=scope, slice_name=pool.name, slice_vector=vector)
+
+
+def _keep_rejects(
+    run: CompileRun, pool: Slice, rejects: Sequence[Candidate], scope: DraftScope, teachers: tuple[str, str]
+) -> None:
+    """As drafts, each round under the teacher and the temperature that wrote it: another one is another
+    distribution."""
+    vector = np.frombuffer(bytes(pool.embedding or b""), dtype=np.float32).tolist()
+    for number in sorted({row.round for row in rejects}):
+        before = [r for r in pool.reactions if r["round"] <= number]
+        teacher = teachers[any(r["reaction"] == "fallback_model" for r in before)]
+        first = round(run.spec.sampling.temperature_inputs * 1_000_000)
+        temperature = (before[-1]["temperature_ppm"] if before else first) / 1_000_000
+        admit(
+            run.tenant_id,
+            run.compile_id,
+            [_reject(row) for row in rejects if row.round == number],
+            scope=replace(scope, teacher=f"{teacher}|temperature={temperature:.2f}"),
+            slice_name=pool.name,
+            slice_vector=vector,
+        )
 
 
 def _reject(row: Candidate) -> Reject:

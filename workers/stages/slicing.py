@@ -90,7 +90,7 @@ def _save(
     Slice.objects.bulk_create(slices)
     captured = next((row for row in slices if row.is_captured), None)
     if captured is not None:
-        _save_captures(run, compile, captured, captures, heldout=frozenset(text_key(e.input) for e in gold.heldout))
+        _save_captures(run, compile, captured, captures, gold)
     train, heldout = (
         put_jsonl(run.tenant_id, [{"input": e.input, "output": e.output} for e in side])
         for side in (gold.train, gold.heldout)
@@ -114,9 +114,10 @@ def _save(
 
 
 def _save_captures(
-    run: CompileRun, compile: Compile, row: Slice, captures: list[str], *, heldout: frozenset[str]
+    run: CompileRun, compile: Compile, row: Slice, captures: list[str], gold: GoldSplit[Example]
 ) -> None:
-    """One that is held-out gold too is kept from the teacher, as gold is."""
+    """One that is gold too never reaches the teacher: held out it must not, and else its answer is known."""
+    known = {text_key(e.input): ["gold"] for e in gold.train} | {text_key(e.input): ["held_out"] for e in gold.heldout}
     keys = [text_key(text) for text in captures]
     Candidate.objects.bulk_create(
         [
@@ -127,13 +128,13 @@ def _save_captures(
                 text=text,
                 text_key=key,
                 origin="capture",
-                state="rejected" if key in heldout else "valid",
-                reasons=["held_out"] if key in heldout else [],
+                state="rejected" if key in known else "valid",
+                reasons=known.get(key, []),
             )
             for text, key in zip(captures, keys, strict=True)
         ],
         ignore_conflicts=True,
         batch_size=1000,
     )
-    row.n_rejected = sum(key in heldout for key in keys)
+    row.n_rejected = sum(key in known for key in keys)
     row.save(update_fields=["n_rejected"])

@@ -6,12 +6,14 @@ way of an error.
 
 import json
 import math
+import sys
 from dataclasses import dataclass
 from typing import Any
 
 from workers.teachers.protocol import Choice, CompletionRequest, Score, Usage
 
 MAX_CHARS_PER_TOKEN = 64
+LEAST_LOGPROB = -10_000.0  # some servers say -9999 for "never"; below, sums and float16 overflow
 BYTES_PER_TOKEN = 4  # the estimate for teachers that report no usage
 
 
@@ -110,9 +112,11 @@ def _token_logprobs(value: object) -> tuple[float, ...]:
 
 
 def _logprob(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value > 1e-3:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    # by comparison, which takes an integer of any size: math.isfinite does not
+    if not is_number or not -sys.float_info.max <= value <= 1e-3:  # type: ignore[operator]
         raise BadAnswer("a log-probability is not a finite number at or below zero")
-    return min(0.0, float(value))
+    return max(LEAST_LOGPROB, min(0.0, float(value)))  # type: ignore[arg-type]
 
 
 def estimate_tokens(text: str) -> int:

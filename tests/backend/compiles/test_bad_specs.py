@@ -1,10 +1,16 @@
 """Bad specs: each ends in a clear error at its place, the same from POST, estimate and validate, and starts nothing."""
 
+import copy
+import functools
 import json
+import operator
 from typing import Any
 
 import pytest
 from django.test import Client
+from hypothesis import HealthCheck, given
+from hypothesis import settings as settings_of_hypothesis
+from hypothesis import strategies as st
 
 from backend.compiles.models import Compile, Outbox
 from backend.compiles.uploads import UploadPurpose
@@ -217,3 +223,58 @@ def test_a_body_that_is_no_spec_at_all(client, secret, body, status, code):
 def test_a_body_of_fifty_megabytes_is_refused(client, secret):
     answer = client.post("/v1/compiles", b"x" * 50_000_000, content_type="application/json", headers=bearer(secret))
     assert (answer.status_code, answer.json()["code"]) == (413, "payload_too_large")
+
+
+# --- whatever else comes: a good spec with one part of it replaced, removed or added --------------------------
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(10**20), 10**20) | st.floats(allow_nan=False) | st.text(max_size=20),
+    lambda below: st.lists(below, max_size=4) | st.dictionaries(st.text(max_size=10), below, max_size=4),
+    max_leaves=6,
+)
+RICH = small_spec(
+    family="routers",
+    output=labels(0.5, 0.5),
+    slices=[{"name": "all", "share": 1.0, "hint": "any", "exemplars": ["hello"], "label": "refund"}],
+    captures={"inline": ["where is it"], "max": 10},
+    verifiers=[{"kind": "regex", "pattern": "a+"}, {"kind": "length", "min_chars": 1}, {"kind": "similarity"}],
+    sampling={"n_candidates": 4, "k_select": 2, "method": "diverse", "diversity_lambda": 0.5, "seed": 1},
+    train={"rank": 4, "epochs": 2},
+    teacher={"provider": "grammar", "model": "kolm-grammar-1", "fallback_model": "kolm-grammar-1", "price": PRICE},
+)
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    keys = value if isinstance(value, dict) else range(min(2, len(value))) if isinstance(value, list) else ()
+    return [path, *(place for key in keys for place in places(value[key], (*path, key)))]
+
+
+@st.composite
+def altered_specs(draw: st.DrawFn) -> Any:
+    spec = copy.deepcopy(RICH)
+    for place in draw(st.lists(st.sampled_from(places(RICH)[1:]), min_size=1, max_size=2)):
+        *way, last = place
+        try:
+            part = functools.reduce(operator.getitem, way, spec)
+            if isinstance(part, dict) and draw(st.booleans()):
+                del part[last]
+            else:
+                part[last] = draw(JSON)
+        except (KeyError, IndexError, TypeError):
+            continue  # an earlier change took the place away
+    return spec
+
+
+def test_the_spec_that_is_altered_below_is_a_good_one(client, secret):
+    assert post(client, secret, "/v1/specs/validate", RICH).status_code == 200
+
+
+@settings_of_hypothesis(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
+@given(spec=altered_specs())
+def test_whatever_is_put_into_a_spec_the_answer_is_a_place_and_a_reason(client, secret, spec):
+    answer = post(client, secret, "/v1/specs/validate", spec)
+    assert answer.status_code in (200, 400, 422), answer.content[:500]
+    if answer.status_code == 422:
+        assert all(e["pointer"].startswith("/") and e["detail"] for e in answer.json()["errors"])

@@ -1,0 +1,129 @@
+"""What a runner brought back, judged before anything is built on it: a runner is trusted with work, not with the truth.
+
+Each function gives the typed result or raises BadResult with what is wrong. What passes can be stored (Postgres keeps
+no NUL), signed (no NaN, no number beyond 2**53 as parts per million) and reckoned with.
+"""
+
+import math
+from collections.abc import Collection, Sequence
+from typing import Any, TypeVar
+
+from backend.domain.errors import OurError
+from backend.domain.runner_jobs import DistillResult, EvaluateResult, InferResult
+
+MAX_TEXT = 4_000
+MAX_DEPTH = 8
+MAX_NUMBER = 2**53 // 1_000_000
+MAX_MS = 1_000_000_000  # eleven days
+_HEX = frozenset("0123456789abcdef")
+R = TypeVar("R", DistillResult, EvaluateResult, InferResult)
+
+
+class BadResult(OurError):
+    """The runner reported success with something that cannot be one."""
+
+    code = "runner_bad_result"
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"What the runner brought back cannot be used: {what}.")
+
+
+def distill_result(value: dict[str, Any]) -> DistillResult:
+    result = _read(DistillResult, value)
+    for name in ("adapter_sha256", "base_model_sha256"):
+        _check(_is_digest(getattr(result, name)), f"{name} is no sha256")
+    for name in ("n_pairs", "n_parameters", "runner_ms", "resumed_from_epoch"):
+        _check(_is_count(getattr(result, name)), f"{name} is no count")
+    is_config = isinstance(result.adapter_config, dict) and _is_plain(result.adapter_config, floats=False)
+    _check(is_config, "adapter_config is not an object of texts and whole numbers")
+    _check(isinstance(result.active, dict) and _is_plain(result.active), "active is not a plain object")
+    is_log = isinstance(result.training_log, list) and all(isinstance(row, dict) for row in result.training_log)
+    _check(is_log and _is_plain(result.training_log), "training_log is not a list of plain objects")
+    _check(_is_number(result.temperature) and 0.01 <= result.temperature <= 100, "the temperature is out of range")
+    return result
+
+
+def evaluate_result(value: dict[str, Any], *, labels: Collection[str], n: int) -> EvaluateResult:
+    """For `n` held-out inputs of a task with these labels."""
+    result = _read(EvaluateResult, value)
+    for name in ("predictions", "baseline_predictions", "confidences"):
+        rows = getattr(result, name)
+        _check(isinstance(rows, list), f"{name} is no list")
+        _check(len(rows) == n, f"{len(rows)} {name} for {n} held-out inputs")
+    known = frozenset(labels)
+    for name in ("predictions", "baseline_predictions"):
+        _check(all(isinstance(x, str) and x in known for x in getattr(result, name)), f"{name} holds what is no label")
+    _check(all(_is_share(x) for x in result.confidences), "a confidence is not between 0 and 1")
+    _check_latencies(result.latency_us)
+    _check(_is_text(result.device, 200), "the device is no name")
+    _check(_is_count(result.runner_ms), "runner_ms is no count")
+    return result
+
+
+def infer_result(value: dict[str, Any], *, n: int) -> InferResult:
+    """For `n` inputs."""
+    result = _read(InferResult, value)
+    _check(isinstance(result.outputs, list) and len(result.outputs) == n, f"not one output for each of {n} inputs")
+    for row in result.outputs:
+        _check(isinstance(row, dict) and set(row) == {"label", "confidence", "latency_us"}, "an output lacks its parts")
+        _check(_is_text(row["label"], MAX_TEXT), "a label is no text")
+        _check(_is_share(row["confidence"]), "a confidence is not between 0 and 1")
+    _check_latencies([row["latency_us"] for row in result.outputs])
+    _check(_is_count(result.load_ms), "load_ms is no count")
+    return result
+
+
+def _read(kind: type[R], value: dict[str, Any]) -> R:
+    try:
+        return kind.from_json(value)
+    except (ValueError, TypeError) as wrong:
+        raise BadResult(str(wrong)) from wrong
+
+
+def _check(is_right: bool, what: str) -> None:
+    if not is_right:
+        raise BadResult(what)
+
+
+def _check_latencies(values: Sequence[object]) -> None:
+    is_list = isinstance(values, list) and len(values) > 0
+    _check(is_list and all(_is_count(value) for value in values), "a latency is no count of microseconds")
+
+
+def _is_digest(value: object) -> bool:
+    return isinstance(value, str) and len(value) == 64 and _HEX.issuperset(value)
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_MS
+
+
+def _is_number(value: object) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return abs(value) <= MAX_NUMBER and math.isfinite(value)
+
+
+def _is_share(value: object) -> bool:
+    return _is_number(value) and 0 <= value <= 1  # type: ignore[operator]
+
+
+def _is_text(value: object, longest: int) -> bool:
+    return isinstance(value, str) and len(value) <= longest and "\x00" not in value and _is_unicode(value)
+
+
+def _is_unicode(text: str) -> bool:
+    return not any("\ud800" <= char <= "\udfff" for char in text)
+
+
+def _is_plain(value: object, *, floats: bool = True, depth: int = 0) -> bool:
+    """JSON of bounded depth, texts and numbers."""
+    if depth > MAX_DEPTH:
+        return False
+    if isinstance(value, dict):
+        return all(_is_text(k, 200) and _is_plain(v, floats=floats, depth=depth + 1) for k, v in value.items())
+    if isinstance(value, list):
+        return all(_is_plain(item, floats=floats, depth=depth + 1) for item in value)
+    if isinstance(value, str):
+        return _is_text(value, MAX_TEXT)
+    return value is None or isinstance(value, bool) or (_is_number(value) and (floats or isinstance(value, int)))
