@@ -6,7 +6,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 RUN := .venv/bin/python
 FILES :=
 
-.PHONY: help setup demo up key down status test lint format types contracts migrations-check openapi openapi-check pytest lock clean
+.PHONY: help setup demo up key down status test lint format types contracts migrations-check openapi openapi-check pytest test-faults bench-banking77 lock clean
 
 help:
 	@echo "make demo    compile examples/refund-router.yaml end to end on this machine"
@@ -60,6 +60,13 @@ openapi-check: setup
 
 pytest: setup
 	$(RUN) -m pytest $(FILES)
+
+# longer suites; their last results are in docs/benchmarks
+test-faults: setup
+	$(RUN) -m pytest tests/faults -m faults --durations=20
+
+bench-banking77: setup
+	$(RUN) -m tests.bench.banking77 $(KOLM_DATA)
 
 lock:
 	$(PYTHON) -m deploy.lock

@@ -400,7 +400,7 @@ def test_the_tables_that_all_processes_read_hold_ids_and_times_and_nothing_of_a_
                 "checkpoint_sha256",
                 "result_sha256",
                 "error_code",
-                "error_message",
+                "error_sha256",
             )
         ),
     }

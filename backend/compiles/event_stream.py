@@ -1,8 +1,9 @@
 """GET /v1/compiles/{id}/events: the compile's story, as a JSON list or, asked with `Accept: text/event-stream`, live.
 
-A plain async view beside DRF, so that thousands of open streams keep no thread busy and no connection. Events are
-numbered without gaps under the compile's lock, so a reader that comes back with `Last-Event-ID` (or `?after=`) misses
-nothing and gets nothing twice.
+A plain async view beside DRF: an open stream holds no database connection and keeps no thread busy, though Django
+parks one idle thread for it (1,000 streams were measured at 270 MB in one web process). Events are numbered without
+gaps under the compile's lock, so a reader that comes back with `Last-Event-ID` (or `?after=`) misses nothing and gets
+nothing twice.
 """
 
 import json

@@ -77,7 +77,7 @@ def check_url(url: str | httpx.URL, *, allowed_origins: Iterable[str] = ()) -> h
     judged on connecting."""
     try:
         parsed = httpx.URL(url)
-        host = parsed.raw_host.decode("ascii")
+        host, origin = parsed.raw_host.decode("ascii"), origin_of(parsed)  # reading an xn-- name may fail too
     except (httpx.InvalidURL, UnicodeError, ValueError) as wrong:
         raise OutboundRefused(
             "This is not a URL that can be called; use one like https://llm.example.com/v1."
@@ -86,7 +86,7 @@ def check_url(url: str | httpx.URL, *, allowed_origins: Iterable[str] = ()) -> h
         raise OutboundRefused("A URL with user:password@ is not called; send credentials as an API key.")
     if any(ord(c) <= 32 or c == "\\" for c in str(url)):
         raise OutboundRefused("The URL holds spaces, control characters or a backslash; remove them.")
-    if origin_of(parsed) in {origin_of(httpx.URL(origin)) for origin in allowed_origins}:
+    if origin in {origin_of(httpx.URL(origin)) for origin in allowed_origins}:
         return parsed
     if parsed.scheme != "https":
         raise OutboundRefused("Only https addresses are called; whoever runs this deployment can allow others.")

@@ -24,6 +24,7 @@ from backend.compiles.models import StepRun
 from backend.domain.errors import NotFound
 from backend.domain.ids import Prefix, encode_id
 from backend.domain.runner_jobs import Claim, Progress, RunnerJobKind
+from backend.runner_jobs.lost_time import book_lost_attempt
 from backend.runner_jobs.models import RunnerJob, RunnerJobStatus
 from backend.tenants.scope import tenant_scope
 from backend.wakeups import RUNNERS, announce
@@ -88,7 +89,7 @@ def claim(runner: str, kinds: list[RunnerJobKind]) -> Claim | None:
         row.attempts += 1
         row.runner = runner[:100]
         row.token_sha256 = _hash(token)
-        row.started_at = row.started_at or timezone.now()
+        row.started_at = timezone.now()  # of this attempt
         row.save()
         _prolong(row.id)
     return Claim(
@@ -138,11 +139,18 @@ def report_success(job_id: UUID, token: str, result: dict[str, Any]) -> None:
 def report_failure(job_id: UUID, token: str, *, code: str, message: str, is_retryable: bool) -> None:
     """Queue the job again while attempts are left, else end it as failed. Raises JobGone."""
     job = authenticate(job_id, token)
-    said = {"error_code": code, "error_message": message[:2000]}
+    # what a runner says may quote the tenant's texts: it goes where they are, not into this shared table
+    said = {"error_code": code, "error_sha256": put_json(job.tenant_id, {"message": message[:2000]})}
     if is_retryable and job.attempts < MAX_ATTEMPTS and job.kind != RunnerJobKind.INFER:
-        # one statement: a cancel that comes in between must not leave a queued job behind
-        mine = RunnerJob.objects.filter(id=job_id, token_sha256=_hash(token), cancel_requested=False)
-        if mine.update(status=RunnerJobStatus.QUEUED, token_sha256="", lease_until=None, **said):
+        with tenant_scope(job.tenant_id):
+            if job.compile_id is not None:
+                compile_leases.lock(job.compile_id)
+            # one statement: a cancel that comes in between must not leave a queued job behind
+            mine = RunnerJob.objects.filter(id=job_id, token_sha256=_hash(token), cancel_requested=False)
+            is_queued = mine.update(status=RunnerJobStatus.QUEUED, token_sha256="", lease_until=None, **said)
+            if is_queued:
+                book_lost_attempt(job)
+        if is_queued:
             announce(RUNNERS)
             return
     job.refresh_from_db()
@@ -193,13 +201,13 @@ def _expire(job_id: UUID) -> None:
         with connection.cursor() as cursor:
             cursor.execute(
                 "UPDATE runner_jobs_runnerjob SET status = %s, token_sha256 = '', lease_until = NULL,"
-                " error_code = 'runner_lost', error_message = 'The runner stopped answering.',"
-                " ended_at = CASE WHEN %s THEN now() END"
+                " error_code = 'runner_lost', error_sha256 = '', ended_at = CASE WHEN %s THEN now() END"
                 " WHERE id = %s AND status = 'leased' AND lease_until < now()",
                 [status if is_final else RunnerJobStatus.QUEUED, is_final, job_id],
             )
             if cursor.rowcount == 0:
                 return
+        book_lost_attempt(job)
         if job.compile_id is not None and not job.cancel_requested:
             if is_final:
                 compile_leases.wake(job.tenant_id, job.compile_id)
@@ -218,6 +226,13 @@ def result_of(job: RunnerJob) -> dict[str, Any]:
     return value
 
 
+def error_of(job: RunnerJob) -> str:
+    """What is known of a job that did not succeed, as a sentence."""
+    if job.error_sha256:
+        return str(get_json(job.tenant_id, job.error_sha256)["message"])
+    return "The runner stopped answering." if job.error_code == "runner_lost" else f"Its job is {job.status}."
+
+
 def _end(job: RunnerJob, token: str, *, status: RunnerJobStatus, **changes: str) -> None:
     with tenant_scope(job.tenant_id):
         if job.compile_id is not None:
@@ -225,6 +240,8 @@ def _end(job: RunnerJob, token: str, *, status: RunnerJobStatus, **changes: str)
         row = RunnerJob.objects.filter(id=job.id, status=RunnerJobStatus.LEASED, token_sha256=_hash(token))
         if not row.update(status=status, token_sha256="", lease_until=None, ended_at=timezone.now(), **changes):
             raise JobGone
+        if status != RunnerJobStatus.SUCCEEDED:
+            book_lost_attempt(job)
         if job.compile_id is not None:
             compile_leases.wake(job.tenant_id, job.compile_id)
     announce(job.id)

@@ -36,7 +36,7 @@ class RunnerJob(models.Model):
     checkpoint_sha256 = models.CharField(max_length=64, blank=True)
     result_sha256 = models.CharField(max_length=64, blank=True)
     error_code = models.CharField(max_length=64, blank=True)
-    error_message = models.TextField(blank=True)
+    error_sha256 = models.CharField(max_length=64, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
     started_at = models.DateTimeField(null=True)
     ended_at = models.DateTimeField(null=True)

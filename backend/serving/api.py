@@ -108,7 +108,7 @@ def _wait(job_id: UUID) -> dict[str, Any]:
             if job.status == RunnerJobStatus.SUCCEEDED:
                 return leases.result_of(job)
             if job.status in (RunnerJobStatus.FAILED, RunnerJobStatus.CANCELED):
-                raise Unavailable(f"The runner could not run this artifact: {job.error_message}", code="run_failed")
+                raise Unavailable(f"The runner could not run this artifact: {leases.error_of(job)}", code="run_failed")
             left_s = until - time.monotonic()
             if left_s <= 0:
                 leases.cancel(job_id)

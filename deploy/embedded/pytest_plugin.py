@@ -17,7 +17,9 @@ from deploy.embedded.stack import EmbeddedServices
 
 SERVICES = pytest.StashKey[EmbeddedServices]()
 # folders whose tests need no server, unless one of them asks for the database
-WITHOUT_SERVERS = tuple(ROOT / "tests" / folder for folder in ("backend/domain", "gpu_runners", "deploy"))
+WITHOUT_SERVERS = tuple(
+    ROOT / "tests" / folder for folder in ("backend/domain", "gpu_runners", "deploy", "acceptance", "faults")
+)
 DATABASE_FIXTURES = frozenset({"db", "transactional_db", "django_db_setup", "live_server", "embedded_services"})
 
 

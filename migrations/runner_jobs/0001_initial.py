@@ -49,7 +49,7 @@ class Migration(migrations.Migration):
                 ("checkpoint_sha256", models.CharField(blank=True, max_length=64)),
                 ("result_sha256", models.CharField(blank=True, max_length=64)),
                 ("error_code", models.CharField(blank=True, max_length=64)),
-                ("error_message", models.TextField(blank=True)),
+                ("error_sha256", models.CharField(blank=True, max_length=64)),
                 ("created_at", models.DateTimeField(auto_now_add=True)),
                 ("started_at", models.DateTimeField(null=True)),
                 ("ended_at", models.DateTimeField(null=True)),

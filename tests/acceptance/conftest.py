@@ -1,11 +1,17 @@
-"""One deployment for all acceptance tests, with a teacher server whose origin it allows, a customer and a stranger."""
+"""One deployment for all acceptance tests, with a teacher server whose origin it allows, a customer and a stranger, and
+one small spec that was compiled twice."""
 
 from collections.abc import Iterator
 
+import httpx
 import pytest
 
-from tests.acceptance.deployment import Customer, Deployment, running
+from tests.acceptance.deployment import Customer, Deployment, Row, running
+from tests.acceptance.specs import small_spec
 from tests.acceptance.teacher_server import TeacherServer, teacher_server
+
+STREET = small_spec("street")
+STREET_KEY = "street-twin-a"
 
 
 @pytest.fixture(scope="session")
@@ -30,3 +36,32 @@ def customer(deployment: Deployment) -> Iterator[Customer]:
 def stranger(deployment: Deployment) -> Iterator[Customer]:
     with deployment.customer("Stranger") as customer:
         yield customer
+
+
+@pytest.fixture(scope="session")
+def twins(customer: Customer) -> tuple[Row, Row]:
+    """Two compiles of one spec, under way at the same time."""
+    first = customer.api.post("/v1/compiles", json=STREET, headers={"Idempotency-Key": STREET_KEY})
+    assert first.status_code == 202, first.text
+    assert first.headers["location"] == f"/v1/compiles/{first.json()['id']}"
+    second = customer.compile(STREET)
+    return customer.succeeded(first.json()["id"], within_s=200), customer.succeeded(second, within_s=200)
+
+
+@pytest.fixture(scope="session")
+def compile(twins: tuple[Row, Row]) -> Row:
+    return twins[0]
+
+
+@pytest.fixture(scope="session")
+def keyring(deployment: Deployment) -> Row:
+    """The public keys, as anybody gets them."""
+    response = httpx.get(f"{deployment.url}/.well-known/kolm-keys.json")
+    assert response.status_code == 200
+    found: Row = response.json()
+    return found
+
+
+@pytest.fixture(scope="session")
+def kolm(customer: Customer, compile: Row) -> bytes:
+    return customer.download(compile["artifact"])

@@ -36,7 +36,7 @@ T = TypeVar("T")
 Row = dict[str, Any]
 
 
-def eventually(look: Callable[[], T], *, within_s: float, every_s: float = 0.1, what: str = "") -> T:
+def eventually(look: Callable[[], T | None], *, within_s: float, every_s: float = 0.1, what: str = "") -> T:
     """The first truthy answer of `look`; fails when there is none in time."""
     deadline = time.monotonic() + within_s
     while not (found := look()):

@@ -9,10 +9,6 @@ from tests.acceptance.deployment import Customer, Deployment, supervised
 from tests.acceptance.teacher_server import TeacherServer, teacher_server
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "faults: kills processes of a running deployment; takes minutes")
-
-
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(Path(__file__).parent):

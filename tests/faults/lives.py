@@ -84,15 +84,15 @@ def _one_life(work: Callable[[], None], at: tuple[int, bool] | None) -> None:
     from django.db import connection
 
     n = 0
+    last, is_after = at or (0, False)
 
     def mortal(execute: Callable[..., Any], sql: str, params: Any, many: bool, context: Any) -> Any:
         nonlocal n
         n += 1
-        is_last = at is not None and n == at[0]
-        if is_last and not at[1]:
+        if n == last and not is_after:
             os.kill(os.getpid(), signal.SIGKILL)
         result = execute(sql, params, many, context)
-        if is_last:
+        if n == last:
             os.kill(os.getpid(), signal.SIGKILL)
         return result
 

@@ -32,10 +32,8 @@ def row(committed_db: None) -> Compile:
 
 def age(row: Compile, column: str, hours: float) -> None:
     with connection.cursor() as cursor:
-        past = (
-            f"UPDATE compiles_compilelease SET {column} = now() - make_interval(hours => 1) * %s WHERE compile_id = %s"
-        )
-        cursor.execute(f"UPDATE compiles_compilelease SET {past} WHERE compile_id = %s", [hours, row.id])
+        past = f"UPDATE compiles_compilelease SET {column} = now() - make_interval(secs => %s) WHERE compile_id = %s"
+        cursor.execute(past, [hours * 3600, row.id])
 
 
 def test_a_compile_that_worked_for_more_than_a_day_and_lost_its_worker_is_taken_over_not_expired(row):

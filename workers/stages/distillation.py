@@ -2,6 +2,7 @@
 trained."""
 
 from backend.blobs import has_blob
+from backend.domain.ids import Prefix, encode_id
 from backend.domain.lifecycle import StepName
 from backend.domain.runner_jobs import DistillJob, RunnerJobKind
 from backend.domain.runner_results import BadResult, distill_result
@@ -44,7 +45,7 @@ def run_distillation(run: CompileRun) -> Done | Waiting:
             "attempts": row.attempts,
             "active": result.active,
             "training_log": result.training_log,
-            "job": str(row.id),
+            "job": encode_id(Prefix.RUNNER_JOB, row.id),
         },
     )
     with run.fenced() as compile:

@@ -6,12 +6,13 @@ points, classes are thinned out until they are not (`domain.labels.balance`), an
 """
 
 import math
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
 from backend.blobs import get_jsonl, put_jsonl
-from backend.compiles.models import Candidate, Compile
+from backend.compiles.models import Candidate, Compile, TeacherCall
 from backend.domain.candidates import text_key
 from backend.domain.canonical import sha256_of
 from backend.domain.errors import CustomerError
@@ -58,48 +59,70 @@ def run_labeling(run: CompileRun) -> Done:
 
 
 def _label_all(run: CompileRun) -> None:
-    """Ask for k labels of every pick, a batch of picks at a time."""
+    """Ask for k labels of every pick, a batch of picks at a time. Many servers give one choice whatever `n` says: a
+    pick that has fewer than k answers is asked about again, at most k times."""
     with run.fenced():
         base = Candidate.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id)
         todo = list(base.filter(state="picked").order_by("text_key"))
         total = len(todo) + base.filter(state__in=("labeled", "unverified")).count()
-    sampling, width = run.spec.sampling, run.spec.teacher.concurrency
+    answers = _answers_so_far(run)
     with teaching(run) as taught:
-        for first in range(0, len(todo), width):
-            part = {f"labeling:{row.text_key}": row for row in todo[first : first + width]}
-            plans = [
-                PlannedCall(
-                    key=key,
-                    request=label_request(
-                        run.spec,
-                        row.text,
-                        n=sampling.label_samples,
-                        temperature=sampling.temperature_labels,
-                        seed=seed_of(run, "labels", row.text_key),
-                    ),
-                )
-                for key, row in part.items()
-            ]
-            done = total - len(todo) + first + len(part)
+        while todo:
+            part = todo[: run.spec.teacher.concurrency]
 
             def save(compile: Compile, calls: list[MadeCall]) -> None:
-                _save_votes(run, {call.key: part[call.key] for call in calls}, calls)  # noqa: B023 (called within the turn)
-                run.progress(StepName.LABELING, done=done, total=total, message=f"{done} of {total} inputs labeled")  # noqa: B023
+                for row, call in zip(part, calls, strict=True):  # noqa: B023 (called within the turn)
+                    answers[row.text_key].append(call.choices)
+                _save_votes(run, part, answers)  # noqa: B023
+                done = total - len(todo) + sum(row.state != "picked" for row in part)  # noqa: B023
+                run.progress(StepName.LABELING, done=done, total=total, message=f"{done} of {total} inputs labeled")
 
+            plans = [_label_call(run, row, answers[row.text_key]) for row in part]
             call_batch(run, StepName.LABELING, taught.teacher, taught.price, plans, save)
+            todo = [row for row in todo if row.state == "picked"]
 
 
-def _save_votes(run: CompileRun, rows: dict[str, Candidate], calls: Sequence[MadeCall]) -> None:
-    allowed = label_names(run.spec)
-    for call in calls:
-        row = rows[call.key]
-        result = vote([parse_label(choice["text"], allowed) for choice in call.choices], allowed)
+Answers = list[list[dict[str, Any]]]  # of one text: the choices of each call
+
+
+def _answers_so_far(run: CompileRun) -> defaultdict[str, Answers]:
+    """By text_key: where an earlier process stopped in the middle of a text's calls."""
+    answers: defaultdict[str, Answers] = defaultdict(list)
+    with run.fenced():
+        calls = TeacherCall.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id, state="applied")
+        for key, choices in calls.filter(step=StepName.LABELING).order_by("started_at").values_list("key", "choices"):
+            answers[key.split(":")[1]].append(choices)
+    return answers
+
+
+def _label_call(run: CompileRun, row: Candidate, answers: Answers) -> PlannedCall:
+    again = [str(len(answers))] if answers else []
+    return PlannedCall(
+        key=":".join(["labeling", row.text_key, *again]),
+        request=label_request(
+            run.spec,
+            row.text,
+            n=run.spec.sampling.label_samples - sum(map(len, answers)),
+            temperature=run.spec.sampling.temperature_labels,
+            seed=seed_of(run, "labels", row.text_key, *again),
+        ),
+    )
+
+
+def _save_votes(run: CompileRun, rows: Sequence[Candidate], answers: Mapping[str, Answers]) -> None:
+    """The votes of the texts that have all their answers; the others stay picked."""
+    allowed, n_samples = label_names(run.spec), run.spec.sampling.label_samples
+    for row in rows:
+        choices = [choice for call in answers[row.text_key] for choice in call]
+        if max(len(choices), len(answers[row.text_key])) < n_samples:
+            continue
+        result = vote([parse_label(choice["text"], allowed) for choice in choices], allowed)
         is_agreed = result.reaches(run.spec.sampling.min_agreement)
         row.label = result.label or ""
         row.votes = dict(result.counts)
         row.agreement_ppm = result.agreement_ppm
         row.state = "labeled" if is_agreed else "unverified"
-    Candidate.objects.bulk_update(rows.values(), ["label", "votes", "agreement_ppm", "state"])
+    Candidate.objects.bulk_update(rows, ["label", "votes", "agreement_ppm", "state"])
 
 
 def _select_pairs(run: CompileRun, rows: Sequence[Candidate]) -> list[Candidate]:

@@ -46,8 +46,9 @@ def result_or_wait(
             leases.release(run.lease, due_in_s=SAFETY_POLL_S)
             return None
     if job.status != RunnerJobStatus.SUCCEEDED:
-        why = job.error_message or f"its job is {job.status}."
-        raise RunnerJobFailed(f"The runner could not finish {step}: {why}", code=job.error_code or None)
+        raise RunnerJobFailed(
+            f"The runner could not finish {step}: {job_leases.error_of(job)}", code=job.error_code or None
+        )
     return job, job_leases.result_of(job)
 
 

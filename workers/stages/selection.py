@@ -26,8 +26,11 @@ MAX_RESYNTHESES = 2
 
 
 def run_selection(run: CompileRun) -> Done:
-    with teaching(run) as taught, teaching(run, model=run.spec.teacher.fallback_model) as fallback:
-        teachers = (taught.identity, fallback.identity)
+    with teaching(run) as taught:
+        teachers = (taught.identity, taught.identity)
+    if run.spec.teacher.fallback_model is not None:
+        with teaching(run, model=run.spec.teacher.fallback_model) as fallback:
+            teachers = (taught.identity, fallback.identity)
     scope = DraftScope(family=run.spec.family, teacher="", embedder=load_embedder().identity)
     with run.fenced():
         pools = list(Slice.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id).order_by("position"))

@@ -10,9 +10,10 @@ import math
 from typing import Any
 
 import numpy as np
+from django.db.models import F, Func, IntegerField
 
 from backend.blobs import get_jsonl
-from backend.compiles.models import Candidate, Compile, Slice
+from backend.compiles.models import Candidate, Compile, Slice, TeacherCall
 from backend.domain.candidates import text_key
 from backend.domain.canonical import sha256_of
 from backend.domain.clustering import n_near_duplicate_groups
@@ -74,30 +75,43 @@ def synthesize_pool(
 
 def _fill_round(run: CompileRun, pool: Slice, taught: Taught, heldout: frozenset[str], step: StepName) -> None:
     """Ask for N more candidates, a batch at a time; a batch that is journaled already costs nothing."""
-    wanted = pool.n_candidates if pool.round == 0 else math.ceil(pool.n_candidates / 2)
-    sizes = [min(CHOICES_PER_CALL, wanted - at) for at in range(0, wanted, CHOICES_PER_CALL)]
-    width = run.spec.teacher.concurrency
+
+    def save(compile: Compile, calls: list[MadeCall]) -> None:
+        _save_candidates(run, compile, pool, calls, heldout, step)
+
     exemplars = _exemplars(run, pool) if _reacted(pool, "exemplars") else tuple(pool.exemplars)
-    for first in range(0, len(sizes), width):
-        plans = [
-            PlannedCall(
-                key=f"synthesis:{pool.position}:{pool.round}:{first + i}",
-                request=candidate_request(
-                    run.spec,
-                    _as_spec(pool),
-                    n=size,
-                    temperature=pool.temperature_ppm / 1_000_000,
-                    seed=seed_of(run, "candidates", pool.name, pool.round, first + i),
-                    exemplars=exemplars,
-                ),
-            )
-            for i, size in enumerate(sizes[first : first + width])
-        ]
-
-        def save(compile: Compile, calls: list[MadeCall]) -> None:
-            _save_candidates(run, compile, pool, calls, heldout, step)
-
+    while plans := _next_batch(run, pool, exemplars):
         call_batch(run, step, taught.teacher, taught.price, plans, save)
+
+
+def _next_batch(run: CompileRun, pool: Slice, exemplars: tuple[str, ...]) -> list[PlannedCall]:
+    """The calls that come after those whose answers this round has, none when it has enough. Many servers give one
+    choice whatever `n` says: what is missing is asked for again, in calls of the size that was given."""
+    prefix = f"synthesis:{pool.position}:{pool.round}"
+    n_given: Func = Func(F("choices"), function="jsonb_array_length", output_field=IntegerField())
+    with run.fenced():
+        calls = TeacherCall.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id, state="applied")
+        made = list(calls.filter(key__startswith=f"{prefix}:").values_list("n", n_given))
+    wanted = pool.n_candidates if pool.round == 0 else math.ceil(pool.n_candidates / 2)
+    missing = wanted - sum(given for _, given in made)
+    if len(made) >= wanted:  # an answer has at least one choice
+        return []
+    per_call = max(1, min([CHOICES_PER_CALL, *(given for asked, given in made if given < asked)]))
+    sizes = [min(per_call, missing - at) for at in range(0, missing, per_call)][: run.spec.teacher.concurrency]
+    return [
+        PlannedCall(
+            key=f"{prefix}:{nth}",
+            request=candidate_request(
+                run.spec,
+                _as_spec(pool),
+                n=size,
+                temperature=pool.temperature_ppm / 1_000_000,
+                seed=seed_of(run, "candidates", pool.name, pool.round, nth),
+                exemplars=exemplars,
+            ),
+        )
+        for nth, size in enumerate(sizes, start=len(made))
+    ]
 
 
 def _save_candidates(

@@ -71,8 +71,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completion:
-    """Between one and `n` choices: some servers ignore `n`, and fewer answers are accepted rather than asked for
-    twice."""
+    """Between one and `n` choices: many servers ignore `n`. Whoever needs more asks again."""
 
     choices: tuple[Choice, ...]
     usage: Usage

@@ -266,7 +266,7 @@ def test_a_failure_that_may_pass_is_tried_four_times(row):
         assert report(claim, ok=False, code="out_of_memory", message="no room", retryable=True).status_code == 204
     assert ask().status_code == 204
     job.refresh_from_db()
-    assert (job.status, job.error_code, job.error_message) == (RunnerJobStatus.FAILED, "out_of_memory", "no room")
+    assert (job.status, job.error_code, leases.error_of(job)) == (RunnerJobStatus.FAILED, "out_of_memory", "no room")
     assert is_due(row)
 
 

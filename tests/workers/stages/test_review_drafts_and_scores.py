@@ -1,6 +1,8 @@
 """Drafts under the policy that wrote them, scores that are numbers, versions that two compiles want at once."""
 
+import io
 import itertools
+import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -11,7 +13,6 @@ from backend import blobs
 from backend.artifacts.models import Artifact
 from backend.artifacts.publishing import publish
 from backend.compiles.models import Compile
-from backend.domain.artifact import build_kolm
 from backend.domain.errors import InvalidSpec
 from backend.domain.lifecycle import StepName
 from backend.drafts.models import Draft
@@ -99,9 +100,9 @@ def test_a_grammar_teacher_that_this_deployment_does_not_run_is_refused(settings
 def test_two_compiles_of_one_name_that_publish_at_once_get_two_versions():
     tenant = make_tenant()
     rows = [make_compile(tenant) for _ in range(4)]
-    from backend.artifacts.signing import signing_key
-
-    data = build_kolm({"spec.json": b"{}"}, manifest_fields={"name": "router"}, key=signing_key())
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w") as archive:
+        archive.writestr("manifest.json", "{}")
     for row in rows:
         change(row, k_score_ppm=900_000)
 
@@ -109,7 +110,7 @@ def test_two_compiles_of_one_name_that_publish_at_once_get_two_versions():
         try:
             with tenant_scope(tenant.id):
                 compile = Compile.objects.select_for_update().get(tenant_id=tenant.id, id=row.id)
-                return publish(compile, data, "0" * 64).version
+                return publish(compile, data.getvalue(), "0" * 64).version
         finally:
             connection.close()
 
