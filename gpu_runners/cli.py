@@ -12,7 +12,7 @@ DEFAULT_API = "http://127.0.0.1:8000"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    options = parser().parse_args(argv)
+    options = _parse(argv)
     try:
         return int(options.command(options))
     except KeyboardInterrupt:
@@ -21,6 +21,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # `kolm inspect x | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
+
+
+def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    """`kolm run FILE --keyring K TEXT` too: argparse takes no more texts once an option stood between."""
+    top = parser()
+    options, rest = top.parse_known_args(argv)
+    if rest and hasattr(options, "texts") and not any(word.startswith("-") for word in rest):
+        options.texts += rest
+    elif rest:
+        top.error(f"unrecognized arguments: {' '.join(rest)}")
+    return options
 
 
 def parser() -> argparse.ArgumentParser:

@@ -88,7 +88,14 @@ def upload(customer: Customer, part: Banking77) -> Uploads:
 
 
 def spec_of(
-    name: str, part: Banking77, uploads: Uploads, *, seed: int, max_captures: int, **train: Any
+    name: str,
+    part: Banking77,
+    uploads: Uploads,
+    *,
+    seed: int,
+    max_captures: int,
+    k_distill: int | None = None,
+    **train: Any,
 ) -> dict[str, Any]:
     """The defaults wherever possible: K = ceil(N/3) of the captures by two_step, half of those train. One vote a label
     (the recording would only repeat itself), and a gate that lets through what is not broken: here is measured, not
@@ -106,7 +113,7 @@ def spec_of(
             "price": {"input_usd_per_mtok": 0, "output_usd_per_mtok": 0},
             "concurrency": 32,
         },
-        "sampling": {"label_samples": 1, "seed": seed},
+        "sampling": {"label_samples": 1, "seed": seed, "k_distill": k_distill},
         "train": {"seed": seed, **train},
         "gate": {"k_min": 0.0, "accuracy_lower": 0.5, "worst_class_recall": 0.0},
     }

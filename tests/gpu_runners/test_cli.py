@@ -98,6 +98,8 @@ def test_run_labels_texts_and_lines_and_refuses_what_is_not_trusted(
     (home / "in.jsonl").write_text('{"input": "where is my parcel 3 number 9"}\n\n{"input": "é"}\n')
     assert main(["run", "a.kolm", "where is my parcel 3 number 9"]) == 0
     assert capsys.readouterr().out.startswith("delivery  0.")
+    assert main(["run", "a.kolm", "--keyring", "keyring.json", "where is my parcel 3 number 9"]) == 0
+    assert capsys.readouterr().out.startswith("delivery  0.")
     assert main(["run", "a.kolm", "--jsonl", "in.jsonl"]) == 0
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [row["input"] for row in rows] == ["where is my parcel 3 number 9", "é"]
