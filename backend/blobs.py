@@ -51,6 +51,11 @@ def get_blob(tenant_id: UUID, digest: str) -> bytes:
     return data
 
 
+def delete_blob(tenant_id: UUID, digest: str) -> None:
+    """Forget a blob; one that is gone already is forgotten."""
+    _path(tenant_id, digest).unlink(missing_ok=True)
+
+
 def has_blob(tenant_id: UUID, digest: str) -> bool:
     return _path(tenant_id, digest).exists()
 

@@ -224,6 +224,7 @@ def _connection(parts: Mapping[str, Any]) -> dict[str, Any]:
         "HOST": parts.get("host", ""),
         "PORT": parts.get("port", ""),
         "ATOMIC_REQUESTS": True,
+        "CONN_HEALTH_CHECKS": True,  # after a restart of Postgres the pool would hand out its dead connections first
         "OPTIONS": options,
     }
 

@@ -8,6 +8,7 @@ import logging
 import os
 import signal
 import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 import django
@@ -21,6 +22,7 @@ PERIOD_S = 1.0
 REHINT_AFTER_S = 5.0
 EXPIRE_AFTER_H = 24
 KEEP_SENT_H = 24
+SETTLE_S = 600.0
 
 
 def main() -> None:
@@ -29,18 +31,22 @@ def main() -> None:
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
+    started = time.monotonic()
     while not stop.wait(PERIOD_S):
-        tick()
+        # after a day without any process every compile looks abandoned: the workers get their chance first
+        tick(may_expire=time.monotonic() - started > SETTLE_S)
 
 
-def tick() -> None:
+def tick(*, may_expire: bool = True) -> None:
     """One round of everything; what fails is tried again in the next round and keeps nothing else from its turn."""
     from django.db import Error as DatabaseError
     from django.db import connection
 
+    from backend.runner_jobs.forgetting import forget_infer_jobs
     from backend.runner_jobs.leases import expire_leases
 
-    for part in (hint_due, relay_outbox, expire_leases, expire_compiles):
+    parts = (hint_due, relay_outbox, expire_leases, forget_infer_jobs, *((expire_compiles,) if may_expire else ()))
+    for part in parts:
         try:
             part()
         except DatabaseError as error:

@@ -1,0 +1,28 @@
+"""What customers sent to be answered is not kept: ended `infer` jobs are forgotten, rows and blobs, minutes later."""
+
+from datetime import timedelta
+
+from django.db.models import Q
+from django.utils import timezone
+
+from backend.blobs import delete_blob
+from backend.domain.runner_jobs import RunnerJobKind
+from backend.runner_jobs.models import RunnerJob, RunnerJobStatus
+
+KEEP_S = 600
+ENDED = (RunnerJobStatus.SUCCEEDED, RunnerJobStatus.FAILED, RunnerJobStatus.CANCELED)
+
+
+def forget_infer_jobs(limit: int = 200) -> int:
+    """Delete ended `infer` jobs with what they were asked and what they answered. Returns how many."""
+    before = timezone.now() - timedelta(seconds=KEEP_S)
+    old = RunnerJob.objects.filter(kind=RunnerJobKind.INFER, status__in=ENDED, ended_at__lt=before)
+    jobs = list(old.order_by("ended_at")[:limit])
+    for job in jobs:
+        job.delete()
+        for digest in {job.payload_sha256, job.result_sha256, job.error_sha256} - {""}:
+            # the same question may have been asked again since: its blob is the same
+            same = Q(payload_sha256=digest) | Q(result_sha256=digest) | Q(error_sha256=digest)
+            if not RunnerJob.objects.filter(same, tenant_id=job.tenant_id).exists():
+                delete_blob(job.tenant_id, digest)
+    return len(jobs)
