@@ -313,7 +313,7 @@ class Sampling(_Part):
         default=12, ge=1, le=1000, description="N: candidates asked for per slice.", examples=[12]
     )
     k_select: int | None = Field(
-        default=None, ge=1, le=1000, description="K kept per slice; null: ceil(N/3).", examples=[4]
+        default=None, ge=1, le=20_000, description="K kept per slice; null: ceil(N/3).", examples=[4]
     )
     k_distill: int | None = Field(
         default=None,

@@ -132,7 +132,8 @@ def _report(task: Task, part: Banking77, runs: Sequence[Measured], embeddings: E
         *_selection_rows(part, runs, embeddings, task.n_random),
     ]
     title = f"\n{task.name}: {len(part.intents)} intents, {len(runs[0].truths)} held-out questions"
-    settings = ", ".join(f"{name} {value}" for name, value in task.train.items()) or "the spec's defaults"
+    given = {"k_distill": task.k_distill, **task.train}
+    settings = ", ".join(f"{name} {value}" for name, value in given.items() if value) or "the spec's defaults"
     table = "\n".join("| " + " | ".join(row) + " |" for row in rows)
     return f"{title}; training: {settings}\n\n{table}"
 

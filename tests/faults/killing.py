@@ -101,11 +101,8 @@ def at_start_of(step: StepName) -> Moment:
 
 
 def in_mid_training(seen: Seen) -> bool:
-    """When a checkpoint is kept, or, on a machine too fast for one, when two thirds of the steps are done."""
-    job = seen.job
-    if job is None or job["status"] != "leased" or not job["total"]:
-        return False
-    return bool(job["checkpoint_sha256"]) or job["done"] * 3 >= job["total"] * 2
+    """When a checkpoint is kept: what the next runner has to go on from."""
+    return seen.job is not None and seen.job["status"] == "leased" and bool(seen.job["checkpoint_sha256"])
 
 
 def everything_once() -> list[tuple[Part, Moment]]:

@@ -34,7 +34,7 @@ N_CANDIDATES, CONCURRENCY = 16, 4
 def long_spec(teacher: TeacherServer, model: str) -> dict[str, Any]:
     """Two calls a slice to a teacher that takes its time, and a training long enough for a checkpoint."""
     asked = asks(teacher.url, model, concurrency=CONCURRENCY)
-    return small_spec("faults", teacher=asked, sampling={"n_candidates": N_CANDIDATES}, train={"epochs": 24})
+    return small_spec("faults", teacher=asked, sampling={"n_candidates": N_CANDIDATES}, train={"epochs": 48})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +98,7 @@ def test_the_training_went_on_from_its_checkpoint(deployment: Deployment, custom
     assert distill["attempts"] >= 2
     steps = customer.get(f"/v1/compiles/{killed.compile['id']}/steps")["data"]
     facts = next(step for step in steps if step["name"] == "distillation")["output"]["facts"]
-    assert (facts["resumed_from_epoch"] > 0) == bool(distill["checkpoint_sha256"])
+    assert facts["resumed_from_epoch"] > 0
 
 
 def test_dataset_and_adapter_are_those_of_a_compile_without_a_fault(
