@@ -82,15 +82,12 @@ def look(connection: "psycopg.Connection[Row]", compile: UUID) -> Seen:
                      WHERE e.compile_id = c.id AND e.type = 'step.started') AS started,
                (SELECT count(*) FROM compiles_teachercall t WHERE t.compile_id = c.id AND t.state = 'started') AS n,
                (SELECT row_to_json(j) FROM runner_jobs_runnerjob j
-                WHERE j.compile_id = c.id AND j.kind = 'distill' ORDER BY j.created_at DESC LIMIT 1) AS job,
-               (SELECT s.done FROM compiles_steprun s WHERE s.compile_id = c.id AND s.name = 'distillation') AS done,
-               (SELECT s.total FROM compiles_steprun s WHERE s.compile_id = c.id AND s.name = 'distillation') AS total
+                WHERE j.compile_id = c.id AND j.kind = 'distill' ORDER BY j.created_at DESC LIMIT 1) AS job
         FROM compiles_compile c WHERE c.id = %s
     """
     row = connection.execute(query, [compile]).fetchone()
     assert row is not None
-    job = None if row["job"] is None else row["job"] | {"done": row["done"], "total": row["total"]}
-    return Seen(status=row["status"], started=frozenset(row["started"]), n_in_flight=row["n"], job=job)
+    return Seen(status=row["status"], started=frozenset(row["started"]), n_in_flight=row["n"], job=row["job"])
 
 
 def at_start_of(step: StepName) -> Moment:
