@@ -7,7 +7,7 @@ one signal only: the best that every member has. Which one it was is recorded on
 
 import hashlib
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -67,14 +67,6 @@ def with_scores(candidates: Sequence[Candidate]) -> tuple[Candidate, ...]:
     A log-prob is taken per token: its sum would rank short texts first whatever they say."""
     signal = rank_signal(candidates)
     return tuple(replace(c, score=_value(c, signal), signal=signal) for c in candidates)
-
-
-def first_of_each_text(candidates: Iterable[Candidate]) -> tuple[Candidate, ...]:
-    """Without exact duplicates (same `text_key`); the first of each stays, in order."""
-    by_key: dict[str, Candidate] = {}
-    for candidate in candidates:
-        by_key.setdefault(text_key(candidate.text), candidate)
-    return tuple(by_key.values())
 
 
 def text_key(text: str) -> str:

@@ -1,7 +1,6 @@
 """The task's own verifiers, run over candidates: gates that refuse, and scores in [0, 1] that rank."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -10,14 +9,6 @@ from backend.domain.spec import Spec, VerifierSpec
 from workers.embedding.protocol import Rows
 
 MAX_CHARS = 4_000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
-    """`reasons` is empty for a candidate that passes; `score` is None when no verifier of the spec ranks."""
-
-    reasons: tuple[str, ...]
-    score: float | None
 
 
 def check_text(text: str, heldout_keys: frozenset[str], key: str) -> tuple[str, ...]:

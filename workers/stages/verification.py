@@ -7,7 +7,8 @@ import numpy as np
 
 from backend.blobs import get_jsonl
 from backend.compiles.models import Candidate, Slice
-from backend.domain.candidates import Signal
+from backend.domain import candidates as domain
+from backend.domain.candidates import rank_signal, with_scores
 from backend.domain.canonical import sha256_of
 from backend.domain.lifecycle import StepName
 from workers.durable import CompileRun
@@ -41,16 +42,27 @@ def score_pool(run: CompileRun, pool: Slice, embedder: Embedder, gold: list[dict
         rows = list(Candidate.objects.filter(tenant_id=run.tenant_id, slice=pool, state="valid").order_by("text_key"))
     vectors = stack([row.embedding for row in rows])
     scores = rank_scores(run.spec, [row.text for row in rows], vectors, _reference(run, pool, embedder, gold))
-    signal = Signal.VERIFIER if scores is not None else Signal.NONE
-    if scores is None and rows and all(row.logprob is not None for row in rows):
-        # per token: the sum would rank short texts first
-        scores, signal = [float(row.logprob or 0.0) / max(1, row.n_tokens) for row in rows], Signal.LOGPROB
+    values = [None] * len(rows) if scores is None else scores
+    ranked = with_scores([_as_value(row, pool, score) for row, score in zip(rows, values, strict=True)])
+    signal = rank_signal(ranked)
     with run.fenced():
-        for row, score in zip(rows, scores or [0.0] * len(rows), strict=True):
-            row.score, row.signal = score, signal
+        for row, value in zip(rows, ranked, strict=True):
+            row.score, row.signal = value.score, signal
         Candidate.objects.bulk_update(rows, ["score", "signal"], batch_size=500)
         pool.signal = signal
         Slice.objects.filter(tenant_id=run.tenant_id, id=pool.id).update(signal=signal)
+
+
+def _as_value(row: Candidate, pool: Slice, score: float | None) -> domain.Candidate:
+    """What the ranking rule needs of a row. No spec can name a reward model yet, so no candidate has a reward."""
+    return domain.Candidate(
+        id=str(row.id),
+        slice_name=pool.name,
+        text=row.text,
+        logprob=row.logprob,
+        n_tokens=row.n_tokens,
+        verdict=None if score is None else domain.Verdict(passed=True, score=score),
+    )
 
 
 def stack(blobs: list[bytes | memoryview | None]) -> Rows:

@@ -2,14 +2,10 @@
 
 from dataclasses import replace
 
-from hypothesis import given
-from hypothesis import strategies as st
-
 from backend.domain.candidates import (
     Candidate,
     Signal,
     Verdict,
-    first_of_each_text,
     rank_signal,
     text_key,
     with_scores,
@@ -49,10 +45,3 @@ def test_equal_texts_share_a_key_whatever_their_unicode_form_or_outer_space() ->
     assert text_key(" caf\u00e9\n") == text_key("cafe\u0301")
     assert text_key("cafe") != text_key("caf\u00e9")
     assert text_key("\ud800") != text_key("")  # a lone surrogate is no reason to fall
-
-
-@given(st.lists(st.sampled_from(["a", "b", "c "]), max_size=8))
-def test_of_equal_texts_the_first_stays(texts: list[str]) -> None:
-    kept = first_of_each_text([candidate(text, n_tokens=i) for i, text in enumerate(texts)])
-    assert [c.text for c in kept] == list(dict.fromkeys(texts))
-    assert all(c.n_tokens == texts.index(c.text) for c in kept)
