@@ -1,47 +1,43 @@
 """Which K of N candidates to keep: score and spread together (seed 000, "The selection algorithm").
 
-    two_step   K clusters by average linkage on cosine, the best-scored member of each. The default.
-    top_k      the K best scores.
-    diverse    greedy: gain(i | S) = s_i - lambda * max over j in S of g_ij, with s the score rescaled to [0, 1]
-               over the pool and g = c / (2 - c), c = max(cos, 0): the seed's 1 / (1 + d), rescaled so that a
-               duplicate costs 1 and an orthogonal text 0, and charged once, for the nearest pick. lambda = 0 is
-               exactly top_k, lambda = inf is farthest-first, at every K.
+One entry point, `select`. What the methods are stands in `selection_options`; how they pick in `greedy_picks`, `dpp`
+and `facility_location`; which one `auto` takes in `auto_policy`; what the pool allowed in `selection_report`.
 
-Before any of them the worst `score_floor` of the pool is dropped (never below K, never one of several equal scores):
+Before any clustering the worst `score_floor` of the pool is dropped (never below K, never one of several equal scores):
 one seat per cluster gives every outlier a seat, and the floor is what makes that safe. Candidates are put in canonical
 order first, by score and then key, so the result does not depend on the order in which they came; every tie goes to the
-earlier in that order. What the pool allowed stands in the report (`selection_report`).
+earlier in that order.
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-from enum import StrEnum
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from backend.domain import clustering
-from backend.domain.clustering import Floats, Ints, Rows
-from backend.domain.errors import InvalidInput, Problem
+from backend.domain.auto_policy import choose
+from backend.domain.clustering import Dendrogram, Floats, Ints, Rows
+from backend.domain.dpp import dpp_map_picks
+from backend.domain.errors import InvalidInput
+from backend.domain.facility_location import MATRIX_ROWS, facility_location_picks
+from backend.domain.greedy_picks import diverse_picks, k_center_picks
+from backend.domain.selection_options import DEFAULT_LAMBDA, Linkage, Options, Penalty, checked_options
+from backend.domain.selection_options import Method as Method
+from backend.domain.selection_pool import Part, Pool, canonical_order, checked_pool, rescaled
 from backend.domain.selection_report import SelectionReport as SelectionReport
-from backend.domain.selection_report import Severity as Severity
 from backend.domain.selection_report import cohesion_log as cohesion_log
 from backend.domain.selection_report import report_on
+from backend.domain.strata import share_out
 
-FLOAT64_ROWS = 3_000  # float64 costs nothing there; above, float32 halves the memory
-
-
-class Method(StrEnum):
-    TWO_STEP = "two_step"
-    TOP_K = "top_k"
-    DIVERSE = "diverse"
+OnProgress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """`picks` are indices into the caller's candidates, in the order of selection (best first)."""
+    """`picks` are indices into the caller's candidates, best score first (in the order of picking where that is the
+    method's own: diverse, dpp, facility_location, k_center)."""
 
     picks: tuple[int, ...]
     report: SelectionReport
@@ -50,126 +46,147 @@ class Selection:
 def select(
     embeddings: ArrayLike,
     scores: Sequence[float],
-    keys: Sequence[str],
+    keys: Sequence[str] | None = None,
     *,
     k: int,
-    method: str = Method.TWO_STEP,
-    score_floor: float = 1 / 3,
-    diversity_lambda: float = 0.3,
+    labels: Sequence[str] | None = None,
+    stratify: bool = True,
+    method: str = Method.AUTO,
+    linkage: str = Linkage.AVERAGE,
+    score_floor: float | None = None,
+    diversity_lambda: float = DEFAULT_LAMBDA,
+    penalty: str = Penalty.NEAREST,
     min_distance: float = 0.0,
+    overcluster: float = 1.0,
+    seed: int = 0,
+    on_progress: OnProgress | None = None,
 ) -> Selection:
     """Keep `k` of the `n` candidates (all of them, by score, where k >= n).
 
     `embeddings` `(n, d)`, of any length (zero rows are reported); `scores` finite, higher is better, any scale; `keys`
-    break ties and should depend on the text alone (`candidates.text_key`). `min_distance` > 0 refuses a pick closer
-    than that to an earlier one, and may then keep fewer than k. To drop K where the pool has fewer groups of
-    near-duplicates, call again with `k=min(k, report.n_groups)`.
+    break ties and should depend on the text alone (`candidates.text_key`); without any, the embedding does. With
+    `labels`, K is shared out over them in proportion and each is selected by itself; with `stratify=False` they only
+    inform `auto`. `min_distance` > 0 refuses a pick closer than that to an earlier one, and may then keep fewer than
+    k. `on_progress(stage, done, total)` is told of neighbours, clustering, picking and reporting. To drop K where the
+    pool has fewer groups of near-duplicates, call again with `k=min(k, report.n_groups)`.
 
     Raises InvalidInput naming the rows that are not finite, and for options out of range.
 
     >>> select([[1, 0], [1, 0.01], [0, 1]], [0.9, 0.8, 0.1], ["a", "b", "c"], k=2, score_floor=0).picks
     (0, 2)
     """
-    chosen_method = _checked_options(k, method, score_floor, diversity_lambda, min_distance)
-    values, given = _checked_rows(embeddings, scores, keys)
-    order = _canonical_order(values, keys, given)
-    order = order[: _n_above_floor(values[order], k, score_floor)]
-    rows = given[order]
-    dendrogram = clustering.average_linkage(rows)
-    k_forced = min(k, len(rows))
-    labels = clustering.cut(dendrogram, k_forced) if k_forced else np.full(len(rows), -1, dtype=np.int64)
-    match chosen_method:
-        case Method.TWO_STEP:
-            picks = _best_of_each(rows, labels, min_distance)
-        case Method.TOP_K:
-            picks = _greedy(rows, np.arange(len(rows), 0, -1.0), k_forced, 0.0, min_distance)
-        case Method.DIVERSE:
-            picks = _greedy(rows, _rescaled(values)[order], k_forced, diversity_lambda, min_distance)
-    report = report_on(
-        rows,
-        dendrogram,
-        labels,
-        picks,
-        order=order,
-        scores=values,
-        keys=keys,
-        zero_rows=np.flatnonzero(~given.any(axis=1)),
-        k_requested=k,
-        options=(chosen_method, score_floor, diversity_lambda, min_distance),
+    asked = checked_options(
+        k=k,
+        method=method,
+        linkage=linkage,
+        score_floor=score_floor,
+        diversity_lambda=diversity_lambda,
+        penalty=penalty,
+        min_distance=min_distance,
+        overcluster=overcluster,
+        seed=seed,
     )
-    return Selection(picks=tuple(order[picks].tolist()), report=report)
+    pool = checked_pool(embeddings, scores, keys, labels)
+    options, ranks, reason = _resolved(pool, asked)
+    parts = [
+        _select_part(pool, ranks, part, replace(options, k=part_k), name, on_progress)
+        for name, part, part_k in _parts(pool, options, stratify)
+    ]
+    picks = _merged(ranks, parts)
+    if on_progress is not None:
+        on_progress("reporting", 0, 0)
+    report = report_on(pool, parts, picks, asked=asked, used=options, reason=reason)
+    return Selection(picks=tuple(picks.tolist()), report=report)
 
 
-def _checked_options(k: int, method: str, score_floor: float, diversity_lambda: float, min_distance: float) -> Method:
-    if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 0:
-        raise InvalidInput(f"K must be a whole number of 0 or more, not {k!r}.")
-    if method not in tuple(Method):
-        raise InvalidInput(f"There is no selection method {method!r}; choose {', '.join(Method)}.")
-    if not 0 <= score_floor < 1:
-        raise InvalidInput(f"score_floor is the share to drop, from 0 to less than 1, not {score_floor!r}.")
-    if not diversity_lambda >= 0:
-        raise InvalidInput(f"diversity_lambda must be 0 or more, not {diversity_lambda!r}.")
-    if not 0 <= min_distance <= 2:
-        raise InvalidInput(f"min_distance is a cosine distance from 0 to 2, not {min_distance!r}.")
-    return Method(method)
+def _resolved(pool: Pool, asked: Options) -> tuple[Options, Floats, str]:
+    """The options with `auto` replaced by what it chose, the scores to select with, and why."""
+    if asked.method is not Method.AUTO:
+        return asked, pool.scores, ""
+    order = canonical_order(pool.scores, pool, np.arange(len(pool.scores)))
+    labels = None if pool.labels is None else [pool.labels[i] for i in order.tolist()]
+    choice = choose(pool.rows[order], pool.scores[order], asked.k, labels=labels, options=asked)
+    ranks = np.empty_like(pool.scores)
+    ranks[order] = choice.scores
+    floor = choice.score_floor if asked.score_floor is None else asked.score_floor
+    options = replace(asked, method=choice.method, score_floor=floor, diversity_lambda=choice.diversity_lambda)
+    return options, ranks, choice.reason
 
 
-def _checked_rows(embeddings: ArrayLike, scores: Sequence[float], keys: Sequence[str]) -> tuple[Floats, Rows]:
-    """The scores as float64 and the rows brought to length 1 (zero rows stay zero). float64 to 3,000 rows, float32
-    above."""
-    try:
-        values = np.array(scores, dtype=np.float64).reshape(len(scores))
-        rows = np.array(embeddings, dtype=np.float64)
-    except (ValueError, TypeError) as error:
-        raise InvalidInput(f"Embeddings must be n rows of one width and scores n numbers: {error}") from error
-    if len(values) == 0 and rows.size == 0:
-        rows = rows.reshape(0, 0)
-    if rows.ndim != 2 or not len(rows) == len(values) == len(keys):
-        shapes = f"embeddings {rows.shape}, {len(values)} scores, {len(keys)} keys"
-        raise InvalidInput(f"Each candidate needs one embedding row, one score and one key; got {shapes}.")
-    _refuse_rows("scores", np.logical_not(np.isfinite(values)))
-    _refuse_rows("embeddings", np.asarray(np.logical_not(np.isfinite(rows)).any(axis=1)))
-    largest = np.abs(rows).max(axis=1, keepdims=True, initial=0.0)
-    rows /= np.where(largest > 0, largest, 1.0)  # first, so that squaring neither overflows nor vanishes
-    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    rows /= np.where(lengths > 0, lengths, 1.0)
-    return values, rows if len(rows) <= FLOAT64_ROWS else rows.astype(np.float32)
+def _parts(pool: Pool, options: Options, stratify: bool) -> list[tuple[str | None, Ints, int]]:
+    """What is selected from by itself: name, the caller's indices, and its K. The whole pool where there are no
+    labels."""
+    everybody = np.arange(len(pool.scores))
+    if pool.labels is None or not stratify or len(everybody) == 0:
+        return [(None, everybody, options.k)]
+    names, inverse, sizes = np.unique(np.asarray(pool.labels), return_inverse=True, return_counts=True)
+    shares = share_out(options.k, sizes.tolist())
+    return [(str(name), np.flatnonzero(inverse == i), shares[i]) for i, name in enumerate(names)]
 
 
-def _refuse_rows(name: str, bad: NDArray[np.bool_]) -> None:
-    where = np.flatnonzero(bad).tolist()
-    if where:
-        listed = ", ".join(map(str, where[:10])) + (f" and {len(where) - 10} more" if len(where) > 10 else "")
-        message = "This row is not finite."
-        problems = tuple(Problem(pointer=f"/{name}/{i}", message=message, code="not_finite") for i in where[:100])
-        raise InvalidInput(f"Rows of {name} that are not finite: {listed}.", code="not_finite", problems=problems)
+def _select_part(
+    pool: Pool, ranks: Floats, members: Ints, options: Options, name: str | None, on_progress: OnProgress | None
+) -> Part:
+    order = canonical_order(ranks, pool, members)
+    n_asked = len(order) if options.method is Method.ALL else options.k
+    order = order[: _n_above_floor(ranks[order], n_asked, options.floor)]
+    if options.method is Method.FACILITY_LOCATION and len(order) > MATRIX_ROWS:
+        raise InvalidInput(
+            f"facility_location takes at most {MATRIX_ROWS:,} candidates above the score floor and there are "
+            f"{len(order):,}; use diverse, or divide the pool by label.",
+            code="too_many_candidates",
+        )
+    rows = pool.rows[order]
+    average = clustering.linkage_of(rows, Linkage.AVERAGE, on_progress=on_progress)
+    split = average
+    if options.method is Method.TWO_STEP and options.linkage is not Linkage.AVERAGE:
+        split = clustering.linkage_of(rows, options.linkage, on_progress=on_progress)
+    k = min(n_asked, len(rows))
+    labels = clustering.cut(split, k) if k else np.full(len(rows), -1, dtype=np.int64)
+    if on_progress is not None:
+        on_progress("picking", 0, 0)
+    picks = _picks(rows, ranks[order], split, k, options)
+    return Part(
+        name=name, order=order, dendrogram=average, labels=labels, picks=picks, k_requested=options.k, n=len(members)
+    )
 
 
-def _canonical_order(values: Floats, keys: Sequence[str], rows: Rows) -> Ints:
-    """Best score first, then key; candidates equal in both are told apart by their embedding, and are the same if it is
-    equal too."""
-    names: list[tuple[Any, ...]] = list(zip((-values).tolist(), keys, strict=True))
-    if len(set(names)) < len(names):
-        names = [(*name, row.tobytes()) for name, row in zip(names, rows, strict=True)]
-    return np.array(sorted(range(len(names)), key=names.__getitem__), dtype=np.int64)
+def _picks(rows: Rows, ranks: Floats, split: Dendrogram, k: int, options: Options) -> Ints:
+    """Rows to keep, of rows in canonical order."""
+    weight, apart = options.diversity_lambda, options.min_distance
+    if k == 0 or (k == len(rows) and apart == 0):
+        return np.arange(k, dtype=np.int64)
+    match options.method:
+        case Method.TWO_STEP:
+            n_clusters = min(len(rows), math.ceil(k * options.overcluster))
+            return _best_of_each(rows, clustering.cut(split, n_clusters), apart)[:k]
+        case Method.TOP_K:
+            return diverse_picks(rows, np.arange(len(rows), 0, -1.0), k, weight=0.0, min_distance=apart)
+        case Method.DIVERSE:
+            gains = rescaled(ranks)
+            return diverse_picks(rows, gains, k, weight=weight, penalty=options.penalty, min_distance=apart)
+        case Method.DPP:
+            return dpp_map_picks(rows, rescaled(ranks), k, weight=weight, min_distance=apart)
+        case Method.FACILITY_LOCATION:
+            return facility_location_picks(rows, rescaled(ranks), k, weight=weight, min_distance=apart)
+        case Method.K_CENTER:
+            return k_center_picks(rows, k, min_distance=apart)
+        case Method.RANDOM:
+            drawn = np.random.default_rng(options.seed).permutation(len(rows))[:k]
+            return np.sort(drawn).astype(np.int64)
+        case Method.ALL:
+            return np.arange(len(rows), dtype=np.int64)
+        case Method.AUTO:
+            raise ValueError("auto was not resolved")
 
 
-def _n_above_floor(descending: Floats, k: int, score_floor: float) -> int:
+def _n_above_floor(descending: Floats, k: int, floor: float) -> int:
     """How many to keep: n less the worst share, at least k, and all who tie with the last one kept."""
     n = len(descending)
-    n_kept = min(n, max(k, n - math.floor(n * score_floor + 1e-9)))
+    n_kept = min(n, max(k, n - math.floor(n * floor + 1e-9)))
     if n_kept == 0:
         return 0
     return int(np.count_nonzero(descending >= descending[n_kept - 1]))
-
-
-def _rescaled(values: Floats) -> Floats:
-    """Scores on [0, 1] over the pool; all zeros where they are all equal. Halved first: the range may exceed the
-    largest float."""
-    if len(values) == 0:
-        return values
-    low, high = values.min() / 2, values.max() / 2
-    return (values / 2 - low) / (high - low) if high > low else np.zeros_like(values)
 
 
 def _best_of_each(rows: Rows, labels: Ints, min_distance: float) -> Ints:
@@ -187,29 +204,10 @@ def _best_of_each(rows: Rows, labels: Ints, min_distance: float) -> Ints:
     return np.array(picks, dtype=np.int64)
 
 
-def _greedy(rows: Rows, gains: Floats, k: int, weight: float, min_distance: float) -> Ints:
-    """One pick at a time: the greatest `gains - weight * nearest-pick penalty`, the earliest row of equals. O(n d) a
-    pick."""
-    penalty, distance = np.zeros(len(rows)), np.full(len(rows), np.inf)
-    taken = np.zeros(len(rows), dtype=bool)
-    picks: list[int] = []
-    while len(picks) < k:
-        # an infinite weight compares penalties first; rows are in order of gain, so the earliest of equals is the best
-        # of them
-        worth = gains - weight * penalty if math.isfinite(weight) else -penalty
-        worth[taken | (distance < min_distance)] = -np.inf
-        pick = int(worth.argmax())
-        if worth[pick] == -np.inf:
-            break
-        picks.append(pick)
-        taken[pick] = True
-        if weight > 0 or min_distance > 0:
-            np.minimum(distance, clustering.quantised_distances(rows @ rows[pick]), out=distance)
-            penalty = nearest_pick_penalty(distance)
-    return np.array(picks, dtype=np.int64)
-
-
-def nearest_pick_penalty(distance: Floats) -> Floats:
-    """g = c / (2 - c) with c = max(1 - distance, 0): 1 for a duplicate of a pick, 0 from a right angle on."""
-    cosine = np.maximum(1.0 - distance, 0.0)
-    return np.asarray(cosine / (2.0 - cosine))
+def _merged(ranks: Floats, parts: Sequence[Part]) -> Ints:
+    """The caller's indices of all picks: one part in its own order, several by rank within the part, best parts' picks
+    first."""
+    if len(parts) == 1:
+        return parts[0].order[parts[0].picks]
+    picked = [(nth, i) for part in parts for nth, i in enumerate(part.order[part.picks].tolist())]
+    return np.array([i for nth, i in sorted(picked, key=lambda p: (p[0], -ranks[p[1]]))], dtype=np.int64)

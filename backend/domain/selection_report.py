@@ -1,42 +1,54 @@
-"""What a selection was asked, what it did, and what the pool allowed: the cluster-gap report of seed 000.
-
-A forced split of a pool that has fewer clusters than K yields near-duplicates. Two signs give it away: two clusters
-that average linkage would join at the distance of variants of one sentence (DEGENERATE), and a natural count below K
-with either a next merge far below the top one or a silhouette lost by forcing (WARNING). The forced silhouette alone is
-a poor sign. The natural count is a warning only: the number to drop K to is that of the near-duplicate groups.
-"""
+"""What a selection was asked, what it did, and what the pool allowed: the cluster-gap report of seed 000, as a value,
+as JSON of integers (it goes onto receipts) and as the seed's log."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
 import numpy as np
 
-from backend.domain import clustering
+from backend.domain import cluster_gap, clustering
 from backend.domain.canonical import sha256_of
-from backend.domain.clustering import Dendrogram, Floats, Ints, NaturalClusters, Rows
+from backend.domain.cluster_gap import NaturalClusters, natural_clusters, severity_of
+from backend.domain.cluster_gap import Severity as Severity
+from backend.domain.clustering import Floats, Ints, Rows
+from backend.domain.guarantees import guarantee_of
+from backend.domain.selection_options import Options
+from backend.domain.selection_pool import Part, Pool
 
-GAP_RATIO = 0.6  # smallest distance between forced clusters over the top merge, under which the split is artificial
-SILHOUETTE_LOSS = 0.04  # best silhouette less the forced one, above which it is, too
 PPM = 1_000_000
-_BLOCK = 1_024
+_CELLS = 1 << 23  # of a block of distances: 64 MB
+_SEVERITIES = (Severity.NONE, Severity.WARNING, Severity.DEGENERATE)
 
 
-class Severity(StrEnum):
-    NONE = "none"
-    WARNING = "warning"  # the forced split has more clusters than the pool
-    DEGENERATE = "degenerate"  # and some of them are variants of one sentence
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StratumReport:
+    """One label's share of a stratified selection."""
+
+    label: str
+    n: int
+    k_requested: int
+    k_actual: int
+    k_natural: int
+    n_groups: int
+    severity: Severity
+
+    def to_json(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__slots__}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelectionReport:
-    """What was asked, what the pool allowed. Distances are cosine distances among the `n - len(floor_dropped)`
-    candidates that were clustered; None marks what is undefined for so few. Indices are the caller's. `cluster_of` is
-    -1 for a dropped candidate."""
+    """What was asked, what the pool allowed. Distances are average-linkage cosine distances among the
+    `n - len(floor_dropped)` candidates that were clustered; None marks what is undefined for so few. Indices are the
+    caller's. `cluster_of` is -1 for a dropped candidate. Of a stratified selection the counts are sums over the strata,
+    the distances the smallest (`top_merge`: the largest), the severity the worst, and the silhouettes None."""
 
+    requested_method: str
     method: str
+    method_reason: str  # why auto chose `method`; empty where it was asked for
+    guarantee: str  # what is proven about the greedy result; empty where nothing is
     n: int
     k_requested: int
     k_actual: int
@@ -57,10 +69,17 @@ class SelectionReport:
     nearest_pick: tuple[float | None, ...]  # each pick's distance to the nearest other pick
     n_twin_picks: int  # picks that repeat the embedding of an earlier pick
     coverage_radius: float | None  # the farthest that a kept or unkept candidate is from its nearest pick
+    mean_pairwise: float | None  # mean cosine distance of two picks
     mean_score: float | None
     score_floor: float
     diversity_lambda: float
     min_distance: float
+    overcluster: float
+    linkage: str
+    penalty: str
+    seed: int
+    dtype: str
+    strata: tuple[StratumReport, ...]
     picks_sha256: str
 
     def to_json(self) -> dict[str, Any]:
@@ -72,6 +91,8 @@ class SelectionReport:
                 out[f"{name}_ppm"] = _ppm(value)
             elif name == "nearest_pick":
                 out["nearest_pick_ppm"] = [_ppm(v) for v in value]
+            elif name == "strata":
+                out[name] = [stratum.to_json() for stratum in value]
             else:
                 out[name] = list(value) if isinstance(value, tuple) else value
         return out | {"thresholds": _THRESHOLDS}
@@ -79,68 +100,76 @@ class SelectionReport:
 
 _RATIOS = frozenset(
     {"silhouette_natural", "silhouette_forced", "silhouette_best", "min_inter_cluster", "top_merge", "coverage_radius"}
-    | {"mean_score", "score_floor", "diversity_lambda", "min_distance"}
+    | {"mean_pairwise", "mean_score", "score_floor", "diversity_lambda", "min_distance", "overcluster"}
 )
 _THRESHOLDS = {
     "near_duplicate_cut_ppm": round(clustering.NEAR_DUPLICATE_CUT * PPM),
-    "one_cluster_cut_ppm": round(clustering.ONE_CLUSTER_CUT * PPM),
-    "near_best_ppm": round(clustering.NEAR_BEST * PPM),
-    "gap_ratio_ppm": round(GAP_RATIO * PPM),
-    "silhouette_loss_ppm": round(SILHOUETTE_LOSS * PPM),
+    "one_cluster_reach_ppm": round(cluster_gap.ONE_CLUSTER_REACH * PPM),
+    "near_best_ppm": round(cluster_gap.NEAR_BEST * PPM),
+    "gap_ratio_ppm": round(cluster_gap.GAP_RATIO * PPM),
+    "gap_factor_ppm": cluster_gap.GAP_FACTOR * PPM,
 }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Gap:
+    """What one part's dendrogram says."""
+
+    natural: NaturalClusters
+    severity: Severity
+    min_inter_cluster: float | None
+    k_forced: int
+
+
 def report_on(
-    rows: Rows,
-    dendrogram: Dendrogram,
-    labels: Ints,
-    picks: Ints,
-    *,
-    order: Ints,
-    scores: Floats,
-    keys: Sequence[str],
-    zero_rows: Ints,
-    k_requested: int,
-    options: tuple[str, float, float, float],
+    pool: Pool, parts: Sequence[Part], picks: Ints, *, asked: Options, used: Options, reason: str
 ) -> SelectionReport:
-    """The report on `picks` of the clustered `rows`; `order` leads from rows to the caller's indices, and `scores` and
-    `keys` are the caller's. `options` are method, score_floor, diversity_lambda and min_distance, as they were
-    given."""
-    method, score_floor, diversity_lambda, min_distance = options
-    k_forced = int(labels.max(initial=-1)) + 1
-    natural = clustering.natural_clusters(rows, dendrogram, k_forced)
-    severity = severity_of(natural, dendrogram, k_forced)
-    nearest, n_twins, radius = _spread(rows, picks)
-    cluster_of = np.full(len(scores), -1, dtype=np.int64)
-    cluster_of[order] = labels
-    chosen = order[picks].tolist()
+    """The report on `picks` (the caller's indices). `asked` are the options as they were given, `used` with `auto`
+    resolved."""
+    gaps = [_gap_of(pool.rows[part.order], part) for part in parts]
+    only = gaps[0].natural if len(gaps) == 1 else None
+    severity = max((gap.severity for gap in gaps), key=_SEVERITIES.index)
+    closest = [gap.min_inter_cluster for gap in gaps if gap.min_inter_cluster is not None]
+    order = np.concatenate([part.order for part in parts])
+    nearest, n_twins, radius = _spread(pool.rows[order], pool.rows[picks])
+    chosen = picks.tolist()
     return SelectionReport(
-        method=method,
-        n=len(scores),
-        k_requested=k_requested,
+        requested_method=asked.method,
+        method=used.method,
+        method_reason=reason,
+        guarantee=guarantee_of(used),
+        n=len(pool.scores),
+        k_requested=asked.k,
         k_actual=len(chosen),
-        k_natural=natural.k,
-        silhouette_natural=natural.silhouette,
-        silhouette_forced=natural.forced_silhouette,
-        silhouette_best=natural.best_silhouette,
-        all_k_scanned=natural.complete,
-        min_inter_cluster=dendrogram.min_inter_cluster(k_forced),
-        top_merge=dendrogram.top_merge,
+        k_natural=sum(gap.natural.k for gap in gaps),
+        silhouette_natural=None if only is None else only.silhouette,
+        silhouette_forced=None if only is None else only.forced_silhouette,
+        silhouette_best=None if only is None else only.best_silhouette,
+        all_k_scanned=all(gap.natural.complete for gap in gaps),
+        min_inter_cluster=min(closest, default=None),
+        top_merge=max(part.dendrogram.top_merge for part in parts),
         gap_detected=severity is not Severity.NONE,
         severity=severity,
-        n_groups=dendrogram.n_groups(),
-        cluster_sizes=tuple(np.bincount(labels).tolist()) if k_forced else (),
-        cluster_of=tuple(cluster_of.tolist()),
-        floor_dropped=tuple(np.setdiff1d(np.arange(len(scores)), order).tolist()),
-        zero_rows=tuple(zero_rows.tolist()),
+        n_groups=sum(part.dendrogram.n_groups() for part in parts),
+        cluster_sizes=tuple(size for part in parts for size in _sizes(part.labels)),
+        cluster_of=_cluster_of(len(pool.scores), parts, gaps),
+        floor_dropped=tuple(np.setdiff1d(np.arange(len(pool.scores)), order).tolist()),
+        zero_rows=tuple(np.flatnonzero(~pool.rows.any(axis=1)).tolist()),
         nearest_pick=nearest,
         n_twin_picks=n_twins,
         coverage_radius=radius,
-        mean_score=math.fsum(scores[chosen].tolist()) / len(chosen) if chosen else None,
-        score_floor=score_floor,
-        diversity_lambda=diversity_lambda,
-        min_distance=min_distance,
-        picks_sha256=sha256_of([keys[i] for i in chosen]),
+        mean_pairwise=_mean_pairwise(pool.rows[picks]),
+        mean_score=math.fsum(pool.scores[chosen].tolist()) / len(chosen) if chosen else None,
+        score_floor=used.floor,
+        diversity_lambda=used.diversity_lambda,
+        min_distance=used.min_distance,
+        overcluster=used.overcluster,
+        linkage=used.linkage,
+        penalty=used.penalty,
+        seed=used.seed,
+        dtype=str(pool.rows.dtype),
+        strata=() if pool.labels is None or parts[0].name is None else _strata(parts, gaps),
+        picks_sha256=sha256_of([pool.keys[i] for i in chosen]),
     )
 
 
@@ -149,7 +178,7 @@ def cohesion_log(report: SelectionReport, slice_name: str) -> str:
     natural = "" if report.silhouette_natural is None else f" (silhouette {report.silhouette_natural:.2f})"
     lines = [
         f"slice {slice_name}",
-        f"  candidates: {report.n}   K target: {report.k_requested}   kept: {report.k_actual}",
+        f"  candidates: {report.n}   K target: {report.k_requested}   kept: {report.k_actual} by {report.method}",
         f"  natural clusters: {report.k_natural}{natural}   near-duplicate groups: {report.n_groups}",
     ]
     if report.silhouette_forced is not None:
@@ -161,38 +190,75 @@ def cohesion_log(report: SelectionReport, slice_name: str) -> str:
     return "\n".join(lines)
 
 
-def severity_of(natural: NaturalClusters, dendrogram: Dendrogram, k_forced: int) -> Severity:
-    """Are more clusters forced than there are? DEGENERATE when two of them are variants of one sentence; WARNING when
-    the silhouette count is lower and either the closest two clusters or the lost silhouette say that the split is
-    artificial."""
-    closest = dendrogram.min_inter_cluster(k_forced)
-    if closest is None:
-        return Severity.NONE
-    if dendrogram.n_groups() < k_forced:
-        return Severity.DEGENERATE
-    best, forced = natural.best_silhouette, natural.forced_silhouette
-    # k = n has a silhouette of 0 by convention, which says nothing about the split
-    lost = best - forced if best is not None and forced is not None and k_forced < dendrogram.n else 0.0
-    is_artificial = lost > SILHOUETTE_LOSS or closest < GAP_RATIO * dendrogram.top_merge
-    return Severity.WARNING if natural.k < k_forced and is_artificial else Severity.NONE
+def _gap_of(rows: Rows, part: Part) -> _Gap:
+    k_forced = int(part.labels.max(initial=-1)) + 1
+    natural = natural_clusters(rows, part.dendrogram, k_forced)
+    return _Gap(
+        natural=natural,
+        severity=severity_of(natural, part.dendrogram, k_forced),
+        min_inter_cluster=part.dendrogram.min_inter_cluster(k_forced),
+        k_forced=k_forced,
+    )
 
 
-def _spread(rows: Rows, picks: Ints) -> tuple[tuple[float | None, ...], int, float | None]:
+def _sizes(labels: Ints) -> list[int]:
+    sizes: list[int] = np.bincount(labels[labels >= 0]).tolist()
+    return sizes
+
+
+def _cluster_of(n: int, parts: Sequence[Part], gaps: Sequence[_Gap]) -> tuple[int, ...]:
+    """Cluster numbers that no two strata share."""
+    out, first = np.full(n, -1, dtype=np.int64), 0
+    for part, gap in zip(parts, gaps, strict=True):
+        out[part.order] = np.where(part.labels >= 0, part.labels + first, -1)
+        first += gap.k_forced
+    return tuple(out.tolist())
+
+
+def _strata(parts: Sequence[Part], gaps: Sequence[_Gap]) -> tuple[StratumReport, ...]:
+    return tuple(
+        StratumReport(
+            label=part.name or "",
+            n=part.n,
+            k_requested=part.k_requested,
+            k_actual=len(part.picks),
+            k_natural=gap.natural.k,
+            n_groups=part.dendrogram.n_groups(),
+            severity=gap.severity,
+        )
+        for part, gap in zip(parts, gaps, strict=True)
+    )
+
+
+def _spread(rows: Rows, picked: Rows) -> tuple[tuple[float | None, ...], int, float | None]:
     """Each pick's distance to its nearest other pick, how many picks repeat an earlier one, and the coverage radius."""
-    if len(picks) == 0:
+    k = len(picked)
+    if k == 0:
         return (), 0, None
-    nearest, n_twins, radius = [], 0, 0.0
-    for start in range(0, len(rows), _BLOCK):
-        distances = clustering.quantised_distances(rows[start : start + _BLOCK] @ rows[picks].T)
-        radius = max(radius, float(distances.min(axis=1).max()))
-    for start in range(0, len(picks), _BLOCK):
-        distances = clustering.quantised_distances(rows[picks[start : start + _BLOCK]] @ rows[picks].T)
-        at = np.arange(len(distances))
-        distances[at, at + start] = np.inf
-        nearest += [None if d == np.inf else d for d in distances.min(axis=1).tolist()]
-        earlier = np.arange(len(picks)) < (at + start)[:, None]
+    nearest: list[float | None] = []
+    n_twins, radius, block = 0, 0.0, max(1, _CELLS // k)
+    for start in range(0, len(rows), block):
+        closest = (rows[start : start + block] @ picked.T).max(axis=1)
+        radius = max(radius, float(clustering.quantised_distances(closest).max()))
+    for start in range(0, k, block):
+        cosines = picked[start : start + block] @ picked.T
+        at = np.arange(len(cosines))
+        cosines[at, at + start] = -np.inf
+        distances = clustering.quantised_distances(cosines)
+        nearest += [None if k == 1 else d for d in distances.min(axis=1).tolist()]
+        earlier = np.arange(k) < (at + start)[:, None]
         n_twins += int(((distances == 0) & earlier).any(axis=1).sum())
     return tuple(nearest), n_twins, radius
+
+
+def _mean_pairwise(picked: Rows) -> float | None:
+    """From the sum of the rows: the cosines of all pairs add up to (|sum|^2 - sum of |x|^2) / 2."""
+    k = len(picked)
+    if k < 2:
+        return None
+    total: Floats = picked.sum(axis=0, dtype=np.float64)
+    own = float(np.einsum("ij,ij->", picked, picked, dtype=np.float64))
+    return 1.0 - (float(total @ total) - own) / (k * (k - 1))
 
 
 def _ppm(value: float | None) -> int | None:

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
 
 from backend.domain.runner_jobs import TrainOptions
+from backend.domain.selection_options import DEFAULT_LAMBDA, MAX_OVERCLUSTER
 
 MAX_TEXT_CHARS = 4000  # one input, exemplar or capture
 MAX_LABELS = 256
@@ -33,6 +34,24 @@ Slug = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,62}[a-z0-9])?$")]
 Text = Annotated[str, Field(min_length=1, max_length=MAX_TEXT_CHARS, pattern=r"\S")]
 UploadId = Annotated[str, Field(pattern=r"^upl_[0-9a-hjkmnp-tv-z]{26}$")]
 TeacherKeyId = Annotated[str, Field(pattern=r"^tk_[0-9a-hjkmnp-tv-z]{26}$")]
+
+
+Mitigation = Literal["resynthesize", "split_slice", "drop_k", "fail"]
+
+
+def _default_mitigations() -> list[Mitigation]:
+    return ["resynthesize", "drop_k"]
+
+
+def _as_list(value: object) -> object:
+    return [value] if isinstance(value, str) else value
+
+
+OnGap = Annotated[
+    list[Mitigation],
+    Field(min_length=1, max_length=4),
+    BeforeValidator(_as_list, json_schema_input_type=Mitigation | list[Mitigation]),
+]
 
 
 class _Part(BaseModel):
@@ -319,27 +338,55 @@ class Sampling(_Part):
         default=None,
         ge=2,
         le=100_000,
-        description="Labelled pairs kept for training; null: half of them, rounded up.",
+        description="Labelled pairs kept for training; null: half of them, rounded up (with method all: all).",
         examples=[60],
     )
-    method: Literal["two_step", "top_k", "diverse", "dpp"] = Field(
-        default="two_step",
-        description="Selection: cluster then best, plain top K, or diversity-weighted.",
-        examples=["two_step"],
+    method: Literal["auto", "two_step", "top_k", "diverse", "dpp", "facility_location", "k_center", "random", "all"] = (
+        Field(
+            default="auto",
+            description="Selection: by what the pool shows (auto), or one method; random and all are baselines.",
+            examples=["auto"],
+        )
+    )
+    linkage: Literal["average", "complete", "ward"] = Field(
+        default="average", description="How `two_step` joins clusters.", examples=["average"]
     )
     diversity_lambda: float = Field(
-        default=0.3, ge=0, le=1000, description="Weight of diversity for `diverse`; 0 is top K.", examples=[0.3]
+        default=DEFAULT_LAMBDA,
+        ge=0,
+        le=1000,
+        description="Weight of spread in diverse, dpp and facility_location; 0 is top K.",
+        examples=[1.0],
+    )
+    penalty: Literal["nearest", "sum"] = Field(
+        default="nearest",
+        description="What `diverse` charges for: the nearest pick, or every pair (for comparison only).",
+        examples=["nearest"],
     )
     min_distance: float = Field(
         default=0.0, ge=0, le=2, description="Least cosine distance between two picks.", examples=[0.05]
     )
-    score_floor: float = Field(
-        default=1 / 3, ge=0, lt=1, description="Share of the lowest scores dropped before clustering.", examples=[0.33]
+    score_floor: float | None = Field(
+        default=None,
+        ge=0,
+        lt=1,
+        description="Share of the lowest scores dropped before selection; null: 1/3 for two_step and k_center, else 0.",
+        examples=[0.33],
     )
-    on_gap: Literal["drop_k", "resynthesize", "split_slice", "fail"] = Field(
-        default="drop_k",
-        description="What to do when a slice holds fewer distinct candidates than K.",
-        examples=["drop_k"],
+    overcluster: float = Field(
+        default=1.0,
+        ge=1,
+        le=MAX_OVERCLUSTER,
+        description="Clusters per pick in `two_step`; above 1 only the K best representatives are kept.",
+        examples=[1.5],
+    )
+    on_gap: OnGap = Field(
+        default_factory=_default_mitigations,
+        description="What to try, in this order, when a slice holds fewer distinct candidates than K.",
+        examples=[["resynthesize", "drop_k"]],
+    )
+    resynthesis_rounds: int = Field(
+        default=2, ge=0, le=5, description="Most extra rounds that `resynthesize` may ask for.", examples=[2]
     )
     label_samples: int = Field(
         default=5, ge=1, le=32, description="Answers asked for per label; they vote.", examples=[5]

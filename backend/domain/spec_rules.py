@@ -118,12 +118,17 @@ def _sampling(spec: Spec) -> Iterator[Problem]:
     if sampling.k_distill is not None and sampling.k_distill > most:
         message = f"k_distill {sampling.k_distill} is more than the {most} inputs selected; lower it or raise k_select"
         yield Problem(pointer="/sampling/k_distill", message=message, code="k_exceeds_n")
-    if sampling.method == "dpp":
-        message = 'selection method "dpp" is not on this deployment yet; two_step, top_k and diverse are'
-        yield Problem(pointer="/sampling/method", message=message, code=NOT_YET)
-    if sampling.on_gap == "split_slice":
-        message = 'on_gap "split_slice" is not on this deployment yet; drop_k, resynthesize and fail are'
-        yield Problem(pointer="/sampling/on_gap", message=message, code=NOT_YET)
+    yield from _on_gap(sampling.on_gap)
+
+
+def _on_gap(words: Sequence[str]) -> Iterator[Problem]:
+    for i, word in enumerate(words):
+        if word in words[:i]:
+            message = f'"{word}" stands twice; each is tried once, remove one'
+            yield Problem(pointer=f"/sampling/on_gap/{i}", message=message, code="not_used")
+        elif "fail" in words[:i]:
+            message = f'nothing is tried after "fail"; move "{word}" before it or remove it'
+            yield Problem(pointer=f"/sampling/on_gap/{i}", message=message, code="not_used")
 
 
 def _n_captures(spec: Spec) -> int:

@@ -14,10 +14,18 @@ from hypothesis import strategies as st
 
 from backend.domain import clustering
 from backend.domain.errors import InvalidInput
-from backend.domain.selection import Method, nearest_pick_penalty, select
+from backend.domain.selection import Method, Selection
+from backend.domain.selection import select as select_by
 from backend.domain.selection_report import Severity, cohesion_log
 
-methods = st.sampled_from(list(Method))
+METHODS = [m for m in Method if m not in (Method.AUTO, Method.RANDOM, Method.ALL)]
+methods = st.sampled_from(METHODS)
+any_method = st.sampled_from([m for m in Method if m is not Method.ALL])
+
+
+def select(*pool: object, method: str = "two_step", **options: object) -> Selection:
+    """The seed's method where a test does not name one."""
+    return select_by(*pool, method=method, **options)
 
 
 @st.composite
@@ -44,17 +52,26 @@ def seeds_case(seed: int, *, scores: list[float] | None = None) -> tuple[np.ndar
     return rows, scores if scores is not None else rng.random(12).tolist(), [f"{i:02}" for i in range(12)]
 
 
-@given(pools(), st.integers(0, 30))
-@settings(max_examples=60, deadline=None)
-def test_lambda_of_zero_is_exactly_top_k(pool: tuple, k: int) -> None:
+@given(pools(), st.integers(0, 30), st.sampled_from(["diverse", "dpp", "facility_location"]))
+@settings(max_examples=80, deadline=None)
+def test_lambda_of_zero_is_exactly_top_k(pool: tuple, k: int, method: str) -> None:
     rows, scores, keys = pool
     expected = best_first(scores, keys)[:k]
-    assert list(select(rows, scores, keys, k=k, method="diverse", diversity_lambda=0).picks) == expected
+    assert list(select(rows, scores, keys, k=k, method=method, diversity_lambda=0).picks) == expected
     assert list(select(rows, scores, keys, k=k, method="top_k").picks) == expected
 
 
-@given(pools(), st.integers(1, 24), methods, st.sampled_from([0.0, 0.3, 1.0, math.inf]), st.randoms())
-@settings(max_examples=80, deadline=None)
+@given(pools(), st.integers(0, 30), st.sampled_from(["diverse", "dpp", "facility_location", "k_center"]))
+@settings(max_examples=60, deadline=None)
+def test_with_an_infinite_lambda_scores_only_break_ties(pool: tuple, k: int, method: str) -> None:
+    rows, scores, keys = pool
+    squashed = [score / 1000 + 5 for score in scores]
+    options = {"k": k, "method": method, "diversity_lambda": math.inf, "score_floor": 0}
+    assert select(rows, scores, keys, **options).picks == select(rows, squashed, keys, **options).picks
+
+
+@given(pools(), st.integers(1, 24), any_method, st.sampled_from([0.0, 0.3, 1.0, math.inf]), st.randoms())
+@settings(max_examples=120, deadline=None)
 def test_the_order_of_candidates_changes_nothing(pool: tuple, k: int, method: Method, weight: float, random) -> None:
     rows, scores, keys = pool
     shuffled = random.sample(range(len(keys)), len(keys))
@@ -139,7 +156,7 @@ def brute_force_diverse(rows: np.ndarray, scores: list[float], keys: list[str], 
 def test_diverse_follows_the_nearest_pick_objective(seed: int, n: int, data: st.DataObject, weight: float) -> None:
     rng = np.random.default_rng(seed)
     rows, scores, keys = rng.standard_normal((n, 5)), rng.random(n).tolist(), [f"{i:02}" for i in range(n)]
-    k = data.draw(st.integers(1, n))
+    k = data.draw(st.integers(1, n - 1))
     picks = select(rows, scores, keys, k=k, method="diverse", diversity_lambda=weight, score_floor=0).picks
     assert list(picks) == brute_force_diverse(rows, scores, keys, k, weight)
 
@@ -149,7 +166,7 @@ def test_diverse_follows_the_nearest_pick_objective(seed: int, n: int, data: st.
 def test_an_infinite_lambda_is_farthest_first_from_the_best(seed: int, n: int, data: st.DataObject) -> None:
     rng = np.random.default_rng(seed)
     rows = np.abs(rng.standard_normal((n, 5)))  # no negative cosines: those count as equally far
-    scores, k = rng.random(n).tolist(), data.draw(st.integers(1, n))
+    scores, k = rng.random(n).tolist(), data.draw(st.integers(1, n - 1))
     picks = list(
         select(rows, scores, ["same"] * n, k=k, method="diverse", diversity_lambda=math.inf, score_floor=0).picks
     )
@@ -160,10 +177,6 @@ def test_an_infinite_lambda_is_farthest_first_from_the_best(seed: int, n: int, d
         to_picks = distance[:, picks[:at]].min(axis=1)
         to_picks[picks[:at]] = -1
         assert to_picks[picks[at]] == to_picks.max()
-
-
-def test_the_penalty_is_one_for_a_duplicate_and_nothing_from_a_right_angle_on() -> None:
-    assert nearest_pick_penalty(np.array([0.0, 0.5, 1.0, 2.0, np.inf])).tolist() == [1.0, 1 / 3, 0.0, 0.0, 0.0]
 
 
 @given(pools(), st.integers(1, 24), methods, st.sampled_from([0.01, 0.3, 1.2]))
@@ -223,7 +236,7 @@ def test_no_candidates_give_no_picks() -> None:
     assert select(np.eye(3), [1, 2, 3], ["a", "b", "c"], k=0).picks == ()
 
 
-@pytest.mark.parametrize("method", list(Method))
+@pytest.mark.parametrize("method", METHODS)
 def test_a_single_candidate_is_kept_without_a_warning(method: Method) -> None:
     selection = select([[1.0, 2.0]], [0.0], ["a"], k=3, method=method)
     assert (selection.picks, selection.report.k_natural, selection.report.gap_detected) == ((0,), 1, False)
@@ -236,11 +249,10 @@ def test_k_of_n_or_more_keeps_everybody(pool: tuple, method: Method) -> None:
     assert sorted(selection.picks) == list(range(len(pool[1])))
     assert selection.report.k_actual == len(pool[1])
     assert selection.report.floor_dropped == ()
-    if method is not Method.DIVERSE:
-        assert list(selection.picks) == best_first(pool[1], pool[2])
+    assert list(selection.picks) == best_first(pool[1], pool[2])
 
 
-@pytest.mark.parametrize("method", list(Method))
+@pytest.mark.parametrize("method", METHODS)
 def test_identical_candidates_are_one_group_and_fill_k_with_flagged_twins(method: Method) -> None:
     selection = select(np.ones((6, 3)), [0.1] * 6, list("fedcba"), k=3, method=method)
     assert selection.picks == (5, 4, 3)  # ties by key
@@ -280,12 +292,15 @@ def test_scores_of_any_finite_size_are_ranked(scores: list[float]) -> None:
     assert list(selection.picks) == best_first(scores, list("abc"))[:2]
 
 
-@pytest.mark.parametrize("method", list(Method))
+@pytest.mark.parametrize("method", METHODS)
 def test_rows_that_are_not_finite_are_named(method: Method) -> None:
     with pytest.raises(InvalidInput, match="scores that are not finite: 1, 2") as refused:
         select(np.eye(3), [0.0, math.nan, math.inf], list("abc"), k=1, method=method)
     assert [p.pointer for p in refused.value.problems] == ["/scores/1", "/scores/2"]
     rows = np.eye(3)
+    rows[2, 0] = np.inf
+    with pytest.raises(InvalidInput, match="embeddings that are not finite: 2"):
+        select(rows, [0.0, 1.0, 2.0], list("abc"), k=1, method=method)
     rows[2, 0] = np.nan
     with pytest.raises(InvalidInput, match="embeddings that are not finite: 2"):
         select(rows, [0.0, 1.0, 2.0], list("abc"), k=1, method=method)
@@ -299,7 +314,13 @@ def test_rows_that_are_not_finite_are_named(method: Method) -> None:
         {"k": -1},
         {"k": 1.5},
         {"k": True},
-        {"method": "dpp"},
+        {"method": "best"},
+        {"linkage": "single"},
+        {"penalty": "pairs"},
+        {"overcluster": 0.9},
+        {"overcluster": math.nan},
+        {"seed": -1},
+        {"seed": 0.5},
         {"score_floor": 1.0},
         {"score_floor": -0.1},
         {"score_floor": math.nan},
@@ -335,7 +356,10 @@ def test_the_cohesion_log_reads_like_the_seeds() -> None:
     rows, _, keys = seeds_case(1)
     report = select(rows, [0.5 + i / 100 for i in range(12)], keys, k=4).report
     log = cohesion_log(report, "policy_clarification")
-    assert "slice policy_clarification\n  candidates: 12   K target: 4   kept: 4\n  natural clusters: 2 (" in log
+    assert (
+        "slice policy_clarification\n  candidates: 12   K target: 4   kept: 4 by two_step\n  natural clusters: 2 ("
+        in log
+    )
     assert "forced K=4 split: silhouette" in log
     assert log.endswith("WARN cluster gap detected; degenerate split")
 
@@ -344,9 +368,9 @@ def test_above_the_float64_limit_the_picks_are_those_of_float64(monkeypatch: pyt
     rng = np.random.default_rng(0)
     rows = np.repeat(rng.standard_normal((40, 64)), 5, axis=0) + 0.3 * rng.standard_normal((200, 64))
     pool = (rows, rng.random(200).tolist(), [f"{i:03}" for i in range(200)])
-    expected = {m: select(*pool, k=66, method=m).picks for m in Method}
-    monkeypatch.setattr("backend.domain.selection.FLOAT64_ROWS", 100)
-    assert {m: select(*pool, k=66, method=m).picks for m in Method} == expected
+    expected = {m: select(*pool, k=66, method=m).picks for m in METHODS}
+    monkeypatch.setattr("backend.domain.selection_pool.FLOAT64_ROWS", 100)
+    assert {m: select(*pool, k=66, method=m).picks for m in METHODS} == expected
 
 
 def test_any_number_of_threads_gives_the_same_report(tmp_path: Path) -> None:
@@ -387,3 +411,93 @@ def test_the_clusters_are_those_of_the_dendrogram_over_canonical_rows() -> None:
     unit = rows[order] / np.linalg.norm(rows[order], axis=1, keepdims=True)
     labels = clustering.cut(clustering.average_linkage(unit.astype(np.float64)), 4)
     assert [report.cluster_of[i] for i in order] == labels.tolist()
+
+
+@pytest.mark.parametrize("linkage", ["complete", "ward"])
+def test_another_linkage_splits_otherwise_and_is_reported(linkage: str) -> None:
+    rng = np.random.default_rng(11)
+    rows, scores, keys = rng.standard_normal((60, 5)), rng.random(60).tolist(), [f"{i:02}" for i in range(60)]
+    average, other = select(rows, scores, keys, k=12), select(rows, scores, keys, k=12, linkage=linkage)
+    assert (other.report.linkage, len(other.picks)) == (linkage, 12)
+    assert other.report.cluster_of != average.report.cluster_of
+    assert other.report.n_groups == average.report.n_groups, "near-duplicate groups are always of average linkage"
+
+
+def test_over_clustering_keeps_the_best_representatives_of_more_clusters() -> None:
+    rng = np.random.default_rng(12)
+    rows, scores, keys = rng.standard_normal((60, 5)), rng.random(60).tolist(), [f"{i:02}" for i in range(60)]
+    finer = select(rows, scores, keys, k=15, score_floor=0)
+    over = select(rows, scores, keys, k=10, overcluster=1.5, score_floor=0)
+    assert over.picks == finer.picks[:10]
+    assert over.report.mean_score >= select(rows, scores, keys, k=10, score_floor=0).report.mean_score
+
+
+def test_the_baselines_know_no_score() -> None:
+    rng = np.random.default_rng(13)
+    rows, scores, keys = rng.standard_normal((40, 5)), rng.random(40).tolist(), [f"{i:02}" for i in range(40)]
+    assert sorted(select(rows, scores, keys, k=3, method="all").picks) == list(range(40))
+    draws = {select(rows, scores, keys, k=10, method="random", seed=seed).picks for seed in range(20)}
+    assert len(draws) == 20
+    assert select(rows, scores, keys, k=10, method="random", seed=4).report.floor_dropped == ()
+    shares = [sum(scores[i] > np.median(scores) for i in draw) / 10 for draw in draws]
+    assert 0.35 < np.mean(shares) < 0.65
+
+
+def test_without_keys_the_embedding_breaks_ties() -> None:
+    rng = np.random.default_rng(14)
+    rows = rng.standard_normal((12, 4)).astype(np.float32)
+    order = rng.permutation(12)
+    before = select(rows, [1.0] * 12, k=4)
+    after = select(rows[order], [1.0] * 12, k=4)
+    assert [order[i] for i in after.picks] == list(before.picks)
+
+
+def test_auto_says_what_it_chose_and_why() -> None:
+    report = select(*seeds_case(2), k=4, method="auto").report
+    assert (report.requested_method, report.method in METHODS) == ("auto", True)
+    assert report.method_reason.endswith(".")
+    assert select(*seeds_case(2), k=4).report.method_reason == ""
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"method": "facility_location"}, "1 - 1/e"),
+        ({"method": "k_center"}, "twice"),
+        ({"method": "diverse", "diversity_lambda": math.inf}, "twice"),
+        ({"method": "dpp", "diversity_lambda": 0}, "greatest sum"),
+        ({"method": "facility_location", "diversity_lambda": 0}, "greatest sum"),
+        ({"method": "diverse", "diversity_lambda": math.inf, "penalty": "sum"}, ""),
+        ({"method": "diverse"}, ""),
+        ({"method": "two_step"}, ""),
+        ({"method": "dpp"}, ""),
+        ({"method": "top_k", "min_distance": 0.1}, ""),
+    ],
+)
+def test_the_report_says_which_bound_holds_and_claims_none_where_none_does(options: dict, words: str) -> None:
+    guarantee = select(*seeds_case(3), k=4, **options).report.guarantee
+    assert words in guarantee
+    assert bool(guarantee) == bool(words)
+
+
+def test_the_mean_pairwise_distance_is_that_of_all_pairs_of_picks() -> None:
+    rng = np.random.default_rng(15)
+    rows = rng.standard_normal((30, 5))
+    selection = select(rows, rng.random(30), k=9)
+    unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    pairs = [1 - unit[i] @ unit[j] for i in selection.picks for j in selection.picks if i < j]
+    assert selection.report.mean_pairwise == pytest.approx(np.mean(pairs))
+    assert select(rows, rng.random(30), k=1).report.mean_pairwise is None
+
+
+def test_more_rows_than_the_limit_are_refused_before_any_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clustering, "MAX_ROWS", 5)
+    with pytest.raises(InvalidInput, match="6 candidates are more than the 5") as refused:
+        select(np.eye(6), range(6), k=2)
+    assert refused.value.code == "too_many_candidates"
+
+
+def test_facility_location_refuses_what_would_take_hours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("backend.domain.selection.MATRIX_ROWS", 5)
+    with pytest.raises(InvalidInput, match="at most 5 candidates above the score floor and there are 12"):
+        select(np.eye(12), range(12), k=2, method="facility_location")
