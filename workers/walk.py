@@ -28,6 +28,7 @@ from backend.domain.runner_results import BadResult
 from backend.domain.spec import parse_spec
 from backend.runner_jobs import leases as job_leases
 from workers.durable import Canceled, CompileRun, Heartbeat, StopSignal, begin_step
+from workers.stages.ablation import ARM_STAGES
 from workers.stages.distillation import run_distillation
 from workers.stages.evaluation import run_evaluation
 from workers.stages.gate import run_gate
@@ -64,6 +65,11 @@ STAGES: dict[StepName, Callable[[CompileRun], Done | Waiting]] = {
 class Crashing(OurError):
     def __init__(self) -> None:
         super().__init__("Several workers ended while they worked on this step.", code="worker_crashed")
+
+
+def stages_of(compile: Compile) -> dict[StepName, Callable[[CompileRun], Done | Waiting]]:
+    """An ablation copies where another compile makes."""
+    return STAGES if compile.ablation_of is None else {**STAGES, **ARM_STAGES}
 
 
 def advance(compile_id: UUID) -> None:
@@ -110,7 +116,8 @@ def _open(lease: Lease, stop: StopSignal) -> CompileRun | None:
 
 
 def _run_steps(run: CompileRun) -> None:
-    with run.fenced():
+    with run.fenced() as compile:
+        stages = stages_of(compile)
         rows = StepRun.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id)
         finished = set(rows.filter(status=StepStatus.SUCCEEDED).values_list("name", flat=True))
     for name in STEPS:
@@ -118,7 +125,7 @@ def _run_steps(run: CompileRun) -> None:
             continue
         run.stop.check()
         begin_step(run, name)
-        outcome = STAGES[name](run)
+        outcome = stages[name](run)
         if isinstance(outcome, Waiting) or outcome.ends is not None:
             return
 

@@ -2,8 +2,8 @@
 calls may reserve.
 
 Low is what it costs when everything goes well on a fast runner; a budget below it is refused. High counts every
-automatic reaction (more exemplars, two hotter rounds, the fallback model) and a teacher that answers one choice a
-call. The assumptions are in the answer.
+automatic reaction (more exemplars, two hotter rounds, the fallback model), every round and split that
+`sampling.on_gap` allows, and a teacher that answers one choice a call. The assumptions are in the answer.
 """
 
 import math
@@ -27,6 +27,8 @@ from backend.domain.spec_models import Spec
 CHOICES_PER_CALL = 8  # candidates asked for in one call
 CHARS_PER_TOKEN = 4
 PROMPT_OVERHEAD_TOKENS = 110  # system message and fixed lines of either prompt
+HALVES_SHOWN = 6  # texts in the question that names the halves of a slice
+NAMING_TOKENS = 400  # its longest answer
 MAX_REACTIONS = 4  # exemplars, hotter, hotter, fallback model; each asks for N/2 more
 # one thread of a 2026 server core: LoRA on MiniLM at 7 epochs takes 30 s for 240 pairs, a prediction 10 ms (docs of
 # the embedded stack)
@@ -108,6 +110,7 @@ def estimate(
     n_pairs = default_k_distill(plan.n_picks) if spec.sampling.k_distill is None else spec.sampling.k_distill
     steps = dict.fromkeys(StepName, zero)
     steps[StepName.SYNTHESIS] = plan.synthesis() + _embedding(book.prices["embedding.token"], plan)
+    steps[StepName.SELECTION] = plan.mitigations() + _more_embedding(book.prices["embedding.token"], plan)
     steps[StepName.LABELING] = plan.labeling()
     runner = book.prices["runner.second"]
     seconds = (min(n_pairs, plan.n_picks) + n_gold_train) * spec.train.epochs * PAIR_EPOCH_S
@@ -182,8 +185,28 @@ class _Plan:
         return Range(
             low=self._cost(n_calls * self.prompt_candidate // 2, n * self.mean_output // 2),
             expected=self._cost(n_calls * self.prompt_candidate, n * self.mean_output),
-            high=self._cost(2 * most * self.prompt_candidate, most * min(3 * self.mean_output, MAX_CANDIDATE_TOKENS)),
+            high=self._candidates_high(most),
         )
+
+    @property
+    def most_mitigated(self) -> int:
+        """Candidates that selection may ask for: N/2 a round of resynthesis, N again for the halves of a slice, whose
+        own rounds are rounded up one by one."""
+        sampling = self.spec.sampling
+        splits = "split_slice" in sampling.on_gap
+        n_rounds = sampling.resynthesis_rounds if "resynthesize" in sampling.on_gap else 0
+        return sum(n_rounds * (-(-size // 2) + splits) + splits * size for size in self.pools)
+
+    def mitigations(self) -> Range:
+        """What selection may ask of the teacher; nothing is expected of it."""
+        n_named = len(self.pools) if "split_slice" in self.spec.sampling.on_gap else 0
+        shown = HALVES_SHOWN * max(self.mean_output, MAX_CANDIDATE_TOKENS)
+        named = self._cost(n_named * 2 * (self.prompt_candidate + shown), n_named * NAMING_TOKENS)
+        return Range(low=0, expected=0, high=self._candidates_high(self.most_mitigated) + named)
+
+    def _candidates_high(self, n: int) -> int:
+        """One choice a call, longest answers."""
+        return self._cost(2 * n * self.prompt_candidate, n * min(3 * self.mean_output, MAX_CANDIDATE_TOKENS))
 
     def labeling(self) -> Range:
         n, k = self.n_picks, self.spec.sampling.label_samples
@@ -218,7 +241,10 @@ class _Plan:
         yield f"{self.prompt_candidate} prompt tokens and {self.mean_output} a choice, {CHOICES_PER_CALL} a call"
         yield f"{self.prompt_label} prompt tokens a label call and {self.label_output} an answer"
         yield "low: half the tokens and half the picks, a runner five times as fast"
-        yield "high: every retry for poor candidates, one choice a call, longest answers, a 4 times slower runner"
+        yield (
+            "high: every retry for poor candidates and every round that on_gap allows, one choice a call, longest "
+            "answers, a 4 times slower runner"
+        )
 
 
 def _prompt_tokens(spec: Spec, *, is_label: bool, text_tokens: int) -> int:
@@ -242,6 +268,10 @@ def _embedding(price: Price, plan: _Plan) -> Range:
         expected=cost_microusd(tokens, price),
         high=cost_microusd(4 * tokens, price),
     )
+
+
+def _more_embedding(price: Price, plan: _Plan) -> Range:
+    return Range(low=0, expected=0, high=cost_microusd(4 * plan.most_mitigated * (plan.mean_output + 2), price))
 
 
 def _runner(price: Price, seconds: float) -> Range:

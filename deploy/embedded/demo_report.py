@@ -51,7 +51,7 @@ def slices(rows: Sequence[Mapping[str, Any]]) -> Table:
     table = _table("K of N selected", "slice", "candidates", "k_requested", "k_actual", "rejected", "reactions")
     for row in rows:
         numbers = (row["n_candidates"], row["k_requested"], row["k_actual"], row["n_rejected"])
-        reactions = ", ".join(str(reaction.get("kind", reaction)) for reaction in row["reactions"]) or "-"
+        reactions = ", ".join(entry["reaction"] for entry in row["reactions"]) or "-"
         table.add_row(row["name"], *("-" if n is None else str(n) for n in numbers), reactions)
     return table
 

@@ -7,6 +7,7 @@ from collections import Counter
 from pathlib import Path
 from uuid import UUID
 
+from backend.compiles.reactions import OPENS_ROUND
 from backend.domain.canonical import sha256_hex
 from backend.domain.ids import Prefix, decode_id
 from tests.acceptance.deployment import Customer, Deployment, Row
@@ -61,7 +62,8 @@ def check_nothing_doubled(deployment: Deployment, customer: Customer, compile: R
     step, each call paid once."""
     for part in customer.get(f"/v1/compiles/{compile['id']}/slices")["data"]:
         n = compile["spec"]["sampling"]["n_candidates"]
-        assert part["n_generated"] == n + len(part["reactions"]) * -(-n // 2)
+        n_rounds = sum(entry["reaction"] in OPENS_ROUND for entry in part["reactions"])
+        assert part["n_generated"] == n + n_rounds * -(-n // 2)
         query = "SELECT text_key FROM compiles_candidate WHERE slice_id = %s"
         keys = [row["text_key"] for row in deployment.rows(query, uuid_of(part["id"]))]
         assert len(keys) == len(set(keys)) == part["n_generated"] - part["n_duplicates"]

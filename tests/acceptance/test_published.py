@@ -81,6 +81,28 @@ def test_the_artifact_tells_what_the_compile_tells(customer: Customer, compile: 
     assert (said["verdict"], said["exit_code"]) == ("trusted", 0)
 
 
+def test_the_file_tells_how_its_candidates_were_selected_as_the_api_does(
+    customer: Customer, compile: Row, kolm: bytes, keyring: Row
+) -> None:
+    told = json.loads(kolm_verify.load_verified(kolm, keyring).members["training_stats.json"])["k_sampling"]
+    slices = customer.get(f"/v1/compiles/{compile['id']}/slices")["data"]
+    events = {e["data"]["slice"]: e["data"] for e in customer.events(compile["id"]) if e["type"] == "selection.report"}
+    assert set(events) == {part["name"] for part in slices}
+    for part, entry in zip(slices, told["slices"], strict=True):
+        report, event = part["selection"], events[part["name"]]
+        assert entry["slice"] == part["name"]
+        assert entry["picks"] == report["picks"]
+        assert len(entry["picks"]) == entry["k_actual"] == part["k_actual"] == event["k_actual"]
+        for name in ("severity", "k_natural", "n_groups", "min_inter_cluster_ppm", "mitigation", "resynth_rounds"):
+            assert entry[name] == event[name], name
+        assert report["log"] == event["log"]
+        assert report["log"] in told["log"]
+    labeled = told["labels"]["selection"]
+    assert labeled["k_actual"] == told["labels"]["n_synthetic_pairs"]
+    assert told["teacher"]["calls"] > 0
+    assert told["draft_cache"]["lookups"] == 0
+
+
 def test_the_artifact_answers_with_label_confidence_and_latency(customer: Customer, compile: Row) -> None:
     inputs = ["please give me my money back for the broken lamp", "How many days do I have to return a jacket?"]
     response = customer.api.post(f"/v1/artifacts/{compile['artifact']}/run", json={"inputs": inputs})

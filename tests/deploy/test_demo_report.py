@@ -73,6 +73,6 @@ def test_the_cost_table_shows_estimate_beside_actual_and_waste() -> None:
 
 def test_a_slice_still_waiting_for_its_selection_is_shown() -> None:
     row = {"name": "s", "label": None, "n_candidates": 0, "k_requested": 4, "k_actual": None, "n_rejected": 0}
-    text = printed(demo_report.slices([row | {"reactions": [{"kind": "exemplars"}]}]))
+    text = printed(demo_report.slices([row | {"reactions": [{"reaction": "exemplars", "round": 1}]}]))
     assert "exemplars" in text
     assert "None" not in text

@@ -19,10 +19,12 @@ from backend.domain.errors import CustomerError
 from backend.domain.gold import drop_leaks
 from backend.domain.labels import Balance, LabeledPair, balance, vote
 from backend.domain.lifecycle import StepName
-from backend.domain.selection import select
+from backend.domain.selection import SelectionReport, select
+from backend.domain.selection_options import Method
 from backend.domain.spec import default_k_distill, label_names, target_shares
 from workers.durable import CompileRun
 from workers.stages.outcome import Done, finish_step
+from workers.stages.selection_record import without_columns
 from workers.stages.teaching import seed_of, teaching
 from workers.stages.verification import stack
 from workers.teacher_calls import MadeCall, PlannedCall, call_batch
@@ -41,7 +43,7 @@ def run_labeling(run: CompileRun) -> Done:
     gold = get_jsonl(run.tenant_id, digests["gold_train"])
     heldout = [row["input"] for row in get_jsonl(run.tenant_id, digests["gold_heldout"])]
     known = {text_key(row["input"]) for row in gold}  # where the teacher and gold disagree, gold is right
-    chosen = _select_pairs(run, [row for row in rows if row.text_key not in known])
+    chosen, report = _select_pairs(run, [row for row in rows if row.text_key not in known])
     pairs = [_pair(row) for row in chosen] + [_gold_pair(row) for row in gold]
     pairs = [pairs[i] for i in drop_leaks([pair.key for pair in pairs], heldout)]
     shares = _shares(run)
@@ -53,7 +55,8 @@ def run_labeling(run: CompileRun) -> Done:
     )
     with run.fenced() as compile:
         kept = {pairs[i].key for i in chosen_pairs}
-        done = _save(run, compile, rows, kept - {row["input"] for row in gold}, len(chosen_pairs), dataset, balanced)
+        synthetic = kept - {row["input"] for row in gold}
+        done = _save(run, compile, rows, synthetic, len(chosen_pairs), dataset, balanced, report)
         finish_step(run, compile, StepName.LABELING, done)
     return done
 
@@ -125,28 +128,26 @@ def _save_votes(run: CompileRun, rows: Sequence[Candidate], answers: Mapping[str
     Candidate.objects.bulk_update(rows, ["label", "votes", "agreement_ppm", "state"])
 
 
-def _select_pairs(run: CompileRun, rows: Sequence[Candidate]) -> list[Candidate]:
+def _select_pairs(run: CompileRun, rows: Sequence[Candidate]) -> tuple[list[Candidate], SelectionReport]:
     """The second selection, K = ceil(N/2) over the labelled pairs, per label so that no class is selected away; score =
     agreement."""
-    n = len(rows)
-    k_total = min(n, run.spec.sampling.k_distill or default_k_distill(n))
-    chosen: list[Candidate] = []
-    for name in label_names(run.spec):
-        group = [row for row in rows if row.label == name]
-        k = max(min(len(group), 1), -(-k_total * len(group) // max(1, n)))
-        picks = (
-            select(
-                stack([row.embedding for row in group]),
-                [(row.agreement_ppm or 0) / 1_000_000 for row in group],
-                [row.text_key for row in group],
-                k=k,
-                score_floor=0.0,
-            ).picks
-            if group
-            else ()
-        )
-        chosen += [group[i] for i in picks]
-    return chosen
+    n, labels = len(rows), [row.label for row in rows]
+    k_wanted = min(n, run.spec.sampling.k_distill or default_k_distill(n))
+    selection = select(
+        stack([row.embedding for row in rows]),
+        [(row.agreement_ppm or 0) / 1_000_000 for row in rows],
+        [row.text_key for row in rows],
+        k=max(k_wanted, len(set(labels))),
+        labels=labels,
+        method=Method.ALL if _trains_on_all(run) else Method.TWO_STEP,
+        score_floor=0.0,  # what the teacher does not agree on is not here
+    )
+    return [rows[i] for i in selection.picks], selection.report
+
+
+def _trains_on_all(run: CompileRun) -> bool:
+    """The baseline without selection: no K was asked for either time."""
+    return Method(run.spec.sampling.method) is Method.ALL and run.spec.sampling.k_distill is None
 
 
 def _pair(row: Candidate) -> LabeledPair:
@@ -191,6 +192,7 @@ def _save(
     n_pairs: int,
     dataset: str,
     balanced: Balance | None,
+    report: SelectionReport,
 ) -> Done:
     """`kept` are the texts of the teacher's pairs that train; the other pairs of the data set are gold."""
     for row in rows:
@@ -207,6 +209,7 @@ def _save(
         "n_pairs": n_pairs,
         "label_samples": run.spec.sampling.label_samples,
         "balance": None if balanced is None else balanced.to_json(),
+        "selection": without_columns(report.to_json()),
     }
     labels = [[row.text_key, row.label, row.agreement_ppm] for row in rows]
     return Done(

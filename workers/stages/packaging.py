@@ -9,7 +9,7 @@ from backend.artifacts.receipting import as_integers
 from backend.artifacts.signing import signing_key
 from backend.blobs import get_blob, get_json, put_blob
 from backend.compiles.events import append_event
-from backend.compiles.models import Compile, Slice, StepRun
+from backend.compiles.models import Compile, StepRun
 from backend.domain.artifact import build_kolm
 from backend.domain.canonical import canonical_json, sha256_hex, sha256_of
 from backend.domain.ids import Prefix, encode_id
@@ -18,6 +18,7 @@ from backend.domain.runner_jobs import DistillResult
 from backend.domain.spec import canonical_spec, label_names
 from workers.durable import CompileRun
 from workers.stages.evaluation import distilled, measured_of
+from workers.stages.k_sampling import k_sampling
 from workers.stages.outcome import Done, finish_step
 from workers.teachers.factory import CARD_NOTES
 
@@ -83,36 +84,17 @@ def _predictions(run: CompileRun) -> dict[str, Any]:
 def _training_stats(
     run: CompileRun, compile: Compile, steps: dict[str, StepRun], trained: DistillResult
 ) -> dict[str, Any]:
-    pools = Slice.objects.filter(tenant_id=run.tenant_id, compile=compile).order_by("position")
-    sampling = run.spec.sampling
     return {
         "active": trained.active,
         "n_pairs": trained.n_pairs,
         "n_parameters": trained.n_parameters,
         "training_log": trained.training_log,
-        "k_sampling": {
-            "version": 1,
-            "embedder": steps[StepName.SLICING].output["facts"]["embedder"],
-            "metric": "cosine",
-            "method": sampling.method,
-            "diversity_lambda": sampling.diversity_lambda,
-            "min_distance": sampling.min_distance,
-            "seed": sampling.seed,
-            "labels": steps[StepName.LABELING].output["facts"],
-            "slices": [
-                {
-                    "slice": p.name,
-                    "n_generated": p.n_generated,
-                    "n_rejected": p.n_rejected,
-                    "n_duplicates": p.n_duplicates,
-                    "k_requested": p.k_requested,
-                    "k_actual": p.k_actual,
-                    "reactions": p.reactions,
-                    "report": {k: v for k, v in (p.selection or {}).items() if k != "cluster_of"},
-                }
-                for p in pools
-            ],
-        },
+        "k_sampling": k_sampling(
+            run,
+            compile,
+            embedder=steps[StepName.SLICING].output["facts"]["embedder"],
+            labels=steps[StepName.LABELING].output["facts"],
+        ),
     }
 
 

@@ -26,7 +26,7 @@ def run_slicing(run: CompileRun) -> Done:
         captures = load_captures(run.tenant_id, run.spec)
     embedder = load_embedder()
     slices = [*_declared(run.spec), *_captured(run.spec, captures)]
-    for row, vector in zip(slices, embedder.embed([_slice_text(run.spec, row) for row in slices]), strict=True):
+    for row, vector in zip(slices, embedder.embed([slice_text(run.spec, row) for row in slices]), strict=True):
         row.embedding = vector.tobytes()
     with run.fenced() as compile:
         done = _save(run, compile, slices, captures, gold, embedder)
@@ -73,7 +73,7 @@ def _captured(spec: Spec, captures: list[str]) -> list[Slice]:
     ]
 
 
-def _slice_text(spec: Spec, row: Slice) -> str:
+def slice_text(spec: Spec, row: Slice) -> str:
     return " ".join(part for part in (spec.task, row.name.replace("_", " "), row.hint, *row.exemplars[:3]) if part)
 
 

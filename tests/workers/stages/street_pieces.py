@@ -1,6 +1,7 @@
 """Stages run one by one, on real rows and the real embedder, with a teacher that a test scripts."""
 
 import itertools
+import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -49,7 +50,8 @@ def told_apart(n: int) -> list[dict[str, str]]:
 
 
 class ScriptedTeacher:
-    """`write` gives the texts of a candidate request, `label` the answers to a text; both may raise."""
+    """`write` gives the texts of a candidate request, `label` the answers to a text, `name` the answer to what the two
+    halves of a slice are called; each may raise."""
 
     identity = TeacherIdentity(provider="grammar", model="kolm-grammar-1", revision="scripted")
     caps = TeacherCaps(logprobs=True)
@@ -58,23 +60,38 @@ class ScriptedTeacher:
         self,
         write: Callable[[CompletionRequest], Sequence[str]] | None = None,
         label: Callable[[str], Sequence[str]] = lambda text: [LABELS["charged" in text or "parcel" in text]] * 5,
+        name: Callable[[CompletionRequest], str] = lambda request: halves_json("refund", "shipping"),
     ) -> None:
         self._texts = messages()
         self._write = write or (lambda request: list(itertools.islice(self._texts, request.n)))
-        self._label = label
+        self._label, self._name = label, name
         self.asked: list[CompletionRequest] = []
 
     def complete(self, request: CompletionRequest, *, deadline_s: float, cancelled: Any = None) -> Completion:
         self.asked.append(request)
-        texts = self._write(request) if request.item is None else self._label(request.item)
+        texts = self._answers(request)
         choices = tuple(Choice(text=text, logprob=-float(len(text)), n_tokens=max(1, len(text) // 4)) for text in texts)
         return Completion(choices=choices, usage=USAGE)
+
+    def _answers(self, request: CompletionRequest) -> Sequence[str]:
+        if request.item is not None:
+            return self._label(request.item)
+        return [self._name(request)] if is_about_halves(request) else self._write(request)
 
     def score(self, *_: Any, **__: Any) -> Any:
         raise TeacherFailed("no", code="teacher_rejected")
 
     def close(self) -> None:
         pass
+
+
+def is_about_halves(request: CompletionRequest) -> bool:
+    return '"halves"' in request.messages[-1].content
+
+
+def halves_json(first: str, second: str, *, hints: tuple[str, str] = ("Money back.", "Where it is.")) -> str:
+    halves = [{"name": name, "hint": hint} for name, hint in zip((first, second), hints, strict=True)]
+    return json.dumps({"halves": halves})
 
 
 def taught_by(monkeypatch: Any, teacher: ScriptedTeacher) -> ScriptedTeacher:

@@ -75,7 +75,6 @@ def test_verifiers_without_weight_rank_nothing(monkeypatch):
 @pytest.mark.parametrize(
     ("changes", "pointer", "code"),
     [
-        ({"sampling": {"on_gap": "split_slice"}}, "/sampling/on_gap", "not_on_this_deployment"),
         ({"verifiers": [{"kind": "similarity", "gate": True}]}, "/verifiers/0/gate", "not_used"),
         (
             {"teacher": {"provider": "grammar", "model": "kolm-grammar-1", "fallback_model": "other-1"}},

@@ -24,7 +24,7 @@ from tests.workers.stages.street_pieces import (
     told_apart,
     walk_through,
 )
-from workers.stages import selection
+from workers.stages import rounds, selection
 from workers.stages.selection import run_selection
 
 pytestmark = pytest.mark.usefixtures("committed_db")
@@ -79,19 +79,17 @@ def few_groups() -> ScriptedTeacher:
     return ScriptedTeacher(write=write)
 
 
-@pytest.mark.parametrize("dies_in", ["_fill_round", "embed_pool", "score_pool"])
+@pytest.mark.parametrize("dies_in", ["fill_round", "embed_pool", "score_pool"])
 def test_a_round_of_resynthesis_that_a_crash_cut_off_is_finished_by_the_next_worker(monkeypatch, dies_in):
     taught_by(monkeypatch, few_groups())
     row = make(sampling={"n_candidates": 9, "k_select": 6, "on_gap": "resynthesize"})
     run = start(row)
     walk_through(run, *TO_VERIFICATION)
-    from workers.stages import synthesis
-
-    module = selection if dies_in == "score_pool" else synthesis
+    module = selection if dies_in == "score_pool" else rounds
     real = getattr(module, dies_in)
 
     def die(*args: Any, **kwargs: Any) -> None:
-        if dies_in == "_fill_round":
+        if dies_in == "fill_round":
             real(*args, **kwargs)  # its candidates are there, without vectors
         raise Killed
 
@@ -109,8 +107,8 @@ def test_a_round_of_resynthesis_that_a_crash_cut_off_is_finished_by_the_next_wor
     )
     assert all(c.score < 0 for c in candidates(row, state="picked")), "log-probs: an unscored text must not look best"
     for part in pools:
-        rounds = {call.key.split(":")[2] for call in calls(row) if call.key.startswith(f"synthesis:{part.position}:")}
-        assert rounds == {str(i) for i in range(part.round + 1)}, "no round was skipped"
+        asked = {call.key.split(":")[2] for call in calls(row) if call.key.startswith(f"synthesis:{part.position}:")}
+        assert asked == {str(i) for i in range(part.round + 1)}, "no round was skipped"
     check_money(row)
 
 

@@ -1,0 +1,76 @@
+"""What the pipeline did to a slice by itself, in order: `Slice.reactions`.
+
+    exemplars, hotter, fallback_model   synthesis asked again          (opens a round)
+    collapsed                           synthesis has nothing left to try
+    resynthesize                        selection asked for more, hotter (opens a round)
+    refused                             the teacher refused a round of selection; it goes on with what there is
+    split_slice                         the slice was made into the two slices named in `into`
+    split_off                           the slice is one of the two that `from` was made into (opens its first round)
+    passed_over                         `mitigation` cannot help here, for `reason`
+
+An entry holds the round that was open after it and that round's temperature, so a candidate's round tells under which
+temperature and by which model it was written. A half begins with the history of the slice it was part of.
+"""
+
+from typing import Any
+
+from backend.compiles.models import Slice
+
+OPENS_ROUND = frozenset({"exemplars", "hotter", "fallback_model", "resynthesize", "split_off"})
+
+
+def note(pool: Slice, reaction: str, **facts: Any) -> None:
+    """Append to the slice's history; the caller saves it in the transaction of what it did."""
+    entry = {
+        "reaction": reaction,
+        "round": pool.round,
+        "n_generated": pool.n_generated,
+        "n_rejected": pool.n_rejected,
+        "temperature_ppm": pool.temperature_ppm,
+    }
+    pool.reactions = [*pool.reactions, entry | facts]
+
+
+def times(pool: Slice, reaction: str) -> int:
+    return sum(entry["reaction"] == reaction for entry in pool.reactions)
+
+
+def passed_over(pool: Slice, mitigation: str) -> bool:
+    """Whether it was tried on this slice to no avail; what was so for the slice it was part of may not be so here."""
+    return any(e["reaction"] == "passed_over" and e["mitigation"] == mitigation for e in own(pool))
+
+
+def is_half(pool: Slice) -> bool:
+    return times(pool, "split_off") > 0
+
+
+def split_from(pool: Slice) -> str | None:
+    """The name of the slice that this one is a half of."""
+    return next((entry["from"] for entry in pool.reactions if entry["reaction"] == "split_off"), None)
+
+
+def split_into(pool: Slice) -> list[str]:
+    """The names of the two slices that this one was made into; none for most."""
+    return next((list(entry["into"]) for entry in pool.reactions if entry["reaction"] == "split_slice"), [])
+
+
+def first_round(pool: Slice) -> int:
+    """The round in which the slice asks for its N; later ones ask for half of that."""
+    return next((int(entry["round"]) for entry in pool.reactions if entry["reaction"] == "split_off"), 0)
+
+
+def own(pool: Slice) -> list[dict[str, Any]]:
+    """The slice's history without what it took over from the slice it was part of."""
+    first = next((i for i, entry in enumerate(pool.reactions) if entry["reaction"] == "split_off"), 0)
+    return list(pool.reactions[first:])
+
+
+def openers(pool: Slice, round: int) -> list[dict[str, Any]]:
+    """The entries that opened the rounds up to this one."""
+    return [entry for entry in pool.reactions if entry["reaction"] in OPENS_ROUND and entry["round"] <= round]
+
+
+def temperature_of(pool: Slice, round: int, *, first_ppm: int) -> int:
+    """Under which temperature the candidates of a round were written; `first_ppm` is the spec's."""
+    before = openers(pool, round)
+    return int(before[-1]["temperature_ppm"]) if before else first_ppm
