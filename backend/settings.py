@@ -162,6 +162,8 @@ ALLOWED_HOSTS = _env.read(
 )
 KOLM_RATE_PER_KEY = _env.read("KOLM_RATE_PER_KEY", _positive, placeholder=1200, default="1200")
 KOLM_RATE_PER_TENANT = _env.read("KOLM_RATE_PER_TENANT", _positive, placeholder=3000, default="3000")
+# What POST /v1/select takes as JSON lines; spooled to TMPDIR while it arrives, then read line by line.
+KOLM_SELECT_BODY_BYTES = _env.read("KOLM_SELECT_BODY_BYTES", _positive, placeholder=1, default="512000000")
 _env.check()
 
 KOLM_VERSION = "2026-11-20"  # the dated API version that this code speaks
@@ -180,7 +182,7 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 DATA_UPLOAD_MAX_MEMORY_SIZE = None  # `backend.rest.body_limits` is the limit
 
 # Each is a package of `backend` with models, and of `migrations`.
-APPS = ["tenants", "usage", "drafts", "compiles", "artifacts", "runner_jobs"]
+APPS = ["tenants", "usage", "drafts", "compiles", "artifacts", "runner_jobs", "selections"]
 
 INSTALLED_APPS = [
     "django.contrib.contenttypes",

@@ -20,6 +20,7 @@ urlpatterns = [
     path("", include("backend.artifacts.urls")),
     path("", include("backend.runner_jobs.urls")),
     path("", include("backend.serving.urls")),
+    path("", include("backend.selections.urls")),
 ]
 
 handler400 = "backend.rest.problems.bad_request"

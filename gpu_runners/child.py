@@ -1,5 +1,5 @@
-"""The process in which distil and evaluate jobs run, apart from the agent so that a crash or an out-of-memory kill is a
-report, not a death.
+"""The process in which distil, evaluate and select jobs run, apart from the agent so that a crash or an out-of-memory
+kill is a report, not a death.
 
 It reads JSON lines on stdin, one job or `{"stop": true}` each, and writes JSON lines (events) on what was its stdout;
 everything that libraries print goes to stderr. It dies with its parent: by PR_SET_PDEATHSIG on Linux, by the end of
@@ -18,7 +18,7 @@ import threading
 from pathlib import Path
 from typing import Any, TextIO
 
-from backend.domain.runner_jobs import DistillJob, EvaluateJob, RunnerJobKind
+from backend.domain.runner_jobs import DistillJob, EvaluateJob, RunnerJobKind, SelectJob
 from gpu_runners.errors import JobFailed
 
 _PR_SET_PDEATHSIG = 1
@@ -49,7 +49,8 @@ def main() -> None:
                 {
                     "event": "failed",
                     "code": "out_of_memory",
-                    "message": "The job did not fit in this runner; lower train.batch_size or train.max_tokens.",
+                    "message": "The job did not fit in this runner's memory; give it less at once (a training's "
+                    "train.batch_size and train.max_tokens, a selection's rows).",
                     "retryable": True,
                 },
             )
@@ -69,6 +70,11 @@ def _work(work: Any, request: dict[str, Any], events: TextIO, stop: threading.Ev
         if request["kind"] == RunnerJobKind.DISTILL:
             job = DistillJob.from_json(request["payload"])
             return dict(work.distill_files(job, folder=folder, base_dir=base_dir, emit=emit, should_stop=stop.is_set))
+        if request["kind"] == RunnerJobKind.SELECT:
+            from gpu_runners.selecting.job import select_files
+
+            wanted = SelectJob.from_json(request["payload"])
+            return dict(select_files(wanted, folder=folder, base_dir=base_dir, emit=emit, should_stop=stop.is_set))
         return dict(
             work.evaluate_files(EvaluateJob.from_json(request["payload"]), folder=folder, base_dir=base_dir, emit=emit)
         )

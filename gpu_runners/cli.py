@@ -1,4 +1,4 @@
-"""`kolm`: check and compile specs, fetch, trust, verify and run artifacts.
+"""`kolm`: check and compile specs, select rows, fetch, trust, verify and run artifacts.
 
 Each command imports what it needs when it runs: `kolm verify` starts without httpx, pydantic or torch.
 """
@@ -7,6 +7,8 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+
+from gpu_runners.selecting.parser import add_select_parser
 
 DEFAULT_API = "http://127.0.0.1:8000"
 
@@ -38,6 +40,7 @@ def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(prog="kolm", description="A compiler for language-model tasks.")
     commands = top.add_subparsers(required=True, metavar="COMMAND")
     _compile_parsers(commands)
+    add_select_parser(commands)
     _artifact_parsers(commands)
     return top
 
@@ -60,6 +63,16 @@ def _compile_parsers(commands: "argparse._SubParsersAction[argparse.ArgumentPars
     )
     _api_options(compile_)
     compile_.set_defaults(command=_compile)
+    ablate = commands.add_parser(
+        "ablate", help="compile with and without selection from the same candidates and print the difference"
+    )
+    ablate.add_argument("spec", metavar="SPEC", nargs="?", help="YAML or JSON; - is standard input")
+    ablate.add_argument("--of", metavar="CMP", help="cmp_…: take this compile instead of compiling SPEC")
+    ablate.add_argument("--arms", default="all,random", metavar="ARMS", help="all, random or both (default)")
+    ablate.add_argument("--budget", metavar="USD", help="what one arm may cost (default: the compile's budget)")
+    ablate.add_argument("--json", action="store_true", help="print the comparison as JSON; progress goes to stderr")
+    _api_options(ablate)
+    ablate.set_defaults(command=_ablate)
     pull = commands.add_parser("pull", help="download an artifact")
     pull.add_argument("artifact", metavar="ART", help="art_…")
     pull.add_argument("--out", metavar="FILE", help="default: NAME-VERSION.kolm here")
@@ -128,6 +141,20 @@ def _compile(options: argparse.Namespace) -> int:
         wait=options.wait,
         out=options.out,
         idempotency_key=options.idempotency_key,
+    )
+
+
+def _ablate(options: argparse.Namespace) -> int:
+    from gpu_runners.ablate_commands import ablate
+
+    return ablate(
+        options.spec,
+        of=options.of,
+        arms=options.arms,
+        budget=options.budget,
+        as_json=options.json,
+        api=options.api,
+        key=options.key,
     )
 
 

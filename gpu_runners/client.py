@@ -7,13 +7,16 @@ Refused      any other 4xx: this side is wrong (bad token, malformed report); tr
 
 import hashlib
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, Self
 
 import httpx
 
 from backend.domain.runner_jobs import Claim, Progress
 from gpu_runners.errors import JobFailed
+
+_PART_BYTES = 1 << 20
 
 
 class LeaseLost(Exception):
@@ -88,14 +91,30 @@ class JobClient:
     def get_blob(self, sha256: str) -> bytes:
         """Raises JobFailed(blob_mismatch) where the bytes are not the ones named."""
         response = self._send("GET", f"/blobs/{sha256}", timeout=60.0)
-        if response.status_code == 404:
-            raise JobFailed(f"The job's input {sha256[:12]}… is not in the blob store.", code="blob_not_found")
-        data = _checked(response).content
-        if hashlib.sha256(data).hexdigest() != sha256:
-            raise JobFailed(
-                f"The blob store gave other bytes for {sha256[:12]}….", code="blob_mismatch", retryable=True
-            )
-        return data
+        _refuse_blob(response, sha256)
+        if hashlib.sha256(response.content).hexdigest() != sha256:
+            raise _mismatch(sha256)
+        return response.content
+
+    def save_blob(self, sha256: str, path: Path, *, meanwhile: Callable[[], None]) -> None:
+        """Write an input to `path` as it comes, with a call of `meanwhile` after each part. Raises what `get_blob`
+        raises."""
+        digest = hashlib.sha256()
+        headers = {"Authorization": f"Bearer {self._token}"}
+        try:
+            with self._http.stream("GET", f"{self._path}/blobs/{sha256}", headers=headers, timeout=60.0) as response:
+                if response.status_code != 200:
+                    response.read()
+                    _refuse_blob(response, sha256)
+                with path.open("wb") as file:
+                    for part in response.iter_bytes(_PART_BYTES):
+                        digest.update(part)
+                        file.write(part)
+                        meanwhile()
+        except httpx.HTTPError as error:
+            raise Unreachable(f"{self._http.base_url} broke off ({type(error).__name__}: {error})") from error
+        if digest.hexdigest() != sha256:
+            raise _mismatch(sha256)
 
     def put_blob(self, data: bytes, *, timeout_s: float = 60.0) -> str:
         sha256 = hashlib.sha256(data).hexdigest()
@@ -113,6 +132,18 @@ class JobClient:
         if response.status_code == 410:
             raise LeaseLost(f"{method} {path} answered 410")
         return response
+
+
+def _refuse_blob(response: httpx.Response, sha256: str) -> None:
+    if response.status_code == 410:
+        raise LeaseLost("GET of a blob answered 410")
+    if response.status_code == 404:
+        raise JobFailed(f"The job's input {sha256[:12]}… is not in the blob store.", code="blob_not_found")
+    _checked(response)
+
+
+def _mismatch(sha256: str) -> JobFailed:
+    return JobFailed(f"The blob store gave other bytes for {sha256[:12]}….", code="blob_mismatch", retryable=True)
 
 
 def _send(http: httpx.Client, method: str, path: str, *, token: str, **kwargs: Any) -> httpx.Response:

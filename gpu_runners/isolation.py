@@ -111,14 +111,15 @@ class Child:
         self.kill()
         if code == -signal.SIGKILL:
             return JobFailed(
-                "The training process was killed (SIGKILL): by the kernel when memory runs out, or by an operator. "
-                "If it happens again, lower train.batch_size or train.max_tokens.",
+                "The working process was killed (SIGKILL): by the kernel when memory runs out, or by an operator. "
+                "If it happens again, give it less at once (a training's train.batch_size and train.max_tokens, a "
+                "selection's rows).",
                 code="runner_killed",
                 retryable=True,
             )
         what = signal.Signals(-code).name if code < 0 else f"exit code {code}"
         return JobFailed(
-            f"The training process died ({what}). Its last words: {tail or 'none'}",
+            f"The working process died ({what}). Its last words: {tail or 'none'}",
             code="runner_crashed",
             retryable=True,
         )

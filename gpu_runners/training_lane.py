@@ -1,5 +1,5 @@
-"""Work on one leased distil or evaluate job: fetch its inputs, feed the child process, keep the lease, hand over
-checkpoints and results.
+"""Work on one leased distil, evaluate or select job: fetch its inputs, feed the child process, keep the lease, hand
+over checkpoints and results.
 
 The lease is the only authority: when it is lost (410, or no heartbeat came through for as long as it lasts) the child
 is killed and nothing is reported; when a heartbeat's answer says cancel, the child is killed and the job ends as
@@ -27,6 +27,7 @@ _STOP_GRACE_S = 8.0  # from SIGTERM to a checkpoint handed over; Kubernetes and 
 _BLOBS = {
     RunnerJobKind.DISTILL: {"dataset": "dataset_sha256"},
     RunnerJobKind.EVALUATE: {"inputs": "inputs_sha256", "adapter": "adapter_sha256"},
+    RunnerJobKind.SELECT: {"columns": "columns_sha256", "rows": "rows_sha256"},
 }
 
 
@@ -177,16 +178,24 @@ def _fetch_inputs(claim: Claim, *, lease: Lease, folder: Path) -> None:
     for name, sha256 in wanted.items():
         if not isinstance(sha256, str):
             raise JobFailed(f"The job names no {name}.", code="invalid_job")
-        data = _patiently(lambda sha256=sha256: lease.job.get_blob(sha256), lease=lease)  # type: ignore[misc]
-        (folder / name).write_bytes(data)
+        _patiently(lambda at=folder / name, sha256=sha256: _save(sha256, at, lease=lease), lease=lease)  # type: ignore[misc]
+
+
+def _save(sha256: str, path: Path, *, lease: Lease) -> None:
+    """Heartbeats go on while a large input comes in."""
+    lease.job.save_blob(sha256, path, meanwhile=lambda: _beat_if_due(lease))
+
+
+def _beat_if_due(lease: Lease) -> None:
+    if lease.due_in_s == 0 and lease.beat():
+        raise JobFailed("The job was cancelled.", code="canceled")
 
 
 def _patiently(act: Callable[[], Answer], *, lease: Lease) -> Answer:
     """A transfer, retried for as long as heartbeats keep the lease."""
     rng, attempt = random.Random(), 0
     while True:
-        if lease.due_in_s == 0 and lease.beat():
-            raise JobFailed("The job was cancelled.", code="canceled")
+        _beat_if_due(lease)
         try:
             return act()
         except Unreachable:

@@ -24,6 +24,7 @@ from backend.domain.runner_jobs import Progress, RunnerJobKind
 from backend.drafts.cache import DraftScope, Reject, admit
 from backend.rest.new_ids import new_id, new_uuid7
 from backend.runner_jobs import leases as runner_leases
+from backend.selections.models import Selection
 from backend.tenants.models import ApiKey, Member, Tenant
 from backend.tenants.scope import TenantOwned, TenantRows, tenant_scope
 from backend.usage.ledger import Fact, record
@@ -84,6 +85,7 @@ class Household:
             )
             self._fill(word)
         self._use_an_idempotency_key(word)
+        self.selection = self._select(word)
 
     def _fill(self, word: str) -> None:
         """The tables that no address makes a row in by itself."""
@@ -120,6 +122,14 @@ class Household:
         answer = Client().post(f"/v1/compiles/{public_id(self.compile)}/cancel", headers=headers)
         assert answer.status_code == 202
 
+    def _select(self, word: str) -> Selection:
+        rows = [{"id": f"{word} row", "text": f"{word} text", "label": word}]
+        headers = bearer(self.secret) | {"Prefer": "wait=0"}
+        answer = Client().post("/v1/select", {"rows": rows}, content_type="application/json", headers=headers)
+        assert answer.status_code == 202
+        with tenant_scope(self.tenant.id):
+            return Selection.objects.get()
+
     @property
     def ids(self) -> dict[Prefix, str]:
         """Public ids of one object of every kind."""
@@ -129,6 +139,7 @@ class Household:
             Prefix.API_KEY: self.api_key.id,
             Prefix.STEP: self.step.id,
             Prefix.RUNNER_JOB: self.job.id,
+            Prefix.SELECTION: self.selection.id,
         }
         return {Prefix(public_id(row).split("_")[0]): public_id(row) for row in rows} | {
             prefix: encode_id(prefix, id) for prefix, id in others.items()
@@ -190,7 +201,8 @@ def leaks(answer: Any, theirs: Household, *, asked: str = "") -> list[str]:
     """What of the other tenant is in an answer, other than the id that was asked for."""
     text = answer.content.decode(errors="replace") + str(dict(answer.headers))
     words = [CANARY, *theirs.ids.values(), theirs.artifact.sha256, theirs.upload.sha256]
-    words += [str(row.id) for row in (theirs.compile, theirs.tenant, theirs.upload, theirs.artifact)]
+    words += [theirs.selection.columns_sha256, theirs.selection.rows_sha256]
+    words += [str(row.id) for row in (theirs.compile, theirs.tenant, theirs.upload, theirs.artifact, theirs.selection)]
     return [word for word in words if word in text.replace(asked, "") and word != asked]
 
 
@@ -401,6 +413,7 @@ def test_the_tables_that_all_processes_read_hold_ids_and_times_and_nothing_of_a_
                 "result_sha256",
                 "error_code",
                 "error_sha256",
+                "stage",
             )
         ),
     }

@@ -1,7 +1,8 @@
 """Upkeep: the loop that makes every loss harmless. `python -m workers.upkeep`
 
 It relays the outbox to Celery, hints again at compiles that are due and held by nobody, ends runner leases that ran out
-and compiles that waited too long. It holds nothing in memory; two of them do no harm.
+and compiles that waited too long, books selections that nobody looked at and forgets old ones. It holds nothing in
+memory; two of them do no harm.
 """
 
 import logging
@@ -44,8 +45,11 @@ def tick(*, may_expire: bool = True) -> None:
 
     from backend.runner_jobs.forgetting import forget_infer_jobs
     from backend.runner_jobs.leases import expire_leases
+    from backend.selections.forgetting import forget_selections
+    from backend.selections.settling import settle_ended
 
-    parts = (hint_due, relay_outbox, expire_leases, forget_infer_jobs, *((expire_compiles,) if may_expire else ()))
+    parts = [hint_due, relay_outbox, expire_leases, forget_infer_jobs, settle_ended, forget_selections]
+    parts += [expire_compiles] if may_expire else []
     for part in parts:
         try:
             part()

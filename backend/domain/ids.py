@@ -33,6 +33,7 @@ class Prefix(StrEnum):
     REQUEST = "req"
     RUNNER_JOB = "job"
     USAGE = "usg"
+    SELECTION = "sel"
 
 
 def uuid7(*, unix_ms: int, random_bits: int) -> UUID:

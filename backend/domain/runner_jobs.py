@@ -16,6 +16,17 @@ class RunnerJobKind(StrEnum):
     DISTILL = "distill"
     EVALUATE = "evaluate"
     INFER = "infer"
+    SELECT = "select"
+
+
+class SelectStage(StrEnum):
+    """Where a select job is: embedding its texts, looking for neighbours, joining clusters, or at anything else. A
+    heartbeat's note is free text; these words alone are kept of it, beside its counts."""
+
+    EMBEDDING = "embedding"
+    NEIGHBOURS = "neighbours"
+    CLUSTERING = "clustering"
+    SELECTING = "selecting"
 
 
 class _Wire:
@@ -127,6 +138,46 @@ class InferResult(_Wire):
 
     outputs: list[dict[str, Any]]
     load_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelectJob(_Wire):
+    """Choose `k` of `n` rows with `domain.selection.select`.
+
+    `columns_sha256` is a JSON blob `{"selection": id, "ids": [text], "scores": [number] or null, "labels": [text] or
+    null}`. `rows_sha256` is, for `width` 0, a JSONL blob of texts, one JSON string a line; else `n * width` float32,
+    little-endian, row by row. Both begin with what makes them this selection's own: the first line of the texts is the
+    selection's id, the first ROWS_OFFSET bytes of the numbers are its UUID. `options` are the keyword arguments of
+    `select` other than k.
+    """
+
+    columns_sha256: str
+    rows_sha256: str
+    n: int
+    width: int
+    k: int
+    options: dict[str, Any]
+
+
+ROWS_OFFSET = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelectResult(_Wire):
+    """`picks` are row numbers, best first, and `nearest_pick_ppm` belongs to them; `cluster_of` has one cluster a row,
+    -1 for a row below the score floor (`floor_dropped`). `report` is `SelectionReport.to_json()` without its columns of
+    one entry a row, `log` the cohesion log as text. `embedder` and `n_tokens` are "" and 0 for embeddings that the
+    customer brought."""
+
+    picks: list[int]
+    nearest_pick_ppm: list[int | None]
+    cluster_of: list[int]
+    floor_dropped: list[int]
+    report: dict[str, Any]
+    log: str
+    embedder: str
+    n_tokens: int
+    runner_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

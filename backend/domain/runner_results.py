@@ -9,14 +9,17 @@ from collections.abc import Collection, Sequence
 from typing import Any, TypeVar
 
 from backend.domain.errors import OurError
-from backend.domain.runner_jobs import DistillResult, EvaluateResult, InferResult
+from backend.domain.runner_jobs import DistillResult, EvaluateResult, InferResult, SelectResult
 
 MAX_TEXT = 4_000
 MAX_DEPTH = 8
 MAX_NUMBER = 2**53 // 1_000_000
+MAX_PPM = 2**53 - 1  # a score may be a billion
+MAX_TOKENS_A_TEXT = 256
+MAX_LOG = 200_000
 MAX_MS = 1_000_000_000  # eleven days
 _HEX = frozenset("0123456789abcdef")
-R = TypeVar("R", DistillResult, EvaluateResult, InferResult)
+R = TypeVar("R", DistillResult, EvaluateResult, InferResult, SelectResult)
 
 
 class BadResult(OurError):
@@ -73,6 +76,35 @@ def infer_result(value: dict[str, Any], *, n: int) -> InferResult:
     return result
 
 
+def select_result(value: dict[str, Any], *, n: int, k: int | None, is_text: bool) -> SelectResult:
+    """For `n` rows of which at most `k` were to be kept (None: any number)."""
+    result = _read(SelectResult, value)
+    _check(_are_rows(result.picks, n), "the picks are not different rows")
+    _check(k is None or len(result.picks) <= k, f"{len(result.picks)} picks where K is {k}")
+    _check(_are_rows(result.floor_dropped, n), "floor_dropped does not hold different rows")
+    _check(not set(result.picks) & set(result.floor_dropped), "a pick is below the floor")
+    nearest = result.nearest_pick_ppm
+    is_spread = isinstance(nearest, list) and all(x is None or _is_whole(x, 0, MAX_PPM) for x in nearest)
+    _check(is_spread and len(nearest) == len(result.picks), "nearest_pick_ppm does not fit the picks")
+    is_split = isinstance(result.cluster_of, list) and all(_is_whole(x, -1, n - 1) for x in result.cluster_of)
+    _check(is_split and len(result.cluster_of) == n, f"cluster_of is not one cluster for each of {n} rows")
+    is_report = isinstance(result.report, dict) and _is_plain(result.report, floats=False, most=MAX_PPM)
+    _check(is_report, "the report is not an object of texts and whole numbers")
+    _check(_is_text(result.log, MAX_LOG) and _is_text(result.embedder, 200), "the log or the embedder is no text")
+    _check(_is_whole(result.n_tokens, 0, n * MAX_TOKENS_A_TEXT if is_text else 0), "n_tokens is not what n texts have")
+    _check(_is_count(result.runner_ms), "runner_ms is no count")
+    return result
+
+
+def _are_rows(value: object, n: int) -> bool:
+    is_list = isinstance(value, list) and all(_is_whole(x, 0, n - 1) for x in value)
+    return is_list and len(set(value)) == len(value)  # type: ignore[call-overload,arg-type]
+
+
+def _is_whole(value: object, low: int, high: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
+
+
 def _read(kind: type[R], value: dict[str, Any]) -> R:
     try:
         return kind.from_json(value)
@@ -116,14 +148,17 @@ def _is_unicode(text: str) -> bool:
     return not any("\ud800" <= char <= "\udfff" for char in text)
 
 
-def _is_plain(value: object, *, floats: bool = True, depth: int = 0) -> bool:
+def _is_plain(value: object, *, floats: bool = True, most: int = MAX_NUMBER, depth: int = 0) -> bool:
     """JSON of bounded depth, texts and numbers."""
     if depth > MAX_DEPTH:
         return False
     if isinstance(value, dict):
-        return all(_is_text(k, 200) and _is_plain(v, floats=floats, depth=depth + 1) for k, v in value.items())
+        parts = [part for name, part in value.items() if _is_text(name, 200)]
+        return len(parts) == len(value) and _is_plain(parts, floats=floats, most=most, depth=depth)
     if isinstance(value, list):
-        return all(_is_plain(item, floats=floats, depth=depth + 1) for item in value)
+        return all(_is_plain(item, floats=floats, most=most, depth=depth + 1) for item in value)
     if isinstance(value, str):
         return _is_text(value, MAX_TEXT)
-    return value is None or isinstance(value, bool) or (_is_number(value) and (floats or isinstance(value, int)))
+    if value is None or isinstance(value, bool):
+        return True
+    return _is_whole(value, -most, most) if isinstance(value, int) else floats and _is_number(value)

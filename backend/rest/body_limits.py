@@ -25,6 +25,8 @@ Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _RUNNERS = "/internal/"
+STREAMED = "/v1/select"  # its lines are read one by one from where Django has spooled them, never into memory
+LINES = ("application/x-ndjson", "application/jsonl")
 _NO_LENGTH = Refusal(status=411, code="length_required", detail="Send the body with a Content-Length.")
 _BAD_LENGTH = Refusal(
     status=400, code="bad_request", detail="The Content-Length is not a number; send the number of bytes."
@@ -47,8 +49,15 @@ def limit_of(path: str, content_type: str) -> int:
     """The most bytes that a body sent there may have."""
     if path.startswith(_RUNNERS):
         return settings.KOLM_RUNNER_BODY_BYTES
+    if is_streamed(path, content_type):
+        return settings.KOLM_SELECT_BODY_BYTES
     is_json = content_type.partition(";")[0].strip().lower() in ("application/json", "")
     return settings.KOLM_JSON_BODY_BYTES if is_json else settings.KOLM_UPLOAD_BODY_BYTES
+
+
+def is_streamed(path: str, content_type: str) -> bool:
+    """Whether the view reads this body by itself, and counts it."""
+    return path == STREAMED and content_type.partition(";")[0].strip().lower() in LINES
 
 
 def refusal_of(path: str, content_type: str, content_length: str) -> Refusal | None:
@@ -87,9 +96,13 @@ def _check(request: HttpRequest) -> Refusal | None:
     refusal = refusal_of(request.path, request.META.get("CONTENT_TYPE", ""), length)
     if refusal is None and not length and "chunked" in request.headers.get("Transfer-Encoding", "").lower():
         return _NO_LENGTH  # DRF reads a body without a length as no body at all
-    if refusal is None and length and not request.path.startswith(_RUNNERS) and len(request.body) != int(length):
-        return _CUT_SHORT
-    return refusal
+    if refusal is not None or not length or _is_counted_elsewhere(request):
+        return refusal
+    return _CUT_SHORT if len(request.body) != int(length) else None
+
+
+def _is_counted_elsewhere(request: HttpRequest) -> bool:
+    return request.path.startswith(_RUNNERS) or is_streamed(request.path, request.META.get("CONTENT_TYPE", ""))
 
 
 def limit_bodies(application: Application) -> Application:

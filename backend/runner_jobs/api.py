@@ -10,16 +10,17 @@ import hmac
 import json
 import math
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from typing import Any
+from uuid import UUID
 
 from django.conf import settings
 from django.db import transaction
-from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse, StreamingHttpResponse
 from django.views.decorators.csrf import csrf_exempt
 
-from backend.blobs import get_blob, put_blob
+from backend.blobs import blob_parts, blob_size, get_blob, put_blob
 from backend.domain.errors import KolmError, NotFound
 from backend.domain.ids import Prefix, decode_id
 from backend.domain.runner_jobs import Progress, RunnerJobKind
@@ -32,14 +33,15 @@ from backend.wakeups import RUNNERS, listening_async
 MAX_WAIT_S = 25.0
 MAX_JSON_BYTES = 16_000_000  # the predictions for 50,000 held-out inputs
 MAX_BLOB_BYTES = 256_000_000
+WHOLE_BLOB_BYTES = 16_000_000
 
-View = Callable[..., Awaitable[HttpResponse]]
+View = Callable[..., Awaitable[HttpResponseBase]]
 
 
 def _guarded(view: View) -> View:
     """Outside any transaction (the views open their own), errors as problem+json, a lost lease as 410."""
 
-    async def guarded(request: HttpRequest, **kwargs: Any) -> HttpResponse:
+    async def guarded(request: HttpRequest, **kwargs: Any) -> HttpResponseBase:
         try:
             return await view(request, **kwargs)
         except JobGone:
@@ -109,14 +111,13 @@ async def report(request: HttpRequest, job_id: str) -> HttpResponse:
 
 
 @_guarded
-async def blob(request: HttpRequest, job_id: str, sha256: str) -> HttpResponse:
+async def blob(request: HttpRequest, job_id: str, sha256: str) -> HttpResponseBase:
     """GET an input (or the checkpoint) of the job; PUT an output under the digest of its bytes."""
     job = await query(leases.authenticate)(decode_id(Prefix.RUNNER_JOB, job_id), _bearer(request))
     if request.method == "GET":
         if sha256 not in (*job.inputs, job.checkpoint_sha256):
             raise NotFound("This object is not an input of the job.", code="blob_not_found")
-        data = await asyncio.to_thread(get_blob, job.tenant_id, sha256)
-        return HttpResponse(data, content_type="application/octet-stream")
+        return await _send_blob(job.tenant_id, sha256)
     if request.method != "PUT":
         return _not_allowed(request)
     data = request.read(MAX_BLOB_BYTES + 1)
@@ -130,7 +131,25 @@ async def blob(request: HttpRequest, job_id: str, sha256: str) -> HttpResponse:
     return HttpResponse(status=201)
 
 
-def _checked_put(tenant_id: Any, data: bytes, sha256: str) -> str | None:
+async def _send_blob(tenant_id: UUID, sha256: str) -> HttpResponseBase:
+    """A small one is checked and sent whole. A large one is sent as it is read, so that a runner's 400 MB never lie in
+    this process; the runner compares the digest."""
+    size = await asyncio.to_thread(blob_size, tenant_id, sha256)
+    if size <= WHOLE_BLOB_BYTES:
+        data = await asyncio.to_thread(get_blob, tenant_id, sha256)
+        return HttpResponse(data, content_type="application/octet-stream")
+    response = StreamingHttpResponse(_parts(tenant_id, sha256), content_type="application/octet-stream")
+    response["Content-Length"] = str(size)
+    return response
+
+
+async def _parts(tenant_id: UUID, sha256: str) -> AsyncIterator[bytes]:
+    parts = blob_parts(tenant_id, sha256)
+    while part := await asyncio.to_thread(next, parts, b""):
+        yield part
+
+
+def _checked_put(tenant_id: UUID, data: bytes, sha256: str) -> str | None:
     if hashlib.sha256(data).hexdigest() != sha256:
         return None
     return put_blob(tenant_id, data)

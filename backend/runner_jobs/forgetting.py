@@ -19,10 +19,15 @@ def forget_infer_jobs(limit: int = 200) -> int:
     old = RunnerJob.objects.filter(kind=RunnerJobKind.INFER, status__in=ENDED, ended_at__lt=before)
     jobs = list(old.order_by("ended_at")[:limit])
     for job in jobs:
-        job.delete()
-        for digest in {job.payload_sha256, job.result_sha256, job.error_sha256} - {""}:
-            # the same question may have been asked again since: its blob is the same
-            same = Q(payload_sha256=digest) | Q(result_sha256=digest) | Q(error_sha256=digest)
-            if not RunnerJob.objects.filter(same, tenant_id=job.tenant_id).exists():
-                delete_blob(job.tenant_id, digest)
+        forget_job(job)
     return len(jobs)
+
+
+def forget_job(job: RunnerJob) -> None:
+    """Delete a job with its question and its answer."""
+    job.delete()
+    for digest in {job.payload_sha256, job.result_sha256, job.error_sha256} - {""}:
+        # the same question may have been asked again since: its blob is the same
+        same = Q(payload_sha256=digest) | Q(result_sha256=digest) | Q(error_sha256=digest)
+        if not RunnerJob.objects.filter(same, tenant_id=job.tenant_id).exists():
+            delete_blob(job.tenant_id, digest)

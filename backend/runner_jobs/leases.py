@@ -23,7 +23,7 @@ from backend.compiles.events import append_event
 from backend.compiles.models import StepRun
 from backend.domain.errors import NotFound
 from backend.domain.ids import Prefix, encode_id
-from backend.domain.runner_jobs import Claim, Progress, RunnerJobKind
+from backend.domain.runner_jobs import Claim, Progress, RunnerJobKind, SelectStage
 from backend.runner_jobs.lost_time import book_lost_attempt
 from backend.runner_jobs.models import RunnerJob, RunnerJobStatus
 from backend.tenants.scope import tenant_scope
@@ -119,7 +119,12 @@ def heartbeat(job_id: UUID, token: str, progress: Progress) -> bool:
             compile_leases.lock(job.compile_id)
         changed = RunnerJob.objects.filter(id=job_id, status=RunnerJobStatus.LEASED, token_sha256=_hash(token))
         has_new = _is_kept(job.tenant_id, progress.checkpoint_sha256)
-        if not changed.update(checkpoint_sha256=progress.checkpoint_sha256 if has_new else F("checkpoint_sha256")):
+        if not changed.update(
+            checkpoint_sha256=progress.checkpoint_sha256 if has_new else F("checkpoint_sha256"),
+            stage=progress.note if progress.note in set(SelectStage) else "",
+            done=progress.step,
+            total=progress.n_steps,
+        ):
             raise JobGone
         _prolong(job_id)
         job.refresh_from_db(fields=["cancel_requested"])

@@ -5,7 +5,7 @@ from enum import StrEnum
 
 from django.db import models
 
-from backend.domain.runner_jobs import RunnerJobKind
+from backend.domain.runner_jobs import RunnerJobKind, SelectStage
 from backend.rest.new_ids import new_uuid7
 
 
@@ -18,6 +18,9 @@ class RunnerJobStatus(StrEnum):
 
 
 class RunnerJob(models.Model):
+    """`stage`, `done` and `total` are the progress of a job that belongs to no compile. `settled_at`: when whoever
+    ordered such a job has taken its end into account."""
+
     id = models.UUIDField(primary_key=True, default=new_uuid7)
     tenant_id = models.UUIDField()
     compile_id = models.UUIDField(null=True)
@@ -37,9 +40,13 @@ class RunnerJob(models.Model):
     result_sha256 = models.CharField(max_length=64, blank=True)
     error_code = models.CharField(max_length=64, blank=True)
     error_sha256 = models.CharField(max_length=64, blank=True)
+    stage = models.CharField(max_length=16, blank=True, choices=[(s.value, s.value) for s in SelectStage])
+    done = models.IntegerField(default=0)
+    total = models.IntegerField(default=0)
     created_at = models.DateTimeField(auto_now_add=True)
     started_at = models.DateTimeField(null=True)
     ended_at = models.DateTimeField(null=True)
+    settled_at = models.DateTimeField(null=True)
 
     class Meta:
         indexes = [models.Index(fields=["status", "kind", "created_at"], name="runner_job_queue")]

@@ -60,7 +60,9 @@ def _hash(request: Request) -> str:
     """Of method, address and body as they came; a key may be used again for exactly this."""
     raw = request._request
     text = f"{raw.method}\n{raw.get_full_path()}\n".encode()
-    return hashlib.sha256(text + raw.body).hexdigest()
+    # a body that was streamed is gone; its reader has left its digest here
+    streamed: bytes | None = getattr(raw, "streamed_sha256", None)
+    return hashlib.sha256(text + (raw.body if streamed is None else streamed)).hexdigest()
 
 
 def _claim(tenant_id: UUID, key: str) -> None:

@@ -46,6 +46,10 @@ async def counting(scope: Any, receive: Any, send: Any) -> None:
         ("/v1/compiles", "Application/JSON; charset=utf-8", 1_000_000),
         ("/v1/compiles", "", 1_000_000),
         ("/v1/uploads", "application/x-ndjson", 5_000_000),
+        ("/v1/select", "application/x-ndjson", 512_000_000),
+        ("/v1/select", "application/jsonl; charset=utf-8", 512_000_000),
+        ("/v1/select", "application/json", 1_000_000),
+        ("/v1/select/sel_1/cancel", "application/x-ndjson", 5_000_000),
         ("/internal/runner/jobs/job_1/blobs/00", "application/octet-stream", 256_000_000),
     ],
 )

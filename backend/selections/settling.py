@@ -1,0 +1,118 @@
+"""The end of a job becomes the end of its selection: status, report, what it cost. Once, whoever looks first: a reader,
+the request that waits, or upkeep."""
+
+import math
+import re
+from datetime import datetime
+
+from django.utils import timezone
+
+from backend.domain.errors import KolmError
+from backend.domain.pricing import cost_microusd, price_book
+from backend.domain.runner_jobs import RunnerJobKind
+from backend.domain.runner_results import select_result
+from backend.domain.selection_options import Method
+from backend.runner_jobs import leases
+from backend.runner_jobs.forgetting import ENDED
+from backend.runner_jobs.models import RunnerJob, RunnerJobStatus
+from backend.selections.models import Selection, SelectionStatus
+from backend.tenants.scope import tenant_scope
+from backend.usage.ledger import Fact, record
+from backend.usage.models import Billing
+
+STEP = "select"
+RUNNER_SKU, TOKEN_SKU = "runner.second", "embedding.token"
+UNKNOWN = "run_failed"
+
+
+def settle(row: Selection) -> RunnerJob | None:
+    """Bring `row` up to date, in its tenant's transaction. Gives the job while it has not ended."""
+    if row.ended_at is not None:
+        return None
+    job = RunnerJob.objects.get(id=row.runner_job_id)
+    if job.status not in ENDED:
+        return job
+    locked = Selection.objects.select_for_update().get(tenant_id=row.tenant_id, id=row.id)
+    if locked.ended_at is None:
+        _end(locked, job)
+    row.refresh_from_db()
+    return None
+
+
+def settle_ended(limit: int = 50) -> int:
+    """For upkeep: settle the selections of ended jobs that nobody has asked for since. Returns how many."""
+    found = RunnerJob.objects.filter(kind=RunnerJobKind.SELECT, status__in=ENDED, settled_at=None)
+    jobs = list(found.order_by("ended_at")[:limit])
+    for job in jobs:
+        with tenant_scope(job.tenant_id):
+            row = Selection.objects.filter(tenant_id=job.tenant_id, runner_job_id=job.id).first()
+            if row is not None:
+                settle(row)
+            RunnerJob.objects.filter(id=job.id, settled_at=None).update(settled_at=timezone.now())
+    return len(jobs)
+
+
+def _end(row: Selection, job: RunnerJob) -> None:
+    row.started_at, row.ended_at = job.started_at, job.ended_at or timezone.now()
+    match job.status:
+        case RunnerJobStatus.SUCCEEDED:
+            _take_result(row, job)
+        case RunnerJobStatus.CANCELED if row.is_cancel_requested:
+            row.status = SelectionStatus.CANCELED
+        case RunnerJobStatus.CANCELED:
+            _fail(row, code="no_runner", message="No runner took it for a day.")
+        case _:
+            is_code = re.fullmatch(r"[a-z0-9_]{2,64}", job.error_code)
+            _fail(row, code=job.error_code if is_code else UNKNOWN, message=leases.error_of(job))
+    row.save()
+    RunnerJob.objects.filter(id=job.id).update(settled_at=timezone.now())
+
+
+def _take_result(row: Selection, job: RunnerJob) -> None:
+    """What the runner brought, if it can be a result; else a failure of ours, whose time is waste."""
+    try:
+        k = None if row.options["method"] == Method.ALL else row.k
+        result = select_result(leases.result_of(job), n=row.n, k=k, is_text=row.width == 0)
+    except KolmError as error:
+        _book(row, job, n_tokens=0, billing=Billing.WASTE)
+        return _fail(row, code=error.code, message=error.message)
+    row.status = SelectionStatus.SUCCEEDED
+    row.result_sha256, row.report, row.cohesion_log = job.result_sha256, result.report, result.log
+    row.embedder = result.embedder
+    row.cost_microusd = _book(row, job, n_tokens=result.n_tokens, billing=Billing.CHARGE)
+    return None
+
+
+def _fail(row: Selection, *, code: str, message: str) -> None:
+    row.status, row.failure_code, row.failure_message = SelectionStatus.FAILED, code, message
+
+
+def _book(row: Selection, job: RunnerJob, *, n_tokens: int, billing: Billing) -> int:
+    """The runner's time, to the millisecond, and the tokens that were embedded. Returns micro-USD."""
+    book = price_book()
+    elapsed_ms = max(1, math.ceil(_seconds(job.started_at, job.ended_at) * 1000))
+    runner = Fact(
+        sku="runner.millisecond",
+        quantity=elapsed_ms,
+        unit="millisecond",
+        amount_microusd=cost_microusd(elapsed_ms, book.prices[RUNNER_SKU]) // 1000,
+        price_version=book.version,
+        source_key=f"runner:{job.id}",
+        billing=billing,
+    )
+    tokens = Fact(
+        sku=TOKEN_SKU,
+        quantity=n_tokens,
+        unit="token",
+        amount_microusd=cost_microusd(n_tokens, book.prices[TOKEN_SKU]),
+        price_version=book.version,
+        source_key=f"selection:{row.id}:tokens",
+        billing=billing,
+    )
+    facts = [runner, *([tokens] if n_tokens else [])]
+    record(row.tenant_id, facts, compile_id=None, step=STEP)
+    return sum(fact.amount_microusd for fact in facts)
+
+
+def _seconds(start: datetime | None, end: datetime | None) -> float:
+    return (end - start).total_seconds() if start is not None and end is not None else 0.0

@@ -1,0 +1,11 @@
+"""Row-level security: every tenant sees its own rows, and nobody sees any without a tenant."""
+
+from django.db import migrations
+
+from backend.tenants.scope import rls_policy_sql
+
+
+class Migration(migrations.Migration):
+    dependencies = [("selections", "0001_initial"), ("tenants", "0002_isolation")]
+
+    operations = [migrations.RunSQL(*rls_policy_sql("selections_selection"))]
