@@ -6,7 +6,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 RUN := .venv/bin/python
 FILES :=
 
-.PHONY: help setup demo up key down status test lint format types contracts migrations-check openapi openapi-check pytest test-faults bench-banking77 lock clean
+.PHONY: help setup demo up key down status test lint format types contracts migrations-check openapi openapi-check pytest test-faults bench-banking77 bench-selection lock clean
 
 help:
 	@echo "make demo    compile examples/refund-router.yaml end to end on this machine"
@@ -67,6 +67,14 @@ test-faults: setup
 
 bench-banking77: setup
 	$(RUN) -m tests.bench.banking77 $(KOLM_DATA)
+
+# minutes to hours: speed beside peers (fetched into .bench-peers), the gap detector, and what a student learns from what is kept
+bench-selection: setup
+	$(RUN) -m tests.bench.selection_speed
+	$(RUN) -m tests.bench.selection_gap $(KOLM_DATA)
+	PYTHONPATH=.bench-peers $(RUN) -m tests.bench.selection_quality $(KOLM_DATA)
+	$(RUN) -m tests.bench.selection_quality $(KOLM_DATA) --student lora --seeds 10
+	$(RUN) -m tests.bench.selection_quality_code $(KOLM_DATA)
 
 lock:
 	$(PYTHON) -m deploy.lock

@@ -41,7 +41,7 @@ def compile_spec(
         document = read_document(spec)
         with Api(url=api, key=key) as client:
             row = client.post("/v1/compiles", document, idempotency_key=idempotency_key or str(uuid.uuid4()))
-            _print_accepted(row)
+            print_accepted(row)
             if not wait:
                 return EXIT_OK
             story = Story()
@@ -95,7 +95,7 @@ def read_document(path: str) -> Any:
         raise Unreadable(f"{path} is not YAML: {' '.join(str(error).split())}.") from error
 
 
-def _print_accepted(row: dict[str, Any]) -> None:
+def print_accepted(row: dict[str, Any]) -> None:
     print(f"{row['id']} {row['name']}: {row['status']}")
     total = (row.get("estimate") or {}).get("total")
     if total:

@@ -8,6 +8,7 @@ as hints).
 
 from django.db import models
 
+from backend.domain.ablations import Arm
 from backend.domain.lifecycle import CompileStatus, StepStatus
 from backend.tenants.scope import TenantOwned
 
@@ -45,7 +46,8 @@ class TeacherKey(TenantOwned):
 
 
 class Compile(TenantOwned):
-    """One spec on its way to an artifact. `event_seq` and `version` move under the row's lock."""
+    """One spec on its way to an artifact. `event_seq` and `version` move under the row's lock. An ablation names the
+    compile whose candidates it takes, and its arm."""
 
     name = models.CharField(max_length=100)
     family = models.CharField(max_length=100)
@@ -62,6 +64,8 @@ class Compile(TenantOwned):
     evaluation = models.JSONField(null=True)
     gate = models.JSONField(null=True)
     artifact_id = models.UUIDField(null=True)
+    ablation_of = models.UUIDField(null=True)
+    arm = models.CharField(max_length=16, choices=_choices(Arm), null=True)
     failure_code = models.CharField(max_length=64, blank=True)
     failure_message = models.TextField(blank=True)
     failed_step = models.CharField(max_length=32, blank=True)
@@ -73,8 +77,20 @@ class Compile(TenantOwned):
     last_progress_at = models.DateTimeField(null=True)
 
     class Meta:
-        indexes = [models.Index(fields=["tenant_id", "created_at", "id"], name="compile_by_time")]
+        indexes = [
+            models.Index(fields=["tenant_id", "created_at", "id"], name="compile_by_time"),
+            models.Index(
+                fields=["tenant_id", "ablation_of"],
+                condition=models.Q(ablation_of__isnull=False),
+                name="compile_ablations",
+            ),
+        ]
         constraints = [
+            models.CheckConstraint(
+                condition=models.Q(ablation_of__isnull=True, arm__isnull=True)
+                | models.Q(ablation_of__isnull=False, arm__isnull=False),
+                name="compile_ablation_has_arm",
+            ),
             models.CheckConstraint(condition=models.Q(reserved_microusd__gte=0), name="compile_reserved_not_negative"),
             models.CheckConstraint(
                 condition=models.Q(budget_microusd__gte=models.F("reserved_microusd") + models.F("spent_microusd")),

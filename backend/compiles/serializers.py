@@ -3,6 +3,7 @@
 from rest_framework import serializers as s
 
 from backend.compiles.uploads import UploadPurpose
+from backend.domain.ablations import Arm
 from backend.domain.lifecycle import CompileStatus, StepName, StepStatus
 from backend.rest.strict import StrictSerializer
 
@@ -10,6 +11,19 @@ from backend.rest.strict import StrictSerializer
 class ResumeRequest(StrictSerializer):
     budget_microusd = s.IntegerField(
         required=False, min_value=1, max_value=10**12, help_text="A new, larger budget in micro-USD."
+    )
+
+
+class AblationRequest(StrictSerializer):
+    arm = s.ChoiceField(
+        [arm.value for arm in Arm],
+        help_text="all: label and train on every valid candidate; random: as many as were selected, drawn by the seed.",
+    )
+    budget_microusd = s.IntegerField(
+        required=False,
+        min_value=1,
+        max_value=10**12,
+        help_text="What the arm may cost, micro-USD; left out, the budget of the compile that is ablated.",
     )
 
 
@@ -27,6 +41,11 @@ class FailureShape(s.Serializer[object]):
     code = s.CharField()
     message = s.CharField()
     step = s.CharField(allow_null=True)
+
+
+class AblationPartShape(s.Serializer[object]):
+    of = s.CharField(help_text="The compile whose candidates, scores and labels this one took over.")
+    arm = s.ChoiceField([arm.value for arm in Arm])
 
 
 class CompileShape(s.Serializer[object]):
@@ -48,6 +67,7 @@ class CompileShape(s.Serializer[object]):
     )
     gate = s.DictField(allow_null=True, help_text="The decision, floor by floor, and what to try next.")
     artifact = s.CharField(allow_null=True)
+    ablation = AblationPartShape(allow_null=True)
     failure = FailureShape(allow_null=True)
     sequence = s.IntegerField(help_text="Number of the newest event.")
     created_at = s.DateTimeField()
@@ -55,6 +75,56 @@ class CompileShape(s.Serializer[object]):
     ended_at = s.DateTimeField(allow_null=True)
     last_progress_at = s.DateTimeField(allow_null=True)
     spec = s.JSONField(required=False)
+
+
+class OutcomeShape(s.Serializer[object]):
+    correct = s.IntegerField()
+    n = s.IntegerField(help_text="Held-out rows.")
+    n_labels = s.IntegerField(help_text="Inputs that were labeled.")
+    n_labels_reused = s.IntegerField(help_text="Of them, those whose labels were taken over from the ablated compile.")
+    label_cost_microusd = s.IntegerField(help_text="What all its labels cost, also those taken over.")
+    n_pairs = s.IntegerField(help_text="Pairs that trained, gold included.")
+    k_score_ppm = s.IntegerField(allow_null=True)
+    accuracy_ppm = s.IntegerField()
+    accuracy_low_ppm = s.IntegerField()
+    accuracy_high_ppm = s.IntegerField()
+
+
+class PairedShape(s.Serializer[object]):
+    n = s.IntegerField()
+    both = s.IntegerField(help_text="Rows that both got right.")
+    first = s.IntegerField(help_text="Rows that only the selected side got right.")
+    second = s.IntegerField(help_text="Rows that only the arm got right.")
+    neither = s.IntegerField()
+    difference_ppm = s.IntegerField(help_text="Accuracy of the selected side less that of the arm.")
+    low_ppm = s.IntegerField()
+    high_ppm = s.IntegerField()
+    confidence_ppm = s.IntegerField()
+    p_value_ppm = s.IntegerField(help_text="Exact McNemar, two-sided.")
+    is_clear = s.BooleanField(help_text="Whether the interval leaves 0 out.")
+
+
+class ComparisonShape(s.Serializer[object]):
+    selected = OutcomeShape()
+    arm = OutcomeShape()
+    paired = PairedShape()
+    k_score_difference_ppm = s.IntegerField(allow_null=True)
+    label_cost_difference_microusd = s.IntegerField()
+
+
+class AblationShape(s.Serializer[object]):
+    object = s.ChoiceField(["ablation"])
+    id = s.CharField(help_text="The arm's own compile.")
+    name = s.CharField()
+    of = s.CharField()
+    arm = s.ChoiceField([arm.value for arm in Arm])
+    status = s.ChoiceField([status.value for status in CompileStatus])
+    failure = FailureShape(allow_null=True)
+    spent_microusd = s.IntegerField()
+    k_score_ppm = s.IntegerField(allow_null=True)
+    comparison = ComparisonShape(allow_null=True, help_text="Once both sides are evaluated.")
+    created_at = s.DateTimeField()
+    ended_at = s.DateTimeField(allow_null=True)
 
 
 class ProgressShape(s.Serializer[object]):
@@ -91,10 +161,17 @@ class SliceShape(s.Serializer[object]):
     n_rejected = s.IntegerField()
     n_duplicates = s.IntegerField()
     k_requested = s.IntegerField()
-    k_actual = s.IntegerField(allow_null=True)
+    k_actual = s.IntegerField(allow_null=True, help_text="0 for a slice that was split: its halves pick.")
     signal = s.CharField(allow_null=True)
-    reactions = s.JSONField()
-    selection = s.DictField(allow_null=True)
+    split_from = s.CharField(allow_null=True, help_text="The slice that this one is a half of.")
+    split_into = s.ListField(child=s.CharField(), help_text="The two slices that this one was made into.")
+    reactions = s.JSONField(
+        help_text="What the pipeline did by itself, in order: rounds, splits, what was passed over."
+    )
+    selection = s.DictField(
+        allow_null=True,
+        help_text="The selection's report: what was asked, what the pool allowed, the picks, the cohesion log as text.",
+    )
 
 
 class CandidateShape(s.Serializer[object]):

@@ -3,6 +3,8 @@
 from typing import Any
 
 from backend.compiles.models import Candidate, Compile, CompileEvent, Slice, StepRun, TeacherKey, Upload
+from backend.compiles.reactions import split_from, split_into
+from backend.domain.ablations import Comparison
 from backend.domain.ids import Prefix, encode_id
 from backend.domain.lifecycle import STEPS
 from backend.rest.times import rfc3339
@@ -29,6 +31,7 @@ def compile_shape(row: Compile, *, with_spec: bool = True) -> dict[str, Any]:
         "evaluation": row.evaluation,
         "gate": row.gate,
         "artifact": None if row.artifact_id is None else encode_id(Prefix.ARTIFACT, row.artifact_id),
+        "ablation": ablation_part(row),
         "failure": failure,
         "sequence": row.event_seq,
         "created_at": rfc3339(row.created_at),
@@ -37,6 +40,23 @@ def compile_shape(row: Compile, *, with_spec: bool = True) -> dict[str, Any]:
         "last_progress_at": rfc3339(row.last_progress_at),
     }
     return shape | ({"spec": row.spec} if with_spec else {})
+
+
+def ablation_part(row: Compile) -> dict[str, Any] | None:
+    """Of which compile this one is an ablation, and which arm."""
+    return None if row.ablation_of is None else {"of": encode_id(Prefix.COMPILE, row.ablation_of), "arm": row.arm}
+
+
+def ablation_shape(row: Compile, comparison: Comparison | None) -> dict[str, Any]:
+    """One arm as `GET /v1/compiles/{id}/ablations` lists it; `comparison` once it is measured."""
+    whole = compile_shape(row, with_spec=False)
+    kept = ("id", "name", "status", "failure", "spent_microusd", "k_score_ppm", "created_at", "ended_at")
+    return {
+        "object": "ablation",
+        **{name: whole[name] for name in kept},
+        **whole["ablation"],
+        "comparison": None if comparison is None else comparison.to_json(),
+    }
 
 
 def step_shape(row: StepRun) -> dict[str, Any]:
@@ -73,6 +93,8 @@ def slice_shape(row: Slice) -> dict[str, Any]:
         "k_requested": row.k_requested,
         "k_actual": row.k_actual,
         "signal": row.signal or None,
+        "split_from": split_from(row),
+        "split_into": split_into(row),
         "reactions": row.reactions,
         "selection": report,
     }

@@ -30,7 +30,7 @@ def check(tenant_id: UUID, document: object) -> tuple[Spec, Estimate]:
             "add gold examples, raise examples.holdout, or lower gate.min_heldout."
         )
         raise _wrong("/examples", "too_few_heldout", message)
-    _check_teacher(tenant_id, spec)
+    check_teacher(tenant_id, spec)
     return spec, estimate(spec, n_captures=n_captures, n_gold_train=len(gold.train), n_heldout=len(gold.heldout))
 
 
@@ -39,6 +39,14 @@ def submit(tenant_id: UUID, document: object, *, api_key_id: UUID | None) -> Com
     InvalidSpec for a budget that cannot be enough."""
     spec, expected = check(tenant_id, document)
     check_budget(expected, spec.budget.microusd)
+    return queue(tenant_id, spec, expected, budget_microusd=spec.budget.microusd, api_key_id=api_key_id)
+
+
+def queue(
+    tenant_id: UUID, spec: Spec, expected: Estimate, *, budget_microusd: int, api_key_id: UUID | None, **fields: Any
+) -> Compile:
+    """Write a compile that was checked, its steps, its first event and its lease, in the caller's transaction. `fields`
+    are further columns of the row."""
     plain = canonical_spec(spec)
     compile = Compile.objects.create(
         tenant_id=tenant_id,
@@ -49,7 +57,8 @@ def submit(tenant_id: UUID, document: object, *, api_key_id: UUID | None) -> Com
         status=CompileStatus.QUEUED,
         api_key_id=api_key_id,
         estimate=expected.to_json(),
-        budget_microusd=spec.budget.microusd,
+        budget_microusd=budget_microusd,
+        **fields,
     )
     per_step: dict[str, Any] = {row["step"]: row for row in expected.to_json()["steps"]}
     StepRun.objects.bulk_create(
@@ -61,7 +70,7 @@ def submit(tenant_id: UUID, document: object, *, api_key_id: UUID | None) -> Com
     return compile
 
 
-def _check_teacher(tenant_id: UUID, spec: Spec) -> None:
+def check_teacher(tenant_id: UUID, spec: Spec) -> None:
     """What a worker would find out only when it calls: the key, the recording, the address."""
     teacher = spec.teacher
     if teacher.provider == "grammar" and not settings.KOLM_GRAMMAR_URL:

@@ -62,6 +62,28 @@ def test_expected_is_the_price_of_the_tokens_it_names() -> None:
     assert made.steps[StepName.LABELING].expected == round(16 * 1000 * 0.1 + 16 * 5 * 4 * 0.4)
 
 
+@pytest.mark.parametrize(
+    ("on_gap", "n_more", "n_named"),
+    [
+        (["drop_k"], 0, 0),
+        (["resynthesize", "drop_k"], 4 * 2 * 6, 0),
+        (["split_slice"], 4 * 12, 4),
+        (["split_slice", "resynthesize"], 4 * (12 + 2 * 7), 4),
+    ],
+)
+def test_the_high_bound_of_selection_counts_what_on_gap_allows_and_nothing_is_expected(
+    on_gap: list[str], n_more: int, n_named: int
+) -> None:
+    """4 slices of 12: two rounds of 6 (7, where the halves' own are rounded up), 12 for the halves and a naming."""
+    sampling = {"on_gap": on_gap}
+    sizes = {"prompt_tokens_candidate": 1000, "prompt_tokens_label": 1000, "mean_output_tokens": 100}
+    made = estimate(spec(sampling=sampling), **sizes).steps[StepName.SELECTION]
+    assert made.low == made.expected == 0
+    candidates = 2 * n_more * 1000 * 0.1 + n_more * 160 * 0.4
+    naming = n_named * (2 * (1000 + 6 * 160) * 0.1 + 400 * 0.4)
+    assert made.high == pytest.approx(candidates + naming + 4 * n_more * 102 * 0.01, abs=2)
+
+
 def test_captures_without_slices_are_not_synthesised() -> None:
     made = estimate(spec(captures={"inline": ["a"] * 90}), n_captures=90)
     assert made.steps[StepName.SYNTHESIS].expected <= 90

@@ -1,0 +1,52 @@
+"""/v1/compiles/{id}/ablations: the same candidates compiled without selection, and the difference."""
+
+from drf_spectacular.utils import extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from backend.compiles import ablations
+from backend.compiles import serializers as shapes_of
+from backend.compiles.api import COMPILES, find_compile, whole_list
+from backend.compiles.shapes import ablation_shape, compile_shape
+from backend.domain.ablations import Arm
+from backend.rest.pagination import page_schema
+from backend.rest.strict import check_query
+from backend.tenants.api import IDEMPOTENCY_KEY
+from backend.tenants.idempotency import idempotent
+
+
+class AblationsView(APIView):
+    permission_classes = COMPILES
+    spending_methods = ("POST",)
+
+    @extend_schema(operation_id="compiles_ablations", responses=page_schema("AblationList", shapes_of.AblationShape()))
+    def get(self, request: Request, compile: str) -> Response:
+        """The compile's ablations, newest first: each arm's state and, once measured, what selection was worth."""
+        check_query(request.query_params, [])
+        source = find_compile(request, compile)
+        arms = ablations.arms_of(source)
+        return whole_list([ablation_shape(arm, ablations.comparison(source, arm)) for arm in arms])
+
+    @extend_schema(
+        operation_id="compiles_ablate",
+        parameters=[IDEMPOTENCY_KEY],
+        request=shapes_of.AblationRequest,
+        responses={202: shapes_of.CompileShape},
+    )
+    @idempotent
+    def post(self, request: Request, compile: str) -> Response:
+        """Compile the same candidates once more without selection. The arm is a compile of its own, with its own
+        budget; candidates, scores and the labels already bought are taken over and cost nothing."""
+        source = find_compile(request, compile)
+        form = shapes_of.AblationRequest(data=request.data or {})
+        form.is_valid(raise_exception=True)
+        row = ablations.start(
+            source,
+            Arm(form.validated_data["arm"]),
+            budget_microusd=form.validated_data.get("budget_microusd"),
+            api_key_id=request.auth.api_key_id,
+        )
+        row.refresh_from_db()
+        shape = compile_shape(row)
+        return Response(shape, status=202, headers={"Location": f"/v1/compiles/{shape['id']}"})

@@ -1,0 +1,168 @@
+"""Ablations of a compile: arms that start from its candidates, and what they were worth beside it.
+
+An arm is a compile like any other: steps, lease, events, receipts, budget. The workers copy what it takes over
+(`workers/stages/ablation`); here it is checked, estimated and queued, and compared once both sides are evaluated.
+"""
+
+from collections import defaultdict
+from uuid import UUID
+
+from django.db.models import Count, Q
+
+from backend.blobs import get_json, get_jsonl
+from backend.compiles.models import Candidate, Compile, Slice, StepRun, TeacherCall
+from backend.compiles.submission import check_teacher, queue
+from backend.domain.ablations import Arm, Comparison, Outcome, Paid, Pool, arm_spec, estimate_arm
+from backend.domain.errors import Conflict, InvalidSpec, Problem
+from backend.domain.estimates import Estimate, estimate, usd
+from backend.domain.lifecycle import CompileStatus, StepName, StepStatus
+from backend.domain.paired import compare
+from backend.domain.spec import parse_spec
+
+MAX_ARMS = 100  # shown of one compile
+LABELED = ("labeled", "unverified", "trained", "left_out")  # the states of a candidate that was labelled
+_ENDED_WELL = (CompileStatus.SUCCEEDED, CompileStatus.GATE_FAILED)
+
+
+def start(source: Compile, arm: Arm, *, budget_microusd: int | None, api_key_id: UUID | None) -> Compile:
+    """Queue an arm in the caller's transaction. Raises Conflict for a compile that cannot be ablated (now), InvalidSpec
+    for a budget that cannot be enough or a teacher that is no longer there."""
+    pools = _check_source(source)
+    spec = arm_spec(parse_spec(source.spec), arm)
+    check_teacher(source.tenant_id, spec)
+    n_captured = sum(s.n_candidates for s in _slices(source) if s.is_captured)
+    expected = estimate_arm(estimate(spec, n_captures=n_captured), arm, pools, _paid(source))
+    budget = source.budget_microusd if budget_microusd is None else budget_microusd
+    _check_budget(expected, budget)
+    return queue(
+        source.tenant_id,
+        spec,
+        expected,
+        budget_microusd=budget,
+        api_key_id=api_key_id,
+        ablation_of=source.id,
+        arm=arm.value,
+    )
+
+
+def arms_of(source: Compile) -> list[Compile]:
+    """The ablations of a compile, newest first."""
+    rows = Compile.objects.of_tenant(source.tenant_id).filter(ablation_of=source.id)
+    return list(rows.order_by("-created_at", "-id")[:MAX_ARMS])
+
+
+def comparison(source: Compile, arm: Compile) -> Comparison | None:
+    """What selection was worth, once both sides have answered the held-out rows; None before."""
+    ours, theirs = _digests(source), _digests(arm)
+    if ours is None or theirs is None:
+        return None
+    heldout = get_jsonl(source.tenant_id, ours["gold_heldout"])
+    truths = [row["output"] for row in heldout]
+    answers = [get_json(source.tenant_id, digests["evals"])["predictions"] for digests in (ours, theirs)]
+    paired = compare(truths, *answers)
+    costs = label_costs(source)
+    return Comparison(
+        selected=_outcome(source, costs, correct=paired.both + paired.first, n=paired.n),
+        arm=_outcome(arm, costs, correct=paired.both + paired.second, n=paired.n),
+        paired=paired,
+    )
+
+
+def label_costs(row: Compile) -> dict[str, int]:
+    """What the labels of each text cost this compile, micro-USD, by text key."""
+    costs: defaultdict[str, int] = defaultdict(int)
+    calls = TeacherCall.objects.filter(
+        tenant_id=row.tenant_id, compile=row, step=StepName.LABELING, state__in=("succeeded", "applied")
+    )
+    for key, cost in calls.values_list("key", "cost_microusd"):
+        costs[key.split(":")[1]] += cost
+    return costs
+
+
+def _check_source(source: Compile) -> list[Pool]:
+    if source.ablation_of is not None:
+        raise Conflict(
+            "This compile is an ablation itself. Ablate the compile that its `ablation.of` names.",
+            code="ablation_of_ablation",
+        )
+    if source.status not in _ENDED_WELL:
+        resumable = source.status in (CompileStatus.FAILED, CompileStatus.EXPIRED, CompileStatus.CANCELED)
+        todo = "Resume it and let it end first." if resumable else "Wait until it has ended."
+        raise Conflict(
+            f"Only a compile that was evaluated can be ablated; this one is {source.status}. {todo}",
+            code="not_ablatable",
+        )
+    pools = [Pool(n=part["n"], k=part["k"]) for part in _counts(source)]
+    if sum(pool.n for pool in pools) == sum(pool.k for pool in pools):
+        raise Conflict(
+            "Nothing was selected away in this compile: it kept all its candidates, so there is nothing to compare. "
+            "Compile with more candidates than are kept (sampling.n_candidates, k_select).",
+            code="not_ablatable",
+        )
+    return pools
+
+
+def _check_budget(expected: Estimate, budget_microusd: int) -> None:
+    least = max(expected.total.low, expected.worst_batch)
+    if budget_microusd >= least:
+        return
+    message = (
+        f"A budget of {usd(budget_microusd)} is below the least that this arm needs, {usd(least)} (expected "
+        f"{usd(expected.total.expected)}). Give `budget_microusd` of that much or more."
+    )
+    problem = Problem(pointer="/budget_microusd", message=message, code="budget_below_estimate")
+    raise InvalidSpec(message, code="budget_below_estimate", problems=(problem,))
+
+
+def _slices(row: Compile) -> list[Slice]:
+    return list(Slice.objects.filter(tenant_id=row.tenant_id, compile=row).order_by("position"))
+
+
+def _counts(row: Compile) -> list[dict[str, int]]:
+    """Per slice: valid candidates and those that were labelled."""
+    valid = Candidate.objects.filter(tenant_id=row.tenant_id, compile=row).exclude(state="rejected")
+    counted = valid.values("slice").annotate(n=Count("id"), k=Count("id", filter=Q(state__in=LABELED)))
+    return list(counted.order_by("slice"))
+
+
+def _paid(source: Compile) -> Paid:
+    steps = {step.name: step for step in StepRun.objects.filter(tenant_id=source.tenant_id, compile=source)}
+    facts = steps[StepName.LABELING].output["facts"]
+    return Paid(
+        labels=list(label_costs(source).values()),
+        training=steps[StepName.DISTILLATION].spent_microusd,
+        evaluation=steps[StepName.EVALUATION].spent_microusd,
+        n_pairs=facts["n_pairs"],
+        n_gold=facts["n_gold_pairs"],
+    )
+
+
+def _digests(row: Compile) -> dict[str, str] | None:
+    """Of the held-out rows and the answers to them; None while the compile is not evaluated."""
+    steps = StepRun.objects.filter(
+        tenant_id=row.tenant_id,
+        compile=row,
+        name__in=(StepName.SLICING, StepName.EVALUATION),
+        status=StepStatus.SUCCEEDED,
+    )
+    found: dict[str, str] = {}
+    for step in steps:
+        found |= step.output["digests"]
+    return found if {"gold_heldout", "evals"} <= found.keys() else None
+
+
+def _outcome(row: Compile, source_costs: dict[str, int], *, correct: int, n: int) -> Outcome:
+    labeled = Candidate.objects.filter(tenant_id=row.tenant_id, compile=row, state__in=LABELED)
+    keys = list(labeled.values_list("text_key", flat=True))
+    own = source_costs if row.ablation_of is None else label_costs(row)
+    reused = [] if row.ablation_of is None else [key for key in keys if key not in own]
+    step = StepRun.objects.get(tenant_id=row.tenant_id, compile=row, name=StepName.LABELING)
+    return Outcome(
+        correct=correct,
+        n=n,
+        n_labels=len(keys),
+        n_labels_reused=len(reused),
+        label_cost_microusd=sum(own.values()) + sum(source_costs.get(key, 0) for key in reused),
+        n_pairs=step.output["facts"]["n_pairs"],
+        k_score_ppm=row.k_score_ppm,
+    )
