@@ -62,7 +62,8 @@ BAD = {
     "a negative lambda": ({"sampling": {"diversity_lambda": -0.1}}, "/sampling/diversity_lambda", "out_of_range"),
     "a json task": ({"output": {"type": "json", "schema": {}}}, "/output/type", "not_on_this_deployment"),
     "a text task": ({"output": {"type": "text"}}, "/output/type", "not_on_this_deployment"),
-    "a method that is to come": ({"sampling": {"method": "dpp"}}, "/sampling/method", "not_on_this_deployment"),
+    "a method that nobody knows": ({"sampling": {"method": "best"}}, "/sampling/method", "unknown_value"),
+    "the same mitigation twice": ({"sampling": {"on_gap": ["drop_k", "drop_k"]}}, "/sampling/on_gap/1", "not_used"),
     "recipes": ({"recipes": {"enabled": True}}, "/recipes/enabled", "not_on_this_deployment"),
     "a model without a price": (
         {"teacher": {"provider": "openai_compatible", "model": "gpt-9", "base_url": "https://llm.example.com/v1"}},

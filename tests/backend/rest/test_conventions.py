@@ -36,6 +36,7 @@ PREFIX_OF = {
     "v1/compiles": Prefix.COMPILE,
     "v1/artifacts": Prefix.ARTIFACT,
     "v1/uploads": Prefix.UPLOAD,
+    "v1/select": Prefix.SELECTION,
 }
 
 

@@ -29,6 +29,7 @@ MODEL_OF = {
     "v1/compiles": ("compiles.Compile", Prefix.COMPILE),
     "v1/artifacts": ("artifacts.Artifact", Prefix.ARTIFACT),
     "v1/uploads": ("compiles.Upload", Prefix.UPLOAD),
+    "v1/select": ("selections.Selection", Prefix.SELECTION),
 }
 
 
