@@ -87,7 +87,7 @@ class _Points:
             nearest=np.empty(m, np.int64),
             least=np.empty(m),
             second=np.empty(m),
-            values=np.empty(m),
+            values=np.zeros(m),
         )
         for start in range(0, m, _BLOCK):
             points.look_again(np.arange(start, min(start + _BLOCK, m)))
