@@ -60,6 +60,7 @@ class BarProgress:
     def tell(self, stage: str, done: int, total: int) -> None:
         if stage != self._stage:
             if self._task is not None:
+                self._progress.refresh()  # a quick stage is seen to end
                 self._progress.remove_task(self._task)
             self._stage, self._task = stage, self._progress.add_task(stage, total=total or None)
         self._progress.update(self._task, completed=done, total=total or None)
