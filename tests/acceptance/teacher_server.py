@@ -8,6 +8,7 @@ does, in the manner that the model's name asks for.
     quitting     at once, until it refuses the API key from the third request on
     rough        429 storms, stalls, half JSON, wrong usage, invalid UTF-8 and fair answers, in turns
     hostile      the same and answers of 10 MB
+    collapsed    at once, but every message it writes is one of three sentences, spaced differently
 
 It keeps every request that it answered fairly, so that a test can tell what was asked twice.
 """
@@ -196,7 +197,32 @@ def _hostile(handler: _Handler, body: dict[str, Any], turn: int) -> None:
     turns[turn % len(turns)](handler, body, turn)
 
 
+_REPEATED = (
+    "Please refund my order, it never arrived.",
+    "What is the refund policy for gift cards?",
+    "Your courier was rude to me.",
+)
+
+
+def _collapsed(handler: _Handler, body: dict[str, Any], turn: int) -> None:
+    """Labels and names come cold, messages do not. Space between words makes a text another one, and no model sees
+    it."""
+    if body["temperature"] == 0:  # what are the halves of this slice called?
+        halves = {"halves": [{"name": "one", "hint": "The first kind."}, {"name": "two", "hint": "The second kind."}]}
+        choice = {"index": 0, "message": {"role": "assistant", "content": json.dumps(halves)}, "finish_reason": "stop"}
+        usage = {"prompt_tokens": 200, "completion_tokens": 40, "total_tokens": 240}
+        return handler.reply(200, json.dumps({"choices": [choice], "usage": usage}).encode())
+    if body["temperature"] < 0.5:
+        return handler.fair(body)
+    value = chat_completion(handler.server.grammar, body)
+    for nth, choice in enumerate(value["choices"]):
+        sentence, width = _REPEATED[nth % len(_REPEATED)], 1 + 3 * turn + nth // len(_REPEATED)
+        choice["message"]["content"] = sentence.replace(" ", " " * width, 1)
+    return handler.reply(200, json.dumps(value).encode())
+
+
 _MANNERS: dict[str, _Manner] = {
+    "collapsed": _collapsed,
     "steady": _steady,
     "slow": _slow,
     "stuck": _stuck,
