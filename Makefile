@@ -70,7 +70,8 @@ bench-banking77: setup
 
 # minutes to hours: speed beside peers (fetched into .bench-peers), the gap detector, and what a student learns from what is kept
 bench-selection: setup
-	$(RUN) -m tests.bench.selection_speed
+	$(RUN) -m tests.bench.selection_speed --with-100k
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(RUN) -m tests.bench.selection_whole
 	$(RUN) -m tests.bench.selection_gap $(KOLM_DATA)
 	PYTHONPATH=.bench-peers $(RUN) -m tests.bench.selection_quality $(KOLM_DATA)
 	$(RUN) -m tests.bench.selection_quality $(KOLM_DATA) --student lora --seeds 10
