@@ -8,4 +8,5 @@ CREATE DATABASE kolm OWNER kolm_owner;
 \connect kolm
 CREATE EXTENSION vector;
 ALTER ROLE kolm_app SET hnsw.iterative_scan = 'strict_order';
+ALTER ROLE kolm_app SET track_activities = off;
 SQL

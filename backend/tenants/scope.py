@@ -16,6 +16,7 @@ from hashlib import sha256
 from typing import TypeVar
 from uuid import UUID
 
+import psycopg
 from django.conf import settings
 from django.db import connection, models, transaction
 
@@ -67,9 +68,12 @@ def set_tenant(tenant_id: UUID) -> None:
 
 
 def set_local(name: str, value: str) -> None:
-    """Set a setting until the transaction ends (or its savepoint is rolled back)."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT set_config(%s, %s, true)", [name, value])
+    """Set a setting until the transaction ends (or its savepoint is rolled back). The value travels as a parameter of
+    the wire: Django writes parameters into the text, and pg_stat_activity shows a statement's text to every session of
+    the role, so that a token in it could be taken by another tenant's."""
+    connection.ensure_connection()
+    with connection.wrap_database_errors:
+        psycopg.Cursor(connection.connection).execute("SELECT set_config(%s, %s, true)", [name, value])
 
 
 def read_local(name: str) -> str:

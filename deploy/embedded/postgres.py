@@ -258,6 +258,8 @@ def bootstrap(port: int, credentials: Credentials) -> None:
         _role(connection, "kolm_app", "NOCREATEDB", credentials.postgres_app_password)
         # an index scan that filters by tenant must go on until it has enough rows, or it finds none of a small tenant's
         connection.execute("ALTER ROLE kolm_app SET hnsw.iterative_scan = 'strict_order'")
+        # pg_stat_activity shows a statement's text, values and all, to every session of its role, whoever's tenant
+        connection.execute("ALTER ROLE kolm_app SET track_activities = off")
     with _connect(port, superuser, "postgres") as connection:
         if connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", (DATABASE,)).fetchone() is None:
             connection.execute(sql.SQL("CREATE DATABASE {} OWNER kolm_owner").format(sql.Identifier(DATABASE)))
