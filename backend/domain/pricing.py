@@ -97,33 +97,83 @@ def _whole(usd: Decimal) -> int:
     return int((usd * MICRO).to_integral_value(rounding=ROUND_HALF_EVEN))
 
 
+_KINDS = ("input", "cached_input", "cache_write", "output")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostPart:
+    """What one kind of token adds to the cost of a call. `kind` is the sku's, without `_token`."""
+
+    kind: str
+    quantity: int
+    amount_microusd: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TeacherPrice:
-    """What one model's tokens cost in this compile. `version` names the price book, or the declaration it came from."""
+    """What one model's tokens cost in this compile. `version` names the price book, or the declaration it came from.
+    Input that was read from the vendor's prompt cache, and input that was written to it, may have prices of their
+    own."""
 
     version: str
     input: Price
     output: Price
+    cached_input: Price
+    cache_write: Price
 
-    def cost_microusd(self, *, input_tokens: int, output_tokens: int) -> int:
-        """One call, rounded once."""
-        return _whole(input_tokens * self.input.usd_per_unit + output_tokens * self.output.usd_per_unit)
+    def cost_microusd(
+        self, *, input_tokens: int, output_tokens: int, cached_tokens: int = 0, cache_write_tokens: int = 0
+    ) -> int:
+        """One call, rounded once. `input_tokens` counts the cached and the written ones too, which together are never
+        more."""
+        plain_tokens = input_tokens - cached_tokens - cache_write_tokens
+        return _whole(
+            plain_tokens * self.input.usd_per_unit
+            + cached_tokens * self.cached_input.usd_per_unit
+            + cache_write_tokens * self.cache_write.usd_per_unit
+            + output_tokens * self.output.usd_per_unit
+        )
+
+    def parts(
+        self,
+        *,
+        input_tokens: int,
+        output_tokens: int,
+        cached_tokens: int = 0,
+        cache_write_tokens: int = 0,
+        most_microusd: int,
+    ) -> tuple[CostPart, ...]:
+        """One call by what was billed, input and output always, cached and written input where there was some. Each
+        amount is what the part adds to the ones before, so that together they are `cost_microusd`, or
+        `most_microusd` where that is less."""
+        plain_tokens = input_tokens - cached_tokens - cache_write_tokens
+        quantities = dict(zip(_KINDS, (plain_tokens, cached_tokens, cache_write_tokens, output_tokens), strict=True))
+        exact, booked, parts = Decimal(0), 0, []
+        for kind, price in zip(_KINDS, (self.input, self.cached_input, self.cache_write, self.output), strict=True):
+            exact += quantities[kind] * price.usd_per_unit
+            if quantities[kind] or kind in ("input", "output"):
+                upto = min(_whole(exact), most_microusd)
+                parts.append(CostPart(kind=kind, quantity=quantities[kind], amount_microusd=upto - booked))
+                booked = upto
+        return tuple(parts)
+
+    def most_microusd(self, *, input_tokens: int, output_tokens: int) -> int:
+        """What a call costs at most, whatever part of its input the vendor says was cached or written."""
+        dearest = max(price.usd_per_unit for price in (self.input, self.cached_input, self.cache_write))
+        return _whole(input_tokens * dearest + output_tokens * self.output.usd_per_unit)
 
 
 def teacher_price(book: PriceBook, model: str, declared: DeclaredPrice | None) -> TeacherPrice:
-    """The declared price where the spec has one, else the book's. Raises InvalidSpec (unknown_teacher_price) without
-    either.
+    """The declared price where the spec has one, else the book's; where neither has a price for cached or written
+    input, that is billed as input. Raises InvalidSpec (unknown_teacher_price) without either.
     """
-    skus = [f"teacher.{model}.{side}_token" for side in ("input", "output")]
     if declared is not None:
-        per_mtok = (declared.input_usd_per_mtok, declared.output_usd_per_mtok)
-        sides = [
-            Price(sku=sku, unit="token", usd_per_unit=usd / MICRO) for sku, usd in zip(skus, per_mtok, strict=True)
-        ]
-        digest = sha256_of({"model": model, "usd_per_mtok": [format(usd.normalize(), "f") for usd in per_mtok]})
-        return TeacherPrice(version=f"declared-{digest[:16]}", input=sides[0], output=sides[1])
-    if all(sku in book.prices for sku in skus):
-        return TeacherPrice(version=book.version, input=book.prices[skus[0]], output=book.prices[skus[1]])
+        return _declared(model, declared)
+    plain, cached, written, output = (book.prices.get(f"teacher.{model}.{kind}_token") for kind in _KINDS)
+    if plain is not None and output is not None:
+        return TeacherPrice(
+            version=book.version, input=plain, output=output, cached_input=cached or plain, cache_write=written or plain
+        )
     known = sorted(
         sku.split(".")[1] for sku in book.prices if sku.startswith("teacher.") and sku.endswith(".input_token")
     )
@@ -134,4 +184,24 @@ def teacher_price(book: PriceBook, model: str, declared: DeclaredPrice | None) -
     problem = Problem(pointer="/teacher/price", message=message, code="unknown_teacher_price")
     raise InvalidSpec(
         f"The spec is not valid: /teacher/price: {message}", code="unknown_teacher_price", problems=(problem,)
+    )
+
+
+def _declared(model: str, declared: DeclaredPrice) -> TeacherPrice:
+    plain, output = declared.input_usd_per_mtok, declared.output_usd_per_mtok
+    cached, written = declared.cached_input_usd_per_mtok, declared.cache_write_usd_per_mtok
+    per_mtok = (plain, plain if cached is None else cached, plain if written is None else written, output)
+    # without the optional ones the digest is of two prices: what was declared before there were four keeps its version
+    told = (plain, output) if cached is None and written is None else per_mtok
+    digest = sha256_of({"model": model, "usd_per_mtok": [format(usd.normalize(), "f") for usd in told]})
+    prices = [
+        Price(sku=f"teacher.{model}.{kind}_token", unit="token", usd_per_unit=usd / MICRO)
+        for kind, usd in zip(_KINDS, per_mtok, strict=True)
+    ]
+    return TeacherPrice(
+        version=f"declared-{digest[:16]}",
+        input=prices[0],
+        cached_input=prices[1],
+        cache_write=prices[2],
+        output=prices[3],
     )

@@ -89,3 +89,69 @@ def test_one_call_is_rounded_once() -> None:
         price_book(), "m", DeclaredPrice(input_usd_per_mtok=Decimal("0.4"), output_usd_per_mtok=Decimal("0.4"))
     )
     assert price.cost_microusd(input_tokens=1, output_tokens=1) == 1  # 0.4 + 0.4, not 0 + 0
+
+
+FOUR_PRICES = DeclaredPrice(
+    input_usd_per_mtok=Decimal(1),
+    output_usd_per_mtok=Decimal(4),
+    cached_input_usd_per_mtok=Decimal("0.1"),
+    cache_write_usd_per_mtok=Decimal("1.25"),
+)
+
+
+def test_cached_and_written_input_have_prices_of_their_own() -> None:
+    price = teacher_price(price_book(), "m", FOUR_PRICES)
+    assert price.cost_microusd(input_tokens=1000, output_tokens=100) == 1400
+    assert price.cost_microusd(input_tokens=1000, output_tokens=100, cached_tokens=600) == 400 + 60 + 400
+    assert price.cost_microusd(input_tokens=1000, output_tokens=100, cache_write_tokens=400) == 600 + 500 + 400
+    assert price.most_microusd(input_tokens=1000, output_tokens=100) == 1250 + 400
+
+
+def test_without_them_cached_and_written_input_is_billed_as_input() -> None:
+    for price in (teacher_price(price_book(), "m", DECLARED), teacher_price(price_book(), "kolm-grammar-1", None)):
+        plain = price.cost_microusd(input_tokens=10_000, output_tokens=7)
+        assert price.cost_microusd(input_tokens=10_000, output_tokens=7, cached_tokens=9, cache_write_tokens=5) == plain
+        assert price.most_microusd(input_tokens=10_000, output_tokens=7) == plain
+
+
+def test_a_declaration_of_two_prices_keeps_the_version_it_had_before_there_were_four() -> None:
+    assert teacher_price(price_book(), "m", DECLARED).version == "declared-d6f98f07cf218e6b"
+    assert (
+        teacher_price(price_book(), "m", FOUR_PRICES).version
+        != teacher_price(price_book(), "m", FOUR_PRICES.model_copy(update={"cache_write_usd_per_mtok": None})).version
+    )
+
+
+usages = st.tuples(st.integers(0, 10**6), st.integers(0, 10**6), st.integers(0, 10**6), st.integers(0, 10**6))
+
+
+@given(counts=usages, usd=st.tuples(decimals, decimals, decimals, decimals), most=st.integers(0, 10**9))
+def test_the_parts_of_a_call_add_up_to_it_and_never_to_more_than_was_set_aside(
+    counts: tuple[int, int, int, int], usd: tuple[Decimal, Decimal, Decimal, Decimal], most: int
+) -> None:
+    plain, cached, written, output = counts
+    declared = DeclaredPrice(
+        input_usd_per_mtok=usd[0],
+        cached_input_usd_per_mtok=usd[1],
+        cache_write_usd_per_mtok=usd[2],
+        output_usd_per_mtok=usd[3],
+    )
+    price = teacher_price(price_book(), "m", declared)
+    total = plain + cached + written
+    tokens = {"input_tokens": total, "output_tokens": output, "cached_tokens": cached, "cache_write_tokens": written}
+    parts = price.parts(**tokens, most_microusd=most)
+    assert sum(part.amount_microusd for part in parts) == min(most, price.cost_microusd(**tokens))
+    assert sum(part.quantity for part in parts) == total + output
+    assert all(part.amount_microusd >= 0 for part in parts)
+    assert price.cost_microusd(**tokens) <= price.most_microusd(input_tokens=total, output_tokens=output)
+    exact = sum(Fraction(n) * Fraction(u) for n, u in zip(counts, usd, strict=True))
+    assert price.cost_microusd(**tokens) == round(exact)
+
+
+def test_a_call_without_a_prompt_cache_has_two_parts() -> None:
+    price = teacher_price(price_book(), "m", FOUR_PRICES)
+    parts = price.parts(input_tokens=100, output_tokens=0, most_microusd=10**6)
+    assert [(part.kind, part.quantity, part.amount_microusd) for part in parts] == [
+        ("input", 100, 100),
+        ("output", 0, 0),
+    ]
