@@ -1,0 +1,88 @@
+"""Evidence about a rate that may be looked at after every observation: e-processes and the intervals they imply.
+
+An exact (Clopper-Pearson) interval holds for a number of observations that was fixed beforehand. Whoever looks after
+each one and acts the first time it speaks is wrong far more often than it says. An e-process E is at least 0 and its
+expectation at any stopping time is at most 1 under the hypothesis, so the chance that it *ever* reaches 1/alpha is at
+most alpha (Ville 1939; Ramdas et al. 2023, Statistical Science 38:576). Here E is the likelihood ratio of a beta
+mixture over the rates beyond the bound to the bound itself: a function of the counts alone, so nothing but counts is
+kept. It stays valid when the rate wanders, as long as it stays on the hypothesis' side.
+"""
+
+import math
+
+from backend.domain.beta import betaincc, betaln
+from backend.domain.errors import InvalidInput
+
+# Beta(1/2, 1/2), cut to the alternative. Against a bound of 2 % a rate of 4 % is found after 627 observations (median;
+# with 1: 694, with 0.1: 674), one of 10 % after 47 (45, 52).
+PRIOR = 0.5
+_BISECTIONS = 40  # to 1e-12
+
+
+def log_e_above(k: int, n: int, bound: float) -> float:
+    """Natural log of the e-process against "the rate is at most `bound`" after `k` of `n`; 0 for n = 0, -inf where
+    there is no evidence left that a float can hold. The mixture is over (bound, 1): each likelihood ratio to `bound` is
+    a supermartingale for every smaller rate too.
+
+    >>> round(log_e_above(12, 200, 0.02), 2), log_e_above(4, 200, 0.02) < 0
+    (2.56, True)
+    """
+    _check(k, n)
+    if not 0 < bound < 1:
+        raise InvalidInput(f"A bound lies between 0 and 1, not at {bound!r}.")
+    left = betaincc(k + PRIOR, n - k + PRIOR, bound)
+    if left == 0.0:
+        return -math.inf
+    mixture = betaln(k + PRIOR, n - k + PRIOR) + math.log(left)
+    prior = betaln(PRIOR, PRIOR) + math.log(betaincc(PRIOR, PRIOR, bound))
+    return mixture - prior - k * math.log(bound) - (n - k) * math.log1p(-bound)
+
+
+def log_e_below(k: int, n: int, bound: float) -> float:
+    """Natural log of the e-process against "the rate is at least `bound`": the mirror image of `log_e_above`.
+
+    >>> log_e_below(0, 100, 0.1) > math.log(20) > log_e_below(0, 30, 0.1)
+    True
+    """
+    _check(k, n)
+    return log_e_above(n - k, n, 1.0 - bound)
+
+
+def anytime_low(k: int, n: int, alpha: float) -> float:
+    """The greatest rate that is refuted from above: with probability at least 1 - alpha the true rate is never below
+    it, however often one looks."""
+    _check(k, n)
+    if not 0 < alpha < 1:
+        raise InvalidInput(f"An error rate lies between 0 and 1, not at {alpha!r}.")
+    if k == 0:
+        return 0.0
+    needed = -math.log(alpha)
+    low, high = 0.0, k / n
+    for _ in range(_BISECTIONS):
+        middle = (low + high) / 2
+        if middle <= 0.0 or log_e_above(k, n, middle) >= needed:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def anytime_high(k: int, n: int, alpha: float) -> float:
+    """The least rate that is refuted from below; 1 for n = 0."""
+    return 1.0 - anytime_low(n - k, n, alpha)
+
+
+def anytime_interval(k: int, n: int, confidence: float = 0.95) -> tuple[float, float]:
+    """Interval of a rate that holds at all times at once, `k` of `n` seen so far; (0, 1) for n = 0. It is wider than
+    the exact one, which is what looking at any time costs.
+
+    >>> [round(bound, 3) for bound in anytime_interval(294, 300)]
+    [0.944, 0.997]
+    """
+    alpha = (1 - confidence) / 2
+    return anytime_low(k, n, alpha), anytime_high(k, n, alpha)
+
+
+def _check(k: int, n: int) -> None:
+    if not 0 <= k <= n:
+        raise InvalidInput(f"{k} of {n} are not a proportion.")

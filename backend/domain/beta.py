@@ -1,0 +1,23 @@
+"""The beta distribution's integrals, from scipy, which is imported at the first use: loading it takes as long as the
+rest of a web process's start, and that seldom needs it."""
+
+
+def betaincc(a: float, b: float, x: float) -> float:
+    """The upper tail of Beta(a, b) at x."""
+    from scipy.special import betaincc as tail
+
+    return float(tail(a, b, x))
+
+
+def betaincinv(a: float, b: float, p: float) -> float:
+    """Where the lower tail of Beta(a, b) is p."""
+    from scipy.special import betaincinv as quantile
+
+    return float(quantile(a, b, p))
+
+
+def betaln(a: float, b: float) -> float:
+    """Natural log of the beta function."""
+    from scipy.special import betaln as log_beta
+
+    return float(log_beta(a, b))
