@@ -27,6 +27,8 @@ class TaskName(StrEnum):
     """Every task there is; `workers.main` registers each (a test compares)."""
 
     ADVANCE = "compile.advance"
+    DRAFTS_PREVIEW = "drafts.preview"
+    DRAFTS_REEMBED = "drafts.reembed"
 
 
 def send_hint(name: TaskName, **ids: str) -> bool:

@@ -164,6 +164,9 @@ KOLM_RATE_PER_KEY = _env.read("KOLM_RATE_PER_KEY", _positive, placeholder=1200, 
 KOLM_RATE_PER_TENANT = _env.read("KOLM_RATE_PER_TENANT", _positive, placeholder=3000, default="3000")
 # What POST /v1/select takes as JSON lines; spooled to TMPDIR while it arrives, then read line by line.
 KOLM_SELECT_BODY_BYTES = _env.read("KOLM_SELECT_BODY_BYTES", _positive, placeholder=1, default="512000000")
+# The draft cache: how long a draft waits for its next compile, and how much one tenant may keep.
+KOLM_DRAFT_TTL_DAYS = _env.read("KOLM_DRAFT_TTL_DAYS", _positive, placeholder=90, default="90")
+KOLM_DRAFT_BYTES_PER_TENANT = _env.read("KOLM_DRAFT_BYTES_PER_TENANT", _positive, placeholder=1, default="268435456")
 _env.check()
 
 KOLM_VERSION = "2026-11-20"  # the dated API version that this code speaks

@@ -19,9 +19,10 @@ from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 
 from backend.compiles.models import CompileLease, Outbox, StepRun, TeacherCall
+from backend.domain.drafts import Arm, Strategy
 from backend.domain.ids import Prefix, encode_id
 from backend.domain.runner_jobs import Progress, RunnerJobKind
-from backend.drafts.cache import DraftScope, Reject, admit
+from backend.drafts.models import Calibration, Draft, Offer, Outcome, Preview
 from backend.rest.new_ids import new_id, new_uuid7
 from backend.runner_jobs import leases as runner_leases
 from backend.selections.models import Selection
@@ -39,6 +40,7 @@ from tests.compile_factories import (
     public_id,
     small_spec,
 )
+from tests.draft_factories import admitted, near_one, of_family, store, store_label, write_verdict
 from tests.factories import bearer, make_api_key, make_tenant
 
 CANARY = "canary-7d41"
@@ -59,6 +61,24 @@ WITHOUT_A_WALL = {
     "kolm_tenant_key": "the key of the wall itself; not granted",
 }
 SHARED = {"compiles_compilelease", "compiles_outbox", "runner_jobs_runnerjob"}
+# What the owner of the tables sees beside them, for the sweep of expired rows (which runs as the owner) and for the
+# command that builds indexes. It cannot change a row.
+EXPIRED = {
+    "drafts_source": "(expires_at < now())",
+    "drafts_draft": "(expires_at < now())",
+    "drafts_labeldraft": "(expires_at < now())",
+    "drafts_preview": "(created_at < (now() - '1 day'::interval))",
+}
+OF_THE_OWNER = {
+    *((table, command, qual) for table, qual in EXPIRED.items() for command in ("SELECT", "DELETE")),
+    ("drafts_scope", "SELECT", "true"),
+    (
+        "drafts_source",
+        "SELECT",
+        "CASE WHEN (COALESCE(current_setting('app.tenant'::text, true), ''::text) = ''::text) THEN false"
+        " ELSE (tenant_id = ( SELECT kolm_tenant() AS kolm_tenant)) END",
+    ),
+}
 
 
 class Household:
@@ -103,19 +123,21 @@ class Household:
         )
         fact = Fact(sku=word, quantity=1, unit="call", amount_microusd=1, price_version="v", source_key=word)
         record(self.tenant.id, [fact], compile_id=self.compile.id, step="synthesis")
-        reject = Reject(
-            candidate_id=self.candidate.id,
-            text=word,
-            text_key="k",
-            score=None,
-            signal="none",
-            logprob=None,
-            token_logprobs=None,
-            n_tokens=1,
-            cost_microusd=1,
-        )
-        scope = DraftScope(family=word, teacher=word, embedder="e")
-        admit(self.tenant.id, self.compile.id, [reject], scope=scope, slice_name=word, slice_vector=[1.0] * 384)
+        self._keep_a_draft(word)
+
+    def _keep_a_draft(self, word: str) -> None:
+        tenant_id, compile_id, scope = self.tenant.id, self.compile.id, of_family(word)
+        store(self.tenant, [admitted(word, candidate_id=self.candidate.id)], scope=scope, slice_text=word)
+        store_label(self.tenant, word, [word], family=word)
+        self.draft = Draft.objects.get()
+        write_verdict(self.tenant, near_one(self.tenant, scope), price_version=word)
+        slot = {"tenant_id": tenant_id, "compile_id": compile_id, "slice_position": 0, "family": word}
+        Offer.objects.create(**slot, arm=Arm.OFFERED, n_wanted=1)
+        counts = {"n_candidates": 1, "n_from_drafts": 0, "n_picked": 1, "n_picked_from_drafts": 0, "cost_microusd": 1}
+        Outcome.objects.create(**slot, arm=Arm.OFFERED, **counts)
+        learnt = {"strategy": Strategy.JUDGE, "grid_version": 1, "log_posterior": word.encode()}
+        Calibration.objects.create(tenant_id=tenant_id, scope_id=self.draft.scope_id, **learnt)
+        Preview.objects.create(tenant_id=tenant_id, spec={"task": word})
 
     def _use_an_idempotency_key(self, word: str) -> None:
         headers = bearer(self.secret) | {"Idempotency-Key": word}
@@ -140,6 +162,7 @@ class Household:
             Prefix.STEP: self.step.id,
             Prefix.RUNNER_JOB: self.job.id,
             Prefix.SELECTION: self.selection.id,
+            Prefix.DRAFT: self.draft.id,
         }
         return {Prefix(public_id(row).split("_")[0]): public_id(row) for row in rows} | {
             prefix: encode_id(prefix, id) for prefix, id in others.items()
@@ -249,7 +272,15 @@ def test_no_list_shows_another_tenants_rows_and_no_cursor_or_filter_reaches_them
 
 def test_the_same_lists_show_the_other_tenant_its_own_rows(theirs):
     """The canaries are where this file looks for them."""
-    for route in ("v1/compiles", "v1/uploads", "v1/teacher_keys", "v1/artifacts", "v1/api_keys", "v1/drafts/stats"):
+    for route in (
+        "v1/compiles",
+        "v1/uploads",
+        "v1/teacher_keys",
+        "v1/artifacts",
+        "v1/api_keys",
+        "v1/drafts/stats",
+        "v1/drafts",
+    ):
         assert leaks(ask("GET", f"/{route}", theirs.secret), theirs) != [], route
     for path in ("", "/slices", "/candidates", "/receipts", "/usage"):
         answer = ask("GET", f"/v1/compiles/{public_id(theirs.compile)}{path}", theirs.secret)
@@ -311,7 +342,7 @@ def walled(django_db_setup: None, django_db_blocker: Any) -> set[str]:
     with django_db_blocker.unblock():
         found = rows_of(
             "SELECT relname FROM pg_class WHERE relkind IN ('r', 'p') AND relnamespace = 'public'::regnamespace"
-            " AND relrowsecurity AND relforcerowsecurity"
+            " AND relrowsecurity AND relforcerowsecurity AND NOT relispartition"
         )
         connection.close()
     return {name for (name,) in found}
@@ -322,11 +353,28 @@ def tenant_column(table: str) -> str:
 
 
 def test_every_table_has_a_forced_wall_or_a_reason_to_have_none(walled, committed_db):
-    found = rows_of("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
+    found = rows_of(
+        "SELECT relname FROM pg_class WHERE relkind IN ('r', 'p') AND relnamespace = 'public'::regnamespace"
+        " AND NOT relispartition"
+    )
     tables = {name for (name,) in found}
     assert tables - walled == set(WITHOUT_A_WALL)
     owned = {model._meta.db_table for model in apps.get_models() if issubclass(model, TenantOwned)}
     assert owned <= walled
+
+
+def test_a_part_of_a_table_has_no_door_of_its_own(committed_db):
+    """Walled, without a policy and without a grant: rows are reached through the whole table or not at all."""
+    parts = rows_of(
+        "SELECT c.relname, c.relrowsecurity AND c.relforcerowsecurity, c.relacl IS NULL,"
+        " EXISTS (SELECT FROM pg_policy p WHERE p.polrelid = c.oid) FROM pg_class c"
+        " WHERE c.relispartition AND c.relkind = 'r' AND c.relnamespace = 'public'::regnamespace"
+    )
+    assert len(parts) == 3 * 32
+    assert {part[1:] for part in parts} == {(True, True, False)}
+    for name, *_ in parts:
+        with pytest.raises(DatabaseError, match="permission denied"), transaction.atomic():
+            rows_of(f"SELECT * FROM {name}")
 
 
 def test_every_policy_asks_for_the_tenant_and_every_command_has_one(walled, committed_db):
@@ -335,12 +383,15 @@ def test_every_policy_asks_for_the_tenant_and_every_command_has_one(walled, comm
         " WHERE schemaname = 'public'"
     )
     assert {table for table, *_ in found} == walled
-    for table, command, permissive, roles, qual, check in found:
+    of_owner = [row for row in found if row[3] == "{kolm_owner}"]
+    assert {(table, command, " ".join(qual.split())) for table, command, _, _, qual, _ in of_owner} == OF_THE_OWNER
+    for table, command, permissive, roles, qual, check in [row for row in found if row not in of_owner]:
         mine = f"({tenant_column(table)} = ( SELECT kolm_tenant() AS kolm_tenant))"
         written = qual if command in ("SELECT", "DELETE") else check
         assert mine in written, (table, command)
         if table != "tenants_apikey":
-            assert (command, permissive, roles, qual, check) == ("ALL", "PERMISSIVE", "{public}", mine, mine), table
+            who = "{kolm_app}" if table in EXPIRED else "{public}"
+            assert (command, permissive, roles, qual, check) == ("ALL", "PERMISSIVE", who, mine, mine), table
     commands = {command for table, command, *_ in found if table == "tenants_apikey"}
     assert commands == {"SELECT", "INSERT", "UPDATE", "DELETE"}
 

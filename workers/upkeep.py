@@ -1,8 +1,8 @@
 """Upkeep: the loop that makes every loss harmless. `python -m workers.upkeep`
 
 It relays the outbox to Celery, hints again at compiles that are due and held by nobody, ends runner leases that ran out
-and compiles that waited too long, books selections that nobody looked at and forgets old ones. It holds nothing in
-memory; two of them do no harm.
+and compiles that waited too long, books selections that nobody looked at, forgets old ones and sweeps expired drafts.
+It holds nothing in memory that would be missed; two of them do no harm.
 """
 
 import logging
@@ -24,6 +24,9 @@ REHINT_AFTER_S = 5.0
 EXPIRE_AFTER_H = 24
 KEEP_SENT_H = 24
 SETTLE_S = 600.0
+SWEEP_EVERY_S = 60.0
+SWEEP_ROWS = 1_000  # of each table in one statement: about a second
+SWEEP_TURNS = 5  # statements in a row; what is left is swept in the next round
 
 
 def main() -> None:
@@ -48,7 +51,7 @@ def tick(*, may_expire: bool = True) -> None:
     from backend.selections.forgetting import forget_selections
     from backend.selections.settling import settle_ended
 
-    parts = [hint_due, relay_outbox, expire_leases, forget_infer_jobs, settle_ended, forget_selections]
+    parts = [hint_due, relay_outbox, expire_leases, forget_infer_jobs, settle_ended, forget_selections, sweep_drafts]
     parts += [expire_compiles] if may_expire else []
     for part in parts:
         try:
@@ -94,6 +97,25 @@ def hint_due() -> int:
     for tenant_id, compile_id in rows:
         send_hint(TaskName.ADVANCE, tenant_id=str(tenant_id), compile_id=str(compile_id))
     return len(rows)
+
+
+def sweep_drafts() -> int:
+    """Delete drafts that have expired, of all tenants, once a minute (or once a round while there are more). Returns
+    how many rows went."""
+    global _next_sweep
+    if time.monotonic() < _next_sweep:
+        return 0
+    n_swept = 0
+    for _ in range(SWEEP_TURNS):
+        ((n_gone,),) = _execute("SELECT kolm_sweep_drafts(%s)", [SWEEP_ROWS])
+        n_swept += n_gone
+        if n_gone < SWEEP_ROWS:  # no table can have had more
+            _next_sweep = time.monotonic() + SWEEP_EVERY_S
+            break
+    return n_swept
+
+
+_next_sweep = 0.0
 
 
 def expire_compiles() -> int:

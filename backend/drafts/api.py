@@ -1,50 +1,133 @@
-"""/v1/drafts/stats: what the draft cache holds. Offering drafts to the teacher is not on this deployment yet."""
+"""/v1/drafts: what the draft cache holds, what it was worth, and deleting from it. The preview is in `preview_api`."""
 
-from typing import ClassVar
+from collections.abc import Iterable
+from typing import Any, ClassVar
+from uuid import UUID
 
+from django.db.models import QuerySet
 from drf_spectacular.utils import extend_schema
-from rest_framework import serializers as s
+from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from backend.drafts.queries import stats
-from backend.rest.pagination import page_schema
-from backend.rest.strict import check_query
-from backend.rest.times import rfc3339
+from backend.domain.errors import NotFound
+from backend.domain.ids import Prefix, decode_id
+from backend.drafts.models import Draft
+from backend.drafts.purging import delete_draft, purge_family
+from backend.drafts.reading import Reader, drafts_of, verdicts_on
+from backend.drafts.serializers import (
+    DeletionShape,
+    DraftDetailShape,
+    DraftListShape,
+    DraftStatsShape,
+    ListQuery,
+    PurgeQuery,
+    PurgeShape,
+    StatsQuery,
+)
+from backend.drafts.shapes import draft_shape, family_shape, purge_shape, verdict_shape
+from backend.drafts.statistics import stats
+from backend.rest.pagination import PAGE_PARAMETERS, list_page, page_schema, search_page
+from backend.rest.strict import StrictSerializer, check_query
 from backend.tenants.auth import IsTenant
 from backend.tenants.scopes import HasScope
 
-
-class DraftStatsShape(s.Serializer[object]):
-    object = s.ChoiceField(["draft_stats"])
-    family = s.CharField()
-    teacher = s.CharField()
-    embedder = s.CharField()
-    n_drafts = s.IntegerField()
-    n_tokens = s.IntegerField()
-    cost_microusd = s.IntegerField(help_text="What the teacher was paid for them.")
-    newest_at = s.DateTimeField()
+DRAFTS: list[type[BasePermission]] = [IsTenant, HasScope("drafts")]
+MOST_SEARCHED = 5_000  # drafts that one search unseals
+FILTERS = ("family", "state", "q")
 
 
 class DraftStatsView(APIView):
     permission_classes: ClassVar = [IsTenant, HasScope("drafts:read")]
 
-    @extend_schema(operation_id="drafts_stats", responses=page_schema("DraftStatsList", DraftStatsShape()))
+    @extend_schema(
+        operation_id="drafts_stats",
+        parameters=[StatsQuery],
+        responses=page_schema("DraftStatsList", DraftStatsShape()),
+    )
     def get(self, request: Request) -> Response:
-        """The candidates that no selection kept, by task family and teacher."""
-        check_query(request.query_params, [])
-        data = [
-            {
-                "object": "draft_stats",
-                "family": row["family"],
-                "teacher": row["teacher"],
-                "embedder": row["embedder"],
-                "n_drafts": row["n"],
-                "n_tokens": row["tokens"],
-                "cost_microusd": row["cost"],
-                "newest_at": rfc3339(row["newest"]),
-            }
-            for row in stats(request.auth.tenant_id)
-        ]
+        """What is kept and what it was worth, by family, teacher and strategy: acceptance, saving, bad drafts, and the
+        slices that were held back for comparison."""
+        wanted = _read(StatsQuery, request)
+        data = [family_shape(found) for found in stats(request.auth.tenant_id, **wanted)]
         return Response({"object": "list", "data": data, "has_more": False, "next_cursor": None})
+
+
+class DraftsView(APIView):
+    permission_classes = DRAFTS
+
+    @extend_schema(operation_id="drafts_list", parameters=[*PAGE_PARAMETERS, ListQuery], responses=DraftListShape)
+    def get(self, request: Request) -> Response:
+        """All drafts, newest first. `q` searches the texts, upper and lower case alike, up to 5,000 drafts a request:
+        they are sealed, so that no index can help."""
+        tenant_id: UUID = request.auth.tenant_id
+        wanted = _read(ListQuery, request, others=("limit", "after", "before"))
+        q = wanted.get("q", "").casefold()
+        rows: QuerySet[Draft] = drafts_of(tenant_id, family=wanted.get("family"), state=wanted.get("state"))
+        reader = Reader(tenant_id)
+
+        def render(row: Draft) -> dict[str, Any]:
+            return draft_shape(row, reader.scope(row), reader.text(row))
+
+        if not q:
+            page = list_page(request, rows, prefix=Prefix.DRAFT, render=render, filters=FILTERS)
+            page.data["truncated"] = False
+            return page
+        return search_page(
+            request,
+            rows,
+            prefix=Prefix.DRAFT,
+            render=render,
+            matches=lambda row: q in (reader.text(row) or "").casefold(),
+            most=MOST_SEARCHED,
+            filters=FILTERS,
+        )
+
+    @extend_schema(operation_id="drafts_purge", parameters=[PurgeQuery], responses={200: PurgeShape})
+    def delete(self, request: Request) -> Response:
+        """Delete all that is kept of a family. Its key is destroyed, so that copies of the texts in backups and logs
+        of the database cannot be read either."""
+        family = _read(PurgeQuery, request)["family"]
+        purged = purge_family(request.auth.tenant_id, family)
+        return Response(purge_shape(family, purged))
+
+
+class DraftView(APIView):
+    permission_classes = DRAFTS
+
+    @extend_schema(operation_id="drafts_get", responses=DraftDetailShape)
+    def get(self, request: Request, draft: str) -> Response:
+        """One draft with its slice and what was said of it when it was offered."""
+        check_query(request.query_params, [])
+        row = find_draft(request, draft)
+        reader = Reader(row.tenant_id)
+        shape = draft_shape(row, reader.scope(row), reader.text(row))
+        verdicts = [verdict_shape(verdict) for verdict in verdicts_on(row)]
+        return Response(shape | {"slice_text": reader.slice_text(row), "verdicts": verdicts})
+
+    @extend_schema(operation_id="drafts_delete", responses={200: DeletionShape})
+    def delete(self, request: Request, draft: str) -> Response:
+        """Delete a draft with every draft that began as its text."""
+        check_query(request.query_params, [])
+        row = find_draft(request, draft)
+        n_deleted = delete_draft(row.tenant_id, row.id)
+        return Response({"object": "draft_deletion", "n_drafts": n_deleted})
+
+
+def find_draft(request: Request, public_id: str) -> Draft:
+    """The tenant's draft behind a public id. Raises NotFound, for another tenant's too."""
+    row = Draft.objects.of_tenant(request.auth.tenant_id).filter(id=decode_id(Prefix.DRAFT, public_id)).first()
+    if row is None:
+        raise NotFound(f"There is no draft {public_id[:60]!r}.")
+    return row
+
+
+def _read(shape: type[StrictSerializer], request: Request, others: Iterable[str] = ()) -> dict[str, Any]:
+    """The query parameters by their shape. `others` are read elsewhere."""
+    known = shape().fields
+    check_query(request.query_params, [*known, *others])
+    given = {name: value for name, value in request.query_params.items() if name in known}
+    form = shape(data=given)
+    form.is_valid(raise_exception=True)
+    return dict(form.validated_data)

@@ -1,7 +1,12 @@
-"""The address of the draft cache."""
+"""The addresses of the draft cache."""
 
 from django.urls import path
 
-from backend.drafts.api import DraftStatsView
+from backend.drafts import api, preview_api
 
-urlpatterns = [path("v1/drafts/stats", DraftStatsView.as_view())]
+urlpatterns = [
+    path("v1/drafts", api.DraftsView.as_view()),
+    path("v1/drafts/stats", api.DraftStatsView.as_view()),
+    path("v1/drafts/preview", preview_api.PreviewView.as_view()),
+    path("v1/drafts/<str:draft>", api.DraftView.as_view()),
+]

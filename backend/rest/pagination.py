@@ -20,6 +20,7 @@ from backend.rest.strict import check_query
 
 MAX_LIMIT = 100
 DEFAULT_LIMIT = 20
+_CHUNK = 500  # rows fetched at once by a search
 
 _M = TypeVar("_M", bound=models.Model)
 
@@ -41,28 +42,36 @@ def list_page(
 ) -> Response:
     """One page of `rows` (already filtered to the tenant) as asked for by the query; `filters` are the view's own
     parameters."""
-    query = request.query_params
-    check_query(query, ["limit", "after", "before", *filters])
-    limit = _limit(query.get("limit", str(DEFAULT_LIMIT)))
-    if "after" in query and "before" in query:
-        raise _invalid("before", "Give either `after` or `before`, not both.")
-    is_backwards = "before" in query
-    order = ("created_at", "id") if is_backwards else ("-created_at", "-id")
-    cursor = query.get("before") or query.get("after")
-    beyond = _beyond(rows, cursor, prefix, tenant_id=request.auth.tenant_id, newer=is_backwards)
-    page = list(beyond.order_by(*order)[: limit + 1])
-    has_more = len(page) > limit
-    page = page[:limit]
-    if is_backwards:
-        page.reverse()
-    return Response(
-        {
-            "object": "list",
-            "data": [render(row) for row in page],
-            "has_more": has_more,
-            "next_cursor": _cursor_of(page, prefix, is_backwards=is_backwards) if has_more else None,
-        }
-    )
+    ordered, limit, is_backwards = _asked(request, rows, prefix, filters)
+    found = list(ordered[: limit + 1])
+    edge = found[limit - 1] if len(found) > limit else None
+    return Response(_page(found[:limit], render, prefix, edge=edge, is_backwards=is_backwards))
+
+
+def search_page(
+    request: Request,
+    rows: models.QuerySet[_M],
+    *,
+    prefix: Prefix,
+    render: Callable[[_M], Any],
+    matches: Callable[[_M], bool],
+    most: int,
+    filters: Iterable[str] = (),
+) -> Response:
+    """As `list_page`, of the rows that `matches` keeps, for what the database cannot search. At most `most` rows are
+    looked at; where the search ended at that, `truncated` is true and `next_cursor` goes on behind the last of them."""
+    ordered, limit, is_backwards = _asked(request, rows, prefix, filters)
+    found: list[_M] = []
+    last, n_seen, has_more = None, 0, False
+    for row in ordered[: most + 1].iterator(chunk_size=_CHUNK):
+        if len(found) == limit or n_seen == most:
+            has_more = True
+            break
+        last, n_seen = row, n_seen + 1
+        if matches(row):
+            found.append(row)
+    body = _page(found, render, prefix, edge=last if has_more else None, is_backwards=is_backwards)
+    return Response(body | {"truncated": has_more and len(found) < limit})
 
 
 def page_schema(name: str, item: serializers.BaseSerializer[Any]) -> serializers.BaseSerializer[Any]:
@@ -79,10 +88,35 @@ def page_schema(name: str, item: serializers.BaseSerializer[Any]) -> serializers
     )
 
 
-def _cursor_of(page: list[Any], prefix: Prefix, *, is_backwards: bool) -> str:
-    """What to send next: as `before` when walking towards newer rows, else as `after`."""
-    edge: UUID = page[0].id if is_backwards else page[-1].id
-    return encode_id(prefix, edge)
+def _asked(
+    request: Request, rows: models.QuerySet[_M], prefix: Prefix, filters: Iterable[str]
+) -> tuple[models.QuerySet[_M], int, bool]:
+    """The rows beyond the cursor in the order in which to walk them, how many make a page, and whether the walk goes
+    towards newer ones."""
+    query = request.query_params
+    check_query(query, ["limit", "after", "before", *filters])
+    limit = _limit(query.get("limit", str(DEFAULT_LIMIT)))
+    if "after" in query and "before" in query:
+        raise _invalid("before", "Give either `after` or `before`, not both.")
+    is_backwards = "before" in query
+    order = ("created_at", "id") if is_backwards else ("-created_at", "-id")
+    cursor = query.get("before") or query.get("after")
+    beyond = _beyond(rows, cursor, prefix, tenant_id=request.auth.tenant_id, newer=is_backwards)
+    return beyond.order_by(*order), limit, is_backwards
+
+
+def _page(
+    found: list[_M], render: Callable[[_M], Any], prefix: Prefix, *, edge: _M | None, is_backwards: bool
+) -> dict[str, Any]:
+    """`edge` is the row behind which the next page begins (send it as `before` when walking towards newer rows, else as
+    `after`); None at the end of the list."""
+    rows = found[::-1] if is_backwards else found
+    return {
+        "object": "list",
+        "data": [render(row) for row in rows],
+        "has_more": edge is not None,
+        "next_cursor": None if edge is None else encode_id(prefix, edge.pk),
+    }
 
 
 def _beyond(

@@ -26,6 +26,7 @@ UNDOCUMENTED = {"v1/openapi.json", "v1/compiles/{compile}/events"}
 REPEATABLE = {
     "v1/specs/validate",
     "v1/compiles/estimate",
+    "v1/drafts/preview",
     "v1/artifacts/{artifact}/verify",
     "v1/artifacts/{artifact}/run",
 }
@@ -37,6 +38,7 @@ PREFIX_OF = {
     "v1/artifacts": Prefix.ARTIFACT,
     "v1/uploads": Prefix.UPLOAD,
     "v1/select": Prefix.SELECTION,
+    "v1/drafts": Prefix.DRAFT,
 }
 
 

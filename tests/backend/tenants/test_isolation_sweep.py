@@ -30,6 +30,7 @@ MODEL_OF = {
     "v1/artifacts": ("artifacts.Artifact", Prefix.ARTIFACT),
     "v1/uploads": ("compiles.Upload", Prefix.UPLOAD),
     "v1/select": ("selections.Selection", Prefix.SELECTION),
+    "v1/drafts": ("drafts.Draft", Prefix.DRAFT),
 }
 
 
@@ -47,6 +48,8 @@ def value_of(field: Any) -> Any:
         return False
     if isinstance(field, models.IntegerField):
         return 0
+    if isinstance(field, models.FloatField):
+        return 0.5
     if isinstance(field, models.DateTimeField):
         return timezone.now()
     if isinstance(field, models.BinaryField):
@@ -64,7 +67,7 @@ def make_row(model: type[models.Model], tenant: Tenant, made: dict[str, Any]) ->
         return made[model._meta.label]
     values: dict[str, Any] = {"tenant_id": tenant.id}
     for field in model._meta.concrete_fields:
-        if field.name in ("id", "tenant_id"):
+        if field.name in ("id", "tenant_id") or field.generated:
             continue
         if field.is_relation:
             target = field.related_model

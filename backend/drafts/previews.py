@@ -1,0 +1,161 @@
+"""What would be offered for a spec? Asked by the web process, which loads no model, answered by a worker, which can
+embed the slices (`workers/stages/draft_preview`). The question is a row that both can see; it is deleted as soon as
+whoever asked has the answer or has given up."""
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from backend.domain.drafts import Arm, Strategy
+from backend.domain.errors import Unavailable
+from backend.domain.spec import Spec, canonical_spec
+from backend.drafts.models import Preview, Scope
+from backend.queue import TaskName, send_hint
+from backend.rest.async_queries import let_go
+from backend.tenants.scope import tenant_scope
+from backend.wakeups import announce, listening
+
+LOOK_AGAIN_S = 1.0
+QUEUED, ANSWERED, FAILED = "queued", "answered", "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreviewedSlice:
+    """What one slice could expect. Money in micro-USD, expectations; `acceptance_low` and `acceptance_high` hold with
+    95 % credibility. `reason` says in a sentence why nothing, or what, would be shown."""
+
+    name: str
+    strategy: Strategy | None
+    arm: Arm
+    n_sources: int
+    nearest_distance: float | None
+    n_drafts: int
+    n_shown: int
+    expected_accepted: float
+    acceptance_low: float | None
+    acceptance_high: float | None
+    fresh_microusd: float | None
+    expected_avoided_microusd: float
+    expected_verification_microusd: float
+    expected_net_microusd: float
+    break_even: float | None
+    reason: str
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "slice": self.name,
+            "strategy": None if self.strategy is None else self.strategy.value,
+            "arm": self.arm.value,
+            "n_sources": self.n_sources,
+            "nearest_distance_ppm": _ppm(self.nearest_distance),
+            "n_drafts": self.n_drafts,
+            "n_shown": self.n_shown,
+            "expected_accepted": round(self.expected_accepted, 2),
+            "acceptance_low_ppm": _ppm(self.acceptance_low),
+            "acceptance_high_ppm": _ppm(self.acceptance_high),
+            "fresh_microusd": None if self.fresh_microusd is None else round(self.fresh_microusd, 3),
+            "expected_avoided_microusd": round(self.expected_avoided_microusd),
+            "expected_verification_microusd": round(self.expected_verification_microusd),
+            "expected_net_microusd": round(self.expected_net_microusd),
+            "break_even_ppm": _ppm(self.break_even),
+            "reason": self.reason,
+        }
+
+
+def total_of(slices: Sequence[PreviewedSlice]) -> dict[str, Any]:
+    """Summed before it is rounded: a slice may save less than a micro-dollar."""
+    return {
+        "n_slices": len(slices),
+        "n_slices_offered": sum(part.n_shown > 0 for part in slices),
+        "n_drafts": sum(part.n_drafts for part in slices),
+        "n_shown": sum(part.n_shown for part in slices),
+        "expected_accepted": round(math.fsum(part.expected_accepted for part in slices), 2),
+        "expected_avoided_microusd": round(math.fsum(part.expected_avoided_microusd for part in slices)),
+        "expected_verification_microusd": round(math.fsum(part.expected_verification_microusd for part in slices)),
+        "expected_net_microusd": round(math.fsum(part.expected_net_microusd for part in slices)),
+    }
+
+
+def expected_saving(tenant_id: UUID, spec: Spec, *, wait_s: float) -> dict[str, Any]:
+    """What an estimate says of the cache: the preview's total, or nulls and a `reason`. A family that has no drafts
+    takes no worker to tell. Outside a transaction."""
+    with tenant_scope(tenant_id):
+        is_known = Scope.objects.filter(tenant_id=tenant_id, family=spec.family).exists()
+    if not spec.draft_cache.enabled or spec.draft_cache.verify == "off":
+        return total_of(()) | {"reason": "This spec offers no drafts (draft_cache.enabled, draft_cache.verify)."}
+    if not is_known:
+        return total_of(()) | {"reason": f"No draft of the family {spec.family!r} is kept yet."}
+    try:
+        found = preview(tenant_id, canonical_spec(spec), wait_s=wait_s)
+    except Unavailable as away:
+        return dict.fromkeys(total_of(()), None) | {"reason": away.message}
+    total: dict[str, Any] = found["total"]
+    reasons = list(dict.fromkeys(part["reason"] for part in found["slices"]))
+    return total | {"reason": None if total["n_shown"] else " ".join(reasons)}
+
+
+def preview(tenant_id: UUID, spec: dict[str, Any], *, wait_s: float) -> dict[str, Any]:
+    """Ask, and wait for the answer: `{"slices": [...], "total": {...}}`. Outside a transaction. Raises Unavailable when
+    no worker answers in time (no_worker) or the answering one failed (preview_failed)."""
+    with tenant_scope(tenant_id):
+        asked = Preview.objects.create(tenant_id=tenant_id, spec=spec, status=QUEUED)
+    try:
+        with listening(asked.id) as wait:
+            if not send_hint(TaskName.DRAFTS_PREVIEW, tenant_id=str(tenant_id), preview_id=str(asked.id)):
+                raise Unavailable("The workers cannot be reached just now; try again.", code="no_worker")
+            until = time.monotonic() + wait_s
+            while True:
+                row = _look(tenant_id, asked.id)
+                left_s = until - time.monotonic()
+                if row.status != QUEUED or left_s <= 0:
+                    return _answer_of(row, wait_s)
+                let_go()  # a request that waits must not hold a connection of the pool
+                wait(min(left_s, LOOK_AGAIN_S))
+    finally:
+        with tenant_scope(tenant_id):
+            Preview.objects.filter(tenant_id=tenant_id, id=asked.id).delete()
+
+
+def _look(tenant_id: UUID, preview_id: UUID) -> Preview:
+    with tenant_scope(tenant_id):
+        return Preview.objects.get(tenant_id=tenant_id, id=preview_id)
+
+
+def _answer_of(row: Preview, wait_s: float) -> dict[str, Any]:
+    if row.status == ANSWERED:
+        answer: dict[str, Any] = row.result
+        return answer
+    if row.status == FAILED:
+        raise Unavailable(f"The preview failed: {row.result}", code="preview_failed")
+    raise Unavailable(
+        f"No worker answered within {wait_s:g} s: all are busy, or none is running. Try again.", code="no_worker"
+    )
+
+
+def question(tenant_id: UUID, preview_id: UUID) -> dict[str, Any] | None:
+    """For the worker: the spec that is asked about, None when nobody waits for the answer any more."""
+    with tenant_scope(tenant_id):
+        row = Preview.objects.filter(tenant_id=tenant_id, id=preview_id, status=QUEUED).first()
+    return None if row is None else row.spec
+
+
+def answer(tenant_id: UUID, preview_id: UUID, slices: Sequence[PreviewedSlice]) -> None:
+    result = {"slices": [part.to_json() for part in slices], "total": total_of(slices)}
+    _settle(tenant_id, preview_id, ANSWERED, result)
+
+
+def fail(tenant_id: UUID, preview_id: UUID, message: str) -> None:
+    _settle(tenant_id, preview_id, FAILED, message)
+
+
+def _settle(tenant_id: UUID, preview_id: UUID, status: str, result: Any) -> None:
+    with tenant_scope(tenant_id):
+        Preview.objects.filter(tenant_id=tenant_id, id=preview_id, status=QUEUED).update(status=status, result=result)
+    announce(preview_id)
+
+
+def _ppm(share: float | None) -> int | None:
+    return None if share is None or not math.isfinite(share) else round(share * 1_000_000)

@@ -1,0 +1,106 @@
+"""Deleting drafts for good: a family, one draft, all of a tenant.
+
+A family's texts (its drafts, prompts and label answers) are sealed with the family's key, which lies in the database
+under the deployment's. Deleting that row is what deletes the texts: dead rows in the data files, the write-ahead log,
+replicas and backups of the other tables do not open without it.
+
+What that does not do. The deleted row with the sealed key itself stays in the table's file until it is vacuumed and
+overwritten, in the write-ahead log until that is recycled, and in backups until they are thrown away; who has one of
+those *and* KOLM_SEALING_KEY can open the family's texts. `manage.py shred_drafts` shortens the first two. Vectors are
+rotated by the same key and are no texts, but they tell which slices were alike. The names of families stay in the logs
+of offers, verdicts and outcomes, which hold numbers and ids and are append-only. A single draft has no key of its own:
+after `delete_draft` its sealed text opens with the family's key until its place in the file is overwritten.
+
+An admission under way holds the family's key; a purge waits for it, and one that comes later makes a new key.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from django.db import connection
+
+from backend.drafts.models import Source
+from backend.tenants.scope import set_tenant, tenant_scope
+
+BATCH = 1_000  # sources with their drafts in one statement, which has 30 s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Purged:
+    """How many rows went."""
+
+    n_keys: int = 0
+    n_scopes: int = 0
+    n_sources: int = 0
+    n_drafts: int = 0
+    n_label_drafts: int = 0
+    n_calibrations: int = 0
+    n_previews: int = 0
+
+
+def purge_family(tenant_id: UUID, family: str) -> Purged:
+    """All that was kept of one family; safe to repeat. One transaction: after an error it is as if never begun."""
+    return _purge(tenant_id, "family = %(family)s", "coalesce(spec ->> 'family', spec ->> 'name') = %(family)s", family)
+
+
+def purge_tenant(tenant_id: UUID) -> Purged:
+    """All families of a tenant, in one transaction."""
+    return _purge(tenant_id, "true", "true")
+
+
+def delete_draft(tenant_id: UUID, draft_id: UUID) -> int:
+    """A draft and every draft that began as it; sources that are left without drafts go too. Returns how many drafts
+    went, 0 where there is none with this id."""
+    with tenant_scope(tenant_id):
+        found = _delete(tenant_id, "draft", "id = %(id)s OR root_id = %(id)s", "source_id", id=draft_id)
+        empty = (
+            "id = ANY(%(sources)s) AND NOT EXISTS (SELECT FROM drafts_draft d"
+            " WHERE d.tenant_id = %(tenant)s AND d.source_id = drafts_source.id)"
+        )
+        _delete(tenant_id, "source", empty, sources=found)
+    return len(found)
+
+
+def _purge(tenant_id: UUID, which: str, which_previews: str, family: str = "") -> Purged:
+    """`which` picks rows of the tables of keys and scopes. The key goes first: an admission that waits for it finds its
+    family gone."""
+    with tenant_scope(tenant_id):
+        keys = _delete(tenant_id, "familykey", which, family=family)
+        scopes = _delete(tenant_id, "scope", which, family=family)
+        below = "scope_id = ANY(%(scopes)s)"
+        n_sources, n_drafts = _delete_sources(tenant_id, scopes)
+        return Purged(
+            n_keys=len(keys),
+            n_scopes=len(scopes),
+            n_sources=n_sources,
+            n_drafts=n_drafts,
+            n_label_drafts=len(_delete(tenant_id, "labeldraft", below, scopes=scopes)),
+            n_calibrations=len(_delete(tenant_id, "calibration", below, scopes=scopes)),
+            n_previews=len(_delete(tenant_id, "preview", which_previews, family=family)),
+        )
+
+
+def _delete_sources(tenant_id: UUID, scopes: list[UUID]) -> tuple[int, int]:
+    """(sources, drafts) that went."""
+    n_sources = n_drafts = 0
+    while ids := _ids_of_sources(tenant_id, scopes):
+        set_tenant(tenant_id)  # a token lives for minutes, and there may be a million drafts
+        n_drafts += len(_delete(tenant_id, "draft", "source_id = ANY(%(ids)s)", ids=ids))
+        n_sources += len(_delete(tenant_id, "source", "id = ANY(%(ids)s)", ids=ids))
+    return n_sources, n_drafts
+
+
+def _ids_of_sources(tenant_id: UUID, scopes: list[UUID]) -> list[UUID]:
+    rows = Source.objects.filter(tenant_id=tenant_id, scope_id__in=scopes)
+    return list(rows.values_list("id", flat=True)[:BATCH])
+
+
+def _delete(tenant_id: UUID, table: str, which: str, returned: str = "id", **values: Any) -> list[Any]:
+    """Rows of the tenant that go, each by one column. Not Django's delete(), which reads the rows first."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"DELETE FROM drafts_{table} WHERE tenant_id = %(tenant)s AND ({which}) RETURNING {returned}",
+            values | {"tenant": tenant_id},
+        )
+        return [value for (value,) in cursor.fetchall()]
