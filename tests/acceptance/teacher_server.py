@@ -25,8 +25,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from workers.teachers.grammar import DEFAULT_GRAMMAR, load_grammar
+from workers.teachers.grammar_api import chat_completion
 from workers.teachers.grammar_model import GrammarModel
-from workers.teachers.grammar_server import chat_completion
 
 SLOW_S, STALL_S = 0.25, 3.0
 POISON = "~~poison~~"  # in every answer that must never reach the training set

@@ -6,19 +6,16 @@ way of an error.
 
 import json
 import math
-import sys
 from dataclasses import dataclass
 from typing import Any
 
-from workers.teachers.protocol import Choice, CompletionRequest, Score, Usage
+from workers.teachers.answer_logprobs import BadAnswer, read_chat_rows, read_echo_rows
+from workers.teachers.protocol import Choice, CompletionRequest, Message, ScoreRequest, Usage
 
 MAX_CHARS_PER_TOKEN = 64
-LEAST_LOGPROB = -10_000.0  # some servers say -9999 for "never"; below, sums and float16 overflow
 BYTES_PER_TOKEN = 4  # the estimate for teachers that report no usage
-
-
-class BadAnswer(Exception):
-    """The body is not what the protocol promises."""
+# what input that was written to a prompt cache is called; the last one also beside `prompt_tokens`
+CACHE_WRITES = ("cache_creation_tokens", "cache_write_tokens", "cache_creation_input_tokens")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,13 +73,15 @@ def _choice(row: object, request: CompletionRequest) -> Choice:
     if not isinstance(text, str):
         raise BadAnswer("a choice's content is not text")
     text = _clean(text, request)
-    logprobs = _token_logprobs(row.get("logprobs"))
+    rows = read_chat_rows(row.get("logprobs"), request.top_logprobs)
     finish = row.get("finish_reason")
     return Choice(
         text=text,
-        logprob=math.fsum(logprobs) if logprobs else None,
-        token_logprobs=logprobs or None,
-        n_tokens=len(logprobs) if logprobs else estimate_tokens(text),
+        logprob=math.fsum(rows.logprobs) if rows.logprobs else None,
+        token_logprobs=rows.logprobs or None,
+        tokens=rows.tokens or None,
+        top_logprobs=rows.top or None,
+        n_tokens=len(rows.logprobs) if rows.logprobs else estimate_tokens(text),
         finish_reason=finish if finish in ("stop", "length", "content_filter", "tool_calls") else "stop",
     )
 
@@ -99,56 +98,46 @@ def _clean(text: str, request: CompletionRequest) -> str:
     return text
 
 
-def _token_logprobs(value: object) -> tuple[float, ...]:
-    """() where the teacher gives none. A log-probability is a finite number, and not above zero but for rounding."""
-    if value is None:
-        return ()
-    rows = value.get("content") if isinstance(value, dict) else None
-    if rows is None:
-        return ()
-    if not isinstance(rows, list):
-        raise BadAnswer("the log-probabilities are not a list")
-    return tuple(_logprob(row.get("logprob") if isinstance(row, dict) else None) for row in rows)
-
-
-def _logprob(value: object) -> float:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    # by comparison, which takes an integer of any size: math.isfinite does not
-    if not is_number or not -sys.float_info.max <= value <= 1e-3:  # type: ignore[operator]
-        raise BadAnswer("a log-probability is not a finite number at or below zero")
-    return max(LEAST_LOGPROB, min(0.0, float(value)))  # type: ignore[arg-type]
-
-
 def estimate_tokens(text: str) -> int:
     return max(1, math.ceil(len(text.encode("utf-8")) / BYTES_PER_TOKEN)) if text else 0
+
+
+def likely_input_tokens(request: CompletionRequest) -> int:
+    return sum(estimate_tokens(m.content) for m in request.messages) + estimate_tokens(request.prefix)
 
 
 def most_input_tokens(request: CompletionRequest) -> int:
     """No tokenizer makes more tokens than bytes; 16 a message allow for the chat template. What is reserved before a
     call (workers.teacher_calls.worst_cost) is the same sum, so no report can cost more than was reserved."""
-    return sum(len(m.content.encode("utf-8")) + 16 for m in request.messages)
+    begun = len(request.prefix.encode("utf-8")) + 16 if request.prefix else 0
+    return sum(len(m.content.encode("utf-8")) + 16 for m in request.messages) + begun
 
 
 def read_usage(value: object, request: CompletionRequest, choices: tuple[Choice, ...]) -> Usage:
     """What to bill. A missing, malformed or negative count is estimated from bytes; one beyond what this request could
     cost at most (`n` times `max_tokens` out, a token a byte in) is clamped to that. A report that had to be mended is
-    `disputed`, so that a person can settle it with the vendor; none at all is `estimated`."""
-    likely_in = sum(estimate_tokens(m.content) for m in request.messages)
+    `disputed`, so that a person can settle it with the vendor; none at all is `estimated`. Input that was read from the
+    vendor's prompt cache and input that was written to it are parts of the input, never more than it together."""
+    likely_in = likely_input_tokens(request)
     likely_out = min(request.n * request.max_tokens, sum(choice.n_tokens for choice in choices))
     if not isinstance(value, dict):
         return Usage(input_tokens=likely_in, output_tokens=likely_out, estimated=True)
     details = value.get("prompt_tokens_details")
-    given_cached = details.get("cached_tokens") if isinstance(details, dict) else None
+    details = details if isinstance(details, dict) else {}
+    given_cached = details.get("cached_tokens")
+    given_written = next((details[name] for name in CACHE_WRITES if name in details), value.get(CACHE_WRITES[-1]))
     tokens_in, wrong_in = _count(value.get("prompt_tokens"), most_input_tokens(request), likely_in)
     tokens_out, wrong_out = _count(value.get("completion_tokens"), request.n * request.max_tokens, likely_out)
     cached, wrong_cached = _count(0 if given_cached is None else given_cached, tokens_in, 0)
+    written, wrong_written = _count(0 if given_written is None else given_written, tokens_in - cached, 0)
     if tokens_out == 0 and likely_out > 0:
         tokens_out, wrong_out = likely_out, True
     return Usage(
         input_tokens=tokens_in,
         output_tokens=tokens_out,
         cached_tokens=cached,
-        disputed=wrong_in or wrong_out or wrong_cached,
+        cache_write_tokens=written,
+        disputed=wrong_in or wrong_out or wrong_cached or wrong_written,
     )
 
 
@@ -159,17 +148,32 @@ def _count(value: object, most: int, likely: int) -> tuple[int, bool]:
     return min(value, most), value > most
 
 
-def read_echo_score(body: bytes, prompt: str, text: str, request: CompletionRequest) -> Score:
-    """log P(text | prompt) from `/v1/completions` with `echo`: the log-probs of the tokens that start at or after
-    the prompt's end."""
+def read_echo_score(body: bytes, request: ScoreRequest, prompt: str) -> Answer:
+    """log P(text | prompt) from `/v1/completions` with `echo`, as one choice: the rows of the tokens that start at or
+    after the prompt's end."""
     data = parse_json(body)
-    try:
-        logprobs = data["choices"][0]["logprobs"]
-        rows = list(zip(logprobs["text_offset"], logprobs["token_logprobs"], strict=True))
-    except (LookupError, TypeError, ValueError) as wrong:
-        raise BadAnswer("the answer holds no log-probabilities of the prompt") from wrong
-    if not all(isinstance(offset, int) for offset, _ in rows) or len(prompt) not in {offset for offset, _ in rows}:
-        raise BadAnswer("no token starts where the text starts")
-    tokens = tuple(_logprob(value) for offset, value in rows if offset >= len(prompt))
-    usage = read_usage(data.get("usage"), request, (Choice(text=text, n_tokens=1),))
-    return Score(logprob=math.fsum(tokens), token_logprobs=tokens, usage=usage)
+    choices = data.get("choices")
+    if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
+        raise BadAnswer("the answer holds no choices")
+    rows = read_echo_rows(choices[0].get("logprobs"), len(prompt), request.top_logprobs)
+    choice = Choice(
+        text=request.text,
+        logprob=math.fsum(rows.logprobs),
+        token_logprobs=rows.logprobs,
+        tokens=rows.tokens,
+        top_logprobs=rows.top,
+        n_tokens=len(rows.logprobs),
+    )
+    return Answer(
+        choices=(choice,),
+        usage=read_usage(data.get("usage"), as_completion(request), ()),
+        model=_short(data.get("model")),
+        system_fingerprint=_short(data.get("system_fingerprint")),
+    )
+
+
+def as_completion(request: ScoreRequest) -> CompletionRequest:
+    """What a score may cost at most, as the completion that costs as much: its text is input, and one token is out."""
+    return CompletionRequest(
+        messages=(*request.messages, Message(role="assistant", content=request.text)), max_tokens=1
+    )

@@ -1,12 +1,18 @@
 """From the `teacher` part of a spec to a Teacher that can be called. The caller has already unsealed the key and
 fetched the recording."""
 
+import functools
+import hashlib
+
 from backend.domain.errors import InvalidSpec, Problem
 from backend.domain.spec import Teacher as TeacherSpec
 from workers.teachers.grammar import DEFAULT_GRAMMAR, load_grammar
 from workers.teachers.openai_compatible import OpenAICompatibleTeacher
 from workers.teachers.protocol import Teacher, TeacherCaps, TeacherIdentity
 from workers.teachers.replay import ReplayTeacher
+from workers.teachers.vllm_teacher import VllmTeacher
+
+VLLM_TOP_LOGPROBS = 20  # its default; a server started with a larger --max-logprobs tells no more than it is asked
 
 # what the model card of an artifact says of its teacher
 CARD_NOTES = {
@@ -35,25 +41,54 @@ def make_teacher(
         return ReplayTeacher(recording, model=spec.model)
     if spec.provider == "grammar":
         return OpenAICompatibleTeacher(
-            identity=TeacherIdentity(provider="grammar", model=spec.model, revision=_grammar_revision()),
+            identity=identity_of(spec),
             base_url=grammar_url,
             api_key=None,
-            caps=TeacherCaps(logprobs=True, prompt_logprobs=True),
+            caps=caps_of(spec),
             concurrency=spec.concurrency,
             allowed_origins=frozenset({grammar_url}),
         )
     if spec.base_url is None:
         raise _lacks("base_url", "An openai_compatible teacher needs a base_url, up to /v1.")
-    return OpenAICompatibleTeacher(
-        identity=TeacherIdentity(provider="openai_compatible", model=spec.model),
+    kind = VllmTeacher if spec.engine == "vllm" else OpenAICompatibleTeacher
+    return kind(
+        identity=identity_of(spec),
         base_url=spec.base_url,
         api_key=api_key,
-        caps=TeacherCaps(logprobs=True),
+        caps=caps_of(spec),
         concurrency=spec.concurrency,
         allowed_origins=allowed_private_origins,
     )
 
 
+def identity_of(spec: TeacherSpec) -> TeacherIdentity:
+    """Who the spec names, before anybody is asked. The endpoint is part of it: two servers may call different models by
+    one name."""
+    if spec.provider == "grammar":
+        return TeacherIdentity(provider="grammar", model=spec.model, revision=spec.revision or _grammar_revision())
+    endpoint = "" if spec.base_url is None else hashlib.sha256(spec.base_url.encode()).hexdigest()[:8]
+    return TeacherIdentity(provider=spec.provider, model=spec.model, revision=spec.revision or "", endpoint=endpoint)
+
+
+def caps_of(spec: TeacherSpec) -> TeacherCaps:
+    """What the spec's teacher can be asked for."""
+    if spec.provider == "grammar":
+        return TeacherCaps(
+            logprobs=True, prompt_logprobs=True, processed_scores=True, prefix=True, max_top_logprobs=1024
+        )
+    if spec.provider == "openai_compatible":
+        is_vllm = spec.engine == "vllm"
+        return TeacherCaps(
+            logprobs=True,
+            prompt_logprobs=is_vllm,
+            prefix=is_vllm,
+            engine_drafts=is_vllm,
+            max_top_logprobs=VLLM_TOP_LOGPROBS if is_vllm else 0,
+        )
+    return TeacherCaps()
+
+
+@functools.cache
 def _grammar_revision() -> str:
     """Of the grammar this release ships. A server started with another file says so in each answer
     (`Completion.revision`)."""

@@ -6,30 +6,24 @@ import random
 from dataclasses import dataclass
 
 from workers.teachers.grammar_fallback import fallback_grammar
+from workers.teachers.grammar_judge import judge
 from workers.teachers.grammar_labels import Labeller
-from workers.teachers.grammar_prompt import Asked, read_prompt
+from workers.teachers.grammar_prompt import Asked, NotOurPrompt, read_prompt
+from workers.teachers.grammar_walk import Token, Written, begun, likeliest, retrace, walk
 from workers.teachers.pcfg import END, Frontier, Grammar, tokenize
 
 MODEL = "kolm-grammar-1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Token:
-    """`top` are the likeliest tokens at this place with their log-probs, best first; the drawn one is not always
-    among them."""
+class Policy:
+    """How answers are sampled, and how much is told of each token. `prefix` is how each answer begins."""
 
-    text: str
-    logprob: float
-    top: tuple[tuple[str, float], ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
-    """One answer. `tokens` end with END unless `is_cut`."""
-
-    text: str
-    tokens: tuple[Token, ...]
-    is_cut: bool = False
+    temperature: float = 1.0
+    top_k: int | None = None
+    max_tokens: int = 1024
+    n_top: int = 0
+    prefix: str = ""
 
 
 class GrammarModel:
@@ -43,27 +37,31 @@ class GrammarModel:
     def revision(self) -> str:
         return self._grammar.revision
 
-    def answer(
-        self, content: str, *, n: int, temperature: float, seed: int | None, max_tokens: int, n_top: int = 0
-    ) -> list[Written]:
+    def answer(self, content: str, *, n: int, seed: int | None, policy: Policy) -> list[Written]:
         """`n` independent answers; equal arguments give equal answers unless `seed` is None. Raises NotOurPrompt."""
         asked = read_prompt(content)
+        if asked.drafts is not None:
+            return [judge(asked.drafts, *self._grammar_for(asked), max_tokens=policy.max_tokens)] * n
         source = random.Random() if seed is None else random.Random(f"{seed}|{content}")
         drawn: list[Written] = []
         for _ in range(n):
             rng = random.Random(source.getrandbits(64))
-            if asked.text is None:
-                drawn.append(self._message(asked, temperature, rng, max_tokens, n_top))
-            else:
-                drawn.append(self._label(asked, temperature, rng, n_top))
+            drawn.append(self._message(asked, policy, rng) if asked.text is None else self._label(asked, policy, rng))
         return drawn
 
-    def score(self, content: str, text: str, *, temperature: float) -> tuple[Token, ...]:
-        """The tokens of a given answer, END last; log-probs are -inf from the first token that cannot be."""
+    def score(
+        self, content: str, text: str, *, temperature: float, top_k: int | None = None, n_top: int = 0
+    ) -> tuple[Token, ...]:
+        """The tokens of a given answer, END last. Log-probs are -inf from the first token that cannot follow, under
+        top-k also at each token that is not among the likeliest."""
         asked = read_prompt(content)
         if asked.text is not None:
-            return (Token(text=text, logprob=self._posterior(asked, temperature).get(text, -math.inf)),)
+            ranked = likeliest(self._posterior(asked, temperature), top_k)
+            return (Token(text=text, logprob=dict(ranked).get(text, -math.inf), top=_possible(ranked, n_top)),)
         grammar, start = self._grammar_for(asked)
+        if top_k is not None or n_top:
+            frontier = grammar.next_tokens(start, temperature)
+            return retrace(frontier, [*tokenize(text), END], top_k=top_k, n_top=n_top)
         logprobs = grammar.token_logprobs(start, text, temperature=temperature)
         return tuple(Token(text=t, logprob=p) for t, p in zip([*tokenize(text), END], logprobs, strict=True))
 
@@ -74,35 +72,46 @@ class GrammarModel:
             return self._grammar, known.start
         return fallback_grammar(asked.slice_name, asked.hint, asked.label or "", asked.exemplars)
 
-    def _message(self, asked: Asked, temperature: float, rng: random.Random, max_tokens: int, n_top: int) -> Written:
+    def _message(self, asked: Asked, policy: Policy, rng: random.Random) -> Written:
         grammar, start = self._grammar_for(asked)
-        text = grammar.sample(start, temperature=temperature, rng=rng)
-        logprobs = grammar.token_logprobs(start, text, temperature=temperature)
+        if policy.prefix or policy.top_k is not None:
+            try:
+                frontier = begun(grammar.next_tokens(start, policy.temperature), policy.prefix)
+            except KeyError:
+                raise NotOurPrompt("no answer to this prompt begins so") from None
+            return walk(frontier, top_k=policy.top_k, rng=rng, max_tokens=policy.max_tokens, n_top=policy.n_top)
+        text = grammar.sample(start, temperature=policy.temperature, rng=rng)
+        logprobs = grammar.token_logprobs(start, text, temperature=policy.temperature)
         tokens = [Token(text=t, logprob=p) for t, p in zip([*tokenize(text), END], logprobs, strict=True)]
-        if n_top:
-            tokens = _with_top(tokens, grammar.next_tokens(start, temperature), n_top)
-        if len(tokens) <= max_tokens:
+        if policy.n_top:
+            tokens = _with_top(tokens, grammar.next_tokens(start, policy.temperature), policy.n_top)
+        if len(tokens) <= policy.max_tokens:
             return Written(text=text, tokens=tuple(tokens))
-        kept = tokens[:max_tokens]
+        kept = tokens[: policy.max_tokens]
         return Written(text="".join(t.text for t in kept), tokens=tuple(kept), is_cut=True)
 
-    def _label(self, asked: Asked, temperature: float, rng: random.Random, n_top: int) -> Written:
-        """A label is one token; its end is certain and not counted."""
-        posterior = self._posterior(asked, temperature)
-        labels = list(posterior)
-        (label,) = rng.choices(labels, [math.exp(posterior[name]) for name in labels])
-        top = sorted(((name, p) for name, p in posterior.items() if p > -math.inf), key=lambda row: (-row[1], row[0]))
-        return Written(text=label, tokens=(Token(text=label, logprob=posterior[label], top=tuple(top[:n_top])),))
+    def _label(self, asked: Asked, policy: Policy, rng: random.Random) -> Written:
+        """A label is one token; its end is certain and not counted, so nothing follows a label that was begun."""
+        posterior = self._posterior(asked, policy.temperature)
+        if policy.prefix:
+            if policy.prefix not in posterior:
+                raise NotOurPrompt("no answer to this prompt begins so")
+            return Written(text="", tokens=())
+        ranked = likeliest(posterior, policy.top_k)
+        by_name = dict(ranked)
+        labels = [name for name in posterior if name in by_name]
+        (label,) = rng.choices(labels, [math.exp(by_name[name]) for name in labels])
+        token = Token(text=label, logprob=by_name[label], top=_possible(ranked, policy.n_top))
+        return Written(text=label, tokens=(token,))
 
     def _posterior(self, asked: Asked, temperature: float) -> dict[str, float]:
         return self._labeller.log_posterior(asked.text or "", asked.labels, asked.meanings, temperature=temperature)
 
 
+def _possible(ranked: list[tuple[str, float]], n_top: int) -> tuple[tuple[str, float], ...]:
+    return tuple((name, p) for name, p in ranked[:n_top] if p > -math.inf)
+
+
 def _with_top(tokens: list[Token], frontier: Frontier, n_top: int) -> list[Token]:
-    out: list[Token] = []
-    for token in tokens:
-        ranked = sorted(frontier.logprobs.items(), key=lambda row: (-row[1], row[0]))
-        out.append(Token(text=token.text, logprob=token.logprob, top=tuple(ranked[:n_top])))
-        if token.text != END:
-            frontier = frontier.after(token.text)
-    return out
+    told = retrace(frontier, [t.text for t in tokens], top_k=None, n_top=n_top)
+    return [Token(text=t.text, logprob=t.logprob, top=row.top) for t, row in zip(tokens, told, strict=True)]

@@ -7,17 +7,19 @@ Only lines outside fences count; nothing a customer's text says inside one can p
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from workers.teachers.judge_prompt import JUDGE_ASK
 from workers.teachers.prompts import CANDIDATE_ASK, LABEL_ASK, unfence
 
 
 class NotOurPrompt(ValueError):
-    """The prompt is not one of kolm's two; the grammar teacher answers no other."""
+    """The prompt is not one of kolm's three; the grammar teacher answers no other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
     """`text` is None when a new message of `slice_name` is asked for, else the message to label. `meanings` has what
-    the prompt says of a label, "" where it says nothing. `exemplars` are the fenced examples of a slice."""
+    the prompt says of a label, "" where it says nothing. `exemplars` are the fenced examples of a slice. `drafts` is
+    the JSON of those to be judged, None where no judge is asked."""
 
     task: str
     labels: tuple[str, ...]
@@ -27,17 +29,21 @@ class Asked:
     label: str | None
     exemplars: tuple[str, ...]
     text: str | None
+    drafts: str | None = None
 
 
 def read_prompt(content: str) -> Asked:
     lines = [line for line, _ in _open_lines(content)]
     labels = tuple(name for name in _field(lines, "Labels").split(" | ") if name)
-    if CANDIDATE_ASK not in lines and LABEL_ASK not in lines:
-        raise NotOurPrompt("this model answers kolm's candidate and label prompts only")
+    if not {CANDIDATE_ASK, LABEL_ASK, JUDGE_ASK} & set(lines):
+        raise NotOurPrompt("this model answers kolm's candidate, label and judge prompts only")
     asks_label = LABEL_ASK in lines and "Message:" in lines
+    asks_judge = JUDGE_ASK in lines
     fenced = unfence(content)
     if asks_label and (len(fenced) != 1 or not labels):
         raise NotOurPrompt("a label prompt holds a `Labels:` line and exactly one fenced message")
+    if asks_judge and (asks_label or not fenced):
+        raise NotOurPrompt("a judge prompt holds fenced drafts, and asks for nothing else")
     return Asked(
         task=_field(lines, "Task"),
         labels=labels,
@@ -45,8 +51,9 @@ def read_prompt(content: str) -> Asked:
         slice_name=_field(lines, "Slice"),
         hint=_field(lines, "Hint"),
         label=_field(lines, "Label") or None,
-        exemplars=() if asks_label else fenced,
+        exemplars=() if asks_label else fenced[:-1] if asks_judge else fenced,
         text=fenced[0] if asks_label else None,
+        drafts=fenced[-1] if asks_judge else None,
     )
 
 

@@ -32,12 +32,13 @@ from backend.outbound import (
     watching,
 )
 from workers.teachers import answers, retry
+from workers.teachers.answer_logprobs import BadAnswer
+from workers.teachers.openai_bodies import chat_body, echo_body, score_prompt
 from workers.teachers.protocol import (
     RETRYABLE,
     Completion,
     CompletionRequest,
-    Message,
-    Score,
+    ScoreRequest,
     TeacherCanceled,
     TeacherCaps,
     TeacherFailed,
@@ -119,62 +120,25 @@ class OpenAICompatibleTeacher:
     def complete(
         self, request: CompletionRequest, *, deadline_s: float, cancelled: Callable[[], bool] = lambda: False
     ) -> Completion:
-        body: dict[str, Any] = {
-            "model": self._identity.model,
-            "messages": [{"role": m.role, "content": m.content} for m in request.messages],
-            "n": request.n,
-            "temperature": request.temperature,
-            "top_p": request.top_p,
-            "max_tokens": request.max_tokens,
-        }
-        if request.seed is not None:
-            body["seed"] = request.seed
-        if request.logprobs and self._caps.logprobs:
-            body["logprobs"] = True
+        if request.prefix and not self._caps.prefix:
+            raise TeacherFailed("This teacher does not go on from a begun answer.", code="teacher_rejected")
+        body = chat_body(request, self._identity.model, self._caps)
         watch = Watch(deadline_at=time.monotonic() + deadline_s, cancelled=cancelled)
-
         got = self._call("/chat/completions", body, request, watch, lambda raw: answers.read_chat(raw, request))
-        return Completion(
-            choices=got.value.choices,
-            usage=got.value.usage,
-            provider_request_id=got.request_id,
-            latency_ms=got.latency_ms,
-            n_attempts=got.n_attempts,
-            wasted=got.wasted,
-            revision=got.value.system_fingerprint,
-        )
+        return completion_of(got)
 
     def score(
-        self,
-        messages: tuple[Message, ...],
-        text: str,
-        *,
-        temperature: float = 1.0,
-        deadline_s: float,
-        cancelled: Callable[[], bool] = lambda: False,
-    ) -> Score:
-        """One prefill through `/v1/completions` with `echo`; nothing is generated. The messages are joined by blank
-        lines, which is the grammar server's own chat template; a chat model behind vLLM has another one, hence
-        `caps.prompt_logprobs` is off for it."""
+        self, request: ScoreRequest, *, deadline_s: float, cancelled: Callable[[], bool] = lambda: False
+    ) -> Completion:
+        """One prefill through `/v1/completions` with `echo`; nothing is generated."""
         if not self._caps.prompt_logprobs:
             raise TeacherFailed(
                 "This teacher does not tell the log-probability of a given text.", code="teacher_rejected"
             )
-        prompt = "\n\n".join(m.content for m in messages) + "\n\n"
-        body = {
-            "model": self._identity.model,
-            "prompt": prompt + text,
-            "echo": True,
-            "logprobs": 0,
-            "max_tokens": 0,
-            "temperature": temperature,
-            "prompt_length": len(prompt),
-        }
-        request = CompletionRequest(messages=(Message(role="user", content=prompt + text),), n=1, max_tokens=1)
+        body = echo_body(request, self._identity.model, self._caps)
         watch = Watch(deadline_at=time.monotonic() + deadline_s, cancelled=cancelled)
-
-        parse = functools.partial(answers.read_echo_score, prompt=prompt, text=text, request=request)
-        return self._call("/completions", body, request, watch, parse).value
+        parse = functools.partial(answers.read_echo_score, request=request, prompt=score_prompt(request))
+        return completion_of(self._call("/completions", body, answers.as_completion(request), watch, parse))
 
     def _call(
         self, path: str, body: Mapping[str, Any], request: CompletionRequest, watch: Watch, parse: Callable[[bytes], T]
@@ -264,6 +228,18 @@ class _Answered(Generic[T]):
     wasted: Usage
 
 
+def completion_of(got: _Answered[answers.Answer]) -> Completion:
+    return Completion(
+        choices=got.value.choices,
+        usage=got.value.usage,
+        provider_request_id=got.request_id,
+        latency_ms=got.latency_ms,
+        n_attempts=got.n_attempts,
+        wasted=got.wasted,
+        revision=got.value.system_fingerprint,
+    )
+
+
 def _check_status(response: httpx.Response) -> None:
     status = response.status_code
     if status == 200:
@@ -281,15 +257,16 @@ def _check_status(response: httpx.Response) -> None:
 def _parsed(parse: Callable[[bytes], T], raw: bytes, request: CompletionRequest) -> T:
     try:
         return parse(raw)
-    except answers.BadAnswer as wrong:
+    except BadAnswer as wrong:
         raise _Attempt("teacher_protocol", str(wrong), usage=_most(request)) from None
 
 
 def _most(request: CompletionRequest) -> Usage:
     """What an attempt that was sent but not understood may have cost: the estimated prompt, and every token it could
     write."""
-    tokens_in = sum(answers.estimate_tokens(m.content) for m in request.messages)
-    return Usage(input_tokens=tokens_in, output_tokens=request.n * request.max_tokens, estimated=True)
+    return Usage(
+        input_tokens=answers.likely_input_tokens(request), output_tokens=request.n * request.max_tokens, estimated=True
+    )
 
 
 def _sum(a: Usage | None, b: Usage | None) -> Usage | None:
@@ -299,6 +276,7 @@ def _sum(a: Usage | None, b: Usage | None) -> Usage | None:
         input_tokens=a.input_tokens + b.input_tokens,
         output_tokens=a.output_tokens + b.output_tokens,
         cached_tokens=a.cached_tokens + b.cached_tokens,
+        cache_write_tokens=a.cache_write_tokens + b.cache_write_tokens,
         estimated=a.estimated or b.estimated,
         disputed=a.disputed or b.disputed,
     )

@@ -45,9 +45,7 @@ def candidate_request(
 ) -> CompletionRequest:
     """Ask for `n` new messages of one slice. `exemplars` show the tone; gold that is held out must never be among
     them."""
-    lines = [*head(spec), f"Slice: {one_line(slice_.name)}", f"Hint: {one_line(slice_.hint)}"]
-    if slice_.label is not None:
-        lines.append(f"Label: {one_line(slice_.label)}")
+    lines = [*head(spec), *slice_lines(slice_)]
     if exemplars:
         lines.append("Examples of the tone, not to be copied:")
         lines.extend(fence(text[:MAX_EXEMPLAR_CHARS]) for text in exemplars)
@@ -60,6 +58,12 @@ def candidate_request(
         seed=seed,
         logprobs=True,
     )
+
+
+def slice_lines(slice_: SliceSpec) -> list[str]:
+    """The lines that say which slice is meant."""
+    lines = [f"Slice: {one_line(slice_.name)}", f"Hint: {one_line(slice_.hint)}"]
+    return lines if slice_.label is None else [*lines, f"Label: {one_line(slice_.label)}"]
 
 
 def label_request(spec: Spec, text: str, *, n: int, temperature: float, seed: int | None) -> CompletionRequest:

@@ -8,8 +8,9 @@ only a claim to be verified.
       teacher_unreachable    yes        no connection, or it broke
       teacher_timeout        yes        the deadline passed, slow drips included
       teacher_rate_limited   yes        429 until the deadline
-      teacher_protocol       yes        the answer is not what the protocol promises (half JSON, invalid UTF-8, wrong
-      shape) teacher_too_large      no         the answer is longer than its request can explain
+      teacher_protocol       yes        the answer is not what the protocol promises (half JSON, invalid UTF-8, a wrong
+                                        shape)
+      teacher_too_large      no         the answer is longer than its request can explain
       teacher_rejected       no         a 4xx, a redirect, or an address this deployment does not call
       teacher_no_recording   no         replay has no answer to this request
     TeacherCanceled          the caller's own `cancelled()` turned true
@@ -33,7 +34,9 @@ class Message:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompletionRequest:
     """`n` independent answers to one chat. `item` is the raw text that a labelling request asks about: what replay
-    matches on."""
+    matches on. `prefix` is the beginning of the answer, which the teacher goes on from and does not repeat;
+    `top_logprobs` how many of the likeliest tokens it tells at each place (with `logprobs`). `drafts` are proposals for
+    an engine that takes some; `cache_salt` keeps its prefix cache to one tenant."""
 
     messages: tuple[Message, ...]
     n: int = 1
@@ -43,16 +46,36 @@ class CompletionRequest:
     seed: int | None = None
     logprobs: bool = False
     item: str | None = None
+    prefix: str = ""
+    top_logprobs: int = 0
+    top_k: int | None = None
+    drafts: tuple[str, ...] = ()
+    cache_salt: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreRequest:
+    """How likely is `text` as the answer to these messages? Nothing is generated. `top_logprobs` asks for that many of
+    the likeliest tokens at each place."""
+
+    messages: tuple[Message, ...]
+    text: str
+    temperature: float = 1.0
+    top_k: int | None = None
+    top_logprobs: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
     """`logprob` is the sum over the completion's tokens, under the distribution that was sampled (temperature
-    included) where the teacher says so; None where it tells nothing."""
+    included) where the teacher says so; None where it tells nothing. `tokens`, `token_logprobs` and `top_logprobs` (the
+    likeliest tokens at each place, best first) have one entry a token."""
 
     text: str
     logprob: float | None = None
     token_logprobs: tuple[float, ...] | None = None
+    tokens: tuple[str, ...] | None = None
+    top_logprobs: tuple[tuple[tuple[str, float], ...], ...] | None = None
     n_tokens: int = 0
     finish_reason: str = "stop"
 
@@ -65,6 +88,7 @@ class Usage:
     input_tokens: int = 0
     output_tokens: int = 0
     cached_tokens: int = 0
+    cache_write_tokens: int = 0
     estimated: bool = False
     disputed: bool = False
 
@@ -83,28 +107,33 @@ class Completion:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Score:
-    """log P(text | prompt) in nats, and its parts: `sum(token_logprobs) == logprob`, the end of the text counted as
-    a token."""
-
-    logprob: float
-    token_logprobs: tuple[float, ...]
-    usage: Usage
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TeacherIdentity:
-    """Goes into the receipt and scopes the draft cache. `revision` is "" where the teacher does not tell one."""
+    """Goes into the receipt and scopes the draft cache. `revision` is "" where the teacher does not tell one,
+    `endpoint` a digest of its address where it has one of its own."""
 
     provider: str
     model: str
     revision: str = ""
+    endpoint: str = ""
+
+    @property
+    def name(self) -> str:
+        """Who it is without its revision: `openai_compatible:1f3a90c2/model`."""
+        return f"{self.provider}:{self.endpoint}/{self.model}" if self.endpoint else f"{self.provider}/{self.model}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TeacherCaps:
+    """`prompt_logprobs`: `score` works. `processed_scores`: the teacher itself applies temperature and top-k to what it
+    scores; where not, they are worked out here from its raw log-probs. `prefix`: an answer can be begun for it.
+    `engine_drafts`: it takes proposals. `max_top_logprobs`: how many alternatives it tells at each place."""
+
     logprobs: bool = False
     prompt_logprobs: bool = False
+    processed_scores: bool = False
+    prefix: bool = False
+    engine_drafts: bool = False
+    max_top_logprobs: int = 0
 
 
 class Teacher(Protocol):
@@ -122,16 +151,11 @@ class Teacher(Protocol):
         ...
 
     def score(
-        self,
-        messages: tuple[Message, ...],
-        text: str,
-        *,
-        temperature: float = 1.0,
-        deadline_s: float,
-        cancelled: Callable[[], bool] = lambda: False,
-    ) -> Score:
-        """log P(text | messages) at `temperature`; TeacherFailed("teacher_rejected") where `caps.prompt_logprobs` is
-        false."""
+        self, request: ScoreRequest, *, deadline_s: float, cancelled: Callable[[], bool] = lambda: False
+    ) -> Completion:
+        """log P(text | messages) as one choice whose text is the scored text; `tokens` and `token_logprobs` end with
+        the end of the text where the teacher counts it. TeacherFailed("teacher_rejected") where `caps.prompt_logprobs`
+        is false."""
         ...
 
     def close(self) -> None: ...

@@ -21,8 +21,7 @@ from workers.teachers.protocol import (
     Choice,
     Completion,
     CompletionRequest,
-    Message,
-    Score,
+    ScoreRequest,
     TeacherCanceled,
     TeacherCaps,
     TeacherFailed,
@@ -73,14 +72,8 @@ class ReplayTeacher:
         return Completion(choices=choices, usage=usage, revision=self._identity.revision)
 
     def score(
-        self,
-        messages: tuple[Message, ...],
-        text: str,
-        *,
-        temperature: float = 1.0,
-        deadline_s: float,
-        cancelled: Callable[[], bool] = lambda: False,
-    ) -> Score:
+        self, request: ScoreRequest, *, deadline_s: float, cancelled: Callable[[], bool] = lambda: False
+    ) -> Completion:
         raise TeacherFailed("A recording does not tell the log-probability of a given text.", code="teacher_rejected")
 
 

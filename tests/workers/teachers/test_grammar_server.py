@@ -19,7 +19,7 @@ from workers.teachers.grammar_model import GrammarModel
 from workers.teachers.grammar_server import GrammarServer, serving
 from workers.teachers.pcfg import END, Grammar, tokenize
 from workers.teachers.prompts import candidate_request, label_names, label_request, parse_label
-from workers.teachers.protocol import Message, TeacherFailed
+from workers.teachers.protocol import Choice, Message, ScoreRequest, TeacherFailed
 from workers.teachers.protocol import Teacher as TeacherProtocol
 
 
@@ -54,14 +54,21 @@ def test_a_candidates_logprob_is_that_of_its_text(
         assert completion.revision == teacher.identity.revision == grammar.revision
 
 
+def scored(teacher: TeacherProtocol, request: ScoreRequest) -> Choice:
+    (choice,) = teacher.score(request, deadline_s=10).choices
+    return choice
+
+
 def test_score_gives_a_drawn_text_the_logprob_it_was_drawn_with(teacher: TeacherProtocol, spec: Spec) -> None:
     request = candidate_request(spec, spec.slices[0], n=3, temperature=0.8, seed=9)
     for choice in teacher.complete(request, deadline_s=10).choices:
-        score = teacher.score(request.messages, choice.text, temperature=0.8, deadline_s=10)
+        score = scored(teacher, ScoreRequest(messages=request.messages, text=choice.text, temperature=0.8))
+        assert score.text == choice.text
+        assert score.tokens == choice.tokens == (*tokenize(choice.text), END)
         assert score.logprob == pytest.approx(choice.logprob)
         assert score.token_logprobs == pytest.approx(choice.token_logprobs)
-    impossible = teacher.score(request.messages, "I would like a pony.", temperature=0.8, deadline_s=10)
-    assert impossible.logprob < -9000
+    pony = scored(teacher, ScoreRequest(messages=request.messages, text="I would like a pony.", temperature=0.8))
+    assert (pony.logprob or 0.0) < -9000
 
 
 def test_labels_come_with_their_posterior(teacher: TeacherProtocol, spec: Spec) -> None:
@@ -101,7 +108,7 @@ def test_a_slice_the_grammar_does_not_know_gets_messages_of_its_own_words(teache
 def test_a_prompt_that_is_not_kolms_is_rejected(teacher: TeacherProtocol, spec: Spec) -> None:
     request = candidate_request(spec, spec.slices[0], n=1, temperature=1.0, seed=1)
     with pytest.raises(TeacherFailed) as caught:
-        teacher.score((Message(role="user", content="hello"),), "x", deadline_s=5)
+        teacher.score(ScoreRequest(messages=(Message(role="user", content="hello"),), text="x"), deadline_s=5)
     assert caught.value.code == "teacher_rejected"
     assert request.n == 1
 

@@ -1,0 +1,109 @@
+"""Reads log-probs out of an answer as hostile input: finite numbers at or below zero, lists of equal lengths, tokens
+that are text. Everything raises BadAnswer with a sentence that quotes nothing of the answer."""
+
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+LEAST_LOGPROB = -10_000.0  # some servers say -9999 for "never"; below, sums and float16 overflow
+MAX_TOKEN_CHARS = 1024
+MAX_ALTERNATIVES = 4096
+
+Alternatives = tuple[tuple[str, float], ...]
+
+
+class BadAnswer(Exception):
+    """The body is not what the protocol promises."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenRows:
+    """What is told of each token. `tokens` and `top` are None where the teacher leaves them out."""
+
+    logprobs: tuple[float, ...] = ()
+    tokens: tuple[str, ...] | None = None
+    top: tuple[Alternatives, ...] | None = None
+
+
+def read_chat_rows(value: object, n_top: int) -> TokenRows:
+    """The `logprobs` of a chat choice; nothing where the teacher gives none. At most `n_top` + 1 alternatives a place
+    are kept (vLLM adds the drawn token to the likeliest)."""
+    rows = value.get("content") if isinstance(value, dict) else None
+    if rows is None:
+        return TokenRows()
+    if not isinstance(rows, list):
+        raise BadAnswer("the log-probabilities are not a list")
+    logprobs = tuple(logprob(row.get("logprob") if isinstance(row, dict) else None) for row in rows)
+    tokens = tuple(token(row["token"]) for row in rows) if all("token" in row for row in rows) else None
+    has_top = n_top > 0 and all("top_logprobs" in row for row in rows)
+    top = tuple(_chat_alternatives(row["top_logprobs"], n_top) for row in rows) if has_top else None
+    return TokenRows(logprobs=logprobs, tokens=tokens, top=top)
+
+
+def _chat_alternatives(value: object, n_top: int) -> Alternatives:
+    if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
+        raise BadAnswer("the likeliest tokens of a place are not a list")
+    pairs = [(token(entry.get("token")), logprob(entry.get("logprob"))) for entry in value[: n_top + 1]]
+    return best_first(pairs)
+
+
+def read_echo_rows(value: object, starts_at: int, n_top: int) -> TokenRows:
+    """The `logprobs` of an echoed text completion: the rows of the tokens that start at or after `starts_at`, in
+    characters."""
+    if not isinstance(value, dict):
+        raise BadAnswer("the answer holds no log-probabilities of the prompt")
+    offsets, logprobs, tokens = (_column(value, name) for name in ("text_offset", "token_logprobs", "tokens"))
+    if not len(offsets) == len(logprobs) == len(tokens):
+        raise BadAnswer("the columns of the log-probabilities are not equally long")
+    if not all(isinstance(at, int) for at in offsets) or starts_at not in offsets:
+        raise BadAnswer("no token starts where the text starts")
+    told = [i for i, at in enumerate(offsets) if at >= starts_at]
+    top: tuple[Alternatives, ...] | None = None
+    if n_top > 0 and value.get("top_logprobs") is not None:
+        rows = _column(value, "top_logprobs")
+        if len(rows) != len(offsets):
+            raise BadAnswer("the columns of the log-probabilities are not equally long")
+        top = tuple(_echo_alternatives(rows[i], n_top) for i in told)
+    return TokenRows(
+        logprobs=tuple(logprob(logprobs[i]) for i in told), tokens=tuple(token(tokens[i]) for i in told), top=top
+    )
+
+
+def _column(value: dict[str, Any], name: str) -> list[Any]:
+    column = value.get(name)
+    if not isinstance(column, list):
+        raise BadAnswer("a column of the log-probabilities is not a list")
+    return column
+
+
+def _echo_alternatives(value: object, n_top: int) -> Alternatives:
+    if not isinstance(value, dict):
+        raise BadAnswer("the likeliest tokens of a place are not an object")
+    pairs = [(token(name), logprob(p)) for name, p in list(value.items())[: n_top + 1]]
+    return best_first(pairs)
+
+
+def best_first(pairs: list[tuple[str, float]]) -> Alternatives:
+    if len(pairs) > MAX_ALTERNATIVES:
+        raise BadAnswer("a place has more alternatives than any teacher tells")
+    return tuple(sorted(pairs, key=lambda pair: (-pair[1], pair[0])))
+
+
+def token(value: object) -> str:
+    """One token's text, strict Unicode."""
+    if not isinstance(value, str) or len(value) > MAX_TOKEN_CHARS:
+        raise BadAnswer("a token is not a short text")
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError as wrong:
+        raise BadAnswer("a token holds half a character (a lone surrogate)") from wrong
+    return value
+
+
+def logprob(value: object) -> float:
+    """A finite number, and not above zero but for rounding; clipped to [LEAST_LOGPROB, 0]."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    # by comparison, which takes an integer of any size: math.isfinite does not
+    if not is_number or not -sys.float_info.max <= value <= 1e-3:  # type: ignore[operator]
+        raise BadAnswer("a log-probability is not a finite number at or below zero")
+    return max(LEAST_LOGPROB, min(0.0, float(value)))  # type: ignore[arg-type]
