@@ -1,0 +1,129 @@
+"""What verifies a draft: a conversation with the teacher, written down as requests and answers.
+
+A verifier asks nothing itself. `verify` yields batches of requests and is sent their answers, in order; what it returns
+at the end is all it has to say. So the pipeline journals every call, a crash replays the conversation from the journal,
+and a test runs the same code straight against a teacher (`converse`).
+"""
+
+import random
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Protocol
+from uuid import UUID
+
+from backend.domain.draft_costs import Quote
+from backend.domain.drafts import Cost, StoredDraft, Strategy, Verification
+from backend.domain.pricing import TeacherPrice
+from workers.teachers.protocol import (
+    Choice,
+    Completion,
+    CompletionRequest,
+    Message,
+    ScoreRequest,
+    Teacher,
+    TeacherCaps,
+    Usage,
+)
+
+TeacherRequest = CompletionRequest | ScoreRequest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What came back for one request; `revision` is what the teacher says it is, "" where it says nothing."""
+
+    choices: tuple[Choice, ...]
+    cost: Cost
+    revision: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SamplingPolicy:
+    """How the teacher's answers are sampled: part of what a draft's distribution is."""
+
+    temperature: float
+    top_p: float = 1.0
+    top_k: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """The slice at hand. `request` is what a fresh candidate is asked with; `head` and `slice_lines` are the lines of
+    its prompt that say the task and the slice. `far` are drafts of far slices of the same family (negative controls),
+    `fresh` candidates that the teacher just wrote for this slice (positive controls), `old_messages` what the teacher
+    was sent when a source's drafts were written."""
+
+    request: CompletionRequest
+    policy: SamplingPolicy
+    head: tuple[str, ...] = ()
+    slice_lines: tuple[str, ...] = ()
+    far: tuple[StoredDraft, ...] = ()
+    fresh: tuple[str, ...] = ()
+    old_messages: Mapping[UUID, tuple[Message, ...]] = field(default_factory=lambda: MappingProxyType({}))
+
+
+Conversation = Generator[list[TeacherRequest], list[Answer], Verification]
+
+
+class DraftVerifier(Protocol):
+    """One way to verify. Equal arguments (the rng's seed among them) make equal requests."""
+
+    @property
+    def strategy(self) -> Strategy: ...
+
+    def capable(self, caps: TeacherCaps, policy: SamplingPolicy) -> bool:
+        """Whether this teacher can be asked in this way, under this policy."""
+        ...
+
+    def quote(self, asked: Asked, drafts: Sequence[StoredDraft], price: TeacherPrice) -> Quote:
+        """What showing these drafts would cost, before anything is spent."""
+        ...
+
+    def verify(self, asked: Asked, drafts: Sequence[StoredDraft], rng: random.Random) -> Conversation:
+        """One verdict a draft, in the drafts' order, and the controls'."""
+        ...
+
+    def audit(self, asked: Asked, accepted: Sequence[StoredDraft], rng: random.Random) -> Conversation:
+        """Ask again about accepted drafts, to measure how many are bad; no verdict changes."""
+        ...
+
+
+def converse(
+    teacher: Teacher, price: TeacherPrice, conversation: Conversation, *, deadline_s: float = 60.0
+) -> Verification:
+    """Hold the conversation with a teacher at once, without a journal."""
+    try:
+        requests = next(conversation)
+        while True:
+            requests = conversation.send([_ask(teacher, price, request, deadline_s) for request in requests])
+    except StopIteration as ended:
+        said: Verification = ended.value
+        return said
+
+
+def cost_of(price: TeacherPrice, usage: Usage) -> Cost:
+    """What one answered call is billed."""
+    return Cost(
+        input_tokens=usage.input_tokens,
+        cached_tokens=usage.cached_tokens,
+        cache_write_tokens=usage.cache_write_tokens,
+        output_tokens=usage.output_tokens,
+        n_requests=1,
+        amount_microusd=price.cost_microusd(
+            input_tokens=usage.input_tokens,
+            output_tokens=usage.output_tokens,
+            cached_tokens=usage.cached_tokens,
+            cache_write_tokens=usage.cache_write_tokens,
+        ),
+        price_version=price.version,
+    )
+
+
+def _ask(teacher: Teacher, price: TeacherPrice, request: TeacherRequest, deadline_s: float) -> Answer:
+    done: Completion
+    if isinstance(request, ScoreRequest):
+        done = teacher.score(request, deadline_s=deadline_s)
+    else:
+        done = teacher.complete(request, deadline_s=deadline_s)
+    return Answer(choices=done.choices, cost=cost_of(price, done.usage), revision=done.revision)
