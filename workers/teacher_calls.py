@@ -9,7 +9,7 @@ never pays for it.
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 from uuid import UUID
 
@@ -18,13 +18,22 @@ from django.utils import timezone
 from backend.compiles import leases
 from backend.compiles.models import Compile, TeacherCall
 from backend.domain.canonical import sha256_of
+from backend.domain.drafts import Cost
 from backend.domain.lifecycle import StepName
 from backend.domain.pricing import TeacherPrice
 from backend.usage.ledger import Fact
 from backend.usage.models import Billing
 from workers.durable import CompileRun
 from workers.spending import reserve, settle
-from workers.teachers.protocol import Completion, CompletionRequest, Teacher, TeacherCanceled, TeacherFailed, Usage
+from workers.teachers.draft_verifiers import TeacherRequest
+from workers.teachers.protocol import (
+    Completion,
+    ScoreRequest,
+    Teacher,
+    TeacherCanceled,
+    TeacherFailed,
+    Usage,
+)
 
 DEADLINE_S = 120.0
 MAX_SKU_MODEL = 170  # an sku has room for 200 characters
@@ -36,7 +45,7 @@ class PlannedCall:
     """`key` names the call within the compile: the same key is the same call, whoever makes it."""
 
     key: str
-    request: CompletionRequest
+    request: TeacherRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +54,8 @@ class MadeCall:
     call_id: UUID
     choices: list[dict[str, Any]]
     cost_microusd: int
+    cost: Cost = field(default_factory=Cost)
+    revision: str = ""
 
 
 Save = Callable[[Compile, list[MadeCall]], None]
@@ -71,10 +82,24 @@ def call_batch(
         raise failure
 
 
-def worst_cost(price: TeacherPrice, request: CompletionRequest) -> int:
-    """The most a call can be billed, micro-USD: every byte of the prompt a token, every choice as long as allowed."""
+def ask_batch(
+    run: CompileRun, step: StepName, teacher: Teacher, price: TeacherPrice, plans: Sequence[PlannedCall]
+) -> list[MadeCall]:
+    """The answers of these calls, made now or found in the journal; nothing else is saved with them. Raises as
+    `call_batch`."""
+    call_batch(run, step, teacher, price, plans, lambda *_: None)
+    made, _ = _journaled(run, plans)
+    return [made[plan.key] for plan in plans]
+
+
+def worst_cost(price: TeacherPrice, request: TeacherRequest) -> int:
+    """The most a call can be billed, micro-USD: every byte of the prompt a token, every choice as long as allowed. A
+    text that is scored is part of the prompt, and some servers generate one token after it."""
     n_bytes = sum(len(message.content.encode()) + 16 for message in request.messages)
-    return price.cost_microusd(input_tokens=n_bytes, output_tokens=request.n * request.max_tokens)
+    if isinstance(request, ScoreRequest):
+        return price.most_microusd(input_tokens=n_bytes + len(request.text.encode()), output_tokens=1)
+    n_bytes += len(request.prefix.encode())
+    return price.most_microusd(input_tokens=n_bytes, output_tokens=request.n * request.max_tokens)
 
 
 def _journaled(run: CompileRun, plans: Sequence[PlannedCall]) -> tuple[dict[str, MadeCall], bool]:
@@ -85,10 +110,27 @@ def _journaled(run: CompileRun, plans: Sequence[PlannedCall]) -> tuple[dict[str,
             state__in=("succeeded", "applied"),
             key__in=[p.key for p in plans],
         )
-        made = {
-            r.key: MadeCall(key=r.key, call_id=r.id, choices=r.choices, cost_microusd=r.cost_microusd) for r in rows
-        }
+        made = {row.key: _made(row) for row in rows}
         return made, len(made) == len(plans) and all(r.state == "applied" for r in rows)
+
+
+def _made(row: TeacherCall) -> MadeCall:
+    cost = Cost(
+        input_tokens=row.input_tokens,
+        cached_tokens=row.cached_tokens,
+        output_tokens=row.output_tokens,
+        n_requests=1,
+        amount_microusd=row.cost_microusd,
+        price_version=row.price_version,
+    )
+    return MadeCall(
+        key=row.key,
+        call_id=row.id,
+        choices=row.choices,
+        cost_microusd=row.cost_microusd,
+        cost=cost,
+        revision=row.revision,
+    )
 
 
 def _open(
@@ -113,9 +155,10 @@ def _open(
                 attempt=attempts.get(plan.key, 0) + 1,
                 fence=run.lease.fence,
                 model=teacher.identity.model,
-                request_sha256=sha256_of(_request_json(plan.request)),
-                n=plan.request.n,
+                request_sha256=request_sha256(plan.request),
+                n=1 if isinstance(plan.request, ScoreRequest) else plan.request.n,
                 reserved_microusd=worst_cost(price, plan.request),
+                price_version=price.version,
             )
             for plan in plans
         ]
@@ -146,6 +189,8 @@ def _make(
 ) -> dict[str, Completion | TeacherFailed | TeacherCanceled]:
     def one(plan: PlannedCall) -> Completion | TeacherFailed | TeacherCanceled:
         try:
+            if isinstance(plan.request, ScoreRequest):
+                return teacher.score(plan.request, deadline_s=DEADLINE_S, cancelled=run.stop.is_set)
             return teacher.complete(plan.request, deadline_s=DEADLINE_S, cancelled=run.stop.is_set)
         except (TeacherFailed, TeacherCanceled) as error:
             return error
@@ -177,7 +222,8 @@ def _close(
                 row.choices = [asdict(choice) for choice in outcome.choices]
                 row.provider_request_id = (outcome.provider_request_id or "")[:200]
                 row.latency_ms = outcome.latency_ms
-                made[key] = MadeCall(key=key, call_id=row.id, choices=row.choices, cost_microusd=row.cost_microusd)
+                row.revision = outcome.revision[:200]
+                made[key] = _made(row)
             elif isinstance(outcome, TeacherCanceled):
                 row.state, row.error_code = "canceled", "canceled"
             else:
@@ -198,6 +244,7 @@ def _facts(row: TeacherCall, price: TeacherPrice, outcome: Completion | TeacherF
     if not isinstance(outcome, Completion):
         return [] if outcome.usage is None else _book(row, price, outcome.usage, Billing.WASTE)
     row.input_tokens, row.output_tokens = outcome.usage.input_tokens, outcome.usage.output_tokens
+    row.cached_tokens = outcome.usage.cached_tokens
     row.usage_flags = [name for name in ("estimated", "disputed") if getattr(outcome.usage, name)]
     facts = _book(row, price, outcome.usage, Billing.CHARGE)
     row.cost_microusd = sum(fact.amount_microusd for fact in facts)
@@ -206,23 +253,27 @@ def _facts(row: TeacherCall, price: TeacherPrice, outcome: Completion | TeacherF
 
 
 def _book(row: TeacherCall, price: TeacherPrice, usage: Usage, billing: Billing) -> list[Fact]:
-    """Tokens as two facts; together never more than was reserved for the call."""
-    whole = price.cost_microusd(input_tokens=usage.input_tokens, output_tokens=usage.output_tokens)
-    whole = min(whole, row.reserved_microusd)
-    input_part = min(price.cost_microusd(input_tokens=usage.input_tokens, output_tokens=0), whole)
-    parts = (("input_token", usage.input_tokens, input_part), ("output_token", usage.output_tokens, whole - input_part))
+    """Tokens as facts, input and output, cached and written input apart where there was some; together never more
+    than was reserved for the call."""
+    parts = price.parts(
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        cached_tokens=usage.cached_tokens,
+        cache_write_tokens=usage.cache_write_tokens,
+        most_microusd=row.reserved_microusd,
+    )
     return [
         Fact(
-            sku=_sku(row, name),
-            quantity=quantity,
+            sku=_sku(row, f"{part.kind}_token"),
+            quantity=part.quantity,
             unit="token",
-            amount_microusd=amount,
+            amount_microusd=part.amount_microusd,
             price_version=price.version,
-            source_key=f"call:{row.id}:{billing}:{name}",
+            source_key=f"call:{row.id}:{billing}:{part.kind}_token",
             billing=billing,
             is_estimated=usage.estimated or usage.disputed,
         )
-        for name, quantity, amount in parts
+        for part in parts
     ]
 
 
@@ -230,6 +281,7 @@ def _sku(row: TeacherCall, name: str) -> str:
     return f"teacher.{row.model[:MAX_SKU_MODEL]}.{name}"
 
 
-def _request_json(request: CompletionRequest) -> dict[str, Any]:
+def request_sha256(request: TeacherRequest) -> str:
+    """What was asked, as a digest: no float is in it."""
     value = asdict(request)
-    return {**value, "temperature": repr(request.temperature), "top_p": repr(request.top_p)}
+    return sha256_of({name: repr(item) if isinstance(item, float) else item for name, item in value.items()})

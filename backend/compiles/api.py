@@ -2,7 +2,10 @@
 in `material_api`."""
 
 from typing import Any, ClassVar
+from uuid import UUID
 
+from django.db import transaction
+from django.utils.decorators import method_decorator
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.permissions import BasePermission
@@ -18,17 +21,20 @@ from backend.domain.errors import NotFound
 from backend.domain.ids import Prefix, decode_id
 from backend.domain.lifecycle import CompileStatus
 from backend.domain.spec import canonical_spec, spec_json_schema
+from backend.drafts.previews import expected_saving
 from backend.rest.pagination import PAGE_PARAMETERS, list_page, page_schema
 from backend.rest.strict import check_query
 from backend.tenants.api import IDEMPOTENCY_KEY
 from backend.tenants.auth import IsTenant
 from backend.tenants.idempotency import idempotent
+from backend.tenants.scope import tenant_scope
 from backend.tenants.scopes import HasScope
 from backend.usage.ledger import totals_of_compile
 from backend.usage.shapes import UsageTotalShape, usage_total_shape
 
 COMPILES: list[type[BasePermission]] = [IsTenant, HasScope("compiles")]
 READ_ONLY: list[type[BasePermission]] = [IsTenant, HasScope("compiles:read")]
+DRAFTS_WAIT_S = 3.0  # an estimate waits less for a worker than a preview: it is complete without
 
 
 class SpecSchemaView(APIView):
@@ -96,18 +102,38 @@ class CompilesView(APIView):
         return Response(shape, status=202, headers={"Location": f"/v1/compiles/{shape['id']}"})
 
 
+@method_decorator(transaction.non_atomic_requests, name="dispatch")
 class EstimateView(APIView):
+    """Not atomic: with `drafts` a worker is asked, and waited for."""
+
     permission_classes = READ_ONLY
 
-    @extend_schema(operation_id="compiles_estimate", request=OpenApiTypes.OBJECT, responses=shapes_of.EstimateShape)
+    @extend_schema(
+        operation_id="compiles_estimate",
+        parameters=[shapes_of.EstimateQuery],
+        request=OpenApiTypes.OBJECT,
+        responses=shapes_of.EstimateShape,
+    )
     def post(self, request: Request) -> Response:
-        """What a spec would cost: low, expected and high per step in micro-USD, and whether its budget covers it."""
-        spec, expected = submission.check(request.auth.tenant_id, request.data)
+        """What a spec would cost: low, expected and high per step in micro-USD, and whether its budget covers it. With
+        `drafts=true` also what the draft cache is expected to save of that."""
+        check_query(request.query_params, shapes_of.EstimateQuery().fields)
+        query = shapes_of.EstimateQuery(data=request.query_params.dict())
+        query.is_valid(raise_exception=True)
+        tenant_id: UUID = request.auth.tenant_id
+        with tenant_scope(tenant_id):
+            spec, expected = submission.check(tenant_id, request.data)
         budget = spec.budget.microusd
         is_within = budget >= max(expected.total.low, expected.worst_batch)
-        return Response(
-            {"object": "estimate", **expected.to_json(), "budget_microusd": budget, "within_budget": is_within}
-        )
+        wants_drafts = query.validated_data["drafts"]
+        body = {
+            "object": "estimate",
+            **expected.to_json(),
+            "budget_microusd": budget,
+            "within_budget": is_within,
+            "draft_cache": expected_saving(tenant_id, spec, wait_s=DRAFTS_WAIT_S) if wants_drafts else None,
+        }
+        return Response(body)
 
 
 class CompileView(APIView):

@@ -155,7 +155,7 @@ class StepRun(TenantOwned):
 
 class Slice(TenantOwned):
     """A part of the task that candidates are written for. `selection` is the SelectionReport, `reactions` what the
-    pipeline did by itself."""
+    pipeline did by itself, `drafts` what was offered from the draft cache and what came of it."""
 
     compile = models.ForeignKey(Compile, on_delete=models.CASCADE, related_name="slices")
     position = models.IntegerField()
@@ -172,11 +172,13 @@ class Slice(TenantOwned):
     temperature_ppm = models.IntegerField(default=1_000_000)
     is_synthesized = models.BooleanField(default=False)
     n_generated = models.IntegerField(default=0)
+    n_from_drafts = models.IntegerField(default=0)
     n_rejected = models.IntegerField(default=0)
     n_duplicates = models.IntegerField(default=0)
     signal = models.CharField(max_length=16, blank=True)
     selection = models.JSONField(null=True)
     reactions = models.JSONField(default=list)
+    drafts = models.JSONField(null=True)
     embedding = models.BinaryField(null=True)
 
     class Meta:
@@ -197,6 +199,9 @@ class Candidate(TenantOwned):
     reasons = models.JSONField(default=list)
     logprob = models.FloatField(null=True)
     token_logprobs = models.BinaryField(null=True)
+    tokens = models.JSONField(null=True)
+    draft_id = models.UUIDField(null=True)
+    certificate = models.CharField(max_length=16, blank=True)
     n_tokens = models.IntegerField(default=0)
     cost_microusd = models.BigIntegerField(default=0)
     score = models.FloatField(null=True)
@@ -229,6 +234,9 @@ class TeacherCall(TenantOwned):
     reserved_microusd = models.BigIntegerField()
     input_tokens = models.IntegerField(default=0)
     output_tokens = models.IntegerField(default=0)
+    cached_tokens = models.IntegerField(default=0)
+    revision = models.CharField(max_length=200, blank=True)
+    price_version = models.CharField(max_length=64, blank=True)
     cost_microusd = models.BigIntegerField(default=0)
     usage_flags = models.JSONField(default=list)
     provider_request_id = models.CharField(max_length=200, blank=True)

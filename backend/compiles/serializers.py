@@ -158,6 +158,7 @@ class SliceShape(s.Serializer[object]):
     label = s.CharField(allow_null=True)
     n_candidates = s.IntegerField()
     n_generated = s.IntegerField()
+    n_from_drafts = s.IntegerField(help_text="Candidates that are drafts of earlier compiles; the teacher wrote fewer.")
     n_rejected = s.IntegerField()
     n_duplicates = s.IntegerField()
     k_requested = s.IntegerField()
@@ -167,6 +168,10 @@ class SliceShape(s.Serializer[object]):
     split_into = s.ListField(child=s.CharField(), help_text="The two slices that this one was made into.")
     reactions = s.JSONField(
         help_text="What the pipeline did by itself, in order: rounds, splits, what was passed over."
+    )
+    drafts = s.DictField(
+        allow_null=True,
+        help_text="What was offered from the draft cache, what of it was accepted, what that cost and saved.",
     )
     selection = s.DictField(
         allow_null=True,
@@ -179,7 +184,10 @@ class CandidateShape(s.Serializer[object]):
     object = s.ChoiceField(["candidate"])
     slice = s.CharField()
     text = s.CharField()
-    origin = s.CharField()
+    origin = s.CharField(help_text="fresh, capture, or draft.")
+    certificate = s.CharField(
+        allow_null=True, help_text="Of a draft: exact, bounded, typical, judged or gated; how it was accepted."
+    )
     state = s.CharField()
     reasons = s.ListField(child=s.CharField())
     score = s.FloatField(allow_null=True)
@@ -227,6 +235,24 @@ class ValidationShape(s.Serializer[object]):
     estimate = s.JSONField()
 
 
+class EstimateQuery(StrictSerializer):
+    drafts = s.BooleanField(default=False, help_text="Whether to ask what the draft cache would save.")
+
+
+class DraftSavingShape(s.Serializer[object]):
+    """Nulls where no worker could say, and then `reason` says why."""
+
+    n_slices = s.IntegerField(allow_null=True)
+    n_slices_offered = s.IntegerField(allow_null=True)
+    n_drafts = s.IntegerField(allow_null=True)
+    n_shown = s.IntegerField(allow_null=True)
+    expected_accepted = s.FloatField(allow_null=True)
+    expected_avoided_microusd = s.IntegerField(allow_null=True)
+    expected_verification_microusd = s.IntegerField(allow_null=True)
+    expected_net_microusd = s.IntegerField(allow_null=True)
+    reason = s.CharField(allow_null=True, help_text="Why nothing is offered, or nothing is known.")
+
+
 class EstimateShape(s.Serializer[object]):
     object = s.ChoiceField(["estimate"])
     steps = s.JSONField()
@@ -237,3 +263,4 @@ class EstimateShape(s.Serializer[object]):
     assumptions = s.ListField(child=s.CharField())
     budget_microusd = s.IntegerField()
     within_budget = s.BooleanField()
+    draft_cache = DraftSavingShape(allow_null=True, help_text="With `drafts=true`; not taken off the estimate.")

@@ -88,6 +88,7 @@ def slice_shape(row: Slice) -> dict[str, Any]:
         "label": row.label or None,
         "n_candidates": row.n_candidates,
         "n_generated": row.n_generated,
+        "n_from_drafts": row.n_from_drafts,
         "n_rejected": row.n_rejected,
         "n_duplicates": row.n_duplicates,
         "k_requested": row.k_requested,
@@ -96,7 +97,27 @@ def slice_shape(row: Slice) -> dict[str, Any]:
         "split_from": split_from(row),
         "split_into": split_into(row),
         "reactions": row.reactions,
+        "drafts": _drafts_shape(row),
         "selection": report,
+    }
+
+
+def _drafts_shape(row: Slice) -> dict[str, Any] | None:
+    """Counts and money; null for a slice that looked for no drafts (captures, halves, a cache that is off)."""
+    plan = row.drafts
+    if plan is None:
+        return None
+    return {
+        "arm": plan["arm"],
+        "strategy": plan["strategy"] or None,
+        "n_sources": plan["n_sources"],
+        "nearest_distance": plan["nearest_distance"],
+        "break_even": plan.get("break_even"),
+        "threshold_distance": plan.get("threshold_distance"),
+        "offered": plan["n_shown"],
+        "accepted": plan["n_accepted"],
+        "entered": row.n_from_drafts,
+        "saving": plan.get("saving"),
     }
 
 
@@ -107,6 +128,7 @@ def candidate_shape(row: Candidate, slice_name: str) -> dict[str, Any]:
         "slice": slice_name,
         "text": row.text,
         "origin": row.origin,
+        "certificate": row.certificate or None,
         "state": row.state,
         "reasons": row.reasons,
         "score": row.score,

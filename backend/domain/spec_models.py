@@ -277,6 +277,22 @@ class DeclaredPrice(_Part):
         description="US dollars per million output tokens.",
         examples=[0.6],
     )
+    cached_input_usd_per_mtok: Money | None = Field(
+        default=None,
+        ge=0,
+        le=10_000,
+        json_schema_extra=_PRICE_BOUNDS,
+        description="US dollars per million input tokens read from the vendor's prompt cache; the input price if null.",
+        examples=[0.015],
+    )
+    cache_write_usd_per_mtok: Money | None = Field(
+        default=None,
+        ge=0,
+        le=10_000,
+        json_schema_extra=_PRICE_BOUNDS,
+        description="US dollars per million input tokens written to that cache; the input price if null.",
+        examples=[0.1875],
+    )
 
 
 class Teacher(_Part):
@@ -313,6 +329,19 @@ class Teacher(_Part):
         default=None,
         description="Your price for this model; goes before the price book.",
         examples=[{"input_usd_per_mtok": 0.15, "output_usd_per_mtok": 0.6}],
+    )
+    engine: Literal["vllm"] | None = Field(
+        default=None,
+        description="vllm: the endpoint is a vLLM server of yours, which can score drafts and take them as proposals.",
+        examples=["vllm"],
+    )
+    revision: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=100,
+        pattern=r"^[^\s|@]+$",
+        description="Which version of the model this is; drafts of another one are never offered. null: as it reports.",
+        examples=["2026-08-06"],
     )
     concurrency: int = Field(default=4, ge=1, le=32, description="Most calls at the same time.", examples=[4])
     fallback_model: str | None = Field(
@@ -411,7 +440,41 @@ class DraftCache(_Part):
     """The store of candidates that were not selected."""
 
     enabled: bool = Field(
-        default=True, description="Whether rejects are kept as drafts for later compiles.", examples=[True]
+        default=True,
+        description="Whether rejects are kept as drafts for later compiles, and earlier ones offered to the teacher.",
+        examples=[True],
+    )
+    verify: Literal["auto", "judge", "logprobs", "engine", "off"] = Field(
+        default="auto",
+        description="How drafts are verified: the best way that pays (auto), or one; off keeps them and offers none.",
+        examples=["auto"],
+    )
+    gate: bool = Field(
+        default=False,
+        description="Whether the spec's verifiers alone may accept a draft, once audits have certified them. Says "
+        "nothing about the teacher.",
+        examples=[False],
+    )
+    max_bad_rate: float = Field(
+        default=0.02,
+        gt=0,
+        le=0.5,
+        description="Largest share of accepted drafts that may be bad; above it the family generates afresh.",
+        examples=[0.02],
+    )
+    holdback: float = Field(
+        default=0.05,
+        ge=0,
+        le=1,
+        description="Share of the slices, at random, that get no drafts, so that saving and quality can be compared.",
+        examples=[0.05],
+    )
+    audit_share: float = Field(
+        default=0.1,
+        ge=0,
+        le=1,
+        description="Share of the slices whose accepted drafts are asked about again, to measure how many are bad.",
+        examples=[0.1],
     )
 
 

@@ -11,7 +11,7 @@ from workers.teachers.protocol import (
     Completion,
     CompletionRequest,
     Message,
-    Score,
+    ScoreRequest,
     TeacherCaps,
     TeacherFailed,
     TeacherIdentity,
@@ -47,7 +47,7 @@ class EchoTeacher:
             self.asked[question] = self.asked.get(question, 0) + 1
         return self._answer(request, cancelled)
 
-    def score(self, messages: tuple[Message, ...], text: str, **_: Any) -> Score:
+    def score(self, request: ScoreRequest, **_: Any) -> Completion:
         raise TeacherFailed("An echo knows no log-probabilities.", code="teacher_rejected")
 
     def close(self) -> None:

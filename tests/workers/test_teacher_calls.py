@@ -13,11 +13,13 @@ from backend.compiles.leases import LeaseLost
 from backend.compiles.models import Compile, StepRun, TeacherCall
 from backend.domain.errors import PaymentRequired
 from backend.domain.lifecycle import CompileStatus, StepName
+from backend.domain.pricing import price_book, teacher_price
+from backend.domain.spec_models import DeclaredPrice
 from backend.tenants.scope import tenant_scope
 from backend.usage.models import Billing, UsageFact
 from tests.compile_factories import change, fresh, hold, lapse, make_compile
 from tests.factories import make_tenant
-from tests.workers.calls import USAGE, EchoTeacher, answered, plan, price
+from tests.workers.calls import MODEL, USAGE, EchoTeacher, answered, plan, price
 from workers import walk
 from workers.durable import Canceled, CompileRun
 from workers.teacher_calls import MadeCall, PlannedCall, call_batch, worst_cost
@@ -250,6 +252,31 @@ def test_a_teacher_that_claims_more_than_a_call_can_cost_is_paid_the_most_it_can
     with tenant_scope(row.tenant_id):
         assert TeacherCall.objects.get(compile=row).usage_flags == ["disputed"]
         assert all(fact.is_estimated for fact in UsageFact.objects.filter(compile_id=row.id))
+
+
+def test_cached_and_written_input_is_booked_apart_at_its_own_price(row):
+    declared = {
+        "input_usd_per_mtok": 10,
+        "output_usd_per_mtok": 40,
+        "cached_input_usd_per_mtok": 1,
+        "cache_write_usd_per_mtok": 12.5,
+    }
+    dear = teacher_price(price_book(), MODEL, DeclaredPrice.model_validate(declared))
+    usage = Usage(input_tokens=26, output_tokens=10, cached_tokens=10, cache_write_tokens=4)
+
+    def cached(request: CompletionRequest, cancelled: Any) -> Completion:
+        return Completion(choices=answered(request).choices, usage=usage)
+
+    call_batch(hold(row), STEP, EchoTeacher(cached), dear, [plan("a")], Saved())
+    assert is_balanced(row)
+    with tenant_scope(row.tenant_id):
+        facts = UsageFact.objects.filter(compile_id=row.id).values_list("sku", "quantity", "amount_microusd")
+        assert {(sku.rsplit(".")[-1], quantity, amount) for sku, quantity, amount in facts} == {
+            ("input_token", 12, 120),
+            ("cached_input_token", 10, 10),
+            ("cache_write_token", 4, 50),
+            ("output_token", 10, 400),
+        }
 
 
 def test_a_batch_that_the_budget_cannot_carry_is_not_begun(row):

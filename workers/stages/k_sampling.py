@@ -5,11 +5,11 @@ from typing import Any
 
 from django.db.models import Count, Sum
 
-from backend.compiles.models import Candidate, Compile, Slice, TeacherCall
+from backend.compiles.models import Compile, Slice, TeacherCall
 from backend.compiles.reactions import own, split_from, split_into
-from backend.domain.candidates import Origin
 from backend.domain.lifecycle import StepName
 from workers.durable import CompileRun
+from workers.stages.draft_accounts import drafts_of_compile
 from workers.stages.selection_record import at_k_requested, without_columns
 
 VERSION = 1
@@ -38,7 +38,7 @@ def k_sampling(run: CompileRun, compile: Compile, *, embedder: str, labels: dict
         "slices": [_slice_entry(run, pool) for pool in pools],
         "labels": labels,
         "teacher": _teacher(run, compile),
-        "draft_cache": _draft_cache(run, compile),
+        "draft_cache": _draft_cache(run, pools, labels),
         "log": "\n".join(text for pool in pools if (text := (pool.selection or {}).get("log"))),
     }
 
@@ -59,6 +59,7 @@ def _slice_entry(run: CompileRun, pool: Slice) -> dict[str, Any]:
         "split_into": split_into(pool),
         "ranker": pool.signal or "none",
         "n_generated": pool.n_generated,
+        "n_from_drafts": pool.n_from_drafts,
         "n_rejected": pool.n_rejected,
         "n_duplicates": pool.n_duplicates,
         "n_taken_over": next((e["n_taken_over"] for e in pool.reactions if e["reaction"] == "split_off"), 0),
@@ -102,16 +103,21 @@ def _teacher(run: CompileRun, compile: Compile) -> dict[str, Any]:
     }
 
 
-def _draft_cache(run: CompileRun, compile: Compile) -> dict[str, Any]:
-    """Drafts are kept and not offered yet: no look-up was made, so there is no rate."""
-    reused = Candidate.objects.filter(tenant_id=run.tenant_id, compile=compile, origin=Origin.DRAFT).count()
+def _draft_cache(run: CompileRun, pools: list[Slice], labels: dict[str, Any]) -> dict[str, Any]:
+    """What the synthesis step's receipt says of drafts, in short. `tokens_saved` are the accepted drafts' that the
+    teacher did not write again; `saved_microusd` is net of what verifying cost, and may be below zero."""
+    told = drafts_of_compile(run, pools)
     return {
-        "lookups": 0,
-        "offered": 0,
-        "accepted": reused,
-        "acceptance_rate_ppm": None,
-        "tokens_saved": 0,
-        "saved_microusd": 0,
+        "lookups": told["lookups"],
+        "offered": told["offered"],
+        "accepted": told["accepted"],
+        "acceptance_rate_ppm": told["acceptance"]["rate_ppm"],
+        "acceptance_low_ppm": told["acceptance"]["low_ppm"],
+        "acceptance_high_ppm": told["acceptance"]["high_ppm"],
+        "kept_tokens": told["kept_tokens"],
+        "tokens_saved": sum(told["kept_tokens"].values()),
+        "saved_microusd": told["saving"]["net_microusd"],
+        "labels_reused": labels.get("n_labeled_before", 0),
     }
 
 

@@ -22,10 +22,12 @@ from backend.domain.lifecycle import StepName
 from backend.domain.selection import SelectionReport, select
 from backend.domain.selection_options import Method
 from backend.domain.spec import default_k_distill, label_names, target_shares
+from backend.drafts.models import Offer
 from workers.durable import CompileRun
+from workers.stages.label_drafts import LABELS, keep_labels, known_labels, note_labels
 from workers.stages.outcome import Done, finish_step
 from workers.stages.selection_record import without_columns
-from workers.stages.teaching import seed_of, teaching
+from workers.stages.teaching import Taught, seed_of, teaching
 from workers.stages.verification import stack
 from workers.teacher_calls import MadeCall, PlannedCall, call_batch
 from workers.teachers.prompts import label_request, parse_label
@@ -70,6 +72,7 @@ def _label_all(run: CompileRun) -> None:
         total = len(todo) + base.filter(state__in=("labeled", "unverified")).count()
     answers = _answers_so_far(run)
     with teaching(run) as taught:
+        todo = _take_known(run, todo, taught, total)
         while todo:
             part = todo[: run.spec.teacher.concurrency]
 
@@ -77,12 +80,27 @@ def _label_all(run: CompileRun) -> None:
                 for row, call in zip(part, calls, strict=True):  # noqa: B023 (called within the turn)
                     answers[row.text_key].append(call.choices)
                 _save_votes(run, part, answers)  # noqa: B023
+                keep_labels(run, [row for row in part if row.state != "picked"], answers)  # noqa: B023
                 done = total - len(todo) + sum(row.state != "picked" for row in part)  # noqa: B023
                 run.progress(StepName.LABELING, done=done, total=total, message=f"{done} of {total} inputs labeled")
 
             plans = [_label_call(run, row, answers[row.text_key]) for row in part]
             call_batch(run, StepName.LABELING, taught.teacher, taught.price, plans, save)
             todo = [row for row in todo if row.state == "picked"]
+
+
+def _take_known(run: CompileRun, todo: list[Candidate], taught: Taught, total: int) -> list[Candidate]:
+    """Give the inputs that the teacher labelled in an earlier compile, by the same prompt, their votes; returns the
+    others."""
+    with run.fenced() as compile:
+        known = known_labels(run, todo)
+        mine = [row for row in todo if row.text_key in known.answers]
+        if mine:
+            _save_votes(run, mine, {row.text_key: [known.answers[row.text_key]] for row in mine})
+            note_labels(run, compile, known, len(todo) - len(mine), taught.price)
+            message = f"{len(mine)} of {total} inputs were labeled before"
+            run.progress(StepName.LABELING, done=total - len(todo) + len(mine), total=total, message=message)
+    return [row for row in todo if row.state == "picked"]
 
 
 Answers = list[list[dict[str, Any]]]  # of one text: the choices of each call
@@ -203,6 +221,7 @@ def _save(
     n_unverified = Candidate.objects.filter(tenant_id=run.tenant_id, compile=compile, state="unverified").count()
     facts: dict[str, Any] = {
         "n_labeled": len(rows),
+        "n_labeled_before": _n_reused(run),
         "n_unverified": n_unverified,
         "n_synthetic_pairs": len(kept),
         "n_gold_pairs": n_pairs - len(kept),
@@ -217,6 +236,12 @@ def _save(
         outputs={"dataset": dataset, "labels": sha256_of(labels)},
         facts=facts,
     )
+
+
+def _n_reused(run: CompileRun) -> int:
+    """Inputs whose answers are an earlier compile's."""
+    known = Offer.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id, slice_position=LABELS).first()
+    return 0 if known is None else int(known.n_reused)
 
 
 def _report_skew(run: CompileRun, balanced: Balance) -> None:

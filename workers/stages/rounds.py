@@ -13,7 +13,7 @@ from django.db.models import F, Func, IntegerField
 
 from backend.blobs import get_jsonl
 from backend.compiles.models import Candidate, Compile, Slice, TeacherCall
-from backend.compiles.reactions import first_round, note, temperature_of, times
+from backend.compiles.reactions import first_round, note, openers, temperature_of, times
 from backend.domain.candidates import text_key
 from backend.domain.estimates import CHOICES_PER_CALL
 from backend.domain.lifecycle import StepName
@@ -22,9 +22,11 @@ from workers.durable import CompileRun
 from workers.embedding.protocol import Embedder
 from workers.scoring.verifier import check_text, gate_reasons
 from workers.spending import settle
+from workers.stages.draft_engine import with_proposals
 from workers.stages.embedding_usage import embedding_fact
 from workers.stages.teaching import Taught, seed_of, teaching
 from workers.teacher_calls import MadeCall, PlannedCall, call_batch
+from workers.teachers.factory import caps_of
 from workers.teachers.prompts import candidate_request, parse_message
 from workers.teachers.protocol import CompletionRequest, TeacherFailed
 
@@ -96,8 +98,10 @@ def _next_batch(run: CompileRun, pool: Slice, exemplars: tuple[str, ...]) -> lis
 
 
 def round_size(pool: Slice) -> int:
-    """How many candidates the open round asks for: N in the slice's first, then half of that."""
-    return int(pool.n_candidates) if pool.round == first_round(pool) else later_round_size(pool)
+    """How many candidates the open round asks for: N in the slice's first, less the drafts that entered, then half of
+    N."""
+    is_first = pool.round == first_round(pool)
+    return int(pool.n_candidates) - int(pool.n_from_drafts) if is_first else later_round_size(pool)
 
 
 def later_round_size(pool: Slice) -> int:
@@ -106,7 +110,7 @@ def later_round_size(pool: Slice) -> int:
 
 def request_of(run: CompileRun, pool: Slice, n: int, exemplars: tuple[str, ...], *, nth: int) -> CompletionRequest:
     """The `nth` call of the slice's open round."""
-    return candidate_request(
+    request = candidate_request(
         run.spec,
         slice_spec(pool),
         n=n,
@@ -114,6 +118,7 @@ def request_of(run: CompileRun, pool: Slice, n: int, exemplars: tuple[str, ...],
         seed=seed_of(run, "candidates", pool.name, pool.round, nth),
         exemplars=exemplars,
     )
+    return with_proposals(run, pool, request)
 
 
 def _save_candidates(
@@ -138,8 +143,9 @@ def _save_candidates(
     pool.n_rejected += n_rejected
     pool.n_duplicates += len(choices) - len(rows) + len(known)
     pool.save()
-    total = sum(s.n_candidates for s in Slice.objects.filter(tenant_id=run.tenant_id, compile=compile))
-    done = sum(s.n_generated for s in Slice.objects.filter(tenant_id=run.tenant_id, compile=compile))
+    pools = list(Slice.objects.filter(tenant_id=run.tenant_id, compile=compile))
+    total = sum(s.n_candidates for s in pools)
+    done = sum(s.n_generated + s.n_from_drafts for s in pools)
     run.progress(step, done=min(done, total), total=total, message=f"{pool.name}: {pool.n_generated} candidates")
 
 
@@ -166,6 +172,7 @@ def _candidate(
         reasons=list(reasons),
         logprob=choice["logprob"],
         token_logprobs=None if logprobs is None else np.asarray(logprobs, dtype=np.float16).tobytes(),
+        tokens=choice.get("tokens") if caps_of(run.spec.teacher).prompt_logprobs else None,
         n_tokens=choice["n_tokens"],
         cost_microusd=call.cost_microusd // max(1, len(call.choices)),
     )
@@ -195,9 +202,14 @@ def hotter_ppm(pool: Slice) -> int:
 
 
 def shown_exemplars(run: CompileRun, pool: Slice) -> tuple[str, ...]:
-    """The slice's own exemplars. After many rejects two texts that show what is wanted: its own, else training gold of
-    its label."""
-    if not times(pool, "exemplars"):
+    """What the slice's open round shows."""
+    return exemplars_of(run, pool, pool.round)
+
+
+def exemplars_of(run: CompileRun, pool: Slice, round: int) -> tuple[str, ...]:
+    """The slice's own exemplars. In the rounds after many rejects two texts that show what is wanted: its own, else
+    training gold of its label."""
+    if not any(entry["reaction"] == "exemplars" for entry in openers(pool, round)):
         return tuple(pool.exemplars)
     if len(pool.exemplars) >= 2:
         return tuple(pool.exemplars[:2])

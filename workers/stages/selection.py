@@ -7,10 +7,11 @@ from backend.blobs import get_jsonl
 from backend.compiles.models import Candidate, Slice
 from backend.domain.canonical import sha256_of
 from backend.domain.lifecycle import StepName
+from backend.drafts.eviction import shrink
 from backend.drafts.models import Draft
 from workers.durable import CompileRun
 from workers.embedding.sentence import load_embedder
-from workers.stages.draft_keeping import DraftKeeper, draft_keeper, keep_rejects
+from workers.stages.draft_keeping import keep_drafts, note_outcome
 from workers.stages.mitigation import choose, warn_of_gap
 from workers.stages.outcome import Done, finish_step
 from workers.stages.rounds import add_round, gold_digests, heldout_keys
@@ -20,9 +21,8 @@ from workers.stages.verification import score_pool
 
 
 def run_selection(run: CompileRun) -> Done:
-    keeper = draft_keeper(run)
     while (pool := _next_pool(run)) is not None:
-        _select_pool(run, pool, keeper)
+        _select_pool(run, pool)
         with run.fenced():
             pools = _pools(run)
             done = sum(part.selection is not None for part in pools)
@@ -31,6 +31,7 @@ def run_selection(run: CompileRun) -> Done:
     with run.fenced() as compile:
         done_step = _summary(run, _pools(run))
         finish_step(run, compile, StepName.SELECTION, done_step)
+    shrink(run.tenant_id)
     return done_step
 
 
@@ -44,7 +45,7 @@ def _next_pool(run: CompileRun) -> Slice | None:
         return next((pool for pool in _pools(run) if pool.selection is None), None)
 
 
-def _select_pool(run: CompileRun, pool: Slice, keeper: DraftKeeper) -> None:
+def _select_pool(run: CompileRun, pool: Slice) -> None:
     while True:
         _finish_round(run, pool)
         valid = Candidate.objects.filter(tenant_id=run.tenant_id, slice=pool, state="valid")
@@ -58,7 +59,8 @@ def _select_pool(run: CompileRun, pool: Slice, keeper: DraftKeeper) -> None:
     with run.fenced():
         _save(run, pool, rows, chosen)
         if run.spec.draft_cache.enabled and not pool.is_captured:
-            keep_rejects(run, pool, [row for row in rows if row.state == "dropped"], keeper)
+            keep_drafts(run, pool, rows)
+            note_outcome(run, pool, rows)
 
 
 def _finish_round(run: CompileRun, pool: Slice) -> None:
@@ -101,7 +103,7 @@ def _summary(run: CompileRun, pools: list[Slice]) -> Done:
     facts: dict[str, Any] = {
         "method": run.spec.sampling.method,
         "n_picked": len(keys),
-        "n_drafts": Draft.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id).count(),
+        "n_drafts": Draft.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id, is_kept=False).count(),
         "slices": [{"name": pool.name} | without_columns(pool.selection or {}) for pool in pools],
     }
     return Done(

@@ -25,7 +25,7 @@ def run_slicing(run: CompileRun) -> Done:
         gold = split(run.tenant_id, run.spec, load_gold(run.tenant_id, run.spec))
         captures = load_captures(run.tenant_id, run.spec)
     embedder = load_embedder()
-    slices = [*_declared(run.spec), *_captured(run.spec, captures)]
+    slices = [*declared(run.spec), *_captured(run.spec, captures)]
     for row, vector in zip(slices, embedder.embed([slice_text(run.spec, row) for row in slices]), strict=True):
         row.embedding = vector.tobytes()
     with run.fenced() as compile:
@@ -34,7 +34,8 @@ def run_slicing(run: CompileRun) -> Done:
     return done
 
 
-def _declared(spec: Spec) -> list[Slice]:
+def declared(spec: Spec) -> list[Slice]:
+    """The slices that the teacher fills, as rows that are not saved yet."""
     if spec.captures is not None and not spec.slices:
         return []  # with production inputs and no slices asked for, the captures are the pool
     n = spec.sampling.n_candidates

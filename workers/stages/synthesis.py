@@ -15,6 +15,10 @@ from backend.domain.lifecycle import StepName
 from workers.durable import CompileRun
 from workers.embedding.protocol import Embedder
 from workers.embedding.sentence import load_embedder
+from workers.stages.draft_accounts import close_account, drafts_of_compile
+from workers.stages.draft_audit import audit_drafts
+from workers.stages.draft_plan import Market
+from workers.stages.drafting import offer_drafts, open_market
 from workers.stages.outcome import Done, finish_step
 from workers.stages.rounds import MAX_TEMPERATURE, embed_pool, fill_round, heldout_keys, hotter_ppm, model_of
 from workers.stages.teaching import teaching
@@ -28,26 +32,37 @@ def run_synthesis(run: CompileRun) -> Done:
     embedder = load_embedder()
     heldout = heldout_keys(run)
     pools = _pools(run)
+    market = open_market(run, pools, embedder)
     for pool in pools:
         if pool.is_captured:
             embed_pool(run, pool, embedder, StepName.SYNTHESIS)
         else:
-            synthesize_pool(run, pool, embedder, heldout)
+            synthesize_pool(run, pool, embedder, heldout, market)
     with run.fenced() as compile:
         done = _summary(run)
         finish_step(run, compile, StepName.SYNTHESIS, done)
     return done
 
 
-def synthesize_pool(run: CompileRun, pool: Slice, embedder: Embedder, heldout: frozenset[str]) -> None:
-    """Bring one slice to its N candidates and react to what the pool looks like. Safe to run again at any point."""
+def synthesize_pool(
+    run: CompileRun, pool: Slice, embedder: Embedder, heldout: frozenset[str], market: Market | None
+) -> None:
+    """Bring one slice to its N candidates, drafts first, and react to what the pool looks like. Safe to run again at
+    any point."""
     while not pool.is_synthesized:
         with teaching(run, model=model_of(run, pool)) as taught:
+            if pool.round == 0:
+                offer_drafts(run, pool, taught, market, heldout)
             fill_round(run, pool, taught, heldout, StepName.SYNTHESIS)
+            if pool.round == 0:
+                audit_drafts(run, pool, taught)
         embed_pool(run, pool, embedder, StepName.SYNTHESIS)
         reaction = _reaction(run, pool)
         with run.fenced():
             _react(run, pool, reaction)
+            if pool.is_synthesized:
+                close_account(run, pool, taught.price, embedder)
+                pool.save(update_fields=["drafts"])
 
 
 def _reaction(run: CompileRun, pool: Slice) -> str | None:
@@ -110,6 +125,7 @@ def _summary(run: CompileRun) -> Done:
             {
                 "name": p.name,
                 "n_generated": p.n_generated,
+                "n_from_drafts": p.n_from_drafts,
                 "n_rejected": p.n_rejected,
                 "n_duplicates": p.n_duplicates,
                 "rounds": p.round + 1,
@@ -117,6 +133,7 @@ def _summary(run: CompileRun) -> Done:
             }
             for p in pools
         ],
+        "drafts": drafts_of_compile(run, list(pools)),
     }
     return Done(
         inputs=_gold_digests_of(run),

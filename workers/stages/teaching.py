@@ -32,7 +32,7 @@ class Taught:
     def identity(self) -> str:
         """provider/model@revision: the draft cache's key."""
         who = self.teacher.identity
-        return f"{who.provider}/{who.model}@{who.revision or 'unknown'}"
+        return f"{who.name}@{who.revision or 'unknown'}"
 
 
 @contextmanager

@@ -41,7 +41,7 @@ def score_pool(run: CompileRun, pool: Slice, embedder: Embedder, gold: list[dict
     with run.fenced():
         rows = list(Candidate.objects.filter(tenant_id=run.tenant_id, slice=pool, state="valid").order_by("text_key"))
     vectors = stack([row.embedding for row in rows])
-    scores = rank_scores(run.spec, [row.text for row in rows], vectors, _reference(run, pool, embedder, gold))
+    scores = rank_scores(run.spec, [row.text for row in rows], vectors, reference_rows(run, pool, embedder, gold))
     values = [None] * len(rows) if scores is None else scores
     ranked = with_scores([_as_value(row, pool, score) for row, score in zip(rows, values, strict=True)])
     signal = rank_signal(ranked)
@@ -71,7 +71,8 @@ def stack(blobs: list[bytes | memoryview | None]) -> Rows:
     return np.stack(rows) if rows else np.zeros((0, 1), dtype=np.float32)
 
 
-def _reference(run: CompileRun, pool: Slice, embedder: Embedder, gold: list[dict[str, str]]) -> Rows:
+def reference_rows(run: CompileRun, pool: Slice, embedder: Embedder, gold: list[dict[str, str]]) -> Rows:
+    """(m, d) unit rows of what the slice should look like; (0, 1) where no verifier asks for it."""
     if not any(verifier.kind == "similarity" for verifier in run.spec.verifiers):
         return np.zeros((0, 1), dtype=np.float32)
     texts = [*pool.exemplars, *(row["input"] for row in gold if row["output"] == pool.label)][:50]

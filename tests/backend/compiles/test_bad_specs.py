@@ -20,7 +20,7 @@ from backend.tenants.scope import tenant_scope
 from tests.compile_factories import gold, make_teacher_key, make_upload, public_id, small_spec
 from tests.factories import bearer, make_api_key, make_tenant
 
-pytestmark = pytest.mark.django_db
+pytestmark = pytest.mark.usefixtures("committed_db")
 
 PLACES = ("/v1/compiles", "/v1/compiles/estimate", "/v1/specs/validate")
 PRICE = {"input_usd_per_mtok": 1, "output_usd_per_mtok": 2}

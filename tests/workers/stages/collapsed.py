@@ -3,11 +3,14 @@
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 from backend.compiles.models import Compile, CompileEvent
 from backend.domain.lifecycle import StepName
-from backend.drafts.models import Draft
+from backend.drafts.cache import prompts_of
+from backend.drafts.models import Draft, Scope
 from backend.tenants.scope import tenant_scope
 from tests.compile_factories import fresh, make_compile
 from tests.factories import make_tenant
@@ -97,19 +100,38 @@ def passed(row: Compile) -> list[tuple[str, str]]:
     return [(data["mitigation"], data["reason"]) for data in warnings(row) if "reason" in data]
 
 
-def drafts(row: Compile) -> list[Draft]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptDraft:
+    """A product draft of a compile: what no selection kept, with what it is kept under."""
+
+    row: Draft
+    teacher: str
+    slice_text: str
+
+    @property
+    def candidate_id(self) -> UUID:
+        return self.row.candidate_id
+
+
+def drafts(row: Compile) -> list[KeptDraft]:
     with tenant_scope(row.tenant_id):
-        return list(Draft.objects.filter(compile_id=row.id))
+        rows = list(Draft.objects.filter(compile_id=row.id, is_kept=False))
+        scopes = {scope.id: scope for scope in Scope.objects.filter(tenant_id=row.tenant_id)}
+        prompts = prompts_of(row.tenant_id, row.family, [draft.source_id for draft in rows])
+    return [
+        KeptDraft(row=d, teacher=scopes[d.scope_id].teacher, slice_text=prompts[d.source_id].slice_text) for d in rows
+    ]
 
 
 def check_drafts(row: Compile) -> None:
-    """Every reject is a draft of its slice, under the temperature of the round that wrote it."""
+    """Every reject is a draft of its slice, and of the picked ones none that was not written for this compile."""
     fresh(row)
     dropped = {c.id: c for c in candidates(row, state="dropped")}
     kept = {draft.candidate_id: draft for draft in drafts(row)}
     assert set(kept) == set(dropped)
     with tenant_scope(row.tenant_id):
         names = dict(row.slices.values_list("id", "name"))
+        n_marked = Draft.objects.filter(compile_id=row.id, is_kept=True).count()
+    assert n_marked == len(candidates(row, state="picked"))
     for id, draft in kept.items():
-        assert draft.slice_name == names[dropped[id].slice_id]
-        assert len(draft.slice_embedding) == 384
+        assert names[dropped[id].slice_id].replace("_", " ") in draft.slice_text

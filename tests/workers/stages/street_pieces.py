@@ -13,6 +13,8 @@ from backend.usage.models import Billing, UsageFact
 from tests.compile_factories import LABELS, fresh, hold, lapse
 from workers.durable import CompileRun, begin_step
 from workers.stages import teaching
+from workers.teachers.judge_prompt import JUDGE_ASK
+from workers.teachers.prompts import unfence
 from workers.teachers.protocol import (
     Choice,
     Completion,
@@ -61,8 +63,10 @@ class ScriptedTeacher:
         write: Callable[[CompletionRequest], Sequence[str]] | None = None,
         label: Callable[[str], Sequence[str]] = lambda text: [LABELS["charged" in text or "parcel" in text]] * 5,
         name: Callable[[CompletionRequest], str] = lambda request: halves_json("refund", "shipping"),
+        judge: Callable[[str], bool] = lambda text: True,
     ) -> None:
         self._texts = messages()
+        self._judge = judge
         self._write = write or (lambda request: list(itertools.islice(self._texts, request.n)))
         self._label, self._name = label, name
         self.asked: list[CompletionRequest] = []
@@ -76,6 +80,8 @@ class ScriptedTeacher:
     def _answers(self, request: CompletionRequest) -> Sequence[str]:
         if request.item is not None:
             return self._label(request.item)
+        if is_about_drafts(request):
+            return [judged(request, self._judge)]
         return [self._name(request)] if is_about_halves(request) else self._write(request)
 
     def score(self, *_: Any, **__: Any) -> Any:
@@ -83,6 +89,20 @@ class ScriptedTeacher:
 
     def close(self) -> None:
         pass
+
+
+def is_about_drafts(request: CompletionRequest) -> bool:
+    return JUDGE_ASK in request.messages[-1].content
+
+
+def drafts_shown(request: CompletionRequest) -> dict[str, str]:
+    """{id: text} of a question to the judge."""
+    (shown,) = unfence(request.messages[-1].content)
+    return dict(json.loads(shown))
+
+
+def judged(request: CompletionRequest, accepts: Callable[[str], bool]) -> str:
+    return json.dumps([id for id, text in drafts_shown(request).items() if accepts(text)])
 
 
 def is_about_halves(request: CompletionRequest) -> bool:

@@ -182,8 +182,12 @@ def test_money_tokens_and_the_empty_cache_are_told_as_they_are(world):
         "offered": 0,
         "accepted": 0,
         "acceptance_rate_ppm": None,
+        "acceptance_low_ppm": None,
+        "acceptance_high_ppm": None,
+        "kept_tokens": {},
         "tokens_saved": 0,
         "saved_microusd": 0,
+        "labels_reused": 0,
     }
     identity = load_embedder().identity
     assert f"{told['embedder']['id']}@sha256:{told['embedder']['sha256']}" == identity

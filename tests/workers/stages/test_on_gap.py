@@ -298,7 +298,7 @@ PLACES = [
     (selection, "score_pool"),
     (mitigation, "_pass_over"),
     (selection, "_save"),
-    (selection, "keep_rejects"),
+    (selection, "keep_drafts"),
     (selection, "_summary"),
 ]
 

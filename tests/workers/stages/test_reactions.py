@@ -10,7 +10,8 @@ import pytest
 from backend.blobs import get_jsonl
 from backend.compiles.models import Compile, CompileEvent
 from backend.domain.lifecycle import StepName
-from backend.drafts.models import Draft
+from backend.drafts.models import Draft, Source
+from backend.drafts.vault import open_vault
 from backend.tenants.scope import tenant_scope
 from tests.compile_factories import LABELS, make_compile
 from tests.factories import make_tenant
@@ -112,11 +113,14 @@ def test_what_a_selection_does_not_keep_is_stored_as_drafts_with_what_reuse_need
     assert (pool.k_requested, pool.k_actual) == (4, 4)
     with tenant_scope(row.tenant_id):
         drafts = list(Draft.objects.filter(compile_id=row.id))
-    assert {d.text for d in drafts} == {c.text for c in candidates(row, state="dropped")}
-    assert len(drafts) == 12 - 4
+        vault = open_vault(row.tenant_id, row.family)
+        texts = {vault.unseal(bytes(d.text_sealed)) for d in drafts if not d.is_kept}
+        (source,) = Source.objects.filter(compile_id=row.id)
+    assert texts == {c.text for c in candidates(row, state="dropped")}
+    assert len(texts) == 12 - 4
+    assert len(source.embedding) == 384
     for draft in drafts:
         assert draft.logprob is not None
         assert draft.n_tokens > 0
-        assert len(draft.slice_embedding) == 384
         assert draft.score is not None
         assert draft.cost_microusd > 0

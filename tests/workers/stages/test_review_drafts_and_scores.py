@@ -15,10 +15,10 @@ from backend.artifacts.publishing import publish
 from backend.compiles.models import Compile
 from backend.domain.errors import InvalidSpec
 from backend.domain.lifecycle import StepName
-from backend.drafts.models import Draft
 from backend.tenants.scope import tenant_scope
 from tests.compile_factories import change, fresh, make_compile
 from tests.factories import make_tenant
+from tests.workers.stages.collapsed import drafts as product_drafts
 from tests.workers.stages.street_pieces import (
     ScriptedTeacher,
     candidates,
@@ -50,8 +50,7 @@ def test_a_draft_is_kept_under_the_teacher_and_temperature_that_wrote_it(monkeyp
     hot = [part for part in slices(row) if part.round > 0]
     assert hot
     rounds = {c.id: c.round for c in candidates(row, state="dropped")}
-    with tenant_scope(row.tenant_id):
-        drafts = list(Draft.objects.filter(compile_id=row.id))
+    drafts = product_drafts(row)
     assert len(drafts) == len(rounds)
     for draft in drafts:
         warmth = ("1.00", "1.30", "1.60")[rounds[draft.candidate_id]]

@@ -285,7 +285,7 @@ TWICE = [  # by each half
     (rounds, "embed_pool"),
     (selection, "score_pool"),
     (selection, "_save"),
-    (selection, "keep_rejects"),
+    (selection, "keep_drafts"),
 ]
 ONCE = [(splitting, "call_batch"), (splitting, "_make_halves"), (splitting, "tell"), (selection, "_summary")]
 DEATHS = [(place, 1, is_after) for place in ONCE for is_after in (False, True)]

@@ -1,0 +1,25 @@
+"""Drafts as proposals: they go along with the requests for fresh candidates, and the engine that serves the teacher
+verifies them while it writes. Nothing is asked besides, and the answer is the teacher's own whatever was proposed."""
+
+import hashlib
+from dataclasses import replace
+from uuid import UUID
+
+from backend.compiles.models import Slice
+from backend.drafts.cache import load_drafts
+from workers.durable import CompileRun
+from workers.teachers.factory import caps_of
+from workers.teachers.protocol import CompletionRequest
+
+
+def with_proposals(run: CompileRun, pool: Slice, request: CompletionRequest) -> CompletionRequest:
+    """The request with the slice's drafts as proposals, and a salt that keeps the engine's prefix cache to this tenant;
+    as it was for a teacher that takes none."""
+    if not caps_of(run.spec.teacher).engine_drafts:
+        return request
+    planned = (pool.drafts or {}).get("engine", [])
+    with run.fenced():
+        stored = load_drafts(run.tenant_id, run.spec.family, {UUID(id): distance for id, distance in planned})
+    texts = tuple(stored[UUID(id)].text for id, _ in planned if UUID(id) in stored)
+    salt = hashlib.sha256(b"kolm/cache_salt/" + run.tenant_id.bytes).hexdigest()[:32]
+    return replace(request, drafts=texts, cache_salt=salt)
