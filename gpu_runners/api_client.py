@@ -40,15 +40,18 @@ class Api:
     def get(self, path: str) -> Any:
         return _checked(self._send("GET", path)).json()
 
-    def post(self, path: str, body: Any, *, idempotency_key: str) -> Any:
+    def delete(self, path: str) -> Any:
+        return _checked(self._send("DELETE", path)).json()
+
+    def post(self, path: str, body: Any, *, idempotency_key: str, attempts: int = 4) -> Any:
         """Safe to repeat, and repeated: a second arrival of the same key is answered with the first one's result."""
-        for attempt in range(4):
+        for attempt in range(attempts):
             try:
                 return _checked(
                     self._send("POST", path, json=body, headers={"Idempotency-Key": idempotency_key})
                 ).json()
             except ApiError as error:
-                if not error.retryable or attempt == 3:
+                if not error.retryable or attempt == attempts - 1:
                     raise
                 time.sleep(backoff_s(attempt + 1, rng=random.Random()))
         raise AssertionError("unreachable")

@@ -1,4 +1,4 @@
-"""`kolm`: check and compile specs, select rows, fetch, trust, verify and run artifacts.
+"""`kolm`: check and compile specs, look into the draft cache, select rows, fetch, trust, verify and run artifacts.
 
 Each command imports what it needs when it runs: `kolm verify` starts without httpx, pydantic or torch.
 """
@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Sequence
 
+from gpu_runners.draft_parser import add_drafts_parser
 from gpu_runners.selecting.parser import add_select_parser
 
 DEFAULT_API = "http://127.0.0.1:8000"
@@ -40,6 +41,7 @@ def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(prog="kolm", description="A compiler for language-model tasks.")
     commands = top.add_subparsers(required=True, metavar="COMMAND")
     _compile_parsers(commands)
+    add_drafts_parser(commands, _api_options)
     add_select_parser(commands)
     _artifact_parsers(commands)
     return top
@@ -54,6 +56,7 @@ def _compile_parsers(commands: "argparse._SubParsersAction[argparse.ArgumentPars
         "compile", help="compile a spec into a .kolm: exit 0 succeeded, 4 gate failed, 1 failed"
     )
     compile_.add_argument("spec", metavar="SPEC", help="YAML or JSON; - is standard input")
+    compile_.add_argument("--estimate", action="store_true", help="print what it would cost and start nothing")
     compile_.add_argument(
         "--wait", action=argparse.BooleanOptionalAction, default=True, help="show progress until it ends (default)"
     )
@@ -132,8 +135,10 @@ def _check(options: argparse.Namespace) -> int:
 
 
 def _compile(options: argparse.Namespace) -> int:
-    from gpu_runners.compile_commands import compile_spec
+    from gpu_runners.compile_commands import compile_spec, estimate
 
+    if options.estimate:
+        return estimate(options.spec, api=options.api, key=options.key)
     return compile_spec(
         options.spec,
         api=options.api,

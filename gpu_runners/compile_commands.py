@@ -1,4 +1,4 @@
-"""`kolm check`, `kolm compile`, `kolm pull`."""
+"""`kolm check`, `kolm compile` and its `--estimate`, `kolm pull`."""
 
 import json
 import os
@@ -51,6 +51,26 @@ def compile_spec(
             return _finish(client, client.get(f"/v1/compiles/{row['id']}"), out=out)
     except (Unreadable, ApiError) as error:
         return _fail(str(error))
+
+
+def estimate(spec: str, *, api: str, key: str | None) -> int:
+    """What a compile would cost, step by step, and what the draft cache is expected to save of it. Starts nothing."""
+    from gpu_runners.draft_tables import saving_sentence
+
+    try:
+        with Api(url=api, key=key) as client:
+            answer = client.post(
+                "/v1/compiles/estimate?drafts=true", read_document(spec), idempotency_key=str(uuid.uuid4())
+            )
+    except (Unreadable, ApiError) as error:
+        return _fail(str(error))
+    for step in (*answer["steps"], {"step": "total", **answer["total"]}):
+        low, expected, high = (usd(step[f"{name}_microusd"]) for name in ("low", "expected", "high"))
+        print(f"{step['step']:<13}{expected:>10}  ({low} to {high})")
+    is_within = "" if answer["within_budget"] else ", which is not enough"
+    print(f"budget {usd(answer['budget_microusd'])}{is_within}")
+    print(saving_sentence(answer["draft_cache"]))
+    return EXIT_OK
 
 
 def pull(artifact: str, *, api: str, key: str | None, out: str | None) -> int:

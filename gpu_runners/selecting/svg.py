@@ -45,11 +45,11 @@ def svg_of(picture: Picture) -> str:
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
         'aria-labelledby="title desc">',
-        f'<title id="title">{_safe(picture.title)}</title>',
-        f'<desc id="desc">{_safe(legend)}</desc>',
+        f'<title id="title">{safe_text(picture.title)}</title>',
+        f'<desc id="desc">{safe_text(legend)}</desc>',
         f"<style>{_style()}</style>",
         f'<rect class="paper" width="{WIDTH}" height="{HEIGHT}"/>',
-        f'<text class="title" x="{LEFT:g}" y="34">{_safe(picture.title)}</text>',
+        f'<text class="title" x="{LEFT:g}" y="34">{safe_text(picture.title)}</text>',
         f'<rect class="frame" x="{LEFT:g}" y="{picture.top:g}" width="{RIGHT - LEFT:g}" '
         f'height="{BOTTOM - picture.top:g}"/>',
         f'<path class="link" d="{_links(picture)}"/>',
@@ -98,7 +98,7 @@ def _marks(layer: Layer) -> str:
 
 def _mark(kind: Kind, fate: Fate, x: float, y: float, radius: float, colour: int, tip: str) -> str:
     classes = f"{kind} {_colour_class(fate, colour)}"
-    title = f"<title>{_safe(tip)}</title>" if tip else ""
+    title = f"<title>{safe_text(tip)}</title>" if tip else ""
     if kind is Kind.CROSS:
         arm = radius * 2
         shape = f"M{x - radius:.1f} {y - radius:.1f}l{arm:.1f} {arm:.1f}m0-{arm:.1f}l-{arm:.1f} {arm:.1f}"
@@ -130,8 +130,9 @@ def _words(words: Words, *, detailed: bool) -> str:
         kind = KINDS[words.fate] if detailed else Kind.DISC
         mark = _mark(kind, words.fate, x + 6, words.y - 4.5, _SAMPLE_RADIUS, words.colour, "")
         x += 18
-    return f'{mark}<text x="{x:.1f}" y="{words.y:g}">{_safe(words.text)}</text>'
+    return f'{mark}<text x="{x:.1f}" y="{words.y:g}">{safe_text(words.text)}</text>'
 
 
-def _safe(text: str) -> str:
+def safe_text(text: str) -> str:
+    """Escaped, without the characters that XML forbids."""
     return escape(_FORBIDDEN.sub("\ufffd", text), quote=True)
