@@ -6,7 +6,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 RUN := .venv/bin/python
 FILES :=
 
-.PHONY: help setup demo up key down status test lint format types contracts migrations-check openapi openapi-check pytest test-faults bench-banking77 bench-selection lock clean
+.PHONY: help setup demo up key down status test lint format types contracts migrations-check openapi openapi-check pytest test-faults setup-vllm test-vllm bench-vllm-drafts bench-banking77 bench-selection bench-draft-policy bench-drafts bench-draft-kscore lock clean
 
 help:
 	@echo "make demo    compile examples/refund-router.yaml end to end on this machine"
@@ -76,6 +76,28 @@ bench-selection: setup
 	PYTHONPATH=.bench-peers $(RUN) -m tests.bench.selection_quality $(KOLM_DATA)
 	$(RUN) -m tests.bench.selection_quality $(KOLM_DATA) --student lora --seeds 10
 	$(RUN) -m tests.bench.selection_quality_code $(KOLM_DATA)
+
+# half an hour: the draft cache's store at 320,000 slices of 1,000 tenants, beside shared indexes
+bench-drafts: setup
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 KOLM_DATA=$(KOLM_DATA) $(RUN) -m tests.bench.drafts
+
+# a vLLM of the tests' own, on the CPU (1 GB once; Linux x86-64 and Python 3.11 with a torch+cpu wheel at hand)
+setup-vllm:
+	@$(PYTHON) -m deploy.vllm.setup
+
+test-vllm: setup setup-vllm
+	$(RUN) -m pytest tests/vllm -m vllm
+
+bench-vllm-drafts: setup setup-vllm
+	$(RUN) -m tests.vllm.bench_drafts
+
+# a quarter of an hour: when drafts are shown, on CLINC150 and BANKING77 below KOLM_DATA
+bench-draft-policy: setup
+	OMP_NUM_THREADS=1 $(RUN) -m tests.bench.draft_policy $(KOLM_DATA)
+
+# an hour: K-scores of compiles that take drafts, beside those that take none; goes on where it was interrupted
+bench-draft-kscore: setup
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(RUN) -m tests.bench.draft_kscore
 
 lock:
 	$(PYTHON) -m deploy.lock
