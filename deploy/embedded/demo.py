@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import yaml
 from rich.console import Console
 
 from deploy.embedded import credentials, demo_report, layout
@@ -30,6 +31,12 @@ MESSAGES = (
     "I sent the boots back two weeks ago and still see no money on my card.",
     "How many days do I have to return a jacket that does not fit?",
 )
+
+
+EXEMPLARS = {
+    "angry_no_ask": "Third courier this month who could not find my door. Shame on you.",
+    "everything_else": "Do you also have this in green?",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,8 +69,9 @@ def main() -> int:
             return 0
         with contextlib.closing(access.api):
             path = access.home.path / "artifacts" / f"{Path(SPEC).stem}.kolm"
-            is_published = show(access, run_compile(access, path, console), path, console)
+            is_published = show(access, run_compile(access, SPEC, path, console), path, console)
             status = try_out(access, path, console) if is_published else 1
+            status = status or compile_sibling(access, path, console)
     except (CannotStart, httpx.TransportError) as fault:
         print(fault, file=sys.stderr)
         return 1
@@ -116,13 +124,41 @@ def _manage(plan: layout.Layout, *arguments: str) -> Any:
     return json.loads(done.stdout)
 
 
-def run_compile(access: Access, path: Path, console: Console) -> str:
-    """Compile the example to `path`; returns the compile's id. A failed gate is a result too, and is shown."""
+def compile_sibling(access: Access, path: Path, console: Console) -> int:
+    """Compile the next version of the task, whose drafts are what the first one's selection did not keep."""
+    console.print(
+        "\n[bold]the next version of the task[/bold]: 8 candidates more a slice, and two slices now show the teacher "
+        "an exemplar.\nThe draft cache is asked first; what it has the teacher need not write again."
+    )
+    spec = path.with_name(f"{path.stem}-next.json")
+    spec.write_text(json.dumps(sibling(yaml.safe_load((ROOT / SPEC).read_text())), indent=1))
+    compile_id = run_compile(access, str(spec), spec.with_suffix(".kolm"), console)
+    compile = access.get(f"/v1/compiles/{compile_id}")
+    slices = access.get(f"/v1/compiles/{compile_id}/slices")["data"]
+    console.print(demo_report.verdict(compile))
+    console.print(demo_report.drafts(slices))
+    console.print(demo_report.draft_summary(slices, access.get(f"/v1/compiles/{compile_id}/steps")["data"]))
+    return 0 if compile["artifact"] is not None else 1
+
+
+def sibling(spec: dict[str, Any]) -> dict[str, Any]:
+    """The example as its owner might change it: same task, same labels, same gold."""
+    slices = [
+        part | ({"exemplars": [EXEMPLARS[part["name"]]]} if part["name"] in EXEMPLARS else {})
+        for part in spec["slices"]
+    ]
+    sampling = spec["sampling"] | {"n_candidates": spec["sampling"]["n_candidates"] + 8}
+    # a share of the slices is held back at random for comparison; five slices are too few to show that
+    return spec | {"slices": slices, "sampling": sampling, "draft_cache": {"holdback": 0}}
+
+
+def run_compile(access: Access, spec: str, path: Path, console: Console) -> str:
+    """Compile a spec to `path`; returns the compile's id. A failed gate is a result too, and is shown."""
     before = _newest(access)
     path.parent.mkdir(mode=0o700, exist_ok=True)
-    console.print(f"[bold]$ kolm compile {SPEC} --wait[/bold]")
+    console.print(f"[bold]$ kolm compile {spec} --wait[/bold]", soft_wrap=True)
     started = time.monotonic()
-    done = access.kolm("compile", SPEC, "--wait", "--out", str(path))
+    done = access.kolm("compile", spec, "--wait", "--out", str(path))
     compile_id = _newest(access)
     if compile_id is None or compile_id == before:
         raise CannotStart(f"`kolm compile` ended with status {done.returncode} before anything was queued.")

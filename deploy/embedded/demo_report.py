@@ -19,6 +19,11 @@ def usd(microusd: int | None) -> str:
     return "-" if microusd is None else f"${microusd / 1e6:.4f}"
 
 
+def signed_usd(microusd: int) -> str:
+    """Small amounts to the micro-dollar, a loss with its sign in front."""
+    return f"{'-' if microusd < 0 else ''}${abs(microusd) / 1e6:.6f}"
+
+
 def verdict(compile: Mapping[str, Any]) -> Text:
     """K-score with its interval, accuracy with its own, and what the gate said."""
     text = Text()
@@ -54,6 +59,34 @@ def slices(rows: Sequence[Mapping[str, Any]]) -> Table:
         reactions = ", ".join(entry["reaction"] for entry in row["reactions"]) or "-"
         table.add_row(row["name"], *("-" if n is None else str(n) for n in numbers), reactions)
     return table
+
+
+def drafts(rows: Sequence[Mapping[str, Any]]) -> Table:
+    """What the draft cache had for each slice, and what came of it."""
+    table = _table("drafts of earlier compiles", "slice", "how", "offered", "accepted", "entered", "net saving")
+    for row in rows:
+        told = row["drafts"]
+        if told is None:
+            continue
+        how = told["strategy"] if told["offered"] else told["arm"].replace("_", " ")
+        counts = (str(told[name]) for name in ("offered", "accepted", "entered"))
+        table.add_row(row["name"], how, *counts, signed_usd((told["saving"] or {}).get("net_microusd", 0)))
+    return table
+
+
+def draft_summary(rows: Sequence[Mapping[str, Any]], steps: Sequence[Mapping[str, Any]]) -> Text:
+    """Acceptance and net saving of the whole compile."""
+    told = [row["drafts"] for row in rows if row["drafts"] is not None]
+    offered, accepted = (sum(each[name] for each in told) for name in ("offered", "accepted"))
+    net = sum((each["saving"] or {}).get("net_microusd", 0) for each in told)
+    spent = next(step["spent_microusd"] for step in steps if step["name"] == "synthesis")
+    text = Text()
+    rate = f"{accepted / offered:.1%} of {offered} drafts accepted" if offered else "no draft was worth offering"
+    text.append(f"acceptance  {rate}\n", style="bold")
+    text.append(f"net saving  {signed_usd(net)}, beside {usd(spent)} that synthesis was billed\n", style="bold")
+    text.append("            repeat: written for this very prompt, so exact, and nothing is asked\n", style="dim")
+    text.append("            not worth: asking would cost more than writing afresh\n", style="dim")
+    return text
 
 
 def costs(compile: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> Table:

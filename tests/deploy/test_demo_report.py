@@ -76,3 +76,24 @@ def test_a_slice_still_waiting_for_its_selection_is_shown() -> None:
     text = printed(demo_report.slices([row | {"reactions": [{"reaction": "exemplars", "round": 1}]}]))
     assert "exemplars" in text
     assert "None" not in text
+
+
+def test_the_drafts_of_a_compile_are_shown_slice_by_slice_and_a_loss_is_shown_as_one() -> None:
+    repeat = {"arm": "offered", "strategy": "repeat", "offered": 48, "accepted": 48, "entered": 47}
+    refused = {"arm": "not_worth", "strategy": "judge", "offered": 0, "accepted": 0, "entered": 0}
+    rows = [
+        {"name": "one", "drafts": repeat | {"saving": {"net_microusd": 314}}},
+        {"name": "two", "drafts": refused | {"saving": {"net_microusd": -1}}},
+        {"name": "captured", "drafts": None},
+    ]
+    shown = printed(demo_report.drafts(rows))
+    assert "repeat" in shown
+    assert "not worth" in shown
+    assert "$0.000314" in shown
+    assert "-$0.000001" in shown
+    assert "captured" not in shown
+    summary = demo_report.draft_summary(rows, [{"name": "synthesis", "spent_microusd": 800}]).plain
+    assert "100.0% of 48 drafts accepted" in summary
+    assert "$0.000313, beside $0.0008" in summary
+    nothing = demo_report.draft_summary(rows[2:], [{"name": "synthesis", "spent_microusd": 0}]).plain
+    assert "no draft was worth offering" in nothing
