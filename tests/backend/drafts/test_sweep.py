@@ -64,7 +64,11 @@ def test_it_is_due_once_a_minute_and_at_once_while_there_is_more(monkeypatch):
     for n in range(12):
         store(tenant, ["a"], vector=axis(n))
     expire(tenant)
-    assert [upkeep.sweep_drafts() for _ in range(3)] == [10, 10, 4]
+    # a source takes its drafts along, so that the later rounds may count fewer
+    swept = [upkeep.sweep_drafts() for _ in range(3)]
+    assert swept[0] == 10
+    assert all(0 < n <= 10 for n in swept)
+    assert n_rows(tenant, "drafts_draft") == n_rows(tenant, "drafts_source") == 0
     (another,) = households(1, 3)
     expire(another)
     assert upkeep.sweep_drafts() == 0, "not due"
