@@ -26,7 +26,7 @@ from tests.backend.drafts.test_isolation_world import (
     the_world,  # noqa: F401
 )
 
-ADDRESSES = "SELECT format('(%%s,%%s)', page, line)::tid FROM generate_series(0, 40) page, generate_series(1, 80) line"
+ADDRESSES = "SELECT format('(%%s,%%s)', page, line)::tid FROM generate_series(0, 300) page, generate_series(1, 80) line"
 READS = {
     "by every id": "SELECT id FROM {t} WHERE id = ANY(%(ids)s)",
     "by every tenant": "SELECT id FROM {t} WHERE tenant_id = ANY(%(tenants)s)",
