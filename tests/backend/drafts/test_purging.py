@@ -128,7 +128,7 @@ def test_a_million_rows_would_not_outlive_the_token_of_the_transaction(tenant, m
     """The tenant is set anew for each batch."""
     from backend.drafts import purging
 
-    monkeypatch.setattr("backend.tenants.scope.TOKEN_TTL_S", 2)
+    monkeypatch.setattr("backend.tenants.scope.TOKEN_TTL_S", 4)
     monkeypatch.setattr(purging, "BATCH", 1)
     slow = purging._ids_of_sources
 
@@ -136,7 +136,7 @@ def test_a_million_rows_would_not_outlive_the_token_of_the_transaction(tenant, m
         with connection.cursor() as cursor:
             purging.set_tenant(tenant.id)
             found = slow(*args)
-            cursor.execute("SELECT pg_sleep(1.1)")
+            cursor.execute("SELECT pg_sleep(1.6)")
         return found
 
     monkeypatch.setattr(purging, "_ids_of_sources", slowly)
