@@ -19,6 +19,7 @@ LOCKS = {
     ROOT / "requirements.lock.txt": ("dev",),
     ROOT / "deploy" / "web.lock.txt": ("web",),
     ROOT / "deploy" / "models.lock.txt": ("worker", "runner"),
+    ROOT / "deploy" / "node.lock.txt": ("node",),  # only where set-up finds no npm
 }
 NOT_LOCKED = re.compile(r"(torch|triton|cuda-[\w-]+|nvidia-[\w-]+)==")
 

@@ -25,6 +25,14 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 VENV = ROOT / ".venv"
 LOCK = ROOT / "requirements.lock.txt"
 LOG = VENV / "setup.log"
+CONSOLE = ROOT / "backend" / "console"
+# of npm's packages, what pages load; axe-core is for the browser tests alone and stays in node_modules
+VENDORED = {
+    "htmx.min.js": "htmx.org/dist/htmx.min.js",
+    "alpine-csp.min.js": "@alpinejs/csp/dist/cdn.min.js",
+    "uplot.min.js": "uplot/dist/uPlot.iife.min.js",
+    "uplot.min.css": "uplot/dist/uPlot.min.css",
+}
 TORCH = "torch==2.13.0"
 NEEDED_BYTES = 4 << 30
 
@@ -100,6 +108,54 @@ def set_up() -> None:
     if stamp("project") != project:
         pip("install", "--no-deps", "--no-build-isolation", "--editable", str(ROOT))
         set_stamp("project", project)
+    set_up_assets()
+
+
+def set_up_assets() -> None:
+    """What the console's pages load: npm's packages by their lock, our own files, hashed names for all of them."""
+    own = sorted(path for path in (CONSOLE / "static").rglob("*") if path.is_file())
+    lock = (CONSOLE / "package-lock.json").read_bytes()
+    files = digest(b"".join(str(path).encode() + path.read_bytes() for path in own) + lock)
+    if stamp("assets") == files and (ROOT / "build" / "static" / "staticfiles.json").exists():
+        return
+    if stamp("npm") != digest(lock) or not (CONSOLE / "vendored").exists():
+        say("fetching the console's scripts (npm) ...")
+        fetch_scripts()
+        set_stamp("npm", digest(lock))
+    unused = ("--ignore", "rest_framework", "--ignore", "django_htmx")
+    collect = ("manage.py", "collectstatic", "--noinput", "--verbosity", "0", *unused)
+    within = (str(VENV / "bin" / "python"), "-m", "deploy.embedded.within", "--no-servers")
+    run(*within, *collect, fault="The console's static files could not be collected.")
+    set_stamp("assets", files)
+
+
+def fetch_scripts() -> None:
+    npm = shutil.which("npm") or node_wheel()
+    run(npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund", cwd=CONSOLE, fault="npm could not fetch them.")
+    shutil.rmtree(CONSOLE / "vendored", ignore_errors=True)
+    (CONSOLE / "vendored" / "vendor").mkdir(parents=True)
+    for name, path in VENDORED.items():
+        shutil.copyfile(CONSOLE / "node_modules" / path, CONSOLE / "vendored" / "vendor" / name)
+
+
+def node_wheel() -> str:
+    """npm from a wheel, into .venv: for machines without Node.js."""
+    lock = ROOT / "deploy" / "node.lock.txt"
+    pip("install", "--no-deps", "--require-hashes", "--only-binary", ":all:", "-r", str(lock))
+    return str(VENV / "bin" / "npm")
+
+
+def run(*command: str, fault: str, cwd: Path = ROOT) -> None:
+    with LOG.open("a+") as log:
+        start = log.seek(0, os.SEEK_END)
+        environ = {**os.environ, "PATH": f"{VENV / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}"}
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, cwd=cwd, env=environ
+        )
+        log.seek(start)
+        said = log.read()
+    if done.returncode != 0:
+        raise CannotSetUp(f"{fault} Last words: {_last_line(said)} (all of them: {LOG})")
 
 
 def create_venv() -> None:

@@ -72,6 +72,7 @@ def test_a_finished_setup_starts_no_pip(tmp_path: Path, monkeypatch: pytest.Monk
     calls: list[tuple[str, ...]] = []
     monkeypatch.setattr(setup, "pip", lambda *arguments: calls.append(arguments))
     monkeypatch.setattr(setup, "create_venv", lambda: None)
+    monkeypatch.setattr(setup, "set_up_assets", lambda: None)
     setup.set_up()
     assert [call[0] for call in calls] == ["install", "install", "check", "install"]
     calls.clear()
@@ -90,3 +91,39 @@ def test_a_setup_cut_short_is_done_again(tmp_path: Path, monkeypatch: pytest.Mon
     with pytest.raises(setup.CannotSetUp):
         setup.set_up()
     assert setup.stamp("packages") == ""
+
+
+def test_both_ways_to_an_installation_take_the_same_scripts() -> None:
+    dockerfile = (setup.ROOT / "deploy" / "Dockerfile").read_text()
+    for name, path in setup.VENDORED.items():
+        assert f"cp node_modules/{path} vendor/{name}" in dockerfile
+
+
+def test_scripts_are_fetched_again_only_when_npm_s_lock_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    console, root = tmp_path / "console", tmp_path / "root"
+    (console / "static").mkdir(parents=True)
+    (console / "static" / "own.css").write_text("a {}")
+    (console / "package-lock.json").write_text("{}")
+    (root / "build" / "static").mkdir(parents=True)
+    (root / "build" / "static" / "staticfiles.json").write_text("{}")
+    done: list[str] = []
+
+    def fetch() -> None:
+        done.append("fetched")
+        (console / "vendored").mkdir(exist_ok=True)
+
+    monkeypatch.setattr(setup, "CONSOLE", console)
+    monkeypatch.setattr(setup, "ROOT", root)
+    monkeypatch.setattr(setup, "VENV", tmp_path)
+    monkeypatch.setattr(setup, "fetch_scripts", fetch)
+    monkeypatch.setattr(setup, "run", lambda *command, **_: done.append("collected"))
+    setup.set_up_assets()
+    setup.set_up_assets()
+    assert done == ["fetched", "collected"]
+    (console / "static" / "own.css").write_text("b {}")
+    setup.set_up_assets()
+    (console / "package-lock.json").write_text("{ }")
+    setup.set_up_assets()
+    assert done[2:] == ["collected", "fetched", "collected"]
