@@ -6,17 +6,24 @@ from dataclasses import replace
 
 from django.db.models import F
 
+from backend.compiles import booking
 from backend.compiles.events import touch
 from backend.compiles.models import Compile, StepRun
 from backend.domain.errors import PaymentRequired
 from backend.domain.lifecycle import StepName
-from backend.usage.ledger import Fact, record
+from backend.domain.spec import Spec
+from backend.usage.ledger import Fact
 from backend.usage.models import Billing
+
+
+def pays_teacher_itself(spec: Spec) -> bool:
+    """Whether the teacher is called with the customer's own key: its provider bills the customer, kolm does not."""
+    return spec.teacher.api_key is not None
 
 
 def reserve(compile: Compile, amount_microusd: int) -> None:
     """Set money aside on a locked compile. Raises PaymentRequired when the budget has not that much left."""
-    left = compile.budget_microusd - compile.spent_microusd - compile.reserved_microusd
+    left = _left(compile)
     if amount_microusd > left:
         raise PaymentRequired(
             f"The next teacher calls may cost up to ${amount_microusd / 1e6:.6f} and the budget has "
@@ -27,17 +34,19 @@ def reserve(compile: Compile, amount_microusd: int) -> None:
 
 
 def settle(compile: Compile, step: StepName, facts: Sequence[Fact], *, reserved_microusd: int = 0) -> None:
-    """Book facts on a locked compile and give their reservation back. What the budget cannot carry is booked to waste:
-    ours, not the customer's."""
-    headroom = compile.budget_microusd - compile.spent_microusd - (compile.reserved_microusd - reserved_microusd)
+    """Book facts on a locked compile and give their reservation back. What neither the budget nor the hold can carry is
+    booked to waste: ours, not the customer's. The ledger gets them at the end of the transaction."""
+    headroom = _left(compile) + reserved_microusd
+    hold_left = booking.unbooked(compile).hold_left
     booked = []
-    for fact in facts:
-        if fact.billing == Billing.CHARGE and fact.amount_microusd > headroom:
+    for fact in booking.unknown(compile, facts):
+        if fact.billing == Billing.CHARGE and fact.amount_microusd > min(headroom, hold_left):
             fact = replace(fact, billing=Billing.WASTE)
         if fact.billing == Billing.CHARGE:
-            headroom -= fact.amount_microusd
+            headroom -= fact.amount_microusd + fact.provider_microusd
+            hold_left -= fact.amount_microusd
         booked.append(fact)
-    record(compile.tenant_id, booked, compile_id=compile.id, step=step)
+    booking.add(compile, step, booked)
     charged = sum(f.amount_microusd for f in booked if f.billing == Billing.CHARGE)
     wasted = sum(f.amount_microusd for f in booked if f.billing == Billing.WASTE)
     touch(
@@ -45,7 +54,15 @@ def settle(compile: Compile, step: StepName, facts: Sequence[Fact], *, reserved_
         reserved_microusd=compile.reserved_microusd - reserved_microusd,
         spent_microusd=compile.spent_microusd + charged,
         waste_microusd=compile.waste_microusd + wasted,
+        provider_microusd=compile.provider_microusd + sum(f.provider_microusd for f in booked),
     )
     StepRun.objects.filter(tenant_id=compile.tenant_id, compile=compile, name=step).update(
         spent_microusd=F("spent_microusd") + charged, waste_microusd=F("waste_microusd") + wasted
     )
+
+
+def _left(compile: Compile) -> int:
+    """What the budget has left, with what the customer's own provider bills taken off it as well."""
+    used = compile.spent_microusd + compile.provider_microusd + compile.reserved_microusd
+    left: int = compile.budget_microusd - used
+    return left

@@ -8,6 +8,7 @@ as hints).
 
 from django.db import models
 
+from backend.compiles.booking import Unbooked
 from backend.domain.ablations import Arm
 from backend.domain.lifecycle import CompileStatus, StepStatus
 from backend.tenants.scope import TenantOwned
@@ -47,7 +48,10 @@ class TeacherKey(TenantOwned):
 
 class Compile(TenantOwned):
     """One spec on its way to an artifact. `event_seq` and `version` move under the row's lock. An ablation names the
-    compile whose candidates it takes, and its arm."""
+    compile whose candidates it takes, and its arm. `provider_microusd` is what the provider of the customer's own
+    teacher key will bill, by estimate: it counts against the budget and is on no bill of ours."""
+
+    unbooked: Unbooked | None = None  # of the transaction under way, see `booking`
 
     name = models.CharField(max_length=100)
     family = models.CharField(max_length=100)
@@ -60,6 +64,7 @@ class Compile(TenantOwned):
     reserved_microusd = models.BigIntegerField(default=0)
     spent_microusd = models.BigIntegerField(default=0)
     waste_microusd = models.BigIntegerField(default=0)
+    provider_microusd = models.BigIntegerField(default=0)
     k_score_ppm = models.IntegerField(null=True)
     evaluation = models.JSONField(null=True)
     gate = models.JSONField(null=True)

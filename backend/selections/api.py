@@ -45,6 +45,7 @@ from backend.tenants.auth import IsTenant
 from backend.tenants.idempotency import idempotent
 from backend.tenants.scope import tenant_scope
 from backend.tenants.scopes import HasScope
+from backend.usage.accounts import check_open
 from backend.wakeups import listening
 
 SELECTIONS: list[type[BasePermission]] = [IsTenant, HasScope("compiles")]
@@ -136,7 +137,8 @@ class SelectionsView(APIView):
 
     @idempotent
     def _submit(self, request: Request, order: Order) -> Response:
-        row = submit(order)
+        check_open(request.auth.tenant_id, request.auth.api_key_id)
+        row = submit(order, api_key_id=request.auth.api_key_id)
         shape = selection_shape(row, None)
         return Response(shape, status=202, headers={"Location": f"/v1/select/{shape['id']}"})
 

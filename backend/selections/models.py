@@ -21,6 +21,7 @@ class Selection(TenantOwned):
     runner's row has the state; `settling` brings it here, once."""
 
     runner_job_id = models.UUIDField()
+    api_key_id = models.UUIDField(null=True)
     status = models.CharField(
         max_length=16, choices=[(s.value, s.value) for s in SelectionStatus], default=SelectionStatus.QUEUED
     )

@@ -88,7 +88,7 @@ def _fail(row: Selection, *, code: str, message: str) -> None:
 
 
 def _book(row: Selection, job: RunnerJob, *, n_tokens: int, billing: Billing) -> int:
-    """The runner's time, to the millisecond, and the tokens that were embedded. Returns micro-USD."""
+    """The runner's time, to the millisecond, and the tokens that were embedded. Returns the micro-USD charged."""
     book = price_book()
     elapsed_ms = max(1, math.ceil(_seconds(job.started_at, job.ended_at) * 1000))
     runner = Fact(
@@ -110,8 +110,7 @@ def _book(row: Selection, job: RunnerJob, *, n_tokens: int, billing: Billing) ->
         billing=billing,
     )
     facts = [runner, *([tokens] if n_tokens else [])]
-    record(row.tenant_id, facts, compile_id=None, step=STEP)
-    return sum(fact.amount_microusd for fact in facts)
+    return record(row.tenant_id, facts, compile_id=None, step=STEP, api_key_id=row.api_key_id)
 
 
 def _seconds(start: datetime | None, end: datetime | None) -> float:

@@ -50,7 +50,7 @@ def order_of(rows: Received, wish: Wish) -> Order:
     return Order(rows=rows, options=options, stratify=stratify)
 
 
-def submit(order: Order) -> Selection:
+def submit(order: Order, *, api_key_id: UUID | None = None) -> Selection:
     """Queue it, in the caller's transaction and tenant."""
     rows, options = order.rows, _plain(order)
     k = options.pop("k")
@@ -68,6 +68,7 @@ def submit(order: Order) -> Selection:
         tenant_id=rows.tenant_id,
         id=rows.selection_id,
         runner_job_id=offered.id,
+        api_key_id=api_key_id,
         n=rows.n,
         width=rows.width,
         k=k,

@@ -1,17 +1,27 @@
-"""Recording usage facts and summing them. A fact is priced when it is recorded, by the price book in force then."""
+"""Recording usage and booking it. A fact is priced when it is recorded, by the price book in force then, and booked in
+the same transaction: as a charge, from a compile's hold or within the spend cap, or as waste, which kolm carries.
+"""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
 from uuid import UUID
 
 from django.db.models import Sum
 
-from backend.usage.models import Billing, UsageFact
+from backend.domain.canonical import sha256_of
+from backend.domain.ledger import Kind, Meter, charge_lines, meter_of
+from backend.rest.new_ids import new_uuid7
+from backend.tenants.actors import Actor
+from backend.usage import accounts, budgets, journal
+from backend.usage.models import Account, Billing, Hold, LedgerTx, UsageFact
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
-    """`source_key` names the event in the world that used something; recording it again changes nothing."""
+    """`source_key` names the event in the world that used something; recording it again changes nothing.
+    `provider_microusd` is what the provider of the customer's own key will bill, by estimate: the amount is 0 then."""
 
     sku: str
     quantity: int
@@ -21,28 +31,137 @@ class Fact:
     source_key: str
     billing: Billing = Billing.CHARGE
     is_estimated: bool = False
+    provider_microusd: int = 0
 
 
-def record(tenant_id: UUID, facts: Iterable[Fact], *, compile_id: UUID | None, step: str) -> None:
-    """Write the facts in the caller's transaction; those already there are left as they are."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepFact:
+    """A fact and the step of the compile that it is of."""
+
+    step: str
+    fact: Fact
+
+
+def record(
+    tenant_id: UUID,
+    facts: Iterable[Fact],
+    *,
+    compile_id: UUID | None,
+    step: str,
+    api_key_id: UUID | None = None,
+) -> int:
+    """Book use outside of a hold, in the caller's transaction, whose last lock this takes. What does not fit under the
+    spend cap and the hard budgets any more is waste: it was not refused in time, so the customer does not pay. Facts
+    already there are left as they are. Returns the micro-USD charged."""
+    account, at = accounts.lock_account(tenant_id)
+    room = min(journal.account_headroom(account), budgets.headroom(account, api_key_id))
+    booked: list[StepFact] = []
+    for fact in _new(tenant_id, list(facts)):
+        if fact.billing == Billing.CHARGE and fact.amount_microusd > room:
+            fact = replace(fact, billing=Billing.WASTE)
+        if fact.billing == Billing.CHARGE:
+            room -= fact.amount_microusd
+        booked.append(StepFact(step=step, fact=fact))
+    return _book(account, Kind.CHARGE, booked, at=at, compile_id=compile_id, api_key_id=api_key_id, from_hold=0)
+
+
+def settle(tenant_id: UUID, compile_id: UUID, facts: Sequence[StepFact]) -> int:
+    """Book what a compile used, out of its hold, in the transaction of the step; the caller holds the compile's lock
+    and has seen that the hold has as much left. Returns the micro-USD charged."""
+    account, at = accounts.lock_account(tenant_id)
+    known = {fact.source_key for fact in _new(tenant_id, [row.fact for row in facts])}
+    fresh = [row for row in facts if row.fact.source_key in known]
+    row = Hold.objects.of_tenant(tenant_id).filter(compile_id=compile_id).first()
+    charged = sum(part.fact.amount_microusd for part in fresh if part.fact.billing == Billing.CHARGE)
+    from_hold = 0
+    if row is not None and row.is_open:
+        from_hold = min(charged, row.amount_microusd - row.settled_microusd)
+        row.settled_microusd += from_hold
+        row.save(update_fields=["settled_microusd"])
+    api_key_id = None if row is None else row.api_key_id
+    return _book(account, Kind.SETTLE, fresh, at=at, compile_id=compile_id, api_key_id=api_key_id, from_hold=from_hold)
+
+
+def known_keys(tenant_id: UUID, keys: Iterable[str]) -> set[str]:
+    """Which of these events are recorded already."""
+    rows = UsageFact.objects.of_tenant(tenant_id).filter(source_key__in=list(keys))
+    return set(rows.values_list("source_key", flat=True))
+
+
+def reverse(tx: LedgerTx, *, actor: Actor, reason: str) -> LedgerTx:
+    """Correct the journal: the opposite of a transaction, once. Raises Conflict."""
+    account, at = accounts.lock_account(tx.tenant_id)
+    return journal.reverse(account, tx, at=at, actor=actor.id or actor.kind, reason=reason)
+
+
+def _new(tenant_id: UUID, facts: list[Fact]) -> list[Fact]:
+    """Without those that are recorded already and those that come twice in one go."""
+    seen = known_keys(tenant_id, [fact.source_key for fact in facts])
+    fresh = []
+    for fact in facts:
+        if fact.source_key not in seen:
+            seen.add(fact.source_key)
+            fresh.append(fact)
+    return fresh
+
+
+def _book(
+    account: Account,
+    kind: Kind,
+    rows: Sequence[StepFact],
+    *,
+    at: datetime,
+    compile_id: UUID | None,
+    api_key_id: UUID | None,
+    from_hold: int,
+) -> int:
+    if not rows:
+        return 0
+    charged: Counter[Meter] = Counter()
+    wasted: Counter[Meter] = Counter()
+    for row in rows:
+        sums = charged if row.fact.billing == Billing.CHARGE else wasted
+        sums[meter_of(row.fact.sku, row.step)] += row.fact.amount_microusd
+    total = charged.total()
+    lines = charge_lines(charged, wasted=wasted, paid=journal.paid_by_grants(account, total), from_hold=from_hold)
+    digest = sha256_of(sorted(row.fact.source_key for row in rows))[:32]
+    key = f"{kind}:{compile_id or 'direct'}:{digest}"
+    tx = journal.post(account, kind, key, lines, at=at, compile_id=compile_id, api_key_id=api_key_id)
+    _write(account.tenant_id, rows, at=at, compile_id=compile_id, api_key_id=api_key_id, tx=tx)
+    budgets.count(account, api_key_id, used=total, held=-from_hold, at=at)
+    return total
+
+
+def _write(
+    tenant_id: UUID,
+    rows: Sequence[StepFact],
+    *,
+    at: datetime,
+    compile_id: UUID | None,
+    api_key_id: UUID | None,
+    tx: LedgerTx | None,
+) -> None:
     UsageFact.objects.bulk_create(
-        [
-            UsageFact(
-                tenant_id=tenant_id,
-                compile_id=compile_id,
-                step=step,
-                sku=fact.sku,
-                quantity=fact.quantity,
-                unit=fact.unit,
-                price_version=fact.price_version,
-                amount_microusd=fact.amount_microusd,
-                billing=fact.billing,
-                is_estimated=fact.is_estimated,
-                source_key=fact.source_key,
-            )
-            for fact in facts
-        ],
-        ignore_conflicts=True,
+        UsageFact(
+            id=new_uuid7(),
+            tenant_id=tenant_id,
+            compile_id=compile_id,
+            step=row.step,
+            sku=row.fact.sku,
+            quantity=row.fact.quantity,
+            unit=row.fact.unit,
+            price_version=row.fact.price_version,
+            amount_microusd=row.fact.amount_microusd,
+            billing=row.fact.billing,
+            is_estimated=row.fact.is_estimated,
+            source_key=row.fact.source_key,
+            occurred_at=at,
+            meter=meter_of(row.fact.sku, row.step),
+            api_key_id=api_key_id,
+            provider_microusd=row.fact.provider_microusd,
+            tx_id=tx.id if tx is not None and row.fact.amount_microusd else None,
+        )
+        for row in rows
     )
 
 

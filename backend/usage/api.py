@@ -1,0 +1,232 @@
+"""/v1/account, /v1/budgets, /v1/usage and /v1/bills: what may be spent, what was, and what it comes to."""
+
+import csv
+from collections.abc import Iterator
+from datetime import UTC, date, datetime
+from typing import Any
+from uuid import UUID
+
+from django.http import StreamingHttpResponse
+from django.utils import timezone
+from django.utils.dateparse import parse_datetime
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import extend_schema
+from rest_framework.permissions import BasePermission
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from backend.domain.errors import InvalidInput, NotFound, Problem
+from backend.domain.ids import Prefix, decode_id
+from backend.rest.pagination import PAGE_PARAMETERS, list_page, page_schema
+from backend.rest.strict import StrictSerializer, check_query
+from backend.rest.times import rfc3339
+from backend.tenants.api import IDEMPOTENCY_KEY
+from backend.tenants.auth import IsTenant
+from backend.tenants.idempotency import idempotent
+from backend.tenants.scopes import HasScope
+from backend.usage import accounts, budgets, reports
+from backend.usage import serializers as shapes_of
+from backend.usage.models import Budget
+from backend.usage.shapes import account_shape, bill_shape, usage_row_shape
+
+BILLING: list[type[BasePermission]] = [IsTenant, HasScope("billing")]
+READ_ONLY: list[type[BasePermission]] = [IsTenant, HasScope("billing:read")]
+
+
+class AccountView(APIView):
+    permission_classes = BILLING
+
+    @extend_schema(operation_id="account_get", responses=shapes_of.AccountShape)
+    def get(self, request: Request) -> Response:
+        """The plan, the spend cap, and what this period's spending has left of it."""
+        check_query(request.query_params, [])
+        return Response(account_shape(accounts.account_of(request.auth.tenant_id)))
+
+    @extend_schema(operation_id="account_change", request=shapes_of.AccountChange, responses=shapes_of.AccountShape)
+    def patch(self, request: Request) -> Response:
+        """Set the monthly spend cap, as high as the plan allows. Nothing is ever spent beyond it."""
+        wanted = _read(shapes_of.AccountChange, request.data)
+        cap: int | None = wanted["cap_microusd"]
+        return Response(account_shape(accounts.set_cap(request.auth.tenant_id, cap, actor=request.auth.actor)))
+
+
+class BudgetsView(APIView):
+    permission_classes = BILLING
+
+    @extend_schema(
+        operation_id="budgets_list",
+        parameters=PAGE_PARAMETERS,
+        responses=page_schema("BudgetList", shapes_of.BudgetShape()),
+    )
+    def get(self, request: Request) -> Response:
+        """All budgets, newest first."""
+        rows = Budget.objects.of_tenant(request.auth.tenant_id)
+        account = accounts.account_of(request.auth.tenant_id)
+        return list_page(
+            request, rows, prefix=Prefix.BUDGET, render=lambda row: budgets.budget_shape(budgets.current(row, account))
+        )
+
+    @extend_schema(
+        operation_id="budgets_create",
+        parameters=[IDEMPOTENCY_KEY],
+        request=shapes_of.NewBudget,
+        responses={201: shapes_of.BudgetShape},
+    )
+    @idempotent
+    def post(self, request: Request) -> Response:
+        """A monthly budget for the whole team or for one API key. It tells you at 50, 80 and 100 %, and unless
+        `hard_stop` is false nothing is started that would not fit."""
+        wanted = _read(shapes_of.NewBudget, request.data)
+        key = wanted["api_key"]
+        row = budgets.create(
+            request.auth.tenant_id,
+            scope=wanted["scope"],
+            api_key_id=None if key is None else decode_id(Prefix.API_KEY, key),
+            cap_microusd=wanted["cap_microusd"],
+            is_hard=wanted["hard_stop"],
+            actor=request.auth.actor,
+        )
+        body = budgets.budget_shape(row)
+        return Response(body, status=201, headers={"Location": f"/v1/budgets/{body['id']}"})
+
+
+class BudgetView(APIView):
+    permission_classes = BILLING
+
+    @extend_schema(operation_id="budgets_get", responses=shapes_of.BudgetShape)
+    def get(self, request: Request, budget: str) -> Response:
+        """One budget with what this month has used of it."""
+        check_query(request.query_params, [])
+        return Response(budgets.budget_shape(budgets.in_period(find_budget(request.auth.tenant_id, budget))))
+
+    @extend_schema(operation_id="budgets_change", request=shapes_of.BudgetChange, responses=shapes_of.BudgetShape)
+    def patch(self, request: Request, budget: str) -> Response:
+        """Another cap, or another kind of stop."""
+        row = find_budget(request.auth.tenant_id, budget)
+        wanted = _read(shapes_of.BudgetChange, request.data)
+        changed = budgets.change(
+            row,
+            actor=request.auth.actor,
+            cap_microusd=wanted.get("cap_microusd"),
+            is_hard=wanted.get("hard_stop"),
+        )
+        return Response(budgets.budget_shape(changed))
+
+    @extend_schema(operation_id="budgets_delete", responses={200: shapes_of.BudgetDeletion})
+    def delete(self, request: Request, budget: str) -> Response:
+        """Take a budget away. The spend cap of the account stays."""
+        row = find_budget(request.auth.tenant_id, budget)
+        body = {"id": budget, "object": "budget_deletion"}
+        budgets.delete(row, actor=request.auth.actor)
+        return Response(body)
+
+
+class UsageReportView(APIView):
+    permission_classes = READ_ONLY
+
+    @extend_schema(operation_id="usage_report", parameters=[shapes_of.UsageQuery], responses=shapes_of.UsageShape)
+    def get(self, request: Request) -> Response:
+        """Usage by day, step, sku, API key or compile."""
+        wanted = _read(shapes_of.UsageQuery, request.query_params.dict(), request=request)
+        start, end = _span(request.auth.tenant_id, wanted)
+        rows = reports.usage_by(request.auth.tenant_id, wanted["group_by"], start, end)
+        body = {
+            "object": "usage_report",
+            "group_by": wanted["group_by"],
+            "period_start": rfc3339(start),
+            "period_end": rfc3339(end),
+            "data": [usage_row_shape(row) for row in rows],
+            "charged_microusd": sum(row.charged_microusd for row in rows),
+            "waste_microusd": sum(row.waste_microusd for row in rows),
+            "provider_microusd": sum(row.provider_microusd for row in rows),
+        }
+        return Response(body)
+
+
+class UsageCsvView(APIView):
+    permission_classes = READ_ONLY
+
+    @extend_schema(
+        operation_id="usage_csv",
+        parameters=[shapes_of.SpanQuery],
+        responses={(200, "text/csv"): OpenApiTypes.STR},
+    )
+    def get(self, request: Request) -> StreamingHttpResponse:
+        """Every usage fact as a line of CSV, oldest first; streamed, so that it may be long."""
+        wanted = _read(shapes_of.SpanQuery, request.query_params.dict(), request=request)
+        tenant_id: UUID = request.auth.tenant_id
+        start, end = _span(tenant_id, wanted)
+        return csv_response(tenant_id, start, end)
+
+
+class CurrentBillView(APIView):
+    permission_classes = READ_ONLY
+
+    @extend_schema(operation_id="bills_current", responses=shapes_of.BillShape)
+    def get(self, request: Request) -> Response:
+        """What this period comes to so far, with credits, what kolm carries and what drafts saved."""
+        check_query(request.query_params, [])
+        account = accounts.account_of(request.auth.tenant_id)
+        bill = reports.period_bill(request.auth.tenant_id, account.period_start, account.period_end)
+        return Response(bill_shape(bill))
+
+
+class _Echo:
+    def write(self, line: str) -> str:
+        return line
+
+
+def csv_response(tenant_id: UUID, start: datetime, end: datetime) -> StreamingHttpResponse:
+    """The facts between two moments as a file, for the API and the console."""
+    writer = csv.writer(_Echo(), lineterminator="\r\n")
+
+    def lines() -> Iterator[str]:
+        for row in reports.csv_rows(tenant_id, start, end):
+            yield writer.writerow(row)
+
+    response = StreamingHttpResponse(lines(), content_type="text/csv; charset=utf-8")
+    response["Content-Disposition"] = f'attachment; filename="kolm-usage-{start:%Y-%m-%d}.csv"'
+    response["Cache-Control"] = "no-store"
+    return response
+
+
+def find_budget(tenant_id: UUID, public_id: str) -> Budget:
+    """The tenant's budget behind a public id. Raises NotFound."""
+    row = Budget.objects.of_tenant(tenant_id).filter(id=decode_id(Prefix.BUDGET, public_id)).first()
+    if row is None:
+        raise NotFound(f"There is no budget {public_id[:60]!r}.")
+    return row
+
+
+def _read(shape: type[StrictSerializer], data: Any, *, request: Request | None = None) -> dict[str, Any]:
+    if request is not None:
+        check_query(request.query_params, shape().fields)
+    form = shape(data=data)
+    form.is_valid(raise_exception=True)
+    return dict(form.validated_data)
+
+
+def _span(tenant_id: UUID, wanted: dict[str, Any]) -> tuple[datetime, datetime]:
+    start = moment(wanted["from"], "from") if "from" in wanted else accounts.account_of(tenant_id).period_start
+    end = moment(wanted["to"], "to") if "to" in wanted else timezone.now()
+    if end < start:
+        raise _not_a_time("to", "`to` is before `from`.")
+    return start, end
+
+
+def moment(text: str, name: str) -> datetime:
+    """A day or a time of a query. Raises InvalidInput."""
+    try:
+        if len(text) == len("2026-11-01"):  # parse_datetime would take it for a time without its zone
+            return datetime.combine(date.fromisoformat(text), datetime.min.time(), tzinfo=UTC)
+        found = parse_datetime(text)
+    except ValueError:
+        found = None
+    if found is None or found.tzinfo is None:
+        raise _not_a_time(name, f"`{name}` is a day (2026-11-01) or a time with its zone (2026-11-01T00:00:00Z).")
+    return found
+
+
+def _not_a_time(name: str, message: str) -> InvalidInput:
+    return InvalidInput(message, problems=(Problem(pointer=f"/{name}", message=message, code="invalid_time"),))

@@ -1,0 +1,35 @@
+"""`ledger_check [--tenant ten_...]`: every invariant of the ledger, over all tenants; exit 1 and a line a fault."""
+
+import sys
+from typing import Any
+from uuid import UUID
+
+from django.core.management.base import BaseCommand, CommandParser
+
+from backend.domain.ids import Prefix, encode_id
+from backend.tenants.command_lines import tenant_id
+from backend.tenants.scope import tenant_scope
+from backend.usage import accounts, checking
+
+
+class Command(BaseCommand):
+    help = "Check the ledger: exit 0 when the books are in order, 1 with one line per violation."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--tenant", type=tenant_id, default=None, help="only this tenant (ten_...)")
+
+    def handle(self, *args: Any, tenant: UUID | None, **options: Any) -> None:
+        tenants = accounts.all_tenants() if tenant is None else [tenant]
+        n_found = 0
+        for line in checking.deployment_violations():
+            n_found += 1
+            self.stdout.write(line)
+        for each in tenants:
+            with tenant_scope(each):
+                for line in checking.violations(each):
+                    n_found += 1
+                    self.stdout.write(f"{encode_id(Prefix.TENANT, each)} {line}")
+        if n_found:
+            self.stdout.write(f"{n_found} violations in {len(tenants)} accounts")
+            sys.exit(1)
+        self.stdout.write(f"{len(tenants)} accounts: the books are in order")
