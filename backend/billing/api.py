@@ -1,0 +1,105 @@
+"""/v1/plans, /v1/invoices and /v1/billing: what may be bought, what was invoiced, and the way to Stripe's pages."""
+
+from uuid import UUID
+
+from django.db import transaction
+from django.utils.decorators import method_decorator
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers as s
+from rest_framework.permissions import BasePermission
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from backend.billing import checkout, portal
+from backend.billing.invoices import find_invoice, lines_of, list_of
+from backend.billing.shapes import InvoiceDetailShape, InvoiceShape, PlanShape, invoice_shape, plan_shape
+from backend.billing.stripe_api import is_configured
+from backend.domain.ids import Prefix
+from backend.domain.plans import PLANS, PlanName
+from backend.rest.pagination import PAGE_PARAMETERS, list_page, page_schema
+from backend.rest.strict import StrictSerializer, check_query
+from backend.tenants.auth import IsTenant
+from backend.tenants.scopes import HasScope
+from backend.usage.accounts import account_of
+
+BILLING: list[type[BasePermission]] = [IsTenant, HasScope("billing")]
+
+
+class PlansView(APIView):
+    permission_classes = BILLING
+
+    @extend_schema(operation_id="plans_list", responses=page_schema("PlanList", PlanShape()))
+    def get(self, request: Request) -> Response:
+        """The plans, smallest first: price, spend cap, and how much of each thing they allow."""
+        check_query(request.query_params, [])
+        current = account_of(request.auth.tenant_id).plan
+        data = [plan_shape(plan, current=current, sells=is_configured()) for plan in PLANS]
+        return Response({"object": "list", "data": data, "has_more": False, "next_cursor": None})
+
+
+class InvoicesView(APIView):
+    permission_classes = BILLING
+
+    @extend_schema(
+        operation_id="invoices_list", parameters=PAGE_PARAMETERS, responses=page_schema("InvoiceList", InvoiceShape())
+    )
+    def get(self, request: Request) -> Response:
+        """All invoices, newest first."""
+        rows = list_of(request.auth.tenant_id)
+        return list_page(request, rows, prefix=Prefix.INVOICE, render=invoice_shape)
+
+
+class InvoiceView(APIView):
+    permission_classes = BILLING
+
+    @extend_schema(operation_id="invoices_get", responses=InvoiceDetailShape)
+    def get(self, request: Request, invoice: str) -> Response:
+        """One invoice with its lines."""
+        check_query(request.query_params, [])
+        row = find_invoice(request.auth.tenant_id, invoice)
+        return Response(invoice_shape(row, lines_of(row)))
+
+
+class CheckoutRequest(StrictSerializer):
+    plan = s.ChoiceField([PlanName.PRO.value, PlanName.TEAM.value])
+
+
+class AddressShape(s.Serializer[object]):
+    object = s.CharField()
+    url = s.CharField(help_text="Open it in a browser; it is good for a day at most.")
+
+
+@method_decorator(transaction.non_atomic_requests, name="dispatch")
+class CheckoutView(APIView):
+    """Not atomic: it asks Stripe, which no transaction waits for."""
+
+    permission_classes = BILLING
+
+    @extend_schema(operation_id="billing_checkout", request=CheckoutRequest, responses={201: AddressShape})
+    def post(self, request: Request) -> Response:
+        """Stripe's page that sells a plan. The plan is yours when Stripe has told us of the payment: minutes at most.
+        Usage from the next whole hour on is on Stripe's invoice."""
+        form = CheckoutRequest(data=request.data)
+        form.is_valid(raise_exception=True)
+        tenant_id: UUID = request.auth.tenant_id
+        url = checkout.start(tenant_id, form.validated_data["plan"], request.auth.actor)
+        return Response({"object": "checkout", "url": url}, status=201)
+
+
+class NothingRequest(StrictSerializer):
+    """An empty body."""
+
+
+@method_decorator(transaction.non_atomic_requests, name="dispatch")
+class PortalView(APIView):
+    """Not atomic, as the checkout."""
+
+    permission_classes = BILLING
+
+    @extend_schema(operation_id="billing_portal", request=NothingRequest, responses={201: AddressShape})
+    def post(self, request: Request) -> Response:
+        """Stripe's page for your cards and invoices, and for giving up a plan at the end of its month."""
+        NothingRequest(data=request.data).is_valid(raise_exception=True)
+        url = portal.open(request.auth.tenant_id, request.auth.actor)
+        return Response({"object": "portal", "url": url}, status=201)

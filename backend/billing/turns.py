@@ -1,0 +1,111 @@
+"""One look at a tenant's books: close what has ended, tell Stripe the hours, bring the invoices together.
+
+A turn may be lost, doubled or cut anywhere: each part looks at what is there and does what is missing. Two turns of one
+tenant do not run side by side (a session's advisory lock), so that an older total never comes after a newer one.
+"""
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+from django.db import connection
+from django.utils import timezone
+
+from backend.billing import activation, invoices, meters, settling
+from backend.billing.models import BillingTurn, Customer, Subscription
+from backend.billing.periods import whole_hour_after
+from backend.billing.stripe_api import StripeAway, is_configured
+from backend.tenants.scope import tenant_scope
+from backend.usage.accounts import account_row, month_of
+from backend.usage.models import Account
+
+log = logging.getLogger("kolm.billing")
+
+AFTER_THE_HOUR = timedelta(minutes=3)
+SOON = timedelta(minutes=10)
+
+
+def turn(tenant_id: UUID, *, now: datetime | None = None) -> bool:
+    """Do what is to be done; False where another turn is at it. Not called in a transaction."""
+    with _alone(tenant_id) as is_alone:
+        if not is_alone:
+            return False
+        at = now or timezone.now()
+        is_settled = True
+        with tenant_scope(tenant_id):
+            if not Account.objects.of_tenant(tenant_id).exists():  # the tenant was erased
+                BillingTurn.objects.filter(tenant_id=tenant_id).delete()
+                return True
+            activation.lapse(tenant_id, at)
+            invoices.close_ended(tenant_id, now=now)
+            customer = _customer_at_stripe(tenant_id)
+        if customer and is_configured():
+            try:
+                is_settled = _with_stripe(tenant_id, customer, at)
+            except StripeAway as away:
+                log.warning("billing of %s waits: %s", tenant_id, away.message)
+                is_settled = False
+        _next(tenant_id, at, is_settled=is_settled, is_metered=bool(customer))
+        return True
+
+
+def _with_stripe(tenant_id: UUID, customer: str, at: datetime) -> bool:
+    with tenant_scope(tenant_id):
+        # once a day, and as long as something is unpushed, every hour that Stripe still takes
+        is_whole = at.hour == 0 or meters.unpushed(tenant_id).exists()
+        meters.refresh(tenant_id, now=at, since=at - meters.TAKEN if is_whole else None)
+    meters.push(tenant_id, customer, now=at)
+    return settling.settle(tenant_id, customer, now=at)
+
+
+def look_soon(tenant_id: UUID) -> None:
+    """Let the next round look at this tenant."""
+    BillingTurn.objects.filter(tenant_id=tenant_id).update(due_at=timezone.now(), hinted_at=None)
+
+
+def due(limit: int = 100) -> list[UUID]:
+    """Tenants whose turn it is and whom nobody was told of in the last minutes."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE billing_billingturn SET hinted_at = now() WHERE tenant_id IN ("
+            " SELECT tenant_id FROM billing_billingturn WHERE due_at <= now()"
+            " AND (hinted_at IS NULL OR hinted_at < now() - interval '2 minutes')"
+            " ORDER BY due_at LIMIT %s FOR UPDATE SKIP LOCKED) RETURNING tenant_id",
+            [limit],
+        )
+        return [row[0] for row in cursor.fetchall()]
+
+
+def _customer_at_stripe(tenant_id: UUID) -> str:
+    """The tenant's customer, if it ever had a subscription."""
+    if not Subscription.objects.of_tenant(tenant_id).exists():
+        return ""
+    return Customer.objects.of_tenant(tenant_id).values_list("stripe_customer_id", flat=True).first() or ""
+
+
+def _next(tenant_id: UUID, at: datetime, *, is_settled: bool, is_metered: bool) -> None:
+    with tenant_scope(tenant_id):
+        account = account_row(tenant_id)
+    due_at = max(account.period_end, month_of(at.astimezone(UTC))[0]) + timedelta(minutes=1)
+    if is_metered:
+        due_at = whole_hour_after(at + timedelta(seconds=1)) + AFTER_THE_HOUR
+    if not is_settled:
+        due_at = at + SOON
+    BillingTurn.objects.filter(tenant_id=tenant_id).update(due_at=due_at)
+
+
+@contextmanager
+def _alone(tenant_id: UUID) -> Iterator[bool]:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_try_advisory_lock(hashtextextended('billing turn:' || %s, 0))", [str(tenant_id)])
+        is_alone = bool(cursor.fetchone()[0])
+    try:
+        yield is_alone
+    finally:
+        if is_alone:
+            with connection.cursor() as cursor:
+                cursor.execute(
+                    "SELECT pg_advisory_unlock(hashtextextended('billing turn:' || %s, 0))", [str(tenant_id)]
+                )
