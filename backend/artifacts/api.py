@@ -1,6 +1,6 @@
 """/v1/artifacts, the receipts of a compile, and the deployment's public keys."""
 
-from typing import Any
+from typing import ClassVar
 
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse, JsonResponse
@@ -13,16 +13,19 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from backend.artifacts.models import Artifact, Receipt
+from backend.artifacts.revoking import check_usable, revoke
+from backend.artifacts.shapes import artifact_shape, receipt_shape
 from backend.artifacts.signing import keyring
 from backend.blobs import get_blob
 from backend.compiles.api import READ_ONLY, find_compile, whole_list
 from backend.domain import kolm_verify
 from backend.domain.errors import NotFound
-from backend.domain.ids import Prefix, decode_id, encode_id
+from backend.domain.ids import Prefix, decode_id
 from backend.rest.pagination import PAGE_PARAMETERS, list_page, page_schema
-from backend.rest.strict import check_query
-from backend.rest.times import rfc3339
+from backend.rest.strict import StrictSerializer, check_query
+from backend.tenants.api import IDEMPOTENCY_KEY
 from backend.tenants.auth import IsTenant
+from backend.tenants.idempotency import idempotent
 from backend.tenants.scopes import HasScope
 
 ARTIFACTS: list[type[BasePermission]] = [IsTenant, HasScope("artifacts:read")]
@@ -40,6 +43,12 @@ class ArtifactShape(s.Serializer[object]):
     evaluation = s.JSONField()
     manifest = s.JSONField()
     created_at = s.DateTimeField()
+    revoked_at = s.DateTimeField(allow_null=True)
+    revoked_reason = s.CharField(allow_null=True)
+
+
+class Revocation(StrictSerializer):
+    reason = s.CharField(max_length=500, default="", allow_blank=True, help_text="Shown with the artifact.")
 
 
 class ReceiptShape(s.Serializer[object]):
@@ -58,34 +67,6 @@ class VerificationShape(s.Serializer[object]):
     exit_code = s.IntegerField()
     reasons = s.ListField(child=s.CharField())
     keyid = s.CharField(allow_null=True)
-
-
-def artifact_shape(row: Artifact) -> dict[str, Any]:
-    return {
-        "id": encode_id(Prefix.ARTIFACT, row.id),
-        "object": "artifact",
-        "compile": encode_id(Prefix.COMPILE, row.compile_id),
-        "name": row.name,
-        "version": row.version,
-        "sha256": row.sha256,
-        "size_bytes": row.size_bytes,
-        "k_score_ppm": row.k_score_ppm,
-        "evaluation": row.evaluation,
-        "manifest": row.manifest,
-        "created_at": rfc3339(row.created_at),
-    }
-
-
-def receipt_shape(row: Receipt) -> dict[str, Any]:
-    return {
-        "id": encode_id(Prefix.RECEIPT, row.id),
-        "object": "receipt",
-        "seq": row.seq,
-        "step": row.step,
-        "payload_sha256": row.payload_sha256,
-        "envelope": row.envelope,
-        "created_at": rfc3339(row.created_at),
-    }
 
 
 class ArtifactsView(APIView):
@@ -117,11 +98,18 @@ class ArtifactView(APIView):
 class DownloadView(APIView):
     permission_classes = ARTIFACTS
 
-    @extend_schema(operation_id="artifacts_download", responses={(200, "application/vnd.kolm"): OpenApiTypes.BINARY})
+    @extend_schema(
+        operation_id="artifacts_download",
+        parameters=[OpenApiParameter("revoked", OpenApiTypes.STR, enum=["true"], description="Also if revoked.")],
+        responses={(200, "application/vnd.kolm"): OpenApiTypes.BINARY},
+    )
     def get(self, request: Request, artifact: str) -> HttpResponse:
-        """The `.kolm` itself. Its ETag is its sha256; the bytes never change."""
-        check_query(request.query_params, [])
+        """The `.kolm` itself. Its ETag is its sha256; the bytes never change. A revoked one comes only to those who
+        ask with `?revoked=true`."""
+        check_query(request.query_params, ["revoked"])
         row = find_artifact(request, artifact)
+        if request.query_params.get("revoked") != "true":
+            check_usable(row)
         etag = f'"{row.sha256}"'
         if request.headers.get("If-None-Match") == etag:
             response = HttpResponse(status=304)
@@ -132,6 +120,23 @@ class DownloadView(APIView):
         response["ETag"] = etag
         response["Cache-Control"] = "private, immutable, max-age=31536000"
         return response
+
+
+class RevokeView(APIView):
+    permission_classes: ClassVar = [IsTenant, HasScope("artifacts:write")]
+
+    @extend_schema(
+        operation_id="artifacts_revoke", parameters=[IDEMPOTENCY_KEY], request=Revocation, responses=ArtifactShape
+    )
+    @idempotent
+    def post(self, request: Request, artifact: str) -> Response:
+        """Take the artifact out of use: /run and a plain /download answer 409 from here on. For good; revoking again
+        changes nothing."""
+        row = find_artifact(request, artifact)
+        form = Revocation(data=request.data)
+        form.is_valid(raise_exception=True)
+        row = revoke(row.tenant_id, row.id, reason=form.validated_data["reason"], actor=request.auth.actor)
+        return Response(artifact_shape(row))
 
 
 class VerifyView(APIView):

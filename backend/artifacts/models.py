@@ -17,6 +17,8 @@ class Artifact(TenantOwned):
     k_score_ppm = models.IntegerField()
     evaluation = models.JSONField(default=dict)
     created_at = models.DateTimeField(auto_now_add=True)
+    revoked_at = models.DateTimeField(null=True)
+    revoked_reason = models.CharField(max_length=500, blank=True)
 
     class Meta:
         constraints = [

@@ -9,8 +9,11 @@ from django.db import connection
 from django.db.models import Max
 
 from backend.artifacts.models import Artifact
+from backend.artifacts.shapes import notice_shape
 from backend.compiles.events import touch
 from backend.compiles.models import Compile
+from backend.domain.webhook_events import EventType
+from backend.webhooks.emit import emit
 
 
 def publish(compile: Compile, data: bytes, sha256: str) -> Artifact:
@@ -35,6 +38,7 @@ def publish(compile: Compile, data: bytes, sha256: str) -> Artifact:
         evaluation=compile.evaluation or {},
     )
     touch(compile, artifact_id=artifact.id)
+    emit(compile.tenant_id, EventType.ARTIFACT_PUBLISHED, {"object": notice_shape(artifact)})
     return artifact
 
 

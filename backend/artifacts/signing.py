@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
 from django.conf import settings
 
-from backend.domain.receipts import keyid
+from backend.domain.receipts import keyid, sign_envelope
 
 
 @cache
@@ -24,6 +24,11 @@ def signing_key() -> Ed25519PrivateKey:
 
 def public_raw() -> bytes:
     return signing_key().public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)
+
+
+def sign_document(payload: bytes, payload_type: str) -> dict[str, Any]:
+    """A DSSE envelope of ours around a document of ours."""
+    return sign_envelope(payload, signing_key(), payload_type=payload_type)
 
 
 def keyring() -> dict[str, Any]:

@@ -1,0 +1,51 @@
+"""What webhooks hear of a compile: every change of its status and every finished step, in the transaction of the
+change.
+
+`transitions.move` is the only way from one status to another and calls `tell`, so that no end goes untold.
+"""
+
+from typing import Any
+
+from django.conf import settings
+
+from backend.compiles.models import Compile, StepRun
+from backend.compiles.shapes import compile_shape
+from backend.domain.ids import Prefix, encode_id
+from backend.domain.lifecycle import STEPS, CompileStatus, StepName, StepStatus
+from backend.domain.webhook_events import EventType
+from backend.webhooks.emit import emit
+
+EVENT_OF: dict[CompileStatus, EventType | None] = {
+    CompileStatus.QUEUED: EventType.COMPILE_QUEUED,
+    CompileStatus.RUNNING: EventType.COMPILE_STARTED,
+    CompileStatus.CANCELING: None,
+    CompileStatus.SUCCEEDED: EventType.COMPILE_SUCCEEDED,
+    CompileStatus.GATE_FAILED: EventType.COMPILE_GATE_FAILED,
+    CompileStatus.FAILED: EventType.COMPILE_FAILED,
+    CompileStatus.CANCELED: EventType.COMPILE_CANCELED,
+    CompileStatus.EXPIRED: EventType.COMPILE_FAILED,
+}
+
+
+def tell(compile: Compile, status: CompileStatus) -> None:
+    """The event of a status, if it has one."""
+    type = EVENT_OF[status]
+    if type is not None:
+        emit(compile.tenant_id, type, {"object": _object(compile)})
+
+
+def tell_progress(compile: Compile, step: StepName) -> None:
+    """A step was finished."""
+    n_done = StepRun.objects.filter(
+        tenant_id=compile.tenant_id, compile_id=compile.id, status=StepStatus.SUCCEEDED
+    ).count()
+    progress = {"step": step.value, "steps_done": n_done, "steps_total": len(STEPS)}
+    emit(compile.tenant_id, EventType.COMPILE_PROGRESS, {"object": _object(compile) | {"progress": progress}})
+
+
+def _object(compile: Compile) -> dict[str, Any]:
+    """The compile as GET shows it, without what its owner wrote and was told at the start."""
+    row = Compile.objects.get(tenant_id=compile.tenant_id, id=compile.id)  # its numbers move past the caller's copy
+    shape = compile_shape(row, with_spec=False)
+    del shape["estimate"]
+    return shape | {"url": f"{settings.KOLM_PUBLIC_URL}/v1/compiles/{encode_id(Prefix.COMPILE, compile.id)}"}

@@ -1,0 +1,50 @@
+"""The catalogue's examples have the fields that the API's shapes have: of objects that others emit."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from backend.billing.models import Invoice, InvoiceLine
+from backend.billing.shapes import invoice_shape
+from backend.domain.webhook_events import EventType, entry
+from backend.rest.new_ids import new_uuid7
+from backend.usage.budgets import budget_shape
+from backend.usage.models import Budget
+from backend.webhooks.models import WebhookEndpoint
+from backend.webhooks.shapes import endpoint_shape
+
+NOW = datetime(2026, 11, 22, tzinfo=UTC)
+
+
+def a_budget() -> dict[str, Any]:
+    row = Budget(tenant_id=new_uuid7(), scope="tenant", cap_microusd=1, period_start=NOW, created_at=NOW)
+    return budget_shape(row) | {"threshold_percent": 80}
+
+
+def an_invoice() -> dict[str, Any]:
+    row = Invoice(tenant_id=new_uuid7(), number="1", plan="pro", period_start=NOW, period_end=NOW, status="open")
+    row.created_at = NOW
+    return invoice_shape(row, [InvoiceLine(kind="usage", description="x", amount_microusd=1, amount_cents=0)])
+
+
+def an_endpoint() -> dict[str, Any]:
+    shape = endpoint_shape(
+        WebhookEndpoint(tenant_id=new_uuid7(), url="https://x.example", events=["*"], created_at=NOW)
+    )
+    return {name: shape[name] for name in ("id", "object", "url", "status", "disabled_reason", "disabled_at")}
+
+
+@pytest.mark.parametrize(
+    ("type", "shape"),
+    [
+        (EventType.BUDGET_THRESHOLD, a_budget),
+        (EventType.BUDGET_REACHED, a_budget),
+        (EventType.INVOICE_FINALIZED, an_invoice),
+        (EventType.ENDPOINT_DISABLED, an_endpoint),
+    ],
+)
+def test_an_example_has_the_fields_of_the_object(type: EventType, shape: Any) -> None:
+    assert set(entry(type).object) == set(shape())
+    for example, line in zip(entry(type).object.get("lines", []), shape().get("lines", []), strict=True):
+        assert set(example) == set(line)
