@@ -75,6 +75,7 @@ class ApiKeysView(APIView):
             scopes=wanted["scopes"],
             is_live=wanted["live"],
             expires_at=wanted["expires_at"],
+            actor=request.auth.actor,
         )
         body = render_api_key(row) | {"secret": secret}
         return Response(body, status=201, headers={"Location": f"/v1/api_keys/{body['id']}"})
@@ -97,7 +98,9 @@ class RevokeApiKeyView(APIView):
     @idempotent
     def post(self, request: Request, key: str) -> Response:
         """The key opens nothing from now on. Revoking it again changes nothing."""
-        return Response(render_api_key(keys.revoke(request.auth.tenant_id, decode_id(Prefix.API_KEY, key))))
+        caller: Caller = request.auth
+        row = keys.revoke(caller.tenant_id, decode_id(Prefix.API_KEY, key), actor=caller.actor)
+        return Response(render_api_key(row))
 
 
 def _check_not_above(caller: Caller, scopes: list[str]) -> None:

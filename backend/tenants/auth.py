@@ -17,6 +17,8 @@ from rest_framework.exceptions import AuthenticationFailed, NotAuthenticated
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 
+from backend.domain.ids import Prefix, encode_id
+from backend.tenants.actors import Actor
 from backend.tenants.key_format import hash_of, is_well_formed
 from backend.tenants.models import ApiKey
 from backend.tenants.scope import set_local, tenant_token
@@ -34,6 +36,10 @@ class Caller:
     scopes: frozenset[str]
     is_live: bool
     last_used_at: datetime | None
+
+    @property
+    def actor(self) -> Actor:
+        return Actor(kind="api_key", id=encode_id(Prefix.API_KEY, self.api_key_id))
 
 
 class ApiKeyAuthentication(BaseAuthentication):

@@ -2,11 +2,15 @@
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 from django.utils import timezone
 
 from backend.domain.errors import InvalidInput, NotFound, Problem
+from backend.domain.ids import Prefix, encode_id
+from backend.tenants import audit
+from backend.tenants.actors import SYSTEM, Actor
 from backend.tenants.key_format import hash_of, new_key
 from backend.tenants.models import ApiKey
 from backend.tenants.scopes import ALL_SCOPES
@@ -15,7 +19,13 @@ MAX_LIFETIME = timedelta(days=3650)
 
 
 def issue(
-    tenant_id: UUID, *, name: str, scopes: Sequence[str], is_live: bool = True, expires_at: datetime | None = None
+    tenant_id: UUID,
+    *,
+    name: str,
+    scopes: Sequence[str],
+    is_live: bool = True,
+    expires_at: datetime | None = None,
+    actor: Actor = SYSTEM,
 ) -> tuple[ApiKey, str]:
     """A new key's row and its secret, which exists nowhere else from here on. Raises InvalidInput."""
     unknown = sorted(set(scopes) - set(ALL_SCOPES))
@@ -34,6 +44,7 @@ def issue(
         scopes=sorted(set(scopes)),
         expires_at=expires_at,
     )
+    _note(row, actor, "api_key.created", {"name": name, "scopes": row.scopes, "live": is_live})
     return row, secret
 
 
@@ -45,10 +56,18 @@ def find(tenant_id: UUID, key_id: UUID) -> ApiKey:
     return row
 
 
-def revoke(tenant_id: UUID, key_id: UUID) -> ApiKey:
+def revoke(tenant_id: UUID, key_id: UUID, *, actor: Actor = SYSTEM) -> ApiKey:
     """From this commit on the key opens nothing. A second call changes nothing. Raises NotFound."""
-    ApiKey.objects.of_tenant(tenant_id).filter(id=key_id, revoked_at=None).update(revoked_at=timezone.now())
-    return find(tenant_id, key_id)
+    open_keys = ApiKey.objects.of_tenant(tenant_id).filter(id=key_id, revoked_at=None)
+    is_revoked_now = open_keys.update(revoked_at=timezone.now()) == 1
+    row = find(tenant_id, key_id)
+    if is_revoked_now:
+        _note(row, actor, "api_key.revoked", {"name": row.name})
+    return row
+
+
+def _note(row: ApiKey, actor: Actor, action: str, data: dict[str, Any]) -> None:
+    audit.note(row.tenant_id, actor=actor, action=action, target=encode_id(Prefix.API_KEY, row.id), data=data)
 
 
 def _invalid(field: str, message: str) -> InvalidInput:

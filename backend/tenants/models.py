@@ -1,4 +1,9 @@
-"""A tenant, the people in it, its API keys, and the answers kept for its idempotency keys."""
+"""A tenant, the people in it and those invited, its API keys, its audit log, and the answers kept for its idempotency
+keys.
+
+`RetentionDue` and `Erasure` hold ids, times and counts, no tenant's content: upkeep reads them for all tenants, and an
+erasure outlives its tenant.
+"""
 
 from typing import ClassVar
 
@@ -7,6 +12,7 @@ from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.utils import timezone
 
+from backend.domain.roles import Role
 from backend.rest.new_ids import new_uuid7
 from backend.tenants.scope import TenantOwned
 
@@ -23,6 +29,7 @@ class Member(TenantOwned):
     """A person in a tenant. The user's row is shared: one person may be a member of several tenants."""
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
+    role = models.CharField(max_length=16, choices=[(r.value, r.value) for r in Role], default=Role.OWNER)
     created_at = models.DateTimeField(default=timezone.now, editable=False)
 
     class Meta:
@@ -61,3 +68,108 @@ class IdempotencyKey(TenantOwned):
     class Meta:
         constraints: ClassVar = [models.UniqueConstraint(fields=["tenant_id", "key"], name="idempotency_key_once")]
         indexes: ClassVar = [models.Index(fields=["tenant_id", "created_at"], name="idempotency_key_by_time")]
+
+
+class AuditEntry(TenantOwned):
+    """One line of the audit log. Append-only in the database; `sha256` covers the line and `prev_sha256`, so that no
+    line can be changed, dropped or put in between without every later digest changing."""
+
+    seq = models.BigIntegerField()
+    created_at = models.DateTimeField()
+    actor_kind = models.CharField(max_length=16)
+    actor_id = models.CharField(max_length=64, blank=True)
+    actor_label = models.CharField(max_length=254, blank=True)
+    action = models.CharField(max_length=64)
+    target = models.CharField(max_length=100, blank=True)
+    data = models.JSONField(default=dict)
+    prev_sha256 = models.CharField(max_length=64)
+    sha256 = models.CharField(max_length=64)
+
+    class Meta:
+        constraints: ClassVar = [models.UniqueConstraint(fields=["tenant_id", "seq"], name="audit_seq_once")]
+        indexes: ClassVar = [
+            models.Index(fields=["tenant_id", "action", "seq"], name="audit_by_action"),
+            models.Index(fields=["tenant_id", "actor_id", "seq"], name="audit_by_actor"),
+            models.Index(fields=["tenant_id", "created_at", "id"], name="audit_by_time"),
+        ]
+
+
+class AuditHead(TenantOwned):
+    """Where a tenant's audit log ends. Its row lock puts the lines in order."""
+
+    seq = models.BigIntegerField(default=0)
+    sha256 = models.CharField(max_length=64)
+
+    class Meta:
+        constraints: ClassVar = [models.UniqueConstraint(fields=["tenant_id"], name="audit_head_once")]
+
+
+class Invitation(TenantOwned):
+    """A letter that makes whoever owns its address a member. The token is in the letter alone; here is its SHA-256."""
+
+    email = models.CharField(max_length=254)
+    role = models.CharField(max_length=16, choices=[(r.value, r.value) for r in Role])
+    token_hash = models.CharField(max_length=64, unique=True)
+    invited_by = models.CharField(max_length=254)
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+    expires_at = models.DateTimeField()
+    accepted_at = models.DateTimeField(null=True)
+    revoked_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(
+                fields=["tenant_id", "email"],
+                condition=models.Q(accepted_at=None, revoked_at=None),
+                name="invitation_open_once",
+            )
+        ]
+        indexes: ClassVar = [models.Index(fields=["tenant_id", "created_at", "id"], name="invitation_by_time")]
+
+
+class TeamSettings(TenantOwned):
+    """What a team decided for itself. Days are null where nothing is forgotten by age."""
+
+    captures_days = models.IntegerField(null=True)
+    candidates_days = models.IntegerField(null=True)
+    is_mfa_required = models.BooleanField(default=False)
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["tenant_id"], name="team_settings_once"),
+            models.CheckConstraint(
+                condition=models.Q(captures_days=None) | models.Q(captures_days__gte=1), name="captures_days_positive"
+            ),
+            models.CheckConstraint(
+                condition=models.Q(candidates_days=None) | models.Q(candidates_days__gte=1),
+                name="candidates_days_positive",
+            ),
+        ]
+
+
+class RetentionDue(models.Model):
+    """When upkeep next forgets what a tenant wants forgotten by age. Shared: an id and a time."""
+
+    tenant_id = models.UUIDField(primary_key=True)
+    due_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        indexes: ClassVar = [models.Index(fields=["due_at"], name="retention_due")]
+
+
+class Erasure(models.Model):
+    """The deletion of a tenant: asked for, done, swept once more for what was under way, and the signed receipt of it.
+    Shared, because it outlives the tenant: ids, times, counts and digests."""
+
+    id = models.UUIDField(primary_key=True, default=new_uuid7, editable=False)
+    tenant_id = models.UUIDField(unique=True)
+    user_id = models.IntegerField()
+    requested_at = models.DateTimeField(default=timezone.now)
+    done_at = models.DateTimeField(null=True)
+    swept_at = models.DateTimeField(null=True)
+    receipt = models.JSONField(null=True)
+
+    class Meta:
+        indexes: ClassVar = [
+            models.Index(fields=["requested_at"], condition=models.Q(swept_at=None), name="erasure_unswept")
+        ]

@@ -16,6 +16,7 @@ class Scope(StrEnum):
     COMPILES_READ = "compiles:read"
     COMPILES_WRITE = "compiles:write"
     ARTIFACTS_READ = "artifacts:read"
+    ARTIFACTS_WRITE = "artifacts:write"
     ARTIFACTS_RUN = "artifacts:run"
     UPLOADS_READ = "uploads:read"
     UPLOADS_WRITE = "uploads:write"
@@ -24,9 +25,16 @@ class Scope(StrEnum):
     DRAFTS_READ = "drafts:read"
     DRAFTS_WRITE = "drafts:write"
     USAGE_READ = "usage:read"
+    BILLING_READ = "billing:read"
+    BILLING_WRITE = "billing:write"
     API_KEYS_READ = "api_keys:read"
     API_KEYS_WRITE = "api_keys:write"
     TENANT_READ = "tenant:read"
+    TEAM_READ = "team:read"
+    TEAM_WRITE = "team:write"
+    AUDIT_READ = "audit:read"
+    WEBHOOKS_READ = "webhooks:read"
+    WEBHOOKS_WRITE = "webhooks:write"
 
 
 ALL_SCOPES: tuple[str, ...] = tuple(Scope)

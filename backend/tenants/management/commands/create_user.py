@@ -1,28 +1,36 @@
-"""`create_user EMAIL --tenant ten_... [--json]`"""
+"""`create_user EMAIL --tenant ten_... [--role owner] [--json]`"""
 
 from typing import Any
 from uuid import UUID
 
+from allauth.account.models import EmailAddress
 from django.contrib.auth import get_user_model
 from django.core.exceptions import ValidationError
 from django.core.management.base import CommandError, CommandParser
 from django.core.validators import validate_email
 
 from backend.domain.ids import Prefix, encode_id
+from backend.domain.roles import Role
+from backend.tenants import audit
+from backend.tenants.actors import SYSTEM
 from backend.tenants.command_lines import TenantCommand, check_tenant, tenant_id
 from backend.tenants.models import Member
 from backend.tenants.scope import tenant_scope
 
 
 class Command(TenantCommand):
-    help = "Make a person a member of a tenant; the person has no password until `changepassword` gives one."
+    help = (
+        "Make a person a member of a tenant. A new person's address counts as confirmed; there is no password until"
+        " `changepassword` or a reset letter gives one."
+    )
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
         parser.add_argument("email")
         parser.add_argument("--tenant", type=tenant_id, required=True)
+        parser.add_argument("--role", choices=[role.value for role in Role], default=Role.OWNER.value)
 
-    def handle(self, *args: Any, email: str, tenant: UUID, as_json: bool, **options: Any) -> None:
+    def handle(self, *args: Any, email: str, tenant: UUID, role: str, as_json: bool, **options: Any) -> None:
         email = email.strip().lower()
         try:
             validate_email(email)
@@ -31,14 +39,22 @@ class Command(TenantCommand):
         check_tenant(tenant)
         users = get_user_model().objects
         with tenant_scope(tenant):
-            user = users.filter(username=email).first() or users.create_user(username=email, email=email)
-            member, _ = Member.objects.get_or_create(tenant_id=tenant, user=user)
+            user = users.filter(username=email).first()
+            if user is None:  # whoever signed up under this address by himself confirms it by letter
+                user = users.create_user(username=email, email=email)
+                EmailAddress.objects.create(user=user, email=email, verified=True, primary=True)
+            member, is_new = Member.objects.get_or_create(tenant_id=tenant, user=user, defaults={"role": role})
+            public_id = encode_id(Prefix.MEMBER, member.id)
+            if is_new:
+                data = {"email": email, "role": role}
+                audit.note(tenant, actor=SYSTEM, action="member.added", target=public_id, data=data)
         self.answer(
             {
                 "object": "member",
-                "id": encode_id(Prefix.MEMBER, member.id),
+                "id": public_id,
                 "tenant": encode_id(Prefix.TENANT, tenant),
                 "email": email,
+                "role": member.role,
             },
             as_json=as_json,
         )

@@ -1,0 +1,36 @@
+"""The letter of an invitation."""
+
+from django.conf import settings
+from django.urls import reverse
+
+from backend.tenants.invitations import DAYS
+from backend.tenants.letters import send_on_commit
+from backend.tenants.models import Invitation, Tenant
+
+_TEXT = """\
+{by} invites you to the team {team} on kolm, as {role}.
+
+Accept within {days} days, with an account that has this e-mail address:
+
+{link}
+
+If you did not expect this letter, do nothing: the link works for nobody else.
+"""
+
+
+def send_invitation(row: Invitation, token: str) -> str:
+    """Put the letter on its way when the transaction is through; the link in it."""
+    name = Tenant.objects.values_list("name", flat=True).get(id=row.tenant_id)
+    link = link_of(token)
+    text = _TEXT.format(by=_one_line(row.invited_by), team=_one_line(name), role=row.role, days=DAYS, link=link)
+    send_on_commit(row.email, f"[kolm] Join {_one_line(name)}", text)
+    return link
+
+
+def link_of(token: str) -> str:
+    return f"{settings.KOLM_PUBLIC_URL}{reverse('console:invitation', args=[token])}"
+
+
+def _one_line(text: str) -> str:
+    """Team names are anybody's words: nothing in them may begin a line of the letter, or a link."""
+    return " ".join(text.replace("://", ": //").split())[:100]
