@@ -4,7 +4,6 @@ The web process loads no model: it queues an `infer` job, which an idle runner t
 request), and holds the request until the result is there.
 """
 
-import time
 from typing import Any, ClassVar
 from uuid import UUID
 
@@ -18,26 +17,18 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from backend.artifacts.api import find_artifact
-from backend.domain.errors import Unavailable
+from backend.artifacts.revoking import check_usable
 from backend.domain.ids import Prefix, encode_id
-from backend.domain.pricing import cost_microusd, price_book
-from backend.domain.runner_jobs import InferJob, RunnerJobKind
-from backend.domain.runner_results import BadResult, infer_result
-from backend.rest.async_queries import let_go
 from backend.rest.strict import StrictSerializer
-from backend.runner_jobs import leases
-from backend.runner_jobs.leases import Offer
-from backend.runner_jobs.models import RunnerJob, RunnerJobStatus
+from backend.serving.running import run_inputs
 from backend.tenants.auth import IsTenant
 from backend.tenants.scope import tenant_scope
 from backend.tenants.scopes import HasScope
-from backend.usage.ledger import Fact, record
-from backend.wakeups import listening
+from backend.usage.accounts import check_open
 
 MAX_INPUTS = 64
 MAX_CHARS = 8_000
 WAIT_S = 30.0
-SKU = "runner.second"
 
 
 class RunRequest(StrictSerializer):
@@ -78,17 +69,12 @@ class RunView(APIView):
         tenant_id: UUID = request.auth.tenant_id
         with tenant_scope(tenant_id):
             row = find_artifact(request, artifact)
+            check_usable(row)
             form = RunRequest(data=request.data)
             form.is_valid(raise_exception=True)
-            job = InferJob(artifact_sha256=row.sha256, inputs=form.validated_data["inputs"])
-            offer = Offer(kind=RunnerJobKind.INFER, payload=job.to_json(), inputs=(row.sha256,))
-            queued = leases.offer(tenant_id, offer)
-        started = time.monotonic()
-        try:
-            result = infer_result(_wait(queued.id), n=len(job.inputs))
-        except BadResult as bad:
-            raise Unavailable(bad.message, code="run_failed") from None
-        cost = _book(tenant_id, queued.id, time.monotonic() - started)
+            inputs: list[str] = form.validated_data["inputs"]
+            check_open(tenant_id, request.auth.api_key_id)
+        result, cost = run_inputs(row, inputs, wait_s=WAIT_S, api_key_id=request.auth.api_key_id)
         body: dict[str, Any] = {
             "object": "run",
             "artifact": encode_id(Prefix.ARTIFACT, row.id),
@@ -97,45 +83,3 @@ class RunView(APIView):
             "cost_microusd": cost,
         }
         return Response(body)
-
-
-def _wait(job_id: UUID) -> dict[str, Any]:
-    """The job's result. Raises Unavailable when no runner answers in time, or the runner could not run it."""
-    until = time.monotonic() + WAIT_S
-    with listening(job_id) as wait:
-        while True:
-            job = RunnerJob.objects.get(id=job_id)
-            if job.status == RunnerJobStatus.SUCCEEDED:
-                return leases.result_of(job)
-            if job.status in (RunnerJobStatus.FAILED, RunnerJobStatus.CANCELED):
-                raise Unavailable(f"The runner could not run this artifact: {leases.error_of(job)}", code="run_failed")
-            left_s = until - time.monotonic()
-            if left_s <= 0:
-                leases.cancel(job_id)
-                raise Unavailable(
-                    f"No runner answered within {WAIT_S:.0f} s; try again. If none ever does, none is running here.",
-                    code="no_runner",
-                )
-            let_go()  # a request that waits must not hold a connection of the pool
-            wait(min(left_s, 1.0))
-
-
-def _book(tenant_id: UUID, job_id: UUID, elapsed_s: float) -> int:
-    """Runner time of one call, in whole milliseconds of the second's price."""
-    book = price_book()
-    job = RunnerJob.objects.get(id=job_id)
-    if job.started_at is not None and job.ended_at is not None:
-        elapsed_s = (job.ended_at - job.started_at).total_seconds()
-    elapsed_ms = max(1, round(elapsed_s * 1000))
-    cost = cost_microusd(elapsed_ms, book.prices[SKU]) // 1000
-    fact = Fact(
-        sku="runner.millisecond",
-        quantity=elapsed_ms,
-        unit="millisecond",
-        amount_microusd=cost,
-        price_version=book.version,
-        source_key=f"runner:{job_id}",
-    )
-    with tenant_scope(tenant_id):
-        record(tenant_id, [fact], compile_id=None, step="run")
-    return cost

@@ -1,0 +1,110 @@
+"""The door of every page: who is logged in, for which tenant, in which role, and whether that is enough.
+
+    @page(Permission.BILLS_READ)
+    def bills(request: ConsoleRequest) -> HttpResponse:
+        rows = Invoice.objects.of_tenant(request.visit.tenant_id)
+
+The view runs in one transaction that acts for the tenant. Errors of our tree become pages with the same sentence.
+"""
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from django.contrib.auth.views import redirect_to_login
+from django.db import transaction
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+
+from backend.console.errors import problem_page
+from backend.console.second_factor import missing_factor
+from backend.domain.errors import Forbidden, KolmError
+from backend.domain.roles import Permission, Role, allows
+from backend.tenants.actors import Actor
+from backend.tenants.membership import Membership, memberships_of
+from backend.tenants.scope import tenant_scope
+
+TENANT_IN_SESSION = "tenant"
+
+View = Callable[..., HttpResponse]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Visit:
+    """One person at one tenant's console."""
+
+    tenant_id: UUID
+    tenant_name: str
+    member_id: UUID
+    role: Role
+    user_id: int
+    email: str
+    memberships: tuple[Membership, ...]
+
+    def may(self, permission: Permission) -> bool:
+        return allows(self.role, permission)
+
+    @property
+    def actor(self) -> Actor:
+        return Actor(kind="user", id=f"usr_{self.user_id}", label=self.email)
+
+
+class ConsoleRequest(HttpRequest):
+    """For annotations: what a page's request carries beside Django's."""
+
+    visit: Visit
+    htmx: Any
+
+
+def page(permission: Permission, *, atomic: bool = True) -> Callable[[View], View]:
+    """`atomic=False`: the view opens its own `tenant_scope`s, because it waits for something outside."""
+
+    def decorate(view: View) -> View:
+        @transaction.non_atomic_requests
+        @functools.wraps(view)
+        def guarded(request: Any, *args: Any, **kwargs: Any) -> HttpResponse:
+            if not request.user.is_authenticated:
+                return redirect_to_login(request.get_full_path())
+            visit = visit_of(request)
+            if visit is None:
+                return redirect("console:welcome")
+            request.visit = visit
+            try:
+                if not visit.may(permission):
+                    raise Forbidden(
+                        f"Your role in {visit.tenant_name} is {visit.role}, and this page needs another; "
+                        "ask an owner or admin of the team.",
+                        code="missing_role",
+                    )
+                with tenant_scope(visit.tenant_id):
+                    elsewhere = missing_factor(visit)
+                    if elsewhere is None and atomic:
+                        return view(request, *args, **kwargs)
+                return elsewhere or view(request, *args, **kwargs)
+            except KolmError as error:
+                return problem_page(request, error)
+
+        guarded.permission = permission  # type: ignore[attr-defined]  # the role x page test reads it
+        return guarded
+
+    return decorate
+
+
+def visit_of(request: Any) -> Visit | None:
+    """The tenant chosen in the session if the person is still a member there, else the first one; None without any."""
+    memberships = memberships_of(request.user.pk)
+    if not memberships:
+        return None
+    chosen = request.session.get(TENANT_IN_SESSION)
+    membership = next((m for m in memberships if str(m.tenant_id) == chosen), memberships[0])
+    return Visit(
+        tenant_id=membership.tenant_id,
+        tenant_name=membership.tenant_name,
+        member_id=membership.member_id,
+        role=membership.role,
+        user_id=request.user.pk,
+        email=request.user.email,
+        memberships=tuple(memberships),
+    )

@@ -1,0 +1,121 @@
+"""Courses: a sparkline without a scale, and lines over one. The curves are drawn in a box that is stretched; strokes
+and letters are not."""
+
+from collections.abc import Sequence
+
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from backend.console.charts.frame import (
+    N_SERIES,
+    Write,
+    figure,
+    join,
+    legend,
+    nothing,
+    numbers_table,
+    svg,
+    text,
+)
+from backend.console.charts.scales import Number, compact, finite, finites, percent, share, ticks
+
+Series = tuple[str, Sequence[tuple[Number, Number | None]]]
+MOST_ROWS = 200  # of the table
+
+
+def sparkline(values: Sequence[Number | None], *, title: str, desc: str = "", write: Write = compact) -> SafeString:
+    """A small course from zero up, as wide as its place. Gaps are left where there is no value."""
+    known = finites(values)
+    if not known:
+        return nothing(title)
+    low, high = min(0.0, *known), max(0.0, *known)
+    points = [
+        (share(i, 0, max(1, len(values) - 1)), None if finite(v) is None else 100 - share(v, low, high))
+        for i, v in enumerate(values)
+    ]
+    if high == low:
+        points = [(x, None if y is None else 100.0) for x, y in points]
+    spoken = (
+        desc or f"From {write(known[0])} to {write(known[-1])}, between {write(min(known))} and {write(max(known))}"
+    )
+    area = SafeString(f'<path class="area" d="{_area(points)}"/>')
+    body = _inset(join([area, _path(points, "l1")]), 4, 36, is_stretched=True)
+    last_x, last_y = next((x, y) for x, y in reversed(points) if y is not None)
+    dot = SafeString(f'<circle class="s1" cx="{percent(last_x)}" cy="{round(4 + last_y * 0.36, 1)}" r="2.5"/>')
+    return svg(title=title, desc=spoken, height=44, body=join([body, dot]), kind="spark")
+
+
+def line(
+    series: Sequence[Series],
+    *,
+    title: str,
+    desc: str = "",
+    write: Write = compact,
+    write_x: Write = compact,
+    height: int = 220,
+    from_zero: bool = False,
+) -> SafeString:
+    known_x = finites(x for _, points in series for x, y in points if finite(y) is not None)
+    known_y = finites(y for _, points in series for _, y in points)
+    if not known_x or not known_y:
+        return nothing(title)
+    low, high = min(known_y), max(known_y)
+    low = min(0.0, low) if from_zero else low
+    left, right = min(known_x), max(known_x)
+    top, floor = 8, height - 22
+    parts = [_scale_line(tick, low, high, top, floor, write) for tick in ticks(low, high)]
+    curves = [
+        _path(
+            [(share(x, left, right), None if finite(y) is None else 100 - share(y, low, high)) for x, y in points],
+            f"l{i % N_SERIES + 1}",
+        )
+        for i, (_, points) in enumerate(series)
+    ]
+    parts.append(_inset(join(curves), top, floor - top, is_stretched=True))
+    marks = [text(percent(share(x, left, right)), 15, write_x(x), anchor="middle") for x in ticks(left, right)]
+    parts.append(_inset(join(marks), floor, 20))
+    spoken = desc or "; ".join(f"{name}: {_told(points, write)}" for name, points in series)
+    picture = svg(title=title, desc=spoken, height=height, body=join(parts), kind="plotted")
+    names = [name for name, _ in series]
+    return figure(picture, _table(title, series, write, write_x), legend(names))
+
+
+def _told(points: Sequence[tuple[Number, Number | None]], write: Write) -> str:
+    known = finites(y for _, y in points)
+    return f"from {write(known[0])} to {write(known[-1])}" if known else "nothing"
+
+
+def _table(title: str, series: Sequence[Series], write: Write, write_x: Write) -> SafeString:
+    values = [dict(points) for _, points in series]
+    places = sorted({x for points in values for x in points if finite(x) is not None})
+    every = -(-len(places) // MOST_ROWS) or 1
+    rows = [(write_x(x), [write(points[x]) if x in points else "" for points in values]) for x in places[::every]]
+    return numbers_table(title, ["", *(name for name, _ in series)], rows)
+
+
+def _path(points: Sequence[tuple[float, float | None]], kind: str) -> SafeString:
+    drawn, is_down = [], False
+    for x, y in points:
+        if y is None:
+            is_down = False
+            continue
+        drawn.append(f"{'L' if is_down else 'M'}{x:.2f} {y:.2f}")
+        is_down = True
+    return SafeString(f'<path class="{kind}" vector-effect="non-scaling-stroke" d="{"".join(drawn)}"/>')
+
+
+def _area(points: Sequence[tuple[float, float | None]]) -> str:
+    known = [(x, y) for x, y in points if y is not None]
+    return f"M{known[0][0]:.2f} 100" + "".join(f"L{x:.2f} {y:.2f}" for x, y in known) + f"L{known[-1][0]:.2f} 100Z"
+
+
+def _inset(body: SafeString, y: float, height: float, *, is_stretched: bool = False) -> SafeString:
+    box = ' viewBox="0 0 100 100" preserveAspectRatio="none"' if is_stretched else ""
+    opening = f'<svg y="{y}" width="100%" height="{height}"{box} overflow="visible">'
+    return join([SafeString(opening), body, SafeString("</svg>")])
+
+
+def _scale_line(tick: float, low: float, high: float, top: float, floor: float, write: Write) -> SafeString:
+    y = round(floor - share(tick, low, high) / 100 * (floor - top), 1)
+    rule = format_html('<line class="{}" x1="0" x2="100%" y1="0.5" y2="0.5"/>', "axis" if tick == low else "grid")
+    return join([text("-8", y + 4, write(tick), anchor="end"), _inset(rule, y, 1)])

@@ -1,0 +1,74 @@
+"""Numbers to places and to words. Pure."""
+
+import math
+from collections.abc import Iterable
+from decimal import Decimal
+
+Number = int | float | Decimal
+
+
+def finite(value: Number | None) -> float | None:
+    """What cannot be drawn (nothing, NaN, an infinity, an integer beyond float) is None."""
+    if value is None:
+        return None
+    try:
+        number = float(value)
+    except (OverflowError, ValueError):
+        return None
+    return number if math.isfinite(number) else None
+
+
+def finites(values: Iterable[Number | None]) -> list[float]:
+    return [number for value in values if (number := finite(value)) is not None]
+
+
+def share(value: Number | None, low: float, high: float) -> float:
+    """Where `value` lies between `low` and `high`, in per cent, kept within 0 and 100. An empty span has one place: its
+    middle."""
+    number = finite(value)
+    if number is None:
+        return 0.0
+    if high <= low:
+        return 50.0
+    span = high / 2 - low / 2  # halves: the difference of two huge numbers may be no float
+    return min(100.0, max(0.0, (number / 2 - low / 2) / span * 100))
+
+
+def percent(value: float) -> str:
+    """For attributes: `12.5%`, two places at most."""
+    return f"{value:.2f}".rstrip("0").rstrip(".") + "%"
+
+
+def ticks(low: float, high: float, *, about: int = 4) -> list[float]:
+    """Round numbers within [low, high], steps of 1, 2 or 5 times a power of ten.
+
+    >>> ticks(0, 1)
+    [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
+    >>> ticks(3, 3)
+    [3.0]
+    """
+    if not high > low:
+        return [float(low)]
+    raw = high / about - low / about
+    if not raw > 0 or not math.isfinite(raw):
+        return [float(low), float(high)]
+    power = 10.0 ** math.floor(math.log10(raw))
+    step = next((m * power for m in (1, 2, 5) if m * power >= raw * 0.8), 10 * power)
+    if step == 0 or not math.isfinite(step):
+        return [float(low), float(high)]
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    return [round(i * step, 12) if abs(step) > 1e-9 else i * step for i in range(first, min(last, first + 50) + 1)]
+
+
+def compact(value: Number | None) -> str:
+    """Three digits at most: 950, 1.2k, 3.4M, 1e+15."""
+    number = finite(value)
+    if number is None:
+        return "–"
+    size = abs(number)
+    if size >= 1e12 or 0 < size < 1e-4:
+        return f"{number:.1e}"
+    for limit, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if size >= limit:
+            return f"{number / limit:.3g}{unit}"
+    return f"{number:.3g}"

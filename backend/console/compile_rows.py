@@ -1,0 +1,47 @@
+"""Finding a compile by what stands in the address, and walking lists of rows by cursor."""
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from django.db import models
+
+from backend.compiles.models import Compile
+from backend.console.access import ConsoleRequest
+from backend.domain.errors import NotFound
+from backend.domain.ids import Prefix, decode_id, encode_id
+
+_M = TypeVar("_M", bound=models.Model)
+
+
+def find_compile(request: ConsoleRequest, public_id: str) -> Compile:
+    """The compile of this visit's tenant. Raises NotFound, for another tenant's too."""
+    compile_id = decode_id(Prefix.COMPILE, public_id)
+    row = Compile.objects.of_tenant(request.visit.tenant_id).filter(id=compile_id).first()
+    if row is None:
+        raise NotFound(f"There is no compile {public_id[:60]!r} in {request.visit.tenant_name}.")
+    return row
+
+
+def page_of(
+    rows: models.QuerySet[_M], cursor: str, *, prefix: Prefix, size: int, newest_first: bool = True
+) -> tuple[Sequence[_M], dict[str, Any]]:
+    """One page in the order of the ids, which is that of their birth, and what the pager tag wants. A cursor is the id
+    of the last row seen, with `-` before it to walk back; one that is no id begins at the beginning."""
+    is_back = cursor.startswith("-")
+    downwards = newest_first != is_back
+    try:
+        edge = decode_id(prefix, cursor.lstrip("-")) if cursor else None
+    except NotFound:
+        edge, is_back, downwards = None, False, newest_first
+    if edge is not None:
+        rows = rows.filter(**{"id__lt" if downwards else "id__gt": edge})
+    found = list(rows.order_by("-id" if downwards else "id")[: size + 1])
+    has_beyond = len(found) > size
+    found = found[:size]
+    if is_back:
+        found.reverse()
+    has_before, has_after = (has_beyond, True) if is_back else (edge is not None, has_beyond)
+    if not found:
+        return [], {"previous": "", "next": ""}
+    first, last = encode_id(prefix, found[0].pk), encode_id(prefix, found[-1].pk)
+    return found, {"previous": f"-{first}" if has_before else "", "next": last if has_after else ""}

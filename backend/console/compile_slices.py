@@ -1,0 +1,252 @@
+"""What became of the candidates, slice by slice: the funnel from N to K, what the pool allowed, what the pipeline did
+about it by itself, what the draft cache gave."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import Count
+
+from backend.compiles.models import Candidate, Compile, Slice
+from backend.compiles.reactions import own, split_from, split_into
+from backend.drafts.models import Offer
+
+LABELED = ("labeled", "unverified", "trained", "left_out")
+PICKED = ("picked", *LABELED)
+MAX_SLICES = 24  # shown on the compile page; the data page has all
+
+_DID = {
+    "exemplars": "Many rejects: two good texts were shown to the teacher.",
+    "hotter": "Too many duplicates: asked again, hotter.",
+    "fallback_model": "Still poor: asked the fallback model.",
+    "collapsed": "The teacher has nothing new to write; the slice goes on with what there is.",
+    "resynthesize": "Too few distinct candidates: another, hotter round was asked for.",
+    "refused": "The teacher refused a round; the slice goes on with what there is.",
+    "split_slice": "The slice was made into two.",
+    "split_off": "Began as a half of a slice that was split.",
+}
+_WHY_NOT = {
+    "captured": "captures are what the customer sent",
+    "rounds_used": "all rounds of resynthesis are used",
+    "stopped_growing": "the last round added under 5 % new groups",
+    "refused": "the teacher refused the last round",
+    "budget": "the budget does not cover it and the rest of the compile",
+    "already_split": "the slice is a half of one that was split",
+    "one_group": "the candidates are one group, which nothing divides",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Funnel:
+    """How many were written, are valid, differ from each other, were kept, were agreed on, trained. `n_groups` is None
+    before selection."""
+
+    written: int
+    verified: int
+    clustered: int | None
+    kept: int
+    agreed: int
+    trained: int
+    from_drafts: int = 0
+    rejected: int = 0
+    duplicates: int = 0
+
+    @property
+    def stages(self) -> list[tuple[str, int]]:
+        found = [("written", self.written), ("verified", self.verified)]
+        if self.clustered is not None:
+            found.append(("distinct groups", self.clustered))
+        return [*found, ("kept (K)", self.kept), ("label agreed", self.agreed), ("trained", self.trained)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reaction:
+    text: str
+    round: int
+    temperature: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pool:
+    """One slice as the page shows it. `forced` is the report on the split at the K that was asked for."""
+
+    row: Slice
+    funnel: Funnel
+    report: dict[str, Any]
+    forced: dict[str, Any]
+    reactions: list[Reaction]
+    split_from: str | None
+    split_into: list[str]
+
+    @property
+    def severity(self) -> str:
+        return str(self.forced.get("severity") or "")
+
+    @property
+    def has_gap(self) -> bool:
+        return bool(self.forced.get("gap_detected"))
+
+    @property
+    def log(self) -> str:
+        return str(self.report.get("log") or "")
+
+
+def pools_of(row: Compile) -> list[Pool]:
+    """All slices in order, in two queries."""
+    counted: dict[Any, Counter[str]] = {}
+    rows = Candidate.objects.of_tenant(row.tenant_id).filter(compile=row)
+    for slice_id, state, origin, n in (
+        rows.values_list("slice_id", "state", "origin").annotate(n=Count("id")).order_by()
+    ):
+        counts = counted.setdefault(slice_id, Counter())
+        counts[state] += n
+        counts[f"origin:{origin}"] += n
+    slices = Slice.objects.of_tenant(row.tenant_id).filter(compile=row).defer("embedding", "exemplars")
+    return [_pool(one, counted.get(one.id, Counter())) for one in slices.order_by("position")]
+
+
+def _pool(row: Slice, counts: Counter[str]) -> Pool:
+    report = row.selection or {}
+    forced = report.get("at_k_requested", report)
+    n = sum(count for name, count in counts.items() if not name.startswith("origin:"))
+    funnel = Funnel(
+        written=n + row.n_duplicates,
+        verified=n - counts["rejected"],
+        clustered=forced.get("n_groups"),
+        kept=sum(counts[state] for state in PICKED),
+        agreed=counts["labeled"] + counts["trained"] + counts["left_out"],
+        trained=counts["trained"],
+        from_drafts=counts["origin:draft"],
+        rejected=counts["rejected"],
+        duplicates=row.n_duplicates,
+    )
+    return Pool(
+        row=row,
+        funnel=funnel,
+        report=report,
+        forced=forced,
+        reactions=[_reaction(entry) for entry in own(row)],
+        split_from=split_from(row),
+        split_into=split_into(row),
+    )
+
+
+def in_all(pools: Sequence[Pool]) -> Funnel:
+    """The sum; of a slice that was split only its halves know how many groups there are."""
+    groups = [pool.funnel.clustered for pool in pools if not pool.split_into]
+    names = ("written", "verified", "kept", "agreed", "trained", "from_drafts", "rejected", "duplicates")
+    known = [n for n in groups if n is not None]
+    sums = {name: sum(getattr(pool.funnel, name) for pool in pools) for name in names}
+    return Funnel(clustered=sum(known) if known else None, **sums)
+
+
+def shown(pools: Sequence[Pool]) -> list[Pool]:
+    """The first of them, those with a gap before the others, when there are more than a page takes."""
+    if len(pools) <= MAX_SLICES:
+        return list(pools)
+    order = {"degenerate": 0, "warning": 1}
+    worst = sorted(pools, key=lambda pool: (order.get(pool.severity, 2), pool.row.position))[:MAX_SLICES]
+    return sorted(worst, key=lambda pool: pool.row.position)
+
+
+def _reaction(entry: dict[str, Any]) -> Reaction:
+    name = entry["reaction"]
+    text = _DID.get(name, name)
+    if name == "passed_over":
+        why = _WHY_NOT.get(str(entry.get("reason")), str(entry.get("reason")))
+        text = f"{entry.get('mitigation')} was passed over: {why}."
+    elif name == "resynthesize" and "n_groups" in entry:
+        text = f"{entry['n_groups']} distinct groups were too few: another, hotter round was asked for."
+    elif name == "split_slice":
+        text = f"The slice was made into two: {', '.join(map(str, entry.get('into', [])))}."
+    elif name == "split_off":
+        text = f"Began as a half of {entry.get('from')}."
+    return Reaction(text=text, round=entry["round"], temperature=entry["temperature_ppm"] / 1_000_000)
+
+
+# --- drafts -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DraftRow:
+    """What one slice was offered from the cache. Money in micro-USD."""
+
+    slice: str
+    arm: str
+    strategy: str
+    n_sources: int
+    nearest: float | None
+    shown: int
+    accepted: int
+    entered: int
+    avoided: int
+    verification: int
+    net: int
+    is_settled: bool
+
+
+def draft_rows(pools: Iterable[Pool]) -> list[DraftRow]:
+    """Slices that looked into the draft cache."""
+    found = []
+    for pool in pools:
+        plan = pool.row.drafts
+        if plan is None:
+            continue
+        saving = plan.get("saving") or {}
+        found.append(
+            DraftRow(
+                slice=pool.row.name,
+                arm=plan["arm"],
+                strategy=plan["strategy"] or "",
+                n_sources=plan["n_sources"],
+                nearest=plan["nearest_distance"],
+                shown=plan["n_shown"],
+                accepted=plan["n_accepted"],
+                entered=pool.row.n_from_drafts,
+                avoided=saving.get("avoided_microusd", 0),
+                verification=saving.get("verification_microusd", 0),
+                net=saving.get("net_microusd", 0),
+                is_settled=bool(saving),
+            )
+        )
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelDrafts:
+    """Labels that an earlier compile had asked for by the same prompt."""
+
+    n_reused: int
+    avoided_microusd: int
+    verification_microusd: int
+
+    @property
+    def net(self) -> int:
+        return self.avoided_microusd - self.verification_microusd
+
+
+def label_drafts(row: Compile) -> LabelDrafts | None:
+    columns = ("n_reused", "avoided_microusd", "verification_microusd")
+    found = Offer.objects.of_tenant(row.tenant_id).filter(compile_id=row.id, slice_position__lt=0, n_reused__gt=0)
+    first = found.values(*columns).first()
+    return None if first is None else LabelDrafts(**first)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DraftTotal:
+    looked: int
+    shown: int
+    accepted: int
+    avoided: int
+    verification: int
+    net: int
+
+    @property
+    def is_idle(self) -> bool:
+        return not (self.shown or self.avoided or self.verification)
+
+
+def draft_total(rows: Sequence[DraftRow]) -> DraftTotal:
+    names = ("shown", "accepted", "avoided", "verification", "net")
+    return DraftTotal(looked=len(rows), **{name: sum(getattr(row, name) for row in rows) for name in names})

@@ -1,0 +1,43 @@
+"""What a person sees where the API would answer a problem."""
+
+import sys
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.template.loader import render_to_string
+
+from backend.console.middleware import is_console
+from backend.domain.errors import KolmError
+from backend.rest import problems
+from backend.rest.problems import answer_to
+
+
+def problem_page(request: HttpRequest, error: KolmError) -> HttpResponse:
+    """The same sentence, code and status as the API's. To htmx a fragment, that the page shows as a notice."""
+    refusal = answer_to(error)
+    template = "console/problem_fragment.html" if getattr(request, "htmx", None) else "console/problem.html"
+    return render(request, template, {"refusal": refusal}, status=refusal.status)
+
+
+def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
+    """A form that did not come from one of our pages, or from one that was open for too long."""
+    return render(request, "console/csrf.html", status=403)
+
+
+# --- Django's handlers (backend/urls.py): pages at the console's addresses, problems elsewhere ----------------
+
+
+def page_not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
+    if not is_console(request.path):
+        return problems.page_not_found(request, exception)
+    return render(request, "console/lost.html", {"path": request.path[:200]}, status=404)
+
+
+def server_error(request: HttpRequest) -> HttpResponse:
+    """Without context processors: what is broken may be the session's database."""
+    if not is_console(request.path):
+        return problems.server_error(request)
+    error = sys.exc_info()[1]
+    refusal = answer_to(error if isinstance(error, Exception) else RuntimeError("no error to show"))
+    context = {"status": refusal.status, "detail": refusal.detail, "request_id": getattr(request, "request_id", "")}
+    return HttpResponse(render_to_string("console/broken.html", context), status=refusal.status)

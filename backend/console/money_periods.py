@@ -1,0 +1,57 @@
+"""Which month a money page is about: `?month=2026-11`, the present one without."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from django.utils import timezone
+
+from backend.domain.errors import InvalidInput
+from backend.usage.accounts import month_of
+
+SHOWN = 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Month:
+    """A calendar month of UTC, [start, end)."""
+
+    start: datetime
+    end: datetime
+
+    @property
+    def key(self) -> str:
+        return f"{self.start:%Y-%m}"
+
+    @property
+    def title(self) -> str:
+        return f"{self.start:%B %Y}"
+
+    @property
+    def last_day(self) -> str:
+        return f"{before(self.end):%Y-%m-%d}"
+
+
+def month(text: str | None) -> Month:
+    """Raises InvalidInput."""
+    if not text:
+        start, end = month_of(timezone.now())
+        return Month(start=start, end=end)
+    try:
+        start, end = month_of(datetime.strptime(text, "%Y-%m").replace(tzinfo=UTC))
+    except (ValueError, OverflowError):
+        raise InvalidInput("A month is written as 2026-11.") from None
+    return Month(start=start, end=end)
+
+
+def months_since(first: datetime) -> list[Month]:
+    """From this one back to that of `first`, the newest twelve."""
+    found = [month(None)]
+    while found[-1].start > first and len(found) < SHOWN:
+        start, end = month_of(before(found[-1].start))
+        found.append(Month(start=start, end=end))
+    return found
+
+
+def before(at: datetime) -> datetime:
+    """The last moment before a month's beginning."""
+    return datetime.fromtimestamp(at.timestamp() - 1, tz=UTC)

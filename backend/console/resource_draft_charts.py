@@ -1,0 +1,92 @@
+"""What the draft cache's charts are drawn from: savings by day, acceptance by distance, why a family is suspended."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db.models import Sum
+from django.db.models.functions import TruncDate
+from django.utils import timezone
+
+from backend.drafts.models import Offer
+from backend.drafts.shapes import bad_drafts_shape
+from backend.drafts.tallies import Band, FamilyStats
+
+DAYS = 30
+_COSTS = ("verification", "embedding", "audit", "exploration")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavedDay:
+    """One UTC day's account, micro-USD. `costs` is verification, embedding, audits and exploration together."""
+
+    day: date
+    avoided: int
+    costs: int
+
+    @property
+    def net(self) -> int:
+        return self.avoided - self.costs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suspension:
+    teacher: str
+    strategy: str
+    since: Any
+    reason: str
+
+
+def saved_days(tenant_id: UUID, family: str | None = None) -> list[SavedDay]:
+    """The last thirty days, those without a look-up left out."""
+    rows = Offer.objects.of_tenant(tenant_id).filter(created_at__gte=timezone.now() - timedelta(days=DAYS))
+    if family is not None:
+        rows = rows.filter(family=family)
+    sums = {name: Sum(f"{name}_microusd") for name in ("avoided", *_COSTS)}
+    by_day = rows.annotate(day=TruncDate("created_at")).values("day").annotate(**sums).order_by("day")
+    return [SavedDay(day=row["day"], avoided=row["avoided"], costs=sum(row[name] for name in _COSTS)) for row in by_day]
+
+
+def bands_of(families: Sequence[FamilyStats]) -> list[Band]:
+    """Verdicts by distance over families, scopes and strategies that ask; nearest first."""
+    found: dict[float, Band] = {}
+    for family in families:
+        for scope in family.scopes:
+            for band in scope.verified:
+                key = round(band.distance, 6)
+                before = found.get(key, Band(distance=key, n_shown=0, n_accepted=0))
+                found[key] = Band(
+                    distance=key,
+                    n_shown=before.n_shown + band.n_shown,
+                    n_accepted=before.n_accepted + band.n_accepted,
+                )
+    return [found[key] for key in sorted(found)]
+
+
+def suspensions_of(family: FamilyStats) -> list[Suspension]:
+    """Which strategies of the family generate afresh, and the measurement that made them."""
+    return [
+        Suspension(
+            teacher=scope.scope.teacher,
+            strategy=strategy,
+            since=row.suspended_at,
+            reason=_reason(bad_drafts_shape(row)),
+        )
+        for scope in family.scopes
+        for strategy, row in scope.calibrations.items()
+        if row.suspended_at is not None
+    ]
+
+
+def _reason(bad: dict[str, int | None]) -> str:
+    low, high, bound = bad["low_ppm"] or 0, bad["high_ppm"] or 0, bad["bound_ppm"]
+    allowed = (
+        "the spec’s draft_cache.max_bad_rate" if bound is None else f"the {bound / 1e4:.1f} % that the spec allows"
+    )
+    return (
+        f"Of {bad['n_audited']} accepted drafts that the teacher was asked about again, {bad['n_refused']} were "
+        f"refused twice: between {low / 1e4:.1f} % and {high / 1e4:.1f} % are bad, above {allowed}. "
+        "The family generates afresh until its drafts are purged."
+    )

@@ -1,0 +1,37 @@
+"""Addresses of the console's resource pages."""
+
+from django.urls import URLPattern, path
+
+from backend.console import resource_artifacts as artifacts
+from backend.console import resource_deliveries as deliveries
+from backend.console import resource_drafts as drafts
+from backend.console import resource_keys as keys
+from backend.console import resource_playground as playground
+from backend.console import resource_webhooks as webhooks
+
+urlpatterns: list[URLPattern] = [
+    path("artifacts", artifacts.artifacts, name="artifacts"),
+    path("artifacts/<str:artifact>", artifacts.artifact, name="artifact"),
+    path("artifacts/<str:artifact>/download", artifacts.download, name="artifact_download"),
+    path("artifacts/<str:artifact>/verify", artifacts.verify, name="artifact_verify"),
+    path("artifacts/<str:artifact>/revoke", artifacts.revoke, name="artifact_revoke"),
+    path("playground", playground.playground, name="playground"),
+    path("playground/ask", playground.ask_both, name="playground_ask"),
+    path("playground/answers/<str:answer>", playground.teacher_panel, name="playground_answer"),
+    path("drafts", drafts.drafts, name="drafts"),
+    path("drafts/purge", drafts.purge, name="drafts_purge"),
+    path("api_keys", keys.api_keys, name="api_keys"),
+    path("api_keys/create", keys.create, name="api_key_create"),
+    path("api_keys/<str:key>/revoke", keys.revoke, name="api_key_revoke"),
+    path("webhooks", webhooks.webhooks, name="webhooks"),
+    path("webhooks/create", webhooks.create, name="webhook_create"),
+    path("webhooks/deliveries/<str:delivery>", deliveries.delivery, name="webhook_delivery"),
+    path("webhooks/deliveries/<str:delivery>/replay", deliveries.replay, name="webhook_replay"),
+    path("webhooks/<str:endpoint>", webhooks.webhook, name="webhook"),
+    path("webhooks/<str:endpoint>/update", webhooks.update, name="webhook_update"),
+    path("webhooks/<str:endpoint>/roll", webhooks.roll, name="webhook_roll"),
+    path("webhooks/<str:endpoint>/enable", webhooks.enable, name="webhook_enable"),
+    path("webhooks/<str:endpoint>/delete", webhooks.delete, name="webhook_delete"),
+    path("webhooks/<str:endpoint>/test", webhooks.test, name="webhook_test"),
+    path("webhooks/<str:endpoint>/replay_failed", deliveries.replay_failed, name="webhook_replay_failed"),
+]

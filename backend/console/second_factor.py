@@ -1,0 +1,24 @@
+"""Teams may demand a second factor of their people."""
+
+from typing import Any
+
+from allauth.mfa.models import Authenticator
+from django.http import HttpResponse
+from django.shortcuts import redirect
+
+from backend.tenants.team_settings import settings_of
+
+FACTORS = (Authenticator.Type.TOTP, Authenticator.Type.WEBAUTHN)
+
+
+def has_factor(user_id: int) -> bool:
+    return Authenticator.objects.filter(user_id=user_id, type__in=FACTORS).exists()
+
+
+def missing_factor(visit: Any) -> HttpResponse | None:
+    """Where to go instead of the page, in the scope of the visit's tenant; None for who has what the team demands."""
+    if not settings_of(visit.tenant_id).is_mfa_required or has_factor(visit.user_id):
+        return None
+    answer = redirect("console:security")
+    answer["Location"] += "?must=factor"
+    return answer

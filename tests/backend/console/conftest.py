@@ -1,0 +1,10 @@
+"""Log-in limits are counted in Redis by address, and all tests come from one: each begins with none used."""
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def _no_limits_used() -> None:
+    from django.core.cache import cache
+
+    cache.clear()

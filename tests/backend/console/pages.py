@@ -1,0 +1,43 @@
+"""What the tests of pages share: a person logged in, and what every page owes to its readers."""
+
+import re
+from typing import Any
+
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from backend.domain.roles import Role
+from backend.tenants.models import Tenant
+from tests.factories import make_member
+
+MOST_QUERIES = 30
+MOST_BYTES = 120_000
+INLINE = re.compile(r"<script(?![^>]*\bsrc=)(?![^>]*application/json)|\sstyle=|\son[a-z]+=\"", re.IGNORECASE)
+
+
+def logged_in(tenant: Tenant, role: Role = Role.OWNER) -> Client:
+    client = Client()
+    client.force_login(make_member(tenant, role))
+    return client
+
+
+def get(client: Client, path: str, status: int = 200, **headers: Any) -> str:
+    """The page, which holds to the limits: queries, bytes, nothing inline."""
+    with CaptureQueriesContext(
+        connection,
+    ) as queries:
+        answer = client.get(path, **headers)
+    text = answer.content.decode()
+    assert answer.status_code == status, (answer.status_code, text[:2000])
+    own = [query for query in queries if "set_config" not in query["sql"] and "SAVEPOINT" not in query["sql"]]
+    assert len(own) <= MOST_QUERIES, [query["sql"][:150] for query in own]
+    assert len(answer.content) < MOST_BYTES, len(answer.content)
+    assert not INLINE.search(text), INLINE.search(text)
+    return text
+
+
+def post(client: Client, path: str, data: dict[str, Any] | None = None, status: int = 302) -> Any:
+    answer = client.post(path, data or {})
+    assert answer.status_code == status, (answer.status_code, answer.content.decode()[:2000])
+    return answer

@@ -1,0 +1,137 @@
+"""The spec editor: checked as it is typed, submitted once, never losing what was typed."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from django.core.files.uploadedfile import SimpleUploadedFile
+
+from backend.compiles.models import Compile, Upload
+from backend.domain.roles import Role
+from backend.tenants.scope import tenant_scope
+from tests.backend.console.pages import get, logged_in
+from tests.compile_factories import make_compile, public_id, small_spec
+from tests.factories import make_tenant
+
+pytestmark = pytest.mark.django_db
+
+NEW = "/app/compiles/new"
+EXAMPLE = Path(__file__).parents[3] / "examples" / "refund-router.yaml"
+HOSTILE = "</textarea><script>alert(1)</script>"
+
+
+@pytest.fixture
+def tenant():
+    return make_tenant()
+
+
+@pytest.fixture
+def client(tenant):
+    return logged_in(tenant, Role.DEVELOPER)
+
+
+def compiles_of(tenant) -> list[Compile]:
+    with tenant_scope(tenant.id):
+        return list(Compile.objects.filter(tenant_id=tenant.id))
+
+
+def token_in(text: str) -> str:
+    return re.search(r'name="token" value="([0-9a-f]{32})"', text).group(1)
+
+
+def send(client, text: str, *, status: int = 302, **fields: Any) -> Any:
+    data = {"spec": text, "token": "0" * 32, "act": "submit", "budget": ""} | fields
+    answer = client.post(NEW, data)
+    assert answer.status_code == status, answer.content.decode()[:3000]
+    return answer
+
+
+def test_an_example_is_valid_and_has_its_estimate(client):
+    text = get(client, f"{NEW}?example=refund-router")
+    assert "Route a message that a customer sent" in text
+    assert "The spec is valid and its budget suffices" in text
+    assert "covers even the high estimate" in text
+    assert "N = 48 a slice" in text
+
+
+def test_a_spec_is_submitted_as_yaml_or_as_json(client, tenant):
+    send(client, yaml.safe_dump(small_spec()))
+    answer = send(client, json.dumps(small_spec(name="other-router")), token="1" * 32, budget="2.5")
+    first, second = sorted(compiles_of(tenant), key=lambda row: row.created_at)
+    assert (first.name, second.name, second.budget_microusd) == ("router", "other-router", 2_500_000)
+    assert answer["Location"] == f"/app/compiles/{public_id(second)}"
+
+
+def test_a_double_click_is_one_compile_and_another_text_another(client, tenant):
+    token = token_in(get(client, NEW))
+    spec = yaml.safe_dump(small_spec())
+    first, again = (send(client, spec, token=token) for _ in range(2))
+    assert first["Location"] == again["Location"]
+    assert len(compiles_of(tenant)) == 1
+    send(client, spec + "\n# changed after going back", token=token)
+    assert len(compiles_of(tenant)) == 2
+
+
+def test_a_refused_spec_stays_in_the_editor_with_its_problems_and_lines(client, tenant):
+    text = yaml.safe_dump(small_spec(), sort_keys=False).replace("task:", "taks:") + f"# {HOSTILE}\n"
+    page = send(client, text, status=422).content.decode()
+    assert "<script>alert" not in page
+    assert "&lt;/textarea&gt;&lt;script&gt;" in page
+    assert "did you mean &quot;task&quot;" in page
+    assert 'data-line="2"' in page
+    assert not compiles_of(tenant)
+
+
+def test_the_fragment_tells_problems_while_typing_and_takes_the_budget_field(client):
+    def check(text: str, budget: str = "") -> str:
+        answer = client.post(f"{NEW}/check", {"spec": text, "budget": budget}, headers={"HX-Request": "true"})
+        assert answer.status_code == 200
+        return answer.content.decode()
+
+    assert "appear here as you type" in check("")
+    assert "not YAML or JSON" in check("a: [")
+    assert "did you mean" in check(yaml.safe_dump(small_spec() | {"nmae": "x"}))
+    spec = yaml.safe_dump(small_spec())
+    assert "the high estimate is above it" in check(spec, "0.01") or "covers" in check(spec, "0.01")
+    assert "too little" in check(spec, "0.000001")
+    assert "US dollars" in check(spec, "lots")
+
+
+def test_uploads_and_keys_of_others_are_not_found(client):
+    spec = yaml.safe_dump(small_spec(captures={"upload": "upl_" + "0" * 26}))
+    answer = client.post(f"{NEW}/check", {"spec": spec})
+    assert "there is no upload" in answer.content.decode()
+
+
+def test_a_file_is_uploaded_and_the_text_stays(client, tenant):
+    rows = b'{"input": "where is it"}\n{"input": "and now"}\n'
+    file = SimpleUploadedFile("captures.jsonl", rows)
+    page = send(client, "name: half-written", status=200, act="upload", purpose="captures", file=file).content.decode()
+    with tenant_scope(tenant.id):
+        upload = Upload.objects.get(tenant_id=tenant.id)
+    assert f"captures: {{upload: {public_id(upload)}}}" in page
+    assert "name: half-written" in page
+    bad = SimpleUploadedFile("bad.jsonl", b'{"inptu": "x"}\n<script>\n')
+    page = send(client, "name: half-written", status=422, act="upload", purpose="captures", file=bad).content.decode()
+    assert "Line 1" in page
+    assert "name: half-written" in page
+    send(client, "x", status=422, act="upload", purpose="nonsense")
+
+
+def test_a_compiles_spec_opens_in_the_editor_in_the_order_of_the_form(client, tenant):
+    row = make_compile(tenant)
+    text = get(client, f"{NEW}?from={public_id(row)}")
+    assert "name: router\ntask: Does the customer ask for money back?" in text
+    assert "The spec is valid" in text
+    other = make_compile(make_tenant(), name="secret-name")
+    assert "secret-name" not in get(client, f"{NEW}?from={public_id(other)}")
+
+
+def test_who_may_not_compile_gets_no_editor(tenant):
+    viewer = logged_in(tenant, Role.VIEWER)
+    assert viewer.get(NEW).status_code == 403
+    assert viewer.post(NEW, {"spec": "x"}).status_code == 403
+    assert viewer.post(f"{NEW}/check", {"spec": "x"}).status_code == 403

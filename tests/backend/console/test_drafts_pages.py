@@ -1,0 +1,118 @@
+"""The draft cache's page: what is kept, what it was worth, why a family is suspended, and the purge."""
+
+import pytest
+from django.utils import timezone
+
+from backend.domain.draft_calibration import flat_curve, to_bytes
+from backend.domain.drafts import Strategy
+from backend.domain.roles import Role
+from backend.drafts.models import Calibration, Draft
+from backend.tenants.scope import tenant_scope
+from tests.backend.console.pages import get, logged_in, post
+from tests.backend.drafts.rows import make_drafts, make_offer, make_verdict, scope_of
+from tests.draft_factories import of_family, store
+from tests.factories import make_tenant
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def tenant():
+    return make_tenant()
+
+
+def fill(tenant, *, n_verdicts=10):
+    rows = make_drafts(tenant, "give it back", "money back please")
+    scope = scope_of(tenant)
+    money = {"avoided_microusd": 900_000, "verification_microusd": 200_000, "n_accepted": 3, "n_reused": 3}
+    make_offer(tenant, scope_id=scope.id, **money)
+    for i in range(n_verdicts):
+        make_verdict(rows[0], distance=0.02 + 0.03 * (i % 4), is_accepted=i % 3 > 0)
+    return scope
+
+
+def test_an_empty_cache_says_what_fills_it(tenant):
+    assert "No drafts yet" in get(logged_in(tenant), "/app/drafts")
+
+
+def test_the_page_has_size_savings_and_acceptance_by_distance(tenant):
+    fill(tenant)
+    text = get(logged_in(tenant), "/app/drafts")
+    assert "$0.7000" in text
+    assert text.count('class="chart') >= 2
+    assert "from 0.05" in text
+    assert "router" in text
+
+
+def test_a_family_has_its_strategies_with_their_intervals(tenant):
+    fill(tenant)
+    text = get(logged_in(tenant), "/app/drafts?family=router")
+    assert "judge" in text
+    assert "minilm@sha256:0" in text
+    assert "Purge router" in text
+
+
+def test_a_suspended_family_says_since_when_and_why(tenant):
+    scope = fill(tenant)
+    with tenant_scope(tenant.id):
+        Calibration.objects.create(
+            tenant_id=tenant.id,
+            scope_id=scope.id,
+            strategy=Strategy.JUDGE,
+            grid_version=1,
+            log_posterior=to_bytes(flat_curve()),
+            n_audited=200,
+            n_audited_refused=70,
+            n_audited_bad=60,
+            n_positive_controls=100,
+            n_positive_accepted=97,
+            max_bad_rate=0.02,
+            suspended_at=timezone.now(),
+        )
+    text = get(logged_in(tenant), "/app/drafts")
+    assert "router is suspended" in text
+    assert "200 accepted drafts" in text
+    assert "2.0 % that the spec allows" in text
+
+
+def test_a_purge_wants_the_name_typed_and_deletes_that_family_alone(tenant):
+    fill(tenant)
+    store(tenant, ["kept"], scope=of_family("other"))
+    client = logged_in(tenant)
+    post(client, "/app/drafts/purge", {"family": "router", "confirm": "route"}, status=400)
+    assert n_drafts(tenant) == 3
+    answer = post(client, "/app/drafts/purge", {"family": "router", "confirm": "router"})
+    assert answer["Location"] == "/app/drafts"
+    assert n_drafts(tenant) == 1
+    assert "2 drafts of router are gone" in get(client, "/app/drafts")
+
+
+def n_drafts(tenant):
+    with tenant_scope(tenant.id):
+        return Draft.objects.of_tenant(tenant.id).count()
+
+
+def test_viewers_see_the_cache_and_cannot_purge_it(tenant):
+    fill(tenant)
+    viewer = logged_in(tenant, Role.VIEWER)
+    assert "Purge" not in get(viewer, "/app/drafts?family=router")
+    post(viewer, "/app/drafts/purge", {"family": "router", "confirm": "router"}, status=403)
+    assert n_drafts(tenant) == 2
+
+
+def test_another_tenants_family_is_not_there_and_is_not_purged(tenant):
+    other = make_tenant("Other")
+    fill(other)
+    client = logged_in(tenant)
+    get(client, "/app/drafts?family=router", status=404)
+    post(client, "/app/drafts/purge", {"family": "router", "confirm": "router"})
+    assert n_drafts(other) == 2
+
+
+def test_a_hostile_family_name_is_escaped(tenant):
+    store(tenant, ["x"], scope=of_family('<img src="x">'))
+    assert '<img src="x">' not in get(logged_in(tenant), "/app/drafts")
+
+
+def test_the_page_that_explains_drafts_is_there(client):
+    assert "Drafts" in client.get("/docs/drafts").content.decode()
