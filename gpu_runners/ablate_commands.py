@@ -8,17 +8,17 @@ all the same, and arms that exist already are taken as they are: the command may
 import contextlib
 import json
 import sys
-import uuid
 from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from gpu_runners.api_client import Api, ApiError
-from gpu_runners.compile_commands import EXIT_FAILED, EXIT_OK, Unreadable, print_accepted, read_document
-from gpu_runners.progress import Story, display_for, usd
+from gpu_runners.compile_commands import follow, print_accepted
+from gpu_runners.connecting import Connect, fail
+from gpu_runners.exit_codes import FAILED, OK, USAGE, exit_code_of
+from gpu_runners.kolm import Client, KolmError, Unreadable, read_document
+from gpu_runners.progress import usd
 
 ARMS = ("all", "random")
-EXIT_USAGE = 2
 _MEASURED = ("succeeded", "gate_failed")
 _LOST = ("failed", "canceled", "expired")
 Row = dict[str, Any]
@@ -31,27 +31,26 @@ def ablate(
     arms: str,
     budget: str | None,
     as_json: bool,
-    api: str,
-    key: str | None,
+    connect: Connect,
 ) -> int:
     """Exit 0 when every arm was measured, 1 when something failed, 2 when the arguments make no sense."""
     try:
         wanted, budget_microusd = _read_options(spec, of, arms, budget)
     except ValueError as error:
-        print(f"kolm: {error}", file=sys.stderr)
-        return EXIT_USAGE
+        return fail(str(error), code=USAGE)
     told = contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext()
     try:
-        with Api(url=api, key=key) as client, told:
+        with connect() as client, told:
             compile = _compiled(client, spec, of)
             ids = _started(client, compile, wanted, budget_microusd) if compile["status"] in _MEASURED else []
             for arm, arm_id in zip(wanted, ids, strict=False):
                 print(f"arm {arm} ({arm_id})", flush=True)
-                _follow(client, arm_id)
+                follow(client, arm_id)
             found = _arms(client, compile["id"]) if ids else []
-    except (Unreadable, ApiError) as error:
-        print(f"kolm: {error}", file=sys.stderr)
-        return EXIT_FAILED
+    except KolmError as error:
+        return fail(str(error), code=exit_code_of(error))
+    except Unreadable as error:
+        return fail(str(error))
     rows = [next(row for row in found if row["id"] == arm_id) for arm_id in ids]
     measured = [row for row in rows if row["comparison"] is not None]
     if as_json:
@@ -61,7 +60,7 @@ def ablate(
     lost = [compile] if not ids else [row for row in rows if row["comparison"] is None]
     for row in lost:
         print(f"kolm: {row['id']} {row['status']}{_why(row)}", file=sys.stderr)
-    return EXIT_FAILED if lost else EXIT_OK
+    return FAILED if lost else OK
 
 
 def _read_options(spec: str | None, of: str | None, arms: str, budget: str | None) -> tuple[list[str], int | None]:
@@ -81,23 +80,23 @@ def _read_options(spec: str | None, of: str | None, arms: str, budget: str | Non
     return wanted, microusd
 
 
-def _compiled(client: Api, spec: str | None, of: str | None) -> Row:
+def _compiled(client: Client, spec: str | None, of: str | None) -> Row:
     """The compile with selection, ended."""
     if spec is not None:
-        started: Row = client.post("/v1/compiles", read_document(spec), idempotency_key=str(uuid.uuid4()))
+        started: Row = client.post("/v1/compiles", read_document(spec))
         print_accepted(started)
         print(f"If this is interrupted, `kolm ablate --of {started['id']}` goes on from here.", flush=True)
         of = started["id"]
-        _follow(client, of)
+        follow(client, of)
         return dict(client.get(f"/v1/compiles/{of}"))
     found: Row = client.get(f"/v1/compiles/{of}")
     if found["status"] not in (*_MEASURED, *_LOST):
-        _follow(client, found["id"])
+        follow(client, found["id"])
         found = client.get(f"/v1/compiles/{of}")
     return found
 
 
-def _started(client: Api, compile: Row, wanted: Sequence[str], budget_microusd: int | None) -> list[str]:
+def _started(client: Client, compile: Row, wanted: Sequence[str], budget_microusd: int | None) -> list[str]:
     """The arms' ids: those that are there already and did not fail, the others started."""
     there = {row["arm"]: row["id"] for row in reversed(_arms(client, compile["id"])) if row["status"] not in _LOST}
     ids = []
@@ -107,23 +106,16 @@ def _started(client: Api, compile: Row, wanted: Sequence[str], budget_microusd: 
             continue
         body = {"arm": arm} | ({} if budget_microusd is None else {"budget_microusd": budget_microusd})
         path = f"/v1/compiles/{compile['id']}/ablations"
-        row = client.post(path, body, idempotency_key=str(uuid.uuid4()))
+        row = client.post(path, body)
         print_accepted(row)
         ids.append(row["id"])
     return ids
 
 
-def _arms(client: Api, compile_id: str) -> list[Row]:
+def _arms(client: Client, compile_id: str) -> list[Row]:
     """Newest first."""
     rows: list[Row] = client.get(f"/v1/compiles/{compile_id}/ablations")["data"]
     return rows
-
-
-def _follow(client: Api, compile_id: str) -> None:
-    story = Story()
-    with display_for(story) as display:
-        for event in client.events(compile_id):
-            display.take(event)
 
 
 def table(rows: Sequence[Row]) -> list[str]:

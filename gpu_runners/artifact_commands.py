@@ -150,7 +150,7 @@ def _load(file: str, keyring: str | None, allow_untrusted: bool) -> tuple[Kolm, 
 def _read_jsonl(path: str) -> list[str]:
     try:
         data = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
-        rows = [json.loads(line) for line in data.decode("utf-8").splitlines() if line.strip()]
+        rows = [json.loads(line) for line in data.decode("utf-8").split("\n") if line.strip()]
     except (OSError, ValueError) as error:
         raise Refused(f"{path} cannot be read as JSON lines: {error}.", exit_code=2) from error
     for n, row in enumerate(rows, start=1):

@@ -1,4 +1,5 @@
-"""`kolm`: check and compile specs, look into the draft cache, select rows, fetch, trust, verify and run artifacts.
+"""`kolm`: log in, check and compile specs, look at what came of them and what it cost, fetch, trust, verify and run
+artifacts, select rows, hear webhooks.
 
 Each command imports what it needs when it runs: `kolm verify` starts without httpx, pydantic or torch.
 """
@@ -8,10 +9,13 @@ import os
 import sys
 from collections.abc import Sequence
 
+from gpu_runners.account_parser import add_account_parsers
+from gpu_runners.compile_parser import add_compile_parsers
 from gpu_runners.draft_parser import add_drafts_parser
+from gpu_runners.exit_codes import INTERRUPTED, PIPE_CLOSED
+from gpu_runners.listing_parser import add_listing_parsers
 from gpu_runners.selecting.parser import add_select_parser
-
-DEFAULT_API = "http://127.0.0.1:8000"
+from gpu_runners.webhook_parser import add_webhooks_parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -20,10 +24,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return int(options.command(options))
     except KeyboardInterrupt:
         print("kolm: interrupted", file=sys.stderr)
-        return 130
+        return INTERRUPTED
     except BrokenPipeError:  # `kolm inspect x | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141
+        return PIPE_CLOSED
 
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -40,47 +44,14 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
 def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(prog="kolm", description="A compiler for language-model tasks.")
     commands = top.add_subparsers(required=True, metavar="COMMAND")
-    _compile_parsers(commands)
+    add_compile_parsers(commands, _api_options)
+    add_listing_parsers(commands, _api_options)
+    add_account_parsers(commands, _api_options)
+    add_webhooks_parser(commands, _api_options)
     add_drafts_parser(commands, _api_options)
     add_select_parser(commands)
     _artifact_parsers(commands)
     return top
-
-
-def _compile_parsers(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    check = commands.add_parser("check", help="validate a spec on this machine")
-    check.add_argument("spec", metavar="SPEC", help="YAML or JSON; - is standard input")
-    check.add_argument("--json", action="store_true", help="print the spec as JSON with every default filled in")
-    check.set_defaults(command=_check)
-    compile_ = commands.add_parser(
-        "compile", help="compile a spec into a .kolm: exit 0 succeeded, 4 gate failed, 1 failed"
-    )
-    compile_.add_argument("spec", metavar="SPEC", help="YAML or JSON; - is standard input")
-    compile_.add_argument("--estimate", action="store_true", help="print what it would cost and start nothing")
-    compile_.add_argument(
-        "--wait", action=argparse.BooleanOptionalAction, default=True, help="show progress until it ends (default)"
-    )
-    compile_.add_argument("--out", metavar="FILE", help="where the artifact goes (default: NAME.kolm here)")
-    compile_.add_argument(
-        "--idempotency-key", metavar="KEY", help="repeat a compile's request without starting a second one"
-    )
-    _api_options(compile_)
-    compile_.set_defaults(command=_compile)
-    ablate = commands.add_parser(
-        "ablate", help="compile with and without selection from the same candidates and print the difference"
-    )
-    ablate.add_argument("spec", metavar="SPEC", nargs="?", help="YAML or JSON; - is standard input")
-    ablate.add_argument("--of", metavar="CMP", help="cmp_…: take this compile instead of compiling SPEC")
-    ablate.add_argument("--arms", default="all,random", metavar="ARMS", help="all, random or both (default)")
-    ablate.add_argument("--budget", metavar="USD", help="what one arm may cost (default: the compile's budget)")
-    ablate.add_argument("--json", action="store_true", help="print the comparison as JSON; progress goes to stderr")
-    _api_options(ablate)
-    ablate.set_defaults(command=_ablate)
-    pull = commands.add_parser("pull", help="download an artifact")
-    pull.add_argument("artifact", metavar="ART", help="art_…")
-    pull.add_argument("--out", metavar="FILE", help="default: NAME-VERSION.kolm here")
-    _api_options(pull)
-    pull.set_defaults(command=_pull)
 
 
 def _artifact_parsers(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -122,51 +93,10 @@ def _artifact_parsers(commands: "argparse._SubParsersAction[argparse.ArgumentPar
 
 
 def _api_options(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "--api", default=os.environ.get("KOLM_API_URL") or DEFAULT_API, metavar="URL", help="or KOLM_API_URL"
-    )
-    command.add_argument("--key", default=os.environ.get("KOLM_API_KEY"), metavar="KEY", help="or KOLM_API_KEY")
-
-
-def _check(options: argparse.Namespace) -> int:
-    from gpu_runners.compile_commands import check
-
-    return check(options.spec, as_json=options.json)
-
-
-def _compile(options: argparse.Namespace) -> int:
-    from gpu_runners.compile_commands import compile_spec, estimate
-
-    if options.estimate:
-        return estimate(options.spec, api=options.api, key=options.key)
-    return compile_spec(
-        options.spec,
-        api=options.api,
-        key=options.key,
-        wait=options.wait,
-        out=options.out,
-        idempotency_key=options.idempotency_key,
-    )
-
-
-def _ablate(options: argparse.Namespace) -> int:
-    from gpu_runners.ablate_commands import ablate
-
-    return ablate(
-        options.spec,
-        of=options.of,
-        arms=options.arms,
-        budget=options.budget,
-        as_json=options.json,
-        api=options.api,
-        key=options.key,
-    )
-
-
-def _pull(options: argparse.Namespace) -> int:
-    from gpu_runners.compile_commands import pull
-
-    return pull(options.artifact, api=options.api, key=options.key, out=options.out)
+    """What is not given here comes from the environment, then from the saved log-in (`gpu_runners.kolm.saved`)."""
+    command.add_argument("--api", metavar="URL", help="or KOLM_API_URL, or the saved log-in's")
+    command.add_argument("--key", metavar="KEY", help="or KOLM_API_KEY, or the saved log-in's")
+    command.add_argument("--profile", metavar="NAME", help="which saved log-in (or KOLM_PROFILE; default: default)")
 
 
 def _trust(options: argparse.Namespace) -> int:

@@ -3,22 +3,22 @@ make no sense."""
 
 import json
 import sys
-import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
 from gpu_runners import draft_tables as tables
-from gpu_runners.api_client import Api, ApiError
-from gpu_runners.compile_commands import EXIT_FAILED, EXIT_OK, Unreadable, read_document
+from gpu_runners.connecting import Connect, agrees, told
+from gpu_runners.exit_codes import FAILED
+from gpu_runners.kolm import Client, Unreadable, read_document
 
 PAGE = 100
 Row = dict[str, Any]
 
 
-def stats(*, family: str | None, since: str | None, plot: str | None, as_json: bool, api: str, key: str | None) -> int:
-    def act(client: Api) -> None:
+def stats(*, family: str | None, since: str | None, plot: str | None, as_json: bool, connect: Connect) -> int:
+    def act(client: Client) -> None:
         answer = client.get(_path("/v1/drafts/stats", family=family, since=since))
         if plot is not None:
             _plot(answer["data"], Path(plot))
@@ -27,7 +27,7 @@ def stats(*, family: str | None, since: str | None, plot: str | None, as_json: b
         else:
             tables.print_stats(answer["data"])
 
-    return _told(act, api, key)
+    return told(act, connect)
 
 
 def list_drafts(
@@ -37,10 +37,9 @@ def list_drafts(
     search: str | None,
     limit: int,
     as_json: bool,
-    api: str,
-    key: str | None,
+    connect: Connect,
 ) -> int:
-    def act(client: Api) -> None:
+    def act(client: Client) -> None:
         rows = _drafts(client, limit, family=family, state=state, q=search)
         if as_json:
             for row in rows:
@@ -48,45 +47,45 @@ def list_drafts(
         else:
             tables.print_drafts(list(rows))
 
-    return _told(act, api, key)
+    return told(act, connect)
 
 
-def show(draft: str, *, as_json: bool, api: str, key: str | None) -> int:
-    def act(client: Api) -> None:
+def show(draft: str, *, as_json: bool, connect: Connect) -> int:
+    def act(client: Client) -> None:
         row = client.get(f"/v1/drafts/{quote(draft, safe='')}")
         if as_json:
             print(json.dumps(row, ensure_ascii=False))
         else:
             tables.print_draft(row)
 
-    return _told(act, api, key)
+    return told(act, connect)
 
 
-def preview(spec: str, *, as_json: bool, api: str, key: str | None) -> int:
-    def act(client: Api) -> None:
+def preview(spec: str, *, as_json: bool, connect: Connect) -> int:
+    def act(client: Client) -> None:
         # asked once: the API itself has waited for a worker already
-        answer = client.post("/v1/drafts/preview", read_document(spec), idempotency_key=str(uuid.uuid4()), attempts=1)
+        answer = client.post("/v1/drafts/preview", read_document(spec), attempts=1)
         if as_json:
             print(json.dumps(answer, ensure_ascii=False))
         else:
             tables.print_preview(answer)
 
-    return _told(act, api, key)
+    return told(act, connect)
 
 
-def delete(draft: str, *, api: str, key: str | None) -> int:
-    def act(client: Api) -> None:
+def delete(draft: str, *, connect: Connect) -> int:
+    def act(client: Client) -> None:
         found = client.delete(f"/v1/drafts/{quote(draft, safe='')}")
         n_others = found["n_drafts"] - 1
         print(f"{draft} is deleted" + (f", and {n_others} that began as it." if n_others else "."))
 
-    return _told(act, api, key)
+    return told(act, connect)
 
 
-def purge(family: str, *, yes: bool, api: str, key: str | None) -> int:
+def purge(family: str, *, yes: bool, connect: Connect) -> int:
     """Asks before it deletes, unless it was told not to."""
 
-    def act(client: Api) -> None:
+    def act(client: Client) -> None:
         found = client.delete(_path("/v1/drafts", family=family))
         if found["n_keys"] == 0:
             print(f"Nothing was kept of the family {family!r}.")
@@ -96,23 +95,13 @@ def purge(family: str, *, yes: bool, api: str, key: str | None) -> int:
             "answers are deleted, and the key that their texts were sealed with."
         )
 
-    if not yes and not _agrees(f"Delete all drafts of the family {family!r}? There is no way back. [y/N] "):
+    if not yes and not agrees(f"Delete all drafts of the family {family!r}? There is no way back. [y/N] "):
         print("kolm: nothing was deleted; answer y, or pass --yes.", file=sys.stderr)
-        return EXIT_FAILED
-    return _told(act, api, key)
+        return FAILED
+    return told(act, connect)
 
 
-def _told(act: Callable[[Api], None], api: str, key: str | None) -> int:
-    try:
-        with Api(url=api, key=key) as client:
-            act(client)
-    except (Unreadable, ApiError) as error:
-        print(f"kolm: {error}", file=sys.stderr)
-        return EXIT_FAILED
-    return EXIT_OK
-
-
-def _drafts(client: Api, limit: int, **filters: str | None) -> Iterator[Row]:
+def _drafts(client: Client, limit: int, **filters: str | None) -> Iterator[Row]:
     """Page by page; a search that was cut short is gone on with until it has `limit` or is at its end."""
     after: str | None = None
     left = limit
@@ -141,7 +130,3 @@ def _plot(families: list[Row], path: Path) -> None:
     except OSError as error:
         raise Unreadable(f"{path} cannot be written: {error.strerror or error}.") from error
     print(f"{path}: acceptance by distance of {len(lines)} curves.", file=sys.stderr)
-
-
-def _agrees(question: str) -> bool:
-    return sys.stdin.isatty() and input(question).strip().lower() in ("y", "yes")

@@ -77,6 +77,7 @@ def _count(text: str) -> int:
 
 
 def _run_stats(options: argparse.Namespace) -> int:
+    from gpu_runners.connecting import connect_of
     from gpu_runners.draft_commands import stats
 
     return stats(
@@ -84,12 +85,12 @@ def _run_stats(options: argparse.Namespace) -> int:
         since=options.since,
         plot=options.plot,
         as_json=options.json,
-        api=options.api,
-        key=options.key,
+        connect=connect_of(options),
     )
 
 
 def _run_list(options: argparse.Namespace) -> int:
+    from gpu_runners.connecting import connect_of
     from gpu_runners.draft_commands import list_drafts
 
     return list_drafts(
@@ -98,30 +99,33 @@ def _run_list(options: argparse.Namespace) -> int:
         search=options.search,
         limit=options.limit,
         as_json=options.json,
-        api=options.api,
-        key=options.key,
+        connect=connect_of(options),
     )
 
 
 def _run_show(options: argparse.Namespace) -> int:
+    from gpu_runners.connecting import connect_of
     from gpu_runners.draft_commands import show
 
-    return show(options.draft, as_json=options.json, api=options.api, key=options.key)
+    return show(options.draft, as_json=options.json, connect=connect_of(options))
 
 
 def _run_preview(options: argparse.Namespace) -> int:
+    from gpu_runners.connecting import connect_of
     from gpu_runners.draft_commands import preview
 
-    return preview(options.spec, as_json=options.json, api=options.api, key=options.key)
+    return preview(options.spec, as_json=options.json, connect=connect_of(options))
 
 
 def _run_delete(options: argparse.Namespace) -> int:
+    from gpu_runners.connecting import connect_of
     from gpu_runners.draft_commands import delete
 
-    return delete(options.draft, api=options.api, key=options.key)
+    return delete(options.draft, connect=connect_of(options))
 
 
 def _run_purge(options: argparse.Namespace) -> int:
+    from gpu_runners.connecting import connect_of
     from gpu_runners.draft_commands import purge
 
-    return purge(options.family, yes=options.yes, api=options.api, key=options.key)
+    return purge(options.family, yes=options.yes, connect=connect_of(options))

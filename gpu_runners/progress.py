@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
 
-from gpu_runners.api_client import Event
+from gpu_runners.kolm.events import Event
 
 _MARKS = {"pending": "·", "running": "…", "succeeded": "✓", "failed": "✗"}
 

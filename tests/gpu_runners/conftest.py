@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,14 @@ from backend.domain.runner_jobs import DistillJob, TrainOptions
 from gpu_runners.distill.bases import MINILM, Base, open_base
 from gpu_runners.distill.train import distill
 from tests.gpu_runners.small_task import LABELS, Trained, jsonl, task_rows
+
+
+@pytest.fixture(autouse=True)
+def no_saved_log_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of whoever runs the tests: neither their saved log-in nor their environment's."""
+    monkeypatch.setenv("KOLM_CONFIG", str(tmp_path / "kolm-config.json"))
+    for name in ("KOLM_API_URL", "KOLM_API_KEY", "KOLM_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture(scope="session")

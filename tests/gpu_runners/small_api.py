@@ -36,7 +36,7 @@ class SmallApi(ThreadingHTTPServer):
         self.keys: dict[str, Any] = keyring()
         self.end = "succeeded"
         self.break_after: int | None = None  # the stream is cut after so many events, each time
-        self.has_no_stream = self.refuses = self.corrupts = False
+        self.has_no_stream = self.refuses = self.corrupts = self.has_earlier = False
         self.n_streams = self.n_unavailable = self.n_told = 0
         self.idempotency_keys: list[str] = []
 
@@ -81,7 +81,11 @@ class SmallApi(ThreadingHTTPServer):
             "sha256": digest,
             "size_bytes": size,
             "k_score_ppm": 912_345,
+            "compile": "cmp_1",
         }
+
+    def earlier_artifact(self) -> dict[str, Any]:
+        return self.artifact_row() | {"id": "art_0", "version": 0, "k_score_ppm": 897_000, "compile": "cmp_0"}
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -99,6 +103,10 @@ class _Handler(BaseHTTPRequestHandler):
                 after = int(self.headers.get("Last-Event-ID") or query.removeprefix("after="))
                 api.n_told = len(EVENTS) + 2
                 self._say(200, {"object": "list", "data": api.events(after), "has_more": False, "next_cursor": None})
+            case "/v1/artifacts":
+                assert query == "name=refund-router&limit=2"
+                rows = [api.artifact_row(), api.earlier_artifact()] if api.has_earlier else []
+                self._say(200, {"object": "list", "data": rows, "has_more": False, "next_cursor": None})
             case "/v1/artifacts/art_1":
                 self._say(200, api.artifact_row())
             case "/v1/artifacts/art_1/download":

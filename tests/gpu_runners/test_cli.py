@@ -233,7 +233,7 @@ def test_a_problem_is_shown_with_its_pointers(home: Path, api: SmallApi, capsys:
 
 
 def test_an_api_that_is_not_there_is_one_sentence(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["pull", "art_1", "--api", "http://127.0.0.1:9"]) == 1
+    assert main(["pull", "art_1", "--api", "http://127.0.0.1:9"]) == 7
     assert "does not answer" in capsys.readouterr().err
 
 
@@ -246,3 +246,27 @@ def test_a_download_with_another_digest_is_not_kept(home: Path, api: SmallApi) -
 def test_pull_names_the_file_after_the_artifact(home: Path, api: SmallApi) -> None:
     assert main(["pull", "art_1"]) == 0
     assert (home / "refund-router-1.kolm").read_bytes() == api.artifact
+
+
+def test_the_score_is_set_beside_that_of_the_last_artifact_of_the_name(
+    home: Path, api: SmallApi, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["compile", str(SPEC), "--compare-last"]) == 0
+    assert "There is no earlier artifact 'refund-router'" in capsys.readouterr().out
+    api.has_earlier, api.n_told = True, 0
+    assert main(["compile", str(SPEC), "--compare-last"]) == 0
+    assert "K-score 0.912 against 0.897 of version 0 (art_0): +0.015" in capsys.readouterr().out
+
+
+def test_json_has_standard_output_to_itself(home: Path, api: SmallApi, capsys: pytest.CaptureFixture[str]) -> None:
+    api.end = "gate_failed"
+    assert main(["compile", str(SPEC), "--watch", "--json"]) == 4
+    out, err = capsys.readouterr()
+    assert json.loads(out)["status"] == "gate_failed"
+    assert "slicing started" in err
+
+
+def test_a_text_may_hold_what_python_takes_for_a_line_end(home: Path, trained: Trained) -> None:
+    (home / "a.kolm").write_bytes(kolm_of(trained))
+    (home / "in.jsonl").write_text('{"input": "where\u2028is my parcel"}\n', encoding="utf-8")
+    assert main(["run", "a.kolm", "--jsonl", "in.jsonl"]) == 0

@@ -1,0 +1,99 @@
+"""The typed Python client of kolm.
+
+>>> import kolm
+>>> client = kolm.Client()                                     # KOLM_API_KEY, or what `kolm login` saved
+>>> done = client.compiles.create("router.yaml", wait=True)    # doctest: +SKIP
+>>> done.status, done.k_score                                  # doctest: +SKIP
+('succeeded', 0.912345)
+
+Requests are repeated where that is safe (POSTs carry idempotency keys), lists fetch their pages as they are walked, and
+an event stream that breaks is taken up where it broke. docs/client.md has all of it.
+"""
+
+from .account import AccountState, Bill, BillLine, Budget, Invoice, Member, Plan, UsageRow
+from .client import Client
+from .documents import Unreadable, read_document
+from .errors import (
+    Conflict,
+    Forbidden,
+    InvalidRequest,
+    KolmError,
+    NotFound,
+    NotReachable,
+    PaymentRequired,
+    Problem,
+    RateLimited,
+    ServerError,
+    Unauthenticated,
+)
+from .events import TERMINAL, Event
+from .rows import (
+    ApiKey,
+    Artifact,
+    Candidate,
+    Compile,
+    Draft,
+    Estimate,
+    Failure,
+    Output,
+    Receipt,
+    Run,
+    Slice,
+    Step,
+    TeacherKey,
+    Tenant,
+    Upload,
+    UsageTotal,
+    Verification,
+)
+from .webhooks import BadSignature, WebhookDelivery, WebhookEndpoint, WebhookEvent, sign, verify
+
+__all__ = [
+    "TERMINAL",
+    "AccountState",
+    "ApiKey",
+    "Artifact",
+    "BadSignature",
+    "Bill",
+    "BillLine",
+    "Budget",
+    "Candidate",
+    "Client",
+    "Compile",
+    "Conflict",
+    "Draft",
+    "Estimate",
+    "Event",
+    "Failure",
+    "Forbidden",
+    "InvalidRequest",
+    "Invoice",
+    "KolmError",
+    "Member",
+    "NotFound",
+    "NotReachable",
+    "Output",
+    "PaymentRequired",
+    "Plan",
+    "Problem",
+    "RateLimited",
+    "Receipt",
+    "Run",
+    "ServerError",
+    "Slice",
+    "Step",
+    "TeacherKey",
+    "Tenant",
+    "Unauthenticated",
+    "Unreadable",
+    "Upload",
+    "UsageRow",
+    "UsageTotal",
+    "Verification",
+    "WebhookDelivery",
+    "WebhookEndpoint",
+    "WebhookEvent",
+    "read_document",
+    "sign",
+    "verify",
+]

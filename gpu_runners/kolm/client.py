@@ -1,0 +1,98 @@
+"""`kolm.Client`: one deployment, one API key."""
+
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+
+from .account import Account, ApiKeys, Bills, Budgets, Invoices, Members, Plans, TeacherKeys, Tenants, Usage
+from .resources import Artifacts, Compiles, Drafts, Uploads
+from .saved import access
+from .transport import MAX_ATTEMPTS, Transport
+from .webhooks import WebhookDeliveries, WebhookEndpoints, WebhookEvents
+
+VERSION = "0.1.0"
+
+
+class Client:
+    """Where it asks and as whom: what is given, else KOLM_API_URL and KOLM_API_KEY, else the log-in that `kolm login`
+    saved (`profile` names another than the default one).
+
+    >>> client = Client("sk_test_...", "https://kolm.example")
+    >>> client.base_url
+    'https://kolm.example'
+    """
+
+    def __init__(
+        self,
+        api_key: str | None = None,
+        base_url: str | None = None,
+        *,
+        profile: str | None = None,
+        timeout_s: float = 30.0,
+        max_attempts: int = MAX_ATTEMPTS,
+        http: httpx.Client | None = None,
+    ) -> None:
+        """`http` brings a connection pool, proxy or certificates of your own; it is then yours to close."""
+        found = access(api_key, base_url, profile)
+        self.base_url, self._owns_http = found.url, http is None
+        self._http = http or httpx.Client()
+        self._http.base_url = httpx.URL(found.url)
+        self._http.timeout = httpx.Timeout(timeout_s)
+        self._http.headers["User-Agent"] = f"kolm-python/{VERSION}"
+        self.key = found.key
+        if found.key is not None:
+            self._http.headers["Authorization"] = f"Bearer {found.key}"
+        self.transport = Transport(http=self._http, max_attempts=max_attempts)
+        self.compiles = Compiles(self.transport)
+        self.artifacts = Artifacts(self.transport)
+        self.drafts = Drafts(self.transport)
+        self.uploads = Uploads(self.transport)
+        self.api_keys = ApiKeys(self.transport)
+        self.teacher_keys = TeacherKeys(self.transport)
+        self.tenant = Tenants(self.transport)
+        self.account = Account(self.transport)
+        self.usage = Usage(self.transport)
+        self.bills = Bills(self.transport)
+        self.budgets = Budgets(self.transport)
+        self.invoices = Invoices(self.transport)
+        self.plans = Plans(self.transport)
+        self.members = Members(self.transport)
+        self.webhook_endpoints = WebhookEndpoints(self.transport)
+        self.webhook_events = WebhookEvents(self.transport)
+        self.webhook_deliveries = WebhookDeliveries(self.transport)
+
+    def get(self, path: str, query: Mapping[str, Any] | None = None) -> Any:
+        """Any address of the API, as parsed JSON; so are the others. What the typed resources are made of."""
+        return self.transport.send("GET", path, query=query).json()
+
+    def post(
+        self, path: str, body: Any = None, *, idempotency_key: str | None = None, attempts: int | None = None
+    ) -> Any:
+        """Safe to repeat, and repeated: a second arrival of the same key is answered with the first one's result."""
+        sent = {} if body is None else body
+        answer = self.transport.send("POST", path, json=sent, idempotency_key=idempotency_key, max_attempts=attempts)
+        return answer.json() if answer.content else None
+
+    def patch(self, path: str, body: Any) -> Any:
+        return self.transport.send("PATCH", path, json=body).json()
+
+    def delete(self, path: str, query: Mapping[str, Any] | None = None) -> Any:
+        answer = self.transport.send("DELETE", path, query=query)
+        return answer.json() if answer.content else None
+
+    def download(self, path: str) -> bytes:
+        return self.transport.send("GET", path).content
+
+    def close(self) -> None:
+        if self._owns_http:
+            self._http.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

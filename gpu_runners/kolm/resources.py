@@ -1,0 +1,236 @@
+"""The resources of a compile's street: compiles, artifacts, drafts, uploads. Each method is one request, or for a list
+one request a page; the names are the API's (docs/openapi.json)."""
+
+import hashlib
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from .documents import read_document
+from .errors import KolmError
+from .events import Event, Follower
+from .rows import (
+    Artifact,
+    Candidate,
+    Compile,
+    Draft,
+    Estimate,
+    Json,
+    Output,
+    Receipt,
+    Run,
+    Slice,
+    Step,
+    T,
+    Upload,
+    UsageTotal,
+    Verification,
+    build,
+)
+from .tables import Rows, jsonl_of
+from .transport import Transport
+
+PAGE = 100
+Spec = Mapping[str, Any] | str | PathLike[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    transport: Transport
+
+    def _get(self, path: str, **query: Any) -> Any:
+        return self.transport.send("GET", path, query=query).json()
+
+    def _post(self, path: str, body: Any = None, *, idempotency_key: str | None = None) -> Any:
+        sent = {} if body is None else body
+        return self.transport.send("POST", path, json=sent, idempotency_key=idempotency_key).json()
+
+    def _pages(self, cls: type[T], path: str, *, limit: int | None, **query: Any) -> Iterator[T]:
+        """All rows, newest first, page after page as they are asked for; at most `limit`."""
+        after, left = None, limit
+        while left is None or left > 0:
+            size = PAGE if left is None else min(left, PAGE)
+            page = self._get(path, limit=size, after=after, **query)
+            for row in page["data"]:
+                yield build(cls, row)
+            left = None if left is None else left - len(page["data"])
+            after = page["next_cursor"]
+            if after is None:
+                return
+
+    def _all(self, cls: type[T], path: str, **query: Any) -> list[T]:
+        return [build(cls, row) for row in self._get(path, **query)["data"]]
+
+
+class Compiles(Resource):
+    def list(
+        self, *, status: str | None = None, name: str | None = None, limit: int | None = None
+    ) -> Iterator[Compile]:
+        return self._pages(Compile, "/v1/compiles", limit=limit, status=status, name=name)
+
+    def get(self, id: str) -> Compile:
+        return build(Compile, self._get(f"/v1/compiles/{id}"))
+
+    def create(
+        self,
+        spec: Spec,
+        *,
+        wait: bool = False,
+        examples: Rows = None,
+        captures: Rows = None,
+        idempotency_key: str | None = None,
+        on_event: Callable[[Event], object] | None = None,
+        timeout_s: float | None = None,
+    ) -> Compile:
+        """Start a compile; with `wait`, come back when it has ended, whatever its end (`status` says which).
+
+        `spec` is a mapping, or the path of a YAML or JSON file. `examples` and `captures` (a DataFrame, a list of dicts
+        or texts, a JSONL file) are uploaded and named in the spec."""
+        document = document_of(spec)
+        uploads = Uploads(self.transport)
+        for part, rows in (("examples", examples), ("captures", captures)):
+            if rows is not None:
+                found = uploads.create(rows, purpose=part)
+                document[part] = {**(document.get(part) or {}), "upload": found.id}
+        row = build(Compile, self._post("/v1/compiles", document, idempotency_key=idempotency_key))
+        return self.wait(row.id, on_event=on_event, timeout_s=timeout_s) if wait else row
+
+    def wait(
+        self,
+        id: str,
+        *,
+        after: int = 0,
+        on_event: Callable[[Event], object] | None = None,
+        timeout_s: float | None = None,
+    ) -> Compile:
+        """The compile once it has ended. `on_event` sees each event. Raises KolmError with the code `wait_timeout`
+        after `timeout_s`; the compile goes on all the same."""
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        for event in self.events(id, after=after):
+            if on_event is not None:
+                on_event(event)
+            if deadline is not None and time.monotonic() > deadline:
+                raise KolmError(f"{id} has not ended within {timeout_s:.0f} s; it goes on.", code="wait_timeout")
+        return self.get(id)
+
+    def events(self, id: str, *, after: int = 0) -> Iterator[Event]:
+        """Every event once and in order, from the one behind `after`, until the compile has ended. A connection that
+        breaks is taken up where it broke."""
+        return Follower(transport=self.transport, compile_id=id, after=after).events()
+
+    def estimate(self, spec: Spec, *, drafts: bool = False) -> Estimate:
+        path = "/v1/compiles/estimate" + ("?drafts=true" if drafts else "")
+        return build(Estimate, self._post(path, document_of(spec)))
+
+    def cancel(self, id: str) -> Compile:
+        return build(Compile, self._post(f"/v1/compiles/{id}/cancel"))
+
+    def resume(self, id: str, *, budget_microusd: int | None = None) -> Compile:
+        body = {} if budget_microusd is None else {"budget_microusd": budget_microusd}
+        return build(Compile, self._post(f"/v1/compiles/{id}/resume", body))
+
+    def steps(self, id: str) -> Sequence[Step]:
+        return self._all(Step, f"/v1/compiles/{id}/steps")
+
+    def slices(self, id: str) -> Sequence[Slice]:
+        return self._all(Slice, f"/v1/compiles/{id}/slices")
+
+    def candidates(
+        self, id: str, *, slice: str | None = None, state: str | None = None, limit: int | None = None
+    ) -> Iterator[Candidate]:
+        return self._pages(Candidate, f"/v1/compiles/{id}/candidates", limit=limit, slice=slice, state=state)
+
+    def receipts(self, id: str) -> Sequence[Receipt]:
+        return self._all(Receipt, f"/v1/compiles/{id}/receipts")
+
+    def usage(self, id: str) -> Sequence[UsageTotal]:
+        return self._all(UsageTotal, f"/v1/compiles/{id}/usage")
+
+
+class Artifacts(Resource):
+    def list(self, *, name: str | None = None, limit: int | None = None) -> Iterator[Artifact]:
+        return self._pages(Artifact, "/v1/artifacts", limit=limit, name=name)
+
+    def get(self, id: str) -> Artifact:
+        return build(Artifact, self._get(f"/v1/artifacts/{id}"))
+
+    def download(self, id: str, to: str | PathLike[str] | None = None) -> bytes:
+        """The file's bytes, which have the announced sha256; written to `to` where given."""
+        expected = self.get(id).sha256
+        data = self.transport.send("GET", f"/v1/artifacts/{id}/download").content
+        if hashlib.sha256(data).hexdigest() != expected:
+            raise KolmError(f"The download of {id} does not have the announced sha256; try again.", code="bad_download")
+        if to is not None:
+            Path(to).write_bytes(data)
+        return data
+
+    def run(self, id: str, inputs: Sequence[str]) -> Run:
+        return build(Run, self._post(f"/v1/artifacts/{id}/run", {"inputs": list(inputs)}))
+
+    def predict(self, id: str, inputs: Sequence[str]) -> Sequence[Output]:
+        return self.run(id, inputs).outputs
+
+    def verify(self, id: str) -> Verification:
+        return build(Verification, self._post(f"/v1/artifacts/{id}/verify"))
+
+    def revoke(self, id: str, *, reason: str = "") -> Artifact:
+        """There is no way back: a revoked artifact is run no more."""
+        return build(Artifact, self._post(f"/v1/artifacts/{id}/revoke", {"reason": reason} if reason else {}))
+
+
+class Drafts(Resource):
+    def list(
+        self,
+        *,
+        family: str | None = None,
+        state: str | None = None,
+        search: str | None = None,
+        limit: int | None = None,
+    ) -> Iterator[Draft]:
+        return self._pages(Draft, "/v1/drafts", limit=limit, family=family, state=state, q=search)
+
+    def get(self, id: str) -> Draft:
+        return build(Draft, self._get(f"/v1/drafts/{id}"))
+
+    def stats(self, *, family: str | None = None, since: str | None = None) -> Sequence[Json]:
+        found: Sequence[Json] = self._get("/v1/drafts/stats", family=family, since=since)["data"]
+        return found
+
+    def delete(self, id: str) -> Json:
+        found: Json = self.transport.send("DELETE", f"/v1/drafts/{id}").json()
+        return found
+
+    def purge(self, *, family: str) -> Json:
+        found: Json = self.transport.send("DELETE", "/v1/drafts", query={"family": family}).json()
+        return found
+
+
+class Uploads(Resource):
+    def list(self, *, limit: int | None = None) -> Iterator[Upload]:
+        return self._pages(Upload, "/v1/uploads", limit=limit)
+
+    def get(self, id: str) -> Upload:
+        return build(Upload, self._get(f"/v1/uploads/{id}"))
+
+    def create(self, rows: Rows, *, purpose: str, columns: Mapping[str, str] | None = None) -> Upload:
+        """`rows`: a DataFrame, a list of dicts or texts, or a JSONL file; `columns` renames, {"message": "input"}."""
+        data = jsonl_of(rows, columns=columns)
+        answer = self.transport.send(
+            "POST",
+            "/v1/uploads",
+            query={"purpose": purpose, "sha256": hashlib.sha256(data).hexdigest()},
+            content=data,
+            headers={"Content-Type": "application/x-ndjson"},
+        )
+        return build(Upload, answer.json())
+
+
+def document_of(spec: Spec) -> dict[str, Any]:
+    if isinstance(spec, str | PathLike):
+        spec = read_document(str(spec))
+    if not isinstance(spec, Mapping):
+        raise TypeError("a spec is a mapping, or the path of a file that holds one")
+    return dict(spec)
