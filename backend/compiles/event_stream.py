@@ -1,11 +1,13 @@
 """GET /v1/compiles/{id}/events: the compile's story, as a JSON list or, asked with `Accept: text/event-stream`, live.
+The console's compile page reads the same stream (`answer`).
 
-A plain async view beside DRF: an open stream holds no database connection and keeps no thread busy, though Django
-parks one idle thread for it (1,000 streams were measured at 270 MB in one web process). Events are numbered without
-gaps under the compile's lock, so a reader that comes back with `Last-Event-ID` (or `?after=`) misses nothing and gets
-nothing twice.
+A plain async view beside DRF: an open stream holds no database connection, no connection to Redis and no thread, and
+readers of one compile share their looks (docs/benchmarks/event-streams.md has 1,000 of them). Events are numbered
+without gaps under the compile's lock, so a reader that comes back with `Last-Event-ID` (or `?after=`) misses nothing
+and gets nothing twice.
 """
 
+import asyncio
 import json
 import random
 import time
@@ -23,15 +25,15 @@ from backend.compiles.shapes import event_shape
 from backend.domain.errors import Forbidden, InvalidInput, KolmError, NotFound
 from backend.domain.ids import Prefix, decode_id
 from backend.domain.lifecycle import TERMINAL, CompileStatus
-from backend.rest.async_queries import query
+from backend.rest.async_queries import let_go_of_thread, query
 from backend.rest.problems import problem_for, problem_response
 from backend.rest.rate_limits import count_request
 from backend.tenants.auth import Caller, authenticate
 from backend.tenants.scope import tenant_scope
-from backend.wakeups import listening_async
+from backend.wakeups_async import listening_async
 
 HEARTBEAT_S = 15.0
-LOOK_AGAIN_S = 2.0
+LOOK_AGAIN_S = 10.0  # for an announcement that was lost; while Redis is away it is half a second
 MAX_STREAM_S = 600.0
 RETRY_MS = 2000
 PAGE = 500
@@ -45,36 +47,45 @@ async def compile_events(request: HttpRequest, compile: str) -> HttpResponseBase
         )
     try:
         caller = await query(_admit)(request)
-        after = _after(request)
-        compile_id = decode_id(Prefix.COMPILE, compile)
-        events, _ = await query(_look)(caller.tenant_id, compile_id, after)
+        return await answer(request, caller.tenant_id, compile)
     except (KolmError, APIException) as error:
         return problem_for(request, error)
+
+
+async def answer(request: HttpRequest, tenant_id: UUID, compile: str) -> HttpResponseBase:
+    """The list or the open stream, for whoever was let in: the API's caller, or a person in the console. Raises
+    NotFound and InvalidInput."""
+    after = last_seen(request)
+    compile_id = decode_id(Prefix.COMPILE, compile)
     if "text/event-stream" not in request.headers.get("Accept", ""):
+        events, _ = await query(look)(tenant_id, compile_id, after)
         has_more = len(events) == PAGE
         cursor = str(events[-1]["seq"]) if has_more else None
         return JsonResponse({"object": "list", "data": events, "has_more": has_more, "next_cursor": cursor})
-    stream = _stream(caller.tenant_id, compile_id, after)
-    response = StreamingHttpResponse(stream, content_type="text/event-stream; charset=utf-8")
+    await query(_check_there)(tenant_id, compile_id)
+    response = StreamingHttpResponse(
+        story(tenant_id, compile_id, after), content_type="text/event-stream; charset=utf-8"
+    )
     response["Cache-Control"] = "no-store"
     response["X-Accel-Buffering"] = "no"
     return response
 
 
-async def _stream(tenant_id: UUID, compile_id: UUID, after: int) -> AsyncIterator[bytes]:
+async def story(tenant_id: UUID, compile_id: UUID, after: int) -> AsyncIterator[bytes]:
     """Everything after `after`, then what comes; ends after the terminal event or with `reconnect` after ten
     minutes."""
+    let_go_of_thread()
     started = last_sent = time.monotonic()
     # spread the reconnects: a restart of this process must not bring every client back in the same instant
     yield f"retry: {round(RETRY_MS * random.uniform(0.5, 1.5))}\n\n".encode()
     async with listening_async(compile_id) as wait:
         while True:
-            events, is_over = await query(_look)(tenant_id, compile_id, after)
-            for event in events:
-                after = event["seq"]
-                yield f"id: {after}\nevent: {event['type']}\ndata: {json.dumps(event, ensure_ascii=False)}\n\n".encode()
+            blocks, is_over = await _shared_look(tenant_id, compile_id, after, wait.heard)
+            for seq, block in blocks:
+                after = seq
+                yield block
             now = time.monotonic()
-            if events:
+            if blocks:
                 last_sent = now
                 continue
             if is_over:
@@ -88,6 +99,39 @@ async def _stream(tenant_id: UUID, compile_id: UUID, after: int) -> AsyncIterato
             await wait(LOOK_AGAIN_S)
 
 
+Blocks = list[tuple[int, bytes]]
+_looks: dict[tuple[int, UUID, UUID, int, int], "asyncio.Task[tuple[Blocks, bool]]"] = {}
+
+
+async def _shared_look(tenant_id: UUID, compile_id: UUID, after: int, heard: int) -> tuple[Blocks, bool]:
+    """The next events as they are sent, and whether there will never be more. Readers of one compile who were woken
+    together share one look: it came after the announcement that woke them (`heard`), else one of them would be given
+    what was so before it."""
+    loop = asyncio.get_running_loop()
+    key = (id(loop), tenant_id, compile_id, after, heard)
+    task = _looks.get(key)
+    if task is None:
+        task = _looks[key] = loop.create_task(_look_once(tenant_id, compile_id, after))
+        task.add_done_callback(lambda done: _forget_look(key, done))
+    return await asyncio.shield(task)  # one reader that hangs up takes nothing from the others
+
+
+async def _look_once(tenant_id: UUID, compile_id: UUID, after: int) -> tuple[Blocks, bool]:
+    events, is_over = await query(look)(tenant_id, compile_id, after)
+    return [(event["seq"], _block(event)) for event in events], is_over
+
+
+def _forget_look(key: tuple[int, UUID, UUID, int, int], done: "asyncio.Task[tuple[Blocks, bool]]") -> None:
+    del _looks[key]
+    if not done.cancelled():
+        done.exception()  # heard: whoever asked for it may have hung up
+
+
+def _block(event: dict[str, Any]) -> bytes:
+    data = json.dumps(event, ensure_ascii=False)
+    return f"id: {event['seq']}\nevent: {event['type']}\ndata: {data}\n\n".encode()
+
+
 def _admit(request: HttpRequest) -> Caller:
     """What DRF does for its views: key, rate limit, scope."""
     header = request.headers.get("Authorization", "")
@@ -95,8 +139,7 @@ def _admit(request: HttpRequest) -> Caller:
     if not header:
         raise _unauthenticated("Send an API key as `Authorization: Bearer sk_...`.", code="missing_api_key")
     try:
-        with transaction.atomic():
-            caller = authenticate(presented.strip() if scheme.lower() == "bearer" else "")
+        caller = authenticate(presented.strip() if scheme.lower() == "bearer" else "")
     except AuthenticationFailed as refused:
         raise _unauthenticated(str(refused.detail), code=str(refused.get_codes())) from None
     request.api_caller = caller  # type: ignore[attr-defined]  # for `last_use`
@@ -115,18 +158,31 @@ def _unauthenticated(message: str, *, code: str) -> AuthenticationFailed:
     return error
 
 
-def _look(tenant_id: UUID, compile_id: UUID, after: int) -> tuple[list[dict[str, Any]], bool]:
+def _check_there(tenant_id: UUID, compile_id: UUID) -> None:
+    """Before the stream is begun: afterwards there is no 404 any more. Raises NotFound."""
+    with tenant_scope(tenant_id):
+        _status(tenant_id, compile_id)
+
+
+def _status(tenant_id: UUID, compile_id: UUID) -> str:
+    rows = Compile.objects.filter(tenant_id=tenant_id, id=compile_id)
+    status = rows.values_list("status", flat=True).order_by().first()
+    if status is None:
+        raise NotFound("There is no such compile.")
+    return str(status)
+
+
+def look(tenant_id: UUID, compile_id: UUID, after: int) -> tuple[list[dict[str, Any]], bool]:
     """The next events, and whether there will never be more."""
     with tenant_scope(tenant_id):
-        status = Compile.objects.filter(tenant_id=tenant_id, id=compile_id).values_list("status", flat=True).first()
-        if status is None:
-            raise NotFound("There is no such compile.")
+        status = _status(tenant_id, compile_id)
         # the status was read first: once it is terminal, the events that follow are all there is
         events = [event_shape(row) for row in events_after(tenant_id, compile_id, after, limit=PAGE)]
     return events, CompileStatus(status) in TERMINAL
 
 
-def _after(request: HttpRequest) -> int:
+def last_seen(request: HttpRequest) -> int:
+    """The number after which to go on. Raises InvalidInput."""
     text = request.headers.get("Last-Event-ID") or request.GET.get("after") or "0"
     if not (text.isascii() and text.isdigit() and len(text) < 10):
         raise InvalidInput(

@@ -50,6 +50,7 @@ _STATUS_OF_CODE = {
     "payload_too_large": 413,
     "too_large": 413,
     "not_implemented": 501,
+    "payments_not_configured": 501,
 }
 
 # DRF's own sentences, with what to do about them.
