@@ -29,6 +29,9 @@ class TaskName(StrEnum):
     ADVANCE = "compile.advance"
     DRAFTS_PREVIEW = "drafts.preview"
     DRAFTS_REEMBED = "drafts.reembed"
+    PLAYGROUND_ASK = "playground.ask"
+    BILLING_EVENTS = "billing.events"
+    BILLING_TURN = "billing.turn"
 
 
 def send_hint(name: TaskName, **ids: str) -> bool:

@@ -6,6 +6,7 @@ is wrong with it. `deploy/env.example` says what each variable means.
 
 import base64
 import binascii
+import json
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -127,6 +128,33 @@ def _hosts(value: str) -> list[str]:
     return [host.strip() for host in value.split(",")]
 
 
+def _mail(value: str) -> tuple[str, str]:
+    """("smtp", address) or ("dir", folder)."""
+    kind, _, rest = value.partition(":")
+    if kind == "dir" and rest:
+        return "dir", rest
+    if urlsplit(value).scheme in ("smtp", "smtps") and urlsplit(value).hostname:
+        return "smtp", value
+    raise ValueError("must be smtp://user:password@host:port, smtps://..., or dir:/a/folder")
+
+
+def _oidc(value: str) -> list[dict[str, str]]:
+    try:
+        apps = json.loads(value)
+    except ValueError:
+        raise ValueError("must be a JSON list") from None
+    wanted = {"id", "name", "client_id", "secret", "server_url"}
+    if not isinstance(apps, list) or not all(isinstance(app, dict) and set(app) == wanted for app in apps):
+        raise ValueError(f"must be a list of objects with {', '.join(sorted(wanted))}")
+    return apps
+
+
+def _signup(value: str) -> str:
+    if value not in ("open", "closed"):
+        raise ValueError(f"must be open or closed, not {value[:20]!r}")
+    return value
+
+
 def _role(value: str) -> str:
     if value not in ("app", "owner"):
         raise ValueError(f"must be app or owner, not {value[:20]!r}")
@@ -167,9 +195,27 @@ KOLM_SELECT_BODY_BYTES = _env.read("KOLM_SELECT_BODY_BYTES", _positive, placehol
 # The draft cache: how long a draft waits for its next compile, and how much one tenant may keep.
 KOLM_DRAFT_TTL_DAYS = _env.read("KOLM_DRAFT_TTL_DAYS", _positive, placeholder=90, default="90")
 KOLM_DRAFT_BYTES_PER_TENANT = _env.read("KOLM_DRAFT_BYTES_PER_TENANT", _positive, placeholder=1, default="268435456")
+# Webhooks go to the public internet alone but for these origins, as teachers do.
+KOLM_ALLOW_PRIVATE_WEBHOOKS = _env.read("KOLM_ALLOW_PRIVATE_WEBHOOKS", _origins, placeholder=(), default="0")
+# Mail: an SMTP server (smtp://user:password@host:587), or a folder that each letter is written to as a file.
+KOLM_MAIL_URL = _env.read("KOLM_MAIL_URL", _mail, placeholder=("dir", ""), default=f"dir:{ROOT / '.kolm' / 'mail'}")
+KOLM_MAIL_FROM = os.environ.get("KOLM_MAIL_FROM", f"kolm <no-reply@{urlsplit(KOLM_PUBLIC_URL).hostname}>")
+# Companies' own log-in: a JSON list of {"id", "name", "client_id", "secret", "server_url"}.
+KOLM_OIDC = _env.read("KOLM_OIDC", _oidc, placeholder=[], default="[]")
+# closed: only who was invited to a team, or comes from a company's own log-in, gets an account.
+KOLM_SIGNUP = _env.read("KOLM_SIGNUP", _signup, placeholder="open", default="open")
+# How many proxies of ours stand in front of the web process and add to X-Forwarded-For: log-in limits count addresses.
+KOLM_PROXIES = _env.read("KOLM_PROXIES", _count, placeholder=0, default="0")
+# Payment: without a Stripe key everything but paying works.
+KOLM_STRIPE_KEY = os.environ.get("KOLM_STRIPE_KEY", "")
+KOLM_STRIPE_WEBHOOK_SECRET = os.environ.get("KOLM_STRIPE_WEBHOOK_SECRET", "")
+KOLM_STRIPE_API = _env.read("KOLM_STRIPE_API", _url, placeholder="") if os.environ.get("KOLM_STRIPE_API") else ""
+KOLM_STRIPE_TAX = os.environ.get("KOLM_STRIPE_TAX", "0") == "1"
+KOLM_DEFAULT_PLAN = os.environ.get("KOLM_DEFAULT_PLAN", "free")
 _env.check()
 
 KOLM_VERSION = "2026-11-20"  # the dated API version that this code speaks
+KOLM_ACCOUNT_OF = "backend.usage.accounts.account_of"  # who knows a tenant's plan
 KOLM_JSON_BODY_BYTES = 1_000_000
 KOLM_UPLOAD_BODY_BYTES = 5_000_000
 KOLM_RUNNER_BODY_BYTES = 256_000_000  # checkpoints and adapters that runners send
@@ -185,14 +231,37 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 DATA_UPLOAD_MAX_MEMORY_SIZE = None  # `backend.rest.body_limits` is the limit
 
 # Each is a package of `backend` with models, and of `migrations`.
-APPS = ["tenants", "usage", "drafts", "compiles", "artifacts", "runner_jobs", "selections"]
+APPS = [
+    "tenants",
+    "webhooks",
+    "usage",
+    "billing",
+    "drafts",
+    "compiles",
+    "artifacts",
+    "runner_jobs",
+    "selections",
+    "serving",
+]
 
 INSTALLED_APPS = [
     "django.contrib.contenttypes",
     "django.contrib.auth",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "django.contrib.humanize",  # allauth's templates load it
+    "allauth",
+    "allauth.account",
+    "allauth.socialaccount",
+    "allauth.socialaccount.providers.openid_connect",
+    "allauth.mfa",
+    "allauth.usersessions",
+    "django_htmx",
     "rest_framework",
     "drf_spectacular",
     *(f"backend.{app}" for app in APPS),
+    "backend.console",  # no tables of its own
 ]
 MIGRATION_MODULES = {app: f"migrations.{app}" for app in APPS}
 
@@ -202,6 +271,24 @@ MIDDLEWARE = [
     "django.middleware.http.ConditionalGetMiddleware",
     "backend.rest.body_limits.body_limits",
     "backend.tenants.last_use.last_use",
+    "backend.console.middleware.ConsoleStack",  # sessions, CSRF, CSP: at the console's addresses alone
+    "allauth.account.middleware.AccountMiddleware",
+]
+
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [ROOT / "backend" / "console" / "templates"],  # before allauth's own
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+                "backend.console.shell.shell",
+            ],
+        },
+    }
 ]
 
 
@@ -265,7 +352,11 @@ SPECTACULAR_SETTINGS = {
     "PREPROCESSING_HOOKS": ["backend.rest.openapi.public_endpoints"],
     # without drf-spectacular's own hook that names enums: every resource has an `object` with one value, and all
     # would collide
-    "POSTPROCESSING_HOOKS": ["backend.compiles.openapi.describe_events", "backend.rest.openapi.describe_problems"],
+    "POSTPROCESSING_HOOKS": [
+        "backend.compiles.openapi.describe_events",
+        "backend.webhooks.openapi.describe_webhooks",
+        "backend.rest.openapi.describe_problems",
+    ],
 }
 
 LOGGING = {
@@ -276,8 +367,143 @@ LOGGING = {
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["request_id"]}},
     "root": {"handlers": ["stderr"], "level": "INFO"},
     # One line per 4xx says nothing that the access log does not.
-    "loggers": {"django.request": {"level": "ERROR"}, "httpx": {"level": "WARNING"}},
+    "loggers": {"django.request": {"level": "ERROR"}, "httpx": {"level": "WARNING"}, "stripe": {"level": "WARNING"}},
 }
 
 SECURE_CONTENT_TYPE_NOSNIFF = True
-SECURE_REFERRER_POLICY = "no-referrer"
+SECURE_REFERRER_POLICY = "same-origin"  # with no-referrer browsers send forms with `Origin: null`, which CSRF refuses
+
+# --- the console --------------------------------------------------------------------------------------------
+
+STATIC_URL = "/static/"
+STATIC_ROOT = ROOT / "build" / "static"  # `manage.py collectstatic`, run by set-up
+STATICFILES_DIRS = [ROOT / "backend" / "console" / "vendored"]  # what set-up took from npm's packages
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {"BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"},
+}
+
+_IS_HTTPS = KOLM_PUBLIC_URL.startswith("https://")
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = _IS_HTTPS
+SESSION_COOKIE_HTTPONLY = CSRF_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
+SESSION_COOKIE_AGE = 14 * 24 * 3600
+CSRF_TRUSTED_ORIGINS = [KOLM_PUBLIC_URL]
+CSRF_FAILURE_VIEW = "backend.console.errors.csrf_failure"
+SECURE_HSTS_SECONDS = 31_536_000 if _IS_HTTPS else 0
+# `check --deploy` is otherwise clean (a test):
+SILENCED_SYSTEM_CHECKS = [
+    "security.W002",  # X-Frame-Options and
+    "security.W003",  # CSRF: in `ConsoleStack`, where the check does not look
+    "security.W005",  # HSTS for subdomains and
+    "security.W021",  # preloading: the other services of the domain are not ours to bind
+    "security.W008",  # the proxy that ends TLS redirects; inside, probes and runners speak plain HTTP
+]
+# A proxy of ours ends TLS and says so; without one nobody's header is believed.
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if KOLM_PROXIES else None
+SECURE_CROSS_ORIGIN_OPENER_POLICY = "same-origin"
+X_FRAME_OPTIONS = "DENY"
+
+# No inline script or style anywhere, so no nonces and no unsafe-*.
+CONTENT_SECURITY_POLICY = {
+    "DIRECTIVES": {
+        "default-src": ["'none'"],
+        "script-src": ["'self'"],
+        "style-src": ["'self'"],
+        "img-src": ["'self'", "data:"],
+        "font-src": ["'self'"],
+        "connect-src": ["'self'"],
+        # a form that leads on to another site needs that site here: payment, and companies' own log-in
+        "form-action": [
+            "'self'",
+            *(["https://checkout.stripe.com", "https://billing.stripe.com"] if KOLM_STRIPE_KEY else []),
+            *("{0.scheme}://{0.netloc}".format(urlsplit(app["server_url"])) for app in KOLM_OIDC),
+        ],
+        "base-uri": ["'none'"],
+        "frame-ancestors": ["'none'"],
+        "manifest-src": ["'self'"],
+    }
+}
+
+AUTHENTICATION_BACKENDS = ["allauth.account.auth_backends.AuthenticationBackend"]
+PASSWORD_HASHERS = [
+    "django.contrib.auth.hashers.Argon2PasswordHasher",
+    "django.contrib.auth.hashers.PBKDF2PasswordHasher",
+]
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 10}},
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+    {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
+]
+LOGIN_URL = "account_login"
+LOGIN_REDIRECT_URL = "/app/"
+LOGOUT_REDIRECT_URL = "/accounts/login/"
+ACCOUNT_LOGIN_METHODS = {"email"}
+ACCOUNT_SIGNUP_FIELDS = ["email*", "password1*"]
+ACCOUNT_USER_MODEL_USERNAME_FIELD = None
+ACCOUNT_EMAIL_VERIFICATION = "mandatory"
+ACCOUNT_PREVENT_ENUMERATION = True
+ACCOUNT_REAUTHENTICATION_REQUIRED = True
+ACCOUNT_REAUTHENTICATION_TIMEOUT = 15 * 60
+ACCOUNT_ADAPTER = "backend.console.accounts.AccountAdapter"
+SOCIALACCOUNT_ADAPTER = "backend.console.accounts.SocialAccountAdapter"
+ACCOUNT_EMAIL_SUBJECT_PREFIX = "[kolm] "
+ACCOUNT_EMAIL_CONFIRMATION_EXPIRE_DAYS = 3
+ACCOUNT_LOGIN_ON_PASSWORD_RESET = False
+ACCOUNT_LOGOUT_ON_PASSWORD_CHANGE = True
+ACCOUNT_SESSION_REMEMBER = True
+ACCOUNT_EMAIL_NOTIFICATIONS = True
+ACCOUNT_MAX_EMAIL_ADDRESSES = 5
+ACCOUNT_RATE_LIMITS = {
+    "signup": "20/h/ip",
+    "login": "30/m/ip",
+    "login_failed": "10/m/ip,5/5m/key",
+    "reset_password": "10/m/ip,3/10m/key",
+    "reauthenticate": "10/m/user",
+    "change_password": "5/m/user",
+    "manage_email": "10/m/user",
+}
+ALLAUTH_TRUSTED_PROXY_COUNT = KOLM_PROXIES
+# Log-in limits are counted in Redis, so that all web processes count together.
+CACHES = {
+    "default": {
+        "BACKEND": "django.core.cache.backends.redis.RedisCache",
+        "LOCATION": REDIS_URL,
+        "KEY_PREFIX": "kolm:cache",
+        "TIMEOUT": 3600,
+        "OPTIONS": {"socket_connect_timeout": 0.5, "socket_timeout": 0.5},
+    }
+}
+ACCOUNT_DEFAULT_HTTP_PROTOCOL = urlsplit(KOLM_PUBLIC_URL).scheme
+MFA_SUPPORTED_TYPES = ["totp", "webauthn", "recovery_codes"]
+MFA_PASSKEY_LOGIN_ENABLED = True
+MFA_TOTP_ISSUER = "kolm"
+MFA_WEBAUTHN_ALLOW_INSECURE_ORIGIN = not _IS_HTTPS
+USERSESSIONS_TRACK_ACTIVITY = True
+SOCIALACCOUNT_EMAIL_AUTHENTICATION = False
+SOCIALACCOUNT_PROVIDERS = {
+    "openid_connect": {
+        "OAUTH_PKCE_ENABLED": True,
+        "APPS": [
+            {
+                "provider_id": app["id"],
+                "name": app["name"],
+                "client_id": app["client_id"],
+                "secret": app["secret"],
+                "settings": {"server_url": app["server_url"]},
+            }
+            for app in KOLM_OIDC
+        ],
+    }
+}
+
+DEFAULT_FROM_EMAIL = KOLM_MAIL_FROM
+if KOLM_MAIL_URL[0] == "dir":
+    EMAIL_BACKEND = "django.core.mail.backends.filebased.EmailBackend"
+    EMAIL_FILE_PATH = KOLM_MAIL_URL[1]
+else:
+    _mail_parts = urlsplit(KOLM_MAIL_URL[1])
+    EMAIL_HOST, EMAIL_PORT = _mail_parts.hostname, _mail_parts.port or 587
+    EMAIL_HOST_USER, EMAIL_HOST_PASSWORD = _mail_parts.username or "", _mail_parts.password or ""
+    EMAIL_USE_SSL, EMAIL_USE_TLS = _mail_parts.scheme == "smtps", _mail_parts.scheme == "smtp"
+EMAIL_TIMEOUT = 10

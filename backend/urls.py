@@ -3,6 +3,7 @@
 from django.urls import include, path
 from drf_spectacular.views import SpectacularJSONAPIView
 
+from backend.console.company_log_in import company_log_in
 from backend.rest.docs_pages import docs_page
 from backend.rest.health import healthz, readyz
 
@@ -13,6 +14,7 @@ urlpatterns = [
     path("readyz", readyz),
     path("docs/errors", docs_page, {"name": "errors"}),
     path("docs/events", docs_page, {"name": "events"}),
+    path("docs/drafts", docs_page, {"name": "drafts"}),
     path("v1/openapi.json", openapi),
     path("", include("backend.tenants.urls")),
     path("", include("backend.compiles.urls")),
@@ -21,9 +23,15 @@ urlpatterns = [
     path("", include("backend.runner_jobs.urls")),
     path("", include("backend.serving.urls")),
     path("", include("backend.selections.urls")),
+    path("", include("backend.webhooks.urls")),
+    path("", include("backend.usage.urls")),
+    path("", include("backend.billing.urls")),
+    path("", include("backend.console.urls", namespace="console")),
+    path("accounts/oidc/<str:provider_id>/login/", company_log_in),
+    path("accounts/", include("allauth.urls")),
 ]
 
 handler400 = "backend.rest.problems.bad_request"
 handler403 = "backend.rest.problems.permission_denied"
-handler404 = "backend.rest.problems.page_not_found"
-handler500 = "backend.rest.problems.server_error"
+handler404 = "backend.console.errors.page_not_found"
+handler500 = "backend.console.errors.server_error"

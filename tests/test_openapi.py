@@ -20,6 +20,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
+from backend.console.middleware import is_console
 from backend.domain.spec import spec_json_schema
 from backend.selections import preferences
 from tests.backend.selections.played_runner import post, work_on_next
@@ -47,7 +48,16 @@ OPERATIONS = {
 }
 N_EXAMPLES = 12
 # Public, and not of the versioned API: health, pages for people, the document itself.
-UNVERSIONED = {"healthz", "readyz", "docs/errors", "docs/events", ".well-known/kolm-keys.json", "v1/openapi.json"}
+UNVERSIONED = {
+    "healthz",
+    "readyz",
+    "docs/errors",
+    "docs/events",
+    "docs/drafts",
+    ".well-known/kolm-keys.json",
+    "v1/openapi.json",
+    "v1/stripe/webhook",  # for Stripe, which knows its form
+}
 
 
 def routes(patterns: list[Any], prefix: str = "") -> set[str]:
@@ -77,7 +87,8 @@ def test_it_is_openapi_three_one_and_names_its_version():
 
 
 def test_every_public_address_is_in_it_and_no_internal_one():
-    public = {route for route in routes(get_resolver().url_patterns) if not route.startswith("internal/")}
+    every = routes(get_resolver().url_patterns)
+    public = {route for route in every if not route.startswith("internal/") and not is_console(f"/{route}")}
     versioned = {"/" + route.replace("<str:", "{").replace(">", "}") for route in public - UNVERSIONED}
     assert set(DOCUMENT["paths"]) == versioned
 
@@ -182,6 +193,8 @@ def test_generated_requests_meet_no_fault_of_ours_and_answers_keep_their_shape(
             case.path_parameters = {**(case.path_parameters or {}), **parameters}
         case.headers = {**(case.headers or {}), "Authorization": f"Bearer {world['secret']}"}
         response = case.call()
+        if b"payments_not_configured" in response.content:
+            return  # 501: this deployment takes no payment
         assert response.status_code < 500, (case.as_curl_command(), response.text[:500])
         case.validate_response(
             response,

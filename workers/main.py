@@ -14,7 +14,9 @@ from django.conf import settings  # noqa: E402
 
 from backend.queue import QUEUE  # noqa: E402
 
-app = Celery("kolm", broker=settings.REDIS_URL, include=["workers.tasks.compile", "workers.tasks.drafts"])
+TASKS = ["workers.tasks.compile", "workers.tasks.drafts", "workers.tasks.playground", "workers.tasks.billing"]
+
+app = Celery("kolm", broker=settings.REDIS_URL, include=TASKS)
 app.conf.update(
     task_serializer="json",
     accept_content=["json"],

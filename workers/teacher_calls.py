@@ -9,7 +9,7 @@ never pays for it.
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
@@ -24,7 +24,7 @@ from backend.domain.pricing import TeacherPrice
 from backend.usage.ledger import Fact
 from backend.usage.models import Billing
 from workers.durable import CompileRun
-from workers.spending import reserve, settle
+from workers.spending import pays_teacher_itself, reserve, settle
 from workers.teachers.draft_verifiers import TeacherRequest
 from workers.teachers.protocol import (
     Completion,
@@ -144,7 +144,7 @@ def _open(
         for row in older:
             attempts[row.key] = max(attempts.get(row.key, 0), row.attempt)
             if row.state == "started":
-                write_off(compile, row)
+                write_off(compile, row, is_own_key=pays_teacher_itself(run.spec))
         reserve(compile, sum(worst_cost(price, plan.request) for plan in plans))
         rows = [
             TeacherCall(
@@ -166,13 +166,15 @@ def _open(
     return {row.key: row for row in rows}
 
 
-def write_off(compile: Compile, row: TeacherCall) -> None:
-    """A call that died with its process: its reservation is given back, its likely cost is ours."""
+def write_off(compile: Compile, row: TeacherCall, *, is_own_key: bool) -> None:
+    """A call that died with its process: its reservation is given back, its likely cost is ours, or, with a key of the
+    customer's own, its provider's to bill."""
     fact = Fact(
         sku=_sku(row, "lost_call"),
         quantity=1,
         unit="call",
-        amount_microusd=row.reserved_microusd,
+        amount_microusd=0 if is_own_key else row.reserved_microusd,
+        provider_microusd=row.reserved_microusd if is_own_key else 0,
         price_version=AS_RESERVED,
         source_key=f"call:{row.id}:lost",
         billing=Billing.WASTE,
@@ -216,7 +218,8 @@ def _close(
         for key, outcome in outcomes.items():
             row = rows[key]
             row.ended_at = timezone.now()
-            settle(compile, step, _facts(row, price, outcome), reserved_microusd=row.reserved_microusd)
+            facts = _facts(row, price, outcome, is_own_key=pays_teacher_itself(run.spec))
+            settle(compile, step, facts, reserved_microusd=row.reserved_microusd)
             if isinstance(outcome, Completion):
                 row.state = "succeeded"
                 row.choices = [asdict(choice) for choice in outcome.choices]
@@ -239,17 +242,31 @@ def _close(
     return failure
 
 
-def _facts(row: TeacherCall, price: TeacherPrice, outcome: Completion | TeacherFailed | TeacherCanceled) -> list[Fact]:
-    """What a call cost: an answer is the customer's, what tries without one may have cost is ours."""
+def _facts(
+    row: TeacherCall,
+    price: TeacherPrice,
+    outcome: Completion | TeacherFailed | TeacherCanceled,
+    *,
+    is_own_key: bool,
+) -> list[Fact]:
+    """What a call cost: an answer is the customer's, what tries without one may have cost is ours. With the customer's
+    own key all of it is the provider's to bill."""
+
+    def book(usage: Usage, billing: Billing) -> list[Fact]:
+        facts = _book(row, price, usage, billing)
+        if not is_own_key:
+            return facts
+        return [replace(fact, amount_microusd=0, provider_microusd=fact.amount_microusd) for fact in facts]
+
     if not isinstance(outcome, Completion):
-        return [] if outcome.usage is None else _book(row, price, outcome.usage, Billing.WASTE)
+        return [] if outcome.usage is None else book(outcome.usage, Billing.WASTE)
     row.input_tokens, row.output_tokens = outcome.usage.input_tokens, outcome.usage.output_tokens
     row.cached_tokens = outcome.usage.cached_tokens
     row.usage_flags = [name for name in ("estimated", "disputed") if getattr(outcome.usage, name)]
-    facts = _book(row, price, outcome.usage, Billing.CHARGE)
-    row.cost_microusd = sum(fact.amount_microusd for fact in facts)
+    facts = book(outcome.usage, Billing.CHARGE)
+    row.cost_microusd = sum(fact.amount_microusd + fact.provider_microusd for fact in facts)
     is_retried = outcome.wasted.input_tokens + outcome.wasted.output_tokens > 0
-    return facts + (_book(row, price, outcome.wasted, Billing.WASTE) if is_retried else [])
+    return facts + (book(outcome.wasted, Billing.WASTE) if is_retried else [])
 
 
 def _book(row: TeacherCall, price: TeacherPrice, usage: Usage, billing: Billing) -> list[Fact]:

@@ -46,12 +46,18 @@ def tick(*, may_expire: bool = True) -> None:
     from django.db import Error as DatabaseError
     from django.db import connection
 
+    from backend.billing.hinting import hint_billing
+    from backend.compiles.retention import sweep_due
     from backend.runner_jobs.forgetting import forget_infer_jobs
     from backend.runner_jobs.leases import expire_leases
     from backend.selections.forgetting import forget_selections
     from backend.selections.settling import settle_ended
+    from backend.serving.playground import forget_playground
+    from backend.webhooks.forgetting import forget_webhooks
 
     parts = [hint_due, relay_outbox, expire_leases, forget_infer_jobs, settle_ended, forget_selections, sweep_drafts]
+    parts += [forget_playground, sweep_due, erase_tenants, forget_webhooks, hint_billing]
+    parts += [attend_accounts]
     parts += [expire_compiles] if may_expire else []
     for part in parts:
         try:
@@ -118,6 +124,26 @@ def sweep_drafts() -> int:
 _next_sweep = 0.0
 
 
+def erase_tenants() -> int:
+    """Delete what is left of tenants whose owner asked for it; each gets a receipt that this deployment signs."""
+    from backend.artifacts.signing import sign_document
+    from backend.tenants.deletion import RECEIPT_TYPE, erase_due
+
+    return erase_due(lambda payload: sign_document(payload, RECEIPT_TYPE))
+
+
+def attend_accounts() -> int:
+    """Begin the next period of accounts whose last one has ended, and expire grants whose time has come."""
+    from backend.tenants.scope import tenant_scope
+    from backend.usage import accounts
+
+    due = accounts.due()
+    for tenant_id in due:
+        with tenant_scope(tenant_id):
+            accounts.attend(tenant_id)
+    return len(due)
+
+
 def expire_compiles() -> int:
     """End compiles that made no progress for a day: nobody came to take them."""
     from backend.compiles import leases, transitions
@@ -144,12 +170,13 @@ def _expire(compile: "Compile") -> None:
     from backend.compiles.models import StepRun, TeacherCall
     from backend.domain.lifecycle import TERMINAL, CompileStatus, StepStatus
     from backend.runner_jobs.leases import cancel
+    from backend.usage.holds import credit_our_fault
     from workers.teacher_calls import write_off
 
     if CompileStatus(compile.status) in TERMINAL:
         return
     for call in TeacherCall.objects.filter(tenant_id=compile.tenant_id, compile=compile, state="started"):
-        write_off(compile, call)
+        write_off(compile, call, is_own_key=compile.spec["teacher"].get("api_key") is not None)
     running = StepRun.objects.filter(tenant_id=compile.tenant_id, compile=compile, status=StepStatus.RUNNING)
     for step in running.exclude(runner_job_id=None):
         cancel(step.runner_job_id)
@@ -159,6 +186,7 @@ def _expire(compile: "Compile") -> None:
     else:
         message = "No worker took this compile for a day. Resume it; what is done stays done."
         transitions.move(compile, CompileStatus.EXPIRED, failure_code="expired", failure_message=message)
+        credit_our_fault(compile.tenant_id, compile.id, "expired")
 
 
 def _execute(sql: str, params: list[Any]) -> list[tuple[Any, ...]]:

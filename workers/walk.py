@@ -27,6 +27,7 @@ from backend.domain.lifecycle import STEPS, TERMINAL, CompileStatus, StepName, S
 from backend.domain.runner_results import BadResult
 from backend.domain.spec import parse_spec
 from backend.runner_jobs import leases as job_leases
+from backend.usage import holds
 from workers.durable import Canceled, CompileRun, Heartbeat, StopSignal, begin_step
 from workers.stages.ablation import ARM_STAGES
 from workers.stages.distillation import run_distillation
@@ -181,6 +182,16 @@ def _fail(compile: Compile, error: Exception) -> None:
         failure_message=message,
         failed_step=step.name if step else "",
     )
+    if _is_ours(compile, error):
+        holds.credit_our_fault(compile.tenant_id, compile.id, code)
+
+
+def _is_ours(compile: Compile, error: Exception) -> bool:
+    """Whether the customer gets back what the compile cost. A teacher of the customer's own that does not answer is no
+    failure of ours."""
+    if isinstance(error, TeacherFailed):
+        return bool(compile.spec["teacher"]["provider"] == "grammar")
+    return not isinstance(error, CustomerError)
 
 
 def _said_of(error: Exception) -> tuple[str, str]:
@@ -202,4 +213,4 @@ def _stop_jobs(compile: Compile) -> None:
 def _release_calls(compile: Compile) -> None:
     """Calls left `started` died with their process; nobody will come back to write them off."""
     for call in TeacherCall.objects.filter(tenant_id=compile.tenant_id, compile=compile, state="started"):
-        write_off(compile, call)
+        write_off(compile, call, is_own_key=compile.spec["teacher"].get("api_key") is not None)

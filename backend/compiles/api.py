@@ -30,7 +30,9 @@ from backend.tenants.idempotency import idempotent
 from backend.tenants.scope import tenant_scope
 from backend.tenants.scopes import HasScope
 from backend.usage.ledger import totals_of_compile
-from backend.usage.shapes import UsageTotalShape, usage_total_shape
+from backend.usage.reports import compile_bill
+from backend.usage.serializers import BillShape
+from backend.usage.shapes import UsageTotalShape, bill_shape, usage_total_shape
 
 COMPILES: list[type[BasePermission]] = [IsTenant, HasScope("compiles")]
 READ_ONLY: list[type[BasePermission]] = [IsTenant, HasScope("compiles:read")]
@@ -220,6 +222,18 @@ class UsageView(APIView):
         return whole_list([usage_total_shape(total) for total in totals_of_compile(row.tenant_id, row.id)])
 
 
+class BillView(APIView):
+    permission_classes = READ_ONLY
+
+    @extend_schema(operation_id="compiles_bill", responses=BillShape)
+    def get(self, request: Request, compile: str) -> Response:
+        """What the compile comes to, step by step: charges, what kolm carries, credits for failures of ours, your own
+        key's provider, what drafts saved."""
+        check_query(request.query_params, [])
+        row = find_compile(request, compile)
+        return Response(bill_shape(compile_bill(row.tenant_id, row.id)))
+
+
 class CancelView(APIView):
     permission_classes = COMPILES
 
@@ -232,7 +246,8 @@ class CancelView(APIView):
     @idempotent
     def post(self, request: Request, compile: str) -> Response:
         """Stop a compile. What was made and paid for stays; teacher and runner stop within seconds."""
-        row = transitions.cancel(request.auth.tenant_id, decode_id(Prefix.COMPILE, compile))
+        caller = request.auth
+        row = transitions.cancel(caller.tenant_id, decode_id(Prefix.COMPILE, compile), actor=caller.actor)
         row.refresh_from_db()
         return Response(compile_shape(row), status=202)
 
@@ -257,6 +272,7 @@ class ResumeView(APIView):
             request.auth.tenant_id,
             decode_id(Prefix.COMPILE, compile),
             budget_microusd=form.validated_data.get("budget_microusd"),
+            actor=request.auth.actor,
         )
         row.refresh_from_db()
         return Response(compile_shape(row), status=202)

@@ -14,6 +14,7 @@ from django.conf import settings
 from django.db import connection, transaction
 from django.utils import timezone
 
+from backend.compiles import booking
 from backend.compiles.models import Compile, Outbox
 from backend.queue import TaskName, send_hint
 from backend.tenants.scope import tenant_scope
@@ -82,7 +83,8 @@ def heartbeat(lease: Lease) -> bool:
 
 @contextmanager
 def fenced(lease: Lease) -> Iterator[Compile]:
-    """One transaction in the tenant's scope that commits only if this lease still holds; yields the compile, locked."""
+    """One transaction in the tenant's scope that commits only if this lease still holds; yields the compile, locked.
+    What was used in it is booked at its end."""
     with tenant_scope(lease.tenant_id):
         row = _execute(
             "SELECT 1 FROM compiles_compilelease WHERE compile_id = %s AND fence = %s AND lease_until IS NOT NULL"
@@ -91,7 +93,9 @@ def fenced(lease: Lease) -> Iterator[Compile]:
         )
         if row is None:
             raise LeaseLost
-        yield Compile.objects.select_for_update().get(tenant_id=lease.tenant_id, id=lease.compile_id)
+        compile = Compile.objects.select_for_update().get(tenant_id=lease.tenant_id, id=lease.compile_id)
+        yield compile
+        booking.book(compile)
 
 
 def release(lease: Lease, *, due_in_s: float | None, is_retry: bool = False) -> None:

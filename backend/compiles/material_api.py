@@ -12,7 +12,8 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from backend.compiles import serializers as shapes_of
-from backend.compiles.models import TEACHER_KEY, TeacherKey, Upload
+from backend.compiles import teacher_keys
+from backend.compiles.models import TeacherKey, Upload
 from backend.compiles.shapes import teacher_key_shape, upload_shape
 from backend.compiles.uploads import UploadPurpose, store_upload
 from backend.domain.errors import InvalidInput, NotFound, Problem
@@ -23,7 +24,6 @@ from backend.tenants.api import IDEMPOTENCY_KEY
 from backend.tenants.auth import IsTenant
 from backend.tenants.idempotency import idempotent
 from backend.tenants.scopes import HasScope
-from backend.tenants.sealing import seal
 
 
 class LinesParser(BaseParser):
@@ -121,12 +121,9 @@ class TeacherKeysView(APIView):
         """Store your key for a teacher. It is sealed at rest and opened only by the worker that calls the teacher."""
         form = shapes_of.TeacherKeyRequest(data=request.data)
         form.is_valid(raise_exception=True)
-        secret = form.validated_data["secret"]
-        row = TeacherKey.objects.create(
-            tenant_id=request.auth.tenant_id,
-            name=form.validated_data["name"],
-            sealed=seal(request.auth.tenant_id, secret.encode(), purpose=TEACHER_KEY),
-            last4=secret[-4:] if len(secret) >= 12 else "",
+        wanted = form.validated_data
+        row = teacher_keys.store(
+            request.auth.tenant_id, name=wanted["name"], secret=wanted["secret"], actor=request.auth.actor
         )
         shape = teacher_key_shape(row)
         return Response(shape, status=201, headers={"Location": f"/v1/teacher_keys/{shape['id']}"})
@@ -139,16 +136,11 @@ class TeacherKeyView(APIView):
     def get(self, request: Request, key: str) -> Response:
         """One teacher key, without its secret."""
         check_query(request.query_params, [])
-        return Response(teacher_key_shape(self._find(request, key)))
+        row = teacher_keys.find(request.auth.tenant_id, decode_id(Prefix.TEACHER_KEY, key))
+        return Response(teacher_key_shape(row))
 
     @extend_schema(operation_id="teacher_keys_delete", responses={204: None})
     def delete(self, request: Request, key: str) -> HttpResponse:
         """Forget a teacher key. Compiles that still need it end as failed and say so."""
-        self._find(request, key).delete()
+        teacher_keys.delete(request.auth.tenant_id, decode_id(Prefix.TEACHER_KEY, key), actor=request.auth.actor)
         return HttpResponse(status=204)
-
-    def _find(self, request: Request, key: str) -> TeacherKey:
-        row = TeacherKey.objects.of_tenant(request.auth.tenant_id).filter(id=decode_id(Prefix.TEACHER_KEY, key)).first()
-        if row is None:
-            raise NotFound("There is no such teacher key.")
-        return row

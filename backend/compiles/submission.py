@@ -6,9 +6,11 @@ from uuid import UUID
 from django.conf import settings
 
 from backend.compiles import leases
+from backend.compiles.concurrency import check_room
 from backend.compiles.events import append_event
 from backend.compiles.inputs import load_captures, load_gold, split
 from backend.compiles.models import Compile, StepRun, TeacherKey
+from backend.compiles.notices import tell
 from backend.compiles.uploads import UploadPurpose, find_upload
 from backend.domain.canonical import sha256_of
 from backend.domain.errors import InvalidSpec, Problem
@@ -17,6 +19,7 @@ from backend.domain.ids import Prefix, decode_id
 from backend.domain.lifecycle import STEPS, CompileStatus
 from backend.domain.pricing import price_book, teacher_price
 from backend.domain.spec import DeclaredPrice, Spec, canonical_spec, parse_spec
+from backend.usage import holds
 
 
 def check(tenant_id: UUID, document: object) -> tuple[Spec, Estimate]:
@@ -45,8 +48,10 @@ def submit(tenant_id: UUID, document: object, *, api_key_id: UUID | None) -> Com
 def queue(
     tenant_id: UUID, spec: Spec, expected: Estimate, *, budget_microusd: int, api_key_id: UUID | None, **fields: Any
 ) -> Compile:
-    """Write a compile that was checked, its steps, its first event and its lease, in the caller's transaction. `fields`
-    are further columns of the row."""
+    """Write a compile that was checked, its steps, its first event, its lease and the hold of its budget, in the
+    caller's transaction. `fields` are further columns of the row. Raises PaymentRequired where the spend cap, a budget
+    or the plan's number of compiles has no room for it."""
+    check_room(tenant_id)
     plain = canonical_spec(spec)
     compile = Compile.objects.create(
         tenant_id=tenant_id,
@@ -66,8 +71,17 @@ def queue(
         for i, name in enumerate(STEPS)
     )
     append_event(tenant_id, compile.id, "compile.status", {"status": CompileStatus.QUEUED.value})
+    tell(compile, CompileStatus.QUEUED)
     leases.create_lease(tenant_id, compile.id)
+    holds.hold(tenant_id, compile.id, _to_hold(spec, expected, budget_microusd), api_key_id=api_key_id)
     return compile
+
+
+def _to_hold(spec: Spec, expected: Estimate, budget_microusd: int) -> int:
+    """The budget; where the customer's own key pays the teacher, what is ours to bill of it."""
+    if spec.teacher.api_key is None or expected.platform_high is None:
+        return budget_microusd
+    return min(budget_microusd, expected.platform_high)
 
 
 def check_teacher(tenant_id: UUID, spec: Spec) -> None:

@@ -5,15 +5,23 @@ from uuid import UUID
 
 from django.utils import timezone
 
-from backend.compiles import leases
+from backend.compiles import booking, leases
+from backend.compiles.concurrency import check_room
 from backend.compiles.events import append_event, touch
 from backend.compiles.models import Compile, StepRun
+from backend.compiles.notices import tell
 from backend.domain.errors import Conflict, NotFound
+from backend.domain.ids import Prefix, encode_id
 from backend.domain.lifecycle import TERMINAL, CompileStatus, StepStatus, check_move
+from backend.tenants import audit
+from backend.tenants.actors import SYSTEM, Actor
+
+FORGOTTEN = "data_forgotten"  # `failure_code` of a compile that cannot go on for want of its candidates
 
 
 def move(compile: Compile, to: CompileStatus, **changes: Any) -> None:
-    """Change the status of a locked compile. Raises Conflict for a move the table does not allow."""
+    """Change the status of a locked compile. The end of one books what it used and gives back what was set aside for
+    it, which locks the account: lock nothing else after it. Raises Conflict for a move the table does not allow."""
     check_move(CompileStatus(compile.status), to)
     now = timezone.now()
     if to == CompileStatus.RUNNING and compile.started_at is None:
@@ -25,6 +33,9 @@ def move(compile: Compile, to: CompileStatus, **changes: Any) -> None:
     append_event(compile.tenant_id, compile.id, "compile.status", {"status": to.value})
     if to in TERMINAL:
         append_event(compile.tenant_id, compile.id, f"compile.{to.value}", _summary(compile))
+    tell(compile, to)
+    if to in TERMINAL:
+        booking.end(compile)
 
 
 def _summary(compile: Compile) -> dict[str, Any]:
@@ -42,7 +53,7 @@ def locked_compile(tenant_id: UUID, compile_id: UUID) -> Compile:
     return Compile.objects.select_for_update().get(tenant_id=tenant_id, id=compile_id)
 
 
-def cancel(tenant_id: UUID, compile_id: UUID) -> Compile:
+def cancel(tenant_id: UUID, compile_id: UUID, *, actor: Actor = SYSTEM) -> Compile:
     """Ask a compile to stop. What nobody works on is canceled at once; a running one becomes `canceling` until its
     worker and runner let go. Asking twice is asking once; an ended compile is a Conflict."""
     compile = locked_compile(tenant_id, compile_id)
@@ -57,10 +68,11 @@ def cancel(tenant_id: UUID, compile_id: UUID) -> Compile:
     else:
         move(compile, CompileStatus.CANCELING)
         leases.hint(tenant_id, compile_id)
+    audit.note(tenant_id, actor=actor, action="compile.canceled", target=encode_id(Prefix.COMPILE, compile_id))
     return compile
 
 
-def resume(tenant_id: UUID, compile_id: UUID, *, budget_microusd: int | None) -> Compile:
+def resume(tenant_id: UUID, compile_id: UUID, *, budget_microusd: int | None, actor: Actor = SYSTEM) -> Compile:
     """Put a failed, expired or canceled compile back into the queue; it goes on at its first unfinished step, with
     everything paid for kept."""
     compile = locked_compile(tenant_id, compile_id)
@@ -70,11 +82,17 @@ def resume(tenant_id: UUID, compile_id: UUID, *, budget_microusd: int | None) ->
             "To compile its spec again, POST it to /v1/compiles.",
             code="compile_not_resumable",
         )
+    if compile.failure_code == FORGOTTEN:
+        raise Conflict(
+            "What this compile had written was forgotten, as the team's retention asks: POST its spec again.",
+            code="data_forgotten",
+        )
     if budget_microusd is not None and budget_microusd < compile.spent_microusd:
         raise Conflict(
             f"The new budget is below the {compile.spent_microusd} micro-USD already spent; give that much or more.",
             code="budget_below_spent",
         )
+    check_room(tenant_id)
     StepRun.objects.filter(tenant_id=tenant_id, compile=compile).exclude(status=StepStatus.SUCCEEDED).update(
         status=StepStatus.PENDING, runner_job_id=None
     )
@@ -83,4 +101,9 @@ def resume(tenant_id: UUID, compile_id: UUID, *, budget_microusd: int | None) ->
         changes["budget_microusd"] = budget_microusd
     move(compile, CompileStatus.QUEUED, **changes)
     leases.rearm(tenant_id, compile_id)
+    booking.hold_again(compile)
+    data = {"budget_microusd": compile.budget_microusd}
+    audit.note(
+        tenant_id, actor=actor, action="compile.resumed", target=encode_id(Prefix.COMPILE, compile_id), data=data
+    )
     return compile

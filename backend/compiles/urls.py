@@ -16,6 +16,7 @@ urlpatterns = [
     path("v1/compiles/<str:compile>/slices", api.SlicesView.as_view()),
     path("v1/compiles/<str:compile>/candidates", api.CandidatesView.as_view()),
     path("v1/compiles/<str:compile>/usage", api.UsageView.as_view()),
+    path("v1/compiles/<str:compile>/bill", api.BillView.as_view()),
     path("v1/compiles/<str:compile>/ablations", ablation_api.AblationsView.as_view()),
     path("v1/compiles/<str:compile>/cancel", api.CancelView.as_view()),
     path("v1/compiles/<str:compile>/resume", api.ResumeView.as_view()),

@@ -97,7 +97,8 @@ def estimate_arm(base: Estimate, arm: Arm, pools: Sequence[Pool], paid: Paid) ->
     )
     steps[StepName.DISTILLATION] = _runner(paid.training * n_pairs / max(1, paid.n_pairs))
     steps[StepName.EVALUATION] = _runner(paid.evaluation)
-    return replace(base, steps=steps, assumptions=tuple(_assumptions(n_labeled, n_new, paid)))
+    ours = steps[StepName.DISTILLATION].high + steps[StepName.EVALUATION].high
+    return replace(base, steps=steps, assumptions=tuple(_assumptions(n_labeled, n_new, paid)), platform_high=ours)
 
 
 def _runner(expected: float) -> Range:

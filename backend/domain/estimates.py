@@ -52,7 +52,8 @@ class Range:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
     """`worst_batch` is the most that one batch of teacher calls may reserve, micro-USD: with less left, the next
-    batch is not started.
+    batch is not started. `platform_high` is the part of the high bound that is not the teacher's: all that kolm bills
+    where the customer's own key pays the teacher.
     """
 
     steps: dict[StepName, Range]
@@ -60,6 +61,7 @@ class Estimate:
     price_version: str
     teacher_price_version: str
     assumptions: tuple[str, ...]
+    platform_high: int | None = None
 
     @property
     def total(self) -> Range:
@@ -113,6 +115,7 @@ def estimate(
     steps[StepName.SELECTION] = plan.mitigations() + _more_embedding(book.prices["embedding.token"], plan)
     steps[StepName.LABELING] = plan.labeling()
     runner = book.prices["runner.second"]
+    ours = _embedding(book.prices["embedding.token"], plan) + _more_embedding(book.prices["embedding.token"], plan)
     seconds = (min(n_pairs, plan.n_picks) + n_gold_train) * spec.train.epochs * PAIR_EPOCH_S
     steps[StepName.DISTILLATION] = _runner(runner, RUNNER_START_S + seconds)
     steps[StepName.EVALUATION] = _runner(runner, RUNNER_START_S + n_heldout * PREDICT_S)
@@ -122,6 +125,7 @@ def estimate(
         price_version=book.version,
         teacher_price_version=price.version,
         assumptions=tuple(plan.assumptions(n_gold_train)),
+        platform_high=ours.high + steps[StepName.DISTILLATION].high + steps[StepName.EVALUATION].high,
     )
 
 

@@ -34,6 +34,15 @@ class Prefix(StrEnum):
     RUNNER_JOB = "job"
     USAGE = "usg"
     SELECTION = "sel"
+    BUDGET = "bud"
+    INVOICE = "invc"
+    INVITATION = "inv"
+    AUDIT_ENTRY = "aud"
+    ERASURE = "era"
+    PLAYGROUND_ANSWER = "pga"
+    WEBHOOK_ENDPOINT = "we"
+    WEBHOOK_EVENT = "evt"
+    WEBHOOK_DELIVERY = "whd"
 
 
 def uuid7(*, unix_ms: int, random_bits: int) -> UUID:

@@ -89,7 +89,7 @@ class DraftsView(APIView):
         """Delete all that is kept of a family. Its key is destroyed, so that copies of the texts in backups and logs
         of the database cannot be read either."""
         family = _read(PurgeQuery, request)["family"]
-        purged = purge_family(request.auth.tenant_id, family)
+        purged = purge_family(request.auth.tenant_id, family, actor=request.auth.actor)
         return Response(purge_shape(family, purged))
 
 
@@ -111,7 +111,7 @@ class DraftView(APIView):
         """Delete a draft with every draft that began as its text."""
         check_query(request.query_params, [])
         row = find_draft(request, draft)
-        n_deleted = delete_draft(row.tenant_id, row.id)
+        n_deleted = delete_draft(row.tenant_id, row.id, actor=request.auth.actor)
         return Response({"object": "draft_deletion", "n_drafts": n_deleted})
 
 

@@ -14,13 +14,16 @@ after `delete_draft` its sealed text opens with the family's key until its place
 An admission under way holds the family's key; a purge waits for it, and one that comes later makes a new key.
 """
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 from uuid import UUID
 
 from django.db import connection
 
+from backend.domain.ids import Prefix, encode_id
 from backend.drafts.models import Source
+from backend.tenants import audit
+from backend.tenants.actors import SYSTEM, Actor
 from backend.tenants.scope import set_tenant, tenant_scope
 
 BATCH = 1_000  # sources with their drafts in one statement, which has 30 s
@@ -39,17 +42,29 @@ class Purged:
     n_previews: int = 0
 
 
-def purge_family(tenant_id: UUID, family: str) -> Purged:
+def purge_family(tenant_id: UUID, family: str, *, actor: Actor = SYSTEM) -> Purged:
     """All that was kept of one family; safe to repeat. One transaction: after an error it is as if never begun."""
-    return _purge(tenant_id, "family = %(family)s", "coalesce(spec ->> 'family', spec ->> 'name') = %(family)s", family)
+    which_previews = "coalesce(spec ->> 'family', spec ->> 'name') = %(family)s"
+    with tenant_scope(tenant_id):
+        purged = _purge(tenant_id, "family = %(family)s", which_previews, family)
+        _note(tenant_id, actor, purged, {"family": family})
+    return purged
 
 
-def purge_tenant(tenant_id: UUID) -> Purged:
+def purge_tenant(tenant_id: UUID, *, actor: Actor = SYSTEM) -> Purged:
     """All families of a tenant, in one transaction."""
-    return _purge(tenant_id, "true", "true")
+    with tenant_scope(tenant_id):
+        purged = _purge(tenant_id, "true", "true")
+        _note(tenant_id, actor, purged, {})
+    return purged
 
 
-def delete_draft(tenant_id: UUID, draft_id: UUID) -> int:
+def _note(tenant_id: UUID, actor: Actor, purged: Purged, data: dict[str, Any]) -> None:
+    if purged != Purged():
+        audit.note(tenant_id, actor=actor, action="drafts.purged", data=data | asdict(purged))
+
+
+def delete_draft(tenant_id: UUID, draft_id: UUID, *, actor: Actor = SYSTEM) -> int:
     """A draft and every draft that began as it; sources that are left without drafts go too. Returns how many drafts
     went, 0 where there is none with this id."""
     with tenant_scope(tenant_id):
@@ -59,6 +74,9 @@ def delete_draft(tenant_id: UUID, draft_id: UUID) -> int:
             " WHERE d.tenant_id = %(tenant)s AND d.source_id = drafts_source.id)"
         )
         _delete(tenant_id, "source", empty, sources=found)
+        if found:
+            target = encode_id(Prefix.DRAFT, draft_id)
+            audit.note(tenant_id, actor=actor, action="draft.deleted", target=target, data={"n_drafts": len(found)})
     return len(found)
 
 

@@ -28,7 +28,8 @@ from backend.rest.async_queries import query
 from backend.rest.problems import problem_for, problem_response
 from backend.runner_jobs import leases
 from backend.runner_jobs.leases import JobGone
-from backend.wakeups import RUNNERS, listening_async
+from backend.wakeups import RUNNERS
+from backend.wakeups_async import listening_async
 
 MAX_WAIT_S = 25.0
 MAX_JSON_BYTES = 16_000_000  # the predictions for 50,000 held-out inputs

@@ -19,7 +19,7 @@ import httpx
 import yaml
 from rich.console import Console
 
-from deploy.embedded import credentials, demo_report, layout
+from deploy.embedded import credentials, demo_report, demo_webhook, layout
 from deploy.embedded.faults import CannotStart
 from deploy.embedded.home import ROOT, Home, replace_private
 from deploy.embedded.layout import Part
@@ -46,6 +46,7 @@ class Access:
     home: Home
     api: httpx.Client
     variables: Mapping[str, str]
+    webhook_origin: str
 
     def get(self, path: str) -> Any:
         response = self.api.get(path)
@@ -67,15 +68,32 @@ def main() -> int:
         if sys.argv[1:] == ["--key"]:  # `make key`
             print(access.variables["KOLM_API_KEY"])
             return 0
-        with contextlib.closing(access.api):
-            path = access.home.path / "artifacts" / f"{Path(SPEC).stem}.kolm"
-            is_published = show(access, run_compile(access, SPEC, path, console), path, console)
-            status = try_out(access, path, console) if is_published else 1
-            status = status or compile_sibling(access, path, console)
+        with contextlib.closing(access.api), demo_webhook.receiving(access.api, access.webhook_origin) as inbox:
+            status = street(access, inbox, console)
     except (CannotStart, httpx.TransportError) as fault:
         print(fault, file=sys.stderr)
         return 1
     console.print(f"\n[dim]whole demo: {time.monotonic() - started:.0f} s[/dim]")
+    return status
+
+
+def street(access: Access, inbox: demo_webhook.Inbox | None, console: Console) -> int:
+    """Compile, show, verify, run, compile the next version; then what was told of it and what it cost."""
+    path = access.home.path / "artifacts" / f"{Path(SPEC).stem}.kolm"
+    compile_ids = [run_compile(access, SPEC, path, console)]
+    status = 1
+    if show(access, compile_ids[0], path, console):
+        status = try_out(access, path, console)
+        if status == 0:
+            compile_ids.append(compile_sibling(access, path, console))
+            status = 0 if access.get(f"/v1/compiles/{compile_ids[1]}")["artifact"] is not None else 1
+    if inbox is None:
+        console.print("\n[dim]webhooks to this machine are not allowed here (KOLM_ALLOW_PRIVATE_WEBHOOKS)[/dim]")
+    else:
+        console.print(inbox.report(compile_ids[-1]))
+    for compile_id in compile_ids:
+        compile = access.get(f"/v1/compiles/{compile_id}")
+        console.print(demo_report.bill(compile, access.get(f"/v1/compiles/{compile_id}/bill")), soft_wrap=True)
     return status
 
 
@@ -95,7 +113,7 @@ def open_access(home: Home) -> Access:
     }
     variables |= {name: os.environ[name] for name in ("TERM", "COLUMNS", "NO_COLOR") if name in os.environ}
     api = httpx.Client(base_url=plan.local_url, headers={"Authorization": f"Bearer {key}"}, timeout=30)
-    return Access(home=home, api=api, variables=variables)
+    return Access(home=home, api=api, variables=variables, webhook_origin=plan.webhook_origin)
 
 
 def _known_key(plan: layout.Layout) -> str | None:
@@ -104,8 +122,11 @@ def _known_key(plan: layout.Layout) -> str | None:
     if not note.exists():
         return None
     key = str(json.loads(note.read_text())["key"])
-    answer = httpx.get(f"{plan.local_url}/v1/compiles?limit=1", headers={"Authorization": f"Bearer {key}"})
-    return key if answer.status_code == 200 else None
+    headers = {"Authorization": f"Bearer {key}"}
+    # a key keeps the scopes that there were when it was made
+    nouns = ("compiles", "webhook_endpoints")
+    asked = [httpx.get(f"{plan.local_url}/v1/{noun}?limit=1", headers=headers) for noun in nouns]
+    return key if all(answer.status_code == 200 for answer in asked) else None
 
 
 def _new_key(plan: layout.Layout) -> str:
@@ -124,8 +145,8 @@ def _manage(plan: layout.Layout, *arguments: str) -> Any:
     return json.loads(done.stdout)
 
 
-def compile_sibling(access: Access, path: Path, console: Console) -> int:
-    """Compile the next version of the task, whose drafts are what the first one's selection did not keep."""
+def compile_sibling(access: Access, path: Path, console: Console) -> str:
+    """Compile the next version of the task, whose drafts are what the first one's selection did not keep; its id."""
     console.print(
         "\n[bold]the next version of the task[/bold]: 8 candidates more a slice, and two slices now show the teacher "
         "an exemplar.\nThe draft cache is asked first; what it has the teacher need not write again."
@@ -138,7 +159,7 @@ def compile_sibling(access: Access, path: Path, console: Console) -> int:
     console.print(demo_report.verdict(compile))
     console.print(demo_report.drafts(slices))
     console.print(demo_report.draft_summary(slices, access.get(f"/v1/compiles/{compile_id}/steps")["data"]))
-    return 0 if compile["artifact"] is not None else 1
+    return compile_id
 
 
 def sibling(spec: dict[str, Any]) -> dict[str, Any]:

@@ -89,6 +89,25 @@ def draft_summary(rows: Sequence[Mapping[str, Any]], steps: Sequence[Mapping[str
     return text
 
 
+def bill(compile: Mapping[str, Any], bill: Mapping[str, Any]) -> Text:
+    """What the compile comes to, in one line, with what kolm carries and what drafts saved."""
+    text = Text()
+    parts: dict[str, int] = {}
+    for line in bill["lines"]:
+        if line["counted"]:
+            name = line["step"] or line["label"]
+            parts[name] = parts.get(name, 0) + line["amount_microusd"]
+    told = ", ".join(f"{name} {signed_usd(amount)}" for name, amount in parts.items()) or "nothing used"
+    text.append(
+        f"bill        {signed_usd(bill['total_microusd'])} for {compile['name']} {compile['id']}\n", style="bold"
+    )
+    text.append(f"            {told}\n", style="dim")
+    carried = signed_usd(bill["waste_microusd"])
+    saved = signed_usd(bill["draft_savings"]["net_microusd"])
+    text.append(f"            carried by kolm {carried}, saved by drafts {saved}", style="dim")
+    return text
+
+
 def costs(compile: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> Table:
     """Estimate beside actual for each step, with what was repeated at our expense."""
     table = _table("cost", "step", "low", "expected", "high", "actual", "waste (ours)", "time")

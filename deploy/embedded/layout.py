@@ -25,13 +25,16 @@ class Part(StrEnum):
     WEB = "web"
     WORKER = "worker"
     UPKEEP = "upkeep"
+    DELIVERIES = "deliveries"
     RUNNER = "runner"
 
 
 DATA: frozenset[Part] = frozenset({Part.POSTGRES, Part.VALKEY})
 EVERYTHING: tuple[Part, ...] = tuple(Part)
 DEFAULT_WEB_PORT = 8000
-PREFERRED = {Part.POSTGRES: 55432, Part.VALKEY: 56379, Part.GRAMMAR: 8011}
+# The sender of webhooks listens nowhere: its port is the one on this machine that webhooks may go to (the demo's
+# receiver, or yours).
+PREFERRED = {Part.POSTGRES: 55432, Part.VALKEY: 56379, Part.GRAMMAR: 8011, Part.DELIVERIES: 8012}
 
 # what any process on this machine may know: where programs and caches are, how to talk to people, whom to trust
 SHARED = (
@@ -75,6 +78,12 @@ class Layout:
         port = self.ports.get(Part.WEB)
         return f"http://{HOST}:{port}" if port else self.public_url
 
+    @property
+    def webhook_origin(self) -> str:
+        """The one address on this machine that webhooks may go to, "" where this stack sends none."""
+        port = self.ports.get(Part.DELIVERIES)
+        return f"http://{HOST}:{port}" if port else ""
+
     def runner_environment(self) -> dict[str, str]:
         own = {name: value for name, value in self.variables.items() if name.startswith("KOLM_RUNNER_")}
         given = {
@@ -85,7 +94,7 @@ class Layout:
         return self.bare_environment() | own | given
 
     def backend_environment(self) -> dict[str, str]:
-        """Web, worker, upkeep and manage.py. What the caller sets (lease times, rates, proxies) is passed on."""
+        """The backend's processes and manage.py. What the caller sets (lease times, rates, proxies) is passed on."""
         inherited = {name: value for name, value in self.variables.items() if name != "DATABASE_OWNER_URL"}
         return inherited | MODELS | self.settings()
 
@@ -108,6 +117,8 @@ class Layout:
             "KOLM_PUBLIC_URL": self.public_url,
             "KOLM_GRAMMAR_URL": self.grammar_url,
             "KOLM_ALLOW_PRIVATE_TEACHERS": self.variables.get("KOLM_ALLOW_PRIVATE_TEACHERS", "0"),
+            "KOLM_ALLOW_PRIVATE_WEBHOOKS": self.variables.get("KOLM_ALLOW_PRIVATE_WEBHOOKS", self.webhook_origin)
+            or "0",
             "KOLM_RUNNER_LEASE_S": self.variables.get("KOLM_RUNNER_LEASE_S", "30"),
             "KOLM_COMPILE_LEASE_S": self.variables.get("KOLM_COMPILE_LEASE_S", "30"),
             "KOLM_HOME": str(self.home.path),

@@ -53,6 +53,8 @@ def child_specs(plan: Layout, *, forgetful: bool = False) -> dict[Part, ChildSpe
             specs[part] = program(part, backend, "-m", "celery", "-A", "workers.main", "worker", *pool)
         elif part is Part.UPKEEP:
             specs[part] = program(part, backend, "-m", "workers.upkeep")
+        elif part is Part.DELIVERIES:
+            specs[part] = program(part, backend, "-m", "workers.deliveries")
         else:
             specs[part] = program(part, plan.runner_environment(), "-m", "gpu_runners.agent")
     return specs

@@ -18,7 +18,7 @@ from deploy.embedded.stack import EmbeddedServices
 SERVICES = pytest.StashKey[EmbeddedServices]()
 # folders whose tests need no server, unless one of them asks for the database
 WITHOUT_SERVERS = tuple(
-    ROOT / "tests" / folder for folder in ("backend/domain", "gpu_runners", "deploy", "acceptance", "faults")
+    ROOT / "tests" / folder for folder in ("backend/domain", "gpu_runners", "deploy", "acceptance", "browser", "faults")
 )
 DATABASE_FIXTURES = frozenset({"db", "transactional_db", "django_db_setup", "live_server", "embedded_services"})
 

@@ -16,6 +16,7 @@ from tests.acceptance.deployment import Customer, Deployment, Row
 def check_books(deployment: Deployment, customer: Customer, compile: Row) -> None:
     """Money, receipts and events of one ended compile."""
     check_money(deployment, customer, compile)
+    check_ledger(deployment, customer, compile)
     check_receipts(customer, compile)
     check_events(customer, compile)
 
@@ -33,6 +34,27 @@ def check_money(deployment: Deployment, customer: Customer, compile: Row) -> Non
 
 
 BILLINGS = ("charge", "waste")
+
+
+def check_ledger(deployment: Deployment, customer: Customer, compile: Row) -> None:
+    """The journal says what the facts say; nothing is held for what has ended; the bill is their sum."""
+    query = (
+        "SELECT t.id, t.kind, l.account, l.amount_microusd FROM usage_ledgertx t"
+        " JOIN usage_ledgerline l ON l.tx_id = t.id WHERE t.compile_id = %s"
+    )
+    lines = deployment.rows(query, uuid_of(compile["id"]))
+    sums: Counter[str] = Counter()
+    for line in lines:
+        sums[line["id"]] += line["amount_microusd"]
+    assert set(sums.values()) <= {0}
+    assert sum(line["amount_microusd"] for line in lines if line["account"] == "held") == 0
+    revenue = -sum(line["amount_microusd"] for line in lines if line["account"].startswith("revenue:"))
+    waste = sum(line["amount_microusd"] for line in lines if line["account"] == "waste")
+    assert (revenue, waste) == (compile["spent_microusd"], compile["waste_microusd"])
+    bill = customer.get(f"/v1/compiles/{compile['id']}/bill")
+    assert (bill["usage_microusd"], bill["waste_microusd"]) == (revenue, waste)
+    assert bill["total_microusd"] == revenue - bill["credited_microusd"]
+    assert 0 <= bill["credited_microusd"] <= revenue
 
 
 def check_receipts(customer: Customer, compile: Row) -> None:

@@ -153,14 +153,15 @@ def _variables(allow_teachers: str, **more: str) -> dict[str, str]:
         "KOLM_ALLOW_PRIVATE_TEACHERS": allow_teachers,
         "KOLM_RATE_PER_KEY": "100000",
         "KOLM_RATE_PER_TENANT": "100000",
+        "KOLM_DEFAULT_PLAN": "enterprise",
         **more,
     }
 
 
 @contextmanager
-def running(*, allow_teachers: str = "0") -> Iterator[Deployment]:
+def running(*, allow_teachers: str = "0", **variables: str) -> Iterator[Deployment]:
     """All parts as children of this process. None is restarted when it dies."""
-    services = EmbeddedServices(services=tuple(EVERYTHING), variables=_variables(allow_teachers))
+    services = EmbeddedServices(services=tuple(EVERYTHING), variables=_variables(allow_teachers, **variables))
     try:
         services.stack.start()
         yield Deployment(services.stack.plan)

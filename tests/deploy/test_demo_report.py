@@ -97,3 +97,18 @@ def test_the_drafts_of_a_compile_are_shown_slice_by_slice_and_a_loss_is_shown_as
     assert "$0.000313, beside $0.0008" in summary
     nothing = demo_report.draft_summary(rows[2:], [{"name": "synthesis", "spent_microusd": 0}]).plain
     assert "no draft was worth offering" in nothing
+
+
+def test_a_bill_is_told_by_step_with_what_kolm_carries() -> None:
+    line = {"counted": True, "label": "x", "step": "labeling", "amount_microusd": 2_119}
+    lines = [line, line | {"amount_microusd": 1}, line | {"step": "", "label": "credit", "amount_microusd": -120}]
+    bill = {
+        "lines": [*lines, line | {"counted": False, "amount_microusd": 10**9}],
+        "total_microusd": 2_000,
+        "waste_microusd": 7,
+        "draft_savings": {"net_microusd": -3},
+    }
+    told = demo_report.bill({"name": "router", "id": "cmp_1"}, bill).plain
+    assert "$0.002000 for router cmp_1" in told
+    assert "labeling $0.002120, credit -$0.000120" in told
+    assert "carried by kolm $0.000007, saved by drafts -$0.000003" in told

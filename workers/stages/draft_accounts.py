@@ -12,10 +12,12 @@ from backend.domain.candidates import Origin
 from backend.domain.drafts import Arm, Saving, Strategy
 from backend.domain.estimates import CHOICES_PER_CALL
 from backend.domain.judge_controls import exact_interval
+from backend.domain.lifecycle import StepName
 from backend.domain.pricing import TeacherPrice, cost_microusd, price_book
 from backend.drafts.calibrations import locked_calibration
 from backend.drafts.models import Offer
 from backend.drafts.running import running_rate
+from backend.usage.savings import note_saving
 from workers.durable import CompileRun
 from workers.embedding.protocol import Embedder
 from workers.stages.embedding_usage import SKU
@@ -61,6 +63,14 @@ def close_account(run: CompileRun, pool: Slice, price: TeacherPrice, embedder: E
             )
         ],
         ignore_conflicts=True,
+    )
+    note_saving(
+        run.tenant_id,
+        run.compile_id,
+        step=StepName.SYNTHESIS,
+        source_key=f"drafts:{run.compile_id}:{pool.position}",
+        saving=saving,
+        price_version=price.version,
     )
     _remember_spending(run, pool, plan, arm, saving)
     pool.drafts = plan | {"state": "closed", "saving": saving_json(saving)}

@@ -11,11 +11,13 @@ from django.conf import settings
 from django.utils import timezone
 
 from backend.compiles.models import Candidate, Compile, TeacherCall
-from backend.domain.drafts import Arm, Certificate, Strategy
+from backend.domain.drafts import Arm, Certificate, Saving, Strategy
+from backend.domain.lifecycle import StepName
 from backend.domain.pricing import TeacherPrice
 from backend.drafts.cache import find_scope, scope_row
 from backend.drafts.models import LabelDraft, Offer
 from backend.drafts.vault import Vault, make_vault, open_vault
+from backend.usage.savings import note_saving
 from workers.durable import CompileRun
 from workers.stages.draft_scopes import label_scope
 from workers.teachers.factory import identity_of
@@ -113,6 +115,14 @@ def note_labels(run: CompileRun, compile: Compile, known: KnownLabels, n_asked: 
             )
         ],
         ignore_conflicts=True,
+    )
+    note_saving(
+        run.tenant_id,
+        compile.id,
+        step=StepName.LABELING,
+        source_key=f"drafts:{compile.id}:labels",
+        saving=Saving(avoided=avoided),
+        price_version=price.version,
     )
 
 

@@ -10,6 +10,7 @@ from backend.artifacts.receipting import issue_receipt
 from backend.compiles import leases, transitions
 from backend.compiles.events import append_event
 from backend.compiles.models import Compile, StepRun
+from backend.compiles.notices import tell_progress
 from backend.domain.canonical import sha256_of
 from backend.domain.lifecycle import CompileStatus, StepName, StepStatus
 from workers.durable import Canceled, CompileRun
@@ -48,6 +49,7 @@ def finish_step(run: CompileRun, compile: Compile, name: StepName, done: Done) -
     leases.note_progress(run.lease)
     data = {"step": name.value, "cost_microusd": step.spent_microusd, "waste_microusd": step.waste_microusd}
     append_event(run.tenant_id, run.compile_id, "step.succeeded", data)
+    tell_progress(compile, name)
     if done.ends is not None:
         transitions.move(compile, done.ends)
         leases.release(run.lease, due_in_s=None)

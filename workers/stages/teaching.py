@@ -37,13 +37,19 @@ class Taught:
 
 @contextmanager
 def teaching(run: CompileRun, *, model: str | None = None) -> Iterator[Taught]:
+    """The teacher of a compile's spec for the length of a block; `model` as in `teacher_of`."""
+    with teacher_of(run.tenant_id, run.spec, model=model) as taught:
+        yield taught
+
+
+@contextmanager
+def teacher_of(tenant_id: UUID, spec: Spec, *, model: str | None = None) -> Iterator[Taught]:
     """The spec's teacher for the length of a block; `model` asks another model of the same provider (the spec's
     fallback)."""
-    spec = run.spec
     wanted = spec.teacher if model is None else spec.teacher.model_copy(update={"model": model})
-    with tenant_scope(run.tenant_id):
-        api_key = _api_key(run.tenant_id, spec)
-        recording = _recording(run.tenant_id, spec)
+    with tenant_scope(tenant_id):
+        api_key = _api_key(tenant_id, spec)
+        recording = _recording(tenant_id, spec)
     teacher = make_teacher(
         wanted,
         api_key=api_key,

@@ -18,17 +18,20 @@ from tests.factories import bearer, make_api_key, make_tenant
 pytestmark = pytest.mark.usefixtures("committed_db")
 
 # Open to anyone: they tell nothing about a tenant.
-PUBLIC = {"v1/openapi.json", "v1/specs/schema"}
+PUBLIC = {"v1/openapi.json", "v1/specs/schema", "v1/stripe/webhook"}  # the last has a signature instead
 METHODS = ("get", "post", "put", "patch", "delete")
 # Plain views, which drf-spectacular cannot see.
-UNDOCUMENTED = {"v1/openapi.json", "v1/compiles/{compile}/events"}
+UNDOCUMENTED = {"v1/openapi.json", "v1/compiles/{compile}/events", "v1/stripe/webhook"}
 # POSTs whose repetition changes nothing, or, for a run, asks again and costs again what it says.
 REPEATABLE = {
+    "v1/billing/checkout",  # one more page of Stripe's; nothing is bought twice
+    "v1/billing/portal",
     "v1/specs/validate",
     "v1/compiles/estimate",
     "v1/drafts/preview",
     "v1/artifacts/{artifact}/verify",
     "v1/artifacts/{artifact}/run",
+    "v1/webhook_endpoints/{endpoint}/test",
 }
 # What a parameter in an address is the id of.
 PREFIX_OF = {
@@ -39,6 +42,13 @@ PREFIX_OF = {
     "v1/uploads": Prefix.UPLOAD,
     "v1/select": Prefix.SELECTION,
     "v1/drafts": Prefix.DRAFT,
+    "v1/webhook_endpoints": Prefix.WEBHOOK_ENDPOINT,
+    "v1/webhook_events": Prefix.WEBHOOK_EVENT,
+    "v1/webhook_deliveries": Prefix.WEBHOOK_DELIVERY,
+    "v1/budgets": Prefix.BUDGET,
+    "v1/invoices": Prefix.INVOICE,
+    "v1/members": Prefix.MEMBER,
+    "v1/invitations": Prefix.INVITATION,
 }
 
 

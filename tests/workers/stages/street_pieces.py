@@ -9,6 +9,7 @@ from backend.compiles import transitions
 from backend.compiles.models import Candidate, Compile, Slice, StepRun, TeacherCall
 from backend.domain.lifecycle import CompileStatus, StepName
 from backend.tenants.scope import tenant_scope
+from backend.usage import checking
 from backend.usage.models import Billing, UsageFact
 from tests.compile_factories import LABELS, fresh, hold, lapse
 from workers.durable import CompileRun, begin_step
@@ -171,4 +172,6 @@ def check_money(row: Compile) -> None:
         for s in steps:
             mine = [f for f in facts if f.billing == billing and f.step == s.name]
             assert getattr(s, column) == sum(f.amount_microusd for f in mine), s.name
+    with tenant_scope(row.tenant_id):
+        assert list(checking.violations(row.tenant_id)) == []
     assert row.spent_microusd + row.reserved_microusd <= row.budget_microusd
