@@ -6,7 +6,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 RUN := .venv/bin/python
 FILES :=
 
-.PHONY: help setup demo up key down status test lint format types contracts migrations-check openapi openapi-check pytest test-faults setup-vllm test-vllm bench-vllm-drafts bench-banking77 bench-selection bench-draft-policy bench-drafts bench-draft-kscore lock clean
+.PHONY: help setup demo up key down status test lint format types contracts migrations-check openapi openapi-check pytest test-faults setup-vllm test-vllm bench-vllm-drafts bench-banking77 bench-selection bench-draft-policy bench-drafts bench-draft-kscore test-browser screenshots bench-api bench-streams ledger-check lock clean
 
 help:
 	@echo "make demo    compile examples/refund-router.yaml end to end on this machine"
@@ -58,12 +58,31 @@ openapi: setup
 openapi-check: setup
 	$(RUN) -m deploy.openapi_check
 
+# the whole suite takes both cores; FILES=tests/deploy runs a part
 pytest: setup
-	$(RUN) -m pytest $(FILES)
+	$(if $(FILES),$(RUN) -m pytest $(FILES),$(RUN) -m tests.halves --durations=15)
 
 # longer suites; their last results are in docs/benchmarks
 test-faults: setup
 	$(RUN) -m pytest tests/faults -m faults --durations=20
+
+# the browser tests alone (they are part of `make test`), and the pictures in docs/screenshots
+test-browser: setup
+	$(RUN) -m pytest tests/browser --durations=20
+
+screenshots: setup
+	$(RUN) -m tests.browser.screenshots
+
+# a few minutes each: the API under 64 clients, 1,000 event streams with cuts and a restart
+bench-api: setup
+	$(RUN) -m tests.bench.api_latency --out docs/benchmarks/api.md
+
+bench-streams: setup
+	$(RUN) -m tests.bench.event_streams --out docs/benchmarks/event-streams.md
+
+# every invariant of the ledger, of all tenants of the stack that is up
+ledger-check: setup
+	@set -a; eval "$$($(RUN) -m deploy.embedded env)"; $(RUN) manage.py ledger_check
 
 bench-banking77: setup
 	$(RUN) -m tests.bench.banking77 $(KOLM_DATA)

@@ -12,6 +12,7 @@ from backend.console.access import page
 from backend.domain.ids import Prefix, encode_id
 from backend.domain.plans import Entitlement, check_entitlement
 from backend.domain.roles import Permission
+from backend.rest.streaming import streamed_file
 from backend.tenants import audit
 from backend.tenants.models import AuditEntry, AuditHead
 from backend.tenants.scope import tenant_scope
@@ -84,8 +85,6 @@ def export_audit(request: Any) -> HttpResponse | StreamingHttpResponse:
     tenant_id = request.visit.tenant_id
     with tenant_scope(tenant_id):
         check_entitlement(plan_of(tenant_id), Entitlement.AUDIT_LOG)
-        lines = [json.dumps(line, ensure_ascii=False) + "\n" for line in audit.export_lines(tenant_id)]
-    answer = StreamingHttpResponse(lines, content_type="application/x-ndjson")
+        lines = [json.dumps(line, ensure_ascii=False).encode() + b"\n" for line in audit.export_lines(tenant_id)]
     name = f"audit-{encode_id(Prefix.TENANT, tenant_id)}.jsonl"
-    answer["Content-Disposition"] = f'attachment; filename="{name}"'
-    return answer
+    return streamed_file(request, iter(lines), content_type="application/x-ndjson", filename=name)

@@ -1,14 +1,15 @@
 """The settings page: the team's name, keys for teachers, what is forgotten by age, the log-in rule, export, the end."""
 
 import json
+from collections.abc import Iterator
 from tempfile import TemporaryFile
-from typing import Any
+from typing import Any, BinaryIO
 from uuid import UUID
 
 from django.conf import settings
 from django.contrib import messages
 from django.db import transaction
-from django.http import FileResponse, HttpResponse
+from django.http import HttpResponse, StreamingHttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_POST
@@ -25,6 +26,7 @@ from backend.domain.errors import Conflict, CustomerError, Forbidden, InvalidInp
 from backend.domain.ids import Prefix, decode_id, encode_id
 from backend.domain.roles import Permission
 from backend.drafts.reading import Reader
+from backend.rest.streaming import streamed_file
 from backend.tenants import audit, deletion, team, team_settings
 from backend.tenants.export import write_zip
 from backend.tenants.letters import send
@@ -111,17 +113,37 @@ def test_teacher_key(request: Any, key: str) -> HttpResponse:
 @require_POST
 @page(Permission.OWN, atomic=False)
 @recently_authenticated
-def export_all(request: Any) -> FileResponse:
+def export_all(request: Any) -> StreamingHttpResponse:
     """A zip of everything, built on disk and sent as it is read."""
     visit = request.visit
     with tenant_scope(visit.tenant_id):
         target = encode_id(Prefix.TENANT, visit.tenant_id)
         audit.note(visit.tenant_id, actor=visit.actor, action="tenant.exported", target=target)
-    file = TemporaryFile()  # noqa: SIM115 - the response closes it
+    file = TemporaryFile()  # noqa: SIM115 - who reads it out closes it
     reader = Reader(visit.tenant_id)
     write_zip(visit.tenant_id, file, openers={"drafts_draft": lambda row: {"text": reader.text(row)}})
-    file.seek(0)
-    return FileResponse(file, as_attachment=True, filename=f"{target}.zip", content_type="application/zip")
+    return streamed_file(request, _ReadOut(file), content_type="application/zip", filename=f"{target}.zip", a_piece=4)
+
+
+class _ReadOut:
+    """A file from its beginning, 64 KB at a time; closed at its end, or with the response."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        file.seek(0)
+        self._file = file
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self
+
+    def __next__(self) -> bytes:
+        chunk = b"" if self._file.closed else self._file.read(1 << 16)
+        if not chunk:
+            self.close()
+            raise StopIteration
+        return chunk
+
+    def close(self) -> None:
+        self._file.close()
 
 
 @require_POST

@@ -1,13 +1,10 @@
 """Usage and bills: the month's bill line by line, what it was used on, and the facts as a file. The figures are those
 of `backend.usage.reports`, the same as the API's and the invoice's."""
 
-import csv
-from collections.abc import AsyncIterator, Iterator, Sequence
-from itertools import islice
+from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
-from django.core.handlers.asgi import ASGIRequest
 from django.http import HttpResponse, StreamingHttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_GET
@@ -15,23 +12,21 @@ from django.views.decorators.http import require_GET
 from backend.billing.models import Invoice
 from backend.compiles.models import Compile
 from backend.console.access import ConsoleRequest, page
-from backend.console.money_periods import Month, month, months_since
+from backend.console.money_periods import month, months_since
 from backend.console.resource_pictures import spend_bars, spend_by_day
 from backend.domain.ids import Prefix, decode_id, encode_id
 from backend.domain.ledger import ACCRUED
 from backend.domain.plans import plan
 from backend.domain.roles import Permission
-from backend.rest.async_queries import query
 from backend.tenants.models import ApiKey
 from backend.usage.accounts import account_of
+from backend.usage.api import csv_response
 from backend.usage.models import Account
-from backend.usage.reports import Bill, Group, LineKind, UsageRow, csv_rows, period_bill, usage_by
+from backend.usage.reports import Bill, Group, LineKind, UsageRow, period_bill, usage_by
 
 SHOWN_ROWS = 50  # of the drill-down; the file has all
 SHOWN_BARS = 10
 SHOWN_INVOICES = 12
-CSV_PIECE = 1_000  # lines
-FORMULA = ("=", "+", "-", "@", "\t", "\r")
 GROUPS = {
     Group.STEP: "Step",
     Group.SKU: "Price",
@@ -76,41 +71,7 @@ def bills(request: ConsoleRequest) -> HttpResponse:
 def usage_csv(request: ConsoleRequest) -> StreamingHttpResponse:
     """Every fact of a month, streamed: reports opens a transaction for each chunk. Not atomic for that reason."""
     shown = month(request.GET.get("month"))
-    lines = _csv_lines(request.visit.tenant_id, shown)
-    # Django would gather a plain iterator into one list before the first byte went out
-    content = _in_pieces(lines) if isinstance(request, ASGIRequest) else lines
-    response = StreamingHttpResponse(content, content_type="text/csv; charset=utf-8")
-    response["Content-Disposition"] = f'attachment; filename="kolm-usage-{shown.key}.csv"'
-    response["Cache-Control"] = "no-store"
-    return response
-
-
-async def _in_pieces(lines: Iterator[str]) -> AsyncIterator[str]:
-    take = query(lambda: "".join(islice(lines, CSV_PIECE)))
-    while piece := await take():
-        yield piece
-
-
-class _Echo:
-    """A file that gives back what is written to it: how `csv` writes a line to a stream."""
-
-    def write(self, line: str) -> str:
-        return line
-
-
-def _csv_lines(tenant_id: UUID, shown: Month) -> Iterator[str]:
-    writer = csv.writer(_Echo())
-    for row in csv_rows(tenant_id, shown.start, shown.end):
-        yield writer.writerow([inert(cell) for cell in row])
-
-
-def inert(cell: str) -> str:
-    """A spreadsheet takes a cell that begins so for a formula; a name may be anything.
-
-    >>> inert("=HYPERLINK(1)"), inert("router"), inert("'=1")
-    ("'=HYPERLINK(1)", 'router', "'=1")
-    """
-    return f"'{cell}" if cell.startswith(FORMULA) else cell
+    return csv_response(request, request.visit.tenant_id, shown.start, shown.end)
 
 
 _NAMES = ["Charged", "Carried by kolm"]

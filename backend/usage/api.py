@@ -1,12 +1,11 @@
 """/v1/account, /v1/budgets, /v1/usage and /v1/bills: what may be spent, what was, and what it comes to."""
 
 import csv
-from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from typing import Any
 from uuid import UUID
 
-from django.http import StreamingHttpResponse
+from django.http import HttpRequest, StreamingHttpResponse
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 from drf_spectacular.types import OpenApiTypes
@@ -19,6 +18,7 @@ from rest_framework.views import APIView
 from backend.domain.errors import InvalidInput, NotFound, Problem
 from backend.domain.ids import Prefix, decode_id
 from backend.rest.pagination import PAGE_PARAMETERS, list_page, page_schema
+from backend.rest.streaming import streamed_file
 from backend.rest.strict import StrictSerializer, check_query
 from backend.rest.times import rfc3339
 from backend.tenants.api import IDEMPOTENCY_KEY
@@ -157,7 +157,7 @@ class UsageCsvView(APIView):
         wanted = _read(shapes_of.SpanQuery, request.query_params.dict(), request=request)
         tenant_id: UUID = request.auth.tenant_id
         start, end = _span(tenant_id, wanted)
-        return csv_response(tenant_id, start, end)
+        return csv_response(request._request, tenant_id, start, end)
 
 
 class CurrentBillView(APIView):
@@ -177,18 +177,12 @@ class _Echo:
         return line
 
 
-def csv_response(tenant_id: UUID, start: datetime, end: datetime) -> StreamingHttpResponse:
+def csv_response(request: HttpRequest, tenant_id: UUID, start: datetime, end: datetime) -> StreamingHttpResponse:
     """The facts between two moments as a file, for the API and the console."""
     writer = csv.writer(_Echo(), lineterminator="\r\n")
-
-    def lines() -> Iterator[str]:
-        for row in reports.csv_rows(tenant_id, start, end):
-            yield writer.writerow(row)
-
-    response = StreamingHttpResponse(lines(), content_type="text/csv; charset=utf-8")
-    response["Content-Disposition"] = f'attachment; filename="kolm-usage-{start:%Y-%m-%d}.csv"'
-    response["Cache-Control"] = "no-store"
-    return response
+    lines = (writer.writerow(row).encode() for row in reports.csv_rows(tenant_id, start, end))
+    name = f"kolm-usage-{start:%Y-%m-%d}.csv"
+    return streamed_file(request, lines, content_type="text/csv; charset=utf-8", filename=name)
 
 
 def find_budget(tenant_id: UUID, public_id: str) -> Budget:

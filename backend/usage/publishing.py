@@ -10,10 +10,13 @@ from backend.domain.plans import plan
 from backend.domain.pricing import BOOKS, PriceBook
 
 
-def publish(**_: Any) -> None:
-    """After a migration, as the owner of the tables. Doing it again changes nothing."""
+def publish(*, apps: Any = None, **_: Any) -> None:
+    """After a migration, as the owner of the tables. Doing it again changes nothing; a migration back to before the
+    tables leaves nothing to do."""
     from backend.usage.models import AccountDefault
 
+    if apps is not None and "pricebookrow" not in apps.all_models.get("usage", {}):
+        return
     for book in BOOKS:
         publish_book(book)
     wanted = plan(settings.KOLM_DEFAULT_PLAN)

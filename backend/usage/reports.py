@@ -170,7 +170,7 @@ def _csv_row(row: UsageFact) -> tuple[str, ...]:
         "" if row.compile_id is None else encode_id(Prefix.COMPILE, row.compile_id),
         row.step,
         row.meter,
-        _inert(row.sku),
+        inert(row.sku),
         str(row.quantity),
         row.unit,
         str(row.amount_microusd),
@@ -179,10 +179,10 @@ def _csv_row(row: UsageFact) -> tuple[str, ...]:
         str(row.is_estimated).lower(),
         row.price_version,
         "" if row.api_key_id is None else encode_id(Prefix.API_KEY, row.api_key_id),
-        _inert(row.source_key),
+        inert(row.source_key),
     )
 
 
-def _inert(text: str) -> str:
+def inert(text: str) -> str:
     """A spreadsheet takes these for the beginning of a formula, and a model's name is the customer's."""
     return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text

@@ -50,7 +50,7 @@ def test_rows_are_walked_and_opened(signed_in: Opened, house: House) -> None:
     page = watched.page
     watched.open("/app/compiles")
     rows = page.locator("tr[data-row]")
-    assert rows.count() == 3
+    assert rows.count() >= 3
     page.keyboard.press("j")
     expect(rows.nth(0)).to_be_focused()
     for key in "jjjk":

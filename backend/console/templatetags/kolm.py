@@ -197,8 +197,8 @@ def copy_button(value: str, what: str = "") -> str:
     )
 
 
-@register.simple_tag
-def status(word: str | None) -> str:
+@register.simple_tag(name="status")
+def status_dot(word: str | None) -> str:
     """A dot and a word: the colour is never the only sign."""
     text = str(word or "unknown")
     state = _STATE.get(text, "idle")

@@ -9,7 +9,6 @@ import pytest
 from django.utils import timezone
 
 from backend.billing.models import Invoice, InvoiceLine
-from backend.console.money_bills import inert
 from backend.domain.ids import Prefix, encode_id
 from backend.domain.roles import Role
 from backend.tenants.actors import SYSTEM
@@ -18,6 +17,7 @@ from backend.tenants.scope import tenant_scope
 from backend.usage import accounts, holds
 from backend.usage.ledger import Fact, record
 from backend.usage.models import Billing, Budget, LedgerLine
+from backend.usage.reports import inert
 from tests.backend.console.pages import get, logged_in, post
 from tests.compile_factories import make_compile, public_id
 from tests.factories import make_api_key, make_tenant

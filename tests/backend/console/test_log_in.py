@@ -233,7 +233,10 @@ def test_a_sensitive_act_asks_again_and_goes_on(settings):
     assert client.post(answer["Location"], {"password": "wrong"}).status_code == 200
     answer = client.post(answer["Location"], {"password": PASSWORD})
     assert answer["Content-Type"] == "application/zip"
-    assert client.post("/app/settings/export").status_code == 200
+    answer.close()
+    answer = client.post("/app/settings/export")
+    assert answer.status_code == 200
+    answer.close()
 
 
 def test_sign_up_can_be_closed_and_an_invitation_opens_it(settings):

@@ -77,13 +77,15 @@ def test_a_page_opens_for_the_roles_that_may_and_for_no_other(route, role, clien
     permission: Permission = PAGES[route].permission
     for method in ("get", "post"):
         answer = getattr(clients[role], method)(address(route))
+        if answer.streaming and not answer.is_async:
+            b"".join(answer.streaming_content)  # whoever reads a file to its end closes it
         is_refused = answer.status_code == 403
         may = permission in ALLOWED[role]
         if answer.status_code == 405:
             continue  # the page has no such method
         assert is_refused == (not may), (method, answer.status_code)
         if may:
-            assert answer.status_code in (200, 302, 303, 400, 402, 404, 409, 422), answer.content[:500]
+            assert answer.status_code in (200, 302, 303, 400, 402, 404, 409, 422)
         else:
             assert b"missing_role" in answer.content or b"your role" in answer.content.lower()
 

@@ -88,11 +88,11 @@ def test_what_people_wrote_is_escaped_everywhere():
 
 
 def test_a_status_is_a_dot_and_a_word():
-    assert kolm.status("gate_failed") == (
+    assert kolm.status_dot("gate_failed") == (
         '<span class="status"><span class="dot warn" aria-hidden="true"></span>gate failed</span>'
     )
-    assert 'dot live"' in kolm.status("running")
-    assert 'dot idle"' in kolm.status("never heard of")
+    assert 'dot live"' in kolm.status_dot("running")
+    assert 'dot idle"' in kolm.status_dot("never heard of")
 
 
 def test_an_id_is_whole_and_can_be_copied():

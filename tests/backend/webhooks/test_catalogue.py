@@ -46,5 +46,6 @@ def an_endpoint() -> dict[str, Any]:
 )
 def test_an_example_has_the_fields_of_the_object(type: EventType, shape: Any) -> None:
     assert set(entry(type).object) == set(shape())
-    for example, line in zip(entry(type).object.get("lines", []), shape().get("lines", []), strict=True):
-        assert set(example) == set(line)
+    examples, lines = entry(type).object.get("lines", []), shape().get("lines", [])
+    assert bool(examples) == bool(lines)
+    assert {frozenset(example) for example in examples} == {frozenset(line) for line in lines}

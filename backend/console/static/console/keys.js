@@ -23,7 +23,7 @@
   };
   const help = () => { const dialog = document.getElementById("help"); if (dialog && !dialog.open) dialog.showModal(); };
   const search = () => {
-    const field = [...document.querySelectorAll("main [data-search], [data-search]")].find((input) => input.getClientRects().length);
+    const field = [...document.querySelectorAll("main [data-search], [data-search]")].find((input) => input.checkVisibility());
     if (field) { field.focus(); field.select(); return; }
     const menu = document.querySelector(".top details[data-menu]"); // a narrow window: the search is in the menu
     if (menu) { menu.open = true; menu.querySelector("[data-search]")?.focus(); }
