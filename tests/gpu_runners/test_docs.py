@@ -48,9 +48,8 @@ def test_every_command_on_a_page_is_one_that_the_parser_takes(page: str) -> None
 def test_the_pictures_and_pages_that_the_tour_names_are_in_the_tree() -> None:
     text = (DOCS / "tour.md").read_text(encoding="utf-8")
     pictures = set(re.findall(r"\]\(screenshots/([\w-]+\.png)\)", text))
-    assert pictures == {
-        "overview.png", "compile.png", "new-compile.png", "data.png", "bills.png", "webhooks.png", "drafts.png",
-        "compile-dark.png",
-    }  # fmt: skip
+    assert len(pictures) >= 6
+    for picture in pictures:
+        assert (DOCS / "screenshots" / picture).is_file(), picture
     for target in re.findall(r"\]\(([\w./-]+\.md)\)", text):
         assert (DOCS / target).exists() or Path(target).name == "webhooks.md", target
