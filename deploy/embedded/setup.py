@@ -29,7 +29,6 @@ CONSOLE = ROOT / "backend" / "console"
 # of npm's packages, what pages load; axe-core is for the browser tests alone and stays in node_modules
 VENDORED = {
     "htmx.min.js": "htmx.org/dist/htmx.min.js",
-    "alpine-csp.min.js": "@alpinejs/csp/dist/cdn.min.js",
     "uplot.min.js": "uplot/dist/uPlot.iife.min.js",
     "uplot.min.css": "uplot/dist/uPlot.min.css",
 }

@@ -24,6 +24,7 @@ ASKS_TEACHER = frozenset({StepName.SYNTHESIS, StepName.LABELING})
 ALSO = {
     StepName.VERIFICATION: Part.UPKEEP,
     StepName.SELECTION: Part.VALKEY,
+    StepName.LABELING: Part.DELIVERIES,
     StepName.DISTILLATION: Part.POSTGRES,
     StepName.EVALUATION: Part.WEB,
 }
