@@ -1,7 +1,8 @@
 """The whole suite as two pytest processes, each with servers of its own: `python -m tests.halves [options]`
 
 One process would take twice as long on two cores. The first half is named here, the second is everything else, so that
-no test can be forgotten. Options go to both; the worse of the two statuses is ours.
+no test can be forgotten. The browser tests come after it in a process of their own: Playwright leaves an event loop
+running, in which Django refuses to ask the database. Options go to all; the worst of their statuses is ours.
 """
 
 import os
@@ -15,47 +16,46 @@ ROOT = Path(__file__).parent.parent
 FIRST = (
     "tests/acceptance",
     "tests/backend/console",
+    "tests/backend/drafts",
     "tests/backend/rest",
     "tests/backend/tenants",
     "tests/backend/usage",
+    "tests/backend/webhooks",
     "tests/test_migrations.py",
     "tests/test_openapi.py",
     "tests/test_tenancy.py",
 )
+BROWSER = "tests/browser"
 
 
 def main(options: Sequence[str]) -> int:
-    halves = {
-        "1": [*FIRST],
-        "2": ["tests", *(f"--ignore={path}" for path in FIRST)],
-    }
-    running = {name: start([*paths, *options]) for name, paths in halves.items()}
-    readers = [threading.Thread(target=relay, args=(name, child)) for name, child in running.items()]
-    try:
-        for reader in readers:
-            reader.start()
-        statuses = [child.wait() for child in running.values()]
-    except KeyboardInterrupt:
-        statuses = [
-            child.wait() for child in running.values()
-        ]  # the terminal has told them too: they say what they found
-    for reader in readers:
-        reader.join()
-    return max(abs(status) for status in statuses)
+    elsewhere = [f"--ignore={path}" for path in (*FIRST, BROWSER)]
+    turns = {"1": [[*FIRST]], "2": [["tests", *elsewhere], [BROWSER]]}
+    statuses: list[int] = []
+
+    def take(name: str, calls: list[list[str]]) -> None:
+        for paths in calls:
+            statuses.append(run(name, [*paths, *options]))
+
+    threads = [threading.Thread(target=take, args=turn) for turn in turns.items()]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return max(statuses)
 
 
-def start(arguments: Sequence[str]) -> subprocess.Popen[str]:
+def run(name: str, arguments: Sequence[str]) -> int:
+    """One pytest, its lines led by `name`; its status."""
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
     environ = {**os.environ, "PYTHONUNBUFFERED": "1"}
-    return subprocess.Popen(
+    with subprocess.Popen(
         command, cwd=ROOT, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
-    )
-
-
-def relay(name: str, child: subprocess.Popen[str]) -> None:
-    assert child.stdout is not None
-    for line in child.stdout:
-        print(f"{name}| {line}", end="", flush=True)
+    ) as child:
+        assert child.stdout is not None
+        for line in child.stdout:
+            print(f"{name}| {line}", end="", flush=True)
+    return abs(child.returncode)
 
 
 if __name__ == "__main__":

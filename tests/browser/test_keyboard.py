@@ -53,7 +53,7 @@ def test_rows_are_walked_and_opened(signed_in: Opened) -> None:
     assert rows.count() >= 3
     page.keyboard.press("j")
     expect(rows.nth(0)).to_be_focused()
-    for key in "jjjk":
+    for key in "jkj":
         page.keyboard.press(key)
     expect(rows.nth(1)).to_be_focused()
     expect(rows.nth(1)).to_have_class("is-at")

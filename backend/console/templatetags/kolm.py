@@ -157,9 +157,9 @@ def json_pretty(value: Any) -> str:
 
 
 @register.filter
-def words(code: str | None) -> str:
+def words(name: str | None) -> str:
     """`gate_failed` as `gate failed`."""
-    return (code or NOTHING).replace("_", " ").replace(".", " · ")
+    return (name or NOTHING).replace("_", " ").replace(".", " · ")
 
 
 @register.filter

@@ -29,13 +29,24 @@ def listening(stack: WebStack, customer: Customer, port: int, *more: str) -> Ite
     command = [sys.executable, "-m", "gpu_runners.cli", "webhooks", "listen", "--json"]
     forward = ("--forward", f"http://127.0.0.1:{port}/hooks")
     process = subprocess.Popen(
-        [*command, *forward, *more], cwd=ROOT, env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*command, *forward, *more],
+        cwd=ROOT,
+        env=variables,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # ignored where the suite runs behind an `&`
     )
     try:
         yield process
     finally:
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=20)
+        try:
+            process.communicate(timeout=20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            raise
 
 
 def ready(process: "subprocess.Popen[str]") -> str:
