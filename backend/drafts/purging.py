@@ -61,6 +61,7 @@ def purge_tenant(tenant_id: UUID, *, actor: Actor = SYSTEM) -> Purged:
 
 def _note(tenant_id: UUID, actor: Actor, purged: Purged, data: dict[str, Any]) -> None:
     if purged != Purged():
+        set_tenant(tenant_id)  # the scope that ended put back the token from before, which may be minutes old
         audit.note(tenant_id, actor=actor, action="drafts.purged", data=data | asdict(purged))
 
 

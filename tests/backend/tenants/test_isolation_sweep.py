@@ -54,7 +54,8 @@ def value_of(field: Any) -> Any:
     if isinstance(field, models.JSONField):
         return {"text": CANARY}
     if isinstance(field, (models.CharField, models.TextField)):
-        return CANARY[: field.max_length or 100]
+        canary = f"{CANARY}-{new_uuid7()}" if field.unique else CANARY  # other modules commit such rows as well
+        return canary[: field.max_length or 100]
     if isinstance(field, models.UUIDField):
         return new_uuid7()
     if isinstance(field, models.BooleanField):
