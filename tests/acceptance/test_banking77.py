@@ -25,7 +25,7 @@ from tests.bench.banking77_data import REF8, Banking77, data_folder, read_bankin
 from tests.bench.label_baselines import Embeddings
 from tests.bench.paired import compare
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(420)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(660)]
 SEED = 1
 
 
@@ -43,7 +43,9 @@ def measured(ref8: Banking77, customer: Customer) -> Measured:
     """One compile for all tests of this file."""
     uploads = upload(customer, ref8)
     spec = spec_of("banking77-ref8", ref8, uploads, seed=SEED, max_captures=REF8_TASK.max_captures, **REF8_TASK.train)
-    return compile_and_measure(customer, ref8, spec, embeddings=Embeddings(), within_s=300)
+    return compile_and_measure(
+        customer, ref8, spec, embeddings=Embeddings(), within_s=540
+    )  # two suites may share the cores
 
 
 def test_the_adapter_is_at_least_as_good_as_every_baseline_on_the_same_pairs(measured: Measured) -> None:
