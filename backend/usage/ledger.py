@@ -11,7 +11,7 @@ from uuid import UUID
 from django.db.models import Sum
 
 from backend.domain.canonical import sha256_of
-from backend.domain.ledger import Kind, Meter, charge_lines, meter_of
+from backend.domain.ledger import Kind, Meter, charge_lines, meter_of, used
 from backend.rest.new_ids import new_uuid7
 from backend.tenants.actors import Actor
 from backend.usage import accounts, budgets, journal
@@ -91,7 +91,11 @@ def known_keys(tenant_id: UUID, keys: Iterable[str]) -> set[str]:
 def reverse(tx: LedgerTx, *, actor: Actor, reason: str) -> LedgerTx:
     """Correct the journal: the opposite of a transaction, once. Raises Conflict."""
     account, at = accounts.lock_account(tx.tenant_id)
-    return journal.reverse(account, tx, at=at, actor=actor.id or actor.kind, reason=reason)
+    made = journal.reverse(account, tx, at=at, actor=actor.id or actor.kind, reason=reason)
+    if made.is_use:
+        back = used(journal.lines_of([made]))
+        budgets.count(account, tx.api_key_id, used=back, held=0, at=at)
+    return made
 
 
 def _new(tenant_id: UUID, facts: list[Fact]) -> list[Fact]:

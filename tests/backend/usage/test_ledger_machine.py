@@ -366,7 +366,14 @@ def spend_beyond_a_budget(machine: Ledger) -> None:
     machine.charge(amount=50, with_key=False, twice=False)
 
 
+def take_back_what_a_budget_counted(machine: Ledger) -> None:
+    machine.budget(cap=60)
+    machine.charge(amount=50, with_key=False, twice=False)
+    machine.reverse_a_charge(pick=0)
+
+
 MUTATIONS = [
+    (take_back_what_a_budget_counted, ledger, "used", lambda lines: 0),
     (grant_and_charge, journal, "paid_by_grants", reversed_grants),
     (grant_and_charge, journal, "paid_by_grants", lambda account, amount: []),
     (grant_and_charge, ledger, "known_keys", lambda tenant_id, keys: set()),
@@ -400,6 +407,7 @@ def test_the_machine_notices_what_is_broken_on_purpose(
         live()
 
 
+@pytest.mark.timeout(600)
 def test_no_history_breaks_an_invariant(committed_db: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(accounts, "clock", accounts.clock)  # put back at the end, whatever the machine set
     run_state_machine_as_test(
