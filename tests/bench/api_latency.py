@@ -160,8 +160,8 @@ take turns within each of {n_rounds} rounds; the middle round is shown, with the
 
 `list` answers 20 compiles, `get` one with its spec, `create` validates a spec with 24 examples, estimates it, holds its
 budget, writes it with its first event, its webhook event and its idempotency key in one transaction, and tells the
-queue. Bytes answered: {sizes}. {sum(run.n for run in runs):,} requests in all; refused: {refused}. (A 503
-is a request that waited five seconds for one of the web process' eight database connections.) The web process held
+queue. Bytes answered: {sizes}. {sum(run.n for run in runs):,} requests in all; refused: {refused}.
+The web process held
 {memory_mb:.0f} MB at the end.
 """
 
