@@ -40,6 +40,8 @@ class Prefix(StrEnum):
     AUDIT_ENTRY = "aud"
     ERASURE = "era"
     PLAYGROUND_ANSWER = "pga"
+    DEPLOYMENT = "dep"
+    SERVER = "srv"
     WEBHOOK_ENDPOINT = "we"
     WEBHOOK_EVENT = "evt"
     WEBHOOK_DELIVERY = "whd"

