@@ -19,7 +19,7 @@ PRIOR = 0.5
 _BISECTIONS = 40  # to 1e-12
 
 
-def log_e_above(k: int, n: int, bound: float) -> float:
+def log_e_above(k: float, n: int, bound: float) -> float:
     """Natural log of the e-process against "the rate is at most `bound`" after `k` of `n`; 0 for n = 0, -inf where
     there is no evidence left that a float can hold. The mixture is over (bound, 1): each likelihood ratio to `bound` is
     a supermartingale for every smaller rate too.
@@ -38,7 +38,7 @@ def log_e_above(k: int, n: int, bound: float) -> float:
     return mixture - prior - k * math.log(bound) - (n - k) * math.log1p(-bound)
 
 
-def log_e_below(k: int, n: int, bound: float) -> float:
+def log_e_below(k: float, n: int, bound: float) -> float:
     """Natural log of the e-process against "the rate is at least `bound`": the mirror image of `log_e_above`.
 
     >>> log_e_below(0, 100, 0.1) > math.log(20) > log_e_below(0, 30, 0.1)
@@ -83,6 +83,6 @@ def anytime_interval(k: int, n: int, confidence: float = 0.95) -> tuple[float, f
     return anytime_low(k, n, alpha), anytime_high(k, n, alpha)
 
 
-def _check(k: int, n: int) -> None:
+def _check(k: float, n: int) -> None:
     if not 0 <= k <= n:
         raise InvalidInput(f"{k} of {n} are not a proportion.")

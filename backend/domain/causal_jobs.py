@@ -27,7 +27,7 @@ class CausalOptions(Wire):
     warmup_share: float = 0.05
     seed: int = 7
     precision: str = "auto"  # auto | fp32 | bf16
-    batching: str = "auto"  # auto | packed | bucketed | padded
+    batching: str = "auto"  # auto | shared_prefix | packed | bucketed | padded
     optimizer: str = "auto"  # auto | adamw | paged_adamw_8bit
     kernels: str = "auto"  # auto | liger | plain
     attention: str = "auto"  # auto | sdpa | flash_attention_2 | flex_attention

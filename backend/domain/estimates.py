@@ -3,9 +3,11 @@ calls may reserve.
 
 Low is what it costs when everything goes well on a fast runner; a budget below it is refused. High counts every
 automatic reaction (more exemplars, two hotter rounds, the fallback model), every round and split that
-`sampling.on_gap` allows, and a teacher that answers one choice a call. The assumptions are in the answer.
+`sampling.on_gap` allows, a teacher that answers one choice a call, and every trial that may follow the first (twice the
+rank, when the gate is missed). The assumptions are in the answer.
 """
 
+import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,32 +23,20 @@ from backend.domain.spec_defaults import (
     effective_slices,
     label_max_tokens,
     label_names,
+    train_kind,
 )
 from backend.domain.spec_models import Spec
+from backend.domain.spec_outputs import JsonOutput, LabelOutput, TextOutput
+from backend.domain.trial_estimates import CHARS_PER_TOKEN, Trials, answer_tokens, assumption
+from backend.domain.trial_estimates import Range as Range
+from backend.domain.trials import most_trials
 
 CHOICES_PER_CALL = 8  # candidates asked for in one call
-CHARS_PER_TOKEN = 4
 PROMPT_OVERHEAD_TOKENS = 110  # system message and fixed lines of either prompt
 HALVES_SHOWN = 6  # texts in the question that names the halves of a slice
 NAMING_TOKENS = 400  # its longest answer
 MAX_REACTIONS = 4  # exemplars, hotter, hotter, fallback model; each asks for N/2 more
-# one thread of a 2026 server core: LoRA on MiniLM at 7 epochs takes 30 s for 240 pairs, a prediction 10 ms (docs of
-# the embedded stack)
-RUNNER_START_S = 6.0
-PAIR_EPOCH_S = 0.026  # both fits
-PREDICT_S = 0.012
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Range:
-    """Micro-USD; low <= expected <= high."""
-
-    low: int
-    expected: int
-    high: int
-
-    def __add__(self, other: "Range") -> "Range":
-        return Range(low=self.low + other.low, expected=self.expected + other.expected, high=self.high + other.high)
+VERDICT_TOKENS = 8  # a judge's longest answer about two texts, as workers.teachers asks for it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,18 +104,19 @@ def estimate(
     steps[StepName.SYNTHESIS] = plan.synthesis() + _embedding(book.prices["embedding.token"], plan)
     steps[StepName.SELECTION] = plan.mitigations() + _more_embedding(book.prices["embedding.token"], plan)
     steps[StepName.LABELING] = plan.labeling()
-    runner = book.prices["runner.second"]
     ours = _embedding(book.prices["embedding.token"], plan) + _more_embedding(book.prices["embedding.token"], plan)
-    seconds = (min(n_pairs, plan.n_picks) + n_gold_train) * spec.train.epochs * PAIR_EPOCH_S
-    steps[StepName.DISTILLATION] = _runner(runner, RUNNER_START_S + seconds)
-    steps[StepName.EVALUATION] = _runner(runner, RUNNER_START_S + n_heldout * PREDICT_S)
+    runs = Trials(spec=spec, price=book.prices["runner.second"], n_heldout=n_heldout, input_tokens=mean_output_tokens)
+    n_trained = min(n_pairs, plan.n_picks) + n_gold_train
+    steps[StepName.DISTILLATION] = runs.first_training(n_trained)
+    answering = runs.rest(n_trained)
+    steps[StepName.EVALUATION] = answering + plan.judging(n_heldout)
     return Estimate(
         steps=steps,
         worst_batch=plan.worst_batch(),
         price_version=book.version,
         teacher_price_version=price.version,
         assumptions=tuple(plan.assumptions(n_gold_train)),
-        platform_high=ours.high + steps[StepName.DISTILLATION].high + steps[StepName.EVALUATION].high,
+        platform_high=ours.high + steps[StepName.DISTILLATION].high + answering.high,
     )
 
 
@@ -179,8 +170,7 @@ class _Plan:
 
     @property
     def label_output(self) -> int:
-        names = label_names(self.spec)
-        return 2 + math.ceil(sum(len(name) for name in names) / max(1, len(names)) / CHARS_PER_TOKEN)
+        return answer_tokens(self.spec)
 
     def synthesis(self) -> Range:
         n = sum(self.pools)
@@ -216,9 +206,33 @@ class _Plan:
         n, k = self.n_picks, self.spec.sampling.label_samples
         least = -(-n // 2) if n else 0  # drop_k may leave fewer
         return Range(
-            low=self._cost(least * self.prompt_label // 2, least * k),
+            low=self._cost(least * self.prompt_label // 2, least * k * self.least_answer),
             expected=self._cost(n * self.prompt_label, n * k * self.label_output),
             high=self._cost(2 * n * k * self.prompt_label, n * k * label_max_tokens(self.spec)),
+        )
+
+    @property
+    def least_answer(self) -> int:
+        """Half of what is expected, but of a label one token."""
+        return 1 if isinstance(self.spec.output, LabelOutput) else max(1, self.label_output // 2)
+
+    @property
+    def prompt_verdict(self) -> int:
+        """The task, the input and two answers."""
+        return self.prompt_label + 2 * self.label_output
+
+    def judging(self, n_heldout: int) -> Range:
+        """Two verdicts a held-out answer, for every trial; none where the spec's accuracy needs no judge. Answers equal
+        to gold, or that fail a check, are not asked about."""
+        if not (isinstance(self.spec.output, TextOutput) and self.spec.output.accuracy == "judge"):
+            return Range(low=0, expected=0, high=0)
+        n = 2 * n_heldout
+        longest = self.prompt_label + 2 * label_max_tokens(self.spec)
+        n_trials = most_trials(self.spec)
+        return Range(
+            low=self._cost(n * self.prompt_verdict // 4, n // 2),
+            expected=self._cost(n * self.prompt_verdict, 2 * n),
+            high=n_trials * self._cost(2 * n * longest, n * VERDICT_TOKENS),
         )
 
     def worst_batch(self) -> int:
@@ -232,6 +246,8 @@ class _Plan:
         if self.pools:
             n = min(CHOICES_PER_CALL, max(self.pools))
             calls.append((self.prompt_candidate, n * MAX_CANDIDATE_TOKENS))
+        if isinstance(self.spec.output, TextOutput) and self.spec.output.accuracy == "judge":
+            calls.append((self.prompt_label + 2 * label_max_tokens(self.spec), VERDICT_TOKENS))
         return max((width * self._cost(CHARS_PER_TOKEN * prompt, output) for prompt, output in calls))
 
     def _cost(self, input_tokens: int, output_tokens: int) -> int:
@@ -244,6 +260,9 @@ class _Plan:
         yield f"{k} label samples a pick; {n_gold_train} gold pairs train besides the selected ones"
         yield f"{self.prompt_candidate} prompt tokens and {self.mean_output} a choice, {CHOICES_PER_CALL} a call"
         yield f"{self.prompt_label} prompt tokens a label call and {self.label_output} an answer"
+        if train_kind(self.spec) != "encoder":
+            yield assumption(self.spec)
+        yield f"at most {most_trials(self.spec)} trials; those after the first count in the evaluation's high bound"
         yield "low: half the tokens and half the picks, a runner five times as fast"
         yield (
             "high: every retry for poor candidates and every round that on_gap allows, one choice a call, longest "
@@ -258,6 +277,8 @@ def _prompt_tokens(spec: Spec, *, is_label: bool, text_tokens: int) -> int:
     names = label_names(spec)
     n_chars = len(spec.task) + sum(len(name) + 3 for name in names)
     slices = effective_slices(spec)
+    if is_label and isinstance(spec.output, JsonOutput):
+        n_chars += len(json.dumps(spec.output.answer_schema))
     if is_label:
         n_chars += sum(len(part.hint) + len(part.name) + 4 for part in slices)
     elif slices:
@@ -276,8 +297,3 @@ def _embedding(price: Price, plan: _Plan) -> Range:
 
 def _more_embedding(price: Price, plan: _Plan) -> Range:
     return Range(low=0, expected=0, high=cost_microusd(4 * plan.most_mitigated * (plan.mean_output + 2), price))
-
-
-def _runner(price: Price, seconds: float) -> Range:
-    low, expected, high = (cost_microusd(max(1, math.ceil(share * seconds)), price) for share in (0.2, 1, 4))
-    return Range(low=low, expected=expected, high=high)

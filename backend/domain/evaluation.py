@@ -17,9 +17,9 @@ PPM = 1_000_000
 NO_ANSWER = ""  # in confusions: what was predicted is none of the labels
 
 
-def wilson_interval(successes: int, n: int, confidence: float = 0.95) -> tuple[float, float]:
+def wilson_interval(successes: float, n: int, confidence: float = 0.95) -> tuple[float, float]:
     """The two-sided Wilson score interval of a proportion; (0, 1) for n = 0 (Wilson 1927; Brown, Cai and DasGupta 2001,
-    eq. 4).
+    eq. 4). `successes` may be a sum of shares.
 
     >>> low, high = wilson_interval(11, 11)
     >>> round(low, 3), high
@@ -39,7 +39,7 @@ def wilson_interval(successes: int, n: int, confidence: float = 0.95) -> tuple[f
     return low, 1.0 if successes == n else min(1.0, centre + half)
 
 
-def interval_ppm(successes: int, n: int, confidence: float = 0.95) -> tuple[int, int]:
+def interval_ppm(successes: float, n: int, confidence: float = 0.95) -> tuple[int, int]:
     """The Wilson interval in ppm, rounded outwards: a bound never looks better than it is."""
     low, high = wilson_interval(successes, n, confidence)
     return math.floor(low * PPM), math.ceil(high * PPM)
@@ -118,6 +118,10 @@ class Evaluation:
     @property
     def accuracy_ppm(self) -> int:
         return self.correct * PPM // self.n if self.n else 0
+
+    @property
+    def marks_ppm(self) -> int:
+        return self.correct * PPM
 
     @property
     def interval_ppm(self) -> tuple[int, int]:

@@ -63,16 +63,18 @@ def _is_edge(char: str) -> bool:
     return char == " " or unicodedata.category(char).startswith("P")
 
 
-def split_gold(examples: Sequence[E], *, salt: bytes, holdout: float) -> GoldSplit[E]:
+def split_gold(examples: Sequence[E], *, salt: bytes, holdout: float, is_stratified: bool = True) -> GoldSplit[E]:
     """Hold out at least `holdout` of the distinct examples, whole groups at a time.
 
     Every label with two groups or more is held out at least once; it also stays in `train` unless the share cannot be
     met otherwise (holdout = 1 leaves nothing to train on). A label with one group stays in `train` unless the share
     needs it. Where groups mix labels the two sides can be impossible to satisfy at once; then being held out wins.
+    Answers that are not labels (json, text) are all one stratum: `is_stratified` is False for them.
     """
     groups = _groups(examples, salt)
     order = [i for members in groups for i in members]
-    held = _choose_heldout(groups, examples, holdout)
+    labels_of = [Counter(examples[i].output if is_stratified else "" for i in members) for members in groups]
+    held = _choose_heldout(groups, labels_of, holdout)
     return GoldSplit(
         train=tuple(examples[i] for i in order if i not in held),
         heldout=tuple(examples[i] for i in order if i in held),
@@ -127,8 +129,7 @@ def _salted(salt: bytes, *parts: str) -> bytes:
     return hmac.new(salt, "\0".join(parts).encode(), hashlib.sha256).digest()
 
 
-def _choose_heldout(groups: list[list[int]], examples: Sequence[Gold], holdout: float) -> set[int]:
-    labels_of = [Counter(examples[i].output for i in members) for members in groups]
+def _choose_heldout(groups: list[list[int]], labels_of: list[Counter[str]], holdout: float) -> set[int]:
     total: Counter[str] = sum(labels_of, Counter())
     n_groups = Counter(label for labels in labels_of for label in labels)
     taken: set[int] = set()

@@ -9,19 +9,24 @@ failing floor and the cheapest next step.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
+from backend.domain import generative_next_steps as generative
 from backend.domain import next_steps
 from backend.domain.errors import InvalidInput
 from backend.domain.evaluation import PPM, percent
 from backend.domain.evaluation import Evaluation as Evaluation
 from backend.domain.evaluation import evaluate as evaluate
 from backend.domain.evaluation import wilson_interval as wilson_interval
+from backend.domain.gate_floors import ACCURACY_WORDS, FloorName, generative_floors, label_floors, required_ppm
+from backend.domain.gate_floors import Floor as Floor
+from backend.domain.gate_floors import GateOptions as GateOptions
+from backend.domain.generative_evaluation import GenerativeEvaluation
 from backend.domain.next_steps import Lever
 
+AnyEvaluation = Evaluation | GenerativeEvaluation
 WEIGHTS = {"accuracy": 40, "size": 15, "latency": 15, "cost": 15, "coverage": 15}  # percent
 
 
@@ -51,22 +56,17 @@ def composite_ppm(axes: Mapping[str, int]) -> int:
     return sum(weight * axes[name] for name, weight in WEIGHTS.items()) // 100
 
 
-def k_score(*, correct: int, answered: int, n: int, size_bytes: int, p50_us: int, cost_nanousd: int) -> KScore:
-    """A = correct / n, V = answered / n, S = 1 - log2(max(1, KiB)) / 30, L = 1 / (1 + p50_us / 1e5), C = 1 / (1 + 1000
-    usd a call).
-
-    `size_bytes` is what is shipped (adapter, packs), not the frozen base; `cost_nanousd` is one call's cost in 1e-9
-    USD, because a call on a CPU costs less than a micro-USD. All axes are 0 for n = 0, where nothing was measured."""
-    if not 0 <= correct <= answered <= n or min(size_bytes, p50_us, cost_nanousd) < 0:
-        raise InvalidInput("A k_score needs 0 <= correct <= answered <= n, and a size, latency and cost of 0 or more.")
+def _scored(*, accuracy_ppm: int, coverage_ppm: int, n: int, size_bytes: int, p50_us: int, cost_nanousd: int) -> KScore:
+    if min(size_bytes, p50_us, cost_nanousd) < 0:
+        raise InvalidInput("A k_score needs a size, latency and cost of 0 or more.")
     axes = dict.fromkeys(WEIGHTS, 0)
     if n:
         axes = {
-            "accuracy": correct * PPM // n,
+            "accuracy": accuracy_ppm,
             "size": round(PPM * max(0.0, 1 - math.log2(max(1.0, size_bytes / 1024)) / 30)),
             "latency": round(PPM / (1 + p50_us / 1e5)),
             "cost": round(PPM / (1 + cost_nanousd / 1e6)),
-            "coverage": answered * PPM // n,
+            "coverage": coverage_ppm,
         }
     return KScore(
         **{f"{name}_ppm": value for name, value in axes.items()},
@@ -77,58 +77,34 @@ def k_score(*, correct: int, answered: int, n: int, size_bytes: int, p50_us: int
     )
 
 
-def score_evaluation(evaluation: Evaluation, *, size_bytes: int, p50_us: int, cost_nanousd: int) -> KScore:
-    """The K-score of what was measured on held-out data."""
-    return k_score(
-        correct=evaluation.correct,
-        answered=evaluation.answered,
-        n=evaluation.n,
+def k_score(*, correct: int, answered: int, n: int, size_bytes: int, p50_us: int, cost_nanousd: int) -> KScore:
+    """A = correct / n, V = answered / n, S = 1 - log2(max(1, KiB)) / 30, L = 1 / (1 + p50_us / 1e5), C = 1 / (1 + 1000
+    usd a call).
+
+    `size_bytes` is what is shipped (adapter, packs), not the frozen base; `cost_nanousd` is one call's cost in 1e-9
+    USD, because a call on a CPU costs less than a micro-USD. All axes are 0 for n = 0, where nothing was measured."""
+    if not 0 <= correct <= answered <= n:
+        raise InvalidInput("A k_score needs 0 <= correct <= answered <= n.")
+    return _scored(
+        accuracy_ppm=correct * PPM // max(n, 1),
+        coverage_ppm=answered * PPM // max(n, 1),
+        n=n,
         size_bytes=size_bytes,
         p50_us=p50_us,
         cost_nanousd=cost_nanousd,
     )
 
 
-class FloorName(StrEnum):
-    """In the order in which they are judged."""
-
-    HELDOUT_SIZE = "heldout_size"
-    ACCURACY_LOWER = "accuracy_lower"
-    BEAT_MAJORITY = "beat_majority"
-    WORST_CLASS_RECALL = "worst_class_recall"
-    K_MIN = "k_min"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GateOptions:
-    """The spec's `gate` part: `GateOptions(**spec.gate.model_dump())`."""
-
-    k_min: float = 0.85
-    accuracy_lower: float = 0.80
-    worst_class_recall: float = 0.5
-    beat_majority: bool = True
-    confidence: float = 0.95
-    min_heldout: int = 20
-
-    def __post_init__(self) -> None:
-        if not all(0 <= share <= 1 for share in (self.k_min, self.accuracy_lower, self.worst_class_recall)):
-            raise InvalidInput("The gate's k_min, accuracy_lower and worst_class_recall lie between 0 and 1.")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Floor:
-    """`measured` and `required` are ppm, or counts where `unit` says so. Every floor is met by reaching it, but the
-    majority's, which must be passed."""
-
-    name: FloorName
-    passed: bool
-    measured: int
-    required: int
-    unit: str
-    message: str
-
-    def to_json(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.__slots__}
+def score_evaluation(evaluation: AnyEvaluation, *, size_bytes: int, p50_us: int, cost_nanousd: int) -> KScore:
+    """The K-score of what was measured on held-out data: A is its accuracy, V the share of (valid) answers."""
+    return _scored(
+        accuracy_ppm=evaluation.accuracy_ppm,
+        coverage_ppm=evaluation.answered * PPM // max(evaluation.n, 1),
+        n=evaluation.n,
+        size_bytes=size_bytes,
+        p50_us=p50_us,
+        cost_nanousd=cost_nanousd,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +115,7 @@ class GateDecision:
     floors: tuple[Floor, ...]
     first_failed: FloorName | None
     next_step: str
-    evaluation: Evaluation
+    evaluation: AnyEvaluation
     k_score: KScore
 
     def to_json(self) -> dict[str, Any]:
@@ -153,80 +129,45 @@ class GateDecision:
         }
 
 
-def decide_gate(options: GateOptions, evaluation: Evaluation, score: KScore) -> GateDecision:
-    """Judge the floors in order. A label without held-out gold has a recall of 0 here: nothing vouches for it."""
-    floors = _floors(options, evaluation, score)
+def decide_gate(options: GateOptions, evaluation: AnyEvaluation, score: KScore) -> GateDecision:
+    """Judge the floors in order."""
+    floors = (
+        label_floors(options, evaluation, score.composite_ppm)
+        if isinstance(evaluation, Evaluation)
+        else generative_floors(options, evaluation, score.composite_ppm)
+    )
     failed = next((floor for floor in floors if not floor.passed), None)
-    advice: dict[FloorName, Callable[[], str]] = {
-        FloorName.HELDOUT_SIZE: lambda: next_steps.for_heldout_size(
-            evaluation, options.min_heldout, _required_ppm(options.accuracy_lower)
-        ),
-        FloorName.ACCURACY_LOWER: lambda: next_steps.for_accuracy(evaluation, _required_ppm(options.accuracy_lower)),
-        FloorName.BEAT_MAJORITY: lambda: next_steps.for_majority(evaluation),
-        FloorName.WORST_CLASS_RECALL: lambda: next_steps.for_worst_class(
-            evaluation, _required_ppm(options.worst_class_recall)
-        ),
-        FloorName.K_MIN: lambda: next_steps.for_composite(
-            _levers(evaluation, score, _required_ppm(options.k_min)), evaluation
-        ),
-    }
     return GateDecision(
         passed=failed is None,
         floors=floors,
         first_failed=failed.name if failed else None,
-        next_step=advice[failed.name]() if failed else "",
+        next_step=_advice(failed.name, options, evaluation, score) if failed else "",
         evaluation=evaluation,
         k_score=score,
     )
 
 
-def _floors(options: GateOptions, evaluation: Evaluation, score: KScore) -> tuple[Floor, ...]:
-    low, high = evaluation.interval_ppm
-    worst, majority = evaluation.worst_class, evaluation.majority
-    recall = (worst.recall_ppm or 0) if worst else 0
-    accuracy = f"accuracy {percent(evaluation.accuracy_ppm)} ({evaluation.correct} of {evaluation.n})"
-    floors = [
-        _floor(FloorName.HELDOUT_SIZE, evaluation.n, options.min_heldout, "held-out examples", unit="count"),
-        _floor(
-            FloorName.ACCURACY_LOWER,
-            low,
-            _required_ppm(options.accuracy_lower),
-            f"lower bound of the {accuracy}, interval {percent(low)} to {percent(high)} at {evaluation.confidence:.0%}",
-        ),
-        _floor(
-            FloorName.BEAT_MAJORITY,
-            evaluation.accuracy_ppm,
-            majority.accuracy_ppm,
-            f"{accuracy}, against always answering the commonest label",
-            passed=evaluation.correct > majority.correct,
-        ),
-        _floor(
-            FloorName.WORST_CLASS_RECALL,
-            recall,
-            _required_ppm(options.worst_class_recall),
-            f"recall of the worst label, {worst.label!r} ({worst.correct} of {worst.n})" if worst else "no labels",
-        ),
-        _floor(FloorName.K_MIN, score.composite_ppm, _required_ppm(options.k_min), "k_score"),
-    ]
-    return tuple(f for f in floors if options.beat_majority or f.name is not FloorName.BEAT_MAJORITY)
+def _advice(failed: FloorName, options: GateOptions, evaluation: AnyEvaluation, score: KScore) -> str:
+    lower = required_ppm(options.accuracy_lower)
+    if failed is FloorName.HELDOUT_SIZE:
+        return next_steps.missing_heldout(evaluation, options.min_heldout, lower)
+    if failed is FloorName.K_MIN:
+        more = next_steps.MORE_DATA_OR_RANK if isinstance(evaluation, Evaluation) else generative.MORE_DATA_OR_RANK
+        return next_steps.for_composite(_levers(evaluation, score, required_ppm(options.k_min)), more=more)
+    if not isinstance(evaluation, Evaluation):
+        if failed is FloorName.ACCURACY_LOWER:
+            return generative.for_accuracy(evaluation, lower)
+        return (
+            generative.for_baseline() if failed is FloorName.BEAT_BASELINE else generative.for_worst_field(evaluation)
+        )
+    if failed is FloorName.ACCURACY_LOWER:
+        return next_steps.for_accuracy(evaluation, lower)
+    if failed is FloorName.BEAT_MAJORITY:
+        return next_steps.for_majority(evaluation)
+    return next_steps.for_worst_class(evaluation, required_ppm(options.worst_class_recall))
 
 
-def _floor(
-    name: FloorName, measured: int, required: int, what: str, *, unit: str = "ppm", passed: bool | None = None
-) -> Floor:
-    passed = measured >= required if passed is None else passed
-    has, needs = (str(measured), str(required)) if unit == "count" else (percent(measured), percent(required))
-    comparison = "more than" if name is FloorName.BEAT_MAJORITY else "at least"
-    verdict = "ok" if passed else "too low"
-    message = f"{verdict}: {has}, required {comparison} {needs}: {what}"
-    return Floor(name=name, passed=passed, measured=measured, required=required, unit=unit, message=message)
-
-
-def _required_ppm(share: float) -> int:
-    return round(share * PPM)
-
-
-def _levers(evaluation: Evaluation, score: KScore, required: int) -> tuple[Lever, ...]:
+def _levers(evaluation: AnyEvaluation, score: KScore, required: int) -> tuple[Lever, ...]:
     """For each axis: the value at which it alone would close the gap to `required`, and by what factor that is away.
     None where even a perfect axis would not."""
     axes = score.axes()
@@ -236,17 +177,18 @@ def _levers(evaluation: Evaluation, score: KScore, required: int) -> tuple[Lever
     )
 
 
-def _lever(axis: str, now_ppm: int, needed_ppm: int, evaluation: Evaluation, score: KScore) -> Lever:
+def _lever(axis: str, now_ppm: int, needed_ppm: int, evaluation: AnyEvaluation, score: KScore) -> Lever:
     loss = WEIGHTS[axis] * (PPM - now_ppm) // 100
     if needed_ppm > PPM or (needed_ppm == PPM and axis in ("latency", "cost")):
         return Lever(axis=axis, loss_ppm=loss, factor=None, text="")
     needed = needed_ppm / PPM
+    rank = "train.rank" if isinstance(evaluation, Evaluation) else "train.causal.rank"
     match axis:
         case "size":
             target = math.floor(1024 * 2 ** (30 * (1 - needed)))
             factor, text = (
                 score.size_bytes / target,
-                f"shrink it from {score.size_bytes:,} to {target:,} bytes (lower train.rank)",
+                f"shrink it from {score.size_bytes:,} to {target:,} bytes (lower {rank})",
             )
         case "latency":
             target = math.floor(1e5 * (1 / needed - 1))
@@ -265,6 +207,9 @@ def _lever(axis: str, now_ppm: int, needed_ppm: int, evaluation: Evaluation, sco
         case _:
             target = -(-needed_ppm * evaluation.n // PPM)
             # errors fall about with the square root of the data, so this is how much more data the fewer errors need
-            factor = ((evaluation.n - evaluation.correct + 1) / (evaluation.n - target + 1)) ** 2
+            factor = ((evaluation.n - evaluation.marks_ppm / PPM + 1) / (evaluation.n - target + 1)) ** 2
             text = f"get {target} instead of {evaluation.correct} of {evaluation.n} held-out examples right"
+            if not isinstance(evaluation, Evaluation):
+                words = ACCURACY_WORDS[evaluation.accuracy_kind]
+                text = f"raise the {words} from {percent(now_ppm)} to {percent(needed_ppm)}"
     return Lever(axis=axis, loss_ppm=loss, factor=factor, text=text)

@@ -208,7 +208,7 @@ def meter_of(sku: str, step: str = "") -> Meter:
     """
     if sku.startswith("teacher."):
         return Meter.TEACHER
-    if step == "run":
+    if step == "run" or sku.startswith("serving."):
         return Meter.SERVING
     if sku.startswith(("runner.", "embedding.")):
         return Meter.GPU_COMPILE

@@ -9,6 +9,7 @@ classifiers do about that).
 import math
 from dataclasses import dataclass
 from statistics import NormalDist
+from typing import Protocol
 
 from backend.domain.evaluation import NO_ANSWER, PPM, ClassRow, Evaluation, percent, wilson_interval
 
@@ -16,6 +17,19 @@ NEAR_MISS_PPM = 20_000
 MORE_DATA_OR_RANK = (
     "raise sampling.n_candidates by half, or double train.rank; either costs one more compile and no new gold"
 )
+
+
+class Measured(Protocol):
+    """What an evaluation of any kind of task has. The accuracy is `marks_ppm` over `n`."""
+
+    @property
+    def n(self) -> int: ...
+    @property
+    def marks_ppm(self) -> int: ...
+    @property
+    def answered(self) -> int: ...
+    @property
+    def confidence(self) -> float: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +43,7 @@ class Lever:
     text: str
 
 
-def for_heldout_size(evaluation: Evaluation, min_heldout: int, lower_ppm: int) -> str:
+def missing_heldout(evaluation: Measured, min_heldout: int, lower_ppm: int) -> str:
     needed = max(min_heldout, heldout_needed(evaluation, lower_ppm) or 0)
     return (
         f"Add gold examples: {evaluation.n} were held out and at least {min_heldout} must be"
@@ -88,8 +102,8 @@ def for_worst_class(evaluation: Evaluation, required_ppm: int) -> str:
     return f"{advice} It rests on {row.n} held-out examples only; a few more gold ones would tell luck from fault."
 
 
-def for_composite(levers: tuple[Lever, ...], evaluation: Evaluation) -> str:
-    """The axis that has to change by the smallest factor."""
+def for_composite(levers: tuple[Lever, ...], *, more: str = MORE_DATA_OR_RANK) -> str:
+    """The axis that has to change by the smallest factor; `more` is what raises accuracy."""
     able = [lever for lever in levers if lever.factor is not None]
     if not able:
         worst = max(levers, key=lambda lever: lever.loss_ppm)
@@ -99,14 +113,14 @@ def for_composite(levers: tuple[Lever, ...], evaluation: Evaluation) -> str:
         )
     best = min(able, key=lambda lever: lever.factor or math.inf)
     text = f"{best.text[0].upper()}{best.text[1:]}: the smallest change that closes the gap alone."
-    return text + (f" To get there, {MORE_DATA_OR_RANK}." if best.axis == "accuracy" else "")
+    return text + (f" To get there, {more}." if best.axis == "accuracy" else "")
 
 
-def heldout_needed(evaluation: Evaluation, lower_ppm: int) -> int | None:
+def heldout_needed(evaluation: Measured, lower_ppm: int) -> int | None:
     """How many held-out examples carry the lower bound at the same accuracy; None if no number does.
 
     Wilson's bound r is where (p - r) = z sqrt(r (1 - r) / n), hence n = z^2 r (1 - r) / (p - r)^2."""
-    p, r = evaluation.correct / max(evaluation.n, 1), lower_ppm / PPM
+    p, r = evaluation.marks_ppm / PPM / max(evaluation.n, 1), lower_ppm / PPM
     if p <= r:
         return None
     z = NormalDist().inv_cdf((1 + evaluation.confidence) / 2)

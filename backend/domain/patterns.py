@@ -5,6 +5,7 @@ guessing at bad shapes, the number of ways in which a pattern can match or fail 
 tree, and a pattern over the budget is refused.
 """
 
+import math
 import re
 from functools import lru_cache
 from re import _constants as sre  # type: ignore[attr-defined]
@@ -47,6 +48,21 @@ def compile_pattern(pattern: str) -> re.Pattern[str]:
         return re.compile(pattern)
     except (re.error, RecursionError, OverflowError) as error:
         raise UnsafePattern(f"the pattern is not a valid regular expression: {error}") from error
+
+
+@lru_cache(maxsize=256)
+def _degree(pattern: str) -> float:
+    tree = sre_parser.parse(pattern)
+    return max(1.0, math.log(_ways(tree) * MAX_MATCHED_CHARS) / math.log(MAX_MATCHED_CHARS))
+
+
+def steps(pattern: str, n_chars: int) -> int:
+    """About how many steps a search in so many characters takes at the worst: some ten million are a second.
+
+    The ways of a pattern that `compile_pattern` took grow with a power of the text's length; the power that makes them
+    what they are at MAX_MATCHED_CHARS is taken for all lengths.
+    """
+    return math.ceil(math.pow(max(1, n_chars), _degree(pattern)))
 
 
 def _ways(node: Any) -> int:

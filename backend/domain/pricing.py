@@ -14,7 +14,7 @@ from types import MappingProxyType
 
 from backend.domain.canonical import sha256_of
 from backend.domain.errors import InvalidSpec, Problem
-from backend.domain.spec_models import DeclaredPrice
+from backend.domain.spec_teacher import DeclaredPrice
 
 MICRO = Decimal(1_000_000)
 
@@ -68,6 +68,20 @@ BOOKS: tuple[PriceBook, ...] = (
             "teacher.kolm-grammar-1.input_token": "0.10",
             "teacher.kolm-grammar-1.output_token": "0.40",
             "embedding.token": "0.01",
+        },
+        per_second={"runner.second": "0.000150"},
+    ),
+    # Serving by the token. The figures are our choice: about what a 0.5B model costs on a shared GPU; docs/serving.md.
+    _book(
+        "2026-11-22",
+        datetime(2026, 11, 22, 5, tzinfo=UTC),
+        per_mtok={
+            "teacher.kolm-grammar-1.input_token": "0.10",
+            "teacher.kolm-grammar-1.output_token": "0.40",
+            "embedding.token": "0.01",
+            "serving.prompt_token": "0.05",
+            "serving.cached_token": "0.0125",
+            "serving.completion_token": "0.20",
         },
         per_second={"runner.second": "0.000150"},
     ),

@@ -136,8 +136,8 @@ class InferJob(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InferResult(Wire):
-    """One row an input. A label task's: `{"label": str, "confidence": float, "latency_us": int}`; a json or text task's:
-    `{"output": str, "finish_reason": "stop" | "length", "n_tokens": int, "latency_us": int}`."""
+    """One row an input. A label task's: `{"label": str, "confidence": float, "latency_us": int}`; a json or text
+    task's: `{"output": str, "finish_reason": "stop" | "length", "n_tokens": int, "latency_us": int}`."""
 
     outputs: list[dict[str, Any]]
     load_ms: int

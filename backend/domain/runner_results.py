@@ -5,9 +5,10 @@ no NUL), signed (no NaN, no number beyond 2**53 as parts per million) and reckon
 """
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
+from backend.domain.causal_jobs import DistillCausalResult, EvaluateCausalResult
 from backend.domain.errors import OurError
 from backend.domain.runner_jobs import DistillResult, EvaluateResult, InferResult, SelectResult
 
@@ -17,9 +18,12 @@ MAX_NUMBER = 2**53 // 1_000_000
 MAX_PPM = 2**53 - 1  # a score may be a billion
 MAX_TOKENS_A_TEXT = 256
 MAX_LOG = 200_000
+MAX_OUTPUT = 100_000  # characters of one generated answer
+MAX_OUTPUT_TOKENS = 1_000_000
+FINISH_REASONS = frozenset(("stop", "length"))
 MAX_MS = 1_000_000_000  # eleven days
 _HEX = frozenset("0123456789abcdef")
-R = TypeVar("R", DistillResult, EvaluateResult, InferResult, SelectResult)
+R = TypeVar("R", DistillResult, EvaluateResult, InferResult, SelectResult, DistillCausalResult, EvaluateCausalResult)
 
 
 class BadResult(OurError):
@@ -37,11 +41,7 @@ def distill_result(value: dict[str, Any]) -> DistillResult:
         _check(_is_digest(getattr(result, name)), f"{name} is no sha256")
     for name in ("n_pairs", "n_parameters", "runner_ms", "resumed_from_epoch"):
         _check(_is_count(getattr(result, name)), f"{name} is no count")
-    is_config = isinstance(result.adapter_config, dict) and _is_plain(result.adapter_config, floats=False)
-    _check(is_config, "adapter_config is not an object of texts and whole numbers")
-    _check(isinstance(result.active, dict) and _is_plain(result.active), "active is not a plain object")
-    is_log = isinstance(result.training_log, list) and all(isinstance(row, dict) for row in result.training_log)
-    _check(is_log and _is_plain(result.training_log), "training_log is not a list of plain objects")
+    _check_training(result)
     _check(_is_number(result.temperature) and 0.01 <= result.temperature <= 100, "the temperature is out of range")
     return result
 
@@ -63,14 +63,65 @@ def evaluate_result(value: dict[str, Any], *, labels: Collection[str], n: int) -
     return result
 
 
-def infer_result(value: dict[str, Any], *, n: int) -> InferResult:
-    """For `n` inputs."""
+def distill_causal_result(value: dict[str, Any]) -> DistillCausalResult:
+    result = _read(DistillCausalResult, value)
+    for name in ("adapter_sha256", "base_model_sha256", "tokenizer_sha256"):
+        _check(_is_digest(getattr(result, name)), f"{name} is no sha256")
+    for name in ("n_pairs", "n_parameters", "runner_ms", "resumed_from_step"):
+        _check(_is_count(getattr(result, name)), f"{name} is no count")
+    _check_training(result)
+    return result
+
+
+def _check_training(result: DistillResult | DistillCausalResult) -> None:
+    is_config = isinstance(result.adapter_config, dict) and _is_plain(result.adapter_config, floats=False)
+    _check(is_config, "adapter_config is not an object of texts and whole numbers")
+    _check(isinstance(result.active, dict) and _is_plain(result.active), "active is not a plain object")
+    is_log = isinstance(result.training_log, list) and all(isinstance(row, dict) for row in result.training_log)
+    _check(is_log and _is_plain(result.training_log), "training_log is not a list of plain objects")
+
+
+def evaluate_causal_result(value: dict[str, Any], *, answer: Mapping[str, Any], n: int) -> EvaluateCausalResult:
+    """For `n` held-out inputs and the job's `answer`: of a label task every answer is one of its labels. Whether an
+    answer fits a schema is for the evaluation to say, not a fault of the runner."""
+    result = _read(EvaluateCausalResult, value)
+    for name in ("outputs", "baseline_outputs", "finish_reasons", "n_tokens", "confidences"):
+        rows = getattr(result, name)
+        _check(isinstance(rows, list), f"{name} is no list")
+        _check(len(rows) == n, f"{len(rows)} {name} for {n} held-out inputs")
+    known = frozenset(answer["labels"]) if answer["type"] == "label" else None
+    for name in ("outputs", "baseline_outputs"):
+        rows = getattr(result, name)
+        _check(all(_is_text(x, MAX_OUTPUT) for x in rows), f"{name} holds what is no text")
+        _check(known is None or known.issuperset(rows), f"{name} holds what is no label")
+    _check_endings(result.finish_reasons, result.n_tokens)
+    _check(all(_is_share(x) for x in result.confidences), "a confidence is not between 0 and 1")
+    _check_latencies(result.latency_us)
+    _check(len(result.latency_us) <= n, "there are more latencies than inputs")
+    _check(_is_text(result.device, 200), "the device is no name")
+    _check(isinstance(result.engine, dict) and _is_plain(result.engine), "engine is not a plain object")
+    _check(_is_count(result.runner_ms), "runner_ms is no count")
+    return result
+
+
+def _check_endings(reasons: Sequence[object], n_tokens: Sequence[object]) -> None:
+    _check(all(isinstance(x, str) and x in FINISH_REASONS for x in reasons), "a finish reason is not stop or length")
+    _check(all(_is_whole(x, 0, MAX_OUTPUT_TOKENS) for x in n_tokens), "n_tokens holds what is no count")
+
+
+def infer_result(value: dict[str, Any], *, n: int, task_type: str = "label") -> InferResult:
+    """For `n` inputs of a label, json or text task."""
     result = _read(InferResult, value)
     _check(isinstance(result.outputs, list) and len(result.outputs) == n, f"not one output for each of {n} inputs")
+    parts = {"label", "confidence"} if task_type == "label" else {"output", "finish_reason", "n_tokens"}
     for row in result.outputs:
-        _check(isinstance(row, dict) and set(row) == {"label", "confidence", "latency_us"}, "an output lacks its parts")
-        _check(_is_text(row["label"], MAX_TEXT), "a label is no text")
-        _check(_is_share(row["confidence"]), "a confidence is not between 0 and 1")
+        _check(isinstance(row, dict) and set(row) == parts | {"latency_us"}, "an output lacks its parts")
+        if task_type == "label":
+            _check(_is_text(row["label"], MAX_TEXT), "a label is no text")
+            _check(_is_share(row["confidence"]), "a confidence is not between 0 and 1")
+        else:
+            _check(_is_text(row["output"], MAX_OUTPUT), "an output is no text")
+            _check_endings([row["finish_reason"]], [row["n_tokens"]])
     _check_latencies([row["latency_us"] for row in result.outputs])
     _check(_is_count(result.load_ms), "load_ms is no count")
     return result

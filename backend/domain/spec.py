@@ -1,9 +1,9 @@
 """The task spec: the one document a customer writes. The API, the CLI and the workers read it with `parse_spec`, and
 nothing else.
 
-A `Spec` that exists is valid. The fields are in `spec_models`, rules that join two fields (shares that sum, K <= N,
-gold for every label) in `spec_rules`, the wording of what is wrong in `spec_problems`. Text comes in parsed from YAML
-or JSON, as plain objects.
+A `Spec` that exists is valid. The fields are in `spec_models` and the files of its parts, rules that join two fields
+(shares that sum, K <= N) in `spec_rules`, those of gold in `spec_gold`, the wording of what is wrong in
+`spec_problems`. Text comes in parsed from YAML or JSON, as plain objects.
 """
 
 from collections.abc import Sequence
@@ -12,8 +12,18 @@ from typing import Any
 from pydantic import ValidationError
 
 from backend.domain.errors import InvalidSpec, Problem
+from backend.domain.spec_checks import (
+    ContainsCheck,
+    CopiedCheck,
+    ExcludesCheck,
+    LengthCheck,
+    OutputCheck,
+    PythonCheck,
+    RegexCheck,
+)
 from backend.domain.spec_defaults import (
     MAX_CANDIDATE_TOKENS,
+    answer_max_tokens,
     default_k_distill,
     default_k_select,
     effective_slices,
@@ -21,35 +31,26 @@ from backend.domain.spec_defaults import (
     label_names,
     target_shares,
 )
-from backend.domain.spec_models import (
-    MAX_INLINE,
-    MAX_TEXT_CHARS,
-    Budget,
+from backend.domain.spec_fields import MAX_INLINE, MAX_TEXT_CHARS
+from backend.domain.spec_gold import gold_problems
+from backend.domain.spec_inputs import (
     Captures,
     ContainsVerifier,
-    DeclaredPrice,
-    DraftCache,
     Example,
     Examples,
     ExcludesVerifier,
-    Gate,
-    JsonOutput,
-    Label,
-    LabelOutput,
     LengthVerifier,
-    Recipes,
     RegexVerifier,
-    Sampling,
     SimilarityVerifier,
     SliceSpec,
-    Spec,
-    Teacher,
-    TextOutput,
-    Train,
     VerifierSpec,
 )
+from backend.domain.spec_models import Spec
+from backend.domain.spec_outputs import JsonOutput, Label, LabelOutput, TextOutput
 from backend.domain.spec_problems import document_problems, problems_of
-from backend.domain.spec_rules import gold_problems, rule_problems
+from backend.domain.spec_rules import rule_problems
+from backend.domain.spec_teacher import DeclaredPrice, DraftCache, Sampling, Teacher
+from backend.domain.spec_training import Budget, CausalTrain, Gate, Recipes, Train
 
 __all__ = [
     "MAX_CANDIDATE_TOKENS",
@@ -58,18 +59,26 @@ __all__ = [
     "SCHEMA_ID",
     "Budget",
     "Captures",
+    "CausalTrain",
+    "ContainsCheck",
     "ContainsVerifier",
+    "CopiedCheck",
     "DeclaredPrice",
     "DraftCache",
     "Example",
     "Examples",
+    "ExcludesCheck",
     "ExcludesVerifier",
     "Gate",
     "JsonOutput",
     "Label",
     "LabelOutput",
+    "LengthCheck",
     "LengthVerifier",
+    "OutputCheck",
+    "PythonCheck",
     "Recipes",
+    "RegexCheck",
     "RegexVerifier",
     "Sampling",
     "SimilarityVerifier",
@@ -79,6 +88,7 @@ __all__ = [
     "TextOutput",
     "Train",
     "VerifierSpec",
+    "answer_max_tokens",
     "canonical_spec",
     "check_gold",
     "default_k_distill",

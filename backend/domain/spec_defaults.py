@@ -2,17 +2,22 @@
 
 import math
 
-from backend.domain.spec_models import LabelOutput, SliceSpec, Spec
+from backend.domain.spec_inputs import SliceSpec
+from backend.domain.spec_models import Spec
+from backend.domain.spec_outputs import LabelOutput
 
+GENERAL = "general"  # the one slice of a json or text task that names none
 MAX_CANDIDATE_TOKENS = 160  # what a teacher may write for one candidate input, and what the worst case is priced at
 
 
 def effective_slices(spec: Spec) -> list[SliceSpec]:
     """The spec's slices; without any, one per label with the label's share (even when no shares are declared) and
-    description.
+    description, or of a task without labels one for all inputs.
     """
-    if spec.slices or not isinstance(spec.output, LabelOutput):
+    if spec.slices:
         return list(spec.slices)
+    if not isinstance(spec.output, LabelOutput):
+        return [SliceSpec(name=GENERAL, share=1.0)]
     shares = target_shares(spec)
     return [
         SliceSpec(name=label.name, share=shares[label.name], hint=label.description, label=label.name)
@@ -46,7 +51,19 @@ def default_k_distill(n: int) -> int:
 
 
 def label_max_tokens(spec: Spec) -> int:
-    """What a teacher may write for one label: a name of c characters is at most c tokens; a few for quotes and line
-    ends.
+    """What a teacher may write for one answer. A label of c characters is at most c tokens, and a few for quotes and
+    line ends; json and text say their own most.
     """
-    return 8 + max((len(name) for name in label_names(spec)), default=8)
+    if not isinstance(spec.output, LabelOutput):
+        return spec.output.max_tokens
+    return 8 + max(len(name) for name in label_names(spec))
+
+
+def answer_max_tokens(spec: Spec) -> int:
+    """What a causal model may write for one answer, its end token included."""
+    return label_max_tokens(spec)
+
+
+def train_kind(spec: Spec) -> str:
+    """encoder, causal or auto: as the spec says, else an encoder for labels and a causal base for everything else."""
+    return spec.train.kind or ("encoder" if isinstance(spec.output, LabelOutput) else "causal")

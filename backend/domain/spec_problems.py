@@ -15,7 +15,7 @@ from pydantic_core import ErrorDetails
 
 from backend.domain.errors import Problem
 
-MAX_DEPTH = 16
+MAX_DEPTH = 32
 MAX_VALUES = 200_000
 MAX_CHARS = 8_000_000
 

@@ -1,22 +1,16 @@
 """Rules of a spec that join fields or need more than a bound: each yields a problem that says what to change."""
 
 import math
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from urllib.parse import urlsplit
 
 from backend.domain.errors import Problem
-from backend.domain.gold import n_heldout_at_least
 from backend.domain.patterns import UnsafePattern, compile_pattern
 from backend.domain.spec_defaults import default_k_select, effective_slices
-from backend.domain.spec_models import (
-    Example,
-    LabelOutput,
-    LengthVerifier,
-    RegexVerifier,
-    SimilarityVerifier,
-    Spec,
-)
+from backend.domain.spec_inputs import LengthVerifier, RegexVerifier, SimilarityVerifier
+from backend.domain.spec_models import Spec
+from backend.domain.spec_output_rules import output_problems
+from backend.domain.spec_outputs import LabelOutput
 from backend.domain.spec_problems import suggestion
 
 SHARE_TOLERANCE = 0.01
@@ -24,15 +18,14 @@ NOT_YET = "not_on_this_deployment"
 
 
 def rule_problems(spec: Spec) -> list[Problem]:
-    """All broken rules but those about gold, in the order of the document."""
-    rules = (_output, _slices, _sources, _verifiers, _teacher, _sampling, _later)
+    """All broken rules but those about gold (`spec_gold`), in the order of the document."""
+    rules = (_output, _slices, _sources, _verifiers, _teacher, _sampling, _training, _later)
     return [problem for rule in rules for problem in rule(spec)]
 
 
 def _output(spec: Spec) -> Iterator[Problem]:
     if not isinstance(spec.output, LabelOutput):
-        message = f'output type "{spec.output.type}" is not on this deployment yet; "label" is'
-        yield Problem(pointer="/output/type", message=message, code=NOT_YET)
+        yield from output_problems(spec)
         return
     labels = spec.output.labels
     yield from _repeats("/output/labels", [label.name for label in labels], code="duplicate_label", what="label")
@@ -48,10 +41,12 @@ def _slices(spec: Spec) -> Iterator[Problem]:
     yield from _repeats("/slices", [part.name for part in spec.slices], code="duplicate_slice", what="slice")
     if spec.slices:
         yield from _sum_to_one("/slices", [part.share for part in spec.slices])
-    if isinstance(spec.output, LabelOutput):
-        for i, part in enumerate(spec.slices):
-            if part.label is not None:
-                yield from _known_label(f"/slices/{i}/label", part.label, spec.output)
+    for i, part in enumerate(spec.slices):
+        if part.label is not None and isinstance(spec.output, LabelOutput):
+            yield from _known_label(f"/slices/{i}/label", part.label, spec.output)
+        elif part.label is not None:
+            message = f"a {spec.output.type} task has no labels; say in hint what the inputs of this slice look like"
+            yield Problem(pointer=f"/slices/{i}/label", message=message, code="not_used")
 
 
 def _sources(spec: Spec) -> Iterator[Problem]:
@@ -153,6 +148,19 @@ def _most_picks(spec: Spec) -> int:
     return sum(default_k_select(n) if k is None else min(k, n) for n in pools)
 
 
+def _training(spec: Spec) -> Iterator[Problem]:
+    kind, causal = spec.train.kind, spec.train.causal
+    if kind in ("encoder", "auto") and not isinstance(spec.output, LabelOutput):
+        message = f'only a label task can be learned by an encoder; leave "{kind}" out for a {spec.output.type} task'
+        yield Problem(pointer="/train/kind", message=message, code="not_used")
+    if (causal.patch_size > 1) != (causal.patch_share > 0):
+        message = "patches need both a patch_size above 1 and a patch_share above 0; give both or neither"
+        yield Problem(pointer="/train/causal/patch_size", message=message, code="not_used")
+    if causal.variant == "qlora" and causal.precision == "fp32":
+        message = "qlora computes in bf16; take precision auto or bf16"
+        yield Problem(pointer="/train/causal/precision", message=message, code="not_used")
+
+
 def _later(spec: Spec) -> Iterator[Problem]:
     if spec.recipes.enabled:
         yield Problem(
@@ -160,32 +168,6 @@ def _later(spec: Spec) -> Iterator[Problem]:
             message="recipe packs are not on this deployment yet; set it to false",
             code=NOT_YET,
         )
-
-
-def gold_problems(spec: Spec, examples: Sequence[Example]) -> list[Problem]:
-    """Whether these gold pairs can carry the evaluation that the gate asks for."""
-    if not isinstance(spec.output, LabelOutput):
-        return []
-    problems: list[Problem] = []
-    for i, example in enumerate(examples):
-        problems += _known_label(f"/examples/inline/{i}/output", example.output, spec.output)
-    counts = Counter(example.output for example in examples)
-    if len(examples) < 2:
-        found = "is 1 example" if examples else "are no examples"
-        message = f"there {found}; give at least two for each label, so that one can be held out"
-        return [*problems, Problem(pointer="/examples", message=message, code="too_few_examples")]
-    without = [label.name for label in spec.output.labels if not counts[label.name]]
-    if without:
-        message = f"no gold example for {_list(without)}; add one for each label or remove the label"
-        problems.append(Problem(pointer="/examples", message=message, code="no_gold_for_label"))
-    heldout = n_heldout_at_least(examples, holdout=spec.examples.holdout)
-    if not problems and heldout < spec.gate.min_heldout:
-        message = (
-            f"holding out {spec.examples.holdout:g} of {len(examples)} examples gives {heldout} for the evaluation "
-            f"and the gate needs {spec.gate.min_heldout}; add some, raise examples.holdout or lower gate.min_heldout"
-        )
-        problems.append(Problem(pointer="/examples", message=message, code="too_few_heldout"))
-    return problems
 
 
 def _known_label(pointer: str, name: str, output: LabelOutput) -> Iterator[Problem]:
@@ -214,8 +196,3 @@ def _sum_to_one(pointer: str, shares: Sequence[float]) -> Iterator[Problem]:
             message=f"the shares sum to {total:g}; change them so that they sum to 1",
             code="shares_do_not_sum",
         )
-
-
-def _list(names: Sequence[str]) -> str:
-    shown = ", ".join(f'"{name}"' for name in names[:5])
-    return shown + (f" and {len(names) - 5} more" if len(names) > 5 else "")

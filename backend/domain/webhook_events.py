@@ -25,6 +25,9 @@ class EventType(StrEnum):
     COMPILE_CANCELED = "compile.canceled"
     ARTIFACT_PUBLISHED = "artifact.published"
     ARTIFACT_REVOKED = "artifact.revoked"
+    DEPLOYMENT_CREATED = "deployment.created"
+    DEPLOYMENT_UPDATED = "deployment.updated"
+    DEPLOYMENT_REGRESSION = "deployment.regression"
     BUDGET_THRESHOLD = "budget.threshold"
     BUDGET_REACHED = "budget.reached"
     INVOICE_FINALIZED = "invoice.finalized"
@@ -134,6 +137,40 @@ _ARTIFACT: dict[str, Any] = {
     "revoked_at": None,
     "revoked_reason": None,
     "url": f"{_HOST}/v1/artifacts/{_ARTIFACT_ID}",
+}
+_DEPLOYMENT: dict[str, Any] = {
+    "id": "dep_01k0nr4t8v2x6z0b3d7f1h5j9m",
+    "object": "deployment",
+    "name": "refund-router",
+    "state": "active",
+    "base": {
+        "id": "Qwen/Qwen2.5-0.5B-Instruct",
+        "sha256": "6c1c8e0f5a3d9b7246f0e1d2c3b4a5968778695a4b3c2d1e0f9e8d7c6b5a4938",
+    },
+    "task_type": "json",
+    "artifact": _ARTIFACT_ID,
+    "previous_artifact": None,
+    "canary": None,
+    "idle_minutes": 0,
+    "pinned": False,
+    "max_concurrent": 32,
+    "shadow": {"share_ppm": 0, "microusd_per_day": 0},
+    "drift": {"margin_ppm": 50_000, "rollback": False},
+    "version": 1,
+    "created_at": "2026-11-22T10:20:00.000Z",
+    "updated_at": "2026-11-22T10:20:00.000Z",
+    "url": f"{_HOST}/v1/deployments/dep_01k0nr4t8v2x6z0b3d7f1h5j9m",
+}
+_REGRESSION: dict[str, Any] = _DEPLOYMENT | {
+    "version": 4,
+    "shadow": {"share_ppm": 20_000, "microusd_per_day": 2_000_000},
+    "regression": {
+        "artifact": _ARTIFACT_ID,
+        "n_compared": 212,
+        "agreement_ppm": 774_000,
+        "floor_ppm": 892_000,
+        "rolled_back": False,
+    },
 }
 _BUDGET: dict[str, Any] = {
     "id": "bud_01k0nq3c8x5v2m7t9r4w6y1z0a",
@@ -247,6 +284,23 @@ CATALOGUE: tuple[EventEntry, ...] = (
         type=EventType.ARTIFACT_REVOKED,
         says="An artifact was revoked: it is not run any more.",
         object=_ARTIFACT | {"revoked_at": _AT, "revoked_reason": "trained on the wrong labels"},
+    ),
+    EventEntry(
+        type=EventType.DEPLOYMENT_CREATED,
+        says="A deployment was made: an artifact answers under its name.",
+        object=_DEPLOYMENT | {"action": "created"},
+    ),
+    EventEntry(
+        type=EventType.DEPLOYMENT_UPDATED,
+        says="A deployment was changed; `action` says how (`changed`, `promoted`, `rolled_back`, `drained`, `started`, "
+        "`deleted`).",
+        object=_DEPLOYMENT | {"action": "promoted", "version": 2},
+    ),
+    EventEntry(
+        type=EventType.DEPLOYMENT_REGRESSION,
+        says="Live answers agree with the teacher less than the held-out accuracy promised; once a version of the "
+        "deployment.",
+        object=_REGRESSION,
     ),
     EventEntry(
         type=EventType.BUDGET_THRESHOLD,

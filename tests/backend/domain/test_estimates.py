@@ -10,6 +10,7 @@ from backend.domain.errors import InvalidSpec
 from backend.domain.estimates import Estimate, check_budget, estimate, usd
 from backend.domain.lifecycle import StepName
 from backend.domain.spec import Spec, parse_spec
+from backend.domain.trial_estimates import answer_tokens, base_size_b
 
 
 def spec(**changed: Any) -> Spec:
@@ -138,3 +139,84 @@ def test_amounts_are_readable() -> None:
         "$0.0123",
         "$5.0000",
     ]
+
+
+def generative(kind: str, **changed: Any) -> Spec:
+    output: dict[str, Any] = {"type": kind}
+    if kind == "json":
+        output["schema"] = {"type": "object", "properties": {"a": {"type": "string"}}}
+    answer = {"a": "x" * 290} if kind == "json" else "y" * 400
+    return parse_spec(
+        {
+            "name": "orders",
+            "task": "Answer.",
+            "output": output | changed.pop("output", {}),
+            "examples": {"inline": [{"input": f"m {i}", "output": answer} for i in range(80)]},
+            "teacher": {"provider": "grammar", "model": "kolm-grammar-1"},
+            **changed,
+        }
+    )
+
+
+def test_answers_are_as_long_as_gold_shows_and_at_most_as_long_as_the_spec_allows() -> None:
+    assert answer_tokens(generative("json")) == 2 + 100  # {"a": "..."} has 298 characters
+    assert answer_tokens(generative("text")) == 2 + 100
+    assert answer_tokens(generative("text", output={"max_tokens": 50})) == 50
+    upload = {"upload": "upl_01ktfz2x8e4s1c9w0m5q7r3vbd"}
+    assert answer_tokens(generative("text", examples=upload)) == 128
+    made = estimate(generative("text"), prompt_tokens_label=1000).steps[StepName.LABELING]
+    assert made.expected == round(4 * 1000 * 0.1 + 4 * 5 * 102 * 0.4)
+    assert made.high == round(2 * 4 * 5 * 1000 * 0.1 + 4 * 5 * 512 * 0.4)
+
+
+def test_a_judge_is_asked_twice_for_each_held_out_answer_and_for_every_trial_at_the_most() -> None:
+    sizes = {"n_heldout": 50, "prompt_tokens_label": 1000}
+    judged, checked = (
+        estimate(generative("text", output=output, train=train), **sizes)
+        for output, train in (
+            ({}, {}),
+            ({"accuracy": "checks", "checks": [{"kind": "length"}]}, {}),
+        )
+    )
+    more = judged.steps[StepName.EVALUATION].expected - checked.steps[StepName.EVALUATION].expected
+    assert more == round(100 * 1204 * 0.1 + 200 * 0.4)
+    assert judged.platform_high == checked.platform_high  # the judge is the teacher, whose bill is not ours
+    once = estimate(generative("text", train={"escalate": False}), **sizes).steps[StepName.EVALUATION]
+    assert judged.steps[StepName.EVALUATION].high > 2 * (once.high - checked.steps[StepName.EVALUATION].high)
+    assert judged.worst_batch >= 4 * round(4 * 2024 * 0.1 + 8 * 0.4)
+
+
+def test_every_trial_that_may_follow_stands_in_the_high_bound_and_auto_in_all() -> None:
+    fixed, escalating, auto = (
+        estimate(spec(train=train), n_gold_train=100, n_heldout=50).steps
+        for train in ({"escalate": False}, {}, {"kind": "auto", "escalate": False})
+    )
+    step = StepName.EVALUATION
+    assert escalating[step].expected == fixed[step].expected
+    assert escalating[step].high > fixed[step].high + fixed[StepName.DISTILLATION].high
+    assert auto[step].low > fixed[step].low
+    assert auto[step].expected > fixed[step].expected
+
+
+def test_a_larger_base_takes_longer_and_the_assumption_is_told() -> None:
+    bases = ("kolm-tiny-1", "Qwen/Qwen2.5-0.5B-Instruct", "Qwen/Qwen2.5-7B-Instruct")
+    made = [estimate(generative("json", train={"causal": {"base": base}}), n_heldout=30) for base in bases]
+    small, usual, large = (one.steps[StepName.DISTILLATION].expected for one in made)
+    assert small == usual
+    assert large > 10 * usual
+    assert any("assumed, not measured" in line for line in made[1].assumptions)
+    assert not any("causal" in line for line in estimate(spec()).assumptions)
+    assert [base_size_b(name) for name in (*bases, "org/m-1.5b", "llama3b")] == [0.5, 0.5, 7.0, 1.5, 0.5]
+
+
+@given(
+    st.sampled_from(["json", "text"]),
+    st.integers(8, 512),
+    st.integers(0, 300),
+    st.sampled_from([{}, {"escalate": False}, {"causal": {"rank": 4}}]),
+)
+@settings(max_examples=60, deadline=None)
+def test_the_bounds_of_a_generative_task_are_in_order_too(kind: str, most: int, n: int, train: dict[str, Any]) -> None:
+    made = estimate(generative(kind, output={"max_tokens": most}, train=train), n_heldout=n, n_gold_train=n)
+    for amount in made.steps.values():
+        assert 0 <= amount.low <= amount.expected <= amount.high

@@ -2,6 +2,7 @@
 
 import math
 import random
+import time
 from collections import defaultdict
 from dataclasses import dataclass
 
@@ -147,3 +148,19 @@ def test_leakage_finds_every_pair_that_comparing_all_pairs_finds(train: list[str
 def test_the_report_counts_both_sides() -> None:
     report = leakage(["Where is my card?", "where is my card", "something else"], ["where is my card", "unrelated"])
     assert report.to_json() == {"n_train": 3, "n_heldout": 2, "n_exact": 2, "n_near": 0, "n_heldout_touched": 1}
+
+
+@given(st.integers(20, 120), st.integers(1, 6), st.sampled_from([0.2, 0.3, 0.5]))
+def test_answers_that_are_not_labels_are_held_out_by_the_share_alone(n: int, n_answers: int, holdout: float) -> None:
+    """Each answer stands a few times; as labels, every one of them would be held out at least once."""
+    examples = [Pair(f"input {i}", f"answer {i // n_answers}") for i in range(n)]
+    split = split_gold(examples, salt=SALT, holdout=holdout, is_stratified=False)
+    assert len(split.heldout) == math.ceil(round(holdout * n, 9))
+
+
+def test_ten_thousand_different_answers_are_split_in_seconds() -> None:
+    examples = [Pair(f"input {i}", f"answer {i}") for i in range(10_000)]
+    started = time.process_time()
+    split = split_gold(examples, salt=SALT, holdout=0.3, is_stratified=False)
+    assert time.process_time() - started < 5
+    assert len(split.heldout) == 3_000
