@@ -6,7 +6,7 @@ import hashlib
 
 from backend.domain.errors import InvalidSpec, Problem
 from backend.domain.spec import Teacher as TeacherSpec
-from workers.teachers.grammar import DEFAULT_GRAMMAR, load_grammar
+from workers.teachers.grammar import shipped_grammar
 from workers.teachers.openai_compatible import OpenAICompatibleTeacher
 from workers.teachers.protocol import Teacher, TeacherCaps, TeacherIdentity
 from workers.teachers.replay import ReplayTeacher
@@ -90,9 +90,9 @@ def caps_of(spec: TeacherSpec) -> TeacherCaps:
 
 @functools.cache
 def _grammar_revision() -> str:
-    """Of the grammar this release ships. A server started with another file says so in each answer
+    """Of the grammars this release ships. A server started with another file says so in each answer
     (`Completion.revision`)."""
-    return load_grammar(DEFAULT_GRAMMAR.read_bytes()).revision
+    return shipped_grammar().revision
 
 
 def _lacks(field: str, message: str) -> InvalidSpec:

@@ -83,7 +83,7 @@ class Labeller:
     def _estimate(self, labels: tuple[str, ...], meanings: tuple[str, ...]) -> tuple[WordModel, ...]:
         from_file = self.knows(labels)
         return tuple(
-            _count(
+            count_words(
                 self._messages(label) if from_file else _fallback_messages(label, meaning),
                 f"{label} {meaning}",
             )
@@ -104,7 +104,7 @@ def _fallback_messages(label: str, meaning: str) -> list[str]:
     return [grammar.sample(start, temperature=1.0, rng=rng) for _ in range(SAMPLES_PER_LABEL)]
 
 
-def _count(messages: Sequence[str], meaning: str) -> WordModel:
+def count_words(messages: Sequence[str], meaning: str) -> WordModel:
     unigrams: Counter[str] = Counter()
     bigrams: Counter[tuple[str, str]] = Counter()
     for text in [*messages, *[meaning] * MEANING_WEIGHT]:

@@ -1,14 +1,18 @@
 """The grammar teacher as a model: kolm's prompts in, choices with exact log-probs out. No HTTP here;
 `grammar_server` puts it on a wire."""
 
+import functools
+import json
 import math
 import random
 from dataclasses import dataclass
 
+from workers.teachers.grammar_answers import START, answer_grammar, likeliest_answer, preference_grammar
 from workers.teachers.grammar_fallback import fallback_grammar
 from workers.teachers.grammar_judge import judge
 from workers.teachers.grammar_labels import Labeller
 from workers.teachers.grammar_prompt import Asked, NotOurPrompt, read_prompt
+from workers.teachers.grammar_reading import Reader
 from workers.teachers.grammar_walk import Token, Written, begun, likeliest, retrace, walk
 from workers.teachers.pcfg import END, Frontier, Grammar, tokenize
 
@@ -32,6 +36,8 @@ class GrammarModel:
     def __init__(self, grammar: Grammar) -> None:
         self._grammar = grammar
         self._labeller = Labeller(grammar)
+        self._reader = Reader(grammar)
+        self._answers = functools.lru_cache(maxsize=256)(self._answer_grammar)
 
     @property
     def revision(self) -> str:
@@ -46,7 +52,7 @@ class GrammarModel:
         drawn: list[Written] = []
         for _ in range(n):
             rng = random.Random(source.getrandbits(64))
-            drawn.append(self._message(asked, policy, rng) if asked.text is None else self._label(asked, policy, rng))
+            drawn.append(self._label(asked, policy, rng) if asks_label(asked) else self._message(asked, policy, rng))
         return drawn
 
     def score(
@@ -55,7 +61,7 @@ class GrammarModel:
         """The tokens of a given answer, END last. Log-probs are -inf from the first token that cannot follow, under
         top-k also at each token that is not among the likeliest."""
         asked = read_prompt(content)
-        if asked.text is not None:
+        if asks_label(asked):
             ranked = likeliest(self._posterior(asked, temperature), top_k)
             return (Token(text=text, logprob=dict(ranked).get(text, -math.inf), top=_possible(ranked, n_top)),)
         grammar, start = self._grammar_for(asked)
@@ -66,11 +72,20 @@ class GrammarModel:
         return tuple(Token(text=t, logprob=p) for t, p in zip([*tokenize(text), END], logprobs, strict=True))
 
     def _grammar_for(self, asked: Asked) -> tuple[Grammar, str]:
-        """The file's slice of that name, if its label agrees; else a grammar made of the prompt's own words."""
+        """The file's slice of that name, if its label agrees; else a grammar made of the prompt's own words. Of an
+        answer, the distribution over answers."""
+        if asked.answer is not None:
+            schema = None if asked.answer.schema is None else json.dumps(asked.answer.schema)
+            return self._answers(asked.text or "", schema, asked.answer.longest, asked.answer.pair), START
         known = self._grammar.slices.get(asked.slice_name)
         if known is not None and self._labeller.knows(asked.labels) and asked.label in (None, known.label):
             return self._grammar, known.start
         return fallback_grammar(asked.slice_name, asked.hint, asked.label or "", asked.exemplars)
+
+    def _answer_grammar(self, text: str, schema: str | None, longest: int, pair: tuple[str, str] | None) -> Grammar:
+        wanted = None if schema is None else json.loads(schema)
+        answers = answer_grammar(self._reader, self._grammar, text, wanted, longest)
+        return answers if pair is None else preference_grammar(likeliest_answer(answers), *pair)
 
     def _message(self, asked: Asked, policy: Policy, rng: random.Random) -> Written:
         grammar, start = self._grammar_for(asked)
@@ -106,6 +121,10 @@ class GrammarModel:
 
     def _posterior(self, asked: Asked, temperature: float) -> dict[str, float]:
         return self._labeller.log_posterior(asked.text or "", asked.labels, asked.meanings, temperature=temperature)
+
+
+def asks_label(asked: Asked) -> bool:
+    return asked.text is not None and asked.answer is None
 
 
 def _possible(ranked: list[tuple[str, float]], n_top: int) -> tuple[tuple[str, float], ...]:

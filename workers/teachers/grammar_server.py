@@ -20,7 +20,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from workers.teachers.grammar import DEFAULT_GRAMMAR, load_grammar
+from workers.teachers.grammar import load_grammar, shipped_grammar
 from workers.teachers.grammar_api import BadRequest, chat_completion, text_completion
 from workers.teachers.grammar_model import MODEL, GrammarModel
 from workers.teachers.grammar_prompt import NotOurPrompt
@@ -145,9 +145,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--host", default="127.0.0.1")
-    parser.add_argument("--grammar", type=Path, default=DEFAULT_GRAMMAR)
+    parser.add_argument("--grammar", type=Path, help="a file in the place of the grammars of this release")
     args = parser.parse_args(argv)
-    model = GrammarModel(load_grammar(args.grammar.read_bytes()))
+    model = GrammarModel(shipped_grammar() if args.grammar is None else load_grammar(args.grammar.read_bytes()))
     stop = threading.Event()
     for signum in (signal.SIGTERM, signal.SIGINT):
         signal.signal(signum, lambda *_: stop.set())

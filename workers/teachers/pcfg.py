@@ -16,7 +16,7 @@ import math
 import random
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeVar
 
@@ -41,9 +41,24 @@ class Alternative:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GrammarSlice:
+    """`values` are the fields of an answer that hold for every text of the slice, `says` the sentences that tell a text
+    in short (see grammar_reading)."""
+
     name: str
     start: str
     label: str
+    values: Mapping[str, str] = field(default_factory=dict)
+    says: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerField:
+    """A field of an answer is what one of `rules` wrote, as a text or (`is_count`) as a number. `find` are patterns of
+    such values in texts that no grammar wrote."""
+
+    rules: tuple[str, ...]
+    is_count: bool = False
+    find: tuple[str, ...] = ()
 
 
 Outcomes = dict[int, float]
@@ -56,6 +71,7 @@ class Grammar:
     rules: Mapping[str, tuple[Alternative, ...]]
     slices: Mapping[str, GrammarSlice]
     revision: str
+    fields: Mapping[str, AnswerField] = field(default_factory=dict)
 
     @cached_property
     def _log_weights(self) -> dict[float, dict[str, tuple[float, ...]]]:

@@ -1,8 +1,9 @@
 """The two prompts of a compile, and how their answers are read.
 
 Pass 1 asks for candidate inputs of one slice: each choice is one bare message. Pass 2 asks for the label of one
-text: each choice is one bare label. Both open with `Task:`, `Slice:`, `Hint:`, `Labels:` lines, one line each, which
-the grammar teacher reads too.
+text: each choice is one bare label (what is asked of json and text tasks is in `answer_prompt`). Both open with
+`Task:`, `Slice:`, `Hint:`, `Labels:` lines, one line each, which the grammar teacher reads too; a task without labels
+says what kind of `Answer:` it wants instead.
 
 Text that came from customers or from a teacher is data. It stands between two lines of tildes that are longer than
 any run of tildes inside it, as in a CommonMark code fence, so no text can close its own fence; the system message
@@ -28,6 +29,10 @@ _CANDIDATE_SYSTEM = (
     "You write realistic inputs for training a text classifier. Answer with one bare message as its author would have "
     f"typed it: no quotes, no numbering, no label, no explanation. {DATA_RULE}"
 )
+_INPUT_SYSTEM = (
+    "You write realistic inputs for training a small language model. Answer with one bare input as its author would "
+    f"have typed it, never with an answer to it: no quotes, no numbering, no explanation. {DATA_RULE}"
+)
 _LABEL_SYSTEM = (
     "You label texts. Answer with exactly one of the labels, spelled as given, and nothing else: no explanation, "
     f"no punctuation. {DATA_RULE}"
@@ -50,8 +55,9 @@ def candidate_request(
         lines.append("Examples of the tone, not to be copied:")
         lines.extend(fence(text[:MAX_EXEMPLAR_CHARS]) for text in exemplars)
     lines.append(CANDIDATE_ASK)
+    system = _CANDIDATE_SYSTEM if isinstance(spec.output, LabelOutput) else _INPUT_SYSTEM
     return CompletionRequest(
-        messages=(Message(role="system", content=_CANDIDATE_SYSTEM), Message(role="user", content="\n".join(lines))),
+        messages=(Message(role="system", content=system), Message(role="user", content="\n".join(lines))),
         n=n,
         temperature=temperature,
         max_tokens=MAX_CANDIDATE_TOKENS,
@@ -82,7 +88,10 @@ def label_request(spec: Spec, text: str, *, n: int, temperature: float, seed: in
 
 def head(spec: Spec) -> list[str]:
     """The lines that every prompt opens with."""
-    return [f"Task: {one_line(spec.task)}", "Labels: " + " | ".join(one_line(name) for name in label_names(spec))]
+    task = f"Task: {one_line(spec.task)}"
+    if not isinstance(spec.output, LabelOutput):
+        return [task, f"Answer: {spec.output.type}"]
+    return [task, "Labels: " + " | ".join(one_line(name) for name in label_names(spec))]
 
 
 def _definitions(spec: Spec) -> list[str]:

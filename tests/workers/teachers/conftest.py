@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from backend.domain.spec import Spec, parse_spec
-from workers.teachers.grammar import DEFAULT_GRAMMAR, load_grammar
+from workers.teachers.grammar import DEFAULT_GRAMMAR, shipped_grammar
 from workers.teachers.grammar_model import GrammarModel
 from workers.teachers.grammar_server import GrammarServer, serving
 from workers.teachers.pcfg import Grammar
@@ -22,7 +22,7 @@ def spec() -> Spec:
 
 @pytest.fixture(scope="session")
 def grammar() -> Grammar:
-    return load_grammar(DEFAULT_GRAMMAR.read_bytes())
+    return shipped_grammar()
 
 
 @pytest.fixture(scope="session")

@@ -42,7 +42,7 @@ def test_the_probabilities_sum_to_one_for_any_text(grammar: Grammar, spec: Spec,
 def test_its_own_messages_are_labelled_by_their_slice_but_for_the_ambiguous_ones(grammar: Grammar, spec: Spec) -> None:
     labeller, labels, rng = Labeller(grammar), tuple(label_names(spec)), random.Random(2)
     n_right = 0
-    for slice_ in grammar.slices.values():
+    for slice_ in (s for s in grammar.slices.values() if s.label in labels):
         for _ in range(60):
             text = grammar.sample(slice_.start, temperature=1.0, rng=rng)
             got = labeller.log_posterior(text, labels, ("",) * 5, temperature=1.0)

@@ -1,0 +1,26 @@
+"""The parts of a decoded answer that a check's `field` names."""
+
+from collections.abc import Iterator
+
+
+def parts_at(value: object, pointer: str) -> list[object]:
+    """What an RFC 6901 pointer finds, with `*` for each element of a list or each value of an object; empty where
+    there is nothing. parts_at({"items": [{"n": 1}, {"n": 2}]}, "/items/*/n") == [1, 2]."""
+    found = [value]
+    for token in pointer.split("/")[1:]:
+        found = [part for one in found for part in _below(one, token)]
+    return found
+
+
+def _below(value: object, token: str) -> Iterator[object]:
+    if isinstance(value, dict):
+        name = token.replace("~1", "/").replace("~0", "~")
+        if token == "*":
+            yield from value.values()
+        elif name in value:
+            yield value[name]
+    elif isinstance(value, list):
+        if token == "*":
+            yield from value
+        elif token.isdecimal() and token.isascii() and int(token) < len(value):
+            yield value[int(token)]
