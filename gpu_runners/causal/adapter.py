@@ -24,8 +24,8 @@ VARIANTS = ("lora", "rslora", "dora", "qlora")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdapterConfig:
-    """What the tensors do not say. Whole numbers and texts only: it is signed as it stands. `variant` qlora: the base was
-    quantised to 4 bits while the adapter was trained."""
+    """What the tensors do not say. Whole numbers and texts only: it is signed as it stands. `variant` qlora: the base
+    was quantised to 4 bits while the adapter was trained."""
 
     format: str
     base: str

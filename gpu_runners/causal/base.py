@@ -19,12 +19,14 @@ DEFAULT_CONTEXT = 2048
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CausalBase:
     """`tokenizer_sha256` is over tokenizer.json and the chat template: what two bases must share for one to draft for
-    the other, and what an adapter is bound to. `eos_ids` end an answer, the first one is trained."""
+    the other, and what an adapter is bound to. `eos_ids` end an answer, the first one is trained. `special_tokens` are
+    the texts that the tokenizer takes for one token of its own."""
 
     base: Base
     tokenizer: Any
     tokenizer_sha256: str
     eos_ids: tuple[int, ...]
+    special_tokens: tuple[str, ...]
     pad_id: int
     context: int
     vocab_size: int
@@ -64,6 +66,7 @@ def open_causal_base(name: str, *, base_dir: Path | None = None, expect_sha256: 
         tokenizer=tokenizer,
         tokenizer_sha256=tokenizer_sha256(base.folder, str(tokenizer.chat_template)),
         eos_ids=eos,
+        special_tokens=_special_tokens(tokenizer),
         pad_id=int(pad),
         context=int(config.get("max_position_embeddings") or DEFAULT_CONTEXT),
         vocab_size=int(config["vocab_size"]),
@@ -96,6 +99,12 @@ def load_weights(base: CausalBase, *, dtype: str = "float32", attention: str | N
     for parameter in model.parameters():
         parameter.requires_grad_(False)
     return model.eval()
+
+
+def _special_tokens(tokenizer: Any) -> tuple[str, ...]:
+    """Added tokens are found in a text before it is split into words, whether they are called special or not."""
+    added = [str(token) for token in tokenizer.added_tokens_decoder.values()]
+    return tuple(dict.fromkeys([*added, *tokenizer.all_special_tokens]))
 
 
 def _eos_ids(folder: Path, config: dict[str, Any], tokenizer: Any) -> tuple[int, ...]:

@@ -1,0 +1,107 @@
+"""Pairs of input and answer: read strictly, made into tokens, split once for validation.
+
+What is trained is the answer and its end of sequence; the prompt before it is only read.
+"""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gpu_runners.causal.base import CausalBase
+from gpu_runners.causal.chat import completion_ids, prompt_ids
+from gpu_runners.errors import JobFailed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    text: str
+    answer: str
+    weight: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Example:
+    """`ids` are prompt and completion, the end of sequence last; the first `n_prompt` are the prompt's (at least
+    one)."""
+
+    text: str
+    ids: tuple[int, ...]
+    n_prompt: int
+    weight: float
+
+    @property
+    def n_completion(self) -> int:
+        return len(self.ids) - self.n_prompt
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Encoded:
+    """`limit` is what an example may have: the job's max_tokens or the base's context, if that is less."""
+
+    examples: list[Example]
+    n_too_long: int
+    limit: int
+
+
+def read_rows(data: bytes) -> list[Row]:
+    """Parse the dataset blob, one `{"input": str, "output": str, "weight": float}` a line. Raises
+    JobFailed(invalid_dataset) naming the line."""
+    rows = []
+    try:
+        for n, line in enumerate(data.decode("utf-8").split("\n"), start=1):
+            if line.strip():
+                rows.append(_row(n, json.loads(line)))
+    except ValueError as error:
+        raise _invalid(f"it is not JSON lines in UTF-8 ({error})") from error
+    if not rows:
+        raise _invalid("it is empty")
+    return rows
+
+
+def _row(n: int, row: object) -> Row:
+    if not isinstance(row, dict) or set(row) != {"input", "output", "weight"}:
+        raise _invalid(f"line {n} is not {{input, output, weight}}")
+    text, answer, weight = row["input"], row["output"], row["weight"]
+    if not isinstance(text, str) or not isinstance(answer, str):
+        raise _invalid(f"line {n} has an input or an output that is no text")
+    if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight < 1e6:
+        raise _invalid(f"line {n} has a weight outside (0, 1e6)")
+    return Row(text=text, answer=answer, weight=float(weight))
+
+
+def encode(rows: Sequence[Row], *, base: CausalBase, system: str, max_tokens: int) -> Encoded:
+    """A row that does not fit is left out whole: a cut answer would teach a wrong end. Raises
+    JobFailed(nothing_to_train) where none fits."""
+    limit = min(max_tokens, base.context)
+    examples, shortest = [], None
+    for row in rows:
+        prompt = prompt_ids(base, system, row.text)
+        ids = (*prompt, *completion_ids(base, row.answer))
+        shortest = len(ids) if shortest is None else min(shortest, len(ids))
+        if len(ids) <= limit:
+            examples.append(Example(text=row.text, ids=ids, n_prompt=len(prompt), weight=row.weight))
+    if not examples:
+        raise JobFailed(
+            f"None of the {len(rows)} pairs fits into {limit} tokens (max_tokens {max_tokens}, context of "
+            f"{base.name!r} {base.context}); the shortest has {shortest}.",
+            code="nothing_to_train",
+        )
+    return Encoded(examples=examples, n_too_long=len(rows) - len(examples), limit=limit)
+
+
+def split(examples: Sequence[Example], *, share: float, seed: int) -> tuple[list[Example], list[Example]]:
+    """(train, validation). Who goes is decided by a hash of the input, so adding a pair does not reshuffle the others,
+    and equal inputs fall on one side. One input at least goes where there are four; three at least stay."""
+    texts = sorted({example.text for example in examples}, key=lambda text: _rank(text, seed))
+    n = min(max(1, round(share * len(texts))), len(texts) - 3) if share > 0 and len(texts) >= 4 else 0
+    held = set(texts[:n])
+    return [e for e in examples if e.text not in held], [e for e in examples if e.text in held]
+
+
+def _rank(text: str, seed: int) -> bytes:
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), key=seed.to_bytes(8, "big", signed=True)).digest()
+
+
+def _invalid(why: str) -> JobFailed:
+    return JobFailed(f"The job's dataset cannot be used: {why}.", code="invalid_dataset")

@@ -1,0 +1,156 @@
+"""A base made ready to be trained as was chosen: its weights, 4 bits, kernels, LoRA layers. The one place that knows
+PEFT, bitsandbytes and Liger; the last two are imported only where they were chosen, which is on CUDA."""
+
+import warnings
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from backend.domain.causal_jobs import CausalOptions
+from gpu_runners.causal.base import CausalBase, load_weights
+from gpu_runners.causal.device import Choice, ModelSize
+from gpu_runners.distill.causal.batch import common_prefix
+from gpu_runners.distill.causal.dataset import Encoded
+
+NET = "causal."  # what CompletionNet puts before the names of the base's parameters
+
+
+def size_of(base: CausalBase) -> ModelSize:
+    """From the sizes of its files' tensors, without loading them."""
+    from safetensors import safe_open
+    from transformers import AutoConfig
+
+    config: Any = AutoConfig.from_pretrained(str(base.folder), local_files_only=True).get_text_config()
+    n_parameters = 0
+    for path in sorted(base.folder.glob("*.safetensors")):
+        with safe_open(str(path), framework="np") as file:
+            for name in file.keys():  # noqa: SIM118
+                size = 1
+                for n in file.get_slice(name).get_shape():
+                    size *= n
+                n_parameters += size
+    return ModelSize(n_parameters=n_parameters, hidden_size=base.hidden_size, n_layers=int(config.num_hidden_layers))
+
+
+def prefix_of(encoded: Encoded, base: CausalBase) -> int:
+    """Tokens that rows may share: those with which all prompts begin. 0 where an example is longer than a layer's
+    window, which the mask of a shared prefix would widen."""
+    from transformers import AutoConfig
+
+    config: Any = AutoConfig.from_pretrained(str(base.folder), local_files_only=True).get_text_config()
+    full = set(getattr(config, "layer_types", None) or ["full_attention"]) == {"full_attention"}
+    windows = [getattr(config, "sliding_window", None), getattr(config, "attention_chunk_size", None)]
+    longest = max(len(example.ids) for example in encoded.examples)
+    if any(longest > window for window in windows if window) and not full:
+        return 0
+    return common_prefix(encoded.examples)
+
+
+def load_frozen(base: CausalBase, choice: Choice, *, device: torch.device) -> Any:
+    """The `*ForCausalLM` on `device`, nothing of it trainable."""
+    dtype = "bfloat16" if choice.precision == "bf16" and device.type == "cuda" else "float32"
+    if choice.quantised:
+        model = _in_4_bits(base, choice, device)
+    else:
+        try:
+            model = load_weights(base, dtype=dtype, attention=choice.attention)
+        except (ValueError, ImportError):  # an architecture without that kernel: what it has is read back
+            model = load_weights(base, dtype=dtype)
+        model = model.to(device)
+    if choice.kernels == "liger":
+        from liger_kernel.transformers import (  # type: ignore[import-not-found,unused-ignore]
+            _apply_liger_kernel_to_instance,
+        )
+
+        # not its losses: ours is weighted, sees completion positions alone and is made in chunks
+        _apply_liger_kernel_to_instance(model=model, cross_entropy=False, fused_linear_cross_entropy=False)
+    if choice.recompute:
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    return model
+
+
+def _in_4_bits(base: CausalBase, choice: Choice, device: torch.device) -> Any:
+    """NF4 with double quantisation (Dettmers et al. 2023)."""
+    from peft import prepare_model_for_kbit_training
+    from transformers import AutoModelForCausalLM, BitsAndBytesConfig
+
+    compute = torch.bfloat16 if choice.precision == "bf16" else torch.float32
+    quantisation = BitsAndBytesConfig(  # type: ignore[no-untyped-call]
+        load_in_4bit=True,
+        bnb_4bit_quant_type="nf4",
+        bnb_4bit_use_double_quant=True,
+        bnb_4bit_compute_dtype=compute,
+    )
+    model: Any = AutoModelForCausalLM.from_pretrained(
+        str(base.folder),
+        use_safetensors=True,
+        local_files_only=True,
+        trust_remote_code=False,
+        dtype=compute,
+        attn_implementation=choice.attention,
+        quantization_config=quantisation,
+        device_map={"": device},
+    )
+    return prepare_model_for_kbit_training(model, use_gradient_checkpointing=False)  # type: ignore[no-untyped-call]
+
+
+def with_lora(model: Any, options: CausalOptions) -> nn.Module:
+    """PEFT's wrapper around `model`, whose layers it changes in place. A and B are float32 whatever the base is."""
+    from peft import LoraConfig, TaskType, get_peft_model
+
+    config = LoraConfig(
+        task_type=TaskType.CAUSAL_LM,
+        r=options.rank,
+        lora_alpha=options.alpha,
+        lora_dropout=options.dropout,
+        use_rslora=options.variant == "rslora",
+        use_dora=options.variant == "dora",
+        target_modules=target_names(model),
+        bias="none",
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # peft 0.21 asks transformers 5.23 by a deprecated name
+        return get_peft_model(model, config)
+
+
+def target_names(model: Any) -> list[str]:
+    """Leaf names of every linear layer but the output's: q, k, v, o, gate, up, down in a Llama."""
+    output = model.get_output_embeddings()
+    return sorted(
+        {
+            name.rsplit(".", 1)[-1]
+            for name, module in model.named_modules()
+            if isinstance(module, nn.Linear) and module is not output
+        }
+    )
+
+
+def make_optimizer(choice: Choice, parameters: list[nn.Parameter], rate: float) -> torch.optim.Optimizer:
+    """Without weight decay: it would pull B @ A to the base, not to fewer parameters."""
+    if choice.optimizer == "paged_adamw_8bit":
+        from bitsandbytes.optim import PagedAdamW8bit  # type: ignore[import-not-found,unused-ignore]
+
+        made: torch.optim.Optimizer = PagedAdamW8bit(parameters, lr=rate, weight_decay=0.0)
+        return made
+    return torch.optim.AdamW(parameters, lr=rate, weight_decay=0.0)
+
+
+def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """Its whole state by `<parameter's number>.<name>`; numbers as 0-dim tensors. bitsandbytes hands out its 8-bit
+    tensors in a dict inside, and takes them back without."""
+    out: dict[str, Tensor] = {}
+    for n, state in optimizer.state_dict()["state"].items():
+        for name, value in state.items():
+            inner = value if isinstance(value, dict) else {name: value}
+            out |= {f"{n}.{key}": v if isinstance(v, Tensor) else torch.tensor(v) for key, v in inner.items()}
+    return out
+
+
+def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
+    state: dict[int, dict[str, Any]] = {}
+    for key, tensor in tensors.items():
+        n, _, name = key.partition(".")
+        is_number = tensor.ndim == 0 and tensor.dtype == torch.int64  # bitsandbytes counts steps in an int
+        state.setdefault(int(n), {})[name] = int(tensor) if is_number else tensor
+    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})

@@ -1,0 +1,255 @@
+"""Distil pairs of input and answer into one LoRA adapter over a frozen causal base.
+
+One fit: a share of the pairs is kept back, its loss is taken after every epoch, and the epoch where it was lowest gives
+the adapter. (An encoder's few hundred parameters of a head were better refitted on every pair, see
+`gpu_runners.distill.train`; here an epoch too many costs more than a tenth of the pairs.)
+
+Everything random comes from the seed and, on a CPU, sums are made by one thread: the same job gives the same bytes on
+the same machine, whether or not it was interrupted.
+"""
+
+import hashlib
+import json
+import os
+import time
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from backend.domain.causal_jobs import CausalOptions, DistillCausalJob, DistillCausalResult
+from gpu_runners.causal import adapter as adapters
+from gpu_runners.causal.adapter import AdapterConfig
+from gpu_runners.causal.base import CausalBase
+from gpu_runners.causal.device import Capabilities, choose, detect
+from gpu_runners.distill.causal import checkpoint
+from gpu_runners.distill.causal.active import read_back
+from gpu_runners.distill.causal.checkpoint import Counters
+from gpu_runners.distill.causal.dataset import Encoded, encode, read_rows, split
+from gpu_runners.distill.causal.extracting import adapter_from
+from gpu_runners.distill.causal.fit import Fit, Stepped
+from gpu_runners.distill.causal.loading import load_frozen, prefix_of, size_of, target_names, with_lora
+from gpu_runners.distill.causal.net import CompletionNet
+from gpu_runners.distill.causal.options import learning_rate_for, read_causal_options
+from gpu_runners.distill.causal.processes import Processes
+from gpu_runners.distill.causal.selfcheck import check
+from gpu_runners.distill.repeatable import deterministic
+from gpu_runners.distill.train import Hooks, StepDone
+from gpu_runners.errors import JobFailed, JobStopped
+
+
+def distill_causal(
+    job: DistillCausalJob,
+    dataset: bytes,
+    *,
+    base: CausalBase,
+    resume: bytes | None = None,
+    hooks: Hooks | None = None,
+    processes: Processes | None = None,
+) -> tuple[bytes, DistillCausalResult]:
+    """The adapter blob and its result; `processes` where a launcher started several (`launch`), all of which get the
+    same of both. Raises JobFailed (invalid_options, invalid_dataset, nothing_to_train,
+    not_on_this_device, diverged, out_of_memory) and JobStopped."""
+    started = time.monotonic()
+    options = read_causal_options(job.options)
+    rows = read_rows(dataset)
+    can = detect()
+    if can.device == "cuda":  # before CUDA starts: these are read once
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        os.environ.setdefault("FLASH_ATTENTION_DETERMINISTIC", "1")
+    encoded = encode(rows, base=base, system=job.system, max_tokens=options.max_tokens)
+    with deterministic(options.seed):
+        run = _Run(
+            job=job,
+            options=options,
+            encoded=encoded,
+            base=base,
+            can=can,
+            hooks=hooks or Hooks(),
+            processes=processes or Processes(),
+        )
+        resumed_from = run.restore(resume) if resume is not None else 0
+        adapter, active = run.finish(), run.active()
+    blob = adapters.to_bytes(adapter)
+    return blob, DistillCausalResult(
+        adapter_sha256=hashlib.sha256(blob).hexdigest(),
+        adapter_config=run.config().to_json(),
+        base_model_sha256=base.sha256,
+        tokenizer_sha256=base.tokenizer_sha256,
+        n_pairs=len(encoded.examples),
+        n_parameters=adapter.n_parameters,
+        training_log=run.log,
+        active=active,
+        runner_ms=round((time.monotonic() - started) * 1000),
+        resumed_from_step=resumed_from,
+    )
+
+
+class _Run:
+    """The fit, its held-out loss, and the best epoch so far."""
+
+    def __init__(
+        self,
+        *,
+        job: DistillCausalJob,
+        options: CausalOptions,
+        encoded: Encoded,
+        base: CausalBase,
+        can: Capabilities,
+        hooks: Hooks,
+        processes: Processes,
+    ) -> None:
+        self.job, self.options, self.encoded, self.base, self.can, self.hooks = job, options, encoded, base, can, hooks
+        self.processes = processes
+        n_shared = prefix_of(encoded, base)
+        mean = sum(len(example.ids) for example in encoded.examples) / len(encoded.examples)
+        self.choice = choose(options, can, size_of(base), shared_share=n_shared / mean)
+        self.device = torch.device(can.device) if self.processes.world == 1 else self.processes.accelerator.device
+        self.train, self.held = split(encoded.examples, share=options.validation_share, seed=options.seed)
+        model = load_frozen(base, self.choice, device=self.device)
+        self.targets = target_names(model)
+        torch.manual_seed(options.seed)
+        net = CompletionNet(with_lora(model, options), varlen=self.choice.attention == "flash_attention_2")
+        self.choice, self.checked = check(net, self.choice, vocab_size=base.vocab_size, device=self.device)
+        torch.manual_seed(options.seed)
+        self.fit = Fit(
+            net=net,
+            examples=self.train,
+            options=options,
+            choice=self.choice,
+            learning_rate=options.learning_rate or learning_rate_for(base.hidden_size),
+            device=self.device,
+            pad_id=base.pad_id,
+            n_shared=n_shared,
+            processes=self.processes,
+        )
+        self.log: list[dict[str, Any]] = []
+        self.epoch_loss, self.n_tokens, self.n_positions = 0.0, 0, 0
+        self.best_loss: float | None = None
+        self.best_epoch: int | None = None
+        self.best: dict[str, Tensor] = {}
+        self._done_here, self._started, self._saved_at = 0, hooks.clock(), hooks.clock()
+
+    def finish(self) -> adapters.CausalAdapter:
+        while self.fit.step < self.fit.n_steps and not self._is_worn_out():
+            done = self.fit.advance()
+            self._count(done)
+            if self.fit.step % self.fit.steps_per_epoch == 0:
+                self._end_epoch(self.fit.step // self.fit.steps_per_epoch)
+            self._report(done.loss)
+            self._maybe_save()
+        if self.best:
+            self.fit.set_weights(self.best)
+        return adapter_from(self.fit.whole_weights())
+
+    def _maybe_save(self) -> None:
+        stop = self.processes.agree(self.hooks.should_stop())
+        due = self.hooks.clock() - self._saved_at >= self.job.checkpoint_every_s
+        if self.processes.agree(stop or due):
+            tensors = self.fit.tensors() | {f"best.{name}": value for name, value in self.best.items()}
+            self.hooks.on_checkpoint(checkpoint.to_bytes(self._counters(), tensors))
+            self._saved_at = self.hooks.clock()
+        if stop:
+            raise JobStopped()
+
+    def _count(self, done: Stepped) -> None:
+        self.epoch_loss += done.loss
+        self.n_tokens += done.n_tokens
+        self.n_positions += done.n_positions
+
+    def _end_epoch(self, epoch: int) -> None:
+        row: dict[str, Any] = {
+            "epoch": epoch,
+            "train_loss": round(self.epoch_loss / self.fit.steps_per_epoch, 6),
+            "n_tokens": self.n_tokens,
+            "n_positions": self.n_positions,
+            "patch_size": self.options.patch_size if self.fit.step <= self.fit.n_patch_steps else 1,
+        }
+        self.epoch_loss, self.n_tokens, self.n_positions = 0.0, 0, 0
+        if self.held:
+            loss = self.fit.held_loss(self.held)
+            row["validation_loss"] = round(loss, 6)
+            if loss != loss:
+                raise JobFailed(
+                    f"The validation loss is no number after epoch {epoch}; lower train.causal.learning_rate.",
+                    code="diverged",
+                )
+            if self.fit.step > self.fit.n_patch_steps and (self.best_loss is None or loss < self.best_loss):
+                self.best_loss, self.best_epoch, self.best = loss, epoch, self.fit.weights()
+        self.log.append(row)
+
+    def _is_worn_out(self) -> bool:
+        """Whether the held-out loss has not fallen for `patience` epochs."""
+        if self.best_epoch is None or self.options.patience == 0:
+            return False
+        return len(self.log) - self.best_epoch >= self.options.patience
+
+    def _report(self, loss: float) -> None:
+        self._done_here += 1
+        step, n_steps = self.fit.step, self.fit.n_steps
+        eta_s = (self.hooks.clock() - self._started) / self._done_here * (n_steps - step)
+        epoch = (step - 1) // self.fit.steps_per_epoch + 1
+        note = f"epoch {epoch} of {self.options.epochs}"
+        if self.log and "validation_loss" in self.log[-1]:
+            note += f", held-out loss {self.log[-1]['validation_loss']:.4f}"
+        self.hooks.on_step(StepDone(step=step, n_steps=n_steps, loss=loss, eta_s=eta_s, note=note))
+
+    def _counters(self) -> Counters:
+        return Counters(
+            fingerprint=self._fingerprint(),
+            step=self.fit.step,
+            parts=self.fit.parts,
+            halved_at=self.fit.halved_at,
+            epoch_loss=self.epoch_loss,
+            n_tokens=self.n_tokens,
+            n_positions=self.n_positions,
+            best_loss=self.best_loss,
+            best_epoch=self.best_epoch,
+            log=self.log,
+        )
+
+    def restore(self, data: bytes) -> int:
+        """Go on from a checkpoint; returns the number of steps already done, 0 where the bytes are not this job's."""
+        found = checkpoint.from_bytes(data, fingerprint=self._fingerprint())
+        if found is None:
+            return 0
+        c, tensors = found
+        self.log, self.epoch_loss, self.n_tokens, self.n_positions = c.log, c.epoch_loss, c.n_tokens, c.n_positions
+        self.best_loss, self.best_epoch = c.best_loss, c.best_epoch
+        self.best = {name.removeprefix("best."): t for name, t in tensors.items() if name.startswith("best.")}
+        self.fit.restore(tensors, step=c.step, parts=c.parts, halved_at=c.halved_at)
+        return c.step
+
+    def config(self) -> AdapterConfig:
+        return AdapterConfig(
+            format=adapters.FORMAT,
+            base=self.base.name,
+            base_sha256=self.base.sha256,
+            tokenizer_sha256=self.base.tokenizer_sha256,
+            rank=self.options.rank,
+            alpha=self.options.alpha,
+            variant=self.options.variant,
+            target_modules=self.targets,
+            max_tokens=self.encoded.limit,
+        )
+
+    def active(self) -> dict[str, Any]:
+        """What was really switched on, for the receipt."""
+        return read_back(self.fit, can=self.can, checked=self.checked) | {
+            "n_train": len(self.train),
+            "n_validation": len(self.held),
+            "n_too_long": self.encoded.n_too_long,
+            "max_tokens": self.encoded.limit,
+            "best_epoch": self.best_epoch,
+            "stopped_early": self.fit.step < self.fit.n_steps,
+        }
+
+    def _fingerprint(self) -> str:
+        job = self.job.to_json() | {
+            "base_sha256": self.base.sha256,
+            "device": self.can.name,
+            "choice": repr(self.choice),
+            "world": self.processes.world,
+        }
+        del job["checkpoint_every_s"]
+        return hashlib.sha256(json.dumps(job, sort_keys=True).encode()).hexdigest()
