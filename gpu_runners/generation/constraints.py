@@ -1,0 +1,121 @@
+"""Constrained decoding by llguidance: which tokens may come next so that the answer stays what was asked for.
+
+White space outside strings is what `json.dumps` writes, nothing else, and properties come in the schema's order.
+"""
+
+import json
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any
+
+import llguidance
+import torch
+
+from gpu_runners.generation.protocol import Constraint, ConstraintKind, Rejected
+
+MAX_CHARS = 64_000
+MAX_CHOICES = 2_000
+_KEEP = 128
+_WHITE_SPACE: Any = {"item_separator": ", ", "key_separator": ": ", "whitespace_flexible": False}
+
+
+def n_vocab(tokenizer: Any, vocab_size: int) -> int:
+    """How many tokens a mask is about: the base's rows, or the tokenizer's tokens should they be more."""
+    return max(vocab_size, int(tokenizer.backend_tokenizer.get_vocab_size(with_added_tokens=True)))
+
+
+class Constraints:
+    """Compiled constraints over one tokenizer, by their text."""
+
+    def __init__(self, tokenizer: Any, *, vocab_size: int, eos_ids: Sequence[int]) -> None:
+        backend = tokenizer.backend_tokenizer
+        text = json.loads(backend.to_str())
+        text["truncation"] = text["padding"] = None
+        n = n_vocab(tokenizer, vocab_size)
+        self._tokenizer = llguidance.LLTokenizer(json.dumps(text), n_vocab=n, eos_token=list(eos_ids))
+        self._limits = llguidance.LLParserLimits(
+            # a schema is a stranger's: building stops after some 20 ms of work, a mask after some 15
+            initial_lexer_fuel=1_000_000,
+            step_lexer_fuel=200_000,
+            max_lexer_states=50_000,
+            max_grammar_size=200_000,
+            verbose_errors=False,
+        )
+        self._lock = threading.Lock()
+        self._compiled: OrderedDict[Constraint, Any] = OrderedDict()
+
+    def matcher(self, constraint: Constraint) -> Any:
+        """A fresh matcher at its start. Compiling may take 100 ms, so not in the engine's thread. Raises
+        Rejected(bad_constraint)."""
+        with self._lock:
+            compiled = self._compiled.get(constraint)
+        if compiled is None:
+            compiled = self._compile(constraint)
+            with self._lock:
+                self._compiled[constraint] = compiled
+                while len(self._compiled) > _KEEP:
+                    self._compiled.popitem(last=False)
+        return compiled.deep_copy()
+
+    def _compile(self, constraint: Constraint) -> Any:
+        if len(constraint.value) > MAX_CHARS:
+            raise _bad(f"it has more than {MAX_CHARS} characters")
+        matcher = llguidance.LLMatcher(self._tokenizer, _grammar(constraint), log_level=0, limits=self._limits)
+        if matcher.is_error():
+            raise _bad(matcher.get_error().splitlines()[0][:300])
+        return matcher
+
+
+class Masks:
+    """The bit masks of a step's constrained rows."""
+
+    def __init__(self, vocab_size: int) -> None:
+        self._words = (vocab_size + 31) // 32
+
+    def forbidden(self, matchers: Sequence[Any | None], n_logits: int, device: torch.device) -> torch.Tensor:
+        """(n, n_logits) bool on `device`, True where a row's matcher does not take the token; all False without one."""
+        words = torch.full((len(matchers), self._words), -1, dtype=torch.int32)
+        for row, matcher in zip(words, matchers, strict=True):
+            if matcher is not None:
+                matcher.unsafe_compute_mask_ptr(row.data_ptr(), row.numel() * row.element_size())
+        bits = torch.arange(32, dtype=torch.int32, device=device)
+        allowed = (words.to(device)[:, :, None] >> bits) & 1
+        forbidden = allowed.view(len(matchers), -1) == 0
+        if n_logits <= forbidden.shape[1]:
+            return forbidden[:, :n_logits]
+        rest = torch.tensor([m is not None for m in matchers], device=device)[:, None]
+        return torch.cat([forbidden, rest.expand(-1, n_logits - forbidden.shape[1])], dim=1)
+
+
+def _grammar(constraint: Constraint) -> str:
+    if constraint.kind is ConstraintKind.CHOICES:
+        choices = _choices(constraint.value)
+        return str(llguidance.LLMatcher.grammar_from_lark("start: " + " | ".join(map(_lark_text, choices))))
+    schema = '{"type": "object"}' if constraint.kind is ConstraintKind.JSON_OBJECT else constraint.value
+    try:
+        if not isinstance(json.loads(schema), dict):
+            raise _bad("a schema is a JSON object")
+        return str(llguidance.LLMatcher.grammar_from_json_schema(schema, overrides=_WHITE_SPACE))
+    except (ValueError, RecursionError) as error:
+        raise _bad("it is not JSON") from error
+
+
+def _choices(value: str) -> list[str]:
+    try:
+        choices = json.loads(value)
+    except (ValueError, RecursionError) as error:
+        raise _bad("its choices are not JSON") from error
+    if not isinstance(choices, list) or not 0 < len(choices) <= MAX_CHOICES:
+        raise _bad(f"it needs 1 to {MAX_CHOICES} choices")
+    if not all(isinstance(choice, str) and choice for choice in choices):
+        raise _bad("a choice is a text that is not empty")
+    return choices
+
+
+def _lark_text(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _bad(why: str) -> Rejected:
+    return Rejected(f"The constraint on the answer cannot be used: {why}.", code="bad_constraint")

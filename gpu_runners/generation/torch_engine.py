@@ -1,0 +1,222 @@
+"""Our own engine on transformers: continuous batching, many adapters in one forward pass, constraints. It runs wherever
+torch does and needs no kernels of its own; on a GPU vLLM is faster.
+
+Not there: a prefix cache, speculative drafts, CUDA graphs, several devices.
+"""
+
+import asyncio
+import threading
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from gpu_runners.causal.base import CausalBase
+from gpu_runners.generation.adapters import AdapterShelf
+from gpu_runners.generation.bank import AdapterBank
+from gpu_runners.generation.constraints import Constraints
+from gpu_runners.generation.mailbox import Mailbox
+from gpu_runners.generation.net import Net
+from gpu_runners.generation.protocol import Delta, GenerationRequest, Rejected
+from gpu_runners.generation.rows import Row, chooser_of
+from gpu_runners.generation.scheduler import Scheduler
+from gpu_runners.generation.text import Detokenizer, StopTexts
+
+_CPU_KV_BYTES = 2 << 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Sizes:
+    max_running: int
+    max_waiting: int
+    n_slots: int
+    kv_tokens: int
+    chunk: int
+
+
+class TorchEngine:
+    """Starts its thread at once. `device` and `dtype` "auto": CUDA in bfloat16, else the CPU in float32. `kv_tokens` is
+    the room for keys of all running requests, 0: 2 GiB on a CPU, half of what is free on a GPU. `chunk` is how many
+    prompt tokens a step reads (0: 128 on a CPU, 1024 on a GPU). `merged`: the PEFT folder of the one adapter that this
+    engine serves, added to its weights; then it takes no other."""
+
+    def __init__(
+        self,
+        base: CausalBase,
+        *,
+        device: str = "auto",
+        dtype: str = "auto",
+        max_running: int = 32,
+        max_waiting: int = 256,
+        n_slots: int = 0,
+        keep_adapters: int = 128,
+        kv_tokens: int = 0,
+        chunk: int = 0,
+        merged: Path | None = None,
+    ) -> None:
+        """`n_slots` 0: as many as `max_running`, so that no request waits for an adapter's place. Raises
+        JobFailed(unsupported_base), Rejected(bad_adapter)."""
+        where = torch.device(("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device)
+        kind = (torch.bfloat16 if where.type == "cuda" else torch.float32) if dtype == "auto" else getattr(torch, dtype)
+        self.base, self._merged = base, merged is not None
+        self._net = Net(base, device=where, dtype=kind, merged=merged)
+        sizes = _Sizes(
+            max_running=max_running,
+            max_waiting=max_waiting,
+            n_slots=n_slots or max_running,
+            kv_tokens=kv_tokens or self._kv_tokens(max_running),
+            chunk=chunk or (1024 if where.type == "cuda" else 128),
+        )
+        self.context = min(base.context, sizes.kv_tokens)
+        self._sizes = sizes
+        self._constraints: Constraints | None = None
+        self._shelf = AdapterShelf(self._net.model, self._net.shapes, keep=keep_adapters)
+        self._bank = AdapterBank(self._net.model, n_slots=sizes.n_slots)
+        lanes = self._net.lanes(budget=sizes.kv_tokens, longest=self.context, max_rows=max_running)
+        self._scheduler = Scheduler(
+            self._net, lanes, self._bank, max_running=max_running, max_waiting=max_waiting, chunk=sizes.chunk
+        )
+        self._received: Counter[str] = Counter()
+        self._lock = threading.Lock()  # of what readers in several event loops received
+        self._scheduler.start()
+
+    def _kv_tokens(self, max_running: int) -> int:
+        most = max_running * self.base.context
+        if self._net.device.type == "cuda":
+            room = torch.cuda.mem_get_info(self._net.device)[0] // 2
+        else:
+            room = _CPU_KV_BYTES
+        return max(1, min(most, room // self._net.kv_bytes_per_token))
+
+    @property
+    def about(self) -> Mapping[str, Any]:
+        import transformers
+
+        return {
+            "name": "kolm-torch",
+            "torch": torch.__version__,
+            "transformers": transformers.__version__,
+            "device": str(self._net.device),
+            "dtype": str(self._net.dtype).removeprefix("torch."),
+            "attention": "sdpa by lanes",
+            "kv_dtype": str(self._net.dtype).removeprefix("torch."),
+            "kv_tokens": self._sizes.kv_tokens,
+            "context": self.context,
+            "prefix_cache": "none",
+            "drafts": "none",
+            "prefill_chunk": self._sizes.chunk,
+            "adapters": "merged" if self._merged else "bank",
+            "adapter_slots": 0 if self._merged else self._sizes.n_slots,
+            "max_running": self._scheduler.max_running,
+            "max_waiting": self._sizes.max_waiting,
+            "out_of_memory_halvings": self._scheduler.counts["halvings"],
+        }
+
+    async def generate(self, request: GenerationRequest) -> AsyncIterator[Delta]:
+        """Log-probs are those of the distribution under constraint and penalties, before temperature."""
+        row = await self._row(request)
+        self._scheduler.enter(row)
+        finished = False
+        told = 0
+        try:
+            while not finished:
+                delta = await row.mailbox.get()
+                finished = delta.finish_reason is not None
+                with self._lock:
+                    self._received["prompt_tokens"] += 0 if told else delta.counts.prompt_tokens
+                    self._received["completion_tokens"] += delta.counts.completion_tokens - told
+                told = delta.counts.completion_tokens
+                yield delta
+        except (asyncio.CancelledError, GeneratorExit):
+            with self._lock:
+                self._received["canceled"] += not finished
+            raise
+        finally:
+            if not finished:
+                self._scheduler.leave(row)
+
+    def counters(self) -> Mapping[str, int]:
+        """Tokens count when their reader gets them: those of a canceled request that nobody received do not. `steps`
+        are forward passes."""
+        counts, received = self._scheduler.counts, self._received
+        return {
+            "prompt_tokens": received["prompt_tokens"],
+            "cached_tokens": 0,
+            "completion_tokens": received["completion_tokens"],
+            "drafted_tokens": 0,
+            "accepted_tokens": 0,
+            "requests": counts["requests"],
+            "canceled": received["canceled"],
+            "failed": counts["failed"],
+            "running": self._scheduler.n_running,
+            "waiting": self._scheduler.n_waiting,
+            "adapter_loads": self._bank.loads,
+            "adapter_evictions": self._bank.evictions,
+            "out_of_memory_halvings": counts["halvings"],
+            "steps": counts["steps"],
+        }
+
+    async def forget(self, key: str) -> None:
+        self._shelf.forget(key)
+        if not self._scheduler.is_alive():
+            return
+        done = asyncio.get_running_loop().create_future()
+
+        def drop() -> None:
+            self._bank.forget(key)
+            done.get_loop().call_soon_threadsafe(done.set_result, None)
+
+        self._scheduler.call(drop)
+        await done
+
+    async def close(self) -> None:
+        await asyncio.to_thread(self.stop)
+
+    def stop(self) -> None:
+        """`close` for who has no event loop."""
+        self._scheduler.close()
+        self._scheduler.join()
+
+    async def _row(self, request: GenerationRequest) -> Row:
+        """Raises Rejected, Overloaded."""
+        if not request.prompt:
+            raise Rejected("The prompt has no tokens.", code="unsupported")
+        if not all(0 <= token < self.base.vocab_size for token in request.prompt):
+            raise Rejected("The prompt has a token id that the base does not know.", code="unsupported")
+        if len(request.prompt) >= self.context:
+            raise Rejected(
+                f"The prompt has {len(request.prompt)} tokens and at least one must follow; the context has "
+                f"{self.context}. Shorten the prompt.",
+                code="context_too_long",
+            )
+        if request.max_new_tokens < 1:
+            raise Rejected("max_new_tokens is at least 1.", code="unsupported")
+        if self._merged and request.adapter is not None:
+            raise Rejected("This engine serves the one adapter that is merged into its base.", code="bad_adapter")
+        self._scheduler.check_room()
+        adapter = matcher = None
+        if request.adapter is not None:
+            adapter = await asyncio.to_thread(self._shelf.get, request.adapter)
+        if request.constraint is not None:
+            matcher = await asyncio.to_thread(self._matcher, request.constraint)
+        return Row(
+            request=request,
+            adapter=adapter,
+            matcher=matcher,
+            chooser=chooser_of(request),
+            words=Detokenizer(self.base.tokenizer),
+            stops=StopTexts(request.stop),
+            eos_ids=frozenset(self.base.eos_ids),
+            limit=min(len(request.prompt) + request.max_new_tokens, self.context),
+            mailbox=Mailbox(),
+            tokens=list(request.prompt),
+        )
+
+    def _matcher(self, constraint: Any) -> Any:
+        if self._constraints is None:
+            base = self.base
+            self._constraints = Constraints(base.tokenizer, vocab_size=base.vocab_size, eos_ids=base.eos_ids)
+        return self._constraints.matcher(constraint)

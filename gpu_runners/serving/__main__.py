@@ -1,0 +1,174 @@
+"""`python -m gpu_runners.serving`: one base, many tenants' adapters, OpenAI-compatible, for the gateway.
+
+    POST /v1/chat/completions, /v1/completions, GET /v1/models    with a grant
+    GET  /healthz    the process lives           GET /metrics    Prometheus
+
+It starts in a second and holds no model until the first request wants one. SIGTERM and SIGINT: no new requests, the
+running ones have KOLM_SERVER_DRAIN_S seconds to finish, usage is told, then the process ends. A private port: it
+believes grants, and puts no limits on who connects.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import shutil
+import signal
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Mount, Route
+
+from backend.domain.serving_wire import ServerHello, grant_key
+from gpu_runners.config import BadSetting
+from gpu_runners.serving.adapter_files import KolmFiles
+from gpu_runners.serving.adapter_store import AdapterStore
+from gpu_runners.serving.backend_client import Backend
+from gpu_runners.serving.engine_making import EngineMaker
+from gpu_runners.serving.fairness import Turns
+from gpu_runners.serving.granted import Floor, GrantedResponder
+from gpu_runners.serving.hosting import Bases, Hosts
+from gpu_runners.serving.journal import Journal, JournalBusy
+from gpu_runners.serving.metrics import CONTENT_TYPE, metrics
+from gpu_runners.serving.openai.app import make_app
+from gpu_runners.serving.registration import Registration, UsageTeller, hello_of
+from gpu_runners.serving.server_config import ServerConfig, read_server_config
+
+log = logging.getLogger("kolm.server")
+_LAST_WORDS_S = 5.0
+
+
+def main() -> int:
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    try:
+        asyncio.run(serve(read_server_config()))
+    except (BadSetting, JournalBusy) as error:
+        print(f"server: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+async def serve(config: ServerConfig) -> None:
+    """Until a signal ends it. Raises BadSetting, JournalBusy."""
+    listening = _listen(config.host, config.port)
+    backend = Backend(api_url=config.api_url, token=config.token)
+    bases = Bases(base_dir=config.base_dir, names=config.bases)
+    floor = make_floor(config, backend, bases)
+    listed = await asyncio.to_thread(bases.listed)
+
+    def hello() -> ServerHello:
+        return hello_of(
+            floor,
+            name=config.name,
+            url=config.url,
+            bases=listed,
+            max_running=config.max_running,
+            engine=floor.hosts.about() or {"name": "none yet", "wanted": str(config.engine)},
+        )
+
+    registration = Registration(backend, floor, hello)
+    usage = UsageTeller(backend, floor.journal, lambda: registration.server)
+    web = _Web(uvicorn.Config(
+        _with_own_routes(make_app(GrantedResponder(floor)), floor, registration, usage),
+        host=config.host, port=config.port, log_config=None, access_log=False, lifespan="off",
+        server_header=False, date_header=False, timeout_graceful_shutdown=5,
+    ))  # fmt: skip
+    stopping = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stopping.set)
+    tasks = [asyncio.create_task(registration.run()), asyncio.create_task(usage.run())]
+    serving = asyncio.create_task(web.serve(sockets=[listening]))
+    log.info(
+        "server %s listens on %s:%d for bases %s", config.name, config.host, config.port, [b["id"] for b in listed]
+    )
+    await asyncio.wait([serving, asyncio.create_task(stopping.wait())], return_when=asyncio.FIRST_COMPLETED)
+    await _drain(floor, registration, within_s=config.drain_s)
+    web.should_exit = True
+    await serving
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    await usage.tell_all(within_s=_LAST_WORDS_S)
+    await floor.hosts.close()
+    floor.journal.close()
+    shutil.rmtree(config.unpacked, ignore_errors=True)
+    await backend.close()
+    log.info("server %s has stopped", config.name)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        return socket.create_server((host, port), backlog=2048)
+    except OSError as error:
+        raise BadSetting(
+            f"KOLM_SERVER_PORT={port} on {host} cannot be had ({error.strerror}); name another."
+        ) from error
+
+
+def make_floor(config: ServerConfig, backend: Backend, bases: Bases) -> Floor:
+    async def fetch(sha256: str, grant: str) -> bytes:
+        return await backend.artifact(sha256, grant, max_bytes=config.artifact_bytes)
+
+    store = AdapterStore(
+        kolms=KolmFiles(config.state / "artifacts", max_bytes=config.disk_bytes),
+        unpacked=config.unpacked,
+        ram_bytes=config.ram_bytes,
+        fetch=fetch,
+        open_base=bases.open,
+        keyring=config.keyring,
+    )
+    return Floor(
+        key=grant_key(config.token),
+        store=store,
+        hosts=Hosts(EngineMaker(config), most=config.max_engines),
+        turns=Turns(
+            max_running=config.max_running,
+            max_waiting=config.max_waiting,
+            max_tenant_waiting=max(1, config.max_waiting // 4),
+        ),
+        journal=Journal(config.state / "usage"),
+        dedicated=config.dedicated,
+    )
+
+
+def _with_own_routes(app: Starlette, floor: Floor, registration: Registration, usage: UsageTeller) -> Starlette:
+    async def healthz(_: Request) -> Response:
+        return JSONResponse({"status": "draining" if floor.is_draining else "ok"})
+
+    async def told(_: Request) -> Response:
+        text = metrics(floor, registration, usage, now=time.monotonic())
+        return PlainTextResponse(text, headers={"Content-Type": CONTENT_TYPE})
+
+    return Starlette(routes=[Route("/healthz", healthz), Route("/metrics", told), Mount("/", app)])
+
+
+async def _drain(floor: Floor, registration: Registration, *, within_s: float) -> None:
+    floor.is_draining = True
+    registration.say_soon()
+    until = time.monotonic() + within_s
+    while (floor.turns.n_running or floor.turns.n_waiting) and time.monotonic() < until:
+        await asyncio.sleep(0.05)
+    if floor.turns.n_running:
+        log.warning("%d requests were not finished within %.0f s", floor.turns.n_running, within_s)
+
+
+class _Web(uvicorn.Server):
+    """Signals are this process's business, not the web server's: they begin the draining."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parents[2]))
+    raise SystemExit(main())

@@ -1,0 +1,205 @@
+"""OpenAI's HTTP interface over any engine: /v1/chat/completions, /v1/completions, /v1/models, and /healthz.
+
+Who may use what is the Responder's; what a parameter means is in docs/serving-openai.md. A caller that hangs up cancels
+its requests, also while they wait. Nothing of a request is logged.
+"""
+
+import asyncio
+import contextlib
+import json
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from typing import Any, TypeVar
+
+from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Route
+from starlette.types import Receive, Scope, Send
+
+from gpu_runners.generation.protocol import Delta, GenerationRequest
+from gpu_runners.serving.openai.bodies import ChatCall, CompletionCall, chat_call, completion_call, read_json
+from gpu_runners.serving.openai.calls import chat_requests, completion_requests, merged
+from gpu_runners.serving.openai.faults import BadRequest, Fault, fault_of
+from gpu_runners.serving.openai.responder import Responder, Served
+from gpu_runners.serving.openai.shapes import Answer
+from gpu_runners.serving.openai.tools import is_hermes
+
+MAX_BODY = 4 << 20
+log = logging.getLogger("kolm.server")
+T = TypeVar("T")
+Deltas = AsyncGenerator[tuple[int, Delta], None]
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+def make_app(responder: Responder, *, routes: Sequence[BaseRoute] = ()) -> Starlette:
+    """`routes` come beside OpenAI's."""
+
+    async def chat(request: Request) -> Response:
+        call = chat_call(read_json(await read_body(request)))
+        served = await responder.resolve(call.model, _headers(request))
+        return await _answer(request, call, served, await chat_requests(call, served))
+
+    async def completion(request: Request) -> Response:
+        call = completion_call(read_json(await read_body(request)))
+        served = await responder.resolve(call.model, _headers(request))
+        return await _answer(request, call, served, await completion_requests(call, served))
+
+    async def models(request: Request) -> Response:
+        return JSONResponse({"object": "list", "data": await responder.models(_headers(request))})
+
+    async def healthz(request: Request) -> Response:
+        return JSONResponse({"status": "ok"})
+
+    own = [
+        Route("/v1/chat/completions", guarded(chat), methods=["POST"]),
+        Route("/v1/completions", guarded(completion), methods=["POST"]),
+        Route("/v1/models", guarded(models), methods=["GET"]),
+        Route("/healthz", healthz, methods=["GET"]),
+    ]
+    handlers: dict[Any, Any] = {404: _no_such_route, 405: _no_such_route}
+    return Starlette(routes=[*own, *routes], exception_handlers=handlers)
+
+
+def guarded(handler: Handler) -> Handler:
+    """With every failure as an answer in OpenAI's shape."""
+
+    async def handle(request: Request) -> Response:
+        try:
+            return await handler(request)
+        except ClientDisconnect:
+            return Response(status_code=499)  # nobody reads it
+        except Exception as error:  # noqa: BLE001 - the edge: what nobody foresaw is a 500; its words are not told
+            return _told(error).response
+
+    return handle
+
+
+async def _answer(
+    request: Request, call: ChatCall | CompletionCall, served: Served, requests: Sequence[GenerationRequest]
+) -> Response:
+    sampling = call.sampling
+    answer = Answer(
+        model=served.model,
+        is_chat=isinstance(call, ChatCall),
+        n_choices=len(requests),
+        has_logprobs=sampling.top_logprobs is not None,
+        reads_tools=isinstance(call, ChatCall)
+        and bool(call.tools)
+        and is_hermes(str(served.base.tokenizer.chat_template)),
+    )
+    deltas: Deltas = merged(served.engine, requests)  # type: ignore[assignment]
+    try:
+        if not sampling.stream:
+            return await _unless_gone(request.receive, _whole(answer, deltas))
+        first = await _unless_gone(request.receive, _next(deltas))  # what is refused is refused by status
+    except BaseException:
+        await deltas.aclose()
+        raise
+    return _EventStream(_events(answer, first, deltas, with_usage=sampling.include_usage), deltas)
+
+
+async def _whole(answer: Answer, deltas: Deltas) -> Response:
+    async with contextlib.aclosing(deltas):
+        async for index, delta in deltas:
+            answer.add(index, delta)
+    return JSONResponse(answer.whole())
+
+
+async def _next(deltas: Deltas) -> tuple[int, Delta]:
+    return await anext(deltas)
+
+
+async def _events(
+    answer: Answer, first: tuple[int, Delta], deltas: Deltas, *, with_usage: bool
+) -> AsyncIterator[bytes]:
+    try:
+        yield _event(answer.chunk(*first, with_usage=with_usage))
+        async for index, delta in deltas:
+            yield _event(answer.chunk(index, delta, with_usage=with_usage))
+        if with_usage:
+            yield _event(answer.usage_chunk())
+        yield b"data: [DONE]\n\n"
+    except Exception as error:  # noqa: BLE001 - too late for a status: told in the stream, which ends here
+        yield _event(_told(error).body)
+
+
+def _event(value: dict[str, Any]) -> bytes:
+    return b"data: " + json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode() + b"\n\n"
+
+
+class _EventStream(Response):
+    """Each event is sent when it is there; the deltas are closed however it ends."""
+
+    media_type = "text/event-stream"
+
+    def __init__(self, events: AsyncIterator[bytes], deltas: Deltas) -> None:
+        super().__init__()
+        del self.headers["content-length"]
+        self.headers["cache-control"] = "no-cache"
+        self.headers["x-accel-buffering"] = "no"
+        self._events, self._deltas = events, deltas
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def stream() -> None:
+            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+            async for event in self._events:
+                await send({"type": "http.response.body", "body": event, "more_body": True})
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+        try:
+            await _unless_gone(receive, stream())
+        except (ClientDisconnect, OSError):  # gone: nothing is left to be told
+            return
+        finally:
+            await self._deltas.aclose()
+
+
+async def _unless_gone(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
+    """The work's outcome; cancels it and raises ClientDisconnect when the caller hangs up first."""
+    task, gone = asyncio.create_task(work), asyncio.create_task(_hang_up(receive))
+    try:
+        await asyncio.wait([task, gone], return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise ClientDisconnect
+        return task.result()
+    finally:
+        for one in (task, gone):
+            one.cancel()
+        await asyncio.gather(task, gone, return_exceptions=True)
+
+
+async def _hang_up(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def read_body(request: Request) -> bytes:
+    """Raises BadRequest(413) before more than MAX_BODY is kept."""
+    too_large = BadRequest(f"A body has at most {MAX_BODY} bytes.", code="body_too_large", status=413)
+    length = request.headers.get("content-length", "0")
+    if not length.isdigit() or int(length) > MAX_BODY:
+        raise too_large
+    parts, size = [], 0
+    async for part in request.stream():
+        parts.append(part)
+        size += len(part)
+        if size > MAX_BODY:
+            raise too_large
+    return b"".join(parts)
+
+
+def _headers(request: Request) -> dict[str, str]:
+    return {name.lower(): value for name, value in request.headers.items()}
+
+
+def _told(error: Exception) -> Fault:
+    fault = fault_of(error)
+    if fault.code == "internal_error":
+        log.error("a request failed (%s)", type(error).__name__)
+    return fault
+
+
+async def _no_such_route(request: Request, error: Exception) -> Response:
+    status = getattr(error, "status_code", 404)
+    return Fault(status=status, message="There is no such route or method here.", code="not_found").response

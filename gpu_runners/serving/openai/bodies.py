@@ -1,0 +1,300 @@
+"""The bodies of /v1/chat/completions and /v1/completions, read strictly: a parameter that this server does not honour
+is an error, never ignored."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from backend.domain.json_schemas import check_schema
+from gpu_runners.generation.answers import schema_constraint
+from gpu_runners.generation.protocol import Constraint, ConstraintKind
+from gpu_runners.serving.openai.faults import BadRequest
+from gpu_runners.serving.openai.fields import Fields
+
+MAX_CHOICES = 8
+MAX_PROMPTS = 64
+MAX_STOPS = 16
+MAX_STOP_CHARS = 256
+MAX_MESSAGES = 1_000
+MAX_TOOLS = 128
+MAX_TOP_LOGPROBS = 20
+_MAX_TOKENS = 1 << 20
+_IGNORED = ("user", "metadata", "safety_identifier", "prompt_cache_key")  # they name the caller, not the answer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampling:
+    """`temperature` and `max_tokens` None: what the served model has as its own."""
+
+    max_tokens: int | None
+    temperature: float | None
+    top_p: float
+    top_k: int
+    seed: int | None
+    stop: tuple[str, ...]
+    frequency_penalty: float
+    presence_penalty: float
+    top_logprobs: int | None
+    n: int
+    stream: bool
+    include_usage: bool
+    format: str | None  # text | json_object | json_schema
+    constraint: Constraint | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatCall:
+    model: str
+    messages: tuple[dict[str, Any], ...]
+    tools: tuple[Any, ...]
+    sampling: Sampling
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompletionCall:
+    """`prompts` are texts or token ids."""
+
+    model: str
+    prompts: tuple[str | tuple[int, ...], ...]
+    sampling: Sampling
+
+
+def read_json(data: bytes) -> dict[str, Any]:
+    try:
+        body = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise BadRequest("The body is not JSON in UTF-8.", code="invalid_json") from error
+    if not isinstance(body, dict):
+        raise BadRequest("The body is not a JSON object.", code="invalid_json")
+    return body
+
+
+def chat_call(body: Mapping[str, Any]) -> ChatCall:
+    """Raises BadRequest."""
+    fields = Fields(body)
+    model = _model(fields)
+    messages = _messages(fields)
+    tools = _tools(fields)
+    wants_logprobs = fields.flag("logprobs")
+    top = fields.whole("top_logprobs", low=0, high=MAX_TOP_LOGPROBS)
+    if top is not None and not wants_logprobs:
+        raise fields.bad("top_logprobs", "needs logprobs true")
+    most = fields.whole("max_completion_tokens", low=1, high=_MAX_TOKENS)
+    sampling = _sampling(fields, top_logprobs=(top or 0) if wants_logprobs else None, most=most)
+    if tools and sampling.constraint is not None:
+        raise fields.bad("response_format", "cannot be used together with tools", code="unsupported_parameter")
+    fields.end()
+    return ChatCall(model=model, messages=messages, tools=tools, sampling=sampling)
+
+
+def completion_call(body: Mapping[str, Any]) -> CompletionCall:
+    """Raises BadRequest."""
+    fields = Fields(body)
+    model = _model(fields)
+    prompts = _prompts(fields)
+    fields.fixed("echo", False)
+    fields.fixed("best_of", 1)
+    top = fields.whole("logprobs", low=0, high=MAX_TOP_LOGPROBS)
+    sampling = _sampling(fields, top_logprobs=top, most=None)
+    fields.end()
+    return CompletionCall(model=model, prompts=prompts, sampling=sampling)
+
+
+def _model(fields: Fields) -> str:
+    model = fields.text("model")
+    if not model or len(model) > 200:
+        raise fields.bad("model", "is missing: name a deployment or an artifact", code="missing_model")
+    return model
+
+
+def _sampling(fields: Fields, *, top_logprobs: int | None, most: int | None) -> Sampling:
+    for name in _IGNORED:
+        fields.take(name)
+    fields.fixed("store", False)
+    fields.fixed("service_tier", "auto", "default")
+    fields.fixed("logit_bias", {})
+    fields.fixed("modalities", ["text"])
+    max_tokens = fields.whole("max_tokens", low=1, high=_MAX_TOKENS)
+    stream = fields.flag("stream")
+    form, constraint = _format(fields)
+    return Sampling(
+        max_tokens=most if most is not None else max_tokens,
+        temperature=fields.number("temperature", low=0, high=2),
+        top_p=_or(fields.number("top_p", low=0, high=1), 1.0),
+        top_k=max(0, fields.whole("top_k", low=-1, high=1 << 20) or 0),
+        seed=_seed(fields),
+        stop=_stop(fields),
+        frequency_penalty=fields.number("frequency_penalty", low=-2, high=2) or 0.0,
+        presence_penalty=fields.number("presence_penalty", low=-2, high=2) or 0.0,
+        top_logprobs=top_logprobs,
+        n=fields.whole("n", low=1, high=MAX_CHOICES) or 1,
+        stream=stream,
+        include_usage=_include_usage(fields, stream=stream),
+        format=form,
+        constraint=constraint,
+    )
+
+
+def _or(value: float | None, default: float) -> float:
+    return default if value is None else value
+
+
+def _seed(fields: Fields) -> int | None:
+    seed = fields.whole("seed", low=-(1 << 63), high=(1 << 63) - 1)
+    return None if seed is None else seed % (1 << 64)
+
+
+def _stop(fields: Fields) -> tuple[str, ...]:
+    value = fields.take("stop")
+    stops = [] if value is None else [value] if isinstance(value, str) else value
+    fits = isinstance(stops, list) and len(stops) <= MAX_STOPS
+    if not fits or not all(isinstance(stop, str) and 0 < len(stop) <= MAX_STOP_CHARS for stop in stops):
+        raise fields.bad("stop", f"is a text of 1 to {MAX_STOP_CHARS} characters, or up to {MAX_STOPS} of them")
+    return tuple(stops)
+
+
+def _include_usage(fields: Fields, *, stream: bool) -> bool:
+    options = fields.take("stream_options")
+    if options is None:
+        return False
+    if not stream or not isinstance(options, dict):
+        raise fields.bad("stream_options", "is an object, and only for stream true")
+    inner = Fields(options, inside="stream_options.")
+    include = inner.flag("include_usage")
+    inner.end()
+    return include
+
+
+def _format(fields: Fields) -> tuple[str | None, Constraint | None]:
+    value = fields.take("response_format")
+    if value is None:
+        return None, None
+    if not isinstance(value, dict):
+        raise fields.bad("response_format", "is an object")
+    inner = Fields(value, inside="response_format.")
+    form = inner.text("type")
+    if form not in ("text", "json_object", "json_schema"):
+        raise inner.bad("type", "is text, json_object or json_schema")
+    constraint = _schema(inner) if form == "json_schema" else None
+    if form == "json_object":
+        constraint = Constraint(kind=ConstraintKind.JSON_OBJECT)
+    inner.end()
+    return form, constraint
+
+
+def _schema(fields: Fields) -> Constraint:
+    value = fields.take("json_schema")
+    if not isinstance(value, dict):
+        raise fields.bad("json_schema", 'is {"name": ..., "schema": {...}}')
+    inner = Fields(value, inside="response_format.json_schema.")
+    inner.text("name")
+    inner.text("description")
+    inner.flag("strict")
+    schema = inner.take("schema")
+    inner.end()
+    problems = check_schema(schema)
+    if problems:
+        where = f" at {problems[0].pointer}" if problems[0].pointer else ""
+        raise inner.bad("schema", f"cannot be decoded to{where}: {problems[0].message[:300]}", code="bad_schema")
+    assert isinstance(schema, dict)
+    return schema_constraint(schema)
+
+
+def _prompts(fields: Fields) -> tuple[str | tuple[int, ...], ...]:
+    value = fields.take("prompt")
+    many: Sequence[Any]
+    if isinstance(value, str) or (isinstance(value, list) and value and all(type(i) is int for i in value)):
+        many = [value]
+    else:
+        many = value if isinstance(value, list) else []
+    prompts: list[str | tuple[int, ...]] = []
+    for one in many:
+        if isinstance(one, str) and one:
+            prompts.append(one)
+        elif isinstance(one, list) and one and all(type(i) is int for i in one):
+            prompts.append(tuple(one))
+        else:
+            prompts = []
+            break
+    if not 1 <= len(prompts) <= MAX_PROMPTS:
+        raise fields.bad("prompt", f"is a text or a list of token ids, or 1 to {MAX_PROMPTS} of either")
+    return tuple(prompts)
+
+
+def _tools(fields: Fields) -> tuple[Any, ...]:
+    tools = fields.take("tools")
+    choice = fields.take("tool_choice")
+    if choice not in (None, "auto", "none"):
+        raise fields.bad("tool_choice", "is auto or none here", code="unsupported_parameter")
+    fields.fixed("parallel_tool_calls", True)
+    if tools is None:
+        return ()
+    if not isinstance(tools, list) or len(tools) > MAX_TOOLS:
+        raise fields.bad("tools", f"is a list of at most {MAX_TOOLS} functions")
+    for tool in tools:
+        function = tool.get("function") if isinstance(tool, dict) and tool.get("type") == "function" else None
+        if not isinstance(function, dict) or not isinstance(function.get("name"), str):
+            raise fields.bad("tools", 'has entries like {"type": "function", "function": {"name": ...}}')
+    return () if choice == "none" else tuple(tools)
+
+
+def _messages(fields: Fields) -> tuple[dict[str, Any], ...]:
+    value = fields.take("messages")
+    if not isinstance(value, list) or not 1 <= len(value) <= MAX_MESSAGES:
+        raise fields.bad("messages", f"is a list of 1 to {MAX_MESSAGES} messages")
+    return tuple(_message(one, i) for i, one in enumerate(value))
+
+
+def _message(value: Any, i: int) -> dict[str, Any]:
+    inside = f"messages[{i}]."
+    if not isinstance(value, dict):
+        raise BadRequest(f"`messages[{i}]` is an object.", param=f"messages[{i}]", code="invalid_value")
+    fields = Fields(value, inside=inside)
+    role = fields.text("role")
+    if role not in ("system", "developer", "user", "assistant", "tool"):
+        raise fields.bad("role", "is system, developer, user, assistant or tool")
+    message: dict[str, Any] = {"role": "system" if role == "developer" else role}
+    content = fields.take("content")
+    calls = fields.take("tool_calls") if role == "assistant" else None
+    if calls is not None:
+        message["tool_calls"] = _calls(calls, fields)
+    if content is not None or calls is None:
+        message["content"] = _content(content, fields)
+    else:
+        message["content"] = ""
+    if role == "tool":
+        message["tool_call_id"] = fields.text("tool_call_id") or ""
+    fields.fixed("refusal")
+    if name := fields.text("name"):
+        message["name"] = name
+    fields.end()
+    return message
+
+
+def _content(content: Any, fields: Fields) -> str:
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list) or not content:
+        raise fields.bad("content", "is a text, or a list of text parts")
+    texts = []
+    for part in content:
+        if not isinstance(part, dict) or part.get("type") != "text" or not isinstance(part.get("text"), str):
+            raise fields.bad("content", "has parts of the type text alone here", code="unsupported_content")
+        texts.append(part["text"])
+    return "".join(texts)
+
+
+def _calls(calls: Any, fields: Fields) -> list[dict[str, Any]]:
+    """As chat templates take them: arguments as an object, not as its JSON text."""
+    out = []
+    for call in calls if isinstance(calls, list) else [None]:
+        function = call.get("function") if isinstance(call, dict) else None
+        if not isinstance(function, dict) or not isinstance(function.get("name"), str):
+            raise fields.bad("tool_calls", "has entries with a function and its name")
+        try:
+            arguments = json.loads(function.get("arguments") or "{}")
+        except (ValueError, TypeError, RecursionError) as error:
+            raise fields.bad("tool_calls", "has arguments that are no JSON text") from error
+        out.append({"type": "function", "function": {"name": function["name"], "arguments": arguments}})
+    return out

@@ -1,0 +1,141 @@
+"""From a call and what serves it to the engine's requests, and back to one stream of deltas."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from typing import Any
+from uuid import uuid4
+
+from gpu_runners.causal.chat import chat_ids
+from gpu_runners.generation.answers import constraint_of
+from gpu_runners.generation.protocol import Constraint, Delta, Engine, GenerationRequest
+from gpu_runners.serving.openai.bodies import ChatCall, CompletionCall, Sampling
+from gpu_runners.serving.openai.faults import BadRequest
+from gpu_runners.serving.openai.responder import Served
+from gpu_runners.serving.openai.tools import takes_tools
+
+MAX_TOGETHER = 64  # prompts times choices of one call
+COMPLETION_TOKENS = 16  # OpenAI's own default of /v1/completions
+_LONG = 20_000  # characters from which tokenising would hold up others in the event loop
+
+
+async def chat_requests(call: ChatCall, served: Served) -> list[GenerationRequest]:
+    """One a choice. A chat without a system message gets the artifact's own. Raises BadRequest, JobFailed(bad_chat)."""
+    messages: Sequence[Mapping[str, Any]] = call.messages
+    system = served.prompt.get("system")
+    if system and not any(message["role"] == "system" for message in messages):
+        messages = [{"role": "system", "content": system}, *messages]
+    constraint = _constraint(call.sampling, served.prompt)
+    if call.tools:
+        _check_tools(served, constraint)
+    n_chars = sum(len(str(message.get("content", ""))) for message in messages)
+    if n_chars > _LONG:
+        prompt = await asyncio.to_thread(chat_ids, served.base, messages, tools=call.tools)
+    else:
+        prompt = chat_ids(served.base, messages, tools=call.tools)
+    default = served.prompt.get("max_new_tokens") or served.base.context
+    return _requests([tuple(prompt)], call.sampling, served, constraint, default)
+
+
+async def completion_requests(call: CompletionCall, served: Served) -> list[GenerationRequest]:
+    """One a prompt and choice: prompts as they are, without chat template. Raises BadRequest."""
+    prompts = [
+        one if isinstance(one, tuple) else await asyncio.to_thread(_ids, served.base.tokenizer, one)
+        for one in call.prompts
+    ]
+    constraint = _constraint(call.sampling, served.prompt)
+    default = served.prompt.get("max_new_tokens") or COMPLETION_TOKENS
+    return _requests(prompts, call.sampling, served, constraint, default)
+
+
+async def merged(engine: Engine, requests: Sequence[GenerationRequest]) -> AsyncIterator[tuple[int, Delta]]:
+    """(which request, its delta) as they come. Closing it cancels all that are not ready."""
+    if len(requests) == 1:
+        async with aclosing(engine.generate(requests[0])) as deltas:  # type: ignore[type-var]
+            async for delta in deltas:
+                yield 0, delta
+        return
+    queue: asyncio.Queue[tuple[int, Delta | Exception | None]] = asyncio.Queue()
+    tasks = [asyncio.create_task(_pump(engine, request, i, queue)) for i, request in enumerate(requests)]
+    try:
+        left = len(tasks)
+        while left:
+            i, item = await queue.get()
+            if item is None:
+                left -= 1
+            elif isinstance(item, Exception):
+                raise item
+            else:
+                yield i, item
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _pump(
+    engine: Engine, request: GenerationRequest, i: int, queue: "asyncio.Queue[tuple[int, Delta | Exception | None]]"
+) -> None:
+    try:
+        async with aclosing(engine.generate(request)) as deltas:  # type: ignore[type-var]
+            async for delta in deltas:
+                queue.put_nowait((i, delta))
+        queue.put_nowait((i, None))
+    except Exception as error:  # noqa: BLE001 - whatever it is, the one reader of the queue raises it
+        queue.put_nowait((i, error))
+
+
+def _requests(
+    prompts: Sequence[tuple[int, ...]],
+    sampling: Sampling,
+    served: Served,
+    constraint: Constraint | None,
+    default_tokens: int,
+) -> list[GenerationRequest]:
+    if len(prompts) * sampling.n > MAX_TOGETHER:
+        raise BadRequest(f"One call has at most {MAX_TOGETHER} prompts times `n`.", param="n", code="invalid_value")
+    temperature = sampling.temperature
+    if temperature is None:  # an artifact was measured greedily; a bare base has OpenAI's default
+        temperature = 0.0 if served.prompt else 1.0
+    first = GenerationRequest(
+        id="",
+        prompt=(),
+        max_new_tokens=sampling.max_tokens or default_tokens,
+        adapter=served.adapter,
+        temperature=temperature,
+        top_p=sampling.top_p,
+        top_k=sampling.top_k,
+        stop=sampling.stop,
+        top_logprobs=sampling.top_logprobs,
+        constraint=constraint,
+        frequency_penalty=sampling.frequency_penalty,
+        presence_penalty=sampling.presence_penalty,
+        tenant=served.tenant,
+        cache_salt=served.cache_salt,
+    )
+    seeds = [None if sampling.seed is None else (sampling.seed + i) % (1 << 64) for i in range(sampling.n)]
+    return [replace(first, id=uuid4().hex, prompt=prompt, seed=seed) for prompt in prompts for seed in seeds]
+
+
+def _constraint(sampling: Sampling, prompt: Mapping[str, Any]) -> Constraint | None:
+    """What the call asks for; else, unless it asks for text, what the artifact's answers are held to."""
+    own = constraint_of(prompt["answer"]) if "answer" in prompt else None
+    if sampling.format is None or (sampling.format == "json_object" and prompt.get("answer", {}).get("type") == "json"):
+        return own
+    return sampling.constraint
+
+
+def _check_tools(served: Served, constraint: Constraint | None) -> None:
+    if constraint is not None:
+        raise BadRequest(
+            'This artifact answers in a form of its own; send response_format {"type": "text"} to use tools.',
+            param="tools",
+            code="unsupported_parameter",
+        )
+    if not takes_tools(str(served.base.tokenizer.chat_template)):
+        raise BadRequest("The base's chat template does not take tools.", param="tools", code="unsupported_parameter")
+
+
+def _ids(tokenizer: Any, text: str) -> tuple[int, ...]:
+    return tuple(int(i) for i in tokenizer(text)["input_ids"])

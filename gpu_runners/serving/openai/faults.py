@@ -1,0 +1,62 @@
+"""What a caller is told when a call cannot be answered, in OpenAI's shape. Nothing of the request is in it but names of
+its parameters."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.responses import JSONResponse
+
+from gpu_runners.errors import JobFailed
+from gpu_runners.generation.protocol import EngineFailed, Overloaded, Rejected
+from gpu_runners.serving.openai.responder import Refusal
+
+_CODES = {"context_too_long": "context_length_exceeded"}  # the name that OpenAI's clients look for
+_TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
+
+
+class BadRequest(Exception):
+    """The body is not a call that can be answered; `param` is the parameter that it is about."""
+
+    def __init__(self, message: str, *, param: str | None = None, code: str | None = None, status: int = 400) -> None:
+        super().__init__(message)
+        self.message, self.param, self.code, self.status = message, param, code, status
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    status: int
+    message: str
+    param: str | None = None
+    code: str | None = None
+    retry_after_s: float | None = None
+
+    @property
+    def body(self) -> dict[str, Any]:
+        kind = _TYPES.get(self.status) or ("server_error" if self.status >= 500 else "invalid_request_error")
+        return {"error": {"message": self.message, "type": kind, "param": self.param, "code": self.code}}
+
+    @property
+    def response(self) -> JSONResponse:
+        headers = {}
+        if self.retry_after_s is not None:
+            headers["Retry-After"] = str(max(1, round(self.retry_after_s)))
+        return JSONResponse(self.body, status_code=self.status, headers=headers)
+
+
+def fault_of(error: Exception) -> Fault:
+    """Of anything that a call may end with; what nobody foresaw is a 500 without its words."""
+    match error:
+        case BadRequest():
+            return Fault(status=error.status, message=error.message, param=error.param, code=error.code)
+        case Refusal():
+            return Fault(status=error.status, message=error.message, code=error.code, retry_after_s=error.retry_after_s)
+        case Rejected():
+            return Fault(status=400, message=str(error), code=_CODES.get(error.code, error.code))
+        case Overloaded():
+            message = "Too many requests are waiting; try again later."
+            return Fault(status=429, message=message, code="overloaded", retry_after_s=error.retry_after_s)
+        case EngineFailed():
+            return Fault(status=503, message=str(error), code=error.code, retry_after_s=1.0)
+        case JobFailed():
+            return Fault(status=400, message=error.message, code=error.code)
+    return Fault(status=500, message="The server failed at this request.", code="internal_error")

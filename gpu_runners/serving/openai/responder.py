@@ -1,0 +1,40 @@
+"""Who may use what: the one thing that `kolm serve FILE` and the server of many tenants answer differently."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from gpu_runners.causal.base import CausalBase
+from gpu_runners.generation.protocol import AdapterRef, Engine
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Served:
+    """What one call may use. `prompt` is the artifact's prompt.json (`{}` for a bare base), `model` the name that is
+    told back. Metering and revocation are in `engine`, which may be a wrapper made for this one call."""
+
+    engine: Engine
+    base: CausalBase
+    adapter: AdapterRef | None
+    prompt: Mapping[str, Any]
+    model: str
+    tenant: str = ""
+    cache_salt: str = ""
+
+
+class Refusal(Exception):
+    """The caller may not, or not now. May be raised by `Responder` and by a `Served` engine, also amid an answer."""
+
+    def __init__(self, status: int, code: str, message: str, *, retry_after_s: float | None = None) -> None:
+        super().__init__(message)
+        self.status, self.code, self.message, self.retry_after_s = status, code, message, retry_after_s
+
+
+class Responder(Protocol):
+    async def resolve(self, model: str, headers: Mapping[str, str]) -> Served:
+        """What `model` stands for, to whom sent these headers (names in lower case). Raises Refusal."""
+        ...
+
+    async def models(self, headers: Mapping[str, str]) -> list[dict[str, Any]]:
+        """OpenAI's model objects that this caller may name. Raises Refusal."""
+        ...

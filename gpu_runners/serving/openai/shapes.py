@@ -1,0 +1,143 @@
+"""OpenAI's answer objects: whole ones, and the chunks of a stream."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import uuid4
+
+from gpu_runners.generation.protocol import Counts, Delta, TokenLogprob
+from gpu_runners.serving.openai.tools import ToolReader
+
+_LOWEST = -9999.0  # JSON has no minus infinity
+
+
+@dataclass(slots=True)
+class Answer:
+    """One call's answer as it grows. `tools` reads tool calls out of each choice's text, where the base makes them."""
+
+    model: str
+    is_chat: bool
+    n_choices: int
+    has_logprobs: bool
+    reads_tools: bool
+    id: str = ""
+    created: int = 0
+    choices: list["Choice"] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.id = f"{'chatcmpl' if self.is_chat else 'cmpl'}-{uuid4().hex}"
+        self.created = int(time.time())
+        self.choices = [Choice(tools=ToolReader() if self.reads_tools else None) for _ in range(self.n_choices)]
+
+    def chunk(self, index: int, delta: Delta, *, with_usage: bool) -> dict[str, Any]:
+        """What a delta adds. `with_usage`: the stream ends with usage, so each chunk has the member."""
+        choice = self.choices[index]
+        is_first = choice.n_deltas == 0
+        content, calls, finish = choice.take(delta)
+        told: dict[str, Any] = {"index": index, "logprobs": None, "finish_reason": finish}
+        if self.has_logprobs:
+            told["logprobs"] = self._logprobs(delta.logprobs, choice)
+        if self.is_chat:
+            part: dict[str, Any] = {"role": "assistant"} if is_first else {}
+            if content or is_first:
+                part["content"] = content
+            if calls:
+                part["tool_calls"] = [{"index": i} | call for i, call in enumerate(calls)]
+            told["delta"] = part
+        else:
+            told["text"] = content
+        return self._object([told], chunk=True) | ({"usage": None} if with_usage else {})
+
+    def usage_chunk(self) -> dict[str, Any]:
+        return self._object([], chunk=True) | {"usage": self.usage()}
+
+    def add(self, index: int, delta: Delta) -> None:
+        choice = self.choices[index]
+        content, calls, finish = choice.take(delta)
+        choice.text += content
+        choice.calls += calls
+        choice.finish = finish
+        choice.logprobs += delta.logprobs
+
+    def whole(self) -> dict[str, Any]:
+        choices = [self._whole_choice(i, choice) for i, choice in enumerate(self.choices)]
+        return self._object(choices, chunk=False) | {"usage": self.usage()}
+
+    def usage(self) -> dict[str, Any]:
+        """Of all choices: each reads the prompt for itself."""
+        counts = [choice.counts for choice in self.choices]
+        prompt, completion = sum(c.prompt_tokens for c in counts), sum(c.completion_tokens for c in counts)
+        return {
+            "prompt_tokens": prompt,
+            "completion_tokens": completion,
+            "total_tokens": prompt + completion,
+            "prompt_tokens_details": {"cached_tokens": sum(c.cached_tokens for c in counts)},
+            "completion_tokens_details": {"accepted_prediction_tokens": sum(c.accepted_tokens for c in counts)},
+        }
+
+    def _whole_choice(self, index: int, choice: "Choice") -> dict[str, Any]:
+        told: dict[str, Any] = {"index": index, "logprobs": None, "finish_reason": choice.finish}
+        if self.has_logprobs:
+            choice.n_chars = 0
+            told["logprobs"] = self._logprobs(choice.logprobs, choice)
+        if not self.is_chat:
+            return told | {"text": choice.text}
+        message: dict[str, Any] = {"role": "assistant", "content": choice.text, "refusal": None}
+        if choice.calls:
+            message |= {"content": choice.text or None, "tool_calls": choice.calls}
+        return told | {"message": message}
+
+    def _object(self, choices: Sequence[Mapping[str, Any]], *, chunk: bool) -> dict[str, Any]:
+        kind = ("chat.completion" + (".chunk" if chunk else "")) if self.is_chat else "text_completion"
+        return {"id": self.id, "object": kind, "created": self.created, "model": self.model, "choices": choices}
+
+    def _logprobs(self, logprobs: Sequence[TokenLogprob], choice: "Choice") -> dict[str, Any]:
+        if self.is_chat:
+            return {"content": [_chat_logprob(one) for one in logprobs], "refusal": None}
+        offsets = []
+        for one in logprobs:
+            offsets.append(choice.n_chars)
+            choice.n_chars += len(one.token)
+        return {
+            "tokens": [one.token for one in logprobs],
+            "token_logprobs": [_finite(one.logprob) for one in logprobs],
+            "top_logprobs": [{text: _finite(value) for text, value in one.top} for one in logprobs],
+            "text_offset": offsets,
+        }
+
+
+@dataclass(slots=True)
+class Choice:
+    tools: ToolReader | None
+    text: str = ""
+    calls: list[dict[str, Any]] = field(default_factory=list)
+    logprobs: list[TokenLogprob] = field(default_factory=list)
+    finish: str | None = None
+    counts: Counts = field(default_factory=Counts)
+    n_deltas: int = 0
+    n_chars: int = 0
+
+    def take(self, delta: Delta) -> tuple[str, list[dict[str, Any]], str | None]:
+        """(content, tool calls, finish reason) that are told now."""
+        self.counts, self.n_deltas = delta.counts, self.n_deltas + 1
+        finish = None if delta.finish_reason is None else str(delta.finish_reason)
+        if self.tools is None:
+            return delta.text, [], finish
+        content = self.tools.push(delta.text)
+        if finish is None:
+            return content, [], None
+        held, calls = self.tools.finish()
+        return content + held, calls, "tool_calls" if calls and finish == "stop" else finish
+
+
+def _chat_logprob(one: TokenLogprob) -> dict[str, Any]:
+    return _named(one.token, one.logprob) | {"top_logprobs": [_named(text, value) for text, value in one.top]}
+
+
+def _named(text: str, logprob: float) -> dict[str, Any]:
+    return {"token": text, "logprob": _finite(logprob), "bytes": list(text.encode("utf-8", "replace"))}
+
+
+def _finite(logprob: float) -> float:
+    return max(_LOWEST, logprob)

@@ -1,0 +1,92 @@
+"""`kolm serve` of one generative artifact: OpenAI's interface on loopback, and beside it the routes that a label
+artifact's server has.
+
+    POST /v1/run    {"input": "text" or ["text", ...]}  ->  {"outputs": [...]}
+    GET  /v1/model  what is served, from the signed manifest
+
+No TLS, no accounts: a laptop's or a sidecar's server.
+"""
+
+import asyncio
+import json
+import socket
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from backend.domain.kolm_verify import Kolm
+from gpu_runners.serving.generative_model import GenerativeModel
+from gpu_runners.serving.openai.app import guarded, make_app, read_body
+from gpu_runners.serving.openai.bodies import read_json
+from gpu_runners.serving.openai.faults import BadRequest
+from gpu_runners.serving.openai.responder import Refusal, Served
+
+MAX_INPUTS = 256
+MAX_CHARS = 100_000
+_SHOWN = ("name", "version", "compile", "task_type", "base", "k_score_ppm", "created_at")
+
+
+class OneArtifact:
+    """Everybody may use the one model that is here, by its name."""
+
+    def __init__(self, kolm: Kolm, model: GenerativeModel) -> None:
+        self.name, self._model, self._since = str(kolm.manifest["name"]), model, int(time.time())
+
+    async def resolve(self, model: str, headers: Mapping[str, str]) -> Served:
+        if model != self.name:
+            raise Refusal(404, "model_not_found", f"Here is one model, {self.name!r}.")
+        one = self._model
+        return Served(
+            engine=one.engine, base=one.base, adapter=one.adapter, prompt=one.prompt.to_json(), model=self.name
+        )
+
+    async def models(self, headers: Mapping[str, str]) -> list[dict[str, Any]]:
+        return [{"id": self.name, "object": "model", "created": self._since, "owned_by": "kolm"}]
+
+
+def app_of(kolm: Kolm, model: GenerativeModel) -> Starlette:
+    async def run(request: Request) -> Response:
+        texts = _texts(read_json(await read_body(request)))
+        return JSONResponse({"outputs": await asyncio.to_thread(model.predict, texts)})
+
+    async def about(request: Request) -> Response:
+        shown = {name: kolm.manifest[name] for name in _SHOWN if name in kolm.manifest}
+        return JSONResponse(shown | {"answer": model.prompt.answer, "engine": dict(model.engine.about)})
+
+    old = [
+        Route("/v1/run", guarded(run), methods=["POST"]),
+        Route("/v1/model", guarded(about), methods=["GET"]),
+    ]
+    return make_app(OneArtifact(kolm, model), routes=old)
+
+
+def serve_one(kolm: Kolm, model: GenerativeModel, *, host: str, port: int) -> int:
+    """Until it is interrupted. Gives the exit code."""
+    try:
+        listening = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError as error:
+        print(f"kolm: {host}:{port} cannot be used ({error.strerror}); choose another --port.", file=sys.stderr)
+        return 1
+    url = f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}"
+    body = json.dumps({"model": kolm.manifest["name"], "messages": [{"role": "user", "content": "..."}]})
+    print(f"serving {kolm.manifest['name']} on {url}/v1", flush=True)
+    print(f"curl {url}/v1/chat/completions -H 'Content-Type: application/json' -d '{body}'", flush=True)
+    config = uvicorn.Config(app_of(kolm, model), log_level="warning", access_log=False, lifespan="off")
+    uvicorn.Server(config).run(sockets=[listening])
+    return 0
+
+
+def _texts(body: Mapping[str, Any]) -> list[str]:
+    texts = [body["input"]] if isinstance(body.get("input"), str) else body.get("input")
+    if set(body) != {"input"} or not isinstance(texts, list) or not 1 <= len(texts) <= MAX_INPUTS:
+        raise BadRequest(f'Send {{"input": "text"}}, or a list of 1 to {MAX_INPUTS} texts.', param="input")
+    if not all(isinstance(text, str) and len(text) <= MAX_CHARS for text in texts):
+        raise BadRequest(f"An input is a text of at most {MAX_CHARS} characters.", param="input")
+    return texts

@@ -1,0 +1,148 @@
+"""What a server tells the backend, for as long as it lives: that it is there, and what was used.
+
+A backend that does not answer stops neither: granted requests go on being answered, their usage is kept in the journal,
+and both are told later, with jitter, so that servers that lost the same backend do not come back together.
+"""
+
+import asyncio
+import contextlib
+import json
+import logging
+import random
+import time
+from collections.abc import Callable, Sequence
+
+from backend.domain.serving_wire import ServerHello, ServerOrders, UsageBatch
+from gpu_runners.client import Refused, Unreachable, backoff_s
+from gpu_runners.serving.backend_client import Backend
+from gpu_runners.serving.granted import Floor
+from gpu_runners.serving.journal import CannotJournal, Journal
+
+log = logging.getLogger("kolm.server")
+ROWS = 200
+FIRST_LEASE_S = 30.0
+_NAMED_ADAPTERS = 5000
+
+
+class Registration:
+    """Says hello every third of the lease and carries out the orders. `server` is the id the backend gave, "" before
+    the first answer."""
+
+    def __init__(self, backend: Backend, floor: Floor, hello: Callable[[], ServerHello]) -> None:
+        self._backend, self._floor, self._hello = backend, floor, hello
+        self.server, self.lease_s, self.n_failures = "", FIRST_LEASE_S, 0
+        self._rng, self._soon = random.Random(), asyncio.Event()
+
+    async def run(self) -> None:
+        while True:
+            wait_s = await self.say()
+            self._soon.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(wait_s):
+                    await self._soon.wait()
+
+    def say_soon(self) -> None:
+        """Something changed that the gateway should know now."""
+        self._soon.set()
+
+    async def say(self) -> float:
+        """One hello; seconds until the next."""
+        try:
+            orders = await self._backend.hello(self._hello())
+        except (Unreachable, Refused) as error:
+            if self.n_failures in (0, 3) or self.n_failures % 20 == 0:
+                log.warning("the backend does not know of this server: %s", error)
+            self.n_failures += 1
+            return backoff_s(self.n_failures, rng=self._rng, cap_s=self.lease_s / 3)
+        if self.n_failures or not self.server:
+            log.info("registered as %s, lease %.0f s", orders.server, orders.lease_s)
+        self.n_failures = 0
+        await self._obey(orders)
+        return max(0.1, self.lease_s / 3 * self._rng.uniform(0.8, 1.0))
+
+    async def _obey(self, orders: ServerOrders) -> None:
+        self.server, self.lease_s = orders.server, max(0.3, orders.lease_s)
+        for sha256 in orders.revoked:
+            log.warning("the artifact %s… is revoked and dropped", sha256[:12])
+            self._floor.store.revoke(sha256)
+            await self._floor.hosts.forget(sha256)
+        for sha256 in self._floor.store.idle():
+            await self._floor.hosts.forget(sha256)
+
+
+class UsageTeller:
+    """Sends what ended to the backend, in batches, until it is booked."""
+
+    def __init__(self, backend: Backend, journal: Journal, server: Callable[[], str], *, every_s: float = 1.0) -> None:
+        self._backend, self._journal, self._server, self._every_s = backend, journal, server, every_s
+        self._rng = random.Random()
+        self.n_failures = self.n_booked = 0
+        self.last_booked_at = time.monotonic()
+
+    async def run(self) -> None:
+        while True:
+            await asyncio.sleep(await self.tell())
+
+    async def tell(self) -> float:
+        """One batch at most; seconds until the next."""
+        rows = self._journal.unbooked(ROWS if self.n_failures == 0 else 1)
+        if not rows or not self._server():
+            self.last_booked_at = time.monotonic()
+            return self._every_s
+        batch = UsageBatch(server=self._server(), rows=[row.to_json() for _, row in rows])
+        try:
+            refused = await self._backend.book(batch)
+        except Unreachable as error:
+            return self._later(f"usage is kept for later: {error}")
+        except Refused as error:
+            if len(rows) > 1:
+                self.n_failures = 1  # one of them: find out which
+                return 0.0
+            return self._set_aside(rows[0][0], error)
+        self._put_aside([rows[place][0] for place in refused])
+        numbers = [number for place, (number, _) in enumerate(rows) if place not in refused]
+        self._journal.booked(numbers, now=time.time())
+        self.n_booked, self.n_failures, self.last_booked_at = self.n_booked + len(numbers), 0, time.monotonic()
+        return 0.0 if self._journal.n_unbooked else self._every_s
+
+    async def tell_all(self, *, within_s: float) -> None:
+        """Before the process ends; what does not get through is told by the next one."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                while self._journal.n_unbooked and self._server():
+                    await asyncio.sleep(await self.tell())
+
+    def _later(self, why: str) -> float:
+        if self.n_failures in (0, 3) or self.n_failures % 20 == 0:
+            log.warning("%s", why)
+        self.n_failures += 1
+        return backoff_s(self.n_failures, rng=self._rng)
+
+    def _set_aside(self, number: int, error: Refused) -> float:
+        """A token that is refused is refused for every row; only what is wrong with one row puts that row aside."""
+        if any(f"answered {status}" in str(error) for status in (401, 403, 404)):
+            return self._later(f"usage is refused: {error}")
+        self._put_aside([number])
+        self.n_failures = 0
+        return 0.0
+
+    def _put_aside(self, numbers: Sequence[int]) -> None:
+        for number in numbers:
+            with contextlib.suppress(CannotJournal):
+                self._journal.set_aside(number)
+
+
+def hello_of(
+    floor: Floor, *, name: str, url: str, bases: list[dict[str, str]], max_running: int, engine: dict[str, object]
+) -> ServerHello:
+    return ServerHello(
+        name=name,
+        url=url,
+        bases=bases,
+        engine=json.loads(json.dumps(engine, default=str)),
+        max_running=max_running,
+        n_running=floor.turns.n_running,
+        n_waiting=floor.turns.n_waiting,
+        adapters=floor.store.names()[:_NAMED_ADAPTERS],
+        draining=floor.is_draining,
+    )

@@ -1,0 +1,118 @@
+"""Answers held to a form, by a model that would never keep to it by itself."""
+
+import contextlib
+import json
+import math
+import time
+from collections.abc import Callable
+from typing import Any
+
+import jsonschema
+import pytest
+
+from backend.domain.json_schemas import check_schema
+from gpu_runners.generation.answers import constraint_of, schema_constraint
+from gpu_runners.generation.protocol import (
+    Constraint,
+    ConstraintKind,
+    EngineFailed,
+    FinishReason,
+    GenerationRequest,
+    Rejected,
+)
+from gpu_runners.generation.sync import generate_all
+from gpu_runners.generation.torch_engine import TorchEngine
+
+Ask = Callable[..., GenerationRequest]
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "size": {"enum": ["small", "large"]},
+        "n": {"type": "integer", "minimum": 0, "maximum": 99},
+        "tags": {"type": "array", "items": {"enum": ["a", "b", "c"]}, "maxItems": 3},
+        "inner": {
+            "type": "object",
+            "properties": {"ok": {"type": "boolean"}, "note": {"type": ["null", "string"], "maxLength": 6}},
+            "required": ["ok", "note"],
+        },
+    },
+    "required": ["size", "n", "tags", "inner"],
+}
+
+
+def test_sampled_answers_fit_the_schema_and_are_spelt_as_json_dumps_does(engine: TorchEngine, ask: Ask) -> None:
+    assert check_schema(SCHEMA) == []
+    constraint = schema_constraint(SCHEMA)
+    asked = [ask(temperature=1.5, seed=i, max_new_tokens=120, constraint=constraint) for i in range(24)]
+    answers = generate_all(engine, asked)
+    for answer in answers:
+        assert answer.finish_reason is FinishReason.STOP
+        value = json.loads(answer.text)
+        jsonschema.validate(value, SCHEMA)
+        assert list(value) == ["size", "n", "tags", "inner"]
+    plain = [one.text for one in answers if "\\" not in one.text]
+    assert plain == [json.dumps(json.loads(text), ensure_ascii=False) for text in plain]
+    assert len({answer.text for answer in answers}) > 12
+
+
+def test_constrained_and_free_rows_share_a_batch(engine: TorchEngine, ask: Ask) -> None:
+    free = generate_all(engine, [ask()])[0].text
+    constraint = Constraint(kind=ConstraintKind.CHOICES, value='["yes", "no", "yes and no"]')
+    mixed = [ask(constraint=constraint if i % 2 else None) for i in range(8)]
+    texts = [answer.text for answer in generate_all(engine, mixed)]
+    assert texts[::2] == [free] * 4
+    assert set(texts[1::2]) <= {"yes", "no", "yes and no"}
+
+
+def test_the_probability_of_a_choice_is_that_under_the_constraint(engine: TorchEngine, ask: Ask) -> None:
+    """Each answer is one byte, so it has one spelling in tokens, and the answers' probabilities add up to 1."""
+    constraint = Constraint(kind=ConstraintKind.CHOICES, value='["1", "3"]')
+    asked = [ask(constraint=constraint, temperature=2.0, seed=i) for i in range(60)]
+    shares = {answer.text: math.exp(answer.logprob) for answer in generate_all(engine, asked)}
+    assert set(shares) == {"1", "3"}
+    assert sum(shares.values()) == pytest.approx(1.0, abs=1e-3)
+
+
+def test_any_object_is_an_object(engine: TorchEngine, ask: Ask) -> None:
+    constraint = Constraint(kind=ConstraintKind.JSON_OBJECT)
+    asked = [ask(temperature=1.0, seed=i, max_new_tokens=200, constraint=constraint) for i in range(6)]
+    ended = [one for one in generate_all(engine, asked) if one.finish_reason is FinishReason.STOP]
+    assert ended
+    assert all(isinstance(json.loads(one.text), dict) for one in ended)
+
+
+def test_a_label_form_gives_one_of_the_labels(engine: TorchEngine, ask: Ask) -> None:
+    constraint = constraint_of({"type": "label", "labels": ["on hold", 'say "no"', "on"]})
+    answers = generate_all(engine, [ask(temperature=2.0, seed=i, constraint=constraint) for i in range(30)])
+    assert {answer.text for answer in answers} == {"on hold", 'say "no"', "on"}
+
+
+@pytest.mark.parametrize(
+    "constraint",
+    [
+        Constraint(kind=ConstraintKind.JSON_SCHEMA, value="not json"),
+        Constraint(kind=ConstraintKind.JSON_SCHEMA, value="[]"),
+        Constraint(kind=ConstraintKind.JSON_SCHEMA, value='{"type": "strange"}'),
+        Constraint(kind=ConstraintKind.JSON_SCHEMA, value="{" + " " * 70_000 + "}"),
+        Constraint(kind=ConstraintKind.JSON_SCHEMA, value="[" * 50_000),
+        Constraint(kind=ConstraintKind.CHOICES, value="[]"),
+        Constraint(kind=ConstraintKind.CHOICES, value='["", 3]'),
+    ],
+)
+def test_what_is_no_constraint_is_refused(engine: TorchEngine, ask: Ask, constraint: Constraint) -> None:
+    with pytest.raises(Rejected) as caught:
+        generate_all(engine, [ask(constraint=constraint)])
+    assert caught.value.code == "bad_constraint"
+
+
+def test_a_schema_that_explodes_costs_little_and_others_go_on(engine: TorchEngine, ask: Ask) -> None:
+    """Unvetted, as the gateway would never pass it on: refused or answered, within seconds."""
+    deep: dict[str, Any] = {"type": "string", "pattern": "^((a|ab|abc){1,300}){1,300}$"}
+    wide = {"type": "object", "properties": {f"p{i}": {"type": "string", "maxLength": 9999} for i in range(400)}}
+    began = time.monotonic()
+    for schema in (deep, wide, {"$ref": "#"}, {"allOf": [{"anyOf": [deep] * 20}] * 20}):
+        constraint = Constraint(kind=ConstraintKind.JSON_SCHEMA, value=json.dumps(schema))
+        with contextlib.suppress(Rejected, EngineFailed):
+            generate_all(engine, [ask(constraint=constraint, max_new_tokens=5), ask(max_new_tokens=2)])
+        assert generate_all(engine, [ask(max_new_tokens=2)])[0].counts.completion_tokens == 2
+    assert time.monotonic() - began < 20

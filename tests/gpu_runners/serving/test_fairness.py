@@ -1,0 +1,149 @@
+"""Who is let to the engine, and when. No engine here: a turn is a turn."""
+
+import asyncio
+from collections import Counter
+
+import pytest
+
+from gpu_runners.generation.protocol import Overloaded
+from gpu_runners.serving.fairness import Turns
+
+
+async def served(turns: Turns, tenant: str, order: list[str], *, tokens: int = 10, limit: int = 99) -> None:
+    async with turns.turn(tenant, limit=limit):
+        order.append(tenant)
+        turns.charge(tenant, tokens)
+        await asyncio.sleep(0)
+
+
+def test_a_tenant_with_many_requests_does_not_keep_another_waiting() -> None:
+    async def scene() -> list[str]:
+        turns, order = Turns(max_running=1), []
+        greedy = [asyncio.create_task(served(turns, "greedy", order)) for _ in range(30)]
+        await asyncio.sleep(0)
+        modest = [asyncio.create_task(served(turns, "modest", order)) for _ in range(3)]
+        await asyncio.gather(*greedy, *modest)
+        return order
+
+    order = asyncio.run(scene())
+    assert Counter(order) == {"greedy": 30, "modest": 3}
+    assert max(i for i, tenant in enumerate(order) if tenant == "modest") <= 7
+
+
+def test_who_is_served_long_answers_gets_fewer_of_them() -> None:
+    async def scene() -> list[str]:
+        turns, order = Turns(max_running=1), []
+        both = [
+            asyncio.create_task(served(turns, tenant, order, tokens=tokens))
+            for _ in range(20)
+            for tenant, tokens in (("long", 100), ("short", 10))
+        ]
+        await asyncio.gather(*both)
+        return order
+
+    first = Counter(asyncio.run(scene())[:20])
+    assert first["short"] >= 3 * first["long"]
+
+
+def test_idling_saves_nothing_up() -> None:
+    async def scene() -> list[str]:
+        turns, order = Turns(max_running=1), []
+        for _ in range(50):
+            await served(turns, "steady", order)
+        order.clear()
+        steady = [asyncio.create_task(served(turns, "steady", order)) for _ in range(10)]
+        await asyncio.sleep(0)
+        back = [asyncio.create_task(served(turns, "back", order)) for _ in range(10)]
+        await asyncio.gather(*steady, *back)
+        return order
+
+    assert Counter(asyncio.run(scene())[:10])["steady"] >= 4
+
+
+def test_a_tenants_limit_holds_and_does_not_keep_others_back() -> None:
+    async def scene() -> tuple[int, int]:
+        turns, at_once, most, gate = Turns(max_running=8), 0, 0, asyncio.Event()
+
+        async def one(tenant: str, limit: int) -> None:
+            nonlocal at_once, most
+            async with turns.turn(tenant, limit=limit):
+                if tenant == "narrow":
+                    at_once += 1
+                    most = max(most, at_once)
+                await gate.wait()
+                at_once -= tenant == "narrow"
+
+        tasks = [asyncio.create_task(one("narrow", 2)) for _ in range(6)]
+        await asyncio.sleep(0)
+        tasks += [asyncio.create_task(one("wide", 8)) for _ in range(6)]
+        await asyncio.sleep(0.01)
+        running = turns.n_running
+        gate.set()
+        await asyncio.gather(*tasks)
+        assert (turns.n_running, turns.n_waiting) == (0, 0)
+        return most, running
+
+    assert asyncio.run(scene()) == (2, 8)
+
+
+def test_a_thousand_at_once_are_served_or_told_when_to_come_back() -> None:
+    async def scene() -> Counter[str]:
+        turns = Turns(max_running=4, max_waiting=256, max_tenant_waiting=64)
+
+        async def one(i: int) -> str:
+            try:
+                async with turns.turn(f"tenant-{i % 10}", limit=4):
+                    await asyncio.sleep(0)
+                    return "served"
+            except Overloaded as error:
+                return "turned away" if 1 <= error.retry_after_s <= 60 else "told nothing useful"
+
+        said = Counter(await asyncio.gather(*(one(i) for i in range(1000))))
+        assert said["turned away"] == turns.n_turned_away
+        return said
+
+    said = asyncio.run(scene())
+    assert said["served"] == 260
+    assert said["turned away"] == 740
+
+
+def test_who_waits_too_long_is_told_so_and_leaves_no_place_behind() -> None:
+    async def scene() -> None:
+        turns = Turns(max_running=1, max_wait_s=0.02)
+        async with turns.turn("a", limit=1):
+            with pytest.raises(Overloaded):
+                await served(turns, "b", [])
+        assert (turns.n_running, turns.n_waiting) == (0, 0)
+        await served(turns, "b", [])
+
+    asyncio.run(scene())
+
+
+def test_who_goes_away_while_waiting_leaves_no_place_behind() -> None:
+    async def scene() -> None:
+        turns = Turns(max_running=1)
+        async with turns.turn("a", limit=1):
+            gone = asyncio.create_task(served(turns, "b", []))
+            await asyncio.sleep(0)
+            gone.cancel()
+            await asyncio.gather(gone, return_exceptions=True)
+        assert (turns.n_running, turns.n_waiting) == (0, 0)
+
+    asyncio.run(scene())
+
+
+def test_who_goes_away_in_the_moment_it_is_let_in_gives_the_place_to_the_next() -> None:
+    async def scene() -> list[str]:
+        turns, order = Turns(max_running=1), []
+        first = turns.turn("a", limit=1)
+        await first.__aenter__()
+        gone = asyncio.create_task(served(turns, "b", order))
+        then = asyncio.create_task(served(turns, "c", order))
+        await asyncio.sleep(0)
+        await first.__aexit__(None, None, None)
+        gone.cancel()
+        await asyncio.gather(gone, then, return_exceptions=True)
+        assert (turns.n_running, turns.n_waiting) == (0, 0)
+        return order
+
+    assert asyncio.run(scene()) == ["c"]
