@@ -28,6 +28,13 @@ class Artifact(TenantOwned):
         indexes = [models.Index(fields=["tenant_id", "created_at", "id"], name="artifact_by_time")]
 
 
+class RevokedDigest(models.Model):
+    """The digest of a revoked `.kolm`, for the servers, which serve all tenants and drop what they hold of it."""
+
+    sha256 = models.CharField(max_length=64, primary_key=True)
+    revoked_at = models.DateTimeField()
+
+
 class Receipt(TenantOwned):
     """A signed statement about one step, chained to the one before by `prev` inside the payload. Append-only."""
 

@@ -39,7 +39,7 @@ WHOLE_BLOB_BYTES = 16_000_000
 View = Callable[..., Awaitable[HttpResponseBase]]
 
 
-def _guarded(view: View) -> View:
+def guarded_view(view: View) -> View:
     """Outside any transaction (the views open their own), errors as problem+json, a lost lease as 410."""
 
     async def guarded(request: HttpRequest, **kwargs: Any) -> HttpResponseBase:
@@ -60,12 +60,12 @@ def _guarded(view: View) -> View:
     return csrf_exempt(transaction.non_atomic_requests(guarded))
 
 
-@_guarded
+@guarded_view
 async def claim(request: HttpRequest) -> HttpResponse:
     """Wait up to `wait_s` for a job of these kinds."""
     if request.method != "POST":
-        return _not_allowed(request)
-    if not hmac.compare_digest(_bearer(request).encode(), settings.KOLM_RUNNER_TOKEN.encode()):
+        return not_allowed(request)
+    if not hmac.compare_digest(bearer(request).encode(), settings.KOLM_RUNNER_TOKEN.encode()):
         return problem_response(
             request, status=401, code="unauthorized", detail="The runner token is wrong: set KOLM_RUNNER_TOKEN."
         )
@@ -84,21 +84,21 @@ async def claim(request: HttpRequest) -> HttpResponse:
             await wait(min(left_s, 2.0))
 
 
-@_guarded
+@guarded_view
 async def heartbeat(request: HttpRequest, job_id: str) -> HttpResponse:
     if request.method != "POST":
-        return _not_allowed(request)
+        return not_allowed(request)
     progress = _checked(Progress.from_json(_json(request)))
-    cancel = await query(leases.heartbeat)(decode_id(Prefix.RUNNER_JOB, job_id), _bearer(request), progress)
+    cancel = await query(leases.heartbeat)(decode_id(Prefix.RUNNER_JOB, job_id), bearer(request), progress)
     return JsonResponse({"cancel": cancel, "lease_s": float(settings.KOLM_RUNNER_LEASE_S)})
 
 
-@_guarded
+@guarded_view
 async def report(request: HttpRequest, job_id: str) -> HttpResponse:
     if request.method != "POST":
-        return _not_allowed(request)
+        return not_allowed(request)
     body = _json(request)
-    key = (decode_id(Prefix.RUNNER_JOB, job_id), _bearer(request))
+    key = (decode_id(Prefix.RUNNER_JOB, job_id), bearer(request))
     if body["ok"] is True:
         await query(leases.report_success)(*key, dict(body["result"]))
     else:
@@ -111,16 +111,16 @@ async def report(request: HttpRequest, job_id: str) -> HttpResponse:
     return HttpResponse(status=204)
 
 
-@_guarded
+@guarded_view
 async def blob(request: HttpRequest, job_id: str, sha256: str) -> HttpResponseBase:
     """GET an input (or the checkpoint) of the job; PUT an output under the digest of its bytes."""
-    job = await query(leases.authenticate)(decode_id(Prefix.RUNNER_JOB, job_id), _bearer(request))
+    job = await query(leases.authenticate)(decode_id(Prefix.RUNNER_JOB, job_id), bearer(request))
     if request.method == "GET":
         if sha256 not in (*job.inputs, job.checkpoint_sha256):
             raise NotFound("This object is not an input of the job.", code="blob_not_found")
-        return await _send_blob(job.tenant_id, sha256)
+        return await send_blob(job.tenant_id, sha256)
     if request.method != "PUT":
-        return _not_allowed(request)
+        return not_allowed(request)
     data = request.read(MAX_BLOB_BYTES + 1)
     if len(data) > MAX_BLOB_BYTES:
         return problem_response(request, status=413, code="payload_too_large", detail="The blob is too large.")
@@ -132,7 +132,7 @@ async def blob(request: HttpRequest, job_id: str, sha256: str) -> HttpResponseBa
     return HttpResponse(status=201)
 
 
-async def _send_blob(tenant_id: UUID, sha256: str) -> HttpResponseBase:
+async def send_blob(tenant_id: UUID, sha256: str) -> HttpResponseBase:
     """A small one is checked and sent whole. A large one is sent as it is read, so that a runner's 400 MB never lie in
     this process; the runner compares the digest."""
     size = await asyncio.to_thread(blob_size, tenant_id, sha256)
@@ -175,7 +175,7 @@ def _text(value: Any, longest: int) -> str:
     return str(value)[:longest].replace("\x00", "\ufffd").encode("utf-8", "replace").decode()
 
 
-def _bearer(request: HttpRequest) -> str:
+def bearer(request: HttpRequest) -> str:
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
     return token if scheme.lower() == "bearer" else ""
 
@@ -189,7 +189,7 @@ def _json(request: HttpRequest) -> dict[str, Any]:
     return value
 
 
-def _not_allowed(request: HttpRequest) -> HttpResponse:
+def not_allowed(request: HttpRequest) -> HttpResponse:
     return problem_response(
         request, status=405, code="method_not_allowed", detail=f"{request.method} is not a method of this address."
     )

@@ -41,10 +41,17 @@ class RunRequest(StrictSerializer):
 
 
 class RunOutput(s.Serializer[object]):
-    label = s.CharField()
+    label = s.CharField(required=False, help_text="Of a label task.")
     confidence = s.FloatField(
-        help_text="Calibrated on validation pairs: of answers given with 0.9, about nine in ten are right."
+        required=False,
+        help_text="Of a label task. An encoder's is calibrated on validation pairs: of answers given with 0.9, about "
+        "nine in ten are right. A causal model's is the probability of the label among the labels.",
     )
+    output = s.CharField(required=False, help_text="Of a json or text task: the answer, JSON as its text.")
+    finish_reason = s.ChoiceField(
+        ["stop", "length"], required=False, help_text="`length`: the answer was cut at its longest."
+    )
+    n_tokens = s.IntegerField(required=False, help_text="Of a json or text answer.")
     latency_us = s.IntegerField()
 
 
@@ -65,7 +72,7 @@ class RunView(APIView):
 
     @extend_schema(operation_id="artifacts_run", request=RunRequest, responses=RunShape)
     def post(self, request: Request, artifact: str) -> Response:
-        """Answer up to 64 inputs: label, calibrated confidence, latency."""
+        """Answer up to 64 inputs: label and confidence, or the answer itself, and the latency."""
         tenant_id: UUID = request.auth.tenant_id
         with tenant_scope(tenant_id):
             row = find_artifact(request, artifact)

@@ -1,4 +1,4 @@
-"""What was tried in the playground: one text, what the students said, and what their teacher said of it."""
+"""What was tried in the playground; deployments with their history, their numbers and their shadow; the servers."""
 
 from enum import StrEnum
 from typing import ClassVar
@@ -6,6 +6,7 @@ from typing import ClassVar
 from django.db import models
 from django.utils import timezone
 
+from backend.rest.new_ids import new_uuid7
 from backend.tenants.scope import TenantOwned
 
 
@@ -20,8 +21,9 @@ class AnswerState(StrEnum):
 
 
 class PlaygroundAnswer(TenantOwned):
-    """One try. `students` are the answers of artifacts, `votes` how often the teacher said each label; both are hostile
-    text. A day later the row is gone: what people type is theirs."""
+    """One try. `students` are the answers of artifacts, `votes` how often the teacher said what; both are hostile text.
+    `label` is what it agreed on: a label, or the answer of a json or text task. A day later the row is gone: what
+    people type is theirs."""
 
     artifact_id = models.UUIDField()
     compile_id = models.UUIDField()
@@ -29,7 +31,7 @@ class PlaygroundAnswer(TenantOwned):
     students = models.JSONField(default=list)
     state = models.CharField(max_length=12, choices=[(s.value, s.value) for s in AnswerState])
     model = models.CharField(max_length=200, blank=True)
-    label = models.CharField(max_length=200, blank=True)
+    label = models.TextField(blank=True)
     votes = models.JSONField(default=list)
     latency_ms = models.IntegerField(default=0)
     cost_microusd = models.BigIntegerField(default=0)
@@ -41,3 +43,118 @@ class PlaygroundAnswer(TenantOwned):
             models.Index(fields=["tenant_id", "created_at", "id"], name="playground_by_time"),
             models.Index(fields=["created_at"], name="playground_ttl"),
         ]
+
+
+class Deployment(TenantOwned):
+    """A name under which an artifact answers (`model` of the OpenAI-compatible API). `version` counts its changes, each
+    of which is a DeploymentRevision. `base_sha256` and `task_type` never change. `regression_version` is the version of
+    which a regression was told."""
+
+    name = models.CharField(max_length=64)
+    base_id = models.CharField(max_length=200)
+    base_sha256 = models.CharField(max_length=64)
+    task_type = models.CharField(max_length=16)
+    artifact_id = models.UUIDField()
+    previous_artifact_id = models.UUIDField(null=True)
+    canary_artifact_id = models.UUIDField(null=True)
+    canary_share_ppm = models.IntegerField(default=0)
+    idle_minutes = models.IntegerField(default=0)
+    is_pinned = models.BooleanField(default=False)
+    max_concurrent = models.IntegerField(default=32)
+    shadow_share_ppm = models.IntegerField(default=0)
+    shadow_microusd_per_day = models.BigIntegerField(default=0)
+    drift_margin_ppm = models.IntegerField(default=50_000)
+    drift_rollback = models.BooleanField(default=False)
+    version = models.IntegerField(default=1)
+    regression_version = models.IntegerField(default=0)
+    draining_since = models.DateTimeField(null=True)
+    answering_since = models.DateTimeField(default=timezone.now)  # the primary artifact
+    created_at = models.DateTimeField(default=timezone.now)
+    updated_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        constraints: ClassVar = [models.UniqueConstraint(fields=["tenant_id", "name"], name="deployment_name_once")]
+        indexes: ClassVar = [models.Index(fields=["tenant_id", "created_at", "id"], name="deployment_by_time")]
+
+
+class DeploymentRevision(TenantOwned):
+    """One change of a deployment: what was done, by whom, and how it stood then. Append-only."""
+
+    deployment_id = models.UUIDField()
+    version = models.IntegerField()
+    action = models.CharField(max_length=16)
+    actor_kind = models.CharField(max_length=16)
+    actor_id = models.CharField(max_length=64, blank=True)
+    data = models.JSONField(default=dict)
+    created_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["tenant_id", "deployment_id", "version"], name="deployment_revision_once")
+        ]
+
+
+class DeploymentHour(TenantOwned):
+    """What one artifact of a deployment answered in one hour (UTC). `first_token` and `total` are histograms of
+    `domain.deployments`; `ran` the engines that answered. The shadow's numbers are sums of comparisons with the
+    teacher."""
+
+    deployment_id = models.UUIDField()
+    artifact_id = models.UUIDField()
+    hour = models.DateTimeField()
+    n_requests = models.BigIntegerField(default=0)
+    n_failed = models.BigIntegerField(default=0)
+    n_canceled = models.BigIntegerField(default=0)
+    prompt_tokens = models.BigIntegerField(default=0)
+    cached_tokens = models.BigIntegerField(default=0)
+    completion_tokens = models.BigIntegerField(default=0)
+    drafted_tokens = models.BigIntegerField(default=0)
+    accepted_tokens = models.BigIntegerField(default=0)
+    amount_microusd = models.BigIntegerField(default=0)
+    first_token = models.JSONField(default=list)
+    total = models.JSONField(default=list)
+    ran = models.JSONField(default=list)
+    n_shadow = models.BigIntegerField(default=0)
+    shadow_agreement_ppm = models.BigIntegerField(default=0)
+    shadow_microusd = models.BigIntegerField(default=0)
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(
+                fields=["tenant_id", "deployment_id", "artifact_id", "hour"], name="deployment_hour_once"
+            )
+        ]
+
+
+class ShadowAnswer(TenantOwned):
+    """A live answer that waits to be compared with the teacher's: the text and the answer, sealed. The comparison
+    deletes the row; what nobody compared within an hour is swept."""
+
+    deployment_id = models.UUIDField()
+    artifact_id = models.UUIDField()
+    sealed = models.BinaryField()
+    is_asked = models.BooleanField(default=False)
+    created_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        indexes: ClassVar = [
+            models.Index(fields=["tenant_id", "created_at"], name="shadow_by_time"),
+            models.Index(fields=["created_at"], name="shadow_ttl"),
+        ]
+
+
+class Server(models.Model):
+    """A serving runner, as it last said of itself; no tenant's. Out of rotation when `lease_until` has passed."""
+
+    id = models.UUIDField(primary_key=True, default=new_uuid7, editable=False)
+    name = models.CharField(max_length=100, unique=True)
+    url = models.CharField(max_length=300)
+    bases = models.JSONField(default=list)
+    engine = models.JSONField(default=dict)
+    adapters = models.JSONField(default=list)
+    max_running = models.IntegerField(default=1)
+    n_running = models.IntegerField(default=0)
+    n_waiting = models.IntegerField(default=0)
+    is_draining = models.BooleanField(default=False)
+    lease_until = models.DateTimeField()
+    created_at = models.DateTimeField(default=timezone.now)

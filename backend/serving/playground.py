@@ -29,18 +29,20 @@ MAX_CHARS = 4_000
 STUDENT_WAIT_S = 12.0
 GIVE_UP = timedelta(seconds=90)  # a question that no worker took by then is not asked any more
 MAX_SHOWN = 200  # of a label that a teacher made up
+MAX_ANSWER = 20_000  # of the answer of a json or text task
+MAX_SAID = 2_000  # of what a teacher said, word for word
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vote:
-    """What the teacher said, and how often; `label` is None where it was none of the labels."""
+    """What the teacher said, and how often; `label` is None where it was none of the labels, or no valid answer."""
 
     said: str
     label: str | None
     n: int
 
     def to_json(self) -> dict[str, Any]:
-        return {"said": self.said[:MAX_SHOWN], "label": self.label, "n": self.n}
+        return {"said": self.said[:MAX_SAID], "label": self.label and self.label[:MAX_ANSWER], "n": self.n}
 
 
 def ask(tenant_id: UUID, artifacts: Sequence[Artifact], text: str, *, teacher: bool) -> PlaygroundAnswer:
@@ -75,9 +77,12 @@ def _student(row: Artifact, text: str) -> dict[str, Any]:
     except Unavailable as error:
         return said | {"error": error.message}
     output = result.outputs[0]
+    if "label" in output:
+        said |= {"label": output["label"][:MAX_SHOWN], "confidence_ppm": round(output["confidence"] * 1_000_000)}
+    else:
+        said |= {"label": output["output"][:MAX_ANSWER], "n_tokens": output["n_tokens"]}
+        said |= {"is_cut": output["finish_reason"] != "stop"}
     return said | {
-        "label": str(output["label"])[:MAX_SHOWN],
-        "confidence_ppm": round(output["confidence"] * 1_000_000),
         "latency_us": output["latency_us"],
         "load_ms": result.load_ms,
         "cost_microusd": cost_microusd,
@@ -111,7 +116,7 @@ def answer(
     """For the worker, in the transaction that books the call."""
     PlaygroundAnswer.objects.of_tenant(tenant_id).filter(id=answer_id).update(
         state=AnswerState.ANSWERED,
-        label=(label or "")[:MAX_SHOWN],
+        label=(label or "")[:MAX_ANSWER],
         votes=[vote.to_json() for vote in votes],
         model=model[:200],
         latency_ms=latency_ms,

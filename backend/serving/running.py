@@ -35,7 +35,7 @@ def run_inputs(
         queued = leases.offer(row.tenant_id, offer)
     started = time.monotonic()
     try:
-        result = infer_result(_wait(queued.id, wait_s), n=len(job.inputs))
+        result = infer_result(_wait(queued.id, wait_s), n=len(job.inputs), task_type=row.manifest["task_type"])
     except BadResult as bad:
         raise Unavailable(bad.message, code="run_failed") from None
     return result, _book(row.tenant_id, queued.id, time.monotonic() - started, api_key_id)

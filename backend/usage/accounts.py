@@ -131,21 +131,24 @@ def grant(
 
 
 def due(limit: int = 50) -> list[UUID]:
-    """Tenants whose period has ended, or who have a grant that has."""
+    """Tenants whose period has ended, or who have a grant that has, or an allowance to be looked at."""
     rows = BillingDue.objects.filter(due_at__lte=Now()).order_by("due_at")
     return list(rows.values_list("tenant_id", flat=True)[:limit])
 
 
 def attend(tenant_id: UUID) -> None:
-    """What upkeep does for a tenant that is due, in its scope: begin the next period, expire grants. One that was
-    erased is not due any more."""
+    """What upkeep does for a tenant that is due, in its scope: begin the next period, expire grants, take back what
+    allowances need no more. One that was erased is not due any more."""
+    from backend.usage.allowances import sweep  # it stands on this module
+
     if not Account.objects.of_tenant(tenant_id).exists():
         BillingDue.objects.filter(tenant_id=tenant_id).delete()
         return
-    account, _ = lock_account(tenant_id)
+    account, at = lock_account(tenant_id)
+    look_again = sweep(account, at)
     upcoming = Grant.objects.of_tenant(tenant_id).filter(remaining_microusd__gt=0, expires_at__gt=Now())
     first = upcoming.order_by("expires_at").values_list("expires_at", flat=True).first()
-    due_at = min(at for at in (account.period_end, first) if at is not None)
+    due_at = min(moment for moment in (account.period_end, first, look_again) if moment is not None)
     BillingDue.objects.filter(tenant_id=tenant_id).update(due_at=due_at)
 
 

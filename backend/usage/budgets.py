@@ -18,7 +18,7 @@ from backend.tenants import audit
 from backend.tenants.actors import Actor
 from backend.tenants.models import ApiKey, Member, Tenant
 from backend.usage import accounts
-from backend.usage.models import Account, Budget, BudgetNotice, BudgetScope, Hold, LedgerLine
+from backend.usage.models import Account, Allowance, Budget, BudgetNotice, BudgetScope, Hold, LedgerLine
 from backend.webhooks.emit import emit
 
 THRESHOLDS = (50, 80, 100)
@@ -113,12 +113,13 @@ def count(account: Account, api_key_id: UUID | None, *, used: int, held: int, at
 
 
 def held_of(tenant_id: UUID, api_key_id: UUID | None) -> int:
-    """What open holds have left, for all keys or for one."""
-    rows = Hold.objects.of_tenant(tenant_id).filter(is_open=True)
-    if api_key_id is not None:
-        rows = rows.filter(api_key_id=api_key_id)
-    sums = rows.aggregate(held=Sum("amount_microusd"), settled=Sum("settled_microusd"))
-    return int(sums["held"] or 0) - int(sums["settled"] or 0)
+    """What open holds and allowances have left, for all keys or for one."""
+    held = 0
+    for rows in (Hold.objects.of_tenant(tenant_id), Allowance.objects.of_tenant(tenant_id)):
+        of_key = rows.filter(is_open=True) if api_key_id is None else rows.filter(is_open=True, api_key_id=api_key_id)
+        sums = of_key.aggregate(held=Sum("amount_microusd"), settled=Sum("settled_microusd"))
+        held += int(sums["held"] or 0) - int(sums["settled"] or 0)
+    return held
 
 
 def spent_of(account: Account, api_key_id: UUID | None) -> int:

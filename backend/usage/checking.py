@@ -129,6 +129,17 @@ CHECKS: tuple[Check, ...] = (
     ),
     Check(
         number=5,
+        says="allowance {0} has {1} left; its lines say {2}",
+        sql="""
+        SELECT a.id, CASE WHEN a.is_open THEN a.amount_microusd - a.settled_microusd ELSE 0 END, f.held
+        FROM usage_allowance a, LATERAL (SELECT coalesce(sum(l.amount_microusd), 0) AS held FROM usage_ledgerline l
+            JOIN usage_ledgertx t ON t.id = l.tx_id AND t.tenant_id = l.tenant_id
+            WHERE t.tenant_id = a.tenant_id AND t.allowance_id = a.id AND l.account = 'held') f
+        WHERE a.tenant_id = %(tenant)s
+        AND f.held <> CASE WHEN a.is_open THEN a.amount_microusd - a.settled_microusd ELSE 0 END""",
+    ),
+    Check(
+        number=5,
         says="compile {0} says {1} spent; its steps {2}, its facts {3}",
         sql="""
         SELECT c.id, c.spent_microusd, s.spent, f.spent FROM compiles_compile c,

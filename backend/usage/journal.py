@@ -39,6 +39,7 @@ def post(
     reason: str = "",
     compile_id: UUID | None = None,
     api_key_id: UUID | None = None,
+    allowance_id: UUID | None = None,
     reverses: LedgerTx | None = None,
     is_counted: bool = False,
 ) -> LedgerTx | None:
@@ -56,6 +57,7 @@ def post(
         reason=reason,
         compile_id=compile_id,
         api_key_id=api_key_id,
+        allowance_id=allowance_id,
         reverses=reverses.id if reverses else None,
         is_use=reverses.is_use if reverses else kind in OF_USE,
     )

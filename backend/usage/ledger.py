@@ -62,7 +62,7 @@ def record(
         if fact.billing == Billing.CHARGE:
             room -= fact.amount_microusd
         booked.append(StepFact(step=step, fact=fact))
-    return _book(account, Kind.CHARGE, booked, at=at, compile_id=compile_id, api_key_id=api_key_id, from_hold=0)
+    return book(account, Kind.CHARGE, booked, at=at, compile_id=compile_id, api_key_id=api_key_id, from_hold=0)
 
 
 def settle(tenant_id: UUID, compile_id: UUID, facts: Sequence[StepFact]) -> int:
@@ -79,7 +79,7 @@ def settle(tenant_id: UUID, compile_id: UUID, facts: Sequence[StepFact]) -> int:
         row.settled_microusd += from_hold
         row.save(update_fields=["settled_microusd"])
     api_key_id = None if row is None else row.api_key_id
-    return _book(account, Kind.SETTLE, fresh, at=at, compile_id=compile_id, api_key_id=api_key_id, from_hold=from_hold)
+    return book(account, Kind.SETTLE, fresh, at=at, compile_id=compile_id, api_key_id=api_key_id, from_hold=from_hold)
 
 
 def known_keys(tenant_id: UUID, keys: Iterable[str]) -> set[str]:
@@ -109,7 +109,7 @@ def _new(tenant_id: UUID, facts: list[Fact]) -> list[Fact]:
     return fresh
 
 
-def _book(
+def book(
     account: Account,
     kind: Kind,
     rows: Sequence[StepFact],
@@ -118,7 +118,10 @@ def _book(
     compile_id: UUID | None,
     api_key_id: UUID | None,
     from_hold: int,
+    allowance_id: UUID | None = None,
 ) -> int:
+    """Write facts that are not recorded yet and the transaction that books them, on a locked account; `from_hold` of
+    the charge comes off what is held. Returns the micro-USD charged."""
     if not rows:
         return 0
     charged: Counter[Meter] = Counter()
@@ -130,7 +133,9 @@ def _book(
     lines = charge_lines(charged, wasted=wasted, paid=journal.paid_by_grants(account, total), from_hold=from_hold)
     digest = sha256_of(sorted(row.fact.source_key for row in rows))[:32]
     key = f"{kind}:{compile_id or 'direct'}:{digest}"
-    tx = journal.post(account, kind, key, lines, at=at, compile_id=compile_id, api_key_id=api_key_id)
+    tx = journal.post(
+        account, kind, key, lines, at=at, compile_id=compile_id, api_key_id=api_key_id, allowance_id=allowance_id
+    )
     _write(account.tenant_id, rows, at=at, compile_id=compile_id, api_key_id=api_key_id, tx=tx)
     budgets.count(account, api_key_id, used=total, held=-from_hold, at=at)
     return total

@@ -133,6 +133,7 @@ class LedgerTx(TenantOwned):
     reason = models.CharField(max_length=64, blank=True)
     compile_id = models.UUIDField(null=True)
     api_key_id = models.UUIDField(null=True)
+    allowance_id = models.UUIDField(null=True)
     reverses = models.UUIDField(null=True)
     is_use = models.BooleanField()
 
@@ -146,6 +147,11 @@ class LedgerTx(TenantOwned):
         indexes = [
             models.Index(fields=["tenant_id", "period_start", "kind"], name="ledger_tx_by_period"),
             models.Index(fields=["tenant_id", "compile_id"], name="ledger_tx_by_compile"),
+            models.Index(
+                fields=["tenant_id", "allowance_id"],
+                condition=Q(allowance_id__isnull=False),
+                name="ledger_tx_by_allowance",
+            ),
         ]
 
 
@@ -183,6 +189,36 @@ class Hold(TenantOwned):
                 condition=Q(settled_microusd__gte=0, amount_microusd__gte=F("settled_microusd")),
                 name="hold_settled_within",
             ),
+        ]
+
+
+class Allowance(TenantOwned):
+    """Money set aside for an API key's requests to be served, before it is known what they use. Requests are promised
+    their worst case out of it (`promised`), their usage settles from it (`settled`); once nothing is promised, or at
+    `expires_at`, what is left goes back. New promises are made until `takes_until`."""
+
+    api_key_id = models.UUIDField(null=True)
+    amount_microusd = models.BigIntegerField()
+    settled_microusd = models.BigIntegerField(default=0)
+    promised_microusd = models.BigIntegerField(default=0)
+    is_open = models.BooleanField(default=True)
+    takes_until = models.DateTimeField()
+    expires_at = models.DateTimeField()
+    created_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(
+                    settled_microusd__gte=0, promised_microusd__gte=0, amount_microusd__gte=F("settled_microusd")
+                ),
+                name="allowance_settled_within",
+            ),
+        ]
+        indexes = [
+            models.Index(
+                fields=["tenant_id", "api_key_id", "takes_until"], condition=Q(is_open=True), name="allowance_open"
+            )
         ]
 
 

@@ -1,0 +1,218 @@
+"""Letting a request in: whose it is, which artifact answers it, and its worst case promised before anything runs.
+
+One transaction a request. What can be taken away (a key, an artifact, a deployment's settings) is read in it, so that a
+revocation holds for the very next request; what never changes (whose key it is, what an artifact is an adapter of) is
+kept in the process.
+"""
+
+import time
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from django.http import HttpRequest
+from django.utils import timezone
+from rest_framework.exceptions import AuthenticationFailed
+
+from backend.artifacts.models import Artifact
+from backend.artifacts.revoking import check_usable
+from backend.domain.deployments import Answering, answering, takes_canary, worst_microusd, worst_tokens
+from backend.domain.errors import Conflict, Forbidden, InvalidInput, NotFound
+from backend.domain.ids import Prefix, decode_id, encode_id
+from backend.domain.pricing import price_book
+from backend.rest.rate_limits import count_request
+from backend.serving.models import Deployment
+from backend.tenants.auth import Caller, authenticate
+from backend.tenants.key_format import hash_of
+from backend.tenants.models import ApiKey
+from backend.tenants.scope import tenant_scope
+from backend.usage import allowances
+
+CALLER_S = 30.0
+MOST_KEPT = 10_000
+MAX_CONCURRENT = 32  # of a tenant's requests by artifact id, at one server
+
+_callers: dict[str, tuple[float, Caller]] = {}
+_artifacts: dict[UUID, Answering] = {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Routed:
+    """Which artifact answers a request, and the deployment that says so."""
+
+    caller: Caller
+    artifact_id: UUID
+    sha256: str
+    what: Answering
+    deployment: Deployment | None
+    is_canary: bool
+
+    @property
+    def tenant_id(self) -> UUID:
+        return self.caller.tenant_id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admitted:
+    routed: Routed
+    allowance_id: UUID
+    worst_microusd: int
+
+
+def who(request: HttpRequest) -> Caller:
+    """The caller behind the request's key, which may run artifacts. Raises AuthenticationFailed, Forbidden,
+    TooManyRequests. That a kept one is still good is seen by `route`."""
+    header = request.headers.get("Authorization", "")
+    scheme, _, presented = header.partition(" ")
+    if not header:
+        raise _unauthenticated("Send an API key as `Authorization: Bearer sk_...`.", code="missing_api_key")
+    key = hash_of(presented.strip()) if scheme.lower() == "bearer" else ""
+    kept = _callers.get(key)
+    if kept is None or kept[0] < time.monotonic():
+        try:
+            caller = authenticate(presented.strip() if key else "")
+        except AuthenticationFailed as refused:
+            raise _unauthenticated(str(refused.detail), code=str(refused.get_codes())) from None
+        if len(_callers) >= MOST_KEPT:
+            _callers.clear()
+        kept = _callers[key] = (time.monotonic() + CALLER_S, caller)
+    caller = kept[1]
+    request.api_caller = caller  # type: ignore[attr-defined]  # for `last_use`
+    count_request(request, caller, is_spending=True)
+    if "artifacts:run" not in caller.scopes:
+        raise Forbidden(
+            "This API key lacks the scope 'artifacts:run'; make one that has it under /v1/api_keys.",
+            code="missing_scope",
+        )
+    return caller
+
+
+def route(caller: Caller, model: str, sticky: str) -> Routed:
+    """Which artifact answers. In the tenant's scope. Raises NotFound, Conflict for a revoked artifact or a deployment
+    that is drained."""
+    _check_key(caller)
+    deployment, is_canary = None, False
+    if model.startswith(f"{Prefix.ARTIFACT}_"):
+        artifact_id = decode_id(Prefix.ARTIFACT, model)
+    else:
+        deployment = _deployment(caller.tenant_id, model)
+        artifact_id = deployment.artifact_id
+        if deployment.canary_artifact_id is not None:
+            salt = f"{deployment.id}/{deployment.canary_artifact_id}"
+            is_canary = takes_canary(sticky, salt, deployment.canary_share_ppm)
+            artifact_id = deployment.canary_artifact_id if is_canary else artifact_id
+    row = _artifact(caller.tenant_id, artifact_id)
+    return Routed(
+        caller=caller,
+        artifact_id=artifact_id,
+        sha256=row.sha256,
+        what=_artifacts[artifact_id],
+        deployment=deployment,
+        is_canary=is_canary,
+    )
+
+
+def routed(caller: Caller, model: str, sticky: str) -> Routed:
+    with tenant_scope(caller.tenant_id):
+        return route(caller, model, sticky)
+
+
+def admit(caller: Caller, body: dict[str, Any], *, sticky: str, n_body_bytes: int) -> Admitted:
+    """Route the request and promise its worst case. Raises as `route`, and PaymentRequired."""
+    with tenant_scope(caller.tenant_id):
+        found = route(caller, body["model"], sticky)
+        n_prompt, n_completion = worst_tokens(body, n_body_bytes=n_body_bytes, n_prompt_bytes=found.what.n_prompt_bytes)
+        worst = worst_microusd(price_book(), n_prompt, n_completion)
+        allowance_id = allowances.promise(caller.tenant_id, caller.api_key_id, worst)
+    if allowance_id is None:
+        with tenant_scope(caller.tenant_id):
+            allowance_id = allowances.take(caller.tenant_id, caller.api_key_id, worst)
+    return Admitted(routed=found, allowance_id=allowance_id, worst_microusd=worst)
+
+
+def give_back(admitted: Admitted) -> None:
+    """The request never ran."""
+    tenant_id = admitted.routed.tenant_id
+    with tenant_scope(tenant_id):
+        allowances.give_back(tenant_id, admitted.allowance_id, admitted.worst_microusd)
+
+
+def models_of(caller: Caller) -> list[dict[str, Any]]:
+    """What the tenant may name as `model`: its deployments and its artifacts that generate."""
+    with tenant_scope(caller.tenant_id):
+        _check_key(caller)
+        names = list(Deployment.objects.of_tenant(caller.tenant_id).order_by("name"))
+        usable = Artifact.objects.of_tenant(caller.tenant_id).filter(revoked_at=None).order_by("-created_at")[:1000]
+        found = [row for row in usable if answering(row.manifest).is_generative]
+    return [
+        *(_model(row.name, row.created_at) for row in names),
+        *(_model(encode_id(Prefix.ARTIFACT, row.id), row.created_at) for row in found),
+    ]
+
+
+def _model(name: str, created_at: Any) -> dict[str, Any]:
+    return {"id": name, "object": "model", "created": int(created_at.timestamp()), "owned_by": "you"}
+
+
+def _check_key(caller: Caller) -> None:
+    """A kept caller's key may have been revoked since."""
+    rows = ApiKey.objects.of_tenant(caller.tenant_id).filter(id=caller.api_key_id)
+    found = rows.values_list("revoked_at", "expires_at").first()
+    if found is None or found[0] is not None:
+        raise _unauthenticated(
+            "This API key was revoked; use another, or make one under /v1/api_keys.", code="api_key_revoked"
+        )
+    if found[1] is not None and found[1] <= timezone.now():
+        raise _unauthenticated(
+            "This API key has expired; use another, or make one under /v1/api_keys.", code="api_key_expired"
+        )
+
+
+def _deployment(tenant_id: UUID, model: str) -> Deployment:
+    rows = Deployment.objects.of_tenant(tenant_id)
+    try:
+        is_id = model.startswith(f"{Prefix.DEPLOYMENT}_")
+        row = rows.filter(id=decode_id(Prefix.DEPLOYMENT, model)).first() if is_id else rows.filter(name=model).first()
+    except NotFound:
+        row = None
+    if row is None:
+        raise _no_model(model)
+    if row.draining_since is not None:
+        raise Conflict(
+            f"The deployment {row.name!r} is drained and takes no requests; start it with "
+            f"POST /v1/deployments/{encode_id(Prefix.DEPLOYMENT, row.id)}/start.",
+            code="deployment_drained",
+        )
+    return row
+
+
+def _artifact(tenant_id: UUID, artifact_id: UUID) -> Artifact:
+    rows = Artifact.objects.of_tenant(tenant_id).filter(id=artifact_id)
+    is_known = artifact_id in _artifacts
+    row = (rows.only("sha256", "revoked_at", "revoked_reason") if is_known else rows).first()
+    if row is None:
+        raise _no_model(encode_id(Prefix.ARTIFACT, artifact_id))
+    check_usable(row)
+    if not is_known:
+        if len(_artifacts) >= MOST_KEPT:
+            _artifacts.clear()
+        _artifacts[artifact_id] = answering(row.manifest)
+    if not _artifacts[artifact_id].is_generative:
+        raise InvalidInput(
+            "This artifact is a classifier on an encoder; ask it with POST /v1/artifacts/{id}/run.",
+            code="not_generative",
+        )
+    return row
+
+
+def _no_model(model: str) -> NotFound:
+    return NotFound(
+        f"There is no model {model[:80]!r} here: name a deployment or an artifact; GET /v1/models lists yours.",
+        code="model_not_found",
+    )
+
+
+def _unauthenticated(message: str, *, code: str) -> AuthenticationFailed:
+    error = AuthenticationFailed(message, code=code)
+    error.auth_header = 'Bearer realm="kolm"'  # type: ignore[attr-defined]
+    return error

@@ -1,0 +1,197 @@
+"""Deployments: made, changed, promoted, rolled back, drained. Each change is a revision of the history, a line of the
+audit log and an event, in one transaction under the deployment's lock."""
+
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from django.utils import timezone
+
+from backend.artifacts.models import Artifact
+from backend.artifacts.revoking import check_usable
+from backend.domain.deployments import Answering, answering, mismatch
+from backend.domain.errors import Conflict, InvalidInput, NotFound
+from backend.domain.ids import Prefix, decode_id, encode_id
+from backend.domain.webhook_events import EventType
+from backend.serving.models import Deployment, DeploymentRevision
+from backend.serving.shapes import deployment_shape, settings_shape
+from backend.tenants import audit
+from backend.tenants.actors import Actor
+from backend.webhooks.emit import emit
+
+MOST = 500  # deployments of a tenant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Canary:
+    artifact: str
+    share_ppm: int
+
+
+def create(
+    tenant_id: UUID, *, name: str, artifact: str, canary: Canary | None, fields: dict[str, Any], actor: Actor
+) -> Deployment:
+    """A new name. Raises Conflict where it is taken or the artifact is revoked, NotFound, InvalidInput."""
+    rows = Deployment.objects.of_tenant(tenant_id)
+    if rows.filter(name=name).exists():
+        raise Conflict(f"There is a deployment {name!r} already; change or delete it.", code="deployment_exists")
+    if rows.count() >= MOST:
+        raise Conflict(f"A tenant has at most {MOST} deployments; delete one.", code="too_many_deployments")
+    found, what = usable(tenant_id, artifact)
+    row = Deployment(
+        tenant_id=tenant_id,
+        name=name,
+        base_id=what.base_id[:200],
+        base_sha256=what.base_sha256,
+        task_type=what.task_type,
+        artifact_id=found.id,
+        version=0,
+        **fields,
+    )
+    _set_canary(row, canary)
+    row.save(force_insert=True)
+    return _revise(row, "created", actor, EventType.DEPLOYMENT_CREATED)
+
+
+def change(row: Deployment, fields: dict[str, Any], *, actor: Actor) -> Deployment:
+    """New settings; `canary` among them is a Canary or None for none."""
+    changed = dict(fields)
+    if "canary" in changed:
+        _set_canary(row, changed.pop("canary"))
+    for name, value in changed.items():
+        setattr(row, name, value)
+    return _revise(row, "changed", actor)
+
+
+def promote(row: Deployment, artifact: str | None, *, actor: Actor) -> Deployment:
+    """The canary, or the artifact that is named, answers everything from here on."""
+    if artifact is None:
+        if row.canary_artifact_id is None:
+            raise Conflict("This deployment has no canary to promote; name an `artifact`.", code="no_canary")
+        artifact = encode_id(Prefix.ARTIFACT, row.canary_artifact_id)
+    found = _fitting(row, artifact)
+    if found.id == row.artifact_id:
+        raise Conflict("This artifact is the primary one already.", code="already_primary")
+    _answer_with(row, found.id)
+    return _revise(row, "promoted", actor)
+
+
+def roll_back(row: Deployment, *, actor: Actor, why: str = "") -> Deployment:
+    """The artifact from before the last promotion answers again; doing it twice takes it back."""
+    if row.previous_artifact_id is None:
+        raise Conflict("There is no artifact from before to roll back to.", code="no_previous")
+    found = _fitting(row, encode_id(Prefix.ARTIFACT, row.previous_artifact_id))
+    _answer_with(row, found.id)
+    return _revise(row, "rolled_back", actor, data={"why": why} if why else {})
+
+
+def drain(row: Deployment, *, actor: Actor) -> Deployment:
+    """No new requests; those under way end. Draining again changes nothing."""
+    if row.draining_since is not None:
+        return row
+    row.draining_since = timezone.now()
+    return _revise(row, "drained", actor)
+
+
+def start(row: Deployment, *, actor: Actor) -> Deployment:
+    """Take requests again."""
+    if row.draining_since is None:
+        return row
+    row.draining_since = None
+    return _revise(row, "started", actor)
+
+
+def delete(row: Deployment, *, actor: Actor) -> None:
+    """The name is free again; the history stays until the tenant goes."""
+    _revise(row, "deleted", actor)
+    row.delete()
+
+
+def locked(tenant_id: UUID, public_id: str) -> Deployment:
+    """The tenant's deployment, locked until the transaction ends. Raises NotFound."""
+    rows = Deployment.objects.of_tenant(tenant_id).select_for_update()
+    row = rows.filter(id=decode_id(Prefix.DEPLOYMENT, public_id)).first()
+    if row is None:
+        raise NotFound(f"There is no deployment {public_id[:60]!r}.")
+    return row
+
+
+def usable(tenant_id: UUID, public_id: str) -> tuple[Artifact, Answering]:
+    """An artifact that can be deployed. Raises NotFound, Conflict for a revoked one, InvalidInput for one that no
+    server generates with."""
+    row = Artifact.objects.of_tenant(tenant_id).filter(id=decode_id(Prefix.ARTIFACT, public_id)).first()
+    if row is None:
+        raise NotFound(f"There is no artifact {public_id[:60]!r}.")
+    check_usable(row)
+    what = answering(row.manifest)
+    if not what.is_generative:
+        raise InvalidInput(
+            "This artifact is a classifier on an encoder, which no generation server loads; ask it with "
+            f"POST /v1/artifacts/{public_id}/run.",
+            code="not_generative",
+        )
+    return row, what
+
+
+def _fitting(row: Deployment, public_id: str) -> Artifact:
+    """Raises InvalidInput (canary_mismatch) for an artifact of another base or kind of task."""
+    found, what = usable(row.tenant_id, public_id)
+    own = Answering(
+        base_id=row.base_id,
+        base_sha256=row.base_sha256,
+        task_type=row.task_type,
+        n_prompt_bytes=0,
+        is_generative=True,
+    )
+    why = mismatch(what, own)
+    if why is not None:
+        raise InvalidInput(why, code="canary_mismatch")
+    return found
+
+
+def _set_canary(row: Deployment, canary: Canary | None) -> None:
+    row.canary_artifact_id, row.canary_share_ppm = None, 0
+    if canary is not None:
+        found = _fitting(row, canary.artifact)
+        if found.id == row.artifact_id:
+            raise Conflict("The canary is the primary artifact itself; name another one.", code="already_primary")
+        row.canary_artifact_id, row.canary_share_ppm = found.id, canary.share_ppm
+
+
+def _answer_with(row: Deployment, artifact_id: UUID) -> None:
+    row.previous_artifact_id, row.artifact_id = row.artifact_id, artifact_id
+    row.canary_artifact_id, row.canary_share_ppm = None, 0
+    row.answering_since = timezone.now()
+
+
+def _revise(
+    row: Deployment,
+    action: str,
+    actor: Actor,
+    event: EventType = EventType.DEPLOYMENT_UPDATED,
+    *,
+    data: dict[str, Any] | None = None,
+) -> Deployment:
+    row.version += 1
+    row.updated_at = timezone.now()
+    row.save()
+    DeploymentRevision.objects.create(
+        tenant_id=row.tenant_id,
+        deployment_id=row.id,
+        version=row.version,
+        action=action,
+        actor_kind=actor.kind,
+        actor_id=actor.id[:64],
+        data=settings_shape(row) | (data or {}),
+        created_at=row.updated_at,
+    )
+    public_id = encode_id(Prefix.DEPLOYMENT, row.id)
+    emit(row.tenant_id, event, {"object": deployment_shape(row) | {"action": action}})
+    audit.note(
+        row.tenant_id,
+        actor=actor,
+        action=f"deployment.{action}",
+        target=public_id,
+        data={"name": row.name, "version": row.version},
+    )
+    return row

@@ -1,0 +1,98 @@
+"""The servers' addresses: `/internal/runner/servers`, `/internal/runner/artifacts/<sha256>`, `/internal/runner/usage`.
+Their JSON is `domain.serving_wire`. The runner token opens the first and the last; an artifact is given for a grant."""
+
+import hmac
+import json
+import time
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
+
+from backend.artifacts.models import Artifact
+from backend.artifacts.revoking import check_usable
+from backend.domain.errors import NotFound
+from backend.domain.ids import Prefix, decode_id
+from backend.domain.serving_wire import BadGrant, UsageBatch, grant_key, read_grant
+from backend.rest.async_queries import query
+from backend.rest.problems import problem_response
+from backend.runner_jobs.api import bearer, guarded_view, not_allowed, send_blob
+from backend.serving import servers
+from backend.serving.usage_intake import MAX_ROWS, take_in
+from backend.tenants.scope import tenant_scope
+
+MAX_BYTES = 8_000_000
+
+
+@guarded_view
+async def hello(request: HttpRequest) -> HttpResponse:
+    """A server says that it is there."""
+    if request.method != "POST":
+        return not_allowed(request)
+    if not _is_runner(request):
+        return _wrong_token(request)
+    told = servers.checked_hello(_object(request))
+    orders = await query(servers.hello)(told)
+    return JsonResponse(orders.to_json())
+
+
+@guarded_view
+async def usage(request: HttpRequest) -> HttpResponse:
+    """Book what requests used. Answered 200 whatever single rows are: those that are refused are named, and no server
+    sends them again."""
+    if request.method != "POST":
+        return not_allowed(request)
+    if not _is_runner(request):
+        return _wrong_token(request)
+    batch = UsageBatch.from_json(_object(request))
+    if not isinstance(batch.rows, list) or len(batch.rows) > MAX_ROWS:
+        raise ValueError(f"a batch has at most {MAX_ROWS} rows")
+    taken = await query(take_in)(batch)
+    return JsonResponse(taken.to_json())
+
+
+@guarded_view
+async def artifact(request: HttpRequest, sha256: str) -> HttpResponseBase:
+    """The `.kolm` that a grant opens, while it is not revoked."""
+    if request.method != "GET":
+        return not_allowed(request)
+    try:
+        grant = read_grant(bearer(request), grant_key(settings.KOLM_RUNNER_TOKEN), now=time.time())
+        tenant_id = UUID(hex=grant.tenant)
+    except (BadGrant, ValueError, TypeError):
+        return problem_response(
+            request, status=401, code="bad_grant", detail="The grant is not signed by this deployment, or too old."
+        )
+    if grant.sha256 != sha256:
+        raise NotFound("This grant is for another artifact.", code="blob_not_found")
+    await query(_check)(tenant_id, grant.artifact, sha256)
+    return await send_blob(tenant_id, sha256)
+
+
+def _check(tenant_id: UUID, public_id: str, sha256: str) -> None:
+    with tenant_scope(tenant_id):
+        rows = Artifact.objects.of_tenant(tenant_id).filter(id=decode_id(Prefix.ARTIFACT, public_id), sha256=sha256)
+        row = rows.first()
+        if row is None:
+            raise NotFound("There is no such artifact.", code="blob_not_found")
+        check_usable(row)
+
+
+def _is_runner(request: HttpRequest) -> bool:
+    return hmac.compare_digest(bearer(request).encode(), settings.KOLM_RUNNER_TOKEN.encode())
+
+
+def _wrong_token(request: HttpRequest) -> HttpResponse:
+    return problem_response(
+        request, status=401, code="unauthorized", detail="The runner token is wrong: set KOLM_RUNNER_TOKEN."
+    )
+
+
+def _object(request: HttpRequest) -> dict[str, Any]:
+    if len(request.body) > MAX_BYTES:
+        raise ValueError("too large")
+    value = json.loads(request.body)
+    if not isinstance(value, dict):
+        raise ValueError("not an object")
+    return value
