@@ -14,7 +14,8 @@ from django.conf import settings  # noqa: E402
 
 from backend.queue import QUEUE  # noqa: E402
 
-TASKS = ["workers.tasks.compile", "workers.tasks.drafts", "workers.tasks.playground", "workers.tasks.billing"]
+TASKS = ["workers.tasks.compile", "workers.tasks.drafts", "workers.tasks.playground", "workers.tasks.shadow"]
+TASKS += ["workers.tasks.billing"]
 
 app = Celery("kolm", broker=settings.REDIS_URL, include=TASKS)
 app.conf.update(

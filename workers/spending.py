@@ -23,7 +23,7 @@ def pays_teacher_itself(spec: Spec) -> bool:
 
 def reserve(compile: Compile, amount_microusd: int) -> None:
     """Set money aside on a locked compile. Raises PaymentRequired when the budget has not that much left."""
-    left = _left(compile)
+    left = left_of(compile)
     if amount_microusd > left:
         raise PaymentRequired(
             f"The next teacher calls may cost up to ${amount_microusd / 1e6:.6f} and the budget has "
@@ -36,7 +36,7 @@ def reserve(compile: Compile, amount_microusd: int) -> None:
 def settle(compile: Compile, step: StepName, facts: Sequence[Fact], *, reserved_microusd: int = 0) -> None:
     """Book facts on a locked compile and give their reservation back. What neither the budget nor the hold can carry is
     booked to waste: ours, not the customer's. The ledger gets them at the end of the transaction."""
-    headroom = _left(compile) + reserved_microusd
+    headroom = left_of(compile) + reserved_microusd
     hold_left = booking.unbooked(compile).hold_left
     booked = []
     for fact in booking.unknown(compile, facts):
@@ -61,7 +61,7 @@ def settle(compile: Compile, step: StepName, facts: Sequence[Fact], *, reserved_
     )
 
 
-def _left(compile: Compile) -> int:
+def left_of(compile: Compile) -> int:
     """What the budget has left, with what the customer's own provider bills taken off it as well."""
     used = compile.spent_microusd + compile.provider_microusd + compile.reserved_microusd
     left: int = compile.budget_microusd - used

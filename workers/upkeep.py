@@ -53,10 +53,13 @@ def tick(*, may_expire: bool = True) -> None:
     from backend.selections.forgetting import forget_selections
     from backend.selections.settling import settle_ended
     from backend.serving.playground import forget_playground
+    from backend.serving.servers import forget_servers
+    from backend.serving.shadowing import forget_shadow
     from backend.webhooks.forgetting import forget_webhooks
 
     parts = [hint_due, relay_outbox, expire_leases, forget_infer_jobs, settle_ended, forget_selections, sweep_drafts]
-    parts += [forget_playground, sweep_due, erase_tenants, forget_webhooks, hint_billing]
+    parts += [forget_playground, forget_shadow, forget_servers]
+    parts += [sweep_due, erase_tenants, forget_webhooks, hint_billing]
     parts += [attend_accounts]
     parts += [expire_compiles] if may_expire else []
     for part in parts:

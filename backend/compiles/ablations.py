@@ -5,6 +5,7 @@ An arm is a compile like any other: steps, lease, events, receipts, budget. The 
 """
 
 from collections import defaultdict
+from typing import Any
 from uuid import UUID
 
 from django.db.models import Count, Q
@@ -15,9 +16,10 @@ from backend.compiles.submission import check_teacher, queue
 from backend.domain.ablations import Arm, Comparison, Outcome, Paid, Pool, arm_spec, estimate_arm
 from backend.domain.errors import Conflict, InvalidSpec, Problem
 from backend.domain.estimates import Estimate, estimate, usd
+from backend.domain.json_answers import BadAnswer, is_exact, parse_answer
 from backend.domain.lifecycle import CompileStatus, StepName, StepStatus
 from backend.domain.paired import compare
-from backend.domain.spec import parse_spec
+from backend.domain.spec import JsonOutput, LabelOutput, Spec, parse_spec
 
 MAX_ARMS = 100  # shown of one compile
 LABELED = ("labeled", "unverified", "trained", "left_out")  # the states of a candidate that was labelled
@@ -57,15 +59,40 @@ def comparison(source: Compile, arm: Compile) -> Comparison | None:
     if ours is None or theirs is None:
         return None
     heldout = get_jsonl(source.tenant_id, ours["gold_heldout"])
-    truths = [row["output"] for row in heldout]
-    answers = [get_json(source.tenant_id, digests["evals"])["predictions"] for digests in (ours, theirs)]
-    paired = compare(truths, *answers)
+    measured = [get_json(source.tenant_id, digests["evals"]) for digests in (ours, theirs)]
+    paired = compare(*_marks(parse_spec(source.spec), [row["output"] for row in heldout], *measured))
     costs = label_costs(source)
     return Comparison(
         selected=_outcome(source, costs, correct=paired.both + paired.first, n=paired.n),
         arm=_outcome(arm, costs, correct=paired.both + paired.second, n=paired.n),
         paired=paired,
     )
+
+
+def _marks(spec: Spec, gold: list[str], *measured: dict[str, Any]) -> list[list[str]]:
+    """The truth and both sides' answers, row by row. Where answers are no labels, whether each is right stands for
+    it."""
+    if isinstance(spec.output, LabelOutput):
+        return [gold, *(one["predictions"] for one in measured)]
+    right = [_rows_right(spec, one, gold) for one in measured]
+    return [["right"] * len(gold), *(["right" if is_right else "wrong" for is_right in side] for side in right)]
+
+
+def _rows_right(spec: Spec, measured: dict[str, Any], gold: list[str]) -> list[bool]:
+    """A json answer is right when it equals gold as a whole, a text when it did not lose to gold (where checks decide:
+    when it fails none)."""
+    if isinstance(spec.output, JsonOutput):
+        return [_is_same(said, truth) for said, truth in zip(measured["predictions"], gold, strict=True)]
+    if "verdicts" in measured:
+        return [verdict != "loss" for verdict in measured["verdicts"]]
+    return [not why for why in measured["failed"]]
+
+
+def _is_same(said: str, truth: str) -> bool:
+    try:
+        return is_exact(parse_answer(said), parse_answer(truth))
+    except BadAnswer:
+        return False
 
 
 def label_costs(row: Compile) -> dict[str, int]:

@@ -11,7 +11,7 @@ from django.conf import settings
 from backend.compiles.uploads import UploadPurpose, load_upload
 from backend.domain.candidates import text_key
 from backend.domain.gold import GoldSplit, split_gold
-from backend.domain.spec import Example, Spec, check_gold
+from backend.domain.spec import Example, LabelOutput, Spec, check_gold
 
 
 def load_gold(tenant_id: UUID, spec: Spec) -> list[Example]:
@@ -29,7 +29,8 @@ def split(tenant_id: UUID, spec: Spec, examples: list[Example]) -> GoldSplit[Exa
     """The tenant's own salted split: the same examples fall on the same side in every compile of this tenant and name,
     and nobody outside can tell which side a text is on."""
     salt = hmac.digest(b64decode(settings.KOLM_SEALING_KEY), f"gold-split/{tenant_id}/{spec.name}".encode(), "sha256")
-    return split_gold(examples, salt=salt, holdout=spec.examples.holdout)
+    is_stratified = isinstance(spec.output, LabelOutput)
+    return split_gold(examples, salt=salt, holdout=spec.examples.holdout, is_stratified=is_stratified)
 
 
 def load_captures(tenant_id: UUID, spec: Spec) -> list[str]:

@@ -135,7 +135,9 @@ class Outbox(models.Model):
 
 
 class StepRun(TenantOwned):
-    """One step of one compile: its state, what it put out, what it cost. Done steps are never run again."""
+    """One step of one compile: its state, what it put out, what it cost. Done steps are never run again.
+    `runner_job_id` is the job that is waited for or was read last; `trials` are evaluation's, each with the ids of its
+    jobs and what came of it (`workers/stages/trials`)."""
 
     compile = models.ForeignKey(Compile, on_delete=models.CASCADE, related_name="steps")
     name = models.CharField(max_length=32)
@@ -151,6 +153,7 @@ class StepRun(TenantOwned):
     spent_microusd = models.BigIntegerField(default=0)
     waste_microusd = models.BigIntegerField(default=0)
     runner_job_id = models.UUIDField(null=True)
+    trials = models.JSONField(default=list)
     started_at = models.DateTimeField(null=True)
     ended_at = models.DateTimeField(null=True)
 
@@ -192,7 +195,8 @@ class Slice(TenantOwned):
 
 class Candidate(TenantOwned):
     """One text for one slice, from teacher, captures or draft. `state` walks generated -> rejected | valid -> picked |
-    dropped; a picked one then gets votes: labelled -> trained | left_out, or unverified."""
+    dropped; a picked one then gets votes: labelled -> trained | left_out, or unverified. What the teacher agreed on is
+    its `label`, or of a json or text task its `answer`."""
 
     compile = models.ForeignKey(Compile, on_delete=models.CASCADE, related_name="candidates")
     slice = models.ForeignKey(Slice, on_delete=models.CASCADE, related_name="candidates")
@@ -213,6 +217,7 @@ class Candidate(TenantOwned):
     signal = models.CharField(max_length=16, blank=True)
     cluster = models.IntegerField(null=True)
     label = models.CharField(max_length=200, blank=True)
+    answer = models.TextField(blank=True)
     votes = models.JSONField(default=dict)
     agreement_ppm = models.IntegerField(null=True)
     embedding = models.BinaryField(null=True)

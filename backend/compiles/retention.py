@@ -93,5 +93,5 @@ def _forget_datasets(tenant_id: UUID, compile_ids: list[UUID]) -> None:
 
 
 def _datasets(steps: QuerySet[StepRun]) -> set[str]:
-    found = (output.get("outputs", output).get("dataset") for output in steps.values_list("output", flat=True))
-    return {digest for digest in found if isinstance(digest, str)}
+    found = [output.get("digests", {}) for output in steps.values_list("output", flat=True)]
+    return {digests[name] for digests in found for name in ("dataset", "completions") if name in digests}

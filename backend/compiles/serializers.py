@@ -63,7 +63,8 @@ class CompileShape(s.Serializer[object]):
     currency = s.ChoiceField(["usd"])
     k_score_ppm = s.IntegerField(allow_null=True, help_text="K-score in parts per million.")
     evaluation = s.DictField(
-        allow_null=True, help_text="Held-out n, accuracy with interval, per-class table, baselines, latency, leakage."
+        allow_null=True,
+        help_text="Held-out n, accuracy with interval, table per class or per field, baselines, latency, leakage.",
     )
     gate = s.DictField(allow_null=True, help_text="The decision, floor by floor, and what to try next.")
     artifact = s.CharField(allow_null=True)
@@ -196,7 +197,8 @@ class CandidateShape(s.Serializer[object]):
     n_tokens = s.IntegerField()
     cluster = s.IntegerField(allow_null=True)
     label = s.CharField(allow_null=True)
-    votes = s.JSONField()
+    answer = s.CharField(allow_null=True, help_text="Of a json or text task: what the teacher agreed on.")
+    votes = s.JSONField(help_text="How often each label, or each of the commonest answers, was given.")
     agreement_ppm = s.IntegerField(allow_null=True)
     cost_microusd = s.IntegerField()
     created_at = s.DateTimeField()

@@ -137,6 +137,7 @@ def candidate_shape(row: Candidate, slice_name: str) -> dict[str, Any]:
         "n_tokens": row.n_tokens,
         "cluster": row.cluster,
         "label": row.label or None,
+        "answer": row.answer or None,
         "votes": row.votes,
         "agreement_ppm": row.agreement_ppm,
         "cost_microusd": row.cost_microusd,

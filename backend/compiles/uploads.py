@@ -10,6 +10,7 @@ from backend.blobs import get_jsonl, put_jsonl
 from backend.compiles.models import Upload
 from backend.domain.errors import InvalidInput, InvalidSpec, Problem
 from backend.domain.ids import Prefix, decode_id
+from backend.domain.json_answers import MAX_CHARS
 from backend.domain.spec import MAX_TEXT_CHARS
 
 MAX_BYTES = 5_000_000
@@ -117,7 +118,7 @@ def _row(line: str, purpose: UploadPurpose) -> dict[str, Any]:
         case UploadPurpose.CAPTURES:
             return {"input": _text(row, "input")}
         case UploadPurpose.EXAMPLES:
-            return {"input": _text(row, "input"), "output": _text(row, "output"), "group": _group(row.get("group"))}
+            return {"input": _text(row, "input"), "output": _answer(row), "group": _group(row.get("group"))}
         case UploadPurpose.RECORDING:
             completions = row.get("completions")
             if not isinstance(completions, list) or not completions:
@@ -125,14 +126,22 @@ def _row(line: str, purpose: UploadPurpose) -> dict[str, Any]:
             return {"item": _text(row, "item"), "completions": [_completion(entry) for entry in completions]}
 
 
-def _text(row: dict[str, Any], key: str) -> str:
+def _text(row: dict[str, Any], key: str, *, most: int = MAX_TEXT_CHARS) -> str:
     value = row.get(key)
     if not isinstance(value, str) or not value.strip():
         raise ValueError(f'"{key}" must be a text that is not empty')
-    if len(value) > MAX_TEXT_CHARS:
-        raise ValueError(f'"{key}" has {len(value)} characters; at most {MAX_TEXT_CHARS}')
+    if len(value) > most:
+        raise ValueError(f'"{key}" has {len(value)} characters; at most {most}')
     _check_text(value, key)
     return value
+
+
+def _answer(row: dict[str, Any]) -> str:
+    """A JSON value is kept as its text, as in a spec's inline examples."""
+    value = row.get("output")
+    if isinstance(value, dict | list | bool | int | float):
+        value = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    return _text({"output": value}, "output", most=MAX_CHARS)
 
 
 def _group(value: Any) -> str | None:

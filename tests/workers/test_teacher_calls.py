@@ -14,7 +14,7 @@ from backend.compiles.models import Compile, StepRun, TeacherCall
 from backend.domain.errors import PaymentRequired
 from backend.domain.lifecycle import CompileStatus, StepName
 from backend.domain.pricing import price_book, teacher_price
-from backend.domain.spec_models import DeclaredPrice
+from backend.domain.spec import DeclaredPrice
 from backend.tenants.scope import tenant_scope
 from backend.usage.models import Billing, UsageFact
 from tests.compile_factories import change, fresh, hold, lapse, make_compile

@@ -30,7 +30,8 @@ COPIED_AT_ONCE = 500  # candidates a transaction: a few MB of embeddings, far fr
 _MADE_LATER = {"id", "tenant_id", "compile", "created_at"}
 _OF_SLICE = _MADE_LATER | {"k_requested", "k_actual", "selection"}
 _OF_CANDIDATE = _MADE_LATER | {
-    "slice", "state", "cost_microusd", "score", "signal", "cluster", "label", "votes", "agreement_ppm",
+    "slice", "state", "reasons", "cost_microusd", "score", "signal", "cluster", "label", "answer", "votes",
+    "agreement_ppm",
 }  # fmt: skip
 
 
@@ -161,9 +162,9 @@ def _slices_of(run: CompileRun, source: Compile) -> dict[UUID, UUID]:
 
 
 def _copy(compile: Compile, row: Candidate, slice_id: UUID) -> Candidate:
-    state = "rejected" if row.state == "rejected" else "valid"
-    values = _columns(row, _OF_CANDIDATE)
-    return Candidate(tenant_id=compile.tenant_id, compile=compile, slice_id=slice_id, state=state, **values)
+    state, reasons = ("rejected", row.reasons) if row.state == "rejected" else ("valid", [])
+    values = _columns(row, _OF_CANDIDATE) | {"slice_id": slice_id, "state": state, "reasons": reasons}
+    return Candidate(tenant_id=compile.tenant_id, compile=compile, **values)
 
 
 def _keep(run: CompileRun, pool: Slice) -> None:
@@ -194,8 +195,8 @@ def _take_labels_over(compile: Compile, source: Compile) -> None:
     sides, so what it could not agree on stays unverified here."""
     with connection.cursor() as cursor:
         cursor.execute(
-            "UPDATE compiles_candidate AS mine SET label = theirs.label, votes = theirs.votes,"
-            " agreement_ppm = theirs.agreement_ppm,"
+            "UPDATE compiles_candidate AS mine SET label = theirs.label, answer = theirs.answer, votes = theirs.votes,"
+            " agreement_ppm = theirs.agreement_ppm, reasons = theirs.reasons,"
             " state = CASE WHEN theirs.state = 'unverified' THEN 'unverified' ELSE 'labeled' END"
             " FROM compiles_candidate AS theirs WHERE mine.tenant_id = %s AND mine.compile_id = %s"
             " AND mine.state = 'picked' AND theirs.tenant_id = %s AND theirs.compile_id = %s"

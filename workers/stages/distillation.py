@@ -1,54 +1,49 @@
 """Distillation: the pairs become a job for a runner; its adapter comes back as a blob with the log of how it was
-trained."""
+trained. It is the first trial's; whether another is trained is decided in `evaluation`."""
 
-from backend.blobs import has_blob
 from backend.domain.ids import Prefix, encode_id
 from backend.domain.lifecycle import StepName
-from backend.domain.runner_jobs import DistillJob, RunnerJobKind
-from backend.domain.runner_results import BadResult, distill_result
-from backend.domain.spec import label_names
-from backend.runner_jobs.leases import Offer
+from backend.domain.trials import first_trial
 from workers.durable import CompileRun
 from workers.spending import settle
 from workers.stages.outcome import Done, Waiting, finish_step
 from workers.stages.runner_work import result_or_wait, runner_fact
+from workers.stages.trial_jobs import Trained, distill_facts, distill_offer, read_trained
 
 
 def run_distillation(run: CompileRun) -> Done | Waiting:
     with run.fenced():
         dataset = run.step(StepName.LABELING).output["digests"]["dataset"]
-    job = DistillJob(
-        base_model=run.spec.train.base,
-        labels=label_names(run.spec),
-        dataset_sha256=dataset,
-        train=run.spec.train.options().to_json(),
-    )
-    found = result_or_wait(
-        run,
-        StepName.DISTILLATION,
-        lambda: Offer(kind=RunnerJobKind.DISTILL, payload=job.to_json(), inputs=(dataset,)),
-    )
+    trial = first_trial(run.spec)
+    found = result_or_wait(run, StepName.DISTILLATION, lambda: distill_offer(run, trial))
     if found is None:
         return Waiting()
     row, value = found
-    result = distill_result(value)
-    if not has_blob(run.tenant_id, result.adapter_sha256):
-        raise BadResult("its adapter was never handed over")
+    result = read_trained(run, trial, value)
+    facts = {
+        **distill_facts(result),
+        "attempts": row.attempts,
+        "trial": trial.to_json(),
+        "job": encode_id(Prefix.RUNNER_JOB, row.id),
+    }
     done = Done(
         inputs={"dataset": dataset, "base": result.base_model_sha256},
         outputs={"adapter": result.adapter_sha256},
-        facts={
-            "n_pairs": result.n_pairs,
-            "n_parameters": result.n_parameters,
-            "resumed_from_epoch": result.resumed_from_epoch,
-            "runner_ms": result.runner_ms,
-            "attempts": row.attempts,
-            "active": result.active,
-            "training_log": result.training_log,
-            "job": encode_id(Prefix.RUNNER_JOB, row.id),
-        },
+        facts=facts,
     )
     with run.fenced() as compile:
         settle(compile, StepName.DISTILLATION, [runner_fact(row, result.runner_ms)])
+        _warn_of_left_out(run, result)
         finish_step(run, compile, StepName.DISTILLATION, done)
     return done
+
+
+def _warn_of_left_out(run: CompileRun, trained: Trained) -> None:
+    n = trained.active.get("n_too_long", 0)
+    if n:
+        run.warn(
+            "pairs_too_long",
+            f"{n} pairs are longer than train.causal.max_tokens or the base's context and were left out; raise it, or "
+            "shorten the inputs.",
+            step=StepName.DISTILLATION.value,
+        )

@@ -3,18 +3,19 @@ cheapest to try; nothing is published."""
 
 from backend.blobs import put_json
 from backend.compiles.events import append_event, touch
-from backend.domain.kscore import GateOptions, decide_gate
+from backend.domain.kscore import decide_gate
 from backend.domain.lifecycle import CompileStatus, StepName
 from workers.durable import CompileRun
-from workers.stages.evaluation import evaluation_of, measured_of, public_evaluation, score_of
+from workers.stages.evaluation import chosen_trial, measured_of
+from workers.stages.heldout_answers import evaluation_of, gate_options, public_evaluation, score_of
 from workers.stages.outcome import Done, finish_step
 
 
 def run_gate(run: CompileRun) -> Done:
     measured = measured_of(run)
     evaluation = evaluation_of(run, measured)
-    score = score_of(run, evaluation, measured)
-    decision = decide_gate(GateOptions(**run.spec.gate.model_dump()), evaluation, score)
+    score = score_of(run, evaluation, measured, chosen_trial(run))
+    decision = decide_gate(gate_options(run.spec), evaluation, score)
     k_json, gate_json = score.to_json(), decision.to_json()
     k_ppm = score.composite_ppm
     with run.fenced() as compile:

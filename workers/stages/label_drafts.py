@@ -1,8 +1,9 @@
-"""Labels that the teacher gave before: the same prompt, word for word, to the same revision under the same policy. Its
-answers of then are samples of the very distribution it would be sampled from now, so they are taken instead of asking.
-A changed task, label or definition makes another prompt and finds nothing."""
+"""Labels and answers that the teacher gave before: the same prompt, word for word, to the same revision under the same
+policy. Its answers of then are samples of the very distribution it would be sampled from now, so they are taken instead
+of asking. A changed task, label, definition or schema makes another prompt and finds nothing; what a json or text
+task's spec checks is checked anew."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -21,7 +22,7 @@ from backend.usage.savings import note_saving
 from workers.durable import CompileRun
 from workers.stages.draft_scopes import label_scope
 from workers.teachers.factory import identity_of
-from workers.teachers.prompts import label_request
+from workers.teachers.item_requests import item_request
 from workers.teachers.protocol import TeacherIdentity
 
 LABELS = -1  # in the place of a slice's position: the look-up of a compile's labels
@@ -62,7 +63,7 @@ def known_labels(run: CompileRun, rows: Sequence[Candidate]) -> KnownLabels:
     return KnownLabels(answers=answers, input_tokens=n_in, output_tokens=n_out)
 
 
-def keep_labels(run: CompileRun, rows: Sequence[Candidate], answers: dict[str, list[list[dict[str, Any]]]]) -> None:
+def keep_labels(run: CompileRun, rows: Sequence[Candidate], answers: Mapping[str, list[list[dict[str, Any]]]]) -> None:
     """Inside the transaction of the votes: remember the answers of these freshly labelled inputs."""
     if not run.spec.draft_cache.enabled or not rows:
         return
@@ -134,7 +135,7 @@ def _scope(run: CompileRun, identity: TeacherIdentity, revision: str) -> Any:
 
 def _mac(run: CompileRun, vault: Vault, text: str) -> bytes:
     """Of everything the teacher is sent but its seed."""
-    request = label_request(run.spec, text, n=1, temperature=run.spec.sampling.temperature_labels, seed=None)
+    request = item_request(run.spec, text, n=1, temperature=run.spec.sampling.temperature_labels, seed=None)
     parts = [part for message in request.messages for part in (message.role, message.content)]
     return vault.mac(*parts, str(request.max_tokens))
 

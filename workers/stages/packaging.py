@@ -15,16 +15,21 @@ from backend.domain.canonical import canonical_json, sha256_hex, sha256_of
 from backend.domain.ids import Prefix, encode_id
 from backend.domain.lifecycle import CompileStatus, StepName
 from backend.domain.runner_jobs import DistillResult
-from backend.domain.spec import canonical_spec, label_names
+from backend.domain.spec import LabelOutput, canonical_spec, label_names
+from backend.domain.task_prompt import prompt_json
 from workers.durable import CompileRun
-from workers.stages.evaluation import distilled, measured_of
+from workers.stages.evaluation import chosen_trial, measured_of
 from workers.stages.k_sampling import k_sampling
 from workers.stages.outcome import Done, finish_step
+from workers.stages.trial_jobs import Trained, base_name
 from workers.teachers.factory import CARD_NOTES
+
+# of a trial: what differs when the same spec is compiled again; its receipt has it
+_MEASURED = frozenset({"k_score_ppm", "cost_microusd", "evals"})
 
 
 def run_packaging(run: CompileRun) -> Done:
-    trained = distilled(run)
+    trained = chosen_trial(run)
     with run.fenced() as compile:
         members = _members(run, compile, trained)
         fields = _manifest_fields(run, compile, trained)
@@ -49,7 +54,7 @@ def run_packaging(run: CompileRun) -> Done:
     return done
 
 
-def _members(run: CompileRun, compile: Compile, trained: DistillResult) -> dict[str, bytes]:
+def _members(run: CompileRun, compile: Compile, trained: Trained) -> dict[str, bytes]:
     steps = {step.name: step for step in StepRun.objects.filter(tenant_id=run.tenant_id, compile=compile)}
     stored = {
         name: get_json(run.tenant_id, steps[StepName.GATE].output["digests"][name]) for name in ("k_score", "gate")
@@ -58,8 +63,6 @@ def _members(run: CompileRun, compile: Compile, trained: DistillResult) -> dict[
     values: dict[str, Any] = {
         "spec.json": canonical_spec(run.spec),
         "adapter_config.json": trained.adapter_config,
-        "labels.json": label_names(run.spec),
-        "calibration.json": {"temperature_ppm": round(trained.temperature * 1_000_000)},
         "evals.json": (compile.evaluation or {}) | _predictions(run),
         "k_score.json": stored["k_score"],
         "gate.json": stored["gate"],
@@ -68,6 +71,7 @@ def _members(run: CompileRun, compile: Compile, trained: DistillResult) -> dict[
         "rules.json": [],
         "provenance.json": _provenance(run, steps, trained),
     }
+    values |= _of_kind(run, trained)
     members = {path: canonical_json(value) for path, value in values.items()}
     members["adapter.safetensors"] = get_blob(run.tenant_id, trained.adapter_sha256)
     for receipt in receipts:
@@ -75,20 +79,33 @@ def _members(run: CompileRun, compile: Compile, trained: DistillResult) -> dict[
     return members
 
 
+def _of_kind(run: CompileRun, trained: Trained) -> dict[str, Any]:
+    """What only label tasks have, and what only adapters of one kind of base have."""
+    found: dict[str, Any] = {}
+    if isinstance(run.spec.output, LabelOutput):
+        found["labels.json"] = label_names(run.spec)
+    if isinstance(trained, DistillResult):
+        return found | {"calibration.json": {"temperature_ppm": round(trained.temperature * 1_000_000)}}
+    return found | {"prompt.json": prompt_json(run.spec)}
+
+
 def _predictions(run: CompileRun) -> dict[str, Any]:
     """Row by row what was answered on held-out data; the inputs themselves stay with the tenant."""
     measured = measured_of(run)
-    return {name: measured[name] for name in ("predictions", "baseline_predictions", "confidences_ppm")}
+    names = ("predictions", "baseline_predictions", "confidences_ppm", "failed", "verdicts")
+    return {name: measured[name] for name in names if name in measured}
 
 
-def _training_stats(
-    run: CompileRun, compile: Compile, steps: dict[str, StepRun], trained: DistillResult
-) -> dict[str, Any]:
+def _training_stats(run: CompileRun, compile: Compile, steps: dict[str, StepRun], trained: Trained) -> dict[str, Any]:
     return {
         "active": trained.active,
         "n_pairs": trained.n_pairs,
         "n_parameters": trained.n_parameters,
         "training_log": trained.training_log,
+        "trials": [
+            {name: value for name, value in trial.items() if name not in _MEASURED}
+            for trial in steps[StepName.EVALUATION].output["facts"]["trials"]
+        ],
         "k_sampling": k_sampling(
             run,
             compile,
@@ -98,12 +115,12 @@ def _training_stats(
     }
 
 
-def _provenance(run: CompileRun, steps: dict[str, StepRun], trained: DistillResult) -> dict[str, Any]:
+def _provenance(run: CompileRun, steps: dict[str, StepRun], trained: Trained) -> dict[str, Any]:
     teacher = run.spec.teacher
     return {
         "spec_sha256": sha256_of(canonical_spec(run.spec)),
         "teacher": {"provider": teacher.provider, "model": teacher.model, "note": CARD_NOTES[teacher.provider]},
-        "base": {"id": run.spec.train.base, "sha256": trained.base_model_sha256},
+        "base": {"id": base_name(run.spec, trained), "sha256": trained.base_model_sha256},
         "steps": {
             name: step.output["digests"] for name, step in steps.items() if step.output and name != StepName.PACKAGING
         },
@@ -111,7 +128,7 @@ def _provenance(run: CompileRun, steps: dict[str, StepRun], trained: DistillResu
     }
 
 
-def _manifest_fields(run: CompileRun, compile: Compile, trained: DistillResult) -> dict[str, Any]:
+def _manifest_fields(run: CompileRun, compile: Compile, trained: Trained) -> dict[str, Any]:
     last = Receipt.objects.filter(tenant_id=run.tenant_id, compile_id=compile.id).order_by("seq").last()
     assert last is not None
     assert compile.started_at is not None
@@ -121,7 +138,7 @@ def _manifest_fields(run: CompileRun, compile: Compile, trained: DistillResult) 
         "tenant_digest": sha256_hex(b"kolm/tenant/" + run.tenant_id.bytes),
         "task_type": run.spec.output.type,
         "created_at": compile.started_at.strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "base": {"id": run.spec.train.base, "sha256": trained.base_model_sha256},
+        "base": {"id": base_name(run.spec, trained), "sha256": trained.base_model_sha256},
         "k_score_ppm": compile.k_score_ppm,
         "gate": "passed",
         "receipt_head": last.payload_sha256,

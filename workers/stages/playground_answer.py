@@ -1,7 +1,8 @@
 """What an artifact's teacher says of one text: the answer to `backend.serving.playground`.
 
-Asked as a compile's labelling asks: the same prompt, the same number of answers, the label by vote. The call belongs to
-no compile, so no compile's budget carries it. A call that fails is not charged.
+Asked as a compile's labelling asks: the same prompt, the same number of answers, the label by vote, the answer of a
+json or text task by consensus of what passes its checks. The call belongs to no compile, so no compile's budget carries
+it. A call that fails is not charged.
 """
 
 import logging
@@ -13,15 +14,17 @@ from uuid import UUID
 from backend.domain.errors import KolmError
 from backend.domain.labels import vote
 from backend.domain.pricing import TeacherPrice
-from backend.domain.spec import Spec, label_names, parse_spec
+from backend.domain.spec import LabelOutput, Spec, label_names, parse_spec
 from backend.serving.models import PlaygroundAnswer
-from backend.serving.playground import Vote, answer, fail, question
+from backend.serving.playground import MAX_SHOWN, Vote, answer, fail, question
 from backend.tenants.scope import tenant_scope
 from backend.usage.ledger import Fact, record
 from workers.spending import pays_teacher_itself
+from workers.stages.answer_votes import agree, valid_answers
 from workers.stages.teaching import teacher_of
 from workers.teacher_calls import worst_cost
-from workers.teachers.prompts import label_request, parse_label
+from workers.teachers.item_requests import item_request
+from workers.teachers.prompts import parse_label
 from workers.teachers.protocol import Completion
 
 log = logging.getLogger("kolm.playground")
@@ -60,7 +63,7 @@ def answer_playground(tenant_id: UUID, answer_id: UUID) -> None:
 
 def _ask(tenant_id: UUID, spec: Spec, text: str) -> _Asked:
     with teacher_of(tenant_id, spec) as taught:
-        request = label_request(
+        request = item_request(
             spec, text, n=spec.sampling.label_samples, temperature=spec.sampling.temperature_labels, seed=None
         )
         began = time.monotonic()
@@ -75,22 +78,35 @@ def _ask(tenant_id: UUID, spec: Spec, text: str) -> _Asked:
 
 
 def _save(tenant_id: UUID, row: PlaygroundAnswer, spec: Spec, asked: _Asked) -> None:
-    allowed = label_names(spec)
     said = [choice.text for choice in asked.completion.choices]
-    labels = [parse_label(text, allowed) for text in said]
-    counted = Counter(zip(said, labels, strict=True)).most_common()
+    agreed, votes = _label_votes(spec, said) if isinstance(spec.output, LabelOutput) else _answer_votes(spec, row, said)
     facts = _facts(row, asked, is_own_key=pays_teacher_itself(spec))
     with tenant_scope(tenant_id):
         answer(
             tenant_id,
             row.id,
-            label=vote(labels, allowed).label,
-            votes=[Vote(said=text, label=label, n=n) for (text, label), n in counted],
+            label=agreed,
+            votes=votes,
             model=asked.model,
             latency_ms=asked.latency_ms,
             cost_microusd=sum(fact.amount_microusd + fact.provider_microusd for fact in facts),
         )
         record(tenant_id, facts, compile_id=None, step=STEP)
+
+
+def _label_votes(spec: Spec, said: list[str]) -> tuple[str | None, list[Vote]]:
+    allowed = label_names(spec)
+    labels = [parse_label(text, allowed) for text in said]
+    counted = Counter(zip(said, labels, strict=True)).most_common()
+    return vote(labels, allowed).label, [Vote(said=text[:MAX_SHOWN], label=label, n=n) for (text, label), n in counted]
+
+
+def _answer_votes(spec: Spec, row: PlaygroundAnswer, said: list[str]) -> tuple[str | None, list[Vote]]:
+    """The answer that speaks for all, whatever the agreement; a vote's `label` is the answer when it is valid."""
+    valid = valid_answers(spec, row.text, said)
+    counted = Counter(zip(said, valid, strict=True)).most_common()
+    (agreed,) = agree(spec, [(row.text, said)])
+    return agreed.answer or None, [Vote(said=text, label=found, n=n) for (text, found), n in counted]
 
 
 def _facts(row: PlaygroundAnswer, asked: _Asked, *, is_own_key: bool) -> list[Fact]:

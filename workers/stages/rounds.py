@@ -17,7 +17,7 @@ from backend.compiles.reactions import first_round, note, openers, temperature_o
 from backend.domain.candidates import text_key
 from backend.domain.estimates import CHOICES_PER_CALL
 from backend.domain.lifecycle import StepName
-from backend.domain.spec import SliceSpec
+from backend.domain.spec import LabelOutput, SliceSpec
 from workers.durable import CompileRun
 from workers.embedding.protocol import Embedder
 from workers.scoring.verifier import check_text, gate_reasons
@@ -208,13 +208,14 @@ def shown_exemplars(run: CompileRun, pool: Slice) -> tuple[str, ...]:
 
 def exemplars_of(run: CompileRun, pool: Slice, round: int) -> tuple[str, ...]:
     """The slice's own exemplars. In the rounds after many rejects two texts that show what is wanted: its own, else
-    training gold of its label."""
+    training gold of its label (of a task without labels, any)."""
     if not any(entry["reaction"] == "exemplars" for entry in openers(pool, round)):
         return tuple(pool.exemplars)
     if len(pool.exemplars) >= 2:
         return tuple(pool.exemplars[:2])
     gold = get_jsonl(run.tenant_id, gold_digests(run)["gold_train"])
-    fitting = [row["input"] for row in gold if row["output"] == pool.label]
+    is_label = isinstance(run.spec.output, LabelOutput)
+    fitting = [row["input"] for row in gold if not is_label or row["output"] == pool.label]
     return tuple([*pool.exemplars, *fitting][:2])
 
 

@@ -2,10 +2,12 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from backend.compiles import leases
-from backend.domain.errors import OurError
+from backend.compiles.models import StepRun
+from backend.domain.errors import CustomerError, OurError
 from backend.domain.lifecycle import StepName
 from backend.domain.pricing import cost_microusd, price_book
 from backend.runner_jobs import leases as job_leases
@@ -18,25 +20,36 @@ SAFETY_POLL_S = 30.0  # a report wakes the compile at once; this only bounds wha
 SKU = "runner.second"
 
 
+THEIRS = frozenset({"not_causal", "diverged", "nothing_to_train", "not_on_this_device", "bad_chat"})
+
+
 class RunnerJobFailed(OurError):
     code = "runner_failed"
 
 
+class RunnerRefused(CustomerError):
+    """What the spec asks cannot be done by any runner: another base, or other options, can mend it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slot:
+    """Which job of a step that has several: that of a trial (by its number), and what it does there."""
+
+    trial: int
+    role: str
+
+
 def result_or_wait(
-    run: CompileRun, step: StepName, make_offer: Callable[[], Offer]
+    run: CompileRun, step: StepName, make_offer: Callable[[], Offer], *, slot: Slot | None = None
 ) -> tuple[RunnerJob, dict[str, Any]] | None:
     """The finished job and its result; None after the lease was given back because a runner still works. Raises
-    RunnerJobFailed."""
-    with run.fenced():
-        row = run.step(step)
-        job = None if row.runner_job_id is None else RunnerJob.objects.get(id=row.runner_job_id)
+    RunnerJobFailed, and RunnerRefused where the spec is the reason."""
+    job = _offered(run, step, slot)
     if job is None:
         offer = make_offer()
         with run.fenced() as compile:
-            row = run.step(step)
             job = job_leases.offer(compile.tenant_id, offer, compile_id=compile.id, step=step)
-            row.runner_job_id = job.id
-            row.save(update_fields=["runner_job_id"])
+            _note(run.step(step), slot, job)
             run.progress(step, done=0, total=0, message="waiting for a runner")
             leases.release(run.lease, due_in_s=SAFETY_POLL_S)
         return None
@@ -46,10 +59,28 @@ def result_or_wait(
             leases.release(run.lease, due_in_s=SAFETY_POLL_S)
             return None
     if job.status != RunnerJobStatus.SUCCEEDED:
-        raise RunnerJobFailed(
-            f"The runner could not finish {step}: {job_leases.error_of(job)}", code=job.error_code or None
-        )
+        failure = RunnerRefused if job.error_code in THEIRS else RunnerJobFailed
+        raise failure(f"The runner could not finish {step}: {job_leases.error_of(job)}", code=job.error_code or None)
     return job, job_leases.result_of(job)
+
+
+def _offered(run: CompileRun, step: StepName, slot: Slot | None) -> RunnerJob | None:
+    """The job that was offered before. A resumed compile has forgotten the one that was waited for: a slot's job that
+    came to nothing is offered anew."""
+    with run.fenced():
+        row = run.step(step)
+        waited_for = None if row.runner_job_id is None else str(row.runner_job_id)
+        id = waited_for if slot is None else row.trials[slot.trial].get(slot.role)
+        job = None if id is None else RunnerJob.objects.get(id=id)
+        is_lost = job is not None and id != waited_for and job.status != RunnerJobStatus.SUCCEEDED
+        return None if is_lost else job
+
+
+def _note(row: StepRun, slot: Slot | None, job: RunnerJob) -> None:
+    row.runner_job_id = job.id
+    if slot is not None:
+        row.trials[slot.trial][slot.role] = str(job.id)
+    row.save(update_fields=["runner_job_id", "trials"])
 
 
 def runner_fact(job: RunnerJob, runner_ms: int) -> Fact:
@@ -67,3 +98,9 @@ def runner_fact(job: RunnerJob, runner_ms: int) -> Fact:
         price_version=book.version,
         source_key=f"runner:{job.id}",
     )
+
+
+def runner_ms_of(result: dict[str, Any]) -> int:
+    """What the runner says, of a result that need not be one."""
+    said = result.get("runner_ms")
+    return said if isinstance(said, int) and said > 0 else 0

@@ -11,6 +11,7 @@ from backend.domain import candidates as domain
 from backend.domain.candidates import rank_signal, with_scores
 from backend.domain.canonical import sha256_of
 from backend.domain.lifecycle import StepName
+from backend.domain.spec import LabelOutput
 from workers.durable import CompileRun
 from workers.embedding.protocol import Embedder, Rows
 from workers.embedding.sentence import load_embedder
@@ -75,7 +76,8 @@ def reference_rows(run: CompileRun, pool: Slice, embedder: Embedder, gold: list[
     """(m, d) unit rows of what the slice should look like; (0, 1) where no verifier asks for it."""
     if not any(verifier.kind == "similarity" for verifier in run.spec.verifiers):
         return np.zeros((0, 1), dtype=np.float32)
-    texts = [*pool.exemplars, *(row["input"] for row in gold if row["output"] == pool.label)][:50]
+    is_label = isinstance(run.spec.output, LabelOutput)
+    texts = [*pool.exemplars, *(row["input"] for row in gold if not is_label or row["output"] == pool.label)][:50]
     return embedder.embed(texts)
 
 

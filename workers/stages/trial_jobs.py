@@ -1,0 +1,111 @@
+"""The two jobs of a trial, as a runner gets them and as it brings them back: train one adapter, answer the held-out
+inputs with it. An encoder and a causal base have jobs of their own; what differs is here and nowhere after."""
+
+from dataclasses import replace
+from typing import Any
+
+from backend.blobs import has_blob, put_jsonl
+from backend.domain.causal_jobs import DistillCausalJob, DistillCausalResult, EvaluateCausalJob, EvaluateCausalResult
+from backend.domain.lifecycle import StepName
+from backend.domain.runner_jobs import DistillJob, DistillResult, EvaluateJob, EvaluateResult, RunnerJobKind
+from backend.domain.runner_results import (
+    BadResult,
+    distill_causal_result,
+    distill_result,
+    evaluate_causal_result,
+    evaluate_result,
+)
+from backend.domain.spec import Spec, label_names
+from backend.domain.spec_defaults import answer_max_tokens
+from backend.domain.task_prompt import answer_form, system_prompt
+from backend.domain.trials import Trial, TrialKind
+from backend.runner_jobs.leases import Offer
+from workers.durable import CompileRun
+
+Trained = DistillResult | DistillCausalResult
+Answered = EvaluateResult | EvaluateCausalResult
+
+
+def distill_offer(run: CompileRun, trial: Trial) -> Offer:
+    train = run.spec.train
+    with run.fenced():
+        digests = run.step(StepName.LABELING).output["digests"]
+    dataset = digests["dataset"]
+    if trial.kind is TrialKind.ENCODER:
+        options = replace(train.options(), rank=trial.rank, alpha=trial.alpha)
+        job = DistillJob(
+            base_model=train.base, labels=label_names(run.spec), dataset_sha256=dataset, train=options.to_json()
+        )
+        return Offer(kind=RunnerJobKind.DISTILL, payload=job.to_json(), inputs=(dataset,))
+    completions = digests.get("completions", dataset)
+    causal = DistillCausalJob(
+        base_model=train.causal.base,
+        system=system_prompt(run.spec),
+        dataset_sha256=completions,
+        options=replace(train.causal.options(), rank=trial.rank, alpha=trial.alpha).to_json(),
+    )
+    return Offer(kind=RunnerJobKind.DISTILL_CAUSAL, payload=causal.to_json(), inputs=(completions,))
+
+
+def read_trained(run: CompileRun, trial: Trial, value: dict[str, Any]) -> Trained:
+    """Raises BadResult."""
+    result = distill_result(value) if trial.kind is TrialKind.ENCODER else distill_causal_result(value)
+    if not has_blob(run.tenant_id, result.adapter_sha256):
+        raise BadResult("its adapter was never handed over")
+    return result
+
+
+def evaluate_offer(run: CompileRun, trained: Trained, heldout: list[dict[str, str]]) -> Offer:
+    inputs = put_jsonl(run.tenant_id, [{"input": row["input"]} for row in heldout])
+    needs = (trained.adapter_sha256, inputs)
+    if isinstance(trained, DistillResult):
+        job = EvaluateJob(
+            base_model=run.spec.train.base,
+            base_model_sha256=trained.base_model_sha256,
+            labels=label_names(run.spec),
+            adapter_sha256=trained.adapter_sha256,
+            adapter_config=trained.adapter_config,
+            temperature=trained.temperature,
+            inputs_sha256=inputs,
+        )
+        return Offer(kind=RunnerJobKind.EVALUATE, payload=job.to_json(), inputs=needs)
+    causal = EvaluateCausalJob(
+        base_model=run.spec.train.causal.base,
+        base_model_sha256=trained.base_model_sha256,
+        system=system_prompt(run.spec),
+        answer=answer_form(run.spec),
+        max_new_tokens=answer_max_tokens(run.spec),
+        adapter_sha256=trained.adapter_sha256,
+        adapter_config=trained.adapter_config,
+        inputs_sha256=inputs,
+    )
+    return Offer(kind=RunnerJobKind.EVALUATE_CAUSAL, payload=causal.to_json(), inputs=needs)
+
+
+def read_answered(run: CompileRun, trial: Trial, value: dict[str, Any], *, n: int) -> Answered:
+    """For `n` held-out inputs. Raises BadResult."""
+    if trial.kind is TrialKind.ENCODER:
+        return evaluate_result(value, labels=label_names(run.spec), n=n)
+    return evaluate_causal_result(value, answer=answer_form(run.spec), n=n)
+
+
+def distill_facts(trained: Trained) -> dict[str, Any]:
+    """What receipts and the API tell about a training."""
+    resumed: dict[str, Any] = (
+        {"resumed_from_epoch": trained.resumed_from_epoch}
+        if isinstance(trained, DistillResult)
+        else {"resumed_from_step": trained.resumed_from_step, "tokenizer_sha256": trained.tokenizer_sha256}
+    )
+    return {
+        "n_pairs": trained.n_pairs,
+        "n_parameters": trained.n_parameters,
+        **resumed,
+        "runner_ms": trained.runner_ms,
+        "active": trained.active,
+        "training_log": trained.training_log,
+    }
+
+
+def base_name(spec: Spec, trained: Trained) -> str:
+    """The base that an adapter fits."""
+    return spec.train.base if isinstance(trained, DistillResult) else spec.train.causal.base
