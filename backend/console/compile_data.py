@@ -98,6 +98,7 @@ def compile_data(request: ConsoleRequest, compile: str) -> HttpResponse:
         "origins": ORIGINS,
         "reasons": REASONS,
         "counts": _counts(row),
+        "is_label": row.spec["output"]["type"] == "label",
         "query": filters.urlencode(),
         "api_path": f"/v1/compiles/{compile}/candidates?limit=100",
     }
@@ -207,6 +208,8 @@ def _lines(rows: Any, slices: dict[UUID, str]) -> list[Line]:
 def _why(row: Candidate) -> str:
     if row.state == "rejected":
         return "for: " + ", ".join(REASONS.get(str(reason), str(reason)[:40]) for reason in row.reasons[:8])
+    if row.state == "unverified" and row.reasons:
+        return "no answer of the teacher may train: " + ", ".join(str(reason)[:80] for reason in row.reasons[:8])
     if row.state == "dropped" and row.cluster == -1:
         return "among the lowest scores, dropped before clustering"
     return WHY.get(row.state, row.state)

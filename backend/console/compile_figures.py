@@ -41,7 +41,9 @@ FLOORS = {
     "heldout_size": "Held-out examples",
     "accuracy_lower": "Accuracy, lower bound",
     "beat_majority": "Beats the commonest label",
+    "beat_baseline": "Beats the base without an adapter",
     "worst_class_recall": "Recall of the worst label",
+    "worst_field_f1": "F1 of the worst field",
     "k_min": "K-score",
 }
 MAX_MATRIX_LABELS = 16
@@ -204,7 +206,9 @@ def _intervals(evaluation: dict[str, Any]) -> dict[str, tuple[int | None, int | 
     if not evaluation:
         return {}
     bounds = (evaluation["accuracy_ppm"], evaluation["accuracy_low_ppm"], evaluation["accuracy_high_ppm"])
-    found: dict[str, tuple[int | None, int | None, int | None]] = {"accuracy_lower": bounds, "beat_majority": bounds}
+    found: dict[str, tuple[int | None, int | None, int | None]] = dict.fromkeys(
+        ("accuracy_lower", "beat_majority", "beat_baseline"), bounds
+    )
     worst = min(evaluation["per_class"], key=lambda one: (one["recall_ppm"] or 0, one["n"], one["label"]), default=None)
     if worst is not None:
         found["worst_class_recall"] = (worst["recall_ppm"] or 0, worst["recall_low_ppm"], worst["recall_high_ppm"])
@@ -235,7 +239,8 @@ class Confusion:
 
 
 def confusion(evaluation: dict[str, Any]) -> Confusion | None:
-    if not evaluation:
+    """None before the evaluation, and where answers are no labels."""
+    if not evaluation or "fields" in evaluation:
         return None
     labels = [one["label"] for one in evaluation["per_class"]]
     wrong = evaluation["confusions"]
@@ -265,7 +270,10 @@ def loss_curve(output: dict[str, Any]) -> dict[str, Any] | None:
     curves = {
         "training, first fit": [row["train_loss"] if row.get("fit") == "calibrate" else None for row in rows],
         "held back in training": [row.get("validation_loss") for row in rows],
-        "training, final fit": [row["train_loss"] if row.get("fit") != "calibrate" else None for row in rows],
+        "training, final fit": [
+            row["train_loss"] if row.get("fit", "calibrate") != "calibrate" else None for row in rows
+        ],
+        "training": [None if "fit" in row else row["train_loss"] for row in rows],
     }
     series = [
         {"label": label, "values": values} for label, values in curves.items() if any(v is not None for v in values)

@@ -213,7 +213,7 @@ def _summary(spec: Spec) -> list[tuple[str, str]]:
     slices = effective_slices(spec)
     model = teacher.model if teacher.provider == "openai_compatible" else f"{teacher.model} ({teacher.provider})"
     return [
-        ("Task", f"{spec.name}, {len(label_names(spec))} labels, {len(slices)} slices"),
+        ("Task", f"{spec.name}, {_answers(spec)}, {len(slices)} slices"),
         ("Teacher", model + (f", falls back to {teacher.fallback_model}" if teacher.fallback_model else "")),
         ("Candidates", f"N = {sampling.n_candidates} a slice, {k} kept by {sampling.method}"),
         ("Labels", f"{sampling.label_samples} votes a pick, at least {sampling.min_agreement:.0%} agreed"),
@@ -221,6 +221,10 @@ def _summary(spec: Spec) -> list[tuple[str, str]]:
         ("Drafts", spec.draft_cache.verify if spec.draft_cache.enabled else "off"),
         ("Gate", f"K-score {spec.gate.k_min:g}, accuracy {spec.gate.accuracy_lower:g} at its lower bound"),
     ]
+
+
+def _answers(spec: Spec) -> str:
+    return f"{len(label_names(spec))} labels" if spec.output.type == "label" else f"{spec.output.type} answers"
 
 
 @cache

@@ -138,6 +138,8 @@ def _results(request: ConsoleRequest, row: Compile, steps: Sequence[StepRun]) ->
         "draft_sums": _draft_sums(drafts, labels_known),
         "loss": figures.loss_curve(outputs.get(StepName.DISTILLATION, {})),
         "training": facts.get(StepName.DISTILLATION, {}),
+        "trials": facts.get(StepName.EVALUATION, {}).get("trials", []),
+        "chosen_trial": facts.get(StepName.EVALUATION, {}).get("chosen"),
         "labels": facts.get(StepName.LABELING, {}),
         "floors": figures.floors(row),
         "axes": figures.axes(facts.get(StepName.GATE, {}).get("k_score", {})),

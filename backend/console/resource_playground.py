@@ -13,6 +13,7 @@ from backend.console.access import ConsoleRequest, page
 from backend.console.resource_reading import own_row
 from backend.domain.errors import InvalidInput
 from backend.domain.ids import Prefix, encode_id
+from backend.domain.json_answers import BadAnswer, is_exact, parse_answer
 from backend.domain.roles import Permission
 from backend.serving.models import AnswerState, PlaygroundAnswer
 from backend.serving.playground import MAX_CHARS, ask, is_overdue
@@ -67,13 +68,26 @@ def _answer_context(row: PlaygroundAnswer) -> dict[str, Any]:
     label = row.label or None
     return {
         "row": row,
+        "is_label": all("is_cut" not in said for said in row.students),
         "answer_id": encode_id(Prefix.PLAYGROUND_ANSWER, row.id),
         "is_waiting": row.state in (AnswerState.QUEUED, AnswerState.ASKED) and not is_late,
         "failure": NO_ANSWER_MESSAGE if is_late else row.message,
         "n_votes": sum(vote["n"] for vote in row.votes),
         "n_for_label": sum(vote["n"] for vote in row.votes if label and vote["label"] == label),
-        "students": [said | {"agrees": label is not None and said.get("label") == label} for said in row.students],
+        "students": [
+            said | {"agrees": label is not None and _is_same(said.get("label"), label)} for said in row.students
+        ],
     }
+
+
+def _is_same(said: str | None, label: str) -> bool:
+    """Of labels and texts by the letter, of JSON by its value."""
+    if said is None or said == label:
+        return said == label
+    try:
+        return is_exact(parse_answer(said), parse_answer(label))
+    except BadAnswer:
+        return False
 
 
 def _choices(tenant_id: UUID) -> list[tuple[str, Artifact]]:

@@ -14,6 +14,7 @@ _NEEDS = {
     "uploads:write": Permission.COMPILE,
     "artifacts:run": Permission.COMPILE,
     "artifacts:write": Permission.RELEASE,
+    "deployments:write": Permission.RELEASE,
     "drafts:write": Permission.RELEASE,
     "api_keys": Permission.KEYS,
     "teacher_keys": Permission.KEYS,

@@ -44,6 +44,7 @@ BUILD = (
     Place(label="Draft cache", names=("drafts",), needs=Permission.VIEW, keys="g d"),
 )
 RUN = (
+    Place(label="Deployments", names=("deployments", "deployment"), needs=Permission.VIEW, keys="g y"),
     Place(label="Usage & bills", names=("bills", "invoice", "budgets"), needs=Permission.BILLS_READ, keys="g b"),
     Place(label="Webhooks", names=("webhooks", "webhook"), needs=Permission.WEBHOOKS, keys="g w"),
     Place(label="API keys", names=("api_keys",), needs=Permission.KEYS, keys="g k"),

@@ -5,6 +5,7 @@ from django.views.generic import RedirectView
 
 from backend.console.account_urls import urlpatterns as account
 from backend.console.compile_urls import urlpatterns as compiles
+from backend.console.deployment_urls import urlpatterns as deployments
 from backend.console.money_urls import urlpatterns as money
 from backend.console.overview_urls import urlpatterns as overview
 from backend.console.resource_urls import urlpatterns as resources
@@ -13,5 +14,5 @@ app_name = "console"
 urlpatterns = [
     path("", RedirectView.as_view(url="/app/")),
     path("app", RedirectView.as_view(url="/app/")),
-    path("app/", include([*overview, *compiles, *money, *resources, *account])),
+    path("app/", include([*overview, *compiles, *deployments, *money, *resources, *account])),
 ]

@@ -12,6 +12,7 @@ an event stream that breaks is taken up where it broke. docs/client.md has all o
 
 from .account import AccountState, Bill, BillLine, Budget, Invoice, Member, Plan, UsageRow
 from .client import Client
+from .deployments import Deployment
 from .documents import Unreadable, read_document
 from .errors import (
     Conflict,
@@ -61,6 +62,7 @@ __all__ = [
     "Client",
     "Compile",
     "Conflict",
+    "Deployment",
     "Draft",
     "Estimate",
     "Event",

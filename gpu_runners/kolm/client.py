@@ -7,6 +7,7 @@ from typing import Any, Self
 import httpx
 
 from .account import Account, ApiKeys, Bills, Budgets, Invoices, Members, Plans, TeacherKeys, Tenants, Usage
+from .deployments import Chats, Deployments
 from .resources import Artifacts, Compiles, Drafts, Uploads
 from .saved import access
 from .transport import MAX_ATTEMPTS, Transport
@@ -47,6 +48,8 @@ class Client:
         self.transport = Transport(http=self._http, max_attempts=max_attempts)
         self.compiles = Compiles(self.transport)
         self.artifacts = Artifacts(self.transport)
+        self.deployments = Deployments(self.transport)
+        self.chats = Chats(self.transport)
         self.drafts = Drafts(self.transport)
         self.uploads = Uploads(self.transport)
         self.api_keys = ApiKeys(self.transport)

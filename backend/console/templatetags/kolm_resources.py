@@ -72,3 +72,15 @@ def credit_side(value: int) -> str:
 
 def _sign(value: int) -> str:
     return "+" if value > 0 else MINUS if value < 0 else "±"
+
+
+@register.filter
+def percent_number(value: int | None) -> str:
+    """A share in ppm as what a field takes: 5 for 50,000."""
+    return f"{(value or 0) / 10_000:g}"
+
+
+@register.filter
+def usd_number(value: int | None) -> str:
+    """Micro-USD as what a field takes: 2.5 for 2,500,000."""
+    return f"{(value or 0) / 1_000_000:g}"

@@ -33,7 +33,7 @@ from tests.compile_factories import make_artifact, make_compile, make_receipts, 
 from tests.factories import make_tenant
 from tests.workers.teachers.hostile import HostileTeacher, answer, completion_body
 from workers.tasks.playground import ask_teacher
-from workers.teachers.grammar import DEFAULT_GRAMMAR, load_grammar
+from workers.teachers.grammar import shipped_grammar
 from workers.teachers.grammar_model import GrammarModel
 from workers.teachers.grammar_server import serving
 
@@ -58,7 +58,7 @@ def tenant(committed_db: None) -> Any:
 
 @pytest.fixture(scope="module")
 def grammar() -> Iterator[str]:
-    with serving(GrammarModel(load_grammar(DEFAULT_GRAMMAR.read_bytes())), host="127.0.0.1", port=0) as server:
+    with serving(GrammarModel(shipped_grammar()), host="127.0.0.1", port=0) as server:
         yield server.url
 
 
