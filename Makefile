@@ -6,10 +6,11 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 RUN := .venv/bin/python
 FILES :=
 
-.PHONY: help setup demo up key down status test lint format types contracts migrations-check openapi openapi-check pytest test-faults setup-vllm test-vllm bench-vllm-drafts bench-banking77 bench-selection bench-draft-policy bench-drafts bench-draft-kscore test-browser screenshots bench-api bench-streams ledger-check lock clean
+.PHONY: help setup demo demo-json up key down status test lint format types contracts migrations-check openapi openapi-check pytest test-faults setup-vllm test-vllm bench-vllm-drafts bench-banking77 bench-selection bench-draft-policy bench-drafts bench-draft-kscore test-browser screenshots bench-api bench-streams bench-serving base base-anew bench-trainer bench-snips ledger-check lock clean
 
 help:
 	@echo "make demo    compile examples/refund-router.yaml end to end on this machine"
+	@echo "make demo-json   compile examples/order-extractor.yaml (a json task) and ask it at the OpenAI-compatible address"
 	@echo "make up      start the stack and leave it running    make down    end it (the data stays)"
 	@echo "make key     an API key of the demo tenant, for curl and the kolm command"
 	@echo "make test    everything that CI checks; make pytest FILES=tests/deploy for a part"
@@ -20,6 +21,11 @@ setup:
 demo: setup
 	@$(RUN) -m deploy.embedded up --detach
 	@$(RUN) -m deploy.embedded.demo
+
+# the json half of it, over the project's own small causal base
+demo-json: setup base
+	@$(RUN) -m deploy.embedded up --detach
+	@$(RUN) -m deploy.embedded.demo_generative
 
 up: setup
 	@$(RUN) -m deploy.embedded up --detach
@@ -80,6 +86,22 @@ bench-api: setup
 bench-streams: setup
 	$(RUN) -m tests.bench.event_streams --out docs/benchmarks/event-streams.md
 
+# the small causal base that tests, demo and benches use, into build/bases
+base: setup
+	@$(RUN) -m gpu_runners.tiny_base --out build/bases
+
+# trains it again and puts it into the package (a quarter of an hour of one core)
+base-anew: setup
+	OMP_NUM_THREADS=1 $(RUN) -m gpu_runners.tiny_base --out build/bases --train --ship
+
+# half an hour: packed, bucketed and padded training of causal adapters, beside transformers' loop and TRL (.bench-peers/trl)
+bench-trainer: setup
+	$(RUN) -m tests.bench.causal_trainer $(KOLM_DATA)
+
+# half an hour: SNIPS as a JSON compile, end to end
+bench-snips: setup
+	$(RUN) -m tests.bench.snips $(KOLM_DATA)
+
 # every invariant of the ledger, of all tenants of the stack that is up
 ledger-check: setup
 	@set -a; eval "$$($(RUN) -m deploy.embedded env)"; $(RUN) manage.py ledger_check
@@ -106,6 +128,10 @@ setup-vllm:
 
 test-vllm: setup setup-vllm
 	$(RUN) -m pytest tests/vllm -m vllm
+
+# ten minutes each: the server of many tenants beside bare engines; with setup-vllm done, beside `transformers serve` too
+bench-serving: setup
+	$(RUN) -m tests.bench.serving --out docs/benchmarks/serving.md
 
 bench-vllm-drafts: setup setup-vllm
 	$(RUN) -m tests.vllm.bench_drafts

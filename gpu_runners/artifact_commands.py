@@ -4,14 +4,16 @@ URL`."""
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from backend.domain import kolm_verify
+from backend.domain.errors import OurError
 from backend.domain.kolm_verify import Kolm, KolmFileError
 
 if TYPE_CHECKING:
+    from gpu_runners.serving.generative_model import GenerativeModel
     from gpu_runners.serving.label_model import LabelModel
 
 
@@ -63,6 +65,8 @@ def inspect(file: str, *, as_json: bool) -> int:
     print(f"K-score   {manifest['k_score_ppm'] / 1e6:.4f}, gate {manifest['gate']}")
     if "labels.json" in kolm.members:
         print(f"labels    {', '.join(json.loads(kolm.members['labels.json']))}")
+    if "prompt.json" in kolm.members:
+        print(f"answers   {_answers(json.loads(kolm.members['prompt.json']))}")
     signers = ", ".join(keyid[:16] + "…" for keyid in kolm.signers)
     print(f"signed by {signers}  (not checked against a keyring: kolm verify)")
     print("receipts  " + " → ".join(str(receipt["predicate"]["step"]) for receipt in kolm.receipts))
@@ -72,8 +76,26 @@ def inspect(file: str, *, as_json: bool) -> int:
 
 
 _DOCUMENTS = frozenset(
-    {"spec.json", "k_score.json", "gate.json", "evals.json", "training_stats.json", "provenance.json", "labels.json"}
+    {
+        *("spec.json", "k_score.json", "gate.json", "evals.json", "training_stats.json", "provenance.json"),
+        *("labels.json", "prompt.json"),
+    }
 )
+
+
+def _answers(prompt: Any) -> str:
+    """What a model on a causal base writes, in a line; the file's maker may have put anything there."""
+    answer = prompt.get("answer") if isinstance(prompt, dict) else None
+    kind = answer.get("type") if isinstance(answer, dict) else None
+    if not isinstance(answer, dict) or kind not in ("json", "label", "text"):
+        return "of no known kind"
+    longest = f"at most {prompt.get('max_new_tokens')} tokens"
+    if kind != "json":
+        return f"{'one of its labels' if kind == 'label' else 'text'}, {longest}"
+    schema = answer.get("schema")
+    fields = schema.get("properties") if isinstance(schema, dict) else None
+    names = ", ".join(sorted(fields)) if isinstance(fields, dict) and fields else "any fields"
+    return f"JSON with {names}, {longest}"
 
 
 def run(
@@ -88,21 +110,33 @@ def run(
         _, model = _load(file, keyring, allow_untrusted)
     except Refused as error:
         return _fail(str(error), code=error.exit_code)
-    for text, output in zip(inputs, model.predict(inputs), strict=True):
-        if as_json or jsonl is not None:
-            print(json.dumps({"input": text} | dict(output), ensure_ascii=False))
-        else:
-            print(f"{output['label']}  {output['confidence']:.3f}  {output['latency_us'] / 1000:.1f} ms")
+    try:
+        outputs: list[dict[str, Any]] = [dict(row) for row in model.predict(inputs)]
+    except OurError as error:  # an input longer than the base's context
+        return _fail(error.message)
+    for text, output in zip(inputs, outputs, strict=True):
+        print(json.dumps({"input": text} | output, ensure_ascii=False) if as_json or jsonl else _line(output))
     return 0
 
 
-def serve(file: str, *, host: str, port: int, keyring: str | None, allow_untrusted: bool) -> int:
-    from gpu_runners.serving.server import ArtifactServer
+def _line(output: Mapping[str, Any]) -> str:
+    if "label" in output:
+        return f"{output['label']}  {output['confidence']:.3f}  {output['latency_us'] / 1000:.1f} ms"
+    return f"{output['output']}{'' if output['finish_reason'] == 'stop' else '  (cut off)'}"
 
+
+def serve(file: str, *, host: str, port: int, keyring: str | None, allow_untrusted: bool, max_running: int = 16) -> int:
     try:
-        kolm, model = _load(file, keyring, allow_untrusted)
+        kolm, model = _load(file, keyring, allow_untrusted, max_running=max_running)
     except Refused as error:
         return _fail(str(error), code=error.exit_code)
+    from gpu_runners.serving.label_model import LabelModel
+    from gpu_runners.serving.server import ArtifactServer
+
+    if not isinstance(model, LabelModel):
+        from gpu_runners.serving.openai.single import serve_one
+
+        return serve_one(kolm, model, host=host, port=port)
     try:
         server = ArtifactServer((host, port), model=model, manifest=kolm.manifest)
     except OSError as error:
@@ -121,7 +155,9 @@ class Refused(Exception):
         self.exit_code = exit_code
 
 
-def _load(file: str, keyring: str | None, allow_untrusted: bool) -> tuple[Kolm, "LabelModel"]:
+def _load(
+    file: str, keyring: str | None, allow_untrusted: bool, *, max_running: int = 16
+) -> tuple[Kolm, "LabelModel | GenerativeModel"]:
     """Verified before any model library is even imported."""
     keys, problem = kolm_verify.read_keyring(keyring or kolm_verify.default_keyring())
     try:
@@ -138,10 +174,13 @@ def _load(file: str, keyring: str | None, allow_untrusted: bool) -> tuple[Kolm, 
     try:
         from gpu_runners.config import base_dir
         from gpu_runners.errors import JobFailed
-        from gpu_runners.serving.loader import Loader
+        from gpu_runners.serving.causal_members import is_causal
+        from gpu_runners.serving.loader import Loader, merged_model
     except ImportError as error:
         raise Refused(f"{error.name} is needed to run models: pip install 'kolm[runner]'.") from error
     try:
+        if is_causal(kolm.members):
+            return kolm, merged_model(kolm, base_dir=base_dir(), max_running=max_running)
         return kolm, Loader(keyring=None, base_dir=base_dir()).model_of(kolm)
     except JobFailed as error:
         raise Refused(error.message) from error

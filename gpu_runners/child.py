@@ -18,6 +18,7 @@ import threading
 from pathlib import Path
 from typing import Any, TextIO
 
+from backend.domain.causal_jobs import DistillCausalJob, EvaluateCausalJob
 from backend.domain.runner_jobs import DistillJob, EvaluateJob, RunnerJobKind, SelectJob
 from gpu_runners.errors import JobFailed
 
@@ -70,6 +71,14 @@ def _work(work: Any, request: dict[str, Any], events: TextIO, stop: threading.Ev
         if request["kind"] == RunnerJobKind.DISTILL:
             job = DistillJob.from_json(request["payload"])
             return dict(work.distill_files(job, folder=folder, base_dir=base_dir, emit=emit, should_stop=stop.is_set))
+        if request["kind"] == RunnerJobKind.DISTILL_CAUSAL:
+            causal = DistillCausalJob.from_json(request["payload"])
+            return dict(
+                work.distill_causal_files(causal, folder=folder, base_dir=base_dir, emit=emit, should_stop=stop.is_set)
+            )
+        if request["kind"] == RunnerJobKind.EVALUATE_CAUSAL:
+            asked = EvaluateCausalJob.from_json(request["payload"])
+            return dict(work.evaluate_files_causal(asked, folder=folder, base_dir=base_dir, emit=emit))
         if request["kind"] == RunnerJobKind.SELECT:
             from gpu_runners.selecting.job import select_files
 

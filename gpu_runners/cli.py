@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from gpu_runners.account_parser import add_account_parsers
 from gpu_runners.compile_parser import add_compile_parsers
+from gpu_runners.deployment_parser import add_deployments_parser
 from gpu_runners.draft_parser import add_drafts_parser
 from gpu_runners.exit_codes import INTERRUPTED, PIPE_CLOSED
 from gpu_runners.listing_parser import add_listing_parsers
@@ -48,6 +49,7 @@ def parser() -> argparse.ArgumentParser:
     add_listing_parsers(commands, _api_options)
     add_account_parsers(commands, _api_options)
     add_webhooks_parser(commands, _api_options)
+    add_deployments_parser(commands, _api_options)
     add_drafts_parser(commands, _api_options)
     add_select_parser(commands)
     _artifact_parsers(commands)
@@ -71,7 +73,7 @@ def _artifact_parsers(commands: "argparse._SubParsersAction[argparse.ArgumentPar
     inspect.add_argument("file", metavar="FILE")
     inspect.add_argument("--json", action="store_true")
     inspect.set_defaults(command=_inspect)
-    run = commands.add_parser("run", help="label texts with a .kolm")
+    run = commands.add_parser("run", help="answer texts with a .kolm")
     run.add_argument("file", metavar="FILE")
     run.add_argument("texts", metavar="TEXT", nargs="*")
     run.add_argument(
@@ -84,6 +86,9 @@ def _artifact_parsers(commands: "argparse._SubParsersAction[argparse.ArgumentPar
         "--host", default="127.0.0.1", help="loopback unless you say otherwise: there is no authentication"
     )
     serve.add_argument("--port", type=int, default=8090)
+    serve.add_argument(
+        "--max-running", type=int, default=16, metavar="N", help="answers generated at a time (json and text tasks)"
+    )
     for command, act in ((run, _run), (serve, _serve)):
         command.add_argument("--keyring", metavar="FILE")
         command.add_argument(
@@ -142,6 +147,7 @@ def _serve(options: argparse.Namespace) -> int:
         options.file,
         host=options.host,
         port=options.port,
+        max_running=options.max_running,
         keyring=options.keyring,
         allow_untrusted=options.allow_untrusted,
     )

@@ -32,25 +32,25 @@ def read_config(environ: Mapping[str, str] = os.environ) -> RunnerConfig:
     all), KOLM_KEYRING, KOLM_BASE_DIR, KOLM_RUNNER_MODELS (models kept warm, 8), KOLM_RUNNER_WAIT_S (20). Raises
     BadSetting."""
     return RunnerConfig(
-        api_url=_required(environ, "KOLM_API_URL", "the web process's address, such as http://127.0.0.1:8000").rstrip(
+        api_url=required(environ, "KOLM_API_URL", "the web process's address, such as http://127.0.0.1:8000").rstrip(
             "/"
         ),
-        token=_required(environ, "KOLM_RUNNER_TOKEN", "the token that the web process was started with"),
+        token=required(environ, "KOLM_RUNNER_TOKEN", "the token that the web process was started with"),
         name=environ.get("KOLM_RUNNER_NAME") or f"{socket.gethostname()}-{os.getpid()}",
         kinds=_kinds(environ.get("KOLM_RUNNER_KINDS", "")),
-        keyring=_path(environ, "KOLM_KEYRING"),
+        keyring=folder(environ, "KOLM_KEYRING"),
         base_dir=base_dir(environ),
-        keep_models=int(_number(environ, "KOLM_RUNNER_MODELS", 8, low=1, high=1000)),
-        wait_s=_number(environ, "KOLM_RUNNER_WAIT_S", 20, low=0, high=60),
+        keep_models=int(number(environ, "KOLM_RUNNER_MODELS", 8, low=1, high=1000)),
+        wait_s=number(environ, "KOLM_RUNNER_WAIT_S", 20, low=0, high=60),
     )
 
 
 def base_dir(environ: Mapping[str, str] = os.environ) -> Path | None:
     """KOLM_BASE_DIR: where bases lie that are neither in a wheel nor on the hub."""
-    return _path(environ, "KOLM_BASE_DIR")
+    return folder(environ, "KOLM_BASE_DIR")
 
 
-def _required(environ: Mapping[str, str], name: str, what: str) -> str:
+def required(environ: Mapping[str, str], name: str, what: str) -> str:
     value = environ.get(name, "").strip()
     if not value:
         raise BadSetting(f"Set {name} to {what}.")
@@ -65,11 +65,11 @@ def _kinds(text: str) -> tuple[RunnerJobKind, ...]:
         raise BadSetting(f"KOLM_RUNNER_KINDS is {text!r}; use some of {', '.join(RunnerJobKind)}.") from error
 
 
-def _path(environ: Mapping[str, str], name: str) -> Path | None:
+def folder(environ: Mapping[str, str], name: str) -> Path | None:
     return Path(environ[name]).expanduser() if environ.get(name) else None
 
 
-def _number(environ: Mapping[str, str], name: str, default: float, *, low: float, high: float) -> float:
+def number(environ: Mapping[str, str], name: str, default: float, *, low: float, high: float) -> float:
     text = environ.get(name, "")
     try:
         value = float(text) if text else default

@@ -1,10 +1,13 @@
-"""Answer one leased infer job from a warm model. The answer takes milliseconds, so there is no heartbeat: the lease
-outlives it."""
+"""Answer one leased infer job. A warm label model takes milliseconds; a causal base that is loaded first, or writes
+long answers, takes longer than a lease, so a thread heartbeats meanwhile."""
 
 import logging
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from backend.domain.kolm_verify import KolmFileError
-from backend.domain.runner_jobs import Claim, InferJob, InferResult
+from backend.domain.runner_jobs import Claim, InferJob, InferResult, Progress
 from gpu_runners.client import JobClient, LeaseLost, Refused, Unreachable
 from gpu_runners.config import RunnerConfig
 from gpu_runners.distill.bases import MINILM
@@ -29,7 +32,8 @@ def loader_for(config: RunnerConfig) -> Loader:
 
 def answer(claim: Claim, *, job: JobClient, loader: Loader) -> None:
     try:
-        result = _infer(claim, job=job, loader=loader)
+        with _beating(job, claim.lease_s):
+            result = _infer(claim, job=job, loader=loader)
         report(lambda: job.report_success(result.to_json()), lease_s=claim.lease_s)
     except JobFailed as failure:
         error = failure
@@ -37,6 +41,30 @@ def answer(claim: Claim, *, job: JobClient, loader: Loader) -> None:
         report(lambda: job.report_failure(error), lease_s=claim.lease_s)
     except (LeaseLost, Unreachable, Refused) as lost:
         log.warning("job %s is dropped: %s", claim.job_id, lost)
+
+
+@contextmanager
+def _beating(job: JobClient, lease_s: float) -> Iterator[None]:
+    """Heartbeats every third of a lease. Whether the lease held is found out by the report."""
+    ended = threading.Event()
+    nothing = Progress(step=0, n_steps=0, loss=None, eta_s=None, checkpoint_sha256=None, note="")
+
+    def beat() -> None:
+        while not ended.wait(lease_s / 3):
+            try:
+                job.heartbeat(nothing, timeout_s=max(1.0, lease_s / 3))
+            except Unreachable:
+                continue
+            except (LeaseLost, Refused):
+                return
+
+    thread = threading.Thread(target=beat, name="kolm-infer-heartbeat", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 def _infer(claim: Claim, *, job: JobClient, loader: Loader) -> InferResult:

@@ -13,6 +13,7 @@ PATH_OF = {
     "bud": "/v1/budgets",
     "bdg": "/v1/budgets",
     "cmp": "/v1/compiles",
+    "dep": "/v1/deployments",
     "drf": "/v1/drafts",
     "evt": "/v1/webhook_events",
     "invc": "/v1/invoices",

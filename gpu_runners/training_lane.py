@@ -26,7 +26,9 @@ _TICK_S = 0.25
 _STOP_GRACE_S = 8.0  # from SIGTERM to a checkpoint handed over; Kubernetes and our supervisor give 10 s or more
 _BLOBS = {
     RunnerJobKind.DISTILL: {"dataset": "dataset_sha256"},
+    RunnerJobKind.DISTILL_CAUSAL: {"dataset": "dataset_sha256"},
     RunnerJobKind.EVALUATE: {"inputs": "inputs_sha256", "adapter": "adapter_sha256"},
+    RunnerJobKind.EVALUATE_CAUSAL: {"inputs": "inputs_sha256", "adapter": "adapter_sha256"},
     RunnerJobKind.SELECT: {"columns": "columns_sha256", "rows": "rows_sha256"},
 }
 
@@ -173,7 +175,7 @@ def _hand_over(path: Path, *, lease: Lease) -> None:
 
 def _fetch_inputs(claim: Claim, *, lease: Lease, folder: Path) -> None:
     wanted = {name: claim.payload.get(field) for name, field in _BLOBS[RunnerJobKind(claim.kind)].items()}
-    if claim.kind == RunnerJobKind.DISTILL and claim.checkpoint_sha256 is not None:
+    if claim.kind in (RunnerJobKind.DISTILL, RunnerJobKind.DISTILL_CAUSAL) and claim.checkpoint_sha256 is not None:
         wanted["checkpoint"] = claim.checkpoint_sha256
     for name, sha256 in wanted.items():
         if not isinstance(sha256, str):

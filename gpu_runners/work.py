@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from backend.domain.causal_jobs import DistillCausalJob, EvaluateCausalJob
 from backend.domain.runner_jobs import DistillJob, EvaluateJob
 from gpu_runners.distill.bases import open_base
 from gpu_runners.distill.evaluate import evaluate
@@ -27,6 +28,32 @@ def distill_files(
     job: DistillJob, *, folder: Path, base_dir: Path | None, emit: Emit, should_stop: Callable[[], bool]
 ) -> dict[str, Any]:
     base = open_base(job.base_model, base_dir=base_dir)
+    hooks = _hooks(folder, emit, should_stop)
+    blob, result = distill(job, (folder / "dataset").read_bytes(), base=base, resume=_checkpoint(folder), hooks=hooks)
+    (folder / "adapter").write_bytes(blob)
+    return {"result": result.to_json(), "blobs": [str(folder / "adapter")]}
+
+
+def distill_causal_files(
+    job: DistillCausalJob, *, folder: Path, base_dir: Path | None, emit: Emit, should_stop: Callable[[], bool]
+) -> dict[str, Any]:
+    from gpu_runners.causal.base import open_causal_base
+    from gpu_runners.distill.causal.train import distill_causal
+
+    base = open_causal_base(job.base_model, base_dir=base_dir)
+    hooks, data = _hooks(folder, emit, should_stop), (folder / "dataset").read_bytes()
+    blob, result = distill_causal(job, data, base=base, resume=_checkpoint(folder), hooks=hooks)
+    (folder / "adapter").write_bytes(blob)
+    return {"result": result.to_json(), "blobs": [str(folder / "adapter")]}
+
+
+def _checkpoint(folder: Path) -> bytes | None:
+    path = folder / "checkpoint"
+    return path.read_bytes() if path.exists() else None
+
+
+def _hooks(folder: Path, emit: Emit, should_stop: Callable[[], bool]) -> Hooks:
+    """Steps and checkpoints of a training as events."""
     numbers = itertools.count()
 
     def on_step(done: StepDone) -> None:
@@ -46,11 +73,7 @@ def distill_files(
         path.write_bytes(data)
         emit({"event": "checkpoint", "path": str(path)})
 
-    resume = (folder / "checkpoint").read_bytes() if (folder / "checkpoint").exists() else None
-    hooks = Hooks(on_step=on_step, on_checkpoint=on_checkpoint, should_stop=should_stop)
-    blob, result = distill(job, (folder / "dataset").read_bytes(), base=base, resume=resume, hooks=hooks)
-    (folder / "adapter").write_bytes(blob)
-    return {"result": result.to_json(), "blobs": [str(folder / "adapter")]}
+    return Hooks(on_step=on_step, on_checkpoint=on_checkpoint, should_stop=should_stop)
 
 
 def evaluate_files(job: EvaluateJob, *, folder: Path, base_dir: Path | None, emit: Emit) -> dict[str, Any]:
@@ -69,6 +92,22 @@ def evaluate_files(job: EvaluateJob, *, folder: Path, base_dir: Path | None, emi
         )
 
     result = evaluate(
+        job, (folder / "inputs").read_bytes(), (folder / "adapter").read_bytes(), base=base, on_progress=on_progress
+    )
+    return {"result": result.to_json(), "blobs": []}
+
+
+def evaluate_files_causal(job: EvaluateCausalJob, *, folder: Path, base_dir: Path | None, emit: Emit) -> dict[str, Any]:
+    from gpu_runners.causal.base import open_causal_base
+    from gpu_runners.distill.causal.evaluate import evaluate_causal
+
+    base = open_causal_base(job.base_model, base_dir=base_dir, expect_sha256=job.base_model_sha256)
+
+    def on_progress(done: int, total: int) -> None:
+        note = "answering held-out inputs"
+        emit({"event": "progress", "step": done, "n_steps": total, "loss": None, "eta_s": None, "note": note})
+
+    result = evaluate_causal(
         job, (folder / "inputs").read_bytes(), (folder / "adapter").read_bytes(), base=base, on_progress=on_progress
     )
     return {"result": result.to_json(), "blobs": []}

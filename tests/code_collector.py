@@ -106,13 +106,13 @@ def _followed(value: ast.expr, tree: ast.Module) -> Iterator[ast.expr]:
 
 def _is_elsewhere(value: ast.expr) -> bool:
     """A variable, an attribute or a key named `code` (found where it is given its value), a column of a table, a JSON
-    schema, or the exit code of a process."""
+    schema, the exit code of a process, or the kind of text that is a code in what the tiny base learns from."""
     match value:
         case ast.Name() | ast.Attribute():
             return _last_name(value) in NAMES | {"exit_code"}
         case ast.Dict(keys=[ast.Constant(value="type"), *_]):
             return True
-        case ast.Call(func=func) if _last_name(func) in ("CharField", "IntegerField", "wait", "getsockopt"):
+        case ast.Call(func=func) if _last_name(func) in ("CharField", "IntegerField", "wait", "getsockopt", "Kind"):
             return True
     return any(_is_looked_up(node) for node in ast.walk(value))
 

@@ -39,12 +39,19 @@ from backend.drafts.models import Calibration, Draft, Offer, Outcome, Preview
 from backend.rest.new_ids import new_id, new_uuid7
 from backend.runner_jobs import leases as runner_leases
 from backend.selections.models import Selection
-from backend.serving.models import AnswerState, PlaygroundAnswer
+from backend.serving.models import (
+    AnswerState,
+    Deployment,
+    DeploymentHour,
+    DeploymentRevision,
+    PlaygroundAnswer,
+    ShadowAnswer,
+)
 from backend.tenants import invitations, team_settings
 from backend.tenants.actors import SYSTEM, Actor
 from backend.tenants.models import ApiKey, Member, Tenant
 from backend.tenants.scope import TenantOwned, TenantRows, tenant_scope
-from backend.usage import budgets
+from backend.usage import allowances, budgets
 from backend.usage.accounts import grant
 from backend.usage.ledger import Fact, record
 from backend.usage.savings import note_saving
@@ -72,6 +79,8 @@ WITHOUT_A_WALL = {
     "compiles_compilelease": "ids and times: who works on a compile",
     "compiles_outbox": "task names and ids",
     "runner_jobs_runnerjob": "ids, digests and times: runners serve all tenants",
+    "artifacts_revokeddigest": "digests and times: servers hold adapters of all tenants",
+    "serving_server": "our own machines, and digests of what they have loaded",
     "webhooks_deliverydue": "ids and times: which delivery is sent when",
     "auth_user": "people may be in several tenants",
     "auth_group": "Django's own; empty, and not granted",
@@ -104,6 +113,8 @@ SHARED = {
     "compiles_compilelease",
     "compiles_outbox",
     "runner_jobs_runnerjob",
+    "artifacts_revokeddigest",
+    "serving_server",
     "webhooks_deliverydue",
     "tenants_retentiondue",
     "tenants_erasure",
@@ -136,6 +147,7 @@ EXPIRED = {
     "drafts_labeldraft": "(expires_at < now())",
     "drafts_preview": "(created_at < (now() - '1 day'::interval))",
     "serving_playgroundanswer": "(created_at < (now() - '1 day'::interval))",
+    "serving_shadowanswer": "(created_at < (now() - '01:00:00'::interval))",
     "webhooks_webhookdelivery": "(created_at < (now() - '30 days'::interval))",
     "webhooks_webhookevent": "(created_at < (now() - '90 days'::interval))",
 }
@@ -204,6 +216,19 @@ class Household:
         PlaygroundAnswer.objects.create(tenant_id=self.tenant.id, **of_compile, text=word, state=AnswerState.QUEUED)
         self._keep_a_draft(word)
         self._deliver(word)
+        self._serve(word)
+
+    def _serve(self, word: str) -> None:
+        """A deployment with its history, a request that is promised, and an answer that waits for its teacher."""
+        mine, tenant_id = {"artifact_id": self.artifact.id}, self.tenant.id
+        self.deployment = Deployment.objects.create(
+            tenant_id=tenant_id, name=word, base_id=word, base_sha256=word, task_type="label", **mine
+        )
+        of_it = {"tenant_id": tenant_id, "deployment_id": self.deployment.id}
+        DeploymentRevision.objects.create(**of_it, version=1, action="created", actor_kind="system", data={"a": word})
+        DeploymentHour.objects.create(**of_it, **mine, hour=timezone.now())
+        ShadowAnswer.objects.create(**of_it, **mine, sealed=word.encode())
+        allowances.take(tenant_id, self.api_key.id, 1)
 
     def _bill(self, word: str) -> None:
         """A subscription, a push and an invoice, as a month with Stripe leaves them."""
@@ -275,6 +300,7 @@ class Household:
             Prefix.RUNNER_JOB: self.job.id,
             Prefix.SELECTION: self.selection.id,
             Prefix.DRAFT: self.draft.id,
+            Prefix.DEPLOYMENT: self.deployment.id,
             Prefix.INVOICE: self.invoice.id,
             Prefix.BUDGET: self.budget.id,
             Prefix.MEMBER: self.member.id,
@@ -388,16 +414,19 @@ def test_no_address_opens_without_a_key(route, theirs):
         assert leaks(answer, theirs, asked=id) == []
 
 
-def test_no_list_shows_another_tenants_rows_and_no_cursor_or_filter_reaches_them(ours, theirs):
-    queries = ["", *(f"?{name}={id}" for name, id in product(("after", "before"), theirs.ids.values()))]
+@pytest.mark.parametrize("route", LISTS)
+def test_no_list_shows_another_tenants_rows_and_no_cursor_or_filter_reaches_them(route, ours, theirs):
+    queries = ["", *(f"?after={id}" for id in theirs.ids.values()), f"?before={next(iter(theirs.ids.values()))}"]
     queries += [f"?name={CANARY}", "?status=canceled", f"?family={CANARY}", f"?tenant_id={theirs.tenant.id}"]
-    n_shown = 0
-    for route, query in product(LISTS, queries):
+    for query in queries:
         answer = ask("GET", f"/{route}{query}", ours.secret)
-        assert answer.status_code in {200, 304, 400, 405}, (route, query)
-        assert leaks(answer, theirs, asked=query.partition("=")[2]) == [], (route, query)
-        n_shown += answer.status_code == 200
-    assert n_shown >= len(LISTS) - 5, "otherwise this test saw nothing"
+        assert answer.status_code in {200, 304, 400, 405}, query
+        assert leaks(answer, theirs, asked=query.partition("=")[2]) == [], query
+
+
+def test_the_lists_are_lists(ours):
+    """Otherwise the test above saw nothing."""
+    assert sum(ask("GET", f"/{route}", ours.secret).status_code == 200 for route in LISTS) >= len(LISTS) - 5
 
 
 def test_the_same_lists_show_the_other_tenant_its_own_rows(theirs):
@@ -407,6 +436,8 @@ def test_the_same_lists_show_the_other_tenant_its_own_rows(theirs):
         "v1/uploads",
         "v1/teacher_keys",
         "v1/artifacts",
+        "v1/deployments",
+        "v1/models",
         "v1/api_keys",
         "v1/drafts/stats",
         "v1/drafts",
@@ -450,6 +481,7 @@ def test_another_tenants_idempotency_key_replays_nothing(ours, theirs):
     assert "Idempotent-Replayed" not in own
 
 
+@pytest.mark.timeout(300)
 def test_with_the_first_wall_taken_down_the_second_still_stands(ours, theirs, monkeypatch):
     """The mutation: a query that forgets its tenant."""
     monkeypatch.setattr(TenantRows, "of_tenant", lambda self, tenant_id: self.all())
@@ -602,6 +634,8 @@ def test_the_tables_that_all_processes_read_hold_ids_and_times_and_nothing_of_a_
             f"billing_stripeevent.{name}"
             for name in ("event_id", "type", "object_type", "object_id", "status", "fault")
         ),
+        "artifacts_revokeddigest.sha256",
+        *(f"serving_server.{name}" for name in ("name", "url", "bases", "engine", "adapters")),
         *(
             f"runner_jobs_runnerjob.{name}"
             for name in (

@@ -112,13 +112,24 @@ def in_order(adapter_sha256: str, servers: Iterable[ServerLoad]) -> list[ServerL
 
 
 def worst_tokens(body: Mapping[str, Any], *, n_body_bytes: int, n_prompt_bytes: int) -> tuple[int, int]:
-    """At most how many (prompt, completion) tokens a request uses. A byte-level tokenizer makes no more tokens than
-    there are bytes. `body` has whole numbers where OpenAI's has them."""
+    """At most how many (prompt, completion) tokens a request uses: each of its answers reads its prompt for itself. A
+    byte-level tokenizer makes no more tokens than there are bytes. `body` has whole numbers where OpenAI's has them."""
     messages = body.get("messages")
     n_messages = len(messages) if isinstance(messages, Sequence) else 1
     n_answer = _count(body.get("max_completion_tokens")) or _count(body.get("max_tokens")) or DEFAULT_MAX_TOKENS
-    n_choices = min(MAX_CHOICES, max(1, _count(body.get("n")), _count(body.get("best_of"))))
-    return n_body_bytes + n_prompt_bytes + TEMPLATE_TOKENS * (n_messages + 1), n_answer * n_choices
+    n_prompt = n_body_bytes + n_prompt_bytes + TEMPLATE_TOKENS * (n_messages + 1)
+    return n_prompt * _n_choices(body), n_answer * n_answers(body)
+
+
+def n_answers(body: Mapping[str, Any]) -> int:
+    """How many answers a request asks for, each of which is told on its own: prompts times choices."""
+    prompt = body.get("prompt")
+    n_prompts = len(prompt) if isinstance(prompt, list) and prompt and isinstance(prompt[0], (str, list)) else 1
+    return n_prompts * _n_choices(body)
+
+
+def _n_choices(body: Mapping[str, Any]) -> int:
+    return min(MAX_CHOICES, max(1, _count(body.get("n")), _count(body.get("best_of"))))
 
 
 def worst_microusd(book: PriceBook, n_prompt: int, n_completion: int) -> int:

@@ -17,9 +17,8 @@ spread alone.
 import math
 from dataclasses import dataclass
 from enum import StrEnum
+from numbers import Integral
 from typing import TypeVar
-
-import numpy as np
 
 from backend.domain.errors import InvalidInput
 
@@ -123,7 +122,7 @@ def checked_options(
 
 
 def _is_whole(value: object) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+    return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def _one_of(kind: type[Choice], value: str, what: str) -> Choice:

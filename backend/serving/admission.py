@@ -16,7 +16,7 @@ from rest_framework.exceptions import AuthenticationFailed
 
 from backend.artifacts.models import Artifact
 from backend.artifacts.revoking import check_usable
-from backend.domain.deployments import Answering, answering, takes_canary, worst_microusd, worst_tokens
+from backend.domain.deployments import Answering, answering, n_answers, takes_canary, worst_microusd, worst_tokens
 from backend.domain.errors import Conflict, Forbidden, InvalidInput, NotFound
 from backend.domain.ids import Prefix, decode_id, encode_id
 from backend.domain.pricing import price_book
@@ -57,6 +57,7 @@ class Admitted:
     routed: Routed
     allowance_id: UUID
     worst_microusd: int
+    n_answers: int
 
 
 def who(request: HttpRequest) -> Caller:
@@ -127,7 +128,7 @@ def admit(caller: Caller, body: dict[str, Any], *, sticky: str, n_body_bytes: in
     if allowance_id is None:
         with tenant_scope(caller.tenant_id):
             allowance_id = allowances.take(caller.tenant_id, caller.api_key_id, worst)
-    return Admitted(routed=found, allowance_id=allowance_id, worst_microusd=worst)
+    return Admitted(routed=found, allowance_id=allowance_id, worst_microusd=worst, n_answers=n_answers(body))
 
 
 def give_back(admitted: Admitted) -> None:

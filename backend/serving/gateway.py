@@ -182,7 +182,9 @@ def _grant(admitted: Admitted) -> str:
         sha256=routed.sha256,
         deployment="" if row is None else encode_id(Prefix.DEPLOYMENT, row.id),
         api_key=encode_id(Prefix.API_KEY, routed.caller.api_key_id),
-        request=request_claim(new_id(Prefix.REQUEST), admitted.allowance_id, admitted.worst_microusd),
+        request=request_claim(
+            new_id(Prefix.REQUEST), admitted.allowance_id, admitted.worst_microusd, admitted.n_answers
+        ),
         cache_salt=salt,
         max_concurrent=admission.MAX_CONCURRENT if row is None else row.max_concurrent,
         idle_s=0 if row is None else row.idle_minutes * 60,
@@ -192,9 +194,9 @@ def _grant(admitted: Admitted) -> str:
     return sign_grant(grant, key)
 
 
-def request_claim(request_id: str, allowance_id: UUID, worst_microusd: int) -> str:
-    """`req_...:<allowance>:<promised micro-USD>`, inside the grant's signature."""
-    return f"{request_id}:{allowance_id.hex}:{worst_microusd}"
+def request_claim(request_id: str, allowance_id: UUID, worst_microusd: int, n_answers: int = 1) -> str:
+    """`req_...:<allowance>:<promised micro-USD>:<answers>`, inside the grant's signature."""
+    return f"{request_id}:{allowance_id.hex}:{worst_microusd}:{n_answers}"
 
 
 async def _relay(answer: Answer, place: Place, sample: shadowing.Sample | None) -> AsyncIterator[bytes]:

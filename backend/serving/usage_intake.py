@@ -52,6 +52,7 @@ class _Row:
     api_key_id: UUID | None
     allowance_id: UUID | None
     worst_microusd: int
+    n_answers: int
 
     @property
     def is_last(self) -> bool:
@@ -107,7 +108,8 @@ def _read(raw: Any, key: bytes) -> _Row:
         raise _Refused(f"not a usage row: {error}"[:300]) from None
     _check(told, grant)
     _, _, claim = grant.request.partition(":")
-    allowance, _, worst = claim.partition(":")
+    allowance, _, promise = claim.partition(":")
+    worst, _, n_answers = promise.partition(":")
     try:
         return _Row(
             told=told,
@@ -117,6 +119,7 @@ def _read(raw: Any, key: bytes) -> _Row:
             api_key_id=decode_id(Prefix.API_KEY, grant.api_key) if grant.api_key else None,
             allowance_id=UUID(hex=allowance) if allowance else None,
             worst_microusd=int(worst or 0),
+            n_answers=int(n_answers or 1),
         )
     except (ValueError, NotFound):
         raise _Refused("the grant names what cannot be") from None
@@ -175,9 +178,12 @@ def _facts(row: _Row) -> tuple[Fact, ...]:
 
 
 def _rest_of_promise(tenant_id: UUID, row: _Row, amount_microusd: int) -> int:
-    """What the request was promised and turned out not to need: known with its last row."""
+    """What the request was promised and turned out not to need: known with its last row. Of several answers each is
+    told on its own, and gives back of its share."""
     if not row.is_last:
         return 0
+    if row.n_answers > 1:
+        return max(0, -(-row.worst_microusd // row.n_answers) - amount_microusd)
     before = 0
     if row.told.part:
         head = row.told.key.rpartition(":")[0]

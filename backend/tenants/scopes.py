@@ -18,6 +18,8 @@ class Scope(StrEnum):
     ARTIFACTS_READ = "artifacts:read"
     ARTIFACTS_WRITE = "artifacts:write"
     ARTIFACTS_RUN = "artifacts:run"
+    DEPLOYMENTS_READ = "deployments:read"
+    DEPLOYMENTS_WRITE = "deployments:write"
     UPLOADS_READ = "uploads:read"
     UPLOADS_WRITE = "uploads:write"
     TEACHER_KEYS_READ = "teacher_keys:read"

@@ -124,7 +124,7 @@ def _known_key(plan: layout.Layout) -> str | None:
     key = str(json.loads(note.read_text())["key"])
     headers = {"Authorization": f"Bearer {key}"}
     # a key keeps the scopes that there were when it was made
-    nouns = ("compiles", "webhook_endpoints")
+    nouns = ("compiles", "webhook_endpoints", "deployments")
     asked = [httpx.get(f"{plan.local_url}/v1/{noun}?limit=1", headers=headers) for noun in nouns]
     return key if all(answer.status_code == 200 for answer in asked) else None
 

@@ -19,6 +19,7 @@ OURS = (
     "pg.new",
     "valkey",
     "blobs",
+    "server",
     "run",
     "logs",
     "secrets.json",
@@ -48,6 +49,11 @@ class Home:
     @property
     def blobs(self) -> Path:
         return self.path / "blobs"
+
+    @property
+    def server(self) -> Path:
+        """Fetched artifacts, and usage that the backend does not know of yet."""
+        return self.path / "server"
 
     @property
     def logs(self) -> Path:

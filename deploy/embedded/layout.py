@@ -12,7 +12,7 @@ from enum import StrEnum
 
 from deploy.embedded import postgres, valkey
 from deploy.embedded.credentials import Credentials
-from deploy.embedded.home import Home
+from deploy.embedded.home import ROOT, Home
 from deploy.embedded.ports import HOST, internal_port, public_port
 
 
@@ -27,6 +27,7 @@ class Part(StrEnum):
     UPKEEP = "upkeep"
     DELIVERIES = "deliveries"
     RUNNER = "runner"
+    SERVER = "server"
 
 
 DATA: frozenset[Part] = frozenset({Part.POSTGRES, Part.VALKEY})
@@ -34,7 +35,7 @@ EVERYTHING: tuple[Part, ...] = tuple(Part)
 DEFAULT_WEB_PORT = 8000
 # The sender of webhooks listens nowhere: its port is the one on this machine that webhooks may go to (the demo's
 # receiver, or yours).
-PREFERRED = {Part.POSTGRES: 55432, Part.VALKEY: 56379, Part.GRAMMAR: 8011, Part.DELIVERIES: 8012}
+PREFERRED = {Part.POSTGRES: 55432, Part.VALKEY: 56379, Part.GRAMMAR: 8011, Part.DELIVERIES: 8012, Part.SERVER: 8014}
 
 # what any process on this machine may know: where programs and caches are, how to talk to people, whom to trust
 SHARED = (
@@ -86,12 +87,30 @@ class Layout:
 
     def runner_environment(self) -> dict[str, str]:
         own = {name: value for name, value in self.variables.items() if name.startswith("KOLM_RUNNER_")}
+        return self.bare_environment() | own | self._of_runners()
+
+    def server_environment(self) -> dict[str, str]:
+        """The serving runner: it keeps the usage it has not told yet, and fetched artifacts, in this home."""
+        own = {name: value for name, value in self.variables.items() if name.startswith("KOLM_SERVER_")}
         given = {
+            "KOLM_SERVER_HOST": HOST,
+            "KOLM_SERVER_PORT": str(self.ports[Part.SERVER]),
+            "KOLM_SERVER_URL": f"http://{HOST}:{self.ports[Part.SERVER]}",
+            "KOLM_SERVER_NAME": "embedded",
+            "KOLM_SERVER_DIR": str(self.home.server),
+            "KOLM_SERVER_RAM_DIR": str(self.home.server / "unpacked"),
+        }
+        return self.bare_environment() | own | given | self._of_runners()
+
+    def _of_runners(self) -> dict[str, str]:
+        """Where the backend is, whom to trust, and where bases lie: those that `make base` trains, unless told
+        otherwise."""
+        return {
             "KOLM_API_URL": self.local_url,
             "KOLM_RUNNER_TOKEN": self.credentials.runner_token,
             "KOLM_KEYRING": str(self.home.keyring),
+            "KOLM_BASE_DIR": self.variables.get("KOLM_BASE_DIR") or str(ROOT / "build" / "bases"),
         }
-        return self.bare_environment() | own | given
 
     def backend_environment(self) -> dict[str, str]:
         """The backend's processes and manage.py. What the caller sets (lease times, rates, proxies) is passed on."""

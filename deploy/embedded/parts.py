@@ -55,8 +55,11 @@ def child_specs(plan: Layout, *, forgetful: bool = False) -> dict[Part, ChildSpe
             specs[part] = program(part, backend, "-m", "workers.upkeep")
         elif part is Part.DELIVERIES:
             specs[part] = program(part, backend, "-m", "workers.deliveries")
-        else:
+        elif part is Part.RUNNER:
             specs[part] = program(part, plan.runner_environment(), "-m", "gpu_runners.agent")
+        else:
+            local = f"http://{HOST}:{ports[part]}/healthz"
+            specs[part] = program(part, plan.server_environment(), "-m", "gpu_runners.serving", ready=local)
     return specs
 
 

@@ -9,6 +9,7 @@ import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -93,12 +94,10 @@ class TorchEngine:
 
     @property
     def about(self) -> Mapping[str, Any]:
-        import transformers
-
         return {
             "name": "kolm-torch",
             "torch": torch.__version__,
-            "transformers": transformers.__version__,
+            "transformers": version("transformers"),
             "device": str(self._net.device),
             "dtype": str(self._net.dtype).removeprefix("torch."),
             "attention": "sdpa by lanes",

@@ -13,6 +13,7 @@ from .rows import Json, Row, build
 from .transport import checked, not_reachable
 
 CHAT = "/v1/chat/completions"
+PATIENCE_S = 150.0  # for each piece of an answer: a server may have to load the base first, and the API waits 120 s
 Message = Mapping[str, Any]
 
 
@@ -87,9 +88,9 @@ class Chats(Resource):
     def create(self, model: str, messages: Sequence[Message] | str, **options: Any) -> dict[str, Any]:
         """The whole answer. `model` is a deployment's name, or a `dep_...` or `art_...` id; a text for `messages` is
         one message of the user's."""
-        answer: dict[str, Any] = self.transport.send(
-            "POST", CHAT, json=_body(model, messages, options), max_attempts=1
-        ).json()
+        body = _body(model, messages, options)
+        timeout = _patient(self.transport.http)
+        answer: dict[str, Any] = self.transport.send("POST", CHAT, json=body, max_attempts=1, timeout=timeout).json()
         return answer
 
     def text(self, model: str, messages: Sequence[Message] | str, **options: Any) -> str:
@@ -101,12 +102,17 @@ class Chats(Resource):
         http = self.transport.http
         body = _body(model, messages, options) | {"stream": True}
         try:
-            with http.stream("POST", CHAT, json=body, timeout=httpx.Timeout(http.timeout, read=None)) as response:
+            with http.stream("POST", CHAT, json=body, timeout=_patient(http)) as response:
                 if response.status_code >= 400:
                     response.read()
                 yield from _chunks(checked(response))
         except httpx.HTTPError as error:
             raise not_reachable(http, error) from error
+
+
+def _patient(http: httpx.Client) -> httpx.Timeout:
+    usual = http.timeout
+    return httpx.Timeout(connect=usual.connect, read=PATIENCE_S, write=usual.write, pool=usual.pool)
 
 
 def _body(model: str, messages: Sequence[Message] | str, options: Mapping[str, Any]) -> dict[str, Any]:

@@ -99,8 +99,8 @@ _CLASS_OF: dict[int, type[KolmError]] = {
 def error_of(status: int, document: Any, *, url: str, retry_after_s: float | None = None) -> KolmError:
     """The error that an answer of `status` with this body (parsed JSON, or None) means."""
     problem: Mapping[str, Any] = document if isinstance(document, dict) else {}
-    if isinstance(problem.get("error"), dict):  # the OpenAI-compatible addresses answer in OpenAI's shape
-        problem = {"detail": problem["error"].get("message"), "code": problem["error"].get("code")}
+    if isinstance(problem.get("error"), dict):  # of OpenAI's shape; the gateway's problems have it as a member
+        problem = {"detail": problem["error"].get("message"), "code": problem["error"].get("code")} | dict(problem)
     faults = [fault for fault in problem.get("errors") or () if isinstance(fault, dict)]
     problems = tuple(
         Problem(

@@ -46,20 +46,23 @@ class Transport:
         headers: Mapping[str, str] | None = None,
         idempotency_key: str | None = None,
         max_attempts: int | None = None,
+        timeout: httpx.Timeout | None = None,
     ) -> httpx.Response:
         """The answer, when it is one below 400. Raises KolmError."""
         sent = dict(headers or {})
         if method == "POST":
             sent["Idempotency-Key"] = idempotency_key or str(uuid.uuid4())
         params = {name: _text(value) for name, value in (query or {}).items() if value is not None}
-        body = {"json": json} if content is None else {"content": content}
+        more: dict[str, Any] = {"json": json} if content is None else {"content": content}
+        if timeout is not None:
+            more["timeout"] = timeout
         last = max_attempts or self.max_attempts
         attempt = 0
         while True:
             attempt += 1
             try:
                 # an address with a query of its own (a cursor) keeps it
-                return checked(self.http.request(method, path, params=params or None, headers=sent, **body))
+                return checked(self.http.request(method, path, params=params or None, headers=sent, **more))
             except httpx.HTTPError as error:
                 found: KolmError = not_reachable(self.http, error)
                 is_safe = method != "DELETE" or isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)

@@ -76,7 +76,7 @@ async def serve(config: ServerConfig) -> None:
         )
 
     registration = Registration(backend, floor, hello)
-    usage = UsageTeller(backend, floor.journal, lambda: registration.server)
+    usage = UsageTeller(backend, floor.journal, lambda: registration.server, first=registration.say_what_runs)
     web = _Web(uvicorn.Config(
         _with_own_routes(make_app(GrantedResponder(floor)), floor, registration, usage),
         host=config.host, port=config.port, log_config=None, access_log=False, lifespan="off",

@@ -48,9 +48,10 @@ def opened(data: bytes, grant: Grant, *, number: int, root: Path, keyring: Path 
     try:
         base, config, prompt = _fitting(kolm, open_base)
         adapter = from_bytes(kolm.members["adapter.safetensors"], config)
-    except (JobFailed, KeyError) as error:
-        code, message = getattr(error, "code", "invalid_artifact"), getattr(error, "message", str(error))
-        raise refused(409, code, f"This server cannot run the artifact: {message}") from error
+    except JobFailed as error:
+        raise refused(409, error.code, f"This server cannot run the artifact: {error.message}") from error
+    except KeyError as error:
+        raise refused(409, "invalid_artifact", f"This server cannot run the artifact: no {error} in it.") from error
     unpacked = unpack(root, grant.sha256, adapter, config)
     return Adapter(
         ref=AdapterRef(key=grant.sha256, folder=unpacked.folder, number=number),

@@ -10,7 +10,7 @@ import json
 import logging
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from backend.domain.serving_wire import ServerHello, ServerOrders, UsageBatch
 from gpu_runners.client import Refused, Unreachable, backoff_s
@@ -32,6 +32,7 @@ class Registration:
         self._backend, self._floor, self._hello = backend, floor, hello
         self.server, self.lease_s, self.n_failures = "", FIRST_LEASE_S, 0
         self._rng, self._soon = random.Random(), asyncio.Event()
+        self._told_engine: dict[str, object] = {}
 
     async def run(self) -> None:
         while True:
@@ -45,10 +46,16 @@ class Registration:
         """Something changed that the gateway should know now."""
         self._soon.set()
 
+    async def say_what_runs(self) -> None:
+        """A hello now, where another engine runs than was told last."""
+        if self._hello().engine != self._told_engine:
+            await self.say()
+
     async def say(self) -> float:
         """One hello; seconds until the next."""
+        hello = self._hello()
         try:
-            orders = await self._backend.hello(self._hello())
+            orders = await self._backend.hello(hello)
         except (Unreachable, Refused) as error:
             if self.n_failures in (0, 3) or self.n_failures % 20 == 0:
                 log.warning("the backend does not know of this server: %s", error)
@@ -56,7 +63,7 @@ class Registration:
             return backoff_s(self.n_failures, rng=self._rng, cap_s=self.lease_s / 3)
         if self.n_failures or not self.server:
             log.info("registered as %s, lease %.0f s", orders.server, orders.lease_s)
-        self.n_failures = 0
+        self.n_failures, self._told_engine = 0, hello.engine
         await self._obey(orders)
         return max(0.1, self.lease_s / 3 * self._rng.uniform(0.8, 1.0))
 
@@ -71,10 +78,20 @@ class Registration:
 
 
 class UsageTeller:
-    """Sends what ended to the backend, in batches, until it is booked."""
+    """Sends what ended to the backend, in batches, until it is booked. `first` runs before each: the backend notes with
+    the usage which engine answered, and has to know of it by then."""
 
-    def __init__(self, backend: Backend, journal: Journal, server: Callable[[], str], *, every_s: float = 1.0) -> None:
+    def __init__(
+        self,
+        backend: Backend,
+        journal: Journal,
+        server: Callable[[], str],
+        *,
+        every_s: float = 1.0,
+        first: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
         self._backend, self._journal, self._server, self._every_s = backend, journal, server, every_s
+        self._first = first
         self._rng = random.Random()
         self.n_failures = self.n_booked = 0
         self.last_booked_at = time.monotonic()
@@ -89,6 +106,8 @@ class UsageTeller:
         if not rows or not self._server():
             self.last_booked_at = time.monotonic()
             return self._every_s
+        if self._first is not None:
+            await self._first()
         batch = UsageBatch(server=self._server(), rows=[row.to_json() for _, row in rows])
         try:
             refused = await self._backend.book(batch)

@@ -181,7 +181,7 @@ class VllmEngine:
     def _delta(self, output: Any, request: GenerationRequest, before: Counts) -> Delta:
         (answer,) = output.outputs
         if answer.finish_reason in ("abort", "error"):
-            raise EngineFailed("The engine ended this request.", code=f"engine_{answer.finish_reason}")
+            raise EngineFailed("The engine ended this request.", code="engine_failed")
         ids = tuple(int(i) for i in answer.token_ids)
         drafted, accepted = _speculated(answer.spec_decode_metrics)
         counts = Counts(

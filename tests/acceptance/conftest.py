@@ -2,13 +2,16 @@
 one small spec that was compiled twice."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
 import pytest
 
 from tests.acceptance.deployment import Customer, Deployment, Row, running
+from tests.acceptance.json_specs import small_orders
 from tests.acceptance.specs import small_spec
 from tests.acceptance.teacher_server import TeacherServer, teacher_server
+from tests.tiny_bases import tiny_bases  # noqa: F401 (a fixture)
 
 # offers no drafts: the twins are to be alike, whichever is first
 STREET = small_spec("street", draft_cache={"verify": "off"})
@@ -52,6 +55,12 @@ def twins(customer: Customer) -> tuple[Row, Row]:
 @pytest.fixture(scope="session")
 def compile(twins: tuple[Row, Row]) -> Row:
     return twins[0]
+
+
+@pytest.fixture(scope="session")
+def orders(tiny_bases: Path, customer: Customer) -> Row:  # noqa: F811
+    """A json compile on the tiny base, once it has ended well."""
+    return customer.succeeded(customer.compile(small_orders("orders")), within_s=240)
 
 
 @pytest.fixture(scope="session")

@@ -37,7 +37,7 @@ def small_spec(name: str, **changes: Any) -> dict[str, Any]:
         "sampling": {"n_candidates": N_CANDIDATES, "label_samples": 3, "seed": 7},
         "verifiers": demo["verifiers"],
         "teacher": {"provider": "grammar", "model": "kolm-grammar-1"},
-        "train": {"epochs": 3},
+        "train": {"epochs": 3, "escalate": False},
         "gate": EASY_GATE,
         "examples": {"holdout": 0.5, "inline": gold},
     }

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from workers.teachers.grammar import DEFAULT_GRAMMAR, load_grammar
+from workers.teachers.grammar import shipped_grammar
 from workers.teachers.grammar_api import chat_completion
 from workers.teachers.grammar_model import GrammarModel
 
@@ -40,7 +40,7 @@ class TeacherServer(ThreadingHTTPServer):
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
-        self.grammar = GrammarModel(load_grammar(DEFAULT_GRAMMAR.read_bytes()))
+        self.grammar = GrammarModel(shipped_grammar())
         self.answered: Counter[tuple[str, str]] = Counter()
         self.turns: Counter[str] = Counter()
         self.guard = threading.Lock()

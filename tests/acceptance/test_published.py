@@ -32,6 +32,7 @@ MAY_DIFFER = {
     "receipts": r"/predicate/(compile|prev|started_at|ended_at)",
     "receipts/05-distillation.dsse.json": r"/predicate/(cost_microusd|facts/(job|runner_ms))",
     "receipts/06-evaluation.dsse.json": r"/predicate/(cost_microusd|facts/latency_us_(p50|p95))"
+    r"|/predicate/facts/trials/0/(k_score_ppm|cost_microusd|evals)"
     r"|(/subject|/predicate/outputs)/0/digest/sha256",
     "receipts/07-gate.dsse.json": r"/predicate/facts/(gate/k_score_ppm|gate/floors/4/(measured|message))"
     r"|/predicate/facts/k_score/(p50_us|latency_ppm|cost_nanousd|cost_ppm|composite_ppm)"

@@ -13,7 +13,7 @@ import numpy as np
 
 from backend.domain.draft_costs import fresh_microusd, judge_quote
 from backend.domain.pricing import price_book, teacher_price
-from backend.domain.spec_models import DeclaredPrice
+from backend.domain.spec import DeclaredPrice
 from tests.bench.draft_policy_streams import N_CANDIDATES, N_KEPT, Stream
 
 N_SOURCES = 4

@@ -39,13 +39,20 @@ def test_compose_sets_only_variables_that_exist() -> None:
 
 
 def test_compose_starts_every_part_of_the_stack() -> None:
-    parts = {"postgres", "valkey", "grammar", "web", "worker", "upkeep", "deliveries", "runner"}
+    parts = {"postgres", "valkey", "grammar", "web", "worker", "upkeep", "deliveries", "runner", "server"}
     assert parts | {"migrate"} == set(COMPOSE["services"])
 
 
 def test_compose_gives_the_runner_no_database_and_no_broker() -> None:
     environment = COMPOSE["services"]["runner"]["environment"]
     assert set(environment) == {"KOLM_API_URL", "KOLM_RUNNER_TOKEN", "KOLM_KEYRING"}
+
+
+def test_compose_gives_the_server_no_database_and_no_broker_and_publishes_no_port_of_it() -> None:
+    server = COMPOSE["services"]["server"]
+    own = {name for name in server["environment"] if name.startswith("KOLM_SERVER_")}
+    assert set(server["environment"]) - own == {"KOLM_API_URL", "KOLM_RUNNER_TOKEN", "KOLM_KEYRING", "KOLM_BASE_DIR"}
+    assert "ports" not in server
 
 
 def test_only_the_migration_knows_the_owner() -> None:

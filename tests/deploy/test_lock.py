@@ -9,6 +9,7 @@ from deploy.embedded.setup import ROOT, TORCH
 from deploy.lock import LOCKS, strip_torch
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+UNLOCKED = {"node", "gpu"}  # fetched by set-up alone; CUDA only, so resolved where a GPU is
 PIN = re.compile(r"^([A-Za-z0-9][\w.-]*)(?:\[[\w,]+\])?==([\w.!+]+)", re.MULTILINE)
 
 
@@ -17,8 +18,9 @@ def pins(text: str) -> set[tuple[str, str]]:
 
 
 def asked_for() -> set[tuple[str, str]]:
-    extras = [line for name, lines in PROJECT["optional-dependencies"].items() if name != "node" for line in lines]
-    return pins("\n".join([*PROJECT["dependencies"], *extras]))
+    extras = PROJECT["optional-dependencies"]
+    lines = [line for name, lines in extras.items() if name not in UNLOCKED for line in lines]
+    return pins("\n".join([*PROJECT["dependencies"], *lines]))
 
 
 def test_every_requirement_is_an_exact_pin() -> None:

@@ -191,6 +191,19 @@ def test_the_runner_gets_no_database_no_broker_and_no_key(home: Home) -> None:
     services.close()
 
 
+def test_the_server_gets_no_database_no_broker_and_no_key_and_keeps_its_usage_at_home(home: Home) -> None:
+    services = EmbeddedServices(
+        home.path,
+        services=("server",),
+        variables={"PATH": "/bin", "KOLM_SERVER_SLOTS": "3", "AWS_SECRET_ACCESS_KEY": "y"},
+    )
+    env = services.stack.plan.server_environment()
+    assert not {"DATABASE_URL", "REDIS_URL", "KOLM_SEALING_KEY", "AWS_SECRET_ACCESS_KEY"} & set(env)
+    assert (env["KOLM_SERVER_SLOTS"], env["KOLM_SERVER_DIR"]) == ("3", str(home.path / "server"))
+    assert env["KOLM_BASE_DIR"].endswith("build/bases")
+    services.close()
+
+
 def test_wipe_needs_yes_and_takes_only_what_is_ours(home: Home) -> None:
     EmbeddedServices(home.path).close()
     (home.path / "mine.txt").write_text("keep")

@@ -27,6 +27,7 @@ ALSO = {
     StepName.LABELING: Part.DELIVERIES,
     StepName.DISTILLATION: Part.POSTGRES,
     StepName.EVALUATION: Part.WEB,
+    StepName.GATE: Part.SERVER,
 }
 
 
@@ -71,9 +72,13 @@ class Killer:
     def _kill_when_due(self, part: Part, when: Moment, seen: Seen) -> bool:
         if not when(seen):
             return False
-        os.kill(self.deployment.child(part), signal.SIGKILL)
+        kill(self.deployment, part)
         self.kills[part] += 1
         return True
+
+
+def kill(deployment: Deployment, part: Part) -> None:
+    os.kill(deployment.child(part), signal.SIGKILL)
 
 
 def look(connection: "psycopg.Connection[Row]", compile: UUID) -> Seen:

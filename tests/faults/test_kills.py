@@ -63,7 +63,7 @@ def killed(deployment: Deployment, customer: Customer, teacher: TeacherServer) -
 
 def test_a_compile_finishes_by_itself_whatever_is_killed(killed: Killed) -> None:
     assert killed.compile["status"] == "succeeded"
-    once = (Part.UPKEEP, Part.VALKEY, Part.DELIVERIES, Part.POSTGRES, Part.WEB, Part.RUNNER)
+    once = (Part.UPKEEP, Part.VALKEY, Part.DELIVERIES, Part.POSTGRES, Part.WEB, Part.RUNNER, Part.SERVER)
     assert killed.kills == {Part.WORKER: len(STEPS)} | dict.fromkeys(once, 1)
 
 

@@ -10,7 +10,6 @@ from gpu_runners.errors import JobFailed
 from gpu_runners.generation.protocol import EngineFailed, Overloaded, Rejected
 from gpu_runners.serving.openai.responder import Refusal
 
-_CODES = {"context_too_long": "context_length_exceeded"}  # the name that OpenAI's clients look for
 _TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 
 
@@ -51,7 +50,9 @@ def fault_of(error: Exception) -> Fault:
         case Refusal():
             return Fault(status=error.status, message=error.message, code=error.code, retry_after_s=error.retry_after_s)
         case Rejected():
-            return Fault(status=400, message=str(error), code=_CODES.get(error.code, error.code))
+            # the name that OpenAI's clients look for
+            code = "context_length_exceeded" if error.code == "context_too_long" else error.code
+            return Fault(status=400, message=str(error), code=code)
         case Overloaded():
             message = "Too many requests are waiting; try again later."
             return Fault(status=429, message=message, code="overloaded", retry_after_s=error.retry_after_s)

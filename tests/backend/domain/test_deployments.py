@@ -14,6 +14,7 @@ from backend.domain.deployments import (
     bucket_of,
     in_order,
     mismatch,
+    n_answers,
     quantile_us,
     takes_canary,
     token_costs,
@@ -98,7 +99,9 @@ def test_the_kinds_of_token_sum_to_the_exact_cost_rounded_once(prompt: int, cach
 
 def test_the_worst_case_of_a_request_bounds_what_it_can_use() -> None:
     body = {"messages": [{"role": "user", "content": "x"}] * 2, "max_tokens": 50, "n": 3}
-    assert worst_tokens(body, n_body_bytes=1000, n_prompt_bytes=300) == (1000 + 300 + 64 * 3, 150)
+    assert worst_tokens(body, n_body_bytes=1000, n_prompt_bytes=300) == (3 * (1000 + 300 + 64 * 3), 150)
+    assert worst_tokens({"prompt": ["x", "y"], "n": 2, "max_tokens": 5}, n_body_bytes=9, n_prompt_bytes=0)[1] == 20
+    assert [n_answers({"prompt": prompt}) for prompt in ("xy", [1, 2], [[1], [2]], [])] == [1, 1, 2, 1]
     assert worst_tokens({"prompt": "x"}, n_body_bytes=10, n_prompt_bytes=0)[1] == 1024
     assert worst_tokens({"max_completion_tokens": 7, "max_tokens": True}, n_body_bytes=1, n_prompt_bytes=0)[1] == 7
     assert worst_microusd(BOOK, 0, 0) == 1

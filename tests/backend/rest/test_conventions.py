@@ -32,13 +32,19 @@ REPEATABLE = {
     "v1/artifacts/{artifact}/verify",
     "v1/artifacts/{artifact}/run",
     "v1/webhook_endpoints/{endpoint}/test",
+    "v1/chat/completions",
+    "v1/completions",
 }
+# Plain views that take a POST: OpenAI's addresses.
+POSTED = {"v1/chat/completions", "v1/completions"}
 # What a parameter in an address is the id of.
 PREFIX_OF = {
     "v1/api_keys": Prefix.API_KEY,
     "v1/teacher_keys": Prefix.TEACHER_KEY,
     "v1/compiles": Prefix.COMPILE,
     "v1/artifacts": Prefix.ARTIFACT,
+    "v1/deployments": Prefix.DEPLOYMENT,
+    "v1/models": Prefix.DEPLOYMENT,
     "v1/uploads": Prefix.UPLOAD,
     "v1/select": Prefix.SELECTION,
     "v1/drafts": Prefix.DRAFT,
@@ -78,6 +84,8 @@ def address(route: str, id: str | None = None) -> str:
 
 def methods_of(route: str) -> list[str]:
     cls = view_class(route)
+    if route in POSTED:
+        return ["post"]
     return ["get"] if cls is None else [method for method in METHODS if hasattr(cls, method)]
 
 

@@ -104,6 +104,17 @@ def test_parts_of_one_request_add_up_and_the_promise_goes_with_the_last(world, f
     assert sound(world)
 
 
+def test_answers_of_one_request_give_back_their_share_each(world, far):
+    world.deploy()
+    assert chat(world, "router", n=3).status_code == 200
+    worst = allowances_of(world)[0].promised_microusd
+    tell_usage(far.usage(part=0))
+    assert allowances_of(world)[0].promised_microusd == worst - -(-worst // 3)
+    tell_usage(far.usage(part=1), far.usage(part=2))
+    assert allowances_of(world)[0].promised_microusd == 0
+    assert sound(world)
+
+
 def test_one_allowance_carries_many_requests_and_what_is_left_goes_back(world, far):
     world.deploy()
     for _ in range(5):

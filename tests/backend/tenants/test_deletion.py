@@ -21,11 +21,11 @@ from psycopg.conninfo import make_conninfo
 
 from backend.artifacts.signing import public_raw, sign_document
 from backend.billing.models import Subscription, SubscriptionStatus
-from backend.blobs import has_blob, put_blob
-from backend.compiles.models import Candidate, Compile, Slice, TeacherCall, Upload
+from backend.blobs import has_blob, put_blob, put_jsonl
+from backend.compiles.models import Candidate, Compile, Slice, StepRun, TeacherCall, Upload
 from backend.compiles.retention import FORGOTTEN, forget, sweep_due
 from backend.domain.errors import Conflict, InvalidInput
-from backend.domain.lifecycle import CompileStatus
+from backend.domain.lifecycle import CompileStatus, StepName
 from backend.domain.receipts import pae
 from backend.domain.roles import Role
 from backend.rest.new_ids import new_uuid7
@@ -276,6 +276,21 @@ def test_what_is_older_than_the_team_wants_is_forgotten(tenant):
         assert TeacherCall.objects.count() == 0
     assert not has_blob(tenant.id, upload.sha256)
     assert forget(tenant.id) == 0
+
+
+def test_the_training_sets_go_with_the_candidates(tenant):
+    compile, kept = make_compile(tenant), make_compile(tenant)
+    make_candidate(make_slice(compile))
+    with tenant_scope(tenant.id):
+        team_settings.change(tenant.id, actor=ANNA, candidates_days=30)
+        shared = put_jsonl(tenant.id, [{"input": "a", "label": "refund", "weight": 1.0}])
+        mine = put_jsonl(tenant.id, [{"input": "a", "output": "refund", "weight": 1.0}])
+        for row, digests in ((compile, {"dataset": shared, "completions": mine}), (kept, {"dataset": shared})):
+            steps = StepRun.objects.filter(compile=row, name=StepName.LABELING)
+            steps.update(output={"digests": digests, "facts": {}})
+    aged(tenant, compile, CompileStatus.SUCCEEDED, 31)
+    forget(tenant.id)
+    assert (has_blob(tenant.id, shared), has_blob(tenant.id, mine)) == (True, False)
 
 
 def test_a_team_that_set_nothing_keeps_everything(tenant):

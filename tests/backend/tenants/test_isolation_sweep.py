@@ -29,6 +29,8 @@ MODEL_OF = {
     "v1/teacher_keys": ("compiles.TeacherKey", Prefix.TEACHER_KEY),
     "v1/compiles": ("compiles.Compile", Prefix.COMPILE),
     "v1/artifacts": ("artifacts.Artifact", Prefix.ARTIFACT),
+    "v1/deployments": ("serving.Deployment", Prefix.DEPLOYMENT),
+    "v1/models": ("serving.Deployment", Prefix.DEPLOYMENT),
     "v1/uploads": ("compiles.Upload", Prefix.UPLOAD),
     "v1/select": ("selections.Selection", Prefix.SELECTION),
     "v1/drafts": ("drafts.Draft", Prefix.DRAFT),

@@ -429,6 +429,42 @@ def test_orders_drop_what_is_revoked_also_from_the_engine(server: Server) -> Non
     assert refused(lambda: server.served(grant)).code == "artifact_revoked"
 
 
+def test_which_engine_runs_is_told_before_what_it_answered(server: Server) -> None:
+    from backend.domain.serving_wire import ServerHello, ServerOrders
+
+    heard: list[object] = []
+
+    class Both(Ear):
+        async def hello(self, hello: ServerHello) -> ServerOrders:
+            heard.append(hello.engine["name"])
+            return ServerOrders(server="srv_1", lease_s=9.0, revoked=[])
+
+        async def book(self, batch: object) -> list[int]:
+            heard.append("usage")
+            return await super().book(batch)
+
+    def hello() -> ServerHello:
+        engine = server.floor.hosts.about() or {"name": "none yet"}
+        return hello_of(server.floor, name="s", url="u", bases=[], max_running=8, engine=engine)
+
+    async def scene() -> None:
+        both = Both()
+        registration = Registration(both, server.floor, hello)  # type: ignore[arg-type]
+        teller = UsageTeller(
+            both,  # type: ignore[arg-type]
+            server.floor.journal,
+            lambda: registration.server,
+            first=registration.say_what_runs,
+        )
+        await registration.say()
+        for n in range(2):
+            await server.said(server.grant(seed=n, request=f"req-{n}"))
+            await teller.tell()
+
+    asyncio.run(scene())
+    assert heard == ["none yet", "scripted", "usage", "usage"]
+
+
 def test_metrics_are_prometheus_text_without_a_word_about_tenants(server: Server) -> None:
     grant = server.grant()
     asyncio.run(server.said(grant))

@@ -1,0 +1,109 @@
+"""`make demo-json`: a json task end to end. The project's own small base is trained once (a minute), a spec is compiled
+over it, and the artifact answers under a name at the OpenAI-compatible address, with what that cost.
+
+Nothing is computed here: everything shown is what the API and the `kolm` command answer.
+"""
+
+import contextlib
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx
+from rich.console import Console
+from rich.table import Table
+
+from deploy.embedded.demo import Access, open_access, run_compile, show
+from deploy.embedded.faults import CannotStart
+from deploy.embedded.home import Home
+
+SPEC = "examples/order-extractor.yaml"
+NAME = "orders"
+MAILS = (
+    "Please cancel order 88317, I found the lamp elsewhere.",
+    "Where is my parcel? Order KX-20418, it should have come on Tuesday.",
+    "The 2 mugs from order 77120 came broken, can I get intact ones?",
+)
+BILLED_WITHIN_S = 30.0  # servers tell what they answered every few seconds
+
+
+def main() -> int:
+    console, started = Console(), time.monotonic()
+    try:
+        access = open_access(Home.from_environ(os.environ))
+        with contextlib.closing(access.api):
+            status = street(access, console)
+    except (CannotStart, httpx.TransportError) as fault:
+        print(fault, file=sys.stderr)
+        return 1
+    console.print(f"\n[dim]whole demo: {time.monotonic() - started:.0f} s[/dim]")
+    return status
+
+
+def street(access: Access, console: Console) -> int:
+    """Compile, verify, deploy, ask, and read what it cost; the first status that is not 0."""
+    path = access.home.path / "artifacts" / f"{Path(SPEC).stem}.kolm"
+    compile_id = run_compile(access, SPEC, path, console)
+    if not show(access, compile_id, path, console):
+        return 1
+    artifact = access.get(f"/v1/compiles/{compile_id}")["artifact"]
+    statuses = [said(access, console, "verify", str(path)), deploy(access, artifact, console)]
+    statuses += [said(access, console, "chat", NAME, mail) for mail in MAILS]
+    statuses.append(said(access, console, "chat", NAME, MAILS[0], "--json"))
+    console.print(report(billed(access, n_at_least=len(MAILS) + 1)))
+    return next((status for status in statuses if status), 0)
+
+
+def deploy(access: Access, artifact: str, console: Console) -> int:
+    """A name for the artifact: a new one the first time, the next version under the old name after that."""
+    known = {row["name"]: row for row in access.get("/v1/deployments?limit=100")["data"]}
+    if NAME not in known:
+        return said(access, console, "deployments", "create", NAME, artifact)
+    if known[NAME]["artifact"] == artifact:
+        return 0
+    return said(access, console, "deployments", "promote", NAME, "--artifact", artifact)
+
+
+def said(access: Access, console: Console, *arguments: str) -> int:
+    """Run the command as a customer does and print what it says; its status."""
+    words = " ".join(f'"{word}"' if " " in word else word for word in arguments)
+    console.print(f"\n[bold]$ kolm {words}[/bold]", soft_wrap=True, highlight=False)
+    done = access.kolm(*arguments, quiet=True)
+    print((done.stdout + done.stderr).strip(), flush=True)
+    return done.returncode
+
+
+def billed(access: Access, *, n_at_least: int) -> dict[str, Any]:
+    """The deployment once what was just answered is in its figures, or as it is after BILLED_WITHIN_S."""
+    found = next(row for row in access.get("/v1/deployments?limit=100")["data"] if row["name"] == NAME)
+    until = time.monotonic() + BILLED_WITHIN_S
+    while True:
+        one: dict[str, Any] = access.get(f"/v1/deployments/{found['id']}")
+        figures = [row for row in one["last_24h"] if row["artifact"] == found["artifact"]]
+        if time.monotonic() > until or sum(row["n_requests"] for row in figures) >= n_at_least:
+            return one
+        time.sleep(0.5)
+
+
+def report(deployment: dict[str, Any]) -> Table:
+    """What the deployment answered in the last day, by artifact."""
+    table = Table(title=f"deployment {deployment['name']}, last 24 hours", title_justify="left", box=None)
+    for title in ("artifact", "requests", "prompt tokens", "answer tokens", "first token p50", "billed"):
+        table.add_column(title, justify="left" if title == "artifact" else "right")
+    for row in deployment["last_24h"]:
+        first = row["first_token_p50_us"]
+        table.add_row(
+            row["artifact"],
+            f"{row['n_requests']:,}",
+            f"{row['prompt_tokens']:,}",
+            f"{row['completion_tokens']:,}",
+            "" if first is None else f"{first / 1000:,.0f} ms",
+            f"${row['amount_microusd'] / 1_000_000:.6f}",
+        )
+    return table
+
+
+if __name__ == "__main__":
+    sys.exit(main())

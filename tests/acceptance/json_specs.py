@@ -1,0 +1,33 @@
+"""The generative examples cut down: what compiles in seconds on the tiny base."""
+
+import copy
+from typing import Any
+
+import yaml
+
+from deploy.embedded.home import ROOT
+
+N_GOLD = 48
+
+
+def small_orders(name: str, **changes: Any) -> dict[str, Any]:
+    """`examples/order-extractor.yaml` with a dozen candidates a slice and two epochs; `changes` replace parts."""
+    return _small("order-extractor.yaml", name, n_candidates=12, n_gold=N_GOLD) | changes
+
+
+def small_summaries(name: str, **changes: Any) -> dict[str, Any]:
+    """`examples/order-summary.yaml` smaller still: a text task, whose answers the teacher judges in pairs."""
+    return _small("order-summary.yaml", name, n_candidates=8, n_gold=40) | changes
+
+
+def _small(example: str, name: str, *, n_candidates: int, n_gold: int) -> dict[str, Any]:
+    demo: dict[str, Any] = yaml.safe_load((ROOT / "examples" / example).read_text())
+    spec = copy.deepcopy(demo)
+    spec |= {"name": name, "family": name}
+    spec["sampling"] |= {"n_candidates": n_candidates, "k_select": 8, "k_distill": 30, "label_samples": 2}
+    spec["train"]["causal"] |= {"epochs": 2}
+    spec["train"]["escalate"] = False
+    spec["examples"] = {"holdout": 0.5, "inline": demo["examples"]["inline"][:n_gold]}
+    # two epochs on forty pairs: these tests are about the street, not about quality
+    spec["gate"] = {"k_min": 0.0, "accuracy_lower": 0.0, "beat_majority": False, "worst_class_recall": 0.0}
+    return spec
