@@ -426,7 +426,7 @@ def test_no_list_shows_another_tenants_rows_and_no_cursor_or_filter_reaches_them
 
 def test_the_lists_are_lists(ours):
     """Otherwise the test above saw nothing."""
-    assert sum(ask("GET", f"/{route}", ours.secret).status_code == 200 for route in LISTS) >= len(LISTS) - 5
+    assert sum(ask("GET", f"/{route}", ours.secret).status_code == 200 for route in LISTS) >= 25
 
 
 def test_the_same_lists_show_the_other_tenant_its_own_rows(theirs):

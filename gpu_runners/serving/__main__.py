@@ -43,6 +43,7 @@ from gpu_runners.serving.server_config import ServerConfig, read_server_config
 
 log = logging.getLogger("kolm.server")
 _LAST_WORDS_S = 5.0
+_LOOK_S = 2.0
 
 
 def main() -> int:
@@ -65,6 +66,12 @@ async def serve(config: ServerConfig) -> None:
     floor = make_floor(config, backend, bases)
     listed = await asyncio.to_thread(bases.listed)
 
+    async def look_for_bases() -> None:
+        """One that is put there while the server runs is served from the next hello on."""
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            listed[:] = await asyncio.to_thread(bases.listed)
+
     def hello() -> ServerHello:
         return hello_of(
             floor,
@@ -85,7 +92,7 @@ async def serve(config: ServerConfig) -> None:
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
-    tasks = [asyncio.create_task(registration.run()), asyncio.create_task(usage.run())]
+    tasks = [asyncio.create_task(work) for work in (registration.run(), usage.run(), look_for_bases())]
     serving = asyncio.create_task(web.serve(sockets=[listening]))
     log.info(
         "server %s listens on %s:%d for bases %s", config.name, config.host, config.port, [b["id"] for b in listed]

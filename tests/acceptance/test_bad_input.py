@@ -89,7 +89,7 @@ CASES: list[tuple[Callable[[Spec], None], str, str]] = [
     (teacher_next_door, "/teacher/base_url", "public internet"),
     (teacher_without_tls, "/teacher/base_url", "https"),
     (unknown_price, "/teacher/price", "gpt-nobody-knows"),
-    (json_output, "/output", "not on this deployment yet"),
+    (json_output, "/slices/0/label", "has no labels"),
 ]
 
 

@@ -61,7 +61,7 @@ def use(tenant: Tenant, moment: datetime, microusd: int, meter: str = "teacher")
     with tenant_scope(tenant.id):
         account = Account.objects.select_for_update().get()
         rows = [StepFact(step=step, fact=fact)]
-        ledger._book(account, Kind.CHARGE, rows, at=moment, compile_id=None, api_key_id=None, from_hold=0)
+        ledger.book(account, Kind.CHARGE, rows, at=moment, compile_id=None, api_key_id=None, from_hold=0)
 
 
 def now_of(double: StripeDouble) -> datetime:

@@ -48,10 +48,10 @@ def nested(n: int, *, merge: bool = False) -> str:
     ("text", "said"),
     [
         (nested(9), "200,000 values"),
-        (nested(9, merge=True), "16 deep"),
+        (nested(9, merge=True), "200,000 values"),
         ("[" * 400_000, "64 deep"),
         ('{"a":' * 100_000, "64 deep"),
-        ("a: &a [*a]", "16 deep"),
+        ("a: &a [*a]", "32 deep"),
         ("a: !!python/object/apply:os.system [id]", "tags"),
         ("a: " + "9" * 900_000, "not YAML or JSON"),
         ("x" * 1_000_001, "bytes"),

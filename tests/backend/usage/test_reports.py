@@ -14,7 +14,7 @@ from django.db.models import DateTimeField, Value
 from backend.domain.drafts import Saving
 from backend.domain.ids import Prefix, encode_id
 from backend.domain.lifecycle import StepName
-from backend.domain.pricing import price_book
+from backend.domain.pricing import BOOKS, price_book
 from backend.domain.roles import Role
 from backend.tenants.actors import SYSTEM
 from backend.tenants.models import ApiKey, Tenant
@@ -217,7 +217,7 @@ def test_an_amount_is_the_price_in_force_and_pricing_the_month_again_gives_the_s
 
 def test_the_published_prices_are_the_books_and_publishing_again_changes_nothing():
     before = PriceBookRow.objects.count()
-    assert before == sum(len(book.prices) for book in [price_book()])
+    assert before == sum(len(book.prices) for book in BOOKS)
     with pytest.raises(Exception, match="permission denied"):
         publish()  # the default is the owner's to write; the prices were there
     assert PriceBookRow.objects.count() == before
