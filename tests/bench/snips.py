@@ -25,7 +25,7 @@ from typing import Any
 from backend.domain.causal_jobs import CausalOptions, DistillCausalJob, EvaluateCausalJob
 from backend.domain.json_answers import BadAnswer, FieldCounts, answer_text, field_scores, parse_answer
 from backend.domain.json_schemas import validator
-from backend.domain.spec import parse_spec
+from backend.domain.spec import Spec, parse_spec
 from backend.domain.task_prompt import answer_form, system_prompt
 from deploy.embedded.home import ROOT
 from gpu_runners.tiny_base.train import NAME, ensure
@@ -61,7 +61,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     part = Snips(train=tuple(u for u in train if u.text not in held_texts), validate=snips.validate)
     load = "/".join(f"{value:.1f}" for value in os.getloadavg())
     print(f"{datetime.date.today()}, load {load}, {len(part.train)} utterances, seed {chosen.seed}")
-    print((by_runner if chosen.runner else by_stack)(part, snips.schema, chosen))
+    way = by_base if chosen.bare else by_runner if chosen.runner else by_stack
+    print(way(part, snips.schema, chosen))
     return 0
 
 
@@ -69,6 +70,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.snips", description=__doc__)
     parser.add_argument("data", nargs="?", type=Path, default=data_folder())
     parser.add_argument("--runner", action="store_true", help="without a stack")
+    parser.add_argument("--bare", action="store_true", help="the bare base alone, under the same constraint")
     parser.add_argument("--n-train", type=int, default=4000)
     parser.add_argument("--epochs", type=int, default=4)
     parser.add_argument("--rank", type=int, default=32)
@@ -144,7 +146,8 @@ def by_stack(part: Snips, schema: dict[str, Any], chosen: argparse.Namespace) ->
                 for row in answer.json()["outputs"]
             ]
     own = score(outputs, part.validate, schema)
-    said = json.dumps(compile["evaluation"])[:2000]
+    kept = ("n", "accuracy_kind", "accuracy_ppm", "accuracy_low_ppm", "accuracy_high_ppm", "validity_ppm", "baselines")
+    said = json.dumps({name: compile["evaluation"][name] for name in kept})
     return f"{_table({'compiled artifact': own})}\n\n{wall_s:.0f} s; its own evaluation: {said}"
 
 
@@ -154,10 +157,7 @@ def by_runner(part: Snips, schema: dict[str, Any], chosen: argparse.Namespace) -
     from gpu_runners.distill.causal.train import distill_causal
     from gpu_runners.distill.train import Hooks, StepDone
 
-    upload = "upl_" + "0" * 26  # nothing is uploaded: the spec is for its system message and its options
-    teacher = {"provider": "replay", "model": "snips-annotations", "recording": upload}
-    uploads = {"captures": {"upload": upload}, "examples": {"upload": upload}}
-    spec = parse_spec(spec_of(schema, chosen, teacher=teacher, **uploads))
+    spec = _read_spec(schema, chosen)
     base = open_causal_base(NAME, base_dir=ROOT / "build" / "bases")
     system = system_prompt(spec)
     dataset = jsonl({"input": u.text, "output": answer_text(u.answer, schema), "weight": 1.0} for u in part.train)
@@ -201,6 +201,41 @@ def by_runner(part: Snips, schema: dict[str, Any], chosen: argparse.Namespace) -
         f"{result.n_parameters:,} parameters; "
         f"{result.active['batching']}; validation loss {result.training_log[-1].get('validation_loss')}"
     )
+
+
+def by_base(part: Snips, schema: dict[str, Any], chosen: argparse.Namespace) -> str:
+    from gpu_runners.causal.base import open_causal_base
+    from gpu_runners.causal.chat import prompt_ids
+    from gpu_runners.generation.answers import constraint_of
+    from gpu_runners.generation.protocol import GenerationRequest
+    from gpu_runners.generation.sync import generate_all
+    from gpu_runners.generation.torch_engine import TorchEngine
+
+    spec = _read_spec(schema, chosen)
+    base = open_causal_base(NAME, base_dir=ROOT / "build" / "bases")
+    system, constraint = system_prompt(spec), constraint_of(answer_form(spec))
+    requests = [
+        GenerationRequest(
+            id=str(i),
+            prompt=tuple(prompt_ids(base, system, u.text)),
+            max_new_tokens=MAX_ANSWER,
+            constraint=constraint,
+        )
+        for i, u in enumerate(part.validate)
+    ]
+    engine = TorchEngine(base)
+    try:
+        answers = generate_all(engine, requests)
+    finally:
+        engine.stop()
+    return _table({"bare base, same constraint": score([a.text for a in answers], part.validate, schema)})
+
+
+def _read_spec(schema: dict[str, Any], chosen: argparse.Namespace) -> Spec:
+    upload = "upl_" + "0" * 26  # nothing is uploaded: the spec is for its system message and its options
+    teacher = {"provider": "replay", "model": "snips-annotations", "recording": upload}
+    uploads = {"captures": {"upload": upload}, "examples": {"upload": upload}}
+    return parse_spec(spec_of(schema, chosen, teacher=teacher, **uploads))
 
 
 def score(outputs: Sequence[str], gold: Sequence[Utterance], schema: dict[str, Any]) -> Score:
