@@ -42,12 +42,13 @@ def pick_draft(
     tokenizer_sha_target: str,
     tokenizer_sha_draft: str,
     *,
+    named: str | None = None,
     vocab_size_target: int | None = None,
     vocab_size_draft: int | None = None,
 ) -> PickedDraft:
-    """The draft of `target` if both digests are the same sha256 (lower-case hex). The vocabulary sizes are those of the
-    models' configs, padding and all, where they are known."""
-    draft = PAIRINGS.get(target)
+    """The draft of `target` (`named`, else the paired one) if both digests are the same sha256 (lower-case hex). The
+    vocabulary sizes are those of the models' configs, padding and all, where they are known."""
+    draft = named or PAIRINGS.get(target)
     if draft is None:
         return PickedDraft(target=target, draft=None, reason="no draft is known for this model")
     for name, digest in (("target", tokenizer_sha_target), ("draft", tokenizer_sha_draft)):

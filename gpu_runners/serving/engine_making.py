@@ -5,7 +5,7 @@ import asyncio
 import importlib.util
 import logging
 
-from backend.domain.pairings import PAIRINGS
+from backend.domain.pairings import PAIRINGS, pick_draft
 from gpu_runners.causal.base import CausalBase, open_causal_base
 from gpu_runners.errors import JobFailed
 from gpu_runners.generation.protocol import Engine, Rejected
@@ -67,8 +67,17 @@ class EngineMaker:
         if self._config.speculation is not Speculation.DRAFT_MODEL or not name:
             return "", ""
         draft = open_causal_base(name, base_dir=self._config.base_dir)
-        if draft.tokenizer_sha256 != base.tokenizer_sha256 or draft.vocab_size != base.vocab_size:
-            log.warning("%r does not draft for %r: another tokenizer, or another width of output", name, base.name)
+        picked = pick_draft(
+            base.name,
+            base.tokenizer_sha256,
+            draft.tokenizer_sha256,
+            named=name,
+            vocab_size_target=base.vocab_size,
+            vocab_size_draft=draft.vocab_size,
+        )
+        if picked.draft is None or picked.widths_differ:
+            why = "another width of output" if picked.widths_differ else picked.reason
+            log.warning("%r does not draft for %r: %s", name, base.name, why)
             return "", ""
         return name, str(draft.folder)
 
