@@ -1,0 +1,179 @@
+"""A json task's rules as one closure: each field is given by the first of its rules that applies, and the answer is
+spelt only when every field was given.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from backend.domain.rules.conditions import Test, View, padded, test_of
+from backend.domain.rules.places import Place, Reader, TextPlaces, reader_of
+from backend.domain.rules.rule_list import Condition, FieldIs, FieldRule, RuleList
+
+KNOWN = "<known>"
+MAX_WORDS = 2_000  # of a longer text nothing is said: what a hostile list may cost stays bounded
+NULL = "null"
+
+
+def spelt(value: str | int | bool | None) -> str:
+    """As `json_answers.answer_text` spells a leaf."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """A rule made ready. `given`: the spelt value, or `read` finds it in the text; `asks`, `bars`: (field, spelt value)
+    that earlier fields must have, or must not."""
+
+    field: int
+    tests: tuple[Test, ...]
+    vetoes: tuple[Test, ...]
+    asks: tuple[tuple[int, str], ...]
+    bars: tuple[tuple[int, str], ...]
+    needs_known: bool
+    given: str
+    is_absent: bool
+    read: Reader | None
+
+    def applies(self, view: View, given: Sequence[str]) -> bool:
+        return (
+            all(given[field] == value for field, value in self.asks)
+            and not any(given[field] == value for field, value in self.bars)
+            and all(test(view) for test in self.tests)
+            and not any(veto(view) for veto in self.vetoes)
+        )
+
+
+def step_of(rule: FieldRule, vocabularies: Sequence[Sequence[str]]) -> Step:
+    def tests(conditions: Sequence[Condition]) -> tuple[Test, ...]:
+        return tuple(test_of(c) for c in conditions if isinstance(c, str) and c != KNOWN)
+
+    def fields(conditions: Sequence[Condition]) -> tuple[tuple[int, str], ...]:
+        return tuple((c.field, spelt(c.value)) for c in conditions if isinstance(c, FieldIs))
+
+    return Step(
+        field=rule.field,
+        tests=tests(rule.when),
+        vetoes=tests(rule.unless),
+        asks=fields(rule.when),
+        bars=fields(rule.unless),
+        needs_known=KNOWN in rule.when,
+        given=NULL if rule.is_absent or rule.copy is not None else spelt(rule.value),
+        is_absent=rule.is_absent,
+        read=None if rule.copy is None else reader_of(rule.copy, vocabularies),
+    )
+
+
+class Filling:
+    """One text's fields as they are given: `given` (NULL too where absent), `absent`, and which words were taken."""
+
+    __slots__ = ("absent", "given", "needs_known", "places", "taken", "view")
+
+    def __init__(self, text: str, n_fields: int) -> None:
+        self.places = TextPlaces(text)
+        self.view = View(text, padded(self.places.words))
+        self.given = [NULL] * n_fields
+        self.absent = [False] * n_fields
+        self.taken: list[Place] = []
+        self.needs_known = False
+
+    def give(self, step: Step) -> bool:
+        """Whether the rule gave its field."""
+        if not step.applies(self.view, self.given):
+            return False
+        value = step.given
+        if step.read is not None:
+            read = step.read(self.places, self.taken)
+            if read is None:
+                return False
+            value, place = read
+            self.taken.append(place)
+        self.given[step.field] = value
+        self.absent[step.field] = step.is_absent
+        self.needs_known |= step.needs_known
+        return True
+
+    def is_known(self, known: frozenset[bytes]) -> bool:
+        return all(
+            word in known or any(first <= at < end for first, end in self.taken)
+            for at, word in enumerate(self.places.words)
+        )
+
+
+def compile_fields(rules: RuleList) -> Callable[[str], str | None]:
+    steps = [step_of(rule, rules.vocabularies) for rule in rules.rules if isinstance(rule, FieldRule)]
+    groups = [tuple(group) for _, group in groupby(steps, lambda step: step.field)]
+    known = frozenset(word.encode() for word in rules.known)
+    n_fields = len(rules.fields)
+    write = _writer(rules.fields)
+
+    def answer(text: str) -> str | None:
+        filling = Filling(text, n_fields)
+        if len(filling.places.words) > MAX_WORDS:
+            return None
+        for group in groups:
+            if not any(filling.give(step) for step in group):
+                return None
+        if filling.needs_known and not filling.is_known(known):
+            return None
+        return write(filling.given, filling.absent)
+
+    if len(groups) != n_fields or not groups:
+        return lambda _text: None
+    return answer
+
+
+def compile_trace(rules: RuleList) -> Callable[[str], list[tuple[int, str | None]]]:
+    """Which rule gave each field, as far as the list came, and the spelt value (None: absent): what its evidence is
+    counted from."""
+    steps = [
+        (i, step_of(rule, rules.vocabularies)) for i, rule in enumerate(rules.rules) if isinstance(rule, FieldRule)
+    ]
+    groups = [tuple(group) for _, group in groupby(steps, lambda one: one[1].field)]
+
+    def trace(text: str) -> list[tuple[int, str | None]]:
+        filling = Filling(text, len(rules.fields))
+        found: list[tuple[int, str | None]] = []
+        for group in groups:
+            number, step = next(((n, step) for n, step in group if filling.give(step)), (-1, None))
+            if step is None:
+                break
+            found.append((number, None if step.is_absent else filling.given[step.field]))
+        return found
+
+    return trace
+
+
+Tree = list[tuple[str, Any]]  # of an object: its names, spelt, and what they hold: a field's index or a Tree
+
+
+def tree_of(paths: Sequence[tuple[str, ...]]) -> Tree:
+    """
+    >>> tree_of([("intent",), ("slots", "city")])
+    [('"intent"', 0), ('"slots"', [('"city"', 1)])]
+    """
+    whole: Tree = []
+    inside: dict[tuple[str, ...], Tree] = {(): whole}
+    for number, path in enumerate(paths):
+        for depth in range(1, len(path)):
+            if path[:depth] not in inside:
+                inside[path[:depth]] = []
+                inside[path[: depth - 1]].append((spelt(path[depth - 1]), inside[path[:depth]]))
+        inside[path[:-1]].append((spelt(path[-1]), number))
+    return whole
+
+
+def _writer(paths: Sequence[tuple[str, ...]]) -> Callable[[list[str], list[bool]], str]:
+    tree = tree_of(paths)
+
+    def write(node: Tree, given: list[str], absent: list[bool]) -> str:
+        parts = [
+            f"{name}: {given[inner] if isinstance(inner, int) else write(inner, given, absent)}"
+            for name, inner in node
+            if not (isinstance(inner, int) and absent[inner])
+        ]
+        return "{" + ", ".join(parts) + "}"
+
+    return lambda given, absent: write(tree, given, absent)
