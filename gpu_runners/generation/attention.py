@@ -13,21 +13,22 @@ import torch
 from torch.nn.functional import scaled_dot_product_attention
 
 from gpu_runners.generation.kv import Lane
+from gpu_runners.generation.segments import Segment
 
 NAME = "kolm_lanes"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decoding:
-    """The rows 0..n-1 of a lane with one new token each, at `begin` of the step's tokens. `places` is (n,) the row's
-    number, `positions` (n,) where its token comes, `longest` the number of keys that are looked at."""
+    """The new tokens of a lane's decoding rows, end to end from `begin` on: `places` (n,) is the row of each,
+    `positions` (n,) where it comes."""
 
     lane: Lane
     begin: int
     n: int
     places: torch.Tensor
     positions: torch.Tensor
-    longest: int
+    segments: Sequence[Segment]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,28 +50,32 @@ class Step:
     reading: Sequence[Reading]
     masks: dict[tuple[int, int | None], torch.Tensor | None] = field(default_factory=dict)
 
-    def mask(self, part: int, window: int | None, dtype: torch.dtype) -> torch.Tensor | None:
-        if (part, window) not in self.masks:
-            self.masks[part, window] = self._mask(part, window, dtype)
-        return self.masks[part, window]
+    def mask(
+        self, part: Segment | Reading, window: int | None, like: torch.Tensor, times: int = 1
+    ) -> torch.Tensor | None:
+        """For a segment (n, 1, q, longest) with q = 1 or width * times; for a chunk (n, start + n), or None: simply
+        causal from 0. `like` gives type and device."""
+        key = part.begin, window
+        if key not in self.masks:
+            self.masks[key] = _mask(part, window, like, times)
+        return self.masks[key]
 
-    def _mask(self, part: int, window: int | None, dtype: torch.dtype) -> torch.Tensor | None:
-        """For a decoding lane (n, 1, 1, longest); for a chunk (n, start + n), or None: simply causal from 0."""
-        if part < len(self.decoding):
-            lane = self.decoding[part]
-            keys = torch.arange(lane.longest, device=lane.positions.device)
-            queries = lane.positions[:, None]
-        else:
-            chunk = self.reading[part - len(self.decoding)]
-            if chunk.start == 0 and (window is None or window >= chunk.n):
-                return None
-            keys = torch.arange(chunk.start + chunk.n, device=chunk.lane.keys[0].device)
-            queries = keys[chunk.start :, None]
-        seen = keys <= queries
-        if window is not None:
-            seen &= keys > queries - window
-        mask = torch.zeros(seen.shape, dtype=dtype, device=seen.device).masked_fill_(~seen, float("-inf"))
-        return mask[:, None, None, :] if part < len(self.decoding) else mask
+
+def _mask(part: Segment | Reading, window: int | None, like: torch.Tensor, times: int) -> torch.Tensor | None:
+    if isinstance(part, Segment):
+        keys = torch.arange(part.longest, device=like.device)
+        queries = part.positions[:, None, :, None]
+        if part.width > 1:
+            queries = queries.repeat_interleave(times, dim=2)
+    else:
+        if part.start == 0 and (window is None or window >= part.n):
+            return None
+        keys = torch.arange(part.start + part.n, device=like.device)
+        queries = keys[part.start :, None]
+    seen = keys <= queries
+    if window is not None:
+        seen &= keys > queries - window
+    return torch.zeros(seen.shape, dtype=like.dtype, device=like.device).masked_fill_(~seen, float("-inf"))
 
 
 def attend(
@@ -90,40 +95,41 @@ def attend(
     layer, (_, heads, total, _) = module.layer_idx, query.shape
     out = query.new_empty((total, heads, value.shape[-1]))
     q, k, v = query[0].transpose(0, 1), key[0].transpose(0, 1), value[0].transpose(0, 1)  # (T, heads, width)
-    for part, lane in enumerate(step.decoding):
-        mask = step.mask(part, sliding_window, query.dtype)
+    for lane in step.decoding:
         span = slice(lane.begin, lane.begin + lane.n)
-        out[span] = _decode(lane, layer, q[span], k[span], v[span], mask, scaling)
-    for part, chunk in enumerate(step.reading, start=len(step.decoding)):
-        mask = step.mask(part, sliding_window, query.dtype)
+        lane.lane.keys[layer][lane.places, :, lane.positions] = k[span]
+        lane.lane.values[layer][lane.places, :, lane.positions] = v[span]
+        for segment in lane.segments:
+            mask = step.mask(segment, sliding_window, query, heads // k.shape[1])
+            span = slice(segment.begin, segment.begin + segment.n_tokens)
+            out[span] = _decode(lane.lane, segment, layer, q[span], mask, scaling)
+    for chunk in step.reading:
+        mask = step.mask(chunk, sliding_window, query)
         span = slice(chunk.begin, chunk.begin + chunk.n)
         out[span] = _read(chunk, layer, q[span], k[span], v[span], mask, scaling)
     return out[None], None
 
 
 def _decode(
-    lane: Decoding,
-    layer: int,
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
-    mask: torch.Tensor | None,
-    scaling: float | None,
+    lane: Lane, segment: Segment, layer: int, q: torch.Tensor, mask: torch.Tensor | None, scaling: float | None
 ) -> torch.Tensor:
-    """`q` (n, heads, width); the query heads of one key head are its rows, so that keys are read in place."""
-    keys, values = lane.lane.keys[layer], lane.lane.values[layer]
-    keys[lane.places, :, lane.positions] = k
-    values[lane.places, :, lane.positions] = v
-    n, heads, width = q.shape
-    n_key_heads = k.shape[1]
-    seen = scaled_dot_product_attention(
-        q.view(n, n_key_heads, heads // n_key_heads, width),
-        keys[: lane.n, :, : lane.longest],
-        values[: lane.n, :, : lane.longest],
-        attn_mask=mask,
-        scale=scaling,
-    )
-    return seen.reshape(n, heads, -1)
+    """`q` (tokens, heads, width); the query heads of one key head are rows of its queries, as a row's drafted tokens
+    are, so that keys are read in place."""
+    _, heads, width = q.shape
+    rows = slice(segment.first, segment.first + segment.n)
+    keys, values = lane.keys[layer][rows, :, : segment.longest], lane.values[layer][rows, :, : segment.longest]
+    n_key_heads, times = keys.shape[1], heads // keys.shape[1]
+    if segment.width == 1:
+        q = q.view(segment.n, n_key_heads, times, width)
+    else:
+        if segment.at is not None:
+            q = q.new_zeros((segment.n * segment.width, heads, width)).index_copy_(0, segment.at, q)
+        q = q.view(segment.n, segment.width, n_key_heads, times, width).transpose(1, 2).flatten(2, 3)
+    seen = scaled_dot_product_attention(q, keys, values, attn_mask=mask, scale=scaling)
+    if segment.width > 1:
+        seen = seen.view(segment.n, n_key_heads, segment.width, times, -1).transpose(1, 2)
+    seen = seen.reshape(segment.n * segment.width, heads, -1)
+    return seen if segment.at is None else seen.index_select(0, segment.at)
 
 
 def _read(

@@ -2,9 +2,10 @@
 each row takes those of its own.
 
 Punica's and S-LoRA's idea (arXiv 2310.18547, 2311.03285) without their kernels: the decoding rows' A are gathered
-and multiplied as a batch, and their rows of B are summed where they lie (an embedding bag), which costs a third of
-multiplying with gathered ones; the chunks of prompts are multiplied one by one. The last slot is zeros and stays so: a
-row without adapter adds exactly 0. No product mixes two rows, so what one adapter overflows to is nobody else's.
+(once a row, however many drafted tokens it has) and multiplied as a batch, and their rows of B are summed where they
+lie (an embedding bag), which costs a third of multiplying with gathered ones; the chunks of prompts are multiplied one
+by one. The last slot is zeros and stays so: a row without adapter adds exactly 0. No product mixes two rows, so what
+one adapter overflows to is nobody else's.
 """
 
 from collections import OrderedDict
@@ -14,6 +15,8 @@ from typing import Any
 
 import torch
 from torch.nn.functional import embedding_bag, linear
+
+from gpu_runners.generation.segments import padded_places
 
 RANK_STEP = 8
 
@@ -31,13 +34,17 @@ class Prepared:
 
 @dataclass(slots=True)
 class Use:
-    """Which slots the tokens of a step take. `same`: all of them this one. Else `decoding` (n,) of the first n tokens,
-    and (begin, end, slot) of each chunk behind them that has an adapter."""
+    """Which slots the tokens of a step take. `same`: all of them this one. Else `decoding` (n,) of the rows that decode
+    with their t tokens, the step's first, and (begin, end, slot) of each chunk behind them that has an adapter. The
+    decoding rows have `width` places each; `at` (t,) says which are taken, None: all."""
 
     is_bare: bool = True
     same: int | None = None
     decoding: torch.Tensor | None = None
-    bags: torch.Tensor | None = None  # (n, r) the rows of all slots' B that each of them sums
+    width: int = 1
+    at: torch.Tensor | None = None
+    slots: torch.Tensor | None = None  # (t,)
+    bags: torch.Tensor | None = None  # (t, r) the rows of all slots' B that each token sums
     chunks: Sequence[tuple[int, int, int]] = ()
 
 
@@ -65,15 +72,23 @@ class BankLinear(torch.nn.Module):
         if use.same is not None:
             self._add(x[0], y[0], use.same)
             return y
-        if use.decoding is not None and use.bags is not None:
-            n = len(use.decoding)
-            # index_select: a[slots] takes ten times as long on a CPU
-            inside = torch.bmm(x[0, :n, None], self.a.index_select(0, use.decoding).transpose(1, 2))[:, 0]  # (n, r)
+        if use.decoding is not None and use.bags is not None and use.slots is not None:
+            t = len(use.bags)
+            inside = self._inside(x[0, :t], use.decoding, use.width, use.at)
             added = embedding_bag(use.bags, self.b.flatten(0, 1), per_sample_weights=inside, mode="sum")
-            y[0, :n] += added if self.stretch is None else self._stretched(added, y[0, :n], use.decoding)
+            y[0, :t] += added if self.stretch is None else self._stretched(added, y[0, :t], use.slots)
         for begin, end, slot in use.chunks:
             self._add(x[0, begin:end], y[0, begin:end], slot)
         return y
+
+    def _inside(self, x: torch.Tensor, slots: torch.Tensor, width: int, at: torch.Tensor | None) -> torch.Tensor:
+        """(t, r) what each decoding row's A makes of its tokens `x` (t, in)."""
+        if at is not None:
+            x = x.new_zeros((len(slots) * width, x.shape[1])).index_copy_(0, at, x)
+        # index_select: a[slots] takes ten times as long on a CPU
+        a = self.a.index_select(0, slots).transpose(1, 2)
+        inside = torch.bmm(x.view(len(slots), width, -1), a).flatten(0, 1)
+        return inside if at is None else inside.index_select(0, at)
 
     def _add(self, x: torch.Tensor, y: torch.Tensor, slot: int) -> None:
         """To `y` (n, out) in place, what one adapter makes of `x` (n, in)."""
@@ -157,12 +172,16 @@ class AdapterBank:
             del self._slot_of[key]
 
     def use(
-        self, decoding: Sequence[str | None], chunks: Sequence[tuple[str | None, int]], device: torch.device
+        self,
+        decoding: Sequence[tuple[str | None, int]],
+        chunks: Sequence[tuple[str | None, int]],
+        device: torch.device,
     ) -> None:
-        """The adapters of the next forward pass: its decoding rows, a token each, and its chunks of n tokens."""
+        """The adapters of the next forward pass: its decoding rows, then its chunks, with their numbers of tokens."""
         use = self._use
-        slots = [self._slot(key) for key in decoding]
-        behind, begin = [], len(slots)
+        slots = [self._slot(key) for key, _ in decoding]
+        counts = [n for _, n in decoding]
+        behind, begin = [], sum(counts)
         for key, n in chunks:
             behind.append((begin, begin + n, self._slot(key)))
             begin += n
@@ -172,7 +191,12 @@ class AdapterBank:
         adapted = any(slot != self.n_slots for slot in slots)
         use.decoding = torch.tensor(slots, device=device) if adapted and use.same is None else None
         if use.decoding is not None:
-            use.bags = use.decoding[:, None] * self.rank + torch.arange(self.rank, device=device)
+            use.width = max(counts)
+            use.at = padded_places(counts, use.width, device)
+            use.slots = (
+                use.decoding if use.width == 1 else use.decoding.repeat_interleave(torch.tensor(counts, device=device))
+            )
+            use.bags = use.slots[:, None] * self.rank + torch.arange(self.rank, device=device)
         use.chunks = [chunk for chunk in behind if chunk[2] != self.n_slots]
 
     def _slot(self, key: str | None) -> int:

@@ -17,6 +17,7 @@ from gpu_runners.generation.protocol import Constraint, ConstraintKind, Rejected
 MAX_CHARS = 64_000
 MAX_CHOICES = 2_000
 _KEEP = 128
+_AT_ONCE = 64  # masks that are unpacked at a time: 64 over 150,000 tokens take 80 MB
 _WHITE_SPACE: Any = {"item_separator": ", ", "key_separator": ": ", "whitespace_flexible": False}
 
 
@@ -72,20 +73,50 @@ class Masks:
 
     def __init__(self, vocab_size: int) -> None:
         self._words = (vocab_size + 31) // 32
+        self._executor: Any = None
 
-    def forbidden(self, matchers: Sequence[Any | None], n_logits: int, device: torch.device) -> torch.Tensor:
-        """(n, n_logits) bool on `device`, True where a row's matcher does not take the token; all False without one."""
-        words = torch.full((len(matchers), self._words), -1, dtype=torch.int32)
-        for row, matcher in zip(words, matchers, strict=True):
-            if matcher is not None:
-                matcher.unsafe_compute_mask_ptr(row.data_ptr(), row.numel() * row.element_size())
-        bits = torch.arange(32, dtype=torch.int32, device=device)
-        allowed = (words.to(device)[:, :, None] >> bits) & 1
-        forbidden = allowed.view(len(matchers), -1) == 0
-        if n_logits <= forbidden.shape[1]:
-            return forbidden[:, :n_logits]
-        rest = torch.tensor([m is not None for m in matchers], device=device)[:, None]
-        return torch.cat([forbidden, rest.expand(-1, n_logits - forbidden.shape[1])], dim=1)
+    def forbidden(
+        self, matchers: Sequence[Any | None], drafts: Sequence[Sequence[int]], n_logits: int, device: torch.device
+    ) -> torch.Tensor:
+        """(n, n_logits) bool on `device`, True where a row's matcher does not take the token: a row of it for each
+        matcher and for each of its drafted tokens, if the answer went on with those before; all False without a
+        matcher, and behind a drafted token that it does not take."""
+        places = [1 + len(draft) for draft in drafts]
+        words = torch.full((sum(places), self._words), -1, dtype=torch.int32)
+        ahead, at = [], 0
+        for matcher, draft, n in zip(matchers, drafts, places, strict=True):
+            if matcher is not None and draft:
+                ahead.append((matcher, at, list(draft)))
+            elif matcher is not None:
+                _fill(words[at], matcher)
+            at += n
+        if ahead:
+            self._look_ahead(ahead, words)
+        constrained = [m is not None for m, n in zip(matchers, places, strict=True) for _ in range(n)]
+        return _unpacked(words, constrained, n_logits, device)
+
+    def _look_ahead(self, ahead: Sequence[tuple[Any, int, list[int]]], words: torch.Tensor) -> None:
+        """Of copies (1 us): what a draft brings a matcher to, the answer may never come to."""
+        self._executor = self._executor or llguidance.LLExecutor()
+        copies = [(matcher.deep_copy(), at, draft) for matcher, at, draft in ahead]
+        size = words.shape[1] * words.element_size()
+        self._executor.unsafe_compute_mask_ptr_with_draft_token(copies, words.data_ptr(), size, len(words))
+
+
+def _fill(words: torch.Tensor, matcher: Any) -> None:
+    matcher.unsafe_compute_mask_ptr(words.data_ptr(), words.numel() * words.element_size())
+
+
+def _unpacked(words: torch.Tensor, constrained: Sequence[bool], n_logits: int, device: torch.device) -> torch.Tensor:
+    forbidden = torch.zeros((len(words), n_logits), dtype=torch.bool, device=device)
+    bits = torch.arange(32, dtype=torch.int32, device=device)
+    n = min(n_logits, 32 * words.shape[1])
+    for begin in range(0, len(words), _AT_ONCE):
+        some = words[begin : begin + _AT_ONCE].to(device)
+        forbidden[begin : begin + _AT_ONCE, :n] = (((some[:, :, None] >> bits) & 1) == 0).flatten(1)[:, :n]
+    if n < n_logits:
+        forbidden[:, n:] = torch.tensor(constrained, device=device)[:, None]
+    return forbidden
 
 
 def _grammar(constraint: Constraint) -> str:

@@ -49,6 +49,11 @@ class Lane:
         self.rows.pop()
         row.lane, row.slot = None, -1
 
+    def wipe(self, row: Any) -> None:
+        """Zeros behind what is known of a row: what stands there is not finite."""
+        for block in (*self.keys, *self.values):
+            block[row.slot, :, row.n_cached :] = 0
+
     def grow(self, n_places: int) -> None:
         kept = len(self.rows)
         for blocks in (self.keys, self.values):

@@ -11,8 +11,9 @@ from gpu_runners.errors import JobFailed
 from gpu_runners.generation.adapters import deltas
 from gpu_runners.generation.attention import NAME, Decoding, Reading, Step, register
 from gpu_runners.generation.bank import AdapterBank, linear_shapes, merge
-from gpu_runners.generation.kv import Lanes
+from gpu_runners.generation.kv import Lane, Lanes
 from gpu_runners.generation.rows import Row
+from gpu_runners.generation.segments import segments
 
 _MOVING_ROPES = ("dynamic", "longrope")  # their angles depend on the longest row of a batch
 _PROBE = 12
@@ -53,22 +54,21 @@ class Net:
     def forward(
         self, lanes: Lanes, chunks: Sequence[tuple[Row, int]], bank: AdapterBank | None
     ) -> tuple[list[Row], torch.Tensor]:
-        """One step of all decoding rows, and of `chunks` (row, tokens of its prompt to read). (rows, their (n, V)
-        logits): the decoding rows by lane, then those of the chunks that are whole."""
-        rows, ids, positions, step = self._plan(lanes, chunks)
+        """One step of all decoding rows with their drafts, and of `chunks` (row, tokens of its prompt to read). (rows,
+        (n, V) logits): the decoding rows by lane, a row of logits for the last token and for each drafted one; then
+        those of the chunks that are whole, a row of logits each. Only the last tokens count as cached."""
+        decoding, ids, positions, step = self._plan(lanes, chunks)
+        wanted = list(range(step.reading[0].begin if chunks else len(ids)))
         if bank is not None:
-            keys = [row.adapter.key if row.adapter else None for row in rows[: len(rows) - len(chunks)]]
+            keys = [(row.adapter.key if row.adapter else None, 1 + len(row.draft)) for row in decoding]
             bank.use(keys, [(row.adapter.key if row.adapter else None, n) for row, n in chunks], self.device)
-        whole, wanted = [], []
-        for i, row in enumerate(rows[: len(rows) - len(chunks)]):
-            whole.append(row)
-            wanted.append(i)
+        whole = decoding[:]
         for (row, n), part in zip(chunks, step.reading, strict=True):
             if row.n_cached + n == len(row.tokens):
                 whole.append(row)
                 wanted.append(part.begin + part.n - 1)
         logits = self._logits(ids, positions, step, wanted)
-        for row in rows[: len(rows) - len(chunks)]:
+        for row in decoding:
             row.n_cached += 1
         for row, n in chunks:
             row.n_cached += n
@@ -80,25 +80,38 @@ class Net:
         positions: list[int] = []
         decoding, reading = [], []
         for lane in lanes.by_capacity.values():
-            n = lane.n_decoding
-            if not n:
-                continue
-            at = [row.n_cached for row in lane.rows[:n]]
-            places = torch.arange(n, device=self.device)
-            where = torch.tensor(at, device=self.device)
-            decoding.append(
-                Decoding(lane=lane, begin=len(ids), n=n, places=places, positions=where, longest=max(at) + 1)
-            )
-            rows += lane.rows[:n]
-            ids += [row.tokens[-1] for row in lane.rows[:n]]
-            positions += at
+            if lane.n_decoding:
+                decoding.append(self._decoding(lane, ids, positions))
+                rows += lane.rows[: lane.n_decoding]
         for row, n in chunks:
             start = row.n_cached
             reading.append(Reading(lane=row.lane, slot=row.slot, begin=len(ids), n=n, start=start))
-            rows.append(row)
             ids += row.tokens[start : start + n]
             positions += range(start, start + n)
         return rows, ids, positions, Step(decoding=decoding, reading=reading)
+
+    def _decoding(self, lane: Lane, ids: list[int], positions: list[int]) -> Decoding:
+        """Adds to `ids` and `positions` what the lane's decoding rows go on with."""
+        begin, rows = len(ids), lane.rows[: lane.n_decoding]
+        starts = [row.n_cached for row in rows]
+        counts = [1 + len(row.draft) for row in rows]
+        for row, start, n in zip(rows, starts, counts, strict=True):
+            ids.append(row.tokens[-1])
+            if n > 1:
+                ids += row.draft
+            positions += range(start, start + n)
+        places = torch.arange(len(rows), device=self.device)
+        if len(ids) - begin > len(rows):
+            places = places.repeat_interleave(torch.tensor(counts, device=self.device))
+        at = torch.tensor(positions[begin:], device=self.device)
+        return Decoding(
+            lane=lane,
+            begin=begin,
+            n=len(at),
+            places=places,
+            positions=at,
+            segments=segments(starts, counts, at, begin=begin),
+        )
 
     def _logits(self, ids: Sequence[int], positions: Sequence[int], step: Step, wanted: Sequence[int]) -> torch.Tensor:
         out = self.model(
@@ -113,25 +126,26 @@ class Net:
 
     @torch.inference_mode()
     def _check(self) -> None:
-        """Once: a dozen tokens in three chunks under our attention, against the model's own. An architecture that does
-        more in its attention than we know is refused here, not answered wrongly."""
+        """Once: a dozen tokens in four steps under our attention, one of them drafted, against the model's own. An
+        architecture that does more in its attention than we know is refused here, not answered wrongly."""
         ids = [(7919 * i + 13) % self.base.vocab_size for i in range(_PROBE)]
         own = self.model(input_ids=torch.tensor([ids], device=self.device), use_cache=False).logits[0, -1].float()
         register()
         self.model.set_attn_implementation(NAME)
         lanes = self.lanes(budget=64, longest=64, max_rows=1)
-        row = _Probe(ids[: _PROBE - 1])
+        row = _Probe(ids[: _PROBE - 3])
         lanes.add(row, 64)
         try:
-            for n in (7, _PROBE - 8):
+            for n in (7, _PROBE - 10):
                 self.forward(lanes, [(row, n)], None)  # type: ignore[list-item]
             row.lane.start_decoding(row)
-            row.tokens.append(ids[-1])
-            _, ours = self.forward(lanes, [], None)
+            for token, row.draft in ((ids[-3], []), (ids[-2], ids[-1:])):
+                row.tokens.append(token)
+                _, ours = self.forward(lanes, [], None)
         except (RuntimeError, TypeError, ValueError, AttributeError) as error:
             raise _unsupported(self.base, f"its attention is not like others' ({type(error).__name__})") from error
         allowed = (1e-3 if self.dtype is torch.float32 else 5e-2) * float(own.abs().max())
-        if float((ours[0].float() - own).abs().max()) > allowed:
+        if float((ours[-1].float() - own).abs().max()) > allowed:
             raise _unsupported(self.base, "its attention does more than ours")
 
 
@@ -144,6 +158,7 @@ class _Probe:
         self.slot = -1
         self.n_cached = 0
         self.adapter = None
+        self.draft: list[int] = []
 
 
 def _unsupported(base: CausalBase, why: str) -> JobFailed:

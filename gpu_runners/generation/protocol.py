@@ -41,6 +41,36 @@ class AdapterRef:
     number: int
 
 
+class DraftKind(StrEnum):
+    """Where drafted tokens come from."""
+
+    PACK = "pack"  # the artifact's recipe pack
+    SCHEMA = "schema"  # what the constraint forces
+    PROMPT = "prompt"  # what followed the same tokens in the prompt or the answer so far
+    MODEL = "model"  # a smaller model of the same tokenizer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackRef:
+    """A verified recipes.json as a file; `key` is the sha256 of its bytes."""
+
+    key: str
+    path: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drafting:
+    """Which sources may draft for a request, in order of preference, and how far. `is_gated`: measured acceptance and
+    cost decide how much is drafted, so that drafts cost next to nothing where they do not pay; False drafts always
+    (tests and benchmarks). `learns`: the answer's tokens may go into the pack's feedback, as its tenant said."""
+
+    kinds: tuple[DraftKind, ...]
+    pack: PackRef | None = None
+    max_draft: int = 16
+    is_gated: bool = True
+    learns: bool = False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationRequest:
     """`prompt` are token ids. `temperature` 0 is greedy. `top_logprobs` None: no log-probs; n: those of the chosen
@@ -62,6 +92,7 @@ class GenerationRequest:
     presence_penalty: float = 0.0
     tenant: str = ""
     cache_salt: str = ""
+    drafting: Drafting | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,15 +105,24 @@ class TokenLogprob:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SourceCount:
+    kind: DraftKind
+    drafted: int
+    accepted: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
     """Of one request so far. `cached` prompt tokens were not computed again; `accepted` of the `drafted` tokens are
-    among the completion tokens."""
+    among the completion tokens. `steps` are the forward passes that gave completion tokens (0: not known)."""
 
     prompt_tokens: int = 0
     cached_tokens: int = 0
     completion_tokens: int = 0
     drafted_tokens: int = 0
     accepted_tokens: int = 0
+    steps: int = 0
+    by_source: tuple[SourceCount, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,8 +139,8 @@ class Delta:
 
 
 class Rejected(Exception):
-    """The engine cannot do this request at all (`code`: context_too_long, bad_constraint, bad_adapter, unsupported);
-    the message says what to change."""
+    """The engine cannot do this request at all (`code`: context_too_long, bad_constraint, bad_adapter, bad_pack,
+    unsupported); the message says what to change."""
 
     def __init__(self, message: str, *, code: str) -> None:
         super().__init__(message)

@@ -1,11 +1,13 @@
-"""The engine's own thread: rows join and leave at every token, one forward pass a step over all that run.
+"""The engine's own thread: rows join and leave at every step, one forward pass a step over all that run.
 
-A step: drop who was canceled, admit who fits (fairly over tenants), read a bounded number of prompt tokens beside one
-token of every decoding row, choose, tell. Long prompts are read in chunks, so they slow others down by a chunk a token.
+A step: drop who was canceled, admit who fits (fairly over tenants), ask for drafts, read a bounded number of prompt
+tokens beside the last and the drafted tokens of every decoding row, choose at each of these, keep what a row would have
+said without a draft, tell. Long prompts are read in chunks, so they slow others down by a chunk a step.
 """
 
 import logging
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 
@@ -13,12 +15,13 @@ import torch
 
 from gpu_runners.generation.bank import AdapterBank
 from gpu_runners.generation.constraints import Masks, n_vocab
+from gpu_runners.generation.drafting import GuardedDrafts
 from gpu_runners.generation.kv import Lanes
 from gpu_runners.generation.mailbox import Mailbox, wake
 from gpu_runners.generation.net import Net
 from gpu_runners.generation.protocol import Delta, EngineFailed, Overloaded
 from gpu_runners.generation.rows import Row
-from gpu_runners.generation.sampling import choose
+from gpu_runners.generation.sampling import Chosen, choose
 from gpu_runners.generation.waiting import FairQueue
 
 log = logging.getLogger("kolm.generation")
@@ -40,6 +43,7 @@ class Scheduler(threading.Thread):
         self._told: set[Mailbox] = set()
         self._halved = False
         self._closing = False
+        self.drafting = GuardedDrafts(vocab_size=net.base.vocab_size)
 
     # ---- from any thread
 
@@ -71,6 +75,8 @@ class Scheduler(threading.Thread):
         with self._changed:
             row.canceled = True
             self._waiting.drop(row)
+            self._calls.append(lambda: self.drafting.close(row))
+            self._changed.notify()
 
     def call(self, do: Callable[[], None]) -> None:
         """Between two steps, in the engine's thread."""
@@ -118,18 +124,23 @@ class Scheduler(threading.Thread):
 
     def _step(self) -> None:
         for row in [row for row in self._running if row.canceled]:
-            self._release(row)
+            self._forget(row)
+            self._end(row)
         self._admit()
         if not self._running:
             return
-        whole, logits = self._net.forward(self._lanes, self._chunks(), self._bank)
+        n_drafted, chunks, began = self.drafting.ask(self._running), self._chunks(), time.perf_counter()
+        whole, logits = self._net.forward(self._lanes, chunks, self._bank)
         self.counts["steps"] += 1
         for row in whole:
             if row.reading:
                 row.reading = False
                 row.lane.start_decoding(row)
         if whole:
-            self._choose(whole, logits)
+            chosen = self._choose(whole, logits)
+            if not chunks:
+                self.drafting.note_step(len(whole), n_drafted, time.perf_counter() - began)
+            self._take(whole, chosen)
 
     def _admit(self) -> None:
         unread = sum(len(row.tokens) - row.n_cached for row in self._running if row.reading)
@@ -180,36 +191,65 @@ class Scheduler(threading.Thread):
                 left -= n
         return chunks
 
-    def _choose(self, rows: Sequence[Row], logits: torch.Tensor) -> None:
+    def _choose(self, rows: Sequence[Row], logits: torch.Tensor) -> Chosen:
         mask = None
         if any(row.matcher is not None for row in rows):  # on a GPU the forward pass still runs meanwhile
-            mask = self._masks.forbidden([row.matcher for row in rows], logits.shape[1], logits.device)
-        chosen = choose(logits, [row.chooser for row in rows], mask)
-        ended = []
-        for row, token, logprob, sound, top in zip(
-            rows, chosen.tokens, chosen.logprobs, chosen.sound, chosen.top, strict=True
-        ):
+            matchers, drafts = [row.matcher for row in rows], [row.draft for row in rows]
+            mask = self._masks.forbidden(matchers, drafts, logits.shape[1], logits.device)
+        return choose(logits, [place for row in rows for place in row.places], mask)
+
+    def _take(self, rows: Sequence[Row], chosen: Chosen) -> None:
+        """No row leaves before all are done: leaving moves others, with as many keys as they are known to have."""
+        at, is_sound = 0, all(chosen.sound)
+        failed: list[tuple[Row, EngineFailed]] = []
+        for row in rows:
+            begin, at = at, at + 1 + len(row.draft)
             if row.canceled:
                 continue
-            try:
-                if not sound:
-                    raise EngineFailed("The model's numbers for this request are not finite.", code="nan_logits")
-                delta = row.take(token, logprob, top)
-            except EngineFailed as error:
-                self._fail([row], error)
+            if row.draft and not chosen.sound[begin]:
+                self._ask_again(row)
                 continue
-            if delta is not None:
-                self._tell(row, delta)
-                if delta.finish_reason is not None:
-                    ended.append(row)
-        for row in ended:
-            self._release(row)
+            try:
+                kept = row.take(chosen, begin)
+                self.drafting.settle(row, kept)
+            except EngineFailed as error:
+                failed.append((row, error))
+            if not is_sound and not all(chosen.sound[begin:at]):
+                row.lane.wipe(row)  # where the answer did not go: its next steps read it under a mask
+            self._tell_delta(row)
+        for row, failure in failed:
+            self._forget(row)
+            self._fail([row], failure)
+        for row in rows:
+            if row.finish is not None and row.lane is not None:
+                self._end(row)
+
+    def _ask_again(self, row: Row) -> None:
+        """In the next step without a draft, whose tokens may be what is not finite here."""
+        row.n_cached -= 1
+        row.lane.wipe(row)
+        self.drafting.end([row])
+
+    def _forget(self, row: Row) -> None:
+        """What may not be finite must not stay where the next row comes: 0 times NaN is NaN under every mask."""
+        row.n_cached = 0
+        row.lane.wipe(row)
+
+    def _end(self, row: Row) -> None:
+        self._release(row)
+        self.drafting.close(row)
 
     def _release(self, row: Row) -> None:
         self._running.remove(row)
         self._lanes.remove(row)
+        row.draft = []
         if row.adapter is not None:
             self._bank.unpin(row.adapter.key)
+
+    def _tell_delta(self, row: Row) -> None:
+        delta = row.delta()
+        if delta is not None:
+            self._tell(row, delta)
 
     def _tell(self, row: Row, item: Delta | Exception) -> None:
         row.mailbox.put(item)
@@ -220,7 +260,7 @@ class Scheduler(threading.Thread):
             self.counts["failed"] += 1
             self._tell(row, error)
             if row in self._running:
-                self._release(row)
+                self._end(row)
 
     def _halve(self) -> None:
         """Out of memory: half of the rows go back to the front of the queue, with what they have said, and come again

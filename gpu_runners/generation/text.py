@@ -15,6 +15,18 @@ class Detokenizer:
         self._ids: list[int] = []
         self._prefix = self._read = 0
 
+    def push_run(self, tokens: Sequence[int]) -> str:
+        """What `push` of one after the other gives, in two decodings instead of two a token."""
+        text = self._decode([*self._ids[self._prefix :], *tokens])
+        if "\ufffd" in text:
+            return "".join([self.push(token) for token in tokens])
+        known = self._decode(self._ids[self._prefix : self._read])
+        self._ids += tokens
+        if len(text) < len(known):
+            return ""
+        self._prefix, self._read = self._read, len(self._ids)
+        return text[len(known) :]
+
     def push(self, token: int) -> str:
         self._ids.append(token)
         known = self._decode(self._ids[self._prefix : self._read])

@@ -1,7 +1,8 @@
-"""Our own engine on transformers: continuous batching, many adapters in one forward pass, constraints. It runs wherever
-torch does and needs no kernels of its own; on a GPU vLLM is faster.
+"""Our own engine on transformers: continuous batching, many adapters in one forward pass, constraints, drafts that are
+verified beside everybody else's tokens. It runs wherever torch does and needs no kernels of its own; on a GPU vLLM is
+faster.
 
-Not there: a prefix cache, speculative drafts, CUDA graphs, several devices.
+Not there: a prefix cache, CUDA graphs, several devices.
 """
 
 import asyncio
@@ -15,16 +16,19 @@ from typing import Any
 
 import torch
 
+from backend.domain.recipes.feedback import PackFeedback
 from gpu_runners.causal.base import CausalBase
 from gpu_runners.generation.adapters import AdapterShelf
 from gpu_runners.generation.bank import AdapterBank
 from gpu_runners.generation.constraints import Constraints
+from gpu_runners.generation.drafting import Drafts
 from gpu_runners.generation.mailbox import Mailbox
 from gpu_runners.generation.net import Net
-from gpu_runners.generation.protocol import Delta, GenerationRequest, Rejected
+from gpu_runners.generation.protocol import Counts, Delta, DraftKind, GenerationRequest, Rejected
 from gpu_runners.generation.rows import Row, chooser_of
 from gpu_runners.generation.scheduler import Scheduler
 from gpu_runners.generation.text import Detokenizer, StopTexts
+from gpu_runners.recipes.batch import open_drafts
 
 _CPU_KV_BYTES = 2 << 30
 
@@ -57,8 +61,11 @@ class TorchEngine:
         kv_tokens: int = 0,
         chunk: int = 0,
         merged: Path | None = None,
+        draft_base: CausalBase | None = None,
+        drafts: Drafts | None = None,
     ) -> None:
-        """`n_slots` 0: as many as `max_running`, so that no request waits for an adapter's place. Raises
+        """`n_slots` 0: as many as `max_running`, so that no request waits for an adapter's place. `draft_base` drafts
+        for requests that want a model's drafts. `drafts`: who drafts in place of a `BatchDrafter`. Raises
         JobFailed(unsupported_base), Rejected(bad_adapter)."""
         where = torch.device(("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device)
         kind = (torch.bfloat16 if where.type == "cuda" else torch.float32) if dtype == "auto" else getattr(torch, dtype)
@@ -80,6 +87,8 @@ class TorchEngine:
         self._scheduler = Scheduler(
             self._net, lanes, self._bank, max_running=max_running, max_waiting=max_waiting, chunk=sizes.chunk
         )
+        self._draft_base, self._opening = draft_base, threading.Lock()
+        self._scheduler.drafting.drafts = drafts or (None if draft_base is None else self._open_drafts())
         self._received: Counter[str] = Counter()
         self._lock = threading.Lock()  # of what readers in several event loops received
         self._scheduler.start()
@@ -105,7 +114,7 @@ class TorchEngine:
             "kv_tokens": self._sizes.kv_tokens,
             "context": self.context,
             "prefix_cache": "none",
-            "drafts": "none",
+            "drafts": self._draft_sources(),
             "prefill_chunk": self._sizes.chunk,
             "adapters": "merged" if self._merged else "bank",
             "adapter_slots": 0 if self._merged else self._sizes.n_slots,
@@ -117,17 +126,17 @@ class TorchEngine:
     async def generate(self, request: GenerationRequest) -> AsyncIterator[Delta]:
         """Log-probs are those of the distribution under constraint and penalties, before temperature."""
         row = await self._row(request)
-        self._scheduler.enter(row)
         finished = False
-        told = 0
+        told = Counter[str]()
         try:
+            self._scheduler.enter(row)
             while not finished:
                 delta = await row.mailbox.get()
                 finished = delta.finish_reason is not None
+                now = _counted(delta.counts)
                 with self._lock:
-                    self._received["prompt_tokens"] += 0 if told else delta.counts.prompt_tokens
-                    self._received["completion_tokens"] += delta.counts.completion_tokens - told
-                told = delta.counts.completion_tokens
+                    self._received.update(now - told)
+                told = now
                 yield delta
         except (asyncio.CancelledError, GeneratorExit):
             with self._lock:
@@ -139,14 +148,14 @@ class TorchEngine:
 
     def counters(self) -> Mapping[str, int]:
         """Tokens count when their reader gets them: those of a canceled request that nobody received do not. `steps`
-        are forward passes."""
+        are forward passes; drafted_tokens_pack, accepted_tokens_schema ... are by source."""
         counts, received = self._scheduler.counts, self._received
         return {
             "prompt_tokens": received["prompt_tokens"],
             "cached_tokens": 0,
             "completion_tokens": received["completion_tokens"],
-            "drafted_tokens": 0,
-            "accepted_tokens": 0,
+            "drafted_tokens": received["drafted_tokens"],
+            "accepted_tokens": received["accepted_tokens"],
             "requests": counts["requests"],
             "canceled": received["canceled"],
             "failed": counts["failed"],
@@ -156,7 +165,13 @@ class TorchEngine:
             "adapter_evictions": self._bank.evictions,
             "out_of_memory_halvings": counts["halvings"],
             "steps": counts["steps"],
+            **{name: received[name] for kind in DraftKind for name in _names(kind)},
         }
+
+    def pack_feedback(self) -> list[tuple[str, PackFeedback]]:
+        """(tenant, what its packs' recipes did) since the last call."""
+        drafts = self._scheduler.drafting.drafts
+        return [] if drafts is None else drafts.feedback()
 
     async def forget(self, key: str) -> None:
         self._shelf.forget(key)
@@ -201,7 +216,7 @@ class TorchEngine:
             adapter = await asyncio.to_thread(self._shelf.get, request.adapter)
         if request.constraint is not None:
             matcher = await asyncio.to_thread(self._matcher, request.constraint)
-        return Row(
+        row = Row(
             request=request,
             adapter=adapter,
             matcher=matcher,
@@ -213,9 +228,51 @@ class TorchEngine:
             mailbox=Mailbox(),
             tokens=list(request.prompt),
         )
+        if request.drafting is not None and request.drafting.kinds:
+            await asyncio.to_thread(self._open_drafter, row)
+        return row
+
+    def _open_drafter(self, row: Row) -> None:
+        """Raises Rejected(bad_pack)."""
+        with self._opening:
+            if self._scheduler.drafting.drafts is None:
+                self._scheduler.drafting.drafts = self._open_drafts()
+        self._scheduler.drafting.drafts.open(row)
+
+    def _open_drafts(self) -> Drafts:
+        drafts: Drafts = open_drafts(
+            self.base,
+            draft_base=self._draft_base,
+            device=str(self._net.device),
+            dtype=str(self._net.dtype).removeprefix("torch."),
+            max_running=self._sizes.max_running,
+        )
+        return drafts
+
+    def _draft_sources(self) -> str:
+        own = [kind.value for kind in DraftKind if kind is not DraftKind.MODEL]
+        model = [] if self._draft_base is None else [f"model {self._draft_base.name}"]
+        return ", ".join([*own, *model])
 
     def _matcher(self, constraint: Any) -> Any:
         if self._constraints is None:
             base = self.base
             self._constraints = Constraints(base.tokenizer, vocab_size=base.vocab_size, eos_ids=base.eos_ids)
         return self._constraints.matcher(constraint)
+
+
+def _counted(counts: Counts) -> Counter[str]:
+    counted = Counter(
+        prompt_tokens=counts.prompt_tokens,
+        completion_tokens=counts.completion_tokens,
+        drafted_tokens=counts.drafted_tokens,
+        accepted_tokens=counts.accepted_tokens,
+    )
+    for source in counts.by_source:
+        drafted, accepted = _names(source.kind)
+        counted[drafted], counted[accepted] = source.drafted, source.accepted
+    return counted
+
+
+def _names(kind: DraftKind) -> tuple[str, str]:
+    return f"drafted_tokens_{kind.value}", f"accepted_tokens_{kind.value}"

@@ -8,10 +8,14 @@ from collections.abc import Callable
 from typing import Any
 
 import jsonschema
+import llguidance
 import pytest
+import torch
 
 from backend.domain.json_schemas import check_schema
+from gpu_runners.causal.base import CausalBase
 from gpu_runners.generation.answers import constraint_of, schema_constraint
+from gpu_runners.generation.constraints import Masks
 from gpu_runners.generation.protocol import (
     Constraint,
     ConstraintKind,
@@ -116,3 +120,42 @@ def test_a_schema_that_explodes_costs_little_and_others_go_on(engine: TorchEngin
             generate_all(engine, [ask(constraint=constraint, max_new_tokens=5), ask(max_new_tokens=2)])
         assert generate_all(engine, [ask(max_new_tokens=2)])[0].counts.completion_tokens == 2
     assert time.monotonic() - began < 20
+
+
+def fuelled(base: CausalBase, fuel: int) -> Any:
+    """A matcher of a pattern with 4,096 states that has `fuel` for each mask."""
+    text = json.loads(base.tokenizer.backend_tokenizer.to_str())
+    text["truncation"] = text["padding"] = None
+    tokenizer = llguidance.LLTokenizer(json.dumps(text), n_vocab=base.vocab_size, eos_token=list(base.eos_ids))
+    limits = llguidance.LLParserLimits(step_lexer_fuel=fuel, max_lexer_states=50_000, verbose_errors=False)
+    schema = {"type": "object", "properties": {"a": {"type": "string", "pattern": "^(a|b)*c(a|b){12}$"}}}
+    grammar = llguidance.LLMatcher.grammar_from_json_schema(
+        json.dumps(schema | {"required": ["a"]}), overrides={"whitespace_flexible": False}
+    )
+    return llguidance.LLMatcher(tokenizer, grammar, log_level=0, limits=limits)
+
+
+def test_masks_behind_a_draft_are_those_that_would_come_without_it(base: CausalBase) -> None:
+    """Up to a drafted token that the constraint refuses; the matcher stays where it is."""
+    draft = [int(i) for i in base.tokenizer('{"a":"abacabbaab', add_special_tokens=False)["input_ids"]]
+    matcher, one_by_one = fuelled(base, 200_000), fuelled(base, 200_000)
+    masks, where = Masks(base.vocab_size), torch.device("cpu")
+    refused = int(base.tokenizer("{", add_special_tokens=False)["input_ids"][0])
+    found = masks.forbidden([None, matcher], [[1], [*draft, refused, refused]], base.vocab_size, where)
+    assert not found[:2].any()
+    for n, token in enumerate(draft):
+        assert torch.equal(found[2 + n], masks.forbidden([one_by_one], [[]], base.vocab_size, where)[0])
+        assert one_by_one.consume_token(token)
+    again = masks.forbidden([matcher], [[]], base.vocab_size, where)[0]
+    assert torch.equal(again, found[2])
+
+
+def test_an_end_that_only_a_broken_mask_lets_pass_is_a_failure(base: CausalBase, ask: Ask) -> None:
+    engine = TorchEngine(base, max_running=1)
+    try:
+        engine._matcher = lambda constraint: fuelled(base, 200)  # type: ignore[method-assign]
+        with pytest.raises(EngineFailed) as caught:
+            generate_all(engine, [ask(constraint=Constraint(kind=ConstraintKind.JSON_OBJECT))])
+        assert caught.value.code == "bad_constraint"
+    finally:
+        engine.stop()

@@ -10,7 +10,7 @@ from scipy.stats import chisquare
 
 from gpu_runners.generation.protocol import GenerationRequest
 from gpu_runners.generation.rows import chooser_of
-from gpu_runners.generation.sampling import choose
+from gpu_runners.generation.sampling import Place, choose
 from gpu_runners.generation.sync import generate_all
 from gpu_runners.generation.torch_engine import TorchEngine
 
@@ -23,8 +23,10 @@ def drawn(n: int = 4000, **options: object) -> np.ndarray:
     chooser = chooser_of(GenerationRequest(id="", prompt=(1,), max_new_tokens=1, seed=11, **options))  # type: ignore[arg-type]
     counts = np.zeros(len(LOGITS))
     for _ in range(n // 50):
-        for token in choose(LOGITS.repeat(50, 1), [chooser] * 50, None).tokens:
+        places = [Place(chooser, (0,) * ahead) for ahead in range(50)]
+        for token in choose(LOGITS.repeat(50, 1), places, None).tokens:
             counts[token] += 1
+            chooser.note(token)
     return counts
 
 
@@ -67,7 +69,7 @@ def test_a_mask_and_penalties_come_before_the_choice_and_are_in_the_logprob() ->
         chooser.note(token)
     mask = torch.zeros((1, 7), dtype=torch.bool)
     mask[0, 0] = True
-    chosen = choose(LOGITS[None].clone(), [chooser], mask)
+    chosen = choose(LOGITS[None].clone(), [Place(chooser)], mask)
     left = [-math.inf, 1.5 - 2.5, 1.0 - 1.5, 0.5, 0.0, -1.0, -3.0]
     norm = math.log(sum(math.exp(x) for x in left))
     assert chosen.tokens == [3]

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -79,3 +80,16 @@ def test_the_stream_adds_up_to_the_answer(engine: TorchEngine, ask: Ask) -> None
         assert len(ids) == deltas[-1].counts.completion_tokens == whole.counts.completion_tokens
         assert whole.text == engine.base.tokenizer.decode(ids, skip_special_tokens=True)
         assert [delta.finish_reason is not None for delta in deltas] == [False] * (len(deltas) - 1) + [True]
+
+
+@given(data=st.data())
+def test_a_run_says_what_its_tokens_say_one_by_one(base: CausalBase, data: st.DataObject) -> None:
+    """Runs that end inside a character, and ids that are no character at all."""
+    text = data.draw(st.text(max_size=12)) + "漢字🎉"
+    ids = [int(i) for i in base.tokenizer(text, add_special_tokens=False)["input_ids"]]
+    for at in data.draw(st.lists(st.integers(0, len(ids)), max_size=3)):
+        ids.insert(at, data.draw(st.integers(0, base.vocab_size - 6)))
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(ids)), max_size=4)))
+    words = Detokenizer(base.tokenizer)
+    told = [words.push_run(ids[begin:end]) for begin, end in pairwise([0, *cuts, len(ids)]) if begin < end]
+    assert "".join([*told, words.flush()]) == "".join(pieces(base, ids))

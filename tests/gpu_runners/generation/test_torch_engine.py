@@ -84,7 +84,7 @@ def _layer_outputs(net: Net, bank: object, keys: list[str | None], adapter: obje
     rows = []
     for key in keys:
         row = Row.__new__(Row)
-        row.tokens, row.n_cached, row.reading = [5, 9, 17, 33], 0, True
+        row.tokens, row.n_cached, row.reading, row.draft = [5, 9, 17, 33], 0, True, []
         row.adapter = adapter if key else None  # type: ignore[assignment]
         if row.adapter is not None:
             assert bank.pin(row.adapter)  # type: ignore[attr-defined]
