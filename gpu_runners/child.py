@@ -1,4 +1,4 @@
-"""The process in which distil, evaluate and select jobs run, apart from the agent so that a crash or an out-of-memory
+"""The process in which every job but infer runs, apart from the agent so that a crash or an out-of-memory
 kill is a report, not a death.
 
 It reads JSON lines on stdin, one job or `{"stop": true}` each, and writes JSON lines (events) on what was its stdout;
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from backend.domain.causal_jobs import DistillCausalJob, EvaluateCausalJob
+from backend.domain.recipe_jobs import PackRecipesJob
 from backend.domain.runner_jobs import DistillJob, EvaluateJob, RunnerJobKind, SelectJob
 from gpu_runners.errors import JobFailed
 
@@ -79,6 +80,9 @@ def _work(work: Any, request: dict[str, Any], events: TextIO, stop: threading.Ev
         if request["kind"] == RunnerJobKind.EVALUATE_CAUSAL:
             asked = EvaluateCausalJob.from_json(request["payload"])
             return dict(work.evaluate_files_causal(asked, folder=folder, base_dir=base_dir, emit=emit))
+        if request["kind"] == RunnerJobKind.PACK_RECIPES:
+            packing = PackRecipesJob.from_json(request["payload"])
+            return dict(work.pack_recipes_files(packing, folder=folder, base_dir=base_dir, emit=emit))
         if request["kind"] == RunnerJobKind.SELECT:
             from gpu_runners.selecting.job import select_files
 

@@ -1,5 +1,5 @@
-"""`kolm`: log in, check and compile specs, look at what came of them and what it cost, fetch, trust, verify and run
-artifacts, select rows, hear webhooks.
+"""`kolm`: log in, check and compile specs, look at what came of them and what it cost, fetch, trust, verify, run and
+measure artifacts, select rows, hear webhooks.
 
 Each command imports what it needs when it runs: `kolm verify` starts without httpx, pydantic or torch.
 """
@@ -15,6 +15,8 @@ from gpu_runners.deployment_parser import add_deployments_parser
 from gpu_runners.draft_parser import add_drafts_parser
 from gpu_runners.exit_codes import INTERRUPTED, PIPE_CLOSED
 from gpu_runners.listing_parser import add_listing_parsers
+from gpu_runners.recipe_parser import add_recipe_parsers
+from gpu_runners.registry_parser import add_registry_parser
 from gpu_runners.selecting.parser import add_select_parser
 from gpu_runners.webhook_parser import add_webhooks_parser
 
@@ -51,8 +53,10 @@ def parser() -> argparse.ArgumentParser:
     add_webhooks_parser(commands, _api_options)
     add_deployments_parser(commands, _api_options)
     add_drafts_parser(commands, _api_options)
+    add_registry_parser(commands, _api_options)
     add_select_parser(commands)
     _artifact_parsers(commands)
+    add_recipe_parsers(commands)
     return top
 
 
@@ -88,6 +92,9 @@ def _artifact_parsers(commands: "argparse._SubParsersAction[argparse.ArgumentPar
     serve.add_argument("--port", type=int, default=8090)
     serve.add_argument(
         "--max-running", type=int, default=16, metavar="N", help="answers generated at a time (json and text tasks)"
+    )
+    serve.add_argument(
+        "--draft", metavar="BASE", help="a base that drafts tokens, where the compiler chose one (or the spec's)"
     )
     for command, act in ((run, _run), (serve, _serve)):
         command.add_argument("--keyring", metavar="FILE")
@@ -148,6 +155,7 @@ def _serve(options: argparse.Namespace) -> int:
         host=options.host,
         port=options.port,
         max_running=options.max_running,
+        draft=options.draft,
         keyring=options.keyring,
         allow_untrusted=options.allow_untrusted,
     )

@@ -27,10 +27,20 @@ _STOP_GRACE_S = 8.0  # from SIGTERM to a checkpoint handed over; Kubernetes and 
 _BLOBS = {
     RunnerJobKind.DISTILL: {"dataset": "dataset_sha256"},
     RunnerJobKind.DISTILL_CAUSAL: {"dataset": "dataset_sha256"},
-    RunnerJobKind.EVALUATE: {"inputs": "inputs_sha256", "adapter": "adapter_sha256"},
-    RunnerJobKind.EVALUATE_CAUSAL: {"inputs": "inputs_sha256", "adapter": "adapter_sha256"},
+    RunnerJobKind.EVALUATE: {"inputs": "inputs_sha256", "adapter": "adapter_sha256", "rules": "rules_sha256"},
+    RunnerJobKind.EVALUATE_CAUSAL: {"inputs": "inputs_sha256", "adapter": "adapter_sha256", "rules": "rules_sha256"},
+    RunnerJobKind.PACK_RECIPES: {
+        "adapter": "adapter_sha256",
+        "observations": "observations_sha256",
+        "prompts": "prompts_sha256",
+        "earlier": "earlier_sha256",
+        "feedback": "feedback_sha256",
+        "epoch": "epoch_sha256",
+    },
     RunnerJobKind.SELECT: {"columns": "columns_sha256", "rows": "rows_sha256"},
 }
+
+_OPTIONAL = frozenset(("rules", "earlier", "feedback", "epoch"))  # "" says that there is none
 
 
 class Lease:
@@ -178,6 +188,8 @@ def _fetch_inputs(claim: Claim, *, lease: Lease, folder: Path) -> None:
     if claim.kind in (RunnerJobKind.DISTILL, RunnerJobKind.DISTILL_CAUSAL) and claim.checkpoint_sha256 is not None:
         wanted["checkpoint"] = claim.checkpoint_sha256
     for name, sha256 in wanted.items():
+        if sha256 == "" and name in _OPTIONAL:
+            continue
         if not isinstance(sha256, str):
             raise JobFailed(f"The job names no {name}.", code="invalid_job")
         _patiently(lambda at=folder / name, sha256=sha256: _save(sha256, at, lease=lease), lease=lease)  # type: ignore[misc]

@@ -1,7 +1,8 @@
 """One job's files in, one job's files out: the part of the child process that knows what distil and evaluate need.
 
-In the job's folder the parent has put `dataset` and maybe `checkpoint` (distil), or `inputs` and `adapter` (evaluate).
-Checkpoints are written under new names and announced as events; `adapter` is what a distil job leaves.
+In the job's folder the parent has put `dataset` and maybe `checkpoint` (distil), `inputs`, `adapter` and maybe `rules`
+(evaluate), or `observations`, `prompts`, `adapter` and maybe `earlier`, `feedback`, `epoch` (recipes). Checkpoints are
+written under new names and announced as events; `adapter` is what a distil job leaves, `pack` what a recipes job does.
 """
 
 import itertools
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from backend.domain.causal_jobs import DistillCausalJob, EvaluateCausalJob
+from backend.domain.recipe_jobs import PackRecipesJob
 from backend.domain.runner_jobs import DistillJob, EvaluateJob
 from gpu_runners.distill.bases import open_base
 from gpu_runners.distill.evaluate import evaluate
@@ -92,7 +94,12 @@ def evaluate_files(job: EvaluateJob, *, folder: Path, base_dir: Path | None, emi
         )
 
     result = evaluate(
-        job, (folder / "inputs").read_bytes(), (folder / "adapter").read_bytes(), base=base, on_progress=on_progress
+        job,
+        (folder / "inputs").read_bytes(),
+        (folder / "adapter").read_bytes(),
+        base=base,
+        rules=_rules(folder),
+        on_progress=on_progress,
     )
     return {"result": result.to_json(), "blobs": []}
 
@@ -108,6 +115,27 @@ def evaluate_files_causal(job: EvaluateCausalJob, *, folder: Path, base_dir: Pat
         emit({"event": "progress", "step": done, "n_steps": total, "loss": None, "eta_s": None, "note": note})
 
     result = evaluate_causal(
-        job, (folder / "inputs").read_bytes(), (folder / "adapter").read_bytes(), base=base, on_progress=on_progress
+        job,
+        (folder / "inputs").read_bytes(),
+        (folder / "adapter").read_bytes(),
+        base=base,
+        rules=_rules(folder),
+        on_progress=on_progress,
     )
     return {"result": result.to_json(), "blobs": []}
+
+
+def _rules(folder: Path) -> bytes | None:
+    path = folder / "rules"
+    return path.read_bytes() if path.exists() else None
+
+
+def pack_recipes_files(job: PackRecipesJob, *, folder: Path, base_dir: Path | None, emit: Emit) -> dict[str, Any]:
+    from gpu_runners.recipes.pack_job import pack_recipes, read_inputs_of
+
+    def on_progress(done: int, total: int, note: str) -> None:
+        emit({"event": "progress", "step": done, "n_steps": total, "loss": None, "eta_s": None, "note": note})
+
+    data, result = pack_recipes(job, read_inputs_of(folder), base_dir=base_dir, on_progress=on_progress)
+    (folder / "pack").write_bytes(data)
+    return {"result": result.to_json(), "blobs": [str(folder / "pack")]}

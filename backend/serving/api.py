@@ -53,6 +53,11 @@ class RunOutput(s.Serializer[object]):
     )
     n_tokens = s.IntegerField(required=False, help_text="Of a json or text answer.")
     latency_us = s.IntegerField()
+    rule = s.IntegerField(
+        required=False,
+        help_text="Where a rule answered in the model's place: its number, from 1, as `kolm rules` lists them; 0: the "
+        "field rules of a json task together. `confidence` is then the lower bound of the rule's precision.",
+    )
 
 
 class RunShape(s.Serializer[object]):

@@ -1,4 +1,5 @@
-"""What was tried in the playground; deployments with their history, their numbers and their shadow; the servers."""
+"""What was tried in the playground; deployments with their history, their numbers and their shadow; what serving found
+out about recipe packs; the servers."""
 
 from enum import StrEnum
 from typing import ClassVar
@@ -95,7 +96,8 @@ class DeploymentRevision(TenantOwned):
 
 
 class DeploymentHour(TenantOwned):
-    """What one artifact of a deployment answered in one hour (UTC). `first_token` and `total` are histograms of
+    """What one artifact of a deployment answered in one hour (UTC); `n_rule` of the requests were a rule's, without a
+    model. `first_token` and `total` are histograms of
     `domain.deployments`; `ran` the engines that answered. The shadow's numbers are sums of comparisons with the
     teacher."""
 
@@ -105,6 +107,7 @@ class DeploymentHour(TenantOwned):
     n_requests = models.BigIntegerField(default=0)
     n_failed = models.BigIntegerField(default=0)
     n_canceled = models.BigIntegerField(default=0)
+    n_rule = models.BigIntegerField(default=0)
     prompt_tokens = models.BigIntegerField(default=0)
     cached_tokens = models.BigIntegerField(default=0)
     completion_tokens = models.BigIntegerField(default=0)
@@ -140,6 +143,31 @@ class ShadowAnswer(TenantOwned):
         indexes: ClassVar = [
             models.Index(fields=["tenant_id", "created_at"], name="shadow_by_time"),
             models.Index(fields=["created_at"], name="shadow_ttl"),
+        ]
+
+
+class PackReport(TenantOwned):
+    """What one server counted of one artifact's recipe pack since it opened its `log`: totals, so that a newer telling
+    replaces the older. Recipe ids and shapes of text, no text; `sealed` holds answers as token ids, and only where
+    the compile's spec has `learn_text`. Gone thirty days after the last telling."""
+
+    artifact_id = models.UUIDField()
+    artifact_sha256 = models.CharField(max_length=64)
+    pack_sha256 = models.CharField(max_length=64)
+    log = models.CharField(max_length=32)
+    n_answers = models.BigIntegerField()
+    n_tokens = models.BigIntegerField()
+    tried = models.JSONField()
+    missed = models.JSONField()
+    sealed = models.BinaryField(null=True)
+    created_at = models.DateTimeField(default=timezone.now)
+    told_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        constraints: ClassVar = [models.UniqueConstraint(fields=["tenant_id", "log"], name="pack_report_once")]
+        indexes: ClassVar = [
+            models.Index(fields=["tenant_id", "artifact_sha256", "told_at"], name="pack_report_by_artifact"),
+            models.Index(fields=["told_at"], name="pack_report_ttl"),
         ]
 
 

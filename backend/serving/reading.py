@@ -24,6 +24,7 @@ _COUNTS = (
     "n_requests",
     "n_failed",
     "n_canceled",
+    "n_rule",
     "prompt_tokens",
     "cached_tokens",
     "completion_tokens",

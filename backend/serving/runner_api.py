@@ -1,5 +1,6 @@
-"""The servers' addresses: `/internal/runner/servers`, `/internal/runner/artifacts/<sha256>`, `/internal/runner/usage`.
-Their JSON is `domain.serving_wire`. The runner token opens the first and the last; an artifact is given for a grant."""
+"""The servers' addresses: `/internal/runner/servers`, `/internal/runner/artifacts/<sha256>`, `/internal/runner/usage`,
+`/internal/runner/pack-feedback`. Their JSON is `domain.serving_wire`. The runner token opens all but the second: an
+artifact is given for a grant."""
 
 import hmac
 import json
@@ -14,11 +15,11 @@ from backend.artifacts.models import Artifact
 from backend.artifacts.revoking import check_usable
 from backend.domain.errors import NotFound
 from backend.domain.ids import Prefix, decode_id
-from backend.domain.serving_wire import BadGrant, UsageBatch, grant_key, read_grant
+from backend.domain.serving_wire import BadGrant, FeedbackBatch, UsageBatch, grant_key, read_grant
 from backend.rest.async_queries import query
 from backend.rest.problems import problem_response
 from backend.runner_jobs.api import bearer, guarded_view, not_allowed, send_blob
-from backend.serving import servers
+from backend.serving import pack_feedback, servers
 from backend.serving.usage_intake import MAX_ROWS, take_in
 from backend.tenants.scope import tenant_scope
 
@@ -50,6 +51,20 @@ async def usage(request: HttpRequest) -> HttpResponse:
         raise ValueError(f"a batch has at most {MAX_ROWS} rows")
     taken = await query(take_in)(batch)
     return JsonResponse(taken.to_json())
+
+
+@guarded_view
+async def feedback(request: HttpRequest) -> HttpResponse:
+    """Keep what servers found out about recipe packs. Answered 200 whatever single rows are; refused ones are named."""
+    if request.method != "POST":
+        return not_allowed(request)
+    if not _is_runner(request):
+        return _wrong_token(request)
+    batch = FeedbackBatch.from_json(_object(request))
+    if not isinstance(batch.rows, list) or len(batch.rows) > pack_feedback.MAX_REPORTS:
+        raise ValueError(f"a batch has at most {pack_feedback.MAX_REPORTS} rows")
+    kept = await query(pack_feedback.keep)(batch)
+    return JsonResponse(kept.to_json())
 
 
 @guarded_view

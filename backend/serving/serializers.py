@@ -129,6 +129,7 @@ class DeploymentFiguresShape(s.Serializer[object]):
     n_requests = s.IntegerField()
     n_failed = s.IntegerField()
     n_canceled = s.IntegerField()
+    n_rule = s.IntegerField(help_text="Requests that a rule of the artifact answered: no model, no token charged.")
     prompt_tokens = s.IntegerField()
     cached_tokens = s.IntegerField()
     completion_tokens = s.IntegerField()

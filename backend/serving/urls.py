@@ -21,4 +21,5 @@ urlpatterns = [
     path("internal/runner/servers", runner_api.hello),
     path("internal/runner/artifacts/<str:sha256>", runner_api.artifact),
     path("internal/runner/usage", runner_api.usage),
+    path("internal/runner/pack-feedback", runner_api.feedback),
 ]

@@ -33,7 +33,7 @@ logger = logging.getLogger("kolm.serving")
 MAX_ROWS = 1_000
 MAX_COUNT = 10_000_000  # tokens of one row
 MAX_US = 24 * 3600 * 1_000_000
-_ENDS = ("", "stop", "length", "canceled", "failed")
+_ENDS = ("", "stop", "length", "rule", "canceled", "failed")
 _COUNTS = ("prompt_tokens", "cached_tokens", "completion_tokens", "drafted_tokens", "accepted_tokens")
 
 
@@ -137,6 +137,8 @@ def _check(told: UsageRow, grant: Grant) -> None:
         raise _Refused("a part of its tokens is more than the whole")
     if told.model != grant.sha256:
         raise _Refused("its model is not the one of its grant")
+    if told.finish_reason == "rule" and any(counts):
+        raise _Refused("a rule's answer has no tokens")
 
 
 def _book(tenant_id: UUID, rows: Sequence[_Row], about: dict[str, Any] | None) -> int:
@@ -226,6 +228,7 @@ def _add(counter: DeploymentHour, row: _Row, amount_microusd: int) -> None:
     counter.n_requests += 1
     counter.n_failed += told.finish_reason == "failed"
     counter.n_canceled += told.finish_reason == "canceled"
+    counter.n_rule += told.finish_reason == "rule"
     if told.first_token_us:
         counter.first_token = _with(counter.first_token, told.first_token_us)
     if told.total_us:

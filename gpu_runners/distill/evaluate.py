@@ -12,6 +12,7 @@ from gpu_runners.distill.bases import Base
 from gpu_runners.distill.dataset import read_inputs
 from gpu_runners.serving.engines import load_runtime
 from gpu_runners.serving.label_model import BATCH, LabelModel
+from gpu_runners.serving.rules_first import RulesFirst, predicted
 
 N_LATENCIES = 50
 N_WARM_UP = 5
@@ -24,11 +25,14 @@ def evaluate(
     adapter_blob: bytes,
     *,
     base: Base,
+    rules: bytes | None = None,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> EvaluateResult:
-    """One prediction an input, in order. Raises JobFailed (invalid_dataset, invalid_adapter, base_mismatch)."""
+    """One prediction an input, in order, by the model and, of a rules.json, by the rules. Raises JobFailed
+    (invalid_dataset, invalid_adapter, base_mismatch)."""
     started = time.monotonic()
     texts = read_inputs(inputs)
+    first = None if rules is None else RulesFirst.from_members({"rules.json": rules}, labels=job.labels)
     adapter, config = from_bytes(adapter_blob), AdapterConfig.from_json(job.adapter_config)
     runtime = load_runtime(base)
     model = LabelModel.build(
@@ -43,12 +47,13 @@ def evaluate(
         confidences += [round(float(p), 6) for p in probabilities.max(axis=1)]
         baseline_predictions += [job.labels[i] for i in in_batches(baseline.logits, rows).argmax(axis=1)]
         on_progress(min(start + CHUNK, len(texts)), len(texts))
-    latency_us = _latencies(model, texts)
     return EvaluateResult(
         predictions=predictions,
         confidences=confidences,
         baseline_predictions=baseline_predictions,
-        latency_us=latency_us,
+        rule_answers=[] if first is None else [a.text if a else None for a in first.answers(texts)],
+        latency_us=_latencies(model, texts),
+        ruled_latency_us=[] if first is None else _latencies(model, texts, rules=first),
         device=model.engine.device,
         runner_ms=round((time.monotonic() - started) * 1000),
     )
@@ -61,10 +66,10 @@ def in_batches(forward: Callable[[Sequence[Sequence[int]]], Array], rows: Sequen
     return np.concatenate(parts)[np.argsort(order)]
 
 
-def _latencies(model: LabelModel, texts: Sequence[str]) -> list[int]:
+def _latencies(model: LabelModel, texts: Sequence[str], *, rules: RulesFirst | None = None) -> list[int]:
     """Single-input wall times in microseconds, tokenising included, of up to 50 inputs spread evenly over the set."""
     n = min(N_LATENCIES, len(texts))
     sample = [texts[i * len(texts) // n] for i in range(n)]
     for text in sample[:N_WARM_UP]:
         model.predict([text])
-    return [model.predict([text])[0]["latency_us"] for text in sample]
+    return [predicted(rules, [text], is_label=True, model=model.predict)[0]["latency_us"] for text in sample]

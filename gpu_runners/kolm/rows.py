@@ -169,6 +169,7 @@ class Output(Row):
     label: str
     confidence: float
     latency_us: int
+    rule: int | None = None  # the number of the rule that answered in the model's place
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

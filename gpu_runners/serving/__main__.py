@@ -33,11 +33,13 @@ from gpu_runners.serving.adapter_store import AdapterStore
 from gpu_runners.serving.backend_client import Backend
 from gpu_runners.serving.engine_making import EngineMaker
 from gpu_runners.serving.fairness import Turns
+from gpu_runners.serving.feedback import FeedbackTeller
 from gpu_runners.serving.granted import Floor, GrantedResponder
 from gpu_runners.serving.hosting import Bases, Hosts
 from gpu_runners.serving.journal import Journal, JournalBusy
 from gpu_runners.serving.metrics import CONTENT_TYPE, metrics
 from gpu_runners.serving.openai.app import make_app
+from gpu_runners.serving.plan import Speculation
 from gpu_runners.serving.registration import Registration, UsageTeller, hello_of
 from gpu_runners.serving.server_config import ServerConfig, read_server_config
 
@@ -84,6 +86,9 @@ async def serve(config: ServerConfig) -> None:
 
     registration = Registration(backend, floor, hello)
     usage = UsageTeller(backend, floor.journal, lambda: registration.server, first=registration.say_what_runs)
+    feedback = FeedbackTeller(
+        backend, floor.feedback, found=floor.hosts.pack_feedback, server=lambda: registration.server
+    )
     web = _Web(uvicorn.Config(
         _with_own_routes(make_app(GrantedResponder(floor)), floor, registration, usage),
         host=config.host, port=config.port, log_config=None, access_log=False, lifespan="off",
@@ -92,7 +97,7 @@ async def serve(config: ServerConfig) -> None:
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
-    tasks = [asyncio.create_task(work) for work in (registration.run(), usage.run(), look_for_bases())]
+    tasks = [asyncio.create_task(work) for work in (registration.run(), usage.run(), feedback.run(), look_for_bases())]
     serving = asyncio.create_task(web.serve(sockets=[listening]))
     log.info(
         "server %s listens on %s:%d for bases %s", config.name, config.host, config.port, [b["id"] for b in listed]
@@ -105,6 +110,9 @@ async def serve(config: ServerConfig) -> None:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
     await usage.tell_all(within_s=_LAST_WORDS_S)
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_LAST_WORDS_S):
+            await feedback.tell()
     await floor.hosts.close()
     floor.journal.close()
     shutil.rmtree(config.unpacked, ignore_errors=True)
@@ -144,6 +152,7 @@ def make_floor(config: ServerConfig, backend: Backend, bases: Bases) -> Floor:
         ),
         journal=Journal(config.state / "usage"),
         dedicated=config.dedicated,
+        has_drafts=config.speculation is Speculation.RECIPES,
     )
 
 

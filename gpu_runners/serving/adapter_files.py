@@ -10,6 +10,7 @@ import re
 import shutil
 import tempfile
 from collections import OrderedDict
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -112,13 +113,18 @@ class Unpacked:
         return True
 
 
-def unpack(root: Path, sha256: str, adapter: CausalAdapter, config: AdapterConfig) -> Unpacked:
-    """`root/<sha256>/`, whole or not at all; what stood there is replaced."""
+def unpack(
+    root: Path, sha256: str, adapter: CausalAdapter, config: AdapterConfig, *, beside: Mapping[str, bytes] | None = None
+) -> Unpacked:
+    """`root/<sha256>/`, whole or not at all; what stood there is replaced. `beside` are further files in it, by names
+    of ours."""
     if not is_digest(sha256):
         raise ValueError("not a sha256")
     folder, fresh = root / sha256, Path(tempfile.mkdtemp(dir=root, prefix=".new-"))
     try:
         write_peft_folder(fresh, adapter, config)
+        for name, data in (beside or {}).items():
+            (fresh / name).write_bytes(data)
         if folder.exists():
             shutil.rmtree(folder)
         os.rename(fresh, folder)

@@ -16,16 +16,19 @@ from backend.domain.serving_wire import Grant
 from gpu_runners.causal.adapter import FORMAT, AdapterConfig, from_bytes
 from gpu_runners.causal.base import CausalBase
 from gpu_runners.errors import JobFailed
-from gpu_runners.generation.protocol import AdapterRef
+from gpu_runners.generation.protocol import AdapterRef, Drafting
 from gpu_runners.serving.adapter_files import Unpacked, unpack
 from gpu_runners.serving.openai.responder import Refusal
+from gpu_runners.serving.pack_mounting import PACK_FILE, mounted_pack
+from gpu_runners.serving.rules_first import RulesFirst, labels_of
 
 OpenBase = Callable[[str], CausalBase]  # raises JobFailed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adapter:
-    """A verified adapter in a folder of its own. `prompt` is the artifact's prompt.json."""
+    """A verified adapter in a folder of its own, its recipe pack beside it. `prompt` is the artifact's prompt.json;
+    `drafting` and `rules` are None where it ships none that can be used."""
 
     ref: AdapterRef
     tenant_digest: str
@@ -33,6 +36,8 @@ class Adapter:
     config: AdapterConfig
     prompt: Mapping[str, Any]
     unpacked: Unpacked
+    drafting: Drafting | None = None
+    rules: RulesFirst | None = None
 
 
 def opened(data: bytes, grant: Grant, *, number: int, root: Path, keyring: Path | None, open_base: OpenBase) -> Adapter:
@@ -52,7 +57,9 @@ def opened(data: bytes, grant: Grant, *, number: int, root: Path, keyring: Path 
         raise refused(409, error.code, f"This server cannot run the artifact: {error.message}") from error
     except KeyError as error:
         raise refused(409, "invalid_artifact", f"This server cannot run the artifact: no {error} in it.") from error
-    unpacked = unpack(root, grant.sha256, adapter, config)
+    pack = mounted_pack(kolm.members, tokenizer_sha256=base.tokenizer_sha256)
+    beside = {} if pack is None else {PACK_FILE: pack.data}
+    unpacked = unpack(root, grant.sha256, adapter, config, beside=beside)
     return Adapter(
         ref=AdapterRef(key=grant.sha256, folder=unpacked.folder, number=number),
         tenant_digest=kolm.manifest["tenant_digest"],
@@ -60,6 +67,8 @@ def opened(data: bytes, grant: Grant, *, number: int, root: Path, keyring: Path 
         config=config,
         prompt=prompt,
         unpacked=unpacked,
+        drafting=None if pack is None else pack.drafting(unpacked.folder),
+        rules=RulesFirst.from_members(kolm.members, labels=labels_of(kolm.members)),
     )
 
 

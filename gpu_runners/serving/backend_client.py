@@ -1,4 +1,4 @@
-"""The three addresses of the backend that a server asks, and nothing else of it (`backend.domain.serving_wire`).
+"""The four addresses of the backend that a server asks, and nothing else of it (`backend.domain.serving_wire`).
 
 Unreachable  no answer, 5xx, 429: try again later
 Refused      any other 4xx
@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 
-from backend.domain.serving_wire import ServerHello, ServerOrders, UsageBatch
+from backend.domain.serving_wire import FeedbackBatch, ServerHello, ServerOrders, UsageBatch
 from gpu_runners.client import Refused, Unreachable
 
 _PREFIX = "/internal/runner"
@@ -46,6 +46,9 @@ class Backend:
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise Unreachable(f"the answer to a usage batch cannot be read ({error})") from error
         return [place for place in places if 0 <= place < len(batch.rows)]
+
+    async def pack_feedback(self, batch: FeedbackBatch) -> None:
+        await self._post("/pack-feedback", batch.to_json())
 
     async def artifact(self, sha256: str, grant: str, *, max_bytes: int) -> bytes:
         """Raises ArtifactRefused, Unreachable."""

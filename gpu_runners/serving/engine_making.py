@@ -12,6 +12,7 @@ from gpu_runners.generation.protocol import Engine, Rejected
 from gpu_runners.serving.adapter_opening import Adapter
 from gpu_runners.serving.base_facts import BaseFacts
 from gpu_runners.serving.devices import DeviceKind, detect
+from gpu_runners.serving.draft_bases import draft_base
 from gpu_runners.serving.plan import EnginePlan, Needs, Speculation, plan
 from gpu_runners.serving.server_config import EngineKind, ServerConfig
 
@@ -92,4 +93,11 @@ class EngineMaker:
             n_slots=planned.slots,
             keep_adapters=planned.ram_adapters,
             merged=merged,  # type: ignore[arg-type]
+            draft_base=self._drafting_base(base),
         )
+
+    def _drafting_base(self, base: CausalBase) -> CausalBase | None:
+        """For artifacts whose pack wants a model's drafts: the one that this server was told of."""
+        if self._config.speculation is not Speculation.RECIPES or not self._config.draft:
+            return None
+        return draft_base(base, self._config.draft, base_dir=self._config.base_dir)

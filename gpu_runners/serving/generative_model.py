@@ -1,19 +1,21 @@
 """A generative task's model, ready to answer: the base under our engine, the artifact's adapter in its bank.
 
 From a verified `.kolm` it reads `adapter.safetensors`, `adapter_config.json` and `prompt.json` (the system message,
-what an answer is, how long it may get). Engines are shared by all artifacts of one base.
+what an answer is, how long it may get), and mounts `rules.json`, which answers first where it is sure, and
+`recipes.json`, whose sources draft for the engine. Engines are shared by all artifacts of one base.
 """
 
 import asyncio
 import hashlib
 import json
+import logging
 import math
 import shutil
 import tempfile
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -26,6 +28,7 @@ from gpu_runners.generation.answers import constraint_of
 from gpu_runners.generation.protocol import (
     AdapterRef,
     Constraint,
+    Drafting,
     Engine,
     EngineFailed,
     GenerationRequest,
@@ -33,6 +36,10 @@ from gpu_runners.generation.protocol import (
     Rejected,
 )
 from gpu_runners.generation.sync import Finished, generate_all
+from gpu_runners.serving.pack_mounting import mounted_pack
+from gpu_runners.serving.rules_first import RulesFirst, labels_of, predicted
+
+log = logging.getLogger("kolm.serving")
 
 ONE_BY_ONE = 4  # up to here each input is answered by itself and has its own honest latency
 
@@ -74,14 +81,24 @@ def unpacked(members: Mapping[str, bytes], base: CausalBase, folder: Path) -> Ad
 
 
 class GenerativeModel:
-    """`adapter` None: it is merged into the engine's base. An adapter's folder goes with the model."""
+    """`adapter` None: it is merged into the engine's base. `folder`, where adapter and pack lie, goes with the
+    model."""
 
-    def __init__(self, *, base: CausalBase, engine: Engine, adapter: AdapterRef | None, prompt: TaskPrompt) -> None:
+    def __init__(
+        self,
+        *,
+        base: CausalBase,
+        engine: Engine,
+        adapter: AdapterRef | None,
+        prompt: TaskPrompt,
+        folder: Path,
+        drafting: Drafting | None = None,
+        rules: RulesFirst | None = None,
+    ) -> None:
         self.base, self.engine, self.adapter, self.prompt = base, engine, adapter, prompt
         self.constraint: Constraint | None = constraint_of(prompt.answer)
-        self._tidy: Callable[[], object] = lambda: None
-        if adapter is not None:
-            self._tidy = weakref.finalize(self, shutil.rmtree, adapter.folder, ignore_errors=True)
+        self.drafting, self.rules = drafting, rules
+        self._tidy: Callable[[], object] = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
 
     @classmethod
     def from_members(cls, members: Mapping[str, bytes], *, base: CausalBase, engine: Engine) -> Self:
@@ -95,12 +112,21 @@ class GenerativeModel:
         except JobFailed:
             shutil.rmtree(folder)
             raise
-        return cls(base=base, engine=engine, adapter=ref, prompt=prompt)
+        return cls(
+            base=base, engine=engine, adapter=ref, prompt=prompt, folder=folder, **_mounted(members, base, folder)
+        )
 
     @classmethod
-    def merged(cls, members: Mapping[str, bytes], *, base: CausalBase, max_running: int = 32) -> Self:
+    def merged(
+        cls,
+        members: Mapping[str, bytes],
+        *,
+        base: CausalBase,
+        max_running: int = 32,
+        draft_base: CausalBase | None = None,
+    ) -> Self:
         """The only artifact of an engine of its own: its adapter is added to the weights and costs nothing more.
-        Raises JobFailed."""
+        `draft_base` may draft for it. Raises JobFailed."""
         from gpu_runners.generation.torch_engine import TorchEngine
 
         prompt = TaskPrompt.from_members(members)
@@ -108,15 +134,32 @@ class GenerativeModel:
         with tempfile.TemporaryDirectory(prefix="kolm-adapter-") as folder:
             ref = unpacked(members, base, Path(folder))
             try:
-                engine = TorchEngine(base, merged=ref.folder, max_running=max_running)
+                engine = TorchEngine(base, merged=ref.folder, max_running=max_running, draft_base=draft_base)
             except Rejected as error:
                 raise JobFailed(str(error), code="invalid_adapter") from error
-        return cls(base=base, engine=engine, adapter=None, prompt=prompt)
+        kept = Path(tempfile.mkdtemp(prefix="kolm-pack-"))
+        return cls(base=base, engine=engine, adapter=None, prompt=prompt, folder=kept, **_mounted(members, base, kept))
 
     def predict(self, texts: Sequence[str]) -> list[dict[str, Any]]:
         """One row an input, in order: of a label task `label`, `confidence`, `latency_us`; else `output`,
-        `finish_reason`, `n_tokens`, `latency_us`. Raises JobFailed(context_too_long, busy, generation_failed)."""
-        requests = [self._request(text, i) for i, text in enumerate(texts)]
+        `finish_reason`, `n_tokens`, `latency_us`; and where a rule answered its number, `rule`. Raises
+        JobFailed(context_too_long, busy, generation_failed)."""
+        is_label = self.prompt.answer["type"] == "label"
+        return predicted(self.rules, texts, is_label=is_label, model=self._predict)
+
+    def request(self, text: str, i: int) -> GenerationRequest:
+        """As `predict` asks the engine."""
+        return GenerationRequest(
+            id=str(i),
+            prompt=tuple(prompt_ids(self.base, self.prompt.system, text)),
+            max_new_tokens=self.prompt.max_new_tokens,
+            adapter=self.adapter,
+            constraint=self.constraint,
+            drafting=self.drafting,
+        )
+
+    def _predict(self, texts: Sequence[str]) -> list[dict[str, Any]]:
+        requests = [self.request(text, i) for i, text in enumerate(texts)]
         if len(requests) > ONE_BY_ONE:
             return self._rows(requests)
         return [row for request in requests for row in self._rows([request])]
@@ -127,21 +170,16 @@ class GenerativeModel:
             asyncio.run(self.engine.forget(self.adapter.key))
         self._tidy()
 
-    def _request(self, text: str, i: int) -> GenerationRequest:
-        return GenerationRequest(
-            id=str(i),
-            prompt=tuple(prompt_ids(self.base, self.prompt.system, text)),
-            max_new_tokens=self.prompt.max_new_tokens,
-            adapter=self.adapter,
-            constraint=self.constraint,
-        )
-
     def _rows(self, requests: Sequence[GenerationRequest]) -> list[dict[str, Any]]:
         began = time.perf_counter_ns()
         try:
             answers = generate_all(self.engine, requests)
         except Rejected as error:
-            raise JobFailed(str(error), code=error.code) from error
+            if error.code != "bad_pack":
+                raise JobFailed(str(error), code=error.code) from error
+            log.warning("the engine refuses the recipe pack, the artifact answers without it: %s", error)
+            self.drafting = None
+            return self._rows([replace(request, drafting=None) for request in requests])
         except (Overloaded, EngineFailed) as error:
             code = "busy" if isinstance(error, Overloaded) else error.code
             raise JobFailed(str(error), code=code, retryable=True) from error
@@ -158,6 +196,15 @@ class GenerativeModel:
             "n_tokens": answer.counts.completion_tokens,
             "latency_us": latency_us,
         }
+
+
+def _mounted(members: Mapping[str, bytes], base: CausalBase, folder: Path) -> dict[str, Any]:
+    """`drafting` and `rules` of a verified artifact."""
+    pack = mounted_pack(members, tokenizer_sha256=base.tokenizer_sha256)
+    return {
+        "drafting": None if pack is None else pack.drafting(folder),
+        "rules": RulesFirst.from_members(members, labels=labels_of(members)),
+    }
 
 
 def _json(members: Mapping[str, bytes], path: str) -> Any:

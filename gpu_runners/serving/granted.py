@@ -12,21 +12,24 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from backend.domain.serving_wire import BadGrant, Grant, read_grant
-from gpu_runners.generation.protocol import Counts, Delta, Engine, GenerationRequest, Overloaded
+from gpu_runners.generation.protocol import Counts, Delta, Drafting, Engine, GenerationRequest, Overloaded
 from gpu_runners.serving.adapter_opening import Adapter
 from gpu_runners.serving.adapter_store import AdapterStore
 from gpu_runners.serving.fairness import Turns
+from gpu_runners.serving.feedback import FeedbackBook
 from gpu_runners.serving.hosting import Hosts
 from gpu_runners.serving.journal import CannotJournal, Journal
 from gpu_runners.serving.openai.responder import Refusal, Served
+from gpu_runners.serving.pack_mounting import drafted_where_taken
+from gpu_runners.serving.rules_first import RuleAnswer
 
-CANCELED, FAILED = "canceled", "failed"
+CANCELED, FAILED, RULE = "canceled", "failed", "rule"
 
 
 @dataclass(slots=True, kw_only=True)
 class Floor:
     """What all requests of a server share. `dedicated` is the sha256 of the one artifact that is merged into the base
-    here, "" for a server of many. `refusals` counts by code."""
+    here, "" for a server of many. `has_drafts`: packs and their other sources draft here. `refusals` counts by code."""
 
     key: bytes
     store: AdapterStore
@@ -34,10 +37,12 @@ class Floor:
     turns: Turns
     journal: Journal
     dedicated: str = ""
+    has_drafts: bool = True
     is_draining: bool = False
     n_asked: int = 0
     refusals: Counter[str] = field(default_factory=Counter)
     totals: Counter[str] = field(default_factory=Counter)
+    feedback: FeedbackBook = field(default_factory=FeedbackBook)
 
     def check_open(self) -> None:
         """Raises Refusal where no new work may begin."""
@@ -82,6 +87,8 @@ class GrantedResponder:
                 model=model,
                 tenant=grant.tenant,
                 cache_salt=grant.cache_salt,
+                rules=adapter.rules,
+                note_rule=engine.note_rule,
             )
 
     def _grant(self, headers: Mapping[str, str]) -> tuple[Grant, str]:
@@ -120,13 +127,32 @@ class CallEngine:
             async with self._ready() as (engine, adapter):
                 is_merged = bool(floor.dedicated) and engine.about.get("adapters") == "merged"
                 ref = None if is_merged else adapter.ref
-                mine = replace(request, adapter=ref, tenant=grant.tenant, cache_salt=grant.cache_salt)
+                mine = replace(
+                    request,
+                    adapter=ref,
+                    tenant=grant.tenant,
+                    cache_salt=grant.cache_salt,
+                    drafting=self._drafting(adapter),
+                )
                 async with aclosing(self._metered(engine, mine)) as deltas:
                     async for delta in deltas:
                         yield delta
         except (Refusal, Overloaded) as refusal:
             floor.refusals[getattr(refusal, "code", "overloaded")] += 1
             raise
+
+    def note_rule(self, answer: RuleAnswer) -> None:
+        """A rule's answer is a request without tokens. Raises Refusal where it may not go out."""
+        if self._floor.store.is_revoked(self._grant.sha256):
+            raise Refusal(410, "artifact_revoked", "The artifact has been revoked.")
+        _Meter(self._floor, self._grant, self._token).rule(answer.latency_us)
+
+    def _drafting(self, adapter: Adapter) -> Drafting | None:
+        """What drafts is the granted artifact's alone; what is found out about its pack is its tenant's."""
+        drafting = adapter.drafting if self._floor.has_drafts else None
+        if drafting is not None and drafting.pack is not None:
+            self._floor.feedback.expect(self._grant, self._token, drafting.pack.key)
+        return drafting
 
     @asynccontextmanager
     async def _ready(self) -> AsyncIterator[tuple[Engine, Adapter]]:
@@ -144,7 +170,7 @@ class CallEngine:
     async def _metered(self, engine: Engine, request: GenerationRequest) -> AsyncGenerator[Delta, None]:
         meter = _Meter(self._floor, self._grant, self._token)
         try:
-            async with aclosing(_closable(engine.generate(request))) as deltas:
+            async with aclosing(drafted_where_taken(engine, request)) as deltas:
                 async for delta in deltas:
                     if self._floor.store.is_revoked(self._grant.sha256):
                         raise Refusal(410, "artifact_revoked", "The artifact has been revoked.")
@@ -182,10 +208,18 @@ class _Meter:
         new = counts.prompt_tokens - before.prompt_tokens + counts.completion_tokens - before.completion_tokens
         self._floor.turns.charge(self._grant.tenant, new)
 
-    def end(self) -> None:
+    def rule(self, latency_us: int) -> None:
+        """The whole of a generation that no engine made."""
+        self.reason, self._first_us = RULE, latency_us
+        self.end(total_us=latency_us)
+
+    def end(self, *, total_us: int = 0) -> None:
         counts, totals = self._counts, self._floor.totals
         self._floor.journal.end(
-            self._number, reason=self.reason, first_token_us=self._first_us, total_us=self._elapsed_us()
+            self._number,
+            reason=self.reason,
+            first_token_us=self._first_us,
+            total_us=total_us or self._elapsed_us(),
         )
         totals["requests"] += 1
         totals[f"finished_{self.reason}"] += 1
@@ -197,17 +231,6 @@ class _Meter:
 
     def _elapsed_us(self) -> int:
         return round((time.perf_counter() - self._began) * 1e6)
-
-
-async def _closable(deltas: AsyncIterator[Delta]) -> AsyncGenerator[Delta, None]:
-    """An engine's iterator is a generator in all our engines, which its protocol does not promise."""
-    try:
-        async for delta in deltas:
-            yield delta
-    finally:
-        close = getattr(deltas, "aclose", None)
-        if close is not None:
-            await close()
 
 
 def _cannot_meter() -> Refusal:

@@ -16,6 +16,7 @@ from gpu_runners.distill.bases import NAME, open_base
 from gpu_runners.errors import JobFailed
 from gpu_runners.generation.protocol import Engine
 from gpu_runners.serving.adapter_opening import Adapter
+from gpu_runners.serving.feedback import Found
 from gpu_runners.serving.openai.responder import Refusal
 
 log = logging.getLogger("kolm.server")
@@ -89,6 +90,7 @@ class Hosts:
         self._starting: dict[str, asyncio.Task[None]] = {}
         self._turn = asyncio.Lock()
         self._past: dict[str, int] = {}
+        self._found: list[Found] = []
 
     @contextlib.asynccontextmanager
     async def using(self, adapter: Adapter) -> AsyncIterator[Engine]:
@@ -111,6 +113,11 @@ class Hosts:
         for host in self._hosts.values():
             _add(sums, host.engine.counters())
         return sums
+
+    def pack_feedback(self) -> list[Found]:
+        """What engines found out about recipe packs since the last call."""
+        found, self._found = self._found, []
+        return found + [one for host in self._hosts.values() for one in _found_by(host.engine)]
 
     def about(self) -> dict[str, Any]:
         """What runs, as ServerHello tells it: one engine as it is, several by base."""
@@ -157,8 +164,15 @@ class Hosts:
     async def _end(self, name: str) -> None:
         host = self._hosts.pop(name)
         _add(self._past, host.engine.counters())
+        self._found += _found_by(host.engine)
         await host.engine.close()
         log.info("the engine for %r has ended", name)
+
+
+def _found_by(engine: Engine) -> list[Found]:
+    """Not every engine keeps such counts."""
+    tell = getattr(engine, "pack_feedback", None)
+    return [] if tell is None else list(tell())
 
 
 def _add(sums: dict[str, int], more: Mapping[str, int]) -> None:

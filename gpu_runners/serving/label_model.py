@@ -1,14 +1,14 @@
 """A label task's model, ready to answer: merged weights, no torch for BERT bases, no state between calls.
 
 From a verified `.kolm` it reads four members: `adapter.safetensors`, `adapter_config.json`, `labels.json` (a JSON list
-of names, in the order of the head's rows) and `calibration.json` (`{"temperature_ppm": int}`). Rules and recipes come
-before the model once packs are not empty.
+of names, in the order of the head's rows) and `calibration.json` (`{"temperature_ppm": int}`). A fifth, `rules.json`,
+answers before the model where it is sure; an encoder drafts no tokens, so `recipes.json` means nothing to it.
 """
 
 import json
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, Self, TypedDict
+from typing import Any, NotRequired, Self, TypedDict, cast
 
 import numpy as np
 from scipy.special import softmax
@@ -18,6 +18,7 @@ from gpu_runners.distill.bases import Base
 from gpu_runners.distill.tokens import TextTokenizer
 from gpu_runners.errors import JobFailed
 from gpu_runners.serving.engines import Engine, Runtime
+from gpu_runners.serving.rules_first import RulesFirst, predicted
 
 ONE_BY_ONE = 16  # up to here each input has its own forward pass and its own honest latency
 BATCH = 32
@@ -25,16 +26,26 @@ BATCH = 32
 
 class Output(TypedDict):
     """`confidence` in (0, 1], calibrated; `latency_us` is the input's own wall time, or its share of a batch's above 16
-    inputs."""
+    inputs. `rule`, where a rule answered, is its number from 1; `confidence` is then its bound."""
 
     label: str
     confidence: float
     latency_us: int
+    rule: NotRequired[int]
 
 
 class LabelModel:
-    def __init__(self, *, engine: Engine, tokenizer: TextTokenizer, labels: Sequence[str], temperature: float) -> None:
+    def __init__(
+        self,
+        *,
+        engine: Engine,
+        tokenizer: TextTokenizer,
+        labels: Sequence[str],
+        temperature: float,
+        rules: RulesFirst | None = None,
+    ) -> None:
         self.engine, self.tokenizer, self.labels, self.temperature = engine, tokenizer, list(labels), temperature
+        self.rules = rules
 
     @classmethod
     def build(
@@ -46,6 +57,7 @@ class LabelModel:
         config: AdapterConfig,
         labels: Sequence[str],
         temperature: float,
+        rules: RulesFirst | None = None,
     ) -> Self:
         """Raises JobFailed(invalid_adapter, base_mismatch)."""
         if config.base_sha256 != base.sha256:
@@ -57,7 +69,8 @@ class LabelModel:
         if len(adapter.head.bias) != len(labels):
             raise unfit(f"its head has {len(adapter.head.bias)} rows for {len(labels)} labels")
         tokenizer = TextTokenizer(base, max_tokens=config.max_tokens)
-        return cls(engine=runtime.engine(adapter, config), tokenizer=tokenizer, labels=labels, temperature=temperature)
+        engine = runtime.engine(adapter, config)
+        return cls(engine=engine, tokenizer=tokenizer, labels=labels, temperature=temperature, rules=rules)
 
     @classmethod
     def from_members(cls, members: Mapping[str, bytes], *, base: Base, runtime: Runtime) -> Self:
@@ -75,10 +88,14 @@ class LabelModel:
             config=AdapterConfig.from_json(read_json(members, "adapter_config.json")),
             labels=labels,
             temperature=temperature_ppm / 1e6,
+            rules=RulesFirst.from_members(members, labels=labels),
         )
 
     def predict(self, texts: Sequence[str]) -> list[Output]:
         """One row an input, in order."""
+        return cast(list[Output], predicted(self.rules, texts, is_label=True, model=self._predict))
+
+    def _predict(self, texts: Sequence[str]) -> list[Output]:
         size = 1 if len(texts) <= ONE_BY_ONE else BATCH
         out: list[Output] = []
         for start in range(0, len(texts), size):

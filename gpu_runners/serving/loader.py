@@ -101,16 +101,22 @@ class Loader:
             engine.stop()
 
 
-def merged_model(kolm: Kolm, *, base_dir: Path | None, max_running: int = 32) -> "GenerativeModel":
-    """The one generative artifact of a process (`kolm run`, `kolm serve`), without the cost of a bank. Raises
-    JobFailed."""
+def merged_model(
+    kolm: Kolm, *, base_dir: Path | None, max_running: int = 32, draft: str | None = None
+) -> "GenerativeModel":
+    """The one generative artifact of a process (`kolm run`, `kolm serve`), without the cost of a bank. `draft` names
+    the base that drafts for it; where it is None, the artifact's spec does. Raises JobFailed."""
     from gpu_runners.causal.base import open_causal_base
+    from gpu_runners.serving.draft_bases import draft_base
     from gpu_runners.serving.generative_model import GenerativeModel
+    from gpu_runners.serving.pack_mounting import draft_base_name
 
     wanted = kolm.manifest["base"]
     causal = open_causal_base(wanted["id"], base_dir=base_dir)
     _check_base(wanted, causal.base)
-    return GenerativeModel.merged(kolm.members, base=causal, max_running=max_running)
+    name = draft or draft_base_name(kolm.members)
+    small = draft_base(causal, name, base_dir=base_dir) if name else None
+    return GenerativeModel.merged(kolm.members, base=causal, max_running=max_running, draft_base=small)
 
 
 def _check_base(wanted: Mapping[str, str], base: Base) -> None:

@@ -17,12 +17,15 @@ VLLM_RANKS = (8, 16, 32, 64, 128, 256, 512)  # what its kernels are preallocated
 TYPICAL_TOKENS = 1024  # of one request, prompt and answer: how many fit at once is planned with it
 _GPU_SHARE, _CPU_SHARE = 0.90, 0.25
 _ACTIVATIONS = 2 * GIB  # CUDA context, graphs, activations of one step
+RECIPE_TOKENS = 16  # of a draft by recipes at most: what packs are built with
 
 
 class Speculation(StrEnum):
-    """Where draft tokens come from. `suffix` looks in what all requests said before."""
+    """Where draft tokens come from. `recipes`: what a request itself names, its pack above all. `suffix` looks in
+    what all requests said before."""
 
     NONE = "none"
+    RECIPES = "recipes"
     NGRAM = "ngram"
     SUFFIX = "suffix"
     DRAFT_MODEL = "draft_model"
@@ -126,7 +129,9 @@ class EnginePlan:
 
     def _speculative(self) -> dict[str, Any]:
         config: dict[str, Any] = {"method": str(self.speculation), "num_speculative_tokens": self.draft_tokens}
-        if self.speculation is Speculation.DRAFT_MODEL:
+        if self.speculation is Speculation.RECIPES:
+            config |= {"method": "custom_class", "model": "gpu_runners.recipes.vllm_plugin.RecipeProposer"}
+        elif self.speculation is Speculation.DRAFT_MODEL:
             config["model"] = self.draft_folder
         elif self.speculation is Speculation.NGRAM:
             config |= {"prompt_lookup_min": 2, "prompt_lookup_max": 5}
@@ -158,7 +163,8 @@ def plan(base: BaseFacts, device: Device, needs: Needs) -> EnginePlan:
             code="base_too_large",
         )
     max_running = _at_once(kv_tokens, needs.max_running, 32 if is_cpu else 256)
-    drafted = needs.draft_tokens if speculation is not Speculation.NONE else 0
+    drafted = RECIPE_TOKENS if speculation is Speculation.RECIPES else needs.draft_tokens
+    drafted = drafted if speculation is not Speculation.NONE else 0
     return EnginePlan(
         base=base.name,
         device=device.kind,
@@ -201,6 +207,9 @@ def _dtype(base: BaseFacts, device: Device) -> str:
 def _speculation(device: Device, needs: Needs, notes: list[str]) -> Speculation:
     if needs.speculation is Speculation.NONE:
         return Speculation.NONE
+    if needs.speculation is Speculation.RECIPES:  # on a CPU its hook mends what sampling gets wrong
+        notes.append("drafts by recipes: vLLM schedules each step after the last, not ahead of it")
+        return Speculation.RECIPES
     if device.kind is DeviceKind.CPU and not needs.greedy_only:
         notes.append("no drafts on a CPU: sampling with a temperature is wrong beside them there (upstream #55005)")
         return Speculation.NONE

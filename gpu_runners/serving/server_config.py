@@ -88,7 +88,7 @@ def read_server_config(environ: Mapping[str, str] = os.environ) -> ServerConfig:
         max_running=int(number(environ, "KOLM_SERVER_MAX_RUNNING", 32, low=1, high=4096)),
         max_waiting=int(number(environ, "KOLM_SERVER_MAX_WAITING", 256, low=0, high=100_000)),
         max_engines=int(number(environ, "KOLM_SERVER_ENGINES", 1, low=1, high=16)),
-        speculation=_one_of(Speculation, environ, "KOLM_SERVER_SPECULATION", Speculation.NONE),
+        speculation=_one_of(Speculation, environ, "KOLM_SERVER_SPECULATION", Speculation.RECIPES),
         draft=environ.get("KOLM_SERVER_DRAFT", ""),
         dedicated=_digest(environ, "KOLM_SERVER_DEDICATED"),
         drain_s=number(environ, "KOLM_SERVER_DRAIN_S", 30, low=0, high=3600),

@@ -1,4 +1,4 @@
-"""vLLM 0.32's AsyncLLM as an `Engine`. The one file that imports vLLM.
+"""vLLM 0.32's AsyncLLM as an `Engine`. The one file that imports vLLM, beside the hook that runs inside it.
 
 Adapters go with each request (`LoRARequest`, with the store's stable number): vLLM's own resolver, which follows any
 path in a model's name, and its endpoint that loads adapters are never switched on. Two traps are walked around: on a
@@ -14,9 +14,11 @@ import shutil
 from collections import Counter
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from backend.domain.recipes.feedback import PackFeedback
 from gpu_runners.causal.base import CausalBase
 from gpu_runners.errors import JobFailed
 from gpu_runners.generation.protocol import (
@@ -33,6 +35,7 @@ from gpu_runners.generation.protocol import (
 )
 from gpu_runners.serving.lora_shapes import check_shapes
 from gpu_runners.serving.plan import EnginePlan, Speculation
+from gpu_runners.serving.vllm_drafting import EngineDrafts, hook_arguments
 
 log = logging.getLogger("kolm.server")
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja")
@@ -50,6 +53,7 @@ class VllmEngine:
         self._running: dict[str, str] = {}  # request -> key of its adapter
         self._numbers: dict[str, int] = {}
         self._checked: set[int] = set()
+        self._drafts = EngineDrafts(llm, base) if planned.speculation is Speculation.RECIPES else None
 
     @classmethod
     async def start(cls, base: CausalBase, planned: EnginePlan, *, folder: Path) -> "VllmEngine":
@@ -58,15 +62,20 @@ class VllmEngine:
         from vllm.engine.arg_utils import AsyncEngineArgs
         from vllm.v1.engine.async_llm import AsyncLLM
 
+        tokenizer = tokenizer_folder(base, folder)
+        more = {}
+        if planned.speculation is Speculation.RECIPES:
+            more = hook_arguments(base, tokenizer, max_draft=planned.draft_tokens)
         arguments = AsyncEngineArgs(
             model=str(base.folder),
-            tokenizer=str(tokenizer_folder(base, folder)),
+            tokenizer=str(tokenizer),
             structured_outputs_config={"backend": "guidance", "disable_any_whitespace": True},
             max_logprobs=_MAX_TOP_LOGPROBS,
             enable_log_requests=False,
             disable_log_stats=True,
             per_request_spec_decode_metrics="none" if planned.speculation is Speculation.NONE else "summary",
             **planned.vllm_arguments(),
+            **more,
         )
         try:
             # takes up to minutes: in a thread, so that hellos go on; its tasks then start in this loop at first use
@@ -86,6 +95,9 @@ class VllmEngine:
         from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError
 
         self._check(request)
+        sampling = self._sampling(request)
+        if self._drafts is not None:
+            sampling.extra_args = await self._drafts.extra_args(request)
         prompt: dict[str, Any] = {"prompt_token_ids": list(request.prompt)}
         if request.cache_salt:
             prompt["cache_salt"] = request.cache_salt
@@ -95,12 +107,12 @@ class VllmEngine:
         counts = Counts()
         self._received["requests"] += 1
         try:
-            outputs = self._llm.generate(
-                prompt, self._sampling(request), request.id, lora_request=_lora_request(request.adapter)
-            )
+            outputs = self._llm.generate(prompt, sampling, request.id, lora_request=_lora_request(request.adapter))
             async with aclosing(outputs):
                 async for output in outputs:
                     delta = self._delta(output, request, counts)
+                    if delta.finish_reason is not None and self._drafts is not None and sampling.extra_args:
+                        delta = replace(delta, counts=await self._drafts.counted(request.id, delta.counts))
                     self._receive(counts, delta.counts)
                     counts = delta.counts
                     yield delta
@@ -121,6 +133,10 @@ class VllmEngine:
         names = ("prompt_tokens", "cached_tokens", "completion_tokens", "drafted_tokens", "accepted_tokens")
         kept = {name: self._received[name] for name in (*names, "requests", "canceled")}
         return kept | {"running": self._llm.get_num_unfinished_requests(), "waiting": 0, "adapter_loads": 0}
+
+    def pack_feedback(self) -> list[tuple[str, PackFeedback]]:
+        """What packs brought since the last call, by tenant."""
+        return [] if self._drafts is None else self._drafts.pack_feedback()
 
     async def forget(self, key: str) -> None:
         ids = [request for request, adapter in self._running.items() if adapter == key]

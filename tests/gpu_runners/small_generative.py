@@ -1,5 +1,6 @@
 """Signed generative artifacts around random adapters of a random base."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from backend.domain.artifact import build_kolm
@@ -21,8 +22,15 @@ ANSWERS: dict[str, dict[str, Any]] = {
 }
 
 
-def generative_kolm(base: CausalBase, task_type: str = "json", *, seed: int = 3, **changed: Any) -> bytes:
-    """`changed` are members of prompt.json."""
+def generative_kolm(
+    base: CausalBase,
+    task_type: str = "json",
+    *,
+    seed: int = 3,
+    beside: Mapping[str, bytes] | None = None,
+    **changed: Any,
+) -> bytes:
+    """`changed` are members of prompt.json, `beside` further members of the artifact."""
     adapter, config = random_adapter(base, seed=seed)
     prompt = {"system": "of tea and coffee", "answer": ANSWERS[task_type], "max_new_tokens": 40} | changed
     content = members() | {
@@ -30,6 +38,7 @@ def generative_kolm(base: CausalBase, task_type: str = "json", *, seed: int = 3,
         "adapter_config.json": canonical_json(config.to_json()),
         "prompt.json": canonical_json(prompt),
     }
+    content |= beside or {}
     content.pop("labels.json")
     wanted = {"id": base.name, "sha256": base.sha256}
     return build_kolm(content, manifest_fields=fields(base=wanted, task_type=task_type, name="orders"), key=KEY)

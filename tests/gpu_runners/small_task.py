@@ -55,13 +55,15 @@ class Trained:
     result: DistillResult
 
 
-def kolm_of(trained: Trained) -> bytes:
-    """A signed artifact around the trained adapter, with the members that packaging gives it."""
+def kolm_of(trained: Trained, **beside: bytes) -> bytes:
+    """A signed artifact around the trained adapter, with the members that packaging gives it; `beside` are documents by
+    their name without the ending."""
     content = members() | {
         "adapter.safetensors": trained.blob,
         "adapter_config.json": canonical_json(trained.result.adapter_config),
         "labels.json": canonical_json(LABELS),
         "calibration.json": canonical_json({"temperature_ppm": round(trained.result.temperature * 1_000_000)}),
     }
+    content |= {f"{name}.json": data for name, data in beside.items()}
     base = {"id": trained.job.base_model, "sha256": trained.result.base_model_sha256}
     return build_kolm(content, manifest_fields=fields(base=base), key=KEY)

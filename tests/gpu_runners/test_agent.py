@@ -106,6 +106,7 @@ def test_a_killed_training_goes_on_from_its_checkpoint_and_ends_with_the_same_by
         adapter_config=result.adapter_config,
         temperature=result.temperature,
         inputs_sha256=inputs,
+        rules_sha256="",
     )
     measured = server.offer("measure", Job(kind="evaluate", payload=evaluate.to_json()))
     server.wait_until(lambda: bool(measured.reports))

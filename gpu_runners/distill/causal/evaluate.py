@@ -20,6 +20,7 @@ from gpu_runners.generation.answers import constraint_of
 from gpu_runners.generation.protocol import AdapterRef, Counts, EngineFailed, FinishReason, GenerationRequest, Rejected
 from gpu_runners.generation.sync import Finished, generate_all
 from gpu_runners.generation.torch_engine import TorchEngine
+from gpu_runners.serving.rules_first import RulesFirst
 
 N_LATENCIES = 20
 N_WARM_UP = 2
@@ -33,12 +34,14 @@ def evaluate_causal(
     adapter_blob: bytes,
     *,
     base: CausalBase,
+    rules: bytes | None = None,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> EvaluateCausalResult:
-    """One answer an input, in order, greedy. Raises JobFailed (invalid_dataset, invalid_adapter, base_mismatch,
-    unsupported_base, generation_failed)."""
+    """One answer an input, in order, greedy, by the model and, of a rules.json, by the rules. Raises JobFailed
+    (invalid_dataset, invalid_adapter, base_mismatch, unsupported_base, generation_failed)."""
     started = time.monotonic()
     texts = read_inputs(inputs)
+    first = None if rules is None else RulesFirst.from_members({"rules.json": rules}, labels=_labels(job))
     config = AdapterConfig.from_json(job.adapter_config)
     check_fit(config, base)
     adapter = from_bytes(adapter_blob, config)
@@ -59,7 +62,9 @@ def evaluate_causal(
             requests = [request(i, one) for one in (ref, None) for i in range(len(texts))]
             answers = _answered(engine, requests, on_progress)
             fitting = [i for i, prompt in enumerate(prompts) if len(prompt) < engine.context]
-            latency_us = _latencies(engine, job, base, texts, [requests[i] for i in fitting])
+            timed = [requests[i] for i in fitting]
+            latency_us = _latencies(engine, job, base, texts, timed)
+            ruled_us = [] if first is None else _latencies(engine, job, base, texts, timed, rules=first)
         finally:
             engine.stop()
     own, bare = answers[: len(texts)], answers[len(texts) :]
@@ -69,11 +74,17 @@ def evaluate_causal(
         n_tokens=[answer.counts.completion_tokens for answer in own],
         confidences=[round(math.exp(min(0.0, answer.logprob)), 6) for answer in own],
         baseline_outputs=[answer.text for answer in bare],
+        rule_answers=[] if first is None else [a.text if a else None for a in first.answers(texts)],
         latency_us=latency_us,
+        ruled_latency_us=ruled_us,
         device=str(engine.about["device"]),
         engine=dict(engine.about),
         runner_ms=round((time.monotonic() - started) * 1000),
     )
+
+
+def _labels(job: EvaluateCausalJob) -> list[str] | None:
+    return list(job.answer["labels"]) if job.answer["type"] == "label" else None
 
 
 def _answered(
@@ -101,6 +112,8 @@ def _latencies(
     base: CausalBase,
     texts: Sequence[str],
     requests: Sequence[GenerationRequest],
+    *,
+    rules: RulesFirst | None = None,
 ) -> list[int]:
     """Single-input wall times in microseconds, tokenising included, of up to 20 requests spread evenly over them."""
     n = min(N_LATENCIES, len(requests))
@@ -109,8 +122,9 @@ def _latencies(
         generate_all(engine, [request])
     taken = []
     for request in sample:
+        text = texts[int(request.id.partition("-")[0])]
         began = time.perf_counter_ns()
-        prompt = tuple(prompt_ids(base, job.system, texts[int(request.id.partition("-")[0])]))
-        generate_all(engine, [replace(request, prompt=prompt)])
+        if rules is None or rules.answer(text) is None:
+            generate_all(engine, [replace(request, prompt=tuple(prompt_ids(base, job.system, text)))])
         taken.append((time.perf_counter_ns() - began) // 1000)
     return taken

@@ -17,11 +17,12 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
-from gpu_runners.generation.protocol import Delta, GenerationRequest
+from gpu_runners.generation.protocol import Delta
 from gpu_runners.serving.openai.bodies import ChatCall, CompletionCall, chat_call, completion_call, read_json
 from gpu_runners.serving.openai.calls import chat_requests, completion_requests, merged
 from gpu_runners.serving.openai.faults import BadRequest, Fault, fault_of
 from gpu_runners.serving.openai.responder import Responder, Served
+from gpu_runners.serving.openai.rule_answers import rule_answer, rule_deltas
 from gpu_runners.serving.openai.shapes import Answer
 from gpu_runners.serving.openai.tools import is_hermes
 
@@ -38,12 +39,18 @@ def make_app(responder: Responder, *, routes: Sequence[BaseRoute] = ()) -> Starl
     async def chat(request: Request) -> Response:
         call = chat_call(read_json(await read_body(request)))
         served = await responder.resolve(call.model, _headers(request))
-        return await _answer(request, call, served, await chat_requests(call, served))
+        ruled = rule_answer(call, served)
+        if ruled is not None:
+            deltas = rule_deltas(ruled, served, n=call.sampling.n)
+            return await _answer(request, call, served, deltas, n=call.sampling.n, rule=ruled.rule)
+        requests = await chat_requests(call, served)
+        return await _answer(request, call, served, merged(served.engine, requests), n=len(requests))
 
     async def completion(request: Request) -> Response:
         call = completion_call(read_json(await read_body(request)))
         served = await responder.resolve(call.model, _headers(request))
-        return await _answer(request, call, served, await completion_requests(call, served))
+        requests = await completion_requests(call, served)
+        return await _answer(request, call, served, merged(served.engine, requests), n=len(requests))
 
     async def models(request: Request) -> Response:
         return JSONResponse({"object": "list", "data": await responder.models(_headers(request))})
@@ -76,19 +83,25 @@ def guarded(handler: Handler) -> Handler:
 
 
 async def _answer(
-    request: Request, call: ChatCall | CompletionCall, served: Served, requests: Sequence[GenerationRequest]
+    request: Request,
+    call: ChatCall | CompletionCall,
+    served: Served,
+    deltas: Deltas,
+    *,
+    n: int,
+    rule: int | None = None,
 ) -> Response:
     sampling = call.sampling
     answer = Answer(
         model=served.model,
         is_chat=isinstance(call, ChatCall),
-        n_choices=len(requests),
+        n_choices=n,
         has_logprobs=sampling.top_logprobs is not None,
         reads_tools=isinstance(call, ChatCall)
         and bool(call.tools)
         and is_hermes(str(served.base.tokenizer.chat_template)),
+        rule=rule,
     )
-    deltas: Deltas = merged(served.engine, requests)  # type: ignore[assignment]
     try:
         if not sampling.stream:
             return await _unless_gone(request.receive, _whole(answer, deltas))

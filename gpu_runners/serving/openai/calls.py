@@ -1,7 +1,7 @@
 """From a call and what serves it to the engine's requests, and back to one stream of deltas."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
@@ -14,6 +14,7 @@ from gpu_runners.serving.openai.bodies import ChatCall, CompletionCall, Sampling
 from gpu_runners.serving.openai.faults import BadRequest
 from gpu_runners.serving.openai.responder import Served
 from gpu_runners.serving.openai.tools import takes_tools
+from gpu_runners.serving.pack_mounting import drafted_where_taken
 
 MAX_TOGETHER = 64  # prompts times choices of one call
 COMPLETION_TOKENS = 16  # OpenAI's own default of /v1/completions
@@ -49,10 +50,10 @@ async def completion_requests(call: CompletionCall, served: Served) -> list[Gene
     return _requests(prompts, call.sampling, served, constraint, default)
 
 
-async def merged(engine: Engine, requests: Sequence[GenerationRequest]) -> AsyncIterator[tuple[int, Delta]]:
+async def merged(engine: Engine, requests: Sequence[GenerationRequest]) -> AsyncGenerator[tuple[int, Delta], None]:
     """(which request, its delta) as they come. Closing it cancels all that are not ready."""
     if len(requests) == 1:
-        async with aclosing(engine.generate(requests[0])) as deltas:  # type: ignore[type-var]
+        async with aclosing(drafted_where_taken(engine, requests[0])) as deltas:
             async for delta in deltas:
                 yield 0, delta
         return
@@ -78,7 +79,7 @@ async def _pump(
     engine: Engine, request: GenerationRequest, i: int, queue: "asyncio.Queue[tuple[int, Delta | Exception | None]]"
 ) -> None:
     try:
-        async with aclosing(engine.generate(request)) as deltas:  # type: ignore[type-var]
+        async with aclosing(drafted_where_taken(engine, request)) as deltas:
             async for delta in deltas:
                 queue.put_nowait((i, delta))
         queue.put_nowait((i, None))
@@ -113,6 +114,7 @@ def _requests(
         presence_penalty=sampling.presence_penalty,
         tenant=served.tenant,
         cache_salt=served.cache_salt,
+        drafting=served.drafting,
     )
     seeds = [None if sampling.seed is None else (sampling.seed + i) % (1 << 64) for i in range(sampling.n)]
     return [replace(first, id=uuid4().hex, prompt=prompt, seed=seed) for prompt in prompts for seed in seeds]

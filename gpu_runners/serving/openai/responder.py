@@ -1,17 +1,19 @@
 """Who may use what: the one thing that `kolm serve FILE` and the server of many tenants answer differently."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from gpu_runners.causal.base import CausalBase
-from gpu_runners.generation.protocol import AdapterRef, Engine
+from gpu_runners.generation.protocol import AdapterRef, Drafting, Engine
+from gpu_runners.serving.rules_first import RuleAnswer, RulesFirst
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Served:
     """What one call may use. `prompt` is the artifact's prompt.json (`{}` for a bare base), `model` the name that is
-    told back. Metering and revocation are in `engine`, which may be a wrapper made for this one call."""
+    told back. Metering and revocation are in `engine`, which may be a wrapper made for this one call; `rules` answer
+    before it, and each answer of theirs is handed to `note_rule` before it goes out (which may raise Refusal)."""
 
     engine: Engine
     base: CausalBase
@@ -20,6 +22,9 @@ class Served:
     model: str
     tenant: str = ""
     cache_salt: str = ""
+    drafting: Drafting | None = None
+    rules: RulesFirst | None = None
+    note_rule: Callable[[RuleAnswer], None] = lambda answer: None
 
 
 class Refusal(Exception):

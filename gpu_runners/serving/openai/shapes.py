@@ -14,13 +14,15 @@ _LOWEST = -9999.0  # JSON has no minus infinity
 
 @dataclass(slots=True)
 class Answer:
-    """One call's answer as it grows. `tools` reads tool calls out of each choice's text, where the base makes them."""
+    """One call's answer as it grows. `tools` reads tool calls out of each choice's text, where the base makes them.
+    `rule` is the number of the rule that answered in the model's place, None where the model did."""
 
     model: str
     is_chat: bool
     n_choices: int
     has_logprobs: bool
     reads_tools: bool
+    rule: int | None = None
     id: str = ""
     created: int = 0
     choices: list["Choice"] = field(default_factory=list)
@@ -73,7 +75,11 @@ class Answer:
             "completion_tokens": completion,
             "total_tokens": prompt + completion,
             "prompt_tokens_details": {"cached_tokens": sum(c.cached_tokens for c in counts)},
-            "completion_tokens_details": {"accepted_prediction_tokens": sum(c.accepted_tokens for c in counts)},
+            "completion_tokens_details": {
+                "accepted_prediction_tokens": sum(c.accepted_tokens for c in counts),
+                "rejected_prediction_tokens": sum(c.drafted_tokens - c.accepted_tokens for c in counts),
+            },
+            "kolm": {"steps": sum(c.steps for c in counts), "drafts": by_source(counts)},
         }
 
     def _whole_choice(self, index: int, choice: "Choice") -> dict[str, Any]:
@@ -90,7 +96,8 @@ class Answer:
 
     def _object(self, choices: Sequence[Mapping[str, Any]], *, chunk: bool) -> dict[str, Any]:
         kind = ("chat.completion" + (".chunk" if chunk else "")) if self.is_chat else "text_completion"
-        return {"id": self.id, "object": kind, "created": self.created, "model": self.model, "choices": choices}
+        told = {"id": self.id, "object": kind, "created": self.created, "model": self.model, "choices": choices}
+        return told if self.rule is None else told | {"kolm": {"rule": self.rule}}
 
     def _logprobs(self, logprobs: Sequence[TokenLogprob], choice: "Choice") -> dict[str, Any]:
         if self.is_chat:
@@ -129,6 +136,16 @@ class Choice:
             return content, [], None
         held, calls = self.tools.finish()
         return content + held, calls, "tool_calls" if calls and finish == "stop" else finish
+
+
+def by_source(counts: Sequence[Counts]) -> dict[str, dict[str, int]]:
+    """Drafted and accepted tokens by where they came from."""
+    sums: dict[str, dict[str, int]] = {}
+    for one in (source for each in counts for source in each.by_source):
+        row = sums.setdefault(str(one.kind), {"drafted": 0, "accepted": 0})
+        row["drafted"] += one.drafted
+        row["accepted"] += one.accepted
+    return sums
 
 
 def _chat_logprob(one: TokenLogprob) -> dict[str, Any]:

@@ -44,7 +44,13 @@ class OneArtifact:
             raise Refusal(404, "model_not_found", f"Here is one model, {self.name!r}.")
         one = self._model
         return Served(
-            engine=one.engine, base=one.base, adapter=one.adapter, prompt=one.prompt.to_json(), model=self.name
+            engine=one.engine,
+            base=one.base,
+            adapter=one.adapter,
+            prompt=one.prompt.to_json(),
+            model=self.name,
+            drafting=one.drafting,
+            rules=one.rules,
         )
 
     async def models(self, headers: Mapping[str, str]) -> list[dict[str, Any]]:

@@ -85,6 +85,24 @@ def test_a_request_is_on_the_bill_once_however_often_it_is_told(world, far):
     assert sound(world)
 
 
+def test_a_rules_answer_is_a_request_that_costs_nothing_and_gives_its_promise_back(world, far):
+    made = world.deploy()
+    assert chat(world, "router").status_code == 200
+    assert account(world).held_microusd > 0
+    none = dict.fromkeys(
+        ("prompt_tokens", "cached_tokens", "completion_tokens", "drafted_tokens", "accepted_tokens"), 0
+    )
+    ruled = far.usage(finish_reason="rule", total_us=2, first_token_us=2, **none)
+    told = tell_usage(far.usage(finish_reason="rule"), ruled, ruled)
+    assert (told["booked"], [row["row"] for row in told["refused"]]) == (1, [0])
+    assert "no tokens" in told["refused"][0]["detail"]
+    assert account(world).spent_microusd == 0
+    assert allowances_of(world)[0].promised_microusd == 0
+    (figures,) = world.call("GET", f"/v1/deployments/{made['id']}").json()["last_24h"]
+    assert (figures["n_requests"], figures["n_rule"], figures["completion_tokens"]) == (1, 1, 0)
+    assert sound(world)
+
+
 def test_parts_of_one_request_add_up_and_the_promise_goes_with_the_last(world, far):
     world.deploy()
     assert chat(world, "router").status_code == 200

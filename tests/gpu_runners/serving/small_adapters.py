@@ -15,6 +15,7 @@ import numpy as np
 
 from backend.domain.artifact import build_kolm
 from backend.domain.canonical import canonical_json, sha256_hex
+from backend.domain.recipes.feedback import PackFeedback
 from backend.domain.serving_wire import Grant, sign_grant
 from gpu_runners.causal.adapter import FORMAT, AdapterConfig, CausalAdapter, to_bytes
 from gpu_runners.causal.base import CausalBase
@@ -93,15 +94,17 @@ def kolm_of(
     scale: float = 0.5,
     prompt: Mapping[str, Any] | None = None,
     base_sha256: str | None = None,
+    beside: Mapping[str, bytes] | None = None,
     **config: Any,
 ) -> bytes:
-    """A signed `.kolm` of `tenant`."""
+    """A signed `.kolm` of `tenant`, with further members `beside`."""
     own = adapter_config(base, **config)
     said = prompt or {"system": "Answer.", "answer": {"type": "text"}, "max_new_tokens": 32}
     content = {name: data for name, data in members().items() if name != "labels.json"} | {
         "adapter.safetensors": to_bytes(random_adapter(seed, rank=own.rank, shapes=shapes, scale=scale)),
         "adapter_config.json": canonical_json(own.to_json()),
         "prompt.json": canonical_json(said),
+        **(beside or {}),
     }
     signed = fields(
         task_type="text",
@@ -150,6 +153,7 @@ class ScriptedEngine:
     is_closed: bool = False
     is_merged: bool = False
     n_running: int = 0
+    found: list[tuple[str, PackFeedback]] = field(default_factory=list)
     sums: dict[str, int] = field(default_factory=lambda: {"prompt_tokens": 0, "completion_tokens": 0})
 
     @property
@@ -178,6 +182,10 @@ class ScriptedEngine:
 
     def counters(self) -> Mapping[str, int]:
         return {**self.sums, "running": self.n_running}
+
+    def pack_feedback(self) -> list[tuple[str, PackFeedback]]:
+        found, self.found = self.found, []
+        return found
 
     async def forget(self, key: str) -> None:
         self.forgotten.append(key)

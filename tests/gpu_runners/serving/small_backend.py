@@ -1,4 +1,4 @@
-"""The far side of the wire: the three addresses that a server asks, on loopback, in memory, and able to misbehave."""
+"""The far side of the wire: the four addresses that a server asks, on loopback, in memory, and able to misbehave."""
 
 import json
 import threading
@@ -9,14 +9,24 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, cast
 
-from backend.domain.serving_wire import BadGrant, ServerHello, UsageBatch, UsageRow, grant_key, read_grant
+from backend.domain.serving_wire import (
+    BadGrant,
+    FeedbackBatch,
+    FeedbackRow,
+    ServerHello,
+    UsageBatch,
+    UsageRow,
+    grant_key,
+    read_grant,
+)
 
 TOKEN = "runner-token-of-the-tests"
 KEY = grant_key(TOKEN)
 
 
 class SmallBackend(ThreadingHTTPServer):
-    """`rows` are booked usage by key, `sent` how often each came. `down` answers 503 to everything."""
+    """`rows` are booked usage by key, `sent` how often each came, `reports` what was told of packs by
+    log. `down` answers 503 to everything."""
 
     daemon_threads = True
 
@@ -26,6 +36,7 @@ class SmallBackend(ThreadingHTTPServer):
         self.hellos: list[ServerHello] = []
         self.rows: dict[str, UsageRow] = {}
         self.sent: Counter[str] = Counter()
+        self.reports: dict[str, FeedbackRow] = {}
         self.fetched: Counter[str] = Counter()
         self.revoked: list[str] = []
         self.lease_s, self.delay_s = 1.0, 0.0
@@ -59,6 +70,10 @@ class _Handler(BaseHTTPRequestHandler):
             return self._say(200, json.dumps(orders).encode())
         if self.path == "/internal/runner/usage":
             return self._book(UsageBatch.from_json(body))
+        if self.path == "/internal/runner/pack-feedback":
+            rows = [FeedbackRow.from_json(row) for row in FeedbackBatch.from_json(body).rows]
+            backend.reports.update({row.log: row for row in rows})
+            return self._say(200, b'{"kept": 1, "refused": []}')
         return self._say(404)
 
     def do_GET(self) -> None:

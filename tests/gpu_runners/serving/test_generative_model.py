@@ -122,6 +122,7 @@ def test_an_evaluation_answers_with_the_adapter_and_with_the_bare_base(
         adapter_sha256=sha256_hex(to_bytes(adapter)),
         adapter_config=config.to_json(),
         inputs_sha256="",
+        rules_sha256="",
     )
     events: list[dict[str, object]] = []
     done = evaluate_files_causal(job, folder=tmp_path, base_dir=base_dir, emit=events.append)

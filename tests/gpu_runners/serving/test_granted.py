@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
 from pathlib import Path
 
@@ -73,8 +73,16 @@ class Server:
         engine = self.engines[adapter.base.name] = ScriptedEngine(**self.script)  # type: ignore[arg-type]
         return engine
 
-    def grant(self, *, seed: int = 0, tenant: str = ALICE, base: CausalBase = BASE, **changed: object) -> Grant:
-        data = kolm_of(base, seed=seed, tenant=tenant)
+    def grant(
+        self,
+        *,
+        seed: int = 0,
+        tenant: str = ALICE,
+        base: CausalBase = BASE,
+        beside: Mapping[str, bytes] | None = None,
+        **changed: object,
+    ) -> Grant:
+        data = kolm_of(base, seed=seed, tenant=tenant, beside=beside)
         grant = grant_for(data, tenant=tenant, **changed)
         self.kolms[grant.sha256] = data
         return grant

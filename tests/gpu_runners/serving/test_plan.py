@@ -4,6 +4,7 @@ The table is golden: `python -m tests.gpu_runners.serving.test_plan` writes it a
 """
 
 import json
+import pkgutil
 from pathlib import Path
 from typing import Any
 
@@ -130,6 +131,17 @@ def test_drafts_that_would_change_answers_or_leak_are_left_out_and_it_is_said() 
     assert of("0.5b", "h100", speculation=Speculation.SUFFIX, single_tenant=True).speculation is Speculation.SUFFIX
     unpaired = of("7b", "h100", speculation=Speculation.DRAFT_MODEL)
     assert unpaired.speculation is Speculation.NONE
+
+
+def test_recipes_are_drafted_from_on_every_device_whatever_the_temperature() -> None:
+    """The hook mends what a CPU's sampling gets wrong beside drafts."""
+    for name in DEVICES:
+        planned = of("0.5b", name, speculation=Speculation.RECIPES)
+        config = planned.vllm_arguments()["speculative_config"]
+        assert config["method"] == "custom_class"
+        assert callable(pkgutil.resolve_name(config["model"]))
+        assert config["num_speculative_tokens"] == 16
+        assert planned.max_batched_tokens >= planned.max_running * 17
 
 
 def test_a_draft_model_is_named_by_its_folder_and_the_batch_has_room_for_its_drafts() -> None:

@@ -1,0 +1,52 @@
+"""Chats that the artifact's rules may answer: those that ask what the rules were induced for, and nothing else."""
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from typing import Any
+
+from gpu_runners.generation.protocol import Delta, FinishReason
+from gpu_runners.serving.openai.bodies import ChatCall, Sampling
+from gpu_runners.serving.openai.responder import Served
+from gpu_runners.serving.rules_first import RuleAnswer
+
+
+def rule_answer(call: ChatCall, served: Served) -> RuleAnswer | None:
+    """For one user message under the artifact's own system message, answered greedily in the artifact's own form; None
+    for every other chat, and where no rule is sure."""
+    text = _input(call.messages, str(served.prompt.get("system", "")))
+    if served.rules is None or text is None or call.tools or not _is_greedy(call.sampling, served.prompt):
+        return None
+    answer = served.rules.answer(text)
+    if answer is None or not _fits(answer.text, call.sampling.max_tokens, served.prompt):
+        return None
+    return answer
+
+
+async def rule_deltas(answer: RuleAnswer, served: Served, *, n: int) -> AsyncGenerator[tuple[int, Delta], None]:
+    """`n` choices of the one answer, without tokens: no model read or wrote any."""
+    for index in range(n):
+        served.note_rule(answer)
+        yield index, Delta(text=answer.text, finish_reason=FinishReason.STOP)
+
+
+def _input(messages: Sequence[Mapping[str, Any]], system: str) -> str | None:
+    roles = [message["role"] for message in messages]
+    if roles == ["system", "user"] and messages[0].get("content") == system:
+        messages = messages[1:]
+    elif roles != ["user"]:
+        return None
+    content = messages[0].get("content")
+    return content if isinstance(content, str) else None
+
+
+def _is_greedy(sampling: Sampling, prompt: Mapping[str, Any]) -> bool:
+    """Log-probs, penalties and stop texts are questions about the model's own words."""
+    is_json = prompt.get("answer", {}).get("type") == "json"
+    in_own_form = sampling.format is None or (sampling.format == "json_object" and is_json)
+    wants_words = sampling.top_logprobs is not None or sampling.stop
+    is_pushed = sampling.frequency_penalty or sampling.presence_penalty
+    return in_own_form and not sampling.temperature and not wants_words and not is_pushed
+
+
+def _fits(text: str, max_tokens: int | None, prompt: Mapping[str, Any]) -> bool:
+    """Whether the answer and its end surely have no more tokens than were asked for: a token has at least a byte."""
+    return max_tokens is None or max_tokens >= prompt.get("max_new_tokens", 0) or len(text.encode()) < max_tokens

@@ -1,0 +1,126 @@
+"""An artifact's rules.json in front of its model: what a rule is sure of, no model is asked.
+
+Rules that cannot be read, or answer what the task does not know, cost their artifact the speed-up and nothing else.
+"""
+
+import json
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self, TypeVar
+
+from backend.domain.rules.closure import compile_batch, compile_numbers, compile_rules
+from backend.domain.rules.rule_list import InvalidRules, LabelRule, RuleList, read_rules
+
+log = logging.getLogger("kolm.serving")
+ONE_BY_ONE = 16
+Row = TypeVar("Row", bound=Mapping[str, Any])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleAnswer:
+    """`rule` is the number of the rule that answered, from 1, as `kolm rules` lists them; 0: the field rules of a json
+    task together. `bound_ppm` is the lower bound of a label rule's precision. `latency_us` is this text's own time, or
+    its share of many texts'."""
+
+    text: str
+    rule: int
+    bound_ppm: int
+    latency_us: int
+
+    def row(self, *, is_label: bool) -> dict[str, Any]:
+        """As `LabelModel.predict` and `GenerativeModel.predict` give theirs, with the rule's number."""
+        if is_label:
+            told: dict[str, Any] = {"label": self.text, "confidence": self.bound_ppm / 1e6}
+        else:
+            told = {"output": self.text, "finish_reason": "stop", "n_tokens": 0}
+        return told | {"latency_us": self.latency_us, "rule": self.rule}
+
+
+class RulesFirst:
+    """`labels` are the answers that a label task knows; None for a json task. `rule_of` and `rules_of` are the compiled
+    list itself: a text's rule (an index), or a json task's answer; None: ask the model."""
+
+    def __init__(self, rules: RuleList, *, labels: Sequence[str] | None) -> None:
+        self.rules = rules
+        self._answers: list[tuple[str, int] | None] = []
+        self.rule_of: Callable[[str], int | str | None]
+        self.rules_of: Callable[[Sequence[str]], Sequence[int | str | None]]
+        if rules.task == "json":
+            self.rule_of, self.rules_of = compile_rules(rules), compile_batch(rules)
+            return
+        number = self.rule_of = compile_numbers(rules)
+        self.rules_of = lambda texts: [number(text) for text in texts]
+        for rule in rules.rules:
+            answer = rule.answer if isinstance(rule, LabelRule) else ""
+            is_known = labels is None or answer in labels
+            self._answers.append((answer, rule.evidence.low_ppm) if is_known else None)
+
+    @classmethod
+    def from_members(cls, members: Mapping[str, bytes], *, labels: Sequence[str] | None) -> Self | None:
+        """None for an artifact without rules, or with rules that cannot be read. Only for members whose hashes were
+        checked."""
+        try:
+            rules = read_rules(members.get("rules.json", b"[]"))
+        except InvalidRules as error:
+            log.warning("the artifact's rules.json is left out, its model answers: %s", error.message)
+            return None
+        return cls(rules, labels=labels) if rules.n else None
+
+    def answer(self, text: str) -> RuleAnswer | None:
+        """None: ask the model."""
+        began = time.perf_counter_ns()
+        found = self.rule_of(text)
+        return self._told(found, time.perf_counter_ns() - began)
+
+    def answers(self, texts: Sequence[str]) -> list[RuleAnswer | None]:
+        """`answer` of each; many are cheaper together."""
+        if len(texts) <= ONE_BY_ONE:
+            return [self.answer(text) for text in texts]
+        began = time.perf_counter_ns()
+        found = self.rules_of(texts)
+        each_ns = (time.perf_counter_ns() - began) // len(texts)
+        return [self._told(one, each_ns) for one in found]
+
+    def _told(self, found: int | str | None, latency_ns: int) -> RuleAnswer | None:
+        """`found` is the number of a label rule, or a json task's answer. A rule that answers what is no label of the
+        task is as good as none."""
+        latency_us = -(-latency_ns // 1000)
+        if isinstance(found, str):
+            return RuleAnswer(text=found, rule=0, bound_ppm=0, latency_us=latency_us)
+        answer = None if found is None else self._answers[found]
+        if found is None or answer is None:
+            return None
+        return RuleAnswer(text=answer[0], rule=found + 1, bound_ppm=answer[1], latency_us=latency_us)
+
+
+def predicted(
+    rules: RulesFirst | None,
+    texts: Sequence[str],
+    *,
+    is_label: bool,
+    model: Callable[[Sequence[str]], Sequence[Row]],
+) -> list[dict[str, Any]]:
+    """One row a text, in order: the rules' where they are sure, else the model's, which sees the others alone."""
+    answers = [None] * len(texts) if rules is None else rules.answers(texts)
+    left = [text for text, answer in zip(texts, answers, strict=True) if answer is None]
+    rest = iter(model(left) if left else [])
+    return [dict(next(rest)) if answer is None else answer.row(is_label=is_label) for answer in answers]
+
+
+def labels_of(members: Mapping[str, bytes]) -> list[str] | None:
+    """The labels that a verified artifact answers with; None for other tasks."""
+    labels = _json(members, "labels.json")
+    if not isinstance(labels, list):
+        prompt = _json(members, "prompt.json")
+        answer = prompt.get("answer") if isinstance(prompt, dict) else None
+        labels = answer.get("labels") if isinstance(answer, dict) and answer.get("type") == "label" else None
+    return [str(label) for label in labels] if isinstance(labels, list) else None
+
+
+def _json(members: Mapping[str, bytes], path: str) -> Any:
+    try:
+        return json.loads(members.get(path, b"null"))
+    except ValueError:
+        return None
