@@ -113,6 +113,12 @@ def _positive(value: str) -> int:
     return _count(value)
 
 
+def _parties(value: str) -> int:
+    if _count(value) < 5:  # the database counts for no fewer either
+        raise ValueError("must be at least 5")
+    return _count(value)
+
+
 def _origins(value: str) -> tuple[str, ...]:
     """ "0" is none; else `http://10.0.0.5:8000,http://127.0.0.1:8900`."""
     if value == "0":
@@ -195,6 +201,11 @@ KOLM_SELECT_BODY_BYTES = _env.read("KOLM_SELECT_BODY_BYTES", _positive, placehol
 # The draft cache: how long a draft waits for its next compile, and how much one tenant may keep.
 KOLM_DRAFT_TTL_DAYS = _env.read("KOLM_DRAFT_TTL_DAYS", _positive, placeholder=90, default="90")
 KOLM_DRAFT_BYTES_PER_TENANT = _env.read("KOLM_DRAFT_BYTES_PER_TENANT", _positive, placeholder=1, default="268435456")
+# The registry of recipes: how many parties must share an entry, how many more at most (a secret margin, drawn for each
+# entry), and the days between epochs; 0 days: this deployment makes none.
+KOLM_REGISTRY_K = _env.read("KOLM_REGISTRY_K", _parties, placeholder=10, default="10")
+KOLM_REGISTRY_MARGIN = _env.read("KOLM_REGISTRY_MARGIN", _count, placeholder=6, default="6")
+KOLM_REGISTRY_EPOCH_DAYS = _env.read("KOLM_REGISTRY_EPOCH_DAYS", _count, placeholder=7, default="7")
 # Webhooks go to the public internet alone but for these origins, as teachers do.
 KOLM_ALLOW_PRIVATE_WEBHOOKS = _env.read("KOLM_ALLOW_PRIVATE_WEBHOOKS", _origins, placeholder=(), default="0")
 # Mail: an SMTP server (smtp://user:password@host:587), or a folder that each letter is written to as a file.
@@ -242,6 +253,7 @@ APPS = [
     "compiles",
     "artifacts",
     "runner_jobs",
+    "registry",
     "selections",
     "serving",
 ]

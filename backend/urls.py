@@ -22,6 +22,7 @@ urlpatterns = [
     path("", include("backend.artifacts.urls")),
     path("", include("backend.runner_jobs.urls")),
     path("", include("backend.serving.urls")),
+    path("", include("backend.registry.urls")),
     path("", include("backend.selections.urls")),
     path("", include("backend.webhooks.urls")),
     path("", include("backend.usage.urls")),

@@ -1,8 +1,8 @@
 """Upkeep: the loop that makes every loss harmless. `python -m workers.upkeep`
 
 It relays the outbox to Celery, hints again at compiles that are due and held by nobody, ends runner leases that ran out
-and compiles that waited too long, books selections that nobody looked at, forgets old ones and sweeps expired drafts.
-It holds nothing in memory that would be missed; two of them do no harm.
+and compiles that waited too long, books selections that nobody looked at, forgets old ones, sweeps expired drafts and
+makes the registry's epochs. It holds nothing in memory that would be missed; two of them do no harm.
 """
 
 import logging
@@ -48,17 +48,19 @@ def tick(*, may_expire: bool = True) -> None:
 
     from backend.billing.hinting import hint_billing
     from backend.compiles.retention import sweep_due
+    from backend.registry.epochs import build_due
     from backend.runner_jobs.forgetting import forget_infer_jobs
     from backend.runner_jobs.leases import expire_leases
     from backend.selections.forgetting import forget_selections
     from backend.selections.settling import settle_ended
+    from backend.serving.pack_feedback import forget_pack_reports
     from backend.serving.playground import forget_playground
     from backend.serving.servers import forget_servers
     from backend.serving.shadowing import forget_shadow
     from backend.webhooks.forgetting import forget_webhooks
 
     parts = [hint_due, relay_outbox, expire_leases, forget_infer_jobs, settle_ended, forget_selections, sweep_drafts]
-    parts += [forget_playground, forget_shadow, forget_servers]
+    parts += [forget_playground, forget_shadow, forget_pack_reports, forget_servers, build_due]
     parts += [sweep_due, erase_tenants, forget_webhooks, hint_billing]
     parts += [attend_accounts]
     parts += [expire_compiles] if may_expire else []

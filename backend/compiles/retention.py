@@ -25,6 +25,7 @@ from backend.tenants.scope import tenant_scope
 from backend.tenants.team_settings import SWEEP_EVERY, settings_of
 
 COMPILES_AT_ONCE = 50
+_MADE_OF_CANDIDATES = ("dataset", "completions", "observations", "rules")
 
 
 def sweep_due(*, limit: int = 20) -> int:
@@ -94,4 +95,4 @@ def _forget_datasets(tenant_id: UUID, compile_ids: list[UUID]) -> None:
 
 def _datasets(steps: QuerySet[StepRun]) -> set[str]:
     found = [output.get("digests", {}) for output in steps.values_list("output", flat=True)]
-    return {digests[name] for digests in found for name in ("dataset", "completions") if name in digests}
+    return {digests[name] for digests in found for name in _MADE_OF_CANDIDATES if name in digests}

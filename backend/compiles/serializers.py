@@ -64,7 +64,8 @@ class CompileShape(s.Serializer[object]):
     k_score_ppm = s.IntegerField(allow_null=True, help_text="K-score in parts per million.")
     evaluation = s.DictField(
         allow_null=True,
-        help_text="Held-out n, accuracy with interval, table per class or per field, baselines, latency, leakage.",
+        help_text="Held-out n, accuracy with interval, table per class or per field, baselines, latency, leakage; "
+        "what rules answered, what was measured and chosen to draft.",
     )
     gate = s.DictField(allow_null=True, help_text="The decision, floor by floor, and what to try next.")
     artifact = s.CharField(allow_null=True)

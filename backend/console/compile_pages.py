@@ -29,6 +29,7 @@ from backend.console.compile_slices import (
     pools_of,
     shown,
 )
+from backend.console.recipe_figures import fast_paths
 from backend.domain.ids import Prefix, encode_id
 from backend.domain.lifecycle import TERMINAL, CompileStatus, StepName
 from backend.domain.roles import Permission
@@ -141,6 +142,7 @@ def _results(request: ConsoleRequest, row: Compile, steps: Sequence[StepRun]) ->
         "trials": facts.get(StepName.EVALUATION, {}).get("trials", []),
         "chosen_trial": facts.get(StepName.EVALUATION, {}).get("chosen"),
         "labels": facts.get(StepName.LABELING, {}),
+        "fast": fast_paths(row.tenant_id, outputs.get(StepName.LABELING, {}), facts.get(StepName.EVALUATION, {})),
         "floors": figures.floors(row),
         "axes": figures.axes(facts.get(StepName.GATE, {}).get("k_score", {})),
         "confusion": confusion_of(row),

@@ -17,6 +17,7 @@ from backend.artifacts.signing import keyring
 from backend.blobs import get_blob
 from backend.compiles.models import Compile
 from backend.console.access import ConsoleRequest, page
+from backend.console.recipe_figures import fast_paths_of
 from backend.console.resource_lineage import names_of, versions_of, with_versions
 from backend.console.resource_pictures import trend_of
 from backend.console.resource_reading import own_row, page_of
@@ -120,6 +121,7 @@ def _context(request: ConsoleRequest, row: Artifact) -> dict[str, Any]:
         "trend": trend_of([v.artifact.k_score_ppm / 1e6 for v in reversed(versions)]),
         "receipts": [(encode_id(Prefix.RECEIPT, receipt.id), receipt) for receipt in receipts],
         "evaluation": evaluation,
+        "fast": None if compile is None else fast_paths_of(compile, evaluation),
         "gate": (compile.gate if compile is not None else None) or {},
         **_lines(row),
         "may_release": request.visit.may(Permission.RELEASE),

@@ -7,6 +7,7 @@ from backend.console import resource_deliveries as deliveries
 from backend.console import resource_drafts as drafts
 from backend.console import resource_keys as keys
 from backend.console import resource_playground as playground
+from backend.console import resource_registry as registry
 from backend.console import resource_webhooks as webhooks
 
 urlpatterns: list[URLPattern] = [
@@ -20,6 +21,8 @@ urlpatterns: list[URLPattern] = [
     path("playground/answers/<str:answer>", playground.teacher_panel, name="playground_answer"),
     path("drafts", drafts.drafts, name="drafts"),
     path("drafts/purge", drafts.purge, name="drafts_purge"),
+    path("registry", registry.registry, name="registry"),
+    path("registry/withdraw", registry.withdraw, name="registry_withdraw"),
     path("api_keys", keys.api_keys, name="api_keys"),
     path("api_keys/create", keys.create, name="api_key_create"),
     path("api_keys/<str:key>/revoke", keys.revoke, name="api_key_revoke"),

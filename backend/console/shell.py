@@ -42,6 +42,7 @@ BUILD = (
     Place(label="Artifacts", names=("artifacts", "artifact"), needs=Permission.VIEW, keys="g a"),
     Place(label="Playground", names=("playground",), needs=Permission.COMPILE, keys="g p"),
     Place(label="Draft cache", names=("drafts",), needs=Permission.VIEW, keys="g d"),
+    Place(label="Recipe registry", names=("registry",), needs=Permission.VIEW, keys="g r"),
 )
 RUN = (
     Place(label="Deployments", names=("deployments", "deployment"), needs=Permission.VIEW, keys="g y"),

@@ -77,7 +77,7 @@ class EvaluateCausalJob(Wire):
 
     `inputs_sha256` is a JSONL blob of `{"input": str}` lines. `answer` says what an answer is: `{"type": "json",
     "schema": {...}}` (decoding is constrained to the schema), `{"type": "label", "labels": [...]}` (constrained to one
-    of them) or `{"type": "text"}`.
+    of them) or `{"type": "text"}`. `rules_sha256` is a rules.json ("": none).
     """
 
     base_model: str
@@ -88,20 +88,24 @@ class EvaluateCausalJob(Wire):
     adapter_sha256: str
     adapter_config: dict[str, Any]
     inputs_sha256: str
+    rules_sha256: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluateCausalResult(Wire):
-    """Row i of every list belongs to input i. `finish_reasons` are stop or length. `confidences` in [0, 1] are the
-    probability of the whole answer under the constraint. `latency_us` are single-input wall times of a sample of the
-    inputs, warm; `engine` says what computed them."""
+    """Row i of every list belongs to input i; `rule_answers` are as in EvaluateResult, all else is the model's own.
+    `finish_reasons` are stop or length. `confidences` in [0, 1] are the probability of the whole answer under the
+    constraint. `latency_us` are single-input wall times of a sample of the inputs, warm, `ruled_latency_us` the same
+    with the rules first; `engine` says what computed them."""
 
     outputs: list[str]
     finish_reasons: list[str]
     n_tokens: list[int]
     confidences: list[float]
     baseline_outputs: list[str]
+    rule_answers: list[str | None]
     latency_us: list[int]
+    ruled_latency_us: list[int]
     device: str
     engine: dict[str, Any]
     runner_ms: int

@@ -27,7 +27,7 @@ from backend.domain.spec_defaults import (
 )
 from backend.domain.spec_models import Spec
 from backend.domain.spec_outputs import JsonOutput, LabelOutput, TextOutput
-from backend.domain.trial_estimates import CHARS_PER_TOKEN, Trials, answer_tokens, assumption
+from backend.domain.trial_estimates import CHARS_PER_TOKEN, Trials, answer_tokens, assumption, recipes_cost
 from backend.domain.trial_estimates import Range as Range
 from backend.domain.trials import most_trials
 
@@ -262,6 +262,9 @@ class _Plan:
         yield f"{self.prompt_label} prompt tokens a label call and {self.label_output} an answer"
         if train_kind(self.spec) != "encoder":
             yield assumption(self.spec)
+        if recipes_cost(self.spec).high:
+            budget_s = self.spec.recipes.budget_s
+            yield f"a recipe pack where the gate is passed: up to {budget_s:g} s of measuring what drafts"
         yield f"at most {most_trials(self.spec)} trials; those after the first count in the evaluation's high bound"
         yield "low: half the tokens and half the picks, a runner five times as fast"
         yield (

@@ -41,6 +41,7 @@ class Prefix(StrEnum):
     ERASURE = "era"
     PLAYGROUND_ANSWER = "pga"
     DEPLOYMENT = "dep"
+    EPOCH = "epo"
     SERVER = "srv"
     WEBHOOK_ENDPOINT = "we"
     WEBHOOK_EVENT = "evt"

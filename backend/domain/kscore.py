@@ -32,7 +32,8 @@ WEIGHTS = {"accuracy": 40, "size": 15, "latency": 15, "cost": 15, "coverage": 15
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KScore:
-    """The five axes and their composite, ppm, with what the last four were computed from."""
+    """The five axes and their composite, ppm, with what the last four were computed from. `rule_coverage_ppm` stands
+    beside them: the part of the coverage that the rules answer alone."""
 
     accuracy_ppm: int
     size_ppm: int
@@ -43,6 +44,7 @@ class KScore:
     size_bytes: int
     p50_us: int
     cost_nanousd: int
+    rule_coverage_ppm: int = 0
 
     def axes(self) -> dict[str, int]:
         return {name: getattr(self, f"{name}_ppm") for name in WEIGHTS}
@@ -56,7 +58,16 @@ def composite_ppm(axes: Mapping[str, int]) -> int:
     return sum(weight * axes[name] for name, weight in WEIGHTS.items()) // 100
 
 
-def _scored(*, accuracy_ppm: int, coverage_ppm: int, n: int, size_bytes: int, p50_us: int, cost_nanousd: int) -> KScore:
+def _scored(
+    *,
+    accuracy_ppm: int,
+    coverage_ppm: int,
+    n: int,
+    size_bytes: int,
+    p50_us: int,
+    cost_nanousd: int,
+    rule_coverage_ppm: int = 0,
+) -> KScore:
     if min(size_bytes, p50_us, cost_nanousd) < 0:
         raise InvalidInput("A k_score needs a size, latency and cost of 0 or more.")
     axes = dict.fromkeys(WEIGHTS, 0)
@@ -74,6 +85,7 @@ def _scored(*, accuracy_ppm: int, coverage_ppm: int, n: int, size_bytes: int, p5
         size_bytes=size_bytes,
         p50_us=p50_us,
         cost_nanousd=cost_nanousd,
+        rule_coverage_ppm=rule_coverage_ppm,
     )
 
 
@@ -81,8 +93,9 @@ def k_score(*, correct: int, answered: int, n: int, size_bytes: int, p50_us: int
     """A = correct / n, V = answered / n, S = 1 - log2(max(1, KiB)) / 30, L = 1 / (1 + p50_us / 1e5), C = 1 / (1 + 1000
     usd a call).
 
-    `size_bytes` is what is shipped (adapter, packs), not the frozen base; `cost_nanousd` is one call's cost in 1e-9
-    USD, because a call on a CPU costs less than a micro-USD. All axes are 0 for n = 0, where nothing was measured."""
+    `size_bytes` is what is shipped (adapter, pack, rules), not the frozen base; `cost_nanousd` is one call's cost in
+    1e-9 USD, because a call on a CPU costs less than a micro-USD. All axes are 0 for n = 0, where nothing was
+    measured."""
     if not 0 <= correct <= answered <= n:
         raise InvalidInput("A k_score needs 0 <= correct <= answered <= n.")
     return _scored(
@@ -95,8 +108,11 @@ def k_score(*, correct: int, answered: int, n: int, size_bytes: int, p50_us: int
     )
 
 
-def score_evaluation(evaluation: AnyEvaluation, *, size_bytes: int, p50_us: int, cost_nanousd: int) -> KScore:
-    """The K-score of what was measured on held-out data: A is its accuracy, V the share of (valid) answers."""
+def score_evaluation(
+    evaluation: AnyEvaluation, *, size_bytes: int, p50_us: int, cost_nanousd: int, rule_coverage_ppm: int = 0
+) -> KScore:
+    """The K-score of what was measured on held-out data: A is its accuracy, V the share of inputs that are answered, by
+    a sure rule or else by the model (validly)."""
     return _scored(
         accuracy_ppm=evaluation.accuracy_ppm,
         coverage_ppm=evaluation.answered * PPM // max(evaluation.n, 1),
@@ -104,6 +120,7 @@ def score_evaluation(evaluation: AnyEvaluation, *, size_bytes: int, p50_us: int,
         size_bytes=size_bytes,
         p50_us=p50_us,
         cost_nanousd=cost_nanousd,
+        rule_coverage_ppm=rule_coverage_ppm,
     )
 
 

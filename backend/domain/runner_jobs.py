@@ -18,6 +18,7 @@ class RunnerJobKind(StrEnum):
     EVALUATE = "evaluate"
     EVALUATE_CAUSAL = "evaluate_causal"
     INFER = "infer"
+    PACK_RECIPES = "pack_recipes"
     SELECT = "select"
 
 
@@ -103,7 +104,7 @@ class DistillResult(Wire):
 class EvaluateJob(Wire):
     """Predict labels for held-out inputs. The labels stay behind: a runner cannot leak or overfit what it never sees.
 
-    `inputs_sha256` is a JSONL blob of `{"input": str}` lines."""
+    `inputs_sha256` is a JSONL blob of `{"input": str}` lines, `rules_sha256` a rules.json ("": none)."""
 
     base_model: str
     base_model_sha256: str
@@ -112,16 +113,21 @@ class EvaluateJob(Wire):
     adapter_config: dict[str, Any]
     temperature: float
     inputs_sha256: str
+    rules_sha256: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluateResult(Wire):
-    """Row i belongs to input i. `latency_us` are single-input wall times of a sample of the inputs, warm."""
+    """Row i belongs to input i; `predictions` are the model's own, `rule_answers` what the rules say before it (None:
+    nothing; [] where the job has no rules). `latency_us` are single-input wall times of the model on a sample of the
+    inputs, warm; `ruled_latency_us` those of rules and then model on the same sample ([] without rules)."""
 
     predictions: list[str]
     confidences: list[float]
     baseline_predictions: list[str]
+    rule_answers: list[str | None]
     latency_us: list[int]
+    ruled_latency_us: list[int]
     device: str
     runner_ms: int
 

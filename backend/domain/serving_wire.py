@@ -10,6 +10,8 @@ Three ways:
                         GET /internal/runner/artifacts/<sha256> with the grant: the `.kolm` itself.
     server -> backend   POST /internal/runner/usage: UsageBatch. Sent until it is answered with 2xx; a row that was
                         booked before is not booked again (`UsageRow.key`).
+                        POST /internal/runner/pack-feedback: FeedbackBatch, best effort: totals, of which newer ones
+                        replace older ones (`FeedbackRow.log`).
 
 A grant is signed by the backend with a key that both sides derive from KOLM_RUNNER_TOKEN. A usage row carries the grant
 that opened its request, so that a server can bill nobody who did not call.
@@ -122,7 +124,8 @@ class ServerOrders(Wire):
 class UsageRow(Wire):
     """Tokens of one request, or of a part of one that a server told before it died; rows of one request add up. `part`
     counts from 0. `drafted` and `accepted` are speculative tokens; `accepted` are among the completion tokens. `cached`
-    prompt tokens came from the prefix cache. `finish_reason` is "" while the request went on."""
+    prompt tokens came from the prefix cache. `finish_reason` is "" while the request went on; "rule" where a rule of
+    the artifact answered in the model's place, which costs no tokens."""
 
     grant: str
     part: int
@@ -132,7 +135,7 @@ class UsageRow(Wire):
     completion_tokens: int
     drafted_tokens: int
     accepted_tokens: int
-    finish_reason: str  # "" | stop | length | canceled | failed
+    finish_reason: str  # "" | stop | length | rule | canceled | failed
     first_token_us: int
     total_us: int
 
@@ -145,6 +148,24 @@ class UsageRow(Wire):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageBatch(Wire):
     """`rows` are UsageRow.to_json()."""
+
+    server: str
+    rows: list[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeedbackRow(Wire):
+    """What a server counted of one artifact's recipe pack since it opened `log` (32 hex digits); `feedback` is
+    PackFeedback.to_json(). `grant` is one that opened the artifact there: whose pack it is stands in it."""
+
+    grant: str
+    log: str
+    feedback: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeedbackBatch(Wire):
+    """`rows` are FeedbackRow.to_json()."""
 
     server: str
     rows: list[dict[str, Any]]

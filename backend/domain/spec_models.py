@@ -64,7 +64,7 @@ class Spec(Part):
     )
     train: Train = Field(default_factory=Train, description="The distillation.", examples=[{"rank": 8}])
     recipes: Recipes = Field(
-        default_factory=Recipes, description="Deterministic fast paths.", examples=[{"enabled": False}]
+        default_factory=Recipes, description="Recipe pack and rules.", examples=[{"enabled": True}]
     )
     gate: Gate = Field(default_factory=Gate, description="The gate.", examples=[{"k_min": 0.85}])
     budget: Budget = Field(default_factory=Budget, description="The budget.", examples=[{"usd": 5.0}])

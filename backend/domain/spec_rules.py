@@ -14,12 +14,11 @@ from backend.domain.spec_outputs import LabelOutput
 from backend.domain.spec_problems import suggestion
 
 SHARE_TOLERANCE = 0.01
-NOT_YET = "not_on_this_deployment"
 
 
 def rule_problems(spec: Spec) -> list[Problem]:
     """All broken rules but those about gold (`spec_gold`), in the order of the document."""
-    rules = (_output, _slices, _sources, _verifiers, _teacher, _sampling, _training, _later)
+    rules = (_output, _slices, _sources, _verifiers, _teacher, _sampling, _training, _recipes)
     return [problem for rule in rules for problem in rule(spec)]
 
 
@@ -161,13 +160,18 @@ def _training(spec: Spec) -> Iterator[Problem]:
         yield Problem(pointer="/train/causal/precision", message=message, code="not_used")
 
 
-def _later(spec: Spec) -> Iterator[Problem]:
-    if spec.recipes.enabled:
-        yield Problem(
-            pointer="/recipes/enabled",
-            message="recipe packs are not on this deployment yet; set it to false",
-            code=NOT_YET,
-        )
+def _recipes(spec: Spec) -> Iterator[Problem]:
+    recipes = spec.recipes
+    for i, name in enumerate(recipes.sources):
+        if name in recipes.sources[:i]:
+            message = f'"{name}" stands twice; remove one'
+            yield Problem(pointer=f"/recipes/sources/{i}", message=message, code="not_used")
+    if "model" in recipes.sources and recipes.draft_base is None:
+        message = 'the source "model" needs "draft_base", a smaller base with the same tokenizer; add it'
+        yield Problem(pointer="/recipes/draft_base", message=message, code="missing")
+    if "model" not in recipes.sources and recipes.draft_base is not None:
+        message = 'a draft_base is asked only by the source "model"; add it to sources, or remove draft_base'
+        yield Problem(pointer="/recipes/draft_base", message=message, code="not_used")
 
 
 def _known_label(pointer: str, name: str, output: LabelOutput) -> Iterator[Problem]:

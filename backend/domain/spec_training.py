@@ -141,11 +141,70 @@ class Train(Part):
         return TrainOptions(**self.model_dump(exclude={"base", "kind", "escalate", "causal"}))
 
 
+Source = Literal["pack", "schema", "prompt", "model"]
+
+
+def _usual_sources() -> list[Source]:
+    return ["pack", "schema", "prompt"]
+
+
 class Recipes(Part):
-    """Deterministic fast paths in front of the model."""
+    """Deterministic fast paths in front of the model: a recipe pack that drafts tokens for it, and rules that answer
+    before it."""
 
     enabled: bool = Field(
-        default=False, description="Whether to build a recipe pack. Not on this deployment yet.", examples=[False]
+        default=True,
+        description="Whether a recipe pack is built of the teacher's answers (causal bases); what drafts is then "
+        "chosen by measuring.",
+        examples=[True],
+    )
+    rules: bool = Field(
+        default=True,
+        description="Whether rules are induced from the labelled pairs (label and json tasks); they answer before the "
+        "model when they are sure.",
+        examples=[True],
+    )
+    max_kib: int = Field(default=64, ge=1, le=1024, description="Most KiB of recipes.json.", examples=[64])
+    sources: list[Source] = Field(
+        default_factory=_usual_sources,
+        max_length=4,
+        description="What may draft: the pack, tokens that the output schema forces, look-up in the prompt, a smaller "
+        "model (which needs draft_base).",
+        examples=[["pack", "schema", "prompt"]],
+    )
+    draft_base: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=200,
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)?$",
+        description="A smaller base with the tokenizer of train.causal.base.",
+        examples=["Qwen/Qwen2.5-0.5B-Instruct"],
+    )
+    budget_s: float = Field(
+        default=30.0,
+        gt=0,
+        le=600,
+        description="Seconds that a runner may measure on held-out prompts to choose what drafts.",
+        examples=[30.0],
+    )
+    min_rule_precision: float = Field(
+        default=0.95,
+        ge=0.5,
+        lt=1,
+        description="Least lower bound of a rule's precision on pairs that it was not made of.",
+        examples=[0.95],
+    )
+    registry: Literal["off", "use", "contribute"] = Field(
+        default="off",
+        description="use: begin with the registry's newest epoch of shared structural recipes; contribute: also give "
+        "this task's structural recipes to coming epochs.",
+        examples=["off"],
+    )
+    learn_text: bool = Field(
+        default=False,
+        description="Whether runners may report tokens of answers that no recipe knew (they hold text); else only "
+        "hashes, shapes and counts.",
+        examples=[False],
     )
 
 

@@ -11,7 +11,7 @@ import math
 import re
 from dataclasses import dataclass
 
-from backend.domain.pricing import Price, cost_microusd
+from backend.domain.pricing import Price, cost_microusd, price_book
 from backend.domain.spec_defaults import answer_max_tokens, label_names, train_kind
 from backend.domain.spec_models import Spec
 from backend.domain.spec_outputs import JsonOutput, LabelOutput
@@ -21,6 +21,7 @@ from backend.domain.trials import TrialKind, first_trial, most_trials
 CHARS_PER_TOKEN = 4
 CHARS_PER_JSON_TOKEN = 3  # names, digits and punctuation
 ANSWER_SHARE = 4  # of the longest answer, where no example says how long answers are
+RUNNER_SKU = "runner.second"
 RUNNER_START_S = 6.0
 PAIR_EPOCH_S = 0.026  # both fits of an encoder
 PREDICT_S = 0.012
@@ -113,8 +114,8 @@ class Trials:
         return _runner(self.price, self._seconds(first_trial(self.spec).kind, n_pairs).train)
 
     def rest(self, n_pairs: int) -> Range:
-        """The first trial's evaluation, the other kind's trial where the spec says auto, and what an escalation may
-        cost: the dearest trial once more."""
+        """The first trial's evaluation, the other kind's trial where the spec says auto, what an escalation may cost
+        (the dearest trial once more), and the recipe pack."""
         first = first_trial(self.spec).kind
         cost = _runner(self.price, self._seconds(first, n_pairs).evaluate)
         kinds = {first}
@@ -124,7 +125,7 @@ class Trials:
         if most_trials(self.spec) > len(kinds):
             dearest = max(self._whole(kind, n_pairs).high for kind in kinds)
             cost += Range(low=0, expected=0, high=dearest)
-        return cost
+        return cost + recipes_cost(self.spec, self.price)
 
     def _whole(self, kind: TrialKind, n_pairs: int) -> Range:
         seconds = self._seconds(kind, n_pairs)
@@ -132,6 +133,17 @@ class Trials:
 
     def _seconds(self, kind: TrialKind, n_pairs: int) -> TrialSeconds:
         return trial_seconds(self.spec, kind, n_pairs=n_pairs, n_heldout=self.n_heldout, input_tokens=self.input_tokens)
+
+
+def recipes_cost(spec: Spec, price: Price | None = None) -> Range:
+    """What the runner's job that makes a recipe pack costs; nothing where none is made."""
+    recipes = spec.recipes
+    if not recipes.enabled or not recipes.sources or train_kind(spec) == TrialKind.ENCODER:
+        return Range(low=0, expected=0, high=0)
+    slower = max(1.0, base_size_b(spec.train.causal.base) / CAUSAL_BASE_B)
+    seconds = slower * CAUSAL_START_S + recipes.budget_s
+    cost = _runner(price or price_book().prices[RUNNER_SKU], seconds)
+    return Range(low=0, expected=cost.expected, high=cost.high)  # none is made below the gate
 
 
 def _runner(price: Price, seconds: float) -> Range:

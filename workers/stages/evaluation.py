@@ -1,6 +1,6 @@
 """Evaluation: a runner answers the held-out inputs without their answers; the figures are computed here, where gold
 is. Where the task allows it and the gate asks for it, further trials are trained and measured (`trials`); the best one
-is what the gate judges and what is packaged."""
+is what the gate judges and what is packaged, with the recipe pack that is made for it (`recipes`)."""
 
 from typing import Any
 
@@ -10,6 +10,7 @@ from backend.domain.trials import best
 from workers.durable import CompileRun
 from workers.stages.heldout_answers import conditions, evaluation_of
 from workers.stages.outcome import Done, Waiting, finish_step
+from workers.stages.recipes import pack_recipes
 from workers.stages.trial_jobs import Trained
 from workers.stages.trials import Row, go_on, open_trial, outcomes, rows_of, trained_in
 
@@ -19,8 +20,10 @@ def run_evaluation(run: CompileRun) -> Done | Waiting:
         run.stop.check()
         if not go_on(run, nth):
             return Waiting()
+    chosen = best(outcomes(rows_of(run)))
+    if not pack_recipes(run, chosen):
+        return Waiting()
     rows = rows_of(run)
-    chosen = best(outcomes(rows))
     digest, trained = rows[chosen]["evals"], trained_in(run, chosen)
     measured = get_json(run.tenant_id, digest)
     with run.fenced():

@@ -18,6 +18,7 @@ from backend.drafts.models import Offer
 from workers.durable import CompileRun
 from workers.stages.answer_votes import agree
 from workers.stages.label_drafts import LABELS, keep_labels, known_labels, note_labels
+from workers.stages.observations import observe, rules_of
 from workers.stages.outcome import Done, finish_step
 from workers.stages.selection_record import without_columns
 from workers.stages.teaching import Taught, seed_of, teaching
@@ -46,9 +47,12 @@ def run_labeling(run: CompileRun) -> Done:
     outputs = {"dataset": put_jsonl(run.tenant_id, made.rows)}
     if isinstance(run.spec.output, LabelOutput) and train_kind(run.spec) != TrialKind.ENCODER:
         outputs["completions"] = put_jsonl(run.tenant_id, completions(made.rows))
+    rules, told = rules_of(run, rows, made.rows, heldout)
+    outputs |= observe(run, rows, made.rows) | rules
     with run.fenced() as compile:
         synthetic = made.texts - {row["input"] for row in gold}
         done = _save(run, compile, rows, synthetic, made, outputs)
+        done.facts["rules"] = told
         finish_step(run, compile, StepName.LABELING, done)
     return done
 

@@ -7,18 +7,24 @@ from backend.artifacts.models import Receipt
 from backend.artifacts.publishing import publish
 from backend.artifacts.receipting import as_integers
 from backend.artifacts.signing import signing_key
-from backend.blobs import get_blob, get_json, put_blob
+from backend.blobs import get_blob, get_json, get_jsonl, put_blob
 from backend.compiles.events import append_event
 from backend.compiles.models import Compile, StepRun
 from backend.domain.artifact import build_kolm
 from backend.domain.canonical import canonical_json, sha256_hex, sha256_of
 from backend.domain.ids import Prefix, encode_id
 from backend.domain.lifecycle import CompileStatus, StepName
+from backend.domain.recipes.contributed import structures_of
+from backend.domain.recipes.pack import RecipePack
+from backend.domain.recipes.structural import Structure
+from backend.domain.rules.rule_list import EMPTY as NO_RULES
 from backend.domain.runner_jobs import DistillResult
 from backend.domain.spec import LabelOutput, canonical_spec, label_names
 from backend.domain.task_prompt import prompt_json
+from backend.registry.contributing import contribute
 from workers.durable import CompileRun
 from workers.stages.evaluation import chosen_trial, measured_of
+from workers.stages.heldout_answers import rules_shipped
 from workers.stages.k_sampling import k_sampling
 from workers.stages.outcome import Done, finish_step
 from workers.stages.trial_jobs import Trained, base_name
@@ -33,6 +39,7 @@ def run_packaging(run: CompileRun) -> Done:
     with run.fenced() as compile:
         members = _members(run, compile, trained)
         fields = _manifest_fields(run, compile, trained)
+        structures = _contributed(run)
     data = build_kolm(members, manifest_fields=fields, key=signing_key())
     digest = put_blob(run.tenant_id, data)
     with run.fenced() as compile:
@@ -50,6 +57,8 @@ def run_packaging(run: CompileRun) -> Done:
             "artifact.published",
             {"artifact": public_id, "sha256": digest, "size_bytes": len(data)},
         )
+        if structures:
+            contribute(run.tenant_id, structures, submitted_at=compile.created_at)
         finish_step(run, compile, StepName.PACKAGING, done)
     return done
 
@@ -67,16 +76,34 @@ def _members(run: CompileRun, compile: Compile, trained: Trained) -> dict[str, b
         "k_score.json": stored["k_score"],
         "gate.json": stored["gate"],
         "training_stats.json": as_integers(_training_stats(run, compile, steps, trained)),
-        "recipes.json": {"entries": []},
-        "rules.json": [],
         "provenance.json": _provenance(run, steps, trained),
     }
     values |= _of_kind(run, trained)
     members = {path: canonical_json(value) for path, value in values.items()}
+    members["recipes.json"], members["rules.json"] = _fast_paths(run)
     members["adapter.safetensors"] = get_blob(run.tenant_id, trained.adapter_sha256)
     for receipt in receipts:
         members[f"receipts/{receipt.seq:02d}-{receipt.step}.dsse.json"] = canonical_json(receipt.envelope)
     return members
+
+
+def _contributed(run: CompileRun) -> list[Structure]:
+    """What the registry gets of the task's answers; nothing where the spec does not say so."""
+    observations = run.step(StepName.LABELING).output["digests"].get("observations", "")
+    if run.spec.recipes.registry != "contribute" or not observations:
+        return []
+    return structures_of(row["output"] for row in get_jsonl(run.tenant_id, observations))
+
+
+def _fast_paths(run: CompileRun) -> tuple[bytes, bytes]:
+    """recipes.json and rules.json; empty ones where nothing was made or kept."""
+    measured = measured_of(run)
+    pack = measured.get("recipes", {}).get("pack_sha256", "")
+    rules = rules_shipped(run, measured)
+    return (
+        get_blob(run.tenant_id, pack) if pack else RecipePack.empty().to_bytes(),
+        get_blob(run.tenant_id, rules) if rules else NO_RULES.to_bytes(),
+    )
 
 
 def _of_kind(run: CompileRun, trained: Trained) -> dict[str, Any]:
@@ -92,7 +119,7 @@ def _of_kind(run: CompileRun, trained: Trained) -> dict[str, Any]:
 def _predictions(run: CompileRun) -> dict[str, Any]:
     """Row by row what was answered on held-out data; the inputs themselves stay with the tenant."""
     measured = measured_of(run)
-    names = ("predictions", "baseline_predictions", "confidences_ppm", "failed", "verdicts")
+    names = ("predictions", "baseline_predictions", "confidences_ppm", "failed", "verdicts", "rule_rows")
     return {name: measured[name] for name in names if name in measured}
 
 

@@ -57,7 +57,9 @@ def read_trained(run: CompileRun, trial: Trial, value: dict[str, Any]) -> Traine
 
 def evaluate_offer(run: CompileRun, trained: Trained, heldout: list[dict[str, str]]) -> Offer:
     inputs = put_jsonl(run.tenant_id, [{"input": row["input"]} for row in heldout])
-    needs = (trained.adapter_sha256, inputs)
+    with run.fenced():
+        rules = run.step(StepName.LABELING).output["digests"].get("rules", "")
+    needs = (trained.adapter_sha256, inputs, *([rules] if rules else []))
     if isinstance(trained, DistillResult):
         job = EvaluateJob(
             base_model=run.spec.train.base,
@@ -67,6 +69,7 @@ def evaluate_offer(run: CompileRun, trained: Trained, heldout: list[dict[str, st
             adapter_config=trained.adapter_config,
             temperature=trained.temperature,
             inputs_sha256=inputs,
+            rules_sha256=rules,
         )
         return Offer(kind=RunnerJobKind.EVALUATE, payload=job.to_json(), inputs=needs)
     causal = EvaluateCausalJob(
@@ -78,6 +81,7 @@ def evaluate_offer(run: CompileRun, trained: Trained, heldout: list[dict[str, st
         adapter_sha256=trained.adapter_sha256,
         adapter_config=trained.adapter_config,
         inputs_sha256=inputs,
+        rules_sha256=rules,
     )
     return Offer(kind=RunnerJobKind.EVALUATE_CAUSAL, payload=causal.to_json(), inputs=needs)
 

@@ -73,7 +73,7 @@ BAD = {
     "an encoder for texts": ({"output": {"type": "text"}, "train": {"kind": "encoder"}}, "/train/kind", "not_used"),
     "a method that nobody knows": ({"sampling": {"method": "best"}}, "/sampling/method", "unknown_value"),
     "the same mitigation twice": ({"sampling": {"on_gap": ["drop_k", "drop_k"]}}, "/sampling/on_gap/1", "not_used"),
-    "recipes": ({"recipes": {"enabled": True}}, "/recipes/enabled", "not_on_this_deployment"),
+    "a draft model that is not named": ({"recipes": {"sources": ["model"]}}, "/recipes/draft_base", "missing"),
     "a model without a price": (
         {"teacher": {"provider": "openai_compatible", "model": "gpt-9", "base_url": "https://llm.example.com/v1"}},
         "/teacher/price",

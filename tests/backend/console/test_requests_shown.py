@@ -42,6 +42,7 @@ def team(committed_db):
         f"artifacts/{public_id(artifact)}",
         "drafts",
         "drafts?family=router",
+        "registry",
         "bills",
         "bills?by=day",
         "bills?by=api_key",

@@ -29,7 +29,9 @@ EVALUATED: dict[str, Any] = {
     "n_tokens": [7, 0],
     "confidences": [0.9, 1.0],
     "baseline_outputs": ["", "x"],
+    "rule_answers": [],
     "latency_us": [900, 950],
+    "ruled_latency_us": [],
     "device": "cpu",
     "engine": {"name": "transformers", "versions": {"torch": "2"}},
     "runner_ms": 30,
@@ -46,6 +48,8 @@ def test_what_a_runner_really_brings_passes() -> None:
     labels = EVALUATED | {"outputs": ["refund", "other"], "baseline_outputs": ["other", "other"]}
     assert evaluate_causal_result(labels, answer=LABELS, n=2).n_tokens == [7, 0]
     assert infer_result({"outputs": [ROW], "load_ms": 1}, n=1, task_type="json").outputs == [ROW]
+    ruled = ROW | {"n_tokens": 0, "rule": 0}
+    assert infer_result({"outputs": [ruled], "load_ms": 1}, n=1, task_type="json").outputs == [ruled]
 
 
 @pytest.mark.parametrize(
@@ -92,6 +96,9 @@ def test_a_distillation_that_cannot_be_is_refused(changes: dict[str, Any]) -> No
         {"latency_us": []},
         {"latency_us": [1, 2, 3]},
         {"latency_us": [-1]},
+        {"rule_answers": ["x"], "ruled_latency_us": [1]},
+        {"rule_answers": ["x", "a\x00b"], "ruled_latency_us": [1]},
+        {"rule_answers": ["x", None], "ruled_latency_us": []},
         {"device": None},
         {"engine": {"x": NAN}},
         {"engine": [1]},
@@ -115,6 +122,8 @@ def test_a_label_task_answers_with_its_labels(name: str) -> None:
     "row",
     [
         {"label": "x", "confidence": 0.5, "latency_us": 3},
+        ROW | {"rule": -1},
+        ROW | {"rule": True},
         ROW | {"finish_reason": "error"},
         ROW | {"n_tokens": -1},
         ROW | {"output": 7},

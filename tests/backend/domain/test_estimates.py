@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from backend.domain.errors import InvalidSpec
 from backend.domain.estimates import Estimate, check_budget, estimate, usd
 from backend.domain.lifecycle import StepName
+from backend.domain.pricing import cost_microusd, price_book
 from backend.domain.spec import Spec, parse_spec
-from backend.domain.trial_estimates import answer_tokens, base_size_b
+from backend.domain.trial_estimates import answer_tokens, base_size_b, recipes_cost
 
 
 def spec(**changed: Any) -> Spec:
@@ -196,6 +197,21 @@ def test_every_trial_that_may_follow_stands_in_the_high_bound_and_auto_in_all() 
     assert escalating[step].high > fixed[step].high + fixed[StepName.DISTILLATION].high
     assert auto[step].low > fixed[step].low
     assert auto[step].expected > fixed[step].expected
+
+
+def test_a_recipe_pack_is_expected_to_cost_its_base_and_its_budget_of_seconds() -> None:
+    step = StepName.EVALUATION
+    without, some, long = (
+        estimate(generative("json", recipes=recipes), n_heldout=30)
+        for recipes in ({"enabled": False}, {"budget_s": 10}, {"budget_s": 70})
+    )
+    a_second = cost_microusd(1, price_book().prices["runner.second"])
+    assert some.steps[step].expected - without.steps[step].expected == 40 * a_second  # 30 s to start
+    assert long.steps[step].expected - some.steps[step].expected == 60 * a_second
+    assert without.steps[step].low == some.steps[step].low  # none is made below the gate
+    assert any("10 s of measuring what drafts" in line for line in some.assumptions)
+    for none in (spec(recipes={"budget_s": 600}), generative("json", recipes={"sources": []})):
+        assert recipes_cost(none).high == 0
 
 
 def test_a_larger_base_takes_longer_and_the_assumption_is_told() -> None:

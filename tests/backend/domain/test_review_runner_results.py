@@ -26,7 +26,9 @@ EVALUATED: dict[str, Any] = {
     "predictions": ["refund", "other"],
     "confidences": [0.9, 1.0],
     "baseline_predictions": ["other", "other"],
+    "rule_answers": [],
     "latency_us": [900, 950],
+    "ruled_latency_us": [],
     "device": "cpu",
     "runner_ms": 30,
 }
@@ -44,6 +46,8 @@ NAN, INF = float("nan"), float("inf")
 def test_what_a_runner_really_brings_passes():
     assert distill_result(DISTILLED).temperature == 1.25
     assert evaluate_result(EVALUATED, labels=LABELS, n=2).predictions == ["refund", "other"]
+    ruled = EVALUATED | {"rule_answers": [None, "refund"], "ruled_latency_us": [0, 900]}
+    assert evaluate_result(ruled, labels=LABELS, n=2).rule_answers == [None, "refund"]
     assert infer_result(INFERRED, n=2).load_ms == 0
 
 
@@ -99,6 +103,12 @@ def test_a_distillation_that_cannot_be_is_refused(changes):
         {"latency_us": [-1]},
         {"latency_us": [1.5]},
         {"latency_us": [10**15]},
+        {"rule_answers": ["refund"]},
+        {"rule_answers": ["refund", None]},
+        {"rule_answers": ["refund", "exchange"], "ruled_latency_us": [3]},
+        {"rule_answers": ["refund", 7], "ruled_latency_us": [3]},
+        {"rule_answers": {}},
+        {"ruled_latency_us": [3]},
         {"device": "x" * 300},
         {"device": None},
         {"runner_ms": None},

@@ -45,6 +45,7 @@ PREFIX_OF = {
     "v1/artifacts": Prefix.ARTIFACT,
     "v1/deployments": Prefix.DEPLOYMENT,
     "v1/models": Prefix.DEPLOYMENT,
+    "v1/registry": Prefix.EPOCH,
     "v1/uploads": Prefix.UPLOAD,
     "v1/select": Prefix.SELECTION,
     "v1/drafts": Prefix.DRAFT,

@@ -285,12 +285,16 @@ def test_the_training_sets_go_with_the_candidates(tenant):
         team_settings.change(tenant.id, actor=ANNA, candidates_days=30)
         shared = put_jsonl(tenant.id, [{"input": "a", "label": "refund", "weight": 1.0}])
         mine = put_jsonl(tenant.id, [{"input": "a", "output": "refund", "weight": 1.0}])
-        for row, digests in ((compile, {"dataset": shared, "completions": mine}), (kept, {"dataset": shared})):
+        seen = put_jsonl(tenant.id, [{"output": "refund", "samples": ["refund"]}])
+        rules = put_jsonl(tenant.id, [{"when": ["money back"]}])
+        made = {"dataset": shared, "completions": mine, "observations": seen, "rules": rules}
+        for row, digests in ((compile, made), (kept, {"dataset": shared})):
             steps = StepRun.objects.filter(compile=row, name=StepName.LABELING)
             steps.update(output={"digests": digests, "facts": {}})
     aged(tenant, compile, CompileStatus.SUCCEEDED, 31)
     forget(tenant.id)
-    assert (has_blob(tenant.id, shared), has_blob(tenant.id, mine)) == (True, False)
+    assert has_blob(tenant.id, shared)
+    assert not any(has_blob(tenant.id, digest) for digest in (mine, seen, rules))
 
 
 def test_a_team_that_set_nothing_keeps_everything(tenant):

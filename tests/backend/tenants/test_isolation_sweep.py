@@ -31,6 +31,7 @@ MODEL_OF = {
     "v1/artifacts": ("artifacts.Artifact", Prefix.ARTIFACT),
     "v1/deployments": ("serving.Deployment", Prefix.DEPLOYMENT),
     "v1/models": ("serving.Deployment", Prefix.DEPLOYMENT),
+    "v1/registry": ("registry.Contribution", Prefix.EPOCH),  # an epoch is everybody's, a contribution is not one
     "v1/uploads": ("compiles.Upload", Prefix.UPLOAD),
     "v1/select": ("selections.Selection", Prefix.SELECTION),
     "v1/drafts": ("drafts.Draft", Prefix.DRAFT),

@@ -37,6 +37,7 @@ SHARED: dict[str, Any] = {
     "slices": [{"name": "all", "share": 1, "hint": "Complaints of a shop's customers."}],
     "sampling": {"n_candidates": 12, "k_select": 6, "label_samples": 3},
     "verifiers": [],
+    "recipes": {"enabled": False, "rules": False},
 }
 
 
@@ -91,7 +92,9 @@ def answered(outputs: list[str], **changes: Any) -> dict[str, Any]:
         n_tokens=[5] * n,
         confidences=[0.9] * n,
         baseline_outputs=["{}"] * n,
+        rule_answers=[],
         latency_us=[2000] * min(n, 5),
+        ruled_latency_us=[],
         device="cpu",
         engine={"name": "torch"},
         runner_ms=900,
