@@ -6,7 +6,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 RUN := .venv/bin/python
 FILES :=
 
-.PHONY: help setup demo demo-json up key down status test lint format types contracts migrations-check openapi openapi-check pytest test-faults setup-vllm test-vllm bench-vllm-drafts bench-banking77 bench-selection bench-draft-policy bench-drafts bench-draft-kscore test-browser screenshots bench-api bench-streams bench-serving base base-anew bench-trainer bench-snips ledger-check lock clean
+.PHONY: help setup demo demo-json up key down status test lint format types contracts migrations-check openapi openapi-check pytest test-faults setup-vllm test-vllm bench-vllm-drafts bench-banking77 bench-selection bench-draft-policy bench-drafts bench-draft-kscore test-browser screenshots bench-api bench-streams bench-serving base base-anew bench-trainer bench-snips bench-recipes bench-registry bench-rules setup-llama test-llama ledger-check lock clean
 
 help:
 	@echo "make demo    compile examples/refund-router.yaml end to end on this machine"
@@ -102,6 +102,25 @@ bench-trainer: setup
 bench-snips: setup
 	$(RUN) -m tests.bench.snips $(KOLM_DATA)
 
+# an hour: what recipe packs cover and save, beside suffix decoding (fetched into .bench-peers/recipes), and what looking one up costs
+bench-recipes: setup
+	-$(RUN) -m pip install --quiet --no-deps --target .bench-peers/recipes -r tests/bench/peers_recipes.txt
+	OMP_NUM_THREADS=1 $(RUN) -m tests.bench.recipe_lookup
+	$(RUN) -m tests.bench.recipe_replay $(KOLM_DATA)
+	OMP_NUM_THREADS=1 $(RUN) -m tests.bench.recipe_controller --batches 1 8 32 --rounds 5 --requests 256
+	OMP_NUM_THREADS=1 $(RUN) -m tests.bench.draft_verification --prompts 2000 --rounds 3
+	OMP_NUM_THREADS=1 $(RUN) -m tests.bench.recipe_engines $(KOLM_DATA)
+	OMP_NUM_THREADS=1 $(RUN) -m tests.bench.recipe_serving $(KOLM_DATA)
+
+# two minutes: what an epoch of the registry gives a task that it does not know
+bench-registry: setup
+	$(RUN) -m tests.bench.registry_cold_start $(KOLM_DATA) --out docs/benchmarks/registry.md
+
+# some minutes: how fast a rule list answers, in Python and JavaScript, and how often it is right
+bench-rules: setup
+	$(RUN) -m tests.bench.rules_quality $(KOLM_DATA)
+	OMP_NUM_THREADS=1 $(RUN) -m tests.bench.rules_speed $(KOLM_DATA)
+
 # every invariant of the ledger, of all tenants of the stack that is up
 ledger-check: setup
 	@set -a; eval "$$($(RUN) -m deploy.embedded env)"; $(RUN) manage.py ledger_check
@@ -128,6 +147,13 @@ setup-vllm:
 
 test-vllm: setup setup-vllm
 	$(RUN) -m pytest tests/vllm -m vllm
+
+# llama.cpp for the tests of its hook, built from source (ten minutes of one core; a C++ compiler)
+setup-llama:
+	@$(PYTHON) -m deploy.llama.setup
+
+test-llama: setup setup-llama
+	$(RUN) -m pytest tests/gpu_runners/recipes/test_llama_cpp.py
 
 # ten minutes each: the server of many tenants beside bare engines; with setup-vllm done, beside `transformers serve` too
 bench-serving: setup

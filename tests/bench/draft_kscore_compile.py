@@ -120,6 +120,8 @@ def _work(claim: Claim, tenant_id: UUID, folder: Path) -> dict[str, Any]:
     job = EvaluateJob.from_json(claim.payload)
     (folder / "inputs").write_bytes(get_blob(tenant_id, job.inputs_sha256))
     (folder / "adapter").write_bytes(get_blob(tenant_id, job.adapter_sha256))
+    if job.rules_sha256:
+        (folder / "rules").write_bytes(get_blob(tenant_id, job.rules_sha256))
     return work.evaluate_files(job, folder=folder, base_dir=None, emit=_ignore)
 
 

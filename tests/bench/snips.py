@@ -187,6 +187,7 @@ def by_runner(part: Snips, schema: dict[str, Any], chosen: argparse.Namespace) -
             adapter_sha256=result.adapter_sha256,
             adapter_config=result.adapter_config,
             inputs_sha256="",
+            rules_sha256="",
         ),
         jsonl({"input": u.text} for u in part.validate),
         blob,
