@@ -44,6 +44,7 @@ SHARED_TABLES = {
     "CatalogEntry",
     "CompileLease",
     "DeliveryDue",
+    "Epoch",
     "Erasure",
     "Incident",
     "Outbox",

@@ -36,6 +36,7 @@ from backend.domain.ids import Prefix, encode_id
 from backend.domain.roles import Role
 from backend.domain.runner_jobs import Progress, RunnerJobKind
 from backend.drafts.models import Calibration, Draft, Offer, Outcome, Preview
+from backend.registry.models import Contribution, Withdrawal
 from backend.rest.new_ids import new_id, new_uuid7
 from backend.runner_jobs import leases as runner_leases
 from backend.selections.models import Selection
@@ -44,6 +45,7 @@ from backend.serving.models import (
     Deployment,
     DeploymentHour,
     DeploymentRevision,
+    PackReport,
     PlaygroundAnswer,
     ShadowAnswer,
 )
@@ -80,6 +82,7 @@ WITHOUT_A_WALL = {
     "compiles_outbox": "task names and ids",
     "runner_jobs_runnerjob": "ids, digests and times: runners serve all tenants",
     "artifacts_revokeddigest": "digests and times: servers hold adapters of all tenants",
+    "registry_epoch": "everybody's: what at least k tenants share, signed",
     "serving_server": "our own machines, and digests of what they have loaded",
     "webhooks_deliverydue": "ids and times: which delivery is sent when",
     "auth_user": "people may be in several tenants",
@@ -114,6 +117,7 @@ SHARED = {
     "compiles_outbox",
     "runner_jobs_runnerjob",
     "artifacts_revokeddigest",
+    "registry_epoch",
     "serving_server",
     "webhooks_deliverydue",
     "tenants_retentiondue",
@@ -146,6 +150,7 @@ EXPIRED = {
     "drafts_draft": "(expires_at < now())",
     "drafts_labeldraft": "(expires_at < now())",
     "drafts_preview": "(created_at < (now() - '1 day'::interval))",
+    "serving_packreport": "(told_at < (now() - '30 days'::interval))",
     "serving_playgroundanswer": "(created_at < (now() - '1 day'::interval))",
     "serving_shadowanswer": "(created_at < (now() - '01:00:00'::interval))",
     "webhooks_webhookdelivery": "(created_at < (now() - '30 days'::interval))",
@@ -154,6 +159,8 @@ EXPIRED = {
 OF_THE_OWNER = {
     *((table, command, qual) for table, qual in EXPIRED.items() for command in ("SELECT", "DELETE")),
     ("drafts_scope", "SELECT", "true"),
+    ("registry_contribution", "SELECT", "true"),  # kolm_registry_shared counts for all tenants
+    ("tenants_member", "SELECT", "true"),  # and whose workspaces are one party's
     (
         "drafts_source",
         "SELECT",
@@ -216,6 +223,8 @@ class Household:
         PlaygroundAnswer.objects.create(tenant_id=self.tenant.id, **of_compile, text=word, state=AnswerState.QUEUED)
         self._keep_a_draft(word)
         self._deliver(word)
+        Contribution.objects.create(tenant_id=self.tenant.id, shape_version="v", shape=word, run=word)
+        Withdrawal.objects.create(tenant_id=self.tenant.id)
         self._serve(word)
 
     def _serve(self, word: str) -> None:
@@ -228,6 +237,9 @@ class Household:
         DeploymentRevision.objects.create(**of_it, version=1, action="created", actor_kind="system", data={"a": word})
         DeploymentHour.objects.create(**of_it, **mine, hour=timezone.now())
         ShadowAnswer.objects.create(**of_it, **mine, sealed=word.encode())
+        counted = {"n_answers": 1, "n_tokens": 1, "tried": [], "missed": [{"shape": word, "n": 1}]}
+        digests = {"artifact_sha256": word, "pack_sha256": word, "log": word}
+        PackReport.objects.create(tenant_id=tenant_id, **mine, **digests, **counted, sealed=word.encode())
         allowances.take(tenant_id, self.api_key.id, 1)
 
     def _bill(self, word: str) -> None:
@@ -635,6 +647,7 @@ def test_the_tables_that_all_processes_read_hold_ids_and_times_and_nothing_of_a_
             for name in ("event_id", "type", "object_type", "object_id", "status", "fault")
         ),
         "artifacts_revokeddigest.sha256",
+        *(f"registry_epoch.{name}" for name in ("sha256", "merkle_root", "shape_version")),
         *(f"serving_server.{name}" for name in ("name", "url", "bases", "engine", "adapters")),
         *(
             f"runner_jobs_runnerjob.{name}"

@@ -27,6 +27,7 @@ def _small(example: str, name: str, *, n_candidates: int, n_gold: int) -> dict[s
     spec["sampling"] |= {"n_candidates": n_candidates, "k_select": 8, "k_distill": 30, "label_samples": 2}
     spec["train"]["causal"] |= {"epochs": 2}
     spec["train"]["escalate"] = False
+    spec["recipes"] = {"budget_s": 1.0}
     spec["examples"] = {"holdout": 0.5, "inline": demo["examples"]["inline"][:n_gold]}
     # two epochs on forty pairs: these tests are about the street, not about quality
     spec["gate"] = {"k_min": 0.0, "accuracy_lower": 0.0, "beat_majority": False, "worst_class_recall": 0.0}

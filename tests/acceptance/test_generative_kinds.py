@@ -24,7 +24,9 @@ MAIL = "Please cancel my order AB-20417, I ordered the desk lamp twice by mistak
 def started(tiny_bases: Path, customer: Customer) -> dict[str, str]:
     """Both compiles, under way at the same time."""
     auto = {"kind": "auto", "epochs": 2, "escalate": False, "causal": CAUSAL}
-    chosen = small_spec("either-kind", train=auto, sampling={"n_candidates": 8}, gate=ANY_GATE)
+    # a pack would change the K-score of the kept trial, which is compared with that of the compile
+    made = {"sampling": {"n_candidates": 8}, "gate": ANY_GATE, "recipes": {"enabled": False}}
+    chosen = small_spec("either-kind", train=auto, **made)
     return {"text": customer.compile(small_summaries("summaries")), "auto": customer.compile(chosen)}
 
 

@@ -1,16 +1,21 @@
 """A json task walks the whole street on the tiny base: compiled, verified, asked."""
 
+import base64
+import io
 import json
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
 
 from backend.domain import kolm_verify
+from backend.domain.canonical import sha256_hex
 from backend.domain.json_answers import parse_answer
 from backend.domain.json_schemas import validator
 from backend.domain.lifecycle import STEPS
+from backend.domain.recipes.pack import read_pack
 from deploy.embedded.home import ROOT
 from tests.acceptance.books import check_books
 from tests.acceptance.deployment import Customer, Deployment, Row
@@ -52,6 +57,22 @@ def test_the_evaluation_is_by_field_on_held_out_gold_beside_the_bare_base(orders
     assert [row["name"] for row in found["baselines"]] == ["base_constrained"]
     assert found["leakage"]["n_exact"] == 0
     assert orders["gate"]["passed"] is True
+
+
+def test_the_pack_is_measured_shipped_and_on_the_receipt(customer: Customer, orders: Row) -> None:
+    told = orders["evaluation"]["recipes"]
+    assert "why_not" not in told
+    assert told["measured"][0]["sources"] == []
+    assert told["sources"] == told["measured"][told["chosen"]]["sources"]
+    assert told["n_identical"] == told["measured"][0]["n_prompts"] > 0
+    with zipfile.ZipFile(io.BytesIO(customer.download(orders["artifact"]))) as archive:
+        data = archive.read("recipes.json")
+        receipt = json.loads(archive.read("receipts/06-evaluation.dsse.json"))
+    pack = read_pack(data)
+    assert sha256_hex(data) == told["pack_sha256"]
+    assert len(pack.recipes) == told["n_recipes"] > 0
+    signed = json.loads(base64.b64decode(receipt["payload"]))["predicate"]["facts"]["recipes"]
+    assert (signed["pack_sha256"], signed["reason"]) == (told["pack_sha256"], told["reason"])
 
 
 def test_the_file_is_trusted_and_says_what_it_is(customer: Customer, orders: Row, keyring: Row, tmp_path: Path) -> None:
