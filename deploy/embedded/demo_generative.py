@@ -1,5 +1,6 @@
 """`make demo-json`: a json task end to end. The project's own small base is trained once (a minute), a spec is compiled
-over it, and the artifact answers under a name at the OpenAI-compatible address, with what that cost.
+over it; what its recipe pack saves is measured; and the artifact answers under a name at the OpenAI-compatible address,
+with what that cost.
 
 Nothing is computed here: everything shown is what the API and the `kolm` command answer.
 """
@@ -26,6 +27,7 @@ MAILS = (
     "Where is my parcel? Order KX-20418, it should have come on Tuesday.",
     "The 2 mugs from order 77120 came broken, can I get intact ones?",
 )
+BENCH = ("--n", "12", "--rounds", "2")
 BILLED_WITHIN_S = 30.0  # servers tell what they answered every few seconds
 
 
@@ -49,7 +51,8 @@ def street(access: Access, console: Console) -> int:
     if not show(access, compile_id, path, console):
         return 1
     artifact = access.get(f"/v1/compiles/{compile_id}")["artifact"]
-    statuses = [said(access, console, "verify", str(path)), deploy(access, artifact, console)]
+    statuses = [said(access, console, "verify", str(path)), said(access, console, "recipes", str(path), "--top", "6")]
+    statuses += [said(access, console, "bench", str(path), *BENCH), deploy(access, artifact, console)]
     statuses += [said(access, console, "chat", NAME, mail) for mail in MAILS]
     statuses.append(said(access, console, "chat", NAME, MAILS[0], "--json"))
     console.print(report(billed(access, n_at_least=len(MAILS) + 1)))

@@ -166,9 +166,14 @@ class Artifact(Row):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Output(Row):
-    label: str
-    confidence: float
+    """Of a label task `label` and `confidence`, of a json or text task `output`, `finish_reason` and `n_tokens`."""
+
     latency_us: int
+    label: str | None = None
+    confidence: float | None = None
+    output: str | None = None
+    finish_reason: str | None = None
+    n_tokens: int | None = None
     rule: int | None = None  # the number of the rule that answered in the model's place
 
 
