@@ -100,8 +100,8 @@ def test_a_failing_webhook_is_told_of():
 @pytest.mark.parametrize(
     ("role", "labels"),
     [
-        (Role.VIEWER, ["Overview", "Compiles", "Artifacts", "Draft cache", "Deployments"]),
-        (Role.BILLING, ["Overview", "Compiles", "Artifacts", "Draft cache", "Deployments", "Usage & bills"]),
+        (Role.VIEWER, ["Overview", "Compiles", "Artifacts", "Draft cache", "Recipe registry", "Deployments"]),
+        (Role.BILLING, ["Overview", "Compiles", "Artifacts", "Draft cache", "Recipe registry", "Deployments", "Usage & bills"]),
     ],
 )
 def test_the_navigation_has_what_a_role_may_open(role, labels):

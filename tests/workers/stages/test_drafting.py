@@ -143,7 +143,7 @@ def test_what_a_gate_refused_never_enters(tenant, monkeypatch):
 
 def test_a_warm_compile_pays_only_for_what_the_teacher_would_not_have_written(known, monkeypatch):
     asked = teacher(off_topic_refused)
-    row = warm(monkeypatch, known, asked)
+    row = warm(monkeypatch, known, asked, sampling={"on_gap": ["drop_k"]})  # a gap asks for no more texts
     reused = candidates(row, origin="draft")
     assert reused
     assert {c.certificate for c in reused} == {Certificate.JUDGED}
