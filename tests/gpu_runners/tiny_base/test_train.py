@@ -8,6 +8,7 @@ import pytest
 
 from gpu_runners.causal.base import load_weights, open_causal_base
 from gpu_runners.causal.chat import prompt_ids
+from gpu_runners.distill.bases import open_base
 from gpu_runners.tiny_base import train as training
 from gpu_runners.tiny_base.train import NAME, SHIPPED, STAMP, Recipe, ensure, source_sha256
 
@@ -75,3 +76,7 @@ class _Vocabulary:
 
     def __len__(self) -> int:
         return 1024
+
+
+def test_what_is_shipped_is_found_by_its_name_without_any_setting() -> None:
+    assert open_base(NAME).folder.samefile(SHIPPED)
