@@ -2,7 +2,8 @@
 
 One process would take twice as long on two cores. The first half is named here, the second is everything else, so that
 no test can be forgotten. The browser tests come after it in a process of their own: Playwright leaves an event loop
-running, in which Django refuses to ask the database. Options go to all; the worst of their statuses is ours.
+running, in which Django refuses to ask the database. Options go to all; the worst of their statuses is ours. What failed is said
+again at the end, where whoever sees only the last lines of a long log finds it.
 """
 
 import os
@@ -32,21 +33,23 @@ def main(options: Sequence[str]) -> int:
     elsewhere = [f"--ignore={path}" for path in (*FIRST, BROWSER)]
     turns = {"1": [[*FIRST]], "2": [["tests", *elsewhere], [BROWSER]]}
     statuses: list[int] = []
+    failures: list[str] = []
 
     def take(name: str, calls: list[list[str]]) -> None:
         for paths in calls:
-            statuses.append(run(name, [*paths, *options]))
+            statuses.append(run(name, [*paths, *options], failures))
 
     threads = [threading.Thread(target=take, args=turn) for turn in turns.items()]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
+    print(f"what failed ({len(failures)}):" if failures else "nothing failed", *failures, sep="\n  ", flush=True)
     return max(statuses)
 
 
-def run(name: str, arguments: Sequence[str]) -> int:
-    """One pytest, its lines led by `name`; its status."""
+def run(name: str, arguments: Sequence[str], failures: list[str]) -> int:
+    """One pytest, its lines led by `name`; its status. The lines of its summary that name a failure join `failures`."""
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
     environ = {**os.environ, "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(
@@ -55,6 +58,8 @@ def run(name: str, arguments: Sequence[str]) -> int:
         assert child.stdout is not None
         for line in child.stdout:
             print(f"{name}| {line}", end="", flush=True)
+            if line.startswith(("FAILED ", "ERROR ")):
+                failures.append(line.rstrip()[:300])
     return abs(child.returncode)
 
 
