@@ -2,8 +2,8 @@
 
 One process would take twice as long on two cores. The first half is named here, the second is everything else, so that
 no test can be forgotten. The browser tests come after it in a process of their own: Playwright leaves an event loop
-running, in which Django refuses to ask the database. Options go to all; the worst of their statuses is ours. What failed is said
-again at the end, where whoever sees only the last lines of a long log finds it.
+running, in which Django refuses to ask the database. Options go to all; the worst of their statuses is ours. What
+failed is said again at the end, where whoever sees only the last lines of a long log finds it.
 """
 
 import os

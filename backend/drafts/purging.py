@@ -11,7 +11,8 @@ rotated by the same key and are no texts, but they tell which slices were alike.
 of offers, verdicts and outcomes, which hold numbers and ids and are append-only. A single draft has no key of its own:
 after `delete_draft` its sealed text opens with the family's key until its place in the file is overwritten.
 
-An admission under way holds the family's key; a purge waits for it, and one that comes later makes a new key.
+An admission under way holds the family's key; a purge waits for it, and one that comes later makes a new key. A purge
+that finds no key makes one to hold: without it an admission could write beside it, below a scope that it takes away.
 """
 
 from dataclasses import asdict, dataclass
@@ -21,7 +22,7 @@ from uuid import UUID
 from django.db import connection
 
 from backend.domain.ids import Prefix, encode_id
-from backend.drafts.models import Source
+from backend.drafts.models import FamilyKey, Scope, Source
 from backend.tenants import audit
 from backend.tenants.actors import SYSTEM, Actor
 from backend.tenants.scope import set_tenant, tenant_scope
@@ -46,15 +47,18 @@ def purge_family(tenant_id: UUID, family: str, *, actor: Actor = SYSTEM) -> Purg
     """All that was kept of one family; safe to repeat. One transaction: after an error it is as if never begun."""
     which_previews = "coalesce(spec ->> 'family', spec ->> 'name') = %(family)s"
     with tenant_scope(tenant_id):
-        purged = _purge(tenant_id, "family = %(family)s", which_previews, family)
+        purged = _purge(tenant_id, [family], which_previews, family=family)
         _note(tenant_id, actor, purged, {"family": family})
     return purged
 
 
 def purge_tenant(tenant_id: UUID, *, actor: Actor = SYSTEM) -> Purged:
-    """All families of a tenant, in one transaction."""
+    """All families that a tenant has when it begins, in one transaction."""
     with tenant_scope(tenant_id):
-        purged = _purge(tenant_id, "true", "true")
+        rows = [
+            model.objects.filter(tenant_id=tenant_id).values_list("family", flat=True) for model in (FamilyKey, Scope)
+        ]
+        purged = _purge(tenant_id, sorted(set(rows[0]) | set(rows[1])), "true")
         _note(tenant_id, actor, purged, {})
     return purged
 
@@ -81,23 +85,36 @@ def delete_draft(tenant_id: UUID, draft_id: UUID, *, actor: Actor = SYSTEM) -> i
     return len(found)
 
 
-def _purge(tenant_id: UUID, which: str, which_previews: str, family: str = "") -> Purged:
-    """`which` picks rows of the tables of keys and scopes. The key goes first: an admission that waits for it finds its
-    family gone."""
+def _purge(tenant_id: UUID, families: list[str], which_previews: str, **values: Any) -> Purged:
+    """Keys go first: an admission that waits for one finds its family gone."""
     with tenant_scope(tenant_id):
-        keys = _delete(tenant_id, "familykey", which, family=family)
-        scopes = _delete(tenant_id, "scope", which, family=family)
+        n_keys = _delete_keys(tenant_id, families)
+        scopes = _delete(tenant_id, "scope", "family = ANY(%(families)s)", families=families)
         below = "scope_id = ANY(%(scopes)s)"
         n_sources, n_drafts = _delete_sources(tenant_id, scopes)
         return Purged(
-            n_keys=len(keys),
+            n_keys=n_keys,
             n_scopes=len(scopes),
             n_sources=n_sources,
             n_drafts=n_drafts,
             n_label_drafts=len(_delete(tenant_id, "labeldraft", below, scopes=scopes)),
             n_calibrations=len(_delete(tenant_id, "calibration", below, scopes=scopes)),
-            n_previews=len(_delete(tenant_id, "preview", which_previews, family=family)),
+            n_previews=len(_delete(tenant_id, "preview", which_previews, **values)),
         )
+
+
+def _delete_keys(tenant_id: UUID, families: list[str]) -> int:
+    """How many keys went. Afterwards none of these families can have another before this transaction ends."""
+    waiting, n_keys = list(families), 0
+    while waiting:
+        held = [FamilyKey(tenant_id=tenant_id, family=family, sealed=b"") for family in waiting]
+        FamilyKey.objects.bulk_create(held, ignore_conflicts=True)
+        which = "family = ANY(%(families)s) AND (sealed = '') = %(is_ours)s"
+        gone = _delete(tenant_id, "familykey", which, "family", families=waiting, is_ours=False)
+        ours = _delete(tenant_id, "familykey", which, "family", families=waiting, is_ours=True)
+        n_keys += len(gone)
+        waiting = sorted({*waiting} - {*gone, *ours})  # another purge took it between the statements
+    return n_keys
 
 
 def _delete_sources(tenant_id: UUID, scopes: list[UUID]) -> tuple[int, int]:

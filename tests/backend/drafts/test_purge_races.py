@@ -32,8 +32,9 @@ def offered(tenant: Tenant) -> list[str]:
     return sorted(draft.text for source in found for draft in source.drafts)
 
 
-def test_a_purge_waits_for_an_admission_under_way_and_takes_it_along(tenant):
-    store(tenant, ["before"])
+@pytest.mark.parametrize("before", [["before"], []], ids=["of a family with a key", "of a family with none yet"])
+def test_a_purge_waits_for_an_admission_under_way_and_takes_it_along(tenant, before):
+    store(tenant, before)
     admitted, go_on = Event(), Event()
 
     def admit_slowly() -> None:
@@ -56,7 +57,7 @@ def test_a_purge_waits_for_an_admission_under_way_and_takes_it_along(tenant):
         assert not purged.done(), "it waits for the family's key"
         go_on.set()
         admission.result()
-        assert purged.result() == 2
+        assert purged.result() == len(before) + 1
     assert [n_rows(tenant, f"drafts_{name}") for name in TABLES] == [0, 0, 0, 0]
 
 
