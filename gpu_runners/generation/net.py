@@ -1,5 +1,6 @@
 """The base as the engine runs it: its weights on a device under our attention, and one forward over ragged rows."""
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ from gpu_runners.generation.kv import Lane, Lanes
 from gpu_runners.generation.rows import Row
 from gpu_runners.generation.segments import segments
 
+# Of a step on a CPU: the thread's own time, which other work on the machine is no part of.
+_CLOCKS = {"cpu": time.thread_time}
 _MOVING_ROPES = ("dynamic", "longrope")  # their angles depend on the longest row of a batch
 _PROBE = 12
 
@@ -25,6 +28,7 @@ class Net:
     def __init__(self, base: CausalBase, *, device: torch.device, dtype: torch.dtype, merged: Path | None) -> None:
         """Raises JobFailed(unsupported_base), Rejected(bad_adapter)."""
         self.base, self.device, self.dtype = base, device, dtype
+        self.clock = _CLOCKS.get(device.type, time.perf_counter)
         self.model: Any = load_weights(base, dtype=str(dtype).removeprefix("torch.")).to(device)
         config = self.model.config
         rope = (getattr(config, "rope_parameters", None) or {}).get("rope_type", "default")

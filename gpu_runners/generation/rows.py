@@ -38,6 +38,7 @@ class Row:
     lane: Any = None
     slot: int = -1
     n_cached: int = 0
+    n_reused: int = 0  # of the prompt, whose keys were known
     reading: bool = True
     canceled: bool = False
     drafter: Any | None = None  # a gpu_runners.recipes.drafter.Drafter, where the request wants drafts
@@ -104,6 +105,7 @@ class Row:
             finish_reason=self.finish,
             counts=Counts(
                 prompt_tokens=n_prompt,
+                cached_tokens=self.n_reused,
                 completion_tokens=self.n_new,
                 drafted_tokens=self.n_drafted,
                 accepted_tokens=self.n_accepted,

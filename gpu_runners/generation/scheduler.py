@@ -7,7 +7,6 @@ said without a draft, tell. Long prompts are read in chunks, so they slow others
 
 import logging
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 
@@ -19,6 +18,7 @@ from gpu_runners.generation.drafting import GuardedDrafts
 from gpu_runners.generation.kv import Lanes
 from gpu_runners.generation.mailbox import Mailbox, wake
 from gpu_runners.generation.net import Net
+from gpu_runners.generation.prefixes import Prefixes
 from gpu_runners.generation.protocol import Delta, EngineFailed, Overloaded
 from gpu_runners.generation.rows import Row
 from gpu_runners.generation.sampling import Chosen, choose
@@ -33,6 +33,7 @@ class Scheduler(threading.Thread):
     ) -> None:
         super().__init__(name="kolm-generation", daemon=True)
         self._net, self._lanes, self._bank = net, lanes, bank
+        self.prefixes = Prefixes(budget=lanes.budget // 8)
         self._masks = Masks(n_vocab(net.base.tokenizer, net.base.vocab_size))
         self.max_running, self._max_waiting, self._chunk = max_running, max_waiting, chunk
         self.counts: Counter[str] = Counter()
@@ -129,17 +130,18 @@ class Scheduler(threading.Thread):
         self._admit()
         if not self._running:
             return
-        n_drafted, chunks, began = self.drafting.ask(self._running), self._chunks(), time.perf_counter()
+        n_drafted, chunks, began = self.drafting.ask(self._running), self._chunks(), self._net.clock()
         whole, logits = self._net.forward(self._lanes, chunks, self._bank)
         self.counts["steps"] += 1
         for row in whole:
             if row.reading:
                 row.reading = False
+                self.prefixes.keep(row)
                 row.lane.start_decoding(row)
         if whole:
             chosen = self._choose(whole, logits)
             if not chunks:
-                self.drafting.note_step(len(whole), n_drafted, time.perf_counter() - began)
+                self.drafting.note_step(len(whole), n_drafted, self._net.clock() - began)
             self._take(whole, chosen)
 
     def _admit(self) -> None:
@@ -150,7 +152,7 @@ class Scheduler(threading.Thread):
             if row is None:
                 return
             self._place(row)
-            unread += len(row.tokens)
+            unread += len(row.tokens) - row.n_cached
 
     def _place(self, row: Row) -> None:
         """A row for which there is no memory goes back; when it is alone, it never fits."""
@@ -167,6 +169,7 @@ class Scheduler(threading.Thread):
             with self._changed:
                 self._waiting.push_front(row)
             raise
+        self.prefixes.reuse(row)
         self._running.append(row)
 
     def _fits(self, row: Row) -> bool:
@@ -266,6 +269,7 @@ class Scheduler(threading.Thread):
         """Out of memory: half of the rows go back to the front of the queue, with what they have said, and come again
         when there is room. Once: what does not fit then does not fit."""
         rows = self._running[:]
+        self.prefixes.clear()
         torch.cuda.empty_cache()
         if self._halved or len(rows) < 2:
             error = EngineFailed("The request did not fit in this engine's memory.", code="out_of_memory")

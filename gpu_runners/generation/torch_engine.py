@@ -2,7 +2,7 @@
 verified beside everybody else's tokens. It runs wherever torch does and needs no kernels of its own; on a GPU vLLM is
 faster.
 
-Not there: a prefix cache, CUDA graphs, several devices.
+Not there: CUDA graphs, several devices.
 """
 
 import asyncio
@@ -113,7 +113,7 @@ class TorchEngine:
             "kv_dtype": str(self._net.dtype).removeprefix("torch."),
             "kv_tokens": self._sizes.kv_tokens,
             "context": self.context,
-            "prefix_cache": "none",
+            "prefix_cache": "shared beginnings of a tenant's prompts",
             "drafts": self._draft_sources(),
             "prefill_chunk": self._sizes.chunk,
             "adapters": "merged" if self._merged else "bank",
@@ -152,7 +152,7 @@ class TorchEngine:
         counts, received = self._scheduler.counts, self._received
         return {
             "prompt_tokens": received["prompt_tokens"],
-            "cached_tokens": 0,
+            "cached_tokens": received["cached_tokens"],
             "completion_tokens": received["completion_tokens"],
             "drafted_tokens": received["drafted_tokens"],
             "accepted_tokens": received["accepted_tokens"],
@@ -181,6 +181,7 @@ class TorchEngine:
 
         def drop() -> None:
             self._bank.forget(key)
+            self._scheduler.prefixes.forget(key)
             done.get_loop().call_soon_threadsafe(done.set_result, None)
 
         self._scheduler.call(drop)
@@ -246,6 +247,7 @@ class TorchEngine:
             device=str(self._net.device),
             dtype=str(self._net.dtype).removeprefix("torch."),
             max_running=self._sizes.max_running,
+            clock=self._net.clock,
         )
         return drafts
 
@@ -264,6 +266,7 @@ class TorchEngine:
 def _counted(counts: Counts) -> Counter[str]:
     counted = Counter(
         prompt_tokens=counts.prompt_tokens,
+        cached_tokens=counts.cached_tokens,
         completion_tokens=counts.completion_tokens,
         drafted_tokens=counts.drafted_tokens,
         accepted_tokens=counts.accepted_tokens,

@@ -1,0 +1,101 @@
+"""Keys and values of what prompts have in common, so that a task's instructions are read once.
+
+Of one tenant, cache salt and adapter alone. What two prompts begin with is kept when the second of them is read; later
+prompts begin where it ends. Nothing of a prompt that shares less than `LEAST` tokens with another one is kept.
+"""
+
+from collections import OrderedDict, deque
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+LEAST = 16  # tokens
+_RECENT = 4  # prompts of one owner that the next one is compared with, and prefixes of one owner
+_OWNERS = 512
+Owner = tuple[str, str, str]
+Tokens = np.ndarray[Any, np.dtype[np.int64]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Prefix:
+    """`keys` and `values` by layer, (heads, n, width)."""
+
+    tokens: Tokens
+    keys: list[torch.Tensor]
+    values: list[torch.Tensor]
+
+
+@dataclass(slots=True)
+class _Known:
+    recent: deque[Tokens] = field(default_factory=lambda: deque(maxlen=_RECENT))
+    prefixes: list[_Prefix] = field(default_factory=list)  # least recently used first
+
+
+class Prefixes:
+    """Used by the engine's own thread alone. `budget`: tokens of all prefixes; the owner that was away longest leaves
+    first."""
+
+    def __init__(self, *, budget: int) -> None:
+        self._budget = budget
+        self._known: OrderedDict[Owner, _Known] = OrderedDict()
+
+    @property
+    def n_tokens(self) -> int:
+        return sum(len(one.tokens) for known in self._known.values() for one in known.prefixes)
+
+    def reuse(self, row: Any) -> None:
+        """Copies what is known of a new row's prompt into its lane; at least one token stays to be read."""
+        known = self._known.get(_owner(row))
+        if known is None:
+            return
+        tokens = np.array(row.tokens[:-1])
+        best, n = None, LEAST - 1
+        for prefix in known.prefixes:
+            shared = _shared(prefix.tokens, tokens)
+            if shared > n:
+                best, n = prefix, shared
+        if best is None:
+            return
+        known.prefixes.remove(best)
+        known.prefixes.append(best)
+        for layer, (keys, values) in enumerate(zip(best.keys, best.values, strict=True)):
+            row.lane.keys[layer][row.slot, :, :n] = keys[:, :n]
+            row.lane.values[layer][row.slot, :, :n] = values[:, :n]
+        row.n_cached = n
+        row.n_reused = min(n, len(row.request.prompt))
+
+    def keep(self, row: Any) -> None:
+        """The row's prompt is read: keep what it shares with an earlier one, if that is more than was known."""
+        owner, tokens = _owner(row), np.array(row.request.prompt)
+        known = self._known.setdefault(owner, _Known())
+        self._known.move_to_end(owner)
+        n = max((_shared(other, tokens) for other in known.recent), default=0)
+        known.recent.append(tokens)
+        if n >= row.n_reused + LEAST and n <= self._budget:
+            blocks = [[block[row.slot, :, :n].clone() for block in side] for side in (row.lane.keys, row.lane.values)]
+            known.prefixes = [one for one in known.prefixes if _shared(one.tokens, tokens[:n]) < len(one.tokens)]
+            known.prefixes = [*known.prefixes[1 - _RECENT :], _Prefix(tokens[:n], *blocks)]
+        while len(self._known) > _OWNERS or (self.n_tokens > self._budget and len(self._known) > 1):
+            self._known.popitem(last=False)
+        if self.n_tokens > self._budget:
+            del known.prefixes[:-1]
+
+    def forget(self, adapter: str) -> None:
+        for owner in [owner for owner in self._known if owner[2] == adapter]:
+            del self._known[owner]
+
+    def clear(self) -> None:
+        self._known.clear()
+
+
+def _owner(row: Any) -> Owner:
+    return row.request.tenant, row.request.cache_salt, "" if row.adapter is None else row.adapter.key
+
+
+def _shared(a: Tokens, b: Tokens) -> int:
+    """How many tokens both begin with."""
+    n = min(len(a), len(b))
+    other = np.flatnonzero(a[:n] != b[:n])
+    return int(other[0]) if len(other) else n
