@@ -7,8 +7,11 @@ from typing import Any
 
 from backend.domain.rules import places, wording
 from backend.domain.rules.extraction import MAX_WORDS, step_of, tree_of
+from backend.domain.rules.javascript_automaton import AUTOMATON
+from backend.domain.rules.javascript_field_tables import FIELD_PHRASES, FIELD_TABLES
 from backend.domain.rules.javascript_fields import FIELDS
-from backend.domain.rules.javascript_runtime import LABEL, WORDS
+from backend.domain.rules.javascript_labels import LABEL, LABEL_PHRASES
+from backend.domain.rules.javascript_runtime import WORDS
 from backend.domain.rules.rule_list import FieldRule, LabelRule, RuleList
 from backend.domain.rules.text_patterns import SOURCES
 
@@ -32,7 +35,10 @@ def to_javascript(rules: RuleList, *, name: str = "answer") -> str:
     }
     filled = {"ALPHABET": _literal(alphabet), "PATTERNS": _patterns(), "NAME": name}
     filled |= _of_labels(rules) if rules.task == "label" else _of_fields(rules)
-    body = WORDS + (LABEL if rules.task == "label" else FIELDS)
+    if rules.task == "label":
+        body = WORDS + LABEL_PHRASES + AUTOMATON + LABEL
+    else:
+        body = WORDS + FIELD_PHRASES + AUTOMATON + FIELD_TABLES + FIELDS
     head = (
         f"// {rules.n} rules of a {rules.task} task, rules.json sha256 {rules.sha256}. Made by kolm; no dependencies.\n"
     )

@@ -107,8 +107,4 @@ _PLACES = re.compile(f"[{_class_of(SINGLES)}]|{_LETTER}+(?:[{_DROPS}]+{_LETTER}+
 def placed_words(text: str) -> tuple[list[bytes], list[Span]]:
     """The words as `word_bytes` gives them, and where each stands in the text: from its first letter to behind its
     last."""
-    words, places = [], []
-    for found in _PLACES.finditer(text):
-        words.append(b"".join(word_bytes(found[0])))
-        places.append(found.span())
-    return words, places
+    return word_bytes(text), [found.span() for found in _PLACES.finditer(text)]

@@ -1,6 +1,7 @@
 """Rule lists and texts at random, over few words, so that they meet often."""
 
 import random
+from dataclasses import replace
 
 from backend.domain.rules.rule_list import Condition, Copy, Evidence, FieldIs, FieldRule, LabelRule, RuleList
 from backend.domain.rules.text_patterns import SOURCES
@@ -55,6 +56,32 @@ def field_list(rng: random.Random) -> RuleList:
     vocabularies = tuple(tuple(sorted({random_phrase(rng, has_marks=False) for _ in range(4)})) for _ in range(2))
     return RuleList(
         task="json", rules=tuple(rules), fields=FIELDS, vocabularies=vocabularies, known=tuple(sorted(WORDS[:11]))
+    )
+
+
+def hanging_list(rng: random.Random) -> RuleList:
+    """The first field is always given, and what gives the others depends on it, and on each other."""
+    fields = range(len(FIELDS))
+    values = ("card", 12, None)
+    rules = [_constant(0, rng.choice(values), (random_condition(rng),)) for _ in range(3)]
+    rules.append(_constant(0, rng.choice(values), ()))
+    for field in fields[1:]:
+        for _ in range(rng.randint(1, 4)):
+            asked = FieldIs(field=0 if rng.random() < 0.7 else rng.randrange(field), value=rng.choice((*values, "up")))
+            when = (asked, *([random_condition(rng)] if rng.random() < 0.3 else ()))
+            made = _field_rule(rng, field, []) if rng.random() < 0.3 else _constant(field, rng.choice(values), when)
+            rules.append(replace(made, unless=(asked,), when=()) if rng.random() < 0.1 else made)
+        if rng.random() < 0.8:
+            rules.append(_constant(field, rng.choice(values), ()))
+    vocabularies = (("card", "top up"), ("größe", "the card"))
+    return RuleList(
+        task="json", rules=tuple(rules), fields=FIELDS, vocabularies=vocabularies, known=tuple(sorted(WORDS[:11]))
+    )
+
+
+def _constant(field: int, value: str | int | None, when: tuple[Condition, ...]) -> FieldRule:
+    return FieldRule(
+        field=field, when=when, unless=(), value=value, copy=None, is_absent=value is None, evidence=EVIDENCE
     )
 
 

@@ -1,11 +1,14 @@
 import json
+import random
+from typing import Any
 
 import pytest
 
 from backend.domain.json_answers import answer_text, parse_answer
 from backend.domain.rules.closure import compile_rules
-from backend.domain.rules.extraction import MAX_WORDS
+from backend.domain.rules.extraction import MAX_WORDS, compile_fields, compile_trace
 from backend.domain.rules.rule_list import Condition, Copy, Evidence, FieldIs, FieldRule, RuleList
+from tests.backend.domain.rules.random_lists import field_list, hanging_list, random_text
 
 FIELDS = (("action",), ("order", "nr"), ("order", "item"))
 SCHEMA = {
@@ -124,3 +127,29 @@ def test_every_answer_can_be_read_back() -> None:
     said = answers(given(0, value='a"\\\n\u2028'), text="", fields=(('na"me',),))
     assert said is not None
     assert parse_answer(said) == json.loads(said) == {'na"me': 'a"\\\n\u2028'}
+
+
+def leaves(value: Any, path: tuple[str, ...] = ()) -> dict[tuple[str, ...], Any]:
+    if not isinstance(value, dict):
+        return {path: value}
+    return {at: leaf for name, inner in value.items() for at, leaf in leaves(inner, (*path, name)).items()}
+
+
+@pytest.mark.parametrize("make", [field_list, hanging_list])
+def test_the_answer_is_what_each_fields_first_rule_gives(make) -> None:
+    rng = random.Random(3)
+    n_answered = 0
+    for _ in range(150):
+        rules = make(rng)
+        answer, trace = compile_fields(rules), compile_trace(rules)
+        for text in [random_text(rng) for _ in range(30)]:
+            found = trace(text)
+            asks_known = any("<known>" in rules.rules[number].when for number, _ in found)
+            said = answer(text)
+            assert said is not None or asks_known or len(found) < len(rules.fields)
+            if said is None:
+                continue
+            given = {rules.fields[rules.rules[number].field]: value for number, value in found}
+            assert leaves(json.loads(said)) == {p: json.loads(value) for p, value in given.items() if value is not None}
+            n_answered += 1
+    assert n_answered > 50

@@ -7,10 +7,10 @@ from backend.domain.rules.closure import compile_rules
 from backend.domain.rules.javascript import to_javascript
 from backend.domain.rules.rule_list import EMPTY
 from tests.backend.domain.rules.node_answers import node_answers
-from tests.backend.domain.rules.random_lists import field_list, label_list, random_text
+from tests.backend.domain.rules.random_lists import field_list, hanging_list, label_list, random_text
 
 
-@pytest.mark.parametrize("make", [label_list, field_list])
+@pytest.mark.parametrize("make", [label_list, field_list, hanging_list])
 def test_javascript_answers_every_text_as_python_does(make, tmp_path: Path) -> None:
     rng = random.Random(5)
     lists = [make(rng) for _ in range(30)]
