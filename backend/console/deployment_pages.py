@@ -130,6 +130,7 @@ def _one(request: ConsoleRequest, row: Deployment) -> dict[str, Any]:
     tenant_id, now = request.visit.tenant_id, timezone.now()
     hours = by_hour(reading.hours_of(row, now - SPAN, now), since=now - SPAN, until=now)
     shape = reading.detail(row, now=now)
+    shape["last_24h"] = [figures | _answerers(figures) for figures in shape["last_24h"]]
     own = [id for id in (row.artifact_id, row.canary_artifact_id, row.previous_artifact_id) if id is not None]
     names = {encode_id(Prefix.ARTIFACT, id): name for id, name in _names(tenant_id, own).items()}
     others = [
@@ -149,6 +150,13 @@ def _one(request: ConsoleRequest, row: Deployment) -> dict[str, Any]:
         "base_url": settings.KOLM_PUBLIC_URL,
         "may_release": request.visit.may(Permission.RELEASE),
     }
+
+
+def _answerers(figures: dict[str, Any]) -> dict[str, Any]:
+    """How many requests a model answered, and the rules' share of all that were answered."""
+    n_answered = figures["n_requests"] - figures["n_failed"] - figures["n_canceled"]
+    share = figures["n_rule"] * 1_000_000 // n_answered if n_answered else None
+    return {"n_model": n_answered - figures["n_rule"], "rule_ppm": share}
 
 
 def _is_compared(hours: Any) -> bool:

@@ -136,6 +136,22 @@ def test_what_was_answered_is_shown_with_times_and_agreement(world):
     assert "12" in get(logged_in(world.tenant), "/app/deployments")
 
 
+def test_answers_by_rules_are_told_apart_from_the_models(world):
+    world.deploy()
+    row = row_of(world)
+    hour_of(world, row, n_requests=1_240, n_failed=30, n_canceled=10, n_rule=450, completion_tokens=9_000)
+    text = " ".join(get(logged_in(world.tenant), path_of(row)).split())
+    assert '<td class="num">450 <span class="muted">37.5 %</span></td><td class="num">750</td>' in text
+
+
+def test_a_deployment_without_rules_has_no_share_of_them(world):
+    world.deploy()
+    row = row_of(world)
+    hour_of(world, row, n_requests=5)
+    text = " ".join(get(logged_in(world.tenant), path_of(row)).split())
+    assert '<td class="num">0</td><td class="num">5</td>' in text
+
+
 def test_an_hour_before_the_span_is_not_counted(world):
     world.deploy()
     row = row_of(world)
