@@ -127,12 +127,14 @@ def _training(config: RunnerConfig, stop: threading.Event) -> tuple[Handle, Call
 
 
 def _inferring(config: RunnerConfig, stop: threading.Event) -> tuple[Handle, Callable[[], None]]:
+    from gpu_runners.infer_feedback import LaneFeedback
     from gpu_runners.infer_lane import answer, loader_for
 
-    loader = loader_for(config)
+    loader, feedback = loader_for(config), LaneFeedback(token=config.token, name=config.name)
 
     def handle(client: RunnerClient, claim: Claim) -> None:
-        answer(claim, job=client.job(claim), loader=loader)
+        answer(claim, job=client.job(claim), loader=loader, feedback=feedback)
+        feedback.tell(client)
 
     return handle, lambda: None
 

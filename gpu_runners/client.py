@@ -14,6 +14,7 @@ from typing import Any, Self
 import httpx
 
 from backend.domain.runner_jobs import Claim, Progress
+from backend.domain.serving_wire import FeedbackBatch
 from gpu_runners.errors import JobFailed
 
 _PART_BYTES = 1 << 20
@@ -61,6 +62,12 @@ class RunnerClient:
 
     def job(self, claim: Claim) -> "JobClient":
         return JobClient(http=self._http, claim=claim)
+
+    def pack_feedback(self, batch: FeedbackBatch) -> None:
+        """Raises Unreachable, Refused."""
+        json = batch.to_json()
+        path = "/internal/runner/pack-feedback"
+        _checked(_send(self._http, "POST", path, token=self._token, json=json, timeout=httpx.Timeout(10.0)))
 
     def close(self) -> None:
         self._http.close()

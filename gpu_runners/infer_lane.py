@@ -12,6 +12,7 @@ from gpu_runners.client import JobClient, LeaseLost, Refused, Unreachable
 from gpu_runners.config import RunnerConfig
 from gpu_runners.distill.bases import MINILM
 from gpu_runners.errors import JobFailed
+from gpu_runners.infer_feedback import LaneFeedback
 from gpu_runners.serving.loader import Loader
 from gpu_runners.training_lane import report
 
@@ -30,10 +31,10 @@ def loader_for(config: RunnerConfig) -> Loader:
     return loader
 
 
-def answer(claim: Claim, *, job: JobClient, loader: Loader) -> None:
+def answer(claim: Claim, *, job: JobClient, loader: Loader, feedback: LaneFeedback | None = None) -> None:
     try:
         with _beating(job, claim.lease_s):
-            result = _infer(claim, job=job, loader=loader)
+            result = _infer(claim, job=job, loader=loader, feedback=feedback)
         report(lambda: job.report_success(result.to_json()), lease_s=claim.lease_s)
     except JobFailed as failure:
         error = failure
@@ -67,7 +68,7 @@ def _beating(job: JobClient, lease_s: float) -> Iterator[None]:
         thread.join()
 
 
-def _infer(claim: Claim, *, job: JobClient, loader: Loader) -> InferResult:
+def _infer(claim: Claim, *, job: JobClient, loader: Loader, feedback: LaneFeedback | None) -> InferResult:
     try:
         wanted = InferJob.from_json(claim.payload)
     except (ValueError, TypeError) as error:
@@ -79,4 +80,7 @@ def _infer(claim: Claim, *, job: JobClient, loader: Loader) -> InferResult:
     except KolmFileError as error:
         code = "artifact_untrusted" if error.exit_code == 3 else "artifact_altered"
         raise JobFailed(f"The runner does not load this artifact: {error}.", code=code) from error
-    return InferResult(outputs=[dict(row) for row in model.predict(wanted.inputs)], load_ms=load_ms)
+    outputs = [dict(row) for row in model.predict(wanted.inputs)]
+    if feedback is not None:
+        feedback.note(model, wanted.grant)
+    return InferResult(outputs=outputs, load_ms=load_ms)

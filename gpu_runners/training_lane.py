@@ -40,7 +40,7 @@ _BLOBS = {
     RunnerJobKind.SELECT: {"columns": "columns_sha256", "rows": "rows_sha256"},
 }
 
-_OPTIONAL = frozenset(("rules", "earlier", "feedback", "epoch"))  # "" says that there is none
+_OPTIONAL = frozenset(("rules", "earlier", "feedback", "epoch"))  # "", or no such key: there is none
 
 
 class Lease:
@@ -188,7 +188,7 @@ def _fetch_inputs(claim: Claim, *, lease: Lease, folder: Path) -> None:
     if claim.kind in (RunnerJobKind.DISTILL, RunnerJobKind.DISTILL_CAUSAL) and claim.checkpoint_sha256 is not None:
         wanted["checkpoint"] = claim.checkpoint_sha256
     for name, sha256 in wanted.items():
-        if sha256 == "" and name in _OPTIONAL:
+        if not sha256 and name in _OPTIONAL:
             continue
         if not isinstance(sha256, str):
             raise JobFailed(f"The job names no {name}.", code="invalid_job")

@@ -5,7 +5,7 @@ A prompt is never sent: both sides make it from the task's system message and on
 that training, evaluation and serving cannot differ.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from backend.domain.runner_jobs import Wire
@@ -88,7 +88,7 @@ class EvaluateCausalJob(Wire):
     adapter_sha256: str
     adapter_config: dict[str, Any]
     inputs_sha256: str
-    rules_sha256: str
+    rules_sha256: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,9 +103,9 @@ class EvaluateCausalResult(Wire):
     n_tokens: list[int]
     confidences: list[float]
     baseline_outputs: list[str]
-    rule_answers: list[str | None]
+    rule_answers: list[str | None] = field(default_factory=list)
     latency_us: list[int]
-    ruled_latency_us: list[int]
+    ruled_latency_us: list[int] = field(default_factory=list)
     device: str
     engine: dict[str, Any]
     runner_ms: int

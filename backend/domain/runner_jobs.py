@@ -2,12 +2,13 @@
 else of each other.
 
 A job names its inputs and outputs by sha256 in the blob store; a runner holds no credential but the job's own token.
-`to_json`/`from_json` are strict: an unknown or missing key is a ValueError, so that the two sides cannot drift apart
-silently.
+`to_json`/`from_json` are strict: an unknown key, or a missing one that has no default, is a ValueError, so that the two
+sides cannot drift apart silently. What a release adds to a payload or a result has a default that means what the
+release before did: its jobs may still be queued, and its runners at work.
 """
 
 import dataclasses
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Self
 
@@ -42,11 +43,11 @@ class Wire:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Self:
-        names = {f.name for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
-        if set(data) != names:
-            raise ValueError(
-                f"{cls.__name__}: missing {sorted(names - set(data))}, unknown {sorted(set(data) - names)}"
-            )
+        fields = dataclasses.fields(cls)  # type: ignore[arg-type]
+        needed = {f.name for f in fields if f.default is f.default_factory is dataclasses.MISSING}
+        missing, unknown = needed - set(data), set(data) - {f.name for f in fields}
+        if missing or unknown:
+            raise ValueError(f"{cls.__name__}: missing {sorted(missing)}, unknown {sorted(unknown)}")
         return cls(**data)
 
 
@@ -113,7 +114,7 @@ class EvaluateJob(Wire):
     adapter_config: dict[str, Any]
     temperature: float
     inputs_sha256: str
-    rules_sha256: str
+    rules_sha256: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,19 +126,21 @@ class EvaluateResult(Wire):
     predictions: list[str]
     confidences: list[float]
     baseline_predictions: list[str]
-    rule_answers: list[str | None]
+    rule_answers: list[str | None] = field(default_factory=list)
     latency_us: list[int]
-    ruled_latency_us: list[int]
+    ruled_latency_us: list[int] = field(default_factory=list)
     device: str
     runner_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InferJob(Wire):
-    """Run a published `.kolm` (by the sha256 of its bytes) on a few inputs, at once."""
+    """Run a published `.kolm` (by the sha256 of its bytes) on a few inputs, at once. `grant` says whose it is where it
+    has a recipe pack, whose feedback is told under it ("": none is told)."""
 
     artifact_sha256: str
     inputs: list[str]
+    grant: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,14 +4,19 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from django.conf import settings
 from django.db import connection
 
 from backend.artifacts.models import Artifact
+from backend.blobs import get_json
+from backend.domain.errors import Unavailable
 from backend.domain.recipes.feedback import PackFeedback
 from backend.domain.recipes.shapes import shape_of
-from backend.domain.serving_wire import FeedbackRow
+from backend.domain.serving_wire import BadGrant, FeedbackRow, grant_key, read_grant
+from backend.runner_jobs.models import RunnerJob
 from backend.serving.models import PackReport
 from backend.serving.pack_feedback import KEPT, feedback_of, forget_pack_reports
+from backend.serving.running import run_inputs
 from backend.tenants.scope import tenant_scope
 from tests.backend.serving.test_servers import grant_of
 from tests.backend.serving.worlds import World, make_world, runner
@@ -150,3 +155,18 @@ def test_only_the_runner_token_opens_the_address(world):
     body = {"server": "srv_x", "rows": [row(world)]}
     assert world.call("POST", "/internal/runner/pack-feedback", body).status_code == 401
     assert world.call("GET", "/internal/runner/pack-feedback").status_code == 405
+
+
+def test_a_run_on_a_runner_comes_with_a_grant_that_reports_and_opens_nothing(world, monkeypatch):
+    with tenant_scope(world.tenant.id):
+        artifact = Artifact.objects.of_tenant(world.tenant.id).get(id=world.artifact.id)
+    with pytest.raises(Unavailable, match="No runner"):
+        run_inputs(artifact, ["x"], wait_s=0.0)
+    with tenant_scope(world.tenant.id):
+        job = RunnerJob.objects.get(kind="infer")
+    grant = get_json(world.tenant.id, job.payload_sha256)["grant"]
+    told = FeedbackRow(grant=grant, log="a" * 32, feedback=found(world).to_json()).to_json()
+    assert tell(told) == {"kept": 1, "refused": []}
+    assert known(world) == [found(world)]
+    with pytest.raises(BadGrant, match="too old"):
+        read_grant(grant, grant_key(settings.KOLM_RUNNER_TOKEN), now=1.0)
