@@ -1,17 +1,19 @@
 """What vLLM 0.32 leaves out or gets wrong beside drafts, each looked for before it is mended, in the engine's process.
 
 It tells a proposer the batch's tokens but not whose they are. As soon as one request is within a draft's length of the
-context's end, it asks for no drafts at all and feeds every request a draft of zeros. And its CPU platform has two
+context's end, it asks for no drafts at all and feeds every request a draft of zeros. And its CPU platform has three
 faults: spreading each request's temperature, top-k and top-p over its drafted places writes into a copy that is dropped
-(its issue 55005), so that sampled answers are not the model's; and a top-k in a step without any draft raises, which
-ends the engine. Elsewhere, and where a version is free of them, nothing is touched.
+(its issue 55005), so that sampled answers are not the model's; a top-k in a step without any draft raises, which ends
+the engine; and so does a request with a seed whose prompt is read in parts, drafts or not. Elsewhere, and where a
+version is free of them, nothing is touched.
 
 `workers/teachers/vllm_proposer.py`, which is copied into a customer's image and so stands alone, has the repairs of the
 CPU too.
 """
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 
@@ -52,6 +54,46 @@ def repair_cpu_sampling() -> None:
         rejection_sampler.expand_batch_to_tokens = spread
     if not takes_nothing(rejection_sampler.apply_top_k_top_p):
         rejection_sampler.apply_top_k_top_p = on_some_rows(rejection_sampler.apply_top_k_top_p)
+    if not winds_back():
+        _spare_generators()
+
+
+def _spare_generators() -> None:
+    """A prompt that is read in parts samples a token at each and drops all but the last. For the dropped ones vLLM
+    winds the request's generator back, which a CPU's cannot do; here they are drawn without it."""
+    from vllm.v1.worker.gpu_model_runner import GPUModelRunner
+
+    original = GPUModelRunner.sample_tokens
+    if hasattr(original, "spares_generators"):
+        return
+
+    @functools.wraps(original)
+    def sample_tokens(runner: Any, grammar_output: Any) -> Any:
+        with spared(runner.input_batch.generators, runner.discard_request_mask.np[: runner.input_batch.num_reqs]):
+            return original(runner, grammar_output)
+
+    sample_tokens.spares_generators = True  # type: ignore[attr-defined]
+    GPUModelRunner.sample_tokens = sample_tokens
+
+
+@contextmanager
+def spared(generators: dict[int, Any], is_dropped: Sequence[Any]) -> Iterator[None]:
+    """The generators of dropped rows are away for a while."""
+    kept = {i: generators.pop(i) for i, dropped in enumerate(is_dropped) if dropped and i in generators}
+    try:
+        yield
+    finally:
+        generators.update(kept)
+
+
+def winds_back() -> bool:
+    import torch
+
+    try:
+        torch.Generator().get_offset()
+    except RuntimeError:
+        return False
+    return True
 
 
 def spread(x: Any, cu_num_tokens: Any, num_tokens: int, replace_from: int = 0, replace_to: int = 0) -> Any:

@@ -77,10 +77,16 @@ def read_token_texts(path: Path) -> list[bytes]:
     return [str(text).encode("latin-1") for text in json.loads(path.read_text("utf-8"))]
 
 
+def draws_by_seed(temperature: float, seed: int | None) -> bool:
+    """Whether the answer hangs on the numbers that the request's own seed gives. vLLM draws others for drafted places
+    than for plain ones, so such a request is not drafted for, and its answer is the one without."""
+    return temperature > 0 and seed is not None
+
+
 def drafting_args(request: GenerationRequest) -> dict[str, Any] | None:
-    """`extra_args` of a request that wants drafts."""
+    """`extra_args` of a request that is drafted for."""
     drafting = request.drafting
-    if drafting is None or not set(drafting.kinds) & set(KINDS):
+    if drafting is None or draws_by_seed(request.temperature, request.seed) or not set(drafting.kinds) & set(KINDS):
         return None
     wants_schema = DraftKind.SCHEMA in drafting.kinds and request.constraint is not None
     told: dict[str, Any] = {

@@ -14,6 +14,7 @@ from backend.domain.recipes.pack import MAX_PACK_BYTES, InvalidPack, read_pack
 from gpu_runners.causal.base import CausalBase
 from gpu_runners.generation.protocol import Counts, DraftKind, GenerationRequest, PackRef, Rejected
 from gpu_runners.recipes.tokens import token_texts
+from gpu_runners.recipes.vllm_guard import DraftErrors
 from gpu_runners.recipes.vllm_wire import OPTIONS, HookOptions, counts_from_json, drafting_args, write_token_texts
 
 _KEEP_CHECKED = 4096
@@ -43,6 +44,8 @@ class EngineDrafts:
 
     def __init__(self, llm: Any, base: CausalBase) -> None:
         self._llm, self._base = llm, base
+        self.n_errors = 0  # of drafts in vLLM's process, as far as told
+        self._errors = DraftErrors()
         self._checked: OrderedDict[str, None] = OrderedDict()
         self._feedback: list[tuple[str, PackFeedback]] = []
 
@@ -55,8 +58,15 @@ class EngineDrafts:
 
     async def counted(self, request_id: str, counts: Counts) -> Counts:
         """`counts` of a request that has ended with what the hook knows: one call into vLLM's process, between two of
-        its steps. vLLM itself says nothing of drafts where a stop text ended the answer."""
-        told: Mapping[str, Any] = (await self._llm.collective_rpc("kolm_drafts_of", args=(request_id,)))[0]
+        its steps. vLLM itself says nothing of drafts where a stop text ended the answer. Where the call fails, the
+        answer ends with vLLM's own counts."""
+        with self._errors.caught("what is told of"):
+            told: Mapping[str, Any] = (await self._llm.collective_rpc("kolm_drafts_of", args=(request_id,)))[0]
+            return self._with_told(counts, told)
+        return counts
+
+    def _with_told(self, counts: Counts, told: Mapping[str, Any]) -> Counts:
+        self.n_errors = int(told["errors"])
         rows: Sequence[tuple[str, dict[str, Any]]] = told["feedback"]
         self._feedback += [(tenant, PackFeedback.from_json(one)) for tenant, one in rows]
         by_source = counts_from_json(told["counts"])

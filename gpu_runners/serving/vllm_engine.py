@@ -132,7 +132,8 @@ class VllmEngine:
         """Tokens count when their reader gets them."""
         names = ("prompt_tokens", "cached_tokens", "completion_tokens", "drafted_tokens", "accepted_tokens")
         kept = {name: self._received[name] for name in (*names, "requests", "canceled")}
-        return kept | {"running": self._llm.get_num_unfinished_requests(), "waiting": 0, "adapter_loads": 0}
+        kept |= {"running": self._llm.get_num_unfinished_requests(), "waiting": 0, "adapter_loads": 0}
+        return kept if self._drafts is None else kept | {"draft_errors": self._drafts.n_errors}
 
     def pack_feedback(self) -> list[tuple[str, PackFeedback]]:
         """What packs brought since the last call, by tenant."""

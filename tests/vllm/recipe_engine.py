@@ -1,9 +1,9 @@
 """Our engine on vLLM in a process of .venv-vllm, asked over its standard input: a JSON line in, a JSON line out.
 
-    python -m tests.vllm.recipe_engine BASE_DIR FOLDER SPECULATION CONTEXT      (in .venv-vllm)
+    python -m tests.vllm.recipe_engine BASE_DIR FOLDER SPECULATION CONTEXT [PROPOSER]      (in .venv-vllm)
 
-`{"ask": [[request, ...], n]}` answers all requests, n at a time; `{"feedback": null}` and `{"about": null}` what they
-are called. An error ends it.
+`{"ask": [[request, ...], n]}` answers all requests, n at a time; `{"feedback": null}`, `{"about": null}` and
+`{"errors": null}` what they are called. An error ends it.
 """
 
 import asyncio
@@ -37,7 +37,8 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """`refused` is the code of a request that the engine did not take."""
+    """`refused` is the code of a request that the engine did not take. `tops`: the log-probs of the likeliest tokens at
+    each place, where they were asked for."""
 
     tokens: tuple[int, ...] = ()
     text: str = ""
@@ -47,6 +48,7 @@ class Answer:
     steps: int = 0
     by_source: tuple[Any, ...] = ()
     refused: str = ""
+    tops: tuple[Any, ...] = ()
 
 
 class Asked:
@@ -69,6 +71,10 @@ class Asked:
     def about(self) -> dict[str, Any]:
         return dict(self._call({"about": None}))
 
+    def n_errors(self) -> int:
+        """Of drafts, in vLLM's process."""
+        return int(self._call({"errors": None}))
+
     def _call(self, message: dict[str, Any]) -> Any:
         with self._lock:
             assert self._process.stdin is not None
@@ -82,10 +88,11 @@ class Asked:
 
 @contextlib.contextmanager
 def running(
-    python: Path, base_dir: Path, folder: Path, *, speculation: str = "recipes", context: int = 512
+    python: Path, base_dir: Path, folder: Path, *, speculation: str = "recipes", context: int = 512, proposer: str = ""
 ) -> Iterator[Asked]:
     log = folder / "engine.log"
     command = [str(python), "-m", "tests.vllm.recipe_engine", str(base_dir), str(folder), speculation, str(context)]
+    command += [proposer] if proposer else []
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "PYTHONPATH": str(ROOT)}
     with log.open("wb") as written:
         process = subprocess.Popen(
@@ -155,11 +162,13 @@ async def _answers(engine: Any, requests: Sequence[GenerationRequest], *, at_onc
 
 async def _answer(engine: Any, request: GenerationRequest) -> dict[str, Any]:
     tokens: list[int] = []
+    tops: list[Any] = []
     text = ""
     delta = None
     try:
         async for delta in engine.generate(request):
             tokens += delta.token_ids
+            tops += [one.top for one in delta.logprobs]
             text += delta.text
     except Rejected as error:
         return asdict(Answer(refused=error.code))
@@ -172,15 +181,16 @@ async def _answer(engine: Any, request: GenerationRequest) -> dict[str, Any]:
         drafted=counts.drafted_tokens,
         accepted=counts.accepted_tokens,
         steps=counts.steps,
+        tops=tuple(tops),
     )
     return asdict(answer) | {"by_source": counts_to_json(counts.by_source)}
 
 
-async def _serve(base_dir: Path, folder: Path, speculation: str, context: int, out: IO[str]) -> None:
+async def _serve(base_dir: Path, folder: Path, speculation: str, context: int, proposer: str, out: IO[str]) -> None:
     from gpu_runners.causal.base import open_causal_base
     from gpu_runners.serving.base_facts import BaseFacts
     from gpu_runners.serving.devices import Device, DeviceKind
-    from gpu_runners.serving.plan import GIB, Needs, Speculation, plan
+    from gpu_runners.serving.plan import GIB, EnginePlan, Needs, Speculation, plan
     from gpu_runners.serving.vllm_engine import VllmEngine
 
     base = open_causal_base(NAME, base_dir=base_dir)
@@ -194,6 +204,9 @@ async def _serve(base_dir: Path, folder: Path, speculation: str, context: int, o
         draft_tokens=16,
         greedy_only=kind is Speculation.NGRAM,
     )
+    if proposer:
+        planned = EnginePlan._speculative
+        EnginePlan._speculative = lambda self: planned(self) | {"model": proposer}  # type: ignore[method-assign]
     engine = await VllmEngine.start(base, plan(BaseFacts.of(NAME, base.folder), device, needs), folder=folder)
     loop = asyncio.get_running_loop()
     while line := await loop.run_in_executor(None, sys.stdin.readline):
@@ -202,6 +215,8 @@ async def _serve(base_dir: Path, folder: Path, speculation: str, context: int, o
             said: Any = await _answers(engine, [_request_from_json(one) for one in value[0]], at_once=value[1])
         elif verb == "feedback":
             said = [[tenant, one.to_json()] for tenant, one in engine.pack_feedback()]
+        elif verb == "errors":
+            said = engine.counters().get("draft_errors", 0)
         else:
             said = dict(engine.about)
         out.write(json.dumps(said) + "\n")
@@ -213,4 +228,5 @@ if __name__ == "__main__":
     # vLLM writes to the standard output too: what this process says goes where that was, all else to the log
     told = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    asyncio.run(_serve(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], int(sys.argv[4]), told))
+    proposer = "".join(sys.argv[5:])
+    asyncio.run(_serve(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], int(sys.argv[4]), proposer, told))

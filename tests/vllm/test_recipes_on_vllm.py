@@ -1,55 +1,33 @@
 """Recipe packs on a real vLLM engine, on the CPU: answers are those without drafts, and each request has its own."""
 
-import hashlib
 import json
-import random
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import count
 from pathlib import Path
 
 import pytest
 
-from backend.domain.recipes.building import PackOptions, build_pack
 from backend.domain.recipes.lookup import PackIndex
-from backend.domain.recipes.observing import Observed
-from backend.domain.recipes.pack import Recipe, RecipePack
+from backend.domain.recipes.pack import RecipePack
 from backend.domain.recipes.replay import replay
-from gpu_runners.causal.adapter import AdapterConfig, write_peft_folder
 from gpu_runners.causal.base import CausalBase, open_causal_base
-from gpu_runners.generation.protocol import (
-    AdapterRef,
-    Constraint,
-    ConstraintKind,
-    Drafting,
-    DraftKind,
-    GenerationRequest,
-    PackRef,
-)
+from gpu_runners.generation.protocol import Drafting, DraftKind, GenerationRequest, PackRef
 from gpu_runners.recipes.controller import Controller
 from gpu_runners.recipes.drafter import Drafter
 from gpu_runners.recipes.sources import PackSource
 from gpu_runners.recipes.step_costs import StepCosts
 from gpu_runners.recipes.tokens import token_texts
 from tests.gpu_runners.recipes.tiny_task import prompts
-from tests.gpu_runners.serving.small_adapters import adapter_config, attention_shapes, random_adapter
 from tests.tiny_bases import tiny_bases  # noqa: F401
 from tests.vllm import engine, recipe_engine
 from tests.vllm.recipe_engine import Answer, Asked
+from tests.vllm.recipe_requests import CHAIN, HELD, MOST, adapter, always, hostile, pack_of, request, written
 from tests.vllm.test_engine_drafts import p_value
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(600)]
-MOST = 48
 TOP_K = {"temperature": 0.8, "top_k": 5}
-ALL = (DraftKind.PACK, DraftKind.SCHEMA, DraftKind.PROMPT)
-SCHEMA = {
-    "type": "object",
-    "properties": {"delivery_day": {"enum": ["monday", "sunday"]}, "urgent": {"type": "boolean"}},
-    "required": ["delivery_day", "urgent"],
-    "additionalProperties": False,
-}
 
 
 @pytest.fixture(scope="module")
@@ -66,14 +44,6 @@ def vllm(base: CausalBase, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         yield asked
 
 
-_NUMBERS = count()
-
-
-def request(prompt: Sequence[int], drafting: Drafting | None = None, **more: object) -> GenerationRequest:
-    fields = {"id": f"r{next(_NUMBERS)}", "prompt": tuple(prompt), "max_new_tokens": MOST, "drafting": drafting}
-    return GenerationRequest(**{**fields, **more})
-
-
 @dataclass(frozen=True)
 class Task:
     """Prompts with the answers that the engine gives without drafts, and a pack of the answers to others."""
@@ -84,51 +54,13 @@ class Task:
     ref: PackRef
 
 
-def written(pack: RecipePack, folder: Path) -> PackRef:
-    data = pack.to_bytes()
-    key = hashlib.sha256(data).hexdigest()
-    path = folder / f"{key}.json"
-    path.write_bytes(data)
-    return PackRef(key=key, path=path)
-
-
 @pytest.fixture(scope="module")
 def task(base: CausalBase, vllm: Asked, tmp_path_factory: pytest.TempPathFactory) -> Task:
     asked = prompts(base, 200)
     answers = [one.tokens for one in vllm.ask([request(prompt) for prompt in asked])]
-    observed = [Observed(tokens=tokens, agreed=(1,) * len(tokens), n_samples=1) for tokens in answers[:100]]
-    pack = build_pack(
-        observed,
-        token_texts(base),
-        tokenizer_sha256=base.tokenizer_sha256,
-        base=base.name,
-        options=PackOptions(),
-        end_ids=base.eos_ids,
-    )
+    pack = pack_of(base, answers[:100])
     folder = tmp_path_factory.mktemp("packs")
     return Task(prompts=asked[100:], plain=answers[100:], pack=pack, ref=written(pack, folder))
-
-
-def always(ref: PackRef | None, *kinds: DraftKind) -> Drafting:
-    return Drafting(kinds=kinds or (DraftKind.PACK,), pack=ref, is_gated=False)
-
-
-def hostile(base: CausalBase, task: Task) -> PackRef:
-    """Proposes something wrong after every token."""
-    rng = random.Random(3)
-    recipes = [
-        Recipe(
-            after=(token,),
-            shape="",
-            run=tuple(rng.randrange(5, base.vocab_size) for _ in range(16)),
-            after_text="x",
-            run_text="y",
-            support=10,
-            agreed=10,
-        )
-        for token in range(base.vocab_size)
-    ]
-    return written(replace(task.pack, recipes=tuple(recipes)), task.ref.path.parent)
 
 
 def tokens_of(answers: Sequence[Answer]) -> list[tuple[int, ...]]:
@@ -136,7 +68,7 @@ def tokens_of(answers: Sequence[Answer]) -> list[tuple[int, ...]]:
 
 
 def test_greedy_answers_are_the_same_with_a_pack_and_take_fewer_steps(vllm: Asked, task: Task) -> None:
-    for drafting in (always(task.ref), always(task.ref, *ALL), Drafting(kinds=ALL, pack=task.ref)):
+    for drafting in (always(task.ref), always(task.ref, *CHAIN), Drafting(kinds=CHAIN, pack=task.ref)):
         answers = vllm.ask([request(prompt, drafting) for prompt in task.prompts])
         assert tokens_of(answers) == task.plain
         n_tokens, n_steps = sum(len(one.tokens) for one in answers), sum(one.steps for one in answers)
@@ -145,7 +77,7 @@ def test_greedy_answers_are_the_same_with_a_pack_and_take_fewer_steps(vllm: Aske
 
 
 def test_what_the_hook_counts_by_source_is_what_vllm_counts(vllm: Asked, task: Task) -> None:
-    answers = vllm.ask([request(prompt, always(task.ref, *ALL)) for prompt in task.prompts])
+    answers = vllm.ask([request(prompt, always(task.ref, *CHAIN)) for prompt in task.prompts])
     assert {one.kind for answer in answers for one in answer.by_source} == {DraftKind.PACK, DraftKind.PROMPT}
     for answer in answers:
         assert sum(one.drafted for one in answer.by_source) == answer.drafted
@@ -177,7 +109,7 @@ def test_a_replay_without_an_engine_predicts_its_counters(vllm: Asked, base: Cau
 
 
 def test_a_hostile_pack_changes_no_answer_and_the_gate_stops_it(vllm: Asked, base: CausalBase, task: Task) -> None:
-    ref = hostile(base, task)
+    ref = hostile(base, task.pack, task.ref.path.parent)
     answers = vllm.ask([request(prompt, always(ref)) for prompt in task.prompts])
     assert tokens_of(answers) == task.plain
     wasted = sum(one.drafted for one in answers)
@@ -189,7 +121,7 @@ def test_a_hostile_pack_changes_no_answer_and_the_gate_stops_it(vllm: Asked, bas
 
 def test_each_tenant_in_one_batch_is_drafted_for_from_its_own_pack(vllm: Asked, base: CausalBase, task: Task) -> None:
     """What the engine counts for each beside the others is what it counts alone."""
-    draftings = (always(task.ref), always(hostile(base, task)), None)
+    draftings = (always(task.ref), always(hostile(base, task.pack, task.ref.path.parent)), None)
 
     def asked(places: Sequence[int]) -> list[GenerationRequest]:
         return [
@@ -208,7 +140,7 @@ def test_each_tenant_in_one_batch_is_drafted_for_from_its_own_pack(vllm: Asked, 
 
 
 def test_a_schema_is_drafted_for_and_kept(vllm: Asked, task: Task) -> None:
-    held = {"constraint": Constraint(kind=ConstraintKind.JSON_SCHEMA, value=json.dumps(SCHEMA))}
+    held = {"constraint": HELD}
     plain = vllm.ask([request(prompt, **held) for prompt in task.prompts[:40]])
     drafting = always(None, DraftKind.SCHEMA)
     drafted = vllm.ask([request(prompt, drafting, **held) for prompt in task.prompts[:40]])
@@ -253,37 +185,31 @@ def test_sampled_answers_have_the_distribution_of_those_without_drafts(
     vllm: Asked, base: CausalBase, task: Task
 ) -> None:
     """On a CPU vLLM 0.32 alone would not (its issue 55005)."""
-    cases = ((task.prompts[0], {"temperature": 1.0}, task.ref), (task.prompts[2], TOP_K, hostile(base, task)))
+    wrong = hostile(base, task.pack, task.ref.path.parent)
+    cases = ((task.prompts[0], {"temperature": 1.0}, task.ref), (task.prompts[2], TOP_K, wrong))
     for prompt, sampling, ref in cases:
-        without = drawn(vllm, prompt, None, seed=1_000_000, **sampling)
-        p = p_value(without, drawn(vllm, prompt, always(ref), seed=2_000_000, **sampling))
+        without, _ = drawn(vllm, prompt, None, **sampling)
+        drafted, n_drafted = drawn(vllm, prompt, always(ref), **sampling)
+        p = p_value(without, drafted)
         print(f"{sampling}: p = {p:.3f}")
+        assert n_drafted > 1000
         assert p > 1e-3
 
 
-def drawn(
-    vllm: Asked, prompt: Sequence[int], drafting: Drafting | None, *, seed: int, **sampling: float
-) -> Counter[str]:
-    """How often each beginning of six tokens was sampled."""
-    asked = [request(prompt, drafting, seed=seed + i, max_new_tokens=6, **sampling) for i in range(1200)]
-    return Counter(one.text for one in vllm.ask(asked))
+def drawn(vllm: Asked, prompt: Sequence[int], drafting: Drafting | None, **sampling: float) -> tuple[Counter[str], int]:
+    """How often each beginning of six tokens was sampled, and how many tokens were drafted. The engine's own random
+    numbers: a request with a seed is not drafted for."""
+    answers = vllm.ask([request(prompt, drafting, max_new_tokens=6, **sampling) for _ in range(1200)])
+    return Counter(one.text for one in answers), sum(one.drafted for one in answers)
 
 
 def test_adapters_and_packs_go_together(vllm: Asked, base: CausalBase, task: Task, tmp_path: Path) -> None:
     refs = [adapter(base, tmp_path / str(n), number=n) for n in (1, 2)]
     asked = [(prompt, ref) for prompt in task.prompts[:20] for ref in (*refs, None)]
     plain = vllm.ask([request(prompt, adapter=ref) for prompt, ref in asked])
-    drafted = vllm.ask([request(prompt, always(task.ref, *ALL), adapter=ref) for prompt, ref in asked])
+    drafted = vllm.ask([request(prompt, always(task.ref, *CHAIN), adapter=ref) for prompt, ref in asked])
     assert tokens_of(drafted) == tokens_of(plain)
     assert tokens_of(plain)[0] != tokens_of(plain)[2], "the adapter changed nothing: the test saw nothing"
-
-
-def adapter(base: CausalBase, folder: Path, *, number: int) -> AdapterRef:
-    config: AdapterConfig = adapter_config(base, rank=8, alpha=16)
-    folder.mkdir()
-    made = random_adapter(number, rank=8, shapes=attention_shapes(base), scale=0.3)
-    write_peft_folder(folder, made, config)
-    return AdapterRef(key=f"{number:064x}", folder=folder, number=number)
 
 
 def test_what_packs_brought_is_told_by_tenant_without_any_text(vllm: Asked, task: Task) -> None:

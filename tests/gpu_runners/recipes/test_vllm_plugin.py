@@ -25,8 +25,8 @@ from gpu_runners.generation.protocol import (
 )
 from gpu_runners.recipes.batch import BatchDrafter
 from gpu_runners.recipes.packs import PackShelf
-from gpu_runners.recipes.vllm_plugin import HookedRows
-from gpu_runners.recipes.vllm_repairs import on_some_rows, spread, spreads, takes_nothing
+from gpu_runners.recipes.vllm_repairs import on_some_rows, spared, spread, spreads, takes_nothing, winds_back
+from gpu_runners.recipes.vllm_rows import HookedRows
 from gpu_runners.recipes.vllm_wire import (
     XARG,
     HookOptions,
@@ -71,7 +71,12 @@ class Batch:
         request = GenerationRequest(id=name, prompt=tuple(prompt), max_new_tokens=40, drafting=drafting, **more)
         self.requests[f"{name}-x"] = SimpleNamespace(
             prompt_token_ids=list(prompt),
-            sampling_params=SimpleNamespace(max_tokens=40, extra_args=drafting_args(request)),
+            sampling_params=SimpleNamespace(
+                max_tokens=40,
+                extra_args=drafting_args(request),
+                temperature=request.temperature,
+                seed=request.seed,
+            ),
             lora_request=SimpleNamespace(lora_name=lora) if lora else None,
         )
         self._held[f"{name}-x"] = list(prompt)
@@ -167,6 +172,96 @@ def test_a_pack_that_does_not_fit_proposes_nothing(batch: Batch, tmp_path: Path)
     assert batch.step(a=[8]) == {"a": []}
 
 
+def test_a_request_that_samples_by_its_own_seed_is_not_drafted_for(tmp_path: Path) -> None:
+    ref = written(pack_of(((BEGIN, 7), (8, 9))), tmp_path)
+    by_name = Batch(rows_with(options(tmp_path, takes_requests=False, packs={"": ref})))
+    told = Batch(rows_with(options(tmp_path)))
+    for seen in (by_name, told):
+        seen.enter("seeded", [1], always(ref), seed=4, temperature=0.7)
+        seen.enter("greedy", [1], always(ref), seed=4)
+        seen.enter("sampled", [1], always(ref), temperature=0.7)
+        seen.step(seeded=[7], greedy=[7], sampled=[7])
+        seen.step(seeded=[8], greedy=[8], sampled=[8])
+        rows = seen._rows._rows
+        assert [rows[f"{name}-x"] is None for name in ("seeded", "greedy", "sampled")] == [True, False, False]
+
+
+class Raising:
+    """A source that breaks where it is told to."""
+
+    kind, key = DraftKind.PACK, 0
+
+    def __init__(self, where: str, error: BaseException) -> None:
+        self._where, self._error = where, error
+
+    def advance(self, token: int) -> None:
+        if self._where == "advance":
+            raise self._error
+
+    def propose(self, ahead: Sequence[int], most: int) -> Sequence[int]:
+        if self._where == "propose":
+            raise self._error
+        return [2.5, None] if self._where == "ids" else [3]
+
+
+class Panic(BaseException):
+    """As PyO3's, which is no Exception."""
+
+
+@pytest.mark.parametrize("where", ["propose", "advance", "ids"])
+@pytest.mark.parametrize("error", [ValueError("a tenant's text"), Panic()], ids=["error", "panic"])
+def test_what_a_source_raises_ends_the_drafts_of_its_request_alone(
+    batch: Batch, tmp_path: Path, caplog: pytest.LogCaptureFixture, where: str, error: BaseException
+) -> None:
+    ref = written(pack_of(((BEGIN, 7), (8, 9)), ((20,), (21,))), tmp_path)
+    for name in ("a", "b"):
+        batch.enter(name, [1], always(ref))
+    batch.step(a=[], b=[])
+    batch.step(a=[7], b=[7])
+    batch._rows._rows["a-x"].drafter._drafter._sources = (Raising(where, error),)
+    batch.step(fed={"a": [8, 9], "b": [8, 9]}, a=[8, 9, 5], b=[8, 9, 5])
+    drafts = batch.step(a=[20], b=[20])
+    assert drafts == {"a": [], "b": [21]}
+    assert batch._rows.errors.n_errors == 1
+    assert len([one for one in caplog.records if "error 1 in drafts" in one.message]) == 1
+    assert "tenant's" not in caplog.text
+    assert batch._rows.told("a")["steps"] == 3
+    assert batch._rows.told("b")["errors"] == 1
+
+
+def test_an_error_of_no_request_ends_all_drafts_of_the_step_and_eight_in_a_row_all_drafting(
+    batch: Batch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    ref = written(pack_of(((BEGIN, 7), (8, 9))), tmp_path)
+    weigh = BatchDrafter._weigh
+    monkeypatch.setattr(BatchDrafter, "_weigh", lambda *_: 1 / 0)
+    for n in range(7):
+        batch.enter(f"r{n}", [1], always(ref))
+        assert batch.step(**{f"r{n}": [7]}) == {f"r{n}": []}
+        batch.leave(f"r{n}")
+    monkeypatch.setattr(BatchDrafter, "_weigh", weigh)
+    batch.enter("good", [1], always(ref))
+    assert batch.step(good=[7]) == {"good": [8, 9]}
+    monkeypatch.setattr(BatchDrafter, "_weigh", lambda *_: 1 / 0)
+    for n in range(8):
+        batch.enter(f"s{n}", [1], always(ref))
+        batch.step(**{f"s{n}": [7]})
+    assert batch._rows.errors.is_off
+    monkeypatch.setattr(BatchDrafter, "_weigh", weigh)
+    batch.enter("late", [1], always(ref))
+    assert batch.step(late=[7]) == {"late": []}
+    assert batch._rows.told("late")["counts"] == []
+    assert "drafting is off" in caplog.text
+
+
+def test_a_request_that_vllm_shows_otherwise_than_known_is_left_alone(batch: Batch, tmp_path: Path) -> None:
+    ref = written(pack_of(((BEGIN, 7), (8, 9))), tmp_path)
+    batch.enter("a", [1], always(ref))
+    batch.requests["a-x"].prompt_token_ids = None  # it came as embeddings
+    batch.enter("b", [1], always(ref))
+    assert batch.step(a=[7], b=[7]) == {"a": [], "b": [8, 9]}
+
+
 def test_where_requests_may_not_say_it_the_adapters_name_does(tmp_path: Path) -> None:
     """A server that strangers may send `extra_args` to names no file because they say so."""
     ref = written(pack_of(((BEGIN, 7), (8, 9))), tmp_path)
@@ -233,6 +328,14 @@ def test_a_value_is_spread_over_its_requests_places(rows: list[tuple[float, int]
     total = int(ends[-1])
     expected = [1.0 if value == 0 else value for value, n in rows for _ in range(n)]
     assert spread(values, ends, total, 0, 1).tolist() == expected
+
+
+def test_a_row_that_still_reads_its_prompt_is_drawn_without_its_generator() -> None:
+    generators = {0: "a", 2: "c", 3: "d"}
+    with spared(generators, np.array([True, True, False, True])):
+        assert generators == {2: "c"}
+    assert generators == {0: "a", 2: "c", 3: "d"}
+    assert not winds_back()
 
 
 def test_faults_are_found_before_they_are_mended() -> None:
