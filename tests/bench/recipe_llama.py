@@ -1,111 +1,208 @@
-"""`python -m tests.bench.recipe_llama [--rounds 3]`: drafts in llama-cpp-python, one request at a time, with
-kolm-tiny-1 and a pack of its own answers to other prompts (the library is that of .venv-llama; a minute).
+"""`python -m tests.bench.recipe_llama [DATA] [--held 100] [--rounds 3]`: drafts in llama.cpp, one request at a time.
 
-Ways in turn. "always" drafts whatever the measured cost says.
+Tasks of `recipe_world`, the adapter merged into the base, the pack made of the training answers. The library is
+llama-cpp-python (`make setup-llama`), with our draft model; the server is llama-server of the same sources
+(`make setup-llama-server`), with the static look-up file that we write. One process each, ways in turn, another first
+in each round; CPU time of the process that computes, the median of the rounds. Every answer is compared with the one
+without drafts.
+
+ways of the library: prompt look-up, pack, and pack before prompt look-up, all of them whatever a draft costs
+("always"); the last also as the controller lets it. Ways of the server: its n-gram cache alone (what it has seen
+itself); with our file; with our file that also knows how answers begin.
 """
 
 import argparse
+import contextlib
+import datetime
 import hashlib
 import json
+import os
 import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from backend.domain.recipes.building import PackOptions, build_pack
-from backend.domain.recipes.observing import Observed
 from deploy.embedded.home import ROOT
-from gpu_runners.causal.base import CausalBase, open_causal_base
+from gpu_runners.causal.chat import prompt_ids
+from gpu_runners.recipes.llama_cpp import write_static_lookup
 from gpu_runners.recipes.tokens import token_texts
 from gpu_runners.recipes.vllm_wire import write_token_texts
-from gpu_runners.tiny_base.train import NAME, ensure
-from tests.gpu_runners.recipes.tiny_task import prompts
+from tests.bench.banking77_data import data_folder
+from tests.bench.recipe_engines import pack_of
+from tests.bench.recipe_world import TASKS, World, smaller, world
+from tests.gpu_runners.recipes.llama_server import CONTEXT, SERVER, LlamaServer, llama_server, with_file
 
 PYTHON = ROOT / ".venv-llama" / "bin" / "python"
-MOST = 48
-WAYS: dict[str, dict[str, Any]] = {
-    "cold": {"pack": ""},
+COLD = "no drafts"
+LIBRARY: dict[str, dict[str, Any]] = {
+    COLD: {"pack": ""},
+    "prompt, always": {"kinds": ["prompt"], "is_gated": False},
     "pack, always": {"kinds": ["pack"], "is_gated": False},
-    "pack": {"kinds": ["pack"], "is_gated": True},
+    "pack, prompt, always": {"kinds": ["pack", "prompt"], "is_gated": False},
     "pack, prompt": {"kinds": ["pack", "prompt"], "is_gated": True},
 }
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.bench.recipe_llama", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=3)
-    rounds = parser.parse_args().rounds
+@dataclass(slots=True, kw_only=True)
+class Measured:
+    answers: list[list[int]] = field(default_factory=list)
+    steps: int = 0
+    drafted: int = 0
+    accepted: int = 0
+    cpu_s: list[float] = field(default_factory=list)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    chosen = _parser().parse_args(arguments)
     if not PYTHON.exists():
         print("there is no llama.cpp here: `make setup-llama`", file=sys.stderr)
         return 1
-    base = open_causal_base(NAME, base_dir=ensure(ROOT / "build" / "bases").parent)
-    with tempfile.TemporaryDirectory(prefix="kolm-bench-") as name:
-        folder = Path(name)
-        work = _work(base, folder)
-        asked = work.pop("prompts")
-        observed = _answers(work | {"prompts": asked[:60]}, folder)["answers"]
-        work |= _pack(base, observed, folder) | {"prompts": asked[60:]}
-        told: dict[str, list[dict[str, Any]]] = {way: [] for way in WAYS}
-        for _ in range(rounds):
-            for way, fields in WAYS.items():
-                told[way].append(_answers(work | fields, folder))
-    print("| way | tokens per step | drafted | accepted | tokens a second | answers that differ |\n" + "|---" * 6 + "|")
-    for way, answers in told.items():
-        print(_row(way, answers, told["cold"][0]["answers"]))
+    print(f"{datetime.date.today()}, load {load()}, {chosen.rounds} rounds\n", flush=True)
+    for name in chosen.tasks:
+        try:
+            task = smaller(world(name, chosen.data), chosen.held)
+        except FileNotFoundError as missing:
+            print(f"{name} is left out: there is no {missing.filename}", file=sys.stderr)
+            continue
+        with tempfile.TemporaryDirectory(prefix="kolm-bench-") as folder:
+            print(_measured(task, Path(folder), chosen), flush=True)
     return 0
 
 
-def _row(way: str, rounds: list[dict[str, Any]], truth: list[list[int]]) -> str:
-    n_tokens = sum(map(len, truth))
-    drafted, accepted = (sum(counts[i] for counts in rounds[-1]["by_source"].values()) for i in (0, 1))
-    seconds = statistics.median(one["seconds"] for one in rounds)
-    n_different = sum(a != b for a, b in zip(rounds[-1]["answers"], truth, strict=True))
-    per_step = n_tokens / rounds[-1]["steps"]
-    return f"| {way} | {per_step:.2f} | {drafted} | {accepted} | {n_tokens / seconds:.0f} | {n_different} |"
+def load() -> str:
+    return "/".join(f"{value:.1f}" for value in os.getloadavg())
 
 
-def _work(base: CausalBase, folder: Path) -> dict[str, Any]:
-    model = folder / "tiny.gguf"
-    _run("tests.gpu_runners.recipes.tiny_gguf", str(base.folder), str(model))
-    write_token_texts(token_texts(base), folder / "texts.json")
-    return {
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.recipe_llama", description=__doc__)
+    parser.add_argument("data", nargs="?", type=Path, default=data_folder())
+    parser.add_argument("--tasks", nargs="+", choices=TASKS, default=["orders", "snips"])
+    parser.add_argument("--engines", nargs="+", choices=("library", "server"), default=["library", "server"])
+    ways = [way for way in LIBRARY if way != COLD]
+    parser.add_argument("--ways", nargs="+", choices=ways, default=ways, help="of the library")
+    parser.add_argument("--held", type=int, default=100)
+    parser.add_argument("--rounds", type=int, default=3)
+    return parser
+
+
+def _measured(task: World, folder: Path, chosen: argparse.Namespace) -> str:
+    model = merged_gguf(task, folder)
+    prompts = [prompt_ids(task.base, task.system, text) for text in task.held]
+    lines = [f"### {task.name}, {len(prompts)} prompts, a pack of {len(pack_of(task).recipes)} recipes\n"]
+    lines.append("| way | tokens per step | drafted | accepted | tokens a CPU second | to none | other answers |")
+    lines.append("|" + "---|" * 7)
+    if "library" in chosen.engines:
+        ways = {way: LIBRARY[way] for way in (COLD, *chosen.ways)}
+        lines += _rows("library", by_library(task, model, prompts, folder, chosen.rounds, ways))
+    if "server" in chosen.engines and SERVER.exists():
+        lines += _rows("server", by_server(task, model, prompts, folder, chosen.rounds))
+    return "\n".join(lines) + "\n"
+
+
+def _rows(engine: str, told: Mapping[str, Measured]) -> list[str]:
+    cold = told[COLD]
+    n_tokens = sum(map(len, cold.answers))
+    rows = []
+    for way, one in told.items():
+        speed = n_tokens / statistics.median(one.cpu_s)
+        n_other = sum(a != b for a, b in zip(one.answers, cold.answers, strict=True))
+        ratio = statistics.median(one.cpu_s) / statistics.median(cold.cpu_s)
+        rows.append(
+            f"| {engine}: {way} | {n_tokens / one.steps:.2f} | {one.drafted} | {one.accepted} | {speed:.0f} "
+            f"| {1 / ratio:.2f} | {n_other} of {len(one.answers)} |"
+        )
+    return rows
+
+
+def merged_gguf(task: World, folder: Path) -> Path:
+    import torch
+    from safetensors.torch import save_file
+
+    from gpu_runners.generation.net import Net
+
+    adapter = task.ref(folder / "adapter").folder
+    net = Net(task.base, device=torch.device("cpu"), dtype=torch.float32, merged=adapter)
+    merged = folder / "merged"
+    merged.mkdir()
+    for name in ("config.json", "tokenizer.json"):
+        (merged / name).write_bytes((task.base.folder / name).read_bytes())
+    weights = {name: one.contiguous() for name, one in net.model.state_dict().items() if name != "lm_head.weight"}
+    save_file(weights, merged / "model.safetensors")
+    _run("tests.gpu_runners.recipes.tiny_gguf", str(merged), str(folder / "model.gguf"))
+    return folder / "model.gguf"
+
+
+def by_library(
+    task: World, model: Path, prompts: list[list[int]], folder: Path, rounds: int, ways: Mapping[str, Any]
+) -> dict[str, Measured]:
+    data = pack_of(task).to_bytes()
+    (folder / "recipes.json").write_bytes(data)
+    write_token_texts(token_texts(task.base), folder / "texts.json")
+    work = {
         "model": str(model),
-        "prompts": prompts(base, 120),
-        "most": MOST,
-        "end": base.eos_ids[0],
-        "pack": "",
+        "prompts": prompts,
+        "most": task.max_new_tokens,
+        "end": task.base.eos_ids[0],
+        "pack": str(folder / "recipes.json"),
+        "pack_sha256": hashlib.sha256(data).hexdigest(),
         "token_texts": str(folder / "texts.json"),
-        "tokenizer_sha256": base.tokenizer_sha256,
-        "sampling": {},
+        "tokenizer_sha256": task.base.tokenizer_sha256,
+        "rounds": rounds,
+        "context": CONTEXT,
+        "ways": ways,
     }
-
-
-def _pack(base: CausalBase, answers: list[list[int]], folder: Path) -> dict[str, Any]:
-    data = build_pack(
-        [Observed(tokens=tuple(one), agreed=(1,) * len(one), n_samples=1) for one in answers],
-        token_texts(base),
-        tokenizer_sha256=base.tokenizer_sha256,
-        base=base.name,
-        options=PackOptions(),
-        end_ids=base.eos_ids,
-    ).to_bytes()
-    path = folder / "recipes.json"
-    path.write_bytes(data)
-    return {"pack": str(path), "pack_sha256": hashlib.sha256(data).hexdigest()}
-
-
-def _answers(work: dict[str, Any], folder: Path) -> dict[str, Any]:
     (folder / "work.json").write_text(json.dumps(work))
-    told: dict[str, Any] = json.loads(_run("tests.gpu_runners.recipes.llama_answers", str(folder / "work.json")))
+    told = json.loads(_run("tests.bench.recipe_llama_library", str(folder / "work.json")))
+    return {way: Measured(**told[way]) for way in ways}
+
+
+def by_server(task: World, model: Path, prompts: list[list[int]], folder: Path, rounds: int) -> dict[str, Measured]:
+    flags = {COLD: (), "n-gram cache": ("--spec-type", "ngram-cache")}
+    for way, prompt_end in (("file", ()), ("file, beginnings", prompts[0][-2:])):
+        path = folder / f"{len(prompt_end)}.bin"
+        write_static_lookup(
+            pack_of(task),
+            path,
+            tokenizer_sha256=task.base.tokenizer_sha256,
+            n_vocab=task.base.vocab_size,
+            prompt_end=prompt_end,
+        )
+        flags[way] = with_file(path)
+    told = {way: Measured() for way in flags}
+    with contextlib.ExitStack() as stack:
+        servers = {
+            way: stack.enter_context(llama_server(model, *its, log=folder / f"{i}.log"))
+            for i, (way, its) in enumerate(flags.items())
+        }
+        for number in range(rounds):
+            first = number % len(told)
+            for way in [*told][first:] + [*told][:first]:
+                cpu_s = told[way].cpu_s
+                told[way] = _pass(servers[way], prompts, task.max_new_tokens)
+                told[way].cpu_s = cpu_s + told[way].cpu_s
     return told
+
+
+def _pass(server: LlamaServer, prompts: list[list[int]], most: int) -> Measured:
+    began = server.cpu_s()
+    said = [server.answer(prompt, most=most, cache_prompt=True) for prompt in prompts]
+    return Measured(
+        answers=[list(one.tokens) for one in said],
+        steps=sum(one.n_steps for one in said),
+        drafted=sum(one.drafted for one in said),
+        accepted=sum(one.accepted for one in said),
+        cpu_s=[server.cpu_s() - began],
+    )
 
 
 def _run(module: str, *arguments: str) -> str:
     environment = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "PATH": "/usr/bin:/bin"}
     command = [str(PYTHON), "-m", module, *arguments]
-    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True).stdout
+    return subprocess.run(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True, check=True).stdout
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
     python -m tests.gpu_runners.recipes.llama_answers WORK.json
 
 WORK names "model", "prompts", "most", "end", "sampling" and, for drafts, "pack" ("" for none), "pack_sha256",
-"token_texts", "tokenizer_sha256", "kinds" and "is_gated". Prints `{"answers", "by_source", "steps",
+"token_texts", "tokenizer_sha256", "kinds", "is_gated" and maybe "context". Prints `{"answers", "by_source", "steps",
 "seconds"}`.
 """
 
@@ -59,7 +59,7 @@ def drafts_of(work: dict[str, Any]) -> RecipeDrafts:
     kinds = tuple(DraftKind(kind) for kind in work["kinds"])
     drafting = Drafting(kinds=kinds, pack=ref, is_gated=work["is_gated"])
     drafts = BatchDrafter(shelf, end_ids=(work["end"],), n_vocab=len(texts))
-    return RecipeDrafts(drafts, drafting, context=CONTEXT)
+    return RecipeDrafts(drafts, drafting, context=work.get("context", CONTEXT))
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from backend.domain.recipes.building import PackOptions, build_pack
 from backend.domain.recipes.observing import Observed
-from backend.domain.recipes.pack import BEGIN, Recipe, RecipePack
+from backend.domain.recipes.pack import BEGIN, InvalidPack, Recipe, RecipePack
 from backend.domain.recipes.shapes import SHAPE_VERSION
 from gpu_runners.causal.base import CausalBase, open_causal_base
 from gpu_runners.generation.protocol import Drafting, DraftKind, PackRef, SourceCount
@@ -33,6 +33,8 @@ ROOT = Path(__file__).resolve().parents[3]
 PYTHON = ROOT / ".venv-llama" / "bin" / "python"
 MOST = 40
 TEXTS = [bytes([i]) for i in range(100)]
+MODEL: dict[str, Any] = {"tokenizer_sha256": "t" * 64, "n_vocab": 100}
+CONTEXT = 200_000  # as often as a model's context can hold a pair
 
 
 def pack_of(*runs: tuple[tuple[int, ...], tuple[int, ...]], agreed: int = 9) -> RecipePack:
@@ -96,7 +98,7 @@ def read_static(path: Path) -> dict[tuple[int, ...], list[tuple[int, int]]]:
         rows = [struct.unpack_from("=ii", data, at + 8 * i) for i in range(n)]
         assert rows, "llama.cpp asserts this"
         assert all(count > 0 for _, count in rows), "and this"
-        assert 100 * sum(count for _, count in rows) < 1 << 31, "and computes this"
+        assert 100 * CONTEXT * max(count for _, count in rows) < 1 << 31, "and computes this"
         at += 8 * n
         table[tuple(key)] = rows
     assert at == len(data)
@@ -105,7 +107,7 @@ def read_static(path: Path) -> dict[tuple[int, ...], list[tuple[int, int]]]:
 
 def test_the_static_file_says_what_follows_two_tokens(tmp_path: Path) -> None:
     pack = pack_of(((BEGIN, 1), (2, 3, 4)), ((1, 2, 3), (4, 5)), ((), (3, 4, 6)))
-    n = write_static_lookup(pack, tmp_path / "recipes.bin")
+    n = write_static_lookup(pack, tmp_path / "recipes.bin", **MODEL)
     table = read_static(tmp_path / "recipes.bin")
     assert n == len(table) == 3
     assert table[1, 2, -1, -1] == [(3, 9)]
@@ -116,9 +118,29 @@ def test_the_static_file_says_what_follows_two_tokens(tmp_path: Path) -> None:
 def test_counts_that_would_end_or_mislead_llama_cpp_are_not_written(tmp_path: Path) -> None:
     never = pack_of(((BEGIN, 1), (2, 3)), agreed=1)
     never = replace(never, recipes=tuple(replace(recipe, agreed=0) for recipe in never.recipes))
-    assert write_static_lookup(never, tmp_path / "recipes.bin") == 0
-    write_static_lookup(pack_of(((1, 2), (3,)), agreed=1 << 50), tmp_path / "recipes.bin")
-    assert read_static(tmp_path / "recipes.bin")[1, 2, -1, -1] == [(3, 1_000_000)]
+    assert write_static_lookup(never, tmp_path / "recipes.bin", **MODEL) == 0
+    often = pack_of(((1, 2), (3,)), ((0, 1, 2), (4,)), agreed=1 << 50)
+    often = replace(often, recipes=(often.recipes[0], replace(often.recipes[1], agreed=1 << 49)))
+    write_static_lookup(often, tmp_path / "recipes.bin", **MODEL)
+    assert read_static(tmp_path / "recipes.bin")[1, 2, -1, -1] == [(3, 100), (4, 50)], "shares stay"
+
+
+def test_what_begins_an_answer_is_looked_up_at_the_prompts_end(tmp_path: Path) -> None:
+    pack = pack_of(((BEGIN,), (2, 3)), ((BEGIN, 4), (5,)))
+    assert write_static_lookup(pack, tmp_path / "recipes.bin", **MODEL) == 0
+    write_static_lookup(pack, tmp_path / "recipes.bin", prompt_end=(7, 8, 9), **MODEL)
+    table = read_static(tmp_path / "recipes.bin")
+    assert table == {(8, 9, -1, -1): [(2, 9)], (9, 2, -1, -1): [(3, 9)], (9, 4, -1, -1): [(5, 9)]}
+
+
+def test_a_file_for_another_model_is_not_written(tmp_path: Path) -> None:
+    pack = pack_of(((1, 2), (3, 99)))
+    with pytest.raises(InvalidPack, match="of the tokenizer") as refused:
+        write_static_lookup(pack, tmp_path / "recipes.bin", tokenizer_sha256="u" * 64, n_vocab=100)
+    assert refused.value.code == "tokenizer_mismatch"
+    with pytest.raises(InvalidPack, match="the token 99, and the model's last one is 98"):
+        write_static_lookup(pack, tmp_path / "recipes.bin", tokenizer_sha256="t" * 64, n_vocab=99)
+    assert not (tmp_path / "recipes.bin").exists()
 
 
 RUNS = st.lists(
@@ -250,9 +272,10 @@ def drafted_by_server(
 
 
 def test_what_llama_server_drafts_from_the_static_file_is_mostly_right(
-    plain: dict[str, Any], pack: RecipePack, tmp_path: Path
+    base: CausalBase, plain: dict[str, Any], pack: RecipePack, tmp_path: Path
 ) -> None:
-    write_static_lookup(pack, tmp_path / "recipes.bin")
+    model: dict[str, Any] = {"tokenizer_sha256": base.tokenizer_sha256, "n_vocab": base.vocab_size}
+    write_static_lookup(pack, tmp_path / "recipes.bin", **model)
     table = read_static(tmp_path / "recipes.bin")
     counts = Counter[str]()
     for answer in plain["answers"][60:]:
