@@ -6,7 +6,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 RUN := .venv/bin/python
 FILES :=
 
-.PHONY: help setup demo demo-json up key down status test lint format types contracts migrations-check openapi openapi-check pytest test-faults setup-vllm test-vllm bench-vllm-drafts bench-banking77 bench-selection bench-draft-policy bench-drafts bench-draft-kscore test-browser screenshots bench-api bench-streams bench-serving base base-anew bench-trainer bench-snips bench-recipes bench-registry bench-rules setup-llama test-llama ledger-check lock clean
+.PHONY: help setup demo demo-json up key down status test lint format types contracts migrations-check openapi openapi-check pytest test-faults setup-vllm test-vllm bench-vllm-drafts bench-vllm-recipes bench-vllm-exactness bench-banking77 bench-selection bench-draft-policy bench-drafts bench-draft-kscore test-browser screenshots bench-api bench-streams bench-serving base base-anew bench-trainer bench-snips bench-recipes bench-registry bench-rules setup-llama setup-llama-server test-llama bench-llama ledger-check lock clean
 
 help:
 	@echo "make demo    compile examples/refund-router.yaml end to end on this machine"
@@ -120,6 +120,7 @@ bench-registry: setup
 bench-rules: setup
 	$(RUN) -m tests.bench.rules_quality $(KOLM_DATA)
 	OMP_NUM_THREADS=1 $(RUN) -m tests.bench.rules_speed $(KOLM_DATA)
+	$(RUN) -m tests.bench.rules_surest $(KOLM_DATA)
 
 # every invariant of the ledger, of all tenants of the stack that is up
 ledger-check: setup
@@ -152,8 +153,16 @@ test-vllm: setup setup-vllm
 setup-llama:
 	@$(PYTHON) -m deploy.llama.setup
 
-test-llama: setup setup-llama
-	$(RUN) -m pytest tests/gpu_runners/recipes/test_llama_cpp.py
+# llama-server from the same sources: cmake, and minutes more (CMAKE_BUILD_PARALLEL_LEVEL=2 takes two cores)
+setup-llama-server:
+	@$(PYTHON) -m deploy.llama.build_server
+
+test-llama: setup setup-llama-server
+	$(RUN) -m pytest tests/gpu_runners/recipes/test_llama_cpp.py tests/gpu_runners/recipes/test_llama_server.py
+
+# drafts in llama.cpp's Python library and in llama-server, on SNIPS below KOLM_DATA and the example tasks; minutes
+bench-llama: setup setup-llama-server
+	OMP_NUM_THREADS=1 $(RUN) -m tests.bench.recipe_llama $(KOLM_DATA)
 
 # ten minutes each: the server of many tenants beside bare engines; with setup-vllm done, beside `transformers serve` too
 bench-serving: setup
@@ -161,6 +170,13 @@ bench-serving: setup
 
 bench-vllm-drafts: setup setup-vllm
 	$(RUN) -m tests.vllm.bench_drafts
+
+# packs in vLLM: what they save, and that thousands of answers are the same with them as without
+bench-vllm-recipes: setup setup-vllm
+	$(RUN) -m tests.vllm.bench_recipes
+
+bench-vllm-exactness: setup setup-vllm
+	$(RUN) -m tests.vllm.bench_exactness
 
 # a quarter of an hour: when drafts are shown, on CLINC150 and BANKING77 below KOLM_DATA
 bench-draft-policy: setup

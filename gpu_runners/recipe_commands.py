@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from backend.domain.kolm_verify import Kolm
+from backend.domain.recipes.copies import Copy
 from backend.domain.recipes.pack import InvalidPack, Recipe, RecipePack, read_pack
 from backend.domain.rules.rule_list import InvalidRules, Rule, RuleList, read_rules
 from backend.domain.rules.rule_words import described
@@ -28,13 +29,17 @@ def recipes(file: str, *, top: int, as_json: bool) -> int:
         return failed(f"{file}: its recipes.json is none: {error.message}")
     ordered = sorted(pack.recipes, key=lambda recipe: (-saved(recipe), recipe.id))
     shown = ordered[:top] if top else ordered
+    copies = pack.copies[:top] if top else pack.copies
     if as_json:
-        for recipe in shown:
-            print(json.dumps(_row(recipe), ensure_ascii=False))
+        for row in (*map(_row, shown), *map(_copy_row, copies)):
+            print(json.dumps(row, ensure_ascii=False))
         return 0
     print(pack_line(kolm))
     _print_recipes(shown)
-    left = len(pack.recipes) - len(shown)
+    if pack.copies:
+        print("What the input says, in the order in which it is asked:")
+        _print_copies(copies)
+    left = len(pack.recipes) + len(pack.copies) - len(shown) - len(copies)
     if left:
         print(f"and {left:,} more: --top 0 shows all")
     return 0
@@ -72,10 +77,11 @@ def pack_line(kolm: Kolm) -> str:
     except InvalidPack as error:
         return f"cannot be read, so nothing is drafted: {error.message}"
     chosen = " then ".join(pack.sources) or "nothing, the model writes every token"
-    if not pack.recipes:
+    if pack.is_empty:
         return f"none; drafts: {chosen}"
+    number = f"{len(pack.recipes):,}" + (f" and {len(pack.copies):,} of the input" if pack.copies else "")
     return (
-        f"{len(pack.recipes):,} in {len(data):,} bytes, runs of up to {_longest(pack)} tokens; drafts: {chosen}; "
+        f"{number} in {len(data):,} bytes, runs of up to {_longest(pack)} tokens; drafts: {chosen}; "
         f"tokenizer {pack.tokenizer_sha256[:16]}…"
     )
 
@@ -95,7 +101,8 @@ def rules_line(kolm: Kolm) -> str:
 
 
 def _longest(pack: RecipePack) -> int:
-    return max(len(recipe.run) for recipe in pack.recipes)
+    runs = [recipe.run for recipe in pack.recipes] + [one.run for one in pack.copies]
+    return max(map(len, runs))
 
 
 def _row(recipe: Recipe) -> dict[str, object]:
@@ -109,6 +116,34 @@ def _row(recipe: Recipe) -> dict[str, object]:
         "agreed": recipe.agreed,
         "saved_tokens": saved(recipe),
     }
+
+
+def _copy_row(one: Copy) -> dict[str, object]:
+    return {
+        "id": one.id,
+        "what": str(one.what),
+        "place": one.place,
+        "cue": one.cue,
+        "run": one.run_text,
+        "n_tokens": len(one.run),
+        "support": one.support,
+        "agreed": one.agreed,
+    }
+
+
+def _print_copies(shown: Sequence[Copy]) -> None:
+    from gpu_runners.printing import print_table
+
+    rows = [
+        (
+            f"{one.agreed:,}/{one.support:,}",
+            _cut(one.place),
+            _cut(one.cue) if one.cue else "always",
+            f"says {_cut(one.run_text)}" if one.run else str(one.what),
+        )
+        for one in shown
+    ]
+    print_table(["HELD", "AT", "INPUT", "THEN"], rows, right=(0,), none="It holds none.")
 
 
 def _print_recipes(shown: Sequence[Recipe]) -> None:

@@ -136,8 +136,8 @@ class BatchDrafter:
         index = None if ref is None else self._shelf.get(ref)
         log = None if ref is None or index is None else self._log.of(request.tenant, ref.key, index.pack)
         for kind in drafting.kinds:
-            if kind is DraftKind.PACK and index is not None and index.pack.recipes:
-                sources.append(PackSource(index, log))
+            if kind is DraftKind.PACK and index is not None and not index.pack.is_empty:
+                sources.append(PackSource(index, log, request.prompt))
             elif kind is DraftKind.SCHEMA and row.matcher is not None:
                 sources.append(SchemaSource(row.matcher))
             elif kind is DraftKind.PROMPT:
@@ -259,8 +259,10 @@ def open_drafts(
     device: str = "cpu",
     dtype: str = "float32",
     max_running: int = 32,
+    clock: Callable[[], float] = perf_counter,
 ) -> BatchDrafter:
-    """For an engine that runs `base`. Raises JobFailed(unsupported_base) where `draft_base` cannot be run."""
+    """For an engine that runs `base`, whose steps `clock` times. Raises JobFailed(unsupported_base)
+    where `draft_base` cannot be run."""
     from gpu_runners.recipes.tokens import token_texts
 
     models = None
@@ -269,7 +271,7 @@ def open_drafts(
 
         models = ModelDrafts(draft_base, device=device, dtype=dtype, max_rows=max_running)
     shelf = PackShelf(lambda: token_texts(base), tokenizer_sha256=base.tokenizer_sha256)
-    return BatchDrafter(shelf, models=models, end_ids=base.eos_ids, n_vocab=base.vocab_size)
+    return BatchDrafter(shelf, models=models, end_ids=base.eos_ids, n_vocab=base.vocab_size, clock=clock)
 
 
 def _room(row: DraftRow) -> int:

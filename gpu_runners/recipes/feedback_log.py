@@ -73,7 +73,7 @@ class PackLog:
             return told
 
     def _row(self, place: int, counts: Sequence[int]) -> dict[str, Any]:
-        return {"id": self._pack.recipes[place].id, "tried": counts[0], "accepted": counts[1]}
+        return {"id": self._pack.id_of(place), "tried": counts[0], "accepted": counts[1]}
 
 
 class FeedbackLog:

@@ -15,7 +15,8 @@ from backend.domain.recipes.building import PackOptions, build_pack
 from backend.domain.recipes.cold_start import epoch_recipes
 from backend.domain.recipes.epochs import InvalidEpoch, read_epoch
 from backend.domain.recipes.feedback import PackFeedback, checked_feedback
-from backend.domain.recipes.merging import carried, learned_answers, missed_by_shape
+from backend.domain.recipes.inputs import frame_of
+from backend.domain.recipes.merging import carried, carried_copies, learned_answers, missed_by_shape
 from backend.domain.recipes.observing import Observed
 from backend.domain.recipes.pack import InvalidPack, Recipe, RecipePack, read_pack
 from gpu_runners.causal.adapter import AdapterConfig, from_bytes, write_peft_folder
@@ -32,6 +33,7 @@ from gpu_runners.recipes.tokens import observed_of, token_texts
 from gpu_runners.serving.pack_mounting import MountedPack
 
 MAX_SAMPLES = 32
+_UNLIKE = ("a", "7 b.")  # inputs that share nothing: what their prompts share is the frame of all
 OnProgress = Callable[[int, int, str], None]
 
 
@@ -105,28 +107,33 @@ def _built(job: PackRecipesJob, inputs: PackInputs, base: CausalBase) -> RecipeP
         raise JobFailed(f"The job's options cannot be read: {error}", code="invalid_job") from error
     earlier, feedback = _earlier(inputs, base)
     kept = [] if earlier is None else carried(earlier, feedback)
+    kept_copies = [] if earlier is None else carried_copies(earlier, feedback)
     if inputs.epoch is not None:
         kept += _from_epoch(inputs.epoch, base, texts)
     # the choice of sources is written in afterwards
     room = replace(options, max_bytes=max(1, options.max_bytes - 64))
     return build_pack(
-        [*_observed(inputs.observations, base), *learned_answers(feedback, len(texts))],
+        [*_observed(job, inputs.observations, base), *learned_answers(feedback, len(texts))],
         texts,
         tokenizer_sha256=base.tokenizer_sha256,
         base=base.name,
         options=room,
         kept=kept,
+        kept_copies=kept_copies,
+        frame=frame_of([prompt_ids(base, job.system, text) for text in _UNLIKE]),
         end_ids=base.eos_ids,
         missed=missed_by_shape(feedback),
     )
 
 
-def _observed(data: bytes, base: CausalBase) -> Iterator[Observed]:
-    """Raises JobFailed(invalid_dataset)."""
+def _observed(job: PackRecipesJob, data: bytes, base: CausalBase) -> Iterator[Observed]:
+    """Rows without an input are of plain recipes alone. Raises JobFailed(invalid_dataset)."""
     for n, line in enumerate(data.splitlines(), start=1):
         match _json(line):
-            case {"output": str(output), "samples": list(samples)} if all(isinstance(s, str) for s in samples):
-                yield observed_of(base, output, samples[:MAX_SAMPLES])
+            case {"output": str(output), "samples": list(samples), **rest} if all(isinstance(s, str) for s in samples):
+                text = rest.get("input")
+                prompt = prompt_ids(base, job.system, text) if isinstance(text, str) else ()
+                yield observed_of(base, output, samples[:MAX_SAMPLES], prompt=prompt)
             case _:
                 raise JobFailed(f"Line {n} of the observations is not {{output, samples}}.", code="invalid_dataset")
 
@@ -178,7 +185,7 @@ def _measured(
 
 def _choices(job: PackRecipesJob, pack: RecipePack) -> list[tuple[str, ...]]:
     """What can draft here: a pack that has recipes, a schema where there is one."""
-    cannot = {"pack"} if not pack.recipes else set()
+    cannot = {"pack"} if pack.is_empty else set()
     cannot |= {"schema"} if constraint_of(job.answer) is None else set()
     return choices([name for name in job.sources if name not in cannot])
 

@@ -8,10 +8,11 @@ all of them. A `run` then may begin a little earlier or end a little sooner than
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from backend.domain.recipes.copies import Copy, Frame
 from backend.domain.recipes.pack import BEGIN, MAX_AFTER, MAX_DRAFT, Recipe, RecipePack
 
 _SURROUNDINGS = ("", "a", "1", " ", '"', "}", "\n")
@@ -34,16 +35,54 @@ def retokenised(
     base: str,
     end_ids: Collection[int] = (),
     end_id: int | None = None,
+    frame: Frame | None = None,
 ) -> RecipePack:
     """`encode` cuts a plain text without adding tokens of its own; `token_texts` are the new tokens' bytes. `end_ids`
-    end an answer in the old tokens, `end_id` in the new ones. Counts stay: they are of the texts."""
+    end an answer in the old tokens, `end_id` in the new ones; `frame`: the new tokens around an input, without which
+    copy recipes are left out. Counts stay: they are of the texts."""
     found: dict[tuple[tuple[int, ...], str], Recipe] = {}
     for recipe in pack.recipes:
         new = _recipe(recipe, encode, token_texts, is_end=recipe.run[-1] in end_ids, end_id=end_id)
         if new is not None and (new.place not in found or found[new.place].agreed < new.agreed):
             found[new.place] = new
     stats = pack.stats | {"before_retokenising": len(pack.recipes)}
-    return replace(pack, tokenizer_sha256=tokenizer_sha256, base=base, recipes=tuple(found.values()), stats=stats)
+    copies = [] if frame is None else list(_copies(pack, encode, token_texts, end_ids=end_ids, end_id=end_id))
+    return replace(
+        pack,
+        tokenizer_sha256=tokenizer_sha256,
+        base=base,
+        recipes=tuple(found.values()),
+        stats=stats,
+        copies=tuple(copies),
+        frame=frame if frame is not None and copies else ((), ()),
+    )
+
+
+def _copies(
+    pack: RecipePack,
+    encode: Callable[[str], Sequence[int]],
+    texts: Sequence[bytes],
+    *,
+    end_ids: Collection[int],
+    end_id: int | None,
+) -> Iterator[Copy]:
+    """Cues are texts of the input, whatever the tokens; what is said is cut like a shape's run."""
+    for one in pack.copies:
+        if not one.run:
+            yield one
+            continue
+        said = Recipe(
+            after=(),
+            shape=one.place,
+            run=one.run,
+            after_text="",
+            run_text=one.run_text,
+            support=one.support,
+            agreed=one.agreed,
+        )
+        new = _recipe(said, encode, texts, is_end=one.run[-1] in end_ids, end_id=end_id)
+        if new is not None:
+            yield replace(one, run=new.run, run_text=new.run_text)
 
 
 def _recipe(

@@ -8,13 +8,14 @@ from gpu_runners.recipes.feedback_log import PackLog
 
 
 class PackSource:
-    """`key` is the recipe's place in the pack. Places that no recipe knows are told to the log."""
+    """`key` is the recipe's place in the pack, of a copy recipe behind all others. `prompt`: what is answered, of which
+    copies are made. Places that no recipe knows are told to the log."""
 
     kind = DraftKind.PACK
 
-    def __init__(self, index: PackIndex, log: PackLog | None = None) -> None:
+    def __init__(self, index: PackIndex, log: PackLog | None = None, prompt: Sequence[int] = ()) -> None:
         self.key = -1
-        self._cursor = index.cursor()
+        self._cursor = index.cursor(prompt)
         self._log = log
 
     def advance(self, token: int) -> None:

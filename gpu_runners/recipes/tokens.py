@@ -29,9 +29,9 @@ def token_texts(base: CausalBase) -> list[bytes]:
     return texts
 
 
-def observed_of(base: CausalBase, output: str, samples: Sequence[str]) -> Observed:
-    """An accepted answer and its valid samples, each with its end token."""
-    return observe(completion_ids(base, output), [completion_ids(base, sample) for sample in samples])
+def observed_of(base: CausalBase, output: str, samples: Sequence[str], *, prompt: Sequence[int] = ()) -> Observed:
+    """An accepted answer and its valid samples, each with its end token; `prompt` as it is served, if it is known."""
+    return observe(completion_ids(base, output), [completion_ids(base, sample) for sample in samples], prompt=prompt)
 
 
 def _reader(backend: Any) -> Callable[[str], bytes]:

@@ -103,7 +103,10 @@ def _parser() -> argparse.ArgumentParser:
 def pack_of(task: World) -> RecipePack:
     """What a compile would make of the task's training answers."""
     return build_pack(
-        [observed_of(task.base, row.output, row.samples) for row in task.train],
+        [
+            observed_of(task.base, row.output, row.samples, prompt=prompt_ids(task.base, task.system, row.input))
+            for row in task.train
+        ],
         token_texts(task.base),
         tokenizer_sha256=task.base.tokenizer_sha256,
         base=task.base.name,
@@ -181,6 +184,7 @@ def _requests(task: World, way: str, pack: PackRef) -> list[GenerationRequest]:
     return [
         GenerationRequest(
             id=str(i),
+            tenant=way,  # what one way learnt of acceptance is not the next one's
             prompt=tuple(prompt_ids(task.base, task.system, text)),
             max_new_tokens=task.max_new_tokens,
             constraint=constraint,

@@ -46,12 +46,15 @@ def main() -> int:
 def report(one: ReplaySet, rounds: int) -> list[str]:
     answers = [answer for _, answer in one.measured]
     n_tokens = sum(len(answer) for answer in answers)
-    with_shapes, literal = made(one), made(one, shapes=False)
+    with_copies = made(one)
+    with_shapes, literal = made(one, copies=False), made(one, shapes=False, copies=False)
     rows = [
         ("floor: calls of empty methods", *timed(answers, lambda i: _Empty(), rounds)),
         (f"literal index, {len(literal.recipes):,} recipes", *timed(answers, cursors(literal, one), rounds)),
         (f"literal index and shapes, {len(with_shapes.recipes):,} recipes",
          *timed(answers, cursors(with_shapes, one), rounds)),
+        (f"copies of the input too, {len(with_copies.copies):,} recipes more",
+         *timed(answers, cursors(with_copies, one), rounds)),
     ]  # fmt: skip
     if has_suffix_decoding():
         observed = sum(len(answer) for _, answer in one.observed)
@@ -69,7 +72,7 @@ def report(one: ReplaySet, rounds: int) -> list[str]:
 
 def cursors(pack: RecipePack, one: ReplaySet) -> Callable[[int], PackCursor]:
     index = PackIndex(pack, one.token_texts)
-    return lambda i: index.cursor()
+    return lambda i: index.cursor(one.measured[i][0])
 
 
 def timed(answers: Answers, proposer: Callable[[int], Any], rounds: int) -> tuple[float, float]:

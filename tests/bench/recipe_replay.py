@@ -1,6 +1,6 @@
 """What recipe packs save on answers that are known, beside what else drafts without a model (no engine needed).
 
-    python -m tests.bench.recipe_replay [DATA] [--sets NAME ...] [--out FILE]
+    python -m tests.bench.recipe_replay [DATA] [--sets NAME ...] [--tiny] [--out FILE]
 
 DATA has `humaneval/`, `gsm8k/` and `snips/` in it (default $KOLM_DATA, else ../shared/data). A drafter sees the
 observed answers; then every measured answer is walked as greedy verification would (`backend.domain.recipes.replay`:
@@ -24,9 +24,9 @@ from backend.domain.recipes.building import PackOptions, build_pack
 from backend.domain.recipes.lookup import PackIndex
 from backend.domain.recipes.observing import observe
 from backend.domain.recipes.pack import RecipePack
-from backend.domain.recipes.replay import Proposer, Replayed, replay
+from backend.domain.recipes.replay import Chained, Proposer, Replayed, replay
 from gpu_runners.recipes.prompt_lookup import PromptSource
-from tests.bench.recipe_replay_data import END, SETS, ReplaySet, replay_set
+from tests.bench.recipe_replay_data import SETS, Encoder, ReplaySet, replay_set
 from tests.bench.recipe_replay_peers import NgramTable, PromptLookup, SuffixDecoding, has_suffix_decoding
 
 MAX_DRAFT = 16
@@ -59,12 +59,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", nargs="?", default=os.environ.get("KOLM_DATA") or "../shared/data", type=Path)
     parser.add_argument("--sets", nargs="+", choices=list(SETS), default=list(SETS))
+    parser.add_argument("--tiny", action="store_true", help="in the tokens of kolm-tiny-1")
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
     parts = []
     for name in given.sets:
         try:
-            one = replay_set(name, given.data)
+            one = replay_set(name, given.data, Encoder.of_tiny_base if given.tiny else None)
         except FileNotFoundError as missing:
             print(f"There is no {missing.filename}: give the folder with humaneval/, gsm8k/ and snips/, or KOLM_DATA.")
             return 1
@@ -91,7 +92,8 @@ def arms(one: ReplaySet) -> Iterator[Arm]:
     packs = {
         "pack": made(one),
         "pack, 16 KiB": made(one, max_bytes=16_384),
-        "pack, no shapes": made(one, shapes=False),
+        "pack, no copies": made(one, copies=False),
+        "pack, no copies, no shapes": made(one, copies=False, shapes=False),
     }
     for name, pack in packs.items():
         yield _pack_arm(name, pack, one)
@@ -106,14 +108,14 @@ def arms(one: ReplaySet) -> Iterator[Arm]:
             note=f"a tree over {n_tokens:,} tokens",
         )
     index = PackIndex(packs["pack"], one.token_texts)
-    yield Arm(name="pack, then prompt", drafters=lambda: lambda i: PackThenPrompt(index, prompts[i]))
+    yield Arm(name="pack, then prompt", drafters=lambda: lambda i: PackThenPrompt(index, prompts[i], (one.end,)))
 
 
 class PackThenPrompt:
     """The two weight-free sources of ours that need no schema; without gates."""
 
-    def __init__(self, index: PackIndex, prompt: Sequence[int]) -> None:
-        self._pack, self._prompt = index.cursor(), PromptSource(prompt)
+    def __init__(self, index: PackIndex, prompt: Sequence[int], end_ids: Sequence[int]) -> None:
+        self._pack, self._prompt = Chained(index.cursor(prompt), end_ids), PromptSource(prompt)
 
     def advance(self, token: int) -> None:
         self._pack.advance(token)
@@ -125,12 +127,12 @@ class PackThenPrompt:
 
 def made(one: ReplaySet, **options: Any) -> RecipePack:
     return build_pack(
-        [observe(answer, []) for _, answer in one.observed],
+        [observe(answer, [], prompt=prompt) for prompt, answer in one.observed],
         one.token_texts,
         tokenizer_sha256="00" * 32,
         base="replayed",
         options=PackOptions(max_draft=MAX_DRAFT, **options),
-        end_ids=(END,),
+        end_ids=(one.end,),
     )
 
 
@@ -192,8 +194,13 @@ def _line(row: Row) -> str:
 def _pack_arm(name: str, pack: RecipePack, one: ReplaySet) -> Arm:
     index, data = PackIndex(pack, one.token_texts), pack.to_bytes()
     deflated = len(zlib.compress(data, 9))
-    note = f"{len(pack.recipes):,} recipes, {len(data) / 1000:,.0f} KB, deflated {deflated / 1000:,.0f} KB"
-    return Arm(name=name, drafters=lambda: lambda i: index.cursor(), n_bytes=len(data), note=note)
+    copies = f" and {len(pack.copies):,} of the input" if pack.copies else ""
+    note = f"{len(pack.recipes):,} recipes{copies}, {len(data) / 1000:,.0f} KB, deflated {deflated / 1000:,.0f} KB"
+    return Arm(name=name, drafters=lambda: pack_drafter(index, one), n_bytes=len(data), note=note)
+
+
+def pack_drafter(index: PackIndex, one: ReplaySet) -> Callable[[int], Chained]:
+    return lambda i: Chained(index.cursor(one.measured[i][0]), (one.end,))
 
 
 def _closing(proposer: Callable[[int], Any]) -> Callable[[int], Any]:

@@ -32,6 +32,7 @@ class ReplaySet:
     observed: list[tuple[list[int], list[int]]]
     measured: list[tuple[list[int], list[int]]]
     token_texts: list[bytes]
+    end: int = END
 
 
 def replay_set(name: str, folder: Path, encode_with: "Callable[[Texts], Encoder] | None" = None) -> ReplaySet:
@@ -44,6 +45,7 @@ def replay_set(name: str, folder: Path, encode_with: "Callable[[Texts], Encoder]
         observed=[encoder.pair(*pair) for pair in observed],
         measured=[encoder.pair(*pair) for pair in measured],
         token_texts=encoder.token_texts,
+        end=encoder.end,
     )
 
 
@@ -51,7 +53,16 @@ class Encoder:
     """`token_texts[END]` is empty."""
 
     def __init__(self, tokenizer: Any, token_texts: list[bytes], end: int = END) -> None:
-        self._tokenizer, self.token_texts, self._end = tokenizer, token_texts, end
+        self._tokenizer, self.token_texts, self.end = tokenizer, token_texts, end
+
+    @classmethod
+    def of_tiny_base(cls, texts: Texts) -> "Encoder":
+        """kolm-tiny-1's, whatever the texts."""
+        from gpu_runners.recipes.tokens import token_texts
+        from tests.bench.recipe_world import tiny_base
+
+        base = tiny_base()
+        return cls(base.tokenizer.backend_tokenizer, token_texts(base), base.eos_ids[0])
 
     @classmethod
     def trained_on(cls, texts: Texts) -> "Encoder":
@@ -73,7 +84,7 @@ class Encoder:
         return cls(tokenizer, texts_of)
 
     def pair(self, prompt: str, answer: str) -> tuple[list[int], list[int]]:
-        return self.ids(prompt), [*self.ids(answer), self._end]
+        return self.ids(prompt), [*self.ids(answer), self.end]
 
     def ids(self, text: str) -> list[int]:
         return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
@@ -111,6 +122,18 @@ def _snips(folder: Path) -> tuple[str, Texts, Texts]:
     return "intent and slots as JSON; training side, validation side", train, validate
 
 
+def _orders(folder: Path) -> tuple[str, Texts, Texts]:
+    from tests.bench.recipe_world import taught
+
+    _, rows, _ = taught("orders", folder)
+    pairs = [(row.input, row.output) for row in rows]
+    return (
+        "mails and orders of the built-in grammar; three in four, the others",
+        [pair for i, pair in enumerate(pairs) if i % 4],
+        pairs[::4],
+    )
+
+
 def _rows(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text("utf-8").splitlines() if line]
 
@@ -128,6 +151,7 @@ SETS: dict[str, Callable[[Path], tuple[str, Texts, Texts]]] = {
     "GSM8K": _gsm8k,
     "SNIPS as JSON": _snips,
     "prose": _prose,
+    "orders": _orders,
 }
 
 

@@ -80,7 +80,7 @@ def tiny_base() -> CausalBase:
 
 def world(name: str, data: Path) -> World:
     """Raises FileNotFoundError where `data` lacks snips/."""
-    base, (spec, train, held) = tiny_base(), _taught(name, data)
+    base, (spec, train, held) = tiny_base(), taught(name, data)
     dataset = jsonl({"input": row.input, "output": row.output, "weight": 1.0} for row in train)
     job = DistillCausalJob(
         base_model=NAME,
@@ -126,7 +126,8 @@ def _trained(job: DistillCausalJob, dataset: bytes, base: CausalBase) -> tuple[b
     )
 
 
-def _taught(name: str, data: Path) -> tuple[Spec, list[Row], list[str]]:
+def taught(name: str, data: Path) -> tuple[Spec, list[Row], list[str]]:
+    """The spec, what the teacher answered, held-out inputs."""
     return _snips(data) if name == "snips" else _grammar(name)
 
 

@@ -21,7 +21,8 @@ def orders() -> ReplaySet:
 
 def test_every_arm_is_measured_on_the_same_tokens_and_stays_within_its_coverage(orders: ReplaySet) -> None:
     rows = measured(orders)
-    assert [row.arm.name for row in rows][:4] == ["pack", "pack, 16 KiB", "pack, no shapes", "prompt look-up"]
+    names = ["pack", "pack, 16 KiB", "pack, no copies", "pack, no copies, no shapes", "prompt look-up"]
+    assert [row.arm.name for row in rows][:5] == names
     n_tokens = sum(len(answer) for _, answer in orders.measured)
     for row in rows:
         assert row.counts.n_tokens == n_tokens

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from backend.domain.kolm_verify import read_kolm
+from backend.domain.recipes.copies import Copy, CopyKind
 from backend.domain.recipes.pack import BEGIN, Recipe
 from gpu_runners.artifact_loading import model_of
 from gpu_runners.causal.base import CausalBase
@@ -18,7 +19,7 @@ from gpu_runners.serving.generative_model import GenerativeModel
 from tests.backend.domain.small_kolm import keyring, small_kolm
 from tests.gpu_runners.small_base import make_base
 from tests.gpu_runners.small_generative import generative_kolm
-from tests.gpu_runners.small_packs import OPENING, RULED, json_rules, label_rules, small_pack
+from tests.gpu_runners.small_packs import OPENING, RULED, ids_of, json_rules, label_rules, small_pack
 from tests.gpu_runners.small_task import Trained, kolm_of
 
 ROOT = Path(__file__).parents[2]
@@ -50,6 +51,31 @@ def home(tmp_path: Path, folder: Path, causal: CausalBase, monkeypatch: pytest.M
     }
     (tmp_path / ORDERS).write_bytes(generative_kolm(causal, beside=beside))
     return tmp_path
+
+
+def test_copy_recipes_are_shown_in_words(home: Path, causal: CausalBase, capsys: pytest.CaptureFixture[str]) -> None:
+    begins = Copy(what=CopyKind.BEGINS, place='text "size"', cue="first L after: of ", support=8, agreed=7)
+    run = ids_of(causal, "tea")
+    says = Copy(what=CopyKind.SAYS, place="k", cue="", run=run, run_text="tea", support=4, agreed=4)
+    pack = small_pack(causal, copies=(begins, says), frame=((), ()))
+    Path(ORDERS).write_bytes(generative_kolm(causal, beside={"recipes.json": pack}))
+    shown = said(capsys, "recipes", ORDERS)
+    assert "1 and 2 of the input in " in shown
+    assert "first L after: of " in shown
+    assert 'says "tea"' in shown
+    assert "always" in shown
+    rows = [json.loads(line) for line in said(capsys, "recipes", ORDERS, "--json").splitlines()]
+    assert [row.get("what") for row in rows] == [None, "begins", "says"]
+    assert rows[1] | {"id": ""} == {
+        "id": "",
+        "what": "begins",
+        "place": 'text "size"',
+        "cue": "first L after: of ",
+        "run": "",
+        "n_tokens": 0,
+        "support": 8,
+        "agreed": 7,
+    }
 
 
 def said(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> str:

@@ -30,12 +30,14 @@ def observe(run: CompileRun, rows: Sequence[Candidate], trained: Sequence[dict[s
         return {}
     said = _said(run)
     observed = [
-        {"output": _answer(row), "samples": _valid(run.spec, row, said.get(row.text_key, []))}
+        {"input": row.text, "output": _answer(row), "samples": _valid(run.spec, row, said.get(row.text_key, []))}
         for row in rows[:MAX_OBSERVED]
     ]
     texts = {row.text for row in rows}
-    gold = [_output(pair) for pair in trained if pair["input"] not in texts]
-    observed += [{"output": output, "samples": [output]} for output in gold[: MAX_OBSERVED - len(observed)]]
+    gold = [(pair["input"], _output(pair)) for pair in trained if pair["input"] not in texts]
+    observed += [
+        {"input": text, "output": output, "samples": [output]} for text, output in gold[: MAX_OBSERVED - len(observed)]
+    ]
     return {"observations": put_jsonl(run.tenant_id, observed)}
 
 

@@ -1,17 +1,20 @@
 """From observations to a pack: contexts counted, runs that hold kept, the most saving per byte first."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, Self
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from backend.domain.canonical import canonical_json
 from backend.domain.recipes.calibrating import is_set_aside, least_support
 from backend.domain.recipes.choosing import Candidate, chosen
+from backend.domain.recipes.copies import Copy, Frame
+from backend.domain.recipes.copying import copies_size, with_copies
 from backend.domain.recipes.corpus import PPM, Corpus, Ints, corpus_of, grouped_by_literal, grouped_by_shape
 from backend.domain.recipes.observing import Observed, agreed_runs
-from backend.domain.recipes.pack import BEGIN, MAX_AFTER, MAX_DRAFT, MAX_SHAPE_CHARS, Recipe, RecipePack
+from backend.domain.recipes.options import PackOptions as PackOptions
+from backend.domain.recipes.pack import BEGIN, MAX_SHAPE_CHARS, Recipe, RecipePack
 from backend.domain.recipes.runs import Groups, runs_of
 from backend.domain.recipes.shapes import SHAPE_VERSION, is_keyed
 
@@ -22,37 +25,6 @@ Place = tuple[tuple[int, ...], str]
 _HEAD_BYTES = 700  # of recipes.json without recipes: hashes, names, stats
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PackOptions:
-    """`min_agreement_ppm`: a run that follows its place less often is not kept. `min_support`: nor is one whose place
-    was seen less often, or less often than this task needs (`calibrating`). `contexts`: the lengths m of literal
-    prefixes, longest first. `max_bytes` of recipes.json."""
-
-    max_bytes: int = 65_536
-    max_draft: int = 16
-    min_support: int = 3
-    min_agreement_ppm: int = 900_000
-    contexts: tuple[int, ...] = (8, 4, 3, 2, 1)
-    shapes: bool = True
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self) | {"contexts": list(self.contexts)}
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """Raises ValueError for what are no options."""
-        names = {one.name for one in fields(cls)}
-        if set(value) != names:
-            raise ValueError(f"PackOptions: not {sorted(names ^ set(value))}")
-        options = cls(**{**value, "contexts": tuple(value["contexts"])})
-        numbers = (options.max_bytes, options.max_draft, options.min_support, options.min_agreement_ppm)
-        if any(type(n) is not int or n < 1 for n in (*numbers, *options.contexts)):
-            raise ValueError("PackOptions: all numbers are whole and above 0")
-        if options.max_draft > MAX_DRAFT or max(options.contexts, default=1) > MAX_AFTER:
-            raise ValueError(f"PackOptions: max_draft is at most {MAX_DRAFT}, a context at most {MAX_AFTER}")
-        return options
-
-
 def build_pack(
     observed: Sequence[Observed],
     token_texts: Sequence[bytes],
@@ -61,12 +33,49 @@ def build_pack(
     base: str,
     options: PackOptions,
     kept: Sequence[Recipe] = (),
+    kept_copies: Sequence[Copy] = (),
+    frame: Frame | None = None,
     end_ids: Sequence[int] = (),
     missed: Mapping[str, int] | None = None,
 ) -> RecipePack:
-    """`kept` are recipes of an earlier pack or of the registry, with their support decayed; `missed` are the shapes at
-    which production had no draft (`merging` has both). Equal inputs in any order give equal bytes. recipes.json has at
-    most `options.max_bytes`."""
+    """`kept` and `kept_copies` are of an earlier pack or of the registry, with their support decayed; `missed` are the
+    shapes at which production had no draft (`merging` has all). `frame` is where the input lies in the prompts; None:
+    between what all of them share. Equal inputs in any order give equal bytes.
+    recipes.json has at most `options.max_bytes`."""
+
+    def plain(max_bytes: int) -> RecipePack:
+        return _plain(
+            observed,
+            token_texts,
+            tokenizer_sha256=tokenizer_sha256,
+            base=base,
+            options=replace(options, max_bytes=max_bytes),
+            kept=kept,
+            end_ids=end_ids,
+            missed=missed,
+        )
+
+    pack = plain(options.max_bytes)
+    if not options.copies:
+        return pack
+    pack = with_copies(pack, observed, token_texts, options=options, kept=kept_copies, frame=frame, end_ids=end_ids)
+    if len(pack.to_bytes()) <= options.max_bytes:
+        return pack
+    less = plain(options.max_bytes - copies_size(pack.copies, pack.frame))
+    return replace(less, copies=pack.copies, frame=pack.frame, stats=pack.stats | less.stats)
+
+
+def _plain(
+    observed: Sequence[Observed],
+    token_texts: Sequence[bytes],
+    *,
+    tokenizer_sha256: str,
+    base: str,
+    options: PackOptions,
+    kept: Sequence[Recipe],
+    end_ids: Sequence[int],
+    missed: Mapping[str, int] | None,
+) -> RecipePack:
     corpus = corpus_of(observed, token_texts)
     counting = _Counting(corpus, token_texts, options, end_ids)
     support = counting.calibrated()

@@ -8,6 +8,8 @@ look-up.
 from collections.abc import Iterable, Sequence
 from typing import Self
 
+from backend.domain.recipes.copies import end_of
+from backend.domain.recipes.copy_lookup import MAX_VALUE_TOKENS, CopyIndex, RequestCopies
 from backend.domain.recipes.pack import BEGIN, Recipe, RecipePack
 from backend.domain.recipes.shapes import SHAPE_VERSION, ShapeTable
 
@@ -37,10 +39,14 @@ class PackIndex:
         self._n_memo = 0
         self.of_state: dict[int, int] = {}
         self.begin = self.move(0, BEGIN)
+        copies = pack.copies if pack.shape_version == SHAPE_VERSION else ()
+        self.copies = CopyIndex(copies, pack.frame, self.shapes, first=len(pack.recipes)) if copies else None
 
-    def cursor(self) -> "PackCursor":
-        """At the beginning of an answer."""
-        return PackCursor(self)
+    def cursor(self, prompt: Sequence[int] = ()) -> "PackCursor":
+        """At the beginning of an answer to `prompt`; without one nothing is copied."""
+        if self.copies is None or not prompt:
+            return PackCursor(self)
+        return CopyingCursor(self, RequestCopies(self.copies, prompt))
 
     def move(self, node: int, token: int) -> int:
         """The node of the longest beginning of a context that the text's last tokens are."""
@@ -131,13 +137,59 @@ class PackCursor:
 
     @property
     def proposed(self) -> int:
-        """The place in `pack.recipes` of what `propose` gave last; -1 for none."""
+        """The place in `pack.recipes` of what `propose` gave last, or len(recipes) and the place in `pack.copies`; -1
+        for none."""
         return self._proposed
 
     @property
     def shape(self) -> str:
         """Without names of keys."""
         return self._index.shapes.text(self._state)
+
+
+class CopyingCursor(PackCursor):
+    """Copied values come before plain recipes, what the input's words say comes after them."""
+
+    __slots__ = ("_copies", "_request", "_written")
+
+    def __init__(self, index: PackIndex, request: RequestCopies) -> None:
+        super().__init__(index)
+        self._request, self._copies = request, request.index
+        self._written: list[int] = []
+
+    def advance(self, token: int) -> None:
+        node = self._moves[self._node].get(token)
+        self._node = self._index.move(self._node, token) if node is None else node
+        state = self._steps[self._state].get(token)
+        self._state = self._index.shapes.move(self._state, token) if state is None else state
+        self._written.append(token)
+
+    def propose(self, most: int) -> Sequence[int]:
+        place = self._copies.place_of(self._state)
+        run: Sequence[int] = _EMPTY
+        if place:
+            run, self._proposed = self._request.copied(place, self._written, most)
+        if not run:
+            run = super().propose(most)
+        if not run:
+            cues = self._copies.saying_at(self._state)
+            if cues:
+                run, self._proposed = self._request.said(cues)
+        return run if len(run) <= most else run[:most]
+
+    def copy(self) -> Self:
+        other = type(self)(self._index, self._request)
+        other._node, other._state, other._proposed = self._node, self._state, self._proposed
+        other._written = self._written[-MAX_VALUE_TOKENS:]
+        return other
+
+    @property
+    def place(self) -> str:
+        """What SAYS recipes call this place: the end of a copied value, or the keyed shape."""
+        value = self._copies.place_of(self._state)
+        if value and self._request.is_at_end(value, self._written):
+            return end_of(value)
+        return self._index.shapes.keyed_text(self._state)
 
 
 def _fits(recipe: Recipe, n_tokens: int) -> bool:

@@ -6,6 +6,7 @@ Feedback is taken as it is: what came from outside went through `feedback.checke
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from backend.domain.recipes.copies import Copy, CopyKind
 from backend.domain.recipes.feedback import PackFeedback
 from backend.domain.recipes.observing import Observed
 from backend.domain.recipes.pack import Recipe, RecipePack
@@ -19,6 +20,13 @@ def carried(pack: RecipePack, feedback: Sequence[PackFeedback] = (), *, halvings
     tried = tried_by_recipe(feedback)
     gone_on = (_carried(recipe, *tried.get(recipe.id, (0, 0)), halvings=halvings) for recipe in pack.recipes)
     return [recipe for recipe in gone_on if recipe is not None]
+
+
+def carried_copies(pack: RecipePack, feedback: Sequence[PackFeedback] = (), *, halvings: int = 1) -> list[Copy]:
+    """The same of the copy recipes. See building.build_pack(kept_copies=)."""
+    tried = tried_by_recipe(feedback)
+    gone_on = (_carried_copy(one, *tried.get(one.id, (0, 0)), halvings=halvings) for one in pack.copies)
+    return [one for one in gone_on if one is not None]
 
 
 def tried_by_recipe(feedback: Sequence[PackFeedback]) -> Mapping[str, tuple[int, int]]:
@@ -47,6 +55,16 @@ def learned_answers(feedback: Sequence[PackFeedback], n_tokens: int) -> list[Obs
         for run in runs
         if all(token < n_tokens for token in run)
     ]
+
+
+def _carried_copy(one: Copy, tried: int, accepted: int, *, halvings: int) -> Copy | None:
+    """A copied value counts once a token, for its length differs."""
+    n = max(len(one.run), 1)
+    support = (one.support >> halvings) + tried // n
+    agreed = min((one.agreed >> halvings) + accepted // n, support)
+    is_refused = accepted * 100 < tried * LEAST_ACCEPTED_PERCENT
+    is_weak = one.what is not CopyKind.OPEN and agreed * 100 < support * LEAST_ACCEPTED_PERCENT
+    return None if support < 1 or is_refused or is_weak else replace(one, support=support, agreed=agreed)
 
 
 def _carried(recipe: Recipe, tried: int, accepted: int, *, halvings: int) -> Recipe | None:

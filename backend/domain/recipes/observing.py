@@ -12,14 +12,15 @@ MAX_COMPARED = 1 << 22  # tokens times tokens (32 MB, 20 ms); beyond it only the
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observed:
     """One accepted answer as token ids with its end token; `agreed[i]` of `n_samples` samples have token i at the
-    place that alignment gives it, after the same token."""
+    place that alignment gives it, after the same token. `prompt`: what it answers; () where that is not known."""
 
     tokens: tuple[int, ...]
     agreed: tuple[int, ...]
     n_samples: int
+    prompt: tuple[int, ...] = ()
 
 
-def observe(output: Sequence[int], samples: Sequence[Sequence[int]]) -> Observed:
+def observe(output: Sequence[int], samples: Sequence[Sequence[int]], *, prompt: Sequence[int] = ()) -> Observed:
     """`samples` are the valid samples (the accepted one among them) in the same tokens; none at all: the output is
     its only sample.
 
@@ -32,7 +33,7 @@ def observe(output: Sequence[int], samples: Sequence[Sequence[int]]) -> Observed
     for sample in compared:
         for i in _agreeing(tokens, sample):
             agreed[i] += 1
-    return Observed(tokens=tokens, agreed=tuple(agreed), n_samples=len(compared))
+    return Observed(tokens=tokens, agreed=tuple(agreed), n_samples=len(compared), prompt=tuple(prompt))
 
 
 def agreed_runs(observed: Observed) -> list[tuple[int, int]]:

@@ -2,6 +2,7 @@
 
 Whole numbers and texts alone; canonical JSON, so that equal packs have equal bytes. A recipe is a row of COLUMNS, which
 the file itself names: what comes before (the text of literal tokens, or a shape) and what follows, as text and as ids.
+A pack with copy recipes (`copies`) is of FORMAT_2 and has three members more; one without is written as before.
 """
 
 import json
@@ -11,8 +12,18 @@ from typing import Any, Self
 
 from backend.domain.canonical import canonical_json, sha256_of
 from backend.domain.errors import InvalidInput, OurError
+from backend.domain.recipes.copies import (
+    COPY_COLUMNS,
+    MAX_COPIES,
+    MAX_CUE_CHARS,
+    MAX_PLACE_CHARS,
+    Copy,
+    CopyKind,
+    Frame,
+)
 
 FORMAT = "kolm-recipes/1"
+FORMAT_2 = "kolm-recipes/2"
 BEGIN = -1  # stands before an answer's first token in a recipe's `after`
 MAX_PACK_BYTES = 1 << 20
 MAX_DRAFT = 64
@@ -23,6 +34,7 @@ MAX_TOKEN = (1 << 24) - 1
 MAX_COUNT = (1 << 53) - 1
 MAX_NAME_CHARS = 200
 MAX_STATS = 64
+MAX_FRAME = 16
 COLUMNS = ("after", "run", "after_ids", "run_ids", "support", "agreed")
 SOURCES = ("pack", "schema", "prompt", "model")
 
@@ -66,7 +78,8 @@ class Recipe:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecipePack:
     """`recipes` in the order of the file: commonest first. `sources` is what the compiler chose to draft with for this
-    task ("pack", "schema", "prompt", "model"; () nothing), `stats` whole numbers about how it was made."""
+    task ("pack", "schema", "prompt", "model"; () nothing), `stats` whole numbers about how it was made. `copies` in the
+    order in which they are tried; `frame`: the tokens right before the input in a prompt, and those right behind it."""
 
     tokenizer_sha256: str
     base: str
@@ -75,6 +88,17 @@ class RecipePack:
     max_draft: int = 16
     sources: tuple[str, ...] = ()
     stats: dict[str, int] = field(default_factory=dict)
+    copies: tuple[Copy, ...] = ()
+    frame: Frame = ((), ())
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.recipes and not self.copies
+
+    def id_of(self, place: int) -> str:
+        """Of the recipe, or behind all of them the copy recipe, that a cursor proposed."""
+        n = len(self.recipes)
+        return self.recipes[place].id if place < n else self.copies[place - n].id
 
     @property
     def sha256(self) -> str:
@@ -92,8 +116,8 @@ class RecipePack:
         return cls(tokenizer_sha256=tokenizer_sha256, base=base, recipes=(), shape_version="", sources=tuple(sources))
 
     def _content(self) -> dict[str, Any]:
-        return {
-            "format": FORMAT,
+        content = {
+            "format": FORMAT_2 if self.copies else FORMAT,
             "tokenizer_sha256": self.tokenizer_sha256,
             "base": self.base,
             "shape_version": self.shape_version,
@@ -103,13 +127,18 @@ class RecipePack:
             "columns": list(COLUMNS),
             "recipes": [recipe.to_row() for recipe in self.recipes],
         }
+        if self.copies:
+            content["frame"] = [list(tokens) for tokens in self.frame]
+            content["copy_columns"] = list(COPY_COLUMNS)
+            content["copies"] = [one.to_row() for one in self.copies]
+        return content
 
 
 def read_pack(data: bytes, *, tokenizer_sha256: str | None = None) -> RecipePack:
     """The pack in a recipes.json. `{"entries": []}`, what artifacts carried before there were packs, is an empty one.
     A pack without recipes fits every tokenizer. Raises InvalidPack."""
     pack = _parsed(data)
-    if pack.recipes and tokenizer_sha256 is not None and pack.tokenizer_sha256 != tokenizer_sha256:
+    if not pack.is_empty and tokenizer_sha256 is not None and pack.tokenizer_sha256 != tokenizer_sha256:
         message = (
             f"The pack is of the tokenizer {pack.tokenizer_sha256[:12]}..., the base has {tokenizer_sha256[:12]}...: "
             "compile for this base, or re-tokenise the pack."
@@ -143,7 +172,8 @@ class _Wrong(ValueError):
 
 
 def _pack(value: Any) -> RecipePack:
-    _require(isinstance(value, dict) and value.get("format") == FORMAT, f"its format is not {FORMAT}")
+    is_known = isinstance(value, dict) and value.get("format") in (FORMAT, FORMAT_2)
+    _require(is_known, f"its format is not {FORMAT} or {FORMAT_2}")
     stats = value.get("stats")
     _require(isinstance(stats, dict) and len(stats) <= MAX_STATS, "stats is not a small object")
     sources = _list(value.get("sources"), "sources", len(SOURCES))
@@ -152,6 +182,7 @@ def _pack(value: Any) -> RecipePack:
     rows = _list(value.get("recipes"), "recipes", MAX_PACK_BYTES)
     recipes = tuple(_recipe(row) for row in rows)
     _require(len({recipe.place for recipe in recipes}) == len(recipes), "two recipes are for one place")
+    copies, frame = _copies(value) if value["format"] == FORMAT_2 else ((), ((), ()))
     return RecipePack(
         tokenizer_sha256=_text(value.get("tokenizer_sha256"), "tokenizer_sha256", 64),
         base=_text(value.get("base"), "base", MAX_NAME_CHARS),
@@ -160,7 +191,36 @@ def _pack(value: Any) -> RecipePack:
         max_draft=_count(value.get("max_draft"), "max_draft", 1, MAX_DRAFT),
         sources=tuple(sources),
         stats={_text(name, "stats", MAX_NAME_CHARS): _count(n, "stats", -MAX_COUNT) for name, n in stats.items()},
+        copies=copies,
+        frame=frame,
     )
+
+
+def _copies(value: dict[str, Any]) -> tuple[tuple[Copy, ...], Frame]:
+    copies = tuple(_copy(row) for row in _list(value.get("copies"), "copies", MAX_COPIES, 1))
+    _require(len({one.asked_for for one in copies}) == len(copies), "two copy recipes are for one cue")
+    sides = _list(value.get("frame"), "frame", 2, 2)
+    before, after = (
+        tuple(_count(token, "frame", 0, MAX_TOKEN) for token in _list(side, "frame", MAX_FRAME)) for side in sides
+    )
+    return copies, (before, after)
+
+
+def _copy(row: Any) -> Copy:
+    what, place, cue, run_text, run, support, agreed = _list(row, "a copy", len(COPY_COLUMNS), len(COPY_COLUMNS))
+    _require(isinstance(what, str) and what in list(CopyKind), "a copy recipe is of no known kind")
+    says = what == CopyKind.SAYS
+    one = Copy(
+        what=CopyKind(what),
+        place=_text(place, "a place", MAX_PLACE_CHARS, 1),
+        cue=_text(cue, "a cue", MAX_CUE_CHARS, 0 if says else 1),
+        run=tuple(_count(t, "run_ids", 0, MAX_TOKEN) for t in _list(run, "run_ids", MAX_DRAFT * says, says)),
+        run_text=_text(run_text, "run", MAX_TEXT_CHARS * says),
+        support=_count(support, "support", 1),
+        agreed=_count(agreed, "agreed", 0),
+    )
+    _require(one.agreed <= one.support, "a copy recipe agreed more often than its place was seen")
+    return one
 
 
 def _recipe(row: Any) -> Recipe:

@@ -1,8 +1,8 @@
 """What drafts would save on answers that are known, without an engine: the counters of greedy verification, exactly."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, Self
 
 
 class Proposer(Protocol):
@@ -11,6 +11,36 @@ class Proposer(Protocol):
     def propose(self, most: int) -> Sequence[int]: ...
 
     def advance(self, token: int) -> None: ...
+
+
+class Cursor(Proposer, Protocol):
+    def copy(self) -> Self: ...
+
+
+class Chained:
+    """A cursor that goes on where its run ends, as an engine asks it to."""
+
+    def __init__(self, cursor: Cursor, end_ids: Collection[int] = ()) -> None:
+        self._cursor, self._end_ids = cursor, end_ids
+
+    def advance(self, token: int) -> None:
+        self._cursor.advance(token)
+
+    def propose(self, most: int) -> Sequence[int]:
+        return chained(self._cursor, most, self._end_ids)
+
+
+def chained(cursor: Cursor, most: int, end_ids: Collection[int] = ()) -> list[int]:
+    """The runs that follow each other, at most `most` tokens, up to an end; `cursor` stays where it is."""
+    draft = list(cursor.propose(most))
+    ahead, at = None, 0
+    while at < len(draft) < most and draft[-1] not in end_ids:
+        ahead = ahead or cursor.copy()
+        for token in draft[at:]:
+            ahead.advance(token)
+        at = len(draft)
+        draft += ahead.propose(most - at)
+    return draft
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

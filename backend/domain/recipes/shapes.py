@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 
 from backend.domain.recipes.shape_steps import KEYWORDS, UNITS, Level, Shape, step
+from backend.domain.recipes.token_pieces import TokenPieces
 
 SHAPE_VERSION = "kolm-shape-1"
 _UNIT = rf"NUM|STR|ID|WS|NL|[!-/:-@\[-^`{{-~]|{'|'.join(sorted(word.decode() for word in KEYWORDS))}"
@@ -22,6 +23,7 @@ SHAPE_TEXT = re.compile(
 MAX_STATES = 50_000
 MAX_MOVES = 500_000
 SHOWN_LEVELS = 3
+_VALUE_KINDS = {"in value": "text", "value": "number", "scalar": "number"}
 
 
 class ShapeTable:
@@ -32,6 +34,7 @@ class ShapeTable:
 
     def __init__(self, token_texts: Sequence[bytes]) -> None:
         self._texts = token_texts
+        self.pieces = TokenPieces(token_texts)
         self._numbers: dict[Shape, int] = {}
         self._shapes: list[Shape] = []
         self._written: list[str] = []
@@ -79,6 +82,14 @@ class ShapeTable:
     def keyed_text(self, state: int) -> str:
         """`json d1 key "city" | WS STR , WS`; "" outside JSON and before the first key."""
         return self._keyed[state]
+
+    def value_at(self, state: int) -> str:
+        """The value that is being written: `text "city"` inside its string, `number "n"` from where a number may begin;
+        "" elsewhere."""
+        shape = self._shapes[state]
+        kind = _VALUE_KINDS.get(shape.place, "")
+        key = _last_key(shape) if kind else ""
+        return f"{kind} {json.dumps(key, ensure_ascii=False)}" if key else ""
 
     def _number(self, shape: Shape) -> int:
         known = self._numbers.get(shape)
@@ -131,8 +142,12 @@ def _ordinal(level: Level) -> str:
     return str(level.ordinal) if level.is_object else "*"
 
 
+def _last_key(shape: Shape) -> str:
+    return next((level.key for level in reversed(shape.levels) if level.key), "")
+
+
 def _keyed(shape: Shape) -> str:
-    key = next((level.key for level in reversed(shape.levels) if level.key), "")
+    key = _last_key(shape)
     if not key:
         return ""
     quoted = json.dumps(key, ensure_ascii=False)

@@ -82,7 +82,9 @@ def make_job(base: CausalBase, adapter: bytes, **changes: Any) -> PackRecipesJob
 
 
 def make_inputs(adapter: bytes, answers: list[str], **changes: bytes) -> PackInputs:
-    observed = [{"output": answer, "samples": [answer] * 3} for answer in answers]
+    observed = [
+        {"input": text, "output": answer, "samples": [answer] * 3} for text, answer in zip(TEXTS, answers, strict=False)
+    ]
     prompts = [{"input": text} for text in TEXTS[::6]]
     made = PackInputs(observations=jsonl(observed), prompts=jsonl(prompts), adapter=adapter)
     return replace(made, **changes)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from backend.domain.recipes.building import PackOptions, build_pack
+from backend.domain.recipes.copies import Copy, CopyKind, Frame
 from backend.domain.recipes.lookup import PackIndex
 from backend.domain.recipes.observing import Observed
 from backend.domain.recipes.pack import BEGIN, Recipe, RecipePack, read_pack
@@ -68,7 +69,7 @@ def pack_of(base: CausalBase, texts: Sequence[str]) -> RecipePack:
     )
 
 
-def in_tokens_of(base: CausalBase, pack: RecipePack, source: CausalBase) -> RecipePack:
+def in_tokens_of(base: CausalBase, pack: RecipePack, source: CausalBase, *, frame: Frame | None = None) -> RecipePack:
     return retokenised(
         pack,
         encoder(base),
@@ -77,6 +78,7 @@ def in_tokens_of(base: CausalBase, pack: RecipePack, source: CausalBase) -> Reci
         base=base.name,
         end_ids=source.eos_ids,
         end_id=base.eos_ids[0],
+        frame=frame,
     )
 
 
@@ -103,6 +105,23 @@ def test_a_pack_of_one_tokenizer_drafts_in_the_tokens_of_another(tiny: CausalBas
 def test_in_its_own_tokens_a_pack_stays_what_it_was(tiny: CausalBase) -> None:
     pack = pack_of(tiny, answers(150, seed=1))
     assert in_tokens_of(tiny, pack, tiny).recipes == pack.recipes
+
+
+def test_copy_recipes_keep_their_texts_where_the_frame_of_the_new_tokens_is_known(
+    tiny: CausalBase, other: CausalBase
+) -> None:
+    run = tuple(encoder(tiny)('Lima", "'))
+    begins = Copy(what=CopyKind.BEGINS, place='text "city"', cue="first U", support=9, agreed=9)
+    says = Copy(what=CopyKind.SAYS, place="k", cue="", run=run, run_text='Lima", "', support=9, agreed=9)
+    pack = replace(pack_of(tiny, answers(150, seed=1)), copies=(begins, says), frame=((7,), (8,)))
+    assert in_tokens_of(other, pack, tiny).copies == ()
+    moved = in_tokens_of(other, pack, tiny, frame=((1, 2), (3,)))
+    assert read_pack(moved.to_bytes()).frame == ((1, 2), (3,))
+    assert moved.copies[0] == begins
+    texts = token_texts(other)
+    said = b"".join(texts[token] for token in moved.copies[1].run).decode()
+    assert said == moved.copies[1].run_text
+    assert 'Lima", "'.startswith(said)
 
 
 def test_each_recipe_says_a_part_of_what_it_said(tiny: CausalBase, other: CausalBase) -> None:

@@ -2,20 +2,27 @@
 
 import hashlib
 import itertools
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from backend.domain.recipes.copies import Copy, CopyKind
 from backend.domain.recipes.lookup import PackIndex
-from backend.domain.recipes.pack import BEGIN, MAX_PACK_BYTES, Recipe, RecipePack
+from backend.domain.recipes.pack import BEGIN, MAX_PACK_BYTES, Recipe, RecipePack, read_pack
+from backend.domain.recipes.replay import Chained, replay
 from backend.domain.recipes.shapes import SHAPE_VERSION
 from gpu_runners.generation.protocol import PackRef, Rejected
+from gpu_runners.recipes.controller import Controller
+from gpu_runners.recipes.drafter import Drafter
 from gpu_runners.recipes.feedback_log import FeedbackLog, PackLog
 from gpu_runners.recipes.packs import PackShelf
 from gpu_runners.recipes.prompt_lookup import MAX_MATCH, PromptSource
 from gpu_runners.recipes.sources import PackSource
+from gpu_runners.recipes.step_costs import StepCosts
 
 TEXTS = [bytes([i]) for i in range(128)]
 TOKENIZER = "ab" * 32
@@ -60,6 +67,67 @@ def test_a_pack_goes_on_behind_what_others_drafted_without_moving() -> None:
     for token in (65, 66, 67):
         source.advance(token)
     assert list(source.propose((), 9)) == [68, 69]
+
+
+CITIES = replace(
+    pack(recipe(tuple(b'{"c'), tuple(b'": "'))),
+    copies=(
+        Copy(what=CopyKind.BEGINS, place='text "c"', cue="first U after: to ", support=9, agreed=9),
+        Copy(what=CopyKind.ENDS, place='text "c"', cue="before: ,", support=9, agreed=9),
+        Copy(what=CopyKind.GOES_ON, place='text "c"', cue="before a space and U", support=9, agreed=9),
+        Copy(
+            what=CopyKind.SAYS,
+            place='end of text "c"',
+            cue="has a number",
+            run=tuple(b'", "n": '),
+            run_text='", "n": ',
+            support=9,
+            agreed=9,
+        ),
+        Copy(what=CopyKind.BEGINS, place='number "n"', cue="first N", support=9, agreed=9),
+    ),
+)
+
+
+@pytest.mark.parametrize("most", [1, 3, 16])
+def test_an_offline_replay_counts_what_a_drafter_without_gates_counts(most: int) -> None:
+    index = PackIndex(read_pack(CITIES.to_bytes()), TEXTS)
+    asked = [b"3 to New York, now", b"to Bonn, 12 of them", b"to Old Town, please", b"nothing"]
+    cities = [b'"New York", "n": 3', b'"Bonn", "n": 12', b'"Old Town"', b'"Nowhere", "n": 1']
+    answers = [b'{"c": ' + city + b"}" for city in cities]
+    counts = Counter[str]()
+    for prompt, answer in zip(asked, answers, strict=True):
+        controller = Controller(StepCosts(), is_gated=False)
+        drafter = Drafter([PackSource(index, None, prompt)], controller, max_draft=most, matcher=None)
+        drafter.advance(answer[:1])
+        counts["steps"] += 1
+        at = 1
+        while at < len(answer):
+            draft = drafter.propose(most)
+            n = next((i for i, (a, b) in enumerate(zip(draft, answer[at:], strict=False)) if a != b), len(draft))
+            kept = answer[at : at + min(n, len(answer) - at) + 1]
+            counts["drafted"] += len(draft)
+            counts["accepted"] += drafter.settle(list(kept))
+            counts["steps"] += 1
+            at += len(kept)
+    told = replay([list(one) for one in answers], lambda i: Chained(index.cursor(asked[i])), max_draft=most)
+    assert (told.n_steps, told.n_drafted, told.n_accepted) == (counts["steps"], counts["drafted"], counts["accepted"])
+    assert told.n_accepted >= 18
+
+
+def test_copy_recipes_are_told_by_their_own_place() -> None:
+    logs = FeedbackLog()
+    log = logs.of("tenant", "k" * 64, CITIES)
+    source = PackSource(PackIndex(CITIES, TEXTS), log, b"to Bonn, 12 of them")
+    for token in b'{"c": "':
+        source.advance(token)
+    assert bytes(source.propose((), 9)) == b"Bonn"
+    assert source.key == len(CITIES.recipes)
+    log.tried(source.key, 4, 4)
+    log.answered([1], learns=False)
+    ((_, told),) = logs.drain()
+    assert told.tried == [{"id": CITIES.copies[0].id, "tried": 4, "accepted": 4}]
+    assert "Bonn" not in str(told.to_json())
 
 
 def test_a_shelf_reads_a_pack_once(tmp_path: Path) -> None:

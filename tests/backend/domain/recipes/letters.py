@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from backend.domain.recipes.building import PackOptions, build_pack
+from backend.domain.recipes.copies import Copy, Frame
 from backend.domain.recipes.observing import Observed, observe
 from backend.domain.recipes.pack import Recipe, RecipePack
 
@@ -36,6 +37,8 @@ def pack_of_observed(
     rows: Sequence[Observed],
     *,
     kept: Sequence[Recipe] = (),
+    kept_copies: Sequence[Copy] = (),
+    frame: Frame | None = None,
     missed: Mapping[str, int] | None = None,
     **options: object,
 ) -> RecipePack:
@@ -46,6 +49,8 @@ def pack_of_observed(
         base="letters",
         options=PackOptions(**options),  # type: ignore[arg-type]
         kept=kept,
+        kept_copies=kept_copies,
+        frame=frame,
         end_ids=(END,),
         missed=missed,
     )

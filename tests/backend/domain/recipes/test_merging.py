@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backend.domain.recipes.building import PackOptions
+from backend.domain.recipes.copies import Copy, CopyKind
 from backend.domain.recipes.feedback import PackFeedback
-from backend.domain.recipes.merging import carried, learned_answers, missed_by_shape, tried_by_recipe
+from backend.domain.recipes.merging import carried, carried_copies, learned_answers, missed_by_shape, tried_by_recipe
 from backend.domain.recipes.pack import RecipePack
 from tests.backend.domain.recipes.letters import pack, pack_of, recipe, tokens_of
 
@@ -34,6 +35,16 @@ def test_what_serving_refused_leaves_and_what_it_accepted_counts() -> None:
     assert [(one.after_text, one.support, one.agreed) for one in carried(pack(GOOD, BAD), [told])] == [
         ("city", 20 + 60, 19 + 60)
     ]
+
+
+def test_copy_recipes_earn_their_place_again_too() -> None:
+    begins = Copy(what=CopyKind.BEGINS, place='text "city"', cue="first U", support=40, agreed=40)
+    says = Copy(what=CopyKind.SAYS, place="k", cue="", run=(4, 5), run_text="x", support=40, agreed=40)
+    old = Copy(what=CopyKind.OPEN, place='text "city"', cue="before P", support=1, agreed=1)
+    doubted = Copy(what=CopyKind.OPEN, place='text "city"', cue="before N", support=8, agreed=4)
+    told = feedback(tried=[{"id": begins.id, "tried": 90, "accepted": 20}, {"id": says.id, "tried": 6, "accepted": 6}])
+    kept = carried_copies(pack(copies=(begins, says, old, doubted)), [told])
+    assert [(one.id, one.support, one.agreed) for one in kept] == [(says.id, 23, 23), (doubted.id, 4, 2)]
 
 
 def test_counts_of_one_recipe_add_up_over_reports() -> None:

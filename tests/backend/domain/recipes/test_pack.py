@@ -1,6 +1,7 @@
 """recipes.json: written one way, read strictly."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backend.domain.canonical import canonical_json, sha256_of
+from backend.domain.recipes.copies import Copy, CopyKind
 from backend.domain.recipes.pack import BEGIN, MAX_PACK_BYTES, InvalidPack, Recipe, RecipePack, read_pack
 from tests.backend.domain.recipes.letters import TOKENIZER, pack, recipe
 
@@ -17,6 +19,9 @@ SMALL = pack(
     sources=("pack", "prompt"),
     stats={"n_answers": 12},
 )
+
+BEGINS = Copy(what=CopyKind.BEGINS, place='text "city"', cue="first U after: to ", support=9, agreed=9)
+SAYS = Copy(what=CopyKind.SAYS, place="k", cue="", run=(5,), run_text="city", support=4, agreed=4)
 
 tokens = st.integers(0, 2000)
 texts = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), max_size=6)
@@ -156,6 +161,69 @@ ROW = SMALL.to_json()["recipes"][0]
 def test_a_member_that_breaks_the_form_is_refused_though_the_hash_is_right(changed: dict[str, Any]) -> None:
     with pytest.raises(InvalidPack) as refused:
         read_pack(altered(**changed))
+    assert refused.value.code == "invalid_pack"
+
+
+COPYING = replace(SMALL, copies=(BEGINS, SAYS), frame=((1, 2), (3,)))
+COPY_ROW, SAYS_ROW = COPYING.to_json()["copies"]
+
+
+def test_copy_recipes_make_a_second_format_and_a_pack_without_them_is_of_the_first() -> None:
+    value = json.loads(COPYING.to_bytes())
+    assert (value["format"], SMALL.to_json()["format"]) == ("kolm-recipes/2", "kolm-recipes/1")
+    assert value["copy_columns"] == ["what", "place", "cue", "run", "run_ids", "support", "agreed"]
+    assert value["copies"][0] == ["begins", 'text "city"', "first U after: to ", "", [], 9, 9]
+    assert value["frame"] == [[1, 2], [3]]
+    assert read_pack(COPYING.to_bytes(), tokenizer_sha256=TOKENIZER) == COPYING
+    assert (COPYING.id_of(0), COPYING.id_of(len(SMALL.recipes))) == (SMALL.recipes[0].id, BEGINS.id)
+
+
+def test_copies_alone_are_of_a_tokenizer_too() -> None:
+    alone = replace(COPYING, recipes=())
+    assert not alone.is_empty
+    with pytest.raises(InvalidPack, match="tokenizer"):
+        read_pack(alone.to_bytes(), tokenizer_sha256="00" * 32)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"format": "kolm-recipes/1"},
+        {"format": "kolm-recipes/3"},
+        {"frame": None},
+        {"frame": [[1]]},
+        {"frame": [[1], [2], [3]]},
+        {"frame": [[-1], []]},
+        {"frame": [[1] * 17, []]},
+        {"frame": [["1"], []]},
+        {"copy_columns": None},
+        {"copies": None},
+        {"copies": []},
+        {"copies": {}},
+        {"copies": [COPY_ROW, COPY_ROW]},
+        {"copies": [COPY_ROW, [*COPY_ROW[:5], 4, 4]]},
+        {"copies": [COPY_ROW[:-1]]},
+        {"copies": [["copies", *COPY_ROW[1:]]]},
+        {"copies": [[["begins"], *COPY_ROW[1:]]]},
+        {"copies": [["begins", "", *COPY_ROW[2:]]]},
+        {"copies": [["begins", "p" * 201, *COPY_ROW[2:]]]},
+        {"copies": [[*COPY_ROW[:2], "", *COPY_ROW[3:]]]},
+        {"copies": [[*COPY_ROW[:2], "c" * 201, *COPY_ROW[3:]]]},
+        {"copies": [[*COPY_ROW[:3], "x", [], 9, 9]]},
+        {"copies": [[*COPY_ROW[:3], "", [1], 9, 9]]},
+        {"copies": [[*COPY_ROW[:5], 9, 10]]},
+        {"copies": [[*COPY_ROW[:5], 0, 0]]},
+        {"copies": [[*SAYS_ROW[:4], [], 9, 9]]},
+        {"copies": [[*SAYS_ROW[:4], [1] * 65, 9, 9]]},
+        {"copies": [[*SAYS_ROW[:4], [-1], 9, 9]]},
+        {"copies": [[*SAYS_ROW[:4], [1 << 24], 9, 9]]},
+        {"copies": [[*SAYS_ROW[:4], [True], 9, 9]]},
+    ],
+)
+def test_copies_that_break_the_form_are_refused(changed: dict[str, Any]) -> None:
+    value = COPYING.to_json() | changed
+    with pytest.raises(InvalidPack) as refused:
+        read_pack(with_hash({name: part for name, part in value.items() if part is not None}))
     assert refused.value.code == "invalid_pack"
 
 
