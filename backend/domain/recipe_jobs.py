@@ -12,9 +12,9 @@ class PackRecipesJob(Wire):
     """Observe the teacher's samples, build a pack, and choose what drafts for this task by measuring on prompts.
 
     `observations_sha256` is a JSONL blob of `{"input": str, "output": str, "samples": [str, ...]}`; `prompts_sha256`
-    of `{"input": str}`. `earlier_sha256` is an earlier pack of the task's family, `feedback_sha256` a JSONL blob of PackFeedback
-    rows, `epoch_sha256` an epoch of the registry; "" for none. `options` is PackOptions.to_json(). `budget_s` bounds
-    the measuring. `draft_base`: a base that may draft for `base_model`, "" for none."""
+    of `{"input": str}`. `earlier_sha256` is an earlier pack of the task's family, `feedback_sha256` a JSONL blob of
+    PackFeedback rows, `epoch_sha256` an epoch of the registry; "" for none. `options` is PackOptions.to_json().
+    `budget_s` bounds the measuring. `draft_base`: a base that may draft for `base_model`, "" for none."""
 
     base_model: str
     base_model_sha256: str
