@@ -206,24 +206,22 @@ class BatchDrafter:
         )
 
     def _weigh(self, rows: Sequence[DraftRow], drafts: list[list[int]], book: StepBook) -> None:
-        """Drafts beyond what may be tried in one step are left for later, and all of them where they do not pay for
-        what having any costs."""
+        """All drafts are left out where as a whole they do not pay for what having any costs; beyond what may be tried
+        in one step they are left for later. (What is tried first is too little to pay for itself among many rows.)"""
         costs, n_rows = self.costs, book.n_rows
         gated = [i for i, row in enumerate(rows) if drafts[i] and _drafter(row).controller.is_gated]
         if not gated:
             return
-        room = costs.most(n_rows)
-        tried, expected = [], 0.0
+        is_alone = sum(map(bool, drafts)) == len(gated)
+        spent = costs.token_cost(n_rows) * sum(len(drafts[i]) for i in gated) + costs.draft_cost(n_rows) * is_alone
+        expected = sum(_drafter(rows[i]).expected for i in gated)
+        room = costs.most(n_rows) if expected * costs.token_worth(n_rows) > MARGIN * spent else 0
+        tried = []
         for i in gated:
             if room > 0:
                 drafts[i] = _drafter(rows[i]).trim(room)
                 room -= len(drafts[i])
                 tried.append(i)
-                expected += _drafter(rows[i]).expected
-        is_alone = sum(map(bool, drafts)) == len(gated)
-        spent = costs.token_cost(n_rows) * sum(len(drafts[i]) for i in tried) + costs.draft_cost(n_rows) * is_alone
-        if expected * costs.token_worth(n_rows) <= MARGIN * spent:
-            tried = []
         for i in set(gated).difference(tried):
             _drafter(rows[i]).remember()
             drafts[i] = []

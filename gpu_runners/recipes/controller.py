@@ -12,7 +12,7 @@ from gpu_runners.recipes.feedback_log import PackLog
 from gpu_runners.recipes.step_costs import StepCosts
 
 ALLOWED = 0.01  # of the time of steps, for drafts that lose
-MARGIN = 1.15  # by which a draft must seem to pay, for what is measured is not what will be
+MARGIN = 1.25  # by which a draft must seem to pay, for what is measured is not what will be
 LEAST_ALLOWED = ALLOWED / 8
 _MOST_SAVED_S = 0.1  # of allowance, so that a good hour does not pay for a bad minute
 _LOST_S = 0.03  # without a gain; then half as much is allowed

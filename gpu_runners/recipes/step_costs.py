@@ -11,13 +11,13 @@ from collections import deque
 from collections.abc import Sequence
 
 _GUESS_FIXED = 0.03
-_GUESS_SLOPE = 0.25
+_GUESS_SLOPE = 0.4
 _GUESS_X = 2  # tokens a row at which the guess stands in
 _LEAST_SLOPE = 0.003
 _LAST = 9  # steps of a kind
 _QUANTILE = 0.3
-_FIRST_TOKENS = 4  # drafted in the first step of so many rows; then at most twice as many as were measured
-_PATIENCE = 16  # steps without drafts until what is known of drafts is forgotten; twice as many each time ...
+_FIRST_TOKENS = 4  # drafted in the first step of few rows, half a token a row of many; then twice what was measured
+_PATIENCE = 64  # steps without drafts until what is known of drafts is forgotten; twice as many each time ...
 _MOST_PATIENCE = 512
 _SETTLED = 24  # ... until so many steps were drafted for
 _PLAIN_EVERY = 96  # steps with drafts until one without is asked for, at most 1 % of the gain
@@ -84,7 +84,7 @@ class _Line:
     def _fit(self) -> None:
         """Least squares; the guess stands in as half a step without drafts and half a step with `_GUESS_X` a row."""
         fixed, slope = self.guess
-        points = [(0.5, 0.0, fixed), (0.5, float(_GUESS_X), fixed + slope * _GUESS_X)]
+        points = [(0.25, 0.0, fixed), (0.25, float(_GUESS_X), fixed + slope * _GUESS_X)]
         points += [(float(len(shares)), lengths.low, shares.low) for lengths, shares in self._kinds.values()]
         self.fixed, self.slope = _fitted(points)
 
@@ -155,7 +155,7 @@ class StepCosts:
 
     def most(self, n_rows: int) -> int:
         """How many tokens may be drafted in one step of `n_rows` rows, so that what is not known cannot cost much."""
-        return max(_FIRST_TOKENS, 2 * self._line(n_rows).reach)
+        return max(_FIRST_TOKENS, n_rows // 2, 2 * self._line(n_rows).reach)
 
     def extra(self, n_rows: int, n_drafted: int) -> float:
         """Seconds that so many drafted tokens add to a step of `n_rows` rows, as a share of the step without."""

@@ -50,6 +50,7 @@ KINDS: dict[str, tuple[DraftKind, ...]] = {
 @dataclass(slots=True, kw_only=True)
 class Measured:
     walls: list[float] = field(default_factory=list)
+    cpus: list[float] = field(default_factory=list)  # of the process: what other work on the machine does not change
     n_tokens: int = 0
     n_steps: int = 0  # of the rows: passes that gave a row tokens
     drafted: int = 0
@@ -138,8 +139,8 @@ def measure_task(task: World, chosen: argparse.Namespace) -> list[str]:
             found = _rounds(task, engine, ways, PackRef(key=hashlib.sha256(data).hexdigest(), path=path), chosen)
         finally:
             engine.stop()
-    head = f"\n### {task.name}: pack of {len(pack.recipes)} recipes, {len(data):,} bytes\n"
-    return [head, *_table(found)]
+    what = f"{len(pack.recipes)} recipes and {len(pack.copies)} copy recipes"
+    return [f"\n### {task.name}: pack of {what}, {len(data):,} bytes\n", *_table(found)]
 
 
 def _rounds(
@@ -153,13 +154,13 @@ def _rounds(
             random.Random(number).shuffle(order)
             for way in order:
                 with suffix_drafts(task, on=way == "suffix"):
-                    began = time.perf_counter()
+                    began, began_cpu = time.perf_counter(), time.process_time()
                     told = asyncio.run(_answer(engine, _requests(task, way, pack), batch))
-                    wall = time.perf_counter() - began
+                    took = time.perf_counter() - began, time.process_time() - began_cpu
                 if not truth and way == "cold":
                     truth = told
                 if number:
-                    _note(found[batch, way], told, wall)
+                    _note(found[batch, way], told, took)
         print(f"{task.name}: round {number} of {chosen.rounds}", file=sys.stderr, flush=True)
     for batch in chosen.batches:
         for way in ways:
@@ -168,8 +169,9 @@ def _rounds(
     return found
 
 
-def _note(into: Measured, told: Sequence[Told], wall: float) -> None:
-    into.walls.append(wall)
+def _note(into: Measured, told: Sequence[Told], took: tuple[float, float]) -> None:
+    into.walls.append(took[0])
+    into.cpus.append(took[1])
     into.n_tokens += sum(len(one.ids) for one in told)
     into.n_steps += sum(one.n_steps for one in told)
     into.drafted += sum(one.drafted for one in told)
@@ -216,18 +218,22 @@ async def _answer(engine: Any, requests: Sequence[GenerationRequest], at_once: i
 
 
 def _table(found: Mapping[tuple[int, str], Measured]) -> Iterator[str]:
-    yield "| at once | way | tokens per step | accepted | coverage | bound | speed-up (median, range) | same answers |"
-    yield "|---|---|---|---|---|---|---|---|"
+    yield "| at once | way | tokens per step | accepted | coverage | bound | wall (median, range) | CPU | same |"
+    yield "|---|---|---|---|---|---|---|---|---|"
     for (batch, way), one in found.items():
-        cold = found[batch, "cold"].walls
-        ratios = sorted(a / b for a, b in zip(cold, one.walls, strict=True))
+        cold = found[batch, "cold"]
+        walls = sorted(a / b for a, b in zip(cold.walls, one.walls, strict=True))
+        cpus = sorted(a / b for a, b in zip(cold.cpus, one.cpus, strict=True))
         coverage = one.accepted / max(1, one.n_tokens)
         accepted = f"{100 * one.accepted / one.drafted:.1f} %" if one.drafted else "-"
         yield (
             f"| {batch} | {way} | {one.tokens_per_step:.2f} | {accepted} | {100 * coverage:.0f} % "
-            f"| {1 / (1 - min(coverage, 0.999)):.2f} | {statistics.median(ratios):.2f} "
-            f"({ratios[0]:.2f} to {ratios[-1]:.2f}) | {one.n_same} |"
+            f"| {1 / (1 - min(coverage, 0.999)):.2f} | {_told(walls)} | {_told(cpus)} | {one.n_same} |"
         )
+
+
+def _told(ratios: Sequence[float]) -> str:
+    return f"{statistics.median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})"
 
 
 if __name__ == "__main__":
