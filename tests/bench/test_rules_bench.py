@@ -31,4 +31,4 @@ def test_rows_tell_what_was_measured() -> None:
     assert made.facts["state"] == "too_few_pairs"
     assert "| fresh (50) | 0.0 % | - |" in _row(TASK, "fresh", PAIRS[:50], 30, made, 0.2)
     assert Speed(each_us=(1.0, 3.0), us=0.5).cells() == "- | 2.00 | 2.98 | 2,000,000"
-    assert Speed(each_us=(), us=2.0).cells() == "- | - | 500,000"
+    assert Speed(each_us=(), us=2.0, ready_ms=3.4).cells() == "3 | - | - | 500,000"
