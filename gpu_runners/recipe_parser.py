@@ -8,6 +8,11 @@ def add_recipe_parsers(commands: "argparse._SubParsersAction[argparse.ArgumentPa
     recipes.add_argument("file", metavar="FILE")
     recipes.add_argument("--top", type=int, default=20, metavar="N", help="how many are shown (0: all)")
     recipes.add_argument("--json", action="store_true", help="one JSON object a line")
+    recipes.add_argument(
+        "--llama-lookup",
+        metavar="OUT",
+        help="write llama-server's --lookup-cache-static file (the artifact's base must be on this machine)",
+    )
     recipes.set_defaults(command=_recipes)
     rules = commands.add_parser("rules", help="list a .kolm's rules, or write them as a JavaScript function")
     rules.add_argument("file", metavar="FILE")
@@ -42,6 +47,10 @@ def _add_bench(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 def _recipes(options: argparse.Namespace) -> int:
     from gpu_runners.recipe_commands import recipes
 
+    if options.llama_lookup is not None:
+        from gpu_runners.recipe_export import llama_lookup
+
+        return llama_lookup(options.file, options.llama_lookup)
     return recipes(options.file, top=options.top, as_json=options.json)
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import shutil
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -228,3 +229,23 @@ def test_bench_says_what_it_needs(home: Path, causal: CausalBase, capsys: pytest
     said(capsys, "bench", ORDERS, "--rounds", "0", code=2)
     (home / "keyring.json").unlink()
     said(capsys, "bench", ORDERS, code=3)
+
+
+def test_a_pack_is_written_for_llama_server(home: Path, causal: CausalBase, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["recipes", ORDERS, "--llama-lookup", "recipes.bin"]) == 0
+    shown = capsys.readouterr().out
+    assert "--lookup-cache-static recipes.bin" in shown
+    first = struct.unpack_from("=4i", (home / "recipes.bin").read_bytes())
+    assert all(0 <= token < causal.vocab_size for token in first[:2])
+    assert first[2:] == (-1, -1)
+
+
+def test_what_llama_server_could_not_use_is_not_written(
+    home: Path, causal: CausalBase, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (home / "bare.kolm").write_bytes(generative_kolm(causal, beside={"recipes.json": b'{"entries": []}'}))
+    assert main(["recipes", "bare.kolm", "--llama-lookup", "recipes.bin"]) == 1
+    assert "no recipes" in capsys.readouterr().err
+    assert main(["recipes", ORDERS, "--llama-lookup", str(home / "not" / "there.bin")]) == 1
+    assert "cannot be written" in capsys.readouterr().err
+    assert not (home / "recipes.bin").exists()
