@@ -16,12 +16,14 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 FIRST = (
     "tests/acceptance",
+    "tests/backend/billing",
     "tests/backend/console",
     "tests/backend/drafts",
     "tests/backend/rest",
     "tests/backend/tenants",
     "tests/backend/usage",
     "tests/backend/webhooks",
+    "tests/gpu_runners/kolm",
     "tests/test_migrations.py",
     "tests/test_openapi.py",
     "tests/test_tenancy.py",

@@ -50,8 +50,12 @@ def test_the_valid_samples_of_each_accepted_answer_are_kept_as_they_are_trained(
     assert all(one["samples"] == [one["output"]] * 2 for one in found[: len(accepted)])
     dataset = get_jsonl(row.tenant_id, step(row, StepName.LABELING).output["digests"]["dataset"])
     texts = {one.text for one in candidates(row)}
-    gold = [one["output"] for one in dataset if one["input"] not in texts]
-    assert found[len(accepted) :] == [{"output": output, "samples": [output]} for output in gold]
+    gold = [one for one in dataset if one["input"] not in texts]
+    assert found[len(accepted) :] == [
+        {"input": one["input"], "output": one["output"], "samples": [one["output"]]} for one in gold
+    ]
+    text_of = {one.answer: one.text for one in candidates(row, state__in=("trained", "left_out"))}
+    assert all(one["input"] == text_of[one["output"]] for one in found[: len(accepted)])
 
 
 def test_samples_that_differ_are_all_kept(tenant, monkeypatch):
