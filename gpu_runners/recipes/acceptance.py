@@ -60,6 +60,11 @@ class Acceptance:
         tally = self._kinds[kind]
         return (tally.accepted + _PRIOR_WEIGHT * _PRIOR[kind]) / (tally.reached + _PRIOR_WEIGHT)
 
+    @property
+    def n_known(self) -> float:
+        """Drafted tokens that were compared with what came, of all sources."""
+        return sum(tally.reached for tally in self._kinds.values())
+
     def is_muted(self, recipe: int) -> bool:
         """Whether less than 90 % of a recipe's drafted tokens hold. One that never failed is not; a failure weighs less
         the more it has to its credit."""

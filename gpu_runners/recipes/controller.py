@@ -14,7 +14,9 @@ from gpu_runners.recipes.step_costs import StepCosts
 ALLOWED = 0.01  # of the time of steps, for drafts that lose
 MARGIN = 1.25  # by which a draft must seem to pay, for what is measured is not what will be
 LEAST_ALLOWED = ALLOWED / 8
-_MOST_SAVED_S = 0.1  # of allowance, so that a good hour does not pay for a bad minute
+_MOST_SAVED_S = 0.1  # of allowance, so that a good hour does not pay for a bad minute; or _CREDIT of steps
+_CREDIT = 2.0  # steps that may be lost to finding out, once: among many rows one slow step is worth many tokens;
+_LENT_FROM = 32  # tokens that were compared first
 _LOST_S = 0.03  # without a gain; then half as much is allowed
 
 _ASKED_ANYWAY = 32  # a source that is not worth its asking is asked every so many times
@@ -27,16 +29,21 @@ class Allowance:
     is the most that can be owed."""
 
     def __init__(self) -> None:
-        self.saved_s = 0.0
+        self.saved_s, self.most_s = 0.0, _MOST_SAVED_S
         self._share = ALLOWED
         self._lost_s = 0.0
 
     def accrue(self, seconds: float) -> None:
         """Steps took `seconds`."""
-        self.saved_s = min(self.saved_s + self._share * seconds, _MOST_SAVED_S)
+        self.saved_s = min(self.saved_s + self._share * seconds, self.most_s)
+
+    def lend(self, seconds: float) -> None:
+        """What may be owed at once beside what was saved."""
+        self.most_s = max(self.most_s, seconds)
+        self.saved_s += seconds
 
     def settle(self, gained: float, spent: float) -> None:
-        self.saved_s = min(self.saved_s + gained - spent, _MOST_SAVED_S)
+        self.saved_s = min(self.saved_s + gained - spent, self.most_s)
         if gained > spent:
             self._share, self._lost_s = ALLOWED, 0.0
             return
@@ -72,6 +79,7 @@ class Controller:
         self.acceptance = Acceptance()
         self.allowance = Allowance()
         self._asking = {(kind, onward): _Asking() for kind in DraftKind for onward in (False, True)}
+        self._is_lent = False
         self._worth = 0.0
         self._floor = 0.0
 
@@ -87,6 +95,9 @@ class Controller:
     def begin(self, n_rows: int) -> None:
         """A step of `n_rows` rows is to be drafted for."""
         self._worth = self.costs.token_worth(n_rows)
+        if self._worth and not self._is_lent and self.acceptance.n_known >= _LENT_FROM:
+            self._is_lent = True
+            self.allowance.lend(_CREDIT * self.costs.plain(n_rows))
         self._floor = MARGIN * self.costs.token_cost(n_rows) / self._worth if self._worth else 2.0
 
     def length(self, kind: DraftKind, most: int, *, key: int = 0, survival: float = 1.0, made_s: float = 0.0) -> int:
