@@ -76,5 +76,5 @@ def _scored(
 
 
 def _commonest(counts: Counter[Hashable]) -> tuple[Hashable, int]:
-    return max(((label, n) for label, n in counts.items() if label is not None), key=lambda one: (one[1], str(one[0])),
-               default=(None, 0))  # fmt: skip
+    known = [(label, n) for label, n in counts.items() if label is not None]
+    return max(known, key=lambda one: (one[1], str(one[0])), default=(None, 0))

@@ -26,11 +26,12 @@ class PackOptions:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """Raises ValueError for what are no options."""
+        """Options that are not there have their defaults: an older release knew fewer. Raises ValueError for what are
+        no options."""
         names = {one.name for one in fields(cls)}
-        if set(value) != names:
-            raise ValueError(f"PackOptions: not {sorted(names ^ set(value))}")
-        options = cls(**{**value, "contexts": tuple(value["contexts"])})
+        if set(value) - names:
+            raise ValueError(f"PackOptions: not {sorted(set(value) - names)}")
+        options = cls(**{**value, "contexts": tuple(value.get("contexts", cls().contexts))})
         numbers = (options.max_bytes, options.max_draft, options.min_support, options.min_agreement_ppm)
         if any(type(n) is not int or n < 1 for n in (*numbers, *options.contexts)):
             raise ValueError("PackOptions: all numbers are whole and above 0")

@@ -201,6 +201,8 @@ def test_places_are_grouped_as_looking_back_groups_them(answers: list[list[int]]
 def test_options_cross_the_seam_and_refuse_what_they_are_not() -> None:
     options = PackOptions(max_bytes=1000, contexts=(3, 1))
     assert PackOptions.from_json(json.loads(canonical_json(options.to_json()))) == options
+    of_older = {name: value for name, value in options.to_json().items() if name != "copies"}
+    assert PackOptions.from_json(of_older) == options
     for changed in ({"max_draft": 65}, {"contexts": [17]}, {"max_bytes": 0}, {"min_support": 1.5}, {"more": 1}):
         with pytest.raises(ValueError):
             PackOptions.from_json(options.to_json() | changed)
