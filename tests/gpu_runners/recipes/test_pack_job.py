@@ -170,7 +170,7 @@ def test_an_earlier_pack_that_cannot_be_read_is_as_good_as_none(
         ({}, {"observations": b"[]\n"}, "invalid_dataset"),
         ({}, {"prompts": b""}, "invalid_dataset"),
         ({}, {"prompts": jsonl([{"input": "tea " * CONTEXT}])}, "invalid_dataset"),
-        ({"options": {"max_bytes": 9}}, {}, "invalid_job"),
+        ({"options": {"max_bytes": 0}}, {}, "invalid_job"),
         ({"base_model_sha256": "f" * 64}, {}, "base_mismatch"),
         ({"sources": ["model"], "draft_base": "nobody-has-it"}, {}, "unknown_base"),
     ],
