@@ -29,6 +29,8 @@ FIRST = (
     "tests/test_tenancy.py",
 )
 BROWSER = "tests/browser"
+# two processes on two cores: a second thread of one only spins while the other's works
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
 
 
 def main(options: Sequence[str]) -> int:
@@ -53,7 +55,7 @@ def main(options: Sequence[str]) -> int:
 def run(name: str, arguments: Sequence[str], failures: list[str]) -> int:
     """One pytest, its lines led by `name`; its status. The lines of its summary that name a failure join `failures`."""
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
-    environ = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    environ = os.environ | ONE_THREAD
     with subprocess.Popen(
         command, cwd=ROOT, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
     ) as child:
