@@ -64,19 +64,20 @@ def test_the_bucket_fills_again(quotas):
     tenant, key = new_uuid7(), new_uuid7()
     while rate_limits.decide(tenant, key).is_allowed:
         pass
+    emptied = time.monotonic()
     time.sleep(0.35)
     n_allowed = 0
     while rate_limits.decide(tenant, key).is_allowed:
         n_allowed += 1
-    assert 3 <= n_allowed <= 12
+    assert 3 <= n_allowed <= 10 * (time.monotonic() - emptied) + 1  # ten a second
 
 
 def test_threads_share_one_allowance(quotas):
     quotas(key=50, tenant=1000)
-    tenant, key = new_uuid7(), new_uuid7()
+    tenant, key, began = new_uuid7(), new_uuid7(), time.monotonic()
     with ThreadPoolExecutor(8) as threads:
         decisions = list(threads.map(lambda _: rate_limits.decide(tenant, key).is_allowed, range(120)))
-    assert 50 <= sum(decisions) <= 52  # one or two drip in while the threads run
+    assert 50 <= sum(decisions) <= 50 + (time.monotonic() - began) / 1.2 + 1  # what drips in while the threads run
 
 
 def test_an_answer_says_where_the_caller_stands(quotas):
