@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from backend.domain.recipes.feedback import PackFeedback
+from gpu_runners.generation.protocol import GenerationRequest
 from gpu_runners.generation.rows import Row
 
 log = logging.getLogger("kolm.generation")
@@ -13,7 +14,12 @@ MOST_DRAFTED = 1024  # of a step: each is a row of logits, and a thousand of 150
 
 
 class Drafts(Protocol):
-    """gpu_runners.recipes.batch.BatchDrafter. `open` may be called from any thread, all else from the engine's own."""
+    """gpu_runners.recipes.batch.BatchDrafter. `open`, `opens_at_once` and `feedback` may be called from any thread, all
+    else from the engine's own."""
+
+    def opens_at_once(self, request: GenerationRequest) -> bool:
+        """Whether `open` waits for nothing."""
+        ...
 
     def open(self, row: Row) -> None:
         """Set `row.drafter`, where its request wants drafts. Raises Rejected(bad_pack)."""
@@ -53,7 +59,7 @@ class GuardedDrafts:
         share = max(1, MOST_DRAFTED // len(asked))
         try:
             for row, ids in zip(asked, self.drafts.propose(asked), strict=True):
-                row.draft = fitted(ids, row, share=share, vocab_size=self._vocab_size)
+                row.draft = fitted(ids, row, share=share, vocab_size=self._vocab_size) if ids else []
         except Exception:
             log.exception("drafting failed: %d requests go on without", len(asked))
             self.end(asked)

@@ -230,7 +230,11 @@ class TorchEngine:
             tokens=list(request.prompt),
         )
         if request.drafting is not None and request.drafting.kinds:
-            await asyncio.to_thread(self._open_drafter, row)
+            drafts = self._scheduler.drafting.drafts
+            if drafts is not None and drafts.opens_at_once(request):
+                drafts.open(row)
+            else:
+                await asyncio.to_thread(self._open_drafter, row)
         return row
 
     def _open_drafter(self, row: Row) -> None:

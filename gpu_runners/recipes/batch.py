@@ -1,7 +1,7 @@
 """The drafts of all rows of a step, for an engine that batches: our own scheduler, and the hook inside vLLM."""
 
 import threading
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Protocol
@@ -39,7 +39,7 @@ class DraftRow(Protocol):
 
 
 class BatchDrafter:
-    """`open` and `feedback` may be called from any thread, all else from the engine's own."""
+    """`open`, `opens_at_once` and `feedback` may be called from any thread, all else from the engine's own."""
 
     def __init__(
         self,
@@ -62,6 +62,12 @@ class BatchDrafter:
         self._asking_s = _ASKING_S  # for one row
         self._pass_s = 0.0  # of the small model
         self._n_others = 0  # rows of the last step that were not asked
+
+    def opens_at_once(self, request: GenerationRequest) -> bool:
+        """Whether `open` has nothing to read from the disk."""
+        drafting = request.drafting
+        ref = None if drafting is None or DraftKind.PACK not in drafting.kinds else drafting.pack
+        return ref is None or self._shelf.has(ref)
 
     def open(self, row: DraftRow) -> None:
         """Give a new row its drafter, where its request wants drafts. Raises Rejected(bad_pack)."""
@@ -87,10 +93,12 @@ class BatchDrafter:
         began = self._clock()
         self._book()
         book = self._step = StepBook(n_rows=len(rows) + self._n_others, n_asked=len(rows))
-        is_due = self.costs.wants_plain()
-        drafts = [self._proposed(row, book, is_due) for row in rows]
-        self._ask_model(rows, drafts, book)
-        self._weigh(rows, drafts, book)
+        if self._choose(rows, book):
+            drafts = [self._proposed(row, book) for row in rows]
+            self._ask_model(rows, drafts, book)
+            self._weigh(rows, drafts, book)
+        else:
+            drafts = [_rested(row) for row in rows]
         book.making_s = self._clock() - began - sum(share.model_s for share in book.shares.values())
         return drafts
 
@@ -154,21 +162,32 @@ class BatchDrafter:
                 self._controllers.popitem(last=False)
         return controller, sources
 
-    def _proposed(self, row: DraftRow, book: StepBook, is_due: bool) -> list[int]:
+    def _choose(self, rows: Sequence[DraftRow], book: StepBook) -> bool:
+        """Whose rows are asked in this step: all of a controller or none, since drafts of a few among many rows do not
+        pay for what having any costs. Whether any are."""
+        for controller, n_rows in Counter([_drafter(row).controller for row in rows]).items():
+            book.of(controller).n_rows = n_rows
+        is_due = self.costs.wants_plain()
+        for controller, share in book.shares.items():
+            asking_s = share.n_rows * self._asking_s
+            share.is_asked = not (is_due and controller.is_gated) and controller.affords(book.n_rows, asking_s)
+            if share.is_asked:
+                controller.begin(book.n_rows)
+        return any(share.is_asked for share in book.shares.values())
+
+    def _proposed(self, row: DraftRow, book: StepBook) -> list[int]:
         drafter = _drafter(row)
-        controller = drafter.controller
-        share = book.of(controller)
-        share.n_rows += 1
-        if (is_due and controller.is_gated) or not controller.affords(share.n_asked * self._asking_s):
-            drafter.drop()
-            return []
-        if not share.n_asked:
-            controller.begin(book.n_rows)
-        share.n_asked += 1
+        share = book.of(drafter.controller)
+        if not share.is_asked:
+            return _rested(row)
+        began = self._clock()
         missing = row.tokens[len(row.request.prompt) + drafter.n_seen :]
         if missing:
             drafter.advance(missing)
-        return drafter.propose(_room(row))
+        draft = drafter.propose(_room(row))
+        share.n_asked += 1
+        share.asked_s += self._clock() - began
+        return draft
 
     def _ask_model(self, rows: Sequence[DraftRow], drafts: list[list[int]], book: StepBook) -> None:
         """Drafted tokens of the small model behind the others, a pass a token, for every row where the next one seems
@@ -241,7 +260,8 @@ class BatchDrafter:
         fed_s = costs.extra(n_rows, n_drafted) * costs.plain(n_rows) / max(n_fed, 1)
         n_asked = sum(share.n_asked for share in book.shares.values())
         # a pause of the whole machine is no property of drafts
-        asked_s = min(book.making_s / max(n_asked, 1), 4 * self._asking_s)
+        asked_s = sum(share.asked_s for share in book.shares.values()) / max(n_asked, 1)
+        asked_s = min(asked_s, 4 * self._asking_s)
         if n_asked:
             self._asking_s += 0.1 * (asked_s - self._asking_s)
         for controller, share in book.shares.items():
@@ -279,3 +299,11 @@ def _room(row: DraftRow) -> int:
 def _drafter(row: DraftRow) -> Drafter:
     assert row.drafter is not None, "a row without drafter was asked"
     return row.drafter
+
+
+def _rested(row: DraftRow) -> list[int]:
+    """Not asked in this step."""
+    drafter = _drafter(row)
+    if drafter.is_asked:
+        drafter.drop()
+    return []

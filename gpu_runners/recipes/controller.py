@@ -3,7 +3,7 @@
 A drafted token pays while the probability that it is accepted, times what a token is worth, is more than what it adds
 to the step. Nobody has to draft to learn the first of these (`acceptance`); steps tell the other two (`step_costs`).
 Whatever those two get wrong, an allowance bounds: what drafts lose, their making and their verification, is paid out of
-1 % of the time that was spent, and less of it the longer nothing is gained.
+three quarters of a per cent of the time that was spent, and less of it the longer nothing is gained.
 """
 
 from gpu_runners.generation.protocol import DraftKind
@@ -11,22 +11,24 @@ from gpu_runners.recipes.acceptance import Acceptance
 from gpu_runners.recipes.feedback_log import PackLog
 from gpu_runners.recipes.step_costs import StepCosts
 
-ALLOWED = 0.01  # of the time of steps, for drafts that lose
+ALLOWED = 0.0075  # of the time of steps, for drafts that lose
 MARGIN = 1.25  # by which a draft must seem to pay, for what is measured is not what will be
-LEAST_ALLOWED = ALLOWED / 8
-_MOST_SAVED_S = 0.1  # of allowance, so that a good hour does not pay for a bad minute; or _CREDIT of steps
-_CREDIT = 2.0  # steps that may be lost to finding out, once: among many rows one slow step is worth many tokens;
-_LENT_FROM = 32  # tokens that were compared first
-_LOST_S = 0.03  # without a gain; then half as much is allowed
+LEAST_ALLOWED = ALLOWED / 6
+_MOST_SAVED_S = 0.1  # of allowance, so that a good hour does not pay for a bad minute; or what was lent
+# steps that may be lost to finding out, once: a part of one to asking, and where that had so many tokens to compare,
+# one to drafting, since among many rows a slow step is worth many tokens
+_ASKING_CREDIT, _LENT_FROM, _CREDIT = 0.25, 32, 1.0
+_SPELL = 1.5  # steps that must be affordable where asking begins; it goes on while one is
+_LOST_S = 0.015  # without a gain; then half as much is allowed
 
 _ASKED_ANYWAY = 32  # a source that is not worth its asking is asked every so many times
-_JUDGED_FROM = 12  # askings
+_JUDGED_FROM = 64  # askings, some of which had time to come true
 _COUNTED = 256.0  # askings; then the counts halve
 
 
 class Allowance:
-    """Seconds that may still be lost. What is asked or drafted is paid for before the next is, so that one row's draft
-    is the most that can be owed."""
+    """Seconds that may still be lost. A step is paid for before the next one is asked, so that one step's askings
+    and drafts are the most that can be owed."""
 
     def __init__(self) -> None:
         self.saved_s, self.most_s = 0.0, _MOST_SAVED_S
@@ -71,7 +73,7 @@ class _Asking:
 
 
 class Controller:
-    """`length` and `note` of a draft that is fed; `compared` of one that was only remembered."""
+    """What one pack's requests may draft, and what came of it."""
 
     def __init__(self, costs: StepCosts, *, is_gated: bool = True, log: PackLog | None = None) -> None:
         self.costs, self.log = costs, log
@@ -79,13 +81,21 @@ class Controller:
         self.acceptance = Acceptance()
         self.allowance = Allowance()
         self._asking = {(kind, onward): _Asking() for kind in DraftKind for onward in (False, True)}
-        self._is_lent = False
+        self._lent = 0.0  # steps
+        self._asks = False
         self._worth = 0.0
         self._floor = 0.0
 
-    def affords(self, seconds: float) -> bool:
-        """Whether a row may be asked, `seconds` of askings of this step being unpaid."""
-        return not self.is_gated or self.allowance.saved_s >= seconds
+    def affords(self, n_rows: int, seconds: float) -> bool:
+        """Whether one's rows are asked in a step of `n_rows`, which takes `seconds`. Some steps in a row they are, or
+        none: what one remembers the next compares, and a row that was not asked for long has to catch up first."""
+        if not self.is_gated:
+            return True
+        if self._lent < _ASKING_CREDIT + _CREDIT:
+            self._lend(n_rows)
+        least = seconds if self._asks else min(_SPELL * seconds, self.allowance.most_s / 2)
+        self._asks = self.allowance.saved_s >= least
+        return self._asks
 
     @property
     def token_worth(self) -> float:
@@ -95,10 +105,14 @@ class Controller:
     def begin(self, n_rows: int) -> None:
         """A step of `n_rows` rows is to be drafted for."""
         self._worth = self.costs.token_worth(n_rows)
-        if self._worth and not self._is_lent and self.acceptance.n_known >= _LENT_FROM:
-            self._is_lent = True
-            self.allowance.lend(_CREDIT * self.costs.plain(n_rows))
         self._floor = MARGIN * self.costs.token_cost(n_rows) / self._worth if self._worth else 2.0
+
+    def _lend(self, n_rows: int) -> None:
+        due = _ASKING_CREDIT + (_CREDIT if self.acceptance.n_known >= _LENT_FROM else 0.0)
+        plain_s = self.costs.plain(n_rows)
+        if due > self._lent and plain_s:
+            self.allowance.lend((due - self._lent) * plain_s)
+            self._lent = due
 
     def length(self, kind: DraftKind, most: int, *, key: int = 0, survival: float = 1.0, made_s: float = 0.0) -> int:
         """How many tokens of a source may be drafted now; 0: not now. `key` is the recipe's place or the length of a
@@ -130,12 +144,8 @@ class Controller:
         self._asking[kind, onward].note(seconds)
 
     def note(self, kind: DraftKind, drafted: int, accepted: int, *, key: int = 0, onward: bool = False) -> None:
-        """Of `drafted` tokens that were fed to the model, the first `accepted` held."""
-        self.compared(kind, drafted, accepted, key=key)
-        self._asking[kind, onward].gained += accepted
-
-    def compared(self, kind: DraftKind, drafted: int, accepted: int, *, key: int = 0) -> None:
-        """The same of tokens that were only compared with what came."""
+        """Of `drafted` tokens, fed to the model or only remembered, the first `accepted` came."""
         self.acceptance.note(kind, key, drafted, accepted)
+        self._asking[kind, onward].gained += accepted
         if kind is DraftKind.PACK and self.log is not None:
             self.log.tried(key, drafted, accepted)

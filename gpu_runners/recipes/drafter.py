@@ -212,7 +212,7 @@ class Drafter:
     def _compare(self, kind: DraftKind, token: int) -> None:
         one = self._remembered[kind]
         holds = one.run[one.at] == token
-        self.controller.compared(kind, 1 if holds else len(one.run) - one.at, int(holds), key=one.key)
+        self.controller.note(kind, 1 if holds else len(one.run) - one.at, int(holds), key=one.key)
         one.at += 1
         if not holds or one.at == len(one.run):
             del self._remembered[kind]

@@ -22,6 +22,15 @@ class PackShelf:
         self._lock = threading.Lock()
         self._ready: OrderedDict[str, PackIndex] = OrderedDict()
 
+    def has(self, ref: PackRef) -> bool:
+        """Whether a pack is ready, and nobody reads another one just now."""
+        if not self._lock.acquire(blocking=False):
+            return False
+        try:
+            return ref.key in self._ready and self._shapes is not None and not self._shapes.is_full
+        finally:
+            self._lock.release()
+
     def get(self, ref: PackRef) -> PackIndex:
         """Raises Rejected(bad_pack): not readable, altered, too large, or of another tokenizer."""
         with self._lock:

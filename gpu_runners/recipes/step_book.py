@@ -10,9 +10,11 @@ class Share:
     """One controller's part of a step."""
 
     n_rows: int = 0
+    is_asked: bool = False
     n_asked: int = 0
     n_fed: int = 0
     n_accepted: int = 0
+    asked_s: float = 0.0
     model_s: float = 0.0
 
     def add(self, n_fed: int, n_accepted: int) -> None:

@@ -40,6 +40,9 @@ class HandDrafts:
     steps: list[tuple[int, int, float]] = field(default_factory=list)
     n_open: int = 0
 
+    def opens_at_once(self, request: GenerationRequest) -> bool:
+        return False
+
     def open(self, row: Row) -> None:
         row.drafter = HandDrafter()
         self.n_open += 1

@@ -137,7 +137,7 @@ def test_a_hostile_pack_is_hardly_drafted_from(
     plain = answered(engine, tiny, None, n=12)
     gated = answered(engine, tiny, Drafting(kinds=(DraftKind.PACK,), pack=ref), n=12)
     assert [answer.text for answer in gated] == [answer.text for answer in plain]
-    assert sums(gated, DraftKind.PACK)[0] < 0.05 * sum(answer.counts.completion_tokens for answer in gated)
+    assert sums(gated, DraftKind.PACK)[0] < 0.1 * sum(answer.counts.completion_tokens for answer in gated)
     always = answered(engine, tiny, Drafting(kinds=(DraftKind.PACK,), pack=ref, is_gated=False), n=2)
     assert sums(always, DraftKind.PACK)[0] > 50
     assert [answer.text for answer in always] == [answer.text for answer in plain[:2]]

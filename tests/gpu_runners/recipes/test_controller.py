@@ -101,7 +101,7 @@ def test_ungated_drafts_are_as_long_as_they_can_be() -> None:
     for _ in range(50):
         controller.note(DraftKind.PACK, 8, 0, key=3)
     assert controller.length(DraftKind.PACK, 16, key=3) == 16
-    assert controller.affords(9.0)
+    assert controller.affords(1, 9.0)
 
 
 def test_a_recipe_below_ninety_percent_is_muted_alone_and_comes_back() -> None:
@@ -114,7 +114,7 @@ def test_a_recipe_below_ninety_percent_is_muted_alone_and_comes_back() -> None:
     assert controller.length(DraftKind.PACK, 8, key=1) == 8
     assert controller.length(DraftKind.PACK, 8, key=2) == 0
     for _ in range(16):
-        controller.compared(DraftKind.PACK, 8, 8, key=2)
+        controller.note(DraftKind.PACK, 8, 8, key=2)
     assert controller.length(DraftKind.PACK, 8, key=2) == 8
 
 
@@ -130,12 +130,13 @@ def test_what_a_recipe_never_showed_it_inherits_from_its_source() -> None:
 def test_a_source_that_brings_less_than_its_asking_is_hardly_asked() -> None:
     controller = Controller(StepCosts())
     told(controller, plain_s=0.001)
-    for _ in range(20):
+    for _ in range(64):
+        assert controller.may_ask(DraftKind.SCHEMA, False)  # what it said has had no time to come true
         controller.note_asked(DraftKind.SCHEMA, False, 0.0001)
     asked = sum(controller.may_ask(DraftKind.SCHEMA, False) for _ in range(320))
     assert asked == 10
     assert controller.may_ask(DraftKind.SCHEMA, True)  # behind other drafts it is another matter
-    controller.note(DraftKind.SCHEMA, 4, 4)
+    controller.note(DraftKind.SCHEMA, 8, 8)
     assert controller.may_ask(DraftKind.SCHEMA, False)
 
 
@@ -153,6 +154,25 @@ def test_an_allowance_is_a_share_of_time_and_shrinks_while_nothing_is_gained() -
     allowance.settle(0.0, 0.05)
     allowance.accrue(1.0)
     assert allowance.saved_s == pytest.approx(before - 0.05 + ALLOWED / 2)
+
+
+def test_rows_are_asked_some_steps_in_a_row_as_long_as_that_can_be_paid() -> None:
+    controller = Controller(StepCosts())
+    assert not controller.affords(32, 0.001), "no step was seen yet"
+    told(controller, 32, plain_s=0.008)
+    asked = 0
+    while controller.affords(32, 0.0004):
+        controller.allowance.settle(0.0, 0.0004)
+        asked += 1
+    assert asked == 5  # a quarter of a step is lent
+    controller.allowance.accrue(0.0004 / ALLOWED)
+    assert not controller.affords(32, 0.0004), "enough for one step, not for a spell"
+    controller.allowance.accrue(0.0002 / ALLOWED)
+    assert controller.affords(32, 0.0004)
+    controller.allowance.settle(0.0, 0.0004)
+    controller.note(DraftKind.PACK, 40, 36)
+    assert controller.affords(32, 0.0004), "what was said could be compared: a step more is lent"
+    assert controller.allowance.saved_s == pytest.approx(0.008 + 0.0002, rel=0.01)
 
 
 def test_step_costs_are_a_line_through_what_was_measured() -> None:

@@ -146,8 +146,11 @@ def test_a_shelf_keeps_the_last_used(tmp_path: Path) -> None:
     for n in (66, 67):
         (tmp_path / str(n)).mkdir()
         refs.append(written(tmp_path / str(n), pack(recipe((65,), (n,))).to_bytes()))
+    assert not small.has(refs[0])
     first = small.get(refs[0])
+    assert small.has(refs[0])
     small.get(refs[1])
+    assert not small.has(refs[0])
     assert small.get(refs[0]) is not first
 
 
