@@ -6,13 +6,14 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 RUN := .venv/bin/python
 FILES :=
 
-.PHONY: help setup demo demo-json up key down status test lint format types contracts migrations-check openapi openapi-check pytest test-faults setup-vllm test-vllm bench-vllm-drafts bench-vllm-recipes bench-vllm-exactness bench-banking77 bench-selection bench-draft-policy bench-drafts bench-draft-kscore test-browser screenshots bench-api bench-streams bench-serving base base-anew bench-trainer bench-snips bench-recipes bench-registry bench-rules setup-llama setup-llama-server test-llama bench-llama ledger-check lock clean
+.PHONY: help setup demo demo-json up key down status test lint format types contracts migrations-check openapi openapi-check pytest test-faults setup-vllm test-vllm bench-vllm-drafts bench-vllm-recipes bench-vllm-exactness bench-banking77 bench-selection bench-draft-policy bench-drafts bench-draft-kscore test-browser screenshots bench-api bench-streams bench-serving base base-anew bench-trainer bench-snips bench-recipes bench-registry bench-rules setup-llama setup-llama-server test-llama bench-llama ledger-check lock wheel clean
 
 help:
 	@echo "make demo    compile examples/refund-router.yaml end to end on this machine"
 	@echo "make demo-json   compile examples/order-extractor.yaml (a json task) and ask it at the OpenAI-compatible address"
 	@echo "make up      start the stack and leave it running    make down    end it (the data stays)"
 	@echo "make key     an API key of the demo tenant, for curl and the kolm command"
+	@echo "make wheel   dist/kolm_compiler-….whl: client, command, verifier and runner for other machines"
 	@echo "make test    everything that CI checks; make pytest FILES=tests/deploy for a part"
 
 setup:
@@ -185,6 +186,10 @@ bench-draft-policy: setup
 # an hour: K-scores of compiles that take drafts, beside those that take none; goes on where it was interrupted
 bench-draft-kscore: setup
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(RUN) -m tests.bench.draft_kscore
+
+# the client, the command, the offline verifier and a runner as one file for other machines (docs/client.md)
+wheel: setup
+	@$(RUN) -m deploy.wheel
 
 lock:
 	$(PYTHON) -m deploy.lock

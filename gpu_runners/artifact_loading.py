@@ -62,7 +62,9 @@ def model_of(kolm: Kolm, *, max_running: int = 16, draft: str | None = None) -> 
         from gpu_runners.serving.causal_members import is_causal
         from gpu_runners.serving.loader import Loader, merged_model
     except ImportError as error:
-        raise Refused(f"{error.name} is needed to run models: pip install 'kolm[runner]'.") from error
+        raise Refused(
+            f"{error.name} is needed to run models: install kolm with its extra 'runner' (docs/client.md)."
+        ) from error
     try:
         if is_causal(kolm.members):
             return merged_model(kolm, base_dir=base_dir(), max_running=max_running, draft=draft)

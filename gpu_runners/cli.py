@@ -46,6 +46,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
 def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(prog="kolm", description="A compiler for language-model tasks.")
+    top.add_argument("--version", action=_Version, nargs=0, dest=argparse.SUPPRESS, help="print kolm's version")
     commands = top.add_subparsers(required=True, metavar="COMMAND")
     add_compile_parsers(commands, _api_options)
     add_listing_parsers(commands, _api_options)
@@ -58,6 +59,16 @@ def parser() -> argparse.ArgumentParser:
     _artifact_parsers(commands)
     add_recipe_parsers(commands)
     return top
+
+
+class _Version(argparse.Action):
+    """Looked up when it is asked for: other commands need not wait for the client's libraries."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from gpu_runners.kolm.client import VERSION
+
+        print(f"kolm {VERSION}")
+        parser.exit()
 
 
 def _artifact_parsers(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:

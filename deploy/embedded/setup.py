@@ -105,9 +105,17 @@ def set_up() -> None:
         set_stamp("packages", packages)
         say(f"installed in {time.monotonic() - started:.0f} s")
     if stamp("project") != project:
+        remove_old_name()
         pip("install", "--no-deps", "--no-build-isolation", "--editable", str(ROOT))
         set_stamp("project", project)
     set_up_assets()
+
+
+def remove_old_name() -> None:
+    """Until 2026-11 this distribution was called `kolm`, as a stranger's on the public index is (docs/decisions/0023).
+    Before the new one is installed, for both own bin/kolm."""
+    if any(VENV.glob("lib/python*/site-packages/kolm-*.dist-info")):
+        pip("uninstall", "--yes", "kolm")
 
 
 def set_up_assets() -> None:

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Compile a spec and fail below its gate: for any CI that runs a shell. Usage: gate.sh SPEC [OUT.kolm]
 #
-# Needs the `kolm` command, KOLM_API_URL and KOLM_API_KEY. GATE_KEY (a commit's id, for instance) makes a repeated run
+# Needs the `kolm` command (docs/client.md says how it is installed), KOLM_API_URL and KOLM_API_KEY. GATE_KEY (a commit's id, for instance) makes a repeated run
 # wait for the compile that is under way instead of paying for a second one.
 set -u
 spec=${1:?"usage: gate.sh SPEC [OUT.kolm]"}

@@ -96,7 +96,8 @@ def choose(options: CausalOptions, can: Capabilities, size: ModelSize, *, shared
     is not quantised is another job."""
     notes: list[Fallback] = []
     if options.variant == "qlora" and (can.device != "cuda" or "bitsandbytes" not in can.libraries):
-        missing = "has no CUDA device" if can.device != "cuda" else "lacks bitsandbytes (pip install kolm[gpu])"
+        lacking = "lacks bitsandbytes (kolm's extra 'gpu', docs/client.md)"
+        missing = lacking if can.device == "cuda" else "has no CUDA device"
         raise JobFailed(
             f"qlora holds the base in 4 bits, and this runner {missing}; use variant lora, or another runner.",
             code="not_on_this_device",

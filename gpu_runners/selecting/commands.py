@@ -114,7 +114,8 @@ def _embedded(rows: RowSet, progress: SelectProgress) -> RowSet:
         embeddings = embedder.embed(rows.texts, on_progress=lambda done, n: progress.tell("embedding", done, n))
     except ImportError as error:
         raise Refused(
-            f"{error.name} is needed to embed texts: pip install 'kolm[runner]', or bring embeddings of your own.",
+            f"{error.name} is needed to embed texts: install kolm with its extra 'runner' (docs/client.md), or bring "
+            "embeddings of your own.",
             exit_code=EXIT_FAILED,
         ) from error
     except JobFailed as error:
