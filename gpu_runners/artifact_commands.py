@@ -16,7 +16,8 @@ from gpu_runners.recipe_commands import pack_line, rules_line
 
 def trust(source: str, *, keyring: str | None, yes: bool) -> int:
     """Pin keys after showing their fingerprints."""
-    from gpu_runners.keyring import BadKeyring, fingerprint, parse_keys, pin
+    from backend.domain.keyrings import BadKeyring, parse_keys
+    from gpu_runners.keyring import fingerprint, pin
 
     path = Path(keyring or kolm_verify.default_keyring())
     try:
@@ -170,7 +171,7 @@ def _fetch(source: str) -> bytes:
         return Path(source).read_bytes()
     import httpx
 
-    from gpu_runners.keyring import WELL_KNOWN
+    from backend.domain.keyrings import WELL_KNOWN
 
     url = httpx.URL(source)
     if url.path in ("", "/"):

@@ -9,6 +9,7 @@ not.)
 """
 
 from collections.abc import Generator
+from io import StringIO
 
 import pytest
 from psycopg.conninfo import conninfo_to_dict
@@ -29,6 +30,7 @@ def django_db_setup(
         _connect_as(embedded_services.env["DATABASE_OWNER_URL"])
         made = setup_databases(verbosity=0, interactive=False, aliases={"default"}, serialized_aliases=set())
         call_command("install_tenant_key")
+        call_command("install_signing_key", stdout=StringIO())
         _connect_as(embedded_services.env["DATABASE_URL"])
         yield
         _connect_as(embedded_services.env["DATABASE_OWNER_URL"])

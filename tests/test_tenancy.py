@@ -82,6 +82,7 @@ WITHOUT_A_WALL = {
     "compiles_outbox": "task names and ids",
     "runner_jobs_runnerjob": "ids, digests and times: runners serve all tenants",
     "artifacts_revokeddigest": "digests and times: servers hold adapters of all tenants",
+    "artifacts_signingkey": "public keys and their dates; written by the owner alone",
     "registry_epoch": "everybody's: what at least k tenants share, signed",
     "serving_server": "our own machines, and digests of what they have loaded",
     "webhooks_deliverydue": "ids and times: which delivery is sent when",
@@ -129,7 +130,7 @@ SHARED = {
     "usage_billingdue",
 }
 # Written by the owner when the deployment is migrated.
-PUBLISHED = {"usage_pricebookrow", "usage_accountdefault"}
+PUBLISHED = {"usage_pricebookrow", "usage_accountdefault", "artifacts_signingkey"}
 # The tables of log-in, which the web process reads and writes for people before it knows of a tenant.
 OF_PEOPLE = {
     "django_session",

@@ -1,4 +1,5 @@
-"""Published artifacts and the receipts of every step, also of compiles that never published."""
+"""Published artifacts, the receipts of every step, also of compiles that never published, and the keys that signed
+both."""
 
 from django.db import models
 
@@ -47,3 +48,16 @@ class Receipt(TenantOwned):
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["tenant_id", "compile_id", "seq"], name="receipt_seq_once")]
+
+
+class SigningKey(models.Model):
+    """The document of a signing key: its public half and its own dates, whatever file the private half lies in.
+    Written by the owner of the tables alone (`manage.py rotate_signing_key`), so that no process that customers reach
+    can publish a key. `not_after` is null while nobody has retired it."""
+
+    keyid = models.CharField(max_length=64, primary_key=True)
+    public_key = models.BinaryField()
+    not_before = models.DateTimeField()
+    not_after = models.DateTimeField(null=True)
+    revoked_at = models.DateTimeField(null=True)
+    created_at = models.DateTimeField(auto_now_add=True)

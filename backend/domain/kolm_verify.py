@@ -488,7 +488,8 @@ def distrust(keyid: str, kolm: Kolm, keyring: Mapping[str, Any] | None) -> str |
         [e for e in listed if isinstance(e, Mapping) and e.get("keyid") == keyid] if isinstance(listed, list) else []
     )
     if len(entries) != 1:
-        problem = "is not in your keyring" if not entries else "stands more than once in your keyring"
+        missing = "is not in your keyring (a deployment that has a new key publishes it: pin it with kolm trust)"
+        problem = missing if not entries else "stands more than once in your keyring"
         return f"unknown key: {keyid} {problem}"
     entry = entries[0]
     public = next(k["public_key"] for k in kolm.manifest["keys"] if k["keyid"] == keyid)

@@ -98,7 +98,8 @@ class Home:
 
     def wipe(self) -> None:
         """Remove everything the stack has written here, and the folder if nothing else is left in it."""
-        for name in OURS:
+        retired_keys = [path.name for path in self.path.glob("signing_key.*.pem")]
+        for name in (*OURS, *retired_keys):
             part = self.path / name
             if part.is_dir():
                 shutil.rmtree(part)

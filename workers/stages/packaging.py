@@ -3,17 +3,22 @@ compile."""
 
 from typing import Any
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
 from backend.artifacts.models import Receipt
 from backend.artifacts.publishing import publish
 from backend.artifacts.receipting import as_integers
-from backend.artifacts.signing import signing_key
+from backend.artifacts.signing import keyring, raw_of, signing_key, utc_text, valid_from
 from backend.blobs import get_blob, get_json, get_jsonl, put_blob
 from backend.compiles.events import append_event
 from backend.compiles.models import Compile, StepRun
+from backend.domain import kolm_verify
 from backend.domain.artifact import build_kolm
 from backend.domain.canonical import canonical_json, sha256_hex, sha256_of
+from backend.domain.errors import OurError
 from backend.domain.ids import Prefix, encode_id
 from backend.domain.lifecycle import CompileStatus, StepName
+from backend.domain.receipts import keyid, payload_of, sign_envelope
 from backend.domain.recipes.contributed import structures_of
 from backend.domain.recipes.pack import RecipePack
 from backend.domain.recipes.structural import Structure
@@ -35,12 +40,13 @@ _MEASURED = frozenset({"k_score_ppm", "cost_microusd", "evals"})
 
 
 def run_packaging(run: CompileRun) -> Done:
-    trained = chosen_trial(run)
+    trained, key = chosen_trial(run), signing_key()
     with run.fenced() as compile:
-        members = _members(run, compile, trained)
-        fields = _manifest_fields(run, compile, trained)
+        members = _members(run, compile, trained) | _receipts(compile, key)
+        fields = _manifest_fields(run, compile, trained, key)
         structures = _contributed(run)
-    data = build_kolm(members, manifest_fields=fields, key=signing_key())
+    data = build_kolm(members, manifest_fields=fields, key=key)
+    _check_trusted(data)
     digest = put_blob(run.tenant_id, data)
     with run.fenced() as compile:
         artifact = publish(compile, data, digest)
@@ -68,7 +74,6 @@ def _members(run: CompileRun, compile: Compile, trained: Trained) -> dict[str, b
     stored = {
         name: get_json(run.tenant_id, steps[StepName.GATE].output["digests"][name]) for name in ("k_score", "gate")
     }
-    receipts = Receipt.objects.filter(tenant_id=run.tenant_id, compile_id=compile.id).order_by("seq")
     values: dict[str, Any] = {
         "spec.json": canonical_spec(run.spec),
         "adapter_config.json": trained.adapter_config,
@@ -82,9 +87,28 @@ def _members(run: CompileRun, compile: Compile, trained: Trained) -> dict[str, b
     members = {path: canonical_json(value) for path, value in values.items()}
     members["recipes.json"], members["rules.json"] = _fast_paths(run)
     members["adapter.safetensors"] = get_blob(run.tenant_id, trained.adapter_sha256)
-    for receipt in receipts:
-        members[f"receipts/{receipt.seq:02d}-{receipt.step}.dsse.json"] = canonical_json(receipt.envelope)
     return members
+
+
+def _receipts(compile: Compile, key: Ed25519PrivateKey) -> dict[str, bytes]:
+    """The chain, under the one key that signs the file. Steps that ended before a rotation have the key of before,
+    which may be retired or revoked by now: their statements, which are what is chained, are signed once more."""
+    own, found = keyid(raw_of(key)), {}
+    for receipt in Receipt.objects.filter(tenant_id=compile.tenant_id, compile_id=compile.id).order_by("seq"):
+        signers = [signature["keyid"] for signature in receipt.envelope["signatures"]]
+        envelope = receipt.envelope if signers == [own] else sign_envelope(payload_of(receipt.envelope), key)
+        found[f"receipts/{receipt.seq:02d}-{receipt.step}.dsse.json"] = canonical_json(envelope)
+    return found
+
+
+def _check_trusted(data: bytes) -> None:
+    """A process whose key was retired or revoked behind its back publishes nothing that customers would refuse."""
+    verdict = kolm_verify.verify(data, keyring())
+    if verdict.exit_code != 0:
+        raise OurError(
+            f"This deployment's own keyring does not trust what it signed: {'; '.join(verdict.reasons)}",
+            code="signing_key_untrusted",
+        )
 
 
 def _contributed(run: CompileRun) -> list[Structure]:
@@ -155,7 +179,7 @@ def _provenance(run: CompileRun, steps: dict[str, StepRun], trained: Trained) ->
     }
 
 
-def _manifest_fields(run: CompileRun, compile: Compile, trained: Trained) -> dict[str, Any]:
+def _manifest_fields(run: CompileRun, compile: Compile, trained: Trained, key: Ed25519PrivateKey) -> dict[str, Any]:
     last = Receipt.objects.filter(tenant_id=run.tenant_id, compile_id=compile.id).order_by("seq").last()
     assert last is not None
     assert compile.started_at is not None
@@ -164,7 +188,8 @@ def _manifest_fields(run: CompileRun, compile: Compile, trained: Trained) -> dic
         "compile": encode_id(Prefix.COMPILE, compile.id),
         "tenant_digest": sha256_hex(b"kolm/tenant/" + run.tenant_id.bytes),
         "task_type": run.spec.output.type,
-        "created_at": compile.started_at.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        # a key vouches for nothing from before its time: a compile that is older than the key is of the key's first day
+        "created_at": utc_text(max(compile.started_at, valid_from(raw_of(key)))),
         "base": {"id": base_name(run.spec, trained), "sha256": trained.base_model_sha256},
         "k_score_ppm": compile.k_score_ppm,
         "gate": "passed",

@@ -1,0 +1,95 @@
+"""Changing the signing key without a moment in which a good artifact is refused.
+
+The order is everything: the new key is published, and pinned by the runners of this machine, before anything is signed
+with it; the old one's window closes when every process has had time to take the new one. Every step may be done twice,
+so an interrupted rotation is gone on with by starting it again.
+"""
+
+import os
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from django.conf import settings
+
+from backend.artifacts import signing_documents
+from backend.artifacts.models import SigningKey
+from backend.artifacts.signing import keyring, load_signing_key, public_raw, raw_of
+from backend.domain.errors import Conflict
+from backend.domain.keyrings import merged, parse_keys
+from backend.domain.receipts import keyid
+from backend.rest.private_files import move, replace_private
+
+OVERLAP = timedelta(days=1)  # for processes that still hold the old key: a Secret reaches a pod in minutes
+Say = Callable[[str], None]
+
+
+def rotate(next_file: Path, *, is_leaked: bool, say: Say) -> None:
+    """All of it at once, for a key file that this process may replace. One that was interrupted after the switch is
+    only finished."""
+    if next_file.exists() or not signing_documents.is_half_done(public_raw()):
+        prepare(next_file, say)
+        switch(next_file, keep_old=not is_leaked, say=say)
+    finish(is_leaked=is_leaked, say=say)
+
+
+def prepare(next_file: Path, say: Say) -> bytes:
+    """Make the next key in `next_file` (or take the one that an interrupted run left there) and publish it; its public
+    half."""
+    signing_documents.install(public_raw())
+    if not next_file.exists():
+        pem = Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        replace_private(next_file, pem.decode())
+    public = raw_of(load_signing_key(next_file))
+    signing_documents.introduce(public, datetime.now(UTC))
+    say(f"The new key {keyid(public)} is published; its private half is in {next_file}.")
+    pin_here(say)
+    return public
+
+
+def switch(next_file: Path, *, keep_old: bool, say: Say) -> None:
+    """Put the next key where processes read the key; the next signature of each is made with it."""
+    current = Path(settings.KOLM_SIGNING_KEY_FILE)
+    if keep_old:
+        kept = current.with_name(f"{current.stem}.{keyid(public_raw())[:16]}{current.suffix}")
+        replace_private(kept, current.read_text())
+        say(f"The old key's private half is kept in {kept}; delete it when you are sure of the new one.")
+    move(next_file, current)
+
+
+def finish(*, is_leaked: bool, say: Say) -> None:
+    """Close the windows of all keys but the one in KOLM_SIGNING_KEY_FILE. Raises Conflict where that one cannot be in
+    charge."""
+    own = SigningKey.objects.filter(keyid=keyid(public_raw())).first()
+    if own is None or own.revoked_at is not None:
+        problem = "has no document: rotate_signing_key --prepare makes one" if own is None else "is revoked"
+        raise Conflict(f"The key in KOLM_SIGNING_KEY_FILE {problem}.")
+    now = datetime.now(UTC)
+    closed = signing_documents.put_in_charge(public_raw(), others_until=now if is_leaked else now + OVERLAP)
+    if is_leaked:
+        signing_documents.revoke(closed, now)
+    for each in closed:
+        say(f"The key {each} is {'revoked: nothing it signed is trusted any more' if is_leaked else 'retired'}.")
+    say(f"The key {own.keyid} signs.")
+    pin_here(say)
+
+
+def revoke(key: str, say: Say) -> None:
+    """Take all trust from a key that signs no more. Raises Conflict for the one that signs, and for an unknown one."""
+    if key == keyid(public_raw()):
+        raise Conflict("This key signs. Replace it and revoke it in one go: rotate_signing_key --leaked.")
+    if not SigningKey.objects.filter(keyid=key).exists():
+        raise Conflict("There is no such key; /.well-known/kolm-keys.json lists them.")
+    signing_documents.revoke([key], datetime.now(UTC))
+    say(f"The key {key} is revoked: nothing it signed is trusted any more.")
+    pin_here(say)
+
+
+def pin_here(say: Say) -> None:
+    """Renew the keyring of the runners on this machine, where KOLM_KEYRING names one that can be written."""
+    path = Path(os.environ.get("KOLM_KEYRING", ""))
+    if path.is_file() and os.access(path.parent, os.W_OK):
+        replace_private(path, merged(parse_keys(path.read_bytes()), keyring()["keys"]))
+        say(f"{path} has the keys as they are published now.")
