@@ -95,6 +95,11 @@ def _base64_key(value: str) -> str:
     return value
 
 
+def _base64_keys(value: str) -> tuple[str, ...]:
+    """Separated by commas."""
+    return tuple(_base64_key(part.strip()) for part in value.split(",") if part.strip())
+
+
 def _file(value: str) -> Path:
     if not Path(value).is_file():
         raise ValueError(f"names no file: {value}")
@@ -178,7 +183,13 @@ REDIS_URL = _env.read("REDIS_URL", _redis_url, placeholder="")
 SECRET_KEY = _env.read("KOLM_SECRET_KEY", _secret, placeholder="")
 KOLM_TENANT_TOKEN_KEY = _env.read("KOLM_TENANT_TOKEN_KEY", _hex_key, placeholder=b"")
 KOLM_SEALING_KEY = _env.read("KOLM_SEALING_KEY", _base64_key, placeholder="")
+# Keys that open what they sealed and seal nothing: those of before, and the next one while processes get to know it.
+KOLM_SEALING_KEYS_OTHER = _env.read("KOLM_SEALING_KEYS_OTHER", _base64_keys, placeholder=(), default="")
 KOLM_SIGNING_KEY_FILE = _env.read("KOLM_SIGNING_KEY_FILE", _file, placeholder=ROOT)
+# Of the embedded stack: where the commands that change keys write the new ones.
+KOLM_SECRETS_FILE = (
+    _env.read("KOLM_SECRETS_FILE", Path, placeholder=ROOT) if os.environ.get("KOLM_SECRETS_FILE") else None
+)
 KOLM_RUNNER_TOKEN = _env.read("KOLM_RUNNER_TOKEN", _secret, placeholder="")
 KOLM_BLOB_DIR = _env.read("KOLM_BLOB_DIR", Path, placeholder=ROOT)
 KOLM_PUBLIC_URL = _env.read("KOLM_PUBLIC_URL", _url, placeholder="http://localhost")

@@ -1,8 +1,9 @@
 """Upkeep: the loop that makes every loss harmless. `python -m workers.upkeep`
 
 It relays the outbox to Celery, hints again at compiles that are due and held by nobody, ends runner leases that ran out
-and compiles that waited too long, books selections that nobody looked at, forgets old ones, sweeps expired drafts and
-makes the registry's epochs. It holds nothing in memory that would be missed; two of them do no harm.
+and compiles that waited too long, books selections that nobody looked at, forgets old ones, sweeps expired drafts,
+seals values under a new key and makes the registry's epochs. It holds nothing in memory that would be missed; two of
+them do no harm.
 """
 
 import logging
@@ -15,7 +16,10 @@ from typing import TYPE_CHECKING, Any
 import django
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from backend.compiles.models import Compile
+    from backend.tenants.resealing import Batch
 
 log = logging.getLogger("kolm.upkeep")
 
@@ -26,6 +30,8 @@ KEEP_SENT_H = 24
 SETTLE_S = 600.0
 SWEEP_EVERY_S = 60.0
 SWEEP_ROWS = 1_000  # of each table in one statement: about a second
+RESEAL_S = 0.5  # of a round
+RESEAL_EVERY_S = 600.0  # between passes: a process of before may still seal with its key
 SWEEP_TURNS = 5  # statements in a row; what is left is swept in the next round
 
 
@@ -62,7 +68,7 @@ def tick(*, may_expire: bool = True) -> None:
     parts = [hint_due, relay_outbox, expire_leases, forget_infer_jobs, settle_ended, forget_selections, sweep_drafts]
     parts += [forget_playground, forget_shadow, forget_pack_reports, forget_servers, build_due]
     parts += [sweep_due, erase_tenants, forget_webhooks, hint_billing]
-    parts += [attend_accounts]
+    parts += [attend_accounts, reseal_values]
     parts += [expire_compiles] if may_expire else []
     for part in parts:
         try:
@@ -147,6 +153,33 @@ def attend_accounts() -> int:
         with tenant_scope(tenant_id):
             accounts.attend(tenant_id)
     return len(due)
+
+
+def reseal_values() -> int:
+    """While there are other sealing keys: seal some more values under the present one. Returns how many."""
+    global _pass_of_sealing, _next_pass
+    from django.conf import settings
+
+    from backend.tenants.resealing import for_a_while, reseal
+    from backend.usage.accounts import all_tenants
+
+    if not settings.KOLM_SEALING_KEYS_OTHER or time.monotonic() < _next_pass:
+        return 0
+    if _pass_of_sealing is None:
+        _pass_of_sealing = reseal(all_tenants())
+    going, _pass_of_sealing = _pass_of_sealing, None  # a pass that raises is begun anew
+    n_sealed, has_ended = for_a_while(going, RESEAL_S)
+    if has_ended:
+        _next_pass = time.monotonic() + RESEAL_EVERY_S
+    else:
+        _pass_of_sealing = going
+    if n_sealed:
+        log.info("sealed %d values under the present key%s", n_sealed, "; the pass is done" if has_ended else "")
+    return n_sealed
+
+
+_pass_of_sealing: "Iterator[Batch] | None" = None
+_next_pass = 0.0
 
 
 def expire_compiles() -> int:

@@ -8,17 +8,16 @@ from uuid import UUID
 from django.db import connection
 from django.utils import timezone
 
-from backend.billing.models import Incident
+from backend.billing.models import INCIDENT, Incident
 from backend.tenants.sealing import seal, unseal
 
 log = logging.getLogger("kolm.billing")
-_PURPOSE = b"billing.incident"
 
 
 def open_incident(kind: str, subject: str, *, tenant_id: UUID | None = None, **detail: Any) -> None:
     """Open an incident, or count it as seen again. `subject` names what it is about by ids and times; figures go into
     `detail`, which is sealed for the tenant."""
-    sealed = seal(tenant_id, json.dumps(detail, default=str).encode(), purpose=_PURPOSE) if tenant_id else b""
+    sealed = seal(tenant_id, json.dumps(detail, default=str).encode(), purpose=INCIDENT) if tenant_id else b""
     with connection.cursor() as cursor:
         cursor.execute(
             "INSERT INTO billing_incident (key, kind, tenant_id, subject, detail, n_seen)"
@@ -38,7 +37,7 @@ def open_ones(tenant_id: UUID | None = None) -> list[Incident]:
 def detail_of(incident: Incident) -> dict[str, Any]:
     if incident.tenant_id is None or not incident.detail:
         return {}
-    found: dict[str, Any] = json.loads(unseal(incident.tenant_id, bytes(incident.detail), purpose=_PURPOSE))
+    found: dict[str, Any] = json.loads(unseal(incident.tenant_id, bytes(incident.detail), purpose=INCIDENT))
     return found
 
 

@@ -13,6 +13,9 @@ from django.db.models.functions import Now
 
 from backend.domain.plans import PlanName
 from backend.tenants.scope import TenantOwned
+from backend.tenants.sealing import SealedField
+
+INCIDENT = b"billing.incident"  # what a sealed detail is bound to, beside its tenant
 
 
 def _choices(values: type[StrEnum]) -> list[tuple[str, str]]:
@@ -235,7 +238,7 @@ class Incident(models.Model):
     kind = models.CharField(max_length=40)
     tenant_id = models.UUIDField(null=True)
     subject = models.CharField(max_length=255)
-    detail = models.BinaryField(default=b"")
+    detail = SealedField(default=b"", purpose=INCIDENT)
     n_seen = models.IntegerField(default=1)
     opened_at = models.DateTimeField(db_default=Now())
     seen_at = models.DateTimeField(db_default=Now())

@@ -8,10 +8,12 @@ from uuid import UUID
 
 from django.conf import settings
 
+from backend.compiles.models import GOLD_SALT, GoldSalt
 from backend.compiles.uploads import UploadPurpose, load_upload
 from backend.domain.candidates import text_key
 from backend.domain.gold import GoldSplit, split_gold
 from backend.domain.spec import Example, LabelOutput, Spec, check_gold
+from backend.tenants.sealing import seal, unseal
 
 
 def load_gold(tenant_id: UUID, spec: Spec) -> list[Example]:
@@ -28,9 +30,26 @@ def load_gold(tenant_id: UUID, spec: Spec) -> list[Example]:
 def split(tenant_id: UUID, spec: Spec, examples: list[Example]) -> GoldSplit[Example]:
     """The tenant's own salted split: the same examples fall on the same side in every compile of this tenant and name,
     and nobody outside can tell which side a text is on."""
-    salt = hmac.digest(b64decode(settings.KOLM_SEALING_KEY), f"gold-split/{tenant_id}/{spec.name}".encode(), "sha256")
+    row = GoldSalt.objects.of_tenant(tenant_id).filter(name=spec.name).first()
+    salt = first_salt(tenant_id, spec.name) if row is None else _opened(row)
     is_stratified = isinstance(spec.output, LabelOutput)
     return split_gold(examples, salt=salt, holdout=spec.examples.holdout, is_stratified=is_stratified)
+
+
+def keep_salt(tenant_id: UUID, name: str) -> None:
+    """Write the salt of a name down, once: the sealing key that it comes from will be another one day."""
+    sealed = seal(tenant_id, first_salt(tenant_id, name), purpose=GOLD_SALT)
+    GoldSalt.objects.bulk_create([GoldSalt(tenant_id=tenant_id, name=name, sealed=sealed)], ignore_conflicts=True)
+
+
+def first_salt(tenant_id: UUID, name: str) -> bytes:
+    """The salt of a name that has none written down."""
+    key = b64decode(settings.KOLM_SEALING_KEY)
+    return hmac.digest(key, f"gold-split/{tenant_id}/{name}".encode(), "sha256")
+
+
+def _opened(row: GoldSalt) -> bytes:
+    return unseal(row.tenant_id, bytes(row.sealed), purpose=GOLD_SALT)
 
 
 def load_captures(tenant_id: UUID, spec: Spec) -> list[str]:

@@ -12,8 +12,11 @@ from backend.compiles.booking import Unbooked
 from backend.domain.ablations import Arm
 from backend.domain.lifecycle import CompileStatus, StepStatus
 from backend.tenants.scope import TenantOwned
+from backend.tenants.sealing import SealedField
 
-TEACHER_KEY = b"teacher_key"  # what a sealed teacher key is bound to, beside its tenant
+# What sealed values are bound to, beside their tenant.
+TEACHER_KEY = b"teacher_key"
+GOLD_SALT = b"gold_salt"
 
 
 def _choices(enum: type) -> list[tuple[str, str]]:
@@ -34,11 +37,22 @@ class Upload(TenantOwned):
         indexes = [models.Index(fields=["tenant_id", "created_at"], name="upload_by_time")]
 
 
+class GoldSalt(TenantOwned):
+    """What decides which side of the gold split an example of this name falls on, sealed; written once, with the name's
+    first compile, so that what was held out of one compile is not trained on by the next."""
+
+    name = models.CharField(max_length=100)
+    sealed = SealedField(purpose=GOLD_SALT)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["tenant_id", "name"], name="gold_salt_once")]
+
+
 class TeacherKey(TenantOwned):
     """A customer's own key for a teacher, sealed; it is opened in the worker that calls, and never shown again."""
 
     name = models.CharField(max_length=100)
-    sealed = models.BinaryField()
+    sealed = SealedField(purpose=TEACHER_KEY)
     last4 = models.CharField(max_length=4)
     created_at = models.DateTimeField(auto_now_add=True)
 

@@ -8,7 +8,7 @@ from django.conf import settings
 from backend.compiles import leases
 from backend.compiles.concurrency import check_room
 from backend.compiles.events import append_event
-from backend.compiles.inputs import load_captures, load_gold, split
+from backend.compiles.inputs import keep_salt, load_captures, load_gold, split
 from backend.compiles.models import Compile, StepRun, TeacherKey
 from backend.compiles.notices import tell
 from backend.compiles.uploads import UploadPurpose, find_upload
@@ -52,6 +52,7 @@ def queue(
     caller's transaction. `fields` are further columns of the row. Raises PaymentRequired where the spend cap, a budget
     or the plan's number of compiles has no room for it."""
     check_room(tenant_id)
+    keep_salt(tenant_id, spec.name)
     plain = canonical_spec(spec)
     compile = Compile.objects.create(
         tenant_id=tenant_id,

@@ -10,6 +10,7 @@ from pgvector.django import HalfVectorField
 
 from backend.domain.drafts import Arm, Certificate, DraftState, Strategy, VerdictKind
 from backend.tenants.scope import TenantOwned
+from backend.tenants.sealing import SealedField
 
 ROW_BYTES = 400  # a row with its index entries, without the texts, log-probs and vector in it; measured
 
@@ -30,11 +31,16 @@ def _choices(enum: type) -> list[tuple[str, str]]:
     return [(member.value, member.value) for member in enum]  # type: ignore[attr-defined]
 
 
+def family_key_purpose(family: str) -> bytes:
+    """Another family's key does not open under this family's name."""
+    return b"draft_family_key/" + family.encode()
+
+
 class FamilyKey(TenantOwned):
     """The data key of one task family, sealed under the deployment's key. Deleting it is what deletes the texts."""
 
     family = models.CharField(max_length=100)
-    sealed = models.BinaryField()
+    sealed = SealedField(purpose=lambda row: family_key_purpose(row.family))
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:

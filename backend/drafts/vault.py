@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from django.db import connection
 
 from backend.domain.errors import OurError
-from backend.drafts.models import FamilyKey
+from backend.drafts.models import FamilyKey, family_key_purpose
 from backend.tenants.sealing import seal, unseal
 
 _NONCE_BYTES = 12
@@ -94,7 +94,11 @@ def make_vault(tenant_id: UUID, family: str) -> Vault:
     while True:
         key = base64.b64encode(os.urandom(_KEY_BYTES))
         FamilyKey.objects.bulk_create(
-            [FamilyKey(tenant_id=tenant_id, family=family, sealed=seal(tenant_id, key, purpose=_purpose(family)))],
+            [
+                FamilyKey(
+                    tenant_id=tenant_id, family=family, sealed=seal(tenant_id, key, purpose=family_key_purpose(family))
+                )
+            ],
             ignore_conflicts=True,
         )
         with connection.cursor() as cursor:
@@ -108,12 +112,7 @@ def make_vault(tenant_id: UUID, family: str) -> Vault:
 
 
 def _opened(tenant_id: UUID, family: str, sealed: bytes) -> Vault:
-    return Vault(tenant_id, family, base64.b64decode(unseal(tenant_id, sealed, purpose=_purpose(family))))
-
-
-def _purpose(family: str) -> bytes:
-    """Another family's key does not open under this family's name."""
-    return b"draft_family_key/" + family.encode()
+    return Vault(tenant_id, family, base64.b64decode(unseal(tenant_id, sealed, purpose=family_key_purpose(family))))
 
 
 @lru_cache(maxsize=64)

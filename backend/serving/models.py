@@ -9,6 +9,11 @@ from django.utils import timezone
 
 from backend.rest.new_ids import new_uuid7
 from backend.tenants.scope import TenantOwned
+from backend.tenants.sealing import SealedField
+
+# What sealed values are bound to, beside their tenant.
+SHADOW = b"shadow"
+PACK_REPORT = b"pack_report"
 
 
 class AnswerState(StrEnum):
@@ -135,7 +140,7 @@ class ShadowAnswer(TenantOwned):
 
     deployment_id = models.UUIDField()
     artifact_id = models.UUIDField()
-    sealed = models.BinaryField()
+    sealed = SealedField(purpose=SHADOW)
     is_asked = models.BooleanField(default=False)
     created_at = models.DateTimeField(default=timezone.now)
 
@@ -159,7 +164,7 @@ class PackReport(TenantOwned):
     n_tokens = models.BigIntegerField()
     tried = models.JSONField()
     missed = models.JSONField()
-    sealed = models.BinaryField(null=True)
+    sealed = SealedField(null=True, purpose=PACK_REPORT)
     created_at = models.DateTimeField(default=timezone.now)
     told_at = models.DateTimeField(default=timezone.now)
 

@@ -21,7 +21,7 @@ from backend.domain.errors import NotFound, OurError
 from backend.domain.ids import Prefix, decode_id
 from backend.domain.recipes.feedback import PackFeedback, checked_feedback
 from backend.domain.serving_wire import BadGrant, FeedbackBatch, FeedbackRow, Grant, grant_key, read_grant
-from backend.serving.models import PackReport
+from backend.serving.models import PACK_REPORT, PackReport
 from backend.tenants.scope import tenant_scope
 from backend.tenants.sealing import seal, unseal
 from backend.usage.models import Account
@@ -30,7 +30,6 @@ logger = logging.getLogger("kolm.serving")
 
 MAX_REPORTS = 100  # of one batch
 KEPT = 32  # reports of one artifact, the latest
-PURPOSE = b"pack_report"
 _PACK_FILE = "recipes.json"
 
 
@@ -105,7 +104,7 @@ def _store(tenant_id: UUID, grant: Grant, log: str, told: PackFeedback) -> None:
         "n_tokens": told.n_tokens,
         "tried": told.tried,
         "missed": told.missed,
-        "sealed": seal(tenant_id, json.dumps(learned).encode(), purpose=PURPOSE) if learned else None,
+        "sealed": seal(tenant_id, json.dumps(learned).encode(), purpose=PACK_REPORT) if learned else None,
         "told_at": timezone.now(),
     }
     names = {"artifact_id": artifact.id, "artifact_sha256": artifact.sha256, "pack_sha256": told.pack_sha256}
@@ -160,7 +159,7 @@ def _learned(row: PackReport) -> list[dict[str, Any]]:
     if row.sealed is None:
         return []
     try:
-        found: list[dict[str, Any]] = json.loads(unseal(row.tenant_id, bytes(row.sealed), purpose=PURPOSE))
+        found: list[dict[str, Any]] = json.loads(unseal(row.tenant_id, bytes(row.sealed), purpose=PACK_REPORT))
     except OurError as error:
         logger.error("the answers of a pack report do not open: %s", error.code)
         return []

@@ -24,7 +24,7 @@ from backend.domain.webhook_events import EventType
 from backend.queue import TaskName, send_hint
 from backend.serving import deployments
 from backend.serving.admission import Admitted
-from backend.serving.models import Deployment, DeploymentHour, ShadowAnswer
+from backend.serving.models import SHADOW, Deployment, DeploymentHour, ShadowAnswer
 from backend.serving.reading import drift_of
 from backend.serving.shapes import deployment_shape
 from backend.tenants.actors import SYSTEM
@@ -34,7 +34,6 @@ from backend.webhooks.emit import emit
 
 logger = logging.getLogger("kolm.shadow")
 
-PURPOSE = b"shadow"
 MAX_INPUT_CHARS = 8_000
 MAX_BYTES = 262_144  # of an answer on the wire; a longer one is not compared
 WHY = "regression"
@@ -135,7 +134,7 @@ def keep(sample: Sample) -> None:
     answer = sample.answer()
     if not answer:
         return
-    sealed = seal(sample.tenant_id, json.dumps({"text": sample.text, "answer": answer}).encode(), purpose=PURPOSE)
+    sealed = seal(sample.tenant_id, json.dumps({"text": sample.text, "answer": answer}).encode(), purpose=SHADOW)
     try:
         with tenant_scope(sample.tenant_id):
             row = ShadowAnswer.objects.create(
@@ -167,7 +166,7 @@ def question(tenant_id: UUID, answer_id: UUID) -> Question | None:
         if deployment is None or compile is None or left <= 0:
             rows.delete()
             return None
-    told = json.loads(unseal(tenant_id, bytes(row.sealed), purpose=PURPOSE))
+    told = json.loads(unseal(tenant_id, bytes(row.sealed), purpose=SHADOW))
     return Question(
         row=row,
         text=told["text"],

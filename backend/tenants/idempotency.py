@@ -21,7 +21,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from backend.domain.errors import Conflict, InvalidInput
-from backend.tenants.models import IdempotencyKey
+from backend.tenants.models import KEPT_ANSWER, IdempotencyKey
 from backend.tenants.sealing import seal, unseal
 
 MAX_KEY = 255
@@ -88,7 +88,7 @@ def _keep(tenant_id: UUID, key: str, digest: str, response: Response) -> None:
         request_hash=digest,
         status=response.status_code,
         headers={name: response[name] for name in _KEPT_HEADERS if name in response},
-        body=seal(tenant_id, JSONRenderer().render(response.data), purpose=b"idempotency"),
+        body=seal(tenant_id, JSONRenderer().render(response.data), purpose=KEPT_ANSWER),
     )
 
 
@@ -112,7 +112,7 @@ def _replay(kept: IdempotencyKey, digest: str) -> HttpResponse:
             "This Idempotency-Key was used for another request; take a new key for a new request.",
             code="idempotency_key_reuse",
         )
-    body = unseal(kept.tenant_id, bytes(kept.body), purpose=b"idempotency")
+    body = unseal(kept.tenant_id, bytes(kept.body), purpose=KEPT_ANSWER)
     response = HttpResponse(body, status=kept.status, content_type="application/json")
     for name, value in kept.headers.items():
         response[name] = value

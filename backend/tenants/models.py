@@ -15,6 +15,9 @@ from django.utils import timezone
 from backend.domain.roles import Role
 from backend.rest.new_ids import new_uuid7
 from backend.tenants.scope import TenantOwned
+from backend.tenants.sealing import SealedField
+
+KEPT_ANSWER = b"idempotency"  # what a kept answer is bound to, beside its tenant
 
 
 class Tenant(models.Model):
@@ -62,7 +65,7 @@ class IdempotencyKey(TenantOwned):
     request_hash = models.CharField(max_length=64)
     status = models.SmallIntegerField()
     headers = models.JSONField()
-    body = models.BinaryField()
+    body = SealedField(purpose=KEPT_ANSWER)
     created_at = models.DateTimeField(default=timezone.now, editable=False)
 
     class Meta:

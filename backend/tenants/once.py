@@ -10,10 +10,8 @@ from uuid import UUID
 from django.db import connection, transaction
 
 from backend.tenants.idempotency import MAX_KEY
-from backend.tenants.models import IdempotencyKey
+from backend.tenants.models import KEPT_ANSWER, IdempotencyKey
 from backend.tenants.sealing import seal, unseal
-
-_PURPOSE = b"idempotency"
 
 
 def once(tenant_id: UUID, key: str, act: Callable[[], str]) -> str:
@@ -27,7 +25,7 @@ def once(tenant_id: UUID, key: str, act: Callable[[], str]) -> str:
         cursor.execute("SELECT pg_advisory_xact_lock(%s)", [int.from_bytes(number, signed=True)])
     kept = IdempotencyKey.objects.of_tenant(tenant_id).filter(key=key).first()
     if kept is not None:
-        return unseal(tenant_id, bytes(kept.body), purpose=_PURPOSE).decode()
+        return unseal(tenant_id, bytes(kept.body), purpose=KEPT_ANSWER).decode()
     answer = act()
     IdempotencyKey.objects.create(
         tenant_id=tenant_id,
@@ -35,6 +33,6 @@ def once(tenant_id: UUID, key: str, act: Callable[[], str]) -> str:
         request_hash=hashlib.sha256(key.encode()).hexdigest(),
         status=303,
         headers={},
-        body=seal(tenant_id, answer.encode(), purpose=_PURPOSE),
+        body=seal(tenant_id, answer.encode(), purpose=KEPT_ANSWER),
     )
     return answer

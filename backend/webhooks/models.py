@@ -11,6 +11,7 @@ from django.contrib.postgres.fields import ArrayField
 from django.db import models
 
 from backend.tenants.scope import TenantOwned
+from backend.tenants.sealing import SealedField
 
 SECRET = b"webhook_secret"  # what a sealed signing secret is bound to, beside its tenant
 
@@ -52,8 +53,8 @@ class WebhookEndpoint(TenantOwned):
     description = models.CharField(max_length=200, blank=True)
     events = ArrayField(models.CharField(max_length=64))
     signature = models.CharField(max_length=4, choices=[("v1", "v1"), ("v1a", "v1a")], default="v1")
-    secret = models.BinaryField()
-    old_secret = models.BinaryField(null=True)
+    secret = SealedField(purpose=SECRET)
+    old_secret = SealedField(null=True, purpose=SECRET)
     old_secret_until = models.DateTimeField(null=True)
     status = models.CharField(max_length=12, choices=_choices(EndpointStatus), default=EndpointStatus.ENABLED)
     disabled_reason = models.CharField(max_length=12, choices=_choices(DisabledReason), blank=True)

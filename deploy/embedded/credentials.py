@@ -4,6 +4,7 @@ import base64
 import dataclasses
 import json
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -23,6 +24,7 @@ class Credentials:
     postgres_owner_password: str
     postgres_app_password: str
     valkey_password: str
+    sealing_keys_other: Sequence[str] = ()  # open what they sealed, and seal nothing (docs/keys.md)
 
 
 def new_credentials() -> Credentials:

@@ -53,6 +53,7 @@ def test_an_empty_environment_names_every_variable_at_once():
         ("KOLM_TENANT_TOKEN_KEY", "00", "KOLM_TENANT_TOKEN_KEY must be 32 bytes"),
         ("KOLM_SEALING_KEY", "%%", "KOLM_SEALING_KEY must be base64"),
         ("KOLM_SEALING_KEY", "AAAA", "KOLM_SEALING_KEY must be 32 bytes"),
+        ("KOLM_SEALING_KEYS_OTHER", "AAAA", "KOLM_SEALING_KEYS_OTHER must be 32 bytes"),
         ("KOLM_SIGNING_KEY_FILE", "/nowhere", "KOLM_SIGNING_KEY_FILE names no file"),
         ("KOLM_PUBLIC_URL", "kolm.example", "KOLM_PUBLIC_URL must be an http:// or https:// address"),
         ("KOLM_GRAMMAR_URL", "kolm.example", "KOLM_GRAMMAR_URL must be"),

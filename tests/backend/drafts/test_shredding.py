@@ -19,9 +19,9 @@ from django.conf import settings as django_settings
 from psycopg.conninfo import make_conninfo
 
 from backend.domain.errors import OurError
-from backend.drafts.models import Draft, FamilyKey, LabelDraft, Source
+from backend.drafts.models import Draft, FamilyKey, LabelDraft, Source, family_key_purpose
 from backend.drafts.purging import purge_family
-from backend.drafts.vault import Vault, _purpose, open_vault
+from backend.drafts.vault import Vault, open_vault
 from backend.tenants.models import Tenant
 from backend.tenants.scope import tenant_scope
 from backend.tenants.sealing import unseal
@@ -139,7 +139,7 @@ def test_canaries_are_never_on_the_disk_and_none_opens_after_a_purge(superuser, 
 
 def opened_with_the_deployments_key(tenant_id: UUID, wrapped: bytes) -> bool:
     try:
-        unseal(tenant_id, wrapped, purpose=_purpose(SCOPE.family))
+        unseal(tenant_id, wrapped, purpose=family_key_purpose(SCOPE.family))
     except OurError:
         return False
     return True

@@ -1,0 +1,123 @@
+"""Bringing every sealed value under the present sealing key, a few rows at a time and at any number of times: a value
+says which key it needs, so nothing has to be remembered about how far anybody got."""
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from django.apps import apps
+from django.db import models, transaction
+from django.db.models.functions import Length
+
+from backend.domain.errors import OurError
+from backend.tenants.scope import tenant_scope
+from backend.tenants.sealing import HEAD_BYTES, SealedField, current_head, key_id, open_with, seal
+
+BATCH = 200  # rows in one transaction: some milliseconds under lock
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """A column of sealed values; its table has `tenant_id` and a primary key that orders it."""
+
+    model: type[models.Model]
+    field: SealedField
+
+    @property
+    def name(self) -> str:
+        return f"{self.model._meta.db_table}.{self.field.column}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """`n_broken` open with no key that is configured: they are left as they are."""
+
+    n_sealed: int
+    n_broken: int
+
+
+def sealed_columns() -> list[Column]:
+    found = [(model, field) for model in apps.get_models() for field in model._meta.local_fields]
+    return [Column(model=model, field=field) for model, field in found if isinstance(field, SealedField)]
+
+
+def reseal(tenants: Sequence[UUID]) -> Iterator[Batch]:
+    """One pass over all values that the present key has not sealed; each batch is a transaction. Rows that somebody
+    else holds are passed over, so a pass without any is the end."""
+    for tenant_id in tenants:
+        for column in sealed_columns():
+            last = None
+            while True:
+                with tenant_scope(tenant_id):
+                    rows = list(
+                        _others(tenant_id, column, after=last).select_for_update(skip_locked=True, no_key=True)[:BATCH]
+                    )
+                    batch = _seal_again(tenant_id, column, rows)
+                if rows:
+                    last = rows[-1].pk
+                    yield batch
+                if len(rows) < BATCH:
+                    break
+
+
+def for_a_while(passes: Iterator[Batch], budget_s: float) -> tuple[int, bool]:
+    """(values sealed, whether the pass ended) of as much of a pass as fits into the time."""
+    ends, n_sealed = time.monotonic() + budget_s, 0
+    for batch in passes:
+        n_sealed += batch.n_sealed
+        if time.monotonic() > ends:
+            return n_sealed, False
+    return n_sealed, True
+
+
+def count_others(tenants: Sequence[UUID]) -> int:
+    """How many values the present key has not sealed."""
+    n_others = 0
+    for tenant_id in tenants:
+        with tenant_scope(tenant_id):
+            n_others += sum(_others(tenant_id, column).count() for column in sealed_columns())
+    return n_others
+
+
+def needed_keys(tenants: Sequence[UUID]) -> dict[str, int]:
+    """Ids of the other keys that values still need, and how many each; under "" those that no key opens."""
+    found: dict[str, int] = {}
+    for tenant_id in tenants:
+        for column in sealed_columns():
+            with tenant_scope(tenant_id):
+                for row in _others(tenant_id, column).iterator(chunk_size=BATCH):
+                    needed = _key_of(tenant_id, column, row)
+                    found[needed] = found.get(needed, 0) + 1
+    return found
+
+
+def _others(tenant_id: UUID, column: Column, *, after: object = None) -> "models.QuerySet[models.Model]":
+    name = column.field.name
+    head = models.Func(models.F(name), 1, HEAD_BYTES, function="substring", output_field=models.BinaryField())
+    rows = column.model._default_manager.filter(tenant_id=tenant_id).annotate(_n=Length(name), _head=head)
+    rows = rows.filter(_n__gt=0).exclude(_head=current_head()).order_by("pk")
+    return rows if after is None else rows.filter(pk__gt=after)
+
+
+def _seal_again(tenant_id: UUID, column: Column, rows: "Sequence[models.Model]") -> Batch:
+    name, n_broken = column.field.name, 0
+    with transaction.atomic():
+        for row in rows:
+            purpose = column.field.purpose_of(row)
+            try:
+                _, secret = open_with(tenant_id, bytes(getattr(row, name)), purpose=purpose)
+            except OurError:
+                n_broken += 1
+                continue
+            again = {name: seal(tenant_id, secret, purpose=purpose)}
+            column.model._default_manager.filter(tenant_id=tenant_id, pk=row.pk).update(**again)
+    return Batch(n_sealed=len(rows) - n_broken, n_broken=n_broken)
+
+
+def _key_of(tenant_id: UUID, column: Column, row: models.Model) -> str:
+    try:
+        key, _ = open_with(tenant_id, bytes(getattr(row, column.field.name)), purpose=column.field.purpose_of(row))
+    except OurError:
+        return ""
+    return key_id(key)
