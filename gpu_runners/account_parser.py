@@ -52,7 +52,9 @@ def _key_parsers(commands: "Actions", api_options: Options) -> None:
     ls = actions.add_parser("ls", help="all keys, newest first")
     create = actions.add_parser("create", help="a new key; its secret is shown this once")
     create.add_argument("name", metavar="NAME")
-    create.add_argument("--scopes", default="all", help="with commas between; all (default) is all of the asking key's")
+    which = create.add_mutually_exclusive_group()
+    which.add_argument("--preset", metavar="NAME", help="command_line, ci, serving, read_only or everything")
+    which.add_argument("--scopes", default="all", help="with commas between; all (default) is all of the asking key's")
     create.add_argument("--expires", metavar="TIME", help="2026-12-31T00:00:00Z; default: never")
     create.add_argument("--test", action="store_true", help="an sk_test_ key")
     revoke = actions.add_parser("revoke", help="from now on this key opens nothing")
@@ -114,6 +116,7 @@ def _run_create_key(options: argparse.Namespace) -> int:
     return create(
         options.name,
         scopes=options.scopes,
+        preset=options.preset,
         expires=options.expires,
         is_test=options.test,
         as_json=options.json,

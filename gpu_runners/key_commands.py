@@ -29,16 +29,21 @@ def ls(*, as_json: bool, connect: Connect) -> int:
     return told(act, connect)
 
 
-def create(name: str, *, scopes: str, expires: str | None, is_test: bool, as_json: bool, connect: Connect) -> int:
+def create(
+    name: str, *, scopes: str, preset: str | None, expires: str | None, is_test: bool, as_json: bool, connect: Connect
+) -> int:
     def act(client: Client) -> int | None:
-        if scopes == "all":
+        wanted: list[str] | None
+        if preset is not None:
+            wanted = None
+        elif scopes == "all":
             key = own_key(client)
             if key is None:
                 return fail("this key may not list keys, so that its scopes are unknown; name them with --scopes.")
             wanted = list(key.scopes)
         else:
             wanted = [scope.strip() for scope in scopes.split(",") if scope.strip()]
-        made = client.api_keys.create(name, scopes=wanted, live=not is_test, expires_at=expires)
+        made = client.api_keys.create(name, scopes=wanted, preset=preset, live=not is_test, expires_at=expires)
         if as_json:
             print_json(made.raw)
         else:

@@ -25,10 +25,16 @@ def login(*, api: str | None, key: str | None, profile: str) -> int:
         return fail("there is no log-in without a key; the console's page API keys makes one.", code=USAGE)
 
     def act(client: Client) -> None:
-        tenant = client.tenant.get()
+        try:
+            tenant = client.tenant.get()
+            who = f"{tenant.name} ({tenant.id})"
+        except Forbidden as refused:
+            if refused.code != "missing_scope":
+                raise
+            who = "a key that may not see its team's name"
         path = logins.save(profile, logins.Profile(url=client.base_url, key=secret))
         name = "" if profile == logins.DEFAULT_PROFILE else f" as {profile!r}"
-        print(f"Logged in to {client.base_url} as {tenant.name} ({tenant.id}); kept in {path}{name}.")
+        print(f"Logged in to {client.base_url} as {who}; kept in {path}{name}.")
 
     return told(act, lambda: Client(secret, url))
 

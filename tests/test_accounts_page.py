@@ -1,11 +1,14 @@
-"""docs/accounts.md tells the roles as backend/domain/roles.py has them.
+"""docs/accounts.md tells the roles as backend/domain/roles.py has them, and the presets of keys.
 
-`python -m tests.test_accounts_page` writes the table."""
+`python -m tests.test_accounts_page` writes the tables."""
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from backend.domain.roles import ALLOWED, Permission, Role
+from backend.tenants.scope_presets import PRESETS
+from backend.tenants.scopes import ALL_SCOPES
 
 PAGE = Path(__file__).parent.parent / "docs" / "accounts.md"
 MEANS = {
@@ -31,12 +34,33 @@ def table() -> str:
     return "\n".join(rows)
 
 
-def written() -> str:
-    return re.search(r"<!-- roles:.*?\|---\|.*?\n(.*?)\n<!-- /roles -->", PAGE.read_text(), re.DOTALL).group(1)
+def presets() -> str:
+    return "\n".join(f"| `{preset.name}` | {preset.allows} | {short(preset.scopes)} |" for preset in PRESETS.values())
+
+
+def short(scopes: Sequence[str]) -> str:
+    """`compiles:read,write` for two scopes of one noun."""
+    if tuple(scopes) == ALL_SCOPES:
+        return "all"
+    verbs: dict[str, list[str]] = {}
+    for scope in scopes:
+        noun, _, verb = scope.partition(":")
+        verbs.setdefault(noun, []).append(verb)
+    return ", ".join(f"`{noun}:{','.join(found)}`" for noun, found in verbs.items())
+
+
+def written(name: str) -> str:
+    table_of = rf"<!-- {name}:[^\n]*\n[^\n]*\n\|---\|[^\n]*\n(.*?)\n<!-- /{name} -->"
+    found = re.search(table_of, PAGE.read_text(), re.DOTALL)
+    return found[1] if found else ""
 
 
 def test_the_page_has_the_roles_of_the_code():
-    assert written() == table()
+    assert written("roles") == table()
+
+
+def test_the_page_has_the_presets_of_the_code():
+    assert written("presets") == presets()
 
 
 def test_every_permission_is_told():
@@ -44,4 +68,9 @@ def test_every_permission_is_told():
 
 
 if __name__ == "__main__":
-    PAGE.write_text(PAGE.read_text().replace(written(), table()))
+    for name, rows in (("roles", table()), ("presets", presets())):
+        begin, end = f"\n<!-- {name}:", f"<!-- /{name} -->"
+        head, _, rest = PAGE.read_text().partition(begin)
+        part, _, tail = rest.partition(end)
+        lines = part.split("\n")[:3]  # the comment and the table's head
+        PAGE.write_text(head + begin + "\n".join([*lines, rows, ""]) + end + tail)

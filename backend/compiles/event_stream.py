@@ -22,7 +22,7 @@ from rest_framework.exceptions import APIException, AuthenticationFailed
 from backend.compiles.events import events_after
 from backend.compiles.models import Compile
 from backend.compiles.shapes import event_shape
-from backend.domain.errors import Forbidden, InvalidInput, KolmError, NotFound
+from backend.domain.errors import InvalidInput, KolmError, NotFound
 from backend.domain.ids import Prefix, decode_id
 from backend.domain.lifecycle import TERMINAL, CompileStatus
 from backend.rest.async_queries import let_go_of_thread, query
@@ -30,6 +30,7 @@ from backend.rest.problems import problem_for, problem_response
 from backend.rest.rate_limits import count_request
 from backend.tenants.auth import Caller, authenticate
 from backend.tenants.scope import tenant_scope
+from backend.tenants.scopes import lacking
 from backend.wakeups_async import listening_async
 
 HEARTBEAT_S = 15.0
@@ -145,10 +146,7 @@ def _admit(request: HttpRequest) -> Caller:
     request.api_caller = caller  # type: ignore[attr-defined]  # for `last_use`
     count_request(request, caller)
     if not {"compiles:read", "compiles:write"} & caller.scopes:
-        raise Forbidden(
-            "This API key lacks the scope 'compiles:read'; make one that has it under /v1/api_keys.",
-            code="missing_scope",
-        )
+        raise lacking("compiles:read")
     return caller
 
 

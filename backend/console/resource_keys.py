@@ -15,12 +15,13 @@ from django.views.decorators.http import require_GET, require_POST
 from backend.console.access import ConsoleRequest, page
 from backend.console.account_access import recently_authenticated
 from backend.console.resource_reading import page_of
-from backend.console.resource_scopes import USUAL, check_scopes, scope_groups
+from backend.console.resource_scopes import CHOSEN, preset_choices, scope_groups, scopes_of_form
 from backend.domain.errors import InvalidInput, PaymentRequired
 from backend.domain.ids import Prefix, decode_id, encode_id
 from backend.domain.roles import Permission
 from backend.tenants import keys
 from backend.tenants.models import ApiKey
+from backend.tenants.scope_presets import COMMAND_LINE
 from backend.usage.models import Budget
 
 LIFETIMES = {"30": "30 days", "90": "90 days", "365": "a year", "never": "never expires"}
@@ -45,7 +46,7 @@ def create(request: ConsoleRequest) -> HttpResponse:
         row, secret = keys.issue(
             visit.tenant_id,
             name=_name(form.get("name", "")),
-            scopes=check_scopes(visit, form.getlist("scopes")),
+            scopes=scopes_of_form(visit, form.get("preset", CHOSEN), form.getlist("scopes")),
             is_live=form.get("kind", "live") == "live",
             expires_at=_expiry(form.get("expires", USUAL_LIFETIME)),
             actor=visit.actor,
@@ -70,8 +71,9 @@ def revoke(request: ConsoleRequest, key: str) -> HttpResponse:
     return redirect("console:api_keys")
 
 
-def _context(request: ConsoleRequest, *, checked: Any = USUAL) -> dict[str, Any]:
+def _context(request: ConsoleRequest, *, checked: Sequence[str] = ()) -> dict[str, Any]:
     visit, now = request.visit, timezone.now()
+    preset = request.POST.get("preset", COMMAND_LINE.name)
     found = page_of(ApiKey.objects.of_tenant(visit.tenant_id).order_by("-created_at", "-id"), request.GET.get("page"))
     may_see_budgets = visit.may(Permission.BILLS_READ)
     budgets = _budgets(visit.tenant_id, found.object_list) if may_see_budgets else {}
@@ -87,6 +89,9 @@ def _context(request: ConsoleRequest, *, checked: Any = USUAL) -> dict[str, Any]
             }
             for row in found.object_list
         ],
+        "presets": preset_choices(visit, preset),
+        "chosen": CHOSEN,
+        "is_chosen": preset == CHOSEN,
         "groups": scope_groups(visit, checked),
         "lifetimes": LIFETIMES,
         "lifetime": request.POST.get("expires", USUAL_LIFETIME),

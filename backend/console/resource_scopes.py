@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from backend.console.access import Visit
 from backend.domain.errors import Forbidden, InvalidInput
 from backend.domain.roles import Permission
+from backend.tenants.scope_presets import PRESETS, Preset
 from backend.tenants.scopes import ALL_SCOPES
 
 # What a member needs to give a scope away: the noun's own permission, or that of one scope of it.
@@ -49,10 +50,38 @@ class ScopeGroup:
     boxes: Sequence[ScopeBox]
 
 
-# Enough to compile, watch and run; everything else is a decision.
-USUAL = frozenset(
-    {"compiles:write", "compiles:read", "artifacts:read", "artifacts:run", "uploads:read", "uploads:write"}
-)
+CHOSEN = "chosen"  # the form's value for boxes that a person ticked
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PresetChoice:
+    """A preset as far as the member's role may give it away; `lacking` is what is left out of it."""
+
+    preset: Preset
+    lacking: Sequence[str]
+    is_checked: bool
+
+
+def preset_choices(visit: Visit, checked: str) -> list[PresetChoice]:
+    """In the presets' own order. One of which the role may give nothing is left out."""
+    rows = []
+    for preset in PRESETS.values():
+        lacking = [scope for scope in preset.scopes if not visit.may(needed_for(scope))]
+        if len(lacking) < len(preset.scopes):
+            rows.append(PresetChoice(preset=preset, lacking=lacking, is_checked=preset.name == checked))
+    return rows
+
+
+def scopes_of_form(visit: Visit, preset: str, boxes: Sequence[str]) -> list[str]:
+    """The scopes that the form asks for: the preset's that the role may give, or the boxes. Raises InvalidInput,
+    Forbidden (missing_role)."""
+    if preset == CHOSEN:
+        return check_scopes(visit, boxes)
+    if preset not in PRESETS:
+        raise InvalidInput("Choose one of the purposes that are offered.")
+    if boxes:  # or a key would get more than what was ticked
+        raise InvalidInput("Boxes are ticked: choose “Scopes of your choice” for them, or untick them all.")
+    return check_scopes(visit, [scope for scope in PRESETS[preset].scopes if visit.may(needed_for(scope))])
 
 
 def needed_for(scope: str) -> Permission:
@@ -62,7 +91,7 @@ def needed_for(scope: str) -> Permission:
     return _NEEDS.get(scope) or _NEEDS.get(noun) or fallback
 
 
-def scope_groups(visit: Visit, checked: Iterable[str] = USUAL) -> list[ScopeGroup]:
+def scope_groups(visit: Visit, checked: Iterable[str] = ()) -> list[ScopeGroup]:
     """All scopes by noun, in the order of the API's list."""
     chosen = set(checked)
     groups: dict[str, list[ScopeBox]] = {}

@@ -17,7 +17,7 @@ from rest_framework.exceptions import AuthenticationFailed
 from backend.artifacts.models import Artifact
 from backend.artifacts.revoking import check_usable
 from backend.domain.deployments import Answering, answering, n_answers, takes_canary, worst_microusd, worst_tokens
-from backend.domain.errors import Conflict, Forbidden, InvalidInput, NotFound
+from backend.domain.errors import Conflict, InvalidInput, NotFound
 from backend.domain.ids import Prefix, decode_id, encode_id
 from backend.domain.pricing import price_book
 from backend.rest.rate_limits import count_request
@@ -26,6 +26,7 @@ from backend.tenants.auth import Caller, authenticate
 from backend.tenants.key_format import hash_of
 from backend.tenants.models import ApiKey
 from backend.tenants.scope import tenant_scope
+from backend.tenants.scopes import lacking
 from backend.usage import allowances
 
 CALLER_S = 30.0
@@ -81,10 +82,7 @@ def who(request: HttpRequest) -> Caller:
     request.api_caller = caller  # type: ignore[attr-defined]  # for `last_use`
     count_request(request, caller, is_spending=True)
     if "artifacts:run" not in caller.scopes:
-        raise Forbidden(
-            "This API key lacks the scope 'artifacts:run'; make one that has it under /v1/api_keys.",
-            code="missing_scope",
-        )
+        raise lacking("artifacts:run")
     return caller
 
 

@@ -52,14 +52,20 @@ def HasScope(scope: str) -> type[BasePermission]:
             if ":" not in scope:
                 wanted += ":read" if request.method in SAFE_METHODS else ":write"
             if not _holds(request.auth, wanted):
-                raise Forbidden(
-                    f"This API key lacks the scope {wanted!r}; make one that has it under /v1/api_keys.",
-                    code="missing_scope",
-                )
+                raise lacking(wanted)
             return True
 
     Permission.__name__ = f"HasScope_{scope.replace(':', '_')}"
     return Permission
+
+
+def lacking(scope: str) -> Forbidden:
+    """What a key without the scope is told."""
+    return Forbidden(
+        f"This API key lacks the scope {scope!r}; make one that has it on the console's page API keys, or under"
+        " /v1/api_keys.",
+        code="missing_scope",
+    )
 
 
 def _holds(caller: Any, wanted: str) -> bool:

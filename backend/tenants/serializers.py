@@ -8,16 +8,32 @@ from backend.domain.ids import Prefix, encode_id
 from backend.rest.strict import StrictSerializer
 from backend.rest.times import rfc3339
 from backend.tenants.models import ApiKey, Tenant
+from backend.tenants.scope_presets import PRESETS
 from backend.tenants.scopes import ALL_SCOPES
 
 
 class NewApiKey(StrictSerializer):
     name = serializers.CharField(max_length=100, help_text="For people: where the key is used.")
     scopes = serializers.ListField(
-        child=serializers.ChoiceField(choices=ALL_SCOPES), allow_empty=False, max_length=len(ALL_SCOPES)
+        child=serializers.ChoiceField(choices=ALL_SCOPES),
+        allow_empty=False,
+        max_length=len(ALL_SCOPES),
+        required=False,
+        help_text="What the key may do. This, or `preset`.",
+    )
+    preset = serializers.ChoiceField(
+        [(preset.name, preset.allows) for preset in PRESETS.values()],
+        required=False,
+        help_text="The scopes of a purpose, as they are now; a key's scopes never change. This, or `scopes`.",
     )
     live = serializers.BooleanField(default=True, help_text="sk_live_ or sk_test_.")
     expires_at = serializers.DateTimeField(default=None, allow_null=True)
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        """`scopes` is there afterwards, whichever of the two was sent."""
+        if ("scopes" in attrs) == ("preset" in attrs):
+            raise serializers.ValidationError({"scopes": "Give either scopes or a preset."})
+        return {"scopes": list(PRESETS[attrs["preset"]].scopes)} | attrs if "preset" in attrs else attrs
 
 
 class ApiKeyShape(serializers.Serializer[Any]):

@@ -132,7 +132,9 @@ def _known_key(plan: layout.Layout) -> str | None:
 def _new_key(plan: layout.Layout) -> str:
     tenant = _manage(plan, "create_tenant", "demo")["id"]
     _manage(plan, "create_user", "demo@example.com", "--tenant", tenant)
-    key = str(_manage(plan, "create_api_key", "--tenant", tenant, "--name", "demo", "--scopes", "all")["secret"])
+    key = str(
+        _manage(plan, "create_api_key", "--tenant", tenant, "--name", "demo", "--preset", "command_line")["secret"]
+    )
     replace_private(plan.home.path / "demo.json", json.dumps({"tenant": tenant, "key": key}) + "\n")
     return key
 

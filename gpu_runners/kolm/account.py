@@ -130,9 +130,20 @@ class ApiKeys(Resource):
     def get(self, id: str) -> ApiKey:
         return build(ApiKey, self._get(f"/v1/api_keys/{id}"))
 
-    def create(self, name: str, *, scopes: Sequence[str], live: bool | None = None, expires_at: Time = None) -> ApiKey:
-        """`secret` of the answer is shown this once."""
-        body: dict[str, Any] = {"name": name, "scopes": list(scopes)}
+    def create(
+        self,
+        name: str,
+        *,
+        scopes: Sequence[str] | None = None,
+        preset: str | None = None,
+        live: bool | None = None,
+        expires_at: Time = None,
+    ) -> ApiKey:
+        """Either `scopes` or a `preset` of them: command_line, ci, serving, read_only, everything. `secret` of the
+        answer is shown this once."""
+        body: dict[str, Any] = {"name": name}
+        body |= {} if scopes is None else {"scopes": list(scopes)}
+        body |= {} if preset is None else {"preset": preset}
         if live is not None:
             body["live"] = live
         if expires_at is not None:

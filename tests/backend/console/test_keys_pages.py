@@ -7,10 +7,12 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
+from backend.console.resource_scopes import needed_for
 from backend.domain.ids import Prefix, encode_id
-from backend.domain.roles import Role
+from backend.domain.roles import Role, allows
 from backend.tenants.models import ApiKey
 from backend.tenants.scope import tenant_scope
+from backend.tenants.scope_presets import COMMAND_LINE, PRESETS
 from tests.backend.console.pages import get, logged_in, post
 from tests.factories import bearer, make_api_key, make_tenant
 
@@ -121,3 +123,53 @@ def test_a_key_shows_its_budget_or_the_way_to_one(tenant):
     assert f"/app/budgets?api_key={public_id}" in get(client, "/app/api_keys")
     post(client, "/app/budgets/create", {"whose": public_id, "usd": "12.50"})
     assert "$12.5000 a month" in get(client, "/app/api_keys")
+
+
+def test_the_usual_key_is_one_for_the_command_line(tenant):
+    text = get(logged_in(tenant), "/app/api_keys")
+    assert 'name="preset" value="command_line" checked' in text
+    assert not re.search(r'name="scopes" value="[\w:]+" checked', text)
+    form = {"name": "laptop", "preset": "command_line", "expires": "90"}
+    post(logged_in(tenant), "/app/api_keys/create", form, status=200)
+    (row,) = keys_of(tenant)
+    assert set(row.scopes) == set(COMMAND_LINE.scopes)
+
+
+@pytest.mark.parametrize("preset", PRESETS.values(), ids=lambda preset: preset.name)
+def test_every_preset_is_offered_with_what_it_allows(tenant, preset):
+    client = logged_in(tenant)
+    text = get(client, "/app/api_keys")
+    assert f'value="{preset.name}"' in text
+    assert preset.allows in text
+    post(client, "/app/api_keys/create", {"name": "x", "preset": preset.name, "expires": "90"}, status=200)
+    (row,) = keys_of(tenant)
+    assert set(row.scopes) == set(preset.scopes)
+
+
+@pytest.mark.parametrize("preset", PRESETS.values(), ids=lambda preset: preset.name)
+def test_a_preset_reaches_as_far_as_the_role_and_says_what_is_left_out(tenant, preset):
+    developer = logged_in(tenant, Role.DEVELOPER)
+    text = get(developer, "/app/api_keys")
+    post(developer, "/app/api_keys/create", {"name": "x", "preset": preset.name, "expires": "90"}, status=200)
+    (row,) = keys_of(tenant)
+    beyond = {scope for scope in preset.scopes if not allows(Role.DEVELOPER, needed_for(scope))}
+    assert set(row.scopes) == set(preset.scopes) - beyond
+    assert bool(beyond) == (preset.name in ("command_line", "read_only", "everything"))
+    said = re.search(rf'value="{preset.name}".*?</label>', text, re.DOTALL)[0]
+    assert ("may not give" in said) == bool(beyond)
+    assert all(scope in said for scope in beyond)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"preset": "root"}, "Choose one of the purposes"),
+        ({"preset": "ci", "scopes": ["compiles:read"]}, "Boxes are ticked"),
+        ({"preset": "chosen"}, "at least one scope"),
+    ],
+)
+def test_a_form_that_says_two_things_or_none_makes_no_key(tenant, change, said):
+    form = {"name": "nightly", "expires": "90"} | change
+    answer = post(logged_in(tenant), "/app/api_keys/create", form, status=422)
+    assert said in answer.content.decode()
+    assert keys_of(tenant) == []

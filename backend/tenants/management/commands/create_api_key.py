@@ -1,5 +1,6 @@
-"""`create_api_key --tenant ten_... --name NAME --scopes all [--expires-days N] [--test] [--json]`"""
+"""`create_api_key --tenant ten_... --name NAME --preset ci [--expires-days N] [--test] [--json]`"""
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -10,6 +11,7 @@ from django.utils import timezone
 from backend.tenants import keys
 from backend.tenants.command_lines import TenantCommand, check_tenant, tenant_id
 from backend.tenants.scope import tenant_scope
+from backend.tenants.scope_presets import PRESETS
 from backend.tenants.scopes import ALL_SCOPES
 from backend.tenants.serializers import render_api_key
 
@@ -21,7 +23,9 @@ class Command(TenantCommand):
         super().add_arguments(parser)
         parser.add_argument("--tenant", type=tenant_id, required=True)
         parser.add_argument("--name", required=True)
-        parser.add_argument("--scopes", required=True, help="`all`, or a list such as compiles:write,artifacts:read")
+        which = parser.add_mutually_exclusive_group(required=True)
+        which.add_argument("--preset", choices=PRESETS, help="the scopes of a purpose")
+        which.add_argument("--scopes", help="`all`, or a list such as compiles:write,artifacts:read")
         parser.add_argument("--expires-days", type=int)
         parser.add_argument("--test", action="store_true", help="sk_test_ instead of sk_live_")
 
@@ -30,7 +34,8 @@ class Command(TenantCommand):
         *args: Any,
         tenant: UUID,
         name: str,
-        scopes: str,
+        preset: str | None,
+        scopes: str | None,
         expires_days: int | None,
         test: bool,
         as_json: bool,
@@ -41,8 +46,14 @@ class Command(TenantCommand):
             row, secret = keys.issue(
                 tenant,
                 name=name[:100],
-                scopes=ALL_SCOPES if scopes == "all" else [part.strip() for part in scopes.split(",")],
+                scopes=_scopes(preset, scopes or "all"),
                 is_live=not test,
                 expires_at=None if expires_days is None else timezone.now() + timedelta(days=expires_days),
             )
         self.answer(render_api_key(row) | {"secret": secret}, as_json=as_json)
+
+
+def _scopes(preset: str | None, scopes: str) -> Sequence[str]:
+    if preset is not None:
+        return PRESETS[preset].scopes
+    return ALL_SCOPES if scopes == "all" else [part.strip() for part in scopes.split(",")]

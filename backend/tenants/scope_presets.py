@@ -1,0 +1,70 @@
+"""What keys are mostly for: named lists of scopes. The console's form, the API, `kolm keys create` and
+`manage.py create_api_key` offer them; a key keeps the scopes that its preset had when it was made.
+
+tests/backend/tenants/test_scope_presets.py runs every command with a key of every preset.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from backend.tenants.scopes import ALL_SCOPES, Scope
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preset:
+    """`allows` is for people: what a key of it can do, and what it cannot."""
+
+    name: str
+    title: str
+    allows: str
+    scopes: tuple[str, ...]
+
+
+# what a person's `kolm` does: every command but `keys create` and `keys revoke`, so that a key that leaks from a laptop
+# cannot make itself a successor
+_NOT_ON_A_LAPTOP = {Scope.API_KEYS_WRITE, Scope.TEAM_READ, Scope.TEAM_WRITE, Scope.AUDIT_READ}
+
+COMMAND_LINE = Preset(
+    name="command_line",
+    title="Command line",
+    allows="Every kolm command and all of the tour, budgets and deployments too; not the making and revoking of keys.",
+    scopes=tuple(scope for scope in ALL_SCOPES if scope not in _NOT_ON_A_LAPTOP),
+)
+CI = Preset(
+    name="ci",
+    title="CI",
+    allows="Compiles specs, waits, compares with the last version, fetches the artifact. Sees no bill, draft or key.",
+    scopes=(
+        Scope.COMPILES_READ,
+        Scope.COMPILES_WRITE,
+        Scope.ARTIFACTS_READ,
+        Scope.UPLOADS_READ,
+        Scope.UPLOADS_WRITE,
+        Scope.TENANT_READ,
+    ),
+)
+SERVING = Preset(
+    name="serving",
+    title="Serving",
+    allows="For an application: asks deployments and artifacts. Downloads no model, compiles and changes nothing.",
+    scopes=(Scope.ARTIFACTS_RUN, Scope.DEPLOYMENTS_READ, Scope.TENANT_READ),
+)
+READ_ONLY = Preset(
+    name="read_only",
+    title="Read only",
+    allows="Looks at everything and downloads artifacts; changes nothing and spends nothing.",
+    scopes=tuple(scope for scope in ALL_SCOPES if scope.endswith(":read")),
+)
+EVERYTHING = Preset(
+    name="everything",
+    title="Everything",
+    allows="All that there is: makes and revokes keys, changes the team, reads the audit log.",
+    scopes=ALL_SCOPES,
+)
+
+PRESETS: dict[str, Preset] = {preset.name: preset for preset in (COMMAND_LINE, CI, SERVING, READ_ONLY, EVERYTHING)}
+
+
+def names_with(scopes: Sequence[str]) -> list[str]:
+    """The presets that hold all of these."""
+    return [preset.name for preset in PRESETS.values() if set(scopes) <= set(preset.scopes)]
