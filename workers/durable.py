@@ -78,10 +78,13 @@ class CompileRun:
         append_event(self.tenant_id, self.compile_id, "warning", {"code": code, "message": message, **data})
 
     def progress(self, name: StepName, *, done: int, total: int, message: str) -> None:
-        """Show how far a step is, inside a `fenced` transaction."""
-        StepRun.objects.filter(tenant_id=self.tenant_id, compile_id=self.compile_id, name=name).update(
-            done=done, total=total, message=message[:200]
-        )
+        """Show how far a step is, inside the `fenced` transaction that saves it. Further than ever gives the attempts
+        back: a long step outlives any number of workers."""
+        step = StepRun.objects.filter(tenant_id=self.tenant_id, compile_id=self.compile_id, name=name)
+        is_further = step.filter(done__lt=done).exists()
+        step.update(done=done, total=total, message=message[:200])
+        if is_further:
+            leases.note_progress(self.lease)
         data = {"step": name.value, "done": done, "total": total, "message": message[:200]}
         append_event(self.tenant_id, self.compile_id, "step.progress", data)
 

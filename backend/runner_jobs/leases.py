@@ -2,6 +2,9 @@
 
 A claim gives a fresh token; only its hash is stored, and a later claim replaces it, so a runner that lost its lease is
 answered "gone" by the same check that refuses a stranger. Large values travel as blobs named by digest.
+
+A job ends after MAX_ATTEMPTS claims in a row that came to nothing. A checkpoint further on than any before gives them
+back: a training of hours outlives any number of runners, and one that always dies at the same step does not.
 """
 
 import hashlib
@@ -87,6 +90,7 @@ def claim(runner: str, kinds: list[RunnerJobKind]) -> Claim | None:
             return None
         row.status = RunnerJobStatus.LEASED
         row.attempts += 1
+        row.attempts_in_vain += 1
         row.runner = runner[:100]
         row.token_sha256 = _hash(token)
         row.started_at = timezone.now()  # of this attempt
@@ -118,9 +122,8 @@ def heartbeat(job_id: UUID, token: str, progress: Progress) -> bool:
         if job.compile_id is not None:
             compile_leases.lock(job.compile_id)
         changed = RunnerJob.objects.filter(id=job_id, status=RunnerJobStatus.LEASED, token_sha256=_hash(token))
-        has_new = _is_kept(job.tenant_id, progress.checkpoint_sha256)
         if not changed.update(
-            checkpoint_sha256=progress.checkpoint_sha256 if has_new else F("checkpoint_sha256"),
+            **_checkpoint(job, progress),
             stage=progress.note if progress.note in set(SelectStage) else "",
             done=progress.step,
             total=progress.n_steps,
@@ -146,7 +149,7 @@ def report_failure(job_id: UUID, token: str, *, code: str, message: str, is_retr
     job = authenticate(job_id, token)
     # what a runner says may quote the tenant's texts: it goes where they are, not into this shared table
     said = {"error_code": code, "error_sha256": put_json(job.tenant_id, {"message": message[:2000]})}
-    if is_retryable and job.attempts < MAX_ATTEMPTS and job.kind != RunnerJobKind.INFER:
+    if is_retryable and job.attempts_in_vain < MAX_ATTEMPTS and job.kind != RunnerJobKind.INFER:
         with tenant_scope(job.tenant_id):
             if job.compile_id is not None:
                 compile_leases.lock(job.compile_id)
@@ -201,7 +204,7 @@ def _expire(job_id: UUID) -> None:
         if job.compile_id is not None:
             compile_leases.lock(job.compile_id)
             job.refresh_from_db()
-        is_final = job.cancel_requested or job.attempts >= MAX_ATTEMPTS or job.kind == RunnerJobKind.INFER
+        is_final = job.cancel_requested or job.attempts_in_vain >= MAX_ATTEMPTS or job.kind == RunnerJobKind.INFER
         status = RunnerJobStatus.CANCELED if job.cancel_requested else RunnerJobStatus.FAILED
         with connection.cursor() as cursor:
             cursor.execute(
@@ -268,6 +271,17 @@ def _show(job: RunnerJob, progress: Progress) -> None:
         data["eta_s"] = progress.eta_s
     assert job.compile_id is not None
     append_event(job.tenant_id, job.compile_id, "step.progress", data)
+
+
+def _checkpoint(job: RunnerJob, progress: Progress) -> dict[str, Any]:
+    """What a heartbeat changes of the job's checkpoint. One that is further on than any before gives the attempts
+    back; the step is compared, since a job that dies at the same place may write other bytes there each time."""
+    digest = progress.checkpoint_sha256
+    if digest == job.checkpoint_sha256 or not _is_kept(job.tenant_id, digest):
+        return {}
+    if progress.step <= job.checkpoint_step:
+        return {"checkpoint_sha256": digest}
+    return {"checkpoint_sha256": digest, "checkpoint_step": progress.step, "attempts_in_vain": 0}
 
 
 def _is_kept(tenant_id: UUID, checkpoint_sha256: str | None) -> bool:

@@ -19,7 +19,8 @@ class RunnerJobStatus(StrEnum):
 
 class RunnerJob(models.Model):
     """`stage`, `done` and `total` are the progress of a job that belongs to no compile. `settled_at`: when whoever
-    ordered such a job has taken its end into account."""
+    ordered such a job has taken its end into account. `attempts_in_vain` are the claims since the checkpoint last
+    advanced, which `checkpoint_step` measures: the furthest step at which one was handed over."""
 
     id = models.UUIDField(primary_key=True, default=new_uuid7)
     tenant_id = models.UUIDField()
@@ -32,11 +33,13 @@ class RunnerJob(models.Model):
     payload_sha256 = models.CharField(max_length=64)
     inputs = models.JSONField(default=list)
     attempts = models.IntegerField(default=0)
+    attempts_in_vain = models.IntegerField(default=0, db_default=0)
     runner = models.CharField(max_length=100, blank=True)
     token_sha256 = models.CharField(max_length=64, blank=True)
     lease_until = models.DateTimeField(null=True)
     cancel_requested = models.BooleanField(default=False)
     checkpoint_sha256 = models.CharField(max_length=64, blank=True)
+    checkpoint_step = models.IntegerField(default=0, db_default=0)
     result_sha256 = models.CharField(max_length=64, blank=True)
     error_code = models.CharField(max_length=64, blank=True)
     error_sha256 = models.CharField(max_length=64, blank=True)

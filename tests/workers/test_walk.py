@@ -179,6 +179,40 @@ def test_a_compile_that_kills_whoever_takes_it_is_stopped(row, stages):
     assert (fresh(row).status, row.failure_code) == (CompileStatus.FAILED, "worker_crashed")
 
 
+def test_a_step_that_moves_on_outlives_any_number_of_workers(row, stages):
+    def die_further_on(done: int) -> Callable[[CompileRun], Done]:
+        def stage(run: CompileRun) -> Done:
+            with run.fenced():
+                run.progress(StepName.SLICING, done=done, total=99, message="rows saved")
+            lapse(run.lease)  # as a worker that was killed leaves it
+            raise SystemExit
+
+        return stage
+
+    for done in range(1, walk.MAX_CLAIMS + 3):
+        stages[StepName.SLICING] = die_further_on(done)
+        with pytest.raises(SystemExit):
+            walk.advance(row.id)
+    stages[StepName.SLICING] = finishing(StepName.SLICING)
+    walk.advance(row.id)
+    assert fresh(row).status == CompileStatus.SUCCEEDED
+
+
+def test_a_step_that_dies_at_the_same_row_is_stopped(row, stages):
+    def die(run: CompileRun) -> Done:
+        with run.fenced():
+            run.progress(StepName.SLICING, done=7, total=99, message="rows saved")
+        lapse(run.lease)
+        raise SystemExit
+
+    stages[StepName.SLICING] = die
+    for _ in range(walk.MAX_CLAIMS + 1):
+        with pytest.raises(SystemExit):
+            walk.advance(row.id)
+    walk.advance(row.id)
+    assert (fresh(row).status, row.failure_code) == (CompileStatus.FAILED, "worker_crashed")
+
+
 def test_a_holder_that_lost_its_lease_leaves_without_a_word(row, stages):
     def lose(run: CompileRun) -> Done:
         lapse(run.lease)

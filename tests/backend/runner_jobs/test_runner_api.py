@@ -313,6 +313,49 @@ def test_a_job_whose_runners_all_fall_silent_fails_after_the_fourth(row):
     assert "no attempt left" in events(row, "warning")[-1]["message"]
 
 
+def test_a_training_that_moves_on_outlives_any_number_of_runners(row):
+    job = queue(row)
+    for attempt in range(1, MAX_ATTEMPTS + 2):
+        claim = claimed()
+        assert claim.attempt == attempt
+        checkpoint = put_blob(row.tenant_id, f"epoch {attempt}".encode())
+        assert beat(claim, step=10 * attempt, n_steps=90, checkpoint_sha256=checkpoint).status_code == 200
+        lapse(job)
+        assert leases.expire_leases() == 1
+    last = claimed()
+    assert last.checkpoint_sha256 == checkpoint
+    assert report(last).status_code == 204
+    job.refresh_from_db()
+    assert (job.status, job.attempts) == (RunnerJobStatus.SUCCEEDED, MAX_ATTEMPTS + 2)
+
+
+@pytest.mark.parametrize("changes", [{}, {"step": 10, "n_steps": 90}])
+def test_a_training_that_dies_at_the_same_step_ends_whatever_it_writes_there(row, changes):
+    """Other bytes at the same step, or an old checkpoint with a later step, are no progress."""
+    job = queue(row)
+    first = put_blob(row.tenant_id, b"epoch 1")
+    beat(claimed(), step=10, n_steps=90, checkpoint_sha256=first)
+    lapse(job)
+    leases.expire_leases()
+    for attempt in range(MAX_ATTEMPTS):
+        again = put_blob(row.tenant_id, f"again {attempt}".encode()) if changes else first
+        beat(claimed(), **{"step": 30, "n_steps": 90} | changes, checkpoint_sha256=again)
+        lapse(job)
+        leases.expire_leases()
+    job.refresh_from_db()
+    assert (job.status, job.error_code) == (RunnerJobStatus.FAILED, "runner_lost")
+
+
+def test_a_checkpoint_that_was_never_handed_over_gives_nothing_back(row):
+    job = queue(row)
+    for attempt in range(MAX_ATTEMPTS):
+        beat(claimed(), step=10 * attempt, n_steps=90, checkpoint_sha256=f"{attempt}" * 64)
+        lapse(job)
+        leases.expire_leases()
+    job.refresh_from_db()
+    assert job.status == RunnerJobStatus.FAILED
+
+
 def test_a_cancel_reaches_the_runner_by_its_next_heartbeat(row):
     job = queue(row)
     claim = claimed()
