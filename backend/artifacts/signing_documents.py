@@ -1,13 +1,15 @@
 """The documents of signing keys, written as the owner of the tables: a key is installed, introduced, put in charge
 (which retires the others) and revoked."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from django.db import connection, transaction
 
 from backend.artifacts.models import SigningKey
 from backend.artifacts.signing import ALWAYS
 from backend.domain.receipts import keyid
+
+CLOCKS = timedelta(hours=1)  # what two machines' clocks may differ by
 
 
 def install(public: bytes) -> bool:
@@ -20,8 +22,9 @@ def install(public: bytes) -> bool:
 
 
 def introduce(public: bytes, now: datetime) -> SigningKey:
-    """The document of a key that was just made. It is published from here on, before anything is signed with it."""
-    defaults = {"public_key": public, "not_before": now.replace(microsecond=0)}
+    """The document of a key that was just made. It is published from here on, before anything is signed with it; a
+    process whose clock is behind signs nothing from before its time."""
+    defaults = {"public_key": public, "not_before": now.replace(microsecond=0) - CLOCKS}
     return SigningKey.objects.get_or_create(keyid=keyid(public), defaults=defaults)[0]
 
 

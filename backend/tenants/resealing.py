@@ -43,8 +43,9 @@ def sealed_columns() -> list[Column]:
 
 
 def reseal(tenants: Sequence[UUID]) -> Iterator[Batch]:
-    """One pass over all values that the present key has not sealed; each batch is a transaction. Rows that somebody
-    else holds are passed over, so a pass without any is the end."""
+    """One pass over all values that the present key has not sealed; each batch is a transaction, and each tenant gives
+    one at least, so that who has little time can stop between them. Rows that somebody else holds are passed over: the
+    next pass has them."""
     for tenant_id in tenants:
         for column in sealed_columns():
             last = None
@@ -59,6 +60,7 @@ def reseal(tenants: Sequence[UUID]) -> Iterator[Batch]:
                     yield batch
                 if len(rows) < BATCH:
                     break
+        yield Batch(n_sealed=0, n_broken=0)
 
 
 def for_a_while(passes: Iterator[Batch], budget_s: float) -> tuple[int, bool]:

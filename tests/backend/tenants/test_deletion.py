@@ -66,7 +66,8 @@ def plant(tenant: Tenant) -> str:
             is_there = model is Tenant or model.objects.filter(**{tenant_column(model): tenant.id}).exists()
             if not is_there:
                 make_row(model, tenant, made)
-    place = make_slice(make_compile(tenant, name=CANARY), name=CANARY)
+    # a name of its own: the salt that was planted under CANARY opens with no key
+    place = make_slice(make_compile(tenant, name=f"{CANARY}-compile"), name=CANARY)
     with tenant_scope(tenant.id):
         Candidate.objects.bulk_create(
             Candidate(

@@ -230,6 +230,17 @@ def test_upkeep_seals_again_in_the_background(old, new, monkeypatch):
     assert household.heads() == {current_head()}
 
 
+def test_a_round_of_upkeep_ends_also_where_there_are_many_tenants_and_nothing_to_do(
+    old, new, django_assert_max_num_queries
+):
+    """The other parts of upkeep wait for it."""
+    tenants = [make_tenant().id for _ in range(20)]
+    going = reseal(tenants)
+    with django_assert_max_num_queries(5 * len(sealed_columns())):
+        assert for_a_while(going, 0.0) == (0, False)
+    assert for_a_while(going, 60) == (0, True)
+
+
 def test_without_another_key_upkeep_looks_at_nothing(old, django_assert_num_queries):
     with django_assert_num_queries(0):
         assert upkeep.reseal_values() == 0
