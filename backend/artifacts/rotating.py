@@ -13,6 +13,7 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from django.conf import settings
+from django.db import transaction
 
 from backend.artifacts import signing_documents
 from backend.artifacts.models import SigningKey
@@ -67,9 +68,10 @@ def finish(*, is_leaked: bool, say: Say) -> None:
         problem = "has no document: rotate_signing_key --prepare makes one" if own is None else "is revoked"
         raise Conflict(f"The key in KOLM_SIGNING_KEY_FILE {problem}.")
     now = datetime.now(UTC)
-    closed = signing_documents.put_in_charge(public_raw(), others_until=now if is_leaked else now + OVERLAP)
-    if is_leaked:
-        signing_documents.revoke(closed, now)
+    with transaction.atomic():  # a leaked key that was retired and not revoked would be overlooked by the next run
+        closed = signing_documents.put_in_charge(public_raw(), others_until=now if is_leaked else now + OVERLAP)
+        if is_leaked:
+            signing_documents.revoke(closed, now)
     for each in closed:
         say(f"The key {each} is {'revoked: nothing it signed is trusted any more' if is_leaked else 'retired'}.")
     say(f"The key {own.keyid} signs.")

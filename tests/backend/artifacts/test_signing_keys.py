@@ -5,6 +5,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from django.core.management import CommandError, call_command
-from django.db import ProgrammingError
+from django.db import ProgrammingError, connection
 from django.test import Client
 
 from backend.artifacts import rotating
@@ -182,6 +183,64 @@ def test_a_rotation_that_was_killed_is_gone_on_with(key_file, tenant, embedded_s
     assert (len(pinned_now()["keys"]), keyid(public_raw())) == (n_keys, new_key)
     assert entry(old_key)["not_after"] < "9999"
     assert verdicts(old, new) == [0, 0]
+
+
+class Killed(BaseException):
+    """Nothing of ours catches it, as nothing catches SIGKILL."""
+
+
+class Reaper:
+    """Ends the run before its n-th effect: a file that is moved into place, or a statement that writes."""
+
+    def __init__(self, n: int) -> None:
+        self.left, self._replace = n, os.replace
+
+    def __call__(self, execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
+        if sql.startswith(("INSERT", "UPDATE", "DELETE")):
+            self._count()
+        return execute(sql, params, many, context)
+
+    def replace(self, source: Any, target: Any) -> None:
+        self._count()
+        self._replace(source, target)
+
+    def _count(self) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise Killed
+
+
+@pytest.mark.parametrize("leaked", [[], ["--leaked"]])
+def test_wherever_a_rotation_is_killed_nothing_good_is_refused_and_the_next_run_ends_it(
+    leaked, key_file, tenant, embedded_services, tmp_path, monkeypatch
+):
+    pinned = tmp_path / "keyring.json"
+    monkeypatch.setenv("KOLM_KEYRING", str(pinned))
+    is_over, n = False, 0
+    while not is_over:
+        pinned.write_text(json.dumps(keyring()))
+        old, old_key, reaper = published(tenant, f"old-{n}"), keyid(public_raw()), Reaper(n)
+        with monkeypatch.context() as patched, as_owner(embedded_services):
+            patched.setattr(os, "replace", reaper.replace)
+            try:
+                with connection.execute_wrapper(reaper):
+                    call_command("rotate_signing_key", *leaked, stdout=StringIO())
+                is_over = True
+            except Killed:
+                pass
+        now = published(tenant, f"killed-{n}")
+        revoked = [entry(old_key)["revoked_at"] is not None]
+        for keys in (pinned_now(), json.loads(pinned.read_text())):
+            assert verdicts(now, keys=keys) == [0], n
+            assert verdicts(old, keys=keys) in ([0], [3 if revoked[0] else 0]), n
+        if not is_over:
+            run_as_owner(embedded_services, "rotate_signing_key", *leaked)
+        assert keyid(public_raw()) != old_key
+        assert verdicts(old, published(tenant, f"after-{n}")) == [3 if leaked else 0, 0], n
+        assert [e["keyid"] for e in pinned_now()["keys"] if e["not_after"] > "9999"] == [keyid(public_raw())], n
+        assert not key_file.with_name("signing_key.next.pem").exists()
+        n += 1
+    assert n > 5
 
 
 def test_a_rotation_is_undone_by_putting_the_old_file_back(key_file, tenant, embedded_services):
