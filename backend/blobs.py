@@ -4,42 +4,87 @@ it here.
 Content-addressed, so that writing before the transaction that refers to it is harmless: an orphan costs disk, never
 truth. Folders are per tenant, so that one tenant can neither see nor time whether another holds the same bytes, and
 deletion is one folder.
+
+A disk that does not take or give bytes is Unavailable (`blob_store_unavailable`, `blob_store_full`), never a fault of
+the request. The root is not made here: a disk that is not mounted must not get its files on the one below.
 """
 
+import errno
+import fcntl
 import hashlib
 import json
+import logging
 import os
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
 from uuid import UUID
 
 from django.conf import settings
 
-from backend.domain.errors import NotFound, OurError
+from backend.domain.errors import NotFound, OurError, Unavailable
 
+logger = logging.getLogger(__name__)
+
+# How lately a blob may have been stored for a sweep to leave it: longer than any transaction that is yet to name it,
+# shorter than what is forgotten soonest (`runner_jobs.forgetting.KEEP_S`).
+LATELY_S = 300.0
 _HEX = frozenset("0123456789abcdef")
 _UNFINISHED, _STALE_S = "unfinished-", 86_400
+_FULL = frozenset((errno.ENOSPC, errno.EDQUOT))
+
+
+@contextmanager
+def _store() -> Iterator[None]:
+    """A fault of the disk as what it is to a caller: nobody's request is wrong, and it is likely to pass."""
+    try:
+        yield
+    except OSError as fault:
+        logger.warning("the blob store: %s", fault.strerror or type(fault).__name__)
+        if fault.errno in _FULL:
+            raise Unavailable(
+                "The blob store of this deployment is full; whoever runs it must make room.", code="blob_store_full"
+            ) from fault
+        raise Unavailable(
+            "The blob store of this deployment does not answer just now; try again.", code="blob_store_unavailable"
+        ) from fault
+
+
+def require_store() -> None:
+    """Raises Unavailable where the store's root is not there, as when its disk is not mounted."""
+    with _store():
+        os.scandir(settings.KOLM_BLOB_DIR).close()
+
+
+def probe_store() -> None:
+    """Write a few bytes and delete them again. Raises Unavailable."""
+    with _store(), tempfile.TemporaryFile(dir=settings.KOLM_BLOB_DIR) as file:
+        file.write(bytes(4096))
+        file.flush()
 
 
 def put_blob(tenant_id: UUID, data: bytes) -> str:
-    """Store `data`, return its sha256. Writing the same bytes twice is one file."""
+    """Store `data`, return its sha256. Writing the same bytes twice is one file. Once this returns, the file outlives a
+    power cut, and sweeps leave it alone for as long as it takes to commit what names it."""
     digest = hashlib.sha256(data).hexdigest()
     path = _path(tenant_id, digest)
-    if path.exists():
-        return digest
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
-        try:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-            os.replace(file.name, path)
-        except OSError:
-            os.unlink(file.name)  # a disk that is full must not fill up with halves
-            raise
+    with _store():
+        if _renewed(path):
+            return digest
+        _make_folder(path.parent)
+        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+            try:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+                os.replace(file.name, path)
+            except OSError:
+                os.unlink(file.name)  # a disk that is full must not fill up with halves
+                raise
+        _sync_folder(path.parent)
     return digest
 
 
@@ -51,42 +96,50 @@ class BlobWriter:
     def __init__(self, tenant_id: UUID) -> None:
         self._tenant_id, self._digest = tenant_id, hashlib.sha256()
         folder = Path(settings.KOLM_BLOB_DIR) / str(tenant_id)
-        folder.mkdir(parents=True, exist_ok=True)
-        for left in folder.glob(f"{_UNFINISHED}*"):
-            if left.stat().st_mtime < time.time() - _STALE_S:
-                left.unlink(missing_ok=True)
-        self._file = tempfile.NamedTemporaryFile(  # noqa: SIM115 - closed by __exit__
-            dir=folder, prefix=_UNFINISHED, delete=False
-        )
+        with _store():
+            _make_folder(folder)
+            for left in folder.glob(f"{_UNFINISHED}*"):
+                if left.stat().st_mtime < time.time() - _STALE_S:
+                    left.unlink(missing_ok=True)
+            self._file = tempfile.NamedTemporaryFile(  # noqa: SIM115 - closed by __exit__
+                dir=folder, prefix=_UNFINISHED, delete=False
+            )
 
     def write(self, data: bytes) -> None:
         self._digest.update(data)
-        self._file.write(data)
+        with _store():
+            self._file.write(data)
 
     def keep(self) -> str:
         """Store what was written; its sha256. The last call on a writer."""
         digest = self._digest.hexdigest()
         path = _path(self._tenant_id, digest)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        os.replace(self._file.name, path)
+        with _store():
+            _make_folder(path.parent)
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            os.replace(self._file.name, path)
+            _sync_folder(path.parent)
         return digest
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._file.close()
-        Path(self._file.name).unlink(missing_ok=True)
+        with suppress(OSError):  # of a disk that has just failed: what is left there goes a day later
+            self._file.close()
+        with suppress(OSError):
+            Path(self._file.name).unlink(missing_ok=True)
 
 
 def get_blob(tenant_id: UUID, digest: str) -> bytes:
     """The bytes under `digest`. Raises NotFound, and OurError when the file on disk no longer has that digest."""
-    try:
-        data = _path(tenant_id, digest).read_bytes()
-    except FileNotFoundError:
-        raise _gone(digest) from None
+    path = _path(tenant_id, digest)
+    with _store():
+        try:
+            data = path.read_bytes()
+        except FileNotFoundError:
+            raise _gone(tenant_id, digest) from None
     if hashlib.sha256(data).hexdigest() != digest:
         raise OurError(f"The stored object {digest[:12]}… was altered on disk.", code="blob_corrupt")
     return data
@@ -94,31 +147,58 @@ def get_blob(tenant_id: UUID, digest: str) -> bytes:
 
 def blob_size(tenant_id: UUID, digest: str) -> int:
     """Bytes of a blob. Raises NotFound."""
-    try:
-        return _path(tenant_id, digest).stat().st_size
-    except FileNotFoundError:
-        raise _gone(digest) from None
+    path = _path(tenant_id, digest)
+    with _store():
+        try:
+            return path.stat().st_size
+        except FileNotFoundError:
+            raise _gone(tenant_id, digest) from None
 
 
 def blob_parts(tenant_id: UUID, digest: str, *, part_bytes: int = 1 << 20) -> Iterator[bytes]:
     """The bytes under `digest`, a part at a time and unchecked: whoever reads to the end compares the digest. Raises
     NotFound."""
-    try:
-        file = _path(tenant_id, digest).open("rb")
-    except FileNotFoundError:
-        raise _gone(digest) from None
+    path = _path(tenant_id, digest)
+    with _store():
+        try:
+            file = path.open("rb")
+        except FileNotFoundError:
+            raise _gone(tenant_id, digest) from None
     with file:
-        while part := file.read(part_bytes):
+        while True:
+            with _store():
+                part = file.read(part_bytes)
+            if not part:
+                return
             yield part
 
 
 def delete_blob(tenant_id: UUID, digest: str) -> None:
     """Forget a blob; one that is gone already is forgotten."""
-    _path(tenant_id, digest).unlink(missing_ok=True)
+    with _store():
+        _path(tenant_id, digest).unlink(missing_ok=True)
+
+
+def sweep_blob(tenant_id: UUID, digest: str) -> bool:
+    """Forget a blob that no row named when the sweep looked, unless it was stored again since: whoever did may be about
+    to commit a row that names it. True when it is gone. Should that commit fail, an orphan stays, as after a crash."""
+    path = _path(tenant_id, digest)
+    with _store(), suppress(FileNotFoundError), _locked(path) as file:
+        if os.fstat(file).st_mtime > time.time() - LATELY_S:
+            return False
+        path.unlink(missing_ok=True)
+    return True
 
 
 def has_blob(tenant_id: UUID, digest: str) -> bool:
-    return _path(tenant_id, digest).exists()
+    path = _path(tenant_id, digest)
+    with _store():
+        try:
+            path.stat()
+        except FileNotFoundError:
+            require_store()
+            return False
+    return True
 
 
 def put_json(tenant_id: UUID, value: Any) -> str:
@@ -139,7 +219,10 @@ def get_jsonl(tenant_id: UUID, digest: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in get_blob(tenant_id, digest).decode().split("\n") if line]
 
 
-def _gone(digest: str) -> NotFound:
+def _gone(tenant_id: UUID, digest: str) -> NotFound:
+    """What to raise where a blob is missing. Rows name no blob of a tenant that has none, so where not even its folder
+    is there, the disk is not: that raises FileNotFoundError, for `_store` to tell."""
+    (Path(settings.KOLM_BLOB_DIR) / str(tenant_id)).stat()
     return NotFound(f"There is no stored object {digest[:12]}….", code="blob_not_found")
 
 
@@ -147,3 +230,45 @@ def _path(tenant_id: UUID, digest: str) -> Path:
     if len(digest) != 64 or not _HEX.issuperset(digest):
         raise NotFound("A stored object is named by 64 lower-case hexadecimal digits.", code="blob_not_found")
     return Path(settings.KOLM_BLOB_DIR) / str(tenant_id) / digest[:2] / digest
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[int]:
+    """The open blob, to one process at a time: what it is by its number, whatever becomes of its name. Raises
+    FileNotFoundError."""
+    number = os.open(path, os.O_RDWR)
+    try:
+        fcntl.flock(number, fcntl.LOCK_EX)
+        yield number
+    finally:
+        os.close(number)
+
+
+def _renewed(path: Path) -> bool:
+    """True when the blob is there and sweeps now see that it was stored again. One that a sweep deletes in this moment
+    is not there."""
+    with suppress(FileNotFoundError), _locked(path) as file:
+        if os.fstat(file).st_nlink:
+            os.utime(file)
+            return True
+    return False
+
+
+def _make_folder(folder: Path) -> None:
+    """A tenant's folder, or one within it; never the root."""
+    root = Path(settings.KOLM_BLOB_DIR)
+    for made in (*reversed([p for p in folder.parents if p.is_relative_to(root) and p != root]), folder):
+        try:
+            made.mkdir()
+        except FileExistsError:
+            continue
+        _sync_folder(made.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    """A name is on the disk once its folder is."""
+    number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)

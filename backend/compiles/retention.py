@@ -12,7 +12,7 @@ from django.db import transaction
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from backend.blobs import delete_blob
+from backend.blobs import probe_store, sweep_blob
 from backend.compiles.models import Candidate, Compile, Slice, StepRun, TeacherCall, Upload
 from backend.compiles.transitions import FORGOTTEN
 from backend.compiles.uploads import UploadPurpose
@@ -44,7 +44,9 @@ def sweep_due(*, limit: int = 20) -> int:
 
 
 def forget(tenant_id: UUID) -> int:
-    """Everything of the tenant that is older than it wants to keep."""
+    """Everything of the tenant that is older than it wants to keep. Raises Unavailable where blobs cannot be deleted
+    just now, before a row is."""
+    probe_store()
     with tenant_scope(tenant_id):
         kept = settings_of(tenant_id)
         n_uploads = _forget_captures(tenant_id, kept.captures_days) if kept.captures_days else 0
@@ -66,7 +68,7 @@ def _forget_captures(tenant_id: UUID, days: int) -> int:
         Upload.objects.of_tenant(tenant_id).filter(sha256__in=[r.sha256 for r in gone]).values_list("sha256", flat=True)
     )
     for digest in {row.sha256 for row in gone} - kept:
-        transaction.on_commit(lambda digest=digest: delete_blob(tenant_id, digest))
+        transaction.on_commit(lambda digest=digest: sweep_blob(tenant_id, digest))
     return len(gone)
 
 
@@ -90,7 +92,7 @@ def _forget_datasets(tenant_id: UUID, compile_ids: list[UUID]) -> None:
     mine = _datasets(steps.filter(compile_id__in=compile_ids))
     others = _datasets(steps.exclude(compile_id__in=compile_ids)) if mine else set()
     for digest in mine - others:
-        transaction.on_commit(lambda digest=digest: delete_blob(tenant_id, digest))
+        transaction.on_commit(lambda digest=digest: sweep_blob(tenant_id, digest))
 
 
 def _datasets(steps: QuerySet[StepRun]) -> set[str]:

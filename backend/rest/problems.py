@@ -46,6 +46,7 @@ _STATUS_OF: tuple[tuple[type[ours.KolmError], int], ...] = (
 )
 # Codes that HTTP has a more exact status for than their class.
 _STATUS_OF_CODE = {
+    "blob_store_full": 507,
     "idempotency_key_reuse": 422,
     "payload_too_large": 413,
     "too_large": 413,

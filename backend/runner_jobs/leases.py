@@ -24,7 +24,7 @@ from backend.blobs import get_json, has_blob, put_json
 from backend.compiles import leases as compile_leases
 from backend.compiles.events import append_event
 from backend.compiles.models import StepRun
-from backend.domain.errors import NotFound
+from backend.domain.errors import KolmError, NotFound, Unavailable
 from backend.domain.ids import Prefix, encode_id
 from backend.domain.runner_jobs import Claim, Progress, RunnerJobKind, SelectStage
 from backend.runner_jobs.lost_time import book_lost_attempt
@@ -77,7 +77,8 @@ def _last_checkpoint(compile_id: UUID | None, payload_sha256: str) -> str:
 
 
 def claim(runner: str, kinds: list[RunnerJobKind]) -> Claim | None:
-    """Hand the oldest queued job of these kinds to the runner, or None."""
+    """Hand the oldest queued job of these kinds to the runner, or None. Raises Unavailable, with the job still queued,
+    while its payload cannot be read."""
     token = secrets.token_urlsafe(32)
     with transaction.atomic():
         row = (
@@ -96,15 +97,33 @@ def claim(runner: str, kinds: list[RunnerJobKind]) -> Claim | None:
         row.started_at = timezone.now()  # of this attempt
         row.save()
         _prolong(row.id)
+        payload = _payload(row)
+        checkpoint = row.checkpoint_sha256 or None
+        if checkpoint is not None and not has_blob(row.tenant_id, checkpoint):
+            checkpoint = None
+    if isinstance(payload, KolmError):
+        raise payload
     return Claim(
         job_id=encode_id(Prefix.RUNNER_JOB, row.id),
         kind=row.kind,
         token=token,
-        payload=get_json(row.tenant_id, row.payload_sha256),
+        payload=payload,
         lease_s=float(settings.KOLM_RUNNER_LEASE_S),
         attempt=row.attempts,
-        checkpoint_sha256=row.checkpoint_sha256 if _is_kept(row.tenant_id, row.checkpoint_sha256) else None,
+        checkpoint_sha256=checkpoint,
     )
+
+
+def _payload(row: RunnerJob) -> dict[str, Any] | KolmError:
+    """The job's payload, or why there is none: an attempt that is lost, or a job that nobody could work on would stand
+    before all others for ever. Raises Unavailable."""
+    try:
+        value: dict[str, Any] = get_json(row.tenant_id, row.payload_sha256)
+    except Unavailable:
+        raise
+    except KolmError as error:
+        return error
+    return value
 
 
 def authenticate(job_id: UUID, token: str) -> RunnerJob:
@@ -285,8 +304,12 @@ def _checkpoint(job: RunnerJob, progress: Progress) -> dict[str, Any]:
 
 
 def _is_kept(tenant_id: UUID, checkpoint_sha256: str | None) -> bool:
-    """A checkpoint that is not in the store would fail every runner that is told to go on from it."""
-    return bool(checkpoint_sha256) and has_blob(tenant_id, str(checkpoint_sha256))
+    """A checkpoint that is not in the store would fail every runner that is told to go on from it. While the store is
+    away none is: a heartbeat keeps the lease without it, and brings it again."""
+    try:
+        return bool(checkpoint_sha256) and has_blob(tenant_id, str(checkpoint_sha256))
+    except Unavailable:
+        return False
 
 
 def _prolong(job_id: UUID) -> None:

@@ -24,6 +24,7 @@ from django.conf import settings
 from django.db import connection, transaction
 from django.utils import timezone
 
+from backend.blobs import require_store
 from backend.domain.canonical import canonical_json
 from backend.domain.errors import Conflict, InvalidInput, Problem
 from backend.domain.ids import Prefix, encode_id
@@ -111,6 +112,7 @@ def _erase_rows(tenant_id: UUID) -> tuple[dict[str, int], tuple[int, str]]:
 
 
 def _erase_blobs(tenant_id: UUID) -> tuple[int, int]:
+    require_store()  # or a disk that is away would be certified as empty
     folder = Path(settings.KOLM_BLOB_DIR) / str(tenant_id)
     files = [path for path in folder.rglob("*") if path.is_file()] if folder.is_dir() else []
     n_bytes = sum(path.stat().st_size for path in files)

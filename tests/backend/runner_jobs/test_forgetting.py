@@ -10,6 +10,7 @@ from backend.domain.runner_jobs import RunnerJobKind
 from backend.rest.new_ids import new_uuid7
 from backend.runner_jobs.forgetting import KEEP_S, forget_infer_jobs
 from backend.runner_jobs.models import RunnerJob, RunnerJobStatus
+from tests.factories import age_blobs
 
 pytestmark = pytest.mark.usefixtures("committed_db")
 
@@ -28,6 +29,7 @@ def ended(tenant_id, *, age_s, kind=RunnerJobKind.INFER, text="refund please"):
 def test_an_old_question_and_its_answer_are_forgotten():
     tenant = new_uuid7()
     job = ended(tenant, age_s=KEEP_S + 60)
+    age_blobs(tenant)
     assert forget_infer_jobs() >= 1
     assert not RunnerJob.objects.filter(id=job.id).exists()
     assert not has_blob(tenant, job.payload_sha256)

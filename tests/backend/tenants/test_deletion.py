@@ -39,7 +39,7 @@ from backend.usage.accounts import set_plan
 from deploy.embedded.stack import EmbeddedServices
 from tests.backend.tenants.test_isolation_sweep import make_row
 from tests.compile_factories import make_candidate, make_compile, make_slice, make_upload
-from tests.factories import PASSWORD, bearer, make_api_key, make_member, make_tenant
+from tests.factories import PASSWORD, age_blobs, bearer, make_api_key, make_member, make_tenant
 
 CANARY = "canary-of-the-other-tenant"  # what `make_row` writes wherever there is room for text
 N_CANARIES = 1_000
@@ -267,6 +267,7 @@ def test_what_is_older_than_the_team_wants_is_forgotten(tenant):
         Upload.objects.update(created_at=timezone.now() - timedelta(days=40))
         team_settings.change(tenant.id, actor=ANNA, captures_days=30, candidates_days=30)
     assert RetentionDue.objects.filter(tenant_id=tenant.id).exists()
+    age_blobs(tenant.id)
     forget(tenant.id)
     with tenant_scope(tenant.id):
         assert set(Candidate.objects.values_list("compile_id", flat=True)) == {new.id}
@@ -293,6 +294,7 @@ def test_the_training_sets_go_with_the_candidates(tenant):
             steps = StepRun.objects.filter(compile=row, name=StepName.LABELING)
             steps.update(output={"digests": digests, "facts": {}})
     aged(tenant, compile, CompileStatus.SUCCEEDED, 31)
+    age_blobs(tenant.id)
     forget(tenant.id)
     assert has_blob(tenant.id, shared)
     assert not any(has_blob(tenant.id, digest) for digest in (mine, seen, rules))
