@@ -33,6 +33,17 @@ def _connect(**changed: Any) -> None:
     connection.settings_dict.update(changed)
 
 
+@contextmanager
+def no_database() -> Iterator[None]:
+    """This thread's connections are refused, as while Postgres is away."""
+    before = connection.settings_dict["PORT"]
+    _connect(PORT="1")
+    try:
+        yield
+    finally:
+        _connect(PORT=before)
+
+
 def run_as_owner(services: EmbeddedServices, *command: str) -> str:
     out = StringIO()
     with as_owner(services):

@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from django.db import transaction
+from django.db import DatabaseError, transaction
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
@@ -22,6 +22,7 @@ from backend.domain import kolm_verify
 from backend.domain.errors import NotFound
 from backend.domain.ids import Prefix, decode_id
 from backend.rest.pagination import PAGE_PARAMETERS, list_page, page_schema
+from backend.rest.problems import problem_for
 from backend.rest.strict import StrictSerializer, check_query
 from backend.tenants.api import IDEMPOTENCY_KEY
 from backend.tenants.auth import IsTenant
@@ -172,9 +173,13 @@ class ReceiptsView(APIView):
 
 
 @transaction.non_atomic_requests
-def public_keys(request: HttpRequest) -> JsonResponse:
-    """The keyring to pin: `kolm trust https://…/.well-known/kolm-keys.json`."""
-    return JsonResponse(keyring())
+def public_keys(request: HttpRequest) -> HttpResponse:
+    """The keyring to pin: `kolm trust https://…/.well-known/kolm-keys.json`. 503 without the database, never a part:
+    who pins must not miss a revocation."""
+    try:
+        return JsonResponse(keyring())
+    except DatabaseError as fault:
+        return problem_for(request, fault)
 
 
 def find_artifact(request: Request, public_id: str) -> Artifact:

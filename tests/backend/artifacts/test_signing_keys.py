@@ -26,7 +26,7 @@ from backend.tenants.models import Tenant
 from deploy.embedded.stack import EmbeddedServices
 from tests.compile_factories import make_artifact, make_compile, make_receipts, public_id
 from tests.factories import bearer, make_api_key, make_tenant
-from tests.key_pieces import as_owner, run_as_owner, signing_key_of_its_own
+from tests.key_pieces import as_owner, no_database, run_as_owner, signing_key_of_its_own
 
 pytestmark = pytest.mark.usefixtures("committed_db")
 
@@ -119,6 +119,12 @@ def test_a_process_that_customers_reach_can_publish_no_key():
     for command in (["rotate_signing_key"], ["revoke_signing_key", "0" * 64]):
         with pytest.raises(CommandError, match="KOLM_DB_ROLE=owner"):
             call_command(*command)
+
+
+def test_without_the_database_no_keyring_is_published_rather_than_a_part_of_it():
+    with no_database():
+        answer = Client().get("/.well-known/kolm-keys.json")
+    assert (answer.status_code, answer.json()["code"]) == (503, "unavailable")
 
 
 def test_after_a_rotation_old_and_new_artifacts_are_trusted(key_file, tenant, embedded_services):
