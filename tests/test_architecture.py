@@ -53,6 +53,7 @@ SHARED_TABLES = {
     "RevokedDigest",
     "RunnerJob",
     "Server",
+    "SigningKey",
     "StripeEvent",
 }
 
