@@ -28,6 +28,7 @@ DOMAIN_MAY_IMPORT = sys.stdlib_module_names | {
     "backend",
     "numpy",
     "scipy",
+    "re2",  # customers' regular expressions
     "cryptography",
     "rfc8785",
     "pydantic",

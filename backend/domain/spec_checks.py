@@ -39,7 +39,7 @@ class RegexCheck(_Check):
     kind: Literal["regex"] = Field(description="The kind of check.", examples=["regex"])
     pattern: str = Field(
         min_length=1,
-        description="Pattern of at most 500 characters; no back-references, no repeats inside repeats.",
+        description="Pattern of at most 500 characters; no look-ahead or look-behind, no back-references.",
         examples=[r"^[A-Z]{2}-[0-9]+$"],
     )
 

@@ -74,7 +74,9 @@ def _wrong_json(output: JsonOutput, examples: Sequence[Example]) -> Iterator[Pro
         except BadAnswer as fault:
             yield _wrong(i, f"is no answer: {fault}", "bad_answer")
         except TooCostly:
-            words = "the gold up to here takes all the time there is; anchor output.schema's patterns with ^"
+            words = (
+                "the gold up to here takes all the time there is; give output.schema shorter patterns or fewer branches"
+            )
             yield _wrong(i, words, "too_slow")
             return
         else:

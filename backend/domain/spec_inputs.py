@@ -132,7 +132,7 @@ class RegexVerifier(_Verifier):
     kind: Literal["regex"] = Field(description="The kind of check.", examples=["regex"])
     pattern: str = Field(
         min_length=1,
-        description="Pattern of at most 500 characters; no back-references, no repeats inside repeats.",
+        description="Pattern of at most 500 characters; no look-ahead or look-behind, no back-references.",
         examples=["(?i)order"],
     )
 

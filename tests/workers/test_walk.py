@@ -268,3 +268,11 @@ def test_a_compile_that_is_being_canceled_is_ended_by_whoever_takes_it(row, stag
     change(row, status=CompileStatus.CANCELING)
     walk.advance(row.id)
     assert fresh(row).status == CompileStatus.CANCELED
+
+
+def test_a_stored_spec_with_a_pattern_that_is_refused_today_ends_with_what_to_write(row, stages):
+    change(row, spec=row.spec | {"verifiers": [{"kind": "regex", "pattern": "^(?!.*money)"}]})
+    walk.advance(row.id)
+    fresh(row)
+    assert (row.status, row.failure_code) == (CompileStatus.FAILED, "invalid_spec")
+    assert "/verifiers/0/pattern: the pattern, at character 2: (?! looks ahead" in row.failure_message

@@ -37,7 +37,7 @@ def make_app(responder: Responder, *, routes: Sequence[BaseRoute] = ()) -> Starl
     """`routes` come beside OpenAI's."""
 
     async def chat(request: Request) -> Response:
-        call = chat_call(read_json(await read_body(request)))
+        call = await _call(chat_call, read_json(await read_body(request)))
         served = await responder.resolve(call.model, _headers(request))
         ruled = rule_answer(call, served)
         if ruled is not None:
@@ -47,7 +47,7 @@ def make_app(responder: Responder, *, routes: Sequence[BaseRoute] = ()) -> Starl
         return await _answer(request, call, served, merged(served.engine, requests), n=len(requests))
 
     async def completion(request: Request) -> Response:
-        call = completion_call(read_json(await read_body(request)))
+        call = await _call(completion_call, read_json(await read_body(request)))
         served = await responder.resolve(call.model, _headers(request))
         requests = await completion_requests(call, served)
         return await _answer(request, call, served, merged(served.engine, requests), n=len(requests))
@@ -185,6 +185,11 @@ async def _unless_gone(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
 async def _hang_up(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
+
+
+async def _call(read: Callable[[dict[str, Any]], T], body: dict[str, Any]) -> T:
+    """A stranger's schema may take a second to be judged, and this thread is everybody's."""
+    return await asyncio.to_thread(read, body) if "response_format" in body else read(body)
 
 
 async def read_body(request: Request) -> bytes:

@@ -42,6 +42,10 @@ def chain(length: int) -> dict[str, Any]:
     return {"type": "object", "properties": {"a": {"$ref": "#/$defs/l0"}}, "$defs": parts}
 
 
+def with_patterns(n: int) -> dict[str, Any]:
+    return {"type": "object", "properties": {f"f{i}": {"type": "string", "pattern": f"^{i}"} for i in range(n)}}
+
+
 LOOP = {"type": "object", "properties": {"next": {"$ref": "#/$defs/node"}}}
 
 
@@ -84,11 +88,13 @@ LOOP = {"type": "object", "properties": {"next": {"$ref": "#/$defs/node"}}}
         (of({"anyOf": []}), "/properties/a/anyOf", "not_a_schema"),
         (of({"enum": []}), "/properties/a/enum", "not_a_schema"),
         (of({"format": "regex"}), "/properties/a/format", "unsupported_keyword"),
-        (of({"pattern": "(a+)+$"}), "/properties/a/pattern", "bad_pattern"),
+        (of({"pattern": r"(a+)\1"}), "/properties/a/pattern", "bad_pattern"),
         (of({"pattern": "("}), "/properties/a/pattern", "bad_pattern"),
         (of({"pattern": r"a\b"}), "/properties/a/pattern", "bad_pattern"),
         (of({"pattern": "(?=a)"}), "/properties/a/pattern", "bad_pattern"),
         (of({"pattern": "a" * 501}), "/properties/a/pattern", "bad_pattern"),
+        (of({"pattern": "(?:a{99}){99}"}), "/properties/a/pattern", "bad_pattern"),
+        (with_patterns(65), "", "schema_too_large"),
         (of({"pattern": 7}), "/properties/a/pattern", "not_a_schema"),
         (of({"minLength": 9, "maxLength": 2}), "/properties/a/minLength", "out_of_range"),
         (of({"minItems": 10**9}), "/properties/a/minItems", "out_of_range"),

@@ -119,8 +119,8 @@ def two_labels(**second: Any) -> dict[str, Any]:
         ("/recipes/budget_s", 0, "/recipes/budget_s", "out_of_range", "more than 0"),
         ("/recipes/min_rule_precision", 1, "/recipes/min_rule_precision", "out_of_range", "less than 1"),
         ("/recipes/registry", "share", "/recipes/registry", "unknown_value", "contribute"),
-        ("/verifiers", [{"kind": "regex", "pattern": "(a+)+$"}], "/verifiers/0/pattern", "bad_pattern", "backtrack"),
-        ("/verifiers", [{"kind": "regex", "pattern": "("}], "/verifiers/0/pattern", "bad_pattern", "not a valid"),
+        ("/verifiers", [{"kind": "regex", "pattern": "a(?!b)"}], "/verifiers/0/pattern", "bad_pattern", "looks ahead"),
+        ("/verifiers", [{"kind": "regex", "pattern": "("}], "/verifiers/0/pattern", "bad_pattern", "has no ) after it"),
         ("/verifiers", [{"kind": "regx"}], "/verifiers/0/kind", "unknown_value", 'did you mean "regex"?'),
         (
             "/verifiers",

@@ -11,11 +11,13 @@ import jsonschema
 import llguidance
 import pytest
 import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from backend.domain.json_schemas import check_schema
 from gpu_runners.causal.base import CausalBase
 from gpu_runners.generation.answers import constraint_of, schema_constraint
-from gpu_runners.generation.constraints import Masks
+from gpu_runners.generation.constraints import Constraints, Masks
 from gpu_runners.generation.protocol import (
     Constraint,
     ConstraintKind,
@@ -26,6 +28,8 @@ from gpu_runners.generation.protocol import (
 )
 from gpu_runners.generation.sync import generate_all
 from gpu_runners.generation.torch_engine import TorchEngine
+from tests.backend.domain.test_patterns import AUDITED
+from tests.pattern_strategies import hostile
 
 Ask = Callable[..., GenerationRequest]
 SCHEMA: dict[str, Any] = {
@@ -120,6 +124,27 @@ def test_a_schema_that_explodes_costs_little_and_others_go_on(engine: TorchEngin
             generate_all(engine, [ask(constraint=constraint, max_new_tokens=5), ask(max_new_tokens=2)])
         assert generate_all(engine, [ask(max_new_tokens=2)])[0].counts.completion_tokens == 2
     assert time.monotonic() - began < 20
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.one_of(st.sampled_from(AUDITED), hostile))
+def test_a_strangers_pattern_is_decoded_to_within_bounds(base: CausalBase, pattern: str) -> None:
+    """A pattern of a vetted schema reaches llguidance too: to compile it, and each mask, is under 100 ms of CPU."""
+    schema = {"type": "object", "properties": {"a": {"type": "string", "pattern": pattern}}, "required": ["a"]}
+    if check_schema(schema):
+        return
+    constraints = Constraints(base.tokenizer, vocab_size=base.vocab_size, eos_ids=base.eos_ids)
+    started = time.thread_time()
+    matcher = None
+    with contextlib.suppress(Rejected):
+        matcher = constraints.matcher(schema_constraint(schema))
+    assert time.thread_time() - started < 0.1
+    for token in base.tokenizer('{"a": "abababa', add_special_tokens=False)["input_ids"]:
+        started = time.thread_time()
+        Masks(base.vocab_size).forbidden([matcher], [[]], base.vocab_size, torch.device("cpu"))
+        assert time.thread_time() - started < 0.1
+        if matcher is None or not matcher.consume_token(int(token)):
+            return
 
 
 def fuelled(base: CausalBase, fuel: int) -> Any:

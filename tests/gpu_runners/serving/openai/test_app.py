@@ -18,6 +18,7 @@ from gpu_runners.causal.base import CausalBase
 from gpu_runners.serving.generative_model import GenerativeModel
 from gpu_runners.serving.openai.app import MAX_BODY
 from gpu_runners.serving.openai.single import app_of
+from tests.backend.domain.test_patterns import AUDITED
 from tests.gpu_runners.small_base import CONTEXT, make_base
 from tests.gpu_runners.small_generative import SCHEMA, generative_kolm
 
@@ -207,6 +208,40 @@ def test_a_hostile_schema_is_refused_before_it_is_compiled(caller: Caller) -> No
         form = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
         error = caller.chat(response_format=form).json()["error"]
         assert (error["code"], error["param"]) == ("bad_schema", "response_format.json_schema.schema")
+
+
+def test_a_patterns_schema_costs_the_runner_little_whatever_it_says(caller: Caller) -> None:
+    """Judged by us in linear time, then decoded to by llguidance under its own bounds on work; no answer of the base is
+    long enough to be complete."""
+    for pattern in AUDITED:
+        schema = {"type": "object", "properties": {"a": {"type": "string", "pattern": pattern}}, "required": ["a"]}
+        form = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
+        started = time.process_time()
+        answer = caller.chat(response_format=form, max_tokens=8)
+        assert time.process_time() - started < 5
+        assert answer.status_code in (200, 400), answer.text
+        assert caller.chat(response_format=TEXT, max_tokens=2).status_code == 200
+
+
+def test_others_are_answered_while_a_schema_of_many_patterns_is_judged(address: str) -> None:
+    letters = [chr(i) for i in range(0x100, 0x2000) if chr(i).lower() != chr(i).upper()]
+    pattern = "(?i)" + "".join(f"[^{letter}]" for letter in letters[:115])
+    fields = {f"f{i}": {"type": "string", "pattern": f"{pattern}{i}"} for i in range(64)}
+    form = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "object", "properties": fields}}}
+    body = {"model": "orders", "messages": [{"role": "user", "content": "x"}], "response_format": form, "max_tokens": 4}
+    done = threading.Event()
+
+    def ask() -> None:
+        httpx.post(f"{address}/v1/chat/completions", json=body, timeout=60)
+        done.set()
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    n_answered = 0
+    while not done.is_set():
+        n_answered += httpx.get(f"{address}/healthz", timeout=30).status_code == 200
+    asking.join()
+    assert n_answered >= 5
 
 
 def test_bodies_are_bounded_and_must_be_json(caller: Caller) -> None:
