@@ -24,16 +24,22 @@ from backend.domain.receipts import keyid
 from backend.rest.private_files import move, replace_private
 
 OVERLAP = timedelta(days=1)  # for processes that still hold the old key: a Secret reaches a pod in minutes
+REVOKED = "revoked: nothing it signed is trusted any more"
 Say = Callable[[str], None]
 
 
-def rotate(next_file: Path, *, is_leaked: bool, say: Say) -> None:
+def rotate(next_file: Path, *, leaked: str | None, say: Say) -> None:
     """All of it at once, for a key file that this process may replace. One that was interrupted after the switch is
-    only finished."""
-    if next_file.exists() or not signing_documents.is_half_done(public_raw()):
+    only finished; a leaked key that was replaced before is only revoked. Raises Conflict."""
+    check_known(leaked)
+    is_half_done = not next_file.exists() and signing_documents.is_half_done(public_raw())
+    if leaked not in (None, keyid(public_raw())) and not is_half_done:
+        revoke(str(leaked), say)
+        return
+    if not is_half_done:
         prepare(next_file, say)
-        switch(next_file, keep_old=not is_leaked, say=say)
-    finish(is_leaked=is_leaked, say=say)
+        switch(next_file, keep_old=leaked is None, say=say)
+    finish(leaked=leaked, say=say)
 
 
 def prepare(next_file: Path, say: Say) -> bytes:
@@ -60,33 +66,37 @@ def switch(next_file: Path, *, keep_old: bool, say: Say) -> None:
     move(next_file, current)
 
 
-def finish(*, is_leaked: bool, say: Say) -> None:
-    """Close the windows of all keys but the one in KOLM_SIGNING_KEY_FILE. Raises Conflict where that one cannot be in
-    charge."""
+def finish(*, leaked: str | None, say: Say) -> None:
+    """Close the windows of all keys but the one in KOLM_SIGNING_KEY_FILE, and revoke the one that leaked. Raises
+    Conflict where the one in the file cannot be in charge."""
     own = SigningKey.objects.filter(keyid=keyid(public_raw())).first()
     if own is None or own.revoked_at is not None:
         problem = "has no document: rotate_signing_key --prepare makes one" if own is None else "is revoked"
         raise Conflict(f"The key in KOLM_SIGNING_KEY_FILE {problem}.")
+    check_known(leaked)
+    if leaked == own.keyid:
+        raise Conflict("The key in KOLM_SIGNING_KEY_FILE is the one that leaked: put the new one there first.")
     now = datetime.now(UTC)
-    with transaction.atomic():  # a leaked key that was retired and not revoked would be overlooked by the next run
-        closed = signing_documents.put_in_charge(public_raw(), others_until=now if is_leaked else now + OVERLAP)
-        if is_leaked:
-            signing_documents.revoke(closed, now)
+    with transaction.atomic():
+        closed = signing_documents.put_in_charge(public_raw(), others_until=now + OVERLAP)
+        signing_documents.revoke([leaked] if leaked else [], now)
     for each in closed:
-        say(f"The key {each} is {'revoked: nothing it signed is trusted any more' if is_leaked else 'retired'}.")
+        say(f"The key {each} is {REVOKED if each == leaked else 'retired'}.")
     say(f"The key {own.keyid} signs.")
     pin_here(say)
 
 
 def revoke(key: str, say: Say) -> None:
-    """Take all trust from a key that signs no more. Raises Conflict for the one that signs, and for an unknown one."""
-    if key == keyid(public_raw()):
-        raise Conflict("This key signs. Replace it and revoke it in one go: rotate_signing_key --leaked.")
-    if not SigningKey.objects.filter(keyid=key).exists():
-        raise Conflict("There is no such key; /.well-known/kolm-keys.json lists them.")
+    """Take all trust from a key that signs no more."""
     signing_documents.revoke([key], datetime.now(UTC))
-    say(f"The key {key} is revoked: nothing it signed is trusted any more.")
+    say(f"The key {key} is {REVOKED}.")
     pin_here(say)
+
+
+def check_known(leaked: str | None) -> None:
+    """Raises Conflict for a key that is not ours, before anything is done for it."""
+    if leaked is not None and leaked != keyid(public_raw()) and not SigningKey.objects.filter(keyid=leaked).exists():
+        raise Conflict("There is no such key; /.well-known/kolm-keys.json lists them.")
 
 
 def pin_here(say: Say) -> None:

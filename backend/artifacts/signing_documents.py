@@ -43,7 +43,7 @@ def is_half_done(public: bytes) -> bool:
     """Whether the key that signs is newer than another open one: it was put into its place, and nothing was retired."""
     own = SigningKey.objects.filter(keyid=keyid(public)).first()
     others = SigningKey.objects.exclude(keyid=keyid(public)).filter(not_after=None)
-    return own is not None and others.exists() and not others.filter(not_before__gte=own.not_before).exists()
+    return own is not None and others.exists() and not others.filter(created_at__gt=own.created_at).exists()
 
 
 def revoke(keyids: list[str], at: datetime) -> None:

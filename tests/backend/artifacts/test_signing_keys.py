@@ -71,6 +71,10 @@ def entry(key: str) -> dict[str, Any]:
     return found
 
 
+def open_keys() -> list[str]:
+    return [each["keyid"] for each in pinned_now()["keys"] if each["not_after"] > "9999"]
+
+
 def test_a_good_artifact_stays_trusted_whatever_the_time_of_the_key_file(key_file, tenant):
     artifact, before = published(tenant), keyring()
     for at in (datetime.now() + timedelta(days=400), datetime(1971, 1, 1)):
@@ -116,9 +120,8 @@ def test_a_process_that_customers_reach_can_publish_no_key():
         SigningKey.objects.update(revoked_at=None)
     with pytest.raises(ProgrammingError, match="permission denied"):
         SigningKey.objects.all().delete()
-    for command in (["rotate_signing_key"], ["revoke_signing_key", "0" * 64]):
-        with pytest.raises(CommandError, match="KOLM_DB_ROLE=owner"):
-            call_command(*command)
+    with pytest.raises(CommandError, match="KOLM_DB_ROLE=owner"):
+        call_command("rotate_signing_key")
 
 
 def test_without_the_database_no_keyring_is_published_rather_than_a_part_of_it():
@@ -155,7 +158,7 @@ def test_what_a_retired_key_signs_after_its_window_is_not_trusted(tenant, embedd
 
 def test_a_leaked_key_vouches_for_nothing_any_more(key_file, tenant, embedded_services):
     old, old_key = published(tenant, "old"), keyid(public_raw())
-    said = run_as_owner(embedded_services, "rotate_signing_key", "--leaked")
+    said = run_as_owner(embedded_services, "rotate_signing_key", "--leaked", old_key)
     assert f"{old_key} is revoked" in said
     assert verdicts(old, published(tenant, "new")) == [3, 0]
     (reason,) = kolm_verify.verify(bytes_of(old), pinned_now()).reasons
@@ -163,15 +166,25 @@ def test_a_leaked_key_vouches_for_nothing_any_more(key_file, tenant, embedded_se
     assert [path.name for path in key_file.parent.glob("*.pem")] == ["signing_key.pem"]  # no copy of a leaked key
 
 
-def test_a_retired_key_can_be_revoked_later_and_the_one_in_use_not(tenant, embedded_services):
-    old, old_key = published(tenant), keyid(public_raw())
-    with pytest.raises(CommandError, match="rotate_signing_key --leaked"):
-        run_as_owner(embedded_services, "revoke_signing_key", old_key)
-    run_as_owner(embedded_services, "rotate_signing_key")
+def test_a_key_is_revoked_by_its_name_however_often_it_is_said(tenant, embedded_services):
+    """Also when it was retired long ago: the key in use stays, and one that is prepared stays open."""
+    old, old_key = published(tenant, "old"), keyid(public_raw())
     with pytest.raises(CommandError, match="no such key"):
-        run_as_owner(embedded_services, "revoke_signing_key", "f" * 64)
-    run_as_owner(embedded_services, "revoke_signing_key", old_key)
-    assert verdicts(old) == [3]
+        run_as_owner(embedded_services, "rotate_signing_key", "--leaked", "f" * 64)
+    assert keyid(public_raw()) == old_key
+    run_as_owner(embedded_services, "rotate_signing_key")
+    run_as_owner(embedded_services, "rotate_signing_key", "--prepare")
+    new, new_key, n_open = published(tenant, "new"), keyid(public_raw()), open_keys()
+    for _ in range(2):
+        run_as_owner(embedded_services, "rotate_signing_key", "--leaked", old_key)
+        assert (verdicts(old, new), keyid(public_raw()), open_keys()) == ([3, 0], new_key, n_open)
+
+
+def test_a_leaked_key_that_is_still_in_its_place_is_not_finished_with(embedded_services):
+    key = keyid(public_raw())
+    with pytest.raises(CommandError, match="put the new one there first"):
+        run_as_owner(embedded_services, "rotate_signing_key", "--finish", "--leaked", key)
+    assert entry(key)["revoked_at"] is None
 
 
 def test_a_rotation_that_was_killed_is_gone_on_with(key_file, tenant, embedded_services):
@@ -216,7 +229,7 @@ class Reaper:
             raise Killed
 
 
-@pytest.mark.parametrize("leaked", [[], ["--leaked"]])
+@pytest.mark.parametrize("leaked", [False, True])
 def test_wherever_a_rotation_is_killed_nothing_good_is_refused_and_the_next_run_ends_it(
     leaked, key_file, tenant, embedded_services, tmp_path, monkeypatch
 ):
@@ -226,24 +239,27 @@ def test_wherever_a_rotation_is_killed_nothing_good_is_refused_and_the_next_run_
     while not is_over:
         pinned.write_text(json.dumps(keyring()))
         old, old_key, reaper = published(tenant, f"old-{n}"), keyid(public_raw()), Reaper(n)
+        command = ["rotate_signing_key", *(["--leaked", old_key] if leaked else [])]
         with monkeypatch.context() as patched, as_owner(embedded_services):
             patched.setattr(os, "replace", reaper.replace)
             try:
                 with connection.execute_wrapper(reaper):
-                    call_command("rotate_signing_key", *leaked, stdout=StringIO())
+                    call_command(*command, stdout=StringIO())
                 is_over = True
             except Killed:
                 pass
         now = published(tenant, f"killed-{n}")
-        revoked = [entry(old_key)["revoked_at"] is not None]
+        is_revoked = entry(old_key)["revoked_at"] is not None
         for keys in (pinned_now(), json.loads(pinned.read_text())):
             assert verdicts(now, keys=keys) == [0], n
-            assert verdicts(old, keys=keys) in ([0], [3 if revoked[0] else 0]), n
-        if not is_over:
-            run_as_owner(embedded_services, "rotate_signing_key", *leaked)
+            assert verdicts(old, keys=keys) in ([0], [3 if is_revoked else 0]), n
+        if leaked or not is_over:
+            run_as_owner(embedded_services, *command)
         assert keyid(public_raw()) != old_key
-        assert verdicts(old, published(tenant, f"after-{n}")) == [3 if leaked else 0, 0], n
-        assert [e["keyid"] for e in pinned_now()["keys"] if e["not_after"] > "9999"] == [keyid(public_raw())], n
+        after = published(tenant, f"after-{n}")
+        for keys in (pinned_now(), json.loads(pinned.read_text())):
+            assert verdicts(old, after, keys=keys) == [3 if leaked else 0, 0], n
+        assert open_keys() == [keyid(public_raw())], n
         assert not key_file.with_name("signing_key.next.pem").exists()
         n += 1
     assert n > 5

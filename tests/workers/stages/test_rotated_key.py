@@ -31,8 +31,8 @@ def before_packaging() -> Compile:
 @pytest.mark.parametrize("how", ["retired", "leaked"])
 def test_a_compile_that_began_under_the_old_key(how: str, tmp_path: Path, embedded_services: EmbeddedServices) -> None:
     with signing_key_of_its_own(tmp_path, embedded_services):
-        row = before_packaging()
-        run_as_owner(embedded_services, "rotate_signing_key", *(["--leaked"] if how == "leaked" else []))
+        row, old = before_packaging(), keyid(public_raw())
+        run_as_owner(embedded_services, "rotate_signing_key", *(["--leaked", old] if how == "leaked" else []))
         with as_owner(embedded_services):  # as if that had been long ago: the old key's window is closed
             SigningKey.objects.exclude(not_after=None).update(not_after=datetime.now(UTC) - timedelta(days=30))
         advance(row)

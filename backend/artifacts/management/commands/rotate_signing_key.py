@@ -1,4 +1,4 @@
-"""`rotate_signing_key [--prepare | --finish] [--leaked]`: docs/keys.md says when and what happens to whom."""
+"""`rotate_signing_key [--prepare | --finish] [--leaked KEYID]`: docs/keys.md says when and what happens to whom."""
 
 from pathlib import Path
 from typing import Any
@@ -21,12 +21,14 @@ class Command(BaseCommand):
             "--prepare", action="store_true", help="only make and publish the new key; it signs nothing yet"
         )
         part.add_argument("--finish", action="store_true", help="only retire all keys but the one that is in place now")
-        parser.add_argument("--leaked", action="store_true", help="revoke the old key: nothing it signed stays trusted")
+        parser.add_argument("--leaked", metavar="KEYID", help="revoke this key, and replace it if it signs")
         parser.add_argument(
             "--next", type=Path, metavar="FILE", help="where the new key is written; default: beside the old"
         )
 
-    def handle(self, *args: Any, prepare: bool, finish: bool, leaked: bool, next: Path | None, **options: Any) -> None:
+    def handle(
+        self, *args: Any, prepare: bool, finish: bool, leaked: str | None, next: Path | None, **options: Any
+    ) -> None:
         current = Path(settings.KOLM_SIGNING_KEY_FILE)
         next_file = next or current.with_name(f"{current.stem}.next{current.suffix}")
         if not is_owner():
@@ -35,9 +37,9 @@ class Command(BaseCommand):
             if prepare:
                 rotating.prepare(next_file, self.stdout.write)
             elif finish:
-                rotating.finish(is_leaked=leaked, say=self.stdout.write)
+                rotating.finish(leaked=leaked, say=self.stdout.write)
             else:
-                rotating.rotate(next_file, is_leaked=leaked, say=self.stdout.write)
+                rotating.rotate(next_file, leaked=leaked, say=self.stdout.write)
         except CustomerError as fault:
             raise CommandError(fault.message) from None
         except (OSError, ValueError, TypeError, BadKeyring) as fault:
