@@ -6,13 +6,14 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 RUN := .venv/bin/python
 FILES :=
 
-.PHONY: help setup demo demo-json up key down status test lint format types contracts migrations-check openapi openapi-check pytest test-faults setup-vllm test-vllm bench-vllm-drafts bench-vllm-recipes bench-vllm-exactness bench-banking77 bench-selection bench-draft-policy bench-drafts bench-draft-kscore test-browser screenshots bench-api bench-streams bench-serving base base-anew bench-trainer bench-snips bench-recipes bench-registry bench-rules setup-llama setup-llama-server test-llama bench-llama ledger-check lock wheel clean
+.PHONY: help setup demo demo-json up key down status test lint format types contracts migrations-check openapi openapi-check pytest test-faults setup-vllm test-vllm bench-vllm-drafts bench-vllm-recipes bench-vllm-exactness bench-banking77 bench-selection bench-draft-policy bench-drafts bench-draft-kscore test-browser screenshots bench-api bench-streams bench-serving base base-anew bench-trainer bench-snips bench-recipes bench-registry bench-rules setup-llama setup-llama-server test-llama bench-llama ledger-check backup restore lock wheel clean
 
 help:
 	@echo "make demo    compile examples/refund-router.yaml end to end on this machine"
 	@echo "make demo-json   compile examples/order-extractor.yaml (a json task) and ask it at the OpenAI-compatible address"
 	@echo "make up      start the stack and leave it running    make down    end it (the data stays)"
 	@echo "make key     an API key of the demo tenant, for curl and the kolm command"
+	@echo "make backup  the stack's data, keys included, into TO=folder    make restore FROM=folder   (docs/backups.md)"
 	@echo "make wheel   dist/kolm_compiler-….whl: client, command, verifier and runner for other machines"
 	@echo "make test    everything that CI checks; make pytest FILES=tests/deploy for a part"
 
@@ -190,6 +191,14 @@ bench-draft-kscore: setup
 # the client, the command, the offline verifier and a runner as one file for other machines (docs/client.md)
 wheel: setup
 	@$(RUN) -m deploy.wheel
+
+# everything of the stack at one moment, keys included, while it works: into TO, or backups/kolm-TIME (docs/backups.md)
+backup: setup
+	@$(RUN) -m deploy.embedded.backup $(if $(TO),--to "$(TO)")
+
+# a backup, into a home that holds no data
+restore: setup
+	@$(RUN) -m deploy.embedded.restore --from "$(FROM)"
 
 lock:
 	$(PYTHON) -m deploy.lock

@@ -95,6 +95,11 @@ def _binaries() -> Path:
     return Path(found.origin).parent / f"pginstall{VERSION}" / "bin"
 
 
+def program(name: str) -> str:
+    """The path of one of Postgres' command-line programs; unlike the server they run as anybody."""
+    return str(_binaries() / name)
+
+
 def _copied(binaries: Path) -> Path:
     """A world-readable copy in the wheel's own layout, which the binaries' RPATH depends on. Owned by root: nobody can
     replace what we run.
