@@ -25,7 +25,7 @@ MAX_STEPS = 30_000_000
 STEPS_A_BRANCH = 1_000  # of anyOf and oneOf: each may hold a whole schema
 STEPS_A_PATTERN = 200_000  # to read one, should it be kept no longer: measured up to 25 ms
 STEPS_A_MATCH = 200
-INSTRUCTIONS_A_STEP = 10  # of a pattern's program, for each character
+INSTRUCTIONS_A_STEP = 50  # of a pattern's program, for each character; a text made for it may cost four times that
 _DROPPED = ANNOTATIONS - {"description"} | {"$schema", *DEFINITIONS}
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _EMAIL = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9-]{1,63}(\.[A-Za-z0-9-]{1,63}){1,8}")

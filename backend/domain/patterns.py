@@ -6,7 +6,7 @@ goes over a text once and lets other threads run meanwhile. What a pattern means
 cannot do is refused by name. (docs/decisions/0017-linear-time-patterns.md)
 
 Measured: RE2 takes at most some 5 ns for each byte and instruction. The longest program over the longest text that is
-matched are 40 ms, in pairs of bytes, and that only where the text is made for it.
+matched are 31 ms, in pairs of bytes, and that only where the text is made for it.
 """
 
 from dataclasses import dataclass

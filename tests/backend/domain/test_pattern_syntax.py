@@ -11,7 +11,7 @@ from backend.domain.code_points import cases, kinds, text_of
 from backend.domain.pattern_alphabets import alphabet_of
 from backend.domain.pattern_characters import UnsafePattern
 from backend.domain.pattern_syntax import read_pattern
-from backend.domain.patterns import found_in
+from backend.domain.patterns import compile_pattern, found_in
 from tests.pattern_strategies import meaningful, short_texts
 
 
@@ -58,6 +58,21 @@ def test_a_pattern_finds_what_pythons_re_finds(pattern: str, text: str) -> None:
     if (found := ours(pattern, text)) is None:
         return
     if text or r"\B" not in pattern:  # \B is found in the empty text since Python 3.14, and by us
+        assert found == expected
+
+
+@settings(max_examples=300, deadline=None)
+@given(meaningful, short_texts)
+@example(r"\bé\b$", "a é\n")
+@example("(?m)^a$", "b\na\nc")
+@example(r"\B一\B", "a一b")
+def test_symbols_of_two_bytes_mean_the_same(pattern: str, text: str) -> None:
+    wide = f"{pattern}|{''.join(map(chr, range(0x4E00, 0x4E00 + 250)))}"
+    expected = python_finds(wide, text)
+    if expected is None or (found := ours(wide, text)) is None:
+        return
+    assert compile_pattern(wide).alphabet.width == 2
+    if text or r"\B" not in pattern:
         assert found == expected
 
 
