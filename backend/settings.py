@@ -199,6 +199,8 @@ KOLM_GRAMMAR_URL = _env.read("KOLM_GRAMMAR_URL", _url, placeholder="") if os.env
 KOLM_ALLOW_PRIVATE_TEACHERS = _env.read("KOLM_ALLOW_PRIVATE_TEACHERS", _origins, placeholder=(), default="0")
 KOLM_RUNNER_LEASE_S = _env.read("KOLM_RUNNER_LEASE_S", _positive, placeholder=30, default="30")
 KOLM_COMPILE_LEASE_S = _env.read("KOLM_COMPILE_LEASE_S", _positive, placeholder=30, default="30")
+# How long work waits for a store that is away before it fails; a runner waits as long for the web process.
+KOLM_OUTAGE_S = _env.read("KOLM_OUTAGE_S", _positive, placeholder=600, default="600")
 ALLOWED_HOSTS = _env.read(
     "KOLM_ALLOWED_HOSTS",
     _hosts,
@@ -332,7 +334,7 @@ def _connection(parts: Mapping[str, Any]) -> dict[str, Any]:
     if _POOL_SIZE and _DB_ROLE == "app":
         # Under ASGI each request runs in a thread of its own, so without a pool each would connect anew. A process
         # that forks after its first query (Celery's prefork) sets KOLM_DB_POOL=0: pools do not survive a fork.
-        options["pool"] = {"min_size": 1, "max_size": _POOL_SIZE, "timeout": 5}
+        options["pool"] = {"min_size": 1, "max_size": _POOL_SIZE, "timeout": 5, "reconnect_timeout": 4}
     return {
         "ENGINE": "django.db.backends.postgresql",
         "NAME": parts["dbname"],

@@ -7,15 +7,16 @@ that comes twice finds the lease taken.
 """
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 from django.conf import settings
 from django.db import Error as DatabaseError
-from django.db import close_old_connections, connection
+from django.db import InterfaceError, OperationalError, close_old_connections, connection
 from django.utils import timezone
 
 from backend.compiles import leases
@@ -24,6 +25,10 @@ from backend.compiles.leases import Lease, LeaseLost
 from backend.compiles.models import Compile, StepRun
 from backend.domain.lifecycle import StepName, StepStatus
 from backend.domain.spec import Spec
+
+T = TypeVar("T")
+# SQLSTATEs of a server that is there for nobody: connections, resources (a full disk), shutting down, starting up
+_AWAY = ("08", "53", "57P01", "57P02", "57P03")
 
 
 class Canceled(Exception):
@@ -65,9 +70,10 @@ class CompileRun:
 
     @contextmanager
     def fenced(self) -> Iterator[Compile]:
-        """A transaction that commits only while the lease holds; yields the locked compile."""
-        with leases.fenced(self.lease) as compile:
-            yield compile
+        """A transaction that commits only while the lease holds; yields the locked compile. Begins when the database is
+        there: what was made meanwhile, such as a teacher's answers, is not lost."""
+        with ExitStack() as stack:
+            yield patiently(lambda: stack.enter_context(leases.fenced(self.lease)), stop=self.stop)
 
     def step(self, name: StepName) -> StepRun:
         row: StepRun = StepRun.objects.get(tenant_id=self.tenant_id, compile_id=self.compile_id, name=name)
@@ -87,6 +93,30 @@ class CompileRun:
             leases.note_progress(self.lease)
         data = {"step": name.value, "done": done, "total": total, "message": message[:200]}
         append_event(self.tenant_id, self.compile_id, "step.progress", data)
+
+
+def is_away(error: BaseException) -> bool:
+    """Whether the database was not there, other than that it refused or broke off this statement."""
+    if not isinstance(error, OperationalError | InterfaceError):
+        return False
+    state = getattr(error.__cause__, "sqlstate", None)
+    return state is None or state.startswith(_AWAY)
+
+
+def patiently(act: Callable[[], T], *, stop: StopSignal) -> T:
+    """`act`, again each second while the database is away, for as long as an outage may last. Raises LeaseLost when
+    somebody else took the compile over meanwhile."""
+    until = time.monotonic() + settings.KOLM_OUTAGE_S
+    while True:
+        try:
+            return act()
+        except (OperationalError, InterfaceError) as error:
+            if not is_away(error) or connection.in_atomic_block or time.monotonic() > until:
+                raise
+        connection.close()
+        time.sleep(1.0)
+        if stop.is_lost:
+            raise LeaseLost
 
 
 def begin_step(run: CompileRun, name: StepName) -> None:

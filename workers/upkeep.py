@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import django
 
+from backend.domain.absence import Absence
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("kolm.upkeep")
 
 PERIOD_S = 1.0
+LOOK_EVERY_S, BREAK_S = 2.0, 10.0  # a third of the usual lease: longer without the database, and some ran out unheard
 REHINT_AFTER_S = 5.0
 EXPIRE_AFTER_H = 24
 KEEP_SENT_H = 24
@@ -56,7 +59,6 @@ def tick(*, may_expire: bool = True) -> None:
     from backend.compiles.retention import sweep_due
     from backend.registry.epochs import build_due
     from backend.runner_jobs.forgetting import forget_infer_jobs
-    from backend.runner_jobs.leases import expire_leases
     from backend.selections.forgetting import forget_selections
     from backend.selections.settling import settle_ended
     from backend.serving.pack_feedback import forget_pack_reports
@@ -65,13 +67,14 @@ def tick(*, may_expire: bool = True) -> None:
     from backend.serving.shadowing import forget_shadow
     from backend.webhooks.forgetting import forget_webhooks
 
-    parts = [hint_due, relay_outbox, expire_leases, forget_infer_jobs, settle_ended, forget_selections, sweep_drafts]
+    parts = [hint_due, relay_outbox, expire_runners, forget_infer_jobs, settle_ended, forget_selections, sweep_drafts]
     parts += [forget_playground, forget_shadow, forget_pack_reports, forget_servers, build_due]
     parts += [sweep_due, erase_tenants, forget_webhooks, hint_billing]
     parts += [attend_accounts, reseal_values]
     parts += [expire_compiles] if may_expire else []
     for part in parts:
         try:
+            note_presence()
             part()
         except DatabaseError as error:
             log.warning("database away: %s", type(error).__name__)
@@ -79,6 +82,26 @@ def tick(*, may_expire: bool = True) -> None:
         except Exception:
             log.exception("upkeep failed")
             connection.close()
+
+
+def note_presence() -> None:
+    """Look, every other second, whether the database is there: after a time without it no lease is ended at once."""
+    if time.monotonic() - absence.seen_at > LOOK_EVERY_S:
+        _execute("SELECT 1", [])
+        absence.seen(time.monotonic())
+
+
+absence = Absence(break_s=BREAK_S)
+
+
+def expire_runners() -> int:
+    """End the leases of runners that fell silent, once each has had the time to be heard."""
+    from django.conf import settings
+
+    from backend.runner_jobs.leases import expire_leases
+
+    is_heard = absence.is_over(time.monotonic(), grace_s=settings.KOLM_RUNNER_LEASE_S)
+    return expire_leases() if is_heard else 0
 
 
 def relay_outbox(limit: int = 200) -> int:
@@ -99,17 +122,21 @@ def relay_outbox(limit: int = 200) -> int:
 
 def hint_due() -> int:
     """Hint at compiles that are due and that nobody holds, each at most every few seconds: the cure for every lost
-    message."""
+    message. After an absence a lease that ran out meanwhile is left for as long as one lasts: its holder may be waiting
+    for the same database, with answers in hand."""
+    from django.conf import settings
+
     from backend.queue import TaskName, send_hint
 
+    is_heard = absence.is_over(time.monotonic(), grace_s=settings.KOLM_COMPILE_LEASE_S)
     rows = _execute(
         "UPDATE compiles_compilelease SET hinted_at = now() WHERE compile_id IN ("
         " SELECT compile_id FROM compiles_compilelease"
-        " WHERE due_at <= now() AND (lease_until IS NULL OR lease_until < now())"
+        " WHERE due_at <= now() AND (lease_until IS NULL OR (%s AND lease_until < now()))"
         " AND (hinted_at IS NULL OR hinted_at < now() - make_interval(secs => %s))"
         " ORDER BY due_at LIMIT 100 FOR UPDATE SKIP LOCKED"
         ") RETURNING tenant_id, compile_id",
-        [REHINT_AFTER_S],
+        [is_heard, REHINT_AFTER_S],
     )
     for tenant_id, compile_id in rows:
         send_hint(TaskName.ADVANCE, tenant_id=str(tenant_id), compile_id=str(compile_id))

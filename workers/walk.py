@@ -7,14 +7,17 @@ decides the rest:
     Canceled         the customer asked: keep receipts and costs, end as canceled
     CustomerError    theirs to mend: end as failed with the code and what to do
     OurError, bugs   ours: try again after 2, 4, 8 ... s, at most MAX_ATTEMPTS times, then end as failed
+    Unavailable      a store is away (so is the database): wait for it, which is no attempt, for KOLM_OUTAGE_S
 """
 
 import logging
 import os
 import socket
+import time
 from collections.abc import Callable
 from uuid import UUID
 
+from django.conf import settings
 from django.db import connection
 from django.utils import timezone
 
@@ -22,13 +25,13 @@ from backend.compiles import leases, transitions
 from backend.compiles.events import append_event
 from backend.compiles.leases import Lease, LeaseLost
 from backend.compiles.models import Compile, StepRun, TeacherCall
-from backend.domain.errors import CustomerError, KolmError, OurError
+from backend.domain.errors import CustomerError, KolmError, OurError, Unavailable
 from backend.domain.lifecycle import STEPS, TERMINAL, CompileStatus, StepName, StepStatus
 from backend.domain.runner_results import BadResult
 from backend.domain.spec import parse_spec
 from backend.runner_jobs import leases as job_leases
 from backend.usage import holds
-from workers.durable import Canceled, CompileRun, Heartbeat, StopSignal, begin_step
+from workers.durable import Canceled, CompileRun, Heartbeat, StopSignal, begin_step, is_away, patiently
 from workers.stages.ablation import ARM_STAGES
 from workers.stages.distillation import run_distillation
 from workers.stages.evaluation import run_evaluation
@@ -47,6 +50,7 @@ from workers.teachers.protocol import TeacherFailed
 log = logging.getLogger("kolm.walk")
 
 MAX_ATTEMPTS = 5
+LONGEST_WAIT_S = 15.0
 MAX_CLAIMS = 12  # without a finished step: whoever takes this compile dies of it
 _AGAIN = "Resuming the compile tries this step again; what is done stays done."
 
@@ -87,16 +91,22 @@ def advance(compile_id: UUID) -> None:
 
 
 def _walk(lease: Lease, stop: StopSignal) -> None:
+    started = time.monotonic()
     try:
         run = _open(lease, stop)
         if run is not None:
             _run_steps(run)
     except (Canceled, LeaseLost, CustomerError, TeacherFailed) as error:
-        _end(lease, error)
+        _end_patiently(lease, error, stop)
     except Exception as error:
         log.exception("compile step failed", extra={"compile": str(lease.compile_id)})
         connection.close()  # its transaction state is unknown
-        _end(lease, error)
+        # what went well for longer than an outage may last was not in it
+        _end_patiently(lease, error, stop, anew=time.monotonic() - started > settings.KOLM_OUTAGE_S)
+
+
+def _end_patiently(lease: Lease, error: Exception, stop: StopSignal, *, anew: bool = False) -> None:
+    patiently(lambda: _end(lease, error, anew=anew), stop=stop)
 
 
 def _open(lease: Lease, stop: StopSignal) -> CompileRun | None:
@@ -131,7 +141,7 @@ def _run_steps(run: CompileRun) -> None:
             return
 
 
-def _end(lease: Lease, error: Exception) -> None:
+def _end(lease: Lease, error: Exception, *, anew: bool) -> None:
     """Give the compile its end or its next try, as the table above says."""
     with leases.fenced(lease) as compile:
         if isinstance(error, Canceled) or compile.status == CompileStatus.CANCELING:
@@ -139,17 +149,37 @@ def _end(lease: Lease, error: Exception) -> None:
             leases.release(lease, due_in_s=None)
         elif isinstance(error, LeaseLost):
             raise LeaseLost
+        elif _is_outage(error):
+            away_s = leases.away_for_s(lease, anew=anew)
+            if away_s < settings.KOLM_OUTAGE_S:
+                # half as long again as it has been away: soon after a short outage, seldom in a long one
+                delay_s = round(min(LONGEST_WAIT_S, max(1.0, away_s / 2)), 1)
+                _tell_retry(compile, lease, error, delay_s)
+                leases.release_until_back(lease, due_in_s=delay_s)
+            else:
+                _fail(compile, error)
+                leases.release(lease, due_in_s=None)
         elif _is_final(leases.attempts_of(lease), error):
             _fail(compile, error)
             leases.release(lease, due_in_s=None)
         else:
-            code = error.code if isinstance(error, KolmError) else "internal_error"
-            attempt = leases.attempts_of(lease)
-            delay_s = 2.0 ** min(attempt, 6)
-            message = error.message if isinstance(error, KolmError) else "A fault of ours; trying again."
-            data = {"code": code, "message": message, "attempt": attempt, "retry_in_s": delay_s}
-            append_event(compile.tenant_id, compile.id, "step.retrying", data)
+            delay_s = 2.0 ** min(leases.attempts_of(lease), 6)
+            _tell_retry(compile, lease, error, delay_s)
             leases.release(lease, due_in_s=delay_s, is_retry=True)
+
+
+def _tell_retry(compile: Compile, lease: Lease, error: Exception, delay_s: float) -> None:
+    code, message = "internal_error", "A fault of ours; trying again."
+    if isinstance(error, KolmError):
+        code, message = error.code, error.message
+    elif is_away(error):
+        code, message = "unavailable", "The database did not answer; trying again."
+    data = {"code": code, "message": message, "attempt": leases.attempts_of(lease), "retry_in_s": delay_s}
+    append_event(compile.tenant_id, compile.id, "step.retrying", data)
+
+
+def _is_outage(error: Exception) -> bool:
+    return isinstance(error, Unavailable) or is_away(error)
 
 
 def _is_final(attempts: int, error: Exception) -> bool:
@@ -201,6 +231,8 @@ def _said_of(error: Exception) -> tuple[str, str]:
         return error.code, error.message
     if isinstance(error, KolmError):
         return error.code, f"{error.message} {_AGAIN}"
+    if is_away(error):
+        return "unavailable", f"The database did not answer. {_AGAIN}"
     return "internal_error", f"A fault of ours. {_AGAIN}"
 
 

@@ -103,15 +103,38 @@ def release(lease: Lease, *, due_in_s: float | None, is_retry: bool = False) -> 
     has ended."""
     _execute(
         "UPDATE compiles_compilelease SET lease_until = NULL, owner = '',"
-        " attempts = CASE WHEN %s THEN 0 ELSE attempts END,"
+        " attempts = CASE WHEN %s THEN 0 ELSE attempts END, away_since = NULL,"
         " due_at = now() + make_interval(secs => %s) WHERE compile_id = %s AND fence = %s",
         [not is_retry, due_in_s, lease.compile_id, lease.fence],
     )
 
 
+def away_for_s(lease: Lease, *, anew: bool) -> float:
+    """Seconds for which a store has been away from this compile, which starts waiting for it now if it did not yet, or
+    `anew`. Inside a `fenced` transaction."""
+    row = _execute(
+        "UPDATE compiles_compilelease SET away_since = CASE WHEN %s THEN now() ELSE coalesce(away_since, now()) END"
+        " WHERE compile_id = %s AND fence = %s RETURNING extract(epoch FROM now() - away_since)",
+        [anew, lease.compile_id, lease.fence],
+    )
+    return float(row[0]) if row else 0.0  # type: ignore[arg-type]
+
+
+def release_until_back(lease: Lease, *, due_in_s: float) -> None:
+    """Give the lease back inside a `fenced` transaction because a store is away: this claim is no attempt."""
+    _execute(
+        "UPDATE compiles_compilelease SET lease_until = NULL, owner = '', attempts = greatest(attempts - 1, 0),"
+        " due_at = now() + make_interval(secs => %s) WHERE compile_id = %s AND fence = %s",
+        [due_in_s, lease.compile_id, lease.fence],
+    )
+
+
 def wake(tenant_id: UUID, compile_id: UUID) -> None:
     """Make a waiting compile due now and hint at it, in the caller's transaction."""
-    _execute("UPDATE compiles_compilelease SET due_at = now(), attempts = 0 WHERE compile_id = %s", [compile_id])
+    _execute(
+        "UPDATE compiles_compilelease SET due_at = now(), attempts = 0, away_since = NULL WHERE compile_id = %s",
+        [compile_id],
+    )
     hint(tenant_id, compile_id)
 
 
@@ -123,7 +146,7 @@ def lock(compile_id: UUID) -> None:
 def note_progress(lease: Lease) -> None:
     """A step was finished: the attempts so far are forgotten. Inside a `fenced` transaction."""
     _execute(
-        "UPDATE compiles_compilelease SET attempts = 0 WHERE compile_id = %s AND fence = %s",
+        "UPDATE compiles_compilelease SET attempts = 0, away_since = NULL WHERE compile_id = %s AND fence = %s",
         [lease.compile_id, lease.fence],
     )
 
@@ -152,7 +175,7 @@ def retire(compile_id: UUID) -> None:
 def rearm(tenant_id: UUID, compile_id: UUID) -> None:
     """Make an ended compile due again (resume). The fence rises, so that a straggler of the last run writes nothing."""
     _execute(
-        "UPDATE compiles_compilelease SET fence = fence + 1, cancel_requested = false, attempts = 0,"
+        "UPDATE compiles_compilelease SET fence = fence + 1, cancel_requested = false, attempts = 0, away_since = NULL,"
         " lease_until = NULL, due_at = now() WHERE compile_id = %s",
         [compile_id],
     )

@@ -120,7 +120,7 @@ class Compile(TenantOwned):
 
 class CompileLease(models.Model):
     """Who may write to a compile. An effect commits only together with a check of `fence`; a process that lost its
-    lease writes nothing."""
+    lease writes nothing. `away_since`: since when the compile waits for a store that is away."""
 
     compile_id = models.UUIDField(primary_key=True)
     tenant_id = models.UUIDField()
@@ -130,6 +130,7 @@ class CompileLease(models.Model):
     due_at = models.DateTimeField(null=True)
     hinted_at = models.DateTimeField(null=True)
     attempts = models.IntegerField(default=0)
+    away_since = models.DateTimeField(null=True)
     cancel_requested = models.BooleanField(default=False)
 
     class Meta:

@@ -16,7 +16,7 @@ from typing import Any
 from uuid import UUID
 
 from django.conf import settings
-from django.db import transaction
+from django.db import InterfaceError, OperationalError, transaction
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse, StreamingHttpResponse
 from django.views.decorators.csrf import csrf_exempt
 
@@ -28,6 +28,7 @@ from backend.rest.async_queries import query
 from backend.rest.problems import problem_for, problem_response
 from backend.runner_jobs import leases
 from backend.runner_jobs.leases import JobGone
+from backend.runner_jobs.own_absence import note_absence
 from backend.wakeups import RUNNERS
 from backend.wakeups_async import listening_async
 
@@ -51,6 +52,9 @@ def guarded_view(view: View) -> View:
             )
         except KolmError as error:
             return problem_for(request, error)
+        except (OperationalError, InterfaceError):
+            note_absence()
+            raise
         except (ValueError, KeyError, TypeError) as error:
             return problem_response(
                 request, status=400, code="invalid_request", detail=f"The body is not what this address takes: {error}"

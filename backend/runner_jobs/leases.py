@@ -3,6 +3,9 @@
 A claim gives a fresh token; only its hash is stored, and a later claim replaces it, so a runner that lost its lease is
 answered "gone" by the same check that refuses a stranger. Large values travel as blobs named by digest.
 
+A lease that ran out puts the job into the queue and keeps its token: until somebody else takes the job, a sign of life
+of its runner brings the lease back, since it may be we who were away. The silence counts once another runner claims.
+
 A job ends after MAX_ATTEMPTS claims in a row that came to nothing. A checkpoint further on than any before gives them
 back: a training of hours outlives any number of runners, and one that always dies at the same step does not.
 """
@@ -11,12 +14,13 @@ import hashlib
 import logging
 import secrets
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
 from django.conf import settings
 from django.db import DatabaseError, connection, transaction
-from django.db.models import Case, F, Q, Value, When
+from django.db.models import Case, F, Q, QuerySet, Value, When
 from django.db.models.functions import Now
 from django.utils import timezone
 
@@ -27,6 +31,7 @@ from backend.compiles.models import StepRun
 from backend.domain.errors import KolmError, NotFound, Unavailable
 from backend.domain.ids import Prefix, encode_id
 from backend.domain.runner_jobs import Claim, Progress, RunnerJobKind, SelectStage
+from backend.runner_jobs import own_absence
 from backend.runner_jobs.lost_time import book_lost_attempt
 from backend.runner_jobs.models import RunnerJob, RunnerJobStatus
 from backend.tenants.scope import tenant_scope
@@ -80,10 +85,16 @@ def claim(runner: str, kinds: list[RunnerJobKind]) -> Claim | None:
     """Hand the oldest queued job of these kinds to the runner, or None. Raises Unavailable, with the job still queued,
     while its payload cannot be read."""
     token = secrets.token_urlsafe(32)
+    if own_absence.may_take_over():
+        queued = Q()
+        for job_id in list(_exhausted().filter(kind__in=kinds).values_list("id", flat=True)[:20]):
+            _give_up(job_id)
+    else:
+        queued = Q(token_sha256="")
     with transaction.atomic():
         row = (
             RunnerJob.objects.select_for_update(skip_locked=True)
-            .filter(status=RunnerJobStatus.QUEUED, kind__in=kinds)
+            .filter(queued, status=RunnerJobStatus.QUEUED, kind__in=kinds, attempts_in_vain__lt=MAX_ATTEMPTS)
             .order_by("created_at")
             .first()
         )
@@ -127,11 +138,28 @@ def _payload(row: RunnerJob) -> dict[str, Any] | KolmError:
 
 
 def authenticate(job_id: UUID, token: str) -> RunnerJob:
-    """The leased job that this token opens. Raises JobGone."""
-    row = RunnerJob.objects.filter(id=job_id, status=RunnerJobStatus.LEASED, token_sha256=_hash(token)).first()
+    """The leased job that this token opens; its lease is brought back where nobody took the job since it ran out.
+    Raises JobGone."""
+    mine = RunnerJob.objects.filter(id=job_id, token_sha256=_hash(token))
+    row = mine.filter(status__in=(RunnerJobStatus.LEASED, RunnerJobStatus.QUEUED)).first()
+    if row is not None and row.status == RunnerJobStatus.QUEUED:
+        _revive(job_id, token)
+        row = mine.filter(status=RunnerJobStatus.LEASED).first()
     if row is None:
         raise JobGone
     return row
+
+
+def _revive(job_id: UUID, token: str) -> None:
+    """The runner is alive after all, and goes on. Its time so far is booked as lost: what it is paid for begins anew,
+    under another number in the ledger, and no attempt is used up."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE runner_jobs_runnerjob SET status = 'leased', attempts = attempts + 1, started_at = now(),"
+            " error_code = '', lease_until = now() + make_interval(secs => %s)"
+            " WHERE id = %s AND status = 'queued' AND token_sha256 = %s",
+            [settings.KOLM_RUNNER_LEASE_S, job_id, _hash(token)],
+        )
 
 
 def heartbeat(job_id: UUID, token: str, progress: Progress) -> bool:
@@ -197,7 +225,8 @@ def cancel(job_id: UUID) -> None:
 
 
 def expire_leases() -> int:
-    """Queue again what a dead runner left behind; end what has no attempt left. Returns how many leases had run out."""
+    """Queue again what a silent runner left behind; end what was to be canceled, and what had no attempt left and no
+    runner came to ask for. Returns how many leases had run out."""
     with connection.cursor() as cursor:
         # its caller waits for half a minute: no runner should spend its time on an answer that nobody reads
         cursor.execute(
@@ -209,9 +238,11 @@ def expire_leases() -> int:
             "SELECT id FROM runner_jobs_runnerjob WHERE status = 'leased' AND lease_until < now() LIMIT 100", []
         )
         ids = [row[0] for row in cursor.fetchall()]
-    for job_id in ids:
+    long_ago = timezone.now() - timedelta(seconds=settings.KOLM_OUTAGE_S)
+    exhausted = list(_exhausted().filter(lease_until__lt=long_ago).values_list("id", flat=True)[:100])
+    for end, job_id in [*((_expire, id) for id in ids), *((_give_up, id) for id in exhausted)]:
         try:
-            _expire(job_id)
+            end(job_id)
         except DatabaseError as error:  # its compile's lock is taken: in the next round, and the others now
             log.warning("the lease of job %s was not ended: %s", job_id, type(error).__name__)
     return len(ids)
@@ -223,26 +254,49 @@ def _expire(job_id: UUID) -> None:
         if job.compile_id is not None:
             compile_leases.lock(job.compile_id)
             job.refresh_from_db()
-        is_final = job.cancel_requested or job.attempts_in_vain >= MAX_ATTEMPTS or job.kind == RunnerJobKind.INFER
+        is_final = job.cancel_requested or job.kind == RunnerJobKind.INFER
         status = RunnerJobStatus.CANCELED if job.cancel_requested else RunnerJobStatus.FAILED
         with connection.cursor() as cursor:
             cursor.execute(
-                "UPDATE runner_jobs_runnerjob SET status = %s, token_sha256 = '', lease_until = NULL,"
-                " error_code = 'runner_lost', error_sha256 = '', ended_at = CASE WHEN %s THEN now() END"
+                "UPDATE runner_jobs_runnerjob SET status = %s, error_code = 'runner_lost', error_sha256 = '',"
+                " token_sha256 = CASE WHEN %s THEN '' ELSE token_sha256 END, ended_at = CASE WHEN %s THEN now() END"
                 " WHERE id = %s AND status = 'leased' AND lease_until < now()",
-                [status if is_final else RunnerJobStatus.QUEUED, is_final, job_id],
+                [status if is_final else RunnerJobStatus.QUEUED, is_final, is_final, job_id],
             )
             if cursor.rowcount == 0:
                 return
         book_lost_attempt(job)
-        if job.compile_id is not None and not job.cancel_requested:
-            if is_final:
-                compile_leases.wake(job.tenant_id, job.compile_id)
-            then = "it had no attempt left" if is_final else "the job goes to another one from its last checkpoint"
-            text = f"The runner {job.runner} stopped answering; {then}."
-            data = {"code": "runner_lost", "message": text, "step": job.step}
-            append_event(job.tenant_id, job.compile_id, "warning", data)
+        if not job.cancel_requested:
+            then = "unless it comes back, the job goes to another one from its last checkpoint"
+            _warn_lost(job, "it had no attempt left" if is_final else then, is_final=is_final)
     announce(RUNNERS)
+
+
+def _exhausted() -> QuerySet[RunnerJob]:
+    """Jobs whose last attempt fell silent."""
+    silent = RunnerJob.objects.filter(status=RunnerJobStatus.QUEUED, attempts_in_vain__gte=MAX_ATTEMPTS)
+    return silent.exclude(token_sha256="")
+
+
+def _give_up(job_id: UUID) -> None:
+    """End a job that is still exhausted."""
+    job = RunnerJob.objects.get(id=job_id)
+    with tenant_scope(job.tenant_id):
+        if job.compile_id is not None:
+            compile_leases.lock(job.compile_id)
+        ended = {"status": RunnerJobStatus.FAILED, "token_sha256": "", "lease_until": None, "ended_at": timezone.now()}
+        if _exhausted().filter(id=job_id).update(**ended):
+            _warn_lost(job, "it had no attempt left", is_final=True)
+
+
+def _warn_lost(job: RunnerJob, then: str, *, is_final: bool) -> None:
+    """Tell the compile, and wake it when it is to take the end into account."""
+    if job.compile_id is None:
+        return
+    if is_final:
+        compile_leases.wake(job.tenant_id, job.compile_id)
+    text = f"The runner {job.runner} stopped answering; {then}."
+    append_event(job.tenant_id, job.compile_id, "warning", {"code": "runner_lost", "message": text, "step": job.step})
 
 
 def result_of(job: RunnerJob) -> dict[str, Any]:

@@ -142,6 +142,7 @@ class Layout:
             or "0",
             "KOLM_RUNNER_LEASE_S": self.variables.get("KOLM_RUNNER_LEASE_S", "30"),
             "KOLM_COMPILE_LEASE_S": self.variables.get("KOLM_COMPILE_LEASE_S", "30"),
+            "KOLM_OUTAGE_S": self.variables.get("KOLM_OUTAGE_S", "600"),
             "KOLM_HOME": str(self.home.path),
             "KOLM_MAIL_URL": self.variables.get("KOLM_MAIL_URL") or f"dir:{self.home.path / 'mail'}",
             "KOLM_KEYRING": str(self.home.keyring),

@@ -1,5 +1,6 @@
 """Upkeep: a lost hint is sent again, and what nobody takes comes to an end."""
 
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -9,6 +10,7 @@ from django.db import connection
 from backend import queue
 from backend.compiles import leases, transitions
 from backend.compiles.models import Compile, CompileEvent, CompileLease, Outbox, StepRun
+from backend.domain.absence import Absence
 from backend.domain.lifecycle import CompileStatus, StepName, StepStatus
 from backend.domain.runner_jobs import RunnerJobKind
 from backend.runner_jobs.leases import Offer, offer
@@ -17,6 +19,7 @@ from backend.tenants.scope import tenant_scope
 from tests.compile_factories import change, fresh, hold, lapse, make_compile
 from tests.factories import make_tenant
 from tests.workers.hints import hints_for
+from workers import upkeep
 from workers.upkeep import expire_compiles, hint_due, relay_outbox, tick
 
 pytestmark = pytest.mark.usefixtures("committed_db")
@@ -180,3 +183,17 @@ def test_a_held_compile_does_not_expire_however_old_it_is(row):
     hold(row)
     assert expire_compiles() == 0
     assert fresh(row).status == CompileStatus.QUEUED
+
+
+def test_after_an_absence_a_holder_has_the_time_to_be_heard(row, monkeypatch):
+    """The database was away for longer than a lease: whoever holds the compile may be waiting for it, too."""
+    lease = leases.claim(row.id, owner="alive")
+    assert lease is not None
+    lapse(lease)
+    absence, now, before = Absence(break_s=10), time.monotonic(), hints_for(row.id)
+    monkeypatch.setattr(upkeep, "absence", absence)
+    absence.seen(now - 100)
+    absence.seen(now)
+    assert (hint_due(), hints_for(row.id)) == (0, before)
+    monkeypatch.setattr(upkeep, "absence", Absence(break_s=10))
+    assert (hint_due(), hints_for(row.id)) == (1, before + 1)

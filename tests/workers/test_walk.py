@@ -1,16 +1,18 @@
 """The walk: what each kind of error does to a compile. Stages that raise stand in for the real ones."""
 
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from django.db import connection
+from django.db import connection, connections
 
+from backend.blobs import put_blob
 from backend.compiles import leases, transitions
 from backend.compiles.leases import LeaseLost
 from backend.compiles.models import Compile, CompileEvent, CompileLease, StepRun
-from backend.domain.errors import InvalidInput, OurError
+from backend.domain.errors import InvalidInput, OurError, Unavailable
 from backend.domain.lifecycle import STEPS, CompileStatus, StepName, StepStatus
 from backend.domain.runner_jobs import RunnerJobKind
 from backend.runner_jobs.leases import Offer, offer
@@ -211,6 +213,116 @@ def test_a_step_that_dies_at_the_same_row_is_stopped(row, stages):
             walk.advance(row.id)
     walk.advance(row.id)
     assert (fresh(row).status, row.failure_code) == (CompileStatus.FAILED, "worker_crashed")
+
+
+def storing(data: bytes) -> Callable[[CompileRun], Done]:
+    def stage(run: CompileRun) -> Done:
+        put_blob(run.tenant_id, data)
+        return finishing(StepName.SLICING)(run)
+
+    return stage
+
+
+def test_a_compile_waits_for_the_blob_disk_and_loses_no_attempt(row, stages, settings, tmp_path):
+    there, settings.KOLM_BLOB_DIR = settings.KOLM_BLOB_DIR, tmp_path / "away"
+    stages[StepName.SLICING] = storing(b"x")
+    for _ in range(walk.MAX_CLAIMS + 2):
+        walk.advance(row.id)
+        assert fresh(row).status == CompileStatus.RUNNING
+        assert lease_of(row).attempts == 0
+        make_due(row)
+    (code,) = {event["code"] for event in events(row, "step.retrying")}
+    assert code == "blob_store_unavailable"
+    settings.KOLM_BLOB_DIR = there
+    walk.advance(row.id)
+    assert fresh(row).status == CompileStatus.SUCCEEDED
+    assert lease_of(row).away_since is None
+
+
+def been_away(row: Compile, seconds: float) -> None:
+    with connection.cursor() as cursor:
+        since = "UPDATE compiles_compilelease SET away_since = now() - make_interval(secs => %s) WHERE compile_id = %s"
+        cursor.execute(since, [seconds, row.id])
+
+
+def test_a_disk_that_stays_away_ends_the_compile_with_its_name(row, stages, settings, tmp_path):
+    settings.KOLM_BLOB_DIR = tmp_path / "away"
+    stages[StepName.SLICING] = storing(b"x")
+    for away_s in (None, 20, 590):
+        if away_s is not None:
+            been_away(row, away_s)
+        make_due(row)
+        walk.advance(row.id)
+        assert fresh(row).status == CompileStatus.RUNNING
+    assert [int(event["retry_in_s"]) for event in events(row, "step.retrying")] == [1, 10, 15]
+    been_away(row, 601)
+    make_due(row)
+    walk.advance(row.id)
+    assert (fresh(row).status, row.failure_code) == (CompileStatus.FAILED, "blob_store_unavailable")
+
+
+def test_a_second_outage_after_progress_is_waited_for_anew(row, stages, settings, tmp_path):
+    there, settings.KOLM_BLOB_DIR = settings.KOLM_BLOB_DIR, tmp_path / "away"
+    stages[StepName.SLICING] = storing(b"x")
+    walk.advance(row.id)
+    been_away(row, 590)
+    settings.KOLM_BLOB_DIR = there
+    stages[StepName.SYNTHESIS] = raising(Unavailable("away", code="blob_store_unavailable"))
+    make_due(row)
+    walk.advance(row.id)
+    assert events(row, "step.retrying")[-1]["retry_in_s"] == 1.0
+
+
+def test_a_database_that_ends_our_connection_costs_no_attempt(row, stages):
+    def die(run: CompileRun) -> Done:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_terminate_backend(pg_backend_pid())")
+        raise AssertionError("the connection is still there")
+
+    stages[StepName.SLICING] = die
+    for _ in range(walk.MAX_CLAIMS + 2):
+        walk.advance(row.id)
+        assert (fresh(row).status, lease_of(row).attempts) == (CompileStatus.RUNNING, 0)
+        make_due(row)
+    assert events(row, "step.retrying")[-1]["code"] == "unavailable"
+
+
+def test_a_statement_that_the_database_refuses_is_a_fault_of_ours(row, stages):
+    """What takes too long, waits for a lock for too long or is in a deadlock says nothing of the database's health."""
+
+    def slow(run: CompileRun) -> Done:
+        with connection.cursor() as cursor:
+            cursor.execute("SET statement_timeout = 5; SELECT pg_sleep(1)")
+        raise AssertionError
+
+    stages[StepName.SLICING] = slow
+    for _ in range(walk.MAX_ATTEMPTS):
+        make_due(row)
+        walk.advance(row.id)
+    assert (fresh(row).status, row.failure_code) == (CompileStatus.FAILED, "internal_error")
+
+
+def test_what_was_made_while_the_database_was_away_is_saved_when_it_is_back(row, stages, monkeypatch):
+    """The stage holds answers in hand when the database goes: its transaction begins when it is back."""
+
+    def work(run: CompileRun) -> Done:
+        connection.close()
+        connection.close_pool()
+        monkeypatch.setitem(connection.settings_dict, "PORT", "1")
+        monkeypatch.setitem(connection.settings_dict["OPTIONS"]["pool"], "timeout", 0.3)
+        threading.Timer(2.5, come_back).start()
+        return finishing(StepName.SLICING)(run)
+
+    def come_back() -> None:
+        settings.update(PORT=port)
+        connections["default"].close_pool()  # it knows the other port
+
+    settings, port = connection.settings_dict, connection.settings_dict["PORT"]
+    stages[StepName.SLICING] = work
+    walk.advance(row.id)
+    connection.close_pool()
+    assert fresh(row).status == CompileStatus.SUCCEEDED
+    assert (events(row, "step.retrying"), lease_of(row).fence) == ([], 1)
 
 
 def test_a_holder_that_lost_its_lease_leaves_without_a_word(row, stages):

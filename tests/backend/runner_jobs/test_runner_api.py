@@ -5,6 +5,7 @@ import json
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -15,14 +16,16 @@ from django.test import Client
 from backend.blobs import get_blob, put_blob
 from backend.compiles import leases as compile_leases
 from backend.compiles.models import Compile, CompileEvent, CompileLease, StepRun
+from backend.domain.absence import Absence
 from backend.domain.ids import Prefix, encode_id
 from backend.domain.lifecycle import StepName
 from backend.domain.runner_jobs import Claim, Progress, RunnerJobKind
 from backend.rest.new_ids import new_id
-from backend.runner_jobs import leases
+from backend.runner_jobs import leases, own_absence
 from backend.runner_jobs.leases import MAX_ATTEMPTS, Offer
 from backend.runner_jobs.models import RunnerJob, RunnerJobStatus
 from backend.tenants.scope import tenant_scope
+from backend.usage.models import UsageFact
 from tests.compile_factories import fresh, hold, make_compile
 from tests.factories import bearer, make_api_key, make_tenant
 
@@ -33,8 +36,9 @@ NO_PROGRESS = Progress(step=0, n_steps=0, loss=None, eta_s=None, checkpoint_sha2
 
 
 @pytest.fixture
-def row(committed_db: None) -> Compile:
-    """A compile, and no job of anybody's in the queue."""
+def row(committed_db: None, monkeypatch: pytest.MonkeyPatch) -> Compile:
+    """A compile, no job of anybody's in the queue, and a web process that was never away."""
+    monkeypatch.setattr(own_absence, "absence", Absence(break_s=1e9))
     RunnerJob.objects.all().delete()
     return make_compile(make_tenant())
 
@@ -306,11 +310,110 @@ def test_a_job_whose_runners_all_fall_silent_fails_after_the_fourth(row):
         claimed()
         lapse(job)
         assert leases.expire_leases() == 1
+    assert ask().status_code == 204
     job.refresh_from_db()
     assert (job.status, job.error_code, job.attempts) == (RunnerJobStatus.FAILED, "runner_lost", MAX_ATTEMPTS)
     assert is_due(row)
     assert ask().status_code == 204
     assert "no attempt left" in events(row, "warning")[-1]["message"]
+
+
+def test_a_runner_that_was_silent_goes_on_while_nobody_has_taken_its_job(row):
+    """As after an outage of ours: no attempt is used up, and what is paid is never booked as lost as well."""
+    job = queue(row)
+    claim = claimed()
+    for n in range(MAX_ATTEMPTS + 1):
+        lapse(job)
+        assert leases.expire_leases() == 1
+        if n % 2:
+            assert beat(claim, step=n, n_steps=9).status_code == 200
+        else:
+            digest = hashlib.sha256(b"x").hexdigest()
+            assert blob(claim, digest, b"x").status_code == 201
+        job.refresh_from_db()
+        assert (job.status, job.attempts_in_vain, job.attempts) == (RunnerJobStatus.LEASED, 1, n + 2)
+        assert ask().status_code == 204, "it has the job again"
+    lapse(job)
+    leases.expire_leases()
+    assert report(claim).status_code == 204, "a report brings the lease back as well"
+    job.refresh_from_db()
+    assert job.status == RunnerJobStatus.SUCCEEDED
+    with tenant_scope(row.tenant_id):
+        lost = list(UsageFact.objects.filter(compile_id=row.id).values_list("source_key", flat=True))
+    assert sorted(lost) == [f"runner:{job.id}:lost:{n}" for n in range(1, MAX_ATTEMPTS + 3)]
+    assert job.started_at > job.ended_at - timedelta(seconds=5), "paid from its return on"
+
+
+def test_a_runner_that_comes_back_after_another_took_its_job_has_lost_it(row):
+    job = queue(row)
+    first = claimed(runner="first")
+    lapse(job)
+    leases.expire_leases()
+    second = claimed(runner="second")
+    assert beat(first).status_code == 410
+    lapse(job)
+    leases.expire_leases()
+    assert beat(first).status_code == 410, "also while the job is queued again: it is the second one's to bring back"
+    assert beat(second).status_code == 200
+
+
+def test_a_canceled_job_does_not_come_back(row):
+    job = queue(row)
+    claim = claimed()
+    lapse(job)
+    leases.expire_leases()
+    leases.cancel(job.id)
+    assert beat(claim).status_code == 410
+
+
+def test_a_web_process_that_was_away_gives_no_runners_job_to_another_at_once(row, monkeypatch):
+    job = queue(row)
+    first = claimed(runner="first")
+    lapse(job)
+    leases.expire_leases()
+    own_absence.note_absence()
+    assert ask(runner="second").status_code == 204
+    fresh_job = queue(row)
+    assert claimed(runner="second").job_id == encode_id(Prefix.RUNNER_JOB, fresh_job.id), "new work is no one's to lose"
+    assert beat(first).status_code == 200
+    monkeypatch.setattr(own_absence, "absence", Absence(break_s=1e9))
+    lapse(job)
+    leases.expire_leases()
+    assert claimed(runner="second").attempt == 3
+
+
+def test_an_exhausted_job_that_no_runner_asks_for_ends_when_an_outage_would_be_over(row, settings):
+    wait_for_runner(row)
+    job = queue(row)
+    for _ in range(MAX_ATTEMPTS):
+        claimed()
+        lapse(job)
+        leases.expire_leases()
+    job.refresh_from_db()
+    assert job.status == RunnerJobStatus.QUEUED
+    settings.KOLM_OUTAGE_S = 0
+    leases.expire_leases()
+    job.refresh_from_db()
+    assert (job.status, job.error_code) == (RunnerJobStatus.FAILED, "runner_lost")
+    assert is_due(row)
+
+
+def test_nothing_is_handed_out_while_its_payload_cannot_be_read(row, settings, tmp_path):
+    job = queue(row)
+    there, settings.KOLM_BLOB_DIR = settings.KOLM_BLOB_DIR, tmp_path / "away"
+    for _ in range(MAX_ATTEMPTS + 1):
+        answer = ask()
+        assert (answer.status_code, answer.json()["code"]) == (503, "blob_store_unavailable")
+    settings.KOLM_BLOB_DIR = there
+    claim = claimed()
+    assert claim.attempt == 1
+    settings.KOLM_BLOB_DIR = tmp_path / "away"
+    assert beat(claim, step=3, n_steps=9, checkpoint_sha256="0" * 64).status_code == 200, "the lease needs no disk"
+    assert report(claim).status_code == 503
+    settings.KOLM_BLOB_DIR = there
+    assert report(claim).status_code == 204
+    job.refresh_from_db()
+    assert (job.status, job.attempts) == (RunnerJobStatus.SUCCEEDED, 1)
 
 
 def test_a_training_that_moves_on_outlives_any_number_of_runners(row):
@@ -342,6 +445,7 @@ def test_a_training_that_dies_at_the_same_step_ends_whatever_it_writes_there(row
         beat(claimed(), **{"step": 30, "n_steps": 90} | changes, checkpoint_sha256=again)
         lapse(job)
         leases.expire_leases()
+    assert ask().status_code == 204
     job.refresh_from_db()
     assert (job.status, job.error_code) == (RunnerJobStatus.FAILED, "runner_lost")
 
@@ -352,6 +456,7 @@ def test_a_checkpoint_that_was_never_handed_over_gives_nothing_back(row):
         beat(claimed(), step=10 * attempt, n_steps=90, checkpoint_sha256=f"{attempt}" * 64)
         lapse(job)
         leases.expire_leases()
+    assert ask().status_code == 204
     job.refresh_from_db()
     assert job.status == RunnerJobStatus.FAILED
 

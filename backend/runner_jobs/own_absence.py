@@ -1,0 +1,33 @@
+"""Whether this web process was away: started anew, stopped, or without its database. Heartbeats that came meanwhile
+were not heard, so for the length of a lease after that no runner is given another one's job."""
+
+import threading
+import time
+
+from django.conf import settings
+
+from backend.domain.absence import Absence
+
+LOOK_EVERY_S = 1.0
+absence = Absence(break_s=5.0)
+
+
+def note_absence() -> None:
+    """A runner could not be heard just now."""
+    absence.away(time.monotonic())
+
+
+def may_take_over() -> bool:
+    return absence.is_over(time.monotonic(), grace_s=float(settings.KOLM_RUNNER_LEASE_S))
+
+
+def watch() -> None:
+    """Notice from now on when this process is stopped; it has just started, and was away before."""
+    note_absence()
+
+    def look() -> None:
+        while True:
+            absence.seen(time.monotonic())
+            time.sleep(LOOK_EVERY_S)
+
+    threading.Thread(target=look, name="own-absence", daemon=True).start()
