@@ -18,7 +18,7 @@ from backend.domain.runner_jobs import Claim, RunnerJobKind
 from gpu_runners.client import Refused, RunnerClient, Unreachable, backoff_s
 from gpu_runners.config import BadSetting, RunnerConfig, read_config
 from gpu_runners.isolation import Child
-from gpu_runners.training_lane import work_on
+from gpu_runners.training_lane import Lease, work_on
 
 log = logging.getLogger("kolm.runner")
 _STOP_WITHIN_S = 15.0
@@ -119,7 +119,8 @@ def _training(config: RunnerConfig, stop: threading.Event) -> tuple[Handle, Call
     child.ensure_started()  # its imports run while the first compile asks the teacher
 
     def handle(client: RunnerClient, claim: Claim) -> None:
-        work_on(claim, job=client.job(claim), child=child, base_dir=config.base_dir, stopping=stop.is_set)
+        lease = Lease(job=client.job(claim), claim=claim, outage_s=config.outage_s)
+        work_on(claim, lease=lease, child=child, base_dir=config.base_dir, stopping=stop.is_set)
         if not stop.is_set():
             child.ensure_started()  # where the last one was killed, the next job need not wait for the imports
 

@@ -35,11 +35,11 @@ def answer(claim: Claim, *, job: JobClient, loader: Loader, feedback: LaneFeedba
     try:
         with _beating(job, claim.lease_s):
             result = _infer(claim, job=job, loader=loader, feedback=feedback)
-        report(lambda: job.report_success(result.to_json()), lease_s=claim.lease_s)
+        report(lambda: job.report_success(result.to_json()), within_s=claim.lease_s)
     except JobFailed as failure:
         error = failure
         log.warning("job %s failed: %s (%s)", claim.job_id, error.message, error.code)
-        report(lambda: job.report_failure(error), lease_s=claim.lease_s)
+        report(lambda: job.report_failure(error), within_s=claim.lease_s)
     except (LeaseLost, Unreachable, Refused) as lost:
         log.warning("job %s is dropped: %s", claim.job_id, lost)
 

@@ -1,9 +1,10 @@
 """Work on one leased distil, evaluate or select job: fetch its inputs, feed the child process, keep the lease, hand
 over checkpoints and results.
 
-The lease is the only authority: when it is lost (410, or no heartbeat came through for as long as it lasts) the child
-is killed and nothing is reported; when a heartbeat's answer says cancel, the child is killed and the job ends as
-`canceled`.
+The lease is the only authority: when it is lost (410) the child is killed and nothing is reported; when a heartbeat's
+answer says cancel, the child is killed and the job ends as `canceled`. A server that does not answer decides nothing:
+the child works on, and what it made is kept and offered again, for as long as an outage may last. Meanwhile the job may
+have gone to another runner. Then both work, and the first heartbeat that comes through ends this one.
 """
 
 import logging
@@ -44,11 +45,13 @@ _OPTIONAL = frozenset(("rules", "earlier", "feedback", "epoch"))  # "", or no su
 
 
 class Lease:
-    """When to say we are alive, and until when we may believe that the job is ours. Its clock starts at the claim's
-    arrival."""
+    """When to say we are alive, and until when the job may be ours. Its clock starts at the claim's arrival."""
 
-    def __init__(self, *, job: JobClient, claim: Claim, clock: Callable[[], float] = time.monotonic) -> None:
-        self.job, self.clock, self.lease_s = job, clock, claim.lease_s
+    def __init__(
+        self, *, job: JobClient, claim: Claim, outage_s: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.job, self.clock, self.lease_s, self.outage_s = job, clock, claim.lease_s, outage_s
+        self.checkpoint: Path | None = None  # the latest, until it is handed over
         self.progress = Progress(
             step=0, n_steps=0, loss=None, eta_s=None, checkpoint_sha256=claim.checkpoint_sha256, note="starting"
         )
@@ -61,19 +64,24 @@ class Lease:
     def due_in_s(self) -> float:
         return max(0.0, self._next_at - self.clock())
 
+    @property
+    def is_heard(self) -> bool:
+        """Whether the last heartbeat came through."""
+        return self._failures == 0
+
     def expedite(self) -> None:
         """There is news that the server should have before the next beat is due."""
         self._next_at = self.clock()
 
     def beat(self) -> bool:
         """One heartbeat; True when the job is to be cancelled. Network failures are retried with jitter at later calls.
-        Raises LeaseLost, also when no answer came for a whole lease."""
+        Raises LeaseLost, also when no answer came for the whole of an outage."""
         asked_at = self.clock()
         try:
             cancel, self.lease_s = self.job.heartbeat(self.progress, timeout_s=max(1.0, self.lease_s / 3))
         except Unreachable as error:
-            if self.clock() - self._confirmed_at >= self.lease_s:
-                raise LeaseLost(f"no heartbeat came through for {self.lease_s:.0f} s: {error}") from error
+            if self.clock() - self._confirmed_at >= self.outage_s:
+                raise LeaseLost(f"no heartbeat came through for {self.outage_s:.0f} s: {error}") from error
             self._next_at = self.clock() + backoff_s(self._failures, rng=self._rng, cap_s=self.lease_s / 6)
             self._failures += 1
             return False
@@ -86,17 +94,17 @@ class Lease:
         return min(self.lease_s / 3, max(2.0, 0.05 * (self.clock() - self._started)))
 
 
-def work_on(claim: Claim, *, job: JobClient, child: Child, base_dir: Path | None, stopping: Callable[[], bool]) -> None:
+def work_on(claim: Claim, *, lease: Lease, child: Child, base_dir: Path | None, stopping: Callable[[], bool]) -> None:
     """Returns when the job is reported, or dropped because the lease is lost."""
     folder = Path(tempfile.mkdtemp(prefix="kolm-job-"))
-    lease = Lease(job=job, claim=claim)
+    job = lease.job
     try:
         result = _attempt(claim, lease=lease, child=child, folder=folder, base_dir=base_dir, stopping=stopping)
-        report(lambda: job.report_success(result), lease_s=lease.lease_s)
+        report(lambda: job.report_success(result), within_s=lease.outage_s, meanwhile=lambda: _beat_if_due(lease))
     except JobFailed as failure:
         log.warning("job %s failed: %s (%s)", claim.job_id, failure.message, failure.code)
         error = failure
-        report(lambda: job.report_failure(error), lease_s=lease.lease_s)
+        report(lambda: job.report_failure(error), within_s=lease.outage_s)
     except (LeaseLost, Refused) as lost:
         log.warning("job %s is dropped: %s", claim.job_id, lost)
         child.kill()
@@ -104,16 +112,19 @@ def work_on(claim: Claim, *, job: JobClient, child: Child, base_dir: Path | None
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def report(send: Callable[[], None], *, lease_s: float) -> None:
-    """Say it until it is heard or the lease must be over. A lost lease is not an error here: someone else reports."""
+def report(send: Callable[[], None], *, within_s: float, meanwhile: Callable[[], None] = lambda: None) -> None:
+    """Say it until it is heard or it is too late, with a call of `meanwhile` before each try: heartbeats get through
+    where a report does not, as without the blob disk. A lost lease is not an error here: someone else reports."""
     rng, started, attempt = random.Random(), time.monotonic(), 0
     while True:
         try:
+            if attempt:
+                meanwhile()
             return send()
         except (LeaseLost, Refused) as lost:
             return log.warning("the report was not taken: %s", lost)
         except Unreachable as error:
-            if time.monotonic() - started >= lease_s:
+            if time.monotonic() - started >= within_s:
                 return log.warning("the report could not be delivered: %s", error)
             time.sleep(backoff_s(attempt, rng=rng, cap_s=5.0))
             attempt += 1
@@ -126,9 +137,12 @@ def _attempt(
     child.submit(kind=claim.kind, payload=claim.payload, folder=folder, base_dir=base_dir)
     asked_to_stop_at: float | None = None
     while True:
-        if lease.due_in_s == 0 and lease.beat():
-            child.kill()
-            raise JobFailed("The job was cancelled.", code="canceled")
+        if lease.due_in_s == 0:
+            if lease.beat():
+                child.kill()
+                raise JobFailed("The job was cancelled.", code="canceled")
+            if lease.is_heard:
+                _hand_over(lease)
         if stopping() and asked_to_stop_at is None:
             child.ask_to_stop()
             asked_to_stop_at = time.monotonic()
@@ -155,7 +169,10 @@ def _handle(event: dict[str, Any], *, lease: Lease) -> dict[str, Any] | None:
                 checkpoint_sha256=lease.progress.checkpoint_sha256,
             )
         case "checkpoint":
-            _hand_over(Path(event["path"]), lease=lease)
+            if lease.checkpoint is not None:
+                lease.checkpoint.unlink()
+            lease.checkpoint = Path(event["path"])
+            _hand_over(lease)
         case "failed":
             raise JobFailed(event["message"], code=event["code"], retryable=event["retryable"])
         case "done":
@@ -166,16 +183,18 @@ def _handle(event: dict[str, Any], *, lease: Lease) -> dict[str, Any] | None:
     return None
 
 
-def _hand_over(path: Path, *, lease: Lease) -> None:
-    """Upload a checkpoint and say so at once. One that does not get through is only a later resume: the next one is 20
-    s away."""
+def _hand_over(lease: Lease) -> None:
+    """Upload the latest checkpoint, where it is not yet, and say so at once. One that does not get through is tried
+    again after the next heartbeat that does, unless a later one is there by then."""
+    if lease.checkpoint is None:
+        return
     try:
-        sha256 = lease.job.put_blob(path.read_bytes(), timeout_s=max(1.0, lease.lease_s / 3))
+        sha256 = lease.job.put_blob(lease.checkpoint.read_bytes(), timeout_s=max(1.0, lease.lease_s / 3))
     except Unreachable as error:
         log.warning("a checkpoint could not be handed over: %s", error)
         return
-    finally:
-        path.unlink()
+    lease.checkpoint.unlink()
+    lease.checkpoint = None
     p = lease.progress
     lease.progress = Progress(
         step=p.step, n_steps=p.n_steps, loss=p.loss, eta_s=p.eta_s, note=p.note, checkpoint_sha256=sha256
@@ -206,12 +225,15 @@ def _beat_if_due(lease: Lease) -> None:
 
 
 def _patiently(act: Callable[[], Answer], *, lease: Lease) -> Answer:
-    """A transfer, retried for as long as heartbeats keep the lease."""
-    rng, attempt = random.Random(), 0
+    """A transfer, retried for as long as heartbeats keep the lease and an outage may last."""
+    rng, attempt, started = random.Random(), 0, lease.clock()
     while True:
         _beat_if_due(lease)
         try:
             return act()
-        except Unreachable:
+        except Unreachable as error:
+            if lease.clock() - started >= lease.outage_s:
+                message = f"The blob store gave or took nothing for {lease.outage_s:.0f} s: {error}."
+                raise JobFailed(message, code="blob_store_unavailable", retryable=True) from error
             time.sleep(backoff_s(attempt, rng=rng, cap_s=2.0))
             attempt += 1

@@ -33,7 +33,7 @@ def running(server: LeaseServer, tmp_path_factory: pytest.TempPathFactory) -> It
     """One agent for all the tests that must leave it alive."""
     keys = tmp_path_factory.mktemp("keys") / "keyring.json"
     keys.write_text(json.dumps(keyring()))
-    with agent(server, kinds="distill,evaluate,infer", KOLM_KEYRING=str(keys)) as process:
+    with agent(server, kinds="distill,evaluate,infer", KOLM_KEYRING=str(keys), KOLM_OUTAGE_S="3") as process:
         yield process
         assert process.poll() is None
 
@@ -187,9 +187,35 @@ def test_a_short_loss_of_the_network_is_survived_and_a_long_one_ends_the_trainin
     server.wait_until(lambda: len(job.heartbeats) > n_beats)
     assert is_alive(child)
     server.is_down = True
-    server.wait_until(lambda: not is_alive(child), within_s=6)
+    time.sleep(2)
+    assert is_alive(child), "a lease is over, an outage is not"
+    server.wait_until(lambda: not is_alive(child), within_s=10)
     server.is_down = False
     assert job.reports == []
+
+
+def test_a_training_that_ends_while_the_server_is_away_is_reported_when_it_is_back(trained: Trained) -> None:
+    """Its checkpoints too: the last one that was made meanwhile is handed over."""
+    with lease_server() as server, agent(server, KOLM_OUTAGE_S="60") as process:
+        job = offer_distill(server, trained, epochs=200)
+        wait_for_training(server, process, job)
+        server.is_down = True
+        before = job.checkpoint
+        time.sleep(3 * job.lease_s)
+        server.is_down = False
+        server.wait_until(lambda: job.checkpoint not in (None, before), within_s=20)
+        assert (job.attempt, job.reports) == (1, [])
+        job.is_cancelled = True
+        server.wait_until(lambda: bool(job.reports))
+        short = offer_distill(server, trained)
+        wait_for_training(server, process, short)
+        server.is_down = True
+        time.sleep(3 * short.lease_s)  # two epochs take less
+        server.is_down = False
+        server.wait_until(lambda: bool(short.reports))
+        assert (short.attempt, short.reports[0]["ok"]) == (1, True)
+        result = DistillResult.from_json(short.reports[0]["result"])
+        assert server.blobs[result.adapter_sha256] == trained.blob
 
 
 def test_sigterm_hands_over_a_checkpoint_and_gives_the_job_back(trained: Trained) -> None:
