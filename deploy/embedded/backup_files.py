@@ -15,13 +15,18 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from deploy.embedded.faults import CannotStart
 from deploy.embedded.home import Home, replace_private
 
 FORMAT = "kolm-backup-1"
 DUMP, BLOBS, HOME = "database.dump", "blobs", "home"
+# a manifest names these and nothing else: no file of a backup can be put anywhere but where it came from
+_NAME = re.compile(
+    r"database\.dump|blobs/[0-9a-f-]{36}/[0-9a-f]{2}/[0-9a-f]{64}"
+    r"|home/(?:(?:secrets|keyring|demo)\.json|signing_key[\w.-]*\.pem|server/usage/[\w-][\w.-]*)"
+)
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _PART_BYTES = 1 << 20
 
@@ -87,8 +92,8 @@ def read_manifest(folder: Path) -> Manifest:
         raise CannotStart(f"The backup is not whole: it lacks {min(needed - files.keys())}.")
     for name, kept in files.items():
         path = folder / name
-        if ".." in PurePosixPath(name).parts or name.startswith("/"):
-            raise CannotStart(f"The backup's manifest names a file outside of it: {name!r}.")
+        if not _NAME.fullmatch(name):
+            raise CannotStart(f"The backup's manifest names a file that no backup has: {name!r}.")
         if not path.is_file() or path.stat().st_size != kept.n_bytes:
             raise CannotStart(f"The backup is not whole: {path} is missing or has another size than it had.")
     return Manifest(
@@ -168,8 +173,11 @@ def small_files(home: Home) -> dict[str, bytes]:
     paths += [*home.path.glob("signing_key*.pem"), *(home.server / "usage").glob("*")]
     found = {}
     for path in paths:
+        name = str(path.relative_to(home.path))
+        if not _NAME.fullmatch(f"{HOME}/{name}"):  # half-written, or a person's
+            continue
         try:
-            found[str(path.relative_to(home.path))] = path.read_bytes()
+            found[name] = path.read_bytes()
         except (FileNotFoundError, IsADirectoryError):
             continue
     return found

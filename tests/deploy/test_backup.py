@@ -67,7 +67,11 @@ def url_of(home: Home, variables: dict[str, str]) -> str:
 
 
 def test_what_was_backed_up_comes_back(filled: Home, variables: dict[str, str], tmp_path: Path) -> None:
+    (filled.server / "usage").mkdir(parents=True)
+    (filled.server / "usage" / "usage.journal.next").write_text("{}\n")
+    (filled.server / "usage" / ".half").write_text("{")
     keys = backup_files.small_files(filled)
+    assert set(keys) == {"secrets.json", "signing_key.pem", "server/usage/usage.journal.next"}
     backup.make(filled, variables, tmp_path / "kept")
     other = Home(path=filled.path / "other")
     restore(other, variables, tmp_path / "kept")
@@ -216,10 +220,13 @@ def without(name: str) -> Callable[[Path], None]:
     return lambda folder: (folder / name).unlink()
 
 
-def reaching_out(folder: Path) -> None:
-    manifest = json.loads((folder / "manifest.json").read_text())
-    manifest["files"]["home/../../stolen"] = manifest["files"]["home/secrets.json"]
-    (folder / "manifest.json").write_text(json.dumps(manifest))
+def also_naming(name: str) -> Callable[[Path], None]:
+    def spoil(folder: Path) -> None:
+        manifest = json.loads((folder / "manifest.json").read_text())
+        manifest["files"][name] = manifest["files"]["home/secrets.json"]
+        (folder / "manifest.json").write_text(json.dumps(manifest))
+
+    return spoil
 
 
 def torn(folder: Path) -> None:
@@ -238,9 +245,13 @@ def torn(folder: Path) -> None:
         (without("manifest.json"), "no manifest.json"),
         (without("home/secrets.json"), "not whole"),
         (without("database.dump"), "not whole"),
-        (reaching_out, "outside of it"),
+        (also_naming("home/../../stolen"), "no backup has"),
+        (also_naming("home//tmp/stolen"), "no backup has"),
+        (also_naming("/tmp/stolen"), "no backup has"),
+        (also_naming("home/pg/postgresql.conf"), "no backup has"),
+        (also_naming("blobs/x/../../secrets.json"), "no backup has"),
     ],
-    ids=["cut", "altered", "torn", "no-manifest", "no-secrets", "no-dump", "reaching-out"],
+    ids=["cut", "altered", "torn", "no-manifest", "no-secrets", "no-dump", "up", "root", "absolute", "pg", "sideways"],
 )
 def test_a_spoilt_backup_is_not_restored_and_leaves_no_half_home(
     spoil: Callable[[Path], None], said: str, filled: Home, variables: dict[str, str], tmp_path: Path

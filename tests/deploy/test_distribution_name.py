@@ -11,8 +11,8 @@ from deploy.embedded.home import ROOT
 NAME = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["name"]
 # a command that fetches by name, and the rest of its line (a backslash goes on in the next)
 FETCHES = re.compile(
-    r"\b(?:pip[\d.]*|pipx|uv|poetry|pdm|conda|mamba|easy_install|uvx)[ \t]+"
-    r"(?:(?:pip|tool|run|-\S+)[ \t]+)*(?:install|download|wheel|add|run|inject|(?=kolm))(?P<rest>(?:\\\n|[^\n])*)"
+    r"\b(?:pip[\d.]*|pipx|uvx?|poetry|pdm|hatch|rye|pixi|conda|mamba|easy_install|npm|npx|pnpm|yarn|brew)[ \t]+"
+    r"(?:(?:pip|tool|run|-\S+)[ \t]+)*(?:install|download|wheel|add|run|inject|i|(?=kolm))(?P<rest>(?:\\\n|[^\n])*)"
 )
 ENDS = re.compile(r"&&|\|\||[;|`]|(?<!\S)#")  # what stands behind these is no argument any more
 REQUIREMENT = re.compile(r"^(kolm(?:[-_.]\w+)*)(?:\[[\w,\s-]*\])?(?:[=<>!~@].*)?$", re.IGNORECASE)
@@ -60,6 +60,10 @@ def test_no_text_here_names_a_distribution_that_is_not_ours() -> None:
         "uv add kolm-compiler",
         "uv pip install kolm_compiler",
         "poetry add kolm",
+        "pixi add kolm",
+        "npm i kolm",
+        "npx kolm verify x",
+        "%pip install kolm",
         "RUN pip install Kolm",
         "needs kolm[gpu] on a GPU box",
         "kolm==0.1.0 \\\n    --hash=sha256:00",
