@@ -27,8 +27,9 @@ from backend.domain.lifecycle import StepName, StepStatus
 from backend.domain.spec import Spec
 
 T = TypeVar("T")
-# SQLSTATEs of a server that is there for nobody: connections, resources (a full disk), shutting down, starting up
-_AWAY = ("08", "53", "57P01", "57P02", "57P03")
+# SQLSTATEs of a server that is there for nobody: connections, resources (a full disk), shutting down, starting up; and
+# of a transaction in the middle of which the server, or this process, was stopped
+_AWAY = ("08", "53", "57P01", "57P02", "57P03", "25P03")
 
 
 class Canceled(Exception):
@@ -97,10 +98,10 @@ class CompileRun:
 
 def is_away(error: BaseException) -> bool:
     """Whether the database was not there, other than that it refused or broke off this statement."""
-    if not isinstance(error, OperationalError | InterfaceError):
+    if not isinstance(error, DatabaseError):
         return False
     state = getattr(error.__cause__, "sqlstate", None)
-    return state is None or state.startswith(_AWAY)
+    return isinstance(error, OperationalError | InterfaceError) if state is None else state.startswith(_AWAY)
 
 
 def patiently(act: Callable[[], T], *, stop: StopSignal) -> T:
@@ -110,7 +111,7 @@ def patiently(act: Callable[[], T], *, stop: StopSignal) -> T:
     while True:
         try:
             return act()
-        except (OperationalError, InterfaceError) as error:
+        except DatabaseError as error:
             if not is_away(error) or connection.in_atomic_block or time.monotonic() > until:
                 raise
         connection.close()

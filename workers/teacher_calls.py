@@ -23,7 +23,7 @@ from backend.domain.lifecycle import StepName
 from backend.domain.pricing import TeacherPrice
 from backend.usage.ledger import Fact
 from backend.usage.models import Billing
-from workers.durable import CompileRun
+from workers.durable import CompileRun, patiently
 from workers.spending import pays_teacher_itself, reserve, settle
 from workers.teachers.draft_verifiers import TeacherRequest
 from workers.teachers.protocol import (
@@ -76,7 +76,9 @@ def call_batch(
     todo = [plan for plan in plans if plan.key not in made]
     rows = _open(run, step, teacher, price, todo) if todo else {}
     outcomes = _make(run, teacher, todo)
-    failure = _close(run, step, price, rows, outcomes, made, [plan.key for plan in plans], save)
+    keys = [plan.key for plan in plans]
+    # what is paid for is not lost with a connection: the transaction is made again, whole
+    failure = patiently(lambda: _close(run, step, price, rows, outcomes, made, keys, save), stop=run.stop)
     run.stop.check()
     if failure is not None:
         raise failure

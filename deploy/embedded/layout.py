@@ -86,7 +86,9 @@ class Layout:
         return f"http://{HOST}:{port}" if port else ""
 
     def runner_environment(self) -> dict[str, str]:
-        own = {name: value for name, value in self.variables.items() if name.startswith("KOLM_RUNNER_")}
+        own = {
+            name: value for name, value in self.variables.items() if name.startswith(("KOLM_RUNNER_", "KOLM_OUTAGE_S"))
+        }
         return self.bare_environment() | own | self._of_runners()
 
     def server_environment(self) -> dict[str, str]:

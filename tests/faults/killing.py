@@ -8,10 +8,11 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from uuid import UUID
 
+import psutil
 import psycopg
 
 from backend.domain.lifecycle import STEPS, StepName
@@ -116,10 +117,21 @@ def everything_once() -> list[tuple[Part, Moment]]:
 
 
 @contextmanager
+def asleep_with_children(pid: int) -> Iterator[None]:
+    """The same for a process and all that it started: a server whose connections hang."""
+    with ExitStack() as stack:
+        for one in (pid, *(child.pid for child in psutil.Process(pid).children(recursive=True))):
+            with suppress(ProcessLookupError):
+                stack.enter_context(asleep(one))
+        yield
+
+
+@contextmanager
 def asleep(pid: int) -> Iterator[None]:
     """The process stopped for the length of a block, in whatever it was doing."""
     os.kill(pid, signal.SIGSTOP)
     try:
         yield
     finally:
-        os.kill(pid, signal.SIGCONT)
+        with suppress(ProcessLookupError):  # it may have been ended for its silence
+            os.kill(pid, signal.SIGCONT)
