@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
+from django.db import Error as DatabaseError
 from django.utils import timezone
 
 from backend.compiles import leases
@@ -23,7 +24,7 @@ from backend.domain.lifecycle import StepName
 from backend.domain.pricing import TeacherPrice
 from backend.usage.ledger import Fact
 from backend.usage.models import Billing
-from workers.durable import CompileRun, patiently
+from workers.durable import CompileRun, is_away, patiently
 from workers.spending import pays_teacher_itself, reserve, settle
 from workers.teachers.draft_verifiers import TeacherRequest
 from workers.teachers.protocol import (
@@ -77,8 +78,12 @@ def call_batch(
     rows = _open(run, step, teacher, price, todo) if todo else {}
     outcomes = _make(run, teacher, todo)
     keys = [plan.key for plan in plans]
-    # what is paid for is not lost with a connection: the transaction is made again, whole
-    failure = patiently(lambda: _close(run, step, price, rows, outcomes, made, keys, save), stop=run.stop)
+    try:
+        failure = _close(run, step, price, rows, outcomes, made, keys, save)
+    except DatabaseError as error:
+        if is_away(error):  # what is paid for is not lost with a connection: the next try finds it in the journal
+            patiently(lambda: _keep(run, step, price, rows, outcomes), stop=run.stop)
+        raise
     run.stop.check()
     if failure is not None:
         raise failure
@@ -215,32 +220,62 @@ def _close(
     order: Sequence[str],
     save: Save,
 ) -> TeacherFailed | None:
-    failure: TeacherFailed | None = None
     with run.fenced() as compile:
-        for key, outcome in outcomes.items():
-            row = rows[key]
-            row.ended_at = timezone.now()
-            facts = _facts(row, price, outcome, is_own_key=pays_teacher_itself(run.spec))
-            settle(compile, step, facts, reserved_microusd=row.reserved_microusd)
-            if isinstance(outcome, Completion):
-                row.state = "succeeded"
-                row.choices = [asdict(choice) for choice in outcome.choices]
-                row.provider_request_id = (outcome.provider_request_id or "")[:200]
-                row.latency_ms = outcome.latency_ms
-                row.revision = outcome.revision[:200]
-                made[key] = _made(row)
-            elif isinstance(outcome, TeacherCanceled):
-                row.state, row.error_code = "canceled", "canceled"
-            else:
-                row.state, row.error_code = "failed", outcome.code
-                failure = failure or outcome
-            row.save()
+        failure = _journal(run, compile, step, price, rows, outcomes)
+        made |= {key: _made(rows[key]) for key, outcome in outcomes.items() if isinstance(outcome, Completion)}
         if all(key in made for key in order):
             save(compile, [made[key] for key in order])
             TeacherCall.objects.filter(tenant_id=run.tenant_id, id__in=[call.call_id for call in made.values()]).update(
                 state="applied"
             )
             leases.note_progress(run.lease)
+    return failure
+
+
+def _keep(
+    run: CompileRun,
+    step: StepName,
+    price: TeacherPrice,
+    rows: dict[str, TeacherCall],
+    outcomes: dict[str, Completion | TeacherFailed | TeacherCanceled],
+) -> None:
+    """Journal what was answered and nothing else, after a transaction that broke off: whether it was committed all the
+    same, the rows say. `save` is not called again, since what it changed in memory is not taken back."""
+    with run.fenced() as compile:
+        ids = [row.id for row in rows.values()]
+        started = TeacherCall.objects.filter(tenant_id=run.tenant_id, id__in=ids, state="started")
+        open_keys = set(started.values_list("key", flat=True))
+        left = {key: outcome for key, outcome in outcomes.items() if key in open_keys}
+        _journal(run, compile, step, price, rows, left)
+
+
+def _journal(
+    run: CompileRun,
+    compile: Compile,
+    step: StepName,
+    price: TeacherPrice,
+    rows: dict[str, TeacherCall],
+    outcomes: dict[str, Completion | TeacherFailed | TeacherCanceled],
+) -> TeacherFailed | None:
+    """Write down and pay what came of the calls; the first of them that failed."""
+    failure: TeacherFailed | None = None
+    for key, outcome in outcomes.items():
+        row = rows[key]
+        row.ended_at = timezone.now()
+        facts = _facts(row, price, outcome, is_own_key=pays_teacher_itself(run.spec))
+        settle(compile, step, facts, reserved_microusd=row.reserved_microusd)
+        if isinstance(outcome, Completion):
+            row.state = "succeeded"
+            row.choices = [asdict(choice) for choice in outcome.choices]
+            row.provider_request_id = (outcome.provider_request_id or "")[:200]
+            row.latency_ms = outcome.latency_ms
+            row.revision = outcome.revision[:200]
+        elif isinstance(outcome, TeacherCanceled):
+            row.state, row.error_code = "canceled", "canceled"
+        else:
+            row.state, row.error_code = "failed", outcome.code
+            failure = failure or outcome
+        row.save()
     return failure
 
 

@@ -141,7 +141,7 @@ def _run_steps(run: CompileRun) -> None:
             return
 
 
-def _end(lease: Lease, error: Exception, *, anew: bool) -> None:
+def _end(lease: Lease, error: Exception, *, anew: bool = False) -> None:
     """Give the compile its end or its next try, as the table above says."""
     with leases.fenced(lease) as compile:
         if isinstance(error, Canceled) or compile.status == CompileStatus.CANCELING:

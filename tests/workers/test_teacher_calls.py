@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from django.db import IntegrityError, connection, transaction
+from django.db import IntegrityError, OperationalError, connection, transaction
 from django.db.models import Sum
 
 from backend.compiles import leases, transitions
@@ -357,3 +357,23 @@ def test_the_calls_of_a_batch_are_in_flight_together(row, n):
 
     batch(hold(row), EchoTeacher(meet), Saved(), [plan(str(i)) for i in range(n)])
     assert len(journal(row)) == n
+
+
+def test_answers_outlive_a_connection_that_dies_before_their_transaction_is_committed(row):
+    """Journaled and paid once, under the same lease; what the stage makes of them is made by the next try."""
+
+    def lose(compile: Compile, calls: list[MadeCall]) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_terminate_backend(pg_backend_pid())")
+
+    run, teacher = hold(row), EchoTeacher()
+    with pytest.raises(OperationalError):
+        call_batch(run, STEP, teacher, price(), BATCH, lose)
+    assert journal(row) == [(key, 1, "succeeded") for key in "abc"]
+    assert booked(row, Billing.CHARGE) == 3 * COST
+    saved = Saved()
+    batch(run, teacher, saved)
+    assert saved.batches == [[(key, f"question {key}") for key in "abc"]]
+    assert set(teacher.asked.values()) == {1}
+    assert (booked(row, Billing.CHARGE), booked(row, Billing.WASTE)) == (3 * COST, 0)
+    assert fresh(row).reserved_microusd == 0
