@@ -12,6 +12,7 @@ from backend.domain.errors import OurError
 from backend.domain.kolm_verify import Kolm
 from gpu_runners.artifact_loading import Refused, failed, intact, model_of, read_inputs, rules_of, verified
 from gpu_runners.recipe_commands import pack_line, rules_line
+from gpu_runners.terminal_text import as_line
 
 
 def trust(source: str, *, keyring: str | None, yes: bool) -> int:
@@ -70,7 +71,7 @@ def _show(kolm: Kolm) -> None:
     print(f"base      {manifest['base']['id']}  {manifest['base']['sha256'][:16]}…")
     print(f"K-score   {manifest['k_score_ppm'] / 1e6:.4f}, gate {manifest['gate']}")
     if "labels.json" in kolm.members:
-        print(f"labels    {', '.join(json.loads(kolm.members['labels.json']))}")
+        print(f"labels    {', '.join(map(as_line, json.loads(kolm.members['labels.json'])))}")
     if "prompt.json" in kolm.members:
         print(f"answers   {_answers(json.loads(kolm.members['prompt.json']))}")
     print(f"recipes   {pack_line(kolm)}")
@@ -130,7 +131,7 @@ def _outputs(kolm: Kolm, inputs: Sequence[str]) -> list[dict[str, Any]]:
 def _line(output: Mapping[str, Any]) -> str:
     rule = f"  rule {output['rule']}" if output.get("rule") else "  rules" if "rule" in output else ""
     if "label" in output:
-        return f"{output['label']}  {output['confidence']:.3f}  {output['latency_us'] / 1000:.1f} ms{rule}"
+        return f"{as_line(output['label'])}  {output['confidence']:.3f}  {output['latency_us'] / 1000:.1f} ms{rule}"
     return f"{output['output']}{'' if output['finish_reason'] == 'stop' else '  (cut off)'}{rule}"
 
 

@@ -5,9 +5,11 @@ Each command imports what it needs when it runs: `kolm verify` starts without ht
 """
 
 import argparse
+import contextlib
 import os
 import sys
 from collections.abc import Sequence
+from typing import TextIO, cast
 
 from gpu_runners.account_parser import add_account_parsers
 from gpu_runners.compile_parser import add_compile_parsers
@@ -18,10 +20,17 @@ from gpu_runners.listing_parser import add_listing_parsers
 from gpu_runners.recipe_parser import add_recipe_parsers
 from gpu_runners.registry_parser import add_registry_parser
 from gpu_runners.selecting.parser import add_select_parser
+from gpu_runners.terminal_text import TextOnly
 from gpu_runners.webhook_parser import add_webhooks_parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
+    out, err = TextOnly(sys.stdout), TextOnly(sys.stderr)
+    with contextlib.redirect_stdout(cast(TextIO, out)), contextlib.redirect_stderr(cast(TextIO, err)):
+        return _answer(argv)
+
+
+def _answer(argv: Sequence[str] | None) -> int:
     options = _parse(argv)
     try:
         return int(options.command(options))

@@ -4,6 +4,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import sys
 import tempfile
 from pathlib import Path
@@ -15,6 +16,8 @@ from gpu_runners.kolm import Client, Unreadable, read_document
 from gpu_runners.progress import Story, display_for, usd
 
 Row = dict[str, Any]
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
+_DEVICE = re.compile(r"(?i:con|prn|aux|nul|com[0-9]|lpt[0-9])")
 
 
 def check(spec: str, *, as_json: bool = False) -> int:
@@ -119,7 +122,7 @@ def estimate(spec: str, *, connect: Connect, as_json: bool = False) -> int:
 def pull(artifact: str, *, connect: Connect, out: str | None, as_json: bool = False) -> int:
     def act(client: Client) -> int:
         row = client.get(f"/v1/artifacts/{artifact}")
-        path = _save(client, row, Path(out or f"{row['name']}-{row['version']}.kolm"))
+        path = _save(client, row, Path(out) if out else file_of(row["name"], row["version"]))
         if as_json:
             return _print_json(row | {"path": str(path)})
         print(f"{path} ({row['size_bytes']:,} bytes, K-score {row['k_score_ppm'] / 1e6:.3f})")
@@ -142,7 +145,7 @@ def _finish(client: Client, row: Row, *, out: str | None, last: Row | None = Non
         print(_comparison(row, last))
     if row["status"] == "succeeded":
         artifact = client.get(f"/v1/artifacts/{row['artifact']}")
-        path = _save(client, artifact, Path(out or f"{row['name']}.kolm"))
+        path = _save(client, artifact, Path(out) if out else file_of(row["name"]))
         print(f"{path} ({artifact['size_bytes']:,} bytes)")
         return OK
     if row["status"] == "gate_failed":
@@ -163,6 +166,19 @@ def _print_gate(gate: Row) -> None:
         print(f"  {'passed' if floor.get('passed') else 'FAILED'}  {floor.get('message', floor.get('name'))}")
     if gate.get("next_step"):
         print(f"next: {gate['next_step']}")
+
+
+def file_of(name: Any, version: Any = None) -> Path:
+    """The file of this folder that an artifact is saved as. The server says the name, so it may not lead elsewhere:
+    raises Unreadable for what is no plain name (separators, a leading dot, control characters, Windows' devices)."""
+    is_plain = isinstance(name, str) and _PLAIN_NAME.fullmatch(name) and not _DEVICE.fullmatch(name.split(".")[0])
+    is_counted = version is None or (isinstance(version, int) and not isinstance(version, bool) and version >= 0)
+    if not is_plain or not is_counted:
+        raise Unreadable(
+            f"The server names the artifact {str(name)[:80]!a}, version {str(version)[:20]!a}, which is no file name; "
+            "choose one with --out."
+        )
+    return Path(f"{name}.kolm" if version is None else f"{name}-{version}.kolm")
 
 
 def _save(client: Client, artifact: Row, path: Path) -> Path:

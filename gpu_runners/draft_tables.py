@@ -1,6 +1,7 @@
 """The draft cache's answers as a person reads them: tables and sentences on standard output."""
 
 import re
+import sys
 from typing import Any
 
 from rich.console import Console
@@ -8,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from backend.domain.estimates import usd
+from gpu_runners.terminal_text import raw
 
 WIDTH = 200  # where there is no terminal to ask
 TEXT_CHARACTERS = 60
@@ -171,8 +173,9 @@ def _verdicts(rows: list[Row]) -> Table:
 
 
 def _console() -> Console:
-    console = Console()
-    return console if console.is_terminal else Console(width=WIDTH)
+    stream = raw(sys.stdout)
+    console = Console(file=stream)
+    return console if console.is_terminal else Console(file=stream, width=WIDTH)
 
 
 def _table(*columns: str, right: tuple[int, ...] = ()) -> Table:

@@ -1,6 +1,7 @@
 """The API's answers on standard output: a table or lines of `name value` for people, JSON for programs."""
 
 import json
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -9,13 +10,17 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from gpu_runners.terminal_text import as_text, raw
+
 WIDTH = 200  # where there is no terminal to ask
 Row = Mapping[str, Any]
 
 
 def console() -> Console:
-    made = Console()
-    return made if made.is_terminal else Console(width=WIDTH)
+    """It draws, so it has the stream that lets colours through, and its cells are escaped here."""
+    stream = raw(sys.stdout)
+    made = Console(file=stream)
+    return made if made.is_terminal else Console(file=stream, width=WIDTH)
 
 
 def print_json(value: Any) -> None:
@@ -28,7 +33,7 @@ def print_table(titles: Sequence[str], rows: Iterable[Sequence[str]], *, right: 
     for at, title in enumerate(titles):
         table.add_column(title, justify="right" if at in right else "left", no_wrap=at == 0)
     for row in rows:
-        table.add_row(*(Text(cell) for cell in row))  # Text: names and texts are no markup
+        table.add_row(*(Text(as_text(cell)) for cell in row))  # Text: names and texts are no markup
     console().print(table if table.row_count else none)
 
 
@@ -37,7 +42,7 @@ def print_members(row: Row) -> None:
     grid = Table.grid(padding=(0, 2))
     for name, value in row.items():
         if value is not None and value != "" and value != [] and name != "object":
-            grid.add_row(Text(name, style="bold"), Text(_text(name, value)))
+            grid.add_row(Text(as_text(name), style="bold"), Text(as_text(_text(name, value))))
     console().print(grid)
 
 

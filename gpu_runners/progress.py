@@ -118,18 +118,25 @@ class LiveDisplay:
         from rich.console import Console
         from rich.live import Live
 
+        from gpu_runners.terminal_text import raw
+
         self.story = story
-        self._console = Console()
+        self._console = Console(file=raw(sys.stdout))
         self._live = Live(get_renderable=self._table, console=self._console, refresh_per_second=8)
 
     def take(self, event: Event) -> None:
+        from gpu_runners.terminal_text import as_text
+
         line = self.story.take(event)
         if line and event.type == "warning":
-            self._console.print(line, style="yellow", markup=False, highlight=False)
+            self._console.print(as_text(line), style="yellow", markup=False, highlight=False)
 
     def _table(self) -> Any:
         from rich.progress_bar import ProgressBar
         from rich.table import Table
+        from rich.text import Text
+
+        from gpu_runners.terminal_text import as_text
 
         table = Table.grid(padding=(0, 2))
         now = time.monotonic()
@@ -141,7 +148,7 @@ class LiveDisplay:
             )
             seconds = f"{(step.ended_at or now) - step.started_at:.1f} s" if step.started_at else ""
             cost = usd(step.cost_microusd) if step.cost_microusd is not None else ""
-            table.add_row(_MARKS.get(step.status, "·"), name, bar, step.message, seconds, cost)
+            table.add_row(_MARKS.get(step.status, "·"), name, bar, Text(as_text(step.message)), seconds, cost)
         return table
 
     def __enter__(self) -> Self:

@@ -47,6 +47,20 @@ SETTINGS = {
     "jit": "off",  # our queries are short: compiling them costs more than it gives
     "max_parallel_maintenance_workers": "0",  # containers with a 64 MB /dev/shm fail parallel index builds
     "log_timezone": "UTC",
+    # A statement, its parameters and the DETAIL of a violated constraint hold customers' texts, and the log outlives
+    # their erasure. ALTER ROLE cannot set all of these, so each server has them on its command line.
+    # An ERROR's own sentence holds values too (`invalid input syntax for type integer: "…"`): whoever asked is told and
+    # logs it without them. The server's own words, its crashes and refused log-ins are LOG, FATAL and PANIC, and stay.
+    "log_min_messages": "log",
+    "log_statement": "none",
+    "log_min_duration_statement": "-1",
+    "log_min_duration_sample": "-1",
+    "log_min_error_statement": "panic",
+    "log_parameter_max_length": "0",
+    "log_parameter_max_length_on_error": "0",
+    "log_error_verbosity": "terse",  # no DETAIL (keys, a deadlock's or a killed backend's statement) and no CONTEXT
+    "log_lock_waits": "off",
+    "track_activities": "off",  # what a crash names as "Failed process was running"
 }
 # a test's data may be lost with the machine: that makes databases cheap to create and drop
 FORGETFUL = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}

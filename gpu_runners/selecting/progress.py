@@ -52,8 +52,10 @@ class BarProgress:
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+        from gpu_runners.terminal_text import raw
+
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        self._progress = Progress(*columns, console=Console(file=stream), transient=True)
+        self._progress = Progress(*columns, console=Console(file=raw(stream)), transient=True)
         self._stage = ""
         self._task: Any = None
 

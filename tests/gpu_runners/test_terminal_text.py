@@ -1,0 +1,94 @@
+"""What a stranger's server or file can make `kolm` print, and where it can make it write."""
+
+import io
+import json
+import sys
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpu_runners.cli import main
+from gpu_runners.compile_commands import file_of
+from gpu_runners.kolm import Unreadable
+from gpu_runners.printing import print_members, print_table
+from gpu_runners.terminal_text import TextOnly, as_line, as_text
+
+HOSTILE = "a\x1b]0;PWN\x07\x1b[2J\x9b31m\x7f\u202egnp.exe\u2066\u200b\U000e0041\r"
+
+
+@given(st.text())
+def test_no_character_that_acts_on_a_terminal_is_left(text: str) -> None:
+    assert all(unicodedata.category(c) not in ("Cc", "Cf") or c in "\n\t" for c in as_text(text))
+    assert "\n" not in as_line(text)
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"])))
+def test_a_document_for_programs_means_what_it_meant(text: str) -> None:
+    stream = io.StringIO()
+    print(json.dumps({"label": text}, ensure_ascii=False), file=TextOnly(stream))
+    assert json.loads(stream.getvalue()) == {"label": text}
+
+
+def test_letters_of_every_script_stay() -> None:
+    assert as_text("Größe 価格 سعر 🎉\n") == "Größe 価格 سعر 🎉\n"
+
+
+def test_tables_and_members_print_a_label_as_text(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(["name"], [[HOSTILE]], none="none")
+    print_members({"name": HOSTILE, "labels": [HOSTILE], "object": "x"})
+    said = capsys.readouterr().out
+    assert not set(said) & (set(HOSTILE) - set(as_text(HOSTILE)))
+    assert "\\u202e" in said
+
+
+def test_every_command_prints_through_the_escaping_stream(capsys: pytest.CaptureFixture[str]) -> None:
+    """Here through the first message that repeats what it was given."""
+    before = sys.stdout
+    assert main(["inspect", f"/nowhere/{HOSTILE}"]) != 0
+    said = capsys.readouterr()
+    assert "\x1b" not in said.err + said.out
+    assert "\\u001b" in said.err
+    assert sys.stdout is before
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "../up",
+        "/abs",
+        "a/b",
+        "a\\b",
+        "..",
+        ".hidden",
+        "",
+        "a\n",
+        "a\0b",
+        "\x1b[2J",
+        "C:x",
+        "CON",
+        "nul.txt",
+        "Com1",
+        "a" * 300,
+        None,
+        3,
+        "\u202ea",
+        "~/x",
+    ],
+)
+def test_the_server_cannot_choose_another_folder(name: object) -> None:
+    with pytest.raises(Unreadable, match="no file name"):
+        file_of(name, 1)
+    with pytest.raises(Unreadable, match="no file name"):
+        file_of(name)
+
+
+@pytest.mark.parametrize("version", ["1/../../x", "../1", -1, True, [1]])
+def test_nor_through_the_version(version: object) -> None:
+    with pytest.raises(Unreadable, match="no file name"):
+        file_of("tickets", version)
+
+
+def test_a_plain_name_is_kept() -> None:
+    assert str(file_of("order-extractor_2.1", 3)) == "order-extractor_2.1-3.kolm"
