@@ -16,6 +16,8 @@ from urllib.parse import urlsplit
 import psycopg
 from django.core.exceptions import ImproperlyConfigured
 from psycopg.conninfo import conninfo_to_dict
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 ROOT = Path(__file__).resolve().parent.parent
 T = TypeVar("T")
@@ -485,7 +487,8 @@ ACCOUNT_MAX_EMAIL_ADDRESSES = 5
 ACCOUNT_RATE_LIMITS = {
     "signup": "20/h/ip",
     "login": "30/m/ip",
-    "login_failed": "10/m/ip,5/5m/key",
+    "login_failed": "10/m/ip,5/5m/key",  # the key is address and account together
+    "login_failed_by_account": "30/h/key",  # from all addresses where the person never was logged in
     "reset_password": "10/m/ip,3/10m/key",
     "reauthenticate": "10/m/user",
     "change_password": "5/m/user",
@@ -497,9 +500,14 @@ CACHES = {
     "default": {
         "BACKEND": "django.core.cache.backends.redis.RedisCache",
         "LOCATION": REDIS_URL,
-        "KEY_PREFIX": "kolm:cache",
+        "KEY_PREFIX": "kolm:cache:json",
         "TIMEOUT": 3600,
-        "OPTIONS": {"socket_connect_timeout": 0.5, "socket_timeout": 0.5},
+        "OPTIONS": {
+            "serializer": "backend.rest.json_cache.JsonSerializer",
+            "socket_connect_timeout": 0.5,
+            "socket_timeout": 0.5,
+            "retry": Retry(NoBackoff(), 0),  # a page of five reads would wait for five rounds of tries
+        },
     }
 }
 ACCOUNT_DEFAULT_HTTP_PROTOCOL = urlsplit(KOLM_PUBLIC_URL).scheme

@@ -5,10 +5,16 @@ for those who come from a company's own log-in.
 """
 
 import time
+import unicodedata
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 
 from allauth.account.adapter import DefaultAccountAdapter
+from allauth.core.internal import ratelimit
 from allauth.socialaccount.adapter import DefaultSocialAccountAdapter
+from allauth.usersessions.models import UserSession
 from django.conf import settings
 from django.contrib.auth.models import AbstractBaseUser
 from django.contrib.auth.signals import user_logged_in
@@ -19,6 +25,7 @@ from backend.tenants import invitations
 
 INVITATION_IN_SESSION = "invitation"
 LOGGED_IN_AT = "logged_in_at"
+BY_ACCOUNT = "login_failed_by_account"  # in ACCOUNT_RATE_LIMITS
 
 
 class AccountAdapter(DefaultAccountAdapter):
@@ -41,6 +48,65 @@ class AccountAdapter(DefaultAccountAdapter):
     def get_email_verification_redirect_url(self, email_address: Any) -> str:
         """The person comes from a letter, not logged in as a rule: the log-in page leads on."""
         return "/app/"
+
+    def is_safe_url(self, url: str) -> bool:
+        """No control character in a `next=`: browsers drop a tab or a line feed and then read another address."""
+        has_controls = any(unicodedata.category(character)[0] == "C" for character in url)
+        return not has_controls and "\\" not in url and bool(super().is_safe_url(url))
+
+    def send_mail(self, template_prefix: str, email: str, context: dict[str, Any]) -> None:
+        """Every letter leads to KOLM_PUBLIC_URL, whatever Host the request had that asked for it."""
+        links = {name: _public(value) for name, value in context.items() if name.endswith("_url")}
+        host = urlsplit(settings.KOLM_PUBLIC_URL).netloc
+        site = Site(domain=host, name=host)
+        super().send_mail(template_prefix, email, context | links | {"current_site": site})
+
+    def _get_login_attempts_cache_key(self, request: HttpRequest, **credentials: Any) -> str:
+        """Wrong passwords are counted by address and account together, so a stranger's shut nobody else out. Without
+        the request's Host, that would give every port a count of its own."""
+        return f"{ratelimit.get_ip(request)} {_login_of(credentials)}"
+
+    def pre_authenticate(self, request: HttpRequest, **credentials: Any) -> None:
+        """Guessers from many addresses share a count by account. It does not stop addresses from which the person is
+        or was logged in: those have only their own."""
+        super().pre_authenticate(request, **credentials)
+        self._account_usage: ratelimit.RateLimitUsage | None = None
+        login = _login_of(credentials)
+        if _is_known_address(login, str(self.get_client_ip(request))):
+            return
+        self._account_usage = ratelimit.consume(request, app="allauth.account", action=BY_ACCOUNT, key=login)
+        if not self._account_usage:
+            raise self.validation_error("too_many_login_attempts")
+
+    def _rollback_login_failed_rl_usage(self) -> None:
+        super()._rollback_login_failed_rl_usage()
+        if self._account_usage:
+            self._account_usage.rollback()
+
+    def _delete_login_attempts_cached_email(self, request: HttpRequest, **credentials: Any) -> None:
+        super()._delete_login_attempts_cached_email(request, **credentials)
+        ratelimit.clear(request, app="allauth.account", action=BY_ACCOUNT, key=_login_of(credentials))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """What allauth's letters read of a site."""
+
+    domain: str
+    name: str
+
+
+def _public(value: Any) -> str:
+    url = urlsplit(str(value))
+    return settings.KOLM_PUBLIC_URL + urlunsplit(("", "", url.path, url.query, url.fragment))
+
+
+def _login_of(credentials: Mapping[str, Any]) -> str:
+    return str(credentials.get("email") or credentials.get("username") or "").strip().lower()
+
+
+def _is_known_address(login: str, ip: str) -> bool:
+    return UserSession.objects.filter(user__username=login, ip=ip).exists()
 
 
 class SocialAccountAdapter(DefaultSocialAccountAdapter):

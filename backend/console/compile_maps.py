@@ -5,9 +5,10 @@ the order of their text's hash, which is a fair sample; what was left out is sai
 embedding and no place here.
 """
 
+import contextlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from uuid import UUID
 
 import numpy as np
@@ -16,6 +17,7 @@ from django.db.models import Case, Value, When
 from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 from numpy.typing import NDArray
+from redis import RedisError
 
 from backend.compiles.models import Candidate, Compile
 from backend.console.compile_slices import PICKED, Pool
@@ -60,11 +62,16 @@ class CandidateMap:
 def candidate_map(row: Compile, pools: Sequence[Pool], *, of_slice: UUID | None = None) -> CandidateMap | None:
     """Of all slices, or of one; None where fewer than three candidates have an embedding."""
     key = f"console-map/{row.tenant_id}/{row.id}/{row.version}/{row.event_seq}/{of_slice}"
-    found: CandidateMap | str | None = cache.get(key)
-    if found is None:
-        found = _make(row, pools, of_slice) or "none"
-        cache.set(key, found, CACHED_S)
-    return None if isinstance(found, str) else found
+    try:
+        kept = cache.get(key)
+    except RedisError:  # a hint that is not there: drawn anew
+        return _make(row, pools, of_slice)
+    if kept is not None:
+        return CandidateMap(**kept | {"svg": mark_safe(kept["svg"])}) if kept else None
+    found = _make(row, pools, of_slice)
+    with contextlib.suppress(RedisError):
+        cache.set(key, asdict(found) if found else {}, CACHED_S)
+    return found
 
 
 def _make(row: Compile, pools: Sequence[Pool], of_slice: UUID | None) -> CandidateMap | None:

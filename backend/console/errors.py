@@ -5,9 +5,10 @@ import sys
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.template.loader import render_to_string
+from redis import RedisError
 
 from backend.console.middleware import is_console
-from backend.domain.errors import KolmError
+from backend.domain.errors import KolmError, Unavailable
 from backend.rest import problems
 from backend.rest.problems import answer_to
 
@@ -38,6 +39,11 @@ def server_error(request: HttpRequest) -> HttpResponse:
     if not is_console(request.path):
         return problems.server_error(request)
     error = sys.exc_info()[1]
+    if isinstance(error, RedisError):  # log-in's limits are counted there: without them nobody may guess
+        error = Unavailable(
+            "Logging in is not possible while a part of this deployment does not answer; try again soon."
+        )
     refusal = answer_to(error if isinstance(error, Exception) else RuntimeError("no error to show"))
     context = {"status": refusal.status, "detail": refusal.detail, "request_id": getattr(request, "request_id", "")}
-    return HttpResponse(render_to_string("console/broken.html", context), status=refusal.status)
+    headers = {"Retry-After": "5"} if refusal.status == 503 else {}
+    return HttpResponse(render_to_string("console/broken.html", context), status=refusal.status, headers=headers)
