@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import django
 
 from backend.domain.absence import Absence
+from backend.domain.errors import Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -79,6 +80,8 @@ def tick(*, may_expire: bool = True) -> None:
         except DatabaseError as error:
             log.warning("database away: %s", type(error).__name__)
             connection.close()
+        except Unavailable as error:
+            log.warning("a store is away: %s", error.code)
         except Exception:
             log.exception("upkeep failed")
             connection.close()

@@ -7,9 +7,11 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
+from django.test import Client
 
 from backend import blobs
 from backend.blobs import (
@@ -25,6 +27,7 @@ from backend.blobs import (
     sweep_blob,
 )
 from backend.domain.errors import NotFound, Unavailable
+from tests.factories import bearer, make_api_key, make_tenant
 
 TENANT = UUID(int=7)
 
@@ -197,6 +200,27 @@ def test_a_full_disk_says_so_and_keeps_no_halves(small_disk: Path):
     assert [path.name for path in small_disk.rglob("*") if path.is_file()] == [digest]
     assert get_blob(TENANT, digest) == b"old"
     put_blob(TENANT, b"there is room again")
+
+
+@pytest.mark.usefixtures("committed_db")
+def test_an_upload_to_a_full_disk_is_to_be_sent_again_when_there_is_room(small_disk: Path):
+    tenant = make_tenant()
+    secret = make_api_key(tenant)
+    (filler := small_disk / "filler").write_bytes(bytes(1 << 20))
+    address = "/v1/uploads?purpose=captures"
+
+    def upload() -> Any:
+        body, kind = b'{"input": "where is it"}\n', "application/x-ndjson"
+        return Client().post(address, body, content_type=kind, headers=bearer(secret))
+
+    full = upload()
+    assert (full.status_code, full.json()["code"]) == (507, "blob_store_full")
+    assert full.json()["retryable"] is True
+    assert int(full.headers["Retry-After"]) > 0
+    assert Client().get("/readyz").json()["blobs"] == "down"
+    filler.unlink()
+    assert upload().status_code == 201
+    assert Client().get("/readyz").json()["blobs"] == "ok"
 
 
 def test_a_disk_that_is_read_only_still_gives_what_it_has(small_disk: Path):

@@ -15,7 +15,7 @@ from tests.acceptance.teacher_server import TeacherServer
 from tests.faults.killing import asleep, asleep_with_children, in_mid_training, look
 
 pytestmark = pytest.mark.timeout(400)
-BLOBS_AWAY_S, DATABASE_AWAY_S = 30, 20
+BLOBS_AWAY_S, DATABASE_AWAY_S, VALKEY_AWAY_S = 30, 20, 15
 
 
 @contextmanager
@@ -94,3 +94,18 @@ def test_a_batch_of_answers_outlives_the_database(
     check_books(deployment, customer, compile)
     check_nothing_doubled(deployment, customer, compile)
     assert set(teacher.asked(model).values()) == {1}
+
+
+def test_a_compile_outlives_a_valkey_that_hangs(deployment: Deployment, customer: Customer) -> None:
+    """Web says what is degraded; a compile under way goes on, or waits for its next hint, which upkeep sends."""
+    with asleep(deployment.child(Part.VALKEY)):
+        ready = httpx.get(f"{deployment.url}/readyz", timeout=20)
+        assert (ready.status_code, ready.json()["status"], ready.json()["valkey"]) == (200, "degraded", "down")
+        time.sleep(VALKEY_AWAY_S)
+        assert httpx.get(f"{deployment.url}/healthz", timeout=20).status_code == 200
+    compile_id = customer.compile(small_spec("hint-lost"))
+    with asleep(deployment.child(Part.VALKEY)):
+        time.sleep(VALKEY_AWAY_S)
+    compile = customer.succeeded(compile_id, within_s=200)
+    assert not [event for event in customer.events(compile_id) if event["type"] == "step.retrying"]
+    check_books(deployment, customer, compile)
