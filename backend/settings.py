@@ -213,6 +213,12 @@ KOLM_RATE_PER_KEY = _env.read("KOLM_RATE_PER_KEY", _positive, placeholder=1200, 
 KOLM_RATE_PER_TENANT = _env.read("KOLM_RATE_PER_TENANT", _positive, placeholder=3000, default="3000")
 # What POST /v1/select takes as JSON lines; spooled to TMPDIR while it arrives, then read line by line.
 KOLM_SELECT_BODY_BYTES = _env.read("KOLM_SELECT_BODY_BYTES", _positive, placeholder=1, default="512000000")
+# Bodies over 256 kB that one web process holds at a time: of one sender (a tenant, a job), and of all together.
+KOLM_SPOOLS_PER_SENDER = _env.read("KOLM_SPOOLS_PER_SENDER", _positive, placeholder=16, default="16")
+KOLM_SPOOL_BYTES_PER_SENDER = _env.read(
+    "KOLM_SPOOL_BYTES_PER_SENDER", _positive, placeholder=1_100_000_000, default="1100000000"
+)
+KOLM_SPOOL_BYTES = _env.read("KOLM_SPOOL_BYTES", _positive, placeholder=4_000_000_000, default="4000000000")
 # The draft cache: how long a draft waits for its next compile, and how much one tenant may keep.
 KOLM_DRAFT_TTL_DAYS = _env.read("KOLM_DRAFT_TTL_DAYS", _positive, placeholder=90, default="90")
 KOLM_DRAFT_BYTES_PER_TENANT = _env.read("KOLM_DRAFT_BYTES_PER_TENANT", _positive, placeholder=1, default="268435456")
@@ -302,6 +308,8 @@ MIDDLEWARE = [
     "backend.tenants.last_use.last_use",
     "backend.console.middleware.ConsoleStack",  # sessions, CSRF, CSP: at the console's addresses alone
     "allauth.account.middleware.AccountMiddleware",
+    "backend.rest.json_bodies.parse_ahead",
+    "backend.rest.async_queries.streams_let_go",
 ]
 
 TEMPLATES = [

@@ -8,6 +8,7 @@ meet it again in a log.
 import difflib
 import types
 from collections.abc import Sequence
+from itertools import islice
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
@@ -15,6 +16,7 @@ from pydantic_core import ErrorDetails
 
 from backend.domain.errors import Problem
 
+MAX_PROBLEMS = 200  # finding what one misspelt key was meant to be takes a millisecond
 MAX_DEPTH = 32
 MAX_VALUES = 200_000
 MAX_CHARS = 8_000_000
@@ -91,10 +93,11 @@ def _text_fault(text: str) -> str | None:
 
 
 def problems_of(error: ValidationError, model: type[BaseModel]) -> list[Problem]:
-    """Pydantic's findings as problems, in the order of the document's fields."""
+    """Pydantic's first `MAX_PROBLEMS` findings as problems, in the order of the document's fields."""
     found = error.errors(include_url=False)
     # a default that could not be made for want of another field is that field's problem
-    return [_problem(details, model) for details in found if details["type"] != "default_factory_not_called"]
+    told = (details for details in found if details["type"] != "default_factory_not_called")
+    return [_problem(details, model) for details in islice(told, MAX_PROBLEMS)]
 
 
 def _problem(details: ErrorDetails, model: type[BaseModel]) -> Problem:
@@ -143,7 +146,7 @@ def _unknown_value(given: object, context: dict[str, Any], owner: object) -> str
 
 def suggestion(name: str, known: Sequence[str]) -> str:
     """`did you mean "task"?`, or the list of what is known when nothing is near."""
-    near = difflib.get_close_matches(name.casefold(), known, n=1, cutoff=0.6)
+    near = difflib.get_close_matches(name[:60].casefold(), known, n=1, cutoff=0.6)
     return f'did you mean "{near[0]}"?' if near else f"known are {', '.join(known[:40])}"
 
 

@@ -5,10 +5,12 @@ event streams, or eight runners without work, would hold the whole pool.
 """
 
 from collections.abc import Awaitable, Callable
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
-from asgiref.sync import SyncToAsync, sync_to_async
+from asgiref.sync import SyncToAsync, iscoroutinefunction, sync_to_async
 from django.db import connection
+from django.http import HttpRequest, HttpResponse
+from django.utils.decorators import sync_and_async_middleware
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -41,3 +43,19 @@ def let_go_of_thread() -> None:
     executor = SyncToAsync.context_to_thread_executor.pop(context, None) if context is not None else None
     if executor is not None:
         executor.shutdown(wait=False)
+
+
+@sync_and_async_middleware
+def streams_let_go(get_response: Callable[[HttpRequest], Any]) -> Callable[[HttpRequest], Any]:
+    """The innermost middleware: a view that answers with a stream has ended its transaction, and what draws the stream
+    takes a connection for each draw. The thread's own one goes back first: no request holds two."""
+    if not iscoroutinefunction(get_response):
+        return get_response
+
+    async def asynchronous(request: HttpRequest) -> HttpResponse:
+        response = await get_response(request)
+        if response.streaming:
+            await sync_to_async(let_go, thread_sensitive=True)()
+        return response
+
+    return asynchronous

@@ -1,4 +1,5 @@
-"""How large a body may be: refused by its announced length before a byte is kept, and counted while it arrives.
+"""How large a body may be and whose it must be: refused by its announced length or for want of a key before a byte is
+read, and counted while it arrives.
 
 Two doors, one rule. `limit_bodies` wraps the ASGI application, because Django spools a whole body to disk before its
 first middleware runs; the middleware `body_limits` holds where there is no ASGI server (tests) and compares what
@@ -6,7 +7,7 @@ arrived with what was announced.
 """
 
 import json
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from asgiref.sync import iscoroutinefunction
@@ -15,17 +16,18 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.decorators import sync_and_async_middleware
 
 from backend.domain.ids import Prefix
+from backend.rest.body_arrival import Message, Receive, Refused, Spools, counted, no_body
+from backend.rest.body_senders import Area, Headers, SenderBook
 from backend.rest.new_ids import new_id
-from backend.rest.problems import CONTENT_TYPE, Refusal, problem_body, respond
+from backend.rest.problems import CONTENT_TYPE, Refusal, answer_to, problem_body, respond
 
-Message = MutableMapping[str, Any]
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
+Scope = dict[str, Any]
 Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _RUNNERS = "/internal/"
 STREAMED = "/v1/select"  # its lines are read one by one from where Django has spooled them, never into memory
+STRANGERS_BYTES = 256_000  # log-in, sign-up, and addresses that take no body at all
 LINES = ("application/x-ndjson", "application/jsonl")
 _NO_LENGTH = Refusal(status=411, code="length_required", detail="Send the body with a Content-Length.")
 _BAD_LENGTH = Refusal(
@@ -37,12 +39,6 @@ _CUT_SHORT = Refusal(
     detail="The body is not as long as its Content-Length says; send it again.",
     is_retryable=True,
 )
-
-
-class _Refused(Exception):
-    def __init__(self, refusal: Refusal) -> None:
-        super().__init__(refusal.code)
-        self.refusal = refusal
 
 
 def limit_of(path: str, content_type: str) -> int:
@@ -105,35 +101,78 @@ def _is_counted_elsewhere(request: HttpRequest) -> bool:
     return request.path.startswith(_RUNNERS) or is_streamed(request.path, request.META.get("CONTENT_TYPE", ""))
 
 
-def limit_bodies(application: Application) -> Application:
-    """The ASGI application behind a door that counts bodies as they come in."""
+def limit_bodies(application: Application, senders: SenderBook) -> Application:
+    """The ASGI application behind a door that asks whose a body is and counts it as it comes in."""
+    spools = Spools()
 
     async def limited(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await application(scope, receive, send)
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
-        content_type, length = headers.get("content-type", ""), headers.get("content-length", "")
-        refusal = refusal_of(scope["path"], content_type, length)
-        if refusal is not None:
-            return await _refuse(scope, send, refusal)
-        limit = int(length) if length else 0
-        n_received = 0
-
-        async def counted() -> Message:
-            nonlocal n_received
-            message = await receive()
-            n_received += len(message.get("body", b""))
-            if n_received > limit:
-                raise _Refused(_CUT_SHORT if length else _NO_LENGTH)
-            return message
-
+        length = headers.get("content-length", "")
         try:
-            await application(scope, counted, send)
-        except _Refused as refused:  # Django reads the whole body before it answers, so nothing has been sent yet
+            n_announced = _announced(scope["path"], headers)
+            sender = await _sender(senders, scope["path"], headers, n_announced)
+            if sender is None:
+                return await application(_without_body(scope), no_body(), _closing(send))
+            bounded = counted(receive, limit=n_announced, excess=_CUT_SHORT if length else _NO_LENGTH)
+            with spools.held(sender, n_announced):
+                await application(scope, bounded, send)
+        except Refused as refused:  # Django reads the whole body before it answers, so nothing has been sent yet
             await _refuse(scope, send, refused.refusal)
         return None
 
     return limited
+
+
+def _announced(path: str, headers: Headers) -> int:
+    """How many bytes are to come. Raises Refused."""
+    length = headers.get("content-length", "")
+    refusal = refusal_of(path, headers.get("content-type", ""), length)
+    if refusal is not None:
+        raise Refused(refusal)
+    return int(length) if length else 0
+
+
+async def _sender(senders: SenderBook, path: str, headers: Headers, n_announced: int) -> str | None:
+    """Whose body it is; None where its area takes none from whom it does not know: the view says what is missing.
+    Raises Refused."""
+    if not n_announced and "transfer-encoding" not in headers:
+        return "nobody"
+    area = senders.area_of(path)
+    strangers_bytes = STRANGERS_BYTES if area is None else area.strangers_bytes
+    if strangers_bytes and n_announced <= strangers_bytes:
+        return "strangers"
+    sender = await _known(senders, area, path, headers)
+    if sender is None and strangers_bytes:
+        raise Refused(_too_large(strangers_bytes))
+    return sender
+
+
+async def _known(senders: SenderBook, area: Area | None, path: str, headers: Headers) -> str | None:
+    if area is None:
+        return None
+    try:
+        return await senders.sender_of(area, path, headers)
+    except Exception as error:  # noqa: BLE001  # the database is away: as a view would answer it
+        raise Refused(answer_to(error)) from None
+
+
+def _without_body(scope: Scope) -> Scope:
+    names = (b"content-length", b"transfer-encoding")
+    kept = [(name, value) for name, value in scope["headers"] if name.lower() not in names]
+    return scope | {"headers": kept}
+
+
+def _closing(send: Send) -> Send:
+    """`send` that closes the connection after the answer: the body is still on it."""
+
+    async def closing(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message = {**message, "headers": [*message.get("headers", ()), (b"connection", b"close")]}
+        await send(message)
+
+    return closing
 
 
 async def _refuse(scope: Scope, send: Send, refusal: Refusal) -> None:

@@ -11,6 +11,7 @@ import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from django.conf import settings
@@ -30,6 +31,7 @@ logger = logging.getLogger(__name__)
 CONTENT_TYPE = "application/problem+json"
 TYPE = "urn:kolm:error:"  # a name, not an address: the same on every deployment
 RETRY_AFTER_S = 5  # of a part that does not answer just now
+MAX_PROBLEMS = 100  # places that one answer names
 
 # The nearest class of our tree, in the order of its drawing: a subclass stands before its parent.
 _STATUS_OF: tuple[tuple[type[ours.KolmError], int], ...] = (
@@ -124,7 +126,7 @@ def problem_body(answer: Refusal, *, path: str, request_id: str | None) -> dict[
         "detail": answer.detail,
         "instance": path,
         "code": answer.code,
-        "errors": [{"pointer": e.pointer, "code": e.code, "detail": e.message} for e in answer.errors],
+        "errors": [{"pointer": e.pointer, "code": e.code, "detail": e.message} for e in answer.errors[:MAX_PROBLEMS]],
         "request_id": request_id,
         "retryable": answer.is_retryable,
         "doc_url": f"{settings.KOLM_PUBLIC_URL}/docs/errors#{answer.code}",
@@ -170,7 +172,7 @@ def _of_drf(error: drf.APIException) -> Refusal:
     if isinstance(error, drf.Throttled) and error.wait is not None:
         headers["Retry-After"] = str(math.ceil(error.wait))
     if isinstance(error, drf.ValidationError):
-        problems = tuple(flatten(error.detail))
+        problems = tuple(islice(flatten(error.detail), MAX_PROBLEMS))
         is_typo = any(p.code == "unknown_parameter" for p in problems)
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
         first = problems[0] if problems else Problem(pointer="", message="The request is not valid.")

@@ -2,11 +2,14 @@
 
 import difflib
 from collections.abc import Iterable, Mapping
+from itertools import islice
 from typing import Any
 
 from django.http import QueryDict
 from rest_framework import serializers
 from rest_framework.exceptions import ErrorDetail
+
+MAX_UNKNOWN = 20  # keys that are named in an answer; looking for what each was meant to be takes a millisecond
 
 
 class StrictSerializer(serializers.Serializer[Any]):
@@ -41,16 +44,14 @@ def check_query(query: QueryDict, known: Iterable[str]) -> None:
 
 
 def unknown_keys(given: Iterable[Any], known: Iterable[str]) -> dict[str, list[ErrorDetail]]:
+    """What is wrong with the first of the keys that are not known."""
     names = list(known)
-    return {
-        str(key): [ErrorDetail(_unknown(str(key), names), code="unknown_parameter")]
-        for key in given
-        if key not in names
-    }
+    unknown = (str(key) for key in given if key not in names)
+    return {key: [ErrorDetail(_unknown(key, names), code="unknown_parameter")] for key in islice(unknown, MAX_UNKNOWN)}
 
 
 def _unknown(key: str, known: list[str]) -> str:
-    near = difflib.get_close_matches(key, known, n=1, cutoff=0.6)
+    near = difflib.get_close_matches(key[:60], known, n=1, cutoff=0.6)
     if near:
         return f"There is no parameter {key[:60]!r}; did you mean {near[0]!r}?"
     return f"There is no parameter {key[:60]!r}; known here: {', '.join(sorted(known)) or 'none'}."

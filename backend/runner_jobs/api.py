@@ -7,7 +7,6 @@ blobs, and nothing else.
 import asyncio
 import hashlib
 import hmac
-import json
 import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -25,6 +24,7 @@ from backend.domain.errors import KolmError, NotFound
 from backend.domain.ids import Prefix, decode_id
 from backend.domain.runner_jobs import Progress, RunnerJobKind
 from backend.rest.async_queries import query
+from backend.rest.json_bodies import off_the_loop, parse_lenient
 from backend.rest.problems import problem_for, problem_response
 from backend.runner_jobs import leases
 from backend.runner_jobs.leases import JobGone
@@ -73,7 +73,7 @@ async def claim(request: HttpRequest) -> HttpResponse:
         return problem_response(
             request, status=401, code="unauthorized", detail="The runner token is wrong: set KOLM_RUNNER_TOKEN."
         )
-    body = _json(request)
+    body = await _json(request)
     kinds = [RunnerJobKind(kind) for kind in body["kinds"]]
     name, wait_s = _text(body["runner"], 100), _finite(body.get("wait_s", 0)) or 0.0
     until = time.monotonic() + min(wait_s, MAX_WAIT_S)
@@ -92,8 +92,10 @@ async def claim(request: HttpRequest) -> HttpResponse:
 async def heartbeat(request: HttpRequest, job_id: str) -> HttpResponse:
     if request.method != "POST":
         return not_allowed(request)
-    progress = _checked(Progress.from_json(_json(request)))
-    cancel = await query(leases.heartbeat)(decode_id(Prefix.RUNNER_JOB, job_id), bearer(request), progress)
+    key = (decode_id(Prefix.RUNNER_JOB, job_id), bearer(request))
+    await query(leases.authenticate)(*key)  # before the body is looked at
+    progress = _checked(Progress.from_json(await _json(request)))
+    cancel = await query(leases.heartbeat)(*key, progress)
     return JsonResponse({"cancel": cancel, "lease_s": float(settings.KOLM_RUNNER_LEASE_S)})
 
 
@@ -101,8 +103,9 @@ async def heartbeat(request: HttpRequest, job_id: str) -> HttpResponse:
 async def report(request: HttpRequest, job_id: str) -> HttpResponse:
     if request.method != "POST":
         return not_allowed(request)
-    body = _json(request)
     key = (decode_id(Prefix.RUNNER_JOB, job_id), bearer(request))
+    await query(leases.authenticate)(*key)
+    body = await _json(request)
     if body["ok"] is True:
         await query(leases.report_success)(*key, dict(body["result"]))
     else:
@@ -184,10 +187,10 @@ def bearer(request: HttpRequest) -> str:
     return token if scheme.lower() == "bearer" else ""
 
 
-def _json(request: HttpRequest) -> dict[str, Any]:
+async def _json(request: HttpRequest) -> dict[str, Any]:
     if len(request.body) > MAX_JSON_BYTES:
         raise ValueError("too large")
-    value = json.loads(request.body)
+    value = await off_the_loop(parse_lenient, request.body)
     if not isinstance(value, dict):
         raise ValueError("not an object")
     return value

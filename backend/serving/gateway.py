@@ -26,7 +26,7 @@ from backend.domain.errors import InvalidInput, KolmError, NotFound, Unavailable
 from backend.domain.ids import Prefix, encode_id
 from backend.domain.serving_wire import GRANT_S, Grant, grant_key, sign_grant
 from backend.rest.async_queries import let_go_of_thread, query
-from backend.rest.json_bodies import parse_json
+from backend.rest.json_bodies import json_of
 from backend.rest.new_ids import new_id
 from backend.rest.problems import Refusal
 from backend.serving import admission, servers, shadowing, upstream
@@ -116,7 +116,7 @@ async def _serve(request: HttpRequest, path: str) -> HttpResponseBase:
 
 def _body(request: HttpRequest) -> dict[str, Any]:
     """Raises InvalidInput, ParseError. Only what the gateway itself needs is looked at."""
-    body = parse_json(request.body)
+    body = json_of(request)
     if not isinstance(body, dict) or not isinstance(body.get("model"), str) or not 0 < len(body["model"]) <= 200:
         raise InvalidInput(
             "The body is an object with `model`: the name of a deployment, or an artifact's id.", code="invalid_request"

@@ -3,7 +3,6 @@
 artifact is given for a grant."""
 
 import hmac
-import json
 import time
 from typing import Any
 from uuid import UUID
@@ -17,6 +16,7 @@ from backend.domain.errors import NotFound
 from backend.domain.ids import Prefix, decode_id
 from backend.domain.serving_wire import BadGrant, FeedbackBatch, UsageBatch, grant_key, read_grant
 from backend.rest.async_queries import query
+from backend.rest.json_bodies import off_the_loop, parse_lenient
 from backend.rest.problems import problem_response
 from backend.runner_jobs.api import bearer, guarded_view, not_allowed, send_blob
 from backend.serving import pack_feedback, servers
@@ -33,7 +33,7 @@ async def hello(request: HttpRequest) -> HttpResponse:
         return not_allowed(request)
     if not _is_runner(request):
         return _wrong_token(request)
-    told = servers.checked_hello(_object(request))
+    told = servers.checked_hello(await _object(request))
     orders = await query(servers.hello)(told)
     return JsonResponse(orders.to_json())
 
@@ -46,7 +46,7 @@ async def usage(request: HttpRequest) -> HttpResponse:
         return not_allowed(request)
     if not _is_runner(request):
         return _wrong_token(request)
-    batch = UsageBatch.from_json(_object(request))
+    batch = UsageBatch.from_json(await _object(request))
     if not isinstance(batch.rows, list) or len(batch.rows) > MAX_ROWS:
         raise ValueError(f"a batch has at most {MAX_ROWS} rows")
     taken = await query(take_in)(batch)
@@ -60,7 +60,7 @@ async def feedback(request: HttpRequest) -> HttpResponse:
         return not_allowed(request)
     if not _is_runner(request):
         return _wrong_token(request)
-    batch = FeedbackBatch.from_json(_object(request))
+    batch = FeedbackBatch.from_json(await _object(request))
     if not isinstance(batch.rows, list) or len(batch.rows) > pack_feedback.MAX_REPORTS:
         raise ValueError(f"a batch has at most {pack_feedback.MAX_REPORTS} rows")
     kept = await query(pack_feedback.keep)(batch)
@@ -104,10 +104,10 @@ def _wrong_token(request: HttpRequest) -> HttpResponse:
     )
 
 
-def _object(request: HttpRequest) -> dict[str, Any]:
+async def _object(request: HttpRequest) -> dict[str, Any]:
     if len(request.body) > MAX_BYTES:
         raise ValueError("too large")
-    value = json.loads(request.body)
+    value = await off_the_loop(parse_lenient, request.body)
     if not isinstance(value, dict):
         raise ValueError("not an object")
     return value

@@ -65,7 +65,8 @@ def child_specs(plan: Layout, *, forgetful: bool = False) -> dict[Part, ChildSpe
 
 def _granian(port: int) -> tuple[str, ...]:
     command = ("-m", "granian", "--interface", "asginl", "--workers", "1", "--no-ws", "--workers-kill-timeout", "3")
-    return (*command, "--host", HOST, "--port", str(port), "backend.asgi:application")
+    limits = ("--http1-header-read-timeout", "10000")  # ms: who drips headers is cut
+    return (*command, *limits, "--host", HOST, "--port", str(port), "backend.asgi:application")
 
 
 def answers(url: str) -> bool:

@@ -7,12 +7,16 @@ from typing import Any
 import pytest
 
 from backend.rest.body_limits import limit_bodies, limit_of
+from backend.rest.body_senders import Area, SenderBook
+
+EVERYBODY = SenderBook([Area(prefix="/", credential="host", find=lambda path, credential: "somebody")])
 
 
 def send_to(
     application: Any, *parts: bytes, path: str = "/v1/compiles", **headers: str
 ) -> tuple[int, dict[str, str], Any]:
     """What the application answers to a body that arrives in parts."""
+    headers = {"host": "localhost"} | headers
     raw = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
     scope = {"type": "http", "path": path, "headers": raw, "method": "POST", "query_string": b"", "http_version": "1.1"}
     coming = [{"type": "http.request", "body": part, "more_body": i < len(parts) - 1} for i, part in enumerate(parts)]
@@ -58,7 +62,7 @@ def test_the_limit_goes_by_address_and_type(path, content_type, limit):
 
 
 def test_a_body_within_its_length_passes():
-    assert send_to(limit_bodies(counting), b"ab", b"c", content_length="3")[2] == b"3"
+    assert send_to(limit_bodies(counting, EVERYBODY), b"ab", b"c", content_length="3")[2] == b"3"
 
 
 @pytest.mark.parametrize(
@@ -72,7 +76,7 @@ def test_a_body_within_its_length_passes():
     ],
 )
 def test_a_body_against_the_rules_is_refused(parts, headers, status, code):
-    answered, headers, body = send_to(limit_bodies(counting), *parts, **headers)
+    answered, headers, body = send_to(limit_bodies(counting, EVERYBODY), *parts, **headers)
     assert (answered, headers["content-type"]) == (status, "application/problem+json")
     assert json.loads(body)["code"] == code
     assert json.loads(body)["request_id"] == headers["x-request-id"]

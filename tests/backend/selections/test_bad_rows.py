@@ -13,7 +13,6 @@ import pytest
 from django.conf import settings as django_settings
 
 from backend.domain.errors import InvalidInput
-from backend.rest.body_limits import limit_bodies
 from backend.rest.new_ids import new_uuid7
 from backend.runner_jobs.models import RunnerJob
 from backend.selections import receiving, submission
@@ -327,8 +326,8 @@ def test_complete_linkage_has_a_limit_of_its_own(tenant, monkeypatch):
 
 
 def knock(*parts: bytes, content_type: str, length: str, **more: str) -> tuple[int, Any]:
-    """What the real application answers to a body announced like this."""
-    from backend.asgi import _django
+    """What the real application answers to a body announced like this, by somebody with a key."""
+    from backend.asgi import application
 
     headers = {"content-type": content_type, "content-length": length, "host": "localhost", **more}
     raw = [(name.encode(), value.encode()) for name, value in headers.items()]
@@ -343,7 +342,7 @@ def knock(*parts: bytes, content_type: str, length: str, **more: str) -> tuple[i
     async def send(message: dict[str, Any]) -> None:
         sent.append(message)
 
-    asyncio.run(limit_bodies(_django)(scope, receive, send))
+    asyncio.run(application(scope, receive, send))
     return sent[0]["status"], json.loads(b"".join(message.get("body", b"") for message in sent[1:]))
 
 
