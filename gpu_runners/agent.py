@@ -17,6 +17,7 @@ from pathlib import Path
 from backend.domain.runner_jobs import Claim, RunnerJobKind
 from gpu_runners.client import Refused, RunnerClient, Unreachable, backoff_s
 from gpu_runners.config import BadSetting, RunnerConfig, read_config
+from gpu_runners.heartbeat import keep_beating
 from gpu_runners.isolation import Child
 from gpu_runners.training_lane import Lease, work_on
 
@@ -36,6 +37,7 @@ def main() -> int:
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
+    keep_beating()
     run(config, stop)
     return 0
 
@@ -120,7 +122,14 @@ def _training(config: RunnerConfig, stop: threading.Event) -> tuple[Handle, Call
 
     def handle(client: RunnerClient, claim: Claim) -> None:
         lease = Lease(job=client.job(claim), claim=claim, outage_s=config.outage_s)
-        work_on(claim, lease=lease, child=child, base_dir=config.base_dir, stopping=stop.is_set)
+        work_on(
+            claim,
+            lease=lease,
+            child=child,
+            base_dir=config.base_dir,
+            stopping=stop.is_set,
+            still_s=config.still_s,
+        )
         if not stop.is_set():
             child.ensure_started()  # where the last one was killed, the next job need not wait for the imports
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from backend.domain.runner_jobs import RunnerJobKind
+from gpu_runners.stalling import STILL_S
 
 
 class BadSetting(Exception):
@@ -16,7 +17,8 @@ class BadSetting(Exception):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunnerConfig:
     """`keyring` names the keys whose artifacts this runner may load; `wait_s` is the length of a claim's long poll,
-    `outage_s` how long a job goes on without an answer of the server."""
+    `outage_s` how long a job goes on without an answer of the server, `still_s` how long a child may use no processor
+    and say nothing."""
 
     api_url: str
     token: str
@@ -27,12 +29,13 @@ class RunnerConfig:
     keep_models: int
     wait_s: float
     outage_s: float = 600.0
+    still_s: float = STILL_S
 
 
 def read_config(environ: Mapping[str, str] = os.environ) -> RunnerConfig:
     """From KOLM_API_URL, KOLM_RUNNER_TOKEN (required), KOLM_RUNNER_NAME, KOLM_RUNNER_KINDS (comma-separated, default
     all), KOLM_KEYRING, KOLM_BASE_DIR, KOLM_RUNNER_MODELS (models kept warm, 8), KOLM_RUNNER_WAIT_S (20),
-    KOLM_OUTAGE_S (600). Raises BadSetting."""
+    KOLM_OUTAGE_S (600), KOLM_RUNNER_STILL_S (60). Raises BadSetting."""
     return RunnerConfig(
         api_url=required(environ, "KOLM_API_URL", "the web process's address, such as http://127.0.0.1:8000").rstrip(
             "/"
@@ -45,6 +48,7 @@ def read_config(environ: Mapping[str, str] = os.environ) -> RunnerConfig:
         keep_models=int(number(environ, "KOLM_RUNNER_MODELS", 8, low=1, high=1000)),
         wait_s=number(environ, "KOLM_RUNNER_WAIT_S", 20, low=0, high=60),
         outage_s=number(environ, "KOLM_OUTAGE_S", 600, low=1, high=86_400),
+        still_s=number(environ, "KOLM_RUNNER_STILL_S", STILL_S, low=3, high=86_400),
     )
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from gpu_runners.errors import JobFailed
+from gpu_runners.stalling import session_cpu_s
 
 _TAIL = 600  # characters of a crashed child's last words that go into the report
 # one thread per OpenMP region: two on a shared two-core box collapse to a fifth of the speed, and one makes sums
@@ -42,6 +43,10 @@ class Child:
     @property
     def pid(self) -> int | None:
         return self._process.pid if self._process is not None else None
+
+    def cpu_s(self) -> float | None:
+        """Processor seconds that the child and what it started have used; None where that cannot be known."""
+        return session_cpu_s(self._process.pid) if self._process is not None else None
 
     def ensure_started(self) -> None:
         if self._process is not None and self._process.poll() is None:

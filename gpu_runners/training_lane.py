@@ -20,6 +20,7 @@ from backend.domain.runner_jobs import Claim, Progress, RunnerJobKind
 from gpu_runners.client import JobClient, LeaseLost, Refused, Unreachable, backoff_s
 from gpu_runners.errors import JobFailed
 from gpu_runners.isolation import Child
+from gpu_runners.stalling import STILL_S, StallWatch
 
 Answer = TypeVar("Answer")
 log = logging.getLogger("kolm.runner")
@@ -94,12 +95,23 @@ class Lease:
         return min(self.lease_s / 3, max(2.0, 0.05 * (self.clock() - self._started)))
 
 
-def work_on(claim: Claim, *, lease: Lease, child: Child, base_dir: Path | None, stopping: Callable[[], bool]) -> None:
+def work_on(
+    claim: Claim,
+    *,
+    lease: Lease,
+    child: Child,
+    base_dir: Path | None,
+    stopping: Callable[[], bool],
+    still_s: float = STILL_S,
+) -> None:
     """Returns when the job is reported, or dropped because the lease is lost."""
     folder = Path(tempfile.mkdtemp(prefix="kolm-job-"))
     job = lease.job
     try:
-        result = _attempt(claim, lease=lease, child=child, folder=folder, base_dir=base_dir, stopping=stopping)
+        _fetch_inputs(claim, lease=lease, folder=folder)
+        child.submit(kind=claim.kind, payload=claim.payload, folder=folder, base_dir=base_dir)
+        watch = StallWatch(RunnerJobKind(claim.kind), cpu_s=child.cpu_s, still_s=still_s)
+        result = _attempt(lease=lease, child=child, watch=watch, stopping=stopping)
         report(lambda: job.report_success(result), within_s=lease.outage_s, meanwhile=lambda: _beat_if_due(lease))
     except JobFailed as failure:
         log.warning("job %s failed: %s (%s)", claim.job_id, failure.message, failure.code)
@@ -130,11 +142,8 @@ def report(send: Callable[[], None], *, within_s: float, meanwhile: Callable[[],
             attempt += 1
 
 
-def _attempt(
-    claim: Claim, *, lease: Lease, child: Child, folder: Path, base_dir: Path | None, stopping: Callable[[], bool]
-) -> dict[str, Any]:
-    _fetch_inputs(claim, lease=lease, folder=folder)
-    child.submit(kind=claim.kind, payload=claim.payload, folder=folder, base_dir=base_dir)
+def _attempt(*, lease: Lease, child: Child, watch: StallWatch, stopping: Callable[[], bool]) -> dict[str, Any]:
+    """The result, from the child's events."""
     asked_to_stop_at: float | None = None
     while True:
         if lease.due_in_s == 0:
@@ -152,8 +161,17 @@ def _attempt(
                 "The runner was stopped before a checkpoint was ready.", code="runner_stopping", retryable=True
             )
         event = child.next_event(timeout_s=min(_TICK_S, lease.due_in_s))
-        if event is not None and (result := _handle(event, lease=lease)) is not None:
-            return result
+        if event is not None:
+            watch.heard(step=event.get("step", 0), n_steps=event.get("n_steps", 0))
+            if (result := _handle(event, lease=lease)) is not None:
+                return result
+        elif (why := watch.verdict()) is not None:
+            child.kill()
+            raise JobFailed(
+                f"The working process stood still ({why}) and was ended; the job goes on from its last checkpoint.",
+                code="runner_stalled",
+                retryable=True,
+            )
 
 
 def _handle(event: dict[str, Any], *, lease: Lease) -> dict[str, Any] | None:

@@ -17,6 +17,8 @@ from uuid import UUID
 
 import django
 
+from workers.heartbeat import of_process
+
 if TYPE_CHECKING:
     import httpx
 
@@ -60,8 +62,11 @@ class Sender:
 
         listener = threading.Thread(target=self._listen, args=(stop,), name="news")
         listener.start()
+        heartbeat = of_process()
+        heartbeat.start()
         with ThreadPoolExecutor(N_SENDERS, thread_name_prefix="send") as pool:
             while not stop.is_set():
+                heartbeat.turn()
                 self._news.clear()
                 try:
                     n_taken = self._take(pool)

@@ -35,9 +35,12 @@ app.conf.update(
 
 @worker_ready.connect  # type: ignore[untyped-decorator]
 def _load_embedder(**_: object) -> None:
-    """Load the embedder before the first compile waits for it."""
+    """Load the embedder before the first compile waits for it, and say from now on that the process moves."""
     import threading
 
+    from workers.heartbeat import of_process
+
+    of_process().start()
     from workers.embedding.sentence import load_embedder
 
     threading.Thread(target=load_embedder, name="load-embedder", daemon=True).start()

@@ -17,6 +17,7 @@ import django
 
 from backend.domain.absence import Absence
 from backend.domain.errors import Unavailable
+from workers.heartbeat import of_process
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,7 +47,10 @@ def main() -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     started = time.monotonic()
+    heartbeat = of_process()
+    heartbeat.start()
     while not stop.wait(PERIOD_S):
+        heartbeat.turn()
         # after a day without any process every compile looks abandoned: the workers get their chance first
         tick(may_expire=time.monotonic() - started > SETTLE_S)
 

@@ -100,7 +100,8 @@ def status(home: Home, *, as_json: bool) -> int:
         for name, row in rows.items():
             port = state["ports"].get(name, "-")
             running = "running" if row["running"] else "down"
-            print(f"  {name:<10} {running:<8} pid {row['pid']:<8} port {port!s:<6} restarts {row['restarts']}")
+            why = f" (the last: {row['reason']})" if row.get("reason") else ""
+            print(f"  {name:<10} {running:<8} pid {row['pid']:<8} port {port!s:<6} restarts {row['restarts']}{why}")
     return 0 if state.get("doing") == "ready" else NOT_UP
 
 

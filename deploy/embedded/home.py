@@ -75,6 +75,10 @@ class Home:
     def state(self) -> Path:
         return self.path / "run" / "stack.json"
 
+    def heartbeat(self, name: str) -> Path:
+        """What a part that listens nowhere touches while it moves."""
+        return self.path / "run" / f"{name}.alive"
+
     def log(self, name: str) -> Path:
         return self.logs / f"{name}.log"
 

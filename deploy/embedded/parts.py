@@ -2,7 +2,6 @@
 
 import signal
 import subprocess
-import urllib.error
 import urllib.request
 from collections.abc import Mapping
 
@@ -10,8 +9,11 @@ from deploy.embedded import postgres, valkey
 from deploy.embedded.faults import CannotStart
 from deploy.embedded.home import ROOT, replace_private
 from deploy.embedded.layout import Layout, Part, python
+from deploy.embedded.liveness import answers
 from deploy.embedded.ports import HOST
 from deploy.embedded.processes import ChildSpec, last_line
+
+BEATING = frozenset({Part.WORKER, Part.UPKEEP, Part.DELIVERIES, Part.RUNNER})  # they listen nowhere
 
 
 def child_specs(plan: Layout, *, forgetful: bool = False) -> dict[Part, ChildSpec]:
@@ -20,11 +22,14 @@ def child_specs(plan: Layout, *, forgetful: bool = False) -> dict[Part, ChildSpe
     bare = plan.bare_environment()
     backend = plan.backend_environment()
 
-    def program(part: Part, env: Mapping[str, str], *command: str, ready: str | None = None) -> ChildSpec:
+    def program(
+        part: Part, env: Mapping[str, str], *command: str, ready: str | None = None, alive: str | None = None
+    ) -> ChildSpec:
+        beats = home.heartbeat(part) if part in BEATING else None
         return ChildSpec(
             name=part,
             command=python(*command),
-            env=env,
+            env={**env, "KOLM_HEARTBEAT_FILE": str(beats)} if beats else env,
             cwd=ROOT,
             log=home.log(part),
             port=ports.get(part),
@@ -32,6 +37,8 @@ def child_specs(plan: Layout, *, forgetful: bool = False) -> dict[Part, ChildSpe
             # cover
             orphan_signal=signal.SIGTERM if part is Part.WEB else signal.SIGKILL,
             is_ready=(lambda: answers(ready)) if ready else None,
+            alive_url=alive,
+            alive_file=beats,
             prepare=(lambda: migrate(plan)) if part is Part.WEB else None,
             after_ready=(lambda: pin_keyring(plan)) if part is Part.WEB else None,
         )
@@ -47,7 +54,8 @@ def child_specs(plan: Layout, *, forgetful: bool = False) -> dict[Part, ChildSpe
             specs[part] = program(part, bare, "-m", "workers.teachers.grammar_server", *where, ready=plan.grammar_url)
         elif part is Part.WEB:
             local = f"http://{HOST}:{ports[part]}/readyz"
-            specs[part] = program(part, backend, *_granian(ports[part]), ready=local)
+            alive = f"http://{HOST}:{ports[part]}/healthz"
+            specs[part] = program(part, backend, *_granian(ports[part]), ready=local, alive=alive)
         elif part is Part.WORKER:
             pool = ("--pool", "threads", "--concurrency", "4", "--loglevel", "INFO")
             specs[part] = program(part, backend, "-m", "celery", "-A", "workers.main", "worker", *pool)
@@ -59,7 +67,9 @@ def child_specs(plan: Layout, *, forgetful: bool = False) -> dict[Part, ChildSpe
             specs[part] = program(part, plan.runner_environment(), "-m", "gpu_runners.agent")
         else:
             local = f"http://{HOST}:{ports[part]}/healthz"
-            specs[part] = program(part, plan.server_environment(), "-m", "gpu_runners.serving", ready=local)
+            specs[part] = program(
+                part, plan.server_environment(), "-m", "gpu_runners.serving", ready=local, alive=local
+            )
     return specs
 
 
@@ -67,18 +77,6 @@ def _granian(port: int) -> tuple[str, ...]:
     command = ("-m", "granian", "--interface", "asginl", "--workers", "1", "--no-ws", "--workers-kill-timeout", "3")
     limits = ("--http1-header-read-timeout", "10000")  # ms: who drips headers is cut
     return (*command, *limits, "--host", HOST, "--port", str(port), "backend.asgi:application")
-
-
-def answers(url: str) -> bool:
-    """True once a server speaks HTTP there and is not failing; a 404 is an answer too."""
-    try:
-        with urllib.request.urlopen(url, timeout=5) as response:
-            return bool(response.status < 500)
-    except urllib.error.HTTPError as answer:
-        with answer:
-            return answer.code < 500
-    except OSError:
-        return False
 
 
 def migrate(plan: Layout) -> None:

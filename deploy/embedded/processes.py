@@ -38,6 +38,8 @@ class ChildSpec:
     grace_s: float = 5.0
     user: int | None = None
     is_ready: Callable[[], bool] | None = None
+    alive_url: str | None = None  # what `liveness` asks
+    alive_file: Path | None = None  # what the process touches while it moves
     ready_within_s: float = 60.0
     prepare: Callable[[], None] | None = None
     after_ready: Callable[[], None] | None = None

@@ -1,4 +1,4 @@
-"""The supervisor: starts the parts in order, restarts the ones that die, ends them all together.
+"""The supervisor: starts the parts in order, restarts those that die or do not answer, ends them all together.
 
 `Stack` is one running deployment and serves two masters: `supervise` (the command `up`) and `EmbeddedServices` (tests).
 """
@@ -7,6 +7,7 @@ import contextlib
 import os
 import select
 import signal
+import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
@@ -18,6 +19,7 @@ from deploy.embedded import credentials, layout, postgres
 from deploy.embedded.faults import CannotStart
 from deploy.embedded.home import Home
 from deploy.embedded.layout import Layout, Part
+from deploy.embedded.liveness import LOOK_EVERY_S, Watch, limit_s
 from deploy.embedded.parts import child_specs
 from deploy.embedded.ports import free_ports
 from deploy.embedded.processes import Child, created_at, kill_group, spawn, stop, wait_until_ready
@@ -38,8 +40,11 @@ class Stack:
         self.plan = plan
         self.children: dict[Part, Child] = {}
         self.restarts: dict[Part, int] = dict.fromkeys(plan.parts, 0)
+        self.reasons: dict[Part, str] = {}  # of the last restart
         self._specs = child_specs(plan, forgetful=forgetful)
         self._due: dict[Part, float] = {}
+        self._reasons: dict[Part, str] = {}
+        self._silent_limit_s = limit_s(plan.variables)
 
     def start(self) -> None:
         """Every part, each ready before the next. Raises CannotStart; what had been started is ended first."""
@@ -69,14 +74,28 @@ class Stack:
         self.plan.home.state.unlink(missing_ok=True)
 
     def supervise(self) -> None:
-        """Restart what dies, until a signal raises StopRequested."""
-        with _wakeups() as wakeups:
+        """Restart what dies, and what does not answer, until a signal raises StopRequested."""
+        with _wakeups() as wakeups, Watch(self._specs) as watch:
             while True:
+                self._end_the_silent(watch)
                 self._revive()
-                next_due = min(self._due.values(), default=time.monotonic() + 5.0)
-                select.select([wakeups], [], [], max(0.01, next_due - time.monotonic()))
+                next_due = min(self._due.values(), default=time.monotonic() + LOOK_EVERY_S)
+                wait_s = min(LOOK_EVERY_S, next_due - time.monotonic())
+                select.select([wakeups], [], [], max(0.01, wait_s))
                 with contextlib.suppress(BlockingIOError):
                     os.read(wakeups, 4096)
+
+    def _end_the_silent(self, watch: Watch) -> None:
+        """SIGKILL at once: what does not answer does not hear a request to stop. Leases cover what it held."""
+        watch.look()
+        for part, child in self.children.items():
+            silent_s = watch.silent_s(part, child)
+            if part in self._due or child.has_died() or silent_s < self._silent_limit_s:
+                continue
+            self._reasons[part] = f"it did not answer for {silent_s:.0f} s"
+            kill_group(child.pid, child.created)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                child.process.wait(timeout=5.0)
 
     def _revive(self) -> None:
         for part, child in self.children.items():
@@ -86,10 +105,9 @@ class Stack:
                 self.restarts[part] = 1 if lived_s > PROVEN_S else self.restarts[part] + 1
                 delay_s = min(LONGEST_DELAY_S, FIRST_DELAY_S * 2 ** (self.restarts[part] - 1))
                 self._due[part] = time.monotonic() + delay_s
-                print(
-                    f"{part} ended with status {child.process.returncode}; starting it again in {delay_s:.1f} s",
-                    flush=True,
-                )
+                why = self._reasons.pop(part, f"it ended with status {child.process.returncode}")
+                self.reasons[part] = why
+                print(f"{part}: {why}; starting it again in {delay_s:.1f} s", flush=True)
                 self._note("ready")
         for part in [part for part, due in self._due.items() if due <= time.monotonic()]:
             del self._due[part]
@@ -112,6 +130,7 @@ class Stack:
                     "pid": child.pid,
                     "created": child.created,
                     "restarts": self.restarts[part],
+                    "reason": self.reasons.get(part, ""),
                     "log": str(child.spec.log),
                 }
                 for part, child in self.children.items()

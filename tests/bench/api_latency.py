@@ -22,7 +22,7 @@ from statistics import median
 import httpx
 
 from deploy.embedded.home import ROOT
-from deploy.embedded.parts import answers
+from deploy.embedded.liveness import answers
 from deploy.embedded.ports import HOST, free_ports
 from tests.acceptance.deployment import eventually
 from tests.bench.api_clients import SPEC

@@ -119,6 +119,22 @@ def test_a_killed_training_goes_on_from_its_checkpoint_and_ends_with_the_same_by
     assert len(answers.latency_us) == 12
 
 
+def test_a_stopped_training_is_ended_and_goes_on_from_its_checkpoint(trained: Trained) -> None:
+    """T4, with a shorter patience than the minute of the default: before, the agent's heartbeats kept its lease for
+    ever."""
+    with lease_server() as server, agent(server, KOLM_RUNNER_STILL_S="4") as process:
+        job = offer_distill(server, trained)
+        server.wait_until(lambda: job.checkpoint is not None)
+        for pid in children_of(process.pid):
+            os.kill(pid, signal.SIGSTOP)
+        server.wait_until(lambda: len(job.reports) == 2, within_s=120)
+    stalled, success = job.reports
+    assert (stalled["ok"], stalled["code"], stalled["retryable"]) == (False, "runner_stalled", True)
+    assert DistillResult.from_json(success["result"]).adapter_sha256 == trained.result.adapter_sha256
+    second = [beat for beat in job.heartbeats if beat["attempt"] == 2]
+    assert min(beat["step"] for beat in second if beat["step"]) > 1
+
+
 def test_a_cancelled_training_is_dead_within_two_seconds_and_said_so(
     server: LeaseServer, running: "subprocess.Popen[bytes]", trained: Trained
 ) -> None:
