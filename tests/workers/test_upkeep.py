@@ -26,11 +26,12 @@ pytestmark = pytest.mark.usefixtures("committed_db")
 
 
 @pytest.fixture
-def row(committed_db: None) -> Compile:
+def row(committed_db: None, monkeypatch: pytest.MonkeyPatch) -> Compile:
     """The only compile that is due, and the only hint that is not sent: the tables are everybody's."""
     CompileLease.objects.update(due_at=None)
     Outbox.objects.all().delete()
     queue._silent_until = 0.0
+    monkeypatch.setattr(upkeep, "absence", Absence(break_s=10))  # another test's upkeep may have been away just now
     compile = make_compile(make_tenant())
     Outbox.objects.filter(ids__compile_id=str(compile.id)).update(sent_at=None)
     return compile

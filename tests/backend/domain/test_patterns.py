@@ -64,14 +64,20 @@ def cpu_s(pattern: str, text: str) -> float:
 
 
 def refused(pattern: str) -> str | None:
-    started = time.thread_time()
-    try:
-        compile_pattern(pattern)
-    except UnsafePattern as fault:
-        return str(fault)
-    finally:
-        assert time.thread_time() - started < MOST_CPU_S * 2  # with the rest of the machine
-    return None
+    """Why, if it is; the least of three goes here too (a full collection of a large process takes half a second)."""
+    spent, refusal = [], None
+    for _ in range(3):
+        compile_pattern.cache_clear()
+        started = time.thread_time()
+        try:
+            compile_pattern(pattern)
+        except UnsafePattern as fault:
+            refusal = str(fault)
+        spent.append(time.thread_time() - started)
+        if spent[-1] < MOST_CPU_S:
+            break
+    assert min(spent) < MOST_CPU_S * 2  # with the rest of the machine
+    return refusal
 
 
 @pytest.mark.parametrize("pattern", AUDITED)

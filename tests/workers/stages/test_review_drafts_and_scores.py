@@ -13,7 +13,7 @@ from backend import blobs
 from backend.artifacts.models import Artifact
 from backend.artifacts.publishing import publish
 from backend.compiles.models import Compile
-from backend.domain.errors import InvalidSpec
+from backend.domain.errors import InvalidSpec, Unavailable
 from backend.domain.lifecycle import StepName
 from backend.tenants.scope import tenant_scope
 from tests.compile_factories import change, fresh, make_compile
@@ -126,6 +126,6 @@ def test_a_disk_that_is_full_is_not_filled_with_halves(tmp_path, settings, monke
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(blobs.os, "fsync", full)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(Unavailable, match="is full"):
         blobs.put_blob(make_tenant().id, b"x" * 1000)
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
