@@ -45,7 +45,7 @@ def test_compose_starts_every_part_of_the_stack() -> None:
 
 def test_compose_gives_the_runner_no_database_and_no_broker() -> None:
     environment = COMPOSE["services"]["runner"]["environment"]
-    assert set(environment) == {"KOLM_API_URL", "KOLM_RUNNER_TOKEN", "KOLM_KEYRING"}
+    assert set(environment) == {"KOLM_API_URL", "KOLM_RUNNER_TOKEN", "KOLM_KEYRING", "KOLM_HEARTBEAT_FILE"}
 
 
 def test_compose_gives_the_server_no_database_and_no_broker_and_publishes_no_port_of_it() -> None:
