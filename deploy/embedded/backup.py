@@ -17,9 +17,11 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import IO
 
 import psycopg
 
@@ -33,6 +35,7 @@ from deploy.embedded.stack import EmbeddedServices
 
 LINKS = ".backup"  # within the blob folder: hard links do not reach across file systems
 SNAPSHOTS = 20
+LOCK_WAIT_S = 5.0  # a backup that was just killed is not quite gone yet: what it was starting holds the lock, too
 # Tables whose rows name blobs, in columns or within JSON. What looks like a digest and is none does no harm (`_lost`).
 NAMING_BLOBS = (
     "artifacts_artifact",
@@ -165,6 +168,14 @@ def _copied(links: Path, to: Path) -> tuple[dict[str, files.Kept], tuple[str, ..
     return kept, tuple(damaged)
 
 
+def _locked(lock: IO[str]) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
 @contextlib.contextmanager
 def _alone(home: Home) -> Iterator[None]:
     """One backup of a home at a time."""
@@ -172,10 +183,11 @@ def _alone(home: Home) -> Iterator[None]:
         raise CannotStart(f"There is nothing to back up in {home.path}: no database of ours is there.")
     (home.path / "run").mkdir(mode=0o700, exist_ok=True)
     with (home.path / "run" / "backup.lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise CannotStart(f"A backup of {home.path} is being made already.") from None
+        deadline = time.monotonic() + LOCK_WAIT_S
+        while not _locked(lock):
+            if time.monotonic() > deadline:
+                raise CannotStart(f"A backup of {home.path} is being made already.")
+            time.sleep(0.05)
         yield
 
 

@@ -27,10 +27,11 @@ def grammar() -> Grammar:
 
 @pytest.fixture(scope="session")
 def grammar_server(grammar: Grammar) -> Iterator[GrammarServer]:
-    before = threading.active_count()
+    before = set(threading.enumerate())
     with serving(GrammarModel(grammar)) as server:
         yield server
-    assert threading.active_count() <= before
+    started = [thread.name for thread in set(threading.enumerate()) - before]
+    assert [name for name in started if name == "grammar-server" or "process_request_thread" in name] == []
 
 
 @pytest.fixture(autouse=True)
