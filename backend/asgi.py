@@ -10,6 +10,7 @@ gc.disable()  # nothing of what is imported is garbage, and looking for some cos
 _django = get_asgi_application()  # sets Django up: settings can be read from here on
 
 from backend.console.body_senders import sender_by_session  # noqa: E402
+from backend.domain.log_text import guard_logs  # noqa: E402
 from backend.rest.body_limits import STRANGERS_BYTES, limit_bodies  # noqa: E402
 from backend.rest.body_senders import Area, SenderBook  # noqa: E402
 from backend.runner_jobs.body_senders import sender_by_token  # noqa: E402
@@ -24,6 +25,7 @@ _AREAS = (
     Area(prefix="/app/", credential="cookie", find=sender_by_session, strangers_bytes=STRANGERS_BYTES),
 )
 
+guard_logs()
 application = limit_bodies(_django, SenderBook(_AREAS))
 watch()
 gc.enable()

@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from backend.domain.log_text import guard_logs
 from backend.domain.runner_jobs import Claim, RunnerJobKind
 from gpu_runners.client import Refused, RunnerClient, Unreachable, backoff_s
 from gpu_runners.config import BadSetting, RunnerConfig, read_config
@@ -28,6 +29,7 @@ _STOP_WITHIN_S = 15.0
 def main() -> int:
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     logging.getLogger("httpx").setLevel(logging.WARNING)
+    guard_logs()
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     try:
         config = read_config()

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from backend.domain.causal_jobs import DistillCausalJob, EvaluateCausalJob
+from backend.domain.log_text import guard_logs
 from backend.domain.recipe_jobs import PackRecipesJob
 from backend.domain.runner_jobs import DistillJob, EvaluateJob, RunnerJobKind, SelectJob
 from gpu_runners.errors import JobFailed
@@ -29,6 +30,7 @@ _PR_SET_PDEATHSIG = 1
 def main() -> None:
     events = _claim_stdout()
     _die_with_parent()
+    guard_logs()
     jobs: queue.Queue[dict[str, Any]] = queue.Queue()
     stop = threading.Event()
     threading.Thread(target=_read_commands, args=(jobs, stop), daemon=True).start()

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from backend.domain.estimates import usd
-from gpu_runners.terminal_text import raw
+from gpu_runners.terminal_text import as_line, raw
 
 WIDTH = 200  # where there is no terminal to ask
 TEXT_CHARACTERS = 60
@@ -24,7 +24,7 @@ def print_stats(families: list[Row]) -> None:
         told = (*_holdings(family), *_lookups(family["lookups"]), *_labels(family["labels"]))
         lines = [*([""] if at else []), *told, *_holdback(family["holdback"])]
         for line in lines:
-            console.print(line, markup=False, highlight=False, soft_wrap=True)
+            console.print(as_line(line), markup=False, highlight=False, soft_wrap=True)
         rows = [(scope, part) for scope in family["scopes"] for part in scope["strategies"]]
         if rows:
             console.print(_strategies(rows))
@@ -65,8 +65,8 @@ def print_preview(answer: Row) -> None:
     console.print(table)
     for reason in dict.fromkeys(part["reason"] for part in answer["slices"]):
         slices = [part["slice"] for part in answer["slices"] if part["reason"] == reason]
-        console.print(f"{', '.join(slices)}: {reason}", markup=False, highlight=False, soft_wrap=True)
-    console.print(saving_sentence(answer["total"]), markup=False, highlight=False, soft_wrap=True)
+        console.print(as_line(f"{', '.join(slices)}: {reason}"), markup=False, highlight=False, soft_wrap=True)
+    console.print(as_line(saving_sentence(answer["total"])), markup=False, highlight=False, soft_wrap=True)
 
 
 def _preview_cells(part: Row) -> list[str]:

@@ -38,7 +38,7 @@ def answer(claim: Claim, *, job: JobClient, loader: Loader, feedback: LaneFeedba
         report(lambda: job.report_success(result.to_json()), within_s=claim.lease_s)
     except JobFailed as failure:
         error = failure
-        log.warning("job %s failed: %s (%s)", claim.job_id, error.message, error.code)
+        log.warning("job %s failed: %s", claim.job_id, error.code)  # its message goes to whoever asked
         report(lambda: job.report_failure(error), within_s=claim.lease_s)
     except (LeaseLost, Unreachable, Refused) as lost:
         log.warning("job %s is dropped: %s", claim.job_id, lost)

@@ -148,7 +148,9 @@ class LiveDisplay:
             )
             seconds = f"{(step.ended_at or now) - step.started_at:.1f} s" if step.started_at else ""
             cost = usd(step.cost_microusd) if step.cost_microusd is not None else ""
-            table.add_row(_MARKS.get(step.status, "·"), name, bar, Text(as_text(step.message)), seconds, cost)
+            table.add_row(
+                _MARKS.get(step.status, "·"), Text(as_text(name)), bar, Text(as_text(step.message)), seconds, cost
+            )
         return table
 
     def __enter__(self) -> Self:

@@ -114,7 +114,7 @@ def work_on(
         result = _attempt(lease=lease, child=child, watch=watch, stopping=stopping)
         report(lambda: job.report_success(result), within_s=lease.outage_s, meanwhile=lambda: _beat_if_due(lease))
     except JobFailed as failure:
-        log.warning("job %s failed: %s (%s)", claim.job_id, failure.message, failure.code)
+        log.warning("job %s failed: %s", claim.job_id, failure.code)  # its message goes to the compile
         error = failure
         report(lambda: job.report_failure(error), within_s=lease.outage_s)
     except (LeaseLost, Refused) as lost:

@@ -17,6 +17,7 @@ from uuid import UUID
 
 import django
 
+from backend.domain.log_text import guard_logs
 from workers.heartbeat import of_process
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ DATABASE_AWAY_S = 2.0
 def main() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "backend.settings")
     django.setup()
+    guard_logs()
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())

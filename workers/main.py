@@ -12,7 +12,10 @@ django.setup()
 
 from django.conf import settings  # noqa: E402
 
+from backend.domain.log_text import guard_logs  # noqa: E402
 from backend.queue import QUEUE  # noqa: E402
+
+guard_logs()
 
 TASKS = ["workers.tasks.compile", "workers.tasks.drafts", "workers.tasks.playground", "workers.tasks.shadow"]
 TASKS += ["workers.tasks.billing"]

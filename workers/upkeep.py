@@ -17,6 +17,7 @@ import django
 
 from backend.domain.absence import Absence
 from backend.domain.errors import Unavailable
+from backend.domain.log_text import guard_logs
 from workers.heartbeat import of_process
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ SWEEP_TURNS = 5  # statements in a row; what is left is swept in the next round
 def main() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "backend.settings")
     django.setup()
+    guard_logs()
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())

@@ -154,7 +154,7 @@ def _of_ours(error: ours.KolmError) -> Refusal:
     elif error.code == "idempotency_in_flight":
         headers["Retry-After"] = "1"
     if isinstance(error, ours.OurError):
-        logger.warning("answered %s: %s", error.code, error.message)
+        logger.warning("answered %s", error.code)
     return Refusal(
         status=status,
         code=error.code,

@@ -59,7 +59,7 @@ def keep(batch: FeedbackBatch) -> Kept:
         else:
             kept.n_kept += 1
     if kept.refused:
-        logger.warning("%s of %s pack reports refused: %s", len(kept.refused), len(batch.rows), kept.refused[0])
+        logger.warning("%s of %s pack reports refused", len(kept.refused), len(batch.rows))
     return kept
 
 

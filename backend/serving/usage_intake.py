@@ -93,7 +93,7 @@ def take_in(batch: UsageBatch) -> Taken:
         taken.n_booked += n_new
         taken.n_known += len(rows) - n_new
     if taken.refused:
-        logger.error("%s of %s usage rows refused: %s", len(taken.refused), len(batch.rows), taken.refused[0]["detail"])
+        logger.error("%s of %s usage rows refused", len(taken.refused), len(batch.rows))
     return taken
 
 

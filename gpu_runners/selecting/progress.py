@@ -52,9 +52,15 @@ class BarProgress:
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-        from gpu_runners.terminal_text import raw
+        from gpu_runners.terminal_text import as_line, raw
 
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        columns = (
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+        )
+        self._shown = as_line
         self._progress = Progress(*columns, console=Console(file=raw(stream)), transient=True)
         self._stage = ""
         self._task: Any = None
@@ -64,7 +70,7 @@ class BarProgress:
             if self._task is not None:
                 self._progress.refresh()  # a quick stage is seen to end
                 self._progress.remove_task(self._task)
-            self._stage, self._task = stage, self._progress.add_task(stage, total=total or None)
+            self._stage, self._task = stage, self._progress.add_task(self._shown(stage), total=total or None)
         self._progress.update(self._task, completed=done, total=total or None)
 
     def __enter__(self) -> Self:

@@ -26,6 +26,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Mount, Route
 
+from backend.domain.log_text import guard_logs
 from backend.domain.serving_wire import ServerHello, grant_key
 from gpu_runners.config import BadSetting
 from gpu_runners.serving.adapter_files import KolmFiles
@@ -51,6 +52,7 @@ _LOOK_S = 2.0
 def main() -> int:
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     logging.getLogger("httpx").setLevel(logging.WARNING)
+    guard_logs()
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     try:
         asyncio.run(serve(read_server_config()))

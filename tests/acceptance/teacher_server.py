@@ -8,6 +8,7 @@ does, in the manner that the model's name asks for.
     quitting     at once, until it refuses the API key from the third request on
     rough        429 storms, stalls, half JSON, wrong usage, invalid UTF-8 and fair answers, in turns
     hostile      the same and answers of 10 MB
+    telling      after a quarter of a second, with CANARY for each "the"
     collapsed    at once, but every message it writes is one of three sentences, spaced differently
 
 It keeps every request that it answered fairly, so that a test can tell what was asked twice.
@@ -29,6 +30,7 @@ from workers.teachers.grammar_api import chat_completion
 from workers.teachers.grammar_model import GrammarModel
 
 SLOW_S, STALL_S = 0.25, 3.0
+CANARY = "CANARYTEXTOFATENANT"
 POISON = "~~poison~~"  # in every answer that must never reach the training set
 
 
@@ -78,8 +80,11 @@ class _Handler(BaseHTTPRequestHandler):
             self.server.turns[name] += 1
         _MANNERS[name.split("-")[0]](self, body, turn)
 
-    def fair(self, body: dict[str, Any], *, usage: dict[str, Any] | None = None) -> None:
+    def fair(self, body: dict[str, Any], *, usage: dict[str, Any] | None = None, word: str = "the") -> None:
         value = chat_completion(self.server.grammar, body)
+        for choice in value["choices"]:
+            said = choice["message"]["content"]
+            choice["message"]["content"] = said.replace(" the ", f" {word} ")
         if usage is not None:
             value["usage"] = usage
         self.reply(200, json.dumps(value).encode())
@@ -110,6 +115,11 @@ def _steady(handler: _Handler, body: dict[str, Any], turn: int) -> None:
 def _slow(handler: _Handler, body: dict[str, Any], turn: int) -> None:
     handler.pause(SLOW_S)
     handler.fair(body)
+
+
+def _telling(handler: _Handler, body: dict[str, Any], turn: int) -> None:
+    handler.pause(SLOW_S)
+    handler.fair(body, word=CANARY)
 
 
 def _stuck(handler: _Handler, body: dict[str, Any], turn: int) -> None:
@@ -226,6 +236,7 @@ _MANNERS: dict[str, _Manner] = {
     "steady": _steady,
     "slow": _slow,
     "stuck": _stuck,
+    "telling": _telling,
     "halting": _halting,
     "quitting": _quitting,
     "rough": _rough,

@@ -1,0 +1,103 @@
+"""What a process logs of an exception holds no word from outside; each run is a process of its own, as it is guarded
+once for all."""
+
+import subprocess
+import sys
+
+import psycopg
+import pytest
+from django.db import DataError, IntegrityError, connection, transaction
+
+from backend.domain.errors import InvalidInput
+from backend.domain.log_text import told, told_with_places
+
+CANARY = "CANARYTEXTOFATENANT"
+START = """
+import asyncio, json, logging, os, sys, threading, warnings
+logging.basicConfig(format="%(levelname)s %(name)s %(message)s")
+from backend.domain.log_text import guard_logs
+guard_logs(); guard_logs()
+log = logging.getLogger("x")
+canary = "".join(["CANARY", "TEXTOFATENANT"])
+"""
+WAYS = {
+    "exception": "try: {}[canary]\nexcept KeyError: log.exception('no row')",
+    "exc_info": "log.error('no row', exc_info=ValueError(canary))",
+    "an argument": "log.warning('no row: %s', ValueError(canary))",
+    "an argument by name": "log.warning('no row: %(e)s', {'e': ValueError(canary)})",
+    "the message": "log.warning(ValueError(canary)); print('no row', file=sys.stderr)",
+    "a cause": "try:\n try: int(canary)\n except ValueError as e: raise RuntimeError(f'{canary}!') from e\n"
+    "except RuntimeError: log.exception('no row')",
+    "a context": "try:\n try: int(canary)\n except ValueError: {}[canary]\nexcept KeyError: log.exception('no row')",
+    "a group": "log.error('no row', exc_info=ExceptionGroup(canary, [ValueError(canary)]))",
+    "a note": "e = ValueError(); e.add_note(canary); log.error('no row', exc_info=e)",
+    "a parser": "try: json.loads('{' + canary)\nexcept ValueError: log.exception('no row')",
+    "a file": "try: open('/nowhere/' + canary)\nexcept OSError: log.exception('no row')",
+    "its own handler": "own = logging.getLogger('own'); own.propagate = False; h = logging.StreamHandler()\n"
+    "h.setFormatter(logging.Formatter('no row %(message)s')); own.addHandler(h)\n"
+    "own.error('a', exc_info=ValueError(canary))",
+    "celery": "c = {'name': 't', 'exc': repr(ValueError(canary)), 'args': f'({canary!r},)', 'kwargs': '{}'}\n"
+    "logging.getLogger('celery.app.trace').error('no row %(name)s %(exc)s %(args)s', c, exc_info=ValueError(canary))",
+    "asyncio": "async def f(): raise ValueError(canary)\n"
+    "async def g():\n asyncio.ensure_future(f()); await asyncio.sleep(0.01)\n"
+    "asyncio.run(g()); import gc; gc.collect(); print('no row', file=sys.stderr)",
+    "a thread": "t = threading.Thread(target=lambda: {}[canary], name='no row'); t.start(); t.join()",
+    "a finalizer": "class A:\n def __del__(self): raise ValueError(canary)\nA(); print('no row', file=sys.stderr)",
+    "nobody": "print('no row', file=sys.stderr); raise ValueError(canary)",
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_no_way_into_the_log_carries_a_text(way: str) -> None:
+    done = subprocess.run([sys.executable, "-c", START + WAYS[way]], capture_output=True, text=True, timeout=60)
+    said = done.stdout + done.stderr
+    assert "no row" in said
+    assert CANARY not in said
+
+
+def test_the_same_process_without_the_guard_says_it() -> None:
+    code = (START + WAYS["exception"]).replace("guard_logs(); guard_logs()", "")
+    assert CANARY in subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60).stderr
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("statement", "kind", "words"),
+    [
+        ("SELECT '{0}'::text::int", DataError, "22P02"),
+        (
+            "DO $$ BEGIN RAISE EXCEPTION '{0}' USING ERRCODE = '23514', CONSTRAINT = 'short', TABLE = 't',"
+            " DETAIL = '{0}', HINT = '{0}'; END $$",
+            IntegrityError,
+            "23514, short, t",
+        ),
+    ],
+)
+def test_a_database_error_is_told_by_its_state_and_constraint(
+    statement: str, kind: type[Exception], words: str
+) -> None:
+    with pytest.raises(kind) as caught, transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(statement.format(CANARY))
+    assert CANARY in str(caught.value)
+    assert CANARY not in told_with_places(caught.value)
+    assert words in told(caught.value)
+    assert "test_log_text.py" in told_with_places(caught.value)
+
+
+def test_what_the_code_says_itself_is_kept() -> None:
+    def broken() -> None:
+        raise RuntimeError("the queue is full")
+
+    with pytest.raises(RuntimeError) as caught:
+        broken()
+    assert told(caught.value) == "RuntimeError: the queue is full"
+    assert "invalid_spec" in told(InvalidInput(f"no label {CANARY}", code="invalid_spec"))
+    with pytest.raises(KeyError) as missing:
+        _ = {"a": 1}["name"]
+    assert told(missing.value) == "KeyError: name"
+
+
+def test_a_database_that_is_away_is_named() -> None:
+    with pytest.raises(psycopg.OperationalError) as caught:
+        psycopg.connect("postgresql://nobody@127.0.0.1:9/nothing", connect_timeout=2)
+    assert "127.0.0.1" in told(caught.value)
