@@ -31,8 +31,8 @@ from backend.tenants import deletion
 from backend.tenants.actors import Actor
 from backend.tenants.models import Tenant
 from backend.tenants.scope import tenant_scope
-tenant = Tenant.objects.get(id=UUID(sys.argv[1]))
-with transaction.atomic(), tenant_scope(tenant.id):
+with transaction.atomic(), tenant_scope(UUID(sys.argv[1])):
+    tenant = Tenant.objects.get(id=UUID(sys.argv[1]))
     actor = Actor(kind="user", id="usr_1", label="owner")
     row = deletion.ask(tenant.id, user_id=1, typed_name=tenant.name, actor=actor)
 deletion.erase(row.id, sign=lambda payload: sign_document(payload, deletion.RECEIPT_TYPE))
