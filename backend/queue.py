@@ -6,7 +6,6 @@ it again.
 
 import functools
 import logging
-import time
 from enum import StrEnum
 
 import redis
@@ -14,10 +13,11 @@ from celery import Celery
 from django.conf import settings
 from kombu.exceptions import OperationalError
 
+from backend.valkey import pause
+
 logger = logging.getLogger(__name__)
 
 SEND_TIMEOUT_S = 0.5
-BREAK_S = 1.0  # how long a Redis that failed to answer is left alone: no caller should wait for it twice
 
 
 QUEUE = "compiles"  # the Celery queue that workers read
@@ -37,19 +37,16 @@ class TaskName(StrEnum):
 
 def send_hint(name: TaskName, **ids: str) -> bool:
     """Tell the workers to look at something. False when the message could not be sent."""
-    global _silent_until
-    if time.monotonic() < _silent_until:
+    if not pause.may_ask():
         return False
     try:
         _app().send_task(name, kwargs=ids, retry=False, ignore_result=True)
     except (redis.RedisError, OperationalError, OSError) as fault:
-        _silent_until = time.monotonic() + BREAK_S
+        pause.failed()
         logger.warning("the hint %s was not sent: %s", name, type(fault).__name__)
         return False
+    pause.answered()
     return True
-
-
-_silent_until = 0.0
 
 
 @functools.cache

@@ -506,7 +506,7 @@ ALLAUTH_TRUSTED_PROXY_COUNT = KOLM_PROXIES
 # Log-in limits are counted in Redis, so that all web processes count together.
 CACHES = {
     "default": {
-        "BACKEND": "django.core.cache.backends.redis.RedisCache",
+        "BACKEND": "backend.rest.json_cache.PausingCache",
         "LOCATION": REDIS_URL,
         "KEY_PREFIX": "kolm:cache:json",
         "TIMEOUT": 3600,

@@ -15,6 +15,10 @@ from uuid import UUID
 
 import redis
 from django.conf import settings
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from backend.valkey import PausingRedis, pause
 
 log = logging.getLogger("kolm.wakeups")
 
@@ -27,8 +31,13 @@ class Wait(Protocol):
 
 
 @cache
-def _client() -> redis.Redis:
-    return redis.Redis.from_url(settings.REDIS_URL, socket_connect_timeout=_CONNECT_S, socket_timeout=_CONNECT_S)
+def _client() -> PausingRedis:
+    return PausingRedis.from_url(
+        settings.REDIS_URL,
+        socket_connect_timeout=_CONNECT_S,
+        socket_timeout=_CONNECT_S,
+        retry=Retry(NoBackoff(), 0),
+    )
 
 
 def announce(topic: UUID | str) -> None:
@@ -42,10 +51,14 @@ def announce(topic: UUID | str) -> None:
 @contextmanager
 def listening(topic: UUID | str) -> Iterator[Wait]:
     """A function that returns at the next announcement or after `timeout_s`."""
+    if not pause.may_ask():
+        yield _sleep
+        return
     subscription = _client().pubsub(ignore_subscribe_messages=True)
     try:
         subscription.subscribe(_channel(topic))
     except redis.RedisError:
+        pause.failed()
         yield _sleep
         return
 

@@ -21,6 +21,8 @@ from django.conf import settings
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from backend.valkey import pause
+
 _CONNECT_S = 1.0
 _AWAY_S = 0.5  # how often those who wait look by themselves while Redis is away
 _IDLE_S = 5.0
@@ -79,9 +81,13 @@ class _Hub:
         elif topic.n_waiting == 1 and self.is_connected and self._pubsub is not None:
             with contextlib.suppress(redis.RedisError):  # the reading task meets the same error and begins anew
                 await self._pubsub.subscribe(channel)
-        with contextlib.suppress(TimeoutError):  # with Redis away the waits are short, that is all
+        if pause.is_on:  # with Redis away the waits are short, that is all
+            return
+        try:
             async with asyncio.timeout(_CONNECT_S):
                 await topic.is_subscribed.wait()
+        except TimeoutError:
+            pause.failed()
 
     async def leave(self, channel: str, topic: _Topic) -> None:
         topic.n_waiting -= 1

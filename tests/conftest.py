@@ -15,6 +15,7 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 from pytest_django import DjangoDbBlocker
 
+from backend.valkey import pause
 from deploy.embedded.stack import EmbeddedServices
 
 
@@ -59,3 +60,9 @@ def _connect_as(address: str) -> None:
     connection.close_pool()
     parts = conninfo_to_dict(address)
     connection.settings_dict.update({"USER": parts["user"], "PASSWORD": parts["password"]})
+
+
+@pytest.fixture(autouse=True)
+def valkey_may_be_asked() -> None:
+    """A test before may have taken Valkey away, less than a moment ago."""
+    pause.answered()

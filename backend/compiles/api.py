@@ -254,7 +254,7 @@ class CancelView(APIView):
 
 class ResumeView(APIView):
     permission_classes = COMPILES
-    spending_methods = ("POST",)
+    # no spending method, as for a new compile: its budget is held in Postgres first
 
     @extend_schema(
         operation_id="compiles_resume",

@@ -8,7 +8,6 @@ cost nothing that is not bounded elsewhere) and calls that spend money are refus
 
 import functools
 import logging
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID
@@ -16,10 +15,13 @@ from uuid import UUID
 import redis
 from django.conf import settings
 from django.http import HttpRequest
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 from rest_framework.request import Request
 from rest_framework.throttling import BaseThrottle
 
 from backend.domain.errors import TooManyRequests, Unavailable
+from backend.valkey import PausingRedis
 
 if TYPE_CHECKING:  # DRF imports this module while it imports its views
     from rest_framework.views import APIView
@@ -27,7 +29,6 @@ if TYPE_CHECKING:  # DRF imports this module while it imports its views
 logger = logging.getLogger(__name__)
 
 WINDOW_S = 60
-BREAK_S = 1.0  # how long Redis is left alone after it failed to answer: a dead one must not slow every read
 
 # KEYS: one bucket each. ARGV: requests per window of each, then the window in microseconds. Gives {is_allowed, index
 # of the tightest bucket, requests left in it, microseconds until it is full, microseconds to wait}.
@@ -108,16 +109,12 @@ def count_request(request: HttpRequest, caller: Caller, *, is_spending: bool = F
 
 def decide(tenant_id: UUID, api_key_id: UUID) -> Decision:
     """Book one request, or say how long to wait. Raises redis.RedisError when Redis does not answer."""
-    global _silent_until
-    if time.monotonic() < _silent_until:
-        raise redis.ConnectionError("Redis failed to answer a moment ago")
     quotas = (settings.KOLM_RATE_PER_KEY, settings.KOLM_RATE_PER_TENANT)
     # one hash tag, so that both buckets are on one node of a Redis cluster
     keys = [f"kolm:rate:{{{tenant_id}}}:{api_key_id}", f"kolm:rate:{{{tenant_id}}}"]
     try:
         answer = _script()(keys=keys, args=[*quotas, WINDOW_S * 1_000_000])
     except redis.RedisError as fault:
-        _silent_until = time.monotonic() + BREAK_S
         logger.warning("rate limits are not counted: %s", type(fault).__name__)
         raise
     is_allowed, tightest, left, full_us, wait_us = (int(n) for n in answer)
@@ -140,10 +137,9 @@ def headers_of(decision: Decision) -> dict[str, str]:
     }
 
 
-_silent_until = 0.0
-
-
 @functools.cache
 def _script() -> Any:
-    client = redis.Redis.from_url(settings.REDIS_URL, socket_connect_timeout=0.25, socket_timeout=0.25)
+    client = PausingRedis.from_url(
+        settings.REDIS_URL, socket_connect_timeout=0.25, socket_timeout=0.25, retry=Retry(NoBackoff(), 0)
+    )
     return client.register_script(_SCRIPT)

@@ -8,6 +8,7 @@ from django.conf import settings as django_settings
 
 from backend import queue
 from backend.queue import QUEUE, TaskName, send_hint
+from backend.valkey import pause
 
 
 @pytest.fixture
@@ -16,7 +17,7 @@ def redis_is_away(settings, monkeypatch):
     _forget()
     yield
     _forget()
-    monkeypatch.setattr(queue, "_silent_until", 0.0)
+    pause.answered()
 
 
 def _forget() -> None:

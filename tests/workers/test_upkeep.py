@@ -16,6 +16,7 @@ from backend.domain.runner_jobs import RunnerJobKind
 from backend.runner_jobs.leases import Offer, offer
 from backend.runner_jobs.models import RunnerJobStatus
 from backend.tenants.scope import tenant_scope
+from backend.valkey import pause
 from tests.compile_factories import change, fresh, hold, lapse, make_compile
 from tests.factories import make_tenant
 from tests.workers.hints import hints_for
@@ -30,7 +31,7 @@ def row(committed_db: None, monkeypatch: pytest.MonkeyPatch) -> Compile:
     """The only compile that is due, and the only hint that is not sent: the tables are everybody's."""
     CompileLease.objects.update(due_at=None)
     Outbox.objects.all().delete()
-    queue._silent_until = 0.0
+    pause.answered()
     monkeypatch.setattr(upkeep, "absence", Absence(break_s=10))  # another test's upkeep may have been away just now
     compile = make_compile(make_tenant())
     Outbox.objects.filter(ids__compile_id=str(compile.id)).update(sent_at=None)
@@ -43,7 +44,7 @@ def without_redis(settings) -> Iterator[None]:
     queue._app.cache_clear()
     yield
     queue._app.cache_clear()
-    queue._silent_until = 0.0
+    pause.answered()
 
 
 def age(row: Compile, *, hours: float = 0, seconds: float = 0) -> None:
@@ -107,9 +108,9 @@ def test_while_redis_is_away_rows_stay_and_are_relayed_when_it_is_back(row, with
 
 def test_rows_that_were_kept_go_out_when_redis_is_back(row):
     before = hints_for(row.id)
-    queue._silent_until = float("inf")
+    pause._until = float("inf")
     assert relay_outbox() == 0
-    queue._silent_until = 0.0
+    pause.answered()
     assert relay_outbox() == 1
     assert hints_for(row.id) == before + 1
 

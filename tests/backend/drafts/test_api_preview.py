@@ -21,6 +21,7 @@ from backend.drafts.models import Preview
 from backend.drafts.previews import PreviewedSlice, answer, fail, question
 from backend.tenants.models import Tenant
 from backend.tenants.scope import tenant_scope
+from backend.valkey import pause
 from tests.backend.drafts.rows import make_drafts
 from tests.compile_factories import small_spec
 from tests.factories import bearer, make_api_key, make_tenant
@@ -39,7 +40,7 @@ def tenant() -> Tenant:
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(preview_api, "WAIT_S", 0.4)
     monkeypatch.setattr(compiles_api, "DRAFTS_WAIT_S", 0.4)
-    monkeypatch.setattr(queue, "_silent_until", 0.0)  # a test before took Redis away, less than a second ago
+    pause.answered()  # a test before took Redis away, less than a second ago
 
 
 def ask(tenant: Tenant, path: str, body: Any = None, *, scopes: list[str] | None = None) -> Any:
@@ -212,7 +213,7 @@ def test_with_redis_away_nobody_waits(tenant, settings, monkeypatch):
         found = preview(tenant)
     finally:
         queue._app.cache_clear()
-        monkeypatch.setattr(queue, "_silent_until", 0.0)
+        pause.answered()
     assert (found.status_code, found.json()["code"]) == (503, "no_worker")
     assert time.monotonic() - began < 10
     assert rows(tenant) == 0

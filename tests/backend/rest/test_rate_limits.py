@@ -8,6 +8,7 @@ from django.test import Client
 
 from backend.rest import rate_limits
 from backend.rest.new_ids import new_uuid7
+from backend.valkey import pause
 from tests.factories import bearer, make_api_key, make_tenant
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.backend.rest.probe_urls")]
@@ -27,7 +28,7 @@ def redis_is_away(settings, monkeypatch):
     rate_limits._script.cache_clear()
     yield
     rate_limits._script.cache_clear()
-    monkeypatch.setattr(rate_limits, "_silent_until", 0.0)
+    pause.answered()
 
 
 def test_a_burst_of_the_quota_passes_and_no_more(quotas):

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from backend import queue
 from backend.domain.ids import Prefix, decode_id
 from backend.queue import TaskName
 from backend.serving import shadowing
@@ -16,6 +15,7 @@ from backend.serving.shadowing import answer_text, forget_shadow, single_input
 from backend.tenants.scope import tenant_scope
 from backend.usage.checking import violations
 from backend.usage.models import UsageFact
+from backend.valkey import pause
 from backend.webhooks.models import WebhookEvent
 from tests.backend.serving.worlds import MESSAGES, World, chat, chunk, make_world
 from tests.compile_factories import public_id
@@ -30,7 +30,7 @@ SHADOW = {"shadow": {"share": 1, "usd_per_day": 5}}
 def hints(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
     """What the workers were told; a test gives them their turn."""
     sent: list[dict[str, str]] = []
-    monkeypatch.setattr(queue, "_silent_until", 0.0)
+    pause.answered()
     monkeypatch.setattr(shadowing, "send_hint", lambda name, **ids: sent.append({"name": name} | ids) or True)
     return sent
 

@@ -1,0 +1,58 @@
+"""What this process knows of Valkey: after a call that got no answer nobody asks again for a moment, so that a Valkey
+that hangs costs one time-out in that moment and not one each call."""
+
+import threading
+import time
+from typing import Any
+
+import redis
+
+PAUSE_S = 2.0
+
+
+class Pause:
+    """Thread-safe. When the time is over one caller asks, and the others do without until it has an answer."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._until: float | None = None
+
+    def may_ask(self) -> bool:
+        with self._lock:
+            if self._until is None:
+                return True
+            if time.monotonic() < self._until:
+                return False
+            self._until = time.monotonic() + PAUSE_S
+            return True
+
+    @property
+    def is_on(self) -> bool:
+        return self._until is not None
+
+    def failed(self) -> None:
+        with self._lock:
+            self._until = time.monotonic() + PAUSE_S
+
+    def answered(self) -> None:
+        if self._until is not None:
+            with self._lock:
+                self._until = None
+
+
+pause = Pause()
+
+
+class PausingRedis(redis.Redis):
+    """A client whose every command heeds `pause`. Raises redis.ConnectionError at once while it is on."""
+
+    def execute_command(self, *args: Any, **options: Any) -> Any:
+        if not pause.may_ask():
+            raise redis.ConnectionError("Valkey failed to answer a moment ago")
+        try:
+            answer = super().execute_command(*args, **options)  # type: ignore[no-untyped-call]
+        except (redis.ConnectionError, redis.TimeoutError):
+            pause.failed()
+            raise
+        pause.answered()
+        return answer
