@@ -18,7 +18,6 @@ from backend.tenants.idempotency import idempotent
 
 class AblationsView(APIView):
     permission_classes = COMPILES
-    spending_methods = ("POST",)
 
     @extend_schema(operation_id="compiles_ablations", responses=page_schema("AblationList", shapes_of.AblationShape()))
     def get(self, request: Request, compile: str) -> Response:

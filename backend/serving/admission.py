@@ -80,7 +80,7 @@ def who(request: HttpRequest) -> Caller:
         kept = _callers[key] = (time.monotonic() + CALLER_S, caller)
     caller = kept[1]
     request.api_caller = caller  # type: ignore[attr-defined]  # for `last_use`
-    count_request(request, caller, is_spending=True)
+    count_request(request, caller, is_spending=request.method == "POST")
     if "artifacts:run" not in caller.scopes:
         raise lacking("artifacts:run")
     return caller
