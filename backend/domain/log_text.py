@@ -104,9 +104,9 @@ def _codes(error: BaseException) -> Iterator[str]:
         diag = getattr(error, "diag", None)
         yield from (str(found) for name in _SCHEMA_NAMES if (found := getattr(diag, name, None)))
         return
-    code = getattr(error, "code", None)
-    if isinstance(code, str) and _CODE.fullmatch(code):
-        yield code
+    ours = getattr(error, "code", None)
+    if isinstance(ours, str) and _CODE.fullmatch(ours):
+        yield ours
     if isinstance(error, OSError) and isinstance(error.errno, int) and isinstance(error.strerror, str):
         yield f"[Errno {error.errno}] {error.strerror}"
 
@@ -131,8 +131,8 @@ def _literals(trace: TracebackType | None) -> frozenset[str]:
     return frozenset(found)
 
 
-def _strings(code: CodeType) -> Iterator[str]:
-    return (constant for constant in code.co_consts if isinstance(constant, str))
+def _strings(compiled: CodeType) -> Iterator[str]:
+    return (constant for constant in compiled.co_consts if isinstance(constant, str))
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
