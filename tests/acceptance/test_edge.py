@@ -19,50 +19,8 @@ import psutil
 import pytest
 
 from tests.acceptance.deployment import Customer, eventually
+from tests.hostile_bodies import MB, ROUTES, WORST, connection_to, head_of
 from tests.web_stack import WebStack, running_web
-
-MB = 1_000_000
-ROUTES = (
-    "/v1/specs/validate",
-    "/v1/compiles",
-    "/v1/compiles/estimate",
-    "/v1/chat/completions",
-    "/v1/completions",
-    "/v1/select",
-    "/v1/api_keys",
-    "/v1/budgets",
-    "/v1/deployments",
-    "/v1/drafts/preview",
-    "/v1/invitations",
-    "/v1/teacher_keys",
-    "/v1/webhook_endpoints",
-    "/v1/billing/checkout",
-    "/v1/uploads",
-)
-
-
-def many(piece: Callable[[int], str], *, around: str = "{}", between: str = ",") -> bytes:
-    """A little less than 1 MB of pieces."""
-    n = (MB - 1000) // (len(piece(10**6)) + len(between))
-    return (around[0] + between.join(piece(10**6 + i) for i in range(n)) + around[-1]).encode()
-
-
-WORST = {
-    "the same key twice, at the end": lambda: many(lambda i: f'"{i}":1')[:-1] + b',"x":1,"x":2}',
-    "unknown keys": lambda: many(lambda i: f'"naem{i}":1'),
-    "deep lists": lambda: b"[" * (MB // 2 - 500) + b"]" * (MB // 2 - 500),
-    "deep objects": lambda: b'{"a":' * (MB // 6 - 100) + b"1" + b"}" * (MB // 6 - 100),
-    "wide and as deep as may be": lambda: many(lambda i: "[" * 60 + "]" * 60, around="[]"),
-    "long numbers": lambda: many(lambda i: "9" * 4200, around="[]"),
-    "numbers beyond a float": lambda: many(lambda i: "1.5e308", around="[]")[:-1] + b",1e400]",
-    "long fractions": lambda: b'{"name":0.' + b"123456789" * (MB // 9 - 200) + b"}",
-    "escapes": lambda: b'{"name":"' + b"\\u0041" * (MB // 6 - 100) + b'"}',
-    "pairs of surrogates": lambda: b'{"name":"' + b"\\ud83d\\ude00" * (MB // 12 - 100) + b'"}',
-    "backslashes": lambda: b'{"name":"' + b"\\\\" * (MB // 2 - 100) + b'"}',
-    "small strings": lambda: many(lambda i: '"\\ud83d\\ude00"', around="[]"),
-    "rows that are none": lambda: b'{"examples":{"inline":' + many(lambda i: "1", around="[]")[:-20] + b"]}}",
-    "empty rows": lambda: b'{"messages":' + many(lambda i: "{}", around="[]")[:-20] + b'{}],"model":"m"}',
-}
 
 
 @pytest.fixture(scope="module")
@@ -158,7 +116,7 @@ def _quantile(times: list[float], q: float) -> float:
 # --- what comes without a key, too slowly, or too often --------------------------------------------------------
 
 
-def _spooled_bytes(web: WebStack) -> int:
+def spooled_bytes(web: WebStack) -> int:
     """Temporary files that the web process holds open."""
     parent = psutil.Process(web.services.stack.children["web"].pid)
     n = 0
@@ -168,17 +126,6 @@ def _spooled_bytes(web: WebStack) -> int:
                 if os.readlink(descriptor).endswith("(deleted)"):
                     n += descriptor.stat().st_size
     return n
-
-
-def _connection(web: WebStack) -> socket.socket:
-    connection = socket.create_connection(("127.0.0.1", web.port), timeout=60)
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return connection
-
-
-def _head(path: str, length: int, *more: str) -> bytes:
-    lines = [f"POST {path} HTTP/1.1", "Host: localhost", f"Content-Length: {length}", *more, "", ""]
-    return "\r\n".join(lines).encode()
 
 
 @pytest.mark.parametrize(
@@ -195,25 +142,25 @@ def _head(path: str, length: int, *more: str) -> bytes:
 def test_without_a_key_the_answer_comes_before_the_body(web: WebStack, path: str, header: str) -> None:
     lines = ["Content-Type: application/x-ndjson", *([header] if header else [])]
     length = 5 * MB if path == "/v1/uploads" else 200 * MB
-    with _connection(web) as connection:
-        connection.sendall(_head(path, length, *lines))
+    with connection_to(web) as connection:
+        connection.sendall(head_of(path, length, *lines))
         answer = connection.recv(65536).decode()
         assert answer.split()[1] in ("401", "404", "405", "410"), answer
         with suppress(OSError):  # it may have hung up by now
             for _ in range(40):
                 connection.sendall(b"x" * MB)
-        assert _spooled_bytes(web) < 3 * MB
+        assert spooled_bytes(web) < 3 * MB
 
 
 def test_headers_that_drip_are_cut(web: WebStack) -> None:
-    with _connection(web) as connection:
+    with connection_to(web) as connection:
         connection.sendall(b"POST /v1/compiles HTTP/1.1\r\nHost: localhost\r\nX-Drip: ")
         assert _closed_within(connection, 30, drip=b"x")
 
 
 def test_a_body_that_drips_is_answered_and_cut(web: WebStack, attacker: Customer) -> None:
-    with _connection(web) as connection:
-        head = _head("/v1/compiles", 1000, f"Authorization: Bearer {attacker.key}", "Content-Type: application/json")
+    with connection_to(web) as connection:
+        head = head_of("/v1/compiles", 1000, f"Authorization: Bearer {attacker.key}", "Content-Type: application/json")
         connection.sendall(head)
         began = time.monotonic()
         connection.settimeout(1.0)
@@ -249,18 +196,18 @@ def test_slow_senders_fill_their_own_places_and_nobody_elses(
     lines = [f"Authorization: Bearer {attacker.key}", "Content-Type: application/x-ndjson"]
     with ExitStack() as open_ones:
         for _ in range(3):
-            connection = open_ones.enter_context(_connection(web))
-            connection.sendall(_head("/v1/uploads", 4 * MB, *lines) + b"x" * 1000)
+            connection = open_ones.enter_context(connection_to(web))
+            connection.sendall(head_of("/v1/uploads", 4 * MB, *lines) + b"x" * 1000)
         time.sleep(1)  # the three were looked up and let in
-        with _connection(web) as fourth:
-            fourth.sendall(_head("/v1/uploads", 4 * MB, *lines))
+        with connection_to(web) as fourth:
+            fourth.sendall(head_of("/v1/uploads", 4 * MB, *lines))
             assert b" 429 " in fourth.recv(65536).splitlines()[0]
         row = json.dumps({"input": "a" * 100}).encode() + b"\n"
         answer = neighbour.api.post(
             "/v1/uploads?kind=captures", content=row * 4000, headers={"Content-Type": "application/x-ndjson"}
         )
         assert answer.status_code != 429, answer.text
-    eventually(lambda: _spooled_bytes(web) < 3 * MB, within_s=30, what="the places are given back")
+    eventually(lambda: spooled_bytes(web) < 3 * MB, within_s=30, what="the places are given back")
 
 
 # --- one connection a request ----------------------------------------------------------------------------------
