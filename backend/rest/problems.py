@@ -1,7 +1,7 @@
 """Every error as `application/problem+json` (RFC 9457), whatever raised it: our tree, DRF, Django, the database.
 
 `code` is stable and for programs; `detail` is for people and says what to do; `errors` names the places in the body
-by JSON Pointer; `retryable` says whether the same request may succeed later. What is ours to mend is logged in full
+by JSON Pointer; `retryable` says whether the same request may succeed later. What is ours to mend is logged
 and masked in the answer. `doc_url` is the code's entry on the page that this deployment serves (`docs_pages`).
 """
 

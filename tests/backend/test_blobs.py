@@ -85,7 +85,9 @@ def test_what_a_put_has_returned_no_sweep_at_the_same_time_deletes(root: Path):
                 n_gone[0] += has_blob(TENANT, digest) and sweep_blob(TENANT, digest)
 
     def put(seed: int) -> None:
-        for n in range(150):
+        for n in range(5_000):  # 150, and more where the sweepers had no turn yet
+            if n >= 150 and n_gone[0]:
+                return
             one, digest = data[(seed + n) % 4], digests[(seed + n) % 4]
             try:
                 age(root, digest)
