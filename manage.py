@@ -10,6 +10,10 @@ def main() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "backend.settings")
     from django.core.management import execute_from_command_line
 
+    from backend.domain.log_text import guard_logs
+
+    if not sys.stderr.isatty():  # a supervisor's log or cron's letter, not the person who typed the command
+        guard_logs()
     execute_from_command_line(sys.argv)
 
 

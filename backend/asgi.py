@@ -13,6 +13,7 @@ from backend.console.body_senders import sender_by_session  # noqa: E402
 from backend.domain.log_text import guard_logs  # noqa: E402
 from backend.rest.body_limits import STRANGERS_BYTES, limit_bodies  # noqa: E402
 from backend.rest.body_senders import Area, SenderBook  # noqa: E402
+from backend.rest.log_lines import log_what_escapes  # noqa: E402
 from backend.runner_jobs.body_senders import sender_by_token  # noqa: E402
 from backend.runner_jobs.own_absence import watch  # noqa: E402
 from backend.tenants.body_senders import sender_by_key  # noqa: E402
@@ -26,7 +27,7 @@ _AREAS = (
 )
 
 guard_logs()
-application = limit_bodies(_django, SenderBook(_AREAS))
+application = log_what_escapes(limit_bodies(_django, SenderBook(_AREAS)))
 watch()
 gc.enable()
 gc.freeze()  # what is loaded by now is not looked through again

@@ -400,9 +400,14 @@ SPECTACULAR_SETTINGS = {
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
-    "filters": {"request_id": {"()": "backend.rest.log_lines.AddRequestId"}},
+    "filters": {
+        "request_id": {"()": "backend.rest.log_lines.AddRequestId"},
+        "routes": {"()": "backend.rest.log_lines.RoutesForPaths"},
+    },
     "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s %(request_id)s %(message)s"}},
-    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["request_id"]}},
+    "handlers": {
+        "stderr": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["request_id", "routes"]}
+    },
     "root": {"handlers": ["stderr"], "level": "INFO"},
     # One line per 4xx says nothing that the access log does not.
     "loggers": {"django.request": {"level": "ERROR"}, "httpx": {"level": "WARNING"}, "stripe": {"level": "WARNING"}},

@@ -45,7 +45,7 @@ def turn(tenant_id: UUID, *, now: datetime | None = None) -> bool:
             try:
                 is_settled = _with_stripe(tenant_id, customer, at)
             except StripeAway as away:
-                log.warning("billing of %s waits: %s", tenant_id, away.message)
+                log.warning("billing of %s waits: %s", tenant_id, away)
                 is_settled = False
         _next(tenant_id, at, is_settled=is_settled, is_metered=bool(customer))
         return True

@@ -7,20 +7,27 @@ nobody answers.
 """
 
 import logging
+import os
 import re
 import sys
 import threading
 import traceback
+import warnings
 from collections.abc import Iterator, Mapping
 from types import CodeType, TracebackType
 from typing import Any
 
 _CODE = re.compile(r"[a-z][a-z0-9_.]{1,60}")
+_OURS = ("backend.", "workers.", "gpu_runners.")
+_WORDS = re.compile(r"(\[[A-Za-z]+:? ?[A-Z0-9_-]+\])?[A-Za-z ,-]*")  # of httpx, up to what a certificate is for
+_QUOTES = re.compile(r"[\n(<{'\"]")
+_SHORT = 4  # fewer characters stand in any line by chance
 _SCHEMA_NAMES = ("constraint_name", "table_name", "column_name")
-# of an address that does not answer: they name it, and no statement, row or body
+# of an address that does not answer, or of a variable of the environment: they name it, and no statement, row or body
 _SAY_WHERE = frozenset(
     {
         "gpu_runners.client.Unreachable",
+        "django.core.exceptions.ImproperlyConfigured",
         "gpu_runners.config.BadSetting",
         "httpx.ConnectError",
         "httpx.ConnectTimeout",
@@ -57,6 +64,8 @@ def guard_logs() -> None:
     sys.excepthook = _uncaught
     threading.excepthook = _uncaught_in_thread
     sys.unraisablehook = _unraisable
+    warnings.showwarning = _warned
+    logging.Handler.handleError = _unprintable  # type: ignore[assignment, method-assign]
 
 
 class _GuardedFactory:
@@ -65,37 +74,79 @@ class _GuardedFactory:
 
     def __call__(self, *args: Any, **kwargs: Any) -> logging.LogRecord:
         record: logging.LogRecord = self._make(*args, **kwargs)
+        error = record.exc_info[1] if record.exc_info else None
+        handled = sys.exc_info()[1]
+        # who logs `str(error)` instead of the error, as Django does of a bad Host
+        words = {word for each in (error, handled) if each for one in _chain(each) for word in _words(one)}
         if isinstance(record.msg, BaseException):
             record.msg, record.args = told(record.msg), None
-        elif record.name == "asyncio" and isinstance(record.msg, str):
-            record.msg = record.msg.partition("\n")[0]  # the lines after it print tasks with their exceptions
-        record.args = _told_args(record)
-        if record.exc_info and record.exc_info[1] is not None:
-            record.exc_text = told_with_places(record.exc_info[1])  # formatters print it instead of their own
+        elif isinstance(record.msg, str):
+            record.msg = _without(_first_line(record), words)
+        record.args = _told_args(record, error, words)
+        if error is not None:
+            record.exc_text = told_with_places(error)  # formatters print it instead of their own
         return record
 
 
-def _told_args(record: logging.LogRecord) -> Any:
-    args, error = record.args, record.exc_info[1] if record.exc_info else None
+def _first_line(record: logging.LogRecord) -> str:
+    """The message, without what two writers of messages append to it as text: asyncio prints callbacks and tasks with
+    their arguments, granian tracebacks."""
+    if record.name == "asyncio":
+        return _QUOTES.split(record.msg, maxsplit=1)[0]
+    return str(record.msg).partition("\n")[0] if record.name == "_granian" else str(record.msg)
+
+
+def _told_args(record: logging.LogRecord, error: BaseException | None, words: set[str]) -> Any:
+    args = record.args
     if isinstance(args, Mapping):
         # Celery's lines of a failed task, which hold its exception and its arguments as text
         hidden = {"exc", "traceback", "args", "kwargs", "return_value"} if record.name.startswith("celery.") else set()
         said = told(error) if error else "…"
-        return {name: said if name in hidden else _told_arg(value) for name, value in args.items()}
+        return {name: said if name in hidden else _told_arg(value, words) for name, value in args.items()}
     if isinstance(args, tuple):
-        return tuple(map(_told_arg, args))
+        return tuple(_told_arg(value, words) for value in args)
     return args
 
 
-def _told_arg(value: object) -> object:
-    return told(value) if isinstance(value, BaseException) else value
+def _told_arg(value: object, words: set[str]) -> object:
+    if isinstance(value, BaseException):
+        return told(value)
+    if isinstance(value, str):
+        return _without(value, words)
+    if isinstance(value, (list, tuple, set, frozenset)) and any(isinstance(one, BaseException) for one in value):
+        return [_told_arg(one, words) for one in value]
+    return value
+
+
+def _without(text: str, words: set[str]) -> str:
+    for word in sorted(words, key=len, reverse=True):
+        text = text.replace(word, "…")
+    return text
+
+
+def _words(error: BaseException) -> Iterator[str]:
+    """What a line may repeat of an exception although `told` does not: its message, the lines of it, its arguments."""
+    said = set(_message(error, _name(error)))
+    texts = [_printed(error), *(arg for arg in error.args if isinstance(arg, str))]
+    for text in texts if said else [*texts, repr(texts[0])[1:-1]]:
+        yield from (line for line in (text, *text.splitlines()) if len(line) >= _SHORT and line not in said)
+
+
+def _printed(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - the line that mentions what has no text is written all the same
+        return ""
 
 
 def _told_alone(error: BaseException) -> str:
-    kind = type(error)
-    name = f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins.")
+    name = _name(error)
     words = [*_codes(error), *_message(error, name)]
     return f"{name}: {', '.join(words)}" if words else name
+
+
+def _name(error: BaseException) -> str:
+    return f"{type(error).__module__}.{type(error).__qualname__}".removeprefix("builtins.")
 
 
 def _codes(error: BaseException) -> Iterator[str]:
@@ -105,17 +156,24 @@ def _codes(error: BaseException) -> Iterator[str]:
         yield from (str(found) for name in _SCHEMA_NAMES if (found := getattr(diag, name, None)))
         return
     ours = getattr(error, "code", None)
-    if isinstance(ours, str) and _CODE.fullmatch(ours):
+    if isinstance(ours, str) and _CODE.fullmatch(ours) and type(error).__module__.startswith(_OURS):
         yield ours
-    if isinstance(error, OSError) and isinstance(error.errno, int) and isinstance(error.strerror, str):
-        yield f"[Errno {error.errno}] {error.strerror}"
+    if not isinstance(error, OSError) or not isinstance(error.errno, int):
+        return
+    if _name(error).startswith("ssl."):  # its strerror says whom a certificate is for
+        yield str(getattr(error, "reason", None))
+    else:
+        is_of_system = _name(error) == "socket.gaierror" or error.strerror == os.strerror(error.errno)
+        yield f"[Errno {error.errno}] {error.strerror if is_of_system else ''}".strip()
 
 
 def _message(error: BaseException, name: str) -> Iterator[str]:
     # a libpq error without a state never reached a server that could have quoted a statement
     is_of_connection = name == "psycopg.OperationalError" and getattr(error, "sqlstate", None) is None
     if name in _SAY_WHERE or is_of_connection:
-        yield str(error).partition("\n")[0]
+        line = _printed(error).partition("\n")[0]
+        words = _WORDS.match(line) if name.startswith("httpx.") else None
+        yield from filter(None, [words[0].strip() if words else line])
     elif error.args and all(isinstance(arg, str) for arg in error.args):
         literals = _literals(error.__traceback__)
         if all(arg in literals for arg in error.args):
@@ -160,3 +218,14 @@ def _uncaught_in_thread(args: "threading.ExceptHookArgs") -> None:
 def _unraisable(args: Any) -> None:
     if args.exc_value is not None:
         _log.error("ignored in a finalizer", exc_info=(args.exc_type, args.exc_value, args.exc_traceback))
+
+
+def _warned(message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: Any, **__: Any) -> None:
+    _log.warning("%s at %s:%d", category.__name__, filename, lineno)
+
+
+def _unprintable(handler: logging.Handler, record: logging.LogRecord) -> None:
+    """In the place of logging's own, which prints the arguments of a line that cannot be formatted."""
+    error = sys.exc_info()[1]
+    if sys.stderr and error:
+        sys.stderr.write(f"a line of {record.name} at {record.pathname}:{record.lineno} is lost: {told(error)}\n")

@@ -62,7 +62,7 @@ def mounted_pack(members: Mapping[str, bytes], *, tokenizer_sha256: str) -> Moun
         if pack.recipes and pack.tokenizer_sha256 != tokenizer_sha256:
             raise InvalidPack("it is of another tokenizer", code="tokenizer_mismatch")
     except InvalidPack as error:
-        log.warning("the artifact's recipes.json is left out, it answers without it: %s", error.message)
+        log.warning("the artifact's recipes.json is left out, it answers without it: %s", error)
         return None
     return MountedPack(pack=pack, data=data, learns=_recipes_spec(members).get("learn_text") is True)
 

@@ -64,7 +64,7 @@ class RulesFirst:
         try:
             rules = read_rules(members.get("rules.json", b"[]"))
         except InvalidRules as error:
-            log.warning("the artifact's rules.json is left out, its model answers: %s", error.message)
+            log.warning("the artifact's rules.json is left out, its model answers: %s", error)
             return None
         return cls(rules, labels=labels) if rules.n else None
 

@@ -20,6 +20,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+from backend.domain.log_text import guard_logs, told_with_places
 from workers.teachers.grammar import load_grammar, shipped_grammar
 from workers.teachers.grammar_api import BadRequest, chat_completion, text_completion
 from workers.teachers.grammar_model import MODEL, GrammarModel
@@ -63,8 +64,9 @@ class GrammarServer(ThreadingHTTPServer):
         super().server_close()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        if not isinstance(sys.exception(), OSError):  # a client that hangs up is its own business
-            super().handle_error(request, client_address)
+        fault = sys.exception()
+        if fault and not isinstance(fault, OSError):  # a client that hangs up is its own business
+            print(told_with_places(fault), file=sys.stderr, flush=True)  # the library's own would print the prompt
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -147,6 +149,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--grammar", type=Path, help="a file in the place of the grammars of this release")
     args = parser.parse_args(argv)
+    guard_logs()
     model = GrammarModel(shipped_grammar() if args.grammar is None else load_grammar(args.grammar.read_bytes()))
     stop = threading.Event()
     for signum in (signal.SIGTERM, signal.SIGINT):

@@ -205,3 +205,17 @@ def test_the_command_serves_until_it_is_told_to_stop() -> None:
         process.kill()
         process.wait(5)
         process.stdout.close()
+
+
+def test_a_fault_is_printed_without_the_prompt(
+    grammar_server: GrammarServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    prompt = " ".join(["where", "is", "my", "order"])
+    try:
+        _ = {}[prompt]  # type: ignore[var-annotated]
+    except KeyError:
+        grammar_server.handle_error(None, ("127.0.0.1", 9))
+    said = capsys.readouterr().err
+    assert "KeyError" in said
+    assert "test_grammar_server.py" in said
+    assert prompt not in said
