@@ -7,6 +7,7 @@ from pathlib import Path
 
 import yaml
 
+from deploy.embedded import postgres
 from deploy.embedded.setup import ROOT
 
 COMPOSE = yaml.safe_load((ROOT / "deploy" / "compose.yaml").read_text())
@@ -41,6 +42,26 @@ def test_compose_sets_only_variables_that_exist() -> None:
 def test_compose_starts_every_part_of_the_stack() -> None:
     parts = {"postgres", "valkey", "grammar", "web", "worker", "upkeep", "deliveries", "runner", "server"}
     assert parts | {"migrate"} == set(COMPOSE["services"])
+
+
+def test_no_recipe_lets_a_text_into_the_databases_log() -> None:
+    """What tests/deploy/test_postgres_log.py proves of the embedded server's settings, said of the others too."""
+    needed = {
+        name: value for name, value in postgres.SETTINGS.items() if name.startswith("log_") and name != "log_timezone"
+    }
+    needed["track_activities"] = "off"
+    command = COMPOSE["services"]["postgres"]["command"]
+    assert {f"{name}={value}" for name, value in needed.items()} <= set(command)
+    assert command.count("-c") == len(command[1:]) / 2
+    for name, value in needed.items():
+        assert f"{name} = {value}" in EXAMPLE
+
+
+def test_no_recipe_writes_what_was_asked_into_a_log() -> None:
+    """Access logs hold paths, and in those stand tokens of invitations; a crash report of Valkey quotes clients."""
+    assert "access-log" not in DOCKERFILE + str(COMPOSE)
+    valkey = COMPOSE["services"]["valkey"]["command"]
+    assert valkey[valkey.index("--hide-user-data-from-log") + 1] == "yes"
 
 
 def test_compose_gives_the_runner_no_database_and_no_broker() -> None:
