@@ -79,12 +79,11 @@ def put_blob(tenant_id: UUID, data: bytes) -> str:
             try:
                 file.write(data)
                 file.flush()
-                os.fsync(file.fileno())
-                os.replace(file.name, path)
+                _name(file, path)
             except OSError:
-                os.unlink(file.name)  # a disk that is full must not fill up with halves
+                with suppress(FileNotFoundError):
+                    os.unlink(file.name)  # a disk that is full must not fill up with halves
                 raise
-        _sync_folder(path.parent)
     return digest
 
 
@@ -115,11 +114,10 @@ class BlobWriter:
         digest = self._digest.hexdigest()
         path = _path(self._tenant_id, digest)
         with _store():
-            _make_folder(path.parent)
-            self._file.flush()
-            os.fsync(self._file.fileno())
-            os.replace(self._file.name, path)
-            _sync_folder(path.parent)
+            if not _renewed(path):  # to replace a blob that a sweep has judged would give the sweep the new one
+                _make_folder(path.parent)
+                self._file.flush()
+                _name(self._file, path)
         return digest
 
     def __enter__(self) -> Self:
@@ -175,8 +173,9 @@ def blob_parts(tenant_id: UUID, digest: str, *, part_bytes: int = 1 << 20) -> It
 
 def delete_blob(tenant_id: UUID, digest: str) -> None:
     """Forget a blob; one that is gone already is forgotten."""
-    with _store():
-        _path(tenant_id, digest).unlink(missing_ok=True)
+    path = _path(tenant_id, digest)
+    with _store(), suppress(FileNotFoundError), _locked(path):  # not while a sweep is between its look and its deletion
+        path.unlink()
 
 
 def sweep_blob(tenant_id: UUID, digest: str) -> bool:
@@ -184,9 +183,12 @@ def sweep_blob(tenant_id: UUID, digest: str) -> bool:
     to commit a row that names it. True when it is gone. Should that commit fail, an orphan stays, as after a crash."""
     path = _path(tenant_id, digest)
     with _store(), suppress(FileNotFoundError), _locked(path) as file:
-        if os.fstat(file).st_mtime > time.time() - LATELY_S:
+        judged = os.fstat(file)
+        if not judged.st_nlink:  # another sweep was first: what has the name by now is another file
+            return not path.exists()
+        if judged.st_mtime > time.time() - LATELY_S:
             return False
-        path.unlink(missing_ok=True)
+        path.unlink()
     return True
 
 
@@ -244,9 +246,19 @@ def _locked(path: Path) -> Iterator[int]:
         os.close(number)
 
 
+def _name(file: "tempfile._TemporaryFileWrapper[bytes]", path: Path) -> None:
+    """Put what was written under its name and both on the disk. It is locked in between, so that nobody who stores the
+    same takes the name for kept."""
+    os.fsync(file.fileno())
+    fcntl.flock(file.fileno(), fcntl.LOCK_EX)
+    os.replace(file.name, path)
+    _sync_folder(path.parent)
+    fcntl.flock(file.fileno(), fcntl.LOCK_UN)
+
+
 def _renewed(path: Path) -> bool:
     """True when the blob is there and sweeps now see that it was stored again. One that a sweep deletes in this moment
-    is not there."""
+    is not there; one that another process stores in this moment is waited for until its name is on the disk."""
     with suppress(FileNotFoundError), _locked(path) as file:
         if os.fstat(file).st_nlink:
             os.utime(file)

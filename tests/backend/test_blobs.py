@@ -1,5 +1,6 @@
 """The blob store: what it holds outlives power cuts and sweeps, and a disk that is away is nobody's fault."""
 
+import hashlib
 import os
 import subprocess
 import sys
@@ -77,37 +78,37 @@ def test_what_a_put_has_returned_no_sweep_at_the_same_time_deletes(root: Path):
     """Sweepers take what is old, putters put it back: a digest that put_blob gave is there, every time."""
     data = [f"blob {n}".encode() for n in range(4)]
     digests = [put_blob(TENANT, one) for one in data]
-    ended, n_gone, lost = threading.Event(), [0], []
+    ended, swept, lost = threading.Event(), threading.Event(), []
 
     def sweep() -> None:
         while not ended.is_set():
             for digest in digests:
-                n_gone[0] += has_blob(TENANT, digest) and sweep_blob(TENANT, digest)
+                if has_blob(TENANT, digest) and sweep_blob(TENANT, digest):
+                    swept.set()
 
-    def put(seed: int) -> None:
-        for n in range(5_000):  # 150, and more where the sweepers had no turn yet
-            if n >= 150 and n_gone[0]:
-                return
-            one, digest = data[(seed + n) % 4], digests[(seed + n) % 4]
-            try:
-                age(root, digest)
-            except FileNotFoundError:
-                continue
-            finally:
-                put_blob(TENANT, one)
-                if not has_blob(TENANT, digest):
-                    lost.append(digest)
+    def put() -> None:
+        for n in range(150):
+            one, digest = data[n % 4], digests[n % 4]
+            swept.clear()
+            age(root, digest)
+            if (
+                n % 10 == 0
+            ):  # nine in ten race, and one makes sure that the sweepers are at work, however busy the machine
+                assert swept.wait(60)
+            put_blob(TENANT, one)
+            if not has_blob(TENANT, digest):
+                lost.append(digest)
 
     sweepers = [threading.Thread(target=sweep) for _ in range(2)]
-    putter = threading.Thread(target=put, args=(0,))
-    for thread in [*sweepers, putter]:
-        thread.start()
-    putter.join()
-    ended.set()
     for thread in sweepers:
-        thread.join()
+        thread.start()
+    try:
+        put()
+    finally:
+        ended.set()
+        for thread in sweepers:
+            thread.join()
     assert lost == []
-    assert n_gone[0] > 0, "no sweep met a put"
 
 
 def test_a_put_that_meets_a_sweep_in_the_act_stores_the_bytes_anew(root: Path):
@@ -121,6 +122,51 @@ def test_a_put_that_meets_a_sweep_in_the_act_stores_the_bytes_anew(root: Path):
         path_of(root, digest).unlink()
     putter.join()
     assert get_blob(TENANT, digest) == b"x"
+
+
+def test_a_sweep_that_comes_second_leaves_what_was_stored_after_the_first(root: Path):
+    digest = put_blob(TENANT, b"x")
+    age(root, digest)
+    with blobs._locked(path_of(root, digest)):
+        second = threading.Thread(target=sweep_blob, args=(TENANT, digest))
+        second.start()
+        second.join(0.5)  # it has the old file open and waits
+        assert second.is_alive()
+        path_of(root, digest).unlink()
+        put_blob(TENANT, b"x")
+    second.join()
+    assert get_blob(TENANT, digest) == b"x"
+
+
+def test_a_writer_that_meets_a_sweep_in_the_act_stores_the_bytes_anew(root: Path):
+    digest = put_blob(TENANT, b"x")
+    age(root, digest)
+    stored = threading.Event()
+
+    def write() -> None:
+        with BlobWriter(TENANT) as writer:
+            writer.write(b"x")
+            assert writer.keep() == digest
+        stored.set()
+
+    with blobs._locked(path_of(root, digest)):
+        writing = threading.Thread(target=write)
+        writing.start()
+        assert not stored.wait(0.2)
+        path_of(root, digest).unlink()
+    writing.join()
+    assert get_blob(TENANT, digest) == b"x"
+    assert [path.name for path in (root / str(TENANT)).rglob("*") if path.is_file()] == [digest]
+
+
+def test_a_writer_renews_what_is_there(root: Path):
+    digest = put_blob(TENANT, b"x")
+    age(root, digest)
+    with BlobWriter(TENANT) as writer:
+        writer.write(b"x")
+        writer.keep()
+    assert sweep_blob(TENANT, digest) is False
+    assert [path.name for path in (root / str(TENANT)).rglob("*") if path.is_file()] == [digest]
 
 
 def test_a_name_is_on_the_disk_when_put_returns(root: Path):
@@ -140,6 +186,32 @@ def test_a_name_is_on_the_disk_when_put_returns(root: Path):
     assert seen[:2] == [str(root), str(folder.parent)], "the folders' own names"
     assert seen[2].startswith(str(folder))
     assert seen[3:] == ["replace", str(folder)]
+
+
+def test_a_put_waits_until_the_name_of_another_put_is_on_the_disk(root: Path, monkeypatch: pytest.MonkeyPatch):
+    """Or it would return, its row would be committed, and a power cut could take the name."""
+    named, may_sync, stored = threading.Event(), threading.Event(), threading.Event()
+    sync = os.fsync
+
+    def slow(number: int) -> None:
+        if os.path.samestat(os.fstat(number), folder.stat()):
+            named.set()
+            assert may_sync.wait(30)
+        sync(number)
+
+    folder = path_of(root, hashlib.sha256(b"x").hexdigest()).parent
+    folder.mkdir(parents=True)
+    monkeypatch.setattr(os, "fsync", slow)
+    first = threading.Thread(target=put_blob, args=(TENANT, b"x"))
+    second = threading.Thread(target=lambda: (put_blob(TENANT, b"x"), stored.set()))
+    first.start()
+    assert named.wait(30)
+    second.start()
+    assert not stored.wait(0.2)
+    may_sync.set()
+    first.join()
+    second.join()
+    assert stored.is_set()
 
 
 def everything(digest: str) -> list[object]:
