@@ -17,7 +17,7 @@ _ODD = st.sampled_from(
 )
 _REPEATS = ["*", "+", "?", "*?", "+?", "??", "{2}", "{,2}", "{1,2}", "{0,3}?", "{2,}", "{,}", "{1}"]
 # (?a:\W) is left out: Python's own search takes no é for it, and its match does
-_OPENINGS = ["(", "(?:", "(?i:", "(?-i:", "(?s:", "(?m:", "(?x:", "(?i-s:", "(?#note)("]
+_OPENINGS = ["(", "(?:", "(?i:", "(?-i:", "(?s:", "(?m:", "(?x:", "(?i-s:", "(?#note)(", "(?#\\))(", "(?x:#\\\n)\n"]
 
 
 def _spelt(char: str) -> str:

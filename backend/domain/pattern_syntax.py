@@ -11,6 +11,10 @@ from backend.domain.pattern_characters import DIGITS, CharacterReader, Chars
 
 MAX_DEPTH = 50  # groups inside groups
 _SPACE = frozenset(" \t\n\r\v\f")
+# Python reads a backslash and what it stands before as one, in comments too: neither `\)` nor one before a line's end
+# ends them
+_COMMENT = re.compile(r"\(\?#(?:[^\\)]|\\.)*\)", re.DOTALL)
+_LINE_COMMENT = re.compile(r"#(?:[^\\\n]|\\.)*(?:\n|\Z)", re.DOTALL)
 
 
 class Place(Enum):
@@ -58,6 +62,7 @@ class Syntax:
     ignores_case: bool
     word: str | None
     has_lines: bool
+    n_steps: int  # of a tenth of a microsecond, at most, to find out what its characters take
 
 
 def read_pattern(pattern: str) -> Syntax:
@@ -90,6 +95,7 @@ class _Reader(CharacterReader):
             ignores_case=self.ignores_case,
             word=next(iter(self.words), None),
             has_lines=bool(self.places.keys() & {Place.LINE_START, Place.LINE_END}),
+            n_steps=self.n_steps,
         )
 
     # groups
@@ -97,7 +103,8 @@ class _Reader(CharacterReader):
     def _global_flags(self) -> str:
         """Those of (?i) and the like, which stand before everything but a comment."""
         flags = ""
-        while found := re.compile(r"\(\?(?:#[^)]*|[aiLmsux]+)\)").match(self.text, self.at):
+        flags_or_comment = re.compile(rf"\(\?[aiLmsux]+\)|{_COMMENT.pattern}", re.DOTALL)
+        while found := flags_or_comment.match(self.text, self.at):
             letters = "" if found[0].startswith("(?#") else found[0][2:-1]
             self._check_flags(letters, self.at)
             flags = _with(flags, letters)
@@ -143,8 +150,10 @@ class _Reader(CharacterReader):
             self.at += 1
             return True
         if self._next() == "#":
-            end = self.text.find("\n", self.at)
-            self.at = len(self.text) if end < 0 else end + 1
+            found = _LINE_COMMENT.match(self.text, self.at)
+            if found is None:
+                raise self._fault("the comment ends in a backslash; leave it out", len(self.text) - 1)
+            self.at = found.end()
             return True
         return False
 
@@ -152,11 +161,11 @@ class _Reader(CharacterReader):
         """What the parentheses hold; None for a comment."""
         at = self.at
         self.at += 1
-        if self._skip("?#"):
-            end = self.text.find(")", self.at)
-            if end < 0:
+        if self._next(2) == "?#":
+            found = _COMMENT.match(self.text, at)
+            if found is None:
                 raise self._fault("the comment has no end; add )", at)
-            self.at = end + 1
+            self.at = found.end()
             return None
         if self._skip("?"):
             flags = self._extension(flags, at)

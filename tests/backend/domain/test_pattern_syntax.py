@@ -49,6 +49,11 @@ def ours(pattern: str, text: str) -> bool | None:
 @example("[a--]|[&&x]|[[]", "[")
 @example(r"\ud800", "\ud800")
 @example("(?x) a # b\n  +", "aa")
+@example("(?x)a#\\\nb\nc", "ac")  # an escaped line end goes on with the comment
+@example("(?x)a#\\", "a")
+@example("(?#\\)[)]x", "]x")
+@example("a(?#\\)[)]x", "a]x")
+@example("(?#a\\)", "a")
 def test_a_pattern_finds_what_pythons_re_finds(pattern: str, text: str) -> None:
     expected = python_finds(pattern, text)
     if expected is None:
@@ -142,6 +147,8 @@ def test_letters_are_taken_for_none_but_their_mates_and_have_their_kind() -> Non
         ("(?P<1>a)", 1, "name of the group"),
         ("(?P<a>a)(?P<a>b)", 9, "name each once"),
         ("(?#a", 1, "has no end"),
+        ("(?#a\\)", 1, "has no end"),
+        ("(?x)a#b\\", 8, "ends in a backslash"),
         ("(" * 51 + ")" * 51, 51, "50 deep"),
         ("(?m:^)a$", 8, "write \\Z"),
         (r"(?a)\b(?u:\b)", 11, "use one of them"),
