@@ -27,8 +27,10 @@ def trust(source: str, *, keyring: str | None, yes: bool) -> int:
         return failed(f"{source} gives no keys: {error}")
     print("Compare these fingerprints with ones that reached you another way:")
     for entry in entries:
-        revoked = f", REVOKED {entry['revoked_at']}" if entry["revoked_at"] else ""
-        print(f"  {entry['name']}, valid {entry['not_before']} to {entry['not_after']}{revoked}")
+        # whoever made them may have put anything there, a line with a fingerprint that you know among it
+        name, start, end = (as_line(str(entry[field]))[:64] for field in ("name", "not_before", "not_after"))
+        revoked = f", REVOKED {as_line(str(entry['revoked_at']))[:64]}" if entry["revoked_at"] else ""
+        print(f"  {name}, valid {start} to {end}{revoked}")
         print(f"  {fingerprint(entry['keyid'])}")
     if not yes and not _agrees(f"Trust {'this key' if len(entries) == 1 else 'these keys'} for .kolm files? [y/N] "):
         return failed("nothing was pinned; answer y, or pass --yes after comparing.")
@@ -68,14 +70,14 @@ def _show(kolm: Kolm) -> None:
     print(
         f"{manifest['name']}  {manifest['task_type']} task, compiled {manifest['created_at']} as {manifest['compile']}"
     )
-    print(f"base      {manifest['base']['id']}  {manifest['base']['sha256'][:16]}…")
+    print(f"base      {as_line(manifest['base']['id'])}  {manifest['base']['sha256'][:16]}…")
     print(f"K-score   {manifest['k_score_ppm'] / 1e6:.4f}, gate {manifest['gate']}")
     if "labels.json" in kolm.members:
-        print(f"labels    {', '.join(map(as_line, json.loads(kolm.members['labels.json'])))}")
+        print(f"labels    {', '.join(as_line(str(label)) for label in json.loads(kolm.members['labels.json']))}")
     if "prompt.json" in kolm.members:
-        print(f"answers   {_answers(json.loads(kolm.members['prompt.json']))}")
-    print(f"recipes   {pack_line(kolm)}")
-    print(f"rules     {rules_line(kolm)}")
+        print(f"answers   {as_line(_answers(json.loads(kolm.members['prompt.json'])))}")
+    print(f"recipes   {as_line(pack_line(kolm))}")
+    print(f"rules     {as_line(rules_line(kolm))}")
     signers = ", ".join(keyid[:16] + "…" for keyid in kolm.signers)
     print(f"signed by {signers}  (not checked against a keyring: kolm verify)")
     print("receipts  " + " → ".join(str(receipt["predicate"]["step"]) for receipt in kolm.receipts))

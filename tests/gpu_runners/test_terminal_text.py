@@ -4,16 +4,20 @@ import io
 import json
 import sys
 import unicodedata
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from backend.domain.artifact import build_kolm
+from backend.domain.canonical import canonical_json
 from gpu_runners.cli import main
 from gpu_runners.compile_commands import file_of
 from gpu_runners.kolm import Unreadable
 from gpu_runners.printing import print_members, print_table
 from gpu_runners.terminal_text import TextOnly, as_line, as_text
+from tests.backend.domain.small_kolm import KEY, fields, keyring, members
 
 HOSTILE = "a\x1b]0;PWN\x07\x1b[2J\x9b31m\x7f\u202egnp.exe\u2066\u200b\U000e0041\r"
 
@@ -51,6 +55,51 @@ def test_every_command_prints_through_the_escaping_stream(capsys: pytest.Capture
     assert "\x1b" not in said.err + said.out
     assert "\\u001b" in said.err
     assert sys.stdout is before
+
+
+FORGED = "Compare well\n  x.kolm: trusted"
+
+
+def test_a_keyring_cannot_show_a_fingerprint_of_its_choice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What a person compares stands on lines of its own, of which a key's name can make none, by no line feed and by no
+    blanks up to the terminal's edge."""
+    for text in (f"kolm\n  {'3f2a ' * 16}", f"kolm{' ' * 75}{'3f2a ' * 16}", HOSTILE):
+        for field in ("name", "not_before", "not_after", "revoked_at"):
+            source = tmp_path / "keys.json"
+            source.write_text(json.dumps(keyring(**{field: text})))
+            assert main(["trust", str(source), "--keyring", str(tmp_path / "ring.json"), "--yes"]) == 0
+            (tmp_path / "ring.json").unlink()
+            said = capsys.readouterr().out
+            lines = said.splitlines()
+            assert len(lines) == 4
+            assert lines[1].count("3f2a") <= 12, "a fingerprint has 16 groups"
+            assert not set(said) & (set(HOSTILE) - set(as_text(HOSTILE)))
+
+
+@pytest.mark.parametrize("text", [HOSTILE, FORGED])
+@pytest.mark.parametrize(
+    "command",
+    [["inspect"], ["verify"], ["recipes"], ["rules"], ["run", "--allow-untrusted", "x"], ["inspect", "--json"]],
+)
+def test_an_artifact_of_a_stranger_writes_no_line_and_no_escape(
+    command: list[str], text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "x.kolm"
+    content = members() | {
+        "labels.json": canonical_json([text, "other"]),
+        "prompt.json": canonical_json(
+            {"answer": {"type": "json", "schema": {"properties": {text: {}}}}, "max_new_tokens": text}
+        ),
+        "rules.json": canonical_json([text]),
+        "recipes.json": canonical_json({"entries": [text]}),
+    }
+    base = {"id": text, "sha256": fields()["base"]["sha256"]}
+    file.write_bytes(build_kolm(content, manifest_fields=fields(base=base), key=KEY))
+    main([command[0], str(file), *command[1:]])
+    said = capsys.readouterr()
+    for stream in (said.out, said.err):
+        assert not set(stream) & (set(HOSTILE) - set(as_text(HOSTILE)))
+        assert "  x.kolm: trusted" not in stream.splitlines()
 
 
 @pytest.mark.parametrize(
