@@ -54,5 +54,8 @@ class PausingRedis(redis.Redis):
         except (redis.ConnectionError, redis.TimeoutError):
             pause.failed()
             raise
+        except redis.ResponseError:  # also NOSCRIPT, which one that was started anew says, and the script is sent again
+            pause.answered()
+            raise
         pause.answered()
         return answer

@@ -14,6 +14,8 @@ import redis
 from django.conf import settings
 from django.db import DatabaseError, connection, transaction
 from django.http import HttpRequest, JsonResponse
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from backend.blobs import probe_store
 from backend.domain.errors import Unavailable
@@ -21,6 +23,7 @@ from backend.domain.errors import Unavailable
 logger = logging.getLogger(__name__)
 
 LIMIT_S = 3.0
+VALKEY_LIMIT_S = 0.4  # without it web is ready: a probe that gives up after a second must hear so
 
 
 @transaction.non_atomic_requests
@@ -90,7 +93,12 @@ def _blobs_answer() -> bool:
 
 def _valkey_answers() -> bool:
     try:
-        with redis.Redis.from_url(settings.REDIS_URL, socket_connect_timeout=1, socket_timeout=1) as client:
+        with redis.Redis.from_url(
+            settings.REDIS_URL,
+            socket_connect_timeout=VALKEY_LIMIT_S,
+            socket_timeout=VALKEY_LIMIT_S,
+            retry=Retry(NoBackoff(), 0),
+        ) as client:
             return bool(client.ping())
     except redis.RedisError as fault:
         logger.warning("not ready: Valkey: %s", fault)

@@ -4,11 +4,13 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+import redis
+from django.conf import settings as django_settings
 from django.test import Client
 
 from backend.rest import rate_limits
 from backend.rest.new_ids import new_uuid7
-from backend.valkey import pause
+from backend.valkey import PAUSE_S, pause
 from tests.factories import bearer, make_api_key, make_tenant
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.backend.rest.probe_urls")]
@@ -111,3 +113,16 @@ def test_a_redis_that_is_away_is_not_waited_for_twice():
     for _ in range(5):
         assert Client().get("/spends", headers=headers).status_code == 200
     assert time.monotonic() - began < 0.9
+
+
+def test_a_redis_that_comes_back_without_its_scripts_is_counted_with_again():
+    """Killed while nobody could ask it: the first answer is NOSCRIPT, which is one."""
+    tenant, key = new_uuid7(), new_uuid7()
+    rate_limits.decide(tenant, key)
+    with redis.Redis.from_url(django_settings.REDIS_URL) as client:
+        client.script_flush()
+    pause.failed()
+    with pytest.raises(redis.ConnectionError):
+        rate_limits.decide(tenant, key)
+    time.sleep(PAUSE_S + 0.1)
+    assert rate_limits.decide(tenant, key).is_allowed
