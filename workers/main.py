@@ -5,7 +5,7 @@ import os
 
 import django
 from celery import Celery
-from celery.signals import worker_ready
+from celery.signals import worker_init, worker_ready
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "backend.settings")
 django.setup()
@@ -36,14 +36,20 @@ app.conf.update(
 )
 
 
-@worker_ready.connect  # type: ignore[untyped-decorator]
-def _load_embedder(**_: object) -> None:
-    """Load the embedder before the first compile waits for it, and say from now on that the process moves."""
-    import threading
-
+@worker_init.connect  # type: ignore[untyped-decorator]
+def _beat(**_: object) -> None:
+    """Say from now on that the process moves: before the broker is asked, which may be away for longer than a part has
+    to start."""
     from workers.heartbeat import of_process
 
     of_process().start()
+
+
+@worker_ready.connect  # type: ignore[untyped-decorator]
+def _load_embedder(**_: object) -> None:
+    """Load the embedder before the first compile waits for it."""
+    import threading
+
     from workers.embedding.sentence import load_embedder
 
     threading.Thread(target=load_embedder, name="load-embedder", daemon=True).start()

@@ -5,6 +5,7 @@ last sign, at the earliest from the end of its time to start. What the superviso
 a stopped process, a machine without a free core) is nobody's silence.
 """
 
+import http.client
 import os
 import threading
 import time
@@ -37,7 +38,7 @@ def answers(url: str, *, timeout_s: float = 5.0) -> bool:
     except urllib.error.HTTPError as answer:
         with answer:
             return answer.code < 500
-    except OSError:
+    except (OSError, http.client.HTTPException):  # nobody there, or somebody else who speaks no HTTP
         return False
 
 

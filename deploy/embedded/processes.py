@@ -61,6 +61,12 @@ class Child:
     def has_died(self) -> bool:
         return self.process.poll() is not None
 
+    def kill(self) -> None:
+        """SIGKILL to it and all that it started. Until it is reaped its number is its own, whatever a clock that was
+        set has made of its birth."""
+        birth = None if self.has_died() else created_at(self.pid)
+        kill_group(self.pid, self.created if birth is None else birth)
+
 
 def spawn(spec: ChildSpec) -> Child:
     _turn_over_log(spec.log)
@@ -102,7 +108,7 @@ def stop(children: list[Child]) -> None:
     for child in children:
         with contextlib.suppress(subprocess.TimeoutExpired):
             child.process.wait(timeout=max(0.0, deadline - time.monotonic()))
-        kill_group(child.pid, child.created)
+        child.kill()
         child.process.wait()
 
 

@@ -45,6 +45,7 @@ class Stack:
         self._due: dict[Part, float] = {}
         self._reasons: dict[Part, str] = {}
         self._silent_limit_s = limit_s(plan.variables)
+        self._is_noted = True
 
     def start(self) -> None:
         """Every part, each ready before the next. Raises CannotStart; what had been started is ended first."""
@@ -93,28 +94,37 @@ class Stack:
             if part in self._due or child.has_died() or silent_s < self._silent_limit_s:
                 continue
             self._reasons[part] = f"it did not answer for {silent_s:.0f} s"
-            kill_group(child.pid, child.created)
+            child.kill()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 child.process.wait(timeout=5.0)
 
     def _revive(self) -> None:
         for part, child in self.children.items():
             if part not in self._due and child.has_died():
-                kill_group(child.pid, child.created)
+                child.kill()
                 lived_s = time.monotonic() - child.started
                 self.restarts[part] = 1 if lived_s > PROVEN_S else self.restarts[part] + 1
                 delay_s = min(LONGEST_DELAY_S, FIRST_DELAY_S * 2 ** (self.restarts[part] - 1))
                 self._due[part] = time.monotonic() + delay_s
                 why = self._reasons.pop(part, f"it ended with status {child.process.returncode}")
                 self.reasons[part] = why
-                print(f"{part}: {why}; starting it again in {delay_s:.1f} s", flush=True)
-                self._note("ready")
+                _say(f"{part}: {why}; starting it again in {delay_s:.1f} s")
+                self._is_noted = False
         for part in [part for part, due in self._due.items() if due <= time.monotonic()]:
+            try:
+                if part is Part.POSTGRES:
+                    postgres.remove_stale_pid_file(self.plan.home.pgdata)
+                self.start_part(part)
+            except OSError as fault:  # no room for its log, or for another process: the other parts live on
+                _say(f"{part}: it cannot be started ({fault.strerror}); trying again in {LONGEST_DELAY_S:.0f} s")
+                self._due[part] = time.monotonic() + LONGEST_DELAY_S
+                continue
             del self._due[part]
-            if part is Part.POSTGRES:
-                postgres.remove_stale_pid_file(self.plan.home.pgdata)
-            self.start_part(part)
-            self._note("ready")
+            self._is_noted = False
+        if not self._is_noted:
+            with contextlib.suppress(OSError):  # a full disk ends no part; the note is written when there is room
+                self._note("ready")
+                self._is_noted = True
 
     def _note(self, doing: str) -> None:
         plan = self.plan
@@ -137,6 +147,12 @@ class Stack:
             },
         }
         plan.home.write_state(state)
+
+
+def _say(text: str) -> None:
+    """To the supervisor's log, where there is room for it."""
+    with contextlib.suppress(OSError):
+        print(text, flush=True)
 
 
 @contextlib.contextmanager

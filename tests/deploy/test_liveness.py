@@ -3,19 +3,22 @@
 import json
 import os
 import signal
+import socketserver
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
 import pytest
 
 from deploy.embedded.home import Home
-from deploy.embedded.liveness import LAG_S, SILENT_S, STARTING_S, Watch
+from deploy.embedded.liveness import LAG_S, SILENT_S, STARTING_S, Watch, answers
 from deploy.embedded.ports import free_ports
-from deploy.embedded.processes import Child, ChildSpec, kill_group, spawn
+from deploy.embedded.processes import Child, ChildSpec, kill_group, spawn, stop
 from tests.acceptance.deployment import eventually
 from tests.deploy.conftest import embedded
 
@@ -97,6 +100,58 @@ def test_a_part_that_nobody_listens_to_is_never_silent(beating: Child, tmp_path:
     assert watch.silent_s("valkey", beating) == 0
 
 
+def test_a_port_that_speaks_no_http_is_silence_and_no_fault() -> None:
+    """Of a probe's thread: one that ended would leave a good part unheard, to be killed every two minutes."""
+
+    class Mailman(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            self.request.sendall(b"220 mail.example ESMTP\r\n")
+
+    with socketserver.TCPServer(("127.0.0.1", 0), Mailman) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            assert not answers(f"http://127.0.0.1:{server.server_address[1]}/healthz")
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_a_part_is_ended_though_the_clock_was_set_since_it_was_born(beating: Child) -> None:
+    """A birth is told by the clock of the moment: after a step the process looks like a stranger's."""
+    stubborn = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); time.sleep(600)"
+    spec = replace(beating.spec, command=(sys.executable, "-c", stubborn), grace_s=0.5)
+    child = spawn(spec)
+    eventually(lambda: spec.log.exists() and spec.log.stat().st_size > 0, within_s=20, what="it ignores SIGTERM")
+    child.created -= 3600
+    ending = threading.Thread(target=stop, args=([child],), daemon=True)
+    ending.start()
+    ending.join(20)
+    is_ended = child.has_died()
+    child.process.kill()
+    assert is_ended
+
+
+def test_a_supervisor_without_room_on_its_disk_keeps_the_parts_and_starts_what_died(home: Home) -> None:
+    """Neither its note nor a part's log can be written; before, the first death then took everything with it."""
+    assert embedded(home, "up", "--detach", "--only", "postgres,valkey").returncode == 0
+    first = _children(home)
+    note, log = home.state.with_name(home.state.name + ".new"), home.log("valkey")
+    note.mkdir()
+    log.unlink()
+    log.mkdir()
+    os.kill(int(str(first["valkey"]["pid"])), signal.SIGKILL)
+    tried = "valkey: it cannot be started"
+    eventually(lambda: tried in home.log("supervisor").read_text(), within_s=30, what="the start fails")
+    note.rmdir()
+    log.rmdir()
+    eventually(lambda: _children(home)["valkey"]["running"], within_s=60, every_s=1.0, what="there is room again")
+    now = _children(home)
+    assert now["valkey"]["pid"] != first["valkey"]["pid"]
+    assert now["postgres"] == first["postgres"]
+    embedded(home, "down")
+
+
 @pytest.mark.slow
 def test_stopped_parts_are_started_again_with_the_reason_in_log_and_status(home: Home) -> None:
     """The audit's frozen web process and worker: before, `make status` called both running, for good."""
@@ -143,5 +198,6 @@ def test_a_containers_check_tells_a_fresh_file_from_an_old_one(module: str, tmp_
     assert status() == 1
     path.touch()
     assert status() == 0
-    os.utime(path, (time.time() - 60, time.time() - 60))
-    assert status() == 1
+    for age_s in (60, -60):  # the clock was set back since: nobody touches it
+        os.utime(path, (time.time() - age_s, time.time() - age_s))
+        assert status() == 1
