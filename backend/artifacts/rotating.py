@@ -2,18 +2,19 @@
 
 The order is everything: the new key is published, and pinned by the runners of this machine, before anything is signed
 with it; the old one's window closes when every process has had time to take the new one. Every step may be done twice,
-so an interrupted rotation is gone on with by starting it again.
+so an interrupted rotation is gone on with by starting it again. Two at once would take each other's key file away.
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from django.conf import settings
-from django.db import transaction
+from django.db import connection, transaction
 
 from backend.artifacts import signing_documents
 from backend.artifacts.models import SigningKey
@@ -26,6 +27,21 @@ from backend.rest.private_files import move, replace_private
 OVERLAP = timedelta(days=1)  # for processes that still hold the old key: a Secret reaches a pod in minutes
 REVOKED = "revoked: nothing it signed is trusted any more"
 Say = Callable[[str], None]
+_TURN = "hashtextextended('rotate_signing_key', 0)"
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """One rotation of a deployment at a time; the lock is its connection's and goes with it, however it ends. Raises
+    Conflict while there is another."""
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT pg_try_advisory_lock({_TURN})")
+        if not cursor.fetchone()[0]:
+            raise Conflict("Another rotation of the signing key is under way; run this again when it has ended.")
+        try:
+            yield
+        finally:
+            cursor.execute(f"SELECT pg_advisory_unlock({_TURN})")
 
 
 def rotate(next_file: Path, *, leaked: str | None, say: Say) -> None:

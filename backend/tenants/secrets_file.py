@@ -1,7 +1,11 @@
 """The embedded stack's secrets.json, changed by the commands that change keys; other deployments keep secrets in an
 environment that no command of ours can write."""
 
+import fcntl
 import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from django.conf import settings
@@ -18,6 +22,17 @@ def read_secrets() -> dict[str, Any]:
     return found
 
 
-def change_secrets(**changed: Any) -> None:
-    """Replace some of them in one step. Processes read the file when they are started."""
-    replace_private(settings.KOLM_SECRETS_FILE, json.dumps(read_secrets() | changed, indent=2) + "\n")
+@contextmanager
+def changing_secrets() -> Iterator[dict[str, Any]]:
+    """The secrets, to be changed in place and written in one step when the block ends well. One at a time: of two that
+    write what they read before, the second would take the first one's key away again. Processes read the file when they
+    are started. Raises Conflict where there is none."""
+    read_secrets()
+    folder = os.open(settings.KOLM_SECRETS_FILE.parent, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        kept = read_secrets()
+        yield kept
+        replace_private(settings.KOLM_SECRETS_FILE, json.dumps(kept, indent=2) + "\n")
+    finally:
+        os.close(folder)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from io import StringIO
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -263,6 +264,36 @@ def test_wherever_a_rotation_is_killed_nothing_good_is_refused_and_the_next_run_
         assert not key_file.with_name("signing_key.next.pem").exists()
         n += 1
     assert n > 5
+
+
+def test_of_two_rotations_at_once_the_second_is_told_so_and_the_first_ends_well(
+    key_file, tenant, embedded_services, monkeypatch
+):
+    """It begins just before the first puts its key into place."""
+    old, said = published(tenant, "old"), []
+    n_keys, move = len(pinned_now()["keys"]), os.replace
+
+    def rotate_too() -> None:
+        try:
+            call_command("rotate_signing_key", stdout=StringIO())
+        except CommandError as fault:
+            said.append(str(fault))
+        connection.close()
+
+    def replace(source: Any, target: Any) -> None:
+        if Path(target) == key_file and not said:
+            said.append("begun")
+            second = Thread(target=rotate_too)
+            second.start()
+            second.join()
+        move(source, target)
+
+    monkeypatch.setattr(os, "replace", replace)
+    run_as_owner(embedded_services, "rotate_signing_key")
+    assert said[1:] == ["Another rotation of the signing key is under way; run this again when it has ended."]
+    assert len(pinned_now()["keys"]) == n_keys + 1
+    assert open_keys() == [keyid(public_raw())]
+    assert verdicts(old, published(tenant, "new")) == [0, 0]
 
 
 def test_a_rotation_is_undone_by_putting_the_old_file_back(key_file, tenant, embedded_services):

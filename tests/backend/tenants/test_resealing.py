@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from importlib import import_module
 from io import StringIO
 from pathlib import Path
+from threading import Thread
 from typing import Any
 from uuid import UUID
 
@@ -345,6 +346,30 @@ def test_the_embedded_stack_gets_its_new_key_from_the_command(old, settings, tmp
     assert file.stat().st_mode & 0o777 == 0o600
     with pytest.raises(CommandError, match="make up"):  # this process has the key of before
         call_command("rotate_sealing_key", "--drop", stdout=out)
+
+
+def test_of_two_that_change_secrets_at_once_neither_takes_the_others_key_away(old, settings, tmp_path, monkeypatch):
+    """A second command begins just before the first one's file is put into place."""
+    file = settings.KOLM_SECRETS_FILE = tmp_path / "secrets.json"
+    file.write_text(json.dumps({"sealing_key": old}))
+    move, seconds = os.replace, []
+
+    def replace(source: Any, target: Any) -> None:
+        if not seconds:
+            second = Thread(target=call_command, args=("rotate_sealing_key", "--new"), kwargs={"stdout": StringIO()})
+            seconds.append(second)
+            second.start()
+            second.join(0.5)  # it waits for its turn; where it does not, it has written by now
+        move(source, target)
+
+    monkeypatch.setattr(os, "replace", replace)
+    out = StringIO()
+    call_command("rotate_sealing_key", "--new", stdout=out)
+    seconds[0].join()
+    kept = json.loads(file.read_text())
+    first, last = kept["sealing_keys_other"]
+    assert last == old
+    assert key_id(first) in out.getvalue()
 
 
 def test_where_secrets_are_in_the_environment_no_key_is_made(settings):

@@ -34,12 +34,13 @@ class Command(BaseCommand):
         if not is_owner():
             raise CommandError("Only the owner of the tables writes keys down: KOLM_DB_ROLE=owner.")
         try:
-            if prepare:
-                rotating.prepare(next_file, self.stdout.write)
-            elif finish:
-                rotating.finish(leaked=leaked, say=self.stdout.write)
-            else:
-                rotating.rotate(next_file, leaked=leaked, say=self.stdout.write)
+            with rotating.alone():
+                if prepare:
+                    rotating.prepare(next_file, self.stdout.write)
+                elif finish:
+                    rotating.finish(leaked=leaked, say=self.stdout.write)
+                else:
+                    rotating.rotate(next_file, leaked=leaked, say=self.stdout.write)
         except CustomerError as fault:
             raise CommandError(fault.message) from None
         except (OSError, ValueError, TypeError, BadKeyring) as fault:

@@ -12,7 +12,7 @@ from django.utils import timezone
 from backend.domain.errors import CustomerError
 from backend.tenants import token_keys
 from backend.tenants.scope import TOKEN_TTL_S
-from backend.tenants.secrets_file import change_secrets, read_secrets
+from backend.tenants.secrets_file import changing_secrets
 
 # Tokens of before are still on their way for their time to live, and processes are changed over in minutes.
 GRACE = timedelta(seconds=2 * TOKEN_TTL_S)
@@ -42,10 +42,9 @@ class Command(BaseCommand):
 
     def _make(self) -> None:
         """Accepted before it is written down: whoever reads the new key can use it."""
-        read_secrets()
-        key = secrets.token_hex(32)
-        token_keys.accept(bytes.fromhex(key))
-        change_secrets(tenant_token_key=key)
+        with changing_secrets() as kept:
+            kept["tenant_token_key"] = key = secrets.token_hex(32)
+            token_keys.accept(bytes.fromhex(key))
         self.stdout.write(
             "A new key is in secrets.json, and both are accepted. `make down && make up` ends the old one."
         )

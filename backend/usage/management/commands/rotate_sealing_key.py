@@ -11,7 +11,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from backend.domain.errors import CustomerError
 from backend.tenants.resealing import count_others, needed_keys, reseal
 from backend.tenants.sealing import key_id
-from backend.tenants.secrets_file import change_secrets, read_secrets
+from backend.tenants.secrets_file import changing_secrets
 from backend.usage.accounts import all_tenants
 
 SAY_EVERY_S = 1.0
@@ -42,10 +42,10 @@ class Command(BaseCommand):
             raise CommandError(fault.message) from None
 
     def _make(self) -> None:
-        kept = read_secrets()
         key = base64.b64encode(secrets.token_bytes(32)).decode()
-        others = [kept["sealing_key"], *kept.get("sealing_keys_other", ())]
-        change_secrets(sealing_key=key, sealing_keys_other=others)
+        with changing_secrets() as kept:
+            others = [kept["sealing_key"], *kept.get("sealing_keys_other", ())]
+            kept |= {"sealing_key": key, "sealing_keys_other": others}
         self.stdout.write(f"The key {key_id(key)} seals from the next `make down && make up` on; {_ids(others)} open.")
 
     def _reseal(self) -> None:
@@ -74,9 +74,10 @@ class Command(BaseCommand):
         if settings.KOLM_SECRETS_FILE is None:
             self.stdout.write("No value needs another key: take KOLM_SEALING_KEYS_OTHER out of the environment.")
             return
-        if read_secrets()["sealing_key"] != settings.KOLM_SEALING_KEY:
-            raise CommandError("secrets.json has another key than this process: `make down && make up` first.")
-        change_secrets(sealing_keys_other=[])
+        with changing_secrets() as kept:
+            if kept["sealing_key"] != settings.KOLM_SEALING_KEY:
+                raise CommandError("secrets.json has another key than this process: `make down && make up` first.")
+            kept["sealing_keys_other"] = []
         self.stdout.write("No value needs another key, and secrets.json has none any more.")
 
 
