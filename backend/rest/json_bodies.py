@@ -1,8 +1,7 @@
 """How JSON bodies are read and which form answers have.
 
-What Postgres cannot keep (NUL, unpaired surrogates) and what readers would disagree on (NaN, a key twice) is refused
-here, so that nothing behind it has to ask. All of it in one pass: what a body costs grows with its length and nothing
-else.
+What Postgres cannot keep (NUL, unpaired surrogates) and what readers would disagree on (NaN, a key twice) is refused by
+`backend.domain.strict_json`, in one pass, so that nothing behind it has to ask.
 
 A body above `AHEAD_BYTES` is parsed by `parse_ahead`, in a thread that parses one body at a time: neither on the event
 loop, nor while the request holds a connection of the pool. Eight bodies of 1 MB at once take turns there, and the
@@ -11,8 +10,7 @@ threads of other requests compete with one for the interpreter instead of eight.
 
 import asyncio
 import json
-import re
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import IO, Any, TypeVar
@@ -26,11 +24,10 @@ from rest_framework.parsers import BaseParser
 from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 
-MAX_DEPTH = 64
+from backend.domain.strict_json import BadJson, read_json
+
 AHEAD_BYTES = 16_000
 _LONG_BYTES = 128_000
-# the escapes that may stand for what Postgres cannot keep; the characters themselves are no JSON or no UTF-8
-_SUSPECT = re.compile(r"\\u(?:0000|[dD][89a-fA-F])")
 # two, so that a body of 20 kB does not stand behind other people's of 1 MB
 _short_bodies = ThreadPoolExecutor(max_workers=1, thread_name_prefix="json")
 _long_bodies = ThreadPoolExecutor(max_workers=1, thread_name_prefix="json-long")
@@ -129,92 +126,6 @@ def _as_dict(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def parse_json(body: bytes) -> Any:
     """The value of a JSON text. Raises ParseError with a code and, where it helps, the place."""
     try:
-        text = body.decode("utf-8")
-    except UnicodeDecodeError as fault:
-        raise ParseError(
-            f"The body is not UTF-8: byte {fault.start} is wrong; encode it as UTF-8.", code="invalid_utf8"
-        ) from None
-    try:
-        value = json.loads(text, object_pairs_hook=_no_key_twice, parse_constant=_no_constant, parse_float=_finite)
-    except json.JSONDecodeError as fault:
-        raise ParseError(
-            f"The body is not JSON: {fault.msg} at line {fault.lineno}, column {fault.colno}.", code="malformed_json"
-        ) from None
-    except RecursionError:
-        raise ParseError("The body is nested too deeply; flatten it.", code="malformed_json") from None
-    except ValueError as fault:  # an integer of more than 4300 digits
-        raise ParseError(f"The body is not JSON we take: {fault}", code="malformed_json") from None
-    if _is_too_deep(value):
-        raise ParseError(f"The body is nested more than {MAX_DEPTH} levels deep; flatten it.", code="malformed_json")
-    if _SUSPECT.search(text) and not all(_is_kept(string) for string in _strings(value)):
-        raise ParseError(
-            "The body has a string with a NUL or half a surrogate pair in it; remove it.", code="malformed_json"
-        )
-    return value
-
-
-def _no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    value = dict(pairs)
-    if len(value) == len(pairs):
-        return value
-    seen: set[str] = set()
-    for key, _ in pairs:
-        if key in seen:
-            break
-        seen.add(key)
-    raise ParseError(f"The body has the key {key[:60]!r} twice in one object; keep one.", code="malformed_json")
-
-
-def _finite(digits: str) -> float:
-    number = float(digits)
-    if number in (float("inf"), float("-inf")):
-        raise ParseError(
-            f"The body has the number {digits[:40]}, which is larger than numbers here can be; send a smaller one.",
-            code="malformed_json",
-        )
-    return number
-
-
-def _no_constant(name: str) -> None:
-    raise ParseError(
-        f"The body is not JSON: {name} is not a JSON number; send a number or null.", code="malformed_json"
-    )
-
-
-def _is_too_deep(value: Any) -> bool:
-    """Whether anything stands deeper than MAX_DEPTH, looked at level by level."""
-    level = [value] if isinstance(value, dict | list) else []
-    for _ in range(MAX_DEPTH):
-        level = [below for container in level for below in _children(container) if isinstance(below, dict | list)]
-        if not level:
-            return False
-    return any(level)
-
-
-def _children(container: Any) -> Collection[Any]:
-    return container.values() if isinstance(container, dict) else container
-
-
-def _strings(value: Any) -> Iterable[str]:
-    """All of them, keys too, in no order."""
-    left = [value]
-    while left:
-        found = left.pop()
-        if isinstance(found, str):
-            yield found
-        elif isinstance(found, dict):
-            yield from found
-            left.extend(found.values())
-        elif isinstance(found, list):
-            left.extend(found)
-
-
-def _is_kept(text: str) -> bool:
-    """Whether Postgres can keep it."""
-    if "\x00" in text:
-        return False
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
+        return read_json(body)
+    except BadJson as fault:
+        raise ParseError(str(fault), code=fault.code) from None
