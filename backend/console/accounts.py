@@ -106,7 +106,9 @@ def _login_of(credentials: Mapping[str, Any]) -> str:
 
 
 def _is_known_address(login: str, ip: str) -> bool:
-    return UserSession.objects.filter(user__username=login, ip=ip).exists()
+    """Of IPv6 the network counts, as in the limits: a person's address in it changes by the day."""
+    known = UserSession.objects.filter(user__username=login).values_list("ip", flat=True).distinct()[:1000]
+    return ratelimit.truncate_ip(ip) in {ratelimit.truncate_ip(str(each)) for each in known}
 
 
 class SocialAccountAdapter(DefaultSocialAccountAdapter):
