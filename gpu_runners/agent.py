@@ -18,12 +18,14 @@ from backend.domain.log_text import guard_logs
 from backend.domain.runner_jobs import Claim, RunnerJobKind
 from gpu_runners.client import Refused, RunnerClient, Unreachable, backoff_s
 from gpu_runners.config import BadSetting, RunnerConfig, read_config
+from gpu_runners.errors import JobFailed
 from gpu_runners.heartbeat import keep_beating
 from gpu_runners.isolation import Child
-from gpu_runners.training_lane import Lease, work_on
+from gpu_runners.training_lane import Lease, report, work_on
 
 log = logging.getLogger("kolm.runner")
 _STOP_WITHIN_S = 15.0
+_LOOK_EVERY_S = 1.0
 
 
 def main() -> int:
@@ -40,12 +42,12 @@ def main() -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     keep_beating()
-    run(config, stop)
-    return 0
+    return 0 if run(config, stop) else 1
 
 
-def run(config: RunnerConfig, stop: threading.Event) -> None:
-    """Until `stop` is set and the jobs at work are handed back."""
+def run(config: RunnerConfig, stop: threading.Event) -> bool:
+    """Until `stop` is set and the jobs at work are handed back. False where a lane ended by itself: whoever supervises
+    this process starts it again."""
     training = [kind for kind in config.kinds if kind is not RunnerJobKind.INFER]
     lanes: list[Lane] = []
     if training:
@@ -55,10 +57,13 @@ def run(config: RunnerConfig, stop: threading.Event) -> None:
     log.info("runner %s claims %s from %s", config.name, ", ".join(config.kinds), config.api_url)
     for lane in lanes:
         lane.start()
-    stop.wait()
+    while not (is_asked := stop.wait(_LOOK_EVERY_S)) and all(lane.is_alive for lane in lanes):
+        pass
+    stop.set()
     for lane in lanes:
         lane.finish(within_s=_STOP_WITHIN_S)
     log.info("runner %s has stopped", config.name)
+    return is_asked
 
 
 Handle = Callable[[RunnerClient, Claim], None]
@@ -85,6 +90,10 @@ class Lane:
 
     def start(self) -> None:
         self._thread.start()
+
+    @property
+    def is_alive(self) -> bool:
+        return self._thread.is_alive()
 
     def finish(self, *, within_s: float) -> None:
         """Wait for the job at work. A lane that waits in a long poll is left behind: should the server answer it in
@@ -114,8 +123,21 @@ class Lane:
                 if claim is not None:
                     self._idle.clear()
                     log.info("job %s: %s, attempt %d", claim.job_id, claim.kind, claim.attempt)
-                    handle(client, claim)
+                    self._work(claim, handle, client)
         self._idle.set()
+
+    def _work(self, claim: Claim, handle: Handle, client: RunnerClient) -> None:
+        """A fault that is this runner's own (its disk, a library) costs a job an attempt and never the lane. Who ran
+        into it takes no other job to train for the length of a lease, and leaves them to runners that are well."""
+        try:
+            handle(client, claim)
+        except Exception as fault:
+            log.exception("job %s: a fault of this runner", claim.job_id)
+            self._clean()
+            text = f"The runner met a fault of its own ({type(fault).__name__})."
+            error = JobFailed(text, code="runner_crashed", retryable=True)
+            report(lambda: client.job(claim).report_failure(error), within_s=claim.lease_s)
+            self._stop.wait(0.0 if claim.kind == RunnerJobKind.INFER else claim.lease_s)
 
 
 def _training(config: RunnerConfig, stop: threading.Event) -> tuple[Handle, Callable[[], None]]:

@@ -6,14 +6,18 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 from backend.domain.runner_jobs import DistillJob, DistillResult, EvaluateJob, EvaluateResult, InferJob, InferResult
+from gpu_runners import agent as agent_process
+from gpu_runners.config import read_config
 from tests.backend.domain.small_kolm import OTHER_KEY, keyring, receipts, small_kolm
 from tests.gpu_runners.lease_server import RUNNER_TOKEN, Job, LeaseServer, lease_server
 from tests.gpu_runners.small_task import LABELS, Trained, jsonl, kolm_of, task_rows
@@ -244,6 +248,37 @@ def test_sigterm_hands_over_a_checkpoint_and_gives_the_job_back(trained: Trained
         assert job.checkpoint is not None
         assert job.checkpoint in server.blobs
         assert not is_alive(child)
+
+
+def test_a_fault_of_the_runners_own_disk_costs_an_attempt_and_not_the_lane(trained: Trained, tmp_path: Path) -> None:
+    """Before, the lane's thread ended: the runner looked alive and took no job any more."""
+    folder = tmp_path / "tmp"
+    folder.mkdir()
+    with lease_server() as server, agent(server, kinds="distill", TMPDIR=str(folder)) as process:
+        server.wait_until(lambda: bool(children_of(process.pid)))
+        folder.rename(away := tmp_path / "away")
+        job = offer_distill(server, trained)
+        server.wait_until(lambda: bool(job.reports))
+        away.rename(folder)
+        server.wait_until(lambda: len(job.reports) == 2, within_s=120)
+    fault, success = job.reports
+    assert (fault["ok"], fault["code"], fault["retryable"]) == (False, "runner_crashed", True)
+    assert "FileNotFoundError" in fault["message"]
+    assert str(tmp_path) not in fault["message"]
+    assert success["ok"]
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_runner_whose_lane_cannot_begin_ends_to_be_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before, it lived on without the lane."""
+
+    def broken(*_: object) -> NoReturn:
+        raise OSError("no more processes")
+
+    monkeypatch.setattr(agent_process, "_training", broken)
+    environ = {"KOLM_API_URL": "http://127.0.0.1:1", "KOLM_RUNNER_TOKEN": RUNNER_TOKEN, "KOLM_RUNNER_KINDS": "distill"}
+    config = read_config(environ)
+    assert not agent_process.run(config, threading.Event())
 
 
 def test_the_child_dies_with_a_killed_agent(trained: Trained) -> None:
