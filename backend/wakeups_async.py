@@ -54,7 +54,9 @@ class Ear:
 
     async def __call__(self, timeout_s: float) -> None:
         if self._topic.n_heard == self.heard:
-            timeout_s = timeout_s if self._hub.is_connected else min(timeout_s, _AWAY_S)
+            # a Valkey that hangs keeps its connection, and says nothing of what is announced
+            is_heard = self._hub.is_connected and not pause.is_on
+            timeout_s = timeout_s if is_heard else min(timeout_s, _AWAY_S)
             await asyncio.wait([self._topic.next], timeout=timeout_s)
         self.heard = self._topic.n_heard
 
