@@ -3,7 +3,8 @@ training for ever.
 
 Two rules. Nothing was heard of the child for STILL_S and it used no processor meanwhile: it is stopped, or waits for
 what never comes. Or nothing was heard of it for as long as its kind of job may be silent: it spins. While steps come,
-that time follows them: 50 times the longest that one took, and ten minutes at least.
+that time follows them: 50 times the longest that one took, ten minutes at least, and not less than it has worked so
+far: the step that ends an epoch validates, which takes a part of the epoch. The same step told again is nothing heard.
 """
 
 import os
@@ -42,16 +43,22 @@ class StallWatch:
         self._kind, self._cpu_s, self._still_s, self._clock = kind, cpu_s, still_s, clock
         self._heard_at = self._still_since = self._looked_at = clock()
         self._used = cpu_s()
-        self._last_step_at: float | None = None
+        self._first_step_at = self._last_step_at = float("nan")
+        self._last_step: tuple[int, int, str] | None = None
         self._longest_step_s = 0.0
         self._is_between_steps = False
 
-    def heard(self, *, step: int = 0, n_steps: int = 0) -> None:
+    def heard(self, *, step: int = 0, n_steps: int = 0, note: str = "") -> None:
         """An event came; of a step, which is the last one where `step` is `n_steps`."""
         now = self._clock()
-        if step and self._last_step_at is not None:
+        if step and (step, n_steps, note) == self._last_step:
+            return
+        if step and self._last_step is None:
+            self._first_step_at = now
+        elif step:
             self._longest_step_s = max(self._longest_step_s, now - self._last_step_at)
         if step:
+            self._last_step = (step, n_steps, note)
             self._last_step_at, self._is_between_steps = now, step < n_steps
         self._heard_at = self._still_since = now
 
@@ -76,7 +83,8 @@ class StallWatch:
         longest = SILENT_S.get(self._kind, max(SILENT_S.values()))
         if not self._is_between_steps or not self._longest_step_s:
             return longest
-        return min(longest, max(LEAST_STEP_S, STEPS * self._longest_step_s))
+        worked_s = self._last_step_at - self._first_step_at
+        return min(longest, max(LEAST_STEP_S, STEPS * self._longest_step_s, worked_s))
 
 
 def session_cpu_s(leader: int) -> float | None:

@@ -162,7 +162,7 @@ def _attempt(*, lease: Lease, child: Child, watch: StallWatch, stopping: Callabl
             )
         event = child.next_event(timeout_s=min(_TICK_S, lease.due_in_s))
         if event is not None:
-            watch.heard(step=event.get("step", 0), n_steps=event.get("n_steps", 0))
+            watch.heard(step=event.get("step", 0), n_steps=event.get("n_steps", 0), note=event.get("note", ""))
             if (result := _handle(event, lease=lease)) is not None:
                 return result
         elif (why := watch.verdict()) is not None:

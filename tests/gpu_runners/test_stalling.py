@@ -59,6 +59,27 @@ def test_between_steps_it_goes_by_the_longest_of_them() -> None:
     assert "no step" in str(world.passes(4, working=True))
 
 
+def test_a_child_that_repeats_itself_makes_no_step() -> None:
+    world = World()
+    for step in (1, 2, 3):
+        world.passes(2, working=True)
+        world.watch.heard(step=step, n_steps=100, note="epoch 1")
+    for _ in range(int(LEAST_STEP_S / 2) - 1):
+        assert world.passes(2, working=True) is None
+        world.watch.heard(step=3, n_steps=100, note="epoch 1")
+    assert "no step" in str(world.passes(4, working=True))
+
+
+def test_the_step_that_ends_a_long_epoch_may_last_as_long_as_the_epoch() -> None:
+    """It validates: of a training of 100,000 rows on a CPU for longer than 50 quick steps and ten minutes."""
+    world = World(RunnerJobKind.DISTILL_CAUSAL)
+    for step in range(1, 402):
+        world.passes(4, working=True)
+        world.watch.heard(step=step, n_steps=1000)
+    assert world.passes(1600 - 2, working=True) is None
+    assert "no step" in str(world.passes(4, working=True))
+
+
 def test_after_the_last_step_the_kinds_own_time_holds_again() -> None:
     world = World()
     for step in (1, 2, 3):
