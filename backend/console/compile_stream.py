@@ -1,7 +1,7 @@
 """/app/compiles/<id>/events: the compile's event stream for whoever is logged in, as the API has it for keys.
 
-An open stream holds no database connection: who asks is found out in a thread of its own, and the connection that the
-console's middleware took before this view goes back to the pool before the first event.
+An open stream holds no database connection, and no moment of it two: who asks is found out over the connection that the
+console's middleware has taken before this view, which goes back to the pool before anything is read of the compile.
 """
 
 from uuid import UUID
@@ -15,7 +15,7 @@ from backend.compiles.event_stream import answer
 from backend.console.access import visit_of
 from backend.domain.errors import Forbidden, KolmError
 from backend.domain.roles import Permission
-from backend.rest.async_queries import let_go, query
+from backend.rest.async_queries import let_go
 from backend.rest.problems import problem_for, problem_response
 
 
@@ -27,12 +27,17 @@ async def compile_events(request: HttpRequest, compile: str) -> HttpResponseBase
             request, status=405, code="method_not_allowed", detail="Events can only be read; use GET."
         )
     try:
-        tenant_id = await query(_admit)(request)
-        answered = await answer(request, tenant_id, compile)
+        tenant_id = await sync_to_async(_admitted)(request)  # in the thread that the middleware ran in
+        return await answer(request, tenant_id, compile)
     except (KolmError, AuthenticationFailed) as error:
         return problem_for(request, error)
-    await sync_to_async(let_go)()  # in the thread that the middleware ran in
-    return answered
+
+
+def _admitted(request: HttpRequest) -> UUID:
+    try:
+        return _admit(request)
+    finally:
+        let_go()
 
 
 def _admit(request: HttpRequest) -> UUID:
