@@ -1,43 +1,44 @@
-"""The text of the spec editor, read: YAML or JSON, bounded before it is built, with the line of every place in it.
+"""The text of the spec editor, read: YAML or JSON, bounded while it is built, with the line of every place in it.
 
-A hostile text costs little: its size, depth and number of parts are counted over the parser's events before any object
-is made, tags and merge keys are not read at all, and what is built goes through `parse_spec` like any other document.
+A hostile text costs little. One pass over the parser's events builds the document and counts its depth, its parts and
+what its aliases stand for; tags, directives and merge keys are not read at all, nor are numbers of more characters than
+a number has (yaml reads `1:1:1` in base 60, in time that grows with the square of the text). What is built goes through
+`parse_spec` like any other document.
 """
 
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from functools import cache
 from typing import Any
 
+from backend.console.spec_places import Place, line_of, places_of_json
 from backend.domain.errors import InvalidSpec, Problem
-from backend.domain.spec_problems import MAX_VALUES
 
 MAX_BYTES = 1_000_000  # as a spec that is sent to the API
 MAX_DEPTH = 64
+MAX_PARTS = 150_000  # keys and values: 10,000 examples with input, output and group are 70,000
+MAX_NUMBER = 100  # characters of a number
+MAX_DIRECTIVES = 20  # libyaml compares each with all before it
 MAX_USD = 100_000
+MAX_BUDGET = 400  # characters of the budget's field
+_DIRECTIVE = re.compile("(?:^\ufeff?|[\r\n\x85\u2028\u2029]\ufeff?)%")
 _DROPPED = ("tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:merge")  # 2026-01-01 stays text, << is a key like others
+_TOO_MANY = f"The spec holds more than {MAX_PARTS:,} keys and values; upload examples and captures instead."
 
 
 @dataclass(frozen=True, slots=True)
 class SpecText:
-    """A document and where its parts stand."""
+    """A document and where its parts stand, which is found out when it is asked for."""
 
     value: Any
-    root: Any  # yaml's node, None where there are no lines to tell
+    places: Callable[[], Place]
 
-    def line_of(self, pointer: str) -> int | None:
+    def line_of(self, pointer: str) -> int:
         """The line (from 1) of what `pointer` names, or of the nearest part around it."""
-        if self.root is None:
-            return None
-        node, line = self.root, self.root.start_mark.line + 1
-        for part in pointer.split("/")[1:]:
-            found = _step(node, part.replace("~1", "/").replace("~0", "~"))
-            if found is None:
-                break
-            line, node = found
-        return line
+        return line_of(self.places(), pointer)
 
 
 def read_spec(text: str) -> SpecText:
@@ -49,7 +50,7 @@ def read_spec(text: str) -> SpecText:
     if text.lstrip().startswith("{"):
         value = _json(text)
         if value is not None:
-            return SpecText(value=value, root=_lines_of_json(text))
+            return SpecText(value, cache(lambda: places_of_json(text)))
     return _yaml(text)
 
 
@@ -57,6 +58,8 @@ def with_budget(value: Any, usd: str) -> Any:
     """The document with the editor's budget in the place of its own; an empty field leaves it. Raises InvalidSpec."""
     if not usd.strip() or not isinstance(value, dict):
         return value
+    if len(usd) > MAX_BUDGET:
+        raise _wrong_budget()
     try:
         amount = Decimal(usd.strip().removeprefix("$"))
     except InvalidOperation:
@@ -79,81 +82,33 @@ def _unreadable(message: str) -> InvalidSpec:
 
 def _json(text: str) -> Any:
     try:
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=_object)
     except (ValueError, RecursionError):
         return None  # YAML's flow style begins with a brace too, and its parser tells the line of what is wrong
 
 
-def _lines_of_json(text: str) -> Any:
-    try:
-        return _compose(text)
-    except InvalidSpec:
-        return None  # JSON that is no YAML (tabs); it is read all the same
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        raise ValueError("a key stands twice")
+    return made
 
 
 def _yaml(text: str) -> SpecText:
     import yaml
 
-    root = _compose(text)
+    if len(_DIRECTIVE.findall(text)) > MAX_DIRECTIVES:
+        raise _unreadable("Lines that begin with % are not read in a spec; leave them out.")
+    builder = _Builder()
     try:
-        loader = _loader()("")
-        try:
-            value = loader.construct_document(root)
-        finally:
-            loader.dispose()
-    except (yaml.YAMLError, ValueError, RecursionError, OverflowError) as error:
+        for event in yaml.parse(text, Loader=yaml.CSafeLoader):
+            builder.take(event)
+    except (yaml.YAMLError, ValueError, OverflowError, UnicodeError) as error:
         raise _unreadable(_sentence(error)) from None
-    for line, key in _doubles(root):
-        raise _unreadable(f"Line {line}: the key {key[:60]!r} stands twice in one object; leave one.")
-    return SpecText(value=value, root=root)
-
-
-def _compose(text: str) -> Any:
-    """yaml's node tree. Raises InvalidSpec."""
-    import yaml
-
-    try:
-        _count_events(text)
-        root = yaml.compose(text, Loader=_loader())
-    except (yaml.YAMLError, RecursionError, UnicodeError) as error:
-        raise _unreadable(_sentence(error)) from None
-    if root is None:
+    if builder.root is None:
         raise _unreadable("The spec holds comments only; start from an example.")
-    return root
-
-
-def _count_events(text: str) -> None:
-    """Walks without building: deep nesting would overflow the composer's stack."""
-    import yaml
-
-    depth = 0
-    for n_parts, event in enumerate(yaml.parse(text, Loader=_loader())):
-        if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
-        elif isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
-        line = event.start_mark.line + 1
-        if depth > MAX_DEPTH:
-            raise _unreadable(f"Line {line}: nested more than {MAX_DEPTH} deep; flatten it.")
-        if n_parts > 2 * MAX_VALUES:
-            raise _unreadable(f"The spec holds more than {MAX_VALUES:,} values; upload examples and captures instead.")
-        if getattr(event, "tag", None) is not None:
-            raise _unreadable(f"Line {line}: tags ({event.tag[:40]}) are not read in a spec; leave it out.")
-
-
-@cache
-def _loader() -> Any:
-    """libyaml's safe loader less its dates and merge keys, as the command line reads files."""
-    import yaml
-
-    class Loader(yaml.CSafeLoader):
-        pass
-
-    Loader.yaml_implicit_resolvers = {
-        first: [(tag, pattern) for tag, pattern in pairs if tag not in _DROPPED]
-        for first, pairs in yaml.CSafeLoader.yaml_implicit_resolvers.items()
-    }
-    return Loader
+    root = builder.root
+    return SpecText(builder.value, lambda: root)
 
 
 def _sentence(error: Exception) -> str:
@@ -163,35 +118,149 @@ def _sentence(error: Exception) -> str:
     return f"{where}this is not YAML or JSON: {' '.join(str(problem).split())[:200]}."
 
 
-def _doubles(root: Any) -> Iterator[tuple[int, str]]:
-    """(line, key) of keys that an object has twice; YAML would take the last without a word."""
+@dataclass(slots=True)
+class _Open:
+    """A list or an object whose end has not come. `key`: the place of a field whose value comes next."""
+
+    value: Any
+    place: Place
+    anchor: str | None
+    n_parts_before: int
+    key: tuple[Any, Place] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Anchored:
+    value: Any
+    place: Place
+    n_parts: int
+
+
+class _Builder:
+    """A document out of the parser's events, each looked at once. Values that an alias repeats are one object, and
+    counted as often as they stand."""
+
+    def __init__(self) -> None:
+        self.value: Any = None
+        self.root: Place | None = None
+        self._open: list[_Open] = []
+        self._anchors: dict[str, _Anchored | None] = {}  # None while it is open
+        self._n_parts = 0
+
+    def take(self, event: Any) -> None:
+        """Raises InvalidSpec."""
+        import yaml
+
+        if isinstance(event, yaml.ScalarEvent):
+            self._check_tag(event)
+            line = event.start_mark.line + 1
+            value = _plain(event.value, line) if event.implicit[0] else event.value
+            self._keep(event.anchor, value, Place(line), 1)
+            self._add(value, Place(line), 1, event.value)
+        elif isinstance(event, yaml.CollectionStartEvent):
+            self._begin(event, [] if isinstance(event, yaml.SequenceStartEvent) else {})
+        elif isinstance(event, yaml.CollectionEndEvent):
+            ended = self._open.pop()
+            self._keep(ended.anchor, ended.value, ended.place, self._n_parts - ended.n_parts_before)
+        elif isinstance(event, yaml.AliasEvent):
+            line = event.start_mark.line + 1
+            target = self._anchors.get(event.anchor)
+            if target is None:
+                why = "stands inside of what it names" if event.anchor in self._anchors else "names nothing above it"
+                raise _unreadable(f"Line {line}: *{event.anchor[:40]} {why}; write it out.")
+            self._add(target.value, Place(line, target.place.inside), target.n_parts, str(target.value))
+        elif isinstance(event, yaml.DocumentStartEvent) and self.root is not None:
+            raise _unreadable(f"Line {event.start_mark.line + 1}: another document begins; leave one.")
+
+    def _begin(self, event: Any, value: Any) -> None:
+        self._check_tag(event)
+        line = event.start_mark.line + 1
+        if len(self._open) == MAX_DEPTH:
+            raise _unreadable(f"Line {line}: nested more than {MAX_DEPTH} deep; flatten it.")
+        n_parts, place = self._n_parts, Place(line, [] if isinstance(value, list) else {})
+        place = self._add(value, place, 1, None)
+        self._open.append(_Open(value, place, event.anchor, n_parts))
+        if event.anchor is not None:
+            self._anchors[event.anchor] = None
+
+    def _check_tag(self, event: Any) -> None:
+        if event.tag is not None:
+            line = event.start_mark.line + 1
+            raise _unreadable(f"Line {line}: tags ({event.tag[:40]}) are not read in a spec; leave it out.")
+
+    def _keep(self, anchor: str | None, value: Any, place: Place, n_parts: int) -> None:
+        if anchor is not None:
+            self._anchors[anchor] = _Anchored(value, place, n_parts)
+
+    def _add(self, value: Any, place: Place, n_parts: int, key: str | None) -> Place:
+        """Puts a value where the next one belongs; `key` is its text, should a key belong there. Gives the place it
+        has: a field stands where its key does."""
+        self._n_parts += n_parts
+        if self._n_parts > MAX_PARTS:
+            raise _unreadable(_TOO_MANY)
+        if not self._open:
+            self.value, self.root = value, place
+            return place
+        around = self._open[-1]
+        if isinstance(around.value, list):
+            around.value.append(value)
+            around.place.inside.append(place)  # type: ignore[union-attr]
+        elif around.key is None:
+            self._add_key(around, value, place, key)
+        else:
+            name, place_of_key = around.key
+            around.value[name], around.key = value, None
+            place_of_key.inside = place.inside
+            return place_of_key
+        return place
+
+    def _add_key(self, around: _Open, value: Any, place: Place, key: str | None) -> None:
+        if key is None or isinstance(value, list | dict):
+            message = "a key is a list or an object; write a name"
+            raise _unreadable(f"Line {place.line}: this is not YAML or JSON that is read here: {message}.")
+        if value in around.value:
+            raise _unreadable(f"Line {place.line}: the key {key[:60]!r} stands twice in one object; leave one.")
+        around.key = value, Place(place.line)
+        around.place.inside[key] = around.key[1]  # type: ignore[call-overload,index]
+
+
+def _plain(text: str, line: int) -> Any:
+    """The value of a text without quotes, as the command line reads it in files: YAML 1.1, less its dates."""
+    for tag, pattern in _resolvers().get(text[:1], ()):
+        if pattern.match(text):
+            kind = tag.rpartition(":")[2]
+            if kind in ("int", "float") and len(text) > MAX_NUMBER:
+                words = f"a number has more than {MAX_NUMBER} characters; write it in quotes"
+                raise _unreadable(f"Line {line}: this is not YAML or JSON that is read here: {words}.")
+            return _READ[kind](text) if kind in _READ else text
+    return text
+
+
+@cache
+def _resolvers() -> dict[str, list[tuple[str, Any]]]:
     import yaml
 
-    stack, seen = [root], {id(root)}
-    while stack:
-        node = stack.pop()
-        children = node.value if isinstance(node.value, list) else []
-        if isinstance(node, yaml.MappingNode):
-            keys: set[str] = set()
-            for key, _ in node.value:
-                if isinstance(key.value, str) and key.value in keys:
-                    yield key.start_mark.line + 1, key.value
-                keys.add(str(key.value) if isinstance(key.value, str) else "")
-            children = [part for pair in node.value for part in pair]
-        fresh = [part for part in children if id(part) not in seen]
-        seen.update(map(id, fresh))
-        stack += fresh
+    return {
+        first: [(tag, pattern) for tag, pattern in pairs if tag not in _DROPPED]
+        for first, pairs in yaml.CSafeLoader.yaml_implicit_resolvers.items()
+    }
 
 
-def _step(node: Any, part: str) -> tuple[int, Any] | None:
-    """(line, node) one reference token further down."""
+def _integer(text: str) -> int:
+    if text.isdecimal() and text[0] != "0":
+        return int(text)
+    return int(_constructed("construct_yaml_int", text))
+
+
+def _constructed(how: str, text: str) -> Any:
     import yaml
 
-    if isinstance(node, yaml.MappingNode):
-        for key, value in node.value:
-            if key.value == part:
-                return key.start_mark.line + 1, value
-    if isinstance(node, yaml.SequenceNode) and part.isdigit() and len(part) < 10 and int(part) < len(node.value):
-        value = node.value[int(part)]
-        return value.start_mark.line + 1, value
-    return None
+    return getattr(yaml.constructor.SafeConstructor(), how)(yaml.ScalarNode("", text))
+
+
+_READ: dict[str, Callable[[str], Any]] = {
+    "null": lambda _: None,
+    "bool": lambda text: _constructed("construct_yaml_bool", text),
+    "int": _integer,
+    "float": lambda text: _constructed("construct_yaml_float", text),
+}
