@@ -1,8 +1,10 @@
 """One row of a selection: what it may hold, and in which words it is refused. Nothing is stored here."""
 
-import difflib
 import json
+import string
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, NoReturn
 
 import numpy as np
@@ -75,10 +77,30 @@ def row_of(value: object) -> Row:
 def _refuse_misnamed(name: str) -> None:
     if name in _FIELDS:
         return
-    lower = name[:40].lower()
-    meant = _MISNAMED.get(lower) or next(iter(difflib.get_close_matches(lower, _FIELDS, n=1, cutoff=0.8)), None)
+    meant = _misspelt().get(name[:40].lower())
     if meant is not None:
         raise BadRow(f'it has a field {name[:40]!r}; did you mean "{meant}"?')
+
+
+@cache
+def _misspelt() -> dict[str, str]:
+    """Every way to write a field with one letter too many or too few, and a longer one with a letter wrong or two
+    turned round. A table, for a body may hold a million other names and each is looked up."""
+    found = {wrong: field for field in _FIELDS if len(field) > 2 for wrong in _slips(field)}
+    return found | _MISNAMED
+
+
+def _slips(word: str) -> Iterator[str]:
+    letters = string.ascii_lowercase + "_"
+    for i in range(len(word) + 1):
+        head, tail = word[:i], word[i:]
+        yield from (head + letter + tail for letter in letters)
+        if tail:
+            yield head + tail[1:]
+        if tail and len(word) > 4:  # test and next are names of their own
+            yield from (head + letter + tail[1:] for letter in letters)
+        if len(tail) > 1 and len(word) > 4:
+            yield head + tail[1] + tail[0] + tail[2:]
 
 
 def _name(value: object, field: str, longest: int) -> str | None:
