@@ -6,10 +6,11 @@ one signal only: the best that every member has. Which one it was is recorded on
 """
 
 import hashlib
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+
+from backend.domain.unicode_forms import unicode_form
 
 
 class Signal(StrEnum):
@@ -74,7 +75,7 @@ def text_key(text: str) -> str:
 
     It breaks ties in selection, so it depends on nothing but the text: not on the database's ids, not on arrival
     order."""
-    normal = unicodedata.normalize("NFC", text).strip()
+    normal = unicode_form("NFC", text).strip()
     return hashlib.blake2b(normal.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 

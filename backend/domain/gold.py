@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
+from backend.domain.unicode_forms import unicode_form
+
 SHINGLE = 5  # characters
 NEAR_NUM, NEAR_DEN = 4, 5  # near-duplicate: Jaccard of the shingle sets >= 4/5, in integers so that 0.8 is 0.8
 
@@ -50,7 +52,7 @@ def normalise(text: str) -> str:
     >>> normalise("  Where is my   REFUND?!")
     'where is my refund'
     """
-    folded = " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+    folded = " ".join(unicode_form("NFKC", text).casefold().split())
     start, end = 0, len(folded)
     while start < end and _is_edge(folded[start]):
         start += 1
@@ -103,6 +105,7 @@ def _groups(examples: Sequence[Gold], salt: bytes) -> list[list[int]]:
     salted order.
     """
     parent = list(range(len(examples)))
+    texts = [normalise(example.input) for example in examples]
 
     def root(i: int) -> int:
         while parent[i] != i:
@@ -112,13 +115,13 @@ def _groups(examples: Sequence[Gold], salt: bytes) -> list[list[int]]:
 
     first: dict[tuple[str, str], int] = {}
     for i, example in enumerate(examples):
-        for key in (("text", normalise(example.input)), ("group", example.group)):
+        for key in (("text", texts[i]), ("group", example.group)):
             if key[1] is not None:
                 parent[root(i)] = root(first.setdefault((key[0], key[1]), i))
     members: defaultdict[int, dict[bytes, int]] = defaultdict(dict)
     # a repeat meets its twin here, whatever the two groups were called; the smallest raw text stands for both
     for i in sorted(range(len(examples)), key=lambda i: (examples[i].input, examples[i].group or ""), reverse=True):
-        members[root(i)][_salted(salt, *_identity(examples[i]))] = i
+        members[root(i)][_salted(salt, texts[i], examples[i].output)] = i
     # ordered by a hash of all members: by the smallest member's, big groups would come first more often than their
     # share
     by_hash = {_salted(salt, *(d.hex() for d in sorted(group))): group for group in members.values()}
@@ -130,7 +133,12 @@ def _salted(salt: bytes, *parts: str) -> bytes:
 
 
 def _choose_heldout(groups: list[list[int]], labels_of: list[Counter[str]], holdout: float) -> set[int]:
-    total: Counter[str] = sum(labels_of, Counter())
+    total: Counter[str] = Counter()
+    groups_of: defaultdict[str, list[int]] = defaultdict(list)
+    for g, labels in enumerate(labels_of):
+        total.update(labels)
+        for label in labels:
+            groups_of[label].append(g)
     n_groups = Counter(label for labels in labels_of for label in labels)
     taken: set[int] = set()
     held: Counter[str] = Counter()
@@ -146,17 +154,18 @@ def _choose_heldout(groups: list[list[int]], labels_of: list[Counter[str]], hold
         return max((1 if n_groups[label] == 1 else 2) if free[label] == 1 else 0 for label in labels_of[g])
 
     for label in sorted(n_groups, key=lambda name: (n_groups[name], name)):
-        mine = [g for g in range(len(groups)) if label in labels_of[g]]
+        mine = groups_of[label]
         if n_groups[label] >= 2 and not held[label]:
             take(min(mine, key=harm))
         for g in mine:
             if g not in taken and not harm(g) and held[label] < _exact(holdout, total[label]):
                 take(g)
-    wanted = _exact(holdout, total.total())
+    wanted, n_held = _exact(holdout, total.total()), held.total()
     for tolerated in (0, 1, 2):
         for g in range(len(groups)):
-            if g not in taken and held.total() < wanted and harm(g) <= tolerated:
+            if g not in taken and n_held < wanted and harm(g) <= tolerated:
                 take(g)
+                n_held += labels_of[g].total()
     return {i for g in taken for i in groups[g]}
 
 

@@ -9,7 +9,6 @@ guessed where two are alike; `is_exact` looks at both). Null, an absent field, `
 import json
 import math
 import re
-import unicodedata
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from decimal import Decimal
 from typing import Any, TypeVar
 
 from backend.domain.json_schemas import normal_schema, validator
+from backend.domain.unicode_forms import unicode_form
 
 PPM = 1_000_000
 MAX_CHARS = 20_000
@@ -185,7 +185,7 @@ def _leaf(value: Any) -> tuple[str, object]:
     if isinstance(value, bool):
         return "boolean", value
     if isinstance(value, str):
-        return "text", unicodedata.normalize("NFC", value).strip()
+        return "text", unicode_form("NFC", value).strip()
     return "number", value  # 1 and 1.0 are equal and hash alike
 
 

@@ -12,12 +12,14 @@ fits.
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
 from typing import Any
 from urllib.parse import unquote
 
 from backend.domain.errors import Problem
-from backend.domain.patterns import UnsafePattern, compile_pattern
+from backend.domain.patterns import UnsafePattern, compile_pattern, takes_too_long_to_read
 from backend.domain.spec_problems import join, kind_of, suggestion
 
 MAX_CHARS = 65_536
@@ -25,6 +27,8 @@ MAX_VALUES = 5_000
 MAX_DEPTH = 24
 MAX_UNFOLDED = 5_000  # parts once every reference is written out
 MAX_UNFOLDED_DEPTH = 48
+MAX_UNFOLDED_CHARS = 4 * MAX_CHARS  # of names, constants and descriptions
+MAX_PROBLEMS = 50
 MAX_PROPERTIES = 200
 MAX_ITEMS = 1_000
 MAX_STRING = 20_000
@@ -37,6 +41,7 @@ ANNOTATIONS = frozenset(
 VALIDATED_ONLY = frozenset(("uniqueItems", "minProperties", "maxProperties"))
 DEFINITIONS = ("$defs", "definitions")
 _ROOT_ONLY = frozenset(("$schema", *DEFINITIONS))
+_WRITTEN_OUT = ("enum", "const", "description")  # wherever a reference leads to them
 _ALONE = ("$ref", "anyOf", "oneOf")
 _TOO_DEEP = f"its references unfold to more than {MAX_UNFOLDED_DEPTH} levels; flatten it"
 _REFUSED = {
@@ -66,14 +71,13 @@ def check_schema(schema: object, *, at: str = "") -> list[Problem]:
         return [_problem(at, f"a schema is an object; this is {kind_of(schema)}", "not_a_schema")]
     if fault := _too_large(schema):
         return [_problem(at, fault, "schema_too_large")]
-    problems = list(_schema(schema, at, is_root=True))
-    problems += _definitions(schema, at)
+    problems = list(islice(chain(_schema(schema, at, is_root=True), _definitions(schema, at)), MAX_PROBLEMS))
     if not problems:
         problems = list(_references(schema, at))
     if not problems and not _is_container(schema, schema):
         message = 'an answer is an object or a list: give the schema "type": "object" and "properties"'
         problems = [_problem(at, message, "not_a_schema")]
-    return problems[:50]
+    return problems
 
 
 def _problem(pointer: str, message: str, code: str) -> Problem:
@@ -101,6 +105,11 @@ def _too_large(schema: Mapping[str, Any]) -> str | None:
         return f"the schema has {len(patterns):,} different patterns; at most {MAX_PATTERNS} are allowed"
     if len(json.dumps(schema, ensure_ascii=False, default=str)) > MAX_CHARS:
         return f"the schema has more than {MAX_CHARS:,} characters; make it smaller"
+    if takes_too_long_to_read(patterns):
+        return (
+            "the patterns of the schema together take too long to read; take fewer or shorter ones, with fewer letters "
+            "and ranges beyond ASCII"
+        )
     return None
 
 
@@ -156,10 +165,10 @@ def _contradictions(schema: Mapping[str, Any], at: str) -> Iterator[Problem]:
         not isinstance(schema.get("additionalProperties"), dict) and schema.get("additionalProperties") is not True
     )
     if isinstance(required, list) and is_closed:
-        known = list(names) if isinstance(names, dict) else []
+        known = names if isinstance(names, dict) else {}
         for i, name in enumerate(required):
             if isinstance(name, str) and name not in known:
-                message = f'"{name[:60]}" is required and not among the properties; {suggestion(name, known)}'
+                message = f'"{name[:60]}" is required and not among the properties; {suggestion(name, list(known))}'
                 yield _problem(join(join(at, "required"), i), message, "unknown_field")
 
 
@@ -315,46 +324,75 @@ def _references(schema: Mapping[str, Any], at: str) -> Iterator[Problem]:
         for place in DEFINITIONS:
             for name in schema.get(place, {}):
                 unfolding.of_definition((place, name), 0)
-        if unfolding.of(schema, 0)[0] > MAX_UNFOLDED:
+        whole = unfolding.of(schema, 0)
+        if whole.n_parts > MAX_UNFOLDED:
             message = f"its references unfold to more than {MAX_UNFOLDED:,} parts; make it smaller"
+            yield _problem(at, message, "schema_too_large")
+        elif whole.n_chars > MAX_UNFOLDED_CHARS:
+            message = (
+                f"its references unfold to more than {MAX_UNFOLDED_CHARS:,} characters of names, constants and "
+                "descriptions; make what is referred to smaller"
+            )
             yield _problem(at, message, "schema_too_large")
     except _BadReference as fault:
         yield _problem(at, fault.message, fault.code)
 
 
+@dataclass(frozen=True, slots=True)
+class _Extent:
+    """Of a part with its references written out."""
+
+    n_parts: int = 0
+    height: int = 0
+    n_chars: int = 0
+
+
+def _around(inside: Sequence[_Extent], n_chars: int) -> _Extent:
+    return _Extent(
+        n_parts=1 + sum(one.n_parts for one in inside),
+        height=1 + max((one.height for one in inside), default=0),
+        n_chars=n_chars + sum(one.n_chars for one in inside),
+    )
+
+
 class _Unfolding:
-    """Parts and depth of a schema with its references written out; each definition is measured once."""
+    """How large a schema is with its references written out; each definition is measured once."""
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
         self._schema = schema
-        self._known: dict[tuple[str, str], tuple[int, int]] = {}
+        self._known: dict[tuple[str, str], _Extent] = {}
         self._open: set[tuple[str, str]] = set()
 
-    def of(self, part: object, depth: int) -> tuple[int, int]:
-        """How many parts, and how deep below this one."""
+    def of(self, part: object, depth: int) -> _Extent:
+        """The height is counted below this part."""
         if depth > MAX_UNFOLDED_DEPTH:
             raise _BadReference(_TOO_DEEP, "schema_too_large")
+        n_chars = 0
         if isinstance(part, list):
             inside = [self.of(item, depth + 1) for item in part]
         elif not isinstance(part, dict):
-            return 0, 0
+            return _Extent(n_chars=len(part) if isinstance(part, str) else 0)
         elif isinstance(part.get("$ref"), str):
             inside = [self.of_definition(self._place(part["$ref"]), depth + 1)]
         else:
-            names = (name for name in part if name not in ANNOTATIONS | {"enum", "const", *DEFINITIONS})
-            inside = [self.of(part[name], depth + 1) for name in names]
-        return 1 + sum(n for n, _ in inside), 1 + max((d for _, d in inside), default=0)
+            names = [name for name in part if name not in ANNOTATIONS | {"enum", "const", *DEFINITIONS}]
+            inside = [(self._fields if name == "properties" else self.of)(part[name], depth + 1) for name in names]
+            n_chars = sum(map(len, names)) + sum(_n_chars(part[key]) for key in _WRITTEN_OUT if key in part)
+        return _around(inside, n_chars)
 
-    def of_definition(self, place: tuple[str, str], depth: int) -> tuple[int, int]:
+    def _fields(self, fields: Mapping[str, Any], depth: int) -> _Extent:
+        """Of `properties`, where a field may be called `title` or `enum` as well."""
+        return _around([self.of(field, depth + 1) for field in fields.values()], sum(map(len, fields)))
+
+    def of_definition(self, place: tuple[str, str], depth: int) -> _Extent:
         if place in self._open:
             message = f"#/{place[0]}/{place[1][:60]} refers to itself; write as many levels out as are needed"
             raise _BadReference(message, "recursive_schema")
         if place not in self._known:
             self._open.add(place)
-            n_parts, height = self.of(self._schema[place[0]][place[1]], depth)
-            self._known[place] = min(n_parts, MAX_UNFOLDED + 1), height
+            self._known[place] = self.of(self._schema[place[0]][place[1]], depth)
             self._open.remove(place)
-        if depth + self._known[place][1] > MAX_UNFOLDED_DEPTH:
+        if depth + self._known[place].height > MAX_UNFOLDED_DEPTH:
             raise _BadReference(_TOO_DEEP, "schema_too_large")
         return self._known[place]
 
@@ -363,6 +401,10 @@ class _Unfolding:
         if place is None or place[1] not in self._schema.get(place[0], {}):
             raise _BadReference(f"{ref[:80]} is not in this schema", "unsupported_keyword")
         return place
+
+
+def _n_chars(value: object) -> int:
+    return len(json.dumps(value, ensure_ascii=False, default=str))
 
 
 class _BadReference(ValueError):

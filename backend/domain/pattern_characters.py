@@ -13,6 +13,8 @@ _LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 _ASCII_EDGES = range(0x81)  # where ASCII's own \w, \s and \d may begin or end
 _CONTROLS = {"a": 7, "f": 12, "n": 10, "r": 13, "t": 9, "v": 11, "\\": 92}
 _N_HEX = {"x": 2, "u": 4, "U": 8}
+STEPS_A_SOURCE = 500  # of a tenth of a microsecond, to have Python read one
+STEPS_A_WIDE_SET = 15_000  # more for a set beyond the first 256 characters: it is a table of 65,536
 
 
 class UnsafePattern(ValueError):
@@ -32,6 +34,7 @@ class CharacterReader:
         self.sources: dict[str, None] = {}
         self.edges: set[int] = set()  # code points at which something begins or ends to be taken
         self.has_categories = self.ignores_case = False
+        self.n_steps = 0  # that it takes to ask Python what all of them take
 
     def _next(self, n: int = 1) -> str:
         return self.text[self.at : self.at + n]
@@ -119,6 +122,9 @@ class CharacterReader:
         if isinstance(low, str) or isinstance(high, str) or high < low:
             raise self._fault("the range of the set goes from no character to another; write \\- for the sign", here)
         self.edges |= {low, high + 1}
+        self.n_steps += STEPS_A_WIDE_SET if high > 255 else 0
+        if "i" in flags:  # Python looks at every one of them
+            self.n_steps += 2 * max(0, min(high, 0xFFFF) - low)
         return f"{_spelt(low)}-{_spelt(high)}"  # also of one character: Python ignores its case in another way
 
     def _taken(self, item: int | str, flags: str) -> str:
@@ -155,6 +161,7 @@ class CharacterReader:
     def _chars(self, source: str, flags: str) -> Chars:
         asked = "".join(flag for flag in "ais" if flag in flags)
         chars = Chars(source=f"(?{asked}){source}" if asked else source)
+        self.n_steps += STEPS_A_SOURCE
         self.sources[chars.source] = None
         self.ignores_case |= "i" in flags
         return chars

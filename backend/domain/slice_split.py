@@ -7,7 +7,6 @@ and is read strictly. Where it is of no use, the terms that tell the two cluster
 
 import json
 import re
-import unicodedata
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ import numpy as np
 
 from backend.domain.clustering import Ints, Rows, average_linkage, cut
 from backend.domain.strata import share_out
+from backend.domain.unicode_forms import unicode_form
 
 MAX_NAME_CHARS = 80  # of a slice, as in a spec
 MAX_PART_CHARS = 40  # of what a half adds to the name of the slice
@@ -152,7 +152,7 @@ def _telling_terms(own: Sequence[str], other: Sequence[str]) -> list[str]:
 def _document_counts(texts: Sequence[str]) -> Counter[str]:
     counts: Counter[str] = Counter()
     for text in texts:
-        counts.update({word for word in _WORD.findall(unicodedata.normalize("NFC", text).casefold()) if _is_term(word)})
+        counts.update({word for word in _WORD.findall(unicode_form("NFC", text).casefold()) if _is_term(word)})
     return counts
 
 

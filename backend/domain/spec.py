@@ -47,7 +47,7 @@ from backend.domain.spec_inputs import (
 )
 from backend.domain.spec_models import Spec
 from backend.domain.spec_outputs import JsonOutput, Label, LabelOutput, TextOutput
-from backend.domain.spec_problems import document_problems, problems_of
+from backend.domain.spec_problems import MAX_TOLD, document_problems, problems_of
 from backend.domain.spec_rules import rule_problems
 from backend.domain.spec_teacher import DeclaredPrice, DraftCache, Sampling, Teacher
 from backend.domain.spec_training import Budget, CausalTrain, Gate, Recipes, Train
@@ -136,7 +136,8 @@ def _invalid(problems: Sequence[Problem]) -> InvalidSpec:
     first = problems[0]
     more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
     return InvalidSpec(
-        f"The spec is not valid: {first.pointer or 'document'}: {first.message}{more}", problems=tuple(problems[:50])
+        f"The spec is not valid: {first.pointer or 'document'}: {first.message}{more}",
+        problems=tuple(problems[:MAX_TOLD]),
     )
 
 

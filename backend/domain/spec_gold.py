@@ -9,14 +9,16 @@ from itertools import islice
 from backend.domain.errors import Problem
 from backend.domain.gold import n_heldout_at_least
 from backend.domain.json_answers import BadAnswer, parse_answer
-from backend.domain.json_schemas import Purse, TooCostly, check_schema, validator
+from backend.domain.json_judge import Purse, TooCostly
+from backend.domain.json_schemas import check_schema, validator
 from backend.domain.spec_inputs import Example
 from backend.domain.spec_models import Spec
 from backend.domain.spec_outputs import JsonOutput, LabelOutput
 from backend.domain.spec_problems import suggestion
 
 MOST = 50  # problems that are told at once
-MAX_STEPS = 100_000_000  # some ten seconds, of which 10,000 ordinary examples take a hundredth
+MAX_STEPS = 10_000_000  # a second at most, of which 10,000 ordinary examples take a tenth
+STEPS_A_CHAR = 10  # more for each character of the answers: to look at every value once is always paid for
 
 
 def gold_problems(spec: Spec, examples: Sequence[Example]) -> list[Problem]:
@@ -52,10 +54,10 @@ def _wrong_answers(spec: Spec, examples: Sequence[Example]) -> Iterator[Problem]
     if isinstance(output, JsonOutput):
         yield from _wrong_json(output, examples)
     elif isinstance(output, LabelOutput):
-        known = [label.name for label in output.labels]
+        known = {label.name: None for label in output.labels}
         for i, example in enumerate(examples):
             if example.output not in known:
-                words = suggestion(example.output, known)
+                words = suggestion(example.output, list(known))
                 yield _wrong(i, f'there is no label "{example.output[:80]}"; {words}', "unknown_label")
     else:
         for i, example in enumerate(examples):
@@ -67,7 +69,8 @@ def _wrong_answers(spec: Spec, examples: Sequence[Example]) -> Iterator[Problem]
 def _wrong_json(output: JsonOutput, examples: Sequence[Example]) -> Iterator[Problem]:
     if check_schema(output.answer_schema):
         return  # that is a problem of its own, and nothing is judged by what was not vetted
-    errors_of = validator(output.answer_schema, purse=Purse(MAX_STEPS))
+    n_chars = sum(len(example.output) for example in examples)
+    errors_of = validator(output.answer_schema, purse=Purse(MAX_STEPS + STEPS_A_CHAR * n_chars))
     for i, example in enumerate(examples):
         try:
             errors = errors_of(parse_answer(example.output))
@@ -75,7 +78,8 @@ def _wrong_json(output: JsonOutput, examples: Sequence[Example]) -> Iterator[Pro
             yield _wrong(i, f"is no answer: {fault}", "bad_answer")
         except TooCostly:
             words = (
-                "the gold up to here takes all the time there is; give output.schema shorter patterns or fewer branches"
+                "the gold up to here takes all the time there is to compare it with output.schema; give the schema "
+                "fewer branches in anyOf and oneOf, fewer required names or shorter patterns, or give fewer examples"
             )
             yield _wrong(i, words, "too_slow")
             return

@@ -8,6 +8,7 @@ meet it again in a log.
 import difflib
 import types
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import islice
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -16,7 +17,11 @@ from pydantic_core import ErrorDetails
 
 from backend.domain.errors import Problem
 
-MAX_PROBLEMS = 200  # finding what one misspelt key was meant to be takes a millisecond
+MAX_PROBLEMS = 200
+MAX_TOLD = 50  # of them, in one answer
+MAX_NAME = 60  # characters of a name that are compared, or shown
+MAX_KNOWN = 500  # names that one is compared with
+_N_COMPARED = 5
 MAX_DEPTH = 32
 MAX_VALUES = 200_000
 MAX_CHARS = 8_000_000
@@ -57,7 +62,7 @@ def document_problems(data: object) -> list[Problem]:
     problems: list[Problem] = []
     stack: list[tuple[str, object, int]] = [("", data, 0)]
     n_values = n_chars = 0
-    while stack and len(problems) < 50:
+    while stack and len(problems) < MAX_TOLD:
         pointer, value, depth = stack.pop()
         n_values += 1
         if depth > MAX_DEPTH:
@@ -117,7 +122,9 @@ def _problem(details: ErrorDetails, model: type[BaseModel]) -> Problem:
         return Problem(pointer=join(pointer, tag), message=f'add "{tag}": {_tags(owner)}', code="missing")
     if kind in _RANGES:
         words, key = _RANGES[kind]
-        return Problem(pointer=pointer, message=f"must be {words} {context[key]:g}; it is {given}", code="out_of_range")
+        return Problem(
+            pointer=pointer, message=f"must be {words} {context[key]:g}; it is {str(given)[:40]}", code="out_of_range"
+        )
     if kind in _KINDS:
         return Problem(pointer=pointer, message=_wrong_kind(_KINDS[kind], given), code="wrong_type")
     if kind in ("string_too_short", "too_short"):
@@ -145,9 +152,27 @@ def _unknown_value(given: object, context: dict[str, Any], owner: object) -> str
 
 
 def suggestion(name: str, known: Sequence[str]) -> str:
-    """`did you mean "task"?`, or the list of what is known when nothing is near."""
-    near = difflib.get_close_matches(name[:60].casefold(), known, n=1, cutoff=0.6)
-    return f'did you mean "{near[0]}"?' if near else f"known are {', '.join(known[:40])}"
+    """`did you mean "task"?`, or the list of what is known when nothing is near.
+
+    To compare two names in earnest takes milliseconds where they are made for it; so it is done with those few alone
+    that share most pairs of letters with `name`."""
+    meant = name[:MAX_NAME].casefold()
+    pairs = _pairs(meant)
+    shared = sorted(((len(pairs & _pairs(one)), -i) for i, one in enumerate(known[:MAX_KNOWN])), reverse=True)
+    likely = [known[-i] for _, i in shared[:_N_COMPARED] if len(known[-i]) <= 2 * MAX_NAME]
+    near = difflib.get_close_matches(meant, likely, n=1, cutoff=0.6)
+    return f'did you mean "{near[0][:MAX_NAME]}"?' if near else f"known are {_listed(known)}"
+
+
+@lru_cache(maxsize=1024)
+def _pairs(name: str) -> frozenset[str]:
+    """Its letters and pairs of letters, of the first MAX_NAME."""
+    name = name[:MAX_NAME].casefold()
+    return frozenset(name) | {name[i : i + 2] for i in range(len(name) - 1)}
+
+
+def _listed(known: Sequence[str]) -> str:
+    return ", ".join(name[:MAX_NAME] for name in known[:40])
 
 
 def _tags(owner: object) -> str:

@@ -2,24 +2,39 @@
 
 import math
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from urllib.parse import urlsplit
 
 from backend.domain.errors import Problem
-from backend.domain.patterns import UnsafePattern, compile_pattern
+from backend.domain.patterns import UnsafePattern, compile_pattern, takes_too_long_to_read
+from backend.domain.spec_checks import RegexCheck
 from backend.domain.spec_defaults import default_k_select, effective_slices
 from backend.domain.spec_inputs import LengthVerifier, RegexVerifier, SimilarityVerifier
 from backend.domain.spec_models import Spec
 from backend.domain.spec_output_rules import output_problems
 from backend.domain.spec_outputs import LabelOutput
-from backend.domain.spec_problems import suggestion
+from backend.domain.spec_problems import MAX_TOLD, suggestion
 
 SHARE_TOLERANCE = 0.01
 
 
 def rule_problems(spec: Spec) -> list[Problem]:
-    """All broken rules but those about gold (`spec_gold`), in the order of the document."""
+    """The first broken rules, but those about gold (`spec_gold`), in the order of the document."""
+    if _are_patterns_too_slow(spec):
+        message = (
+            "the patterns of verifiers and output.checks together take too long to read; take fewer or shorter ones, "
+            "with fewer letters and ranges beyond ASCII"
+        )
+        return [Problem(pointer="", message=message, code="bad_pattern")]
     rules = (_output, _slices, _sources, _verifiers, _teacher, _sampling, _training, _recipes)
-    return [problem for rule in rules for problem in rule(spec)]
+    return list(islice((problem for rule in rules for problem in rule(spec)), MAX_TOLD))
+
+
+def _are_patterns_too_slow(spec: Spec) -> bool:
+    """Asked before any is compiled."""
+    checks = () if isinstance(spec.output, LabelOutput) else spec.output.checks
+    asked = (*spec.verifiers, *checks)
+    return takes_too_long_to_read(one.pattern for one in asked if isinstance(one, RegexVerifier | RegexCheck))
 
 
 def _output(spec: Spec) -> Iterator[Problem]:

@@ -3,10 +3,10 @@ likeness by which several answers of a teacher elect one; never what a gate deci
 """
 
 import re
-import unicodedata
 from collections.abc import Sequence
 
 from backend.domain.json_answers import Consensus, medoid
+from backend.domain.unicode_forms import unicode_form
 
 PPM = 1_000_000
 MAX_TOKENS = 2_000  # of each side; what comes after does not count
@@ -15,7 +15,7 @@ _WORD = re.compile(r"\w+")
 
 def tokens(text: str) -> list[str]:
     """Words of letters, digits and underscores after NFKC and case folding."""
-    return _WORD.findall(unicodedata.normalize("NFKC", text).casefold())[:MAX_TOKENS]
+    return _WORD.findall(unicode_form("NFKC", text).casefold())[:MAX_TOKENS]
 
 
 def lcs_length(a: Sequence[str], b: Sequence[str]) -> int:

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from llguidance import LLMatcher, LLTokenizer
 
 from backend.domain.json_answers import answer_text, parse_answer
+from backend.domain.json_judge import Purse, TooCostly
 from backend.domain.json_schema_rules import FORMATS
-from backend.domain.json_schemas import Purse, TooCostly, check_schema, decoding_schema, normal_schema, validator
+from backend.domain.json_schemas import check_schema, decoding_schema, normal_schema, validator
 from tests.backend.domain.json_worlds import ORDER, objects, orders, shuffled, values
 
 SPELLING = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
