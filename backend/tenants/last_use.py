@@ -15,7 +15,7 @@ from typing import Any
 from uuid import UUID
 
 from asgiref.sync import iscoroutinefunction
-from django.db import DatabaseError
+from django.db import Error
 from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
@@ -51,7 +51,7 @@ class LastUseWriter:
             if len(self._noted) >= MOST_KEYS:
                 self._noted.clear()
             self._noted[caller.api_key_id] = now + PRECISION.total_seconds()
-            if self._thread is None:
+            if self._thread is None or not self._thread.is_alive():  # an error ended it, or it is of before a fork
                 self._thread = threading.Thread(target=self._run, name="last-use", daemon=True)
                 self._thread.start()
         self._due.put(caller)
@@ -100,5 +100,5 @@ def _write(caller: Caller) -> None:
     try:
         with tenant_scope(caller.tenant_id):
             ApiKey.objects.of_tenant(caller.tenant_id).filter(stale, id=caller.api_key_id).update(last_used_at=now)
-    except DatabaseError as error:
+    except Error as error:  # a connection that breaks in the middle is an InterfaceError, which is no DatabaseError
         logger.warning("the last use of an API key was not noted: %s", type(error).__name__)

@@ -1,7 +1,7 @@
 """What keys are mostly for: named lists of scopes. The console's form, the API, `kolm keys create` and
 `manage.py create_api_key` offer them; a key keeps the scopes that its preset had when it was made.
 
-tests/backend/tenants/test_scope_presets.py runs every command with a key of every preset.
+tests/gpu_runners/kolm/test_presets.py runs every command with a key of every preset.
 """
 
 from collections.abc import Sequence
