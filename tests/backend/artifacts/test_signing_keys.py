@@ -307,6 +307,20 @@ def test_a_rotation_is_undone_by_putting_the_old_file_back(key_file, tenant, emb
     assert verdicts(new, published(tenant, "old-again")) == [0, 0]
 
 
+def test_a_key_of_after_the_backup_is_published_again_where_its_file_is_left(key_file, tenant, embedded_services):
+    """docs/backups.md: the database is of before the rotation, the key's file of after it."""
+    old, documents = published(tenant, "old"), list(SigningKey.objects.values())
+    run_as_owner(embedded_services, "rotate_signing_key")
+    new = published(tenant, "new")
+    with as_owner(embedded_services):
+        SigningKey.objects.all().delete()
+        SigningKey.objects.bulk_create(SigningKey(**each) for each in documents)
+    run_as_owner(embedded_services, "install_signing_key")
+    run_as_owner(embedded_services, "rotate_signing_key", "--finish")
+    assert verdicts(old, new, published(tenant, "after")) == [0, 0, 0]
+    assert open_keys() == [keyid(public_raw())]
+
+
 def test_where_the_file_cannot_be_replaced_the_parts_are_run_one_by_one(
     key_file, tenant, embedded_services, tmp_path, settings
 ):
