@@ -21,10 +21,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import uvicorn
-from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
-from starlette.routing import Mount, Route
+from starlette.routing import BaseRoute, Route
 
 from backend.domain.log_text import guard_logs
 from backend.domain.serving_wire import ServerHello, grant_key
@@ -40,6 +39,7 @@ from gpu_runners.serving.hosting import Bases, Hosts
 from gpu_runners.serving.journal import Journal, JournalBusy
 from gpu_runners.serving.metrics import CONTENT_TYPE, metrics
 from gpu_runners.serving.openai.app import make_app
+from gpu_runners.serving.openai.connections import web_config
 from gpu_runners.serving.plan import Speculation
 from gpu_runners.serving.registration import Registration, UsageTeller, hello_of
 from gpu_runners.serving.server_config import ServerConfig, read_server_config
@@ -91,11 +91,8 @@ async def serve(config: ServerConfig) -> None:
     feedback = FeedbackTeller(
         backend, floor.feedback, found=floor.hosts.pack_feedback, server=lambda: registration.server
     )
-    web = _Web(uvicorn.Config(
-        _with_own_routes(make_app(GrantedResponder(floor)), floor, registration, usage),
-        host=config.host, port=config.port, log_config=None, access_log=False, lifespan="off",
-        server_header=False, date_header=False, timeout_graceful_shutdown=5,
-    ))  # fmt: skip
+    app = make_app(GrantedResponder(floor), routes=_own_routes(floor, registration, usage))
+    web = _Web(web_config(app, host=config.host, port=config.port, log_config=None, timeout_graceful_shutdown=5))
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
@@ -158,7 +155,7 @@ def make_floor(config: ServerConfig, backend: Backend, bases: Bases) -> Floor:
     )
 
 
-def _with_own_routes(app: Starlette, floor: Floor, registration: Registration, usage: UsageTeller) -> Starlette:
+def _own_routes(floor: Floor, registration: Registration, usage: UsageTeller) -> list[BaseRoute]:
     async def healthz(_: Request) -> Response:
         return JSONResponse({"status": "draining" if floor.is_draining else "ok"})
 
@@ -166,7 +163,7 @@ def _with_own_routes(app: Starlette, floor: Floor, registration: Registration, u
         text = metrics(floor, registration, usage, now=time.monotonic())
         return PlainTextResponse(text, headers={"Content-Type": CONTENT_TYPE})
 
-    return Starlette(routes=[Route("/healthz", healthz), Route("/metrics", told), Mount("/", app)])
+    return [Route("/healthz", healthz), Route("/metrics", told)]
 
 
 async def _drain(floor: Floor, registration: Registration, *, within_s: float) -> None:

@@ -6,8 +6,8 @@ that one request: its engine runs that artifact's adapter, under that tenant's c
 
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
+from contextlib import aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -58,12 +58,14 @@ class GrantedResponder:
     def __init__(self, floor: Floor, *, now: Callable[[], float] = time.time) -> None:
         self._floor, self._now = floor, now
 
+    async def admit(self, headers: Mapping[str, str]) -> str:
+        """The tenant of the grant, which must open something here."""
+        with self._counted():
+            return self._open_grant(headers)[0].tenant
+
     async def resolve(self, model: str, headers: Mapping[str, str]) -> Served:
-        try:
+        with self._counted():
             return await self._resolve(model, headers)
-        except Refusal as refusal:
-            self._floor.refusals[refusal.code] += 1
-            raise
 
     async def models(self, headers: Mapping[str, str]) -> list[dict[str, Any]]:
         """The one that the grant opens."""
@@ -71,12 +73,9 @@ class GrantedResponder:
         return [{"id": grant.deployment or grant.artifact, "object": "model", "created": 0, "owned_by": "kolm"}]
 
     async def _resolve(self, model: str, headers: Mapping[str, str]) -> Served:
-        grant, token = self._grant(headers)
-        self._floor.check_open()
+        grant, token = self._open_grant(headers)
         if model.startswith("art_") and model != grant.artifact:
             raise Refusal(403, "artifact_refused", "The grant is for another artifact than was named.")
-        if self._floor.dedicated not in ("", grant.sha256):
-            raise Refusal(403, "dedicated", "This server answers for one other artifact alone.")
         async with self._floor.store.using(grant, token) as adapter:
             engine = CallEngine(self._floor, grant=grant, token=token, adapter=adapter)
             return Served(
@@ -90,6 +89,22 @@ class GrantedResponder:
                 rules=adapter.rules,
                 note_rule=engine.note_rule,
             )
+
+    @contextmanager
+    def _counted(self) -> Iterator[None]:
+        try:
+            yield
+        except Refusal as refusal:
+            self._floor.refusals[refusal.code] += 1
+            raise
+
+    def _open_grant(self, headers: Mapping[str, str]) -> tuple[Grant, str]:
+        """Raises Refusal, also where no new work may begin."""
+        grant, token = self._grant(headers)
+        self._floor.check_open()
+        if self._floor.dedicated not in ("", grant.sha256):
+            raise Refusal(403, "dedicated", "This server answers for one other artifact alone.")
+        return grant, token
 
     def _grant(self, headers: Mapping[str, str]) -> tuple[Grant, str]:
         scheme, _, token = headers.get("authorization", "").partition(" ")

@@ -12,21 +12,23 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from typing import Any, TypeVar
 
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
 from gpu_runners.generation.protocol import Delta
+from gpu_runners.serving.openai.arrival import BodyDoor, Room, n_announced, read_body
 from gpu_runners.serving.openai.bodies import ChatCall, CompletionCall, chat_call, completion_call, read_json
 from gpu_runners.serving.openai.calls import chat_requests, completion_requests, merged
-from gpu_runners.serving.openai.faults import BadRequest, Fault, fault_of
+from gpu_runners.serving.openai.faults import Fault, fault_of
+from gpu_runners.serving.openai.lanes import cost_of_schema, in_turn
 from gpu_runners.serving.openai.responder import Responder, Served
 from gpu_runners.serving.openai.rule_answers import rule_answer, rule_deltas
 from gpu_runners.serving.openai.shapes import Answer
 from gpu_runners.serving.openai.tools import is_hermes
 
-MAX_BODY = 4 << 20
 log = logging.getLogger("kolm.server")
 T = TypeVar("T")
 Deltas = AsyncGenerator[tuple[int, Delta], None]
@@ -34,22 +36,23 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 
 def make_app(responder: Responder, *, routes: Sequence[BaseRoute] = ()) -> Starlette:
-    """`routes` come beside OpenAI's."""
+    """`routes` come beside OpenAI's, and before them."""
+    room = Room()
 
     async def chat(request: Request) -> Response:
-        call = await _call(chat_call, read_json(await read_body(request)))
-        served = await responder.resolve(call.model, _headers(request))
-        ruled = rule_answer(call, served)
+        async with _read(request, responder, room, chat_call) as (call, n_bytes):
+            served = await responder.resolve(call.model, _headers(request))
+            ruled = await in_turn(n_bytes, lambda: rule_answer(call, served))
+            requests = [] if ruled else await in_turn(n_bytes, lambda: chat_requests(call, served))
         if ruled is not None:
             deltas = rule_deltas(ruled, served, n=call.sampling.n)
             return await _answer(request, call, served, deltas, n=call.sampling.n, rule=ruled.rule)
-        requests = await chat_requests(call, served)
         return await _answer(request, call, served, merged(served.engine, requests), n=len(requests))
 
     async def completion(request: Request) -> Response:
-        call = await _call(completion_call, read_json(await read_body(request)))
-        served = await responder.resolve(call.model, _headers(request))
-        requests = await completion_requests(call, served)
+        async with _read(request, responder, room, completion_call) as (call, n_bytes):
+            served = await responder.resolve(call.model, _headers(request))
+            requests = await in_turn(n_bytes, lambda: completion_requests(call, served))
         return await _answer(request, call, served, merged(served.engine, requests), n=len(requests))
 
     async def models(request: Request) -> Response:
@@ -65,7 +68,7 @@ def make_app(responder: Responder, *, routes: Sequence[BaseRoute] = ()) -> Starl
         Route("/healthz", healthz, methods=["GET"]),
     ]
     handlers: dict[Any, Any] = {404: _no_such_route, 405: _no_such_route}
-    return Starlette(routes=[*own, *routes], exception_handlers=handlers)
+    return Starlette(routes=[*routes, *own], exception_handlers=handlers, middleware=[Middleware(BodyDoor)])
 
 
 def guarded(handler: Handler) -> Handler:
@@ -187,24 +190,18 @@ async def _hang_up(receive: Receive) -> None:
         pass
 
 
-async def _call(read: Callable[[dict[str, Any]], T], body: dict[str, Any]) -> T:
-    """A stranger's schema may take a second to be judged, and this thread is everybody's."""
-    return await asyncio.to_thread(read, body) if "response_format" in body else read(body)
-
-
-async def read_body(request: Request) -> bytes:
-    """Raises BadRequest(413) before more than MAX_BODY is kept."""
-    too_large = BadRequest(f"A body has at most {MAX_BODY} bytes.", code="body_too_large", status=413)
-    length = request.headers.get("content-length", "0")
-    if not length.isdigit() or int(length) > MAX_BODY:
-        raise too_large
-    parts, size = [], 0
-    async for part in request.stream():
-        parts.append(part)
-        size += len(part)
-        if size > MAX_BODY:
-            raise too_large
-    return b"".join(parts)
+@contextlib.asynccontextmanager
+async def _read(
+    request: Request, responder: Responder, room: Room, read: Callable[[dict[str, Any]], T]
+) -> AsyncIterator[tuple[T, int]]:
+    """The call and the bytes that it came in, which are held as long. Whose they are is asked before they are read."""
+    sender = await responder.admit(_headers(request))
+    with room.held(sender, n_announced(request)):
+        data = await read_body(request)
+        n_bytes = len(data)
+        body = await in_turn(n_bytes, lambda: read_json(data))
+        cost = cost_of_schema(n_bytes) if "response_format" in body else n_bytes
+        yield await in_turn(cost, lambda: read(body)), n_bytes
 
 
 def _headers(request: Request) -> dict[str, str]:

@@ -1,12 +1,14 @@
 """The bodies of /v1/chat/completions and /v1/completions, read strictly: a parameter that this server does not honour
 is an error, never ignored."""
 
-import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from backend.domain.json_schemas import check_schema
+from backend.domain.strict_json import BadJson
+from backend.domain.strict_json import read_json as read_strictly
 from gpu_runners.generation.answers import schema_constraint
 from gpu_runners.generation.protocol import Constraint, ConstraintKind
 from gpu_runners.serving.openai.faults import BadRequest
@@ -20,6 +22,8 @@ MAX_MESSAGES = 1_000
 MAX_TOOLS = 128
 MAX_TOP_LOGPROBS = 20
 _MAX_TOKENS = 1 << 20
+_MAX_CONTAINERS = 50_000  # lists and objects of a body: a million empty lists hold the interpreter for a second
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)', re.DOTALL)
 _IGNORED = ("user", "metadata", "safety_identifier", "prompt_cache_key")  # they name the caller, not the answer
 
 
@@ -61,13 +65,24 @@ class CompletionCall:
 
 
 def read_json(data: bytes) -> dict[str, Any]:
+    """Raises BadRequest. Linear in the body's length, whatever it holds."""
+    if _is_crowded(data):
+        raise BadRequest(f"The body has more than {_MAX_CONTAINERS:,} lists and objects.", code="invalid_json")
     try:
-        body = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise BadRequest("The body is not JSON in UTF-8.", code="invalid_json") from error
+        body = read_strictly(data)
+    except BadJson as error:
+        raise BadRequest(str(error), code="invalid_json") from error
     if not isinstance(body, dict):
         raise BadRequest("The body is not a JSON object.", code="invalid_json")
     return body
+
+
+def _is_crowded(data: bytes) -> bool:
+    """What is inside strings does not count, and is looked at only where it could make the difference."""
+    if data.count(b"[") + data.count(b"{") <= _MAX_CONTAINERS:
+        return False
+    bare = _STRING.sub(b"", data)
+    return bare.count(b"[") + bare.count(b"{") > _MAX_CONTAINERS
 
 
 def chat_call(body: Mapping[str, Any]) -> ChatCall:
@@ -292,9 +307,20 @@ def _calls(calls: Any, fields: Fields) -> list[dict[str, Any]]:
         function = call.get("function") if isinstance(call, dict) else None
         if not isinstance(function, dict) or not isinstance(function.get("name"), str):
             raise fields.bad("tool_calls", "has entries with a function and its name")
-        try:
-            arguments = json.loads(function.get("arguments") or "{}")
-        except (ValueError, TypeError, RecursionError) as error:
-            raise fields.bad("tool_calls", "has arguments that are no JSON text") from error
-        out.append({"type": "function", "function": {"name": function["name"], "arguments": arguments}})
+        name, arguments = function["name"], _arguments(function.get("arguments") or "{}", fields)
+        out.append({"type": "function", "function": {"name": name, "arguments": arguments}})
     return out
+
+
+def _arguments(text: Any, fields: Fields) -> Any:
+    if not isinstance(text, str):
+        raise fields.bad("tool_calls", "has arguments that are no JSON text")
+    data = text.encode()
+    if _is_crowded(data):
+        raise fields.bad("tool_calls", f"has arguments with more than {_MAX_CONTAINERS:,} lists and objects")
+    try:
+        return read_strictly(data)
+    except BadJson as error:
+        raise fields.bad(
+            "tool_calls", "has arguments that are no JSON text, or one that readers disagree on"
+        ) from error

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from gpu_runners.causal.chat import chat_ids
 from gpu_runners.generation.answers import constraint_of
-from gpu_runners.generation.protocol import Constraint, Delta, Engine, GenerationRequest
+from gpu_runners.generation.protocol import Constraint, Delta, Engine, GenerationRequest, Rejected
 from gpu_runners.serving.openai.bodies import ChatCall, CompletionCall, Sampling
 from gpu_runners.serving.openai.faults import BadRequest
 from gpu_runners.serving.openai.responder import Served
@@ -17,12 +17,13 @@ from gpu_runners.serving.openai.tools import takes_tools
 from gpu_runners.serving.pack_mounting import drafted_where_taken
 
 MAX_TOGETHER = 64  # prompts times choices of one call
+MAX_SPECIAL = 64  # texts of one chat that spell a special token
 COMPLETION_TOKENS = 16  # OpenAI's own default of /v1/completions
-_LONG = 20_000  # characters from which tokenising would hold up others in the event loop
 
 
-async def chat_requests(call: ChatCall, served: Served) -> list[GenerationRequest]:
-    """One a choice. A chat without a system message gets the artifact's own. Raises BadRequest, JobFailed(bad_chat)."""
+def chat_requests(call: ChatCall, served: Served) -> list[GenerationRequest]:
+    """One a choice. A chat without a system message gets the artifact's own. Tokenising takes a second a megabyte.
+    Raises BadRequest, Rejected, JobFailed(bad_chat)."""
     messages: Sequence[Mapping[str, Any]] = call.messages
     system = served.prompt.get("system")
     if system and not any(message["role"] == "system" for message in messages):
@@ -30,21 +31,15 @@ async def chat_requests(call: ChatCall, served: Served) -> list[GenerationReques
     constraint = _constraint(call.sampling, served.prompt)
     if call.tools:
         _check_tools(served, constraint)
-    n_chars = sum(len(str(message.get("content", ""))) for message in messages)
-    if n_chars > _LONG:
-        prompt = await asyncio.to_thread(chat_ids, served.base, messages, tools=call.tools)
-    else:
-        prompt = chat_ids(served.base, messages, tools=call.tools)
+    _check_special(served, messages)
+    prompt = chat_ids(served.base, messages, tools=call.tools)
     default = served.prompt.get("max_new_tokens") or served.base.context
     return _requests([tuple(prompt)], call.sampling, served, constraint, default)
 
 
-async def completion_requests(call: CompletionCall, served: Served) -> list[GenerationRequest]:
-    """One a prompt and choice: prompts as they are, without chat template. Raises BadRequest."""
-    prompts = [
-        one if isinstance(one, tuple) else await asyncio.to_thread(_ids, served.base.tokenizer, one)
-        for one in call.prompts
-    ]
+def completion_requests(call: CompletionCall, served: Served) -> list[GenerationRequest]:
+    """One a prompt and choice: prompts as they are, without chat template. Raises BadRequest, Rejected."""
+    prompts = [one if isinstance(one, tuple) else _ids(served.base.tokenizer, one) for one in call.prompts]
     constraint = _constraint(call.sampling, served.prompt)
     default = served.prompt.get("max_new_tokens") or COMPLETION_TOKENS
     return _requests(prompts, call.sampling, served, constraint, default)
@@ -96,6 +91,8 @@ def _requests(
 ) -> list[GenerationRequest]:
     if len(prompts) * sampling.n > MAX_TOGETHER:
         raise BadRequest(f"One call has at most {MAX_TOGETHER} prompts times `n`.", param="n", code="invalid_value")
+    for prompt in prompts:
+        _check_fits(prompt, served)
     temperature = sampling.temperature
     if temperature is None:  # an artifact was measured greedily; a bare base has OpenAI's default
         temperature = 0.0 if served.prompt else 1.0
@@ -137,6 +134,35 @@ def _check_tools(served: Served, constraint: Constraint | None) -> None:
         )
     if not takes_tools(str(served.base.tokenizer.chat_template)):
         raise BadRequest("The base's chat template does not take tools.", param="tools", code="unsupported_parameter")
+
+
+def _check_fits(prompt: Sequence[int], served: Served) -> None:
+    """What no engine takes waits for no turn, and is not looked at again on the event loop. Raises Rejected."""
+    context = served.base.context
+    if len(prompt) >= context:
+        raise Rejected(
+            f"The prompt has {len(prompt)} tokens and at least one must follow; the context has {context}. Shorten the "
+            "prompt.",
+            code="context_too_long",
+        )
+
+
+def _check_special(served: Served, messages: Sequence[Mapping[str, Any]]) -> None:
+    """`chat_ids` looks for each text that spells a special token in the whole prompt. Raises BadRequest."""
+    left: list[Any] = [list(messages)]
+    n_special = 0
+    while left:
+        value = left.pop()
+        if isinstance(value, str):
+            n_special += any(token in value for token in served.base.special_tokens)
+        elif isinstance(value, dict | list):
+            left.extend(value.values() if isinstance(value, dict) else value)
+    if n_special > MAX_SPECIAL:
+        raise BadRequest(
+            f"More than {MAX_SPECIAL} texts of the messages spell a special token of the base.",
+            param="messages",
+            code="invalid_value",
+        )
 
 
 def _ids(tokenizer: Any, text: str) -> tuple[int, ...]:

@@ -36,6 +36,11 @@ class Refusal(Exception):
 
 
 class Responder(Protocol):
+    async def admit(self, headers: Mapping[str, str]) -> str:
+        """Whether a body that comes with these headers is read at all, and on whose account: who may not send one is
+        told before it is. Raises Refusal."""
+        ...
+
     async def resolve(self, model: str, headers: Mapping[str, str]) -> Served:
         """What `model` stands for, to whom sent these headers (names in lower case). Raises Refusal."""
         ...

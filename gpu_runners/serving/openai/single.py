@@ -23,9 +23,12 @@ from starlette.routing import Route
 
 from backend.domain.kolm_verify import Kolm
 from gpu_runners.serving.generative_model import GenerativeModel
-from gpu_runners.serving.openai.app import guarded, make_app, read_body
+from gpu_runners.serving.openai.app import guarded, make_app
+from gpu_runners.serving.openai.arrival import read_body
 from gpu_runners.serving.openai.bodies import read_json
+from gpu_runners.serving.openai.connections import web_config
 from gpu_runners.serving.openai.faults import BadRequest
+from gpu_runners.serving.openai.lanes import in_turn
 from gpu_runners.serving.openai.responder import Refusal, Served
 
 MAX_INPUTS = 256
@@ -38,6 +41,9 @@ class OneArtifact:
 
     def __init__(self, kolm: Kolm, model: GenerativeModel) -> None:
         self.name, self._model, self._since = str(kolm.manifest["name"]), model, int(time.time())
+
+    async def admit(self, headers: Mapping[str, str]) -> str:
+        return ""
 
     async def resolve(self, model: str, headers: Mapping[str, str]) -> Served:
         if model != self.name:
@@ -59,7 +65,8 @@ class OneArtifact:
 
 def app_of(kolm: Kolm, model: GenerativeModel) -> Starlette:
     async def run(request: Request) -> Response:
-        texts = _texts(read_json(await read_body(request)))
+        data = await read_body(request)
+        texts = await in_turn(len(data), lambda: _texts(read_json(data)))
         return JSONResponse({"outputs": await asyncio.to_thread(model.predict, texts)})
 
     async def about(request: Request) -> Response:
@@ -84,8 +91,7 @@ def serve_one(kolm: Kolm, model: GenerativeModel, *, host: str, port: int) -> in
     body = json.dumps({"model": kolm.manifest["name"], "messages": [{"role": "user", "content": "..."}]})
     print(f"serving {kolm.manifest['name']} on {url}/v1", flush=True)
     print(f"curl {url}/v1/chat/completions -H 'Content-Type: application/json' -d '{body}'", flush=True)
-    config = uvicorn.Config(app_of(kolm, model), log_level="warning", access_log=False, lifespan="off")
-    uvicorn.Server(config).run(sockets=[listening])
+    uvicorn.Server(web_config(app_of(kolm, model), log_level="warning")).run(sockets=[listening])
     return 0
 
 

@@ -16,7 +16,7 @@ from starlette.applications import Starlette
 from backend.domain.kolm_verify import read_kolm
 from gpu_runners.causal.base import CausalBase
 from gpu_runners.serving.generative_model import GenerativeModel
-from gpu_runners.serving.openai.app import MAX_BODY
+from gpu_runners.serving.openai.arrival import MAX_BODY
 from gpu_runners.serving.openai.single import app_of
 from tests.backend.domain.test_patterns import AUDITED
 from tests.gpu_runners.small_base import CONTEXT, make_base
@@ -200,7 +200,7 @@ def test_what_is_not_honoured_is_refused_by_name(
 
 def test_a_hostile_schema_is_refused_before_it_is_compiled(caller: Caller) -> None:
     deep: dict[str, Any] = {"type": "object"}
-    for _ in range(150):
+    for _ in range(25):
         deep = {"type": "object", "properties": {"a": deep}}
     loop = {"type": "object", "properties": {"a": {"$ref": "#"}}}
     remote = {"type": "object", "properties": {"a": {"$ref": "http://127.0.0.1:1/x"}}}

@@ -59,6 +59,9 @@ class OneModel:
     def __init__(self, served: Served) -> None:
         self.served = served
 
+    async def admit(self, headers: Any) -> str:
+        return ""
+
     async def resolve(self, model: str, headers: Any) -> Served:
         return replace(self.served, model=model)
 
