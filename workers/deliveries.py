@@ -62,7 +62,8 @@ class Sender:
         from django.db import Error as DatabaseError
         from django.db import connection
 
-        listener = threading.Thread(target=self._listen, args=(stop,), name="news")
+        # a daemon: a loop that ends by a fault takes the process with it, and that is started again
+        listener = threading.Thread(target=self._listen, args=(stop,), name="news", daemon=True)
         listener.start()
         heartbeat = of_process()
         heartbeat.start()
