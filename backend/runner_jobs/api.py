@@ -28,7 +28,7 @@ from backend.rest.json_bodies import off_the_loop, parse_lenient
 from backend.rest.problems import problem_for, problem_response
 from backend.runner_jobs import leases
 from backend.runner_jobs.leases import JobGone
-from backend.runner_jobs.own_absence import note_absence
+from backend.runner_jobs.own_absence import note_fault
 from backend.wakeups import RUNNERS
 from backend.wakeups_async import listening_async
 
@@ -52,8 +52,8 @@ def guarded_view(view: View) -> View:
             )
         except KolmError as error:
             return problem_for(request, error)
-        except (OperationalError, InterfaceError):
-            note_absence()
+        except (OperationalError, InterfaceError) as fault:
+            note_fault(fault)
             raise
         except (ValueError, KeyError, TypeError) as error:
             return problem_response(

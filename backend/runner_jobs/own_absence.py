@@ -5,16 +5,25 @@ import threading
 import time
 
 from django.conf import settings
+from django.db import DatabaseError
 
 from backend.domain.absence import Absence
 
 LOOK_EVERY_S = 1.0
+_LOCKED = ("40", "55P03")  # SQLSTATEs of a deadlock, and of a lock that was waited for in vain
 absence = Absence(break_s=5.0)
 
 
 def note_absence() -> None:
     """A runner could not be heard just now."""
     absence.away(time.monotonic())
+
+
+def note_fault(fault: DatabaseError) -> None:
+    """An absence, unless the server heard and somebody else's lock was in the way: else one that is held for long
+    would keep the jobs of dead runners from everybody."""
+    if not str(getattr(fault.__cause__, "sqlstate", None) or "").startswith(_LOCKED):
+        note_absence()
 
 
 def may_take_over() -> bool:

@@ -4,13 +4,16 @@ import hashlib
 import json
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 import pytest
 from django.conf import settings as django_settings
-from django.db import connection
+from django.db import connection, transaction
 from django.test import Client
 
 from backend.blobs import get_blob, put_blob
@@ -380,6 +383,43 @@ def test_a_web_process_that_was_away_gives_no_runners_job_to_another_at_once(row
     lapse(job)
     leases.expire_leases()
     assert claimed(runner="second").attempt == 3
+
+
+def test_a_lock_that_is_held_for_long_keeps_no_other_job_from_a_new_runner(row):
+    """A heartbeat that waits for it in vain is no outage of ours."""
+    other = make_compile(make_tenant())
+    queue(other)
+    claim = claimed()
+    with held_lock(other.id):
+        path, data = f"/internal/runner/jobs/{claim.job_id}/heartbeat", json.dumps(NO_PROGRESS.to_json())
+        headers = bearer(claim.token)
+        client = Client(raise_request_exception=False)
+        assert client.post(path, data, content_type="application/json", headers=headers).status_code == 503
+    assert own_absence.may_take_over()
+
+
+@contextmanager
+def held_lock(compile_id: UUID) -> Iterator[None]:
+    """The compile's lease row, locked by somebody else."""
+    held, release = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        try:
+            with transaction.atomic():
+                compile_leases.lock(compile_id)
+                held.set()
+                release.wait(14)
+        finally:
+            connection.close()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    assert held.wait(20)
+    try:
+        yield
+    finally:
+        release.set()
+        thread.join()
 
 
 def test_an_exhausted_job_that_no_runner_asks_for_ends_when_an_outage_would_be_over(row, settings):
