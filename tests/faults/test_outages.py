@@ -1,11 +1,14 @@
 """A store or a process that is away for a while, and comes back: what was under way goes on by itself, at no attempt"""
 
+import os
+import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import httpx
 import pytest
+import redis
 
 from deploy.embedded.layout import Part
 from tests.acceptance.books import check_books, check_nothing_doubled, runner_jobs, uuid_of
@@ -109,3 +112,46 @@ def test_a_compile_outlives_a_valkey_that_hangs(deployment: Deployment, customer
     compile = customer.succeeded(compile_id, within_s=200)
     assert not [event for event in customer.events(compile_id) if event["type"] == "step.retrying"]
     check_books(deployment, customer, compile)
+
+
+def goes_on(deployment: Deployment) -> None:
+    """Valkey moves again, with all that was told to it."""
+    os.kill(deployment.child(Part.VALKEY), signal.SIGCONT)
+
+
+def goes_on_and_is_flushed(deployment: Deployment) -> None:
+    goes_on(deployment)
+    with redis.Redis.from_url(deployment.plan.redis_url, socket_timeout=20) as client:
+        client.flushall()
+        client.script_flush()
+
+
+def is_started_anew_and_empty(deployment: Deployment) -> None:
+    for path in deployment.plan.home.valkey.rglob("*.aof"):
+        path.unlink()
+    for path in deployment.plan.home.valkey.rglob("*.manifest"):
+        path.unlink()
+    os.kill(deployment.child(Part.VALKEY), signal.SIGKILL)
+
+
+@pytest.mark.parametrize("comes_back", [goes_on, goes_on_and_is_flushed, is_started_anew_and_empty])
+def test_what_was_taken_while_valkey_hung_is_done_after_it_is_back(
+    deployment: Deployment, customer: Customer, comes_back: Callable[[Deployment], None]
+) -> None:
+    """Nobody asks again. Afterwards requests are counted, and what was held back is taken, with no other use of
+    Valkey to help."""
+    os.kill(deployment.child(Part.VALKEY), signal.SIGSTOP)
+    try:
+        ids = [customer.compile(small_spec(f"{comes_back.__name__.replace('_', '-')}-{n}")) for n in range(2)]
+        time.sleep(VALKEY_AWAY_S)
+        assert {customer.get(f"/v1/compiles/{id}")["status"] for id in ids} == {"queued"}
+    finally:
+        comes_back(deployment)
+    eventually(
+        lambda: "RateLimit" in customer.api.get("/v1/compiles").headers, within_s=30, every_s=1.0, what="counted again"
+    )
+    assert customer.api.post("/v1/select", json={}).status_code == 400  # of its body, no more a 503
+    for id in ids:
+        check_books(deployment, customer, customer.succeeded(id, within_s=200))
+    unsent = "SELECT count(*) AS n FROM compiles_outbox WHERE sent_at IS NULL"
+    eventually(lambda: deployment.rows(unsent)[0]["n"] == 0, within_s=30, what="every hint was sent")
