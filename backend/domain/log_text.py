@@ -21,7 +21,7 @@ _CODE = re.compile(r"[a-z][a-z0-9_.]{1,60}")
 _OURS = ("backend.", "workers.", "gpu_runners.")
 _WORDS = re.compile(r"(\[[A-Za-z]+:? ?[A-Z0-9_-]+\])?[A-Za-z ,-]*")  # of httpx, up to what a certificate is for
 _QUOTES = re.compile(r"[\n(<{'\"]")
-_SHORT = 4  # fewer characters stand in any line by chance
+_SHORT, _LONG = 4, 24  # fewer characters stand in any line by chance; so many alike are no chance
 _SCHEMA_NAMES = ("constraint_name", "table_name", "column_name")
 # of an address that does not answer, or of a variable of the environment: they name it, and no statement, row or body
 _SAY_WHERE = frozenset(
@@ -115,12 +115,17 @@ def _told_arg(value: object, words: set[str]) -> object:
         return _without(value, words)
     if isinstance(value, (list, tuple, set, frozenset)) and any(isinstance(one, BaseException) for one in value):
         return [_told_arg(one, words) for one in value]
+    if words and not isinstance(value, int | float | None):
+        printed = _printed(value)
+        return value if (left := _without(printed, words)) == printed else left
     return value
 
 
 def _without(text: str, words: set[str]) -> str:
     for word in sorted(words, key=len, reverse=True):
         text = text.replace(word, "…")
+        if len(word) > _LONG and word[:_LONG] in text:  # who logs the beginning of a message
+            text = text.partition(word[:_LONG])[0] + "…"
     return text
 
 
@@ -132,9 +137,9 @@ def _words(error: BaseException) -> Iterator[str]:
         yield from (line for line in (text, *text.splitlines()) if len(line) >= _SHORT and line not in said)
 
 
-def _printed(error: BaseException) -> str:
+def _printed(value: object) -> str:
     try:
-        return str(error)
+        return str(value)
     except Exception:  # noqa: BLE001 - the line that mentions what has no text is written all the same
         return ""
 

@@ -49,6 +49,11 @@ WAYS = {
     "its text": "try: int(canary)\nexcept ValueError as e: log.error(f'no row: {e}')",
     "its text as an argument": "e = ValueError(canary, 1); log.error('no row %s %r', str(e), repr(e), exc_info=e)",
     "its text across lines": "try: int(canary + chr(10))\nexcept ValueError as e: log.error(f'no row: {e!r} {e}')",
+    "its text in a list": "try: int(canary)\nexcept ValueError as e: log.error('no row %s', [str(e)])",
+    "its text in bytes": "try: int(canary)\nexcept ValueError as e: log.error('no row %s', str(e).encode())",
+    "its text's beginning": "try: int(canary)\nexcept ValueError as e: log.error('no row %s', str(e)[:60])",
+    "a value that prints it": "class A:\n def __init__(self, e): self.e = e\n def __repr__(self): return repr(self.e)\n"
+    "try: int(canary)\nexcept ValueError as e: log.error('no row %s', A(e))",
     "one that has no text": "class E(Exception):\n def __str__(self): raise ValueError(canary)\n"
     "try: raise E(canary)\nexcept E as e: log.error('no row', exc_info=True)",
     "a callback": "async def g():\n asyncio.get_running_loop().call_soon(int, canary); await asyncio.sleep(0.01)\n"
