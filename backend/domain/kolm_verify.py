@@ -602,7 +602,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if problem and verdict.exit_code == 3:
         verdict = Verdict(3, verdict.status, (problem, *verdict.reasons), verdict.manifest, verdict.keyid)
     if options.json:
-        print(json.dumps(verdict.to_json(), ensure_ascii=False, indent=2, sort_keys=True))
+        print(json.dumps(verdict.to_json(), indent=2, sort_keys=True))  # ASCII: no character acts on a terminal
     else:
         _print(verdict, options.file)
     return verdict.exit_code

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from backend.domain import kolm_verify
 from backend.domain.artifact import build_kolm
 from backend.domain.canonical import canonical_json
 from gpu_runners.cli import main
@@ -55,6 +56,18 @@ def test_every_command_prints_through_the_escaping_stream(capsys: pytest.Capture
     assert "\x1b" not in said.err + said.out
     assert "\\u001b" in said.err
     assert sys.stdout is before
+
+
+def test_the_verifier_that_stands_alone_escapes_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is copied to where no `kolm` is, so it has no stream of ours before it."""
+    file = tmp_path / "x.kolm"
+    base = {"id": HOSTILE, "sha256": fields()["base"]["sha256"]}
+    file.write_bytes(build_kolm(members(), manifest_fields=fields(base=base), key=KEY))
+    for options in ([], ["--json"]):
+        kolm_verify.main([str(file), "--keyring", str(tmp_path / "none.json"), *options])
+        said = capsys.readouterr().out
+        assert not set(said) & (set(HOSTILE) - set(as_text(HOSTILE)))
+    assert json.loads(said)["manifest"]["base"]["id"] == HOSTILE
 
 
 FORGED = "Compare well\n  x.kolm: trusted"
