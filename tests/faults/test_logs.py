@@ -105,6 +105,46 @@ def test_no_log_of_any_part_holds_a_text(deployment: Deployment, owner: Customer
     assert [name for name, text in said.items() if CANARY.lower() in text.lower()] == []
 
 
+def test_nor_does_what_stands_in_a_request(deployment: Deployment, owner: Customer) -> None:
+    """Tokens in paths, questions behind them, headers, log-ins, receivers' addresses, keys: answered, refused, and cut
+    off by a database that does not answer."""
+    hook = {"url": f"https://{CANARY}.invalid/{CANARY}?token={CANARY}", "events": ["*"]}
+    endpoint = owner.api.post("/v1/webhook_endpoints", json=hook)
+    assert endpoint.status_code == 201, endpoint.text
+    assert owner.api.post(f"/v1/webhook_endpoints/{endpoint.json()['id']}/test").status_code < 300
+    key = {"name": f"key {CANARY}", "secret": f"sk-{CANARY}"}
+    assert owner.api.post("/v1/teacher_keys", json=key).status_code == 201
+    _ask_strangely(deployment)
+    with deployment.connect() as locker, locker.transaction():
+        rows = deployment.rows(
+            "SELECT string_agg(quote_ident(tablename), ', ') AS all FROM pg_tables WHERE schemaname = 'public'"
+        )
+        locker.execute(f"LOCK TABLE {rows[0]['all']} IN ACCESS EXCLUSIVE MODE")
+        _ask_strangely(deployment)
+        assert owner.api.get(f"/v1/models/{CANARY}").status_code == 503
+    with asleep(deployment.child(Part.VALKEY)):
+        _ask_strangely(deployment)
+    time.sleep(5)  # the first attempt at the receiver
+    said = logs(deployment)
+    assert "GET /v1/models/<str:model>: 503" in said["web.log"]
+    assert [name for name, text in said.items() if CANARY.lower() in text.lower()] == []
+
+
+def _ask_strangely(deployment: Deployment) -> None:
+    headers = {"User-Agent": CANARY, "Referer": f"https://{CANARY}.example/{CANARY}", "Cookie": f"sessionid={CANARY}"}
+    headers |= {"Authorization": f"Bearer {CANARY}", "X-Request-Id": CANARY, "Origin": f"https://{CANARY}.example"}
+    paths = [f"/app/invitations/{CANARY}", f"/accounts/password/reset/key/1-{CANARY}/", f"/{CANARY}?q={CANARY}"]
+    paths += [f"/accounts/confirm-email/{CANARY}/", f"/v1/compiles/{CANARY}?cursor={CANARY}", "/accounts/login/"]
+    paths += ["/accounts/password/reset/", f"/v1/models/{CANARY}", f"/internal/runner/jobs/{CANARY}/report"]
+    form = {"login": f"{CANARY}@example.com", "email": f"{CANARY}@example.com", "password": CANARY}
+    with httpx.Client(base_url=deployment.url, headers=headers, timeout=60) as client:
+        for path in paths:
+            for host in ({}, {"Host": f"{CANARY}.example"}):
+                client.get(path, headers=host)
+                client.post(path, data=form, headers=host)
+            client.request(CANARY.upper(), path)
+
+
 def test_nor_after_the_tenant_is_erased(deployment: Deployment, owner: Customer) -> None:
     process = deployment.python("-c", ERASE, str(owner.tenant_id), DJANGO_SETTINGS_MODULE="backend.settings")
     assert process.wait(120) == 0
