@@ -15,14 +15,13 @@ from fractions import Fraction
 from typing import Any
 
 from backend.domain.json_formats import FORMATS
-from backend.domain.patterns import MAX_MATCHED_CHARS, Pattern, compile_pattern
+from backend.domain.patterns import MAX_MATCHED_CHARS, Pattern, compile_pattern, reading_steps
 from backend.domain.spec_problems import kind_of
 
-STEPS_A_LOOK = 12  # at one value by one schema
+STEPS_A_LOOK = 16  # at one value by one schema
 STEPS_A_RULE = 5
 STEPS_A_FIELD = 3
 STEPS_A_VALUE = 15  # inside a list or a constant that is compared as a whole
-STEPS_A_PATTERN = 280_000  # to read one, should it be kept no longer: measured up to 28 ms
 STEPS_A_MATCH = 120
 INSTRUCTIONS_A_STEP = 20  # of a pattern's program, for each byte: 5 ns each where a text is made for it
 STEPS_A_FORMAT = 200
@@ -53,7 +52,7 @@ class Purse:
     def pattern(self, source: str) -> Pattern:
         """Each is paid for once, and read once however many others there are."""
         if source not in self._patterns:
-            self.spend(STEPS_A_PATTERN)
+            self.spend(reading_steps(source))  # it may be kept no longer
             self._patterns[source] = compile_pattern(source)
         return self._patterns[source]
 

@@ -218,6 +218,13 @@ def test_no_part_of_a_spec_costs_more_than_linear_time(part: str) -> None:
     assert whole_s < 3 * half_s + 0.3
 
 
+def test_a_schema_of_many_patterns_and_little_gold_pass() -> None:
+    names = [f"f{i}" for i in range(64)]
+    schema = {name: {"type": "string", "pattern": rf"(?i)^[а-яё]{{1,60}} \d+ [а-яё]+ {name}$"} for name in names}
+    answer = {name: f"Улица 7 Москва {name}" for name in names}
+    parse_spec(of_json({"type": "object", "properties": schema}, [answer] * 100))
+
+
 def test_ten_thousand_ordinary_examples_pass() -> None:
     text = {"type": "string", "maxLength": 40}
     line = {"type": "object", "properties": {"sku": text, "count": {"type": "integer"}}}
