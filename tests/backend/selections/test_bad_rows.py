@@ -3,6 +3,7 @@
 import asyncio
 import io
 import json
+import time
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,7 @@ from backend.runner_jobs.models import RunnerJob
 from backend.selections import receiving, submission
 from backend.selections.options import read_options
 from backend.selections.receiving import LineReader, Received, receive_lines
+from backend.selections.rows import row_of
 from tests.backend.selections.played_runner import lines, post
 from tests.factories import make_api_key, make_tenant
 
@@ -140,6 +142,13 @@ def test_any_finite_numbers_are_taken_and_keep_their_direction(numbers):
     kept = np.frombuffer(sizes[0].read_bytes(), dtype="<f4", offset=16)
     largest = max(map(abs, numbers))
     np.testing.assert_allclose(kept, np.array(numbers) / (largest or 1.0), rtol=1e-6)
+
+
+def test_fields_of_others_are_passed_over_at_little_cost():
+    others = {name: 1 for i in range(100_000) for name in (f"scr{i}", f"lable{i}")}
+    started = time.process_time()
+    assert row_of({"text": "a", "score": 1} | others).score == 1
+    assert time.process_time() - started < 2  # some 0.1 s; compared one by one, 10 s
 
 
 @pytest.mark.parametrize(
