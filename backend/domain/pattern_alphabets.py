@@ -68,6 +68,20 @@ def alphabet_of(syntax: Syntax) -> Alphabet:
     return Alphabet(starts=starts, symbols=table[sample_of], width=width, classes=classes)
 
 
+def taken_ranges(syntax: Syntax, sources: Sequence[str]) -> dict[str, Ints]:
+    """Of each of these sources the code points that it takes: (n, 2) int64, the first and the last of each run."""
+    starts, samples, sample_of = _cells(syntax)
+    takes = _takes(sources, samples)[:, sample_of]
+    ends = np.append(starts[1:], 0x110000) - 1
+    found = {}
+    for source, row in zip(sources, takes, strict=True):
+        is_first, is_last = row.copy(), row.copy()
+        is_first[1:] &= ~row[:-1]
+        is_last[:-1] &= ~row[1:]
+        found[source] = np.stack([starts[is_first], ends[is_last]], axis=1)
+    return found
+
+
 def _takes(sources: Sequence[str], samples: str) -> NDArray[np.bool_]:
     """(sources, samples): whether the source takes the sample."""
     codes = codes_of(samples)

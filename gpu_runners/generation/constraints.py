@@ -12,6 +12,8 @@ from typing import Any
 import llguidance
 import torch
 
+from backend.domain.pattern_characters import UnsafePattern
+from backend.domain.pattern_decoding import decodable_schema
 from gpu_runners.generation.protocol import Constraint, ConstraintKind, Rejected
 
 MAX_CHARS = 64_000
@@ -123,11 +125,14 @@ def _grammar(constraint: Constraint) -> str:
     if constraint.kind is ConstraintKind.CHOICES:
         choices = _choices(constraint.value)
         return str(llguidance.LLMatcher.grammar_from_lark("start: " + " | ".join(map(_lark_text, choices))))
-    schema = '{"type": "object"}' if constraint.kind is ConstraintKind.JSON_OBJECT else constraint.value
+    text = '{"type": "object"}' if constraint.kind is ConstraintKind.JSON_OBJECT else constraint.value
     try:
-        if not isinstance(json.loads(schema), dict):
+        if not isinstance(schema := json.loads(text), dict):
             raise _bad("a schema is a JSON object")
-        return str(llguidance.LLMatcher.grammar_from_json_schema(schema, overrides=_WHITE_SPACE))
+        text = json.dumps(decodable_schema(schema), ensure_ascii=False)
+        return str(llguidance.LLMatcher.grammar_from_json_schema(text, overrides=_WHITE_SPACE))
+    except UnsafePattern as error:
+        raise _bad(str(error)) from error
     except (ValueError, RecursionError) as error:
         raise _bad("it is not JSON") from error
 

@@ -18,6 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from backend.domain.pattern_decoding import decodable_schema
 from backend.domain.recipes.feedback import PackFeedback
 from gpu_runners.causal.base import CausalBase
 from gpu_runners.errors import JobFailed
@@ -251,6 +252,7 @@ def _structured(constraint: Constraint) -> Any:
         if constraint.kind is ConstraintKind.CHOICES:
             return StructuredOutputsParams(choice=json.loads(constraint.value))
         schema = {"type": "object"} if constraint.kind is ConstraintKind.JSON_OBJECT else json.loads(constraint.value)
+        schema = decodable_schema(schema)
         return StructuredOutputsParams(json={**schema, "x-guidance": _WHITE_SPACE}, disable_any_whitespace=True)
     except (ValueError, TypeError, RecursionError) as error:
         raise Rejected("The constraint on the answer is not JSON.", code="bad_constraint") from error
