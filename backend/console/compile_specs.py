@@ -20,6 +20,7 @@ from backend.domain.errors import InvalidSpec, Problem
 MAX_BYTES = 1_000_000  # as a spec that is sent to the API
 MAX_DEPTH = 64
 MAX_PARTS = 150_000  # keys and values: 10,000 examples with input, output and group are 70,000
+MAX_CHARS = MAX_BYTES  # of all texts, those that aliases repeat as often as they stand
 MAX_NUMBER = 100  # characters of a number
 MAX_DIRECTIVES = 20  # libyaml compares each with all before it
 MAX_USD = 100_000
@@ -126,6 +127,7 @@ class _Open:
     place: Place
     anchor: str | None
     n_parts_before: int
+    n_chars_before: int
     key: tuple[Any, Place] | None = None
 
 
@@ -134,6 +136,7 @@ class _Anchored:
     value: Any
     place: Place
     n_parts: int
+    n_chars: int
 
 
 class _Builder:
@@ -145,7 +148,7 @@ class _Builder:
         self.root: Place | None = None
         self._open: list[_Open] = []
         self._anchors: dict[str, _Anchored | None] = {}  # None while it is open
-        self._n_parts = 0
+        self._n_parts = self._n_chars = 0
 
     def take(self, event: Any) -> None:
         """Raises InvalidSpec."""
@@ -155,31 +158,40 @@ class _Builder:
             self._check_tag(event)
             line = event.start_mark.line + 1
             value = _plain(event.value, line) if event.implicit[0] else event.value
-            self._keep(event.anchor, value, Place(line), 1)
-            self._add(value, Place(line), 1, event.value)
+            self._count(1, len(event.value))
+            if event.anchor is not None:
+                self._anchors[event.anchor] = _Anchored(value, Place(line), 1, len(event.value))
+            self._add(value, Place(line), event.value)
         elif isinstance(event, yaml.CollectionStartEvent):
             self._begin(event, [] if isinstance(event, yaml.SequenceStartEvent) else {})
         elif isinstance(event, yaml.CollectionEndEvent):
             ended = self._open.pop()
-            self._keep(ended.anchor, ended.value, ended.place, self._n_parts - ended.n_parts_before)
+            if ended.anchor is not None:
+                n_parts, n_chars = self._n_parts - ended.n_parts_before, self._n_chars - ended.n_chars_before
+                self._anchors[ended.anchor] = _Anchored(ended.value, ended.place, n_parts, n_chars)
         elif isinstance(event, yaml.AliasEvent):
-            line = event.start_mark.line + 1
-            target = self._anchors.get(event.anchor)
-            if target is None:
-                why = "stands inside of what it names" if event.anchor in self._anchors else "names nothing above it"
-                raise _unreadable(f"Line {line}: *{event.anchor[:40]} {why}; write it out.")
-            self._add(target.value, Place(line, target.place.inside), target.n_parts, str(target.value))
+            self._repeat(event.anchor, event.start_mark.line + 1)
         elif isinstance(event, yaml.DocumentStartEvent) and self.root is not None:
             raise _unreadable(f"Line {event.start_mark.line + 1}: another document begins; leave one.")
+
+    def _repeat(self, anchor: str, line: int) -> None:
+        target = self._anchors.get(anchor)
+        if target is None:
+            why = "stands inside of what it names" if anchor in self._anchors else "names nothing above it"
+            raise _unreadable(f"Line {line}: *{anchor[:40]} {why}; write it out.")
+        self._count(target.n_parts, target.n_chars)
+        key = None if isinstance(target.value, dict | list) else str(target.value)
+        self._add(target.value, Place(line, target.place.inside), key)
 
     def _begin(self, event: Any, value: Any) -> None:
         self._check_tag(event)
         line = event.start_mark.line + 1
         if len(self._open) == MAX_DEPTH:
             raise _unreadable(f"Line {line}: nested more than {MAX_DEPTH} deep; flatten it.")
-        n_parts, place = self._n_parts, Place(line, [] if isinstance(value, list) else {})
-        place = self._add(value, place, 1, None)
-        self._open.append(_Open(value, place, event.anchor, n_parts))
+        before = self._n_parts, self._n_chars
+        self._count(1, 0)
+        place = self._add(value, Place(line, [] if isinstance(value, list) else {}), None)
+        self._open.append(_Open(value, place, event.anchor, *before))
         if event.anchor is not None:
             self._anchors[event.anchor] = None
 
@@ -188,16 +200,18 @@ class _Builder:
             line = event.start_mark.line + 1
             raise _unreadable(f"Line {line}: tags ({event.tag[:40]}) are not read in a spec; leave it out.")
 
-    def _keep(self, anchor: str | None, value: Any, place: Place, n_parts: int) -> None:
-        if anchor is not None:
-            self._anchors[anchor] = _Anchored(value, place, n_parts)
-
-    def _add(self, value: Any, place: Place, n_parts: int, key: str | None) -> Place:
-        """Puts a value where the next one belongs; `key` is its text, should a key belong there. Gives the place it
-        has: a field stands where its key does."""
+    def _count(self, n_parts: int, n_chars: int) -> None:
         self._n_parts += n_parts
+        self._n_chars += n_chars
         if self._n_parts > MAX_PARTS:
             raise _unreadable(_TOO_MANY)
+        if self._n_chars > MAX_CHARS:
+            words = f"its aliases come to more than {MAX_CHARS:,} characters; upload examples and captures instead"
+            raise _unreadable(f"The spec is too large: {words}.")
+
+    def _add(self, value: Any, place: Place, key: str | None) -> Place:
+        """Puts a value where the next one belongs; `key` is its text, should a key belong there. Gives the place it
+        has: a field stands where its key does."""
         if not self._open:
             self.value, self.root = value, place
             return place
