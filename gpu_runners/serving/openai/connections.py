@@ -59,11 +59,14 @@ class BoundedProtocol(H11Protocol):
         self._bound_head()
 
     def send_400_response(self, msg: str) -> None:
-        """Amid an answer there is no place for another one."""
+        """Amid an answer there is no place for another one, and behind this one there is none for the application's."""
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             super().send_400_response(msg)
         else:
             self.transport.abort()
+        if self.cycle is not None:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
 
     def pause_writing(self) -> None:
         super().pause_writing()
