@@ -2,6 +2,7 @@
 nothing is kept in Redis."""
 
 import os
+import socket
 
 import django
 from celery import Celery
@@ -20,6 +21,12 @@ guard_logs()
 TASKS = ["workers.tasks.compile", "workers.tasks.drafts", "workers.tasks.playground", "workers.tasks.shadow"]
 TASKS += ["workers.tasks.billing"]
 
+# Linux alone has all three names; elsewhere a cut without a reset is noticed as late as the system's settings have it
+_KEEPALIVE = {
+    getattr(socket, name): value
+    for name, value in {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}.items()
+    if hasattr(socket, name)
+}
 app = Celery("kolm", broker=settings.REDIS_URL, include=TASKS)
 app.conf.update(
     task_serializer="json",
@@ -31,7 +38,13 @@ app.conf.update(
     worker_hijack_root_logger=False,
     worker_cancel_long_running_tasks_on_connection_loss=False,
     broker_connection_retry_on_startup=True,
-    broker_transport_options={"visibility_timeout": 300, "unacked_restore_interval": 5, "unacked_restore_throttle": 1},
+    broker_transport_options={
+        "visibility_timeout": 300,
+        "unacked_restore_interval": 5,
+        "unacked_restore_throttle": 1,
+        "socket_keepalive": True,
+        "socket_keepalive_options": _KEEPALIVE,
+    },
     task_default_queue=QUEUE,
 )
 

@@ -19,6 +19,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from backend.domain.errors import Problem
+from backend.domain.pattern_decoding import why_not_decodable
 from backend.domain.patterns import UnsafePattern, compile_pattern, takes_too_long_to_read
 from backend.domain.spec_problems import join, kind_of, suggestion
 
@@ -232,9 +233,8 @@ def _pattern(value: object, at: str) -> Iterator[Problem]:
     except UnsafePattern as fault:
         yield _problem(at, str(fault), "bad_pattern")
         return
-    if any(mark in value for mark in (r"\b", r"\B", r"\A", r"\Z", "(?#")):
-        message = r"\b, \A, \Z and comments cannot be decoded to; anchor with ^ and $"
-        yield _problem(at, message, "bad_pattern")
+    if reason := why_not_decodable(value):
+        yield _problem(at, reason, "bad_pattern")
 
 
 def _format(value: object, at: str) -> Iterator[Problem]:

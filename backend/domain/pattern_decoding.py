@@ -18,9 +18,11 @@ from backend.domain.pattern_syntax import Choice, Node, Place, Repeat, Row, read
 
 _SPACES = r"\x{9}-\x{d}\x{1c}-\x{20}\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}"
 _CATEGORIES = {"w": r"\p{L}\p{N}_", "d": r"\p{Nd}", "s": _SPACES}
-_PLACES = {Place.START: "^", Place.END: "$", Place.LAST_LINE_END: "$"}  # no other one is decoded to
+_ENDS = (Place.END, Place.LAST_LINE_END)
+_PLACES = {Place.START: "^"} | dict.fromkeys(_ENDS, "$")  # no other one is decoded to
 _ITEM = re.compile(r"\\(?:U([0-9a-f]{8})|([wdsWDS]))")
 _HALVES = (0xD800, 0xDFFF)  # of surrogate pairs, which no decoded text has
+_NOTHING = r"[^\x{0}-\x{10ffff}]"
 _VALUES = frozenset({"const", "enum", "default", "examples"})  # what stands there is no schema
 
 
@@ -37,6 +39,33 @@ def _part(key: str, value: Any) -> Any:
     if key in ("properties", "$defs") and isinstance(value, dict):
         return {name: decodable_schema(each) for name, each in value.items()}
     return value if key in _VALUES else decodable_schema(value)
+
+
+def why_not_decodable(pattern: str) -> str:
+    """What of a vetted pattern no decoder can follow, with what to write instead; empty where it can."""
+    if not _is_anchored_at_its_ends(read_pattern(pattern).root, is_first=True, is_last=True):
+        return "only the ends of the text can be decoded to: ^ may stand first and $ last, no \\b and no (?m)"
+    if _NOTHING in decodable_pattern(pattern):
+        return "it asks for a character that no text has (half of a pair of surrogates, for one); write a whole one"
+    return ""
+
+
+def _is_anchored_at_its_ends(node: Node, *, is_first: bool, is_last: bool) -> bool:
+    match node:
+        case Place():
+            return is_first if node is Place.START else is_last and node in _ENDS
+        case Row(parts=parts):
+            first = next((i for i, part in enumerate(parts) if part is not Place.START), len(parts))
+            last = next((i for i in reversed(range(len(parts))) if parts[i] not in _ENDS), -1)
+            return all(
+                _is_anchored_at_its_ends(part, is_first=is_first and i <= first, is_last=is_last and i >= last)
+                for i, part in enumerate(parts)
+            )
+        case Choice(branches=branches):
+            return all(_is_anchored_at_its_ends(each, is_first=is_first, is_last=is_last) for each in branches)
+        case Repeat(body=body):
+            return _is_anchored_at_its_ends(body, is_first=False, is_last=False)
+    return True
 
 
 @lru_cache(maxsize=128)
@@ -91,4 +120,4 @@ def _set_of(ranges: Ints) -> str:
     for first, last in ranges.tolist():
         for begin, end in ((first, min(last, low - 1)), (max(first, high + 1), last)):
             told += f"\\x{{{begin:x}}}-\\x{{{end:x}}}" if begin <= end else ""
-    return f"[{told}]" if told else r"[^\x{0}-\x{10ffff}]"
+    return f"[{told}]" if told else _NOTHING

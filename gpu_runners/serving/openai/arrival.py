@@ -101,10 +101,10 @@ class Room:
             return
         if self._held[sender] + n_bytes > self._sender_bytes:
             message = "You are sending too many large bodies at once; wait until one of them has been answered."
-            raise Refusal(429, "too_many_bodies", message, retry_after_s=1.0)
+            raise Refusal(429, "too_many_uploads", message, retry_after_s=1.0)
         if self._held.total() + n_bytes > self._n_bytes:
             message = "This server is taking in as many large bodies as it can hold."
-            raise Refusal(503, "bodies_busy", message, retry_after_s=2.0)
+            raise Refusal(503, "uploads_busy", message, retry_after_s=2.0)
         self._held[sender] += n_bytes
         try:
             yield

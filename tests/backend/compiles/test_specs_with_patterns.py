@@ -40,7 +40,7 @@ def audits_spec(pattern: str, text: str) -> dict[str, Any]:
 @pytest.mark.parametrize("path", PLACES)
 def test_the_audits_specs_are_answered_at_once(client: Client, tenant: Tenant, path: str) -> None:
     secret = make_api_key(tenant)
-    post(client, secret, path, audits_spec("^a$", "b"))  # jsonschema is loaded with the first
+    post(client, secret, path, audits_spec("^a$", "b"))  # the first loads what the others have
     for pattern in AUDITED:
         for text in ("ix" * 40 + "!", "a" * 999 + "!", "ab" * 499 + "!"):
             started = time.thread_time()

@@ -92,6 +92,14 @@ LOOP = {"type": "object", "properties": {"next": {"$ref": "#/$defs/node"}}}
         (of({"pattern": r"(a+)\1"}), "/properties/a/pattern", "bad_pattern"),
         (of({"pattern": "("}), "/properties/a/pattern", "bad_pattern"),
         (of({"pattern": r"a\b"}), "/properties/a/pattern", "bad_pattern"),
+        *(
+            (of({"pattern": bad}), "/properties/a/pattern", "bad_pattern")
+            for bad in ("(?m)^a$", "a^", "$a", "$^", "(^)*a")
+        ),
+        *(
+            (of({"pattern": bad}), "/properties/a/pattern", "bad_pattern")
+            for bad in ("[\ud83d]", r"a|\ud83d", r"a(\B)")
+        ),
         (of({"pattern": "(?=a)"}), "/properties/a/pattern", "bad_pattern"),
         (of({"pattern": "a" * 501}), "/properties/a/pattern", "bad_pattern"),
         (of({"pattern": "(?:a{99}){99}"}), "/properties/a/pattern", "bad_pattern"),

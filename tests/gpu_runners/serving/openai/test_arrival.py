@@ -210,11 +210,11 @@ def test_large_bodies_of_one_sender_leave_room_for_anothers() -> None:
     with room.held("alice", 300_000):
         with pytest.raises(Refusal) as refused, room.held("alice", 300_000):
             pass
-        assert (refused.value.status, refused.value.code) == (429, "too_many_bodies")
+        assert (refused.value.status, refused.value.code) == (429, "too_many_uploads")
         with room.held("alice", 1_000), room.held("bob", 400_000), room.held("carol", 300_000):
             with pytest.raises(Refusal) as refused, room.held("dave", 100_000):
                 pass
-            assert (refused.value.status, refused.value.code) == (503, "bodies_busy")
+            assert (refused.value.status, refused.value.code) == (503, "uploads_busy")
     with room.held("alice", 400_000):
         pass
 
