@@ -5,12 +5,15 @@ A text that spells one of the base's special tokens (`<|im_end|>`) is still a te
 that no input can end its own turn and begin another one's.
 """
 
+import re
 import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gpu_runners.causal.base import CausalBase
 from gpu_runners.errors import JobFailed
+
+_MARK = re.compile("text[0-9a-f]{32}")
 
 
 def prompt_ids(base: CausalBase, system: str, text: str) -> list[int]:
@@ -28,20 +31,24 @@ def chat_ids(
         raise JobFailed("A tool's definition spells one of the base's special tokens.", code="bad_chat")
     stand_ins: dict[str, str] = {}
     rendered = _rendered(base, [_with_stand_ins(base, dict(m), stand_ins) for m in messages], tools)
-    ids: list[int] = []
-    while stand_ins:
-        mark = min(stand_ins, key=lambda one: (rendered.find(one) < 0, rendered.find(one)))
-        text = stand_ins.pop(mark)
-        before, found, rest = rendered.partition(mark)
-        if found:
-            ids += _ids(base, before, is_plain=False) + _ids(base, text, is_plain=True)
-            rendered = rest
-    return ids + _ids(base, rendered, is_plain=False)
+    around: list[str] = []  # what the template made, before, between and after the texts of `within`
+    within: list[str] = []
+    at = 0
+    for mark in _MARK.finditer(rendered):
+        if mark[0] in stand_ins:  # and no text that only looks like one
+            around.append(rendered[at : mark.start()])
+            within.append(stand_ins[mark[0]])
+            at = mark.end()
+    around.append(rendered[at:])
+    plain = [*_ids_of_each(base, within, is_plain=True), []]
+    return [
+        i for pair in zip(_ids_of_each(base, around, is_plain=False), plain, strict=True) for ids in pair for i in ids
+    ]
 
 
 def completion_ids(base: CausalBase, answer: str) -> list[int]:
     """The tokens of an answer with the end of sequence that the student has to learn."""
-    return [*_ids(base, answer, is_plain=True), base.eos_ids[0]]
+    return [*_ids_of_each(base, [answer], is_plain=True)[0], base.eos_ids[0]]
 
 
 def _rendered(base: CausalBase, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any] | None) -> str:
@@ -88,6 +95,8 @@ def _texts(value: Any) -> list[str]:
     return []
 
 
-def _ids(base: CausalBase, text: str, *, is_plain: bool) -> list[int]:
-    found: list[int] = base.tokenizer(text, add_special_tokens=False, split_special_tokens=is_plain)["input_ids"]
-    return [int(i) for i in found]
+def _ids_of_each(base: CausalBase, texts: list[str], *, is_plain: bool) -> list[list[int]]:
+    if not texts:
+        return []
+    found = base.tokenizer(texts, add_special_tokens=False, split_special_tokens=is_plain)["input_ids"]
+    return [[int(i) for i in ids] for ids in found]

@@ -17,7 +17,6 @@ from gpu_runners.serving.openai.tools import takes_tools
 from gpu_runners.serving.pack_mounting import drafted_where_taken
 
 MAX_TOGETHER = 64  # prompts times choices of one call
-MAX_SPECIAL = 64  # texts of one chat that spell a special token
 COMPLETION_TOKENS = 16  # OpenAI's own default of /v1/completions
 
 
@@ -31,7 +30,6 @@ def chat_requests(call: ChatCall, served: Served) -> list[GenerationRequest]:
     constraint = _constraint(call.sampling, served.prompt)
     if call.tools:
         _check_tools(served, constraint)
-    _check_special(served, messages)
     prompt = chat_ids(served.base, messages, tools=call.tools)
     default = served.prompt.get("max_new_tokens") or served.base.context
     return _requests([tuple(prompt)], call.sampling, served, constraint, default)
@@ -144,24 +142,6 @@ def _check_fits(prompt: Sequence[int], served: Served) -> None:
             f"The prompt has {len(prompt)} tokens and at least one must follow; the context has {context}. Shorten the "
             "prompt.",
             code="context_too_long",
-        )
-
-
-def _check_special(served: Served, messages: Sequence[Mapping[str, Any]]) -> None:
-    """`chat_ids` looks for each text that spells a special token in the whole prompt. Raises BadRequest."""
-    left: list[Any] = [list(messages)]
-    n_special = 0
-    while left:
-        value = left.pop()
-        if isinstance(value, str):
-            n_special += any(token in value for token in served.base.special_tokens)
-        elif isinstance(value, dict | list):
-            left.extend(value.values() if isinstance(value, dict) else value)
-    if n_special > MAX_SPECIAL:
-        raise BadRequest(
-            f"More than {MAX_SPECIAL} texts of the messages spell a special token of the base.",
-            param="messages",
-            code="invalid_value",
         )
 
 

@@ -1,5 +1,6 @@
 """No text can speak the base's own control language: what spells a special token is made of ordinary ones."""
 
+import time
 from pathlib import Path
 
 import pytest
@@ -53,3 +54,22 @@ def test_a_tool_that_spells_a_special_token_is_refused(base: CausalBase) -> None
     with pytest.raises(JobFailed) as refused:
         chat_ids(base, [{"role": "user", "content": "hi"}], tools=[tool])
     assert refused.value.code == "bad_chat"
+
+
+def test_many_texts_that_spell_one_cost_as_much_as_their_length(base: CausalBase) -> None:
+    """Each was looked for in the whole prompt: 20,000 texts took minutes."""
+
+    def cpu_s(n: int) -> float:
+        messages = [{"role": "user", "content": f"{i}{base.special_tokens[0]}"} for i in range(n)]
+        before = time.process_time()
+        assert len(chat_ids(base, messages)) > n
+        return time.process_time() - before
+
+    cpu_s(10)
+    assert cpu_s(20_000) < 15.0
+
+
+def test_a_text_that_looks_like_a_mark_stays_as_it_is(base: CausalBase) -> None:
+    looks = "text" + "0" * 32
+    chat = [{"role": "user", "content": f"{looks} a"}, {"role": "assistant", "content": f"b{base.special_tokens[0]}"}]
+    assert looks in base.tokenizer.decode(chat_ids(base, chat))
