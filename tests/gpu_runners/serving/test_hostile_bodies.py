@@ -30,11 +30,6 @@ def chat(content: str, *more: dict[str, object]) -> bytes:
     return json.dumps({"model": "m", "messages": [{"role": "user", "content": content}, *more]}).encode()
 
 
-def with_arguments(arguments: object) -> bytes:
-    call = {"type": "function", "function": {"name": "f", "arguments": json.dumps(arguments)}}
-    return chat("x", {"role": "assistant", "tool_calls": [call]})
-
-
 def completion(prompt: object) -> bytes:
     return json.dumps({"model": "m", "prompt": prompt}).encode()
 
@@ -43,7 +38,7 @@ LAWFUL: dict[str, tuple[str, Callable[[], bytes]]] = {
     "one word": (CHAT, lambda: chat("a" * 990_000)),
     "spaces": (CHAT, lambda: chat(" " * 990_000)),
     "special tokens, once": (CHAT, lambda: chat("<|user|>" * 99_000)),
-    "special tokens, often": (CHAT, lambda: with_arguments(["<|user|>"] * 60_000)),
+    "special tokens, often": (CHAT, lambda: chat("x", *[{"role": "user", "content": "<|user|>" * 110}] * 999)),
     "token ids": (TEXT, lambda: completion([1] * 330_000)),
     "long token ids": (TEXT, lambda: completion([10**4000] * 200)),
     "64 prompts": (TEXT, lambda: completion(["tea " * 3_800] * 64)),
