@@ -39,18 +39,18 @@ _SAY_WHERE = frozenset(
 _log = logging.getLogger("kolm.uncaught")
 
 
-def told(error: BaseException) -> str:
+def describe(error: BaseException) -> str:
     """One line: type, codes, and the message where the code spells it out; then the same of what caused it."""
-    return " < ".join(_told_alone(one) for one in _chain(error))
+    return " < ".join(_describe_alone(one) for one in _chain(error))
 
 
-def told_with_places(error: BaseException) -> str:
-    """A traceback whose messages are `told`'s, the cause first."""
+def describe_with_places(error: BaseException) -> str:
+    """A traceback whose messages are `describe`'s, the cause first."""
     parts = []
     for one in reversed(list(_chain(error))):
-        parts.append("".join(traceback.format_tb(one.__traceback__)) + _told_alone(one))
+        parts.append("".join(traceback.format_tb(one.__traceback__)) + _describe_alone(one))
         if isinstance(one, BaseExceptionGroup):
-            parts += [told_with_places(inner) for inner in one.exceptions]
+            parts += [describe_with_places(inner) for inner in one.exceptions]
     return "Traceback (most recent call last):\n" + "\n\nwhich led to:\n\n".join(parts)
 
 
@@ -79,12 +79,12 @@ class _GuardedFactory:
         # who logs `str(error)` instead of the error, as Django does of a bad Host
         words = {word for each in (error, handled) if each for one in _chain(each) for word in _words(one)}
         if isinstance(record.msg, BaseException):
-            record.msg, record.args = told(record.msg), None
+            record.msg, record.args = describe(record.msg), None
         elif isinstance(record.msg, str):
             record.msg = _without(_first_line(record), words)
-        record.args = _told_args(record, error, words)
+        record.args = _guarded_args(record, error, words)
         if error is not None:
-            record.exc_text = told_with_places(error)  # formatters print it instead of their own
+            record.exc_text = describe_with_places(error)  # formatters print it instead of their own
         return record
 
 
@@ -96,25 +96,25 @@ def _first_line(record: logging.LogRecord) -> str:
     return str(record.msg).partition("\n")[0] if record.name == "_granian" else str(record.msg)
 
 
-def _told_args(record: logging.LogRecord, error: BaseException | None, words: set[str]) -> Any:
+def _guarded_args(record: logging.LogRecord, error: BaseException | None, words: set[str]) -> Any:
     args = record.args
     if isinstance(args, Mapping):
         # Celery's lines of a failed task, which hold its exception and its arguments as text
         hidden = {"exc", "traceback", "args", "kwargs", "return_value"} if record.name.startswith("celery.") else set()
-        said = told(error) if error else "…"
-        return {name: said if name in hidden else _told_arg(value, words) for name, value in args.items()}
+        said = describe(error) if error else "…"
+        return {name: said if name in hidden else _guarded_arg(value, words) for name, value in args.items()}
     if isinstance(args, tuple):
-        return tuple(_told_arg(value, words) for value in args)
+        return tuple(_guarded_arg(value, words) for value in args)
     return args
 
 
-def _told_arg(value: object, words: set[str]) -> object:
+def _guarded_arg(value: object, words: set[str]) -> object:
     if isinstance(value, BaseException):
-        return told(value)
+        return describe(value)
     if isinstance(value, str):
         return _without(value, words)
     if isinstance(value, (list, tuple, set, frozenset)) and any(isinstance(one, BaseException) for one in value):
-        return [_told_arg(one, words) for one in value]
+        return [_guarded_arg(one, words) for one in value]
     if words and not isinstance(value, int | float | None):
         printed = _printed(value)
         return value if (left := _without(printed, words)) == printed else left
@@ -130,7 +130,7 @@ def _without(text: str, words: set[str]) -> str:
 
 
 def _words(error: BaseException) -> Iterator[str]:
-    """What a line may repeat of an exception although `told` does not: its message, the lines of it, its arguments."""
+    """What a line may repeat of an exception although `describe` keeps it back: the message, its lines, arguments."""
     said = set(_message(error, _name(error)))
     texts = [_printed(error), *(arg for arg in error.args if isinstance(arg, str))]
     for text in texts if said else [*texts, repr(texts[0])[1:-1]]:
@@ -144,7 +144,7 @@ def _printed(value: object) -> str:
         return ""
 
 
-def _told_alone(error: BaseException) -> str:
+def _describe_alone(error: BaseException) -> str:
     name = _name(error)
     words = [*_codes(error), *_message(error, name)]
     return f"{name}: {', '.join(words)}" if words else name
@@ -233,4 +233,4 @@ def _unprintable(handler: logging.Handler, record: logging.LogRecord) -> None:
     """In the place of logging's own, which prints the arguments of a line that cannot be formatted."""
     error = sys.exc_info()[1]
     if sys.stderr and error:
-        sys.stderr.write(f"a line of {record.name} at {record.pathname}:{record.lineno} is lost: {told(error)}\n")
+        sys.stderr.write(f"a line of {record.name} at {record.pathname}:{record.lineno} is lost: {describe(error)}\n")

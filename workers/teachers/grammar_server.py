@@ -20,7 +20,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from backend.domain.log_text import guard_logs, told_with_places
+from backend.domain.log_text import describe_with_places, guard_logs
 from workers.teachers.grammar import load_grammar, shipped_grammar
 from workers.teachers.grammar_api import BadRequest, chat_completion, text_completion
 from workers.teachers.grammar_model import MODEL, GrammarModel
@@ -66,7 +66,7 @@ class GrammarServer(ThreadingHTTPServer):
     def handle_error(self, request: Any, client_address: Any) -> None:
         fault = sys.exception()
         if fault and not isinstance(fault, OSError):  # a client that hangs up is its own business
-            print(told_with_places(fault), file=sys.stderr, flush=True)  # the library's own would print the prompt
+            print(describe_with_places(fault), file=sys.stderr, flush=True)  # the library's own would print the prompt
 
 
 class _Handler(BaseHTTPRequestHandler):

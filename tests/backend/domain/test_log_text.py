@@ -9,7 +9,7 @@ import pytest
 from django.db import DataError, IntegrityError, connection, transaction
 
 from backend.domain.errors import InvalidInput
-from backend.domain.log_text import told, told_with_places
+from backend.domain.log_text import describe, describe_with_places
 
 CANARY = "CANARYTEXTOFATENANT"
 START = """
@@ -102,9 +102,9 @@ def test_a_database_error_is_told_by_its_state_and_constraint(
     with pytest.raises(kind) as caught, transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(statement.format(CANARY))
     assert CANARY in str(caught.value)
-    assert CANARY not in told_with_places(caught.value)
-    assert words in told(caught.value)
-    assert "test_log_text.py" in told_with_places(caught.value)
+    assert CANARY not in describe_with_places(caught.value)
+    assert words in describe(caught.value)
+    assert "test_log_text.py" in describe_with_places(caught.value)
 
 
 def test_what_the_code_says_itself_is_kept() -> None:
@@ -113,17 +113,17 @@ def test_what_the_code_says_itself_is_kept() -> None:
 
     with pytest.raises(RuntimeError) as caught:
         broken()
-    assert told(caught.value) == "RuntimeError: the queue is full"
-    assert "invalid_spec" in told(InvalidInput(f"no label {CANARY}", code="invalid_spec"))
+    assert describe(caught.value) == "RuntimeError: the queue is full"
+    assert "invalid_spec" in describe(InvalidInput(f"no label {CANARY}", code="invalid_spec"))
     with pytest.raises(KeyError) as missing:
         _ = {"a": 1}["name"]
-    assert told(missing.value) == "KeyError: name"
+    assert describe(missing.value) == "KeyError: name"
 
 
 def test_a_database_that_is_away_is_named() -> None:
     with pytest.raises(psycopg.OperationalError) as caught:
         psycopg.connect("postgresql://nobody@127.0.0.1:9/nothing", connect_timeout=2)
-    assert "127.0.0.1" in told(caught.value)
+    assert "127.0.0.1" in describe(caught.value)
 
 
 def test_what_is_left_of_a_line_says_what_and_where() -> None:
