@@ -41,7 +41,8 @@ def server_error(request: HttpRequest) -> HttpResponse:
     error = sys.exc_info()[1]
     if isinstance(error, RedisError):  # log-in's limits are counted there: without them nobody may guess
         error = Unavailable(
-            "Logging in is not possible while a part of this deployment does not answer; try again soon."
+            "Log-in, sign-up and password reset wait while a part of this deployment does not answer. Nothing was done;"
+            " go back and send the form again soon."
         )
     refusal = answer_to(error if isinstance(error, Exception) else RuntimeError("no error to show"))
     context = {"status": refusal.status, "detail": refusal.detail, "request_id": getattr(request, "request_id", "")}
