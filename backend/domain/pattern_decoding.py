@@ -9,12 +9,13 @@ case is written out. Of the ends of a text only the end itself is decoded to, no
 import re
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from backend.domain.code_points import Ints
-from backend.domain.pattern_alphabets import taken_ranges
 from backend.domain.pattern_characters import Chars
 from backend.domain.pattern_syntax import Choice, Node, Place, Repeat, Row, read_pattern
+
+if TYPE_CHECKING:
+    from backend.domain.code_points import Ints
 
 _SPACES = r"\x{9}-\x{d}\x{1c}-\x{20}\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}"
 _CATEGORIES = {"w": r"\p{L}\p{N}_", "d": r"\p{Nd}", "s": _SPACES}
@@ -73,7 +74,11 @@ def decodable_pattern(pattern: str) -> str:
     """In the syntax of Rust's regex. Raises UnsafePattern."""
     syntax = read_pattern(pattern)
     apart = [source for source in syntax.sources if not _is_plain(source)]
-    ranges = taken_ranges(syntax, apart) if apart else {}
+    if not apart:
+        return _written(syntax.root, {})
+    from backend.domain.pattern_alphabets import taken_ranges  # numpy, which `kolm run` by rules does without
+
+    ranges = taken_ranges(syntax, apart)
     return _written(syntax.root, {source: _set_of(ranges[source]) for source in apart})
 
 
@@ -114,7 +119,7 @@ def _item(found: re.Match[str]) -> str:
     return f"[^{category}]" if found[2].isupper() else category
 
 
-def _set_of(ranges: Ints) -> str:
+def _set_of(ranges: "Ints") -> str:
     low, high = _HALVES
     told = ""
     for first, last in ranges.tolist():

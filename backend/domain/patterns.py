@@ -90,9 +90,8 @@ def reading_steps(pattern: str) -> int:
 @lru_cache(maxsize=_N_KEPT)
 def compile_pattern(pattern: str) -> Pattern:
     """Raises UnsafePattern for what is malformed, too long or too large, or cannot be matched in linear time."""
-    from backend.domain.pattern_alphabets import (
-        alphabet_of,
-    )  # brings numpy, which a web process does without at its start
+    # brings numpy, which a web process does without at its start
+    from backend.domain.pattern_alphabets import alphabet_of
 
     syntax = _read(pattern)
     alphabet = alphabet_of(syntax)

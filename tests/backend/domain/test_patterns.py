@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from backend.domain.json_schemas import check_schema, validator
+from backend.domain.pattern_decoding import why_not_decodable
 from backend.domain.patterns import MAX_MATCHED_CHARS, UnsafePattern, compile_pattern, found_in
 from tests.pattern_strategies import hostile
 
@@ -160,7 +161,9 @@ def test_reading_the_worst_patterns_takes_no_longer_than_matching_them() -> None
 
 
 def test_a_schema_with_the_audits_patterns_judges_a_long_answer_at_once() -> None:
-    fields = {f"f{i}": {"type": "string", "pattern": AUDITED[i]} for i in range(20)}
+    patterns = [pattern for pattern in AUDITED if not why_not_decodable(pattern)][:20]
+    fields = {f"f{i}": {"type": "string", "pattern": pattern} for i, pattern in enumerate(patterns)}
+    assert len(fields) == 20
     schema = {"type": "object", "properties": fields}
     assert check_schema(schema) == []
     started = time.process_time()
