@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from backend.domain.json_schemas import check_schema, validator
 from backend.domain.pattern_decoding import why_not_decodable
 from backend.domain.patterns import MAX_MATCHED_CHARS, UnsafePattern, compile_pattern, found_in
+from tests.cpu_time import cpu_s as thread_cpu_s
 from tests.pattern_strategies import hostile
 
 MOST_CPU_S = 0.1
@@ -166,6 +167,7 @@ def test_a_schema_with_the_audits_patterns_judges_a_long_answer_at_once() -> Non
     assert len(fields) == 20
     schema = {"type": "object", "properties": fields}
     assert check_schema(schema) == []
-    started = time.process_time()
-    assert validator(schema)(dict.fromkeys(fields, "ix" * 499 + "!"))
-    assert time.process_time() - started < 5
+    answer = dict.fromkeys(fields, "ix" * 499 + "!")
+    assert validator(schema)(answer)
+    compile_pattern.cache_clear()
+    assert thread_cpu_s(lambda: validator(schema)(answer)) < 5

@@ -38,8 +38,8 @@ class Words:
     def apply_chat_template(self, messages: list[dict[str, str]], **_: Any) -> str:
         return "".join(message["content"] for message in messages)
 
-    def __call__(self, text: str, **_: Any) -> dict[str, list[int]]:
-        return {"input_ids": [1] * max(1, len(text))}
+    def __call__(self, texts: list[str], **_: Any) -> dict[str, list[list[int]]]:
+        return {"input_ids": [[1] * max(1, len(text)) for text in texts]}
 
     def encode(self, text: str, **_: Any) -> list[int]:
         return [1] * max(1, len(text))
