@@ -33,5 +33,5 @@ def test_log_in_and_reset_answer_503_soon(embedded_services: EmbeddedServices, p
         os.kill(valkey.pid, signal.SIGCONT)
     assert answer.status_code == 503
     assert answer["Retry-After"] == "5"
-    assert b"try again" in answer.content
+    assert b"send the form again" in answer.content
     assert took_s < 10
