@@ -203,11 +203,14 @@ def _missing(available: Counts, targets: Counts, slack: int) -> Counts:
     n = int(available.sum())
     share = targets + slack
     fits = -(-available[share > 0] * PPM // share[share > 0])  # from this total on, what there is is no longer too much
-    total = max(n, int(fits.max(initial=0)))
-    short = np.zeros_like(available)
-    for _ in range(1_000):  # each round raises the total to what the last one asked for; two or three are enough
-        short = np.maximum(_bounds(total, targets, slack)[0] - available, 0)
-        if n + short.sum() <= total:
-            break
-        total = n + int(short.sum())
+    first = max(n, int(fits.max(initial=0)))
+    for total in range(first, first + 1_000):
+        low, high = _bounds(total, targets, slack)
+        least = np.maximum(low, available)
+        if (least <= high).all() and least.sum() <= total <= high.sum():
+            room = high - least
+            spare: Counts = np.clip(total - least.sum() - (np.cumsum(room) - room), 0, room)
+            return least - available + spare
+    # no total near does, as with a tolerance of nothing: what the shares ask for, rounded up
+    short: Counts = np.maximum(_bounds(first, targets, slack)[0] - available, 0)
     return short
