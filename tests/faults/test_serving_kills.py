@@ -41,7 +41,8 @@ class Listened:
 
 
 class Streams:
-    """Several answers at once; `all_run` is set when each has brought N_BEFORE pieces."""
+    """Several answers at once. Each is waited for until it has brought N_BEFORE pieces, or has ended before: a model
+    that was trained here may stop early."""
 
     def __init__(self, customer: Customer) -> None:
         self._customer, self._ready = customer, threading.Semaphore(0)
@@ -55,6 +56,9 @@ class Streams:
                     self._take(heard, line)
         except httpx.HTTPError:
             pass
+        finally:
+            if heard.n_pieces < N_BEFORE:
+                self._ready.release()
         return heard
 
     def wait_for_all(self) -> None:
