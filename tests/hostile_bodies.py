@@ -1,6 +1,7 @@
 """Bodies that cost the most that a stranger could think of, the routes that take one, and connections by hand."""
 
 import socket
+import time
 from collections.abc import Callable
 
 from tests.web_stack import WebStack
@@ -50,11 +51,33 @@ WORST = {
 
 
 def connection_to(web: WebStack) -> socket.socket:
-    connection = socket.create_connection(("127.0.0.1", web.port), timeout=60)
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return connection
+    return connected(web.port, timeout_s=60)
 
 
 def head_of(path: str, length: int, *more: str) -> bytes:
     lines = [f"POST {path} HTTP/1.1", "Host: localhost", f"Content-Length: {length}", *more, "", ""]
     return "\r\n".join(lines).encode()
+
+
+def connected(port: int, *, timeout_s: float = 20) -> socket.socket:
+    connection = socket.create_connection(("127.0.0.1", port), timeout=timeout_s)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return connection
+
+
+def drip(connection: socket.socket, piece: bytes, *, within_s: float = 10.0) -> str:
+    """The answer to a piece every tenth of a second, until the other side closes, which it has to."""
+    connection.settimeout(0.1)
+    until, received = time.monotonic() + within_s, b""
+    while time.monotonic() < until:
+        try:
+            connection.sendall(piece)
+            more = connection.recv(65536)
+        except TimeoutError:
+            continue
+        except OSError:
+            return received.decode()
+        if not more:
+            return received.decode()
+        received += more
+    raise AssertionError(f"still open after {within_s} s")

@@ -1,7 +1,6 @@
 """`kolm serve` of a label artifact under what a stranger on the same machine can send it; times are shortened."""
 
 import json
-import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -15,7 +14,7 @@ from gpu_runners.serving import server as label_server
 from gpu_runners.serving.loader import Loader
 from gpu_runners.serving.server import MAX_CONNECTIONS, ArtifactServer
 from tests.gpu_runners.small_task import Trained, kolm_of
-from tests.hostile_bodies import MB, WORST
+from tests.hostile_bodies import MB, WORST, connected, drip
 
 
 @pytest.fixture(scope="module")
@@ -35,30 +34,6 @@ def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(label_server, "PAUSE_S", 1.0)
 
 
-def connected(port: int) -> socket.socket:
-    connection = socket.create_connection(("127.0.0.1", port), timeout=20)
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return connection
-
-
-def answer(connection: socket.socket, *, drip: bytes = b"", within_s: float = 10.0) -> str:
-    """All that comes until the other side closes, which is part of what is tested."""
-    connection.settimeout(0.1)
-    until, received = time.monotonic() + within_s, b""
-    while time.monotonic() < until:
-        try:
-            connection.sendall(drip)
-            more = connection.recv(65536)
-        except TimeoutError:
-            continue
-        except OSError:
-            return received.decode()
-        if not more:
-            return received.decode()
-        received += more
-    raise AssertionError(f"still open after {within_s} s")
-
-
 def head(*lines: str, method: str = "POST", path: str = "/v1/run") -> bytes:
     return "\r\n".join([f"{method} {path} HTTP/1.1", "Host: here", *lines, "", ""]).encode()
 
@@ -71,14 +46,14 @@ def head(*lines: str, method: str = "POST", path: str = "/v1/run") -> bytes:
 def test_heads_that_drip_are_cut(port: int, start: bytes) -> None:
     with connected(port) as connection:
         connection.sendall(start)
-        answer(connection, drip=b"x")
+        drip(connection, b"x")
 
 
 @pytest.mark.usefixtures("_short_pauses")
 def test_bodies_that_drip_are_answered_and_cut(port: int) -> None:
     with connected(port) as connection:
         connection.sendall(head("Content-Length: 100000"))
-        assert "body_too_slow" in answer(connection, drip=b" ")
+        assert "body_too_slow" in drip(connection, b" ")
 
 
 @pytest.mark.parametrize(
@@ -94,14 +69,14 @@ def test_bodies_that_drip_are_answered_and_cut(port: int) -> None:
 def test_a_body_is_refused_by_what_it_says_of_itself(port: int, lines: tuple[str, ...], code: str) -> None:
     with connected(port) as connection:
         connection.sendall("\r\n".join(["POST /v1/run HTTP/1.1", "Host: here", *lines, "", ""]).encode("latin-1"))
-        assert code in answer(connection)
+        assert code in drip(connection, b"")
 
 
 def test_a_body_that_nobody_reads_is_no_further_request(port: int) -> None:
     inner = head(method="GET", path="/v1/model")
     with connected(port) as connection:
         connection.sendall(head(f"Content-Length: {len(inner)}", method="GET", path="/healthz") + inner)
-        assert answer(connection).count("HTTP/1.1 200") == 1
+        assert drip(connection, b"").count("HTTP/1.1 200") == 1
 
 
 @pytest.mark.parametrize(
@@ -163,7 +138,7 @@ def test_connections_are_bounded_and_given_back(port: int) -> None:
         for _ in range(MAX_CONNECTIONS):
             opened.enter_context(connected(port))
         with connected(port) as one_more:
-            assert answer(one_more, within_s=5) == ""
+            assert drip(one_more, b"", within_s=5) == ""
     until = time.monotonic() + 10
     while time.monotonic() < until:
         with suppress(httpx.TransportError):

@@ -23,6 +23,7 @@ from gpu_runners.serving.openai.arrival import MAX_BODY, Room
 from gpu_runners.serving.openai.connections import MAX_HEAD, web_config
 from gpu_runners.serving.openai.responder import Refusal, Served
 from tests.cpu_time import own_objects_alone
+from tests.hostile_bodies import connected, drip
 
 CHAT = "/v1/chat/completions"
 
@@ -77,12 +78,6 @@ def head(*lines: str, method: str = "POST", path: str = CHAT) -> bytes:
     return "\r\n".join([f"{method} {path} HTTP/1.1", "Host: here", *lines, "", ""]).encode()
 
 
-def connected(port: int) -> socket.socket:
-    connection = socket.create_connection(("127.0.0.1", port), timeout=20)
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return connection
-
-
 def answer(connection: socket.socket) -> str:
     """All that comes until the other side closes, which is part of what is tested."""
     received = b""
@@ -132,24 +127,6 @@ def test_a_body_too_long_is_refused_by_what_it_says_or_by_what_comes(port: int) 
             for _ in range(MAX_BODY // 65536 + 2):
                 connection.sendall(b"10000\r\n" + b"x" * 65536 + b"\r\n")
         assert "body_too_large" in answer(connection)
-
-
-def drip(connection: socket.socket, piece: bytes, *, within_s: float) -> str:
-    """The answer to a piece every tenth of a second."""
-    connection.settimeout(0.1)
-    until, received = time.monotonic() + within_s, b""
-    while time.monotonic() < until:
-        try:
-            connection.sendall(piece)
-            more = connection.recv(65536)
-        except TimeoutError:
-            continue
-        except OSError:
-            return received.decode()
-        if not more:
-            return received.decode()
-        received += more
-    raise AssertionError(f"still open after {within_s} s")
 
 
 @pytest.mark.parametrize("start", [b"", b"GET /healthz HTTP/1.1\r\nHost: here\r\nX-Drip: "])
