@@ -1,7 +1,7 @@
 """A selection as a picture: every row on the pool's first two principal components, kept ones filled, dropped ones
 hollow, those below the score floor as crosses.
 
-Here is what is drawn and where; `svg` and `png` write it. Up to DETAILED rows each mark stands for
+Here is what is drawn and where; `svg` writes it. Up to DETAILED rows each mark stands for
 itself (its size is its score, its tooltip its id and text); above, marks are dots that grow denser.
 """
 

@@ -66,7 +66,7 @@ def _output_options(select: argparse.ArgumentParser) -> None:
     select.add_argument("--out", metavar="FILE", help="where the kept rows go (default: standard output)")
     select.add_argument("--dropped", metavar="FILE", help="write the dropped rows too, each with why")
     select.add_argument("--report", metavar="FILE", help="write the selection's report as JSON")
-    select.add_argument("--map", metavar="FILE", help="draw kept and dropped rows: .svg or .png")
+    select.add_argument("--map", metavar="FILE", help="draw kept and dropped rows, as SVG")
     select.add_argument(
         "--explain",
         action="append",

@@ -7,7 +7,6 @@ from pathlib import Path
 from backend.domain.selection_options import DEFAULT_LAMBDA, checked_options
 
 EXIT_OK, EXIT_FAILED, EXIT_BAD_INPUT = 0, 1, 2
-MAPS = (".svg", ".png")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,8 +56,8 @@ def check(request: Request) -> None:
         overcluster=request.overcluster,
         seed=request.seed,
     )
-    if request.map is not None and Path(request.map).suffix.lower() not in MAPS:
-        raise Refused(f"--map writes .svg or .png, not {request.map!r}.")
+    if request.map is not None and Path(request.map).suffix.lower() != ".svg":
+        raise Refused(f"--map writes SVG alone: name a file that ends in .svg, not {request.map!r}.")
     if request.text_lines and request.embeddings:
         raise Refused("--text-lines are embedded here; leave --embeddings out, or give JSON lines with ids.")
     outputs = [request.out, request.dropped, request.report, request.map]

@@ -26,11 +26,12 @@ def write_files(request: Request, outcome: Outcome, progress: SelectProgress) ->
         _write(request.report, [f"{{\n{fields}\n}}\n".encode()])
     if request.map is not None:
         progress.tell("drawing the map", 0, 0)
-        _write(request.map, [_map(outcome, Path(request.map).suffix.lower())])
+        _write(request.map, [_map(outcome)])
 
 
-def _map(outcome: Outcome, suffix: str) -> bytes:
+def _map(outcome: Outcome) -> bytes:
     from gpu_runners.selecting.map import Mapped, picture_of
+    from gpu_runners.selecting.svg import svg_of
 
     rows, report = outcome.rows, outcome.report
     picture = picture_of(
@@ -47,13 +48,7 @@ def _map(outcome: Outcome, suffix: str) -> bytes:
             k=report.k_requested,
         )
     )
-    if suffix == ".svg":
-        from gpu_runners.selecting.svg import svg_of
-
-        return svg_of(picture).encode("utf-8")
-    from gpu_runners.selecting.png import png_of
-
-    return png_of(picture)
+    return svg_of(picture).encode("utf-8")
 
 
 def _write(path: str, chunks: Iterable[bytes]) -> None:

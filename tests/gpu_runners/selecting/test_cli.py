@@ -319,7 +319,7 @@ def test_several_broken_lines_are_told_at_once_up_to_a_limit(write: Write, capsy
         (["--score-floor", "1"], "score_floor is the share to drop"),
         (["--min-distance", "nan"], "min_distance is a cosine distance"),
         (["--overcluster", "9"], "overcluster is clusters per pick"),
-        (["--map", "map.pdf"], "--map writes .svg or .png"),
+        (["--map", "map.png"], "--map writes SVG alone: name a file that ends in .svg, not 'map.png'"),
         (["--out", "in.jsonl"], "in.jsonl is named twice"),
         (["--out", "x.jsonl", "--dropped", "./x.jsonl"], "x.jsonl is named twice"),
         (["--report", "no/such/folder/r.json"], "cannot be written"),
