@@ -5,8 +5,11 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo "$$p"; exit; }; done; echo python3)
 RUN := .venv/bin/python
 FILES :=
+# workers share the cores: a second thread of one would only spin while another works
+SUITE := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(RUN) -m pytest -q -p no:cacheprovider
+WORKERS := -n logical --maxprocesses 8
 
-.PHONY: help setup demo demo-json up key down status test lint format types contracts migrations-check openapi openapi-check pytest test-faults setup-vllm test-vllm bench-vllm-drafts bench-vllm-recipes bench-vllm-exactness bench-banking77 bench-selection bench-draft-policy bench-drafts bench-draft-kscore test-browser screenshots bench-api bench-streams bench-serving base base-anew bench-trainer bench-snips bench-recipes bench-registry bench-rules setup-llama setup-llama-server test-llama bench-llama ledger-check backup restore lock wheel clean
+.PHONY: help setup demo demo-json up key down status test check unit static test-all durations lint format types contracts migrations-check openapi openapi-check pytest test-faults setup-vllm test-vllm bench-vllm-drafts bench-vllm-recipes bench-vllm-exactness bench-banking77 bench-selection bench-draft-policy bench-drafts bench-draft-kscore test-browser screenshots bench-api bench-streams bench-serving base base-anew bench-trainer bench-snips bench-recipes bench-registry bench-rules setup-llama setup-llama-server test-llama bench-llama ledger-check backup restore lock wheel clean
 
 help:
 	@echo "make demo    compile examples/refund-router.yaml end to end on this machine"
@@ -15,7 +18,8 @@ help:
 	@echo "make key     an API key of the demo tenant, for curl and the kolm command"
 	@echo "make backup  the stack's data, keys included, into TO=folder    make restore FROM=folder   (docs/backups.md)"
 	@echo "make wheel   dist/kolm_compiler-….whl: client, command, verifier and runner for other machines"
-	@echo "make test    everything that CI checks; make pytest FILES=tests/deploy for a part"
+	@echo "make check   lint, types, contracts and unit tests: what to run while you write"
+	@echo "make test    everything that CI checks; make pytest FILES=tests/deploy for a part; make test-all for what takes hours"
 
 setup:
 	@$(PYTHON) -m deploy.embedded.setup
@@ -41,7 +45,20 @@ down: setup
 status: setup
 	@$(RUN) -m deploy.embedded status
 
-test: setup lint types contracts migrations-check openapi-check pytest
+# lint, types, contracts and the unit tier (tests/tiers.py): no server, no other process
+check: setup static unit
+
+test: setup static migrations-check openapi-check pytest
+
+# everything there is but vLLM's: hypothesis' full profile, the nightly tier, the engines on torch's plain kernels, faults; hours
+test-all: setup static migrations-check openapi-check
+	HYPOTHESIS_PROFILE=full $(SUITE) $(WORKERS) -m "not faults and not vllm"
+	ATEN_CPU_CAPABILITY=default $(SUITE) $(WORKERS) -m process tests/gpu_runners tests/workers
+	$(MAKE) test-faults
+
+# two at a time: mypy takes as long as the others together
+static: setup
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync lint types contracts
 
 lint: setup
 	$(RUN) -m ruff check .
@@ -66,9 +83,16 @@ openapi: setup
 openapi-check: setup
 	$(RUN) -m deploy.openapi_check
 
-# the whole suite takes both cores; FILES=tests/deploy runs a part
+unit: setup
+	$(SUITE) $(WORKERS) -m unit tests
+
+# a worker on every core; FILES=tests/deploy runs a part, in one process
 pytest: setup
-	$(if $(FILES),$(RUN) -m pytest $(FILES),$(RUN) -m tests.halves --durations=15)
+	$(if $(FILES),$(RUN) -m pytest $(FILES),$(SUITE) $(WORKERS) --durations=15 tests)
+
+# measures how long each test takes, nightly ones too, into tests/durations.tsv (the order of the workers' work)
+durations: setup
+	$(SUITE) $(WORKERS) -m "not faults and not vllm" --durations-to tests/durations.tsv tests
 
 # longer suites; their last results are in docs/benchmarks
 test-faults: setup

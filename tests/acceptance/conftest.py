@@ -18,31 +18,31 @@ STREET = small_spec("street", draft_cache={"verify": "off"})
 STREET_KEY = "street-twin-a"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def teacher() -> Iterator[TeacherServer]:
     with teacher_server() as server:
         yield server
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def deployment(teacher: TeacherServer) -> Iterator[Deployment]:
     with running(allow_teachers=teacher.origin) as deployment:
         yield deployment
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def customer(deployment: Deployment) -> Iterator[Customer]:
     with deployment.customer("Acme") as customer:
         yield customer
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def stranger(deployment: Deployment) -> Iterator[Customer]:
     with deployment.customer("Stranger") as customer:
         yield customer
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def twins(customer: Customer) -> tuple[Row, Row]:
     """Two compiles of one spec, under way at the same time."""
     first = customer.api.post("/v1/compiles", json=STREET, headers={"Idempotency-Key": STREET_KEY})
@@ -52,18 +52,18 @@ def twins(customer: Customer) -> tuple[Row, Row]:
     return customer.succeeded(first.json()["id"], within_s=200), customer.succeeded(second, within_s=200)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def compile(twins: tuple[Row, Row]) -> Row:
     return twins[0]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def orders(tiny_bases: Path, customer: Customer) -> Row:  # noqa: F811
     """A json compile on the tiny base, once it has ended well."""
     return customer.succeeded(customer.compile(small_orders("orders")), within_s=240)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def keyring(deployment: Deployment) -> Row:
     """The public keys, as anybody gets them."""
     response = httpx.get(f"{deployment.url}/.well-known/kolm-keys.json")
@@ -72,6 +72,6 @@ def keyring(deployment: Deployment) -> Row:
     return found
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def kolm(customer: Customer, compile: Row) -> bytes:
     return customer.download(compile["artifact"])

@@ -24,7 +24,7 @@ def _forget() -> None:
     queue._app.cache_clear()
 
 
-def test_a_hint_lands_in_the_workers_queue():
+def test_a_hint_lands_in_the_workers_queue(embedded_services):
     with redis.Redis.from_url(django_settings.REDIS_URL) as client:
         client.delete(QUEUE)
         assert send_hint(TaskName.ADVANCE, compile_id="c", tenant_id="t")

@@ -27,12 +27,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.skip(reason=why))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def mail_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("mail")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def deployment(mail_folder: Path) -> Iterator[Deployment]:
     """Its name is localhost, because a passkey is bound to a name and an address has none."""
     port = str(free_ports(1)[0])
@@ -46,13 +46,13 @@ def deployment(mail_folder: Path) -> Iterator[Deployment]:
         yield deployment
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def house(deployment: Deployment, mail_folder: Path) -> Iterator[House]:
     with receiver(deployment.plan.webhook_origin) as hooks, deployment.customer("Acme Refunds") as customer:
         yield furnish(deployment, customer, deployment.plan.public_url, mail_folder, hooks)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
     with sync_playwright() as playwright:
         browser = chromium.launch(playwright)
@@ -60,7 +60,7 @@ def browser() -> Iterator[Browser]:
         browser.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def cookies(browser: Browser, house: House) -> Callable[[Role], Any]:
     """Each role logs in once, by the form."""
     kept: dict[Role, Any] = {}

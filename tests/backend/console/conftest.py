@@ -2,9 +2,11 @@
 
 import pytest
 
+from deploy.embedded.stack import EmbeddedServices
+
 
 @pytest.fixture(autouse=True)
-def _no_limits_used() -> None:
+def _no_limits_used(embedded_services: EmbeddedServices) -> None:
     from django.core.cache import cache
 
     cache.clear()

@@ -9,14 +9,14 @@ from tests.acceptance.deployment import Customer
 from tests.web_stack import WebStack, running_web
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def stack() -> Iterator[WebStack]:
     settings = {"KOLM_ALLOW_PRIVATE_WEBHOOKS": "http://127.0.0.1:9", "KOLM_DEFAULT_PLAN": "enterprise"}
     with running_web(forgetful=True, **settings) as stack:
         yield stack
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def customer(stack: WebStack) -> Iterator[Customer]:
     with stack.deployment.customer("Acme") as customer:
         yield customer

@@ -1,0 +1,64 @@
+"""The tiers of the suite. A folder decides, and in the backend's and the workers' folders whether a test asks for the
+database:
+
+    unit         neither server nor other process: `make check`
+    db           a real Postgres and Valkey, one of each to every worker
+    process      other processes: real engines, sandboxes, the command, parts of a deployment
+    acceptance   a whole deployment, and its console in a browser
+    nightly      marked one by one, and the benches' tests: `make test-all` has them, with hypothesis' full profile
+
+`make test` runs all but the last. The markers `faults` and `vllm` stand outside: they have suites of their own.
+"""
+
+from enum import StrEnum
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+
+
+class Tier(StrEnum):
+    UNIT = "unit"
+    DB = "db"
+    PROCESS = "process"
+    ACCEPTANCE = "acceptance"
+    NIGHTLY = "nightly"
+
+
+# the longest path that leads to a test decides; what no line names is UNIT, or DB where it asks for the database
+FOLDERS = {
+    "acceptance": Tier.ACCEPTANCE,
+    "browser": Tier.ACCEPTANCE,
+    "bench": Tier.NIGHTLY,
+    "deploy": Tier.PROCESS,
+    "faults": Tier.NIGHTLY,
+    "gpu_runners": Tier.PROCESS,
+    "vllm": Tier.NIGHTLY,
+    "workers/embedding": Tier.PROCESS,
+    "workers/sandbox": Tier.PROCESS,
+}
+DATABASE_FIXTURES = frozenset({"db", "django_db_setup", "committed_db", "embedded_services"})
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Before `-m` chooses among them."""
+    for item in items:
+        if item.get_closest_marker(Tier.NIGHTLY) is None:
+            item.add_marker(tier_of(item).value)  # a plain string: it crosses to the controller
+
+
+def tier_of(item: pytest.Item) -> Tier:
+    for path in (item.path, *item.path.parents):
+        if not path.is_relative_to(HERE):
+            break
+        tier = FOLDERS.get(path.relative_to(HERE).as_posix())
+        if tier is not None:
+            return tier
+    return Tier.DB if asks_for_the_database(item) else Tier.UNIT
+
+
+def asks_for_the_database(item: pytest.Item) -> bool:
+    has_mark = item.get_closest_marker("django_db") is not None
+    return has_mark or bool(DATABASE_FIXTURES & set(getattr(item, "fixturenames", ())))
