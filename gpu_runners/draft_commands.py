@@ -4,24 +4,21 @@ make no sense."""
 import json
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
 from gpu_runners import draft_tables as tables
 from gpu_runners.connecting import Connect, agrees, told
 from gpu_runners.exit_codes import FAILED
-from gpu_runners.kolm import Client, Unreadable, read_document
+from gpu_runners.kolm import Client, read_document
 
 PAGE = 100
 Row = dict[str, Any]
 
 
-def stats(*, family: str | None, since: str | None, plot: str | None, as_json: bool, connect: Connect) -> int:
+def stats(*, family: str | None, since: str | None, as_json: bool, connect: Connect) -> int:
     def act(client: Client) -> None:
         answer = client.get(_path("/v1/drafts/stats", family=family, since=since))
-        if plot is not None:
-            _plot(answer["data"], Path(plot))
         if as_json:
             print(json.dumps(answer, ensure_ascii=False))
         else:
@@ -117,16 +114,3 @@ def _drafts(client: Client, limit: int, **filters: str | None) -> Iterator[Row]:
 def _path(path: str, **query: str | None) -> str:
     given = {name: value for name, value in query.items() if value is not None}
     return f"{path}?{urlencode(given)}" if given else path
-
-
-def _plot(families: list[Row], path: Path) -> None:
-    from gpu_runners.draft_plot import lines_of, svg_of_acceptance
-
-    lines = lines_of(families)
-    if not lines:
-        raise Unreadable("There is nothing to draw yet: no draft was ever verified.")
-    try:
-        path.write_text(svg_of_acceptance(lines), encoding="utf-8")
-    except OSError as error:
-        raise Unreadable(f"{path} cannot be written: {error.strerror or error}.") from error
-    print(f"{path}: acceptance by distance of {len(lines)} curves.", file=sys.stderr)

@@ -21,7 +21,6 @@ def _stats(actions: "Actions") -> argparse.ArgumentParser:
     stats = actions.add_parser("stats", help="what is kept, what was accepted of it, and what that saved")
     stats.add_argument("--family", metavar="F", help="this family alone")
     stats.add_argument("--since", metavar="TIME", help="look-ups from then on, 2026-11-01T00:00:00Z")
-    stats.add_argument("--plot", metavar="FILE.svg", help="draw acceptance by distance")
     stats.add_argument("--json", action="store_true", help="print the API's answer")
     stats.set_defaults(command=_run_stats)
     return stats
@@ -83,7 +82,6 @@ def _run_stats(options: argparse.Namespace) -> int:
     return stats(
         family=options.family,
         since=options.since,
-        plot=options.plot,
         as_json=options.json,
         connect=connect_of(options),
     )

@@ -4,7 +4,6 @@ on."""
 import io
 import json
 import sys
-import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -118,38 +117,6 @@ def test_a_break_even_above_one_is_never(api: DraftsApi, capsys: pytest.CaptureF
 def test_stats_as_json_are_the_answer_itself(api: DraftsApi, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["drafts", "stats", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["data"] == [family()]
-
-
-def test_the_plot_has_a_curve_and_a_dot_for_every_band_and_escapes_names(
-    api: DraftsApi, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    api.families = [family("<b>&\x00")]
-    path = tmp_path / "out.svg"
-    assert main(["drafts", "stats", "--plot", str(path)]) == 0
-    root = ET.fromstring(path.read_text())
-    svg = "{http://www.w3.org/2000/svg}"
-    classes = [element.get("class", "").split()[0] for element in root.iter() if element.get("class")]
-    assert (classes.count("curve"), classes.count("bar"), classes.count("dot")) == (1, 2, 3)
-    assert [title.text for title in root.iter(f"{svg}title")][1:] == [
-        "83.3 % of 60 (74.3 to 90.3)",
-        "27.8 % of 36 (18.8 to 34.8)",
-    ]
-    assert any("<b>&\ufffd, judge, m@r1" in (text.text or "") for text in root.iter(f"{svg}text"))
-    assert "family <b>&" in capsys.readouterr().out
-
-
-def test_without_verdicts_there_is_nothing_to_plot(
-    api: DraftsApi, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    api.families[0]["scopes"][0]["strategies"] = [strategy(curve=None, by_distance=[])]
-    assert main(["drafts", "stats", "--plot", str(tmp_path / "out.svg")]) == 1
-    assert "nothing to draw yet" in capsys.readouterr().err
-    assert not (tmp_path / "out.svg").exists()
-
-
-def test_a_plot_that_cannot_be_written_says_why(api: DraftsApi, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["drafts", "stats", "--plot", "/nowhere/out.svg"]) == 1
-    assert "/nowhere/out.svg cannot be written" in capsys.readouterr().err
 
 
 def test_the_list_is_a_table(api: DraftsApi, capsys: pytest.CaptureFixture[str]) -> None:
