@@ -18,7 +18,6 @@ the rule: data processing. Only the point mass needs no q at all.
     argmax           temperature 0
     block            as token, never keeps less                                        draft_rules_blocks
     stored q(x_i)    q is asked for again at the one place where the draft stops       draft_rules_stored
-    whole sequence   M >= sup p/q; else off by at most delta_M / M                     draft_rules_sequences
 """
 
 from collections.abc import Mapping, Sequence

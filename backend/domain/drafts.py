@@ -114,7 +114,6 @@ class DraftVerdict:
     certificate: Certificate | None = None
     kind: VerdictKind = VerdictKind.VERDICT
     tv_bound: float | None = None
-    p_value: float | None = None
     cost_microusd: int = 0
 
 
