@@ -1,18 +1,22 @@
 """GET /docs/errors and /docs/events: the pages that `doc_url` and the event stream point at, from docs/ of the source
-tree this deployment runs.
+tree this deployment runs, as HTML: CommonMark with tables, without raw HTML and images.
+
+Headings have the anchors that GitHub gives them, so that a link works in the repository and on a deployment alike.
 
 Public and without a transaction: whoever reads an error may have no key, and the database may be what is broken. An
 installation without docs/ (a wheel holds none) answers 404 and says where the page is.
 """
 
+import re
 from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 
 from django.conf import settings
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse
+from markdown_it import MarkdownIt
 
-from backend.rest.plain_markdown import to_html
 from backend.rest.problems import problem_response
 
 _STYLE = (
@@ -21,6 +25,44 @@ _STYLE = (
     "pre,code{font-family:ui-monospace,monospace;background:#f4f4f6}pre{padding:.6rem;overflow-x:auto}"
     "table{border-collapse:collapse}th,td{border:1px solid #ddd;padding:.2rem .5rem;text-align:left;vertical-align:top}"
 )
+
+_LINK = re.compile(r"https?://.+|mailto:.+|(?!//)[\w./?=&%#-]*")
+
+
+class _Markdown(MarkdownIt):
+    """CommonMark whose links lead to http(s), mailto or a page beside this one."""
+
+    def __init__(self) -> None:
+        super().__init__("commonmark", {"html": False})
+        self.enable("table").disable("image")
+
+    def normalizeLink(self, url: str) -> str:
+        """Drop the suffix of a page of docs/, which is served without it."""
+        return re.sub(r"^(\w+)\.md(?=#|$)", r"\1", super().normalizeLink(url))
+
+    def validateLink(self, url: str) -> bool:
+        return _LINK.fullmatch(url) is not None
+
+
+_MARKDOWN = _Markdown()
+
+
+def to_html(markdown: str) -> str:
+    """Render the body of a page."""
+    tokens = _MARKDOWN.parse(markdown)
+    for opening, text in pairwise(tokens):
+        if opening.type == "heading_open":
+            opening.attrSet("id", anchor_of(text.content))
+    return str(_MARKDOWN.renderer.render(tokens, _MARKDOWN.options, {}))
+
+
+def anchor_of(heading: str) -> str:
+    """Give a heading GitHub's anchor: lower case, no punctuation but `-` and `_`, spaces as `-`.
+
+    >>> anchor_of("Problems of a spec"), anchor_of("`k_exceeds_n`")
+    ('problems-of-a-spec', 'k_exceeds_n')
+    """
+    return re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
 
 
 @transaction.non_atomic_requests

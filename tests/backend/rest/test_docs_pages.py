@@ -8,7 +8,7 @@ import pytest
 from django.conf import settings
 from django.test import Client
 
-from backend.rest.plain_markdown import anchor_of, to_html
+from backend.rest.docs_pages import anchor_of, to_html
 
 NAMES = ["errors", "events"]
 VOID = {"meta", "br"}
@@ -116,21 +116,22 @@ def test_what_the_renderer_knows():
     )
     assert to_html(markdown).split("\n") == [
         '<h1 id="title">Title</h1>',
-        "<p>A *plain* paragraph of two lines with <code>a &lt; b</code>, <strong>bold</strong> &amp; a "
-        '<a href="events#x">link</a>.</p>',
+        "<p>A <em>plain</em> paragraph",
+        'of two lines with <code>a &lt; b</code>, <strong>bold</strong> &amp; a <a href="events#x">link</a>.</p>',
         '<h3 id="some_code">some_code</h3>',
         "<ul>",
-        "<li>One: <code>x|y</code> goes on.</li>",
+        "<li>One: <code>x|y</code>",
+        "goes on.</li>",
         "<li>Two.</li>",
         "</ul>",
-        "<table>",
-        "<tr><th>a</th><th>b</th></tr>",
-        "<tr><td>1</td><td>&lt;2&gt;</td></tr>",
-        "</table>",
-        "<pre>{",
+        *["<table>", "<thead>", "<tr>", "<th>a</th>", "<th>b</th>", "</tr>", "</thead>"],
+        *["<tbody>", "<tr>", "<td>1</td>", "<td>&lt;2&gt;</td>", "</tr>", "</tbody>", "</table>"],
+        '<pre><code class="language-json">{',
         "",
         "- no: list",
-        "}</pre>",
+        "}",
+        "</code></pre>",
+        "",
     ]
 
 
@@ -142,6 +143,16 @@ def test_nothing_in_a_page_becomes_markup_of_its_own(hostile):
     assert re.findall(r"<(?!/?(?:p|h1|code|strong|a)\b)", rendered) == []
     assert 'href="javascript' not in rendered
     assert Reader(rendered).open == []
+
+
+@pytest.mark.parametrize("target", ["javascript:alert(1)", "&#9;javascript:x", "//other.example", "data:text/html,x"])
+def test_a_link_to_elsewhere_stays_text(target):
+    assert Reader(to_html(f"[x]({target})")).links == []
+
+
+@pytest.mark.parametrize("target", ["https://a.example/b?c=1", "mailto:a@b.example", "#x", "/v1/specs/schema", "../x"])
+def test_a_link_to_the_web_to_mail_or_to_a_page_beside_this_one_is_one(target):
+    assert Reader(to_html(f"[x]({target})")).links == [target]
 
 
 def test_anchors_are_those_of_github():
