@@ -17,7 +17,7 @@ import numpy as np
 from backend.domain.clustering import linkage_of
 from backend.domain.cosines import QUANTUM, Floats, Rows
 from backend.domain.dendrogram import Dendrogram, cut
-from backend.domain.selection_options import Linkage
+from backend.domain.linkage_criteria import Linkage
 from backend.domain.silhouettes import silhouette, silhouettes_by_k
 
 NEAR_BEST = 0.95  # a count whose score is this close to the best is as good: the smallest is taken, argmax over-counts

@@ -26,8 +26,8 @@ from backend.domain.dendrogram import cut as cut
 from backend.domain.dendrogram import dendrogram_of, with_twins_in_order
 from backend.domain.errors import InvalidInput
 from backend.domain.linkage_chain import Progress, complete_merges
+from backend.domain.linkage_criteria import Linkage
 from backend.domain.linkage_rounds import round_merges
-from backend.domain.selection_options import Linkage
 from backend.domain.silhouettes import silhouette as silhouette
 from backend.domain.silhouettes import silhouettes_by_k as silhouettes_by_k
 

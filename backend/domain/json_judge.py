@@ -16,7 +16,7 @@ from typing import Any
 
 from backend.domain.json_formats import FORMATS
 from backend.domain.patterns import MAX_MATCHED_CHARS, Pattern, compile_pattern, reading_steps
-from backend.domain.spec_problems import kind_of
+from backend.domain.pointers import kind_of
 
 STEPS_A_LOOK = 16  # at one value by one schema
 STEPS_A_RULE = 5

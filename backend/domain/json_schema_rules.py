@@ -21,7 +21,7 @@ from urllib.parse import unquote
 from backend.domain.errors import Problem
 from backend.domain.pattern_decoding import why_not_decodable
 from backend.domain.patterns import UnsafePattern, compile_pattern, takes_too_long_to_read
-from backend.domain.spec_problems import join, kind_of, suggestion
+from backend.domain.pointers import join, kind_of, suggestion
 
 MAX_CHARS = 65_536
 MAX_VALUES = 5_000

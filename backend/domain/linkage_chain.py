@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from backend.domain.cosines import STEPS, Floats, Ints, Rows, quantised_distances
-from backend.domain.selection_options import Linkage
+from backend.domain.linkage_criteria import Linkage
 
 Progress = Callable[[str, int, int], None]
 STAGE = "clustering"  # the stage named to on_progress

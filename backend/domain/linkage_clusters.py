@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from backend.domain.cosines import STEPS, Floats, Ints, Rows
 from backend.domain.linkage_chain import Progress
+from backend.domain.linkage_criteria import Linkage
 from backend.domain.nearest_lists import Floats32, lists_of, lists_of_all
-from backend.domain.selection_options import Linkage
 
 SEARCH_STAGE = "neighbours"  # named to on_progress
 MARGIN = 4e-6  # of a cosine; float32 products of one pair differ by up to 5e-7 between shapes and thread counts

@@ -15,8 +15,8 @@ import numpy as np
 from backend.domain.cosines import STEPS, Floats, Ints, Rows
 from backend.domain.linkage_chain import STAGE, Progress, chain_merges
 from backend.domain.linkage_clusters import Clusters, rank, search_all
+from backend.domain.linkage_criteria import Linkage
 from backend.domain.nearest_lists import LIST, Floats32
-from backend.domain.selection_options import Linkage
 
 TAIL = 256  # clusters left for the chain
 _CHUNK = 1_024

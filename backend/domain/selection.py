@@ -23,7 +23,8 @@ from backend.domain.dpp import dpp_map_picks
 from backend.domain.errors import InvalidInput
 from backend.domain.facility_location import MATRIX_ROWS, facility_location_picks
 from backend.domain.greedy_picks import diverse_picks, k_center_picks
-from backend.domain.selection_options import DEFAULT_LAMBDA, Linkage, Options, Penalty, checked_options
+from backend.domain.linkage_criteria import Linkage
+from backend.domain.selection_options import DEFAULT_LAMBDA, Options, Penalty, checked_options
 from backend.domain.selection_options import Method as Method
 from backend.domain.selection_pool import Part, Pool, canonical_order, checked_pool, rescaled
 from backend.domain.selection_report import SelectionReport as SelectionReport

@@ -21,6 +21,7 @@ from numbers import Integral
 from typing import TypeVar
 
 from backend.domain.errors import InvalidInput
+from backend.domain.linkage_criteria import Linkage
 
 DEFAULT_FLOOR = 1 / 3  # share of the worst scores dropped before anything that gives outliers a seat
 DEFAULT_LAMBDA = 1.0  # docs/decisions/0009
@@ -39,12 +40,6 @@ class Method(StrEnum):
     K_CENTER = "k_center"
     RANDOM = "random"
     ALL = "all"
-
-
-class Linkage(StrEnum):
-    AVERAGE = "average"
-    COMPLETE = "complete"
-    WARD = "ward"
 
 
 class Penalty(StrEnum):

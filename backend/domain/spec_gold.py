@@ -11,10 +11,10 @@ from backend.domain.gold import n_heldout_at_least
 from backend.domain.json_answers import BadAnswer, parse_answer
 from backend.domain.json_judge import Purse, TooCostly
 from backend.domain.json_schemas import check_schema, validator
+from backend.domain.pointers import suggestion
 from backend.domain.spec_inputs import Example
 from backend.domain.spec_models import Spec
 from backend.domain.spec_outputs import JsonOutput, LabelOutput
-from backend.domain.spec_problems import suggestion
 
 MOST = 50  # problems that are told at once
 MAX_STEPS = 8_000_000  # of a tenth of a microsecond at most

@@ -7,6 +7,7 @@ from typing import Any
 from backend.domain.errors import Problem
 from backend.domain.json_schemas import check_schema, normal_schema
 from backend.domain.patterns import UnsafePattern, compile_pattern
+from backend.domain.pointers import join, suggestion
 from backend.domain.spec_checks import (
     CopiedCheck,
     LengthCheck,
@@ -17,7 +18,6 @@ from backend.domain.spec_checks import (
 )
 from backend.domain.spec_models import Spec
 from backend.domain.spec_outputs import JsonOutput, LabelOutput, TextOutput
-from backend.domain.spec_problems import join, suggestion
 
 
 def output_problems(spec: Spec) -> Iterator[Problem]:

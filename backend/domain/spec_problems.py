@@ -5,10 +5,7 @@ Values are quoted back only where they name a choice: a customer who pastes a se
 meet it again in a log.
 """
 
-import difflib
 import types
-from collections.abc import Sequence
-from functools import lru_cache
 from itertools import islice
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -16,12 +13,10 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from backend.domain.errors import Problem
+from backend.domain.pointers import join, kind_of, suggestion
 
 MAX_PROBLEMS = 200
 MAX_TOLD = 50  # of them, in one answer
-MAX_NAME = 60  # characters of a name that are compared, or shown
-MAX_KNOWN = 500  # names that one is compared with
-_N_COMPARED = 5
 MAX_DEPTH = 32
 MAX_VALUES = 200_000
 MAX_CHARS = 8_000_000
@@ -151,30 +146,6 @@ def _unknown_value(given: object, context: dict[str, Any], owner: object) -> str
     return f"{str(tag)[:60]!r} is not a choice here; {suggestion(str(tag), known)}"
 
 
-def suggestion(name: str, known: Sequence[str]) -> str:
-    """`did you mean "task"?`, or the list of what is known when nothing is near.
-
-    To compare two names in earnest takes milliseconds where they are made for it; so it is done with those few alone
-    that share most pairs of letters with `name`."""
-    meant = name[:MAX_NAME].casefold()
-    pairs = _pairs(meant)
-    shared = sorted(((len(pairs & _pairs(one)), -i) for i, one in enumerate(known[:MAX_KNOWN])), reverse=True)
-    likely = [known[-i] for _, i in shared[:_N_COMPARED] if len(known[-i]) <= 2 * MAX_NAME]
-    near = difflib.get_close_matches(meant, likely, n=1, cutoff=0.6)
-    return f'did you mean "{near[0][:MAX_NAME]}"?' if near else f"known are {_listed(known)}"
-
-
-@lru_cache(maxsize=1024)
-def _pairs(name: str) -> frozenset[str]:
-    """Its letters and pairs of letters, of the first MAX_NAME."""
-    name = name[:MAX_NAME].casefold()
-    return frozenset(name) | {name[i : i + 2] for i in range(len(name) - 1)}
-
-
-def _listed(known: Sequence[str]) -> str:
-    return ", ".join(name[:MAX_NAME] for name in known[:40])
-
-
 def _tags(owner: object) -> str:
     return "one of " + ", ".join(_tag_of(choice) for choice in _choices(owner))
 
@@ -214,26 +185,6 @@ def _description(owner: object, name: str) -> str:
         if name in (key, field.alias):
             return (field.description or name).rstrip(".")
     return name
-
-
-def kind_of(value: object) -> str:
-    """The JSON kind of a value, with its article."""
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "a boolean"
-    if isinstance(value, int | float):
-        return "a number"
-    if isinstance(value, str):
-        return "text"
-    if isinstance(value, list):
-        return "a list"
-    return "an object" if isinstance(value, dict) else f"a {type(value).__name__}"
-
-
-def join(pointer: str, part: str | int) -> str:
-    """RFC 6901: one reference token more."""
-    return f"{pointer}/{str(part).replace('~', '~0').replace('/', '~1')}"
 
 
 def _locate(loc: tuple[int | str, ...], model: type[BaseModel]) -> tuple[str, object]:

@@ -7,13 +7,14 @@ from urllib.parse import urlsplit
 
 from backend.domain.errors import Problem
 from backend.domain.patterns import UnsafePattern, compile_pattern, takes_too_long_to_read
+from backend.domain.pointers import suggestion
 from backend.domain.spec_checks import RegexCheck
 from backend.domain.spec_defaults import default_k_select, effective_slices
 from backend.domain.spec_inputs import LengthVerifier, RegexVerifier, SimilarityVerifier
 from backend.domain.spec_models import Spec
 from backend.domain.spec_output_rules import output_problems
 from backend.domain.spec_outputs import LabelOutput
-from backend.domain.spec_problems import MAX_TOLD, suggestion
+from backend.domain.spec_problems import MAX_TOLD
 
 SHARE_TOLERANCE = 0.01
 

@@ -14,7 +14,7 @@ from sklearn.cluster import HDBSCAN
 from backend.domain import cluster_gap
 from backend.domain.cluster_gap import Severity, natural_clusters, severity_of
 from backend.domain.clustering import Dendrogram, cut, linkage_of, silhouettes_by_k
-from backend.domain.selection_options import Linkage
+from backend.domain.linkage_criteria import Linkage
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits
 from backend.domain import clustering, linkage_rounds, nearest_lists
 from backend.domain.dendrogram import Dendrogram, cut, dendrogram_of
 from backend.domain.linkage_chain import complete_merges
-from backend.domain.selection_options import Linkage
+from backend.domain.linkage_criteria import Linkage
 from tests.backend.domain.test_clustering import mixture, random_rows
 
 seeds = st.integers(0, 10_000)
