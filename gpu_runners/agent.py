@@ -14,8 +14,8 @@ import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from backend.domain.jobs.runner_jobs import Claim, RunnerJobKind
 from backend.domain.log_text import guard_logs
-from backend.domain.runner_jobs import Claim, RunnerJobKind
 from gpu_runners.client import Refused, RunnerClient, Unreachable, backoff_s
 from gpu_runners.config import BadSetting, RunnerConfig, read_config
 from gpu_runners.errors import JobFailed

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from backend.domain import kolm_verify
+from backend.domain.artifact import kolm_verify
+from backend.domain.artifact.kolm_verify import Kolm
 from backend.domain.errors import OurError
-from backend.domain.kolm_verify import Kolm
 from gpu_runners.artifact_loading import Refused, failed, intact, model_of, read_inputs, rules_of, verified
 from gpu_runners.recipe_commands import pack_line, rules_line
 from gpu_runners.terminal_text import as_line
@@ -17,7 +17,7 @@ from gpu_runners.terminal_text import as_line
 
 def trust(source: str, *, keyring: str | None, yes: bool) -> int:
     """Pin keys after showing their fingerprints."""
-    from backend.domain.keyrings import BadKeyring, parse_keys
+    from backend.domain.artifact.keyrings import BadKeyring, parse_keys
     from gpu_runners.keyring import fingerprint, pin
 
     path = Path(keyring or kolm_verify.default_keyring())
@@ -174,7 +174,7 @@ def _fetch(source: str) -> bytes:
         return Path(source).read_bytes()
     import httpx
 
-    from backend.domain.keyrings import WELL_KNOWN
+    from backend.domain.artifact.keyrings import WELL_KNOWN
 
     url = httpx.URL(source)
     if url.path in ("", "/"):

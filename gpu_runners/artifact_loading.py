@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from backend.domain import kolm_verify
-from backend.domain.kolm_verify import Kolm, KolmFileError
+from backend.domain.artifact import kolm_verify
+from backend.domain.artifact.kolm_verify import Kolm, KolmFileError
 
 if TYPE_CHECKING:
     from gpu_runners.serving.generative_model import GenerativeModel

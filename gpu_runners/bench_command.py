@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from backend.domain.artifact.kolm_verify import Kolm
 from backend.domain.errors import OurError
-from backend.domain.kolm_verify import Kolm
 from gpu_runners.artifact_loading import Refused, failed, model_of, read_inputs, rules_of, verified
 
 if TYPE_CHECKING:

@@ -18,10 +18,10 @@ import threading
 from pathlib import Path
 from typing import Any, TextIO
 
-from backend.domain.causal_jobs import DistillCausalJob, EvaluateCausalJob
+from backend.domain.jobs.causal_jobs import DistillCausalJob, EvaluateCausalJob
+from backend.domain.jobs.recipe_jobs import PackRecipesJob
+from backend.domain.jobs.runner_jobs import DistillJob, EvaluateJob, RunnerJobKind, SelectJob
 from backend.domain.log_text import guard_logs
-from backend.domain.recipe_jobs import PackRecipesJob
-from backend.domain.runner_jobs import DistillJob, EvaluateJob, RunnerJobKind, SelectJob
 from gpu_runners.errors import JobFailed
 
 _PR_SET_PDEATHSIG = 1

@@ -138,7 +138,7 @@ def _trust(options: argparse.Namespace) -> int:
 
 
 def _verify(options: argparse.Namespace) -> int:
-    from backend.domain import kolm_verify
+    from backend.domain.artifact import kolm_verify
 
     arguments = [
         options.file,

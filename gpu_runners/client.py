@@ -13,8 +13,8 @@ from typing import Any, Self
 
 import httpx
 
-from backend.domain.runner_jobs import Claim, Progress
-from backend.domain.serving_wire import FeedbackBatch
+from backend.domain.jobs.runner_jobs import Claim, Progress
+from backend.domain.serving.wire import FeedbackBatch
 from gpu_runners.errors import JobFailed
 
 _PART_BYTES = 1 << 20

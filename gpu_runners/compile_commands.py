@@ -24,7 +24,7 @@ def check(spec: str, *, as_json: bool = False) -> int:
     """The same validation as the API's, without a network. `as_json` prints the spec with every default filled in,
     ready to be posted."""
     from backend.domain.errors import InvalidSpec
-    from backend.domain.spec import canonical_spec, parse_spec
+    from backend.domain.spec.parsing import canonical_spec, parse_spec
 
     try:
         document = read_document(spec)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from backend.domain.runner_jobs import RunnerJobKind
+from backend.domain.jobs.runner_jobs import RunnerJobKind
 from gpu_runners.stalling import STILL_S
 
 

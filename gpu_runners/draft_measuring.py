@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from backend.domain.kolm_verify import Kolm
+from backend.domain.artifact.kolm_verify import Kolm
 from gpu_runners.errors import JobFailed
 from gpu_runners.generation.protocol import (
     Drafting,

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from backend.domain.estimates import usd
+from backend.domain.planning.estimates import usd
 from gpu_runners.terminal_text import as_line, raw
 
 WIDTH = 200  # where there is no terminal to ask

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from backend.domain.serving_wire import BadGrant, FeedbackBatch, grant_key, read_grant
+from backend.domain.serving.wire import BadGrant, FeedbackBatch, grant_key, read_grant
 from gpu_runners.client import Refused, RunnerClient, Unreachable
 from gpu_runners.serving.feedback import EVERY_S, FeedbackBook
 

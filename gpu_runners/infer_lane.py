@@ -6,8 +6,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from backend.domain.kolm_verify import KolmFileError
-from backend.domain.runner_jobs import Claim, InferJob, InferResult, Progress
+from backend.domain.artifact.kolm_verify import KolmFileError
+from backend.domain.jobs.runner_jobs import Claim, InferJob, InferResult, Progress
 from gpu_runners.client import JobClient, LeaseLost, Refused, Unreachable
 from gpu_runners.config import RunnerConfig
 from gpu_runners.distill.bases import MINILM

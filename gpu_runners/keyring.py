@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from backend.domain.keyrings import merged, parse_keys
+from backend.domain.artifact.keyrings import merged, parse_keys
 
 
 def pin(path: Path, entries: list[dict[str, Any]]) -> tuple[int, int]:

@@ -8,8 +8,8 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from backend.domain.kolm_verify import Kolm
-from backend.domain.recipes.copies import Copy
+from backend.domain.artifact.kolm_verify import Kolm
+from backend.domain.recipes.copy_rules import Copy
 from backend.domain.recipes.pack import InvalidPack, Recipe, RecipePack, read_pack
 from backend.domain.rules.rule_list import InvalidRules, Rule, RuleList, read_rules
 from backend.domain.rules.rule_words import described
@@ -182,7 +182,7 @@ def _cut(text: str) -> str:
 
 
 def _export(found: RuleList, path: str) -> int:
-    from backend.domain.rules.javascript import to_javascript
+    from backend.domain.rules.javascript.export import to_javascript
 
     text = to_javascript(found)
     if path == "-":

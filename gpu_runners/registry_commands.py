@@ -8,8 +8,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from backend.domain import kolm_verify
-from backend.domain.recipes.epochs import Epoch, InvalidEpoch, Proof, read_epoch, read_proof
+from backend.domain.artifact import kolm_verify
+from backend.domain.recipes.registry.epochs import Epoch, InvalidEpoch, Proof, read_epoch, read_proof
 from gpu_runners.connecting import Connect, agrees, fail, told
 from gpu_runners.exit_codes import OK, UNTRUSTED, USAGE
 from gpu_runners.kolm import Client, NotFound

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from backend.domain.runner_jobs import RunnerJobKind
+from backend.domain.jobs.runner_jobs import RunnerJobKind
 
 STILL_S = 60.0
 LEAST_STEP_S, STEPS = 600.0, 50.0

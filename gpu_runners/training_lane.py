@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from backend.domain.runner_jobs import Claim, Progress, RunnerJobKind
+from backend.domain.jobs.runner_jobs import Claim, Progress, RunnerJobKind
 from gpu_runners.client import JobClient, LeaseLost, Refused, Unreachable, backoff_s
 from gpu_runners.errors import JobFailed
 from gpu_runners.isolation import Child

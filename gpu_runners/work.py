@@ -10,9 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from backend.domain.causal_jobs import DistillCausalJob, EvaluateCausalJob
-from backend.domain.recipe_jobs import PackRecipesJob
-from backend.domain.runner_jobs import DistillJob, EvaluateJob
+from backend.domain.jobs.causal_jobs import DistillCausalJob, EvaluateCausalJob
+from backend.domain.jobs.recipe_jobs import PackRecipesJob
+from backend.domain.jobs.runner_jobs import DistillJob, EvaluateJob
 from gpu_runners.distill.bases import open_base
 from gpu_runners.distill.evaluate import evaluate
 from gpu_runners.distill.train import Hooks, StepDone, distill

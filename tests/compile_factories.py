@@ -15,12 +15,12 @@ from backend.compiles import leases, submission
 from backend.compiles.leases import Lease
 from backend.compiles.models import TEACHER_KEY, Candidate, Compile, Slice, StepRun, TeacherKey, Upload
 from backend.compiles.uploads import UploadPurpose, store_upload
-from backend.domain.artifact import build_kolm
-from backend.domain.candidates import text_key
+from backend.domain.answers.candidates import text_key
+from backend.domain.artifact.building import build_kolm
+from backend.domain.artifact.receipts import keyid
 from backend.domain.canonical import canonical_json
 from backend.domain.ids import Prefix, encode_id
-from backend.domain.receipts import keyid
-from backend.domain.spec import parse_spec
+from backend.domain.spec.parsing import parse_spec
 from backend.tenants.models import Tenant
 from backend.tenants.scope import tenant_scope
 from backend.tenants.sealing import seal

@@ -8,7 +8,7 @@ from uuid import UUID
 import numpy as np
 from django.db import connection
 
-from backend.domain.drafts import StoredDraft, Strategy, VerdictKind
+from backend.domain.drafts.vocabulary import StoredDraft, Strategy, VerdictKind
 from backend.drafts.cache import Admitted, DraftScope, SourcePrompt, admit, find_scope, nearest_drafts
 from backend.drafts.models import LabelDraft, Scope, Verdict
 from backend.drafts.vault import make_vault

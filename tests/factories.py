@@ -12,7 +12,7 @@ from django.conf import settings
 from django.contrib.auth.hashers import make_password
 from django.contrib.auth.models import User
 
-from backend.domain import plans
+from backend.domain.money import plans
 from backend.domain.roles import Role
 from backend.rest.new_ids import new_uuid7
 from backend.tenants import keys

@@ -21,7 +21,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from backend.console.middleware import is_console
-from backend.domain.spec import spec_json_schema
+from backend.domain.spec.parsing import spec_json_schema
 from backend.selections import preferences
 from tests.backend.selections.played_runner import post, work_on_next
 from tests.compile_factories import (

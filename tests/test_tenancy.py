@@ -31,10 +31,10 @@ from backend.billing.models import (
     SubscriptionStatus,
 )
 from backend.compiles.models import CompileLease, Outbox, StepRun, TeacherCall
-from backend.domain.drafts import Arm, Saving, Strategy
+from backend.domain.drafts.vocabulary import Arm, Saving, Strategy
 from backend.domain.ids import Prefix, encode_id
+from backend.domain.jobs.runner_jobs import Progress, RunnerJobKind
 from backend.domain.roles import Role
-from backend.domain.runner_jobs import Progress, RunnerJobKind
 from backend.drafts.models import Calibration, Draft, Offer, Outcome, Preview
 from backend.registry.models import Contribution, Withdrawal
 from backend.rest.new_ids import new_id, new_uuid7

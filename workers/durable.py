@@ -24,7 +24,7 @@ from backend.compiles.events import append_event
 from backend.compiles.leases import Lease, LeaseLost
 from backend.compiles.models import Compile, StepRun
 from backend.domain.lifecycle import StepName, StepStatus
-from backend.domain.spec import Spec
+from backend.domain.spec.parsing import Spec
 
 T = TypeVar("T")
 # SQLSTATEs of a server that is there for nobody: connections, resources (a full disk), shutting down, starting up; and

@@ -11,7 +11,7 @@ from backend.compiles.events import touch
 from backend.compiles.models import Compile, StepRun
 from backend.domain.errors import PaymentRequired
 from backend.domain.lifecycle import StepName
-from backend.domain.spec import Spec
+from backend.domain.spec.parsing import Spec
 from backend.usage.ledger import Fact
 from backend.usage.models import Billing
 

@@ -19,9 +19,9 @@ from django.utils import timezone
 from backend.compiles import leases
 from backend.compiles.models import Compile, TeacherCall
 from backend.domain.canonical import sha256_of
-from backend.domain.drafts import Cost
+from backend.domain.drafts.vocabulary import Cost
 from backend.domain.lifecycle import StepName
-from backend.domain.pricing import TeacherPrice
+from backend.domain.money.pricing import TeacherPrice
 from backend.usage.ledger import Fact
 from backend.usage.models import Billing
 from workers.durable import CompileRun, is_away, patiently

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import django
 
-from backend.domain.absence import Absence
 from backend.domain.errors import Unavailable
+from backend.domain.jobs.absence import Absence
 from backend.domain.log_text import guard_logs
 from workers.heartbeat import of_process
 

@@ -26,9 +26,9 @@ from backend.compiles.events import append_event
 from backend.compiles.leases import Lease, LeaseLost
 from backend.compiles.models import Compile, StepRun, TeacherCall
 from backend.domain.errors import CustomerError, KolmError, OurError, Unavailable
+from backend.domain.jobs.runner_results import BadResult
 from backend.domain.lifecycle import STEPS, TERMINAL, CompileStatus, StepName, StepStatus
-from backend.domain.runner_results import BadResult
-from backend.domain.spec import parse_spec
+from backend.domain.spec.parsing import parse_spec
 from backend.runner_jobs import leases as job_leases
 from backend.usage import holds
 from workers.durable import Canceled, CompileRun, Heartbeat, StopSignal, begin_step, is_away, patiently

@@ -18,7 +18,7 @@ from backend.artifacts.shapes import artifact_shape, receipt_shape
 from backend.artifacts.signing import keyring
 from backend.blobs import get_blob
 from backend.compiles.api import READ_ONLY, find_compile, whole_list
-from backend.domain import kolm_verify
+from backend.domain.artifact import kolm_verify
 from backend.domain.errors import NotFound
 from backend.domain.ids import Prefix, decode_id
 from backend.rest.pagination import PAGE_PARAMETERS, list_page, page_schema

@@ -12,7 +12,7 @@ from backend.artifacts.models import Artifact
 from backend.artifacts.shapes import notice_shape
 from backend.compiles.events import touch
 from backend.compiles.models import Compile
-from backend.domain.webhook_events import EventType
+from backend.domain.webhooks.events import EventType
 from backend.webhooks.emit import emit
 
 

@@ -6,9 +6,9 @@ from typing import Any
 from backend.artifacts.models import Receipt
 from backend.artifacts.signing import signing_key
 from backend.compiles.models import Compile, StepRun, TeacherCall
+from backend.domain.artifact.receipts import sign_envelope, step_statement
 from backend.domain.canonical import canonical_json, sha256_hex
 from backend.domain.ids import Prefix, encode_id
-from backend.domain.receipts import sign_envelope, step_statement
 
 
 def issue_receipt(

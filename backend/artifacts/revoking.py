@@ -9,7 +9,7 @@ from backend.artifacts.models import Artifact, RevokedDigest
 from backend.artifacts.shapes import notice_shape
 from backend.domain.errors import Conflict, NotFound
 from backend.domain.ids import Prefix, encode_id
-from backend.domain.webhook_events import EventType
+from backend.domain.webhooks.events import EventType
 from backend.tenants import audit
 from backend.tenants.actors import Actor
 from backend.tenants.scope import tenant_scope

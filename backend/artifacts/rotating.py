@@ -19,9 +19,9 @@ from django.db import connection, transaction
 from backend.artifacts import signing_documents
 from backend.artifacts.models import SigningKey
 from backend.artifacts.signing import keyring, load_signing_key, public_raw, raw_of
+from backend.domain.artifact.keyrings import merged, parse_keys
+from backend.domain.artifact.receipts import keyid
 from backend.domain.errors import Conflict
-from backend.domain.keyrings import merged, parse_keys
-from backend.domain.receipts import keyid
 from backend.rest.private_files import move, replace_private
 
 OVERLAP = timedelta(days=1)  # for processes that still hold the old key: a Secret reaches a pod in minutes

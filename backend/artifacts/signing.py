@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat,
 from django.conf import settings
 
 from backend.artifacts.models import SigningKey
-from backend.domain.receipts import keyid, sign_envelope
+from backend.domain.artifact.receipts import keyid, sign_envelope
 
 log = logging.getLogger("kolm.signing")
 

@@ -7,7 +7,7 @@ from django.db import connection, transaction
 
 from backend.artifacts.models import SigningKey
 from backend.artifacts.signing import ALWAYS
-from backend.domain.receipts import keyid
+from backend.domain.artifact.receipts import keyid
 
 CLOCKS = timedelta(hours=1)  # what two machines' clocks may differ by
 

@@ -15,7 +15,7 @@ from backend.billing.periods import lock_books, open_since, whole_hour_after
 from backend.billing.remote_subscriptions import RemoteSubscription
 from backend.domain.errors import NotFound
 from backend.domain.ids import Prefix, decode_id
-from backend.domain.plans import CURRENCY, PlanName, plan
+from backend.domain.money.plans import CURRENCY, PlanName, plan
 from backend.tenants.actors import Actor
 from backend.tenants.scope import tenant_scope
 from backend.usage.accounts import account_row, set_plan

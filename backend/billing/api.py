@@ -16,7 +16,7 @@ from backend.billing.invoices import find_invoice, lines_of, list_of
 from backend.billing.shapes import InvoiceDetailShape, InvoiceShape, PlanShape, invoice_shape, plan_shape
 from backend.billing.stripe_api import is_configured
 from backend.domain.ids import Prefix
-from backend.domain.plans import PLANS, PlanName
+from backend.domain.money.plans import PLANS, PlanName
 from backend.rest.pagination import PAGE_PARAMETERS, list_page, page_schema
 from backend.rest.strict import StrictSerializer, check_query
 from backend.tenants.auth import IsTenant

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from django.db import connection
 
-from backend.domain.ledger import ACCRUED, CREDIT, OF_USE, OUR_FAULT, REVENUE, Kind, Meter
+from backend.domain.money.ledger import ACCRUED, CREDIT, OF_USE, OUR_FAULT, REVENUE, Kind, Meter
 
 METERS: tuple[Meter, ...] = tuple(Meter)
 

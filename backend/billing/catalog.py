@@ -6,8 +6,8 @@ from typing import Any
 from backend.billing.models import CatalogEntry
 from backend.billing.stripe_api import StripeRefused, ask
 from backend.domain.errors import CustomerError
-from backend.domain.ledger import Meter
-from backend.domain.plans import CURRENCY, PLANS, Plan
+from backend.domain.money.ledger import Meter
+from backend.domain.money.plans import CURRENCY, PLANS, Plan
 from backend.rest.new_ids import new_uuid7
 
 MICROUSD_IN_CENTS = "0.0001"

@@ -12,7 +12,7 @@ from backend.billing.remote_subscriptions import Order
 from backend.billing.stripe_api import check_configured
 from backend.domain.errors import Conflict, InvalidInput
 from backend.domain.ids import Prefix, encode_id
-from backend.domain.plans import plan
+from backend.domain.money.plans import plan
 from backend.tenants import audit
 from backend.tenants.actors import Actor
 from backend.tenants.models import Tenant

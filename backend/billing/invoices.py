@@ -15,8 +15,8 @@ from backend.billing.periods import Period, ended_periods, lock_books
 from backend.billing.shapes import invoice_shape
 from backend.domain.errors import NotFound
 from backend.domain.ids import Prefix, decode_id, encode_id
-from backend.domain.invoices import usage_sum
-from backend.domain.ledger import (
+from backend.domain.money.invoices import usage_sum
+from backend.domain.money.ledger import (
     MICROUSD_PER_CENT,
     RECEIVABLE,
     REVENUE,
@@ -26,7 +26,7 @@ from backend.domain.ledger import (
     invoice_lines,
     payment_lines,
 )
-from backend.domain.plans import plan
+from backend.domain.money.plans import plan
 from backend.rest.new_ids import new_uuid7
 from backend.tenants.models import AuditEntry
 from backend.usage import journal

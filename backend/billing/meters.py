@@ -13,7 +13,7 @@ from django.db.models import F, Q, QuerySet
 from backend.billing import books, catalog, remote_meters
 from backend.billing.incidents import open_incident
 from backend.billing.models import StripePush, Subscription
-from backend.domain.ledger import Meter
+from backend.domain.money.ledger import Meter
 from backend.tenants.scope import tenant_scope
 
 TAKEN = timedelta(days=34)  # Stripe takes hours of the past 35 days

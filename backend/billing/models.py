@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from django.db import models
 from django.db.models.functions import Now
 
-from backend.domain.plans import PlanName
+from backend.domain.money.plans import PlanName
 from backend.tenants.scope import TenantOwned
 from backend.tenants.sealing import SealedField
 

@@ -18,7 +18,7 @@ from backend.billing.models import BilledBy, Invoice, InvoiceStatus, LineKind, S
 from backend.billing.periods import lock_books
 from backend.billing.remote_invoices import RemoteInvoice, RemoteLine
 from backend.domain.ids import Prefix, encode_id
-from backend.domain.plans import plan
+from backend.domain.money.plans import plan
 from backend.tenants.scope import tenant_scope
 from backend.usage.accounts import lock_account
 

@@ -6,8 +6,8 @@ from rest_framework import serializers as s
 
 from backend.billing.models import Invoice, InvoiceKind, InvoiceLine, InvoiceStatus, LineKind
 from backend.domain.ids import Prefix, encode_id
-from backend.domain.ledger import MICROUSD_PER_CENT
-from backend.domain.plans import Plan
+from backend.domain.money.ledger import MICROUSD_PER_CENT
+from backend.domain.money.plans import Plan
 from backend.rest.times import rfc3339
 
 

@@ -9,7 +9,7 @@ from backend.compiles import ablations
 from backend.compiles import serializers as shapes_of
 from backend.compiles.api import COMPILES, find_compile, whole_list
 from backend.compiles.shapes import ablation_shape, compile_shape
-from backend.domain.ablations import Arm
+from backend.domain.planning.ablations import Arm
 from backend.rest.pagination import page_schema
 from backend.rest.strict import check_query
 from backend.tenants.api import IDEMPOTENCY_KEY

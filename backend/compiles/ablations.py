@@ -13,13 +13,13 @@ from django.db.models import Count, Q
 from backend.blobs import get_json, get_jsonl
 from backend.compiles.models import Candidate, Compile, Slice, StepRun, TeacherCall
 from backend.compiles.submission import check_teacher, queue
-from backend.domain.ablations import Arm, Comparison, Outcome, Paid, Pool, arm_spec, estimate_arm
+from backend.domain.answers.json_values import BadAnswer, is_exact, parse_answer
 from backend.domain.errors import Conflict, InvalidSpec, Problem
-from backend.domain.estimates import Estimate, estimate, usd
-from backend.domain.json_answers import BadAnswer, is_exact, parse_answer
+from backend.domain.evaluation.paired import compare
 from backend.domain.lifecycle import CompileStatus, StepName, StepStatus
-from backend.domain.paired import compare
-from backend.domain.spec import JsonOutput, LabelOutput, Spec, parse_spec
+from backend.domain.planning.ablations import Arm, Comparison, Outcome, Paid, Pool, arm_spec, estimate_arm
+from backend.domain.planning.estimates import Estimate, estimate, usd
+from backend.domain.spec.parsing import JsonOutput, LabelOutput, Spec, parse_spec
 
 MAX_ARMS = 100  # shown of one compile
 LABELED = ("labeled", "unverified", "trained", "left_out")  # the states of a candidate that was labelled

@@ -20,7 +20,7 @@ from backend.compiles.shapes import candidate_shape, compile_shape, slice_shape,
 from backend.domain.errors import NotFound
 from backend.domain.ids import Prefix, decode_id
 from backend.domain.lifecycle import CompileStatus
-from backend.domain.spec import canonical_spec, spec_json_schema
+from backend.domain.spec.parsing import canonical_spec, spec_json_schema
 from backend.drafts.previews import expected_saving
 from backend.rest.pagination import PAGE_PARAMETERS, list_page, page_schema
 from backend.rest.strict import check_query

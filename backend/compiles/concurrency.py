@@ -6,7 +6,7 @@ from django.db import connection
 
 from backend.compiles.models import Compile
 from backend.domain.lifecycle import TERMINAL
-from backend.domain.plans import Entitlement, check_entitlement, plan
+from backend.domain.money.plans import Entitlement, check_entitlement, plan
 from backend.usage.accounts import account_row
 
 

@@ -10,9 +10,9 @@ from django.conf import settings
 
 from backend.compiles.models import GOLD_SALT, GoldSalt
 from backend.compiles.uploads import UploadPurpose, load_upload
-from backend.domain.candidates import text_key
-from backend.domain.gold import GoldSplit, split_gold
-from backend.domain.spec import Example, LabelOutput, Spec, check_gold
+from backend.domain.answers.candidates import text_key
+from backend.domain.spec.gold import GoldSplit, split_gold
+from backend.domain.spec.parsing import Example, LabelOutput, Spec, check_gold
 from backend.tenants.sealing import seal, unseal
 
 

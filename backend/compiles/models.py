@@ -9,8 +9,8 @@ as hints).
 from django.db import models
 
 from backend.compiles.booking import Unbooked
-from backend.domain.ablations import Arm
 from backend.domain.lifecycle import CompileStatus, StepStatus
+from backend.domain.planning.ablations import Arm
 from backend.tenants.scope import TenantOwned
 from backend.tenants.sealing import SealedField
 

@@ -12,7 +12,7 @@ from backend.compiles.models import Compile, StepRun
 from backend.compiles.shapes import compile_shape
 from backend.domain.ids import Prefix, encode_id
 from backend.domain.lifecycle import STEPS, CompileStatus, StepName, StepStatus
-from backend.domain.webhook_events import EventType
+from backend.domain.webhooks.events import EventType
 from backend.webhooks.emit import emit
 
 EVENT_OF: dict[CompileStatus, EventType | None] = {

@@ -3,8 +3,8 @@
 from rest_framework import serializers as s
 
 from backend.compiles.uploads import UploadPurpose
-from backend.domain.ablations import Arm
 from backend.domain.lifecycle import CompileStatus, StepName, StepStatus
+from backend.domain.planning.ablations import Arm
 from backend.rest.strict import StrictSerializer
 
 

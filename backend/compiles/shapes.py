@@ -4,9 +4,9 @@ from typing import Any
 
 from backend.compiles.models import Candidate, Compile, CompileEvent, Slice, StepRun, TeacherKey, Upload
 from backend.compiles.reactions import split_from, split_into
-from backend.domain.ablations import Comparison
 from backend.domain.ids import Prefix, encode_id
 from backend.domain.lifecycle import STEPS
+from backend.domain.planning.ablations import Comparison
 from backend.rest.times import rfc3339
 
 

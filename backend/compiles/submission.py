@@ -14,11 +14,11 @@ from backend.compiles.notices import tell
 from backend.compiles.uploads import UploadPurpose, find_upload
 from backend.domain.canonical import sha256_of
 from backend.domain.errors import InvalidSpec, Problem
-from backend.domain.estimates import Estimate, check_budget, estimate
 from backend.domain.ids import Prefix, decode_id
 from backend.domain.lifecycle import STEPS, CompileStatus
-from backend.domain.pricing import price_book, teacher_price
-from backend.domain.spec import DeclaredPrice, Spec, canonical_spec, parse_spec
+from backend.domain.money.pricing import price_book, teacher_price
+from backend.domain.planning.estimates import Estimate, check_budget, estimate
+from backend.domain.spec.parsing import DeclaredPrice, Spec, canonical_spec, parse_spec
 from backend.usage import holds
 
 

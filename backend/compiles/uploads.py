@@ -8,10 +8,10 @@ from uuid import UUID
 
 from backend.blobs import get_jsonl, put_jsonl
 from backend.compiles.models import Upload
+from backend.domain.answers.json_values import MAX_CHARS
 from backend.domain.errors import InvalidInput, InvalidSpec, Problem
 from backend.domain.ids import Prefix, decode_id
-from backend.domain.json_answers import MAX_CHARS
-from backend.domain.spec import MAX_TEXT_CHARS
+from backend.domain.spec.parsing import MAX_TEXT_CHARS
 
 MAX_BYTES = 5_000_000
 MAX_ROWS = 50_000

@@ -10,7 +10,7 @@ from django.views.decorators.http import require_GET, require_POST
 
 from backend.console.access import page
 from backend.domain.ids import Prefix, encode_id
-from backend.domain.plans import Entitlement, check_entitlement
+from backend.domain.money.plans import Entitlement, check_entitlement
 from backend.domain.roles import Permission
 from backend.rest.streaming import streamed_file
 from backend.tenants import audit

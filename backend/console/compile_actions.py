@@ -12,9 +12,9 @@ from backend.compiles import ablations, transitions
 from backend.console.access import ConsoleRequest, page
 from backend.console.compile_receipts import verify_compile
 from backend.console.compile_rows import find_compile
-from backend.domain.ablations import Arm
 from backend.domain.errors import InvalidInput
 from backend.domain.ids import Prefix, encode_id
+from backend.domain.planning.ablations import Arm
 from backend.domain.roles import Permission
 from backend.tenants.audit import note
 

@@ -11,8 +11,8 @@ from typing import Any
 from django.utils import timezone
 
 from backend.compiles.models import Compile, StepRun
-from backend.domain.evaluation import NO_ANSWER
-from backend.domain.kscore import WEIGHTS
+from backend.domain.evaluation.classification import NO_ANSWER
+from backend.domain.evaluation.kscore import WEIGHTS
 from backend.domain.lifecycle import TERMINAL, CompileStatus, StepStatus
 
 WORDS = {

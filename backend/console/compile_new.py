@@ -20,10 +20,10 @@ from backend.console.access import ConsoleRequest, page
 from backend.console.compile_specs import MAX_BYTES, SpecText, read_spec, with_budget
 from backend.domain.canonical import sha256_hex
 from backend.domain.errors import CustomerError, InvalidInput, InvalidSpec
-from backend.domain.estimates import Estimate, check_budget
 from backend.domain.ids import Prefix, decode_id, encode_id
+from backend.domain.planning.estimates import Estimate, check_budget
 from backend.domain.roles import Permission
-from backend.domain.spec import Spec, effective_slices, label_names, parse_spec
+from backend.domain.spec.parsing import Spec, effective_slices, label_names, parse_spec
 from backend.drafts.previews import expected_saving
 from backend.rest.new_ids import new_uuid7
 from backend.tenants.audit import note

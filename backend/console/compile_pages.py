@@ -33,7 +33,7 @@ from backend.console.recipe_figures import fast_paths
 from backend.domain.ids import Prefix, encode_id
 from backend.domain.lifecycle import TERMINAL, CompileStatus, StepName
 from backend.domain.roles import Permission
-from backend.domain.spec import Spec
+from backend.domain.spec.parsing import Spec
 
 MAX_WARNINGS = 40
 MAX_SPEC_CHARS = 8_000

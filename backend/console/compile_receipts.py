@@ -9,7 +9,7 @@ from uuid import UUID
 from backend.artifacts.models import Artifact, Receipt
 from backend.artifacts.signing import keyring
 from backend.blobs import get_blob
-from backend.domain import kolm_verify
+from backend.domain.artifact import kolm_verify
 from backend.domain.canonical import canonical_json, sha256_hex
 from backend.domain.errors import KolmError
 from backend.domain.ids import Prefix, encode_id

@@ -16,10 +16,10 @@ from backend.artifacts.models import Artifact
 from backend.console.access import ConsoleRequest, page
 from backend.console.deployment_charts import agreement_chart, by_hour, first_token_chart, tokens_chart
 from backend.console.resource_reading import microusd, own_row
-from backend.domain.deployments import answering
 from backend.domain.errors import CustomerError, InvalidInput
 from backend.domain.ids import Prefix, encode_id
 from backend.domain.roles import Permission
+from backend.domain.serving.deployments import answering
 from backend.serving import deployments as acts
 from backend.serving import reading
 from backend.serving.deployments import Canary

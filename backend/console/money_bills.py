@@ -15,8 +15,8 @@ from backend.console.access import ConsoleRequest, page
 from backend.console.money_periods import month, months_since
 from backend.console.resource_pictures import spend_bars, spend_by_day
 from backend.domain.ids import Prefix, decode_id, encode_id
-from backend.domain.ledger import ACCRUED
-from backend.domain.plans import plan
+from backend.domain.money.ledger import ACCRUED
+from backend.domain.money.plans import plan
 from backend.domain.roles import Permission
 from backend.tenants.models import ApiKey
 from backend.usage.accounts import account_of

@@ -12,7 +12,7 @@ from backend.console.access import ConsoleRequest, page
 from backend.console.resource_reading import microusd, own_row
 from backend.domain.errors import InvalidInput
 from backend.domain.ids import Prefix, decode_id, encode_id
-from backend.domain.plans import plan
+from backend.domain.money.plans import plan
 from backend.domain.roles import Permission
 from backend.tenants.models import ApiKey
 from backend.usage import budgets as book

@@ -8,7 +8,7 @@ from backend.billing.models import Invoice, InvoiceLine
 from backend.console.access import ConsoleRequest, page
 from backend.console.resource_reading import own_row
 from backend.domain.ids import Prefix
-from backend.domain.plans import plan
+from backend.domain.money.plans import plan
 from backend.domain.roles import Permission
 
 MICROUSD_PER_CENT = 10_000

@@ -13,7 +13,7 @@ from backend.console.access import ConsoleRequest, page
 from backend.console.money_periods import Month, month, months_since
 from backend.console.resource_reading import page_of
 from backend.domain.ids import Prefix, encode_id
-from backend.domain.ledger import Kind
+from backend.domain.money.ledger import Kind
 from backend.domain.roles import Permission
 from backend.usage.accounts import account_of
 from backend.usage.models import LedgerLine, LedgerTx

@@ -9,7 +9,7 @@ from django.views.decorators.http import require_GET, require_POST
 from backend.billing import checkout as shop
 from backend.billing.models import Subscription, SubscriptionStatus
 from backend.console.access import ConsoleRequest, page
-from backend.domain.plans import PLANS, plan
+from backend.domain.money.plans import PLANS, plan
 from backend.domain.roles import Permission
 from backend.usage.accounts import account_of
 

@@ -21,7 +21,7 @@ from backend.console.recipe_figures import fast_paths_of
 from backend.console.resource_lineage import names_of, versions_of, with_versions
 from backend.console.resource_pictures import trend_of
 from backend.console.resource_reading import own_row, page_of
-from backend.domain import kolm_verify
+from backend.domain.artifact import kolm_verify
 from backend.domain.errors import Conflict, InvalidInput
 from backend.domain.ids import Prefix, encode_id
 from backend.domain.roles import Permission

@@ -15,7 +15,7 @@ from backend.console.resource_reading import own_row, page_of
 from backend.domain.errors import InvalidInput
 from backend.domain.ids import Prefix, decode_id, encode_id
 from backend.domain.roles import Permission
-from backend.domain.webhook_events import EventType
+from backend.domain.webhooks.events import EventType
 from backend.tenants import audit
 from backend.webhooks import deliveries
 from backend.webhooks.models import DeliveryStatus, WebhookAttempt, WebhookDelivery, WebhookEndpoint

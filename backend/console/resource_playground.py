@@ -11,9 +11,9 @@ from django.views.decorators.http import require_GET, require_POST
 from backend.artifacts.models import Artifact
 from backend.console.access import ConsoleRequest, page
 from backend.console.resource_reading import own_row
+from backend.domain.answers.json_values import BadAnswer, is_exact, parse_answer
 from backend.domain.errors import InvalidInput
 from backend.domain.ids import Prefix, encode_id
-from backend.domain.json_answers import BadAnswer, is_exact, parse_answer
 from backend.domain.roles import Permission
 from backend.serving.models import AnswerState, PlaygroundAnswer
 from backend.serving.playground import MAX_CHARS, ask, is_overdue

@@ -13,7 +13,7 @@ from django.conf import settings
 from django.db.models import Exists, OuterRef
 from django.utils import timezone
 
-from backend.domain.drafts import DraftState, StoredDraft
+from backend.domain.drafts.vocabulary import DraftState, StoredDraft
 from backend.drafts.models import ROW_BYTES, Draft, Scope, Source
 from backend.drafts.nearest import nearest_sources
 from backend.drafts.vault import Vault, as_float16, from_float16, make_vault, open_vault

@@ -7,10 +7,10 @@ from uuid import UUID
 
 from django.utils import timezone
 
-from backend.domain.draft_calibration import GRID_VERSION, Curve, SourceCount, flat_curve, from_bytes, to_bytes, update
-from backend.domain.draft_policy import Ledger
-from backend.domain.drafts import Strategy, VerdictKind
-from backend.domain.judge_controls import Audits, BadRate, ControlCounts, bad_rate
+from backend.domain.drafts.calibration import GRID_VERSION, Curve, SourceCount, flat_curve, from_bytes, to_bytes, update
+from backend.domain.drafts.judge_controls import Audits, BadRate, ControlCounts, bad_rate
+from backend.domain.drafts.policy import Ledger
+from backend.domain.drafts.vocabulary import Strategy, VerdictKind
 from backend.drafts.models import Calibration, Verdict
 
 

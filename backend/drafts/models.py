@@ -8,7 +8,7 @@ own key and vectors are rotated by it (`vault`), so that a family whose key is g
 from django.db import models
 from pgvector.django import HalfVectorField
 
-from backend.domain.drafts import Arm, Certificate, DraftState, Strategy, VerdictKind
+from backend.domain.drafts.vocabulary import Arm, Certificate, DraftState, Strategy, VerdictKind
 from backend.tenants.scope import TenantOwned
 from backend.tenants.sealing import SealedField
 

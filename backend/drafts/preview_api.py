@@ -12,7 +12,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from backend.domain.spec import canonical_spec, parse_spec
+from backend.domain.spec.parsing import canonical_spec, parse_spec
 from backend.drafts.previews import preview
 from backend.drafts.serializers import PreviewShape
 from backend.rest.strict import check_query

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from backend.domain.drafts import Arm, Strategy
+from backend.domain.drafts.vocabulary import Arm, Strategy
 from backend.domain.errors import Unavailable
-from backend.domain.spec import Spec, canonical_spec
+from backend.domain.spec.parsing import Spec, canonical_spec
 from backend.drafts.models import Preview, Scope
 from backend.queue import TaskName, send_hint
 from backend.rest.async_queries import let_go

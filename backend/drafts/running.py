@@ -5,8 +5,8 @@ from uuid import UUID
 
 from django.db.models import Count, Q, Sum
 
-from backend.domain.drafts import Strategy, VerdictKind
-from backend.domain.judge_controls import exact_interval
+from backend.domain.drafts.judge_controls import exact_interval
+from backend.domain.drafts.vocabulary import Strategy, VerdictKind
 from backend.drafts.models import Offer, Scope, Verdict
 
 

@@ -2,7 +2,7 @@
 
 from rest_framework import serializers as s
 
-from backend.domain.drafts import Arm, Certificate, DraftState, Strategy, VerdictKind
+from backend.domain.drafts.vocabulary import Arm, Certificate, DraftState, Strategy, VerdictKind
 from backend.rest.strict import StrictSerializer
 
 MAX_Q = 200

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
-from backend.domain.draft_calibration import GRID_VERSION, predict
-from backend.domain.drafts import Saving
+from backend.domain.drafts.calibration import GRID_VERSION, predict
+from backend.domain.drafts.judge_controls import exact_interval
+from backend.domain.drafts.vocabulary import Saving
 from backend.domain.ids import Prefix, encode_id
-from backend.domain.judge_controls import exact_interval
 from backend.drafts.calibrations import curve_of, measured_bad_rate
 from backend.drafts.models import Calibration, Draft, Scope, Verdict
 from backend.drafts.purging import Purged

@@ -11,7 +11,7 @@ from django.db.models import BigIntegerField, Count, F, Max, Q, QuerySet, Sum
 from django.db.models.fields.json import KeyTextTransform
 from django.db.models.functions import Cast, Floor
 
-from backend.domain.drafts import Arm, Certificate, DraftState, Saving, VerdictKind
+from backend.domain.drafts.vocabulary import Arm, Certificate, DraftState, Saving, VerdictKind
 from backend.drafts.models import Calibration, Draft, Offer, Outcome, Scope, Source, Verdict
 from backend.drafts.tallies import BAND, Band, FamilyStats, Holdings, ScopeStats, Side, Tally
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from backend.domain.drafts import Saving, Strategy
+from backend.domain.drafts.vocabulary import Saving, Strategy
 from backend.drafts.models import Calibration, Scope
 
 BAND = 0.05  # of cosine distance

@@ -13,7 +13,7 @@ from rest_framework.views import APIView
 from backend.compiles.api import whole_list
 from backend.domain.errors import InvalidInput, NotFound, Problem
 from backend.domain.ids import Prefix, decode_id
-from backend.domain.recipes.epochs import prove
+from backend.domain.recipes.registry.epochs import prove
 from backend.registry.contributing import MAX_OF_A_TENANT, withdraw
 from backend.registry.models import Contribution, Epoch
 from backend.registry.shapes import contribution_shape, epoch_shape

@@ -11,9 +11,9 @@ from uuid import UUID
 from django.db import connection
 from django.utils import timezone
 
-from backend.domain.recipes.contributed import MAX_STRUCTURES
+from backend.domain.recipes.registry.contributed import MAX_STRUCTURES
+from backend.domain.recipes.registry.structural import Structure, structural
 from backend.domain.recipes.shapes import SHAPE_VERSION
-from backend.domain.recipes.structural import Structure, structural
 from backend.registry.models import Contribution, Withdrawal
 from backend.tenants import audit
 from backend.tenants.actors import Actor

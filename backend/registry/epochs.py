@@ -10,8 +10,8 @@ from django.utils.crypto import salted_hmac
 
 from backend.artifacts.signing import signing_key
 from backend.domain.canonical import sha256_hex
-from backend.domain.recipes.anonymity import Counted, released
-from backend.domain.recipes.epochs import Entry, build_epoch, read_epoch
+from backend.domain.recipes.registry.anonymity import Counted, released
+from backend.domain.recipes.registry.epochs import Entry, build_epoch, read_epoch
 from backend.domain.recipes.shapes import SHAPE_VERSION
 from backend.registry.models import Epoch
 

@@ -7,7 +7,7 @@
 from django.db import models
 from django.utils import timezone
 
-from backend.domain.recipes.structural import MAX_RUN_CHARS
+from backend.domain.recipes.registry.structural import MAX_RUN_CHARS
 from backend.rest.new_ids import new_uuid7
 from backend.tenants.scope import TenantOwned
 

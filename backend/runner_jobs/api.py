@@ -22,7 +22,7 @@ from django.views.decorators.csrf import csrf_exempt
 from backend.blobs import blob_parts, blob_size, get_blob, put_blob
 from backend.domain.errors import KolmError, NotFound
 from backend.domain.ids import Prefix, decode_id
-from backend.domain.runner_jobs import Progress, RunnerJobKind
+from backend.domain.jobs.runner_jobs import Progress, RunnerJobKind
 from backend.rest.async_queries import query
 from backend.rest.json_bodies import off_the_loop, parse_lenient
 from backend.rest.problems import problem_for, problem_response

@@ -8,7 +8,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from backend.blobs import delete_blob, probe_store, sweep_blob
-from backend.domain.runner_jobs import RunnerJobKind
+from backend.domain.jobs.runner_jobs import RunnerJobKind
 from backend.runner_jobs.models import RunnerJob, RunnerJobStatus
 
 KEEP_S = 600

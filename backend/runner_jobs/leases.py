@@ -30,7 +30,7 @@ from backend.compiles.events import append_event
 from backend.compiles.models import StepRun
 from backend.domain.errors import KolmError, NotFound, Unavailable
 from backend.domain.ids import Prefix, encode_id
-from backend.domain.runner_jobs import Claim, Progress, RunnerJobKind, SelectStage
+from backend.domain.jobs.runner_jobs import Claim, Progress, RunnerJobKind, SelectStage
 from backend.runner_jobs import own_absence
 from backend.runner_jobs.lost_time import book_lost_attempt
 from backend.runner_jobs.models import RunnerJob, RunnerJobStatus

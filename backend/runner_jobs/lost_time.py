@@ -6,7 +6,7 @@ from django.db.models import F
 from django.utils import timezone
 
 from backend.compiles.models import Compile, StepRun
-from backend.domain.pricing import cost_microusd, price_book
+from backend.domain.money.pricing import cost_microusd, price_book
 from backend.runner_jobs.models import RunnerJob
 from backend.usage.ledger import Fact, record
 from backend.usage.models import Billing

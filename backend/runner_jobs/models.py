@@ -5,7 +5,7 @@ from enum import StrEnum
 
 from django.db import models
 
-from backend.domain.runner_jobs import RunnerJobKind, SelectStage
+from backend.domain.jobs.runner_jobs import RunnerJobKind, SelectStage
 from backend.rest.new_ids import new_uuid7
 
 

@@ -7,7 +7,7 @@ import time
 from django.conf import settings
 from django.db import DatabaseError
 
-from backend.domain.absence import Absence
+from backend.domain.jobs.absence import Absence
 
 LOOK_EVERY_S = 1.0
 _LOCKED = ("40", "55P03")  # SQLSTATEs of a deadlock, and of a lock that was waited for in vain

@@ -6,7 +6,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from backend.blobs import delete_blob
-from backend.domain.runner_jobs import RunnerJobKind
+from backend.domain.jobs.runner_jobs import RunnerJobKind
 from backend.runner_jobs import leases
 from backend.runner_jobs.forgetting import ENDED, forget_job
 from backend.runner_jobs.lost_time import book_lost_attempt

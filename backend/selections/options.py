@@ -8,8 +8,8 @@ from typing import Any
 from rest_framework import serializers as s
 
 from backend.domain.errors import InvalidInput, Problem
-from backend.domain.linkage_criteria import Linkage
-from backend.domain.selection_options import DEFAULT_LAMBDA, MAX_OVERCLUSTER, Method, Options, Penalty, checked_options
+from backend.domain.selection.linkage.criteria import Linkage
+from backend.domain.selection.options import DEFAULT_LAMBDA, MAX_OVERCLUSTER, Method, Options, Penalty, checked_options
 from backend.rest.strict import StrictSerializer
 
 DEFAULT_SHARE = 3  # one in three

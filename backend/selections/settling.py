@@ -8,10 +8,10 @@ from datetime import datetime
 from django.utils import timezone
 
 from backend.domain.errors import KolmError
-from backend.domain.pricing import cost_microusd, price_book
-from backend.domain.runner_jobs import RunnerJobKind
-from backend.domain.runner_results import select_result
-from backend.domain.selection_options import Method
+from backend.domain.jobs.runner_jobs import RunnerJobKind
+from backend.domain.jobs.runner_results import select_result
+from backend.domain.money.pricing import cost_microusd, price_book
+from backend.domain.selection.options import Method
 from backend.runner_jobs import leases
 from backend.runner_jobs.forgetting import ENDED
 from backend.runner_jobs.models import RunnerJob, RunnerJobStatus

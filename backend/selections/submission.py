@@ -5,9 +5,9 @@ from typing import Any
 from uuid import UUID
 
 from backend.domain.errors import InvalidInput, TooManyRequests
-from backend.domain.linkage_criteria import Linkage
-from backend.domain.runner_jobs import RunnerJobKind, SelectJob
-from backend.domain.selection_options import Options
+from backend.domain.jobs.runner_jobs import RunnerJobKind, SelectJob
+from backend.domain.selection.linkage.criteria import Linkage
+from backend.domain.selection.options import Options
 from backend.runner_jobs import leases
 from backend.runner_jobs.leases import Offer
 from backend.runner_jobs.models import RunnerJob, RunnerJobStatus

@@ -11,7 +11,7 @@ from rest_framework.request import Request
 
 from backend.blobs import get_json
 from backend.domain.errors import Conflict, InvalidInput, Problem
-from backend.domain.runner_jobs import SelectResult
+from backend.domain.jobs.runner_jobs import SelectResult
 from backend.rest.strict import check_query
 from backend.selections.models import Selection, SelectionStatus
 

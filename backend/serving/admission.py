@@ -16,10 +16,17 @@ from rest_framework.exceptions import AuthenticationFailed
 
 from backend.artifacts.models import Artifact
 from backend.artifacts.revoking import check_usable
-from backend.domain.deployments import Answering, answering, n_answers, takes_canary, worst_microusd, worst_tokens
 from backend.domain.errors import Conflict, InvalidInput, NotFound
 from backend.domain.ids import Prefix, decode_id, encode_id
-from backend.domain.pricing import price_book
+from backend.domain.money.pricing import price_book
+from backend.domain.serving.deployments import (
+    Answering,
+    answering,
+    n_answers,
+    takes_canary,
+    worst_microusd,
+    worst_tokens,
+)
 from backend.rest.rate_limits import count_request
 from backend.serving.models import Deployment
 from backend.tenants.auth import Caller, authenticate

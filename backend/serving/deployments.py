@@ -9,10 +9,10 @@ from django.utils import timezone
 
 from backend.artifacts.models import Artifact
 from backend.artifacts.revoking import check_usable
-from backend.domain.deployments import Answering, answering, mismatch
 from backend.domain.errors import Conflict, InvalidInput, NotFound
 from backend.domain.ids import Prefix, decode_id, encode_id
-from backend.domain.webhook_events import EventType
+from backend.domain.serving.deployments import Answering, answering, mismatch
+from backend.domain.webhooks.events import EventType
 from backend.serving.models import Deployment, DeploymentRevision
 from backend.serving.shapes import deployment_shape, settings_shape
 from backend.tenants import audit

@@ -21,10 +21,10 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonRespons
 from django.views.decorators.csrf import csrf_exempt
 from rest_framework.exceptions import APIException
 
-from backend.domain.deployments import MAX_CHOICES
 from backend.domain.errors import InvalidInput, KolmError, NotFound, Unavailable
 from backend.domain.ids import Prefix, encode_id
-from backend.domain.serving_wire import GRANT_S, Grant, grant_key, sign_grant
+from backend.domain.serving.deployments import MAX_CHOICES
+from backend.domain.serving.wire import GRANT_S, Grant, grant_key, sign_grant
 from backend.rest.async_queries import let_go_of_thread, query
 from backend.rest.json_bodies import json_of
 from backend.rest.new_ids import new_id

@@ -20,7 +20,7 @@ from backend.compiles.models import Compile
 from backend.domain.errors import NotFound, OurError
 from backend.domain.ids import Prefix, decode_id
 from backend.domain.recipes.feedback import PackFeedback, checked_feedback
-from backend.domain.serving_wire import BadGrant, FeedbackBatch, FeedbackRow, Grant, grant_key, read_grant
+from backend.domain.serving.wire import BadGrant, FeedbackBatch, FeedbackRow, Grant, grant_key, read_grant
 from backend.serving.models import PACK_REPORT, PackReport
 from backend.tenants.scope import tenant_scope
 from backend.tenants.sealing import seal, unseal

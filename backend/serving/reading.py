@@ -10,9 +10,9 @@ from django.db.models import Sum
 from django.utils import timezone
 
 from backend.artifacts.models import Artifact
-from backend.domain.deployments import N_BUCKETS, quantile_us
-from backend.domain.drift import Drift, DriftRule, drift
 from backend.domain.ids import Prefix, encode_id
+from backend.domain.serving.deployments import N_BUCKETS, quantile_us
+from backend.domain.serving.drift import Drift, DriftRule, drift
 from backend.rest.times import rfc3339
 from backend.serving.models import Deployment, DeploymentHour, DeploymentRevision
 from backend.serving.shapes import deployment_shape, revision_shape

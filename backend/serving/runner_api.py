@@ -1,5 +1,5 @@
 """The servers' addresses: `/internal/runner/servers`, `/internal/runner/artifacts/<sha256>`, `/internal/runner/usage`,
-`/internal/runner/pack-feedback`. Their JSON is `domain.serving_wire`. The runner token opens all but the second: an
+`/internal/runner/pack-feedback`. Their JSON is `domain.serving.wire`. The runner token opens all but the second: an
 artifact is given for a grant."""
 
 import hmac
@@ -14,7 +14,7 @@ from backend.artifacts.models import Artifact
 from backend.artifacts.revoking import check_usable
 from backend.domain.errors import NotFound
 from backend.domain.ids import Prefix, decode_id
-from backend.domain.serving_wire import BadGrant, FeedbackBatch, UsageBatch, grant_key, read_grant
+from backend.domain.serving.wire import BadGrant, FeedbackBatch, UsageBatch, grant_key, read_grant
 from backend.rest.async_queries import query
 from backend.rest.json_bodies import off_the_loop, parse_lenient
 from backend.rest.problems import problem_response

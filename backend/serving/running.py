@@ -13,10 +13,10 @@ from django.conf import settings
 from backend.artifacts.models import Artifact
 from backend.domain.errors import Unavailable
 from backend.domain.ids import Prefix, encode_id
-from backend.domain.pricing import cost_microusd, price_book
-from backend.domain.runner_jobs import InferJob, InferResult, RunnerJobKind
-from backend.domain.runner_results import BadResult, infer_result
-from backend.domain.serving_wire import Grant, grant_key, sign_grant
+from backend.domain.jobs.runner_jobs import InferJob, InferResult, RunnerJobKind
+from backend.domain.jobs.runner_results import BadResult, infer_result
+from backend.domain.money.pricing import cost_microusd, price_book
+from backend.domain.serving.wire import Grant, grant_key, sign_grant
 from backend.rest.async_queries import let_go
 from backend.runner_jobs import leases
 from backend.runner_jobs.leases import Offer

@@ -14,9 +14,9 @@ from uuid import UUID
 from django.utils import timezone
 
 from backend.artifacts.models import RevokedDigest
-from backend.domain.deployments import ServerLoad, in_order
 from backend.domain.ids import Prefix, encode_id
-from backend.domain.serving_wire import ServerHello, ServerOrders
+from backend.domain.serving.deployments import ServerLoad, in_order
+from backend.domain.serving.wire import ServerHello, ServerOrders
 from backend.rest.new_ids import new_uuid7
 from backend.serving.models import Server
 

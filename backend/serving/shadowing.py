@@ -20,7 +20,7 @@ from backend.artifacts.models import Artifact
 from backend.compiles.models import Compile
 from backend.domain.errors import KolmError
 from backend.domain.ids import Prefix, encode_id
-from backend.domain.webhook_events import EventType
+from backend.domain.webhooks.events import EventType
 from backend.queue import TaskName, send_hint
 from backend.serving import deployments
 from backend.serving.admission import Admitted

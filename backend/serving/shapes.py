@@ -7,8 +7,8 @@ from uuid import UUID
 from django.conf import settings
 from django.utils import timezone
 
-from backend.domain.deployments import DRAIN_S, DeploymentState
 from backend.domain.ids import Prefix, encode_id
+from backend.domain.serving.deployments import DRAIN_S, DeploymentState
 from backend.rest.times import rfc3339
 from backend.serving.models import Deployment, DeploymentRevision
 

@@ -15,11 +15,11 @@ from uuid import UUID
 from django.conf import settings
 from django.utils import timezone
 
-from backend.domain.deployments import N_BUCKETS, bucket_of, token_costs
 from backend.domain.errors import NotFound
 from backend.domain.ids import Prefix, decode_id
-from backend.domain.pricing import price_book
-from backend.domain.serving_wire import BadGrant, Grant, UsageBatch, UsageRow, grant_key, read_grant
+from backend.domain.money.pricing import price_book
+from backend.domain.serving.deployments import N_BUCKETS, bucket_of, token_costs
+from backend.domain.serving.wire import BadGrant, Grant, UsageBatch, UsageRow, grant_key, read_grant
 from backend.serving import servers
 from backend.serving.models import Deployment, DeploymentHour
 from backend.tenants.scope import tenant_scope

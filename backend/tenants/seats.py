@@ -11,7 +11,7 @@ from django.db.models import QuerySet
 from django.utils import timezone
 from django.utils.module_loading import import_string
 
-from backend.domain import plans
+from backend.domain.money import plans
 from backend.tenants.models import Invitation, Member, Tenant
 
 

@@ -13,8 +13,8 @@ from django.db.models.functions import Now
 
 from backend.domain.errors import Conflict, InvalidInput, PaymentRequired
 from backend.domain.ids import Prefix, encode_id
-from backend.domain.ledger import GRANT_PRIORITY, GrantKind, Kind, grant_lines
-from backend.domain.plans import check_cap, plan
+from backend.domain.money.ledger import GRANT_PRIORITY, GrantKind, Kind, grant_lines
+from backend.domain.money.plans import check_cap, plan
 from backend.rest.new_ids import new_uuid7
 from backend.tenants import audit
 from backend.tenants.actors import Actor

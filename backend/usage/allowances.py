@@ -15,7 +15,7 @@ from uuid import UUID
 from django.db import connection
 from django.db.models import Q
 
-from backend.domain.ledger import Kind, hold_lines, release_lines
+from backend.domain.money.ledger import Kind, hold_lines, release_lines
 from backend.rest.new_ids import new_uuid7
 from backend.usage import accounts, budgets, journal
 from backend.usage.ledger import Fact, StepFact, book, known_keys

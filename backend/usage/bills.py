@@ -8,9 +8,9 @@ from uuid import UUID
 
 from django.db.models import Q, QuerySet, Sum
 
-from backend.domain.drafts import Saving
+from backend.domain.drafts.vocabulary import Saving
 from backend.domain.ids import Prefix, encode_id
-from backend.domain.ledger import ACCRUED, CREDIT, REVENUE, WASTE, Kind, Meter, to_cents
+from backend.domain.money.ledger import ACCRUED, CREDIT, REVENUE, WASTE, Kind, Meter, to_cents
 from backend.usage.models import Billing, LedgerLine, LedgerTx, UsageFact
 
 METER_TITLES = {

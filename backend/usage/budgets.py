@@ -11,7 +11,7 @@ from django.db.models import Q, QuerySet, Sum
 
 from backend.domain.errors import Conflict, NotFound
 from backend.domain.ids import Prefix, encode_id
-from backend.domain.ledger import ACCRUED, CREDIT
+from backend.domain.money.ledger import ACCRUED, CREDIT
 from backend.domain.roles import Role
 from backend.rest.times import rfc3339
 from backend.tenants import audit

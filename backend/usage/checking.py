@@ -12,7 +12,7 @@ from uuid import UUID
 from django.db import connection
 
 from backend.domain.lifecycle import TERMINAL
-from backend.domain.pricing import BOOKS
+from backend.domain.money.pricing import BOOKS
 from backend.usage.models import PriceBookRow
 
 _LOGS = ("usage_usagefact", "usage_ledgertx", "usage_ledgerline", "usage_budgetnotice", "usage_draftsaving")

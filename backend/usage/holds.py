@@ -8,7 +8,7 @@ from uuid import UUID
 
 from django.db import connection
 
-from backend.domain.ledger import Kind, Line, hold_lines, our_fault_lines, release_lines, used
+from backend.domain.money.ledger import Kind, Line, hold_lines, our_fault_lines, release_lines, used
 from backend.usage import accounts, budgets, journal
 from backend.usage.models import Account, Hold, LedgerTx
 

@@ -12,7 +12,7 @@ from uuid import UUID
 from django.db.models import F, QuerySet
 
 from backend.domain.errors import Conflict, NotFound
-from backend.domain.ledger import (
+from backend.domain.money.ledger import (
     ACCRUED,
     AVAILABLE,
     CREDIT,

@@ -11,7 +11,7 @@ from uuid import UUID
 from django.db.models import Sum
 
 from backend.domain.canonical import sha256_of
-from backend.domain.ledger import Kind, Meter, charge_lines, meter_of, used
+from backend.domain.money.ledger import Kind, Meter, charge_lines, meter_of, used
 from backend.rest.new_ids import new_uuid7
 from backend.tenants.actors import Actor
 from backend.usage import accounts, budgets, journal

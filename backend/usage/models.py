@@ -11,7 +11,7 @@ from django.db import models
 from django.db.models import F, Q
 from django.utils import timezone
 
-from backend.domain.ledger import GrantKind, Kind
+from backend.domain.money.ledger import GrantKind, Kind
 from backend.tenants.scope import TenantOwned
 
 

@@ -6,8 +6,8 @@ from typing import Any
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 
-from backend.domain.plans import plan
-from backend.domain.pricing import BOOKS, PriceBook
+from backend.domain.money.plans import plan
+from backend.domain.money.pricing import BOOKS, PriceBook
 
 
 def publish(*, apps: Any = None, **_: Any) -> None:

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from django.db.models import Count, DateField, F, Func, Q, QuerySet, Sum
 
-from backend.domain.drafts import Saving
+from backend.domain.drafts.vocabulary import Saving
 from backend.domain.ids import Prefix, encode_id
 from backend.rest.times import rfc3339
 from backend.tenants.scope import tenant_scope

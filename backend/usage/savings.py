@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from backend.domain.drafts import Saving
+from backend.domain.drafts.vocabulary import Saving
 from backend.usage.models import DraftSaving
 
 

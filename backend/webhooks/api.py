@@ -12,7 +12,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from backend.domain.ids import Prefix, decode_id
-from backend.domain.webhook_events import EventType
+from backend.domain.webhooks.events import EventType
 from backend.rest.pagination import PAGE_PARAMETERS, list_page, page_schema
 from backend.rest.strict import check_query
 from backend.tenants.api import IDEMPOTENCY_KEY

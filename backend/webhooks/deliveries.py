@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from backend.domain.errors import Conflict, NotFound, TooManyRequests
 from backend.domain.ids import Prefix, encode_id
-from backend.domain.webhook_schedule import Health, retry_after_s, wait_s
+from backend.domain.webhooks.schedule import Health, retry_after_s, wait_s
 from backend.tenants.scope import tenant_scope
 from backend.webhooks import endpoints
 from backend.webhooks.claims import Claim, is_held

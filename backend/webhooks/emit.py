@@ -7,7 +7,7 @@ from uuid import UUID
 from django.db import transaction
 from django.utils import timezone
 
-from backend.domain.webhook_events import frozen_body, matches
+from backend.domain.webhooks.events import frozen_body, matches
 from backend.rest.times import rfc3339
 from backend.wakeups import announce
 from backend.webhooks.models import DeliveryDue, EndpointStatus, WebhookDelivery, WebhookEndpoint, WebhookEvent

@@ -9,8 +9,8 @@ from django.utils import timezone
 
 from backend.domain.errors import Conflict, InvalidInput, NotFound, Problem
 from backend.domain.ids import Prefix, encode_id
-from backend.domain.plans import Entitlement, check_entitlement
-from backend.domain.webhook_events import EventType
+from backend.domain.money.plans import Entitlement, check_entitlement
+from backend.domain.webhooks.events import EventType
 from backend.tenants import audit
 from backend.tenants.actors import SYSTEM, Actor
 from backend.tenants.models import Tenant

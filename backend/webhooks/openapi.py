@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from backend.domain.webhook_events import CATALOGUE, EventEntry
+from backend.domain.webhooks.events import CATALOGUE, EventEntry
 
 _HEADERS = {
     "webhook-id": "The event's id, the same at every attempt: what makes a repeated delivery known.",

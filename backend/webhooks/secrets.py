@@ -3,7 +3,7 @@
 import os
 from datetime import datetime
 
-from backend.domain.webhook_signing import SECRET_BYTES, Scheme, new_secret, public_key
+from backend.domain.webhooks.signing import SECRET_BYTES, Scheme, new_secret, public_key
 from backend.tenants.sealing import seal, unseal
 from backend.webhooks.models import SECRET, WebhookEndpoint
 

@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 from django.conf import settings
 
-from backend.domain.webhook_signing import signed_headers
+from backend.domain.webhooks.signing import signed_headers
 from backend.outbound import OutboundRefused, OutboundTimeout, Watch, open_client, watching
 from backend.webhooks.messages import Message, Outcome
 

@@ -4,8 +4,8 @@ from typing import Any
 
 from rest_framework import serializers as s
 
-from backend.domain.webhook_events import EventType, known_patterns
-from backend.domain.webhook_signing import Scheme
+from backend.domain.webhooks.events import EventType, known_patterns
+from backend.domain.webhooks.signing import Scheme
 from backend.rest.strict import StrictSerializer
 from backend.webhooks.endpoints import DEFAULT_OVERLAP_S, MAX_OVERLAP_S
 from backend.webhooks.models import DeliveryStatus, EndpointStatus

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from backend.domain.ids import Prefix, encode_id
-from backend.domain.webhook_schedule import WAITS_S
+from backend.domain.webhooks.schedule import WAITS_S
 from backend.rest.times import rfc3339
 from backend.webhooks.models import WebhookAttempt, WebhookDelivery, WebhookEndpoint, WebhookEvent
 

@@ -5,7 +5,7 @@ from uuid import UUID
 
 from django.utils import timezone
 
-from backend.domain.webhook_events import EventType, entry
+from backend.domain.webhooks.events import EventType, entry
 from backend.rest.async_queries import let_go
 from backend.rest.new_ids import new_uuid7
 from backend.tenants.scope import tenant_scope

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import httpx
 from rich.text import Text
 
-from backend.domain.webhook_signing import NotSigned, verify
+from backend.domain.webhooks.signing import NotSigned, verify
 from deploy.embedded.faults import CannotStart
 
 WAIT_S = 30.0

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 
-from backend.domain.causal_jobs import CausalOptions
+from backend.domain.jobs.causal_jobs import CausalOptions
 from gpu_runners.errors import JobFailed
 
 ROW_TOKENS = {"cpu": 256, "cuda": 1024}  # where attention is dense, its cost grows with the square

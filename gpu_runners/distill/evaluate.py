@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from backend.domain.runner_jobs import EvaluateJob, EvaluateResult
+from backend.domain.jobs.runner_jobs import EvaluateJob, EvaluateResult
 from gpu_runners.distill.adapter import AdapterConfig, Array, from_bytes
 from gpu_runners.distill.bases import Base
 from gpu_runners.distill.dataset import read_inputs

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from backend.domain.runner_jobs import TrainOptions
+from backend.domain.jobs.runner_jobs import TrainOptions
 from gpu_runners.distill import checkpoint
 from gpu_runners.distill.adapter import Head
 from gpu_runners.distill.dataset import Pair, batches

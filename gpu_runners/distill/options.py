@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from backend.domain.runner_jobs import TrainOptions
+from backend.domain.jobs.runner_jobs import TrainOptions
 from gpu_runners.errors import JobFailed
 
 

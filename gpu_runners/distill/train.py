@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from backend.domain.runner_jobs import DistillJob, DistillResult, TrainOptions
+from backend.domain.jobs.runner_jobs import DistillJob, DistillResult, TrainOptions
 from gpu_runners.distill import adapter as adapters
 from gpu_runners.distill import checkpoint
 from gpu_runners.distill.adapter import AdapterConfig, Head

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from backend.domain.json_schemas import decoding_schema
+from backend.domain.answers.json_schemas import decoding_schema
 from gpu_runners.errors import JobFailed
 from gpu_runners.generation.protocol import Constraint, ConstraintKind
 

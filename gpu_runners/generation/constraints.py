@@ -12,8 +12,8 @@ from typing import Any
 import llguidance
 import torch
 
-from backend.domain.pattern_characters import UnsafePattern
-from backend.domain.pattern_decoding import decodable_schema
+from backend.domain.patterns.characters import UnsafePattern
+from backend.domain.patterns.decoding import decodable_schema
 from gpu_runners.generation.protocol import Constraint, ConstraintKind, Rejected
 
 MAX_CHARS = 64_000

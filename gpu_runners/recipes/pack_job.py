@@ -10,15 +10,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from backend.domain.recipe_jobs import PackRecipesJob, PackRecipesResult
-from backend.domain.recipes.building import PackOptions, build_pack
-from backend.domain.recipes.cold_start import epoch_recipes
-from backend.domain.recipes.epochs import InvalidEpoch, read_epoch
+from backend.domain.jobs.recipe_jobs import PackRecipesJob, PackRecipesResult
 from backend.domain.recipes.feedback import PackFeedback, checked_feedback
 from backend.domain.recipes.inputs import frame_of
-from backend.domain.recipes.merging import carried, carried_copies, learned_answers, missed_by_shape
+from backend.domain.recipes.mining.building import PackOptions, build_pack
+from backend.domain.recipes.mining.merging import carried, carried_copies, learned_answers, missed_by_shape
 from backend.domain.recipes.observing import Observed
 from backend.domain.recipes.pack import InvalidPack, Recipe, RecipePack, read_pack
+from backend.domain.recipes.registry.cold_start import epoch_recipes
+from backend.domain.recipes.registry.epochs import InvalidEpoch, read_epoch
 from gpu_runners.causal.adapter import AdapterConfig, from_bytes, write_peft_folder
 from gpu_runners.causal.base import CausalBase, open_causal_base
 from gpu_runners.causal.chat import prompt_ids

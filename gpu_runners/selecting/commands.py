@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import BinaryIO
 
 from backend.domain.errors import InvalidInput
-from backend.domain.selection import Selection
-from backend.domain.selection import select as select_rows
-from backend.domain.selection_pool import checked_pool
+from backend.domain.selection.pool import checked_pool
+from backend.domain.selection.select import Selection
+from backend.domain.selection.select import select as select_rows
 from gpu_runners.errors import JobFailed
 from gpu_runners.selecting.lines import json_row, text_row
 from gpu_runners.selecting.outcome import Outcome

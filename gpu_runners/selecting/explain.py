@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from backend.domain.clustering import NEAR_DUPLICATE_CUT
-from backend.domain.selection import Method
+from backend.domain.selection.linkage.clustering import NEAR_DUPLICATE_CUT
+from backend.domain.selection.select import Method
 from gpu_runners.selecting.outcome import Neighbour, Outcome, Why
 
 _LISTED = 5

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from backend.domain.candidates import text_key
+from backend.domain.answers.candidates import text_key
 from backend.domain.errors import InvalidInput
-from backend.domain.runner_jobs import ROWS_OFFSET, SelectJob, SelectResult, SelectStage
-from backend.domain.selection import Selection, cohesion_log, select
+from backend.domain.jobs.runner_jobs import ROWS_OFFSET, SelectJob, SelectResult, SelectStage
+from backend.domain.selection.select import Selection, cohesion_log, select
 from gpu_runners.distill.bases import MINILM, open_base
 from gpu_runners.distill.tokens import TextTokenizer
 from gpu_runners.errors import JobFailed, JobStopped

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from backend.domain.clustering import Rows
-from backend.domain.selection import Method, Selection, SelectionReport
+from backend.domain.selection.linkage.clustering import Rows
+from backend.domain.selection.select import Method, Selection, SelectionReport
 from gpu_runners.selecting.lines import RESULT_FIELD
 from gpu_runners.selecting.rows import RowSet
 

@@ -4,7 +4,7 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from backend.domain.selection_options import DEFAULT_LAMBDA, checked_options
+from backend.domain.selection.options import DEFAULT_LAMBDA, checked_options
 
 EXIT_OK, EXIT_FAILED, EXIT_BAD_INPUT = 0, 1, 2
 

@@ -16,7 +16,7 @@ from typing import BinaryIO, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from backend.domain.candidates import text_key
+from backend.domain.answers.candidates import text_key
 from gpu_runners.selecting.lines import MAX_LINE_BYTES, BadLine, Row, float32_rows
 
 MAX_ROWS = 100_000

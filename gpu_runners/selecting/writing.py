@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from backend.domain.selection import cohesion_log
+from backend.domain.selection.select import cohesion_log
 from gpu_runners.selecting.explain import explain
 from gpu_runners.selecting.outcome import Outcome, json_line
 from gpu_runners.selecting.progress import SelectProgress

@@ -26,7 +26,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from backend.domain.log_text import guard_logs
-from backend.domain.serving_wire import ServerHello, grant_key
+from backend.domain.serving.wire import ServerHello, grant_key
 from gpu_runners.config import BadSetting
 from gpu_runners.serving.adapter_files import KolmFiles
 from gpu_runners.serving.adapter_store import AdapterStore

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from backend.domain.kolm_verify import Kolm, KolmFileError, load_verified, read_keyring
-from backend.domain.serving_wire import Grant
+from backend.domain.artifact.kolm_verify import Kolm, KolmFileError, load_verified, read_keyring
+from backend.domain.serving.wire import Grant
 from gpu_runners.causal.adapter import FORMAT, AdapterConfig, from_bytes
 from gpu_runners.causal.base import CausalBase
 from gpu_runners.errors import JobFailed

@@ -18,7 +18,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from backend.domain.serving_wire import Grant
+from backend.domain.serving.wire import Grant
 from gpu_runners.client import Unreachable
 from gpu_runners.serving.adapter_files import KolmFiles, is_digest, private_folder
 from gpu_runners.serving.adapter_opening import Adapter, OpenBase, check_tenant, opened, refused

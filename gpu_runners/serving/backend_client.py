@@ -1,4 +1,4 @@
-"""The four addresses of the backend that a server asks, and nothing else of it (`backend.domain.serving_wire`).
+"""The four addresses of the backend that a server asks, and nothing else of it (`backend.domain.serving.wire`).
 
 Unreachable  no answer, 5xx, 429: try again later
 Refused      any other 4xx
@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 
-from backend.domain.serving_wire import FeedbackBatch, ServerHello, ServerOrders, UsageBatch
+from backend.domain.serving.wire import FeedbackBatch, ServerHello, ServerOrders, UsageBatch
 from gpu_runners.client import Refused, Unreachable
 
 _PREFIX = "/internal/runner"

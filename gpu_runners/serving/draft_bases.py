@@ -3,7 +3,7 @@
 import logging
 from pathlib import Path
 
-from backend.domain.pairings import pick_draft
+from backend.domain.serving.pairings import pick_draft
 from gpu_runners.causal.base import CausalBase, open_causal_base
 from gpu_runners.errors import JobFailed
 

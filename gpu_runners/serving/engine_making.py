@@ -5,7 +5,7 @@ import asyncio
 import importlib.util
 import logging
 
-from backend.domain.pairings import PAIRINGS, pick_draft
+from backend.domain.serving.pairings import PAIRINGS, pick_draft
 from gpu_runners.causal.base import CausalBase, open_causal_base
 from gpu_runners.errors import JobFailed
 from gpu_runners.generation.protocol import Engine, Rejected

@@ -14,7 +14,7 @@ from typing import TypeVar
 from uuid import uuid4
 
 from backend.domain.recipes.feedback import PackFeedback
-from backend.domain.serving_wire import FeedbackBatch, FeedbackRow, Grant
+from backend.domain.serving.wire import FeedbackBatch, FeedbackRow, Grant
 from gpu_runners.client import Refused, Unreachable
 from gpu_runners.serving.backend_client import Backend
 

@@ -11,7 +11,7 @@ from contextlib import aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from backend.domain.serving_wire import BadGrant, Grant, read_grant
+from backend.domain.serving.wire import BadGrant, Grant, read_grant
 from gpu_runners.generation.protocol import Counts, Delta, Drafting, Engine, GenerationRequest, Overloaded
 from gpu_runners.serving.adapter_opening import Adapter
 from gpu_runners.serving.adapter_store import AdapterStore

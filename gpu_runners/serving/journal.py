@@ -25,7 +25,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from backend.domain.serving_wire import UsageRow
+from backend.domain.serving.wire import UsageRow
 from gpu_runners.generation.protocol import Counts
 
 log = logging.getLogger("kolm.server")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from backend.domain.kolm_verify import Kolm, load_verified, read_keyring
+from backend.domain.artifact.kolm_verify import Kolm, load_verified, read_keyring
 from gpu_runners.distill.bases import Base, open_base
 from gpu_runners.errors import JobFailed
 from gpu_runners.serving.causal_members import is_causal

@@ -12,7 +12,7 @@ import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
 
-from backend.domain.serving_wire import ServerHello, ServerOrders, UsageBatch
+from backend.domain.serving.wire import ServerHello, ServerOrders, UsageBatch
 from gpu_runners.client import Refused, Unreachable, backoff_s
 from gpu_runners.serving.backend_client import Backend
 from gpu_runners.serving.granted import Floor

@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from backend.domain.pattern_decoding import decodable_schema
+from backend.domain.patterns.decoding import decodable_schema
 from backend.domain.recipes.feedback import PackFeedback
 from gpu_runners.causal.base import CausalBase
 from gpu_runners.errors import JobFailed

@@ -10,7 +10,7 @@ from typing import Any
 from gpu_runners.tiny_base import words
 from gpu_runners.tiny_base.spans import KINDS, Kind, pseudo_word
 
-# where a system message says the schema in full, as backend.domain.task_prompt does; longer ones name the fields
+# where a system message says the schema in full, as backend.domain.spec.task_prompt does; longer ones name the fields
 SCHEMA_CHARS = 1500
 _OPENERS = ("", "", "hello, ", "hi, ", "dear team, ", "good morning, ", "please help, ", "ok ")
 _CLOSERS = ("", "", ", thanks", ". thank you", ". kind regards", "!", ".", ", please")
@@ -124,7 +124,7 @@ def short_text(rng: random.Random) -> Chat:
 
 def system_message(rng: random.Random, properties: dict[str, Any]) -> str:
     """The task and either the schema or the fields' names, both in the order of the answer, as
-    backend.domain.task_prompt writes them."""
+    backend.domain.spec.task_prompt writes them."""
     schema: dict[str, Any] = {"additionalProperties": False, "properties": properties}
     if rng.random() < 0.7:
         schema["required"] = list(properties)

@@ -4,7 +4,7 @@ import django.db.models.deletion
 import pgvector.django.halfvec
 from django.db import migrations, models
 
-import backend.domain.drafts
+import backend.domain.drafts.vocabulary
 import backend.rest.new_ids
 
 
@@ -242,7 +242,7 @@ class Migration(migrations.Migration):
                     "state",
                     models.CharField(
                         choices=[("live", "live"), ("quarantined", "quarantined"), ("retired", "retired")],
-                        default=backend.domain.drafts.DraftState["LIVE"],
+                        default=backend.domain.drafts.vocabulary.DraftState["LIVE"],
                         max_length=12,
                     ),
                 ),

@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from backend.domain.deployments import CACHED_SKU, COMPLETION_SKU, PROMPT_SKU
+from backend.domain.serving.deployments import CACHED_SKU, COMPLETION_SKU, PROMPT_SKU
 from tests.acceptance.deployment import Customer, Deployment, Row
 
 SKUS = (PROMPT_SKU, CACHED_SKU, COMPLETION_SKU)

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from backend.domain.evaluation import interval_ppm
-from backend.domain.gold import leakage
+from backend.domain.evaluation.classification import interval_ppm
+from backend.domain.spec.gold import leakage
 from tests.acceptance.deployment import Customer
 from tests.bench.banking77 import REF8_TASK
 from tests.bench.banking77_compile import (

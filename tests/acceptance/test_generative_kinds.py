@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from backend.domain import kolm_verify
+from backend.domain.artifact import kolm_verify
 from tests.acceptance.books import check_books
 from tests.acceptance.deployment import Customer, Deployment, Row
 from tests.acceptance.json_specs import small_summaries

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from backend.domain import kolm_verify
+from backend.domain.answers.json_schemas import validator
+from backend.domain.answers.json_values import parse_answer
+from backend.domain.artifact import kolm_verify
 from backend.domain.canonical import sha256_hex
-from backend.domain.json_answers import parse_answer
-from backend.domain.json_schemas import validator
 from backend.domain.lifecycle import STEPS
 from backend.domain.recipes.pack import read_pack
 from deploy.embedded.home import ROOT

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from backend.domain import kolm_verify
+from backend.domain.artifact import kolm_verify
 from backend.domain.lifecycle import STEPS
 from deploy.embedded.home import ROOT
 from tests.acceptance.deployment import Customer, Row

@@ -8,9 +8,9 @@ from typing import Any
 import httpx
 import pytest
 
-from backend.domain.deployments import CACHED_SKU, COMPLETION_SKU, PROMPT_SKU
-from backend.domain.json_answers import parse_answer
-from backend.domain.json_schemas import validator
+from backend.domain.answers.json_schemas import validator
+from backend.domain.answers.json_values import parse_answer
+from backend.domain.serving.deployments import CACHED_SKU, COMPLETION_SKU, PROMPT_SKU
 from gpu_runners import kolm
 from tests.acceptance.deployment import Customer, Deployment, Row, eventually
 from tests.acceptance.json_specs import small_orders

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from backend.domain import kolm_verify
+from backend.domain.artifact import kolm_verify
 from backend.domain.ids import Prefix, decode_id, encode_id
 from backend.domain.lifecycle import STEPS
-from backend.domain.spec import default_k_select
+from backend.domain.spec.parsing import default_k_select
 from tests.acceptance.books import usage_facts
 from tests.acceptance.conftest import STREET, STREET_KEY
 from tests.acceptance.deployment import Customer, Deployment, Row

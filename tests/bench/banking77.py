@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from backend.domain.evaluation import wilson_interval
+from backend.domain.evaluation.classification import wilson_interval
 from deploy.embedded.home import ROOT
 from deploy.embedded.layout import EVERYTHING
 from deploy.embedded.ports import free_ports

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from backend.domain.gold import leakage, split_gold
-from backend.domain.spec import Example
+from backend.domain.spec.gold import leakage, split_gold
+from backend.domain.spec.parsing import Example
 from tests.acceptance.deployment import Customer
 from tests.bench import banking77_data as data
 from tests.bench import label_baselines

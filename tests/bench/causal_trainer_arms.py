@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from backend.domain.causal_jobs import CausalOptions, DistillCausalJob
+from backend.domain.jobs.causal_jobs import CausalOptions, DistillCausalJob
 from gpu_runners.causal.adapter import AdapterConfig, from_bytes, write_peft_folder
 from gpu_runners.causal.base import CausalBase, load_weights, open_causal_base
 from gpu_runners.causal.chat import completion_ids, prompt_ids

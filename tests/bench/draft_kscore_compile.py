@@ -17,10 +17,10 @@ import yaml
 from backend.blobs import get_blob, put_blob
 from backend.compiles import submission, transitions
 from backend.compiles.models import Candidate, Compile, CompileEvent, StepRun
-from backend.domain.candidates import Origin
+from backend.domain.answers.candidates import Origin
 from backend.domain.ids import Prefix, decode_id
+from backend.domain.jobs.runner_jobs import Claim, DistillJob, EvaluateJob, RunnerJobKind
 from backend.domain.lifecycle import TERMINAL, StepName
-from backend.domain.runner_jobs import Claim, DistillJob, EvaluateJob, RunnerJobKind
 from backend.runner_jobs import leases
 from backend.tenants.models import Tenant
 from backend.tenants.scope import tenant_scope

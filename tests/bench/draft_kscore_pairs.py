@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import binomtest, t
 
-from backend.domain.kscore import k_score
+from backend.domain.evaluation.kscore import k_score
 
 COLD, JUDGE, LOGPROBS, REPEAT = "cold", "judge", "logprobs", "repeat"
 WARM = (JUDGE, LOGPROBS, REPEAT)

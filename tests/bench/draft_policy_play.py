@@ -11,9 +11,9 @@ from decimal import Decimal
 
 import numpy as np
 
-from backend.domain.draft_costs import fresh_microusd, judge_quote
-from backend.domain.pricing import price_book, teacher_price
-from backend.domain.spec import DeclaredPrice
+from backend.domain.drafts.costs import fresh_microusd, judge_quote
+from backend.domain.money.pricing import price_book, teacher_price
+from backend.domain.spec.parsing import DeclaredPrice
 from tests.bench.draft_policy_streams import N_CANDIDATES, N_KEPT, Stream
 
 N_SOURCES = 4

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from backend.domain.draft_calibration import SourceCount, flat_curve, update
-from backend.domain.draft_policy import Ledger, Offerable, decide
-from backend.domain.drafts import Arm
+from backend.domain.drafts.calibration import SourceCount, flat_curve, update
+from backend.domain.drafts.policy import Ledger, Offerable, decide
+from backend.domain.drafts.vocabulary import Arm
 from tests.bench.draft_policy_play import Scenario, Shelf, Taken
 from tests.bench.draft_policy_streams import N_CANDIDATES, SENSITIVITY, SPECIFICITY, Stream
 

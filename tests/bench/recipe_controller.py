@@ -20,7 +20,7 @@ from pathlib import Path
 
 import torch
 
-from backend.domain.recipes.building import PackOptions, build_pack
+from backend.domain.recipes.mining.building import PackOptions, build_pack
 from backend.domain.recipes.pack import Recipe, RecipePack
 from deploy.embedded.home import ROOT
 from gpu_runners.causal.base import CausalBase, open_causal_base

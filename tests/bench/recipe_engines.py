@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from backend.domain.recipes.building import PackOptions, build_pack
+from backend.domain.recipes.mining.building import PackOptions, build_pack
 from backend.domain.recipes.pack import RecipePack
 from gpu_runners.causal.chat import prompt_ids
 from gpu_runners.generation.answers import constraint_of

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from backend.domain.recipes.building import PackOptions, build_pack
 from backend.domain.recipes.lookup import PackIndex
+from backend.domain.recipes.mining.building import PackOptions, build_pack
 from backend.domain.recipes.observing import observe
 from backend.domain.recipes.pack import RecipePack
 from backend.domain.recipes.replay import Chained, Proposer, Replayed, replay

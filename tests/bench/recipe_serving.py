@@ -23,11 +23,11 @@ from typing import Any
 
 import httpx
 
-from backend.domain.artifact import build_kolm
+from backend.domain.artifact.building import build_kolm
 from backend.domain.canonical import canonical_json
 from backend.domain.recipes.pack import RecipePack
 from deploy.embedded.home import ROOT
-from tests.backend.domain.small_kolm import KEY, fields, members
+from tests.backend.domain.artifact.tiny_kolm import KEY, fields, members
 from tests.bench.banking77_data import data_folder
 from tests.bench.recipe_engines import pack_of
 from tests.bench.recipe_world import TASKS, World, smaller, world

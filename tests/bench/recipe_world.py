@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from backend.domain.causal_jobs import CausalOptions, DistillCausalJob
-from backend.domain.json_answers import answer_text
-from backend.domain.spec import Spec, parse_spec
-from backend.domain.spec_defaults import effective_slices
-from backend.domain.task_prompt import answer_form, system_prompt
+from backend.domain.answers.json_values import answer_text
+from backend.domain.jobs.causal_jobs import CausalOptions, DistillCausalJob
+from backend.domain.spec.defaults import effective_slices
+from backend.domain.spec.parsing import Spec, parse_spec
+from backend.domain.spec.task_prompt import answer_form, system_prompt
 from deploy.embedded.home import ROOT
 from gpu_runners.causal.adapter import AdapterConfig, from_bytes, write_peft_folder
 from gpu_runners.causal.base import CausalBase, open_causal_base

@@ -8,7 +8,7 @@ problems are a tenant with 40 samples of each. One task after the other is taken
 or one tenant of HumanEval), the others contribute what their answers have of structure, an epoch is released, and the
 answers of the task that was taken away are walked as greedy verification would (`backend.domain.recipes.replay`). Packs
 draft up to 16 tokens. Tokens: a byte-level BPE of 8,192 trained on all answers. No database: the counting is that of
-`backend.domain.recipes.anonymity` over tenants that share nobody.
+`backend.domain.recipes.registry.anonymity` over tenants that share nobody.
 """
 
 import argparse
@@ -22,14 +22,14 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from backend.domain.recipes.anonymity import Counted, released
-from backend.domain.recipes.building import PackOptions, build_pack
-from backend.domain.recipes.cold_start import epoch_recipes
-from backend.domain.recipes.contributed import structures_of
-from backend.domain.recipes.epochs import Entry, Epoch, build_epoch, read_epoch
 from backend.domain.recipes.lookup import PackIndex
+from backend.domain.recipes.mining.building import PackOptions, build_pack
 from backend.domain.recipes.observing import observe
 from backend.domain.recipes.pack import Recipe, RecipePack
+from backend.domain.recipes.registry.anonymity import Counted, released
+from backend.domain.recipes.registry.cold_start import epoch_recipes
+from backend.domain.recipes.registry.contributed import structures_of
+from backend.domain.recipes.registry.epochs import Entry, Epoch, build_epoch, read_epoch
 from backend.domain.recipes.replay import Replayed, replay
 from backend.domain.recipes.shapes import SHAPE_VERSION
 from tests.bench.recipe_replay_data import END, Encoder

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from backend.domain.json_answers import answer_text
+from backend.domain.answers.json_values import answer_text
 from tests.bench.banking77_data import read_banking77
 from tests.bench.snips_data import Utterance, read_snips
 

@@ -14,7 +14,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from backend.domain.json_answers import is_exact, parse_answer
+from backend.domain.answers.json_values import is_exact, parse_answer
 from backend.domain.rules.certifying import low_ppm
 from backend.domain.rules.closure import compile_rules
 from backend.domain.rules.induction import Induced, RuleOptions, induce_rules

@@ -31,11 +31,11 @@ import numpy as np
 from backend.domain.rules.closure import compile_batch, compile_rules
 from backend.domain.rules.conditions import View, all_of, padded, test_of
 from backend.domain.rules.induction import RuleOptions, induce_rules
-from backend.domain.rules.javascript import to_javascript
+from backend.domain.rules.javascript.export import to_javascript
 from backend.domain.rules.rule_list import Evidence, LabelRule, RuleList
 from backend.domain.rules.wording import word_bytes, words_of
 from gpu_runners.serving.rules_first import RulesFirst, predicted
-from tests.backend.domain.rules.node_answers import node
+from tests.backend.domain.rules.javascript.node_answers import node
 from tests.backend.domain.rules.worlds import SCHEMA, orders
 from tests.bench.banking77_data import data_folder
 from tests.bench.rules_data import Task, banking77, tasks

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from backend.domain.json_answers import is_exact, parse_answer
+from backend.domain.answers.json_values import is_exact, parse_answer
 from backend.domain.rules.certifying import low_ppm
 from backend.domain.rules.closure import compile_rules
 from backend.domain.rules.extraction import compile_trace

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import numpy as np
 
-from backend.domain.cluster_gap import Severity
-from backend.domain.evaluation import wilson_interval
+from backend.domain.evaluation.classification import wilson_interval
+from backend.domain.selection.cluster_gap import Severity
 from deploy.embedded.home import ROOT
 from tests.bench.selection_gap_counts import (
     RULES,

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.cluster import HDBSCAN
 
-from backend.domain import cluster_gap
-from backend.domain.cluster_gap import Severity, natural_clusters, severity_of
-from backend.domain.clustering import Dendrogram, cut, linkage_of, silhouettes_by_k
-from backend.domain.linkage_criteria import Linkage
+from backend.domain.selection import cluster_gap
+from backend.domain.selection.cluster_gap import Severity, natural_clusters, severity_of
+from backend.domain.selection.linkage.clustering import Dendrogram, cut, linkage_of, silhouettes_by_k
+from backend.domain.selection.linkage.criteria import Linkage
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

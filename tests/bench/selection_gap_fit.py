@@ -6,8 +6,8 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from backend.domain import cluster_gap
-from backend.domain.cluster_gap import Severity
+from backend.domain.selection import cluster_gap
+from backend.domain.selection.cluster_gap import Severity
 from tests.bench.selection_gap_counts import Trees, kolm, severity_at
 from tests.bench.selection_gap_pools import Case
 

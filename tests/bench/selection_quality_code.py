@@ -20,8 +20,8 @@ from pathlib import Path
 
 import numpy as np
 
-from backend.domain.clustering import n_near_duplicate_groups
-from backend.domain.selection import select
+from backend.domain.selection.linkage.clustering import n_near_duplicate_groups
+from backend.domain.selection.select import select
 from tests.bench.banking77_data import data_folder
 from tests.bench.selection_quality_sandbox import Verdict, isolation, run_programs
 from tests.bench.selection_quality_texts import CACHE, TextRows

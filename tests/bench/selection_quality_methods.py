@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from backend.domain.selection import select
+from backend.domain.selection.select import select
 from tests.bench.selection_quality_pools import Pool, Scenario
 
 try:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from backend.domain import clustering
+from backend.domain.selection.linkage import clustering
 from tests.bench.selection_speed_cases import Case, Pool, Run
 
 AVERAGE, OTHERS, COUNT = "K clusters, average linkage", "K clusters, other linkages", "Silhouette of every k up to K"

@@ -15,9 +15,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from backend.domain.dpp import MAX_SAMPLED_ROWS, dpp_map_picks, k_dpp_sample
-from backend.domain.facility_location import facility_location_picks
-from backend.domain.greedy_picks import diverse_picks, k_center_picks
+from backend.domain.selection.dpp import MAX_SAMPLED_ROWS, dpp_map_picks, k_dpp_sample
+from backend.domain.selection.facility_location import facility_location_picks
+from backend.domain.selection.greedy_picks import diverse_picks, k_center_picks
 from tests.bench.selection_speed_cases import Case, Pool, Run
 
 _GREEDY, _DPP, _COVERAGE = "Score less closeness", "Determinants", "Coverage"

@@ -9,7 +9,7 @@ import resource
 import sys
 import time
 
-from backend.domain.selection import select
+from backend.domain.selection.select import select
 from tests.bench.selection_speed_pool import make_pool
 
 

@@ -204,7 +204,7 @@ def _answered(port: int, path: str, log: Path | None = None) -> httpx.Response:
 
 def _bare_vllm(stack: contextlib.ExitStack, folder: Path, base: CausalBase, kolm: bytes) -> Arm:
     """The tokenizer in a folder of its own (see `gpu_runners.serving.vllm_engine`)."""
-    from backend.domain.kolm_verify import read_kolm
+    from backend.domain.artifact.kolm_verify import read_kolm
     from gpu_runners.causal.adapter import AdapterConfig, from_bytes, write_peft_folder
     from gpu_runners.serving.vllm_engine import tokenizer_folder
 

@@ -22,11 +22,11 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from backend.domain.causal_jobs import CausalOptions, DistillCausalJob, EvaluateCausalJob
-from backend.domain.json_answers import BadAnswer, FieldCounts, answer_text, field_scores, parse_answer
-from backend.domain.json_schemas import validator
-from backend.domain.spec import Spec, parse_spec
-from backend.domain.task_prompt import answer_form, system_prompt
+from backend.domain.answers.json_schemas import validator
+from backend.domain.answers.json_values import BadAnswer, FieldCounts, answer_text, field_scores, parse_answer
+from backend.domain.jobs.causal_jobs import CausalOptions, DistillCausalJob, EvaluateCausalJob
+from backend.domain.spec.parsing import Spec, parse_spec
+from backend.domain.spec.task_prompt import answer_form, system_prompt
 from deploy.embedded.home import ROOT
 from gpu_runners.tiny_base.train import NAME, ensure
 from tests.bench.banking77_data import data_folder

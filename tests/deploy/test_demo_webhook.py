@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from backend.domain.webhook_signing import Scheme, new_secret, signed_headers
+from backend.domain.webhooks.signing import Scheme, new_secret, signed_headers
 from deploy.embedded import demo_webhook
 from deploy.embedded.demo_webhook import Inbox
 from deploy.embedded.faults import CannotStart

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from backend.domain import kolm_verify
+from backend.domain.artifact import kolm_verify
 from deploy.embedded.home import ROOT, Home
 from deploy.embedded.ports import free_ports
 from deploy.embedded.stack import end_leftovers

@@ -17,7 +17,7 @@ from deploy import wheel
 from deploy.embedded import setup
 from deploy.embedded.home import ROOT
 from gpu_runners.kolm.client import VERSION
-from tests.backend.domain.small_kolm import keyring, small_kolm
+from tests.backend.domain.artifact.tiny_kolm import keyring, small_kolm
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 

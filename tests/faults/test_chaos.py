@@ -20,7 +20,7 @@ import psycopg
 import pytest
 import redis
 
-from backend.domain import kolm_verify
+from backend.domain.artifact import kolm_verify
 from deploy.embedded.home import ROOT
 from deploy.embedded.layout import Part
 from tests.acceptance.books import check_books, uuid_of

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from backend.domain import kolm_verify
+from backend.domain.artifact import kolm_verify
 from deploy.embedded.layout import Part
 from tests.acceptance.books import check_books, check_nothing_doubled, check_waste, uuid_of
 from tests.acceptance.deployment import Customer, Deployment

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from backend.domain import kolm_verify
+from backend.domain.artifact import kolm_verify
 from backend.domain.lifecycle import STEPS
 from deploy.embedded.layout import Part
 from tests.acceptance.books import (

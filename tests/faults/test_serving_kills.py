@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from backend.domain.deployments import COMPLETION_SKU
+from backend.domain.serving.deployments import COMPLETION_SKU
 from deploy.embedded.layout import Part
 from tests.acceptance.deployment import Customer, Deployment, Row, eventually
 from tests.acceptance.json_specs import small_orders

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, cast
 
-from backend.domain.ablations import Comparison, Outcome
-from backend.domain.paired import Paired
+from backend.domain.evaluation.paired import Paired
+from backend.domain.planning.ablations import Comparison, Outcome
 from tests.gpu_runners.small_api import SmallApi, _Handler
 
 PATH = "/v1/compiles/cmp_1/ablations"

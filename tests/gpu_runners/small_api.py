@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, cast
 
-from tests.backend.domain.small_kolm import keyring, small_kolm
+from tests.backend.domain.artifact.tiny_kolm import keyring, small_kolm
 
 EVENTS: list[tuple[str, dict[str, Any]]] = [
     ("compile.status", {"status": "running"}),

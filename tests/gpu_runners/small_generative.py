@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
-from backend.domain.artifact import build_kolm
+from backend.domain.artifact.building import build_kolm
 from backend.domain.canonical import canonical_json
 from gpu_runners.causal.adapter import to_bytes
 from gpu_runners.causal.base import CausalBase
-from tests.backend.domain.small_kolm import KEY, fields, members
+from tests.backend.domain.artifact.tiny_kolm import KEY, fields, members
 from tests.gpu_runners.small_base import random_adapter
 
 SCHEMA: dict[str, Any] = {

@@ -4,10 +4,10 @@ import dataclasses
 import json
 from typing import Any
 
-from backend.domain.artifact import build_kolm
+from backend.domain.artifact.building import build_kolm
 from backend.domain.canonical import canonical_json
-from backend.domain.runner_jobs import DistillJob, DistillResult
-from tests.backend.domain.small_kolm import KEY, fields, members
+from backend.domain.jobs.runner_jobs import DistillJob, DistillResult
+from tests.backend.domain.artifact.tiny_kolm import KEY, fields, members
 
 LABELS = ["billing", "delivery", "returns", "other"]
 _TEXTS = {

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from backend.domain.paired import Paired
+from backend.domain.evaluation.paired import Paired
 from gpu_runners.ablate_commands import sentence, table
 from gpu_runners.cli import main
 from tests.gpu_runners.small_ablations import AblationsApi, ablations_api

@@ -15,10 +15,17 @@ from typing import NoReturn
 
 import pytest
 
-from backend.domain.runner_jobs import DistillJob, DistillResult, EvaluateJob, EvaluateResult, InferJob, InferResult
+from backend.domain.jobs.runner_jobs import (
+    DistillJob,
+    DistillResult,
+    EvaluateJob,
+    EvaluateResult,
+    InferJob,
+    InferResult,
+)
 from gpu_runners import agent as agent_process
 from gpu_runners.config import read_config
-from tests.backend.domain.small_kolm import OTHER_KEY, keyring, receipts, small_kolm
+from tests.backend.domain.artifact.tiny_kolm import OTHER_KEY, keyring, receipts, small_kolm
 from tests.gpu_runners.lease_server import RUNNER_TOKEN, Job, LeaseServer, lease_server
 from tests.gpu_runners.small_task import LABELS, Trained, jsonl, kolm_of, task_rows
 

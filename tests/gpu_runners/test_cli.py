@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpu_runners.cli import main
-from tests.backend.domain.small_kolm import OTHER_KEY, keyring, receipts, small_kolm
+from tests.backend.domain.artifact.tiny_kolm import OTHER_KEY, keyring, receipts, small_kolm
 from tests.gpu_runners.small_api import SmallApi, small_api
 from tests.gpu_runners.small_task import Trained, kolm_of
 

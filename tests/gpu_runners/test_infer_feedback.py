@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from backend.domain.recipes.feedback import PackFeedback
-from backend.domain.serving_wire import Grant, sign_grant
+from backend.domain.serving.wire import Grant, sign_grant
 from gpu_runners.client import RunnerClient
 from gpu_runners.infer_feedback import LaneFeedback
 from gpu_runners.serving.feedback import EVERY_S

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from backend.domain.kolm_verify import read_kolm
-from backend.domain.recipes.copies import Copy, CopyKind
+from backend.domain.artifact.kolm_verify import read_kolm
+from backend.domain.recipes.copy_rules import Copy, CopyKind
 from backend.domain.recipes.pack import BEGIN, Recipe
 from gpu_runners.artifact_loading import model_of
 from gpu_runners.causal.base import CausalBase
 from gpu_runners.cli import main
 from gpu_runners.serving.generative_model import GenerativeModel
-from tests.backend.domain.small_kolm import keyring, small_kolm
+from tests.backend.domain.artifact.tiny_kolm import keyring, small_kolm
 from tests.gpu_runners.small_base import make_base
 from tests.gpu_runners.small_generative import generative_kolm
 from tests.gpu_runners.small_packs import OPENING, RULED, ids_of, json_rules, label_rules, small_pack

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from backend.domain.artifact.receipts import keyid, public_raw
 from backend.domain.canonical import canonical_json, sha256_hex
-from backend.domain.receipts import keyid, public_raw
-from backend.domain.recipes.epochs import Entry, build_epoch, prove, read_epoch
+from backend.domain.recipes.registry.epochs import Entry, build_epoch, prove, read_epoch
 from gpu_runners.cli import main
-from tests.backend.domain.small_kolm import KEY
+from tests.backend.domain.artifact.tiny_kolm import KEY
 
 SCHEMAS = json.loads((Path(__file__).parents[2] / "docs" / "openapi.json").read_text())["components"]["schemas"]
 ID = "epo_01m7ycv54jf0sa3fej7e6jfafp"

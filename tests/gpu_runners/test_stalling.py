@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 
-from backend.domain.runner_jobs import RunnerJobKind
+from backend.domain.jobs.runner_jobs import RunnerJobKind
 from gpu_runners.stalling import LEAST_STEP_S, SILENT_S, STEPS, STILL_S, StallWatch, session_cpu_s
 from tests.acceptance.deployment import eventually
 

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.domain import kolm_verify
-from backend.domain.artifact import build_kolm
+from backend.domain.artifact import kolm_verify
+from backend.domain.artifact.building import build_kolm
 from backend.domain.canonical import canonical_json
 from gpu_runners.cli import main
 from gpu_runners.compile_commands import file_of
 from gpu_runners.kolm import Unreadable
 from gpu_runners.printing import print_members, print_table
 from gpu_runners.terminal_text import TextOnly, as_line, as_text
-from tests.backend.domain.small_kolm import KEY, fields, keyring, members
+from tests.backend.domain.artifact.tiny_kolm import KEY, fields, keyring, members
 
 HOSTILE = "a\x1b]0;PWN\x07\x1b[2J\x9b31m\x7f\u202egnp.exe\u2066\u200b\U000e0041\r"
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
-from backend.domain.recipes.building import PackOptions, build_pack
+from backend.domain.recipes.mining.building import PackOptions, build_pack
 from backend.domain.recipes.observing import Observed
 from backend.domain.recipes.pack import Recipe, RecipePack
 from gpu_runners.causal.adapter import AdapterConfig, write_peft_folder

@@ -10,8 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from scipy import stats
 
-from backend.domain.drafts import Certificate, DraftVerdict, StoredDraft
-from backend.domain.pricing import price_book, teacher_price
+from backend.domain.drafts.vocabulary import Certificate, DraftVerdict, StoredDraft
+from backend.domain.money.pricing import price_book, teacher_price
 from tests.vllm import tiny_model
 from tests.vllm.engine import CAPS
 from workers.teachers.draft_laws import Rule

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from backend.domain.pricing import TeacherPrice, price_book, teacher_price
+from backend.domain.money.pricing import TeacherPrice, price_book, teacher_price
 from workers.teacher_calls import PlannedCall
 from workers.teachers.protocol import (
     Choice,

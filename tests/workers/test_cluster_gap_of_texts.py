@@ -7,8 +7,8 @@ from functools import cache
 import numpy as np
 import pytest
 
-from backend.domain.cluster_gap import Severity
-from backend.domain.selection import SelectionReport, select
+from backend.domain.selection.cluster_gap import Severity
+from backend.domain.selection.select import SelectionReport, select
 from workers.embedding.sentence import load_embedder
 
 PARAPHRASES = {

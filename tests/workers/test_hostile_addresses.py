@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from backend.domain.webhook_signing import Scheme, new_secret
+from backend.domain.webhooks.signing import Scheme, new_secret
 from backend.rest.new_ids import new_uuid7
 from backend.webhooks.messages import Message, Outcome
 from backend.webhooks.sending import send

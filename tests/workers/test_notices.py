@@ -14,7 +14,7 @@ from backend.compiles.models import Compile, CompileLease
 from backend.domain.errors import CustomerError, OurError
 from backend.domain.ids import Prefix, encode_id
 from backend.domain.lifecycle import MOVES, STEPS, TERMINAL, CompileStatus, StepName
-from backend.domain.webhook_events import entry
+from backend.domain.webhooks.events import entry
 from backend.tenants.actors import SYSTEM
 from backend.tenants.scope import tenant_scope
 from backend.webhooks.models import DeliveryDue, WebhookDelivery, WebhookEvent

@@ -7,8 +7,8 @@ from django.db import connection
 
 from backend.compiles.models import Compile, TeacherCall
 from backend.domain.lifecycle import STEPS, CompileStatus, StepName
-from backend.domain.pricing import price_book, teacher_price
-from backend.domain.spec import DeclaredPrice
+from backend.domain.money.pricing import price_book, teacher_price
+from backend.domain.spec.parsing import DeclaredPrice
 from backend.tenants.scope import tenant_scope
 from tests.compile_factories import fresh, hold, lapse, make_compile
 from tests.factories import make_tenant

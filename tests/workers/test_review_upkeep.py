@@ -7,8 +7,8 @@ from django.db import OperationalError, connection
 
 from backend.compiles import leases
 from backend.compiles.models import Compile, CompileLease, Outbox, TeacherCall
+from backend.domain.jobs.runner_jobs import RunnerJobKind
 from backend.domain.lifecycle import CompileStatus, StepName
-from backend.domain.runner_jobs import RunnerJobKind
 from backend.runner_jobs import leases as job_leases
 from backend.runner_jobs.leases import Offer, offer
 from backend.runner_jobs.models import RunnerJob, RunnerJobStatus

@@ -10,9 +10,9 @@ from django.db import connection
 from backend import queue
 from backend.compiles import leases, transitions
 from backend.compiles.models import Compile, CompileEvent, CompileLease, Outbox, StepRun
-from backend.domain.absence import Absence
+from backend.domain.jobs.absence import Absence
+from backend.domain.jobs.runner_jobs import RunnerJobKind
 from backend.domain.lifecycle import CompileStatus, StepName, StepStatus
-from backend.domain.runner_jobs import RunnerJobKind
 from backend.runner_jobs.leases import Offer, offer
 from backend.runner_jobs.models import RunnerJobStatus
 from backend.tenants.scope import tenant_scope

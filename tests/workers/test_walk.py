@@ -13,8 +13,8 @@ from backend.compiles import leases, transitions
 from backend.compiles.leases import LeaseLost
 from backend.compiles.models import Compile, CompileEvent, CompileLease, StepRun
 from backend.domain.errors import InvalidInput, OurError, Unavailable
+from backend.domain.jobs.runner_jobs import RunnerJobKind
 from backend.domain.lifecycle import STEPS, CompileStatus, StepName, StepStatus
-from backend.domain.runner_jobs import RunnerJobKind
 from backend.runner_jobs.leases import Offer, offer
 from backend.runner_jobs.models import RunnerJob, RunnerJobStatus
 from backend.tenants.scope import tenant_scope

@@ -11,10 +11,11 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from backend.domain.json_answers import BadAnswer, parse_answer
-from backend.domain.json_schemas import validator
-from backend.domain.patterns import found_in
-from backend.domain.spec import (
+from backend.domain.answers.json_schemas import validator
+from backend.domain.answers.json_values import BadAnswer, parse_answer
+from backend.domain.patterns.matching import found_in
+from backend.domain.spec.checks import check_name
+from backend.domain.spec.parsing import (
     ContainsCheck,
     CopiedCheck,
     ExcludesCheck,
@@ -25,7 +26,6 @@ from backend.domain.spec import (
     RegexCheck,
     TextOutput,
 )
-from backend.domain.spec_checks import check_name
 from workers.sandbox import CheckFault, run_checks
 from workers.sandbox.pointers import parts_at
 

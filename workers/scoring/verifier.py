@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from backend.domain.patterns import found_in
-from backend.domain.spec import Spec, VerifierSpec
+from backend.domain.patterns.matching import found_in
+from backend.domain.spec.parsing import Spec, VerifierSpec
 from workers.embedding.protocol import Rows
 
 MAX_CHARS = 4_000

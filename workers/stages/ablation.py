@@ -15,12 +15,12 @@ from django.db import connection, models
 from backend.compiles.ablations import LABELED, label_costs
 from backend.compiles.models import Candidate, Compile, Slice, StepRun
 from backend.compiles.reactions import split_into
-from backend.domain.ablations import Arm
 from backend.domain.canonical import sha256_of
 from backend.domain.ids import Prefix, encode_id
 from backend.domain.lifecycle import StepName
-from backend.domain.selection import select
-from backend.domain.spec import canonical_spec
+from backend.domain.planning.ablations import Arm
+from backend.domain.selection.select import select
+from backend.domain.spec.parsing import canonical_spec
 from workers.durable import CompileRun
 from workers.stages.outcome import Done, finish_step
 from workers.stages.selection_record import Chosen, selection_record, tell, without_columns

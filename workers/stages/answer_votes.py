@@ -8,9 +8,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from backend.domain.json_answers import Consensus, consensus
-from backend.domain.spec import JsonOutput, Spec
-from backend.domain.text_scores import text_consensus
+from backend.domain.answers.json_values import Consensus, consensus
+from backend.domain.answers.text_scores import text_consensus
+from backend.domain.spec.parsing import JsonOutput, Spec
 from workers.scoring.answer_checks import failed_checks
 from workers.teachers.answer_prompt import ReadAnswer, answer_output, parse_answer_choice
 

@@ -3,7 +3,7 @@ trained. It is the first trial's; whether another is trained is decided in `eval
 
 from backend.domain.ids import Prefix, encode_id
 from backend.domain.lifecycle import StepName
-from backend.domain.trials import first_trial
+from backend.domain.planning.trials import first_trial
 from workers.durable import CompileRun
 from workers.spending import settle
 from workers.stages.outcome import Done, Waiting, finish_step

@@ -8,12 +8,12 @@ from uuid import UUID
 from django.db.models import Count, Sum
 
 from backend.compiles.models import Candidate, Slice, TeacherCall
-from backend.domain.candidates import Origin
-from backend.domain.drafts import Arm, Saving, Strategy
-from backend.domain.estimates import CHOICES_PER_CALL
-from backend.domain.judge_controls import exact_interval
+from backend.domain.answers.candidates import Origin
+from backend.domain.drafts.judge_controls import exact_interval
+from backend.domain.drafts.vocabulary import Arm, Saving, Strategy
 from backend.domain.lifecycle import StepName
-from backend.domain.pricing import TeacherPrice, cost_microusd, price_book
+from backend.domain.money.pricing import TeacherPrice, cost_microusd, price_book
+from backend.domain.planning.estimates import CHOICES_PER_CALL
 from backend.drafts.calibrations import locked_calibration
 from backend.drafts.models import Offer
 from backend.drafts.running import running_rate

@@ -8,11 +8,11 @@ from typing import Any
 from uuid import UUID
 
 from backend.compiles.models import Candidate, Slice
-from backend.domain.candidates import Origin
-from backend.domain.drafts import Strategy, Verification
+from backend.domain.answers.candidates import Origin
+from backend.domain.drafts.judge_controls import audits_of
+from backend.domain.drafts.vocabulary import Strategy, Verification
 from backend.domain.errors import PaymentRequired
-from backend.domain.estimates import CHOICES_PER_CALL
-from backend.domain.judge_controls import audits_of
+from backend.domain.planning.estimates import CHOICES_PER_CALL
 from backend.drafts.cache import load_drafts
 from backend.drafts.calibrations import locked_calibration, measured_bad_rate, suspend
 from backend.drafts.models import Verdict

@@ -5,8 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 from backend.compiles.models import Candidate, Compile, Slice
-from backend.domain.candidates import Origin, text_key
-from backend.domain.drafts import Certificate, DraftVerdict, StoredDraft, VerdictKind, Verification
+from backend.domain.answers.candidates import Origin, text_key
+from backend.domain.drafts.vocabulary import Certificate, DraftVerdict, StoredDraft, VerdictKind, Verification
 from workers.durable import CompileRun
 from workers.scoring.verifier import check_text, gate_reasons
 

@@ -7,8 +7,8 @@ from uuid import UUID
 
 from backend.blobs import get_jsonl
 from backend.compiles.models import Slice
-from backend.domain.drafts import Strategy, VerdictKind
-from backend.domain.judge_controls import ControlCounts, GateAudit, certified_threshold
+from backend.domain.drafts.judge_controls import ControlCounts, GateAudit, certified_threshold
+from backend.domain.drafts.vocabulary import Strategy, VerdictKind
 from backend.drafts.calibrations import calibration, control_counts
 from backend.drafts.models import Verdict
 from workers.durable import CompileRun

@@ -9,8 +9,8 @@ import numpy as np
 
 from backend.compiles.models import Candidate, Slice, TeacherCall
 from backend.compiles.reactions import first_round, openers, temperature_of
-from backend.domain.candidates import Origin
-from backend.domain.drafts import Arm
+from backend.domain.answers.candidates import Origin
+from backend.domain.drafts.vocabulary import Arm
 from backend.drafts.cache import Admitted, SourcePrompt, admit
 from backend.drafts.models import Outcome
 from backend.drafts.vault import from_float16

@@ -8,13 +8,13 @@ from typing import Any
 from uuid import UUID
 
 from backend.compiles.models import Slice
-from backend.domain.draft_calibration import Curve
-from backend.domain.draft_costs import Quote, fresh_microusd
-from backend.domain.draft_policy import Decision, Offerable, decide
-from backend.domain.drafts import Arm, StoredDraft, Strategy
-from backend.domain.estimates import CHOICES_PER_CALL
-from backend.domain.pricing import TeacherPrice
-from backend.domain.spec import Spec
+from backend.domain.drafts.calibration import Curve
+from backend.domain.drafts.costs import Quote, fresh_microusd
+from backend.domain.drafts.policy import Decision, Offerable, decide
+from backend.domain.drafts.vocabulary import Arm, StoredDraft, Strategy
+from backend.domain.money.pricing import TeacherPrice
+from backend.domain.planning.estimates import CHOICES_PER_CALL
+from backend.domain.spec.parsing import Spec
 from backend.drafts.cache import NearSource, nearest_drafts, prompts_of
 from backend.drafts.calibrations import curve_of, ledger_of
 from backend.drafts.models import Calibration, Scope

@@ -11,10 +11,10 @@ from uuid import UUID
 import numpy as np
 
 from backend.compiles.models import Candidate, Slice
-from backend.domain.candidates import text_key
-from backend.domain.draft_calibration import distance_at
-from backend.domain.drafts import Arm, StoredDraft, Strategy
-from backend.domain.estimates import CHOICES_PER_CALL
+from backend.domain.answers.candidates import text_key
+from backend.domain.drafts.calibration import distance_at
+from backend.domain.drafts.vocabulary import Arm, StoredDraft, Strategy
+from backend.domain.planning.estimates import CHOICES_PER_CALL
 from backend.drafts.cache import NearSource, far_drafts
 from backend.drafts.calibrations import calibration
 from backend.drafts.models import Scope

@@ -5,7 +5,7 @@ import logging
 from uuid import UUID
 
 from backend.domain.errors import KolmError
-from backend.domain.spec import Spec, parse_spec
+from backend.domain.spec.parsing import Spec, parse_spec
 from backend.drafts.previews import PreviewedSlice, answer, fail, question
 from backend.tenants.scope import tenant_scope
 from workers.embedding.sentence import load_embedder

@@ -7,11 +7,11 @@ from typing import Any
 from uuid import UUID
 
 from backend.compiles.models import Slice
-from backend.domain.draft_calibration import interval
-from backend.domain.drafts import Arm, StoredDraft, Strategy
-from backend.domain.estimates import CHOICES_PER_CALL
-from backend.domain.pricing import TeacherPrice, price_book, teacher_price
-from backend.domain.spec import Spec
+from backend.domain.drafts.calibration import interval
+from backend.domain.drafts.vocabulary import Arm, StoredDraft, Strategy
+from backend.domain.money.pricing import TeacherPrice, price_book, teacher_price
+from backend.domain.planning.estimates import CHOICES_PER_CALL
+from backend.domain.spec.parsing import Spec
 from backend.drafts.cache import NearSource
 from backend.drafts.calibrations import calibration
 from backend.drafts.models import Scope

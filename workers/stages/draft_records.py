@@ -6,9 +6,9 @@ from uuid import UUID
 
 from django.db.models import F
 
-from backend.domain.draft_calibration import SourceCount
-from backend.domain.drafts import DraftState, DraftVerdict, StoredDraft, Strategy, VerdictKind, Verification
-from backend.domain.judge_controls import controls_of
+from backend.domain.drafts.calibration import SourceCount
+from backend.domain.drafts.judge_controls import controls_of
+from backend.domain.drafts.vocabulary import DraftState, DraftVerdict, StoredDraft, Strategy, VerdictKind, Verification
 from backend.drafts.calibrations import learn, locked_calibration, source_counts
 from backend.drafts.models import Calibration, Draft, Source, Verdict
 from workers.durable import CompileRun

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from backend.compiles.models import Slice
-from backend.domain.drafts import Certificate, DraftVerdict, StoredDraft, Verification
-from backend.domain.spec import Spec
+from backend.domain.drafts.vocabulary import Certificate, DraftVerdict, StoredDraft, Verification
+from backend.domain.spec.parsing import Spec
 from backend.drafts.cache import NearSource, SourcePrompt, prompt_mac
 from workers.stages.rounds import slice_spec
 from workers.stages.slicing import slice_text

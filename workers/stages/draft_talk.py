@@ -7,10 +7,10 @@ from typing import Any
 from uuid import UUID
 
 from backend.compiles.models import Slice
-from backend.domain.draft_policy import decide
-from backend.domain.drafts import StoredDraft, Strategy, Verification
-from backend.domain.estimates import CHOICES_PER_CALL
+from backend.domain.drafts.policy import decide
+from backend.domain.drafts.vocabulary import StoredDraft, Strategy, Verification
 from backend.domain.lifecycle import StepName
+from backend.domain.planning.estimates import CHOICES_PER_CALL
 from backend.drafts.cache import load_drafts
 from backend.drafts.calibrations import calibration, curve_of, ledger_of
 from workers.durable import CompileRun

@@ -13,7 +13,7 @@ from uuid import UUID
 import numpy as np
 
 from backend.compiles.models import Compile, Outbox, Slice
-from backend.domain.drafts import StoredDraft, Strategy, Verification
+from backend.domain.drafts.vocabulary import StoredDraft, Strategy, Verification
 from backend.domain.errors import PaymentRequired
 from backend.domain.lifecycle import StepName
 from backend.drafts.cache import load_drafts

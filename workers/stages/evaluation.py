@@ -6,7 +6,7 @@ from typing import Any
 
 from backend.blobs import get_json
 from backend.domain.lifecycle import StepName
-from backend.domain.trials import best
+from backend.domain.planning.trials import best
 from workers.durable import CompileRun
 from workers.stages.heldout_answers import conditions, evaluation_of
 from workers.stages.outcome import Done, Waiting, finish_step

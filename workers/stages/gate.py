@@ -3,7 +3,7 @@ cheapest to try; nothing is published."""
 
 from backend.blobs import put_json
 from backend.compiles.events import append_event, touch
-from backend.domain.kscore import decide_gate
+from backend.domain.evaluation.kscore import decide_gate
 from backend.domain.lifecycle import CompileStatus, StepName
 from workers.durable import CompileRun
 from workers.stages.evaluation import chosen_trial, measured_of

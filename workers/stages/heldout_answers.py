@@ -10,14 +10,14 @@ from typing import Any
 
 from backend.artifacts.receipting import as_integers
 from backend.blobs import blob_size, get_jsonl
-from backend.domain.causal_jobs import EvaluateCausalResult
-from backend.domain.evaluation import PPM, evaluate
-from backend.domain.generative_evaluation import evaluate_json, evaluate_text
-from backend.domain.gold import leakage
-from backend.domain.kscore import AnyEvaluation, GateOptions, KScore, score_evaluation
+from backend.domain.evaluation.classification import PPM, evaluate
+from backend.domain.evaluation.generative import evaluate_json, evaluate_text
+from backend.domain.evaluation.kscore import AnyEvaluation, GateOptions, KScore, score_evaluation
+from backend.domain.jobs.causal_jobs import EvaluateCausalResult
 from backend.domain.lifecycle import StepName
-from backend.domain.pricing import price_book
-from backend.domain.spec import JsonOutput, LabelOutput, Spec, TextOutput, label_names
+from backend.domain.money.pricing import price_book
+from backend.domain.spec.gold import leakage
+from backend.domain.spec.parsing import JsonOutput, LabelOutput, Spec, TextOutput, label_names
 from workers.durable import CompileRun
 from workers.scoring.answer_checks import failed_checks
 from workers.stages.pairwise_judging import judge_texts

@@ -12,9 +12,9 @@ from django.conf import settings
 from django.utils import timezone
 
 from backend.compiles.models import Candidate, Compile, TeacherCall
-from backend.domain.drafts import Arm, Certificate, Saving, Strategy
+from backend.domain.drafts.vocabulary import Arm, Certificate, Saving, Strategy
 from backend.domain.lifecycle import StepName
-from backend.domain.pricing import TeacherPrice
+from backend.domain.money.pricing import TeacherPrice
 from backend.drafts.cache import find_scope, scope_row
 from backend.drafts.models import LabelDraft, Offer
 from backend.drafts.vault import Vault, make_vault, open_vault

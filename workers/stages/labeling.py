@@ -7,13 +7,13 @@ from typing import Any
 
 from backend.blobs import get_jsonl, put_jsonl
 from backend.compiles.models import Candidate, Compile, TeacherCall
+from backend.domain.answers.labels import Balance, vote
 from backend.domain.canonical import sha256_of
 from backend.domain.errors import CustomerError
-from backend.domain.labels import Balance, vote
 from backend.domain.lifecycle import StepName
-from backend.domain.spec import LabelOutput, Spec, label_names
-from backend.domain.spec_defaults import train_kind
-from backend.domain.trials import TrialKind
+from backend.domain.planning.trials import TrialKind
+from backend.domain.spec.defaults import train_kind
+from backend.domain.spec.parsing import LabelOutput, Spec, label_names
 from backend.drafts.models import Offer
 from workers.durable import CompileRun
 from workers.stages.answer_votes import agree

@@ -22,9 +22,9 @@ from typing import Any
 from backend.compiles.models import Candidate, Slice
 from backend.compiles.reactions import note, own, passed_over, times
 from backend.domain.errors import CustomerError
-from backend.domain.linkage_criteria import Linkage
-from backend.domain.selection import Selection, SelectionReport, select
-from backend.domain.selection_options import Method
+from backend.domain.selection.linkage.criteria import Linkage
+from backend.domain.selection.options import Method
+from backend.domain.selection.select import Selection, SelectionReport, select
 from workers.durable import CompileRun
 from workers.stages.rounds import hotter_ppm, later_round_size
 from workers.stages.selection_record import Chosen

@@ -7,13 +7,13 @@ from typing import Any
 from backend.blobs import put_blob, put_jsonl
 from backend.compiles.models import Candidate, TeacherCall
 from backend.domain.canonical import canonical_json
-from backend.domain.gold import drop_leaks
 from backend.domain.lifecycle import StepName
+from backend.domain.planning.trials import TrialKind
 from backend.domain.rules.induction import RuleOptions, induce_rules
-from backend.domain.spec import LabelOutput, Spec, TextOutput
-from backend.domain.spec_defaults import train_kind
-from backend.domain.task_prompt import answer_form
-from backend.domain.trials import TrialKind
+from backend.domain.spec.defaults import train_kind
+from backend.domain.spec.gold import drop_leaks
+from backend.domain.spec.parsing import LabelOutput, Spec, TextOutput
+from backend.domain.spec.task_prompt import answer_form
 from workers.durable import CompileRun
 from workers.stages.answer_votes import MAX_VOTE_CHARS
 from workers.teachers.answer_prompt import parse_answer_choice

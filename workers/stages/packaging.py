@@ -12,20 +12,20 @@ from backend.artifacts.signing import keyring, raw_of, signing_key, utc_text, va
 from backend.blobs import get_blob, get_json, get_jsonl, put_blob
 from backend.compiles.events import append_event
 from backend.compiles.models import Compile, StepRun
-from backend.domain import kolm_verify
-from backend.domain.artifact import build_kolm
+from backend.domain.artifact import kolm_verify
+from backend.domain.artifact.building import build_kolm
+from backend.domain.artifact.receipts import keyid, payload_of, sign_envelope
 from backend.domain.canonical import canonical_json, sha256_hex, sha256_of
 from backend.domain.errors import OurError
 from backend.domain.ids import Prefix, encode_id
+from backend.domain.jobs.runner_jobs import DistillResult
 from backend.domain.lifecycle import CompileStatus, StepName
-from backend.domain.receipts import keyid, payload_of, sign_envelope
-from backend.domain.recipes.contributed import structures_of
 from backend.domain.recipes.pack import RecipePack
-from backend.domain.recipes.structural import Structure
+from backend.domain.recipes.registry.contributed import structures_of
+from backend.domain.recipes.registry.structural import Structure
 from backend.domain.rules.rule_list import EMPTY as NO_RULES
-from backend.domain.runner_jobs import DistillResult
-from backend.domain.spec import LabelOutput, canonical_spec, label_names
-from backend.domain.task_prompt import prompt_json
+from backend.domain.spec.parsing import LabelOutput, canonical_spec, label_names
+from backend.domain.spec.task_prompt import prompt_json
 from backend.registry.contributing import contribute
 from workers.durable import CompileRun
 from workers.stages.evaluation import chosen_trial, measured_of

@@ -8,7 +8,7 @@ is settled without a judge is not asked: an answer that fails a check has lost, 
 from collections.abc import Sequence
 
 from backend.domain.canonical import sha256_hex
-from backend.domain.generative_evaluation import Verdict, verdict_of
+from backend.domain.evaluation.generative import Verdict, verdict_of
 from backend.domain.lifecycle import StepName
 from workers.durable import CompileRun
 from workers.stages.teaching import seed_of, teaching

@@ -11,10 +11,10 @@ from collections import Counter
 from dataclasses import dataclass
 from uuid import UUID
 
+from backend.domain.answers.labels import vote
 from backend.domain.errors import KolmError
-from backend.domain.labels import vote
-from backend.domain.pricing import TeacherPrice
-from backend.domain.spec import LabelOutput, Spec, label_names, parse_spec
+from backend.domain.money.pricing import TeacherPrice
+from backend.domain.spec.parsing import LabelOutput, Spec, label_names, parse_spec
 from backend.serving.models import PlaygroundAnswer
 from backend.serving.playground import MAX_SHOWN, Vote, answer, fail, question
 from backend.tenants.scope import tenant_scope

@@ -11,18 +11,18 @@ from typing import Any
 from backend.artifacts.receipting import as_integers
 from backend.blobs import blob_size, get_blob, get_json, get_jsonl, has_blob, put_json, put_jsonl
 from backend.compiles import leases
-from backend.domain.causal_jobs import DistillCausalResult
-from backend.domain.kscore import decide_gate
+from backend.domain.evaluation.kscore import decide_gate
+from backend.domain.jobs.causal_jobs import DistillCausalResult
+from backend.domain.jobs.recipe_jobs import PackRecipesJob, PackRecipesResult
+from backend.domain.jobs.recipe_results import pack_recipes_result
+from backend.domain.jobs.runner_jobs import RunnerJobKind
+from backend.domain.jobs.runner_results import BadResult
 from backend.domain.lifecycle import StepName
-from backend.domain.recipe_jobs import PackRecipesJob, PackRecipesResult
-from backend.domain.recipe_results import pack_recipes_result
-from backend.domain.recipes.building import PackOptions
+from backend.domain.planning.trial_estimates import recipes_cost
+from backend.domain.recipes.mining.building import PackOptions
 from backend.domain.recipes.pack import InvalidPack, read_pack
-from backend.domain.runner_jobs import RunnerJobKind
-from backend.domain.runner_results import BadResult
-from backend.domain.spec_defaults import answer_max_tokens
-from backend.domain.task_prompt import answer_form, system_prompt
-from backend.domain.trial_estimates import recipes_cost
+from backend.domain.spec.defaults import answer_max_tokens
+from backend.domain.spec.task_prompt import answer_form, system_prompt
 from backend.runner_jobs.leases import Offer
 from backend.runner_jobs.models import RunnerJob
 from workers.durable import CompileRun

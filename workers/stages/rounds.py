@@ -14,10 +14,10 @@ from django.db.models import F, Func, IntegerField
 from backend.blobs import get_jsonl
 from backend.compiles.models import Candidate, Compile, Slice, TeacherCall
 from backend.compiles.reactions import first_round, note, openers, temperature_of, times
-from backend.domain.candidates import text_key
-from backend.domain.estimates import CHOICES_PER_CALL
+from backend.domain.answers.candidates import text_key
 from backend.domain.lifecycle import StepName
-from backend.domain.spec import LabelOutput, SliceSpec
+from backend.domain.planning.estimates import CHOICES_PER_CALL
+from backend.domain.spec.parsing import LabelOutput, SliceSpec
 from workers.durable import CompileRun
 from workers.embedding.protocol import Embedder
 from workers.scoring.verifier import check_text, gate_reasons

@@ -9,7 +9,7 @@ from backend.compiles import leases
 from backend.compiles.models import StepRun
 from backend.domain.errors import CustomerError, OurError
 from backend.domain.lifecycle import StepName
-from backend.domain.pricing import cost_microusd, price_book
+from backend.domain.money.pricing import cost_microusd, price_book
 from backend.runner_jobs import leases as job_leases
 from backend.runner_jobs.leases import Offer
 from backend.runner_jobs.models import RunnerJob, RunnerJobStatus

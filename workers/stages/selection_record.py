@@ -10,8 +10,8 @@ from typing import Any
 from backend.compiles.events import append_event
 from backend.compiles.models import Candidate, Slice
 from backend.compiles.reactions import own
-from backend.domain.candidates import Origin
-from backend.domain.selection import Selection, SelectionReport, cohesion_log
+from backend.domain.answers.candidates import Origin
+from backend.domain.selection.select import Selection, SelectionReport, cohesion_log
 from workers.durable import CompileRun
 
 log = logging.getLogger("kolm.selection")

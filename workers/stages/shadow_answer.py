@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
+from backend.domain.answers.json_values import BadAnswer, field_scores, is_exact, parse_answer
+from backend.domain.answers.labels import vote
 from backend.domain.errors import KolmError
-from backend.domain.generative_evaluation import Verdict, verdict_of
-from backend.domain.json_answers import BadAnswer, field_scores, is_exact, parse_answer
-from backend.domain.labels import vote
-from backend.domain.pricing import TeacherPrice
-from backend.domain.spec import JsonOutput, LabelOutput, Spec, TextOutput, label_names, parse_spec
+from backend.domain.evaluation.generative import Verdict, verdict_of
+from backend.domain.money.pricing import TeacherPrice
+from backend.domain.spec.parsing import JsonOutput, LabelOutput, Spec, TextOutput, label_names, parse_spec
 from backend.serving.shadowing import Question, compared, given_up, question
 from backend.tenants.scope import tenant_scope
 from backend.usage.accounts import check_open

@@ -6,11 +6,11 @@ from typing import Any
 from backend.blobs import put_jsonl
 from backend.compiles.inputs import load_captures, load_gold, split
 from backend.compiles.models import Candidate, Compile, Slice
-from backend.domain.candidates import text_key
+from backend.domain.answers.candidates import text_key
 from backend.domain.canonical import sha256_of
-from backend.domain.gold import GoldSplit
 from backend.domain.lifecycle import StepName
-from backend.domain.spec import Example, Spec, canonical_spec, default_k_select, effective_slices
+from backend.domain.spec.gold import GoldSplit
+from backend.domain.spec.parsing import Example, Spec, canonical_spec, default_k_select, effective_slices
 from backend.tenants.scope import tenant_scope
 from workers.durable import CompileRun
 from workers.embedding.protocol import Embedder

@@ -4,9 +4,9 @@ can spare, and never the money of the steps that are still to come."""
 from collections.abc import Sequence
 
 from backend.compiles.models import Compile, Slice
-from backend.domain.estimates import CHOICES_PER_CALL
 from backend.domain.lifecycle import STEPS, StepName
-from backend.domain.pricing import TeacherPrice, price_book, teacher_price
+from backend.domain.money.pricing import TeacherPrice, price_book, teacher_price
+from backend.domain.planning.estimates import CHOICES_PER_CALL
 from workers.durable import CompileRun
 from workers.stages.rounds import model_of, request_of, shown_exemplars
 from workers.teacher_calls import worst_cost

@@ -16,10 +16,10 @@ import numpy as np
 
 from backend.compiles.models import Candidate, Slice
 from backend.compiles.reactions import is_half, note
-from backend.domain.estimates import HALVES_SHOWN
 from backend.domain.lifecycle import StepName
-from backend.domain.selection import SelectionReport
-from backend.domain.slice_split import (
+from backend.domain.planning.estimates import HALVES_SHOWN
+from backend.domain.selection.select import SelectionReport
+from backend.domain.selection.slice_split import (
     MAX_NAME_CHARS,
     MAX_PART_HINT_CHARS,
     HalfName,

@@ -10,8 +10,8 @@ import numpy as np
 from backend.compiles.models import Candidate, Slice
 from backend.compiles.reactions import note, times
 from backend.domain.canonical import sha256_of
-from backend.domain.clustering import n_near_duplicate_groups
 from backend.domain.lifecycle import StepName
+from backend.domain.selection.linkage.clustering import n_near_duplicate_groups
 from workers.durable import CompileRun
 from workers.embedding.protocol import Embedder
 from workers.embedding.sentence import load_embedder

@@ -12,8 +12,8 @@ from backend.blobs import get_blob
 from backend.compiles.models import TEACHER_KEY, TeacherKey, Upload
 from backend.domain.errors import NotFound
 from backend.domain.ids import Prefix, decode_id
-from backend.domain.pricing import TeacherPrice, price_book, teacher_price
-from backend.domain.spec import Spec
+from backend.domain.money.pricing import TeacherPrice, price_book, teacher_price
+from backend.domain.spec.parsing import Spec
 from backend.tenants.scope import tenant_scope
 from backend.tenants.sealing import unseal
 from workers.durable import CompileRun

@@ -12,14 +12,14 @@ from fractions import Fraction
 from typing import Any
 
 from backend.compiles.models import Candidate
-from backend.domain.candidates import text_key
+from backend.domain.answers.candidates import text_key
+from backend.domain.answers.json_values import answer_text, parse_answer
+from backend.domain.answers.labels import Balance, LabeledPair, balance
 from backend.domain.errors import CustomerError
-from backend.domain.gold import drop_leaks
-from backend.domain.json_answers import answer_text, parse_answer
-from backend.domain.labels import Balance, LabeledPair, balance
-from backend.domain.selection import SelectionReport, select
-from backend.domain.selection_options import Method
-from backend.domain.spec import JsonOutput, LabelOutput, Spec, default_k_distill, label_names, target_shares
+from backend.domain.selection.options import Method
+from backend.domain.selection.select import SelectionReport, select
+from backend.domain.spec.gold import drop_leaks
+from backend.domain.spec.parsing import JsonOutput, LabelOutput, Spec, default_k_distill, label_names, target_shares
 from workers.stages.verification import stack
 
 Gold = list[dict[str, str]]

@@ -5,20 +5,25 @@ from dataclasses import replace
 from typing import Any
 
 from backend.blobs import has_blob, put_jsonl
-from backend.domain.causal_jobs import DistillCausalJob, DistillCausalResult, EvaluateCausalJob, EvaluateCausalResult
-from backend.domain.lifecycle import StepName
-from backend.domain.runner_jobs import DistillJob, DistillResult, EvaluateJob, EvaluateResult, RunnerJobKind
-from backend.domain.runner_results import (
+from backend.domain.jobs.causal_jobs import (
+    DistillCausalJob,
+    DistillCausalResult,
+    EvaluateCausalJob,
+    EvaluateCausalResult,
+)
+from backend.domain.jobs.runner_jobs import DistillJob, DistillResult, EvaluateJob, EvaluateResult, RunnerJobKind
+from backend.domain.jobs.runner_results import (
     BadResult,
     distill_causal_result,
     distill_result,
     evaluate_causal_result,
     evaluate_result,
 )
-from backend.domain.spec import Spec, label_names
-from backend.domain.spec_defaults import answer_max_tokens
-from backend.domain.task_prompt import answer_form, system_prompt
-from backend.domain.trials import Trial, TrialKind
+from backend.domain.lifecycle import StepName
+from backend.domain.planning.trials import Trial, TrialKind
+from backend.domain.spec.defaults import answer_max_tokens
+from backend.domain.spec.parsing import Spec, label_names
+from backend.domain.spec.task_prompt import answer_form, system_prompt
 from backend.runner_jobs.leases import Offer
 from workers.durable import CompileRun
 

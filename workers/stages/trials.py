@@ -10,10 +10,10 @@ from typing import Any
 
 from backend.blobs import get_jsonl, put_json
 from backend.compiles import leases
-from backend.domain.kscore import decide_gate
+from backend.domain.evaluation.kscore import decide_gate
+from backend.domain.jobs.runner_results import BadResult
 from backend.domain.lifecycle import StepName
-from backend.domain.runner_results import BadResult
-from backend.domain.trials import Trial, TrialOutcome, next_trial
+from backend.domain.planning.trials import Trial, TrialOutcome, next_trial
 from backend.runner_jobs.leases import result_of
 from backend.runner_jobs.models import RunnerJob, RunnerJobStatus
 from backend.usage.ledger import Fact

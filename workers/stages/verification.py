@@ -7,11 +7,11 @@ import numpy as np
 
 from backend.blobs import get_jsonl
 from backend.compiles.models import Candidate, Slice
-from backend.domain import candidates as domain
-from backend.domain.candidates import rank_signal, with_scores
+from backend.domain.answers import candidates as domain
+from backend.domain.answers.candidates import rank_signal, with_scores
 from backend.domain.canonical import sha256_of
 from backend.domain.lifecycle import StepName
-from backend.domain.spec import LabelOutput
+from backend.domain.spec.parsing import LabelOutput
 from workers.durable import CompileRun
 from workers.embedding.protocol import Embedder, Rows
 from workers.embedding.sentence import load_embedder

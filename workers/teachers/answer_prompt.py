@@ -7,9 +7,9 @@ fence. The `Task:`, `Answer:` and `Schema:` lines are one line each and are what
 import json
 from dataclasses import dataclass
 
-from backend.domain.json_answers import BadAnswer, answer_text, parse_answer, unfenced
-from backend.domain.json_schemas import normal_schema
-from backend.domain.spec import (
+from backend.domain.answers.json_schemas import normal_schema
+from backend.domain.answers.json_values import BadAnswer, answer_text, parse_answer, unfenced
+from backend.domain.spec.parsing import (
     ContainsCheck,
     CopiedCheck,
     ExcludesCheck,

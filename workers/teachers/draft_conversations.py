@@ -4,7 +4,7 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from backend.domain.drafts import Cost, DraftVerdict, StoredDraft
+from backend.domain.drafts.vocabulary import Cost, DraftVerdict, StoredDraft
 from workers.teachers.draft_verifiers import Answer, TeacherRequest
 
 T = TypeVar("T")

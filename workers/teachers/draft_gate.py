@@ -2,16 +2,16 @@
 
 Opt-in. A draft passes at a score of at least a threshold, and only where that threshold is certified: a judge's answers
 about such drafts have shown, by an anytime-valid test, that at most a stated share of them is bad
-(`backend.domain.judge_controls.certified_threshold`). Without a certificate nothing passes.
+(`backend.domain.drafts.judge_controls.certified_threshold`). Without a certificate nothing passes.
 """
 
 import random
 from collections.abc import Callable, Sequence
 from types import MappingProxyType
 
-from backend.domain.draft_costs import Quote
-from backend.domain.drafts import Certificate, DraftVerdict, StoredDraft, Strategy, Verification
-from backend.domain.pricing import TeacherPrice
+from backend.domain.drafts.costs import Quote
+from backend.domain.drafts.vocabulary import Certificate, DraftVerdict, StoredDraft, Strategy, Verification
+from backend.domain.money.pricing import TeacherPrice
 from workers.teachers.draft_verifiers import Asked, Conversation, SamplingPolicy
 from workers.teachers.protocol import TeacherCaps
 

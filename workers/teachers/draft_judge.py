@@ -1,7 +1,7 @@
 """Drafts verified by asking the teacher: would you have written these for this slice?
 
 For teachers that tell no log-probs. What is accepted is JUDGED: the teacher's own word, whose error rates are estimated
-from planted controls (`backend.domain.judge_controls`), not a statement about its distribution.
+from planted controls (`backend.domain.drafts.judge_controls`), not a statement about its distribution.
 
 Every batch holds a draft that cannot belong (a negative control). If that one is accepted, the judge is confused, or a
 draft has talked it into something: the whole batch counts for nothing. So does an answer that is not exactly what was
@@ -14,10 +14,18 @@ import random
 from collections.abc import Sequence
 from types import MappingProxyType
 
-from backend.domain.draft_costs import Quote, judge_quote
-from backend.domain.drafts import Certificate, Cost, DraftVerdict, StoredDraft, Strategy, VerdictKind, Verification
-from backend.domain.judge_controls import audits_of
-from backend.domain.pricing import TeacherPrice
+from backend.domain.drafts.costs import Quote, judge_quote
+from backend.domain.drafts.judge_controls import audits_of
+from backend.domain.drafts.vocabulary import (
+    Certificate,
+    Cost,
+    DraftVerdict,
+    StoredDraft,
+    Strategy,
+    VerdictKind,
+    Verification,
+)
+from backend.domain.money.pricing import TeacherPrice
 from workers.teachers.answers import estimate_tokens
 from workers.teachers.draft_verifiers import Asked, Conversation, SamplingPolicy
 from workers.teachers.judge_batches import Batch, Item, Plants, Tally, batch_of, groups_of

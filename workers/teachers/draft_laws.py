@@ -8,9 +8,9 @@ which is decided by the tokens before it.
 from collections.abc import Sequence
 from enum import StrEnum
 
-from backend.domain.draft_rules import Law, Step, Stop, chain, point_step, token_step
-from backend.domain.draft_rules_blocks import block_rule
-from backend.domain.draft_rules_stored import stored_acceptance
+from backend.domain.drafts.acceptance_rules import Law, Step, Stop, chain, point_step, token_step
+from backend.domain.drafts.block_verification import block_rule
+from backend.domain.drafts.stored_probabilities import stored_acceptance
 from workers.teachers.draft_scores import Place
 
 

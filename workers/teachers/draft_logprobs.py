@@ -2,7 +2,7 @@
 drawn from the residual and the teacher writes the rest. What enters the pool is distributed as the teacher's own
 answer, whole draft or not.
 
-What makes it so, beside the rules' own conditions (backend.domain.draft_rules):
+What makes it so, beside the rules' own conditions (backend.domain.drafts.acceptance_rules):
 - the draft is a sample of the teacher's answers to the old prompt, under this policy and revision, and was not picked
   by its text or score. `selection_tv` says how far the stored drafts are from a sample (K/N where only the N - K
   rejected ones are stored, and the share that a deterministic verifier refused); the certificate is BOUNDED by it then.
@@ -22,9 +22,9 @@ every chunk sends the prompt and the tokens before it again, hence small chunks 
 import random
 from collections.abc import Sequence
 
-from backend.domain.draft_costs import Quote, score_quote
-from backend.domain.drafts import Certificate, Cost, DraftVerdict, StoredDraft, Strategy, Verification
-from backend.domain.pricing import TeacherPrice
+from backend.domain.drafts.costs import Quote, score_quote
+from backend.domain.drafts.vocabulary import Certificate, Cost, DraftVerdict, StoredDraft, Strategy, Verification
+from backend.domain.money.pricing import TeacherPrice
 from workers.teachers.answers import estimate_tokens, likely_input_tokens
 from workers.teachers.draft_conversations import Billed, Part, billed, together
 from workers.teachers.draft_laws import Rule

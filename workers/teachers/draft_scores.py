@@ -8,9 +8,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from backend.domain.draft_places import whole_place
-from backend.domain.draft_rules import Distribution
-from backend.domain.drafts import StoredDraft
+from backend.domain.drafts.acceptance_rules import Distribution
+from backend.domain.drafts.token_distributions import whole_place
+from backend.domain.drafts.vocabulary import StoredDraft
 from workers.teachers.draft_conversations import Refused
 from workers.teachers.draft_verifiers import Answer, SamplingPolicy
 from workers.teachers.protocol import Choice, Message, ScoreRequest

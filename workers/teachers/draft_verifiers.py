@@ -12,9 +12,9 @@ from types import MappingProxyType
 from typing import Protocol
 from uuid import UUID
 
-from backend.domain.draft_costs import Quote
-from backend.domain.drafts import Cost, StoredDraft, Strategy, Verification
-from backend.domain.pricing import TeacherPrice
+from backend.domain.drafts.costs import Quote
+from backend.domain.drafts.vocabulary import Cost, StoredDraft, Strategy, Verification
+from backend.domain.money.pricing import TeacherPrice
 from workers.teachers.protocol import (
     Choice,
     Completion,

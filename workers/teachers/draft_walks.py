@@ -6,10 +6,10 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from backend.domain.draft_places import draw
-from backend.domain.draft_rules import Distribution, ImpossibleDraft, argmax_rule, settle
-from backend.domain.draft_rules_stored import agrees, stored_residual
-from backend.domain.drafts import Certificate, DraftVerdict, StoredDraft
+from backend.domain.drafts.acceptance_rules import Distribution, ImpossibleDraft, argmax_rule, settle
+from backend.domain.drafts.stored_probabilities import agrees, stored_residual
+from backend.domain.drafts.token_distributions import draw
+from backend.domain.drafts.vocabulary import Certificate, DraftVerdict, StoredDraft
 from workers.teachers.draft_conversations import Part, Refused
 from workers.teachers.draft_laws import Rule, chunk_law
 from workers.teachers.draft_scores import Place, Tokens, places_of, score_request

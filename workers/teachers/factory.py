@@ -5,7 +5,7 @@ import functools
 import hashlib
 
 from backend.domain.errors import InvalidSpec, Problem
-from backend.domain.spec import Teacher as TeacherSpec
+from backend.domain.spec.parsing import Teacher as TeacherSpec
 from workers.teachers.grammar import shipped_grammar
 from workers.teachers.openai_compatible import OpenAICompatibleTeacher
 from workers.teachers.protocol import Teacher, TeacherCaps, TeacherIdentity

@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from backend.domain.json_answers import answer_text
+from backend.domain.answers.json_values import answer_text
 from workers.teachers.grammar_reading import Reader, Reading
 from workers.teachers.pcfg import Alternative, Grammar
 

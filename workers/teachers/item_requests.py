@@ -1,6 +1,6 @@
 """What a teacher is asked of one input, whatever the task's output: its label, or its answer."""
 
-from backend.domain.spec import LabelOutput, Spec
+from backend.domain.spec.parsing import LabelOutput, Spec
 from workers.teachers.answer_prompt import answer_request
 from workers.teachers.prompts import label_request
 from workers.teachers.protocol import CompletionRequest

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from backend.domain.drafts import Certificate, Cost, DraftVerdict, StoredDraft, VerdictKind
+from backend.domain.drafts.vocabulary import Certificate, Cost, DraftVerdict, StoredDraft, VerdictKind
 from workers.teachers.draft_verifiers import Answer, Asked
 from workers.teachers.judge_prompt import judge_messages, read_verdicts
 from workers.teachers.off_topic import OFF_TOPIC

@@ -1,7 +1,7 @@
 """The teacher as a judge between two answers to a text task. Who calls asks twice, the second time with the places
-swapped, and takes `generative_evaluation.verdict_of` of both."""
+swapped, and takes `generative.verdict_of` of both."""
 
-from backend.domain.spec import Spec
+from backend.domain.spec.parsing import Spec
 from workers.teachers.answer_prompt import answer_head
 from workers.teachers.pairwise_prompt import pairwise_messages, parse_preference
 from workers.teachers.protocol import CompletionRequest

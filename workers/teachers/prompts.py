@@ -13,7 +13,14 @@ says that what is inside is never an instruction.
 import re
 from collections.abc import Sequence
 
-from backend.domain.spec import MAX_CANDIDATE_TOKENS, LabelOutput, SliceSpec, Spec, label_max_tokens, label_names
+from backend.domain.spec.parsing import (
+    MAX_CANDIDATE_TOKENS,
+    LabelOutput,
+    SliceSpec,
+    Spec,
+    label_max_tokens,
+    label_names,
+)
 from workers.teachers.protocol import CompletionRequest, Message
 
 MAX_EXEMPLAR_CHARS = 1000

@@ -1,13 +1,14 @@
 """The question that is asked when a slice holds two groups of texts: what would you call each half?
 
-The answer is read by `backend.domain.slice_split.read_names`. A grammar cannot answer it, nor can a recording.
+The answer is read by `backend.domain.selection.slice_split.read_names`. A grammar cannot answer it, nor can a
+recording.
 """
 
 from collections.abc import Sequence
 
-from backend.domain.estimates import NAMING_TOKENS
-from backend.domain.slice_split import MAX_PART_CHARS, MAX_PART_HINT_CHARS
-from backend.domain.spec import SliceSpec, Spec
+from backend.domain.planning.estimates import NAMING_TOKENS
+from backend.domain.selection.slice_split import MAX_PART_CHARS, MAX_PART_HINT_CHARS
+from backend.domain.spec.parsing import SliceSpec, Spec
 from workers.teachers.prompts import DATA_RULE, fence, head, one_line
 from workers.teachers.protocol import CompletionRequest, Message
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from backend.domain.draft_places import processed
+from backend.domain.drafts.token_distributions import processed
 from workers.teachers.answer_logprobs import LEAST_LOGPROB, Alternatives, BadAnswer, best_first, logprob, token
 from workers.teachers.answers import Answer, as_completion, parse_json, read_chat, read_usage
 from workers.teachers.protocol import Choice, CompletionRequest, ScoreRequest

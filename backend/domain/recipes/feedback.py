@@ -5,8 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from backend.domain.jobs.runner_jobs import Wire
 from backend.domain.recipes.shapes import SHAPE_TEXT
-from backend.domain.runner_jobs import Wire
 
 MAX_ROWS = 2_000
 MAX_SHAPE = 200  # characters

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise
 
-from backend.domain.recipes.copies import Frame
+from backend.domain.recipes.copy_rules import Frame
 
 _UNIT = re.compile(rb"[A-Za-z0-9_\x80-\xff]+|[^A-Za-z0-9_\x80-\xff\s]")
 MAX_UNITS = 512

@@ -8,8 +8,8 @@ look-up.
 from collections.abc import Iterable, Sequence
 from typing import Self
 
-from backend.domain.recipes.copies import end_of
-from backend.domain.recipes.copy_lookup import MAX_VALUE_TOKENS, CopyIndex, RequestCopies
+from backend.domain.recipes.copy_rule_lookup import MAX_VALUE_TOKENS, CopyIndex, RequestCopies
+from backend.domain.recipes.copy_rules import end_of
 from backend.domain.recipes.pack import BEGIN, Recipe, RecipePack
 from backend.domain.recipes.shapes import SHAPE_VERSION, ShapeTable
 

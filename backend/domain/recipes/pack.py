@@ -2,7 +2,7 @@
 
 Whole numbers and texts alone; canonical JSON, so that equal packs have equal bytes. A recipe is a row of COLUMNS, which
 the file itself names: what comes before (the text of literal tokens, or a shape) and what follows, as text and as ids.
-A pack with copy recipes (`copies`) is of FORMAT_2 and has three members more; one without is written as before.
+A pack with copy recipes (`copy_rules`) is of FORMAT_2 and has three members more; one without is written as before.
 """
 
 import json
@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from backend.domain.canonical import canonical_json, sha256_of
 from backend.domain.errors import InvalidInput, OurError
-from backend.domain.recipes.copies import (
+from backend.domain.recipes.copy_rules import (
     COPY_COLUMNS,
     MAX_COPIES,
     MAX_CUE_CHARS,

@@ -19,7 +19,7 @@ NULL = "null"
 
 
 def spelt(value: str | int | bool | None) -> str:
-    """As `json_answers.answer_text` spells a leaf."""
+    """As `json_values.answer_text` spells a leaf."""
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 

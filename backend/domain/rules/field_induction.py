@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from backend.domain.json_answers import BadAnswer, is_exact, parse_answer
+from backend.domain.answers.json_values import BadAnswer, is_exact, parse_answer
 from backend.domain.rules.certifying import Judged, low_ppm
 from backend.domain.rules.covering import Ints, Proposal, Taken, cover, without
 from backend.domain.rules.extraction import compile_fields, compile_trace

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from backend.domain.json_answers import BadAnswer, parse_answer
-from backend.domain.json_schemas import normal_schema
+from backend.domain.answers.json_schemas import normal_schema
+from backend.domain.answers.json_values import BadAnswer, parse_answer
 from backend.domain.rules.extraction import spelt
 from backend.domain.rules.places import Place, TextPlaces
 from backend.domain.rules.reading import MAX_ANSWER_CHARS, MAX_DEPTH, MAX_FIELDS

@@ -5,7 +5,7 @@ look. Every text is in the normal form of `wording`, every index inside its list
 from collections.abc import Callable
 from typing import Any, NoReturn, TypeVar
 
-from backend.domain.json_answers import MAX_INTEGER
+from backend.domain.answers.json_values import MAX_INTEGER
 from backend.domain.rules.rule_list import (
     FORMAT,
     Condition,

@@ -5,7 +5,7 @@ on the other side would vouch for the rule that it made.
 import hashlib
 from collections.abc import Sequence
 
-from backend.domain.candidates import text_key
+from backend.domain.answers.candidates import text_key
 from backend.domain.canonical import sha256_hex
 from backend.domain.rules.wording import word_bytes
 

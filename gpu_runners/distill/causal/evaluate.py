@@ -9,7 +9,7 @@ from dataclasses import replace
 from itertools import compress
 from pathlib import Path
 
-from backend.domain.causal_jobs import EvaluateCausalJob, EvaluateCausalResult
+from backend.domain.jobs.causal_jobs import EvaluateCausalJob, EvaluateCausalResult
 from gpu_runners.causal.adapter import AdapterConfig, from_bytes, write_peft_folder
 from gpu_runners.causal.base import CausalBase
 from gpu_runners.causal.chat import prompt_ids

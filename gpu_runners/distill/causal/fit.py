@@ -13,7 +13,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from backend.domain.causal_jobs import CausalOptions
+from backend.domain.jobs.causal_jobs import CausalOptions
 from gpu_runners.causal.device import Choice
 from gpu_runners.distill.causal.batch import Batch, make_batch, n_positions
 from gpu_runners.distill.causal.dataset import Example

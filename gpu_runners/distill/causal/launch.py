@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from backend.domain.causal_jobs import DistillCausalJob
+from backend.domain.jobs.causal_jobs import DistillCausalJob
 from gpu_runners.errors import JobFailed
 
 

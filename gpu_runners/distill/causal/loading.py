@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from backend.domain.causal_jobs import CausalOptions
+from backend.domain.jobs.causal_jobs import CausalOptions
 from gpu_runners.causal.base import CausalBase, load_weights
 from gpu_runners.causal.device import Choice, ModelSize
 from gpu_runners.distill.causal.batch import common_prefix

@@ -4,7 +4,7 @@ rate where none is given."""
 from collections.abc import Mapping
 from typing import Any
 
-from backend.domain.causal_jobs import CausalOptions
+from backend.domain.jobs.causal_jobs import CausalOptions
 from gpu_runners.errors import JobFailed
 
 _CHOICES = {

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from backend.domain.causal_jobs import CausalOptions, DistillCausalJob, DistillCausalResult
+from backend.domain.jobs.causal_jobs import CausalOptions, DistillCausalJob, DistillCausalResult
 from gpu_runners.causal import adapter as adapters
 from gpu_runners.causal.adapter import AdapterConfig
 from gpu_runners.causal.base import CausalBase

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from backend.domain.json_schemas import check_schema
+from backend.domain.answers.json_schemas import check_schema
 from backend.domain.strict_json import BadJson
 from backend.domain.strict_json import read_json as read_strictly
 from gpu_runners.generation.answers import schema_constraint

@@ -21,7 +21,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from backend.domain.kolm_verify import Kolm
+from backend.domain.artifact.kolm_verify import Kolm
 from gpu_runners.serving.generative_model import GenerativeModel
 from gpu_runners.serving.openai.app import guarded, make_app
 from gpu_runners.serving.openai.arrival import read_body

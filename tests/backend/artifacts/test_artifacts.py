@@ -15,8 +15,8 @@ from backend.artifacts.receipting import as_integers, issue_receipt
 from backend.artifacts.signing import keyring, public_raw
 from backend.blobs import _path, get_blob
 from backend.compiles.models import Compile, StepRun
-from backend.domain import kolm_verify
-from backend.domain.receipts import keyid
+from backend.domain.artifact import kolm_verify
+from backend.domain.artifact.receipts import keyid
 from backend.tenants.models import Tenant
 from backend.tenants.scope import tenant_scope
 from tests.compile_factories import change, make_artifact, make_compile, make_receipts, public_id

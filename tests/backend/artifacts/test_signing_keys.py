@@ -21,8 +21,8 @@ from backend.artifacts import rotating
 from backend.artifacts.models import Artifact, SigningKey
 from backend.artifacts.signing import keyring, public_raw
 from backend.blobs import get_blob
-from backend.domain import kolm_verify
-from backend.domain.receipts import keyid
+from backend.domain.artifact import kolm_verify
+from backend.domain.artifact.receipts import keyid
 from backend.tenants.models import Tenant
 from deploy.embedded.stack import EmbeddedServices
 from tests.compile_factories import make_artifact, make_compile, make_receipts, public_id

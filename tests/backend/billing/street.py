@@ -10,7 +10,7 @@ from django.db.models.functions import Now
 from backend.billing import checkout, stripe_events, turns
 from backend.billing.models import EventStatus, Incident, Invoice, StripeEvent, Subscription
 from backend.domain.ids import Prefix, encode_id
-from backend.domain.ledger import Kind
+from backend.domain.money.ledger import Kind
 from backend.rest.new_ids import new_uuid7
 from backend.tenants.actors import SYSTEM
 from backend.tenants.models import Tenant

@@ -14,7 +14,7 @@ from backend.billing import turns
 from backend.billing.invoices import close_ended
 from backend.billing.models import InvoiceLine
 from backend.domain.ids import Prefix, encode_id
-from backend.domain.ledger import ACCRUED, RECEIVABLE, ROUNDING
+from backend.domain.money.ledger import ACCRUED, RECEIVABLE, ROUNDING
 from backend.tenants.actors import SYSTEM
 from backend.tenants.scope import tenant_scope
 from backend.usage.accounts import grant, set_plan

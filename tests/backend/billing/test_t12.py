@@ -13,7 +13,7 @@ import pytest
 from backend.billing import reconcile, stripe_api
 from backend.billing.models import StripeEvent
 from backend.billing.stripe_api import StripeAway
-from backend.domain.ledger import to_cents
+from backend.domain.money.ledger import to_cents
 from backend.tenants.actors import SYSTEM
 from backend.tenants.models import Tenant
 from backend.tenants.scope import tenant_scope

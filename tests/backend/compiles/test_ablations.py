@@ -10,7 +10,7 @@ from django.test import Client
 
 from backend.blobs import put_json, put_jsonl
 from backend.compiles.models import Compile, CompileLease, Outbox, StepRun, TeacherCall
-from backend.domain.candidates import text_key
+from backend.domain.answers.candidates import text_key
 from backend.domain.lifecycle import STEPS, CompileStatus, StepName, StepStatus
 from backend.rest.new_ids import new_uuid7
 from backend.tenants.models import Tenant

@@ -9,7 +9,7 @@ from django.test import Client
 from backend.compiles.events import append_event, touch
 from backend.compiles.models import Compile, CompileEvent, CompileLease, Outbox, StepRun
 from backend.domain.lifecycle import STEPS, CompileStatus
-from backend.domain.spec import parse_spec
+from backend.domain.spec.parsing import parse_spec
 from backend.tenants.scope import tenant_scope
 from tests.compile_factories import (
     change,

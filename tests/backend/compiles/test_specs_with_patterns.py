@@ -13,7 +13,7 @@ from django.test import Client
 from backend.compiles.models import Compile
 from backend.tenants.models import Tenant
 from backend.tenants.scope import tenant_scope
-from tests.backend.domain.test_patterns import AUDITED
+from tests.backend.domain.patterns.test_matching import AUDITED
 from tests.compile_factories import change, make_compile, public_id, small_spec
 from tests.factories import bearer, make_api_key, make_tenant
 

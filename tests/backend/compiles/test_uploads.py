@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from backend.blobs import get_jsonl, put_jsonl
 from backend.compiles.models import Upload
 from backend.compiles.uploads import MAX_ROWS, UploadPurpose, find_upload, load_upload
-from backend.domain.spec import MAX_TEXT_CHARS
+from backend.domain.spec.parsing import MAX_TEXT_CHARS
 from backend.rest.new_ids import new_uuid7
 from backend.tenants.scope import tenant_scope
 from tests.compile_factories import gold, public_id, small_spec

@@ -9,8 +9,8 @@ from backend.artifacts.models import Receipt
 from backend.compiles.events import append_event
 from backend.compiles.models import Candidate, Compile, StepRun
 from backend.console.compile_receipts import check_chain
-from backend.domain.evaluation import evaluate
-from backend.domain.kscore import GateOptions, decide_gate, score_evaluation
+from backend.domain.evaluation.classification import evaluate
+from backend.domain.evaluation.kscore import GateOptions, decide_gate, score_evaluation
 from backend.domain.lifecycle import CompileStatus, StepName
 from backend.domain.roles import Role
 from backend.tenants.models import Tenant

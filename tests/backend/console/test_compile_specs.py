@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from backend.console.compile_specs import read_spec, with_budget
 from backend.domain.errors import InvalidSpec
-from backend.domain.spec import parse_spec
-from tests.backend.domain.json_worlds import values
+from backend.domain.spec.parsing import parse_spec
+from tests.backend.domain.answers.json_worlds import values
 from tests.cpu_time import cpu_s
 
 SPEC = """name: router

@@ -3,8 +3,8 @@
 import pytest
 from django.utils import timezone
 
-from backend.domain.draft_calibration import flat_curve, to_bytes
-from backend.domain.drafts import Strategy
+from backend.domain.drafts.calibration import flat_curve, to_bytes
+from backend.domain.drafts.vocabulary import Strategy
 from backend.domain.roles import Role
 from backend.drafts.models import Calibration, Draft
 from backend.tenants.scope import tenant_scope

@@ -17,8 +17,8 @@ from django.utils import timezone
 
 from backend.artifacts import revoking
 from backend.domain.ids import Prefix, decode_id, encode_id
+from backend.domain.jobs.runner_jobs import RunnerJobKind
 from backend.domain.roles import Role
-from backend.domain.runner_jobs import RunnerJobKind
 from backend.runner_jobs import leases
 from backend.runner_jobs.models import RunnerJob
 from backend.serving import playground

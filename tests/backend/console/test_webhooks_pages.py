@@ -9,7 +9,7 @@ from standardwebhooks import Webhook
 
 from backend.domain.ids import Prefix, encode_id
 from backend.domain.roles import Role
-from backend.domain.webhook_events import EventType
+from backend.domain.webhooks.events import EventType
 from backend.tenants.scope import tenant_scope
 from backend.webhooks import claims, deliveries
 from backend.webhooks.models import DeliveryDue, WebhookEndpoint

@@ -5,7 +5,7 @@ from uuid import UUID
 
 import numpy as np
 
-from backend.domain.drafts import Arm, Certificate, Strategy, VerdictKind
+from backend.domain.drafts.vocabulary import Arm, Certificate, Strategy, VerdictKind
 from backend.drafts.cache import Admitted, DraftScope, SourcePrompt, admit, find_scope
 from backend.drafts.models import Draft, Offer, Outcome, Scope, Verdict
 from backend.rest.new_ids import new_uuid7

@@ -15,7 +15,7 @@ from django.test import Client
 
 from backend import queue
 from backend.compiles import api as compiles_api
-from backend.domain.drafts import Arm, Strategy
+from backend.domain.drafts.vocabulary import Arm, Strategy
 from backend.drafts import preview_api
 from backend.drafts.models import Preview
 from backend.drafts.previews import PreviewedSlice, answer, fail, question

@@ -7,9 +7,9 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from backend.domain.draft_calibration import GRID_VERSION, SourceCount, flat_curve, to_bytes, update
-from backend.domain.drafts import Arm, Strategy
-from backend.domain.judge_controls import exact_interval
+from backend.domain.drafts.calibration import GRID_VERSION, SourceCount, flat_curve, to_bytes, update
+from backend.domain.drafts.judge_controls import exact_interval
+from backend.domain.drafts.vocabulary import Arm, Strategy
 from backend.drafts.cache import DraftScope
 from backend.drafts.calibrations import measured_bad_rate
 from backend.drafts.models import Calibration, Draft

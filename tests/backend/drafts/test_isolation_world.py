@@ -21,7 +21,7 @@ from django.db import connection
 from django.utils import timezone
 from psycopg.conninfo import conninfo_to_dict
 
-from backend.domain.drafts import Arm, Strategy, VerdictKind
+from backend.domain.drafts.vocabulary import Arm, Strategy, VerdictKind
 from backend.drafts.cache import Admitted, DraftScope, SourcePrompt, admit, find_scope, nearest_drafts
 from backend.drafts.models import Calibration, LabelDraft, Offer, Outcome, Preview, Scope, Verdict
 from backend.rest.new_ids import new_uuid7

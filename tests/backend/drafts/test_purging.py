@@ -6,7 +6,7 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection
 
-from backend.domain.drafts import Strategy
+from backend.domain.drafts.vocabulary import Strategy
 from backend.domain.ids import Prefix, encode_id
 from backend.drafts.cache import find_scope, nearest_drafts
 from backend.drafts.models import Calibration, Draft, Preview, Source

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import pytest
 from django.utils import timezone
 
-from backend.domain.recipes.contributed import structures_of
-from backend.domain.recipes.epochs import read_epoch
-from backend.domain.recipes.structural import WORDS
+from backend.domain.recipes.registry.contributed import structures_of
+from backend.domain.recipes.registry.epochs import read_epoch
+from backend.domain.recipes.registry.structural import WORDS
 from backend.registry import epochs
 from backend.registry.contributing import contribute
 from tests.backend.registry.worlds import contributor

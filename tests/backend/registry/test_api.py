@@ -6,7 +6,7 @@ import pytest
 from django.test import Client
 
 from backend.artifacts.signing import keyring
-from backend.domain.recipes.epochs import read_epoch, read_proof
+from backend.domain.recipes.registry.epochs import read_epoch, read_proof
 from backend.registry import epochs
 from backend.tenants.models import AuditEntry
 from backend.tenants.scope import tenant_scope

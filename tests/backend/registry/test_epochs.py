@@ -12,8 +12,8 @@ from django.utils import timezone
 
 from backend.artifacts.signing import keyring
 from backend.blobs import get_blob
-from backend.domain.recipes.epochs import Entry, read_epoch
-from backend.domain.recipes.structural import Structure
+from backend.domain.recipes.registry.epochs import Entry, read_epoch
+from backend.domain.recipes.registry.structural import Structure
 from backend.registry import contributing, epochs
 from backend.registry.contributing import contribute, withdraw
 from backend.registry.models import Contribution, Epoch

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 from django.utils import timezone
 
-from backend.domain.recipes.structural import Structure, structural
+from backend.domain.recipes.registry.structural import Structure, structural
 from backend.registry.contributing import contribute
 from backend.tenants.models import Tenant
 from tests.factories import make_member, make_tenant

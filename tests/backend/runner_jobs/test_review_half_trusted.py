@@ -11,8 +11,8 @@ from django.test import Client
 
 from backend.blobs import put_blob
 from backend.compiles.models import Compile, CompileEvent
+from backend.domain.jobs.runner_jobs import Claim, RunnerJobKind
 from backend.domain.lifecycle import StepName
-from backend.domain.runner_jobs import Claim, RunnerJobKind
 from backend.runner_jobs import leases
 from backend.runner_jobs.leases import Offer
 from backend.runner_jobs.models import RunnerJob, RunnerJobStatus

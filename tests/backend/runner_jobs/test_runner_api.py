@@ -19,10 +19,10 @@ from django.test import Client
 from backend.blobs import get_blob, put_blob
 from backend.compiles import leases as compile_leases
 from backend.compiles.models import Compile, CompileEvent, CompileLease, StepRun
-from backend.domain.absence import Absence
 from backend.domain.ids import Prefix, encode_id
+from backend.domain.jobs.absence import Absence
+from backend.domain.jobs.runner_jobs import Claim, Progress, RunnerJobKind
 from backend.domain.lifecycle import StepName
-from backend.domain.runner_jobs import Claim, Progress, RunnerJobKind
 from backend.rest.new_ids import new_id
 from backend.runner_jobs import leases, own_absence
 from backend.runner_jobs.leases import MAX_ATTEMPTS, Offer

@@ -11,7 +11,7 @@ from django.test import Client
 
 from backend.blobs import get_json
 from backend.domain.ids import Prefix, decode_id
-from backend.domain.runner_jobs import RunnerJobKind, SelectJob
+from backend.domain.jobs.runner_jobs import RunnerJobKind, SelectJob
 from backend.runner_jobs import leases
 from backend.runner_jobs.models import RunnerJob
 from tests.factories import bearer

@@ -1,6 +1,6 @@
 """Limits that the web process states without importing what they belong to."""
 
-from backend.domain import clustering
+from backend.domain.selection.linkage import clustering
 from backend.selections import receiving, submission
 
 

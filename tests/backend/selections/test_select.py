@@ -13,7 +13,7 @@ from django.test import Client
 
 from backend.blobs import get_blob, get_json, has_blob
 from backend.domain.ids import Prefix, decode_id
-from backend.domain.runner_jobs import ROWS_OFFSET, Progress, RunnerJobKind, SelectJob
+from backend.domain.jobs.runner_jobs import ROWS_OFFSET, Progress, RunnerJobKind, SelectJob
 from backend.runner_jobs import api as runner_api
 from backend.runner_jobs import leases
 from backend.runner_jobs.models import RunnerJob, RunnerJobStatus

@@ -7,7 +7,7 @@ import pytest
 from django.db import DatabaseError, connection, transaction
 
 from backend.artifacts.revoking import revoke
-from backend.domain.webhook_events import EventType, entry
+from backend.domain.webhooks.events import EventType, entry
 from backend.serving.models import DeploymentRevision
 from backend.tenants.actors import SYSTEM
 from backend.tenants.scope import tenant_scope

@@ -12,7 +12,7 @@ from backend.blobs import get_json
 from backend.domain.errors import Unavailable
 from backend.domain.recipes.feedback import PackFeedback
 from backend.domain.recipes.shapes import shape_of
-from backend.domain.serving_wire import BadGrant, FeedbackRow, grant_key, read_grant
+from backend.domain.serving.wire import BadGrant, FeedbackRow, grant_key, read_grant
 from backend.runner_jobs.models import RunnerJob
 from backend.serving.models import PackReport
 from backend.serving.pack_feedback import KEPT, feedback_of, forget_pack_reports

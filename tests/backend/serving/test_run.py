@@ -12,7 +12,7 @@ from django.test import Client
 
 from backend.artifacts.models import Artifact
 from backend.domain.ids import Prefix, decode_id
-from backend.domain.runner_jobs import InferJob, RunnerJobKind
+from backend.domain.jobs.runner_jobs import InferJob, RunnerJobKind
 from backend.runner_jobs import leases
 from backend.runner_jobs.models import RunnerJob, RunnerJobStatus
 from backend.serving import api

@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from backend.artifacts.revoking import revoke
 from backend.blobs import get_blob
-from backend.domain.serving_wire import Grant, grant_key, sign_grant
+from backend.domain.serving.wire import Grant, grant_key, sign_grant
 from backend.serving import servers
 from backend.serving.models import Server
 from backend.tenants.actors import SYSTEM

@@ -10,10 +10,10 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
-from backend.domain.deployments import token_costs
 from backend.domain.ids import Prefix, encode_id
-from backend.domain.pricing import price_book
-from backend.domain.serving_wire import grant_key, sign_grant
+from backend.domain.money.pricing import price_book
+from backend.domain.serving.deployments import token_costs
+from backend.domain.serving.wire import grant_key, sign_grant
 from backend.serving.models import DeploymentHour
 from backend.tenants.actors import SYSTEM
 from backend.tenants.models import ApiKey

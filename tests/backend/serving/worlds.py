@@ -1,5 +1,5 @@
 """A tenant with generative artifacts and deployments, the far side of the gateway's wire (an ASGI app that keeps the
-contract of `domain.serving_wire` on loopback), and the web process itself on a port, for what only a socket shows."""
+contract of `domain.serving.wire` on loopback), and the web process itself on a port, for what only a socket shows."""
 
 import asyncio
 import json
@@ -17,7 +17,7 @@ from django.test import Client
 from backend.artifacts.models import Artifact
 from backend.blobs import put_blob
 from backend.compiles.models import Compile
-from backend.domain.serving_wire import Grant, ServerHello, UsageRow, grant_key, read_grant
+from backend.domain.serving.wire import Grant, ServerHello, UsageRow, grant_key, read_grant
 from backend.tenants.models import Tenant
 from backend.tenants.scope import tenant_scope
 from backend.usage import holds

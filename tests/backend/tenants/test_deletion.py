@@ -24,9 +24,9 @@ from backend.billing.models import Subscription, SubscriptionStatus
 from backend.blobs import has_blob, put_blob, put_jsonl
 from backend.compiles.models import Candidate, Compile, Slice, StepRun, TeacherCall, Upload
 from backend.compiles.retention import FORGOTTEN, forget, sweep_due
+from backend.domain.artifact.receipts import pae
 from backend.domain.errors import Conflict, InvalidInput
 from backend.domain.lifecycle import CompileStatus, StepName
-from backend.domain.receipts import pae
 from backend.domain.roles import Role
 from backend.rest.new_ids import new_uuid7
 from backend.tenants import deletion, team_settings

@@ -28,7 +28,7 @@ from psycopg.conninfo import make_conninfo
 from backend.billing.incidents import detail_of, open_incident, open_ones
 from backend.compiles.inputs import split
 from backend.compiles.models import TEACHER_KEY, GoldSalt, TeacherKey
-from backend.domain.spec import parse_spec
+from backend.domain.spec.parsing import parse_spec
 from backend.drafts.vault import make_vault, open_vault
 from backend.serving.models import PACK_REPORT, SHADOW, PackReport, ShadowAnswer
 from backend.tenants.actors import SYSTEM

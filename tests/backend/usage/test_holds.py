@@ -290,7 +290,7 @@ def test_the_database_itself_refuses_to_change_the_journal(table, sql):
         record(tenant.id, [fact("a", 70)], compile_id=None, step="run")
         n = LedgerTx.objects.count()
     if table == "usage_draftsaving" and not sql.startswith("TRUNCATE"):
-        from backend.domain.drafts import Saving
+        from backend.domain.drafts.vocabulary import Saving
         from backend.usage.savings import note_saving
 
         with tenant_scope(tenant.id):

@@ -25,7 +25,7 @@ from hypothesis.stateful import (
 )
 
 from backend.domain.errors import Conflict, PaymentRequired
-from backend.domain.ledger import GrantKind, Paid
+from backend.domain.money.ledger import GrantKind, Paid
 from backend.tenants.actors import SYSTEM
 from backend.tenants.scope import tenant_scope
 from backend.usage import accounts, budgets, checking, holds, journal, ledger

@@ -11,10 +11,10 @@ from django.core.management import call_command
 from django.db import connection
 from django.db.models import DateTimeField, Value
 
-from backend.domain.drafts import Saving
+from backend.domain.drafts.vocabulary import Saving
 from backend.domain.ids import Prefix, encode_id
 from backend.domain.lifecycle import StepName
-from backend.domain.pricing import BOOKS, price_book
+from backend.domain.money.pricing import BOOKS, price_book
 from backend.domain.roles import Role
 from backend.tenants.actors import SYSTEM
 from backend.tenants.models import ApiKey, Tenant

@@ -142,7 +142,7 @@ def test_a_malformed_endpoint_is_refused(api: Api, body: Any) -> None:
 
 
 def test_the_plan_limits_how_many_there_are(api: Api, receiver: Receiver) -> None:
-    from backend.domain.plans import plan
+    from backend.domain.money.plans import plan
 
     with tenant_scope(api.tenant.id):
         set_plan(api.tenant.id, "free", actor=SYSTEM)

@@ -7,7 +7,7 @@ import pytest
 
 from backend.billing.models import Invoice, InvoiceLine
 from backend.billing.shapes import invoice_shape
-from backend.domain.webhook_events import EventType, entry
+from backend.domain.webhooks.events import EventType, entry
 from backend.rest.new_ids import new_uuid7
 from backend.usage.budgets import budget_shape
 from backend.usage.models import Budget

@@ -10,8 +10,8 @@ from django.db import transaction
 from standardwebhooks import Webhook
 
 from backend.domain.ids import Prefix, encode_id
-from backend.domain.webhook_schedule import JITTER, WAITS_S
-from backend.domain.webhook_signing import verify
+from backend.domain.webhooks.schedule import JITTER, WAITS_S
+from backend.domain.webhooks.signing import verify
 from backend.tenants.actors import SYSTEM
 from backend.tenants.models import Tenant
 from backend.tenants.scope import tenant_scope

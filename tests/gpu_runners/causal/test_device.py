@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from backend.domain.causal_jobs import CausalOptions
+from backend.domain.jobs.causal_jobs import CausalOptions
 from gpu_runners.causal.device import Capabilities, Choice, ModelSize, choose, detect
 from gpu_runners.errors import JobFailed
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from safetensors.numpy import load, save
 
-from backend.domain.runner_jobs import TrainOptions
+from backend.domain.jobs.runner_jobs import TrainOptions
 from gpu_runners.distill import adapter as adapters
 from gpu_runners.distill.adapter import AdapterConfig, Head
 from gpu_runners.distill.bases import Base

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from backend.domain.canonical import sha256_hex
-from backend.domain.causal_jobs import EvaluateCausalJob, EvaluateCausalResult
-from backend.domain.runner_jobs import EvaluateJob, EvaluateResult
+from backend.domain.jobs.causal_jobs import EvaluateCausalJob, EvaluateCausalResult
+from backend.domain.jobs.runner_jobs import EvaluateJob, EvaluateResult
 from gpu_runners.causal.adapter import to_bytes
 from gpu_runners.causal.base import CausalBase
 from gpu_runners.work import evaluate_files, evaluate_files_causal

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from backend.domain.runner_jobs import DistillJob
+from backend.domain.jobs.runner_jobs import DistillJob
 from gpu_runners.distill import checkpoint
 from gpu_runners.distill.bases import Base
 from gpu_runners.distill.fit import learning_rate_factor

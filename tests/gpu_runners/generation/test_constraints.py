@@ -14,7 +14,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from backend.domain.json_schemas import check_schema
+from backend.domain.answers.json_schemas import check_schema
 from gpu_runners.causal.base import CausalBase
 from gpu_runners.generation.answers import constraint_of, schema_constraint
 from gpu_runners.generation.constraints import Constraints, Masks
@@ -28,7 +28,7 @@ from gpu_runners.generation.protocol import (
 )
 from gpu_runners.generation.sync import generate_all
 from gpu_runners.generation.torch_engine import TorchEngine
-from tests.backend.domain.test_patterns import AUDITED
+from tests.backend.domain.patterns.test_matching import AUDITED
 from tests.pattern_strategies import hostile
 
 Ask = Callable[..., GenerationRequest]

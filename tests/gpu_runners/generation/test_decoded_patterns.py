@@ -8,9 +8,9 @@ import llguidance
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 
-from backend.domain.json_schemas import check_schema
-from backend.domain.pattern_decoding import decodable_schema, why_not_decodable
-from backend.domain.patterns import UnsafePattern, compile_pattern, found_in
+from backend.domain.answers.json_schemas import check_schema
+from backend.domain.patterns.decoding import decodable_schema, why_not_decodable
+from backend.domain.patterns.matching import UnsafePattern, compile_pattern, found_in
 from gpu_runners.generation.answers import schema_constraint
 from gpu_runners.generation.constraints import _grammar
 from tests.pattern_strategies import meaningful, short_texts

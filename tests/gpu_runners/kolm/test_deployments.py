@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from backend.domain.serving_wire import ServerHello
+from backend.domain.serving.wire import ServerHello
 from gpu_runners import kolm
 from gpu_runners.cli import main
 from tests.backend.serving.worlds import BASE, FarSide, chunk, served

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from backend.domain.recipes.building import PackOptions, build_pack
+from backend.domain.recipes.mining.building import PackOptions, build_pack
 from backend.domain.recipes.pack import Recipe, RecipePack
 from gpu_runners.causal.base import CausalBase, open_causal_base
 from gpu_runners.generation.protocol import (

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backend.domain.recipes.building import PackOptions, build_pack
+from backend.domain.recipes.mining.building import PackOptions, build_pack
 from backend.domain.recipes.observing import Observed
 from backend.domain.recipes.pack import BEGIN, InvalidPack, Recipe, RecipePack
 from backend.domain.recipes.shapes import SHAPE_VERSION

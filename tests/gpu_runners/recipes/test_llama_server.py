@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from backend.domain.recipes.building import PackOptions, build_pack
+from backend.domain.recipes.mining.building import PackOptions, build_pack
 from backend.domain.recipes.observing import Observed
 from backend.domain.recipes.pack import RecipePack
 from gpu_runners.causal.base import CausalBase, open_causal_base

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from backend.domain.canonical import sha256_hex
-from backend.domain.recipe_jobs import PackRecipesJob, PackRecipesResult
-from backend.domain.recipe_results import pack_recipes_result
-from backend.domain.recipes.building import PackOptions
+from backend.domain.jobs.recipe_jobs import PackRecipesJob, PackRecipesResult
+from backend.domain.jobs.recipe_results import pack_recipes_result
 from backend.domain.recipes.feedback import PackFeedback
+from backend.domain.recipes.mining.building import PackOptions
 from backend.domain.recipes.pack import read_pack
 from gpu_runners import child, work
 from gpu_runners.causal.adapter import to_bytes

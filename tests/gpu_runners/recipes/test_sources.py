@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.domain.recipes.copies import Copy, CopyKind
+from backend.domain.recipes.copy_rules import Copy, CopyKind
 from backend.domain.recipes.lookup import PackIndex
 from backend.domain.recipes.pack import BEGIN, MAX_PACK_BYTES, Recipe, RecipePack, read_pack
 from backend.domain.recipes.replay import Chained, replay

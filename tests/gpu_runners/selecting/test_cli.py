@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from backend.domain.selection import select
+from backend.domain.selection.select import select
 from gpu_runners.cli import main
 from gpu_runners.selecting import progress
 from gpu_runners.selecting import rows as select_rows

@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from backend.domain import linkage_chain, linkage_clusters
-from backend.domain.candidates import text_key
-from backend.domain.runner_jobs import ROWS_OFFSET, SelectJob, SelectStage
-from backend.domain.runner_results import select_result
-from backend.domain.selection import select
+from backend.domain.answers.candidates import text_key
+from backend.domain.jobs.runner_jobs import ROWS_OFFSET, SelectJob, SelectStage
+from backend.domain.jobs.runner_results import select_result
+from backend.domain.selection.linkage import active_clusters, nn_chain
+from backend.domain.selection.select import select
 from gpu_runners.client import LeaseLost, RunnerClient
 from gpu_runners.errors import JobFailed, JobStopped
 from gpu_runners.selecting.job import select_files
@@ -138,7 +138,7 @@ def test_a_runner_that_is_to_stop_gives_the_job_back(tmp_path: Path) -> None:
 
 
 def test_every_stage_that_the_domain_names_is_one_that_the_api_shows() -> None:
-    assert {linkage_chain.STAGE, linkage_clusters.SEARCH_STAGE} <= set(SelectStage)
+    assert {nn_chain.STAGE, active_clusters.SEARCH_STAGE} <= set(SelectStage)
 
 
 def test_an_input_is_saved_as_it_comes_and_only_when_it_is_the_one_that_was_named(tmp_path: Path) -> None:

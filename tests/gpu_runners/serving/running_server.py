@@ -14,7 +14,7 @@ from typing import Any
 
 import httpx
 
-from backend.domain.serving_wire import Grant
+from backend.domain.serving.wire import Grant
 from deploy.embedded.ports import free_ports
 from tests.gpu_runners.serving.small_adapters import pinned_keyring, signed
 from tests.gpu_runners.serving.small_backend import TOKEN

@@ -13,16 +13,16 @@ from uuid import UUID
 
 import numpy as np
 
-from backend.domain.artifact import build_kolm
+from backend.domain.artifact.building import build_kolm
 from backend.domain.canonical import canonical_json, sha256_hex
 from backend.domain.recipes.feedback import PackFeedback
-from backend.domain.serving_wire import Grant, sign_grant
+from backend.domain.serving.wire import Grant, sign_grant
 from gpu_runners.causal.adapter import FORMAT, AdapterConfig, CausalAdapter, to_bytes
 from gpu_runners.causal.base import CausalBase
 from gpu_runners.distill.bases import Base
 from gpu_runners.generation.protocol import Counts, Delta, FinishReason, GenerationRequest
 from gpu_runners.serving.lora_shapes import linear_shapes
-from tests.backend.domain.small_kolm import KEY, fields, keyring, members
+from tests.backend.domain.artifact.tiny_kolm import KEY, fields, keyring, members
 from tests.gpu_runners.serving.small_backend import KEY as GRANT_KEY
 
 ALICE, BOB = UUID(int=0xA11CE).hex, UUID(int=0xB0B).hex

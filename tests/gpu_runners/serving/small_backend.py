@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, cast
 
-from backend.domain.serving_wire import (
+from backend.domain.serving.wire import (
     BadGrant,
     FeedbackBatch,
     FeedbackRow,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from backend.domain.serving_wire import Grant
+from backend.domain.serving.wire import Grant
 from gpu_runners.causal.base import CausalBase
 from gpu_runners.client import Unreachable
 from gpu_runners.errors import JobFailed
@@ -18,7 +18,7 @@ from gpu_runners.serving.adapter_files import KolmFiles
 from gpu_runners.serving.adapter_store import AdapterStore
 from gpu_runners.serving.backend_client import ArtifactRefused
 from gpu_runners.serving.openai.responder import Refusal
-from tests.backend.domain.small_kolm import KEY, keyring
+from tests.backend.domain.artifact.tiny_kolm import KEY, keyring
 from tests.gpu_runners.serving.small_adapters import ALICE, BOB, grant_for, kolm_of, paper_base, pinned_keyring, signed
 
 BASE = paper_base()

@@ -8,16 +8,16 @@ import httpx
 import jsonschema
 import pytest
 
-from backend.domain.artifact import build_kolm
+from backend.domain.artifact.building import build_kolm
+from backend.domain.artifact.kolm_verify import Altered, Untrusted, read_kolm
 from backend.domain.canonical import canonical_json, sha256_hex
-from backend.domain.causal_jobs import EvaluateCausalJob, EvaluateCausalResult
-from backend.domain.kolm_verify import Altered, Untrusted, read_kolm
+from backend.domain.jobs.causal_jobs import EvaluateCausalJob, EvaluateCausalResult
 from gpu_runners.causal.adapter import to_bytes
 from gpu_runners.causal.base import CausalBase, open_causal_base
 from gpu_runners.errors import JobFailed
 from gpu_runners.serving.loader import Loader
 from gpu_runners.work import evaluate_files_causal
-from tests.backend.domain.small_kolm import KEY, fields, keyring
+from tests.backend.domain.artifact.tiny_kolm import KEY, fields, keyring
 from tests.gpu_runners.small_base import CONTEXT, make_base, random_adapter
 from tests.gpu_runners.small_generative import ANSWERS, SCHEMA, generative_kolm
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from backend.domain.serving_wire import Grant, UsageRow, sign_grant
+from backend.domain.serving.wire import Grant, UsageRow, sign_grant
 from gpu_runners.causal.base import CausalBase
 from gpu_runners.client import Refused, Unreachable
 from gpu_runners.generation.protocol import Delta, Engine, GenerationRequest, Overloaded
@@ -419,7 +419,7 @@ def test_a_wrong_token_loses_nothing(server: Server) -> None:
 
 
 def test_orders_drop_what_is_revoked_also_from_the_engine(server: Server) -> None:
-    from backend.domain.serving_wire import ServerHello, ServerOrders
+    from backend.domain.serving.wire import ServerHello, ServerOrders
 
     grant = server.grant()
     asyncio.run(server.said(grant))
@@ -438,7 +438,7 @@ def test_orders_drop_what_is_revoked_also_from_the_engine(server: Server) -> Non
 
 
 def test_which_engine_runs_is_told_before_what_it_answered(server: Server) -> None:
-    from backend.domain.serving_wire import ServerHello, ServerOrders
+    from backend.domain.serving.wire import ServerHello, ServerOrders
 
     heard: list[object] = []
 

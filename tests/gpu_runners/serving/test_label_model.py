@@ -8,14 +8,14 @@ from pathlib import Path
 import httpx
 import pytest
 
-from backend.domain.artifact import build_kolm
+from backend.domain.artifact.building import build_kolm
+from backend.domain.artifact.kolm_verify import Altered, Untrusted, read_kolm
 from backend.domain.canonical import sha256_hex
-from backend.domain.kolm_verify import Altered, Untrusted, read_kolm
 from gpu_runners.errors import JobFailed
 from gpu_runners.serving.label_model import LabelModel
 from gpu_runners.serving.loader import Loader
 from gpu_runners.serving.server import MAX_BODY, ArtifactServer
-from tests.backend.domain.small_kolm import KEY, OTHER_KEY, fields, keyring, members
+from tests.backend.domain.artifact.tiny_kolm import KEY, OTHER_KEY, fields, keyring, members
 from tests.gpu_runners.small_task import LABELS, Trained, kolm_of, task_rows
 
 TEXTS = ["where is my parcel 4 number 7", "my invoice shows 12 too much on 3", ""]
@@ -165,7 +165,7 @@ def read_fields(kolm: bytes, **changed: object) -> dict[str, object]:
 
 
 def own() -> list[bytes]:
-    from backend.domain.receipts import public_raw
+    from backend.domain.artifact.receipts import public_raw
 
     return [public_raw(KEY)]
 

@@ -9,7 +9,7 @@ from contextlib import ExitStack, suppress
 import httpx
 import pytest
 
-from backend.domain.kolm_verify import read_kolm
+from backend.domain.artifact.kolm_verify import read_kolm
 from gpu_runners.serving import server as label_server
 from gpu_runners.serving.loader import Loader
 from gpu_runners.serving.server import MAX_CONNECTIONS, ArtifactServer

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from backend.domain.recipes.building import PackOptions, build_pack
 from backend.domain.recipes.feedback import checked_feedback
+from backend.domain.recipes.mining.building import PackOptions, build_pack
 from backend.domain.recipes.pack import BEGIN, Recipe, RecipePack
 from gpu_runners.causal.base import CausalBase, open_causal_base
 from gpu_runners.recipes.tokens import observed_of, token_texts

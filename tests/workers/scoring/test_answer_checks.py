@@ -2,7 +2,7 @@
 
 import pytest
 
-from backend.domain.spec import JsonOutput, TextOutput
+from backend.domain.spec.parsing import JsonOutput, TextOutput
 from workers.sandbox import process
 from workers.scoring.answer_checks import Failed, failed_checks, judged
 

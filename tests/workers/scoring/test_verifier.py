@@ -5,8 +5,8 @@ import time
 import numpy as np
 import pytest
 
-from backend.domain.spec import Spec, TextOutput
-from tests.backend.domain.test_patterns import AUDITED
+from backend.domain.spec.parsing import Spec, TextOutput
+from tests.backend.domain.patterns.test_matching import AUDITED
 from tests.compile_factories import small_spec
 from workers.scoring.answer_checks import failed_checks
 from workers.scoring.verifier import gate_reasons, rank_scores

@@ -8,9 +8,9 @@ from django.utils import timezone
 
 from backend.blobs import get_json, put_blob, put_jsonl
 from backend.compiles.models import Compile, StepRun
-from backend.domain.causal_jobs import DistillCausalResult, EvaluateCausalResult
+from backend.domain.jobs.causal_jobs import DistillCausalResult, EvaluateCausalResult
+from backend.domain.jobs.runner_jobs import RunnerJobKind
 from backend.domain.lifecycle import STEPS, CompileStatus, StepName, StepStatus
-from backend.domain.runner_jobs import RunnerJobKind
 from backend.runner_jobs import leases
 from backend.runner_jobs.models import RunnerJob
 from backend.tenants.scope import tenant_scope

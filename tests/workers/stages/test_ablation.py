@@ -9,8 +9,8 @@ from backend.artifacts.models import Receipt
 from backend.blobs import get_jsonl
 from backend.compiles import ablations
 from backend.compiles.models import Compile
-from backend.domain.ablations import Arm
 from backend.domain.lifecycle import StepName
+from backend.domain.planning.ablations import Arm
 from backend.drafts.models import Draft
 from backend.tenants.scope import tenant_scope
 from tests.compile_factories import LABELS, make_compile

@@ -2,7 +2,7 @@
 in the playground answers as it does when it labels."""
 
 from backend.compiles.ablations import _marks
-from backend.domain.spec import parse_spec
+from backend.domain.spec.parsing import parse_spec
 from tests.compile_factories import small_spec
 from tests.workers.stages.answer_pieces import TEXTS, json_answer, json_spec, text_answer, text_spec
 from workers.stages.answer_votes import agree, valid_answers

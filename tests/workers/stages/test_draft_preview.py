@@ -6,8 +6,8 @@ from uuid import UUID
 
 import pytest
 
-from backend.domain.drafts import Arm
-from backend.domain.spec import Spec, canonical_spec, parse_spec
+from backend.domain.drafts.vocabulary import Arm
+from backend.domain.spec.parsing import Spec, canonical_spec, parse_spec
 from backend.drafts.cache import Admitted, SourcePrompt, admit
 from backend.drafts.models import Calibration, Preview
 from backend.rest.new_ids import new_uuid7

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from backend.compiles.models import CompileEvent, TeacherCall
-from backend.domain.draft_calibration import to_bytes
-from backend.domain.drafts import Arm, Certificate, Strategy, VerdictKind
+from backend.domain.drafts.calibration import to_bytes
+from backend.domain.drafts.vocabulary import Arm, Certificate, Strategy, VerdictKind
 from backend.domain.lifecycle import StepName
 from backend.drafts import purging
 from backend.drafts.calibrations import replayed

@@ -16,7 +16,7 @@ from backend.compiles.models import Candidate, Compile, Slice, TeacherCall
 from backend.compiles.shapes import slice_shape
 from backend.domain.canonical import canonical_json, sha256_of
 from backend.domain.lifecycle import StepName
-from backend.domain.selection import select
+from backend.domain.selection.select import select
 from tests.workers.stages.collapsed import TO_SELECTION, by_slice, collapsed, events, make
 from tests.workers.stages.street_pieces import (
     ScriptedTeacher,

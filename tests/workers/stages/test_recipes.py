@@ -12,11 +12,11 @@ from backend.artifacts.models import Artifact
 from backend.blobs import get_blob, get_json, get_jsonl, put_blob, put_jsonl
 from backend.compiles.models import Compile, CompileEvent, StepRun
 from backend.domain.canonical import canonical_json, sha256_hex
+from backend.domain.jobs.runner_jobs import RunnerJobKind
 from backend.domain.lifecycle import CompileStatus, StepName
 from backend.domain.recipes.pack import Recipe, RecipePack
 from backend.domain.recipes.shapes import SHAPE_VERSION
 from backend.domain.rules.rule_list import Evidence, FieldRule, RuleList
-from backend.domain.runner_jobs import RunnerJobKind
 from backend.runner_jobs.models import RunnerJob
 from backend.tenants.scope import tenant_scope
 from tests.compile_factories import change, fresh

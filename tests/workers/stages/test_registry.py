@@ -9,8 +9,8 @@ from backend.artifacts.signing import signing_key
 from backend.blobs import get_blob
 from backend.compiles.models import Compile
 from backend.domain.lifecycle import CompileStatus
-from backend.domain.recipes.contributed import structures_of
-from backend.domain.recipes.epochs import Entry, build_epoch
+from backend.domain.recipes.registry.contributed import structures_of
+from backend.domain.recipes.registry.epochs import Entry, build_epoch
 from backend.domain.recipes.shapes import SHAPE_VERSION
 from backend.registry.models import Contribution, Epoch
 from backend.tenants.scope import tenant_scope

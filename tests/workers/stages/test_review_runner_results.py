@@ -8,12 +8,12 @@ from django.db import connection
 from backend.blobs import put_blob, put_jsonl
 from backend.compiles import transitions
 from backend.compiles.models import Compile, CompileEvent, StepRun
+from backend.domain.jobs.runner_jobs import RunnerJobKind
 from backend.domain.lifecycle import STEPS, CompileStatus, StepName, StepStatus
-from backend.domain.runner_jobs import RunnerJobKind
 from backend.runner_jobs import leases
 from backend.runner_jobs.models import RunnerJob
 from backend.tenants.scope import tenant_scope
-from tests.backend.domain.test_review_runner_results import DISTILLED, EVALUATED
+from tests.backend.domain.jobs.test_runner_results import DISTILLED, EVALUATED
 from tests.compile_factories import LABELS, change, fresh, make_compile
 from tests.factories import make_tenant
 from tests.workers.stages.street_pieces import check_money, told_apart

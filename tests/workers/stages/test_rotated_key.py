@@ -9,9 +9,9 @@ from backend.artifacts.models import Artifact, SigningKey
 from backend.artifacts.signing import keyring, public_raw
 from backend.blobs import get_blob
 from backend.compiles.models import Compile
-from backend.domain import kolm_verify
+from backend.domain.artifact import kolm_verify
+from backend.domain.artifact.receipts import keyid
 from backend.domain.lifecycle import CompileStatus
-from backend.domain.receipts import keyid
 from backend.tenants.scope import tenant_scope
 from deploy.embedded.stack import EmbeddedServices
 from tests.compile_factories import fresh

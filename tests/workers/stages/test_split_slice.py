@@ -189,7 +189,7 @@ def test_exemplars_go_with_the_half_they_are_like(monkeypatch):
     assert [h.exemplars for h in halves] == [shown[:1], shown[1:]]
 
 
-UNUSABLE = {  # the rest of what is refused: tests/backend/domain/test_slice_split.py
+UNUSABLE = {  # the rest of what is refused: tests/backend/domain/selection/test_slice_split.py
     "prose": "I would call them refund and shipping.",
     "controls": halves_json("re\x00fund", "ship\x1b[31mping"),
     "10,000 characters": halves_json("x" * 10_000, "shipping"),

@@ -9,15 +9,15 @@ from backend.artifacts.models import Artifact
 from backend.blobs import get_blob, get_json, put_blob
 from backend.compiles import transitions
 from backend.compiles.models import Compile, CompileEvent
-from backend.domain import kolm_verify
+from backend.domain.artifact import kolm_verify
+from backend.domain.jobs.runner_jobs import RunnerJobKind
 from backend.domain.lifecycle import CompileStatus, StepName, StepStatus
-from backend.domain.runner_jobs import RunnerJobKind
-from backend.domain.spec import parse_spec
-from backend.domain.task_prompt import prompt_json
+from backend.domain.spec.parsing import parse_spec
+from backend.domain.spec.task_prompt import prompt_json
 from backend.runner_jobs.models import RunnerJob
 from backend.tenants.scope import tenant_scope
 from gpu_runners import artifact_commands
-from tests.backend.domain.test_review_runner_results import DISTILLED, EVALUATED
+from tests.backend.domain.jobs.test_runner_results import DISTILLED, EVALUATED
 from tests.compile_factories import LABELS, fresh
 from tests.workers.stages.answer_pieces import (
     EASY,

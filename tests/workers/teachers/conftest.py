@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 import yaml
 
-from backend.domain.spec import Spec, parse_spec
+from backend.domain.spec.parsing import Spec, parse_spec
 from workers.teachers.grammar import DEFAULT_GRAMMAR, shipped_grammar
 from workers.teachers.grammar_model import GrammarModel
 from workers.teachers.grammar_server import GrammarServer, serving

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from backend.domain.drafts import Cost, StoredDraft, Verification
+from backend.domain.drafts.vocabulary import Cost, StoredDraft, Verification
 from workers.teachers.draft_verifiers import Answer, Asked, Conversation, SamplingPolicy, TeacherRequest
 from workers.teachers.prompts import unfence
 from workers.teachers.protocol import Choice, CompletionRequest

@@ -7,9 +7,9 @@ import random
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 
-from backend.domain.drafts import StoredDraft
-from backend.domain.pricing import TeacherPrice, price_book, teacher_price
-from tests.backend.domain.draft_worlds import RULES, Path, answers, grammar_world
+from backend.domain.drafts.vocabulary import StoredDraft
+from backend.domain.money.pricing import TeacherPrice, price_book, teacher_price
+from tests.backend.domain.drafts.draft_worlds import RULES, Path, answers, grammar_world
 from workers.teachers.draft_verifiers import Asked, SamplingPolicy
 from workers.teachers.grammar import build_grammar
 from workers.teachers.grammar_model import MODEL, GrammarModel

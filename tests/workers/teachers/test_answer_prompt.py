@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from backend.domain.spec import Spec, parse_spec
+from backend.domain.spec.parsing import Spec, parse_spec
 from workers.teachers.answer_prompt import answer_request, parse_answer_choice
 from workers.teachers.pairwise_judge import pairwise_request, parse_preference
 from workers.teachers.prompts import DATA_RULE, unfence

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from backend.domain.drafts import Certificate, Cost, Strategy, VerdictKind
+from backend.domain.drafts.vocabulary import Certificate, Cost, Strategy, VerdictKind
 from tests.workers.teachers.judges import asked_about, drafts_of, hold, say
 from tests.workers.teachers.test_draft_judge import price
 from workers.teachers.draft_gate import GateVerifier

@@ -8,10 +8,10 @@ from decimal import Decimal
 
 import pytest
 
-from backend.domain.draft_costs import judge_quote
-from backend.domain.drafts import Certificate, Cost, StoredDraft, Strategy, VerdictKind
-from backend.domain.judge_controls import Audits, ControlCounts, audits_of, bad_rate, controls_of
-from backend.domain.pricing import Price, TeacherPrice
+from backend.domain.drafts.costs import judge_quote
+from backend.domain.drafts.judge_controls import Audits, ControlCounts, audits_of, bad_rate, controls_of
+from backend.domain.drafts.vocabulary import Certificate, Cost, StoredDraft, Strategy, VerdictKind
+from backend.domain.money.pricing import Price, TeacherPrice
 from tests.workers.teachers.judges import (
     FAR,
     NoisyJudge,

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from backend.domain.drafts import VerdictKind, Verification
-from backend.domain.judge_controls import Audits, ControlCounts, audits_of, bad_rate, controls_of
+from backend.domain.drafts.judge_controls import Audits, ControlCounts, audits_of, bad_rate, controls_of
+from backend.domain.drafts.vocabulary import VerdictKind, Verification
 from tests.workers.teachers.judges import NoisyJudge, asked_about, drafts_of, hold
 from workers.teachers.draft_judge import JudgeVerifier
 

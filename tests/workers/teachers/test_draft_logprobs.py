@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from backend.domain.drafts import Certificate, StoredDraft, Verification
-from tests.backend.domain.draft_worlds import chi_square_p
+from backend.domain.drafts.vocabulary import Certificate, StoredDraft, Verification
+from tests.backend.domain.drafts.draft_worlds import chi_square_p
 from tests.workers.teachers.small_language import (
     CAPS,
     SOURCES,

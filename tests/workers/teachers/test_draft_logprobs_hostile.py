@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from backend.domain.drafts import Cost, DraftVerdict, StoredDraft
+from backend.domain.drafts.vocabulary import Cost, DraftVerdict, StoredDraft
 from tests.workers.teachers.small_language import CAPS, SOURCES, asked, drafts_of, policy, small_price, small_teacher
 from workers.teachers.draft_conversations import together
 from workers.teachers.draft_laws import Rule

@@ -8,8 +8,8 @@ from collections import Counter
 
 import pytest
 
-from backend.domain.json_schemas import validator
-from backend.domain.spec import Spec, parse_spec
+from backend.domain.answers.json_schemas import validator
+from backend.domain.spec.parsing import Spec, parse_spec
 from workers.teachers.answer_prompt import answer_request, parse_answer_choice
 from workers.teachers.factory import make_teacher
 from workers.teachers.grammar import BadGrammar, build_grammar, load_grammar, shipped_grammar

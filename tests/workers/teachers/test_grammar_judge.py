@@ -9,10 +9,10 @@ from uuid import UUID
 
 import pytest
 
-from backend.domain.drafts import Certificate, StoredDraft, VerdictKind, Verification
-from backend.domain.judge_controls import ControlCounts, audits_of, controls_of
-from backend.domain.pricing import price_book, teacher_price
-from backend.domain.spec import SliceSpec, Spec, Teacher
+from backend.domain.drafts.judge_controls import ControlCounts, audits_of, controls_of
+from backend.domain.drafts.vocabulary import Certificate, StoredDraft, VerdictKind, Verification
+from backend.domain.money.pricing import price_book, teacher_price
+from backend.domain.spec.parsing import SliceSpec, Spec, Teacher
 from workers.teachers.draft_judge import JudgeVerifier
 from workers.teachers.draft_verifiers import Asked, SamplingPolicy, converse
 from workers.teachers.factory import make_teacher

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from backend.domain.spec import Spec
+from backend.domain.spec.parsing import Spec
 from workers.teachers.grammar import build_grammar
 from workers.teachers.grammar_labels import Labeller, tempered
 from workers.teachers.pcfg import Grammar

@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from backend.domain.spec import Spec, Teacher
+from backend.domain.spec.parsing import Spec, Teacher
 from workers.teachers.factory import make_teacher
 from workers.teachers.grammar_model import GrammarModel
 from workers.teachers.grammar_server import GrammarServer, serving

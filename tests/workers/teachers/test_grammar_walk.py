@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from tests.backend.domain.draft_worlds import answers, chi_square_p, grammar_world
+from tests.backend.domain.drafts.draft_worlds import answers, chi_square_p, grammar_world
 from tests.workers.teachers.small_language import (
     CAPS,
     asked,

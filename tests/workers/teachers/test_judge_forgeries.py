@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
-from backend.domain.drafts import VerdictKind
-from backend.domain.judge_controls import controls_of, exact_interval
+from backend.domain.drafts.judge_controls import controls_of, exact_interval
+from backend.domain.drafts.vocabulary import VerdictKind
 from tests.workers.teachers.judges import answered, asked_about, drafts_of, hold, say
 from workers.teachers.draft_judge import JudgeVerifier
 from workers.teachers.judge_batches import IDS, NO_DRAFT, Item, Reading, batch_of

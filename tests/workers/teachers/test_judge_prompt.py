@@ -7,7 +7,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.domain.drafts import VerdictKind
+from backend.domain.drafts.vocabulary import VerdictKind
 from tests.workers.teachers.judges import say
 from workers.teachers.answers import estimate_tokens
 from workers.teachers.judge_batches import IDS, NO_DRAFT, Item, batch_of

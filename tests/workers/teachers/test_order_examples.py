@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from backend.domain.spec import JsonOutput, Spec, TextOutput, parse_spec
+from backend.domain.spec.parsing import JsonOutput, Spec, TextOutput, parse_spec
 from workers.scoring.answer_checks import judged
 from workers.teachers.grammar import SHIPPED, shipped_grammar
 

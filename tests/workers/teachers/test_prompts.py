@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.domain.spec import Spec
+from backend.domain.spec.parsing import Spec
 from workers.teachers.grammar_prompt import NotOurPrompt, read_prompt, split_echo
 from workers.teachers.prompts import candidate_request, fence, label_request, parse_label, parse_message, unfence
 

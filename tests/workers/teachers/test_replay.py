@@ -6,7 +6,7 @@ import json
 import pytest
 
 from backend.domain.errors import InvalidInput
-from backend.domain.spec import Spec
+from backend.domain.spec.parsing import Spec
 from workers.teachers.prompts import candidate_request, label_request
 from workers.teachers.protocol import TeacherFailed
 from workers.teachers.replay import ReplayTeacher

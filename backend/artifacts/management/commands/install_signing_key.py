@@ -7,7 +7,7 @@ from django.core.management.base import BaseCommand
 
 from backend.artifacts import signing_documents
 from backend.artifacts.signing import public_raw
-from backend.domain.receipts import keyid
+from backend.domain.artifact.receipts import keyid
 
 
 class Command(BaseCommand):

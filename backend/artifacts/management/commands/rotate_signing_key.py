@@ -8,8 +8,8 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from backend.artifacts import rotating
 from backend.artifacts.signing_documents import is_owner
+from backend.domain.artifact.keyrings import BadKeyring
 from backend.domain.errors import CustomerError
-from backend.domain.keyrings import BadKeyring
 
 
 class Command(BaseCommand):

@@ -8,7 +8,7 @@ from uuid import UUID
 from django.core.management.base import CommandParser
 from django.utils import timezone
 
-from backend.domain.ledger import GrantKind
+from backend.domain.money.ledger import GrantKind
 from backend.rest.new_ids import new_uuid7
 from backend.tenants.actors import Actor
 from backend.tenants.command_lines import TenantCommand, check_tenant, tenant_id

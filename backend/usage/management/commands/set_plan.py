@@ -6,7 +6,7 @@ from uuid import UUID
 
 from django.core.management.base import CommandParser
 
-from backend.domain.plans import PlanName
+from backend.domain.money.plans import PlanName
 from backend.tenants.actors import Actor
 from backend.tenants.command_lines import TenantCommand, check_tenant, tenant_id
 from backend.tenants.scope import tenant_scope

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from backend.domain.recipes.building import PackOptions, build_pack
-from backend.domain.recipes.copies import Copy, Frame
+from backend.domain.recipes.copy_rules import Copy, Frame
+from backend.domain.recipes.mining.building import PackOptions, build_pack
 from backend.domain.recipes.observing import Observed, observe
 from backend.domain.recipes.pack import Recipe, RecipePack
 

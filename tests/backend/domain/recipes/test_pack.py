@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backend.domain.canonical import canonical_json, sha256_of
-from backend.domain.recipes.copies import Copy, CopyKind
+from backend.domain.recipes.copy_rules import Copy, CopyKind
 from backend.domain.recipes.pack import BEGIN, MAX_PACK_BYTES, InvalidPack, Recipe, RecipePack, read_pack
 from tests.backend.domain.recipes.letters import TOKENIZER, pack, recipe
 

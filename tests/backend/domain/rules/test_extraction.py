@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from backend.domain.json_answers import answer_text, parse_answer
+from backend.domain.answers.json_values import answer_text, parse_answer
 from backend.domain.rules.closure import compile_rules
 from backend.domain.rules.extraction import MAX_WORDS, compile_fields, compile_trace
 from backend.domain.rules.rule_list import Condition, Copy, Evidence, FieldIs, FieldRule, RuleList

@@ -3,7 +3,7 @@ import random
 
 import pytest
 
-from backend.domain.json_answers import is_exact
+from backend.domain.answers.json_values import is_exact
 from backend.domain.rules.closure import compile_rules
 from backend.domain.rules.induction import RuleOptions, induce_rules
 from backend.domain.rules.rule_list import LabelRule, read_rules

@@ -7,7 +7,7 @@ import json
 import warnings
 from typing import Any
 
-from backend.domain.causal_jobs import CausalOptions, DistillCausalJob, DistillCausalResult
+from backend.domain.jobs.causal_jobs import CausalOptions, DistillCausalJob, DistillCausalResult
 from gpu_runners.causal.adapter import AdapterConfig, from_bytes, write_peft_folder
 from gpu_runners.causal.base import CausalBase, load_weights
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from backend.domain.causal_jobs import CausalOptions
+from backend.domain.jobs.causal_jobs import CausalOptions
 from gpu_runners.causal.base import CausalBase, load_weights
 from gpu_runners.causal.device import Capabilities, Choice, ModelSize, choose
 from gpu_runners.distill.causal.batch import IGNORED, Batch, common_prefix, make_batch, n_positions, units

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from backend.domain.causal_jobs import DistillCausalResult
-from backend.domain.runner_jobs import RunnerJobKind
+from backend.domain.jobs.causal_jobs import DistillCausalResult
+from backend.domain.jobs.runner_jobs import RunnerJobKind
 from gpu_runners import child, training_lane, work
 from gpu_runners.causal.base import CausalBase
 from gpu_runners.errors import JobFailed, JobStopped

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from backend.domain.causal_jobs import DistillCausalResult
+from backend.domain.jobs.causal_jobs import DistillCausalResult
 from gpu_runners.causal.adapter import AdapterConfig, from_bytes
 from gpu_runners.causal.base import CausalBase
 from gpu_runners.causal.chat import prompt_ids

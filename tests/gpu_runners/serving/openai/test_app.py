@@ -13,13 +13,13 @@ import pytest
 import uvicorn
 from starlette.applications import Starlette
 
-from backend.domain.kolm_verify import read_kolm
+from backend.domain.artifact.kolm_verify import read_kolm
 from gpu_runners.causal.base import CausalBase
 from gpu_runners.serving.generative_model import GenerativeModel
 from gpu_runners.serving.openai.arrival import MAX_BODY
 from gpu_runners.serving.openai.connections import web_config
 from gpu_runners.serving.openai.single import app_of
-from tests.backend.domain.test_patterns import AUDITED
+from tests.backend.domain.patterns.test_matching import AUDITED
 from tests.cpu_time import own_objects_alone
 from tests.gpu_runners.small_base import CONTEXT, make_base
 from tests.gpu_runners.small_generative import SCHEMA, generative_kolm

@@ -1,0 +1,158 @@
+"""The draft cache's vocabulary: what a draft is offered as, what is said of it, what that cost and saved.
+
+A draft is text that the teacher wrote for an earlier slice. It enters a new pool only with a certificate, and saves
+only what remains after its verification is paid: net = avoided output - verification - embedding - audits -
+exploration.
+
+The rules that decide about a draft are in `acceptance_rules` (log-probs), `judge_controls` (a judge and how far it can
+be trusted); when one is shown at all, in `calibration` and `policy`; what it costs, in `costs`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+from uuid import UUID
+
+
+class Certificate(StrEnum):
+    """What is known about an accepted draft, strongest first."""
+
+    EXACT = "exact"  # distributed as the teacher's own answer
+    BOUNDED = "bounded"  # within a stated total variation of it
+    TYPICAL = "typical"  # passed a test that the teacher's own answers pass with a stated rate
+    JUDGED = "judged"  # the teacher said that it would have written it; the judge's error rates are estimated
+    GATED = "gated"  # passed the task's own verifier; says nothing about the teacher
+
+
+class Strategy(StrEnum):
+    """How drafts are verified, best available first. REPEAT is for labels: the same prompt, word for word."""
+
+    ENGINE = "engine"  # proposed to the engine that serves the teacher
+    LOGPROBS = "logprobs"  # scored by the teacher, token by token
+    JUDGE = "judge"  # one batched question to the teacher
+    GATE = "gate"  # the task's verifier alone; opt-in
+    REPEAT = "repeat"  # the teacher answered this very prompt before
+
+
+class DraftState(StrEnum):
+    LIVE = "live"
+    QUARANTINED = "quarantined"  # a control failed beside it; shown no more
+    RETIRED = "retired"
+
+
+class Arm(StrEnum):
+    """What happened to a slice that looked for drafts."""
+
+    OFFERED = "offered"
+    PROBED = "probed"  # shown against the expectation, so that a wrong curve can mend (lock-out guard)
+    HELD_BACK = "held_back"  # at random, so that the saving and the quality can be compared
+    NOT_WORTH = "not_worth"  # no draft's expected net was positive
+    NO_DRAFTS = "no_drafts"
+    SUSPENDED = "suspended"  # too many bad drafts: the family generates afresh
+    OFF = "off"
+
+
+class VerdictKind(StrEnum):
+    VERDICT = "verdict"
+    VOID = "void"  # said beside a failed control, or by another revision: counts for nothing
+    AUDIT = "audit"  # an accepted draft asked about again
+    NEGATIVE = "negative"  # a planted draft of a far slice: accepting it is an error
+    POSITIVE = "positive"  # a planted fresh candidate of this slice: refusing it is an error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """What calls were billed, from the usage they reported and the price in force."""
+
+    input_tokens: int = 0
+    cached_tokens: int = 0
+    cache_write_tokens: int = 0
+    output_tokens: int = 0
+    n_requests: int = 0
+    amount_microusd: int = 0
+    price_version: str = ""
+
+    def __add__(self, other: "Cost") -> "Cost":
+        return Cost(
+            input_tokens=self.input_tokens + other.input_tokens,
+            cached_tokens=self.cached_tokens + other.cached_tokens,
+            cache_write_tokens=self.cache_write_tokens + other.cache_write_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            n_requests=self.n_requests + other.n_requests,
+            amount_microusd=self.amount_microusd + other.amount_microusd,
+            price_version=other.price_version or self.price_version,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredDraft:
+    """A draft as it comes out of the cache. `tokens` and `token_logprobs` (processed, of the distribution it was
+    sampled from) have one entry a token, the end of the text included; None where the teacher told none."""
+
+    draft_id: UUID
+    source_id: UUID
+    text: str
+    n_tokens: int
+    distance: float  # cosine, of its source's slice to the slice at hand
+    logprob: float | None = None  # under the prompt it was written for
+    is_kept: bool = False  # its own selection picked it: no product draft
+    tokens: tuple[str, ...] | None = None
+    token_logprobs: tuple[float, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DraftVerdict:
+    """`text` is what enters the pool: the draft, or under an exact rule its kept tokens and what the teacher wrote
+    after them (then `is_accepted` is false and `certificate` still holds for the text). "" where nothing enters."""
+
+    draft_id: UUID
+    is_accepted: bool
+    text: str = ""
+    n_tokens: int = 0  # of `text`
+    kept_tokens: int = 0
+    certificate: Certificate | None = None
+    kind: VerdictKind = VerdictKind.VERDICT
+    tv_bound: float | None = None
+    cost_microusd: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saving:
+    """The account of one slice or of many, whole micro-USD.
+
+    >>> Saving(avoided=100, verification=30, audits=5).net
+    65
+    """
+
+    avoided: int = 0
+    verification: int = 0
+    embedding: int = 0
+    audits: int = 0
+    exploration: int = 0
+
+    @property
+    def net(self) -> int:
+        return self.avoided - self.verification - self.embedding - self.audits - self.exploration
+
+    def __add__(self, other: "Saving") -> "Saving":
+        return Saving(
+            avoided=self.avoided + other.avoided,
+            verification=self.verification + other.verification,
+            embedding=self.embedding + other.embedding,
+            audits=self.audits + other.audits,
+            exploration=self.exploration + other.exploration,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verification:
+    """All that a verifier said about the drafts of one slice. `controls` are the planted ones; `cost` covers every
+    request, `audit_cost` the part that only measured."""
+
+    verdicts: tuple[DraftVerdict, ...]
+    controls: tuple[DraftVerdict, ...] = ()
+    cost: Cost = field(default_factory=Cost)
+    audit_cost: Cost = field(default_factory=Cost)
+    is_void: bool = False  # a control failed, or the answer was malformed: nothing is accepted
+    kept_tokens: Mapping[Certificate, int] = field(default_factory=lambda: MappingProxyType({}))

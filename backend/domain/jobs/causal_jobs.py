@@ -1,0 +1,111 @@
+"""The jobs of a generative task, as they cross the seam between the backend and a runner (`runner_jobs` has the rules
+of that seam and the jobs of an encoder).
+
+A prompt is never sent: both sides make it from the task's system message and one input (`gpu_runners.causal.chat`), so
+that training, evaluation and serving cannot differ.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from backend.domain.jobs.runner_jobs import Wire
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CausalOptions(Wire):
+    """Hyper-parameters of one LoRA distillation on a causal base. "auto" is what the device and the libraries at hand
+    allow; what was really active stands in the result's `active`."""
+
+    rank: int = 8
+    alpha: int = 16
+    dropout: float = 0.0
+    variant: str = "lora"  # lora | rslora | dora | qlora
+    learning_rate: float = 0.0  # 0: chosen by the width of the base
+    epochs: int = 3
+    tokens_per_step: int = 4096  # of prompt and completion, in one optimiser step
+    max_tokens: int = 1024  # of one example; a longer one is left out and counted
+    warmup_share: float = 0.05
+    seed: int = 7
+    precision: str = "auto"  # auto | fp32 | bf16
+    batching: str = "auto"  # auto | shared_prefix | packed | bucketed | padded
+    optimizer: str = "auto"  # auto | adamw | paged_adamw_8bit
+    kernels: str = "auto"  # auto | liger | plain
+    attention: str = "auto"  # auto | sdpa | flash_attention_2 | flex_attention
+    patch_size: int = 1  # above 1: the first `patch_share` of the steps predict patches of so many tokens
+    patch_share: float = 0.0
+    validation_share: float = 0.1  # of the pairs, for early stopping; never the held-out gold
+    patience: int = 2  # epochs without a lower validation loss before it stops; 0: never
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DistillCausalJob(Wire):
+    """Train one LoRA adapter on completions.
+
+    `dataset_sha256` is a JSONL blob, one `{"input": str, "output": str, "weight": float}` a line, in the order that
+    the seed permutes. `system` opens every chat.
+    """
+
+    base_model: str
+    system: str
+    dataset_sha256: str
+    options: dict[str, Any]  # CausalOptions.to_json()
+    checkpoint_every_s: float = 20.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DistillCausalResult(Wire):
+    """`adapter_sha256` is a safetensors blob as `gpu_runners.causal.adapter` writes it; `adapter_config` is its
+    AdapterConfig, whole numbers and texts alone. `training_log` has one row an epoch, `active` what was really switched
+    on."""
+
+    adapter_sha256: str
+    adapter_config: dict[str, Any]
+    base_model_sha256: str
+    tokenizer_sha256: str
+    n_pairs: int
+    n_parameters: int
+    training_log: list[dict[str, Any]]
+    active: dict[str, Any]
+    runner_ms: int
+    resumed_from_step: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluateCausalJob(Wire):
+    """Answer held-out inputs, greedily, with the adapter and with the bare base under the same constraint. The gold
+    answers stay behind.
+
+    `inputs_sha256` is a JSONL blob of `{"input": str}` lines. `answer` says what an answer is: `{"type": "json",
+    "schema": {...}}` (decoding is constrained to the schema), `{"type": "label", "labels": [...]}` (constrained to one
+    of them) or `{"type": "text"}`. `rules_sha256` is a rules.json ("": none).
+    """
+
+    base_model: str
+    base_model_sha256: str
+    system: str
+    answer: dict[str, Any]
+    max_new_tokens: int
+    adapter_sha256: str
+    adapter_config: dict[str, Any]
+    inputs_sha256: str
+    rules_sha256: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluateCausalResult(Wire):
+    """Row i of every list belongs to input i; `rule_answers` are as in EvaluateResult, all else is the model's own.
+    `finish_reasons` are stop or length. `confidences` in [0, 1] are the probability of the whole answer under the
+    constraint. `latency_us` are single-input wall times of a sample of the inputs, warm, `ruled_latency_us` the same
+    with the rules first; `engine` says what computed them."""
+
+    outputs: list[str]
+    finish_reasons: list[str]
+    n_tokens: list[int]
+    confidences: list[float]
+    baseline_outputs: list[str]
+    rule_answers: list[str | None] = field(default_factory=list)
+    latency_us: list[int]
+    ruled_latency_us: list[int] = field(default_factory=list)
+    device: str
+    engine: dict[str, Any]
+    runner_ms: int

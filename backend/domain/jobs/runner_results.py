@@ -1,0 +1,165 @@
+"""What a runner brought back, judged before anything is built on it: a runner is trusted with work, not with the truth.
+
+Each function gives the typed result or raises BadResult with what is wrong. What passes can be stored (Postgres keeps
+no NUL), signed (no NaN, no number beyond 2**53 as parts per million) and reckoned with.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from backend.domain.jobs.causal_jobs import DistillCausalResult, EvaluateCausalResult
+from backend.domain.jobs.result_checks import (
+    MAX_TEXT,
+    check,
+    check_latencies,
+    is_count,
+    is_digest,
+    is_number,
+    is_plain,
+    is_share,
+    is_string,
+    is_whole,
+    read,
+)
+from backend.domain.jobs.result_checks import BadResult as BadResult
+from backend.domain.jobs.runner_jobs import DistillResult, EvaluateResult, InferResult, SelectResult
+
+MAX_PPM = 2**53 - 1  # a score may be a billion
+MAX_TOKENS_A_TEXT = 256
+MAX_LOG = 200_000
+MAX_OUTPUT = 100_000  # characters of one generated answer
+MAX_OUTPUT_TOKENS = 1_000_000
+FINISH_REASONS = frozenset(("stop", "length"))
+
+
+def distill_result(value: dict[str, Any]) -> DistillResult:
+    result = read(DistillResult, value)
+    for name in ("adapter_sha256", "base_model_sha256"):
+        check(is_digest(getattr(result, name)), f"{name} is no sha256")
+    for name in ("n_pairs", "n_parameters", "runner_ms", "resumed_from_epoch"):
+        check(is_count(getattr(result, name)), f"{name} is no count")
+    _check_training(result)
+    check(is_number(result.temperature) and 0.01 <= result.temperature <= 100, "the temperature is out of range")
+    return result
+
+
+def evaluate_result(value: dict[str, Any], *, labels: Collection[str], n: int) -> EvaluateResult:
+    """For `n` held-out inputs of a task with these labels."""
+    result = read(EvaluateResult, value)
+    for name in ("predictions", "baseline_predictions", "confidences"):
+        rows = getattr(result, name)
+        check(isinstance(rows, list), f"{name} is no list")
+        check(len(rows) == n, f"{len(rows)} {name} for {n} held-out inputs")
+    known = frozenset(labels)
+    for name in ("predictions", "baseline_predictions"):
+        check(all(isinstance(x, str) and x in known for x in getattr(result, name)), f"{name} holds what is no label")
+    check(all(is_share(x) for x in result.confidences), "a confidence is not between 0 and 1")
+    check_latencies(result.latency_us)
+    _check_rules(result, known, n)
+    check(is_string(result.device, 200), "the device is no name")
+    check(is_count(result.runner_ms), "runner_ms is no count")
+    return result
+
+
+def distill_causal_result(value: dict[str, Any]) -> DistillCausalResult:
+    result = read(DistillCausalResult, value)
+    for name in ("adapter_sha256", "base_model_sha256", "tokenizer_sha256"):
+        check(is_digest(getattr(result, name)), f"{name} is no sha256")
+    for name in ("n_pairs", "n_parameters", "runner_ms", "resumed_from_step"):
+        check(is_count(getattr(result, name)), f"{name} is no count")
+    _check_training(result)
+    return result
+
+
+def _check_training(result: DistillResult | DistillCausalResult) -> None:
+    is_config = isinstance(result.adapter_config, dict) and is_plain(result.adapter_config, floats=False)
+    check(is_config, "adapter_config is not an object of texts and whole numbers")
+    check(isinstance(result.active, dict) and is_plain(result.active), "active is not a plain object")
+    is_log = isinstance(result.training_log, list) and all(isinstance(row, dict) for row in result.training_log)
+    check(is_log and is_plain(result.training_log), "training_log is not a list of plain objects")
+
+
+def evaluate_causal_result(value: dict[str, Any], *, answer: Mapping[str, Any], n: int) -> EvaluateCausalResult:
+    """For `n` held-out inputs and the job's `answer`: of a label task every answer is one of its labels. Whether an
+    answer fits a schema is for the evaluation to say, not a fault of the runner."""
+    result = read(EvaluateCausalResult, value)
+    for name in ("outputs", "baseline_outputs", "finish_reasons", "n_tokens", "confidences"):
+        rows = getattr(result, name)
+        check(isinstance(rows, list), f"{name} is no list")
+        check(len(rows) == n, f"{len(rows)} {name} for {n} held-out inputs")
+    known = frozenset(answer["labels"]) if answer["type"] == "label" else None
+    for name in ("outputs", "baseline_outputs"):
+        rows = getattr(result, name)
+        check(all(is_string(x, MAX_OUTPUT) for x in rows), f"{name} holds what is no text")
+        check(known is None or known.issuperset(rows), f"{name} holds what is no label")
+    _check_endings(result.finish_reasons, result.n_tokens)
+    check(all(is_share(x) for x in result.confidences), "a confidence is not between 0 and 1")
+    check_latencies(result.latency_us)
+    check(len(result.latency_us) <= n, "there are more latencies than inputs")
+    _check_rules(result, known, n)
+    check(is_string(result.device, 200), "the device is no name")
+    check(isinstance(result.engine, dict) and is_plain(result.engine), "engine is not a plain object")
+    check(is_count(result.runner_ms), "runner_ms is no count")
+    return result
+
+
+def _check_rules(result: EvaluateResult | EvaluateCausalResult, known: Collection[str] | None, n: int) -> None:
+    """What rules answered: nothing at all, or one entry an input."""
+    said = result.rule_answers
+    check(isinstance(said, list) and len(said) in (0, n), "rule_answers is not one entry an input")
+    check(all(x is None or is_string(x, MAX_OUTPUT) for x in said), "rule_answers holds what is no text")
+    is_known = known is None or all(x is None or x in known for x in said)
+    check(is_known, "rule_answers holds what is no label")
+    if said:
+        check_latencies(result.ruled_latency_us)
+    else:
+        check(result.ruled_latency_us == [], "there are latencies of rules and no rules")
+
+
+def _check_endings(reasons: Sequence[object], n_tokens: Sequence[object]) -> None:
+    check(all(isinstance(x, str) and x in FINISH_REASONS for x in reasons), "a finish reason is not stop or length")
+    check(all(is_whole(x, 0, MAX_OUTPUT_TOKENS) for x in n_tokens), "n_tokens holds what is no count")
+
+
+def infer_result(value: dict[str, Any], *, n: int, task_type: str = "label") -> InferResult:
+    """For `n` inputs of a label, json or text task; `rule` is the number of the rule that answered."""
+    result = read(InferResult, value)
+    check(isinstance(result.outputs, list) and len(result.outputs) == n, f"not one output for each of {n} inputs")
+    parts = {"label", "confidence"} if task_type == "label" else {"output", "finish_reason", "n_tokens"}
+    for row in result.outputs:
+        check(isinstance(row, dict) and set(row) - {"rule"} == parts | {"latency_us"}, "an output lacks its parts")
+        check(is_whole(row.get("rule", 0), 0, MAX_PPM), "rule is no number of a rule")
+        if task_type == "label":
+            check(is_string(row["label"], MAX_TEXT), "a label is no text")
+            check(is_share(row["confidence"]), "a confidence is not between 0 and 1")
+        else:
+            check(is_string(row["output"], MAX_OUTPUT), "an output is no text")
+            _check_endings([row["finish_reason"]], [row["n_tokens"]])
+    check_latencies([row["latency_us"] for row in result.outputs])
+    check(is_count(result.load_ms), "load_ms is no count")
+    return result
+
+
+def select_result(value: dict[str, Any], *, n: int, k: int | None, is_text: bool) -> SelectResult:
+    """For `n` rows of which at most `k` were to be kept (None: any number)."""
+    result = read(SelectResult, value)
+    check(_are_rows(result.picks, n), "the picks are not different rows")
+    check(k is None or len(result.picks) <= k, f"{len(result.picks)} picks where K is {k}")
+    check(_are_rows(result.floor_dropped, n), "floor_dropped does not hold different rows")
+    check(not set(result.picks) & set(result.floor_dropped), "a pick is below the floor")
+    nearest = result.nearest_pick_ppm
+    is_spread = isinstance(nearest, list) and all(x is None or is_whole(x, 0, MAX_PPM) for x in nearest)
+    check(is_spread and len(nearest) == len(result.picks), "nearest_pick_ppm does not fit the picks")
+    is_split = isinstance(result.cluster_of, list) and all(is_whole(x, -1, n - 1) for x in result.cluster_of)
+    check(is_split and len(result.cluster_of) == n, f"cluster_of is not one cluster for each of {n} rows")
+    is_report = isinstance(result.report, dict) and is_plain(result.report, floats=False, most=MAX_PPM)
+    check(is_report, "the report is not an object of texts and whole numbers")
+    check(is_string(result.log, MAX_LOG) and is_string(result.embedder, 200), "the log or the embedder is no text")
+    check(is_whole(result.n_tokens, 0, n * MAX_TOKENS_A_TEXT if is_text else 0), "n_tokens is not what n texts have")
+    check(is_count(result.runner_ms), "runner_ms is no count")
+    return result
+
+
+def _are_rows(value: object, n: int) -> bool:
+    is_list = isinstance(value, list) and all(is_whole(x, 0, n - 1) for x in value)
+    return is_list and len(set(value)) == len(value)  # type: ignore[call-overload,arg-type]

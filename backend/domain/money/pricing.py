@@ -1,0 +1,221 @@
+"""What things cost: a dated, immutable price book. What a whole compile will cost is in `estimates`.
+
+Prices are exact decimals of US dollars per unit; an amount becomes a whole number of micro-USD once, when it is
+booked, rounded half to even. The book knows this deployment's own work and its own demonstration teacher. It holds no
+vendor's prices: they change without notice, so a spec that names another model brings its price along
+(`teacher.price`).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import ROUND_HALF_EVEN, Decimal
+from types import MappingProxyType
+
+from backend.domain.canonical import sha256_of
+from backend.domain.errors import InvalidSpec, Problem
+from backend.domain.spec.teacher import DeclaredPrice
+
+MICRO = Decimal(1_000_000)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Price:
+    """US dollars for one unit of one sku."""
+
+    sku: str
+    unit: str
+    usd_per_unit: Decimal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PriceBook:
+    """The prices in force from `effective_at` until the next book. `sha256` is what a receipt quotes."""
+
+    version: str
+    effective_at: datetime
+    prices: Mapping[str, Price]
+
+    def to_json(self) -> dict[str, object]:
+        """Prices as decimal strings, so that the canonical form is exact."""
+        return {
+            "version": self.version,
+            "effective_at": self.effective_at.isoformat().replace("+00:00", "Z"),
+            "prices": {
+                sku: {"unit": p.unit, "usd_per_unit": format(p.usd_per_unit, "f")} for sku, p in self.prices.items()
+            },
+        }
+
+    @property
+    def sha256(self) -> str:
+        return sha256_of(self.to_json())
+
+
+def _book(
+    version: str, effective_at: datetime, per_mtok: Mapping[str, str], per_second: Mapping[str, str]
+) -> PriceBook:
+    prices = [Price(sku=sku, unit="token", usd_per_unit=Decimal(usd) / MICRO) for sku, usd in per_mtok.items()]
+    prices += [Price(sku=sku, unit="second", usd_per_unit=Decimal(usd)) for sku, usd in per_second.items()]
+    return PriceBook(version=version, effective_at=effective_at, prices=MappingProxyType({p.sku: p for p in prices}))
+
+
+# Newest last; a book that has been in force is never edited, a change is a new entry.
+BOOKS: tuple[PriceBook, ...] = (
+    _book(
+        "2026-11-01",
+        datetime(2026, 11, 1, tzinfo=UTC),
+        per_mtok={
+            "teacher.kolm-grammar-1.input_token": "0.10",
+            "teacher.kolm-grammar-1.output_token": "0.40",
+            "embedding.token": "0.01",
+        },
+        per_second={"runner.second": "0.000150"},
+    ),
+    # Serving by the token. The figures are our choice: about what a 0.5B model costs on a shared GPU; docs/serving.md.
+    _book(
+        "2026-11-22",
+        datetime(2026, 11, 22, 5, tzinfo=UTC),
+        per_mtok={
+            "teacher.kolm-grammar-1.input_token": "0.10",
+            "teacher.kolm-grammar-1.output_token": "0.40",
+            "embedding.token": "0.01",
+            "serving.prompt_token": "0.05",
+            "serving.cached_token": "0.0125",
+            "serving.completion_token": "0.20",
+        },
+        per_second={"runner.second": "0.000150"},
+    ),
+)
+
+
+def price_book(at: datetime | None = None) -> PriceBook:
+    """The book in force at an aware time, or the newest. Raises LookupError before the first one."""
+    if at is None:
+        return BOOKS[-1]
+    in_force = [book for book in BOOKS if book.effective_at <= at]
+    if not in_force:
+        raise LookupError(f"No price book was in force at {at.isoformat()}.")
+    return in_force[-1]
+
+
+def cost_microusd(quantity: int, price: Price) -> int:
+    """Whole micro-USD, half to even.
+
+    >>> cost_microusd(1_500_000, price_book().prices["embedding.token"])
+    15000
+    """
+    return _whole(quantity * price.usd_per_unit)
+
+
+def _whole(usd: Decimal) -> int:
+    return int((usd * MICRO).to_integral_value(rounding=ROUND_HALF_EVEN))
+
+
+_KINDS = ("input", "cached_input", "cache_write", "output")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostPart:
+    """What one kind of token adds to the cost of a call. `kind` is the sku's, without `_token`."""
+
+    kind: str
+    quantity: int
+    amount_microusd: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TeacherPrice:
+    """What one model's tokens cost in this compile. `version` names the price book, or the declaration it came from.
+    Input that was read from the vendor's prompt cache, and input that was written to it, may have prices of their
+    own."""
+
+    version: str
+    input: Price
+    output: Price
+    cached_input: Price
+    cache_write: Price
+
+    def cost_microusd(
+        self, *, input_tokens: int, output_tokens: int, cached_tokens: int = 0, cache_write_tokens: int = 0
+    ) -> int:
+        """One call, rounded once. `input_tokens` counts the cached and the written ones too, which together are never
+        more."""
+        plain_tokens = input_tokens - cached_tokens - cache_write_tokens
+        return _whole(
+            plain_tokens * self.input.usd_per_unit
+            + cached_tokens * self.cached_input.usd_per_unit
+            + cache_write_tokens * self.cache_write.usd_per_unit
+            + output_tokens * self.output.usd_per_unit
+        )
+
+    def parts(
+        self,
+        *,
+        input_tokens: int,
+        output_tokens: int,
+        cached_tokens: int = 0,
+        cache_write_tokens: int = 0,
+        most_microusd: int,
+    ) -> tuple[CostPart, ...]:
+        """One call by what was billed, input and output always, cached and written input where there was some. Each
+        amount is what the part adds to the ones before, so that together they are `cost_microusd`, or
+        `most_microusd` where that is less."""
+        plain_tokens = input_tokens - cached_tokens - cache_write_tokens
+        quantities = dict(zip(_KINDS, (plain_tokens, cached_tokens, cache_write_tokens, output_tokens), strict=True))
+        exact, booked, parts = Decimal(0), 0, []
+        for kind, price in zip(_KINDS, (self.input, self.cached_input, self.cache_write, self.output), strict=True):
+            exact += quantities[kind] * price.usd_per_unit
+            if quantities[kind] or kind in ("input", "output"):
+                upto = min(_whole(exact), most_microusd)
+                parts.append(CostPart(kind=kind, quantity=quantities[kind], amount_microusd=upto - booked))
+                booked = upto
+        return tuple(parts)
+
+    def most_microusd(self, *, input_tokens: int, output_tokens: int) -> int:
+        """What a call costs at most, whatever part of its input the vendor says was cached or written."""
+        dearest = max(price.usd_per_unit for price in (self.input, self.cached_input, self.cache_write))
+        return _whole(input_tokens * dearest + output_tokens * self.output.usd_per_unit)
+
+
+def teacher_price(book: PriceBook, model: str, declared: DeclaredPrice | None) -> TeacherPrice:
+    """The declared price where the spec has one, else the book's; where neither has a price for cached or written
+    input, that is billed as input. Raises InvalidSpec (unknown_teacher_price) without either.
+    """
+    if declared is not None:
+        return _declared(model, declared)
+    plain, cached, written, output = (book.prices.get(f"teacher.{model}.{kind}_token") for kind in _KINDS)
+    if plain is not None and output is not None:
+        return TeacherPrice(
+            version=book.version, input=plain, output=output, cached_input=cached or plain, cache_write=written or plain
+        )
+    known = sorted(
+        sku.split(".")[1] for sku in book.prices if sku.startswith("teacher.") and sku.endswith(".input_token")
+    )
+    message = (
+        f'there is no price for the model "{model[:80]}"; add "price" with input_usd_per_mtok and output_usd_per_mtok '
+        f"as your vendor bills them (models with a price of their own here: {', '.join(known)})"
+    )
+    problem = Problem(pointer="/teacher/price", message=message, code="unknown_teacher_price")
+    raise InvalidSpec(
+        f"The spec is not valid: /teacher/price: {message}", code="unknown_teacher_price", problems=(problem,)
+    )
+
+
+def _declared(model: str, declared: DeclaredPrice) -> TeacherPrice:
+    plain, output = declared.input_usd_per_mtok, declared.output_usd_per_mtok
+    cached, written = declared.cached_input_usd_per_mtok, declared.cache_write_usd_per_mtok
+    per_mtok = (plain, plain if cached is None else cached, plain if written is None else written, output)
+    # without the optional ones the digest is of two prices: what was declared before there were four keeps its version
+    told = (plain, output) if cached is None and written is None else per_mtok
+    digest = sha256_of({"model": model, "usd_per_mtok": [format(usd.normalize(), "f") for usd in told]})
+    prices = [
+        Price(sku=f"teacher.{model}.{kind}_token", unit="token", usd_per_unit=usd / MICRO)
+        for kind, usd in zip(_KINDS, per_mtok, strict=True)
+    ]
+    return TeacherPrice(
+        version=f"declared-{digest[:16]}",
+        input=prices[0],
+        cached_input=prices[1],
+        cache_write=prices[2],
+        output=prices[3],
+    )

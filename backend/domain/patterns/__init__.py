@@ -1,0 +1,1 @@
+"""Customers' regular expressions, read and run in linear time."""

@@ -1,0 +1,163 @@
+"""An ablation: the same candidates compiled again without selection, to see what selection was worth on this task.
+
+Arm `all` labels every valid candidate and trains on every pair; arm `random` labels as many as were selected, drawn by
+the seed. Both start from the candidates, scores and labels of the compile they ablate, so what differs is which
+candidates are labelled (and, for `all`, how many). What is here decides; `backend.compiles.ablations` reads the rows.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+from backend.domain.errors import InvalidInput
+from backend.domain.evaluation.classification import PPM, interval_ppm
+from backend.domain.evaluation.paired import Paired
+from backend.domain.lifecycle import StepName
+from backend.domain.planning.estimates import Estimate, Range
+from backend.domain.spec.parsing import Spec
+
+MAX_NAME = 64
+
+
+class Arm(StrEnum):
+    ALL = "all"
+    RANDOM = "random"
+
+
+def arm_spec(spec: Spec, arm: Arm) -> Spec:
+    """The spec of an arm: the method is the arm's (with `all`, every labelled pair trains), the name is its own (so
+    that the customer's versions do not count on), and what it does not keep is no draft: the ablated compile has it.
+    """
+    sampling: dict[str, Any] = {"method": arm.value} | ({"k_distill": None} if arm is Arm.ALL else {})
+    return spec.model_copy(
+        update={
+            "name": arm_name(spec.name, arm),
+            "sampling": spec.sampling.model_copy(update=sampling),
+            "draft_cache": spec.draft_cache.model_copy(update={"enabled": False}),
+        }
+    )
+
+
+def arm_name(name: str, arm: Arm) -> str:
+    """A slug of at most 64 characters.
+
+    >>> arm_name("refund-router", Arm.ALL)
+    'refund-router-ablation-all'
+    """
+    ending = f"-ablation-{arm}"
+    return name[: MAX_NAME - len(ending)].rstrip("-") + ending
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pool:
+    """One slice of the ablated compile: `n` valid candidates, of which `k` were selected and labelled."""
+
+    n: int
+    k: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paid:
+    """What the ablated compile paid, micro-USD: for the labels of each text, for training on `n_pairs` pairs (of them
+    `n_gold` gold), for the evaluation."""
+
+    labels: Sequence[int]
+    training: int
+    evaluation: int
+    n_pairs: int
+    n_gold: int
+
+
+def n_to_label(pools: Sequence[Pool], arm: Arm) -> tuple[int, float]:
+    """How many texts an arm labels, and how many of them, as expected, have no label yet.
+
+    >>> n_to_label([Pool(n=12, k=4)], Arm.ALL), n_to_label([Pool(n=12, k=4)], Arm.RANDOM)
+    ((12, 8), (4, 2.666666666666667))
+    """
+    if arm is Arm.ALL:
+        return sum(pool.n for pool in pools), sum(pool.n - pool.k for pool in pools)
+    return sum(pool.k for pool in pools), sum(pool.k * (1 - pool.k / pool.n) for pool in pools if pool.n)
+
+
+def estimate_arm(base: Estimate, arm: Arm, pools: Sequence[Pool], paid: Paid) -> Estimate:
+    """What an arm will cost, by what the ablated compile paid for the same things. `base` is the estimate of the arm's
+    spec: its prices and its largest batch hold here too."""
+    n_labeled, n_new = n_to_label(pools, arm)
+    zero = Range(low=0, expected=0, high=0)
+    mean = sum(paid.labels) / max(1, len(paid.labels))
+    n_most = n_labeled if arm is Arm.RANDOM else n_new
+    n_pairs = paid.n_gold + n_labeled if arm is Arm.ALL else paid.n_pairs
+    steps = dict.fromkeys(StepName, zero)
+    steps[StepName.LABELING] = Range(
+        low=int(n_new * mean / 2),
+        expected=math.ceil(n_new * mean),
+        high=math.ceil(2 * n_most * max(paid.labels, default=0)),
+    )
+    steps[StepName.DISTILLATION] = _runner(paid.training * n_pairs / max(1, paid.n_pairs))
+    steps[StepName.EVALUATION] = _runner(paid.evaluation)
+    ours = steps[StepName.DISTILLATION].high + steps[StepName.EVALUATION].high
+    return replace(base, steps=steps, assumptions=tuple(_assumptions(n_labeled, n_new, paid)), platform_high=ours)
+
+
+def _runner(expected: float) -> Range:
+    return Range(low=int(expected / 5), expected=math.ceil(expected), high=4 * math.ceil(expected))
+
+
+def _assumptions(n_labeled: int, n_new: float, paid: Paid) -> list[str]:
+    return [
+        f"{n_labeled} inputs are labeled, about {round(n_new)} of them anew; the others have their labels already",
+        "candidates, embeddings and scores are copied and cost nothing",
+        f"a label costs what {len(paid.labels)} cost in the ablated compile; training and evaluation likewise",
+        "low: half the tokens, a runner five times as fast; high: twice the dearest label, a 4 times slower runner",
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What one side of an ablation bought and what came of it. `label_cost_microusd` is what all its labels cost, also
+    those it took over; `n_labels` counts labelled inputs, `n_pairs` the pairs that trained (gold included)."""
+
+    correct: int
+    n: int
+    n_labels: int
+    n_labels_reused: int
+    label_cost_microusd: int
+    n_pairs: int
+    k_score_ppm: int | None
+
+    def to_json(self) -> dict[str, Any]:
+        low, high = interval_ppm(self.correct, self.n)
+        return {name: getattr(self, name) for name in self.__slots__} | {
+            "accuracy_ppm": self.correct * PPM // self.n if self.n else 0,
+            "accuracy_low_ppm": low,
+            "accuracy_high_ppm": high,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """The compile with selection beside one arm without, on the same held-out rows. Differences are selected less
+    arm."""
+
+    selected: Outcome
+    arm: Outcome
+    paired: Paired
+
+    def __post_init__(self) -> None:
+        if not self.selected.n == self.arm.n == self.paired.n:
+            raise InvalidInput("Both sides of an ablation are evaluated on the same rows.")
+
+    def to_json(self) -> dict[str, Any]:
+        ours, theirs = self.selected, self.arm
+        k_scores = None
+        if ours.k_score_ppm is not None and theirs.k_score_ppm is not None:
+            k_scores = ours.k_score_ppm - theirs.k_score_ppm
+        return {
+            "selected": ours.to_json(),
+            "arm": theirs.to_json(),
+            "paired": self.paired.to_json(),
+            "k_score_difference_ppm": k_scores,
+            "label_cost_difference_microusd": ours.label_cost_microusd - theirs.label_cost_microusd,
+        }

@@ -1,0 +1,302 @@
+"""What a compile will cost, before it runs: low, expected and high per step, and the largest sum that one batch of
+calls may reserve.
+
+Low is what it costs when everything goes well on a fast runner; a budget below it is refused. High counts every
+automatic reaction (more exemplars, two hotter rounds, the fallback model), every round and split that
+`sampling.on_gap` allows, a teacher that answers one choice a call, and every trial that may follow the first (twice the
+rank, when the gate is missed). The assumptions are in the answer.
+"""
+
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+
+from backend.domain.errors import InvalidSpec, Problem
+from backend.domain.lifecycle import StepName
+from backend.domain.money.pricing import Price, PriceBook, TeacherPrice, cost_microusd, price_book, teacher_price
+from backend.domain.planning.trial_estimates import CHARS_PER_TOKEN, Trials, answer_tokens, assumption, recipes_cost
+from backend.domain.planning.trial_estimates import Range as Range
+from backend.domain.planning.trials import most_trials
+from backend.domain.spec.defaults import (
+    MAX_CANDIDATE_TOKENS,
+    default_k_distill,
+    default_k_select,
+    effective_slices,
+    label_max_tokens,
+    label_names,
+    train_kind,
+)
+from backend.domain.spec.models import Spec
+from backend.domain.spec.outputs import JsonOutput, LabelOutput, TextOutput
+
+CHOICES_PER_CALL = 8  # candidates asked for in one call
+PROMPT_OVERHEAD_TOKENS = 110  # system message and fixed lines of either prompt
+HALVES_SHOWN = 6  # texts in the question that names the halves of a slice
+NAMING_TOKENS = 400  # its longest answer
+MAX_REACTIONS = 4  # exemplars, hotter, hotter, fallback model; each asks for N/2 more
+VERDICT_TOKENS = 8  # a judge's longest answer about two texts, as workers.teachers asks for it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """`worst_batch` is the most that one batch of teacher calls may reserve, micro-USD: with less left, the next
+    batch is not started. `platform_high` is the part of the high bound that is not the teacher's: all that kolm bills
+    where the customer's own key pays the teacher.
+    """
+
+    steps: dict[StepName, Range]
+    worst_batch: int
+    price_version: str
+    teacher_price_version: str
+    assumptions: tuple[str, ...]
+    platform_high: int | None = None
+
+    @property
+    def total(self) -> Range:
+        return sum(self.steps.values(), Range(low=0, expected=0, high=0))
+
+    def to_json(self) -> dict[str, object]:
+        def microusd(amount: Range) -> dict[str, int]:
+            return {"low_microusd": amount.low, "expected_microusd": amount.expected, "high_microusd": amount.high}
+
+        return {
+            "steps": [{"step": step.value, **microusd(amount)} for step, amount in self.steps.items()],
+            "total": microusd(self.total),
+            "worst_batch_microusd": self.worst_batch,
+            "price_version": self.price_version,
+            "teacher_price_version": self.teacher_price_version,
+            "assumptions": list(self.assumptions),
+        }
+
+
+def estimate(
+    spec: Spec,
+    *,
+    n_captures: int = 0,
+    n_gold_train: int = 0,
+    n_heldout: int = 0,
+    prompt_tokens_candidate: int | None = None,
+    prompt_tokens_label: int | None = None,
+    mean_output_tokens: int = 20,
+    book: PriceBook | None = None,
+) -> Estimate:
+    """The cost of compiling `spec`. Prompt sizes default to what the spec's own texts amount to; `mean_output_tokens`
+    is one candidate.
+
+    Raises InvalidSpec (unknown_teacher_price).
+    """
+    book = book or price_book()
+    price = teacher_price(book, spec.teacher.model, spec.teacher.price)
+    plan = _Plan(
+        spec=spec,
+        price=price,
+        n_captures=n_captures,
+        prompt_candidate=prompt_tokens_candidate
+        or _prompt_tokens(spec, is_label=False, text_tokens=mean_output_tokens),
+        prompt_label=prompt_tokens_label or _prompt_tokens(spec, is_label=True, text_tokens=mean_output_tokens),
+        mean_output=mean_output_tokens,
+    )
+    zero = Range(low=0, expected=0, high=0)
+    n_pairs = default_k_distill(plan.n_picks) if spec.sampling.k_distill is None else spec.sampling.k_distill
+    steps = dict.fromkeys(StepName, zero)
+    steps[StepName.SYNTHESIS] = plan.synthesis() + _embedding(book.prices["embedding.token"], plan)
+    steps[StepName.SELECTION] = plan.mitigations() + _more_embedding(book.prices["embedding.token"], plan)
+    steps[StepName.LABELING] = plan.labeling()
+    ours = _embedding(book.prices["embedding.token"], plan) + _more_embedding(book.prices["embedding.token"], plan)
+    runs = Trials(spec=spec, price=book.prices["runner.second"], n_heldout=n_heldout, input_tokens=mean_output_tokens)
+    n_trained = min(n_pairs, plan.n_picks) + n_gold_train
+    steps[StepName.DISTILLATION] = runs.first_training(n_trained)
+    answering = runs.rest(n_trained)
+    steps[StepName.EVALUATION] = answering + plan.judging(n_heldout)
+    return Estimate(
+        steps=steps,
+        worst_batch=plan.worst_batch(),
+        price_version=book.version,
+        teacher_price_version=price.version,
+        assumptions=tuple(plan.assumptions(n_gold_train)),
+        platform_high=ours.high + steps[StepName.DISTILLATION].high + answering.high,
+    )
+
+
+def check_budget(estimated: Estimate, budget_microusd: int) -> None:
+    """Raise InvalidSpec (budget_below_estimate) for a budget that cannot suffice: below the low bound, or below one
+    batch of calls.
+    """
+    total = estimated.total
+    least = max(total.low, estimated.worst_batch)
+    if budget_microusd >= least:
+        return
+    message = (
+        f"a budget of {usd(budget_microusd)} is below the least this compile needs, {usd(least)} (estimate: "
+        f"{usd(total.low)} to {usd(total.high)}, expected {usd(total.expected)}; one batch of calls may need "
+        f"{usd(estimated.worst_batch)}); raise budget.usd, or lower sampling.n_candidates or teacher.concurrency"
+    )
+    problem = Problem(pointer="/budget/usd", message=message, code="budget_below_estimate")
+    raise InvalidSpec(
+        f"The spec is not valid: /budget/usd: {message}", code="budget_below_estimate", problems=(problem,)
+    )
+
+
+def usd(microusd: int) -> str:
+    """`$0.0123`: four decimals, six where four would hide the amount."""
+    amount = Decimal(microusd) / 1_000_000
+    return f"${amount:.4f}" if microusd % 100 == 0 or microusd >= 10_000 else f"${amount:.6f}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Plan:
+    """How many calls of what size the teacher will get."""
+
+    spec: Spec
+    price: TeacherPrice
+    n_captures: int
+    prompt_candidate: int
+    prompt_label: int
+    mean_output: int
+
+    @property
+    def pools(self) -> tuple[int, ...]:
+        """N of each slice that the teacher fills: with captures and no slices declared, none."""
+        if self.n_captures and not self.spec.slices:
+            return ()
+        return (self.spec.sampling.n_candidates,) * len(effective_slices(self.spec))
+
+    @property
+    def n_picks(self) -> int:
+        k = self.spec.sampling.k_select
+        return sum(default_k_select(n) if k is None else min(k, n) for n in (*self.pools, self.n_captures))
+
+    @property
+    def label_output(self) -> int:
+        return answer_tokens(self.spec)
+
+    def synthesis(self) -> Range:
+        n = sum(self.pools)
+        n_calls = sum(-(-size // CHOICES_PER_CALL) for size in self.pools)
+        most = sum(size + MAX_REACTIONS * -(-size // 2) for size in self.pools)
+        return Range(
+            low=self._cost(n_calls * self.prompt_candidate // 2, n * self.mean_output // 2),
+            expected=self._cost(n_calls * self.prompt_candidate, n * self.mean_output),
+            high=self._candidates_high(most),
+        )
+
+    @property
+    def most_mitigated(self) -> int:
+        """Candidates that selection may ask for: N/2 a round of resynthesis, N again for the halves of a slice, whose
+        own rounds are rounded up one by one."""
+        sampling = self.spec.sampling
+        splits = "split_slice" in sampling.on_gap
+        n_rounds = sampling.resynthesis_rounds if "resynthesize" in sampling.on_gap else 0
+        return sum(n_rounds * (-(-size // 2) + splits) + splits * size for size in self.pools)
+
+    def mitigations(self) -> Range:
+        """What selection may ask of the teacher; nothing is expected of it."""
+        n_named = len(self.pools) if "split_slice" in self.spec.sampling.on_gap else 0
+        shown = HALVES_SHOWN * max(self.mean_output, MAX_CANDIDATE_TOKENS)
+        named = self._cost(n_named * 2 * (self.prompt_candidate + shown), n_named * NAMING_TOKENS)
+        return Range(low=0, expected=0, high=self._candidates_high(self.most_mitigated) + named)
+
+    def _candidates_high(self, n: int) -> int:
+        """One choice a call, longest answers."""
+        return self._cost(2 * n * self.prompt_candidate, n * min(3 * self.mean_output, MAX_CANDIDATE_TOKENS))
+
+    def labeling(self) -> Range:
+        n, k = self.n_picks, self.spec.sampling.label_samples
+        least = -(-n // 2) if n else 0  # drop_k may leave fewer
+        return Range(
+            low=self._cost(least * self.prompt_label // 2, least * k * self.least_answer),
+            expected=self._cost(n * self.prompt_label, n * k * self.label_output),
+            high=self._cost(2 * n * k * self.prompt_label, n * k * label_max_tokens(self.spec)),
+        )
+
+    @property
+    def least_answer(self) -> int:
+        """Half of what is expected, but of a label one token."""
+        return 1 if isinstance(self.spec.output, LabelOutput) else max(1, self.label_output // 2)
+
+    @property
+    def prompt_verdict(self) -> int:
+        """The task, the input and two answers."""
+        return self.prompt_label + 2 * self.label_output
+
+    def judging(self, n_heldout: int) -> Range:
+        """Two verdicts a held-out answer, for every trial; none where the spec's accuracy needs no judge. Answers equal
+        to gold, or that fail a check, are not asked about."""
+        if not (isinstance(self.spec.output, TextOutput) and self.spec.output.accuracy == "judge"):
+            return Range(low=0, expected=0, high=0)
+        n = 2 * n_heldout
+        longest = self.prompt_label + 2 * label_max_tokens(self.spec)
+        n_trials = most_trials(self.spec)
+        return Range(
+            low=self._cost(n * self.prompt_verdict // 4, n // 2),
+            expected=self._cost(n * self.prompt_verdict, 2 * n),
+            high=n_trials * self._cost(2 * n * longest, n * VERDICT_TOKENS),
+        )
+
+    def worst_batch(self) -> int:
+        """As the workers reserve it: every byte of the prompt a token, every choice as long as allowed."""
+        width = self.spec.teacher.concurrency
+        calls = (
+            [(self.prompt_label, self.spec.sampling.label_samples * label_max_tokens(self.spec))]
+            if self.n_picks
+            else []
+        )
+        if self.pools:
+            n = min(CHOICES_PER_CALL, max(self.pools))
+            calls.append((self.prompt_candidate, n * MAX_CANDIDATE_TOKENS))
+        if isinstance(self.spec.output, TextOutput) and self.spec.output.accuracy == "judge":
+            calls.append((self.prompt_label + 2 * label_max_tokens(self.spec), VERDICT_TOKENS))
+        return max((width * self._cost(CHARS_PER_TOKEN * prompt, output) for prompt, output in calls))
+
+    def _cost(self, input_tokens: int, output_tokens: int) -> int:
+        return self.price.cost_microusd(input_tokens=input_tokens, output_tokens=output_tokens)
+
+    def assumptions(self, n_gold_train: int) -> Iterator[str]:
+        k = self.spec.sampling.label_samples
+        n, n_slices = sum(self.pools), len(self.pools)
+        yield f"{n} candidates in {n_slices} slices, {self.n_captures} captures, {self.n_picks} picks"
+        yield f"{k} label samples a pick; {n_gold_train} gold pairs train besides the selected ones"
+        yield f"{self.prompt_candidate} prompt tokens and {self.mean_output} a choice, {CHOICES_PER_CALL} a call"
+        yield f"{self.prompt_label} prompt tokens a label call and {self.label_output} an answer"
+        if train_kind(self.spec) != "encoder":
+            yield assumption(self.spec)
+        if recipes_cost(self.spec).high:
+            budget_s = self.spec.recipes.budget_s
+            yield f"a recipe pack where the gate is passed: up to {budget_s:g} s of measuring what drafts"
+        yield f"at most {most_trials(self.spec)} trials; those after the first count in the evaluation's high bound"
+        yield "low: half the tokens and half the picks, a runner five times as fast"
+        yield (
+            "high: every retry for poor candidates and every round that on_gap allows, one choice a call, longest "
+            "answers, a 4 times slower runner"
+        )
+
+
+def _prompt_tokens(spec: Spec, *, is_label: bool, text_tokens: int) -> int:
+    """Tokens of a prompt, by its characters: task, label names, then either label descriptions and the text or a
+    slice with exemplars.
+    """
+    names = label_names(spec)
+    n_chars = len(spec.task) + sum(len(name) + 3 for name in names)
+    slices = effective_slices(spec)
+    if is_label and isinstance(spec.output, JsonOutput):
+        n_chars += len(json.dumps(spec.output.answer_schema))
+    if is_label:
+        n_chars += sum(len(part.hint) + len(part.name) + 4 for part in slices)
+    elif slices:
+        n_chars += max(len(part.name) + len(part.hint) + sum(map(len, part.exemplars)) for part in slices)
+    return PROMPT_OVERHEAD_TOKENS + math.ceil(n_chars / CHARS_PER_TOKEN) + (text_tokens if is_label else 0)
+
+
+def _embedding(price: Price, plan: _Plan) -> Range:
+    tokens = (sum(plan.pools) + plan.n_captures) * (plan.mean_output + 2)
+    return Range(
+        low=cost_microusd(tokens // 2, price),
+        expected=cost_microusd(tokens, price),
+        high=cost_microusd(4 * tokens, price),
+    )
+
+
+def _more_embedding(price: Price, plan: _Plan) -> Range:
+    return Range(low=0, expected=0, high=cost_microusd(4 * plan.most_mitigated * (plan.mean_output + 2), price))

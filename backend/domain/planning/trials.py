@@ -1,0 +1,127 @@
+"""Which models a compile tries, one after the other: a trial is one distillation and one evaluation.
+
+The first is what the spec asks for. A label task with `train.kind: auto` then tries the other kind of base too, and the
+measured K-score decides. When the best of them misses the gate, `train.escalate` holds, the money lasts and the rank
+was nobody's wish but the default, twice the rank (and alpha) is tried once. What is here decides; it measures nothing.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Self
+
+from backend.domain.jobs.causal_jobs import CausalOptions
+from backend.domain.jobs.runner_jobs import TrainOptions
+from backend.domain.spec.defaults import train_kind
+from backend.domain.spec.models import Spec
+
+
+class TrialKind(StrEnum):
+    """In the order of what an answer costs to serve."""
+
+    ENCODER = "encoder"
+    CAUSAL = "causal"
+
+
+class TrialReason(StrEnum):
+    FIRST = "first"
+    AUTO = "auto"
+    ESCALATION = "escalation"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    kind: TrialKind
+    rank: int
+    alpha: int
+    why: TrialReason
+
+    def to_json(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__slots__}
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Self:
+        return cls(
+            kind=TrialKind(value["kind"]),
+            rank=value["rank"],
+            alpha=value["alpha"],
+            why=TrialReason(value["why"]),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialOutcome:
+    """What came of a trial: whether its model passes the gate, and its score. `cost_microusd` is what the trial cost,
+    where known. A `failure` (an error's code) means that there is no model."""
+
+    trial: Trial
+    passed: bool
+    k_score_ppm: int
+    cost_microusd: int = 0
+    failure: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__slots__} | {"trial": self.trial.to_json()}
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Self:
+        return cls(**(value | {"trial": Trial.from_json(value["trial"])}))
+
+
+def first_trial(spec: Spec) -> Trial:
+    """What every compile begins with; of `auto` the encoder, which is cheaper to train and to serve."""
+    kind = TrialKind.ENCODER if train_kind(spec) == "auto" else TrialKind(train_kind(spec))
+    return _as_written(spec, kind, TrialReason.FIRST)
+
+
+def next_trial(spec: Spec, done: Sequence[TrialOutcome], money_left: int) -> Trial | None:
+    """The trial to go on with after `done` (in their order, the first among them); None when it is enough.
+
+    `money_left` is in micro-USD. A further trial is started only when there is more of it than the dearest trial so far
+    has cost.
+    """
+    if money_left <= max((outcome.cost_microusd for outcome in done), default=0):
+        return None
+    if train_kind(spec) == "auto" and not any(outcome.trial.kind is TrialKind.CAUSAL for outcome in done):
+        return _as_written(spec, TrialKind.CAUSAL, TrialReason.AUTO)
+    if any(outcome.trial.why is TrialReason.ESCALATION for outcome in done):
+        return None
+    if not spec.train.escalate or all(outcome.failure for outcome in done):
+        return None
+    leading = done[best(done)]
+    if leading.passed or leading.trial.rank != _default_rank(leading.trial.kind):
+        return None
+    trial = leading.trial
+    return Trial(kind=trial.kind, rank=2 * trial.rank, alpha=2 * trial.alpha, why=TrialReason.ESCALATION)
+
+
+def best(outcomes: Sequence[TrialOutcome]) -> int:
+    """The index of the trial whose model is judged: one that passes the gate before one that does not, then the higher
+    K-score; of equal ones the cheaper to serve (encoder, lower rank), then the earlier. Raises ValueError when none
+    came to a model."""
+    able = [i for i, outcome in enumerate(outcomes) if not outcome.failure]
+    if not able:
+        raise ValueError("No trial came to a model.")
+    return max(able, key=lambda i: (*_merit(outcomes[i]), -i))
+
+
+def most_trials(spec: Spec) -> int:
+    """How many trials a compile can come to."""
+    n_kinds = 2 if train_kind(spec) == "auto" else 1
+    kinds = list(TrialKind) if n_kinds == 2 else [first_trial(spec).kind]
+    may_escalate = any(_as_written(spec, kind, TrialReason.FIRST).rank == _default_rank(kind) for kind in kinds)
+    return n_kinds + (spec.train.escalate and may_escalate)
+
+
+def _merit(outcome: TrialOutcome) -> tuple[bool, int, int, int]:
+    place = list(TrialKind).index(outcome.trial.kind)
+    return outcome.passed, outcome.k_score_ppm, -place, -outcome.trial.rank
+
+
+def _as_written(spec: Spec, kind: TrialKind, why: TrialReason) -> Trial:
+    part = spec.train if kind is TrialKind.ENCODER else spec.train.causal
+    return Trial(kind=kind, rank=part.rank, alpha=part.alpha, why=why)
+
+
+def _default_rank(kind: TrialKind) -> int:
+    return TrainOptions().rank if kind is TrialKind.ENCODER else CausalOptions().rank

@@ -1,0 +1,1 @@
+"""A rule list exported as one JavaScript function without dependencies."""

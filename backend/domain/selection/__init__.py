@@ -1,0 +1,1 @@
+"""Choosing K of N rows by score and spread. `select` is the one entry point."""

@@ -1,0 +1,69 @@
+"""What a spec means where it says nothing: slices, shares, K, and how much a teacher may write."""
+
+import math
+
+from backend.domain.spec.inputs import SliceSpec
+from backend.domain.spec.models import Spec
+from backend.domain.spec.outputs import LabelOutput
+
+GENERAL = "general"  # the one slice of a json or text task that names none
+MAX_CANDIDATE_TOKENS = 160  # what a teacher may write for one candidate input, and what the worst case is priced at
+
+
+def effective_slices(spec: Spec) -> list[SliceSpec]:
+    """The spec's slices; without any, one per label with the label's share (even when no shares are declared) and
+    description, or of a task without labels one for all inputs.
+    """
+    if spec.slices:
+        return list(spec.slices)
+    if not isinstance(spec.output, LabelOutput):
+        return [SliceSpec(name=GENERAL, share=1.0)]
+    shares = target_shares(spec)
+    return [
+        SliceSpec(name=label.name, share=shares[label.name], hint=label.description, label=label.name)
+        for label in spec.output.labels
+        if shares[label.name] > 0
+    ]
+
+
+def label_names(spec: Spec) -> list[str]:
+    """The labels in the order of the spec; none for another kind of output."""
+    return [label.name for label in spec.output.labels] if isinstance(spec.output, LabelOutput) else []
+
+
+def target_shares(spec: Spec) -> dict[str, float]:
+    """The declared share of each label, scaled to sum to 1 exactly as written; even when none is declared."""
+    if not isinstance(spec.output, LabelOutput):
+        return {}
+    declared = {label.name: label.share for label in spec.output.labels}
+    total = math.fsum(share for share in declared.values() if share is not None)
+    return {name: 1 / len(declared) if share is None else share / total for name, share in declared.items()}
+
+
+def default_k_select(n: int) -> int:
+    """ceil(n/3), the seed's default at synthesis."""
+    return -(-n // 3)
+
+
+def default_k_distill(n: int) -> int:
+    """ceil(n/2), the seed's default at distillation."""
+    return -(-n // 2)
+
+
+def label_max_tokens(spec: Spec) -> int:
+    """What a teacher may write for one answer. A label of c characters is at most c tokens, and a few for quotes and
+    line ends; json and text say their own most.
+    """
+    if not isinstance(spec.output, LabelOutput):
+        return spec.output.max_tokens
+    return 8 + max(len(name) for name in label_names(spec))
+
+
+def answer_max_tokens(spec: Spec) -> int:
+    """What a causal model may write for one answer, its end token included."""
+    return label_max_tokens(spec)
+
+
+def train_kind(spec: Spec) -> str:
+    """encoder, causal or auto: as the spec says, else an encoder for labels and a causal base for everything else."""
+    return spec.train.kind or ("encoder" if isinstance(spec.output, LabelOutput) else "causal")

@@ -1,0 +1,70 @@
+"""A whole task spec. The published JSON Schema is generated from here and from the parts it imports, so every field
+carries its description and an example. What joins two fields is in `rules`; everybody else imports these names
+from `parsing`.
+"""
+
+from pydantic import Field
+
+from backend.domain.spec.fields import MAX_SLICES, Part, Slug
+from backend.domain.spec.inputs import Captures, Examples, SliceSpec, VerifierSpec
+from backend.domain.spec.outputs import Output
+from backend.domain.spec.teacher import DraftCache, Sampling, Teacher
+from backend.domain.spec.training import Budget, Gate, Recipes, Train
+
+
+class Spec(Part):
+    """A kolm task spec, version 1."""
+
+    name: Slug = Field(
+        description="Name of the task: lower-case letters, digits and hyphens.", examples=["refund-router"]
+    )
+    task: str = Field(
+        min_length=1,
+        max_length=4000,
+        pattern=r"\S",
+        description="What the model is to do, in your words.",
+        examples=["Does the customer ask for money back?"],
+    )
+    family: Slug = Field(
+        default_factory=lambda fields: str(fields.get("name", "")),
+        description="Tasks of one family share a draft cache; the name when left out.",
+        examples=["refund-router"],
+    )
+    output: Output = Field(
+        description="What an answer is.",
+        examples=[{"type": "label", "labels": [{"name": "refund"}, {"name": "other"}]}],
+    )
+    slices: list[SliceSpec] = Field(
+        default_factory=list,
+        max_length=MAX_SLICES,
+        description="Parts of the input space; left out, one per label (of a json or text task one for all), or the "
+        "captures alone where there are some.",
+        examples=[[{"name": "clear", "share": 0.6}, {"name": "edge", "share": 0.4}]],
+    )
+    examples: Examples = Field(description="Gold pairs.", examples=[{"upload": "upl_01ktfz2x8e4s1c9w0m5q7r3vbd"}])
+    captures: Captures | None = Field(
+        default=None, description="Real inputs without answers.", examples=[{"inline": ["where is my refund"]}]
+    )
+    verifiers: list[VerifierSpec] = Field(
+        default_factory=list,
+        max_length=50,
+        description="Checks that score a candidate.",
+        examples=[[{"kind": "length", "min_chars": 8}]],
+    )
+    teacher: Teacher = Field(
+        description="The large model.", examples=[{"provider": "grammar", "model": "kolm-grammar-1"}]
+    )
+    sampling: Sampling = Field(
+        default_factory=Sampling,
+        description="How many candidates, and which are kept.",
+        examples=[{"n_candidates": 12}],
+    )
+    draft_cache: DraftCache = Field(
+        default_factory=DraftCache, description="The draft cache.", examples=[{"enabled": True}]
+    )
+    train: Train = Field(default_factory=Train, description="The distillation.", examples=[{"rank": 8}])
+    recipes: Recipes = Field(
+        default_factory=Recipes, description="Recipe pack and rules.", examples=[{"enabled": True}]
+    )
+    gate: Gate = Field(default_factory=Gate, description="The gate.", examples=[{"k_min": 0.85}])
+    budget: Budget = Field(default_factory=Budget, description="The budget.", examples=[{"usd": 5.0}])

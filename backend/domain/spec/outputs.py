@@ -1,0 +1,93 @@
+"""What an answer is: one of a closed set of labels, a JSON value, or free text."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from backend.domain.spec.checks import OutputCheck
+from backend.domain.spec.fields import MAX_LABELS, Part
+
+
+class Label(Part):
+    """One answer of a label task."""
+
+    # the prompts join labels with " | " and hold one a line
+    name: str = Field(
+        min_length=1,
+        max_length=80,
+        pattern=r"^[^\s|]([^|\r\n\t\v\f]*[^\s|])?$",
+        description="The label as the model answers it: one line, no '|', no space at either end.",
+        examples=["refund"],
+    )
+    description: str = Field(
+        default="",
+        max_length=1000,
+        description="What the label means, for the teacher.",
+        examples=["The customer asks for money back."],
+    )
+    share: float | None = Field(
+        default=None,
+        ge=0,
+        le=1,
+        description="Wanted share of the training pairs. Give it for every label, summing to 1, or for none.",
+        examples=[0.4],
+    )
+
+
+class LabelOutput(Part):
+    """The task answers with one of a closed set of labels."""
+
+    type: Literal["label"] = Field(description="The kind of answer.", examples=["label"])
+    labels: list[Label] = Field(
+        min_length=2,
+        max_length=MAX_LABELS,
+        description="The closed set of answers.",
+        examples=[[{"name": "refund"}, {"name": "other"}]],
+    )
+
+
+class JsonOutput(Part):
+    """The task answers with a JSON value that fits a schema."""
+
+    type: Literal["json"] = Field(description="The kind of answer.", examples=["json"])
+    answer_schema: dict[str, Any] = Field(
+        alias="schema",
+        description="JSON Schema of the answer.",
+        examples=[{"type": "object", "properties": {"total": {"type": "number"}}}],
+    )
+    accuracy: Literal["field_f1", "exact"] = Field(
+        default="field_f1",
+        description="What accuracy is on held-out gold: the mean F1 of the answers' fields, or the share of answers "
+        "that are equal to gold as a whole.",
+        examples=["field_f1"],
+    )
+    checks: list[OutputCheck] = Field(
+        default_factory=list,
+        max_length=20,
+        description="What every answer must pass besides the schema; a teacher's answer that fails one is no vote.",
+        examples=[[{"kind": "copied", "field": "/order"}]],
+    )
+    max_tokens: int = Field(default=256, ge=8, le=4096, description="Longest answer, in tokens.", examples=[256])
+
+
+class TextOutput(Part):
+    """The task answers with free text."""
+
+    type: Literal["text"] = Field(description="The kind of answer.", examples=["text"])
+    max_chars: int = Field(default=2000, ge=1, le=20_000, description="Longest answer.", examples=[400])
+    accuracy: Literal["judge", "checks"] = Field(
+        default="judge",
+        description="What accuracy is on held-out gold: the share of answers that the teacher prefers to gold or finds "
+        "as good, asked twice with the places swapped; or the share that passes every check.",
+        examples=["judge"],
+    )
+    checks: list[OutputCheck] = Field(
+        default_factory=list,
+        max_length=20,
+        description="What every answer must pass; a teacher's answer that fails one is not trained on.",
+        examples=[[{"kind": "length", "max_chars": 300}]],
+    )
+    max_tokens: int = Field(default=512, ge=8, le=4096, description="Longest answer, in tokens.", examples=[512])
+
+
+Output = Annotated[LabelOutput | JsonOutput | TextOutput, Field(discriminator="type")]

@@ -1,0 +1,157 @@
+"""The task spec: the one document a customer writes. The API, the CLI and the workers read it with `parse_spec`, and
+nothing else.
+
+A `Spec` that exists is valid. The fields are in `models` and the files of its parts, rules that join two fields
+(shares that sum, K <= N) in `rules`, those of gold in `gold_rules`, the wording of what is wrong in
+`problems`. Text comes in parsed from YAML or JSON, as plain objects.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import ValidationError
+
+from backend.domain.errors import InvalidSpec, Problem
+from backend.domain.spec.checks import (
+    ContainsCheck,
+    CopiedCheck,
+    ExcludesCheck,
+    LengthCheck,
+    OutputCheck,
+    PythonCheck,
+    RegexCheck,
+)
+from backend.domain.spec.defaults import (
+    MAX_CANDIDATE_TOKENS,
+    answer_max_tokens,
+    default_k_distill,
+    default_k_select,
+    effective_slices,
+    label_max_tokens,
+    label_names,
+    target_shares,
+)
+from backend.domain.spec.fields import MAX_INLINE, MAX_TEXT_CHARS
+from backend.domain.spec.gold_rules import gold_problems
+from backend.domain.spec.inputs import (
+    Captures,
+    ContainsVerifier,
+    Example,
+    Examples,
+    ExcludesVerifier,
+    LengthVerifier,
+    RegexVerifier,
+    SimilarityVerifier,
+    SliceSpec,
+    VerifierSpec,
+)
+from backend.domain.spec.models import Spec
+from backend.domain.spec.outputs import JsonOutput, Label, LabelOutput, TextOutput
+from backend.domain.spec.problems import MAX_TOLD, document_problems, problems_of
+from backend.domain.spec.rules import rule_problems
+from backend.domain.spec.teacher import DeclaredPrice, DraftCache, Sampling, Teacher
+from backend.domain.spec.training import Budget, CausalTrain, Gate, Recipes, Train
+
+__all__ = [
+    "MAX_CANDIDATE_TOKENS",
+    "MAX_INLINE",
+    "MAX_TEXT_CHARS",
+    "SCHEMA_ID",
+    "Budget",
+    "Captures",
+    "CausalTrain",
+    "ContainsCheck",
+    "ContainsVerifier",
+    "CopiedCheck",
+    "DeclaredPrice",
+    "DraftCache",
+    "Example",
+    "Examples",
+    "ExcludesCheck",
+    "ExcludesVerifier",
+    "Gate",
+    "JsonOutput",
+    "Label",
+    "LabelOutput",
+    "LengthCheck",
+    "LengthVerifier",
+    "OutputCheck",
+    "PythonCheck",
+    "Recipes",
+    "RegexCheck",
+    "RegexVerifier",
+    "Sampling",
+    "SimilarityVerifier",
+    "SliceSpec",
+    "Spec",
+    "Teacher",
+    "TextOutput",
+    "Train",
+    "VerifierSpec",
+    "answer_max_tokens",
+    "canonical_spec",
+    "check_gold",
+    "default_k_distill",
+    "default_k_select",
+    "effective_slices",
+    "label_max_tokens",
+    "label_names",
+    "parse_spec",
+    "spec_json_schema",
+    "target_shares",
+]
+
+SCHEMA_ID = "https://kolm.dev/schemas/spec-1.json"
+
+
+def parse_spec(data: object) -> Spec:
+    """The spec in `data` (parsed YAML or JSON). Raises InvalidSpec with up to 50 problems, each at its JSON pointer."""
+    problems = document_problems(data)
+    if problems:
+        raise _invalid(problems)
+    try:
+        spec = Spec.model_validate(data)
+    except ValidationError as error:
+        raise _invalid(problems_of(error, Spec)) from None
+    problems = rule_problems(spec)
+    if spec.examples.upload is None:
+        problems += gold_problems(spec, spec.examples.inline)
+    if problems:
+        raise _invalid(problems)
+    return spec
+
+
+def check_gold(spec: Spec, examples: Sequence[Example]) -> None:
+    """Raise InvalidSpec unless `examples` (inline and uploaded ones together) can carry this spec's evaluation.
+
+    `parse_spec` has done this for a spec without an upload; pointers are those of a spec that had all of them
+    inline.
+    """
+    problems = gold_problems(spec, examples)
+    if problems:
+        raise _invalid(problems)
+
+
+def _invalid(problems: Sequence[Problem]) -> InvalidSpec:
+    first = problems[0]
+    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+    return InvalidSpec(
+        f"The spec is not valid: {first.pointer or 'document'}: {first.message}{more}",
+        problems=tuple(problems[:MAX_TOLD]),
+    )
+
+
+def canonical_spec(spec: Spec) -> dict[str, Any]:
+    """The spec as plain JSON with every default written out; `parse_spec` gives the same spec back."""
+    return spec.model_dump(mode="json", by_alias=True)
+
+
+def spec_json_schema() -> dict[str, Any]:
+    """The published JSON Schema (2020-12)."""
+    schema = Spec.model_json_schema(by_alias=True)
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": SCHEMA_ID,
+        **schema,
+        "title": "kolm task spec",
+    }

@@ -1,0 +1,218 @@
+"""Rules of a spec that join fields or need more than a bound: each yields a problem that says what to change."""
+
+import math
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from urllib.parse import urlsplit
+
+from backend.domain.errors import Problem
+from backend.domain.patterns.matching import UnsafePattern, compile_pattern, takes_too_long_to_read
+from backend.domain.pointers import suggestion
+from backend.domain.spec.checks import RegexCheck
+from backend.domain.spec.defaults import default_k_select, effective_slices
+from backend.domain.spec.inputs import LengthVerifier, RegexVerifier, SimilarityVerifier
+from backend.domain.spec.models import Spec
+from backend.domain.spec.output_rules import output_problems
+from backend.domain.spec.outputs import LabelOutput
+from backend.domain.spec.problems import MAX_TOLD
+
+SHARE_TOLERANCE = 0.01
+
+
+def rule_problems(spec: Spec) -> list[Problem]:
+    """The first broken rules, but those about gold (`gold_rules`), in the order of the document."""
+    if _are_patterns_too_slow(spec):
+        message = (
+            "the patterns of verifiers and output.checks together take too long to read; take fewer or shorter ones, "
+            "with fewer letters and ranges beyond ASCII"
+        )
+        return [Problem(pointer="", message=message, code="bad_pattern")]
+    rules = (_output, _slices, _sources, _verifiers, _teacher, _sampling, _training, _recipes)
+    return list(islice((problem for rule in rules for problem in rule(spec)), MAX_TOLD))
+
+
+def _are_patterns_too_slow(spec: Spec) -> bool:
+    """Asked before any is compiled."""
+    checks = () if isinstance(spec.output, LabelOutput) else spec.output.checks
+    asked = (*spec.verifiers, *checks)
+    return takes_too_long_to_read(one.pattern for one in asked if isinstance(one, RegexVerifier | RegexCheck))
+
+
+def _output(spec: Spec) -> Iterator[Problem]:
+    if not isinstance(spec.output, LabelOutput):
+        yield from output_problems(spec)
+        return
+    labels = spec.output.labels
+    yield from _repeats("/output/labels", [label.name for label in labels], code="duplicate_label", what="label")
+    declared = [label.share for label in labels if label.share is not None]
+    if declared and len(declared) < len(labels):
+        message = f"{len(declared)} of {len(labels)} labels have a share; give one to each, or to none"
+        yield Problem(pointer="/output/labels", message=message, code="shares_incomplete")
+    elif declared:
+        yield from _sum_to_one("/output/labels", declared)
+
+
+def _slices(spec: Spec) -> Iterator[Problem]:
+    yield from _repeats("/slices", [part.name for part in spec.slices], code="duplicate_slice", what="slice")
+    if spec.slices:
+        yield from _sum_to_one("/slices", [part.share for part in spec.slices])
+    for i, part in enumerate(spec.slices):
+        if part.label is not None and isinstance(spec.output, LabelOutput):
+            yield from _known_label(f"/slices/{i}/label", part.label, spec.output)
+        elif part.label is not None:
+            message = f"a {spec.output.type} task has no labels; say in hint what the inputs of this slice look like"
+            yield Problem(pointer=f"/slices/{i}/label", message=message, code="not_used")
+
+
+def _sources(spec: Spec) -> Iterator[Problem]:
+    captures = spec.captures
+    if captures is not None and not captures.inline and captures.upload is None:
+        yield Problem(
+            pointer="/captures",
+            message="has neither inline texts nor an upload; add one, or leave captures out",
+            code="empty",
+        )
+
+
+def _verifiers(spec: Spec) -> Iterator[Problem]:
+    for i, verifier in enumerate(spec.verifiers):
+        if isinstance(verifier, RegexVerifier):
+            try:
+                compile_pattern(verifier.pattern)
+            except UnsafePattern as fault:
+                yield Problem(pointer=f"/verifiers/{i}/pattern", message=str(fault), code="bad_pattern")
+        elif isinstance(verifier, LengthVerifier) and verifier.min_chars > verifier.max_chars:
+            message = f"min_chars {verifier.min_chars} is more than max_chars {verifier.max_chars}; no text can pass"
+            yield Problem(pointer=f"/verifiers/{i}/min_chars", message=message, code="out_of_range")
+        elif isinstance(verifier, SimilarityVerifier) and verifier.gate:
+            message = "similarity ranks candidates and has no line below which one fails; set gate to false"
+            yield Problem(pointer=f"/verifiers/{i}/gate", message=message, code="not_used")
+
+
+def _teacher(spec: Spec) -> Iterator[Problem]:
+    teacher = spec.teacher
+    needs = {"openai_compatible": ("base_url",), "replay": ("recording",), "grammar": ()}
+    takes = {"openai_compatible": ("base_url", "api_key"), "replay": ("recording",), "grammar": ()}
+    for name in needs[teacher.provider]:
+        if getattr(teacher, name) is None:
+            message = f'the provider "{teacher.provider}" needs "{name}"; add it'
+            yield Problem(pointer=f"/teacher/{name}", message=message, code="missing")
+    for name in ("base_url", "api_key", "recording"):
+        if getattr(teacher, name) is not None and name not in takes[teacher.provider]:
+            message = f'the provider "{teacher.provider}" takes no "{name}"; remove it or change the provider'
+            yield Problem(pointer=f"/teacher/{name}", message=message, code="not_used")
+    if teacher.base_url is not None and not _is_web_address(teacher.base_url):
+        message = "must be an http(s) address with a host and without user, password, query or fragment: https://llm.example.com/v1"
+        yield Problem(pointer="/teacher/base_url", message=message, code="bad_url")
+
+
+def _is_web_address(url: str) -> bool:
+    if any(char.isspace() or not char.isprintable() or char == "\\" for char in url):
+        return False
+    try:
+        parts = urlsplit(url)
+        port_is_fine = parts.port is None or parts.port > 0
+    except ValueError:
+        return False
+    plain = parts.username is None and parts.password is None and not parts.query and not parts.fragment
+    return parts.scheme in ("http", "https") and bool(parts.hostname) and port_is_fine and plain
+
+
+def _sampling(spec: Spec) -> Iterator[Problem]:
+    sampling = spec.sampling
+    pool, name = _largest_pool(spec)
+    if sampling.k_select is not None and sampling.k_select > pool:
+        message = f"k_select {sampling.k_select} is more than {name} {pool}; lower it or raise {name}"
+        yield Problem(pointer="/sampling/k_select", message=message, code="k_exceeds_n")
+    most = _most_picks(spec)
+    if sampling.k_distill is not None and sampling.k_distill > most:
+        message = f"k_distill {sampling.k_distill} is more than the {most} inputs selected; lower it or raise k_select"
+        yield Problem(pointer="/sampling/k_distill", message=message, code="k_exceeds_n")
+    yield from _on_gap(sampling.on_gap)
+
+
+def _on_gap(words: Sequence[str]) -> Iterator[Problem]:
+    for i, word in enumerate(words):
+        if word in words[:i]:
+            message = f'"{word}" stands twice; each is tried once, remove one'
+            yield Problem(pointer=f"/sampling/on_gap/{i}", message=message, code="not_used")
+        elif "fail" in words[:i]:
+            message = f'nothing is tried after "fail"; move "{word}" before it or remove it'
+            yield Problem(pointer=f"/sampling/on_gap/{i}", message=message, code="not_used")
+
+
+def _n_captures(spec: Spec) -> int:
+    """At most; an upload is not counted here."""
+    if spec.captures is None:
+        return 0
+    return spec.captures.max if spec.captures.upload else min(spec.captures.max, len(spec.captures.inline))
+
+
+def _largest_pool(spec: Spec) -> tuple[int, str]:
+    """The N that one K is taken of, and its name: without slices, captures are the whole pool."""
+    n_captures = _n_captures(spec)
+    if n_captures and (not spec.slices or n_captures > spec.sampling.n_candidates):
+        return n_captures, "the number of captures"
+    return spec.sampling.n_candidates, "n_candidates"
+
+
+def _most_picks(spec: Spec) -> int:
+    k, n_captures = spec.sampling.k_select, _n_captures(spec)
+    n_slices = 0 if n_captures and not spec.slices else len(effective_slices(spec))
+    pools = [spec.sampling.n_candidates] * n_slices + [n_captures]
+    return sum(default_k_select(n) if k is None else min(k, n) for n in pools)
+
+
+def _training(spec: Spec) -> Iterator[Problem]:
+    kind, causal = spec.train.kind, spec.train.causal
+    if kind in ("encoder", "auto") and not isinstance(spec.output, LabelOutput):
+        message = f'only a label task can be learned by an encoder; leave "{kind}" out for a {spec.output.type} task'
+        yield Problem(pointer="/train/kind", message=message, code="not_used")
+    if (causal.patch_size > 1) != (causal.patch_share > 0):
+        message = "patches need both a patch_size above 1 and a patch_share above 0; give both or neither"
+        yield Problem(pointer="/train/causal/patch_size", message=message, code="not_used")
+    if causal.variant == "qlora" and causal.precision == "fp32":
+        message = "qlora computes in bf16; take precision auto or bf16"
+        yield Problem(pointer="/train/causal/precision", message=message, code="not_used")
+
+
+def _recipes(spec: Spec) -> Iterator[Problem]:
+    recipes = spec.recipes
+    for i, name in enumerate(recipes.sources):
+        if name in recipes.sources[:i]:
+            message = f'"{name}" stands twice; remove one'
+            yield Problem(pointer=f"/recipes/sources/{i}", message=message, code="not_used")
+    if "model" in recipes.sources and recipes.draft_base is None:
+        message = 'the source "model" needs "draft_base", a smaller base with the same tokenizer; add it'
+        yield Problem(pointer="/recipes/draft_base", message=message, code="missing")
+    if "model" not in recipes.sources and recipes.draft_base is not None:
+        message = 'a draft_base is asked only by the source "model"; add it to sources, or remove draft_base'
+        yield Problem(pointer="/recipes/draft_base", message=message, code="not_used")
+
+
+def _known_label(pointer: str, name: str, output: LabelOutput) -> Iterator[Problem]:
+    known = [label.name for label in output.labels]
+    if name not in known:
+        yield Problem(
+            pointer=pointer, message=f'there is no label "{name[:80]}"; {suggestion(name, known)}', code="unknown_label"
+        )
+
+
+def _repeats(pointer: str, names: Sequence[str], *, code: str, what: str) -> Iterator[Problem]:
+    """Names are compared without case: a teacher's answer is."""
+    first: dict[str, int] = {}
+    for i, name in enumerate(names):
+        j = first.setdefault(name.casefold(), i)
+        if j != i:
+            message = f'{what} "{name}" stands twice (also at {pointer}/{j}, whatever the case); remove or rename one'
+            yield Problem(pointer=f"{pointer}/{i}/name", message=message, code=code)
+
+
+def _sum_to_one(pointer: str, shares: Sequence[float]) -> Iterator[Problem]:
+    total = math.fsum(shares)
+    if abs(total - 1) > SHARE_TOLERANCE + 1e-9:
+        yield Problem(
+            pointer=pointer,
+            message=f"the shares sum to {total:g}; change them so that they sum to 1",
+            code="shares_do_not_sum",
+        )

@@ -1,0 +1,243 @@
+"""The teacher of a spec, what it costs, how it is sampled, and what is kept of what it wrote."""
+
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field
+
+from backend.domain.selection.options import DEFAULT_LAMBDA, MAX_OVERCLUSTER
+from backend.domain.spec.fields import PRICE_BOUNDS, Money, Part, TeacherKeyId, UploadId
+
+Mitigation = Literal["resynthesize", "split_slice", "drop_k", "fail"]
+
+
+def _default_mitigations() -> list[Mitigation]:
+    return ["resynthesize", "drop_k"]
+
+
+def _as_list(value: object) -> object:
+    return [value] if isinstance(value, str) else value
+
+
+OnGap = Annotated[
+    list[Mitigation],
+    Field(min_length=1, max_length=4),
+    BeforeValidator(_as_list, json_schema_input_type=Mitigation | list[Mitigation]),
+]
+
+
+class DeclaredPrice(Part):
+    """What the teacher's vendor charges you; needed for a model that this deployment's price book does not know."""
+
+    input_usd_per_mtok: Money = Field(
+        ge=0,
+        le=10_000,
+        json_schema_extra=PRICE_BOUNDS,
+        description="US dollars per million input tokens.",
+        examples=[0.15],
+    )
+    output_usd_per_mtok: Money = Field(
+        ge=0,
+        le=10_000,
+        json_schema_extra=PRICE_BOUNDS,
+        description="US dollars per million output tokens.",
+        examples=[0.6],
+    )
+    cached_input_usd_per_mtok: Money | None = Field(
+        default=None,
+        ge=0,
+        le=10_000,
+        json_schema_extra=PRICE_BOUNDS,
+        description="US dollars per million input tokens read from the vendor's prompt cache; the input price if null.",
+        examples=[0.015],
+    )
+    cache_write_usd_per_mtok: Money | None = Field(
+        default=None,
+        ge=0,
+        le=10_000,
+        json_schema_extra=PRICE_BOUNDS,
+        description="US dollars per million input tokens written to that cache; the input price if null.",
+        examples=[0.1875],
+    )
+
+
+class Teacher(Part):
+    """The large model that writes candidates and labels them."""
+
+    provider: Literal["grammar", "openai_compatible", "replay"] = Field(
+        description="grammar: built in, for demonstrations; openai_compatible: any such endpoint; replay: a recording.",
+        examples=["openai_compatible"],
+    )
+    model: str = Field(
+        min_length=1,
+        max_length=200,
+        pattern=r"^\S+$",
+        description="The model's name at the provider.",
+        examples=["kolm-grammar-1"],
+    )
+    base_url: str | None = Field(
+        default=None,
+        max_length=2000,
+        description="The endpoint's address up to /v1.",
+        examples=["https://llm.example.com/v1"],
+    )
+    api_key: TeacherKeyId | None = Field(
+        default=None,
+        description="Id of a stored teacher key, never the key itself.",
+        examples=["tk_01ktfz2x8e4s1c9w0m5q7r3vbd"],
+    )
+    recording: UploadId | None = Field(
+        default=None,
+        description="Id of the uploaded recording that replay answers from.",
+        examples=["upl_01ktfz2x8e4s1c9w0m5q7r3vbd"],
+    )
+    price: DeclaredPrice | None = Field(
+        default=None,
+        description="Your price for this model; goes before the price book.",
+        examples=[{"input_usd_per_mtok": 0.15, "output_usd_per_mtok": 0.6}],
+    )
+    engine: Literal["vllm"] | None = Field(
+        default=None,
+        description="vllm: the endpoint is a vLLM server of yours, which can score drafts and take them as proposals.",
+        examples=["vllm"],
+    )
+    revision: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=100,
+        pattern=r"^[^\s|@]+$",
+        description="Which version of the model this is; drafts of another one are never offered. null: as it reports.",
+        examples=["2026-08-06"],
+    )
+    concurrency: int = Field(default=4, ge=1, le=32, description="Most calls at the same time.", examples=[4])
+    fallback_model: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=200,
+        pattern=r"^\S+$",
+        description="Model at the same provider, at the same price, to use after the first one collapses twice.",
+        examples=["kolm-grammar-1"],
+    )
+
+
+class Sampling(Part):
+    """How many candidates, which are kept, and how they are labelled."""
+
+    n_candidates: int = Field(
+        default=12, ge=1, le=1000, description="N: candidates asked for per slice.", examples=[12]
+    )
+    k_select: int | None = Field(
+        default=None, ge=1, le=20_000, description="K kept per slice; null: ceil(N/3).", examples=[4]
+    )
+    k_distill: int | None = Field(
+        default=None,
+        ge=2,
+        le=100_000,
+        description="Labelled pairs kept for training; null: half of them, rounded up (with method all: all).",
+        examples=[60],
+    )
+    method: Literal["auto", "two_step", "top_k", "diverse", "dpp", "facility_location", "k_center", "random", "all"] = (
+        Field(
+            default="auto",
+            description="Selection: by what the pool shows (auto), or one method; random and all are baselines.",
+            examples=["auto"],
+        )
+    )
+    linkage: Literal["average", "complete", "ward"] = Field(
+        default="average", description="How `two_step` joins clusters.", examples=["average"]
+    )
+    diversity_lambda: float = Field(
+        default=DEFAULT_LAMBDA,
+        ge=0,
+        le=1000,
+        description="Weight of spread in diverse, dpp and facility_location; 0 is top K.",
+        examples=[1.0],
+    )
+    penalty: Literal["nearest", "sum"] = Field(
+        default="nearest",
+        description="What `diverse` charges for: the nearest pick, or every pair (for comparison only).",
+        examples=["nearest"],
+    )
+    min_distance: float = Field(
+        default=0.0, ge=0, le=2, description="Least cosine distance between two picks.", examples=[0.05]
+    )
+    score_floor: float | None = Field(
+        default=None,
+        ge=0,
+        lt=1,
+        description="Share of the lowest scores dropped before selection; null: 1/3 for two_step and k_center, else 0.",
+        examples=[0.33],
+    )
+    overcluster: float = Field(
+        default=1.0,
+        ge=1,
+        le=MAX_OVERCLUSTER,
+        description="Clusters per pick in `two_step`; above 1 only the K best representatives are kept.",
+        examples=[1.5],
+    )
+    on_gap: OnGap = Field(
+        default_factory=_default_mitigations,
+        description="What to try, in this order, when a slice holds fewer distinct candidates than K.",
+        examples=[["resynthesize", "drop_k"]],
+    )
+    resynthesis_rounds: int = Field(
+        default=2, ge=0, le=5, description="Most extra rounds that `resynthesize` may ask for.", examples=[2]
+    )
+    label_samples: int = Field(
+        default=5, ge=1, le=32, description="Answers asked for per label; they vote.", examples=[5]
+    )
+    min_agreement: float = Field(
+        default=0.6,
+        gt=0,
+        le=1,
+        description="Least share of the votes for the winning label; below, the input is dropped.",
+        examples=[0.6],
+    )
+    temperature_inputs: float = Field(
+        default=1.0, ge=0, le=2, description="Temperature of the candidates.", examples=[1.0]
+    )
+    temperature_labels: float = Field(default=0.2, ge=0, le=2, description="Temperature of the labels.", examples=[0.2])
+    seed: int = Field(
+        default=7, ge=0, le=2**31 - 1, description="Seed of everything random in this compile.", examples=[7]
+    )
+
+
+class DraftCache(Part):
+    """The store of candidates that were not selected."""
+
+    enabled: bool = Field(
+        default=True,
+        description="Whether rejects are kept as drafts for later compiles, and earlier ones offered to the teacher.",
+        examples=[True],
+    )
+    verify: Literal["auto", "judge", "logprobs", "engine", "off"] = Field(
+        default="auto",
+        description="How drafts are verified: the best way that pays (auto), or one; off keeps them and offers none.",
+        examples=["auto"],
+    )
+    gate: bool = Field(
+        default=False,
+        description="Whether the spec's verifiers alone may accept a draft, once audits have certified them. Says "
+        "nothing about the teacher.",
+        examples=[False],
+    )
+    max_bad_rate: float = Field(
+        default=0.02,
+        gt=0,
+        le=0.5,
+        description="Largest share of accepted drafts that may be bad; above it the family generates afresh.",
+        examples=[0.02],
+    )
+    holdback: float = Field(
+        default=0.05,
+        ge=0,
+        le=1,
+        description="Share of the slices, at random, that get no drafts, so that saving and quality can be compared.",
+        examples=[0.05],
+    )
+    audit_share: float = Field(
+        default=0.1,
+        ge=0,
+        le=1,
+        description="Share of the slices whose accepted drafts are asked about again, to measure how many are bad.",
+        examples=[0.1],
+    )

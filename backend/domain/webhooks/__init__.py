@@ -1,0 +1,1 @@
+"""Webhooks: the catalogue of events, signatures, and when a delivery is tried again."""

@@ -1,0 +1,221 @@
+"""The acceptance curve: exact Bayes on its grid, falling with the distance, the same again from the same verdicts."""
+
+import math
+import random
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from backend.domain.drafts.calibration import (
+    CEILINGS,
+    DECAY,
+    FLOOR,
+    N_PARTICLES,
+    SOURCE_CORRELATION,
+    THRESHOLDS,
+    WIDTHS,
+    Curve,
+    SourceCount,
+    acceptance_after,
+    distance_at,
+    flat_curve,
+    from_bytes,
+    interval,
+    predict,
+    to_bytes,
+    update,
+)
+
+
+def count(distance: float, n_shown: int, n_accepted: int) -> SourceCount:
+    return SourceCount(distance=distance, n_shown=n_shown, n_accepted=n_accepted)
+
+
+@st.composite
+def counts(draw: st.DrawFn) -> SourceCount:
+    n_shown = draw(st.integers(0, 12))
+    return count(draw(st.floats(0, 2)), n_shown, draw(st.integers(0, n_shown)))
+
+
+slices = st.lists(st.lists(counts(), max_size=4), max_size=12)
+
+
+def learnt(verdicts: Sequence[Sequence[SourceCount]]) -> Curve:
+    curve = flat_curve()
+    for each in verdicts:
+        curve = update(curve, each)
+    return curve
+
+
+def reference(verdicts: Sequence[Sequence[SourceCount]], distance: float) -> float:
+    """Bayes by the book: every particle in turn, in plain floats."""
+    particles = [(t, w, c) for t in THRESHOLDS for w in WIDTHS for c in CEILINGS]
+
+    def acceptance(particle: tuple[float, float, float], d: float) -> float:
+        threshold, width, ceiling = particle
+        return float(FLOOR + (ceiling - FLOOR) / (1 + math.exp((d - threshold) / width)))
+
+    logs = []
+    for particle in particles:
+        total = 0.0
+        for age, each in enumerate(reversed(verdicts)):
+            for c in each:
+                a = acceptance(particle, c.distance)
+                weight = 1 / (1 + (c.n_shown - 1) * SOURCE_CORRELATION) if c.n_shown else 0.0
+                likelihood = c.n_accepted * math.log(a) + (c.n_shown - c.n_accepted) * math.log(1 - a)
+                total += (1 - DECAY) ** age * weight * likelihood
+        logs.append(total)
+    top = max(logs)
+    weights = [math.exp(value - top) for value in logs]
+    means = [acceptance(particle, distance) for particle in particles]
+    return math.fsum(w * m for w, m in zip(weights, means, strict=True)) / math.fsum(weights)
+
+
+@settings(max_examples=8, deadline=None)
+@given(verdicts=slices, distance=st.floats(0, 2))
+def test_the_estimate_is_bayes_with_each_slice_weighing_less_by_its_age_alone(
+    verdicts: list[list[SourceCount]], distance: float
+) -> None:
+    """So the order of slices matters only through decay."""
+    assert predict(learnt(verdicts), [distance])[0] == pytest.approx(reference(verdicts, distance), abs=1e-4)
+
+
+@settings(max_examples=40, deadline=None)
+@given(verdicts=slices, distances=st.lists(st.floats(0, 2), min_size=2, max_size=20))
+def test_the_estimate_never_rises_with_the_distance(verdicts: list[list[SourceCount]], distances: list[float]) -> None:
+    found = predict(learnt(verdicts), sorted(distances))
+    assert (np.diff(found) <= 1e-12).all()
+    assert (found > 0).all()
+    assert (found < 1).all()
+
+
+@settings(max_examples=40, deadline=None)
+@given(verdicts=slices)
+def test_a_curve_comes_back_from_its_bytes_exactly_and_is_small(verdicts: list[list[SourceCount]]) -> None:
+    curve = learnt(verdicts)
+    data = to_bytes(curve)
+    again = from_bytes(data, curve.n_observations)
+    assert len(data) <= 5000
+    assert np.array_equal(again.log_posterior, curve.log_posterior)
+    assert to_bytes(again) == data
+    assert again.n_observations == sum(c.n_shown for each in verdicts for c in each)
+
+
+@settings(max_examples=40, deadline=None)
+@given(verdicts=slices)
+def test_the_same_verdicts_replayed_make_the_same_bytes_also_by_way_of_storage(
+    verdicts: list[list[SourceCount]],
+) -> None:
+    stored = flat_curve()
+    for each in verdicts:
+        stored = from_bytes(to_bytes(update(stored, each)), 0)
+    assert to_bytes(learnt(verdicts)) == to_bytes(learnt(verdicts)) == to_bytes(stored)
+
+
+def test_there_are_1110_particles_and_a_flat_curve_weighs_them_alike() -> None:
+    assert N_PARTICLES == 1110
+    assert np.exp(flat_curve().log_posterior.astype(np.float64)).sum() == pytest.approx(1, abs=1e-6)
+    assert flat_curve().n_observations == 0
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        to_bytes(flat_curve())[:-1],
+        to_bytes(flat_curve()) + b"\0",
+        b"\x63\x00" + to_bytes(flat_curve())[2:],
+        to_bytes(flat_curve())[:-4] + np.array([np.nan], dtype="<f4").tobytes(),
+        to_bytes(flat_curve())[:-4] + np.array([3.0], dtype="<f4").tobytes(),
+        to_bytes(flat_curve())[:2] + bytes(4 * N_PARTICLES),
+    ],
+)
+def test_bytes_that_are_no_curve_of_this_grid_are_refused(data: bytes) -> None:
+    with pytest.raises(ValueError, match="curve"):
+        from_bytes(data, 0)
+
+
+@pytest.mark.parametrize(("distance", "n_shown", "n_accepted"), [(math.nan, 1, 1), (0.1, 1, 2), (0.1, 2, -1)])
+def test_a_count_that_cannot_be_never_reaches_a_curve(distance: float, n_shown: int, n_accepted: int) -> None:
+    with pytest.raises(ValueError, match="not a count"):
+        count(distance, n_shown, n_accepted)
+
+
+def test_drafts_of_one_source_are_nearly_one_observation() -> None:
+    of_one = predict(learnt([[count(0.3, 8, 8)]]), [0.3])[0]
+    of_eight = predict(learnt([[count(0.3, 1, 1)] * 8]), [0.3])[0]
+    of_a_single = predict(learnt([[count(0.3, 1, 1)]]), [0.3])[0]
+    assert of_a_single < of_one < of_eight
+
+
+def test_the_curve_finds_the_law_that_its_verdicts_follow() -> None:
+    """1,000 slices, one source each, a sigmoid at .35 with ceiling .9; mean absolute error of the estimate."""
+    rng = random.Random(5)
+
+    def law(d: float) -> float:
+        return 0.02 + 0.88 / (1 + math.exp((d - 0.35) / 0.05))
+
+    verdicts = []
+    for _ in range(1000):
+        distance = rng.uniform(0, 0.8)
+        verdicts.append([count(distance, 1, int(rng.random() < law(distance)))])
+    grid = [i / 50 for i in range(40)]
+    errors = [abs(p - law(d)) for p, d in zip(predict(learnt(verdicts), grid), grid, strict=True)]
+    assert sum(errors) / len(errors) < 0.03
+
+
+def test_a_curve_follows_a_teacher_that_changed_because_it_forgets() -> None:
+    curve = learnt([[count(0.2, 4, 4)]] * 300)
+    assert predict(curve, [0.2])[0] > 0.9
+    for _ in range(40):
+        curve = update(curve, [count(0.2, 4, 0)])
+    assert predict(curve, [0.2])[0] < 0.9
+    for _ in range(260):
+        curve = update(curve, [count(0.2, 4, 0)])
+    assert predict(curve, [0.2])[0] < 0.3, "all verdicts alike would say one half"
+
+
+@settings(max_examples=40, deadline=None)
+@given(acceptance=st.floats(0.01, 0.99), n_shown=st.integers(0, 12), data=st.data())
+def test_what_a_source_just_said_moves_its_next_draft_towards_it(
+    acceptance: float, n_shown: int, data: st.DataObject
+) -> None:
+    n_accepted = data.draw(st.integers(0, n_shown))
+    after = acceptance_after(acceptance, n_shown, n_accepted)
+    said = n_accepted / n_shown if n_shown else acceptance
+    assert min(acceptance, said) - 1e-12 <= after <= max(acceptance, said) + 1e-12
+
+
+@settings(max_examples=40, deadline=None)
+@given(verdicts=slices, acceptance=st.floats(0.01, 0.9))
+def test_the_threshold_in_force_is_where_the_estimate_crosses(
+    verdicts: list[list[SourceCount]], acceptance: float
+) -> None:
+    curve = learnt(verdicts)
+    at = distance_at(curve, acceptance)
+    if at is None:
+        assert predict(curve, [0.0])[0] < acceptance
+    else:
+        assert predict(curve, [at])[0] >= acceptance
+        assert at == 2.0 or predict(curve, [at + 1e-5])[0] < acceptance
+
+
+@settings(max_examples=40, deadline=None)
+@given(verdicts=slices, distance=st.floats(0, 1))
+def test_an_interval_is_within_zero_and_one_and_widens_with_its_level(
+    verdicts: list[list[SourceCount]], distance: float
+) -> None:
+    curve = learnt(verdicts)
+    narrow, wide = interval(curve, distance, 0.5), interval(curve, distance, 0.95)
+    assert 0 < wide[0] <= narrow[0] <= narrow[1] <= wide[1] < 1
+
+
+def test_the_interval_narrows_around_the_truth_with_verdicts() -> None:
+    low, high = interval(flat_curve(), 0.2, 0.95)
+    assert high - low > 0.8
+    low, high = interval(learnt([[count(0.2, 10, 7)] for _ in range(100)]), 0.2, 0.95)
+    assert low <= 0.7 <= high
+    assert high - low < 0.25

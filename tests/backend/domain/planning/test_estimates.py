@@ -1,0 +1,238 @@
+"""An estimate brackets what a compile costs, and a budget that cannot suffice is refused before anything is spent."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from backend.domain.errors import InvalidSpec
+from backend.domain.lifecycle import StepName
+from backend.domain.money.pricing import cost_microusd, price_book
+from backend.domain.planning.estimates import Estimate, check_budget, estimate, usd
+from backend.domain.planning.trial_estimates import answer_tokens, base_size_b, recipes_cost
+from backend.domain.spec.parsing import Spec, parse_spec
+
+
+def spec(**changed: Any) -> Spec:
+    labels = [{"name": f"label-{i}"} for i in range(4)]
+    inline = [{"input": f"text {i}", "output": f"label-{i % 4}"} for i in range(80)]
+    return parse_spec(
+        {
+            "name": "task",
+            "task": "Sort messages.",
+            "output": {"type": "label", "labels": labels},
+            "examples": {"inline": inline},
+            "teacher": {"provider": "grammar", "model": "kolm-grammar-1"},
+            **changed,
+        }
+    )
+
+
+@given(
+    n=st.integers(1, 60),
+    samples=st.integers(1, 9),
+    n_captures=st.integers(0, 500),
+    n_gold=st.integers(0, 300),
+    mean=st.integers(1, 150),
+    tokens=st.integers(1, 2000),
+)
+@settings(max_examples=200, deadline=None)
+def test_low_is_at_most_expected_is_at_most_high_in_every_step(
+    n: int, samples: int, n_captures: int, n_gold: int, mean: int, tokens: int
+) -> None:
+    made = estimate(
+        spec(sampling={"n_candidates": n, "label_samples": samples}),
+        n_captures=n_captures,
+        n_gold_train=n_gold,
+        n_heldout=n_gold,
+        prompt_tokens_candidate=tokens,
+        prompt_tokens_label=tokens,
+        mean_output_tokens=mean,
+    )
+    for amount in made.steps.values():
+        assert 0 <= amount.low <= amount.expected <= amount.high
+    assert made.total.expected == sum(amount.expected for amount in made.steps.values())
+
+
+def test_expected_is_the_price_of_the_tokens_it_names() -> None:
+    """4 slices of 12 candidates are 8 calls (8 + 4 choices each); 16 picks are labelled 5 times."""
+    made = estimate(spec(), prompt_tokens_candidate=1000, prompt_tokens_label=1000, mean_output_tokens=100)
+    candidates = 8 * 1000 * 0.1 + 48 * 100 * 0.4
+    embedding = 48 * 102 * 0.01
+    assert made.steps[StepName.SYNTHESIS].expected == round(candidates) + round(embedding)
+    assert made.steps[StepName.LABELING].expected == round(16 * 1000 * 0.1 + 16 * 5 * 4 * 0.4)
+
+
+@pytest.mark.parametrize(
+    ("on_gap", "n_more", "n_named"),
+    [
+        (["drop_k"], 0, 0),
+        (["resynthesize", "drop_k"], 4 * 2 * 6, 0),
+        (["split_slice"], 4 * 12, 4),
+        (["split_slice", "resynthesize"], 4 * (12 + 2 * 7), 4),
+    ],
+)
+def test_the_high_bound_of_selection_counts_what_on_gap_allows_and_nothing_is_expected(
+    on_gap: list[str], n_more: int, n_named: int
+) -> None:
+    """4 slices of 12: two rounds of 6 (7, where the halves' own are rounded up), 12 for the halves and a naming."""
+    sampling = {"on_gap": on_gap}
+    sizes = {"prompt_tokens_candidate": 1000, "prompt_tokens_label": 1000, "mean_output_tokens": 100}
+    made = estimate(spec(sampling=sampling), **sizes).steps[StepName.SELECTION]
+    assert made.low == made.expected == 0
+    candidates = 2 * n_more * 1000 * 0.1 + n_more * 160 * 0.4
+    naming = n_named * (2 * (1000 + 6 * 160) * 0.1 + 400 * 0.4)
+    assert made.high == pytest.approx(candidates + naming + 4 * n_more * 102 * 0.01, abs=2)
+
+
+def test_captures_without_slices_are_not_synthesised() -> None:
+    made = estimate(spec(captures={"inline": ["a"] * 90}), n_captures=90)
+    assert made.steps[StepName.SYNTHESIS].expected <= 90
+    assert "0 candidates in 0 slices, 90 captures, 30 picks" in made.assumptions
+
+
+def test_a_declared_price_is_what_is_estimated_with() -> None:
+    dear = {"provider": "grammar", "model": "x", "price": {"input_usd_per_mtok": 10, "output_usd_per_mtok": 40}}
+    assert (
+        estimate(spec(teacher=dear)).steps[StepName.LABELING].expected
+        > 50 * estimate(spec()).steps[StepName.LABELING].expected
+    )
+    with pytest.raises(InvalidSpec) as caught:
+        estimate(spec(teacher={"provider": "grammar", "model": "x"}))
+    assert caught.value.code == "unknown_teacher_price"
+
+
+def refusal(made: Estimate, budget: int) -> str:
+    with pytest.raises(InvalidSpec) as caught:
+        check_budget(made, budget)
+    assert caught.value.code == "budget_below_estimate"
+    assert caught.value.problems[0].pointer == "/budget/usd"
+    return caught.value.problems[0].message
+
+
+def test_a_budget_below_the_low_bound_or_below_one_batch_is_refused() -> None:
+    made = estimate(spec())
+    least = max(made.total.low, made.worst_batch)
+    check_budget(made, least)
+    assert usd(least) in refusal(made, least - 1)
+    assert "raise budget.usd" in refusal(made, 0)
+
+
+def test_one_batch_is_what_the_widest_calls_may_cost_at_the_most() -> None:
+    """4 calls at once, each 8 choices of at most 160 tokens, every byte of a prompt of 1000 tokens counted as one."""
+    made = estimate(spec(), prompt_tokens_candidate=1000, prompt_tokens_label=10)
+    assert made.worst_batch == 4 * round(4000 * 0.1 + 8 * 160 * 0.4)
+
+
+def test_the_json_form_has_every_step_and_whole_numbers_only() -> None:
+    plain: dict[str, Any] = estimate(spec()).to_json()
+    assert [row["step"] for row in plain["steps"]] == [step.value for step in StepName]
+    assert all(type(plain["total"][f"{bound}_microusd"]) is int for bound in ("low", "expected", "high"))
+    assert plain["assumptions"]
+
+
+def test_amounts_are_readable() -> None:
+    assert [usd(n) for n in (0, 100, 123, 12_345, 5_000_000)] == [
+        "$0.0000",
+        "$0.0001",
+        "$0.000123",
+        "$0.0123",
+        "$5.0000",
+    ]
+
+
+def generative(kind: str, **changed: Any) -> Spec:
+    output: dict[str, Any] = {"type": kind}
+    if kind == "json":
+        output["schema"] = {"type": "object", "properties": {"a": {"type": "string"}}}
+    answer = {"a": "x" * 290} if kind == "json" else "y" * 400
+    return parse_spec(
+        {
+            "name": "orders",
+            "task": "Answer.",
+            "output": output | changed.pop("output", {}),
+            "examples": {"inline": [{"input": f"m {i}", "output": answer} for i in range(80)]},
+            "teacher": {"provider": "grammar", "model": "kolm-grammar-1"},
+            **changed,
+        }
+    )
+
+
+def test_answers_are_as_long_as_gold_shows_and_at_most_as_long_as_the_spec_allows() -> None:
+    assert answer_tokens(generative("json")) == 2 + 100  # {"a": "..."} has 298 characters
+    assert answer_tokens(generative("text")) == 2 + 100
+    assert answer_tokens(generative("text", output={"max_tokens": 50})) == 50
+    upload = {"upload": "upl_01ktfz2x8e4s1c9w0m5q7r3vbd"}
+    assert answer_tokens(generative("text", examples=upload)) == 128
+    made = estimate(generative("text"), prompt_tokens_label=1000).steps[StepName.LABELING]
+    assert made.expected == round(4 * 1000 * 0.1 + 4 * 5 * 102 * 0.4)
+    assert made.high == round(2 * 4 * 5 * 1000 * 0.1 + 4 * 5 * 512 * 0.4)
+
+
+def test_a_judge_is_asked_twice_for_each_held_out_answer_and_for_every_trial_at_the_most() -> None:
+    sizes = {"n_heldout": 50, "prompt_tokens_label": 1000}
+    judged, checked = (
+        estimate(generative("text", output=output, train=train), **sizes)
+        for output, train in (
+            ({}, {}),
+            ({"accuracy": "checks", "checks": [{"kind": "length"}]}, {}),
+        )
+    )
+    more = judged.steps[StepName.EVALUATION].expected - checked.steps[StepName.EVALUATION].expected
+    assert more == round(100 * 1204 * 0.1 + 200 * 0.4)
+    assert judged.platform_high == checked.platform_high  # the judge is the teacher, whose bill is not ours
+    once = estimate(generative("text", train={"escalate": False}), **sizes).steps[StepName.EVALUATION]
+    assert judged.steps[StepName.EVALUATION].high > 2 * (once.high - checked.steps[StepName.EVALUATION].high)
+    assert judged.worst_batch >= 4 * round(4 * 2024 * 0.1 + 8 * 0.4)
+
+
+def test_every_trial_that_may_follow_stands_in_the_high_bound_and_auto_in_all() -> None:
+    fixed, escalating, auto = (
+        estimate(spec(train=train), n_gold_train=100, n_heldout=50).steps
+        for train in ({"escalate": False}, {}, {"kind": "auto", "escalate": False})
+    )
+    step = StepName.EVALUATION
+    assert escalating[step].expected == fixed[step].expected
+    assert escalating[step].high > fixed[step].high + fixed[StepName.DISTILLATION].high
+    assert auto[step].low > fixed[step].low
+    assert auto[step].expected > fixed[step].expected
+
+
+def test_a_recipe_pack_is_expected_to_cost_its_base_and_its_budget_of_seconds() -> None:
+    step = StepName.EVALUATION
+    without, some, long = (
+        estimate(generative("json", recipes=recipes), n_heldout=30)
+        for recipes in ({"enabled": False}, {"budget_s": 10}, {"budget_s": 70})
+    )
+    a_second = cost_microusd(1, price_book().prices["runner.second"])
+    assert some.steps[step].expected - without.steps[step].expected == 40 * a_second  # 30 s to start
+    assert long.steps[step].expected - some.steps[step].expected == 60 * a_second
+    assert without.steps[step].low == some.steps[step].low  # none is made below the gate
+    assert any("10 s of measuring what drafts" in line for line in some.assumptions)
+    for none in (spec(recipes={"budget_s": 600}), generative("json", recipes={"sources": []})):
+        assert recipes_cost(none).high == 0
+
+
+def test_a_larger_base_takes_longer_and_the_assumption_is_told() -> None:
+    bases = ("kolm-tiny-1", "Qwen/Qwen2.5-0.5B-Instruct", "Qwen/Qwen2.5-7B-Instruct")
+    made = [estimate(generative("json", train={"causal": {"base": base}}), n_heldout=30) for base in bases]
+    small, usual, large = (one.steps[StepName.DISTILLATION].expected for one in made)
+    assert small == usual
+    assert large > 10 * usual
+    assert any("assumed, not measured" in line for line in made[1].assumptions)
+    assert not any("causal" in line for line in estimate(spec()).assumptions)
+    assert [base_size_b(name) for name in (*bases, "org/m-1.5b", "llama3b")] == [0.5, 0.5, 7.0, 1.5, 0.5]
+
+
+@given(
+    st.sampled_from(["json", "text"]),
+    st.integers(8, 512),
+    st.integers(0, 300),
+    st.sampled_from([{}, {"escalate": False}, {"causal": {"rank": 4}}]),
+)
+@settings(max_examples=60, deadline=None)
+def test_the_bounds_of_a_generative_task_are_in_order_too(kind: str, most: int, n: int, train: dict[str, Any]) -> None:
+    made = estimate(generative(kind, output={"max_tokens": most}, train=train), n_heldout=n, n_gold_train=n)
+    for amount in made.steps.values():
+        assert 0 <= amount.low <= amount.expected <= amount.high
