@@ -9,7 +9,7 @@ FILES :=
 SUITE := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(RUN) -m pytest -q -p no:cacheprovider
 WORKERS := -n logical --maxprocesses 8
 
-.PHONY: help setup demo demo-json up key down status test check unit static test-all lines durations lint format types contracts migrations-check openapi openapi-check pytest test-faults setup-vllm test-vllm bench-vllm-drafts bench-vllm-recipes bench-vllm-exactness bench-banking77 bench-selection bench-draft-policy bench-drafts bench-draft-kscore test-browser screenshots bench-api bench-streams bench-serving base base-anew bench-trainer bench-snips bench-recipes bench-registry bench-rules setup-llama setup-llama-server test-llama bench-llama ledger-check backup restore lock wheel clean
+.PHONY: help setup demo demo-json up key down status test check unit static test-all lines structure durations lint format types contracts migrations-check openapi openapi-check pytest test-faults setup-vllm test-vllm bench-vllm-drafts bench-vllm-recipes bench-vllm-exactness bench-banking77 bench-selection bench-draft-policy bench-drafts bench-draft-kscore test-browser screenshots bench-api bench-streams bench-serving base base-anew bench-trainer bench-snips bench-recipes bench-registry bench-rules setup-llama setup-llama-server test-llama bench-llama ledger-check backup restore lock wheel clean
 
 help:
 	@echo "make demo    compile examples/refund-router.yaml end to end on this machine"
@@ -93,6 +93,10 @@ pytest: setup
 # lines of every room and package beside docs/lines.md; WRITE=yes sets the budgets to what is there
 lines: setup
 	@$(RUN) -m tests.structure.lines $(if $(WRITE),--write)
+
+# pairs of packages that import each other, full folders and the ways of four values, beside what they were: docs/structure.md
+structure: setup
+	@$(RUN) -m tests.structure.report
 
 # measures how long each test takes, nightly ones too, into tests/durations.tsv (the order of the workers' work)
 durations: setup

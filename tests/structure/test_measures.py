@@ -5,6 +5,7 @@ from pathlib import Path
 from tests.structure.graph import loose_files, two_way_pairs
 from tests.structure.lines import count, read_page, report, write_page
 from tests.structure.tree import modules
+from tests.structure.walks import index_of, walk
 
 PAGE = "# Lines\n\n| room | before | budget |\n|---|---|---|\n| `backend` | 9 | 4 |\n| `gone` |  | 2 |\n\nEnd.\n"
 
@@ -60,3 +61,16 @@ def test_growth_is_said_and_writing_the_page_keeps_what_stands_around_the_table(
     assert write_page(PAGE, {"backend": 1234, "new": 1}).endswith(
         "|---|\n| `backend` | 9 | 1,234 |\n| `new` |  | 1 |\n\nEnd.\n"
     )
+
+
+def test_a_way_enters_what_takes_the_value_and_what_a_call_made_of_it(tmp_path: Path) -> None:
+    start = "from backend.b import parse, other\nfrom backend import c\n"
+    start += (
+        "def submit(document, key):\n    spec = parse(document)\n    other(key)\n    c.keep(spec=spec)\n    own(spec)\n"
+    )
+    start += "def own(spec):\n    return parse(spec)\n"
+    parse = "def parse(text):\n    return text\ndef other(key):\n    return key\n"
+    tree = modules(write(tmp_path, backend__a=start, backend__b=parse, backend__c="def keep(*, spec):\n    pass\n"))
+    way = walk(index_of(tree), "backend.a", "submit", "document")
+    assert way.files == ("backend.a", "backend.b", "backend.c", "backend.a")
+    assert (way.n_rooms, way.n_returns, way.n_names) == (3, 1, 3)
