@@ -53,7 +53,7 @@ def test_keys_say_what_they_are():
         ("Bearer ", "invalid_api_key"),
         ("Bearer sk_live_" + "é" * 36, "invalid_api_key"),
         ("Basic abc", "invalid_api_key"),
-        (f"Bearer {new_key(is_live=True)}", "invalid_api_key"),
+        pytest.param(f"Bearer {new_key(is_live=True)}", "invalid_api_key", id="well made and nobody's"),
     ],
 )
 def test_what_is_no_key_opens_nothing(client, header, code):
