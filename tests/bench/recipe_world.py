@@ -28,9 +28,9 @@ from gpu_runners.tiny_base.train import NAME, ensure
 from tests.bench.snips_data import TASK as SNIPS_TASK
 from tests.bench.snips_data import jsonl, read_snips
 from workers.stages.answer_votes import agree, valid_answers
+from workers.teachers.answer_prompt import item_request
 from workers.teachers.grammar import shipped_grammar
 from workers.teachers.grammar_model import GrammarModel, Policy
-from workers.teachers.item_requests import item_request
 from workers.teachers.prompts import candidate_request, parse_message
 
 TASKS = ("orders", "summaries", "snips")

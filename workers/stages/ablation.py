@@ -23,8 +23,8 @@ from backend.domain.selection.select import select
 from backend.domain.spec.parsing import canonical_spec
 from workers.durable import CompileRun
 from workers.stages.outcome import Done, finish_step
+from workers.stages.ranking import stack
 from workers.stages.selection_record import Chosen, selection_record, tell, without_columns
-from workers.stages.verification import stack
 
 COPIED_AT_ONCE = 500  # candidates a transaction: a few MB of embeddings, far from any time limit
 _MADE_LATER = {"id", "tenant_id", "compile", "created_at"}

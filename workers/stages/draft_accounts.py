@@ -21,7 +21,7 @@ from backend.usage.savings import note_saving
 from workers.durable import CompileRun
 from workers.embedding.protocol import Embedder
 from workers.stages.embedding_usage import SKU
-from workers.stages.slicing import slice_text
+from workers.stages.slices import slice_text
 
 _PAID = ("succeeded", "applied")
 

@@ -14,8 +14,8 @@ from backend.drafts.models import Verdict
 from workers.durable import CompileRun
 from workers.embedding.sentence import load_embedder
 from workers.scoring.verifier import rank_scores
+from workers.stages.ranking import reference_rows
 from workers.stages.rounds import gold_digests
-from workers.stages.verification import reference_rows
 from workers.teachers.draft_gate import GateVerifier
 
 MOST_AUDITS = 20_000  # the newest judged drafts of a scope that a threshold is certified on

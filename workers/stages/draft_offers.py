@@ -19,14 +19,14 @@ from backend.drafts.cache import NearSource, nearest_drafts, prompts_of
 from backend.drafts.calibrations import curve_of, ledger_of
 from backend.drafts.models import Calibration, Scope
 from workers.stages.draft_scopes import draft_scope, find_scopes
-from workers.stages.rounds import slice_spec
-from workers.teachers.answers import estimate_tokens
+from workers.stages.slices import slice_spec
 from workers.teachers.draft_judge import JudgeVerifier
 from workers.teachers.draft_laws import Rule
 from workers.teachers.draft_logprobs import LogprobVerifier
 from workers.teachers.draft_verifiers import Asked, DraftVerifier, SamplingPolicy
 from workers.teachers.prompts import candidate_request, head, slice_lines
 from workers.teachers.protocol import Message, TeacherCaps, TeacherIdentity
+from workers.teachers.token_estimates import estimate_tokens
 
 N_SOURCES = 4
 MAX_SHOWN = 96  # drafts of one slice, whatever they promise

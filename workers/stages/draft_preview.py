@@ -10,7 +10,7 @@ from backend.drafts.previews import PreviewedSlice, answer, fail, question
 from backend.tenants.scope import tenant_scope
 from workers.embedding.sentence import load_embedder
 from workers.stages.draft_prospects import look_up
-from workers.stages.slicing import declared, slice_text
+from workers.stages.slices import declared, slice_text
 
 log = logging.getLogger("kolm.drafts")
 

@@ -10,8 +10,7 @@ from backend.compiles.models import Slice
 from backend.domain.drafts.vocabulary import Certificate, DraftVerdict, StoredDraft, Verification
 from backend.domain.spec.parsing import Spec
 from backend.drafts.cache import NearSource, SourcePrompt, prompt_mac
-from workers.stages.rounds import slice_spec
-from workers.stages.slicing import slice_text
+from workers.stages.slices import slice_spec, slice_text
 from workers.teachers.prompts import candidate_request
 from workers.teachers.protocol import TeacherIdentity
 

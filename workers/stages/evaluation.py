@@ -2,8 +2,6 @@
 is. Where the task allows it and the gate asks for it, further trials are trained and measured (`trials`); the best one
 is what the gate judges and what is packaged, with the recipe pack that is made for it (`recipes`)."""
 
-from typing import Any
-
 from backend.blobs import get_json
 from backend.domain.lifecycle import StepName
 from backend.domain.planning.trials import best
@@ -11,7 +9,6 @@ from workers.durable import CompileRun
 from workers.stages.heldout_answers import conditions, evaluation_of
 from workers.stages.outcome import Done, Waiting, finish_step
 from workers.stages.recipes import pack_recipes
-from workers.stages.trial_jobs import Trained
 from workers.stages.trials import Row, go_on, open_trial, outcomes, rows_of, trained_in
 
 
@@ -37,21 +34,6 @@ def run_evaluation(run: CompileRun) -> Done | Waiting:
     with run.fenced() as compile:
         finish_step(run, compile, StepName.EVALUATION, done)
     return done
-
-
-def chosen_trial(run: CompileRun) -> Trained:
-    """What was trained in the trial that the evaluation found best."""
-    with run.fenced():
-        nth = run.step(StepName.EVALUATION).output["facts"]["chosen"]
-    return trained_in(run, nth)
-
-
-def measured_of(run: CompileRun) -> dict[str, Any]:
-    """What the evaluation step measured of it."""
-    with run.fenced():
-        digest = run.step(StepName.EVALUATION).output["digests"]["evals"]
-    value: dict[str, Any] = get_json(run.tenant_id, digest)
-    return value
 
 
 def _told(row: Row) -> Row:

@@ -6,9 +6,9 @@ from backend.compiles.events import append_event, touch
 from backend.domain.evaluation.kscore import decide_gate
 from backend.domain.lifecycle import CompileStatus, StepName
 from workers.durable import CompileRun
-from workers.stages.evaluation import chosen_trial, measured_of
 from workers.stages.heldout_answers import evaluation_of, gate_options, public_evaluation, score_of
 from workers.stages.outcome import Done, finish_step
+from workers.stages.trials import chosen_trial, measured_of
 
 
 def run_gate(run: CompileRun) -> Done:

@@ -21,8 +21,8 @@ from backend.drafts.vault import Vault, make_vault, open_vault
 from backend.usage.savings import note_saving
 from workers.durable import CompileRun
 from workers.stages.draft_scopes import label_scope
+from workers.teachers.answer_prompt import item_request
 from workers.teachers.factory import identity_of
-from workers.teachers.item_requests import item_request
 from workers.teachers.protocol import TeacherIdentity
 
 LABELS = -1  # in the place of a slice's position: the look-up of a compile's labels

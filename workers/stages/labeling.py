@@ -24,7 +24,7 @@ from workers.stages.selection_record import without_columns
 from workers.stages.teaching import Taught, seed_of, teaching
 from workers.stages.training_set import TrainingSet, completions, training_set
 from workers.teacher_calls import MadeCall, PlannedCall, call_batch
-from workers.teachers.item_requests import item_request
+from workers.teachers.answer_prompt import item_request
 from workers.teachers.prompts import parse_label
 
 _VOTED = ["label", "answer", "votes", "agreement_ppm", "reasons", "state"]

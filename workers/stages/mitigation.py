@@ -26,11 +26,11 @@ from backend.domain.selection.linkage.criteria import Linkage
 from backend.domain.selection.options import Method
 from backend.domain.selection.select import Selection, SelectionReport, select
 from workers.durable import CompileRun
+from workers.stages.ranking import stack
 from workers.stages.rounds import hotter_ppm, later_round_size
 from workers.stages.selection_record import Chosen
 from workers.stages.spare_budget import can_spare, worst_round
 from workers.stages.splitting import divided, split
-from workers.stages.verification import stack
 
 LEAST_GROWTH = 0.05  # of the groups there were, by which a round must add new ones to be worth another
 BASELINES = frozenset({Method.RANDOM, Method.ALL})  # they show what selection does by not doing it

@@ -28,11 +28,11 @@ from backend.domain.spec.parsing import LabelOutput, canonical_spec, label_names
 from backend.domain.spec.task_prompt import prompt_json
 from backend.registry.contributing import contribute
 from workers.durable import CompileRun
-from workers.stages.evaluation import chosen_trial, measured_of
 from workers.stages.heldout_answers import rules_shipped
 from workers.stages.k_sampling import k_sampling
 from workers.stages.outcome import Done, finish_step
 from workers.stages.trial_jobs import Trained, base_name
+from workers.stages.trials import chosen_trial, measured_of
 from workers.teachers.factory import CARD_NOTES
 
 # of a trial: what differs when the same spec is compiled again; its receipt has it

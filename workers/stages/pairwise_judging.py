@@ -13,7 +13,7 @@ from backend.domain.lifecycle import StepName
 from workers.durable import CompileRun
 from workers.stages.teaching import seed_of, teaching
 from workers.teacher_calls import PlannedCall, ask_batch
-from workers.teachers.pairwise_judge import pairwise_request, parse_preference
+from workers.teachers.pairwise_prompt import pairwise_request, parse_preference
 
 Row = dict[str, str]
 

@@ -23,7 +23,7 @@ from workers.spending import pays_teacher_itself
 from workers.stages.answer_votes import agree, valid_answers
 from workers.stages.teaching import teacher_of
 from workers.teacher_calls import worst_cost
-from workers.teachers.item_requests import item_request
+from workers.teachers.answer_prompt import item_request
 from workers.teachers.prompts import parse_label
 from workers.teachers.protocol import Completion
 

@@ -17,13 +17,14 @@ from backend.compiles.reactions import first_round, note, openers, temperature_o
 from backend.domain.answers.candidates import text_key
 from backend.domain.lifecycle import StepName
 from backend.domain.planning.estimates import CHOICES_PER_CALL
-from backend.domain.spec.parsing import LabelOutput, SliceSpec
+from backend.domain.spec.parsing import LabelOutput
 from workers.durable import CompileRun
 from workers.embedding.protocol import Embedder
 from workers.scoring.verifier import check_text, gate_reasons
 from workers.spending import settle
 from workers.stages.draft_engine import with_proposals
 from workers.stages.embedding_usage import embedding_fact
+from workers.stages.slices import slice_spec
 from workers.stages.teaching import Taught, seed_of, teaching
 from workers.teacher_calls import MadeCall, PlannedCall, call_batch
 from workers.teachers.factory import caps_of
@@ -217,10 +218,6 @@ def exemplars_of(run: CompileRun, pool: Slice, round: int) -> tuple[str, ...]:
     is_label = isinstance(run.spec.output, LabelOutput)
     fitting = [row["input"] for row in gold if not is_label or row["output"] == pool.label]
     return tuple([*pool.exemplars, *fitting][:2])
-
-
-def slice_spec(pool: Slice) -> SliceSpec:
-    return SliceSpec(name=pool.name, share=pool.share_ppm / 1_000_000, hint=pool.hint, label=pool.label or None)
 
 
 def gold_digests(run: CompileRun) -> dict[str, str]:

@@ -14,10 +14,10 @@ from workers.embedding.sentence import load_embedder
 from workers.stages.draft_keeping import keep_drafts, note_outcome
 from workers.stages.mitigation import choose, warn_of_gap
 from workers.stages.outcome import Done, finish_step
+from workers.stages.ranking import score_pool
 from workers.stages.rounds import add_round, gold_digests, heldout_keys
 from workers.stages.selection_record import Chosen, selection_record, tell, without_columns
-from workers.stages.slicing import slice_text
-from workers.stages.verification import score_pool
+from workers.stages.slices import slice_text
 
 
 def run_selection(run: CompileRun) -> Done:

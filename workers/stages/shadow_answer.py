@@ -26,8 +26,8 @@ from workers.spending import pays_teacher_itself
 from workers.stages.answer_votes import agree
 from workers.stages.teaching import Taught, teacher_of
 from workers.teacher_calls import worst_cost
-from workers.teachers.item_requests import item_request
-from workers.teachers.pairwise_judge import pairwise_request, parse_preference
+from workers.teachers.answer_prompt import item_request
+from workers.teachers.pairwise_prompt import pairwise_request, parse_preference
 from workers.teachers.prompts import parse_label
 from workers.teachers.protocol import Completion, CompletionRequest
 

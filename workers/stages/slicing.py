@@ -10,12 +10,13 @@ from backend.domain.answers.candidates import text_key
 from backend.domain.canonical import sha256_of
 from backend.domain.lifecycle import StepName
 from backend.domain.spec.gold import GoldSplit
-from backend.domain.spec.parsing import Example, Spec, canonical_spec, default_k_select, effective_slices
+from backend.domain.spec.parsing import Example, Spec, canonical_spec, default_k_select
 from backend.tenants.scope import tenant_scope
 from workers.durable import CompileRun
 from workers.embedding.protocol import Embedder
 from workers.embedding.sentence import load_embedder
 from workers.stages.outcome import Done, finish_step
+from workers.stages.slices import declared, slice_text
 
 CAPTURED = "captured"
 
@@ -32,27 +33,6 @@ def run_slicing(run: CompileRun) -> Done:
         done = _save(run, compile, slices, captures, gold, embedder)
         finish_step(run, compile, StepName.SLICING, done)
     return done
-
-
-def declared(spec: Spec) -> list[Slice]:
-    """The slices that the teacher fills, as rows that are not saved yet."""
-    if spec.captures is not None and not spec.slices:
-        return []  # with production inputs and no slices asked for, the captures are the pool
-    n = spec.sampling.n_candidates
-    return [
-        Slice(
-            position=i,
-            name=part.name,
-            share_ppm=max(1, round(part.share * 1_000_000)),  # a share above 0 is never none
-            hint=part.hint,
-            exemplars=list(part.exemplars),
-            label=part.label or "",
-            n_candidates=n,
-            k_requested=min(n, spec.sampling.k_select or default_k_select(n)),
-            temperature_ppm=round(spec.sampling.temperature_inputs * 1_000_000),
-        )
-        for i, part in enumerate(effective_slices(spec))
-    ]
 
 
 def _captured(spec: Spec, captures: list[str]) -> list[Slice]:
@@ -72,10 +52,6 @@ def _captured(spec: Spec, captures: list[str]) -> list[Slice]:
             k_requested=min(n, spec.sampling.k_select or default_k_select(n)),
         )
     ]
-
-
-def slice_text(spec: Spec, row: Slice) -> str:
-    return " ".join(part for part in (spec.task, row.name.replace("_", " "), row.hint, *row.exemplars[:3]) if part)
 
 
 def _save(

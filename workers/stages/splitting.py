@@ -33,11 +33,12 @@ from backend.domain.selection.slice_split import (
 )
 from workers.durable import CompileRun
 from workers.embedding.sentence import load_embedder
-from workers.stages.rounds import model_of, slice_spec
+from workers.stages.ranking import stack
+from workers.stages.rounds import model_of
 from workers.stages.selection_record import split_record, tell
+from workers.stages.slices import slice_spec
 from workers.stages.spare_budget import can_spare, price_of, worst_rounds
 from workers.stages.teaching import seed_of, teaching
-from workers.stages.verification import stack
 from workers.teacher_calls import PlannedCall, call_batch, worst_cost
 from workers.teachers.protocol import TeacherFailed
 from workers.teachers.split_prompt import split_request

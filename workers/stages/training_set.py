@@ -20,7 +20,7 @@ from backend.domain.selection.options import Method
 from backend.domain.selection.select import SelectionReport, select
 from backend.domain.spec.gold import drop_leaks
 from backend.domain.spec.parsing import JsonOutput, LabelOutput, Spec, default_k_distill, label_names, target_shares
-from workers.stages.verification import stack
+from workers.stages.ranking import stack
 
 Gold = list[dict[str, str]]
 

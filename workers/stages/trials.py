@@ -8,7 +8,7 @@ the decision on the next trial are one transaction, so that no trial is offered 
 
 from typing import Any
 
-from backend.blobs import get_jsonl, put_json
+from backend.blobs import get_json, get_jsonl, put_json
 from backend.compiles import leases
 from backend.domain.evaluation.kscore import decide_gate
 from backend.domain.jobs.runner_results import BadResult
@@ -151,3 +151,18 @@ def _tell(run: CompileRun, outcome: TrialOutcome, following: Trial | None) -> No
     if following is not None:
         message = f"another trial: {following.kind}, rank {following.rank}"
         run.progress(STEP, done=0, total=0, message=message)
+
+
+def chosen_trial(run: CompileRun) -> Trained:
+    """What was trained in the trial that the evaluation found best."""
+    with run.fenced():
+        nth = run.step(StepName.EVALUATION).output["facts"]["chosen"]
+    return trained_in(run, nth)
+
+
+def measured_of(run: CompileRun) -> dict[str, Any]:
+    """What the evaluation step measured of it."""
+    with run.fenced():
+        digest = run.step(StepName.EVALUATION).output["digests"]["evals"]
+    value: dict[str, Any] = get_json(run.tenant_id, digest)
+    return value

@@ -14,12 +14,13 @@ from backend.domain.spec.parsing import (
     CopiedCheck,
     ExcludesCheck,
     JsonOutput,
+    LabelOutput,
     LengthCheck,
     OutputCheck,
     Spec,
     TextOutput,
 )
-from workers.teachers.prompts import DATA_RULE, fence, one_line
+from workers.teachers.prompts import DATA_RULE, fence, label_request, one_line
 from workers.teachers.protocol import CompletionRequest, Message
 
 ANSWER_JSON_ASK = "Answer with the JSON alone."
@@ -108,3 +109,9 @@ def parse_answer_choice(spec: Spec, choice_text: str) -> ReadAnswer | None:
     except BadAnswer:
         return None
     return ReadAnswer(text=answer_text(value, output.answer_schema), value=value)
+
+
+def item_request(spec: Spec, text: str, *, n: int, temperature: float, seed: int | None) -> CompletionRequest:
+    """What a teacher is asked of one input, `n` times, whatever the task's output: its label, or its answer."""
+    ask = label_request if isinstance(spec.output, LabelOutput) else answer_request
+    return ask(spec, text, n=n, temperature=temperature, seed=seed)

@@ -11,9 +11,9 @@ from typing import Any
 
 from workers.teachers.answer_logprobs import BadAnswer, read_chat_rows, read_echo_rows
 from workers.teachers.protocol import Choice, CompletionRequest, Message, ScoreRequest, Usage
+from workers.teachers.token_estimates import estimate_tokens, likely_input_tokens
 
 MAX_CHARS_PER_TOKEN = 64
-BYTES_PER_TOKEN = 4  # the estimate for teachers that report no usage
 # what input that was written to a prompt cache is called; the last one also beside `prompt_tokens`
 CACHE_WRITES = ("cache_creation_tokens", "cache_write_tokens", "cache_creation_input_tokens")
 
@@ -96,14 +96,6 @@ def _clean(text: str, request: CompletionRequest) -> str:
     if "\x00" in text:
         raise BadAnswer("a choice holds a NUL character")
     return text
-
-
-def estimate_tokens(text: str) -> int:
-    return max(1, math.ceil(len(text.encode("utf-8")) / BYTES_PER_TOKEN)) if text else 0
-
-
-def likely_input_tokens(request: CompletionRequest) -> int:
-    return sum(estimate_tokens(m.content) for m in request.messages) + estimate_tokens(request.prefix)
 
 
 def most_input_tokens(request: CompletionRequest) -> int:

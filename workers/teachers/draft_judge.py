@@ -26,12 +26,12 @@ from backend.domain.drafts.vocabulary import (
     Verification,
 )
 from backend.domain.money.pricing import TeacherPrice
-from workers.teachers.answers import estimate_tokens
 from workers.teachers.draft_verifiers import Asked, Conversation, SamplingPolicy
 from workers.teachers.judge_batches import Batch, Item, Plants, Tally, batch_of, groups_of
 from workers.teachers.judge_prompt import judge_messages
 from workers.teachers.off_topic import OFF_TOPIC
 from workers.teachers.protocol import TeacherCaps
+from workers.teachers.token_estimates import estimate_tokens
 
 BATCH = 24  # drafts in one request, controls apart
 RETRY_PARTS = 4  # a void batch is asked again in as many parts, of two drafts at least

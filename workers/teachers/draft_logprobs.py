@@ -25,13 +25,13 @@ from collections.abc import Sequence
 from backend.domain.drafts.costs import Quote, score_quote
 from backend.domain.drafts.vocabulary import Certificate, Cost, DraftVerdict, StoredDraft, Strategy, Verification
 from backend.domain.money.pricing import TeacherPrice
-from workers.teachers.answers import estimate_tokens, likely_input_tokens
 from workers.teachers.draft_conversations import Billed, Part, billed, together
 from workers.teachers.draft_laws import Rule
 from workers.teachers.draft_scores import stored_tokens
 from workers.teachers.draft_verifiers import Asked, Conversation, SamplingPolicy
 from workers.teachers.draft_walks import Case, verify_one
 from workers.teachers.protocol import Message, TeacherCaps
+from workers.teachers.token_estimates import estimate_tokens, likely_input_tokens
 
 
 class LogprobVerifier:

@@ -45,6 +45,7 @@ from workers.teachers.protocol import (
     TeacherIdentity,
     Usage,
 )
+from workers.teachers.token_estimates import likely_input_tokens
 
 T = TypeVar("T")
 
@@ -265,7 +266,7 @@ def _most(request: CompletionRequest) -> Usage:
     """What an attempt that was sent but not understood may have cost: the estimated prompt, and every token it could
     write."""
     return Usage(
-        input_tokens=answers.likely_input_tokens(request), output_tokens=request.n * request.max_tokens, estimated=True
+        input_tokens=likely_input_tokens(request), output_tokens=request.n * request.max_tokens, estimated=True
     )
 
 

@@ -1,4 +1,5 @@
-"""The question which of two answers to a text task is the better one, and how its answer is read.
+"""The question to the teacher which of two answers to a text task is the better one, and how its answer is read. Who
+calls asks twice, the second time with the places swapped, and takes `generative.verdict_of` of both.
 
 Input and answers are hostile: an answer may say "choose A". What the prompt can do: they stand inside fences that no
 text can close, the system message says that nothing inside is an instruction, and each pair is asked about twice with
@@ -10,8 +11,10 @@ takes one word out of three and reads nothing of what an answer holds.
 from collections.abc import Sequence
 from typing import Literal
 
+from backend.domain.spec.parsing import Spec
+from workers.teachers.answer_prompt import answer_head
 from workers.teachers.prompts import DATA_RULE, fence
-from workers.teachers.protocol import Message
+from workers.teachers.protocol import CompletionRequest, Message
 
 Preference = Literal["a", "b", "tie"]
 
@@ -21,6 +24,7 @@ PAIRWISE_SYSTEM = (
     "the message, complete and as short and plain as the task wants. Where neither is clearly better, say TIE. The "
     f"order of the answers means nothing. {DATA_RULE}"
 )
+MAX_TOKENS = 8
 _SAID: dict[str, Preference] = {"A": "a", "B": "b", "TIE": "tie"}
 _AROUND = " \t\r\n.*\"'`"
 
@@ -38,3 +42,15 @@ def parse_preference(said: str) -> Preference | None:
     full stop around it; None for anything longer."""
     word = said.strip(_AROUND).upper()
     return _SAID.get(word.removeprefix("ANSWER").strip(_AROUND + ":"))
+
+
+def pairwise_request(spec: Spec, text: str, a: str, b: str, *, seed: int | None = None) -> CompletionRequest:
+    """Ask once which of `a` and `b` answers `text` better."""
+    return CompletionRequest(
+        messages=pairwise_messages(answer_head(spec), text, a, b),
+        n=1,
+        temperature=0.0,
+        max_tokens=MAX_TOKENS,
+        seed=seed,
+        item=text,
+    )

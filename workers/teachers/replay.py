@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from backend.domain.errors import InvalidInput, Problem
-from workers.teachers.answers import estimate_tokens
 from workers.teachers.protocol import (
     Choice,
     Completion,
@@ -28,6 +27,7 @@ from workers.teachers.protocol import (
     TeacherIdentity,
     Usage,
 )
+from workers.teachers.token_estimates import estimate_tokens
 
 MAX_LINES = 200_000
 

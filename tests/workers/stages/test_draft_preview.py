@@ -18,7 +18,7 @@ from tests.factories import make_tenant
 from workers.embedding.sentence import load_embedder
 from workers.stages.draft_preview import preview
 from workers.stages.draft_scopes import draft_scope
-from workers.stages.slicing import declared, slice_text
+from workers.stages.slices import declared, slice_text
 from workers.tasks.drafts import preview_drafts
 from workers.teachers.factory import identity_of
 

@@ -30,7 +30,7 @@ from tests.workers.stages.street_pieces import (
 )
 from workers.embedding.sentence import load_embedder
 from workers.stages.k_sampling import k_sampling
-from workers.stages.verification import stack
+from workers.stages.ranking import stack
 
 pytestmark = pytest.mark.usefixtures("committed_db")
 PAGE = (Path(__file__).parents[3] / "docs" / "kolm-format.md").read_text()

@@ -6,7 +6,7 @@ import pytest
 
 from backend.domain.spec.parsing import Spec, parse_spec
 from workers.teachers.answer_prompt import answer_request, parse_answer_choice
-from workers.teachers.pairwise_judge import pairwise_request, parse_preference
+from workers.teachers.pairwise_prompt import pairwise_request, parse_preference
 from workers.teachers.prompts import DATA_RULE, unfence
 
 SCHEMA = {"type": "object", "properties": {"b": {"type": "integer"}, "a": {"type": "string"}}, "required": ["b", "a"]}

@@ -22,12 +22,12 @@ from tests.workers.teachers.small_language import (
     small_price,
     small_teacher,
 )
-from workers.teachers.answers import estimate_tokens
 from workers.teachers.draft_laws import Rule
 from workers.teachers.draft_logprobs import LogprobVerifier
 from workers.teachers.draft_verifiers import Answer, Asked, Conversation, SamplingPolicy, TeacherRequest, converse
 from workers.teachers.pcfg import END, tokenize
 from workers.teachers.protocol import Message, ScoreRequest, Teacher, TeacherCaps
+from workers.teachers.token_estimates import estimate_tokens
 
 N = 300
 COVERED = policy(1.0, 1024)

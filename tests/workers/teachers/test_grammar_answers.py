@@ -18,7 +18,7 @@ from workers.teachers.grammar_model import GrammarModel, Policy
 from workers.teachers.grammar_prompt import NotOurPrompt, read_prompt
 from workers.teachers.grammar_reading import Reader
 from workers.teachers.grammar_server import GrammarServer
-from workers.teachers.pairwise_judge import pairwise_request, parse_preference
+from workers.teachers.pairwise_prompt import pairwise_request, parse_preference
 from workers.teachers.protocol import CompletionRequest, ScoreRequest
 
 SCHEMA = {

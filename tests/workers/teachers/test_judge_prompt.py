@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from backend.domain.drafts.vocabulary import VerdictKind
 from tests.workers.teachers.judges import say
-from workers.teachers.answers import estimate_tokens
 from workers.teachers.judge_batches import IDS, NO_DRAFT, Item, batch_of
 from workers.teachers.judge_prompt import JUDGE_ASK, JUDGE_SYSTEM, judge_messages, read_verdicts
 from workers.teachers.prompts import DATA_RULE, unfence
+from workers.teachers.token_estimates import estimate_tokens
 
 VERDICTS = st.dictionaries(st.sampled_from(IDS), st.booleans(), min_size=1, max_size=27)
 

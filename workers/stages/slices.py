@@ -1,0 +1,35 @@
+"""A slice as a row that is not saved yet, as the text that its vector is made of, and as the spec has it."""
+
+from backend.compiles.models import Slice
+from backend.domain.spec.parsing import SliceSpec, Spec, default_k_select, effective_slices
+
+
+def declared(spec: Spec) -> list[Slice]:
+    """The slices that the teacher fills, as rows that are not saved yet."""
+    if spec.captures is not None and not spec.slices:
+        return []  # with production inputs and no slices asked for, the captures are the pool
+    n = spec.sampling.n_candidates
+    return [
+        Slice(
+            position=i,
+            name=part.name,
+            share_ppm=max(1, round(part.share * 1_000_000)),  # a share above 0 is never none
+            hint=part.hint,
+            exemplars=list(part.exemplars),
+            label=part.label or "",
+            n_candidates=n,
+            k_requested=min(n, spec.sampling.k_select or default_k_select(n)),
+            temperature_ppm=round(spec.sampling.temperature_inputs * 1_000_000),
+        )
+        for i, part in enumerate(effective_slices(spec))
+    ]
+
+
+def slice_text(spec: Spec, row: Slice) -> str:
+    """The text whose vector stands for the slice."""
+    return " ".join(part for part in (spec.task, row.name.replace("_", " "), row.hint, *row.exemplars[:3]) if part)
+
+
+def slice_spec(pool: Slice) -> SliceSpec:
+    """The slice as the prompts take it."""
+    return SliceSpec(name=pool.name, share=pool.share_ppm / 1_000_000, hint=pool.hint, label=pool.label or None)

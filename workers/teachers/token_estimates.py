@@ -1,0 +1,17 @@
+"""How many tokens a text is likely to be, where no tokenizer says so."""
+
+import math
+
+from workers.teachers.protocol import CompletionRequest
+
+BYTES_PER_TOKEN = 4  # the estimate for teachers that report no usage
+
+
+def estimate_tokens(text: str) -> int:
+    """The tokens of a text, a token every four bytes."""
+    return max(1, math.ceil(len(text.encode("utf-8")) / BYTES_PER_TOKEN)) if text else 0
+
+
+def likely_input_tokens(request: CompletionRequest) -> int:
+    """The tokens of a request's prompt and of the answer that it begins."""
+    return sum(estimate_tokens(m.content) for m in request.messages) + estimate_tokens(request.prefix)
