@@ -26,7 +26,6 @@ from backend.usage.ledger import Fact
 from backend.usage.models import Billing
 from workers.durable import CompileRun, is_away, patiently
 from workers.spending import pays_teacher_itself, reserve, settle
-from workers.teachers.draft_verifiers import TeacherRequest
 from workers.teachers.protocol import (
     Completion,
     ScoreRequest,
@@ -35,6 +34,7 @@ from workers.teachers.protocol import (
     TeacherFailed,
     Usage,
 )
+from workers.teachers.verifiers.protocol import TeacherRequest
 
 DEADLINE_S = 120.0
 MAX_SKU_MODEL = 170  # an sku has room for 200 characters

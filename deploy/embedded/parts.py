@@ -51,7 +51,7 @@ def child_specs(plan: Layout, *, forgetful: bool = False) -> dict[Part, ChildSpe
             specs[part] = valkey.child_spec(home, plan.credentials, ports[part], bare, forgetful=forgetful)
         elif part is Part.GRAMMAR:
             where = ("--host", HOST, "--port", str(ports[part]))
-            specs[part] = program(part, bare, "-m", "workers.teachers.grammar_server", *where, ready=plan.grammar_url)
+            specs[part] = program(part, bare, "-m", "workers.teachers.grammar.server", *where, ready=plan.grammar_url)
         elif part is Part.WEB:
             local = f"http://{HOST}:{ports[part]}/readyz"
             alive = f"http://{HOST}:{ports[part]}/healthz"

@@ -7,7 +7,7 @@ faults: spreading each request's temperature, top-k and top-p over its drafted p
 the engine; and so does a request with a seed whose prompt is read in parts, drafts or not. Elsewhere, and where a
 version is free of them, nothing is touched.
 
-`workers/teachers/vllm_proposer.py`, which is copied into a customer's image and so stands alone, mends the CPU's first
+`workers/teachers/vllm/proposer.py`, which is copied into a customer's image and so stands alone, mends the CPU's first
 two faults too.
 """
 

@@ -25,9 +25,9 @@ from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from workers.teachers.grammar import shipped_grammar
-from workers.teachers.grammar_api import chat_completion
-from workers.teachers.grammar_model import GrammarModel
+from workers.teachers.grammar.api import chat_completion
+from workers.teachers.grammar.files import shipped_grammar
+from workers.teachers.grammar.model import GrammarModel
 
 SLOW_S, STALL_S = 0.25, 3.0
 CANARY = "CANARYTEXTOFATENANT"

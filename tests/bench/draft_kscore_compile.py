@@ -28,7 +28,7 @@ from deploy.embedded.home import ROOT
 from gpu_runners import work
 from tests.bench.draft_kscore_pairs import COLD, JUDGE, LOGPROBS, REPEAT, Measured
 from tests.factories import make_tenant
-from workers.walk import advance
+from workers.pipeline import advance
 
 EXAMPLE = ROOT / "examples" / "refund-router.yaml"
 SIBLING_TASK = "Sort what shoppers write to a shop, by what they want to happen with their money."

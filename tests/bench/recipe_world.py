@@ -27,11 +27,11 @@ from gpu_runners.generation.protocol import AdapterRef
 from gpu_runners.tiny_base.train import NAME, ensure
 from tests.bench.snips_data import TASK as SNIPS_TASK
 from tests.bench.snips_data import jsonl, read_snips
-from workers.stages.answer_votes import agree, valid_answers
-from workers.teachers.answer_prompt import item_request
-from workers.teachers.grammar import shipped_grammar
-from workers.teachers.grammar_model import GrammarModel, Policy
-from workers.teachers.prompts import candidate_request, parse_message
+from workers.teachers.grammar.files import shipped_grammar
+from workers.teachers.grammar.model import GrammarModel, Policy
+from workers.teachers.prompts.answer import item_request
+from workers.teachers.prompts.candidate_and_label import candidate_request, parse_message
+from workers.training.votes import agree, valid_answers
 
 TASKS = ("orders", "summaries", "snips")
 KEPT = ROOT / "build" / "bench-recipes"

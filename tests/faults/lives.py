@@ -26,7 +26,7 @@ def main(compile: UUID, seed: int) -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "backend.settings")
     django.setup()
     from workers.embedding.sentence import load_embedder
-    from workers.walk import advance
+    from workers.pipeline import advance
 
     load_embedder()  # once, for all lives
     rng = random.Random(seed)

@@ -20,8 +20,8 @@ from pathlib import Path
 
 from tests.vllm import engine, tiny_model
 from workers.teachers.protocol import CompletionRequest, Message
-from workers.teachers.vllm_proposer import DraftMatcher
-from workers.teachers.vllm_teacher import VllmTeacher
+from workers.teachers.vllm.proposer import DraftMatcher
+from workers.teachers.vllm.teacher import VllmTeacher
 
 TEMPERATURES = (0.0, 0.7, 1.0)
 PER_SOURCE = 4

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.vllm import engine
-from workers.teachers.openai_compatible import OpenAICompatibleTeacher
-from workers.teachers.vllm_teacher import VllmTeacher
+from workers.teachers.openai_compatible.teacher import OpenAICompatibleTeacher
+from workers.teachers.vllm.teacher import VllmTeacher
 
 
 @pytest.fixture(scope="session")

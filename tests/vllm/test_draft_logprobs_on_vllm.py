@@ -1,4 +1,4 @@
-"""Verification by log-probs (workers.teachers.draft_logprobs) against a real engine: drafts that the model wrote for
+"""Verification by log-probs (workers.teachers.verifiers.logprob_verifier) against a real engine: drafts that the model wrote for
 another question come out distributed as its answers to this one."""
 
 import random
@@ -14,12 +14,12 @@ from backend.domain.drafts.vocabulary import Certificate, DraftVerdict, StoredDr
 from backend.domain.money.pricing import price_book, teacher_price
 from tests.vllm import tiny_model
 from tests.vllm.engine import CAPS
-from workers.teachers.draft_laws import Rule
-from workers.teachers.draft_logprobs import LogprobVerifier
-from workers.teachers.draft_verifiers import Asked, SamplingPolicy, converse
-from workers.teachers.grammar_model import MODEL as PRICED
+from workers.teachers.grammar.model import MODEL as PRICED
 from workers.teachers.protocol import CompletionRequest, Message
-from workers.teachers.vllm_teacher import VllmTeacher
+from workers.teachers.verifiers.acceptance_rules import Rule
+from workers.teachers.verifiers.logprob_verifier import LogprobVerifier
+from workers.teachers.verifiers.protocol import Asked, SamplingPolicy, converse
+from workers.teachers.vllm.teacher import VllmTeacher
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(1200)]
 

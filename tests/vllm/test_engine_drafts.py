@@ -11,8 +11,8 @@ from scipy import stats
 
 from tests.vllm import tiny_model
 from tests.vllm.engine import MODEL, Engine
-from workers.teachers.openai_bodies import chat_body
-from workers.teachers.openai_compatible import OpenAICompatibleTeacher
+from workers.teachers.openai_compatible.bodies import chat_body
+from workers.teachers.openai_compatible.teacher import OpenAICompatibleTeacher
 from workers.teachers.protocol import Choice, CompletionRequest, Message
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(600)]

@@ -8,7 +8,7 @@ import pytest
 from tests.vllm import tiny_model
 from tests.vllm.engine import MODEL, Engine
 from workers.teachers.protocol import CompletionRequest, Message, ScoreRequest, TeacherCaps, TeacherFailed
-from workers.teachers.vllm_teacher import VllmTeacher
+from workers.teachers.vllm.teacher import VllmTeacher
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(600)]
 

@@ -12,9 +12,9 @@ from backend.usage.ledger import Fact
 from backend.usage.models import BillingDue, LedgerTx
 from tests.compile_factories import change, fresh, hold, make_compile
 from tests.factories import make_tenant
-from workers import spending, upkeep, walk
+from workers import pipeline, spending, upkeep
 from workers.durable import Canceled
-from workers.stages.runner_work import RunnerJobFailed
+from workers.step.runner_wait import RunnerJobFailed
 from workers.teachers.protocol import TeacherFailed
 
 pytestmark = pytest.mark.django_db
@@ -47,7 +47,7 @@ def spent_compile(**changes: object) -> Compile:
 def credit_of(row: Compile, error: Exception) -> int:
     with tenant_scope(row.tenant_id):
         compile = Compile.objects.select_for_update().get(id=row.id)
-        walk._cancel(compile) if isinstance(error, Canceled) else walk._fail(compile, error)
+        pipeline._cancel(compile) if isinstance(error, Canceled) else pipeline._fail(compile, error)
         account = accounts.account_of(row.tenant_id)
         credited = holds.credited(row.tenant_id, row.id)
         assert account.held_microusd == 0
@@ -60,7 +60,7 @@ def credit_of(row: Compile, error: Exception) -> int:
     "error",
     [
         RunnerJobFailed("gone", code="runner_lost"),
-        walk.Crashing(),
+        pipeline.Crashing(),
         OurError("x"),
         RuntimeError("a bug"),
         TeacherFailed("our demonstration teacher is away", code="teacher_unreachable"),

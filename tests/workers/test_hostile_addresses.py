@@ -17,8 +17,9 @@ from backend.webhooks.messages import Message, Outcome
 from backend.webhooks.sending import send
 from tests.backend.test_outbound import HOSTILE_ANSWERS, HOSTILE_URLS
 from tests.webhook_receiver import Answer, Receiver, receiving
-from workers.teachers import protocol, retry
-from workers.teachers.openai_compatible import OpenAICompatibleTeacher
+from workers.teachers import protocol
+from workers.teachers.openai_compatible import retry
+from workers.teachers.openai_compatible.teacher import OpenAICompatibleTeacher
 from workers.teachers.protocol import CompletionRequest, TeacherCaps, TeacherFailed, TeacherIdentity
 
 PUBLIC = "93.184.216.34"

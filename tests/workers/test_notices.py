@@ -21,9 +21,9 @@ from backend.webhooks.models import DeliveryDue, WebhookDelivery, WebhookEvent
 from tests.compile_factories import change, fresh, make_artifact, make_compile, make_receipts, public_id
 from tests.factories import make_tenant
 from tests.webhook_factories import make_endpoint
-from workers import walk
+from workers import pipeline
 from workers.durable import CompileRun
-from workers.stages.outcome import Done, finish_step
+from workers.step.result import Done, finish_step
 from workers.upkeep import expire_compiles
 
 pytestmark = pytest.mark.usefixtures("committed_db")
@@ -68,8 +68,8 @@ def walk_with(monkeypatch: pytest.MonkeyPatch, row: Compile, at: StepName, act: 
     one of them."""
     table = {name: stage(name, act if name == at else lambda: None) for name in STEPS[:-1]}
     table[STEPS[-1]] = stage(STEPS[-1], act if at == STEPS[-1] else lambda: CompileStatus.SUCCEEDED)
-    monkeypatch.setattr(walk, "STAGES", table)
-    walk.advance(row.id)
+    monkeypatch.setattr(pipeline, "STAGES", table)
+    pipeline.advance(row.id)
 
 
 def throw(error: Exception) -> Callable[[], Any]:
@@ -117,7 +117,7 @@ def test_a_fault_of_the_customers_is_told_with_code_and_step(row, monkeypatch):
 
 @pytest.mark.parametrize("error", [OurError("Away.", code="away"), ValueError("a bug")])
 def test_a_fault_of_ours_is_told_after_the_last_try_and_not_before(row, monkeypatch, error):
-    for _ in range(walk.MAX_ATTEMPTS):
+    for _ in range(pipeline.MAX_ATTEMPTS):
         assert "compile.failed" not in types(row)
         with connection.cursor() as cursor:
             cursor.execute("UPDATE compiles_compilelease SET due_at = now() WHERE compile_id = %s", [row.id])

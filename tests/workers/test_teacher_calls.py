@@ -20,7 +20,7 @@ from backend.usage.models import Billing, UsageFact
 from tests.compile_factories import change, fresh, hold, lapse, make_compile
 from tests.factories import make_tenant
 from tests.workers.calls import MODEL, USAGE, EchoTeacher, answered, plan, price
-from workers import walk
+from workers import pipeline
 from workers.durable import Canceled, CompileRun
 from workers.teacher_calls import MadeCall, PlannedCall, call_batch, worst_cost
 from workers.teachers.protocol import Completion, CompletionRequest, TeacherCanceled, TeacherFailed, Usage
@@ -340,7 +340,7 @@ def test_the_end_of_a_compile_gives_back_what_its_last_calls_had_set_aside(row):
     change(row, status=CompileStatus.CANCELING)
     with pytest.raises(Crash):
         batch(run, EchoTeacher(die), Saved())
-    walk._end(run.lease, Canceled())
+    pipeline._end(run.lease, Canceled())
     assert {state for _, _, state in journal(row)} == {"wasted"}
     assert fresh(row).status == CompileStatus.CANCELED
     assert row.reserved_microusd == 0

@@ -6,7 +6,7 @@ from celery import shared_task
 from django.db import close_old_connections
 
 from backend.queue import TaskName
-from workers.walk import advance
+from workers.pipeline import advance
 
 
 @shared_task(  # type: ignore[untyped-decorator]

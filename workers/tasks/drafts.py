@@ -9,7 +9,7 @@ from django.db import close_old_connections
 from backend.drafts.reembedding import move_sources
 from backend.queue import TaskName, send_hint
 from workers.embedding.sentence import load_embedder
-from workers.stages.draft_preview import preview
+from workers.live.draft_preview import preview
 
 TURN_S = 120.0  # well below the time after which the broker gives a message to another worker
 

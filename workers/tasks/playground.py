@@ -6,7 +6,7 @@ from celery import shared_task
 from django.db import close_old_connections
 
 from backend.queue import TaskName
-from workers.stages.playground_answer import answer_playground
+from workers.live.playground import answer_playground
 
 
 @shared_task(name=TaskName.PLAYGROUND_ASK.value, acks_late=False, ignore_result=True)  # type: ignore[untyped-decorator]

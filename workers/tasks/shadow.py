@@ -6,7 +6,7 @@ from celery import shared_task
 from django.db import close_old_connections
 
 from backend.queue import TaskName
-from workers.stages.shadow_answer import compare_answer
+from workers.live.shadow import compare_answer
 
 
 @shared_task(name=TaskName.SHADOW_COMPARE.value, acks_late=False, ignore_result=True)  # type: ignore[untyped-decorator]

@@ -6,11 +6,11 @@ import hashlib
 
 from backend.domain.errors import InvalidSpec, Problem
 from backend.domain.spec.parsing import Teacher as TeacherSpec
-from workers.teachers.grammar import shipped_grammar
-from workers.teachers.openai_compatible import OpenAICompatibleTeacher
+from workers.teachers.grammar.files import shipped_grammar
+from workers.teachers.openai_compatible.teacher import OpenAICompatibleTeacher
 from workers.teachers.protocol import Teacher, TeacherCaps, TeacherIdentity
 from workers.teachers.replay import ReplayTeacher
-from workers.teachers.vllm_teacher import VllmTeacher
+from workers.teachers.vllm.teacher import VllmTeacher
 
 VLLM_TOP_LOGPROBS = 20  # its default; a server started with a larger --max-logprobs tells no more than it is asked
 

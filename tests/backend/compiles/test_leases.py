@@ -106,7 +106,7 @@ def test_the_lease_of_an_ended_compile_is_never_due(row):
 
 
 def test_a_canceled_queued_compile_is_taken_off_the_list_by_whoever_looks_next(row):
-    from workers.walk import advance
+    from workers.pipeline import advance
 
     with tenant_scope(row.tenant_id):
         transitions.cancel(row.tenant_id, row.id)

@@ -28,8 +28,8 @@ from tests.compile_factories import (
     public_id,
 )
 from tests.factories import make_tenant
-from tests.workers.stages.collapsed import TO_SELECTION, collapsed, make
-from tests.workers.stages.street_pieces import start, taught_by, walk_through
+from tests.workers.collapsing_teacher import TO_SELECTION, collapsed, make
+from tests.workers.pipeline_helpers import start, taught_by, walk_through
 
 HOSTILE = '<script>alert("x")</script>\u202egnp.exe'
 LONG = "a very long word " * 6_000  # 100 KB

@@ -8,7 +8,7 @@ from backend.tenants.models import Tenant
 from backend.tenants.scope import tenant_scope
 from tests.backend.console.pages import get, logged_in
 from tests.compile_factories import fresh, make_candidate, make_slice, public_id
-from tests.workers.stages.answer_pieces import (
+from tests.workers.answer_helpers import (
     EASY,
     TEXTS,
     advance,

@@ -33,9 +33,9 @@ from tests.compile_factories import make_artifact, make_compile, make_receipts, 
 from tests.factories import make_tenant
 from tests.workers.teachers.hostile import HostileTeacher, answer, completion_body
 from workers.tasks.playground import ask_teacher
-from workers.teachers.grammar import shipped_grammar
-from workers.teachers.grammar_model import GrammarModel
-from workers.teachers.grammar_server import serving
+from workers.teachers.grammar.files import shipped_grammar
+from workers.teachers.grammar.model import GrammarModel
+from workers.teachers.grammar.server import serving
 
 pytestmark = pytest.mark.usefixtures("committed_db")
 

@@ -14,8 +14,8 @@ from backend.tenants.scope import tenant_scope
 from tests.backend.console.pages import get, logged_in
 from tests.compile_factories import fresh, make_compile, public_id
 from tests.factories import make_tenant
-from tests.workers.stages.answer_pieces import EASY, advance, at_distillation, bring, fail, json_answer, json_spec
-from tests.workers.stages.test_recipes import (
+from tests.workers.answer_helpers import EASY, advance, at_distillation, bring, fail, json_answer, json_spec
+from tests.workers.training.test_recipes import (
     ON,
     PACK,
     TEXTS,

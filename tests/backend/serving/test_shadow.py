@@ -20,7 +20,7 @@ from backend.webhooks.models import WebhookEvent
 from tests.backend.serving.worlds import MESSAGES, World, chat, chunk, make_world
 from tests.compile_factories import public_id
 from tests.workers.teachers.hostile import HostileTeacher, answer, completion_body
-from workers.stages.shadow_answer import json_agreement
+from workers.live.shadow import json_agreement
 from workers.tasks.shadow import compare
 
 SHADOW = {"shadow": {"share": 1, "usd_per_day": 5}}

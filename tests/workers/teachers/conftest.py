@@ -7,10 +7,10 @@ import pytest
 import yaml
 
 from backend.domain.spec.parsing import Spec, parse_spec
-from workers.teachers.grammar import DEFAULT_GRAMMAR, shipped_grammar
-from workers.teachers.grammar_model import GrammarModel
-from workers.teachers.grammar_server import GrammarServer, serving
-from workers.teachers.pcfg import Grammar
+from workers.teachers.grammar.files import DEFAULT_GRAMMAR, shipped_grammar
+from workers.teachers.grammar.model import GrammarModel
+from workers.teachers.grammar.pcfg import Grammar
+from workers.teachers.grammar.server import GrammarServer, serving
 
 EXAMPLE = DEFAULT_GRAMMAR.parents[3] / "examples" / "refund-router.yaml"
 

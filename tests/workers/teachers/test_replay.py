@@ -7,7 +7,7 @@ import pytest
 
 from backend.domain.errors import InvalidInput
 from backend.domain.spec.parsing import Spec
-from workers.teachers.prompts import candidate_request, label_request
+from workers.teachers.prompts.candidate_and_label import candidate_request, label_request
 from workers.teachers.protocol import TeacherFailed
 from workers.teachers.replay import ReplayTeacher
 

@@ -13,8 +13,8 @@ from scipy.stats import chisquare
 
 from backend.domain.drafts.acceptance_rules import Distribution, Law, settle
 from backend.domain.drafts.token_distributions import draw, processed, whole_place
-from workers.teachers.grammar import build_grammar
-from workers.teachers.pcfg import END, Frontier
+from workers.teachers.grammar.files import build_grammar
+from workers.teachers.grammar.pcfg import END, Frontier
 
 Path = tuple[str, ...]
 World = Mapping[Path, Distribution]

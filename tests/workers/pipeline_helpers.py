@@ -1,0 +1,180 @@
+"""Stages run one by one, on real rows and the real embedder, with a teacher that a test scripts."""
+
+import itertools
+import json
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from backend.compiles import transitions
+from backend.compiles.models import Candidate, Compile, Slice, StepRun, TeacherCall
+from backend.domain.lifecycle import CompileStatus, StepName
+from backend.tenants.scope import tenant_scope
+from backend.usage import checking
+from backend.usage.models import Billing, UsageFact
+from tests.compile_factories import LABELS, fresh, hold, lapse
+from workers.durable import CompileRun, begin_step
+from workers.pipeline import STAGES
+from workers.step import teacher_session
+from workers.teachers.prompts.candidate_and_label import unfence
+from workers.teachers.prompts.judge import JUDGE_ASK
+from workers.teachers.protocol import (
+    Choice,
+    Completion,
+    CompletionRequest,
+    TeacherCaps,
+    TeacherFailed,
+    TeacherIdentity,
+    Usage,
+)
+
+USAGE = Usage(input_tokens=100, output_tokens=10)
+SUBJECTS = ("The parcel", "My invoice", "This jacket", "Your courier", "The lamp", "Our order", "A voucher", "The app")
+COMPLAINTS = (
+    "never arrived and nobody answers me",
+    "was charged twice on my card last week",
+    "has a scratch across the whole front",
+    "crashes whenever I open the settings page",
+    "is two sizes smaller than what I picked",
+    "came with somebody else's name on it",
+)
+
+
+def messages() -> Iterator[str]:
+    """Texts of many kinds, always in the same order."""
+    pairs = itertools.product(COMPLAINTS, SUBJECTS)
+    return (f"{subject} {complaint}." for complaint, subject in pairs)
+
+
+def told_apart(n: int) -> list[dict[str, str]]:
+    """Gold of which no two texts are alike, the labels in turn."""
+    words = ("amber", "birch", "cedar", "delta", "ember", "fjord", "grove", "heath", "inlet", "jetty", "knoll", "ledge")
+    triples = itertools.permutations(words, 3)
+    return [{"input": " ".join(next(triples)), "output": LABELS[i % 2]} for i in range(n)]
+
+
+class ScriptedTeacher:
+    """`write` gives the texts of a candidate request, `label` the answers to a text, `name` the answer to what the two
+    halves of a slice are called; each may raise."""
+
+    identity = TeacherIdentity(provider="grammar", model="kolm-grammar-1", revision="scripted")
+    caps = TeacherCaps(logprobs=True)
+
+    def __init__(
+        self,
+        write: Callable[[CompletionRequest], Sequence[str]] | None = None,
+        label: Callable[[str], Sequence[str]] = lambda text: [LABELS["charged" in text or "parcel" in text]] * 5,
+        name: Callable[[CompletionRequest], str] = lambda request: halves_json("refund", "shipping"),
+        judge: Callable[[str], bool] = lambda text: True,
+    ) -> None:
+        self._texts = messages()
+        self._judge = judge
+        self._write = write or (lambda request: list(itertools.islice(self._texts, request.n)))
+        self._label, self._name = label, name
+        self.asked: list[CompletionRequest] = []
+
+    def complete(self, request: CompletionRequest, *, deadline_s: float, cancelled: Any = None) -> Completion:
+        self.asked.append(request)
+        texts = self._answers(request)
+        choices = tuple(Choice(text=text, logprob=-float(len(text)), n_tokens=max(1, len(text) // 4)) for text in texts)
+        return Completion(choices=choices, usage=USAGE)
+
+    def _answers(self, request: CompletionRequest) -> Sequence[str]:
+        if request.item is not None:
+            return self._label(request.item)
+        if is_about_drafts(request):
+            return [judged(request, self._judge)]
+        return [self._name(request)] if is_about_halves(request) else self._write(request)
+
+    def score(self, *_: Any, **__: Any) -> Any:
+        raise TeacherFailed("no", code="teacher_rejected")
+
+    def close(self) -> None:
+        pass
+
+
+def is_about_drafts(request: CompletionRequest) -> bool:
+    return JUDGE_ASK in request.messages[-1].content
+
+
+def drafts_shown(request: CompletionRequest) -> dict[str, str]:
+    """{id: text} of a question to the judge."""
+    (shown,) = unfence(request.messages[-1].content)
+    return dict(json.loads(shown))
+
+
+def judged(request: CompletionRequest, accepts: Callable[[str], bool]) -> str:
+    return json.dumps([id for id, text in drafts_shown(request).items() if accepts(text)])
+
+
+def is_about_halves(request: CompletionRequest) -> bool:
+    return '"halves"' in request.messages[-1].content
+
+
+def halves_json(first: str, second: str, *, hints: tuple[str, str] = ("Money back.", "Where it is.")) -> str:
+    halves = [{"name": name, "hint": hint} for name, hint in zip((first, second), hints, strict=True)]
+    return json.dumps({"halves": halves})
+
+
+def taught_by(monkeypatch: Any, teacher: ScriptedTeacher) -> ScriptedTeacher:
+    monkeypatch.setattr(teacher_session, "make_teacher", lambda *_, **__: teacher)
+    return teacher
+
+
+def start(row: Compile) -> CompileRun:
+    """Held by a worker, and running."""
+    run = hold(fresh(row))
+    with run.fenced() as compile:
+        if compile.status == CompileStatus.QUEUED:
+            transitions.move(compile, CompileStatus.RUNNING)
+    return run
+
+
+def walk_through(run: CompileRun, *steps: StepName) -> None:
+    for name in steps:
+        begin_step(run, name)
+        STAGES[name](run)
+
+
+def take_over(run: CompileRun, row: Compile) -> CompileRun:
+    """The holder died; another worker has the compile."""
+    lapse(run.lease)
+    return start(row)
+
+
+def candidates(row: Compile, **where: Any) -> list[Candidate]:
+    with tenant_scope(row.tenant_id):
+        return list(Candidate.objects.filter(compile=row, **where).order_by("text_key"))
+
+
+def slices(row: Compile) -> list[Slice]:
+    with tenant_scope(row.tenant_id):
+        return list(Slice.objects.filter(compile=row).order_by("position"))
+
+
+def step(row: Compile, name: StepName) -> StepRun:
+    with tenant_scope(row.tenant_id):
+        return StepRun.objects.get(compile=row, name=name)
+
+
+def calls(row: Compile) -> list[TeacherCall]:
+    with tenant_scope(row.tenant_id):
+        return list(TeacherCall.objects.filter(compile=row).order_by("started_at", "key"))
+
+
+def check_money(row: Compile) -> None:
+    """The totals are the sums of the facts, step by step and as a whole."""
+    fresh(row)
+    with tenant_scope(row.tenant_id):
+        facts = list(UsageFact.objects.filter(compile_id=row.id))
+        steps = list(StepRun.objects.filter(compile=row))
+    for billing, column in ((Billing.CHARGE, "spent_microusd"), (Billing.WASTE, "waste_microusd")):
+        assert getattr(row, column) == sum(f.amount_microusd for f in facts if f.billing == billing)
+        for s in steps:
+            mine = [f for f in facts if f.billing == billing and f.step == s.name]
+            assert getattr(s, column) == sum(f.amount_microusd for f in mine), s.name
+    with tenant_scope(row.tenant_id):
+        # other compiles of the tenant may have been put together by hand
+        others = [f"compile {other}" for other in Compile.objects.exclude(id=row.id).values_list("id", flat=True)]
+        faults = [f for f in checking.violations(row.tenant_id) if not any(other in f for other in others)]
+        assert faults == [], faults
+    assert row.spent_microusd + row.reserved_microusd <= row.budget_microusd

@@ -1,0 +1,102 @@
+"""A runner that brings back nonsense fails the compile once, by its code; a resume gives the work to a runner anew."""
+
+from typing import Any
+
+import pytest
+from django.db import connection
+
+from backend.blobs import put_blob, put_jsonl
+from backend.compiles import transitions
+from backend.compiles.models import Compile, CompileEvent, StepRun
+from backend.domain.jobs.runner_jobs import RunnerJobKind
+from backend.domain.lifecycle import STEPS, CompileStatus, StepName, StepStatus
+from backend.runner_jobs import leases
+from backend.runner_jobs.models import RunnerJob
+from backend.tenants.scope import tenant_scope
+from tests.backend.domain.jobs.test_runner_results import DISTILLED, EVALUATED
+from tests.compile_factories import LABELS, change, fresh, make_compile
+from tests.factories import make_tenant
+from tests.workers.pipeline_helpers import check_money, told_apart
+from workers import pipeline
+
+pytestmark = pytest.mark.usefixtures("committed_db")
+NAN = float("nan")
+HELDOUT = told_apart(2)
+
+
+@pytest.fixture
+def row(committed_db: None) -> Compile:
+    """A compile whose pairs are there: what comes next is a runner's."""
+    RunnerJob.objects.all().delete()
+    row = make_compile(make_tenant())
+    dataset = [{"input": f"text {i}", "label": LABELS[i % 2], "weight": 1.0} for i in range(12)]
+    done = {
+        StepName.SLICING: {"gold_heldout": put_jsonl(row.tenant_id, HELDOUT)},
+        StepName.LABELING: {"dataset": put_jsonl(row.tenant_id, dataset)},
+    }
+    change(row, status=CompileStatus.RUNNING)
+    with tenant_scope(row.tenant_id):
+        for name in STEPS[:5]:
+            output = {"digests": done.get(name, {}), "facts": {}}
+            StepRun.objects.filter(compile=row, name=name).update(status=StepStatus.SUCCEEDED, output=output)
+    return row
+
+
+def advance(row: Compile) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE compiles_compilelease SET due_at = now() WHERE compile_id = %s", [row.id])
+    pipeline.advance(row.id)
+
+
+def bring(row: Compile, kind: RunnerJobKind, result: dict[str, Any]) -> None:
+    advance(row)
+    claim = leases.claim("r1", [kind])
+    assert claim is not None
+    job = RunnerJob.objects.get(compile_id=row.id, status="leased")
+    leases.report_success(job.id, claim.token, result)
+    advance(row)
+
+
+def distilled(row: Compile, **changes: Any) -> dict[str, Any]:
+    return DISTILLED | {"adapter_sha256": put_blob(row.tenant_id, b"adapter")} | changes
+
+
+def n_retries(row: Compile) -> int:
+    with tenant_scope(row.tenant_id):
+        return CompileEvent.objects.filter(compile=row, type="step.retrying").count()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"temperature": NAN}, {"training_log": [{"loss": NAN}]}, {"active": {"a": "\x00"}}, {"adapter_sha256": "0" * 64}],
+)
+def test_a_distillation_that_cannot_be_fails_the_compile_at_once_and_can_be_resumed(row, changes):
+    bring(row, RunnerJobKind.DISTILL, distilled(row) | changes)
+    assert (fresh(row).status, row.failure_code) == (CompileStatus.FAILED, "runner_bad_result")
+    assert (row.failed_step, n_retries(row)) == (StepName.DISTILLATION, 0)
+    with tenant_scope(row.tenant_id):
+        transitions.resume(row.tenant_id, row.id, budget_microusd=None)
+    bring(row, RunnerJobKind.DISTILL, distilled(row))
+    assert fresh(row).status == CompileStatus.RUNNING
+    check_money(row)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"predictions": ["refund"]}, {"predictions": ["refund", "?"]}, {"confidences": [NAN, NAN]}, {"latency_us": []}],
+)
+def test_an_evaluation_that_cannot_be_fails_the_compile_at_once(row, changes):
+    bring(row, RunnerJobKind.DISTILL, distilled(row))
+    bring(row, RunnerJobKind.EVALUATE, EVALUATED | changes)
+    assert (fresh(row).status, row.failure_code) == (CompileStatus.FAILED, "runner_bad_result")
+    assert n_retries(row) == 0
+    check_money(row)
+
+
+def test_a_runner_is_paid_for_no_more_time_than_it_had_the_job(row):
+    bring(row, RunnerJobKind.DISTILL, distilled(row, runner_ms=999_000_000))
+    with tenant_scope(row.tenant_id):
+        step = StepRun.objects.get(compile=row, name=StepName.DISTILLATION)
+    assert step.status == StepStatus.SUCCEEDED
+    assert 0 < step.spent_microusd < 10_000, "seconds, not the eleven days it says"
+    check_money(row)

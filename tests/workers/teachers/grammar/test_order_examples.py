@@ -1,0 +1,53 @@
+"""The example specs of json and text tasks: valid, gold passes its own checks, and none of it is the grammar's."""
+
+import math
+import random
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from backend.domain.spec.parsing import JsonOutput, Spec, TextOutput, parse_spec
+from workers.scoring.answer_checks import judged
+from workers.teachers.grammar.files import SHIPPED, shipped_grammar
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+NAMES = ("order-extractor", "order-summary")
+
+
+@pytest.fixture(scope="module", params=NAMES)
+def spec(request: pytest.FixtureRequest) -> Spec:
+    return parse_spec(yaml.safe_load((EXAMPLES / f"{request.param}.yaml").read_text()))
+
+
+def test_gold_passes_the_checks_of_its_own_spec(spec):
+    assert isinstance(spec.output, JsonOutput | TextOutput)
+    rows = [(row.input, row.output) for row in spec.examples.inline]
+    assert {text: failed for (text, _), failed in zip(rows, judged(spec.output, rows), strict=True) if failed} == {}
+
+
+def test_gold_was_not_written_by_the_grammar_and_shares_no_sentence_with_it(spec):
+    grammar, rng = shipped_grammar(), random.Random(11)
+    starts = [s.start for s in grammar.slices.values() if s.values]
+    theirs = {
+        sentence
+        for start in starts
+        for _ in range(400)
+        for sentence in sentences(grammar.sample(start, temperature=1.0, rng=rng))
+    }
+    for row in spec.examples.inline:
+        assert all(grammar.logprob(start, row.input, temperature=1.0) == -math.inf for start in starts), row.input
+        assert not theirs & set(sentences(row.input)), row.input
+
+
+def test_the_slices_are_those_that_the_grammar_knows(spec):
+    known = {name for name, s in shipped_grammar().slices.items() if s.values}
+    assert {part.name for part in spec.slices} == known
+    assert [path.name for path in SHIPPED] == ["support.yaml", "orders.yaml"]
+
+
+def sentences(text: str) -> list[str]:
+    """Of more than two words: "Thanks." is everybody's."""
+    found = (re.sub(r"[^\w ]", "", part).casefold().strip() for part in re.split(r"[.!?]", text))
+    return [part for part in found if len(part.split()) > 2]

@@ -1,0 +1,58 @@
+"""What a teacher says that it billed is read as hostile input."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workers.teachers.openai_compatible.answers import most_input_tokens, read_usage
+from workers.teachers.protocol import Choice, CompletionRequest, Message
+
+REQUEST = CompletionRequest(messages=(Message(role="user", content="x" * 84),), n=2, max_tokens=50)  # at most 100 in
+CHOICES = (Choice(text="one", n_tokens=3),)
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        {"prompt_tokens_details": {"cached_tokens": 30, "cache_creation_tokens": 40}},
+        {"prompt_tokens_details": {"cached_tokens": 30, "cache_write_tokens": 40}},
+        {"prompt_tokens_details": {"cached_tokens": 30}, "cache_creation_input_tokens": 40},
+    ],
+)
+def test_input_written_to_a_prompt_cache_is_read_under_each_of_its_names(extra: dict[str, Any]) -> None:
+    usage = read_usage({"prompt_tokens": 80, "completion_tokens": 3} | extra, REQUEST, CHOICES)
+    assert (usage.input_tokens, usage.cached_tokens, usage.cache_write_tokens) == (80, 30, 40)
+    assert not usage.disputed
+
+
+def test_cached_and_written_input_are_never_more_than_the_input() -> None:
+    told = {"cached_tokens": 60, "cache_creation_tokens": 60}
+    usage = read_usage({"prompt_tokens": 80, "completion_tokens": 3, "prompt_tokens_details": told}, REQUEST, CHOICES)
+    assert (usage.cached_tokens, usage.cache_write_tokens, usage.disputed) == (60, 20, True)
+
+
+anything = st.none() | st.booleans() | st.integers(-(10**20), 10**20) | st.floats() | st.text(max_size=3)
+NAMES = ("cached_tokens", "cache_creation_tokens", "cache_write_tokens", "cache_creation_input_tokens")
+details = anything | st.dictionaries(st.sampled_from(NAMES), anything)
+
+
+@given(
+    told=st.fixed_dictionaries(
+        {},
+        optional={
+            "prompt_tokens": anything,
+            "completion_tokens": anything,
+            "prompt_tokens_details": details,
+            "cache_creation_input_tokens": anything,
+        },
+    )
+)
+def test_whatever_a_teacher_says_its_parts_fit_into_its_input(told: dict[str, Any]) -> None:
+    usage = read_usage(told, REQUEST, CHOICES)
+    assert 0 <= usage.input_tokens <= most_input_tokens(REQUEST)
+    assert usage.cached_tokens >= 0
+    assert usage.cache_write_tokens >= 0
+    assert usage.cached_tokens + usage.cache_write_tokens <= usage.input_tokens
+    assert 0 < usage.output_tokens <= REQUEST.n * REQUEST.max_tokens

@@ -1,0 +1,232 @@
+"""One round of candidates for a slice: asked of the teacher, checked as they come, embedded.
+
+Candidates come in batches of at most `teacher.concurrency` calls of at most 8 choices. Which slice gets which round is
+decided by `synthesis`, and when a selection finds too few distinct ones, by `mitigation`. Everything here may be run
+again at any point: what is journaled is not asked for twice.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+from django.db.models import F, Func, IntegerField
+
+from backend.blobs import get_jsonl
+from backend.compiles.models import Candidate, Compile, Slice, TeacherCall
+from backend.compiles.reactions import first_round, note, openers, temperature_of, times
+from backend.domain.answers.candidates import text_key
+from backend.domain.lifecycle import StepName
+from backend.domain.planning.estimates import CHOICES_PER_CALL
+from backend.domain.spec.parsing import LabelOutput
+from workers.candidates.embedding_usage import embedding_fact
+from workers.candidates.engine_proposals import with_proposals
+from workers.candidates.slices import slice_spec
+from workers.durable import CompileRun
+from workers.embedding.protocol import Embedder
+from workers.scoring.verifier import check_text, gate_reasons
+from workers.spending import settle
+from workers.step.teacher_session import Taught, seed_of, teaching
+from workers.teacher_calls import MadeCall, PlannedCall, call_batch
+from workers.teachers.factory import caps_of
+from workers.teachers.prompts.candidate_and_label import candidate_request, parse_message
+from workers.teachers.protocol import CompletionRequest, TeacherFailed
+
+HOTTER = 0.3
+MAX_TEMPERATURE = 2.0
+
+
+def add_round(run: CompileRun, pool: Slice, embedder: Embedder, heldout: frozenset[str]) -> None:
+    """Write the round that selection opened. A teacher that refuses it (some take no high temperature) does not end the
+    compile: the round ends with what there is."""
+    refusal = None
+    with teaching(run, model=model_of(run, pool)) as taught:
+        try:
+            fill_round(run, pool, taught, heldout, StepName.SELECTION)
+        except TeacherFailed as error:
+            if error.retryable:
+                raise
+            refusal = error.code
+    embed_pool(run, pool, embedder, StepName.SELECTION)
+    with run.fenced():
+        pool.is_synthesized = True
+        if refusal is not None:
+            note(pool, "refused", failure=refusal)
+            pool.temperature_ppm = temperature_of(pool, pool.round - 1, first_ppm=first_temperature(run))
+        pool.save()
+
+
+def first_temperature(run: CompileRun) -> int:
+    return round(run.spec.sampling.temperature_inputs * 1_000_000)
+
+
+def model_of(run: CompileRun, pool: Slice) -> str | None:
+    """The model that the slice's next round asks where it is not the spec's first: its fallback."""
+    return run.spec.teacher.fallback_model if times(pool, "fallback_model") else None
+
+
+def fill_round(run: CompileRun, pool: Slice, taught: Taught, heldout: frozenset[str], step: StepName) -> None:
+    """Ask for N more candidates, a batch at a time; a batch that is journaled already costs nothing."""
+
+    def save(compile: Compile, calls: list[MadeCall]) -> None:
+        _save_candidates(run, compile, pool, calls, heldout, step)
+
+    exemplars = shown_exemplars(run, pool)
+    while plans := _next_batch(run, pool, exemplars):
+        call_batch(run, step, taught.teacher, taught.price, plans, save)
+
+
+def _next_batch(run: CompileRun, pool: Slice, exemplars: tuple[str, ...]) -> list[PlannedCall]:
+    """The calls that come after those whose answers this round has, none when it has enough. Many servers give one
+    choice whatever `n` says: what is missing is asked for again, in calls of the size that was given."""
+    prefix = f"synthesis:{pool.position}:{pool.round}"
+    n_given: Func = Func(F("choices"), function="jsonb_array_length", output_field=IntegerField())
+    with run.fenced():
+        calls = TeacherCall.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id, state="applied")
+        made = list(calls.filter(key__startswith=f"{prefix}:").values_list("n", n_given))
+    wanted = round_size(pool)
+    missing = wanted - sum(given for _, given in made)
+    if len(made) >= wanted:  # an answer has at least one choice
+        return []
+    per_call = max(1, min([CHOICES_PER_CALL, *(given for asked, given in made if given < asked)]))
+    sizes = [min(per_call, missing - at) for at in range(0, missing, per_call)][: run.spec.teacher.concurrency]
+    return [
+        PlannedCall(
+            key=f"{prefix}:{nth}",
+            request=request_of(run, pool, size, exemplars, nth=nth),
+        )
+        for nth, size in enumerate(sizes, start=len(made))
+    ]
+
+
+def round_size(pool: Slice) -> int:
+    """How many candidates the open round asks for: N in the slice's first, less the drafts that entered, then half of
+    N."""
+    is_first = pool.round == first_round(pool)
+    return int(pool.n_candidates) - int(pool.n_from_drafts) if is_first else later_round_size(pool)
+
+
+def later_round_size(pool: Slice) -> int:
+    return math.ceil(int(pool.n_candidates) / 2)
+
+
+def request_of(run: CompileRun, pool: Slice, n: int, exemplars: tuple[str, ...], *, nth: int) -> CompletionRequest:
+    """The `nth` call of the slice's open round."""
+    request = candidate_request(
+        run.spec,
+        slice_spec(pool),
+        n=n,
+        temperature=pool.temperature_ppm / 1_000_000,
+        seed=seed_of(run, "candidates", pool.name, pool.round, nth),
+        exemplars=exemplars,
+    )
+    return with_proposals(run, pool, request)
+
+
+def _save_candidates(
+    run: CompileRun, compile: Compile, pool: Slice, calls: list[MadeCall], heldout: frozenset[str], step: StepName
+) -> None:
+    choices = [(call, choice) for call in calls for choice in call.choices]
+    rows: dict[str, Candidate] = {}
+    n_rejected = 0
+    for call, choice in choices:
+        text = parse_message(choice["text"]) or ""
+        key = text_key(text)
+        reasons = check_text(text, heldout, key) or gate_reasons(run.spec, text)
+        n_rejected += bool(reasons)
+        rows.setdefault(key, _candidate(run, compile, pool, call, choice, text, key, reasons))
+    known = set(
+        Candidate.objects.filter(tenant_id=run.tenant_id, compile=compile, text_key__in=list(rows)).values_list(
+            "text_key", flat=True
+        )
+    )
+    Candidate.objects.bulk_create([row for key, row in rows.items() if key not in known])
+    pool.n_generated += len(choices)
+    pool.n_rejected += n_rejected
+    pool.n_duplicates += len(choices) - len(rows) + len(known)
+    pool.save()
+    pools = list(Slice.objects.filter(tenant_id=run.tenant_id, compile=compile))
+    total = sum(s.n_candidates for s in pools)
+    done = sum(s.n_generated + s.n_from_drafts for s in pools)
+    run.progress(step, done=min(done, total), total=total, message=f"{pool.name}: {pool.n_generated} candidates")
+
+
+def _candidate(
+    run: CompileRun,
+    compile: Compile,
+    pool: Slice,
+    call: MadeCall,
+    choice: dict[str, Any],
+    text: str,
+    key: str,
+    reasons: tuple[str, ...],
+) -> Candidate:
+    logprobs = choice["token_logprobs"]
+    return Candidate(
+        tenant_id=run.tenant_id,
+        compile=compile,
+        slice=pool,
+        text=text,
+        text_key=key,
+        origin="fresh",
+        round=pool.round,
+        state="rejected" if reasons else "valid",
+        reasons=list(reasons),
+        logprob=choice["logprob"],
+        token_logprobs=None if logprobs is None else np.asarray(logprobs, dtype=np.float16).tobytes(),
+        tokens=choice.get("tokens") if caps_of(run.spec.teacher).prompt_logprobs else None,
+        n_tokens=choice["n_tokens"],
+        cost_microusd=call.cost_microusd // max(1, len(call.choices)),
+    )
+
+
+def embed_pool(run: CompileRun, pool: Slice, embedder: Embedder, step: StepName) -> None:
+    """Give every valid candidate of the slice its vector (and the step its embedding cost)."""
+    rows_without = Candidate.objects.filter(tenant_id=run.tenant_id, slice=pool, state="valid", embedding=None)
+    query = rows_without.order_by("text_key")  # who shares a batch moves the last bits: not left to the ids
+    with run.fenced():
+        rows = list(query)
+    for first in range(0, len(rows), 512):
+        part = rows[first : first + 512]
+        vectors = embedder.embed([row.text for row in part])
+        fact = embedding_fact(run, part, embedder)
+        run.stop.check()
+        with run.fenced() as compile:
+            for row, vector in zip(part, vectors, strict=True):
+                row.embedding = vector.tobytes()
+            Candidate.objects.bulk_update(part, ["embedding"])
+            settle(compile, step, [fact])
+
+
+def hotter_ppm(pool: Slice) -> int:
+    """The temperature of the next, hotter round."""
+    return min(int(pool.temperature_ppm) + round(HOTTER * 1e6), round(MAX_TEMPERATURE * 1e6))
+
+
+def shown_exemplars(run: CompileRun, pool: Slice) -> tuple[str, ...]:
+    """What the slice's open round shows."""
+    return exemplars_of(run, pool, pool.round)
+
+
+def exemplars_of(run: CompileRun, pool: Slice, round: int) -> tuple[str, ...]:
+    """The slice's own exemplars. In the rounds after many rejects two texts that show what is wanted: its own, else
+    training gold of its label (of a task without labels, any)."""
+    if not any(entry["reaction"] == "exemplars" for entry in openers(pool, round)):
+        return tuple(pool.exemplars)
+    if len(pool.exemplars) >= 2:
+        return tuple(pool.exemplars[:2])
+    gold = get_jsonl(run.tenant_id, gold_digests(run)["gold_train"])
+    is_label = isinstance(run.spec.output, LabelOutput)
+    fitting = [row["input"] for row in gold if not is_label or row["output"] == pool.label]
+    return tuple([*pool.exemplars, *fitting][:2])
+
+
+def gold_digests(run: CompileRun) -> dict[str, str]:
+    with run.fenced():
+        digests: dict[str, str] = run.step(StepName.SLICING).output["digests"]
+    return digests
+
+
+def heldout_keys(run: CompileRun) -> frozenset[str]:
+    """The texts that no candidate may repeat."""
+    rows = get_jsonl(run.tenant_id, gold_digests(run)["gold_heldout"])
+    return frozenset(text_key(row["input"]) for row in rows)

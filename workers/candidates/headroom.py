@@ -1,0 +1,55 @@
+"""Is there money for more than the compile was estimated to need? A mitigation may spend what the rest of the compile
+can spare, and never the money of the steps that are still to come."""
+
+from collections.abc import Sequence
+
+from backend.compiles.models import Compile, Slice
+from backend.domain.lifecycle import STEPS, StepName
+from backend.domain.money.pricing import TeacherPrice, price_book, teacher_price
+from backend.domain.planning.estimates import CHOICES_PER_CALL
+from workers.candidates.generation import model_of, request_of, shown_exemplars
+from workers.durable import CompileRun
+from workers.teacher_calls import worst_cost
+
+_AFTER_SELECTION = frozenset(STEPS[STEPS.index(StepName.SELECTION) + 1 :])
+
+
+def can_spare(run: CompileRun, amount_microusd: int) -> bool:
+    """Whether the budget, less this amount, still covers what the steps after selection are expected to cost, and the
+    reservation of their widest batch of calls besides."""
+    with run.fenced() as compile:
+        left = compile.budget_microusd - compile.spent_microusd - compile.reserved_microusd
+        return bool(left - amount_microusd >= _rest(compile))
+
+
+def _rest(compile: Compile) -> int:
+    estimate = compile.estimate
+    expected = sum(row["expected_microusd"] for row in estimate["steps"] if row["step"] in _AFTER_SELECTION)
+    return int(expected + estimate["worst_batch_microusd"])
+
+
+def worst_round(run: CompileRun, pool: Slice, n: int, *, extra_chars: int = 0) -> int:
+    """The most that a round of `n` candidates for this slice can be billed, micro-USD, when the teacher answers one
+    choice a call after a first batch that was billed in full. `extra_chars`: by how much the prompt may grow."""
+    price = price_of(run, pool)
+    exemplars = shown_exemplars(run, pool)
+    one, full = (
+        worst_cost(price, request_of(run, pool, size, exemplars, nth=0)) + _extra(price, extra_chars)
+        for size in (1, min(n, CHOICES_PER_CALL))
+    )
+    n_first = min(run.spec.teacher.concurrency, -(-n // CHOICES_PER_CALL))
+    return n * one + n_first * (full - one)
+
+
+def worst_rounds(run: CompileRun, pool: Slice, sizes: Sequence[int], *, extra_chars: int) -> int:
+    return sum(worst_round(run, pool, n, extra_chars=extra_chars) for n in sizes)
+
+
+def price_of(run: CompileRun, pool: Slice) -> TeacherPrice:
+    teacher = run.spec.teacher
+    return teacher_price(price_book(), model_of(run, pool) or teacher.model, teacher.price)
+
+
+def _extra(price: TeacherPrice, n_chars: int) -> int:
+    """Every byte a token, four bytes a character."""
+    return price.cost_microusd(input_tokens=4 * n_chars, output_tokens=0)

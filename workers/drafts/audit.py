@@ -1,0 +1,90 @@
+"""Audits: accepted drafts asked about again, beside candidates that the teacher just wrote for the same slice. They
+change no verdict; they measure how many accepted drafts are bad, and above the tenant's bound the family generates
+afresh from then on."""
+
+import random
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+from backend.compiles.models import Candidate, Slice
+from backend.domain.answers.candidates import Origin
+from backend.domain.drafts.judge_controls import audits_of
+from backend.domain.drafts.vocabulary import Strategy, Verification
+from backend.domain.errors import PaymentRequired
+from backend.domain.planning.estimates import CHOICES_PER_CALL
+from backend.drafts.cache import load_drafts
+from backend.drafts.calibrations import locked_calibration, measured_bad_rate, suspend
+from backend.drafts.models import Verdict
+from workers.candidates.generation import shown_exemplars
+from workers.drafts.proposals import asked_of
+from workers.drafts.records import audit_rows, count_controls
+from workers.drafts.verification_dialogue import hold
+from workers.durable import CompileRun
+from workers.step.teacher_session import Taught, seed_of
+from workers.teachers.judges.draft_judge import JudgeVerifier
+from workers.teachers.protocol import TeacherFailed
+
+MAX_FRESH = 8  # of the slice's fresh candidates, as positive controls
+
+
+def audit_drafts(run: CompileRun, pool: Slice, taught: Taught) -> None:
+    """Audit the slice, if the lot falls on it; safe to run again at any point. An audit that cannot be had (the budget,
+    a teacher that refuses) is left out: it decides nothing about this compile."""
+    plan = pool.drafts
+    if plan is None or plan.get("audited") or not _is_drawn(run, pool, plan):
+        return
+    try:
+        told = _ask_again(run, pool, taught, plan)
+    except (PaymentRequired, TeacherFailed) as failed:
+        if isinstance(failed, TeacherFailed) and failed.retryable:
+            raise
+        told = Verification(verdicts=())
+    with run.fenced():
+        _save(run, pool, plan, told)
+
+
+def _is_drawn(run: CompileRun, pool: Slice, plan: dict[str, Any]) -> bool:
+    if plan["strategy"] not in (Strategy.JUDGE, Strategy.GATE) or not pool.n_from_drafts:
+        return False
+    lot = random.Random(f"audit/{run.compile_id}/{pool.position}").random()
+    return lot < run.spec.draft_cache.audit_share
+
+
+def _ask_again(run: CompileRun, pool: Slice, taught: Taught, plan: dict[str, Any]) -> Verification:
+    with run.fenced():
+        mine = Candidate.objects.filter(tenant_id=run.tenant_id, slice=pool, state="valid").order_by("text_key")
+        distances = dict.fromkeys(mine.filter(origin=Origin.DRAFT).values_list("draft_id", flat=True), 0.0)
+        accepted = load_drafts(run.tenant_id, run.spec.family, distances)
+        fresh = list(mine.filter(origin=Origin.FRESH).values_list("text", flat=True)[:MAX_FRESH])
+        far = load_drafts(run.tenant_id, run.spec.family, {UUID(id): distance for id, distance in plan["controls"]})
+    asked = asked_of(run.spec, pool, n=CHOICES_PER_CALL, exemplars=shown_exemplars(run, pool))
+    asked = replace(asked, far=tuple(far.values()), fresh=tuple(fresh))
+    drafts = [accepted[id] for id in distances if id in accepted]
+    rng = random.Random(seed_of(run, "audit", run.compile_id, pool.position))
+    told, _ = hold(run, taught, f"audit:{pool.position}", JudgeVerifier(audit_share=1.0).audit(asked, drafts, rng))
+    return told
+
+
+def _save(run: CompileRun, pool: Slice, plan: dict[str, Any], told: Verification) -> None:
+    row = locked_calibration(run.tenant_id, UUID(plan["scope"]), Strategy(plan["strategy"]))
+    Verdict.objects.bulk_create(audit_rows(run, plan, told))
+    said = audits_of(told.verdicts)
+    row.n_audited += said.n
+    row.n_audited_refused += said.n_refused
+    row.n_audited_bad += said.n_refused_twice
+    count_controls(row, told.controls)
+    row.max_bad_rate = run.spec.draft_cache.max_bad_rate
+    measured = measured_bad_rate(row)
+    if row.suspended_at is None and measured.is_above(run.spec.draft_cache.max_bad_rate):
+        suspend(row)
+        run.warn(
+            "drafts_suspended",
+            f"At least {measured.low:.1%} of the accepted drafts of family {run.spec.family} are bad, and "
+            f"{run.spec.draft_cache.max_bad_rate:.1%} are allowed: from now on it is generated afresh. Delete the "
+            "family's drafts (DELETE /v1/drafts?family=) to begin again.",
+            slice=pool.name,
+        )
+    row.save()
+    pool.drafts = plan | {"audited": True}
+    pool.save(update_fields=["drafts"])

@@ -1,0 +1,50 @@
+"""The verifier gate, which a spec opts into: drafts that the task's own verifiers score high on the new slice enter
+without a question to the teacher, once the judge's verdicts on such drafts have certified a threshold. It says nothing
+about what the teacher would write."""
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from backend.blobs import get_jsonl
+from backend.compiles.models import Slice
+from backend.domain.drafts.judge_controls import ControlCounts, GateAudit, certified_threshold
+from backend.domain.drafts.vocabulary import Strategy, VerdictKind
+from backend.drafts.calibrations import calibration, control_counts
+from backend.drafts.models import Verdict
+from workers.candidates.generation import gold_digests
+from workers.candidates.ranking import reference_rows
+from workers.durable import CompileRun
+from workers.embedding.sentence import load_embedder
+from workers.scoring.verifier import rank_scores
+from workers.teachers.verifiers.gate_verifier import GateVerifier
+
+MOST_AUDITS = 20_000  # the newest judged drafts of a scope that a threshold is certified on
+
+
+def gate_scores(run: CompileRun, pool: Slice, texts: Sequence[str]) -> list[float] | None:
+    """What the spec's ranking verifiers give these texts on this slice, in [0, 1]; None where it names none."""
+    embedder = load_embedder()
+    gold = get_jsonl(run.tenant_id, gold_digests(run)["gold_train"])
+    rows = embedder.embed(list(texts))
+    return rank_scores(run.spec, texts, rows, reference_rows(run, pool, embedder, gold))
+
+
+def certified(run: CompileRun, scope_id: UUID) -> float | None:
+    """The threshold that the scope's judged drafts have certified against the spec's bound on bad drafts, or None."""
+    judged = Verdict.objects.filter(
+        tenant_id=run.tenant_id,
+        scope_id=scope_id,
+        strategy=Strategy.JUDGE,
+        kind=VerdictKind.VERDICT,
+        gate_score__isnull=False,
+    ).order_by("-id")[:MOST_AUDITS]
+    audits = [
+        GateAudit(score=score, is_refused=not is_accepted)
+        for score, is_accepted in judged.values_list("gate_score", "is_accepted")
+    ]
+    controls: ControlCounts = control_counts(calibration(run.tenant_id, scope_id, Strategy.JUDGE))
+    return certified_threshold(audits, controls, contamination=run.spec.draft_cache.max_bad_rate)
+
+
+def gate_of(run: CompileRun, pool: Slice, threshold: float | None) -> GateVerifier:
+    return GateVerifier(scores=lambda texts: gate_scores(run, pool, texts), threshold=threshold)

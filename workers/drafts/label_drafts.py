@@ -1,0 +1,163 @@
+"""Labels and answers that the teacher gave before: the same prompt, word for word, to the same revision under the same
+policy. Its answers of then are samples of the very distribution it would be sampled from now, so they are taken instead
+of asking. A changed task, label, definition or schema makes another prompt and finds nothing; what a json or text
+task's spec checks is checked anew."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from django.conf import settings
+from django.utils import timezone
+
+from backend.compiles.models import Candidate, Compile, TeacherCall
+from backend.domain.drafts.vocabulary import Arm, Certificate, Saving, Strategy
+from backend.domain.lifecycle import StepName
+from backend.domain.money.pricing import TeacherPrice
+from backend.drafts.cache import find_scope, scope_row
+from backend.drafts.models import LabelDraft, Offer
+from backend.drafts.vault import Vault, make_vault, open_vault
+from backend.usage.savings import note_saving
+from workers.drafts.scopes import label_scope
+from workers.durable import CompileRun
+from workers.teachers.factory import identity_of
+from workers.teachers.prompts.answer import item_request
+from workers.teachers.protocol import TeacherIdentity
+
+LABELS = -1  # in the place of a slice's position: the look-up of a compile's labels
+_PARTS = ("text", "logprob", "token_logprobs", "n_tokens", "finish_reason")  # of a journaled choice
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownLabels:
+    """Per text_key: the answers of an earlier compile, and what they were billed in tokens."""
+
+    answers: dict[str, list[dict[str, Any]]]
+    input_tokens: int
+    output_tokens: int
+
+
+def known_labels(run: CompileRun, rows: Sequence[Candidate]) -> KnownLabels:
+    """Inside a fenced transaction: which of these inputs were labelled before, by as many answers as the spec asks."""
+    nothing = KnownLabels(answers={}, input_tokens=0, output_tokens=0)
+    scope = _scope(run, identity_of(run.spec.teacher), "")
+    if scope is None or not run.spec.draft_cache.enabled or run.spec.draft_cache.verify == "off":
+        return nothing
+    vault, row = open_vault(run.tenant_id, run.spec.family), find_scope(run.tenant_id, scope)
+    if vault is None or row is None:
+        return nothing
+    by_mac = {_mac(run, vault, candidate.text): candidate for candidate in rows}
+    found = LabelDraft.objects.filter(
+        tenant_id=run.tenant_id,
+        scope=row,
+        prompt_mac__in=list(by_mac),
+        n__gte=run.spec.sampling.label_samples,
+        expires_at__gt=timezone.now(),
+    )
+    answers, n_in, n_out = {}, 0, 0
+    for draft in found:
+        candidate = by_mac[bytes(draft.prompt_mac)]
+        answers[candidate.text_key] = vault.unseal_json(bytes(draft.answers_sealed))[: run.spec.sampling.label_samples]
+        n_in, n_out = n_in + draft.input_tokens, n_out + draft.output_tokens
+    return KnownLabels(answers=answers, input_tokens=n_in, output_tokens=n_out)
+
+
+def keep_labels(run: CompileRun, rows: Sequence[Candidate], answers: Mapping[str, list[list[dict[str, Any]]]]) -> None:
+    """Inside the transaction of the votes: remember the answers of these freshly labelled inputs."""
+    if not run.spec.draft_cache.enabled or not rows:
+        return
+    billed = _billed(run, rows)
+    scope = _scope(run, identity_of(run.spec.teacher), _revision(run))
+    if scope is None:
+        return
+    vault = make_vault(run.tenant_id, run.spec.family)
+    row = scope_row(run.tenant_id, scope)
+    LabelDraft.objects.bulk_create(
+        [
+            LabelDraft(
+                tenant_id=run.tenant_id,
+                scope=row,
+                compile_id=run.compile_id,
+                prompt_mac=_mac(run, vault, candidate.text),
+                answers_sealed=vault.seal_json(_plain(answers[candidate.text_key])),
+                n=sum(map(len, answers[candidate.text_key])),
+                input_tokens=billed[candidate.text_key][0],
+                output_tokens=billed[candidate.text_key][1],
+                expires_at=timezone.now() + timedelta(days=settings.KOLM_DRAFT_TTL_DAYS),
+            )
+            for candidate in rows
+        ],
+        ignore_conflicts=True,
+    )
+
+
+def note_labels(run: CompileRun, compile: Compile, known: KnownLabels, n_asked: int, price: TeacherPrice) -> None:
+    """The account of the labels that were not asked for again: what they cost then in tokens, at today's price."""
+    if not known.answers:
+        return
+    avoided = price.cost_microusd(input_tokens=known.input_tokens, output_tokens=known.output_tokens)
+    Offer.objects.bulk_create(
+        [
+            Offer(
+                tenant_id=run.tenant_id,
+                compile_id=compile.id,
+                slice_position=LABELS,
+                family=run.spec.family,
+                strategy=Strategy.REPEAT,
+                arm=Arm.OFFERED,
+                n_wanted=n_asked + len(known.answers),
+                n_shown=len(known.answers),
+                n_accepted=len(known.answers),
+                n_reused=len(known.answers),
+                kept_tokens={Certificate.EXACT: known.output_tokens},
+                avoided_microusd=avoided,
+                price_version=price.version,
+            )
+        ],
+        ignore_conflicts=True,
+    )
+    note_saving(
+        run.tenant_id,
+        compile.id,
+        step=StepName.LABELING,
+        source_key=f"drafts:{compile.id}:labels",
+        saving=Saving(avoided=avoided),
+        price_version=price.version,
+    )
+
+
+def _scope(run: CompileRun, identity: TeacherIdentity, revision: str) -> Any:
+    return label_scope(
+        identity, family=run.spec.family, temperature=run.spec.sampling.temperature_labels, revision=revision
+    )
+
+
+def _mac(run: CompileRun, vault: Vault, text: str) -> bytes:
+    """Of everything the teacher is sent but its seed."""
+    request = item_request(run.spec, text, n=1, temperature=run.spec.sampling.temperature_labels, seed=None)
+    parts = [part for message in request.messages for part in (message.role, message.content)]
+    return vault.mac(*parts, str(request.max_tokens))
+
+
+def _plain(calls: Sequence[Sequence[dict[str, Any]]]) -> list[dict[str, Any]]:
+    return [{name: choice.get(name) for name in _PARTS} for call in calls for choice in call]
+
+
+def _billed(run: CompileRun, rows: Sequence[Candidate]) -> dict[str, tuple[int, int]]:
+    """Input and output tokens of each text's label calls."""
+    billed = {row.text_key: (0, 0) for row in rows}
+    calls = TeacherCall.objects.filter(
+        tenant_id=run.tenant_id, compile_id=run.compile_id, step="labeling", state__in=("succeeded", "applied")
+    )
+    for key, n_in, n_out in calls.values_list("key", "input_tokens", "output_tokens"):
+        text_key = key.split(":")[1]
+        if text_key in billed:
+            billed[text_key] = (billed[text_key][0] + n_in, billed[text_key][1] + n_out)
+    return billed
+
+
+def _revision(run: CompileRun) -> str:
+    calls = TeacherCall.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id, step="labeling")
+    said = set(calls.exclude(revision="").values_list("revision", flat=True).distinct()[:2])
+    return said.pop() if len(said) == 1 else ""

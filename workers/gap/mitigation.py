@@ -1,0 +1,191 @@
+"""What is done about a slice that holds fewer distinct candidates than the K picks asked of it: `sampling.on_gap`, in
+order.
+
+It is acted on only when the split at K is degenerate: the pool has fewer near-duplicate groups than min(K, n), so some
+picks would be variants of others; and not where K = N asks for all of them. A mere warning is reported and nothing is
+done. What cannot help here is passed over, with the reason, and the next is tried:
+
+    resynthesize   N/2 more candidates, hotter; at most `resynthesis_rounds` times, within the budget, not for captures,
+                   not after a round that added under 5 % new groups or that the teacher refused
+    split_slice    two slices in its place (`splitting`); within the budget, not for captures, nor a half, nor one group
+    drop_k         K' = the number of near-duplicate groups (the silhouette's was measured to lose up to 12 points)
+    fail           the compile ends
+
+When nothing is left, K stays as asked and the warning says how many picks are variants. Every step is a transaction on
+the slice's row, so a process that dies is followed by one that goes on from there.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from backend.compiles.models import Candidate, Slice
+from backend.compiles.reactions import note, own, passed_over, times
+from backend.domain.errors import CustomerError
+from backend.domain.selection.linkage.criteria import Linkage
+from backend.domain.selection.options import Method
+from backend.domain.selection.select import Selection, SelectionReport, select
+from workers.candidates.generation import hotter_ppm, later_round_size
+from workers.candidates.headroom import can_spare, worst_round
+from workers.candidates.ranking import stack
+from workers.durable import CompileRun
+from workers.gap.selection_record import Chosen
+from workers.gap.splitting import divided, split
+
+LEAST_GROWTH = 0.05  # of the groups there were, by which a round must add new ones to be worth another
+BASELINES = frozenset({Method.RANDOM, Method.ALL})  # they show what selection does by not doing it
+
+_REASONS = {
+    "captured": "captures are what the customer sent",
+    "rounds_used": "all rounds of resynthesis are used",
+    "stopped_growing": "the last round added under 5 % new groups",
+    "refused": "the teacher refused the last round",
+    "budget": "the budget does not cover it and the rest of the compile",
+    "already_split": "the slice is a half of one that was split",
+    "one_group": "the candidates are one group, which nothing divides",
+}
+
+
+def choose(run: CompileRun, pool: Slice, rows: Sequence[Candidate]) -> Chosen | None:
+    """Select, and answer a degenerate split as `on_gap` says. None: the slice has changed (another round was opened, or
+    it was split) and is to be looked at again. Raises CustomerError (cluster_gap)."""
+    first = _select(run, rows, pool.k_requested)
+    as_asked = Chosen(first=first, selection=first, mitigation="resynthesize" if _n_own_rounds(pool) else "none")
+    if not is_degenerate(first.report) or pool.k_requested >= pool.n_candidates:  # all of them were asked for
+        return as_asked
+    for mitigation in run.spec.sampling.on_gap:
+        if passed_over(pool, mitigation):
+            continue
+        match mitigation:
+            case "fail":
+                raise _failure(pool, first.report)
+            case "drop_k":
+                return _dropped(run, rows, first)
+            case "resynthesize":
+                reason = _why_no_round(run, pool, first.report)
+                if reason is None:
+                    _open_round(run, pool, first.report)
+                    return None
+            case "split_slice":
+                division = divided(run, pool, rows)
+                if not isinstance(division, str):
+                    split(run, pool, division, first.report)
+                    return None
+                reason = division
+        _pass_over(run, pool, mitigation, reason)
+    return as_asked
+
+
+def is_degenerate(report: SelectionReport) -> bool:
+    return report.requested_method not in BASELINES and report.n_groups < min(report.k_requested, report.n)
+
+
+def _select(run: CompileRun, rows: Sequence[Candidate], k: int, **instead: Any) -> Selection:
+    """As the spec says, but for what is given."""
+    sampling = run.spec.sampling
+    options: dict[str, Any] = {
+        "method": sampling.method,
+        "linkage": sampling.linkage,
+        "score_floor": sampling.score_floor,
+        "diversity_lambda": sampling.diversity_lambda,
+        "penalty": sampling.penalty,
+        "min_distance": sampling.min_distance,
+        "overcluster": sampling.overcluster,
+        "seed": sampling.seed,
+    }
+    return select(
+        stack([row.embedding for row in rows]),
+        [0.0 if row.score is None else row.score for row in rows],
+        [row.text_key for row in rows],
+        k=k,
+        on_progress=lambda *_: run.stop.check(),  # a large pool takes minutes
+        **options | instead,
+    )
+
+
+def _failure(pool: Slice, report: SelectionReport) -> CustomerError:
+    return CustomerError(
+        f"Slice {pool.name!r} has {report.n_groups} distinct groups for K = {pool.k_requested}. Lower k_select, widen "
+        "the slice's hint, or put resynthesize, split_slice or drop_k in place of fail in on_gap.",
+        code="cluster_gap",
+    )
+
+
+def _dropped(run: CompileRun, rows: Sequence[Candidate], first: Selection) -> Chosen:
+    """At K' = the groups there are; again where the floor, which bites deeper at a smaller K, leaves fewer still. What
+    `auto` is to take then is known: the best of each group, above the floor it chose at K."""
+    is_auto = first.report.requested_method == Method.AUTO
+    best_of_each: dict[str, Any] = {"method": Method.TWO_STEP, "linkage": Linkage.AVERAGE, "overcluster": 1.0}
+    fixed = best_of_each | {"score_floor": first.report.score_floor} if is_auto else {}
+    selection = first
+    while is_degenerate(selection.report):
+        selection = _select(run, rows, max(1, selection.report.n_groups), **fixed)
+    if is_auto:
+        reason = "K was dropped to the number of near-duplicate groups: the best of each was kept."
+        report = replace(selection.report, requested_method=Method.AUTO, method_reason=reason)
+        selection = replace(selection, report=report)
+    return Chosen(first=first, selection=selection, mitigation="drop_k")
+
+
+def _why_no_round(run: CompileRun, pool: Slice, report: SelectionReport) -> str | None:
+    """Why another round of candidates cannot help, or None where it may."""
+    if pool.is_captured:
+        return "captured"
+    if own(pool) and own(pool)[-1]["reaction"] == "refused":
+        return "refused"
+    if times(pool, "resynthesize") >= run.spec.sampling.resynthesis_rounds:
+        return "rounds_used"
+    before = [entry["n_groups"] for entry in own(pool) if entry["reaction"] == "resynthesize"]
+    if before and report.n_groups - before[-1] < LEAST_GROWTH * before[-1]:
+        return "stopped_growing"
+    return None if can_spare(run, worst_round(run, pool, later_round_size(pool))) else "budget"
+
+
+def _n_own_rounds(pool: Slice) -> int:
+    return sum(entry["reaction"] == "resynthesize" for entry in own(pool))
+
+
+def _open_round(run: CompileRun, pool: Slice, report: SelectionReport) -> None:
+    """One more, hotter round of candidates for this slice."""
+    with run.fenced():
+        pool.round += 1
+        pool.is_synthesized = False
+        pool.temperature_ppm = hotter_ppm(pool)
+        note(pool, "resynthesize", n_groups=report.n_groups)
+        pool.save()
+        run.warn(
+            "cluster_gap",
+            f"Slice {pool.name}: {report.n_groups} distinct groups for K = {pool.k_requested}; asking for "
+            f"{later_round_size(pool)} more candidates at temperature {pool.temperature_ppm / 1e6:.1f}.",
+            slice=pool.name,
+        )
+
+
+def _pass_over(run: CompileRun, pool: Slice, mitigation: str, reason: str) -> None:
+    with run.fenced():
+        note(pool, "passed_over", mitigation=mitigation, reason=reason)
+        pool.save()
+        run.warn(
+            "mitigation_passed_over",
+            f"Slice {pool.name}: {mitigation} is passed over: {_REASONS[reason]}.",
+            slice=pool.name,
+            mitigation=mitigation,
+            reason=reason,
+        )
+
+
+def warn_of_gap(run: CompileRun, pool: Slice, chosen: Chosen) -> None:
+    """In the transaction of the picks: what the pool allowed, and what is kept."""
+    first, kept = chosen.first.report, chosen.selection.report
+    if not first.gap_detected or first.requested_method in BASELINES:
+        return
+    n_variants = kept.k_actual - kept.n_groups if is_degenerate(kept) else 0
+    variants = f"; at least {n_variants} of them are variants of others" if n_variants > 0 else ""
+    run.warn(
+        "cluster_gap",
+        f"Slice {pool.name}: {first.k_natural} natural clusters, {first.n_groups} distinct groups for K = "
+        f"{pool.k_requested}; keeping {kept.k_actual} (mitigation: {chosen.mitigation}){variants}.",
+        slice=pool.name,
+        k_requested=pool.k_requested,
+        k_actual=kept.k_actual,
+    )

@@ -1,0 +1,220 @@
+"""`split_slice`: a slice that holds two groups of texts is made into two, each with its own hint for the teacher.
+
+The two groups are the top two clusters of the slice's candidates. The teacher names them; where it cannot or its answer
+is of no use, their own terms do. In one transaction with that answer the slice gives its share, N and K to the halves
+in proportion to the groups, its valid candidates go to the half they are in, and it is done: it picks nothing itself.
+Each half then asks for its N with its own name and hint, and is verified and selected like any other slice. A half is
+never split again.
+"""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from backend.compiles.models import Candidate, Slice
+from backend.compiles.reactions import is_half, note
+from backend.domain.lifecycle import StepName
+from backend.domain.planning.estimates import HALVES_SHOWN
+from backend.domain.selection.select import SelectionReport
+from backend.domain.selection.slice_split import (
+    MAX_NAME_CHARS,
+    MAX_PART_HINT_CHARS,
+    HalfName,
+    HalfSize,
+    divide,
+    full_hint,
+    full_names,
+    halves,
+    names_from_terms,
+    read_names,
+)
+from workers.candidates.generation import model_of
+from workers.candidates.headroom import can_spare, price_of, worst_rounds
+from workers.candidates.ranking import stack
+from workers.candidates.slices import slice_spec
+from workers.durable import CompileRun
+from workers.embedding.sentence import load_embedder
+from workers.gap.selection_record import split_record, tell
+from workers.step.teacher_session import seed_of, teaching
+from workers.teacher_calls import PlannedCall, call_batch, worst_cost
+from workers.teachers.prompts.split import split_request
+from workers.teachers.protocol import TeacherFailed
+
+N_SHOWN = HALVES_SHOWN // 2  # texts of each half that the teacher is shown
+FIRST_POSITION = 2000  # of halves: after every slice of a spec, and the captures
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Division:
+    """What a split would make of a slice: each half's candidates, most central first, its exemplars and its size."""
+
+    rows: tuple[list[Candidate], list[Candidate]]
+    exemplars: tuple[list[str], list[str]]
+    sizes: tuple[HalfSize, HalfSize]
+    call: PlannedCall
+
+    @property
+    def texts(self) -> tuple[list[str], list[str]]:
+        first, second = ([row.text for row in rows] for rows in self.rows)
+        return first, second
+
+
+def divided(run: CompileRun, pool: Slice, rows: Sequence[Candidate]) -> Division | str:
+    """How the slice would be split, or why it cannot be."""
+    if pool.is_captured:
+        return "captured"
+    if is_half(pool):
+        return "already_split"
+    division = _division(run, pool, rows)
+    if division is None:
+        return "one_group"
+    cost = worst_cost(price_of(run, pool), division.call.request)
+    sizes = [size.n_candidates for size in division.sizes]
+    extra = MAX_NAME_CHARS + MAX_PART_HINT_CHARS + 1
+    return division if can_spare(run, cost + worst_rounds(run, pool, sizes, extra_chars=extra)) else "budget"
+
+
+def _division(run: CompileRun, pool: Slice, rows: Sequence[Candidate]) -> Division | None:
+    """The two halves of the slice's valid candidates (in the order of their keys); None where they are one group."""
+    vectors = stack([row.embedding for row in rows])
+    found = halves(vectors)
+    if found is None:
+        return None
+    parts = [rows[i] for i in found[0].tolist()], [rows[i] for i in found[1].tolist()]
+    one, two = divide(
+        share_ppm=pool.share_ppm,
+        n_candidates=pool.n_candidates,
+        k=pool.k_requested,
+        sizes=[len(part) for part in parts],
+    )
+    centres = np.stack([vectors[indices].mean(axis=0) for indices in found])
+    shown = [[row.text for row in part[:N_SHOWN]] for part in parts]
+    request = split_request(
+        run.spec, slice_spec(pool), first=shown[0], second=shown[1], seed=seed_of(run, "split", pool.name)
+    )
+    return Division(
+        rows=parts,
+        exemplars=_nearer(pool.exemplars, centres),
+        sizes=(one, two),
+        call=PlannedCall(key=f"selection:split:{pool.position}", request=request),
+    )
+
+
+def _nearer(texts: Sequence[str], centres: np.ndarray) -> tuple[list[str], list[str]]:
+    """The slice's exemplars, each with the half it is closer to: the wrong ones would lead the teacher astray."""
+    if not texts:
+        return [], []
+    lengths = np.maximum(np.linalg.norm(centres, axis=1, keepdims=True), 1e-9)
+    cosines = load_embedder().embed(list(texts)) @ (centres / lengths).T
+    is_second = cosines[:, 1] > cosines[:, 0] + 1e-6
+    return (
+        [text for text, moved in zip(texts, is_second, strict=True) if not moved],
+        [text for text, moved in zip(texts, is_second, strict=True) if moved],
+    )
+
+
+def split(run: CompileRun, pool: Slice, division: Division, report: SelectionReport) -> None:
+    """Have the halves named and make them. Done once, however often a process dies on the way."""
+
+    def save(answer: str | None) -> None:
+        _make_halves(run, pool, division, report, answer)
+
+    if run.spec.teacher.provider == "replay":  # a recording knows nothing of this slice
+        with run.fenced():
+            save(None)
+        return
+    with teaching(run, model=model_of(run, pool)) as taught:
+        try:
+            call_batch(
+                run,
+                StepName.SELECTION,
+                taught.teacher,
+                taught.price,
+                [division.call],
+                lambda _, calls: save(calls[0].choices[0]["text"]),
+            )
+        except TeacherFailed as error:
+            if error.retryable:
+                raise
+            with run.fenced():
+                save(None)
+
+
+def _make_halves(run: CompileRun, pool: Slice, division: Division, report: SelectionReport, answer: str | None) -> None:
+    """In the transaction of the teacher's answer; None where it has none."""
+    taken = list(
+        Slice.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id).values_list("name", flat=True)
+    )
+    parts, names, named_by = _named(pool.name, division, answer, taken)
+    children = [
+        _half(run, pool, division, nth, name=name, part=part)
+        for nth, (name, part) in enumerate(zip(names, parts, strict=True))
+    ]
+    note(
+        pool,
+        "split_slice",
+        into=list(names),
+        named_by=named_by,
+        share_ppm=pool.share_ppm,
+        sizes=[len(rows) for rows in division.rows],
+    )
+    pool.share_ppm, pool.k_actual = 0, 0
+    pool.selection = split_record(pool, report)
+    pool.save()
+    tell(run, pool)
+    for child, rows in zip(children, division.rows, strict=True):
+        child.save(force_insert=True)
+        # scored anew, against the exemplars of the half
+        Candidate.objects.filter(tenant_id=run.tenant_id, id__in=[row.id for row in rows]).update(
+            slice=child, score=None, signal=""
+        )
+    run.warn(
+        "slice_split",
+        f"Slice {pool.name} holds {report.n_groups} distinct groups for K = {pool.k_requested}; it is now two: "
+        f"{names[0]} and {names[1]}, named by {_NAMERS[named_by]}.",
+        slice=pool.name,
+        into=list(names),
+    )
+
+
+_NAMERS = {"teacher": "the teacher", "terms": "their own terms"}
+
+
+def _named(
+    parent: str, division: Division, answer: str | None, taken: Sequence[str]
+) -> tuple[Sequence[HalfName], tuple[str, ...], str]:
+    """The parts, the full names, and who gave them: the teacher, else the halves' own terms, else numbers."""
+    said = None if answer is None else read_names(answer)
+    names = None if said is None else full_names(parent, said, taken)
+    if said is not None and names is not None:
+        return said, names, "teacher"
+    own: Sequence[HalfName] = names_from_terms(*division.texts)
+    numbers = itertools.count(1)
+    while (names := full_names(parent, own, taken)) is None:  # a slice has that name
+        own = [replace(part, name=f"part {next(numbers)}") for part in own]
+    return own, names, "terms"
+
+
+def _half(run: CompileRun, pool: Slice, division: Division, nth: int, *, name: str, part: HalfName) -> Slice:
+    size = division.sizes[nth]
+    child = Slice(
+        tenant_id=run.tenant_id,
+        compile_id=run.compile_id,
+        position=FIRST_POSITION + 2 * pool.position + nth,
+        name=name,
+        share_ppm=size.share_ppm,
+        hint=full_hint(pool.hint, part),
+        exemplars=division.exemplars[nth],
+        label=pool.label,
+        n_candidates=size.n_candidates,
+        k_requested=size.k,
+        round=pool.round + 1,
+        temperature_ppm=pool.temperature_ppm,
+        reactions=pool.reactions,
+    )
+    facts: dict[str, Any] = {"from": pool.name, "n_taken_over": len(division.rows[nth])}
+    note(child, "split_off", **facts)
+    return child

@@ -1,0 +1,43 @@
+"""What would be offered for a spec: the answer to `backend.drafts.previews`. Runs what a compile runs before it asks
+the teacher anything (`draft_prospects.look_up`); nothing is asked, spent or written but the answer."""
+
+import logging
+from uuid import UUID
+
+from backend.domain.errors import KolmError
+from backend.domain.spec.parsing import Spec, parse_spec
+from backend.drafts.previews import PreviewedSlice, answer, fail, question
+from backend.tenants.scope import tenant_scope
+from workers.candidates.slices import declared, slice_text
+from workers.drafts.preview import look_up
+from workers.embedding.sentence import load_embedder
+
+log = logging.getLogger("kolm.drafts")
+
+
+def preview(tenant_id: UUID, preview_id: UUID) -> None:
+    """Answer one question, if anybody still waits for it. Whoever asked hears of every failure: nobody asks again by
+    himself."""
+    document = question(tenant_id, preview_id)
+    if document is None:
+        return
+    try:
+        found = prospects(tenant_id, parse_spec(document))
+    except KolmError as error:
+        fail(tenant_id, preview_id, error.message)
+        return
+    except Exception:
+        log.exception("preview %s failed", preview_id)
+        fail(tenant_id, preview_id, "something broke on our side; it is logged")
+        return
+    answer(tenant_id, preview_id, found)
+
+
+def prospects(tenant_id: UUID, spec: Spec) -> list[PreviewedSlice]:
+    """One for each slice that the teacher would fill, in the spec's order; none for captures, which are written
+    already."""
+    slices = declared(spec)
+    embedder = load_embedder()
+    vectors = embedder.embed([slice_text(spec, part) for part in slices])
+    with tenant_scope(tenant_id):
+        return look_up(tenant_id, spec, slices, vectors, embedder=embedder.identity)

@@ -1,0 +1,133 @@
+"""What an artifact's teacher says of one text: the answer to `backend.serving.playground`.
+
+Asked as a compile's labelling asks: the same prompt, the same number of answers, the label by vote, the answer of a
+json or text task by consensus of what passes its checks. The call belongs to no compile, so no compile's budget carries
+it. A call that fails is not charged.
+"""
+
+import logging
+import time
+from collections import Counter
+from dataclasses import dataclass
+from uuid import UUID
+
+from backend.domain.answers.labels import vote
+from backend.domain.errors import KolmError
+from backend.domain.money.pricing import TeacherPrice
+from backend.domain.spec.parsing import LabelOutput, Spec, label_names, parse_spec
+from backend.serving.models import PlaygroundAnswer
+from backend.serving.playground import MAX_SHOWN, Vote, answer, fail, question
+from backend.tenants.scope import tenant_scope
+from backend.usage.ledger import Fact, record
+from workers.spending import pays_teacher_itself
+from workers.step.teacher_session import teacher_of
+from workers.teacher_calls import worst_cost
+from workers.teachers.prompts.answer import item_request
+from workers.teachers.prompts.candidate_and_label import parse_label
+from workers.teachers.protocol import Completion
+from workers.training.votes import agree, valid_answers
+
+log = logging.getLogger("kolm.playground")
+
+DEADLINE_S = 45.0
+STEP = "playground"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    completion: Completion
+    price: TeacherPrice
+    most_microusd: int
+    model: str
+    latency_ms: int
+
+
+def answer_playground(tenant_id: UUID, answer_id: UUID) -> None:
+    """Ask once and write down what was said. Whoever waits hears of every failure: nobody asks again by himself."""
+    found = question(tenant_id, answer_id)
+    if found is None:
+        return
+    row, compile = found
+    try:
+        spec = parse_spec(compile.spec)
+        asked = _ask(tenant_id, spec, row.text)
+    except KolmError as error:
+        fail(tenant_id, answer_id, error.message)
+        return
+    except Exception:
+        log.exception("playground %s failed", answer_id)
+        fail(tenant_id, answer_id, "Something broke on our side; it is logged.")
+        return
+    _save(tenant_id, row, spec, asked)
+
+
+def _ask(tenant_id: UUID, spec: Spec, text: str) -> _Asked:
+    with teacher_of(tenant_id, spec) as taught:
+        request = item_request(
+            spec, text, n=spec.sampling.label_samples, temperature=spec.sampling.temperature_labels, seed=None
+        )
+        began = time.monotonic()
+        completion = taught.teacher.complete(request, deadline_s=DEADLINE_S)
+        return _Asked(
+            completion=completion,
+            price=taught.price,
+            most_microusd=worst_cost(taught.price, request),
+            model=taught.teacher.identity.model,
+            latency_ms=completion.latency_ms or round((time.monotonic() - began) * 1000),
+        )
+
+
+def _save(tenant_id: UUID, row: PlaygroundAnswer, spec: Spec, asked: _Asked) -> None:
+    said = [choice.text for choice in asked.completion.choices]
+    agreed, votes = _label_votes(spec, said) if isinstance(spec.output, LabelOutput) else _answer_votes(spec, row, said)
+    facts = _facts(row, asked, is_own_key=pays_teacher_itself(spec))
+    with tenant_scope(tenant_id):
+        answer(
+            tenant_id,
+            row.id,
+            label=agreed,
+            votes=votes,
+            model=asked.model,
+            latency_ms=asked.latency_ms,
+            cost_microusd=sum(fact.amount_microusd + fact.provider_microusd for fact in facts),
+        )
+        record(tenant_id, facts, compile_id=None, step=STEP)
+
+
+def _label_votes(spec: Spec, said: list[str]) -> tuple[str | None, list[Vote]]:
+    allowed = label_names(spec)
+    labels = [parse_label(text, allowed) for text in said]
+    counted = Counter(zip(said, labels, strict=True)).most_common()
+    return vote(labels, allowed).label, [Vote(said=text[:MAX_SHOWN], label=label, n=n) for (text, label), n in counted]
+
+
+def _answer_votes(spec: Spec, row: PlaygroundAnswer, said: list[str]) -> tuple[str | None, list[Vote]]:
+    """The answer that speaks for all, whatever the agreement; a vote's `label` is the answer when it is valid."""
+    valid = valid_answers(spec, row.text, said)
+    counted = Counter(zip(said, valid, strict=True)).most_common()
+    (agreed,) = agree(spec, [(row.text, said)])
+    return agreed.answer or None, [Vote(said=text, label=found, n=n) for (text, found), n in counted]
+
+
+def _facts(row: PlaygroundAnswer, asked: _Asked, *, is_own_key: bool) -> list[Fact]:
+    usage = asked.completion.usage
+    parts = asked.price.parts(
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        cached_tokens=usage.cached_tokens,
+        cache_write_tokens=usage.cache_write_tokens,
+        most_microusd=asked.most_microusd,
+    )
+    return [
+        Fact(
+            sku=f"teacher.{asked.model[:170]}.{part.kind}_token",
+            quantity=part.quantity,
+            unit="token",
+            amount_microusd=0 if is_own_key else part.amount_microusd,
+            provider_microusd=part.amount_microusd if is_own_key else 0,
+            price_version=asked.price.version,
+            source_key=f"playground:{row.id}:{part.kind}_token",
+            is_estimated=usage.estimated or usage.disputed,
+        )
+        for part in parts
+    ]

@@ -1,0 +1,248 @@
+"""The walk down the street: claim a compile, run its unfinished steps in order, end it or let go of it.
+
+A stage returns Done (its effects are committed) or Waiting (a runner works; the lease was given back). What is raised
+decides the rest:
+
+    LeaseLost        somebody else has the compile: leave without a word
+    Canceled         the customer asked: keep receipts and costs, end as canceled
+    CustomerError    theirs to mend: end as failed with the code and what to do
+    OurError, bugs   ours: try again after 2, 4, 8 ... s, at most MAX_ATTEMPTS times, then end as failed
+    Unavailable      a store is away (so is the database): wait for it, which is no attempt, for KOLM_OUTAGE_S
+"""
+
+import logging
+import os
+import socket
+import time
+from collections.abc import Callable
+from uuid import UUID
+
+from django.conf import settings
+from django.db import connection
+from django.utils import timezone
+
+from backend.compiles import leases, transitions
+from backend.compiles.events import append_event
+from backend.compiles.leases import Lease, LeaseLost
+from backend.compiles.models import Compile, StepRun, TeacherCall
+from backend.domain.errors import CustomerError, KolmError, OurError, Unavailable
+from backend.domain.jobs.runner_results import BadResult
+from backend.domain.lifecycle import STEPS, TERMINAL, CompileStatus, StepName, StepStatus
+from backend.domain.spec.parsing import parse_spec
+from backend.runner_jobs import leases as job_leases
+from backend.usage import holds
+from workers.durable import Canceled, CompileRun, Heartbeat, StopSignal, begin_step, is_away, patiently
+from workers.step.result import Done, Waiting
+from workers.step.runner_wait import RunnerJobFailed
+from workers.steps.ablation import ARM_STAGES
+from workers.steps.distillation import run_distillation
+from workers.steps.evaluation import run_evaluation
+from workers.steps.gate import run_gate
+from workers.steps.labeling import run_labeling
+from workers.steps.packaging import run_packaging
+from workers.steps.selection import run_selection
+from workers.steps.slicing import run_slicing
+from workers.steps.synthesis import run_synthesis
+from workers.steps.verification import run_verification
+from workers.teacher_calls import write_off
+from workers.teachers.protocol import TeacherFailed
+
+log = logging.getLogger("kolm.walk")
+
+MAX_ATTEMPTS = 5
+LONGEST_WAIT_S = 15.0
+MAX_CLAIMS = 12  # without a finished step: whoever takes this compile dies of it
+_AGAIN = "Resuming the compile tries this step again; what is done stays done."
+
+STAGES: dict[StepName, Callable[[CompileRun], Done | Waiting]] = {
+    StepName.SLICING: run_slicing,
+    StepName.SYNTHESIS: run_synthesis,
+    StepName.VERIFICATION: run_verification,
+    StepName.SELECTION: run_selection,
+    StepName.LABELING: run_labeling,
+    StepName.DISTILLATION: run_distillation,
+    StepName.EVALUATION: run_evaluation,
+    StepName.GATE: run_gate,
+    StepName.PACKAGING: run_packaging,
+}
+
+
+class Crashing(OurError):
+    def __init__(self) -> None:
+        super().__init__("Several workers ended while they worked on this step.", code="worker_crashed")
+
+
+def stages_of(compile: Compile) -> dict[StepName, Callable[[CompileRun], Done | Waiting]]:
+    """An ablation copies where another compile makes."""
+    return STAGES if compile.ablation_of is None else {**STAGES, **ARM_STAGES}
+
+
+def advance(compile_id: UUID) -> None:
+    """Walk a compile as far as it goes now. Safe to call at any time, by anybody, twice."""
+    lease = leases.claim(compile_id, owner=f"{socket.gethostname()}:{os.getpid()}")
+    if lease is None:
+        return
+    stop = StopSignal()
+    try:
+        with Heartbeat(lease, stop):
+            _walk(lease, stop)
+    except LeaseLost:
+        log.warning("lease lost", extra={"compile": str(compile_id), "fence": lease.fence})
+
+
+def _walk(lease: Lease, stop: StopSignal) -> None:
+    started = time.monotonic()
+    try:
+        run = _open(lease, stop)
+        if run is not None:
+            _run_steps(run)
+    except (Canceled, LeaseLost, CustomerError, TeacherFailed) as error:
+        _end_patiently(lease, error, stop)
+    except Exception as error:
+        log.exception("compile step failed", extra={"compile": str(lease.compile_id)})
+        connection.close()  # its transaction state is unknown
+        # what went well for longer than an outage may last was not in it
+        _end_patiently(lease, error, stop, anew=time.monotonic() - started > settings.KOLM_OUTAGE_S)
+
+
+def _end_patiently(lease: Lease, error: Exception, stop: StopSignal, *, anew: bool = False) -> None:
+    patiently(lambda: _end(lease, error, anew=anew), stop=stop)
+
+
+def _open(lease: Lease, stop: StopSignal) -> CompileRun | None:
+    """The compile as a run, or None when there is nothing left to do."""
+    with leases.fenced(lease) as compile:
+        status = CompileStatus(compile.status)
+        if status in TERMINAL:
+            leases.release(lease, due_in_s=None)
+            return None
+        if status == CompileStatus.CANCELING:
+            raise Canceled
+        if lease.attempts > MAX_CLAIMS:
+            raise Crashing
+        if status == CompileStatus.QUEUED:
+            transitions.move(compile, CompileStatus.RUNNING)
+        spec_json = compile.spec
+    return CompileRun(lease=lease, spec=parse_spec(spec_json), stop=stop)
+
+
+def _run_steps(run: CompileRun) -> None:
+    with run.fenced() as compile:
+        stages = stages_of(compile)
+        rows = StepRun.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id)
+        finished = set(rows.filter(status=StepStatus.SUCCEEDED).values_list("name", flat=True))
+    for name in STEPS:
+        if name in finished:
+            continue
+        run.stop.check()
+        begin_step(run, name)
+        outcome = stages[name](run)
+        if isinstance(outcome, Waiting) or outcome.ends is not None:
+            return
+
+
+def _end(lease: Lease, error: Exception, *, anew: bool = False) -> None:
+    """Give the compile its end or its next try, as the table above says."""
+    with leases.fenced(lease) as compile:
+        if isinstance(error, Canceled) or compile.status == CompileStatus.CANCELING:
+            _cancel(compile)
+            leases.release(lease, due_in_s=None)
+        elif isinstance(error, LeaseLost):
+            raise LeaseLost
+        elif _is_outage(error):
+            away_s = leases.away_for_s(lease, anew=anew)
+            if away_s < settings.KOLM_OUTAGE_S:
+                # half as long again as it has been away: soon after a short outage, seldom in a long one
+                delay_s = round(min(LONGEST_WAIT_S, max(1.0, away_s / 2)), 1)
+                _tell_retry(compile, lease, error, delay_s)
+                leases.release_until_back(lease, due_in_s=delay_s)
+            else:
+                _fail(compile, error)
+                leases.release(lease, due_in_s=None)
+        elif _is_final(leases.attempts_of(lease), error):
+            _fail(compile, error)
+            leases.release(lease, due_in_s=None)
+        else:
+            delay_s = 2.0 ** min(leases.attempts_of(lease), 6)
+            _tell_retry(compile, lease, error, delay_s)
+            leases.release(lease, due_in_s=delay_s, is_retry=True)
+
+
+def _tell_retry(compile: Compile, lease: Lease, error: Exception, delay_s: float) -> None:
+    code, message = "internal_error", "A fault of ours; trying again."
+    if isinstance(error, KolmError):
+        code, message = error.code, error.message
+    elif is_away(error):
+        code, message = "unavailable", "The database did not answer; trying again."
+    data = {"code": code, "message": message, "attempt": leases.attempts_of(lease), "retry_in_s": delay_s}
+    append_event(compile.tenant_id, compile.id, "step.retrying", data)
+
+
+def _is_outage(error: Exception) -> bool:
+    return isinstance(error, Unavailable) or is_away(error)
+
+
+def _is_final(attempts: int, error: Exception) -> bool:
+    if isinstance(error, RunnerJobFailed | BadResult) or (isinstance(error, TeacherFailed) and not error.retryable):
+        return True  # a runner's job has had its own attempts: asking again gives the same answer
+    return isinstance(error, CustomerError) or attempts >= MAX_ATTEMPTS
+
+
+def _cancel(compile: Compile) -> None:
+    _stop_jobs(compile)
+    _release_calls(compile)
+    running = StepRun.objects.filter(tenant_id=compile.tenant_id, compile=compile, status=StepStatus.RUNNING)
+    running.update(status=StepStatus.CANCELED, ended_at=timezone.now())
+    if compile.status == CompileStatus.RUNNING:
+        transitions.move(compile, CompileStatus.CANCELING)
+    transitions.move(compile, CompileStatus.CANCELED)
+
+
+def _fail(compile: Compile, error: Exception) -> None:
+    _stop_jobs(compile)
+    _release_calls(compile)
+    running = StepRun.objects.filter(tenant_id=compile.tenant_id, compile=compile, status=StepStatus.RUNNING)
+    step = running.order_by("position").first()
+    running.update(status=StepStatus.FAILED, ended_at=timezone.now())
+    code, message = _said_of(error)
+    transitions.move(
+        compile,
+        CompileStatus.FAILED,
+        failure_code=code,
+        failure_message=message,
+        failed_step=step.name if step else "",
+    )
+    if _is_ours(compile, error):
+        holds.credit_our_fault(compile.tenant_id, compile.id, code)
+
+
+def _is_ours(compile: Compile, error: Exception) -> bool:
+    """Whether the customer gets back what the compile cost. A teacher of the customer's own that does not answer is no
+    failure of ours."""
+    if isinstance(error, TeacherFailed):
+        return bool(compile.spec["teacher"]["provider"] == "grammar")
+    return not isinstance(error, CustomerError)
+
+
+def _said_of(error: Exception) -> tuple[str, str]:
+    """The failure's code and message. A customer's error says by itself what to do; what else ends a compile may go
+    better the next time."""
+    if isinstance(error, CustomerError):
+        return error.code, error.message
+    if isinstance(error, KolmError):
+        return error.code, f"{error.message} {_AGAIN}"
+    if is_away(error):
+        return "unavailable", f"The database did not answer. {_AGAIN}"
+    return "internal_error", f"A fault of ours. {_AGAIN}"
+
+
+def _stop_jobs(compile: Compile) -> None:
+    for row in StepRun.objects.filter(tenant_id=compile.tenant_id, compile=compile).exclude(runner_job_id=None):
+        if row.status == StepStatus.RUNNING and row.runner_job_id is not None:
+            job_leases.cancel(row.runner_job_id)
+
+
+def _release_calls(compile: Compile) -> None:
+    """Calls left `started` died with their process; nobody will come back to write them off."""
+    for call in TeacherCall.objects.filter(tenant_id=compile.tenant_id, compile=compile, state="started"):
+        write_off(compile, call, is_own_key=compile.spec["teacher"].get("api_key") is not None)

@@ -1,0 +1,235 @@
+"""The first four steps of an ablation: what its compile made is copied, and kept without selection.
+
+The copies cost nothing and are the source's to the last bit: slices, gold split, texts, embeddings, verdicts and
+scores. Then arm `all` keeps every valid candidate and arm `random` as many as the source did, drawn by the seed; texts
+that the source has had labelled bring their labels along, so that the two sides never differ by the luck of a label.
+From labelling on an arm is a compile like any other. Every step may be run again from anywhere.
+"""
+
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+from django.db import connection, models
+
+from backend.compiles.ablations import LABELED, label_costs
+from backend.compiles.models import Candidate, Compile, Slice, StepRun
+from backend.compiles.reactions import split_into
+from backend.domain.canonical import sha256_of
+from backend.domain.ids import Prefix, encode_id
+from backend.domain.lifecycle import StepName
+from backend.domain.planning.ablations import Arm
+from backend.domain.selection.select import select
+from backend.domain.spec.parsing import canonical_spec
+from workers.candidates.ranking import stack
+from workers.durable import CompileRun
+from workers.gap.selection_record import Chosen, selection_record, tell, without_columns
+from workers.step.result import Done, finish_step
+
+COPIED_AT_ONCE = 500  # candidates a transaction: a few MB of embeddings, far from any time limit
+_MADE_LATER = {"id", "tenant_id", "compile", "created_at"}
+_OF_SLICE = _MADE_LATER | {"k_requested", "k_actual", "selection"}
+_OF_CANDIDATE = _MADE_LATER | {
+    "slice", "state", "reasons", "cost_microusd", "score", "signal", "cluster", "label", "answer", "votes",
+    "agreement_ppm",
+}  # fmt: skip
+
+
+def copy_slicing(run: CompileRun) -> Done:
+    """The source's slices and its gold split. K is what the arm keeps of each."""
+    with run.fenced() as compile:
+        source, step = _source_step(compile, StepName.SLICING)
+        theirs = list(Slice.objects.filter(tenant_id=run.tenant_id, compile=source).order_by("position"))
+        valid = Candidate.objects.filter(tenant_id=run.tenant_id, compile=source).exclude(state="rejected")
+        n_valid = dict(valid.values_list("slice").annotate(n=models.Count("id")))
+        rows = []
+        for pool in theirs:
+            n = n_valid.get(pool.id, 0)
+            k = n if compile.arm == Arm.ALL else pool.k_actual or 0
+            values = _columns(pool, _OF_SLICE) | {"is_synthesized": True, "k_requested": k}
+            if split_into(pool):  # its halves have its candidates
+                values |= {"k_actual": 0, "selection": pool.selection}
+            rows.append(Slice(tenant_id=run.tenant_id, compile=compile, **values))
+        Slice.objects.bulk_create(rows)
+        done = Done(
+            inputs={"spec": sha256_of(canonical_spec(run.spec))} | _as_inputs(step),
+            outputs=step.output["digests"],
+            facts=step.output["facts"] | _copied_from(source),
+        )
+        finish_step(run, compile, StepName.SLICING, done)
+    return done
+
+
+def copy_candidates(run: CompileRun) -> Done:
+    """The source's candidates, the rejected ones too, with their embeddings; no call, no cost."""
+    with run.fenced() as compile:
+        source, step = _source_step(compile, StepName.SYNTHESIS)
+        ids = list(
+            Candidate.objects.filter(tenant_id=run.tenant_id, compile=source)
+            .order_by("text_key")
+            .values_list("id", flat=True)
+        )
+        slice_of = _slices_of(run, source)
+    for first in range(0, len(ids), COPIED_AT_ONCE):
+        run.stop.check()
+        with run.fenced() as compile:
+            part = Candidate.objects.filter(tenant_id=run.tenant_id, id__in=ids[first : first + COPIED_AT_ONCE])
+            copies = [_copy(compile, row, slice_of[row.slice_id]) for row in part.order_by("text_key")]
+            Candidate.objects.bulk_create(copies, ignore_conflicts=True)  # of a process that died: there already
+            done_so_far = min(first + COPIED_AT_ONCE, len(ids))
+            run.progress(StepName.SYNTHESIS, done=done_so_far, total=len(ids), message="candidates copied")
+    with run.fenced() as compile:
+        keys = Candidate.objects.filter(tenant_id=run.tenant_id, compile=compile).order_by("text_key")
+        done = Done(
+            inputs=_as_inputs(step),
+            outputs={"candidates": sha256_of(list(keys.values_list("text_key", flat=True)))},
+            facts=step.output["facts"] | _copied_from(source) | {"n_copied": len(ids)},
+        )
+        finish_step(run, compile, StepName.SYNTHESIS, done)
+    return done
+
+
+def copy_scores(run: CompileRun) -> Done:
+    """The source's scores, by text. Nothing is computed anew: the same candidates, the same verdicts."""
+    with run.fenced() as compile:
+        source, step = _source_step(compile, StepName.VERIFICATION)
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "UPDATE compiles_candidate AS mine SET score = theirs.score, signal = theirs.signal"
+                " FROM compiles_candidate AS theirs WHERE mine.tenant_id = %s AND mine.compile_id = %s"
+                " AND theirs.tenant_id = %s AND theirs.compile_id = %s AND theirs.text_key = mine.text_key",
+                [run.tenant_id, compile.id, run.tenant_id, source.id],
+            )
+        rows = Candidate.objects.filter(tenant_id=run.tenant_id, compile=compile).order_by("text_key")
+        scores = [
+            [key, state, None if score is None else f"{score:.6f}"]
+            for key, state, score in rows.values_list("text_key", "state", "score")
+        ]
+        done = Done(
+            inputs={"candidates": sha256_of([key for key, *_ in scores])} | _as_inputs(step),
+            outputs={"scores": sha256_of(scores)},
+            facts=step.output["facts"] | _copied_from(source),
+        )
+        finish_step(run, compile, StepName.VERIFICATION, done)
+    return done
+
+
+def keep_without_selection(run: CompileRun) -> Done:
+    """All of a slice or K of it by lot, whatever its clusters; no reaction, no drafts. Labels that the source has
+    bought are taken over."""
+    with run.fenced() as compile:
+        source, _ = _source_step(compile, StepName.SELECTION)
+        labels_step = StepRun.objects.get(tenant_id=run.tenant_id, compile=source, name=StepName.LABELING)
+        pools = list(Slice.objects.filter(tenant_id=run.tenant_id, compile=compile).order_by("position"))
+    for done_pools, pool in enumerate(pools, start=1):
+        run.stop.check()
+        if pool.selection is None:
+            _keep(run, pool)
+        with run.fenced():
+            message = f"{pool.name}: {pool.k_actual} of {pool.n_candidates}"
+            run.progress(StepName.SELECTION, done=done_pools, total=len(pools), message=message)
+    with run.fenced() as compile:
+        _take_labels_over(compile, source)
+        done = _kept(run, compile, source, labels_step)
+        finish_step(run, compile, StepName.SELECTION, done)
+    return done
+
+
+ARM_STAGES: dict[StepName, Callable[[CompileRun], Done]] = {
+    StepName.SLICING: copy_slicing,
+    StepName.SYNTHESIS: copy_candidates,
+    StepName.VERIFICATION: copy_scores,
+    StepName.SELECTION: keep_without_selection,
+}
+
+
+def _source_step(compile: Compile, name: StepName) -> tuple[Compile, StepRun]:
+    """The compile that is ablated, and one of its steps. It has ended and never changes again."""
+    source = Compile.objects.get(tenant_id=compile.tenant_id, id=compile.ablation_of)
+    return source, StepRun.objects.get(tenant_id=compile.tenant_id, compile=source, name=name)
+
+
+def _columns(row: models.Model, but: set[str]) -> dict[str, Any]:
+    return {field.name: getattr(row, field.name) for field in row._meta.concrete_fields if field.name not in but}
+
+
+def _slices_of(run: CompileRun, source: Compile) -> dict[UUID, UUID]:
+    """{slice of the source: slice of this compile}."""
+    mine = Slice.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id)
+    at = dict(mine.values_list("position", "id"))
+    theirs = Slice.objects.filter(tenant_id=run.tenant_id, compile=source)
+    return {id: at[position] for id, position in theirs.values_list("id", "position")}
+
+
+def _copy(compile: Compile, row: Candidate, slice_id: UUID) -> Candidate:
+    state, reasons = ("rejected", row.reasons) if row.state == "rejected" else ("valid", [])
+    values = _columns(row, _OF_CANDIDATE) | {"slice_id": slice_id, "state": state, "reasons": reasons}
+    return Candidate(tenant_id=compile.tenant_id, compile=compile, **values)
+
+
+def _keep(run: CompileRun, pool: Slice) -> None:
+    with run.fenced():
+        rows = list(Candidate.objects.filter(tenant_id=run.tenant_id, slice=pool, state="valid").order_by("text_key"))
+    kept = select(
+        stack([row.embedding for row in rows]),
+        [0.0 if row.score is None else row.score for row in rows],
+        [row.text_key for row in rows],
+        k=max(1, pool.k_requested),
+        method=run.spec.sampling.method,
+        seed=run.spec.sampling.seed,
+    )
+    picks = set(kept.picks)
+    with run.fenced():
+        for i, row in enumerate(rows):
+            row.state = "picked" if i in picks else "dropped"
+            row.cluster = kept.report.cluster_of[i]
+        Candidate.objects.bulk_update(rows, ["state", "cluster"], batch_size=500)
+        pool.k_actual = len(picks)
+        pool.selection = selection_record(pool, rows, Chosen(first=kept, selection=kept, mitigation="none"))
+        pool.save()
+        tell(run, pool)
+
+
+def _take_labels_over(compile: Compile, source: Compile) -> None:
+    """Votes, label and agreement of the picks that the source had labelled too. The spec's rules are the same on both
+    sides, so what it could not agree on stays unverified here."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE compiles_candidate AS mine SET label = theirs.label, answer = theirs.answer, votes = theirs.votes,"
+            " agreement_ppm = theirs.agreement_ppm, reasons = theirs.reasons,"
+            " state = CASE WHEN theirs.state = 'unverified' THEN 'unverified' ELSE 'labeled' END"
+            " FROM compiles_candidate AS theirs WHERE mine.tenant_id = %s AND mine.compile_id = %s"
+            " AND mine.state = 'picked' AND theirs.tenant_id = %s AND theirs.compile_id = %s"
+            " AND theirs.text_key = mine.text_key AND theirs.state = ANY(%s)",
+            [compile.tenant_id, compile.id, compile.tenant_id, source.id, list(LABELED)],
+        )
+
+
+def _kept(run: CompileRun, compile: Compile, source: Compile, labels_step: StepRun) -> Done:
+    rows = Candidate.objects.filter(tenant_id=run.tenant_id, compile=compile).order_by("text_key")
+    valid = list(rows.exclude(state="rejected").values_list("text_key", "state"))
+    reused = [key for key, state in valid if state in LABELED]
+    costs = label_costs(source)
+    pools = Slice.objects.filter(tenant_id=run.tenant_id, compile=compile).order_by("position")
+    return Done(
+        inputs={"scored": sha256_of([key for key, _ in valid])} | _as_inputs(labels_step),
+        outputs={"picks": sha256_of([key for key, state in valid if state != "dropped"])},
+        facts={
+            "method": run.spec.sampling.method,
+            "n_picked": sum(state != "dropped" for _, state in valid),
+            "n_drafts": 0,
+            "n_labels_reused": len(reused),
+            "reused_label_cost_microusd": sum(costs.get(key, 0) for key in reused),
+            **_copied_from(source),
+            "slices": [{"name": pool.name} | without_columns(pool.selection or {}) for pool in pools],
+        },
+    )
+
+
+def _as_inputs(step: StepRun) -> dict[str, str]:
+    """What the source's step put out, by its names, on the receipt of the step that takes it over."""
+    return {f"source_{name}": digest for name, digest in step.output["digests"].items()}
+
+
+def _copied_from(source: Compile) -> dict[str, Any]:
+    return {"copied_from": encode_id(Prefix.COMPILE, source.id)}

@@ -1,0 +1,49 @@
+"""Distillation: the pairs become a job for a runner; its adapter comes back as a blob with the log of how it was
+trained. It is the first trial's; whether another is trained is decided in `evaluation`."""
+
+from backend.domain.ids import Prefix, encode_id
+from backend.domain.lifecycle import StepName
+from backend.domain.planning.trials import first_trial
+from workers.durable import CompileRun
+from workers.spending import settle
+from workers.step.result import Done, Waiting, finish_step
+from workers.step.runner_wait import result_or_wait, runner_fact
+from workers.training.trial_jobs import Trained, distill_facts, distill_offer, read_trained
+
+
+def run_distillation(run: CompileRun) -> Done | Waiting:
+    with run.fenced():
+        dataset = run.step(StepName.LABELING).output["digests"]["dataset"]
+    trial = first_trial(run.spec)
+    found = result_or_wait(run, StepName.DISTILLATION, lambda: distill_offer(run, trial))
+    if found is None:
+        return Waiting()
+    row, value = found
+    result = read_trained(run, trial, value)
+    facts = {
+        **distill_facts(result),
+        "attempts": row.attempts,
+        "trial": trial.to_json(),
+        "job": encode_id(Prefix.RUNNER_JOB, row.id),
+    }
+    done = Done(
+        inputs={"dataset": dataset, "base": result.base_model_sha256},
+        outputs={"adapter": result.adapter_sha256},
+        facts=facts,
+    )
+    with run.fenced() as compile:
+        settle(compile, StepName.DISTILLATION, [runner_fact(row, result.runner_ms)])
+        _warn_of_left_out(run, result)
+        finish_step(run, compile, StepName.DISTILLATION, done)
+    return done
+
+
+def _warn_of_left_out(run: CompileRun, trained: Trained) -> None:
+    n = trained.active.get("n_too_long", 0)
+    if n:
+        run.warn(
+            "pairs_too_long",
+            f"{n} pairs are longer than train.causal.max_tokens or the base's context and were left out; raise it, or "
+            "shorten the inputs.",
+            step=StepName.DISTILLATION.value,
+        )

@@ -1,0 +1,32 @@
+"""The gate: floors first, then the K-score. Below it the compile ends here, says which floor failed and what is
+cheapest to try; nothing is published."""
+
+from backend.blobs import put_json
+from backend.compiles.events import append_event, touch
+from backend.domain.evaluation.kscore import decide_gate
+from backend.domain.lifecycle import CompileStatus, StepName
+from workers.durable import CompileRun
+from workers.step.result import Done, finish_step
+from workers.training.heldout import evaluation_of, gate_options, public_evaluation, score_of
+from workers.training.trials import chosen_trial, measured_of
+
+
+def run_gate(run: CompileRun) -> Done:
+    measured = measured_of(run)
+    evaluation = evaluation_of(run, measured)
+    score = score_of(run, evaluation, measured, chosen_trial(run))
+    decision = decide_gate(gate_options(run.spec), evaluation, score)
+    k_json, gate_json = score.to_json(), decision.to_json()
+    k_ppm = score.composite_ppm
+    with run.fenced() as compile:
+        touch(compile, k_score_ppm=k_ppm, evaluation=public_evaluation(evaluation, measured), gate=gate_json)
+        data = {"passed": decision.passed, "k_score_ppm": k_ppm, "gate": gate_json}
+        append_event(run.tenant_id, run.compile_id, "gate.decided", data)
+        done = Done(
+            inputs={"evals": run.step(StepName.EVALUATION).output["digests"]["evals"]},
+            outputs={"k_score": put_json(run.tenant_id, k_json), "gate": put_json(run.tenant_id, gate_json)},
+            facts={"passed": decision.passed, "k_score": k_json, "gate": gate_json},
+            ends=None if decision.passed else CompileStatus.GATE_FAILED,
+        )
+        finish_step(run, compile, StepName.GATE, done)
+    return done

@@ -1,0 +1,232 @@
+"""Labelling, pass 2: the teacher labels (or answers) every pick k times; what it agrees on becomes a pair; the best
+half of the pairs trains (`training_set`)."""
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from backend.blobs import get_jsonl, put_jsonl
+from backend.compiles.models import Candidate, Compile, TeacherCall
+from backend.domain.answers.labels import Balance, vote
+from backend.domain.canonical import sha256_of
+from backend.domain.errors import CustomerError
+from backend.domain.lifecycle import StepName
+from backend.domain.planning.trials import TrialKind
+from backend.domain.spec.defaults import train_kind
+from backend.domain.spec.parsing import LabelOutput, Spec, label_names
+from backend.drafts.models import Offer
+from workers.drafts.label_drafts import LABELS, keep_labels, known_labels, note_labels
+from workers.durable import CompileRun
+from workers.gap.selection_record import without_columns
+from workers.step.result import Done, finish_step
+from workers.step.teacher_session import Taught, seed_of, teaching
+from workers.teacher_calls import MadeCall, PlannedCall, call_batch
+from workers.teachers.prompts.answer import item_request
+from workers.teachers.prompts.candidate_and_label import parse_label
+from workers.training.observations import observe, rules_of
+from workers.training.training_set import TrainingSet, completions, training_set
+from workers.training.votes import agree
+
+_VOTED = ["label", "answer", "votes", "agreement_ppm", "reasons", "state"]
+
+
+def run_labeling(run: CompileRun) -> Done:
+    _label_all(run)
+    with run.fenced():
+        rows = list(
+            Candidate.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id, state="labeled").order_by(
+                "text_key"
+            )
+        )
+        digests = run.step(StepName.SLICING).output["digests"]
+    gold = get_jsonl(run.tenant_id, digests["gold_train"])
+    heldout = [row["input"] for row in get_jsonl(run.tenant_id, digests["gold_heldout"])]
+    if not rows:
+        _check_answers(run)
+    made = training_set(run.spec, rows, gold, heldout)
+    outputs = {"dataset": put_jsonl(run.tenant_id, made.rows)}
+    if isinstance(run.spec.output, LabelOutput) and train_kind(run.spec) != TrialKind.ENCODER:
+        outputs["completions"] = put_jsonl(run.tenant_id, completions(made.rows))
+    rules, told = rules_of(run, rows, made.rows, heldout)
+    outputs |= observe(run, rows, made.rows) | rules
+    with run.fenced() as compile:
+        synthetic = made.texts - {row["input"] for row in gold}
+        done = _save(run, compile, rows, synthetic, made, outputs)
+        done.facts["rules"] = told
+        finish_step(run, compile, StepName.LABELING, done)
+    return done
+
+
+def _label_all(run: CompileRun) -> None:
+    """Ask for k labels of every pick, a batch of picks at a time. Many servers give one choice whatever `n` says: a
+    pick that has fewer than k answers is asked about again, at most k times."""
+    with run.fenced():
+        base = Candidate.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id)
+        todo = list(base.filter(state="picked").order_by("text_key"))
+        total = len(todo) + base.filter(state__in=("labeled", "unverified")).count()
+    answers = _answers_so_far(run)
+    with teaching(run) as taught:
+        todo = _take_known(run, todo, taught, total)
+        while todo:
+            part = todo[: run.spec.teacher.concurrency]
+            _settle(run, part, answers)  # a process may have died between their last answer and this
+            open_rows = [row for row in part if row.state == "picked"]
+
+            def save(compile: Compile, calls: list[MadeCall]) -> None:
+                for row, call in zip(open_rows, calls, strict=True):  # noqa: B023 (called within the turn)
+                    answers[row.text_key].append(call.choices)
+
+            plans = [_label_call(run, row, answers[row.text_key]) for row in open_rows]
+            if plans:
+                call_batch(run, StepName.LABELING, taught.teacher, taught.price, plans, save)
+            _settle(run, open_rows, answers)
+            todo = [row for row in todo if row.state == "picked"]
+            with run.fenced():
+                done = total - len(todo)
+                run.progress(StepName.LABELING, done=done, total=total, message=f"{done} of {total} inputs labeled")
+
+
+def _take_known(run: CompileRun, todo: list[Candidate], taught: Taught, total: int) -> list[Candidate]:
+    """Give the inputs that the teacher labelled in an earlier compile, by the same prompt, their votes; returns the
+    others."""
+    with run.fenced():
+        known = known_labels(run, todo)
+    mine = [row for row in todo if row.text_key in known.answers]
+    if mine:
+        _vote(run.spec, mine, {row.text_key: [known.answers[row.text_key]] for row in mine})
+        with run.fenced() as compile:
+            Candidate.objects.bulk_update(mine, _VOTED)
+            note_labels(run, compile, known, len(todo) - len(mine), taught.price)
+            message = f"{len(mine)} of {total} inputs were labeled before"
+            run.progress(StepName.LABELING, done=total - len(todo) + len(mine), total=total, message=message)
+    return [row for row in todo if row.state == "picked"]
+
+
+Answers = list[list[dict[str, Any]]]  # of one text: the choices of each call
+
+
+def _answers_so_far(run: CompileRun) -> defaultdict[str, Answers]:
+    """By text_key: where an earlier process stopped in the middle of a text's calls."""
+    answers: defaultdict[str, Answers] = defaultdict(list)
+    with run.fenced():
+        calls = TeacherCall.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id, state="applied")
+        for key, choices in calls.filter(step=StepName.LABELING).order_by("started_at").values_list("key", "choices"):
+            answers[key.split(":")[1]].append(choices)
+    return answers
+
+
+def _label_call(run: CompileRun, row: Candidate, answers: Answers) -> PlannedCall:
+    again = [str(len(answers))] if answers else []
+    return PlannedCall(
+        key=":".join(["labeling", row.text_key, *again]),
+        request=item_request(
+            run.spec,
+            row.text,
+            n=run.spec.sampling.label_samples - sum(map(len, answers)),
+            temperature=run.spec.sampling.temperature_labels,
+            seed=seed_of(run, "labels", row.text_key, *again),
+        ),
+    )
+
+
+def _settle(run: CompileRun, rows: Sequence[Candidate], answers: Mapping[str, Answers]) -> None:
+    """Save the votes of the texts that have all their answers; the others stay picked."""
+    n_samples = run.spec.sampling.label_samples
+    full = [r for r in rows if max(sum(map(len, answers[r.text_key])), len(answers[r.text_key])) >= n_samples]
+    if not full:
+        return
+    _vote(run.spec, full, answers)
+    run.stop.check()
+    with run.fenced():
+        Candidate.objects.bulk_update(full, _VOTED)
+        keep_labels(run, full, answers)
+
+
+def _vote(spec: Spec, rows: Sequence[Candidate], answers: Mapping[str, Answers]) -> None:
+    """Outside a transaction: a customer's checks take their time."""
+    said = [[choice["text"] for call in answers[row.text_key] for choice in call] for row in rows]
+    if not isinstance(spec.output, LabelOutput):
+        for row, agreed in zip(rows, agree(spec, list(zip([r.text for r in rows], said, strict=True))), strict=True):
+            row.answer, row.votes, row.agreement_ppm = agreed.answer, agreed.votes, agreed.agreement_ppm
+            row.reasons, row.state = agreed.reasons, "labeled" if agreed.is_verified else "unverified"
+        return
+    allowed = label_names(spec)
+    for row, texts in zip(rows, said, strict=True):
+        result = vote([parse_label(text, allowed) for text in texts], allowed)
+        row.label, row.votes, row.agreement_ppm = result.label or "", dict(result.counts), result.agreement_ppm
+        row.state = "labeled" if result.reaches(spec.sampling.min_agreement) else "unverified"
+
+
+def _check_answers(run: CompileRun) -> None:
+    """Raise CustomerError when not one answer of the teacher may train: gold alone makes no student."""
+    with run.fenced():
+        base = Candidate.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id, state="unverified")
+        counted = Counter(reason for reasons in base.values_list("reasons", flat=True) for reason in reasons)
+    if counted:
+        told = ", ".join(f"{name} {n}" for name, n in counted.most_common(5))
+        raise CustomerError(
+            f"None of the teacher's answers can be trained on ({told}). Look at the candidates' votes: say in the task "
+            "what an answer looks like, mend the schema or the check that refuses them, lower "
+            "sampling.min_agreement, or name another teacher.",
+            code="no_valid_answers",
+        )
+
+
+def _save(
+    run: CompileRun,
+    compile: Compile,
+    rows: list[Candidate],
+    kept: set[str],
+    made: TrainingSet,
+    outputs: dict[str, str],
+) -> Done:
+    """`kept` are the texts of the teacher's pairs that train; the other pairs of the data set are gold."""
+    for row in rows:
+        row.state = "trained" if row.text in kept else "left_out"
+    Candidate.objects.bulk_update(rows, ["state"], batch_size=500)
+    balanced, n_pairs = made.balanced, len(made.rows)
+    if balanced is not None:
+        _report_skew(run, balanced)
+    unverified = Candidate.objects.filter(tenant_id=run.tenant_id, compile=compile, state="unverified")
+    reasons = Counter(reason for found in unverified.values_list("reasons", flat=True) for reason in found)
+    facts: dict[str, Any] = {
+        "n_labeled": len(rows),
+        "n_labeled_before": _n_reused(run),
+        "n_unverified": unverified.count(),
+        "n_synthetic_pairs": len(kept),
+        "n_gold_pairs": n_pairs - len(kept),
+        "n_pairs": n_pairs,
+        "label_samples": run.spec.sampling.label_samples,
+        "balance": None if balanced is None else balanced.to_json(),
+        "selection": without_columns(made.selection.to_json()),
+    }
+    if not isinstance(run.spec.output, LabelOutput):
+        facts["unverified_for"] = dict(sorted(reasons.items()))
+    labels = [[row.text_key, row.label or row.answer, row.agreement_ppm] for row in rows]
+    return Done(
+        inputs={"picks": sha256_of([row.text_key for row in rows])},
+        outputs={**outputs, "labels": sha256_of(labels)},
+        facts=facts,
+    )
+
+
+def _n_reused(run: CompileRun) -> int:
+    """Inputs whose answers are an earlier compile's."""
+    known = Offer.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id, slice_position=LABELS).first()
+    return 0 if known is None else int(known.n_reused)
+
+
+def _report_skew(run: CompileRun, balanced: Balance) -> None:
+    n_dropped = balanced.n - len(balanced.kept)
+    if n_dropped:
+        run.warn(
+            "label_skew", f"Labels were off the declared shares; {n_dropped} pairs were left out.", step="labeling"
+        )
+    if not balanced.within_tolerance:
+        missing = ", ".join(f"{skew.missing} of {skew.label!r}" for skew in balanced.labels if skew.missing)
+        run.warn(
+            "label_skew_remains",
+            "The labels are more than 5 points off the declared shares; balancing would have dropped "
+            f"{balanced.would_drop} pairs. Add captures or gold, or change the shares. Missing: {missing or 'none'}.",
+            step="labeling",
+        )

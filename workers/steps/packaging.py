@@ -1,0 +1,197 @@
+"""Packaging: everything that was made, in one signed `.kolm`; published in the same transaction that ends the
+compile."""
+
+from typing import Any
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from backend.artifacts.models import Receipt
+from backend.artifacts.publishing import publish
+from backend.artifacts.receipting import as_integers
+from backend.artifacts.signing import keyring, raw_of, signing_key, utc_text, valid_from
+from backend.blobs import get_blob, get_json, get_jsonl, put_blob
+from backend.compiles.events import append_event
+from backend.compiles.models import Compile, StepRun
+from backend.domain.artifact import kolm_verify
+from backend.domain.artifact.building import build_kolm
+from backend.domain.artifact.receipts import keyid, payload_of, sign_envelope
+from backend.domain.canonical import canonical_json, sha256_hex, sha256_of
+from backend.domain.errors import OurError
+from backend.domain.ids import Prefix, encode_id
+from backend.domain.jobs.runner_jobs import DistillResult
+from backend.domain.lifecycle import CompileStatus, StepName
+from backend.domain.recipes.pack import RecipePack
+from backend.domain.recipes.registry.contributed import structures_of
+from backend.domain.recipes.registry.structural import Structure
+from backend.domain.rules.rule_list import EMPTY as NO_RULES
+from backend.domain.spec.parsing import LabelOutput, canonical_spec, label_names
+from backend.domain.spec.task_prompt import prompt_json
+from backend.registry.contributing import contribute
+from workers.durable import CompileRun
+from workers.gap.k_sampling import k_sampling
+from workers.step.result import Done, finish_step
+from workers.teachers.factory import CARD_NOTES
+from workers.training.heldout import rules_shipped
+from workers.training.trial_jobs import Trained, base_name
+from workers.training.trials import chosen_trial, measured_of
+
+# of a trial: what differs when the same spec is compiled again; its receipt has it
+_MEASURED = frozenset({"k_score_ppm", "cost_microusd", "evals"})
+
+
+def run_packaging(run: CompileRun) -> Done:
+    trained, key = chosen_trial(run), signing_key()
+    with run.fenced() as compile:
+        members = _members(run, compile, trained) | _receipts(compile, key)
+        fields = _manifest_fields(run, compile, trained, key)
+        structures = _contributed(run)
+    data = build_kolm(members, manifest_fields=fields, key=key)
+    _check_trusted(data)
+    digest = put_blob(run.tenant_id, data)
+    with run.fenced() as compile:
+        artifact = publish(compile, data, digest)
+        public_id = encode_id(Prefix.ARTIFACT, artifact.id)
+        done = Done(
+            inputs={"adapter": trained.adapter_sha256},
+            outputs={"kolm": digest},
+            facts={"artifact": public_id, "version": artifact.version, "size_bytes": len(data)},
+            ends=CompileStatus.SUCCEEDED,
+        )
+        append_event(
+            run.tenant_id,
+            run.compile_id,
+            "artifact.published",
+            {"artifact": public_id, "sha256": digest, "size_bytes": len(data)},
+        )
+        if structures:
+            contribute(run.tenant_id, structures, submitted_at=compile.created_at)
+        finish_step(run, compile, StepName.PACKAGING, done)
+    return done
+
+
+def _members(run: CompileRun, compile: Compile, trained: Trained) -> dict[str, bytes]:
+    steps = {step.name: step for step in StepRun.objects.filter(tenant_id=run.tenant_id, compile=compile)}
+    stored = {
+        name: get_json(run.tenant_id, steps[StepName.GATE].output["digests"][name]) for name in ("k_score", "gate")
+    }
+    values: dict[str, Any] = {
+        "spec.json": canonical_spec(run.spec),
+        "adapter_config.json": trained.adapter_config,
+        "evals.json": (compile.evaluation or {}) | _predictions(run),
+        "k_score.json": stored["k_score"],
+        "gate.json": stored["gate"],
+        "training_stats.json": as_integers(_training_stats(run, compile, steps, trained)),
+        "provenance.json": _provenance(run, steps, trained),
+    }
+    values |= _of_kind(run, trained)
+    members = {path: canonical_json(value) for path, value in values.items()}
+    members["recipes.json"], members["rules.json"] = _fast_paths(run)
+    members["adapter.safetensors"] = get_blob(run.tenant_id, trained.adapter_sha256)
+    return members
+
+
+def _receipts(compile: Compile, key: Ed25519PrivateKey) -> dict[str, bytes]:
+    """The chain, under the one key that signs the file. Steps that ended before a rotation have the key of before,
+    which may be retired or revoked by now: their statements, which are what is chained, are signed once more."""
+    own, found = keyid(raw_of(key)), {}
+    for receipt in Receipt.objects.filter(tenant_id=compile.tenant_id, compile_id=compile.id).order_by("seq"):
+        signers = [signature["keyid"] for signature in receipt.envelope["signatures"]]
+        envelope = receipt.envelope if signers == [own] else sign_envelope(payload_of(receipt.envelope), key)
+        found[f"receipts/{receipt.seq:02d}-{receipt.step}.dsse.json"] = canonical_json(envelope)
+    return found
+
+
+def _check_trusted(data: bytes) -> None:
+    """A process whose key was retired or revoked behind its back publishes nothing that customers would refuse."""
+    verdict = kolm_verify.verify(data, keyring())
+    if verdict.exit_code != 0:
+        raise OurError(
+            f"This deployment's own keyring does not trust what it signed: {'; '.join(verdict.reasons)}",
+            code="signing_key_untrusted",
+        )
+
+
+def _contributed(run: CompileRun) -> list[Structure]:
+    """What the registry gets of the task's answers; nothing where the spec does not say so."""
+    observations = run.step(StepName.LABELING).output["digests"].get("observations", "")
+    if run.spec.recipes.registry != "contribute" or not observations:
+        return []
+    return structures_of(row["output"] for row in get_jsonl(run.tenant_id, observations))
+
+
+def _fast_paths(run: CompileRun) -> tuple[bytes, bytes]:
+    """recipes.json and rules.json; empty ones where nothing was made or kept."""
+    measured = measured_of(run)
+    pack = measured.get("recipes", {}).get("pack_sha256", "")
+    rules = rules_shipped(run, measured)
+    return (
+        get_blob(run.tenant_id, pack) if pack else RecipePack.empty().to_bytes(),
+        get_blob(run.tenant_id, rules) if rules else NO_RULES.to_bytes(),
+    )
+
+
+def _of_kind(run: CompileRun, trained: Trained) -> dict[str, Any]:
+    """What only label tasks have, and what only adapters of one kind of base have."""
+    found: dict[str, Any] = {}
+    if isinstance(run.spec.output, LabelOutput):
+        found["labels.json"] = label_names(run.spec)
+    if isinstance(trained, DistillResult):
+        return found | {"calibration.json": {"temperature_ppm": round(trained.temperature * 1_000_000)}}
+    return found | {"prompt.json": prompt_json(run.spec)}
+
+
+def _predictions(run: CompileRun) -> dict[str, Any]:
+    """Row by row what was answered on held-out data; the inputs themselves stay with the tenant."""
+    measured = measured_of(run)
+    names = ("predictions", "baseline_predictions", "confidences_ppm", "failed", "verdicts", "rule_rows")
+    return {name: measured[name] for name in names if name in measured}
+
+
+def _training_stats(run: CompileRun, compile: Compile, steps: dict[str, StepRun], trained: Trained) -> dict[str, Any]:
+    return {
+        "active": trained.active,
+        "n_pairs": trained.n_pairs,
+        "n_parameters": trained.n_parameters,
+        "training_log": trained.training_log,
+        "trials": [
+            {name: value for name, value in trial.items() if name not in _MEASURED}
+            for trial in steps[StepName.EVALUATION].output["facts"]["trials"]
+        ],
+        "k_sampling": k_sampling(
+            run,
+            compile,
+            embedder=steps[StepName.SLICING].output["facts"]["embedder"],
+            labels=steps[StepName.LABELING].output["facts"],
+        ),
+    }
+
+
+def _provenance(run: CompileRun, steps: dict[str, StepRun], trained: Trained) -> dict[str, Any]:
+    teacher = run.spec.teacher
+    return {
+        "spec_sha256": sha256_of(canonical_spec(run.spec)),
+        "teacher": {"provider": teacher.provider, "model": teacher.model, "note": CARD_NOTES[teacher.provider]},
+        "base": {"id": base_name(run.spec, trained), "sha256": trained.base_model_sha256},
+        "steps": {
+            name: step.output["digests"] for name, step in steps.items() if step.output and name != StepName.PACKAGING
+        },
+        "builder": "kolm",
+    }
+
+
+def _manifest_fields(run: CompileRun, compile: Compile, trained: Trained, key: Ed25519PrivateKey) -> dict[str, Any]:
+    last = Receipt.objects.filter(tenant_id=run.tenant_id, compile_id=compile.id).order_by("seq").last()
+    assert last is not None
+    assert compile.started_at is not None
+    return {
+        "name": run.spec.name,
+        "compile": encode_id(Prefix.COMPILE, compile.id),
+        "tenant_digest": sha256_hex(b"kolm/tenant/" + run.tenant_id.bytes),
+        "task_type": run.spec.output.type,
+        # a key vouches for nothing from before its time: a compile that is older than the key is of the key's first day
+        "created_at": utc_text(max(compile.started_at, valid_from(raw_of(key)))),
+        "base": {"id": base_name(run.spec, trained), "sha256": trained.base_model_sha256},
+        "k_score_ppm": compile.k_score_ppm,
+        "gate": "passed",
+        "receipt_head": last.payload_sha256,
+    }

@@ -1,0 +1,117 @@
+"""Slicing: the spec's slices as rows, gold split into training and held-out, captures gathered. Nothing is asked of the
+teacher here."""
+
+from typing import Any
+
+from backend.blobs import put_jsonl
+from backend.compiles.inputs import load_captures, load_gold, split
+from backend.compiles.models import Candidate, Compile, Slice
+from backend.domain.answers.candidates import text_key
+from backend.domain.canonical import sha256_of
+from backend.domain.lifecycle import StepName
+from backend.domain.spec.gold import GoldSplit
+from backend.domain.spec.parsing import Example, Spec, canonical_spec, default_k_select
+from backend.tenants.scope import tenant_scope
+from workers.candidates.slices import declared, slice_text
+from workers.durable import CompileRun
+from workers.embedding.protocol import Embedder
+from workers.embedding.sentence import load_embedder
+from workers.step.result import Done, finish_step
+
+CAPTURED = "captured"
+
+
+def run_slicing(run: CompileRun) -> Done:
+    with tenant_scope(run.tenant_id):
+        gold = split(run.tenant_id, run.spec, load_gold(run.tenant_id, run.spec))
+        captures = load_captures(run.tenant_id, run.spec)
+    embedder = load_embedder()
+    slices = [*declared(run.spec), *_captured(run.spec, captures)]
+    for row, vector in zip(slices, embedder.embed([slice_text(run.spec, row) for row in slices]), strict=True):
+        row.embedding = vector.tobytes()
+    with run.fenced() as compile:
+        done = _save(run, compile, slices, captures, gold, embedder)
+        finish_step(run, compile, StepName.SLICING, done)
+    return done
+
+
+def _captured(spec: Spec, captures: list[str]) -> list[Slice]:
+    if not captures:
+        return []
+    n = len(captures)
+    return [
+        Slice(
+            position=1000,
+            name=CAPTURED,
+            share_ppm=1_000_000,
+            hint="Production inputs, as captured.",
+            is_captured=True,
+            is_synthesized=True,
+            n_candidates=n,
+            n_generated=n,
+            k_requested=min(n, spec.sampling.k_select or default_k_select(n)),
+        )
+    ]
+
+
+def _save(
+    run: CompileRun,
+    compile: Compile,
+    slices: list[Slice],
+    captures: list[str],
+    gold: GoldSplit[Example],
+    embedder: Embedder,
+) -> Done:
+    for row in slices:
+        row.tenant_id, row.compile = run.tenant_id, compile
+    Slice.objects.bulk_create(slices)
+    captured = next((row for row in slices if row.is_captured), None)
+    if captured is not None:
+        _save_captures(run, compile, captured, captures, gold)
+    train, heldout = (
+        put_jsonl(run.tenant_id, [{"input": e.input, "output": e.output} for e in side])
+        for side in (gold.train, gold.heldout)
+    )
+    facts: dict[str, Any] = {
+        "n_slices": len(slices),
+        "n_gold_train": len(gold.train),
+        "n_gold_heldout": len(gold.heldout),
+        "n_captures": len(captures),
+        "embedder": embedder.identity,
+        "slices": [
+            {"name": s.name, "share_ppm": s.share_ppm, "n": s.n_candidates, "k_requested": s.k_requested}
+            for s in slices
+        ],
+    }
+    return Done(
+        inputs={"spec": sha256_of(canonical_spec(run.spec))},
+        outputs={"gold_train": train, "gold_heldout": heldout},
+        facts=facts,
+    )
+
+
+def _save_captures(
+    run: CompileRun, compile: Compile, row: Slice, captures: list[str], gold: GoldSplit[Example]
+) -> None:
+    """One that is gold too never reaches the teacher: held out it must not, and else its answer is known."""
+    known = {text_key(e.input): ["gold"] for e in gold.train} | {text_key(e.input): ["held_out"] for e in gold.heldout}
+    keys = [text_key(text) for text in captures]
+    Candidate.objects.bulk_create(
+        [
+            Candidate(
+                tenant_id=run.tenant_id,
+                compile=compile,
+                slice=row,
+                text=text,
+                text_key=key,
+                origin="capture",
+                state="rejected" if key in known else "valid",
+                reasons=known.get(key, []),
+            )
+            for text, key in zip(captures, keys, strict=True)
+        ],
+        ignore_conflicts=True,
+        batch_size=1000,
+    )
+    row.n_rejected = sum(key in known for key in keys)
+    row.save(update_fields=["n_rejected"])

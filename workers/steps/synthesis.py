@@ -1,0 +1,147 @@
+"""Synthesis, pass 1: N candidates per slice from the teacher, checked as they come.
+
+When a slice has its N, two tells are read and acted on by themselves (facts a.1 of the seeds' public pages): a reject
+rate over 30 % asks again with two exemplars; a pool of one or two near-duplicate groups (mode collapse) asks again
+hotter, twice, then asks the fallback model. Each is recorded in `Slice.reactions` and as a warning event.
+"""
+
+import numpy as np
+
+from backend.compiles.models import Candidate, Slice
+from backend.compiles.reactions import note, times
+from backend.domain.canonical import sha256_of
+from backend.domain.lifecycle import StepName
+from backend.domain.selection.linkage.clustering import n_near_duplicate_groups
+from workers.candidates.generation import MAX_TEMPERATURE, embed_pool, fill_round, heldout_keys, hotter_ppm, model_of
+from workers.drafts.audit import audit_drafts
+from workers.drafts.offering import offer_drafts, open_market
+from workers.drafts.plan import Market
+from workers.drafts.savings import close_account, drafts_of_compile
+from workers.durable import CompileRun
+from workers.embedding.protocol import Embedder
+from workers.embedding.sentence import load_embedder
+from workers.step.result import Done, finish_step
+from workers.step.teacher_session import teaching
+
+MAX_REJECT_SHARE = 0.30
+COLLAPSED_GROUPS = 2
+MAX_HOTTER_ROUNDS = 2
+
+
+def run_synthesis(run: CompileRun) -> Done:
+    embedder = load_embedder()
+    heldout = heldout_keys(run)
+    pools = _pools(run)
+    market = open_market(run, pools, embedder)
+    for pool in pools:
+        if pool.is_captured:
+            embed_pool(run, pool, embedder, StepName.SYNTHESIS)
+        else:
+            synthesize_pool(run, pool, embedder, heldout, market)
+    with run.fenced() as compile:
+        done = _summary(run)
+        finish_step(run, compile, StepName.SYNTHESIS, done)
+    return done
+
+
+def synthesize_pool(
+    run: CompileRun, pool: Slice, embedder: Embedder, heldout: frozenset[str], market: Market | None
+) -> None:
+    """Bring one slice to its N candidates, drafts first, and react to what the pool looks like. Safe to run again at
+    any point."""
+    while not pool.is_synthesized:
+        with teaching(run, model=model_of(run, pool)) as taught:
+            if pool.round == 0:
+                offer_drafts(run, pool, taught, market, heldout)
+            fill_round(run, pool, taught, heldout, StepName.SYNTHESIS)
+            if pool.round == 0:
+                audit_drafts(run, pool, taught)
+        embed_pool(run, pool, embedder, StepName.SYNTHESIS)
+        reaction = _reaction(run, pool)
+        with run.fenced():
+            _react(run, pool, reaction)
+            if pool.is_synthesized:
+                close_account(run, pool, taught.price, embedder)
+                pool.save(update_fields=["drafts"])
+
+
+def _reaction(run: CompileRun, pool: Slice) -> str | None:
+    """What the pool tells: "exemplars", "hotter", "fallback_model", "collapsed" (nothing left to try) or None."""
+    with run.fenced():
+        vectors = list(
+            Candidate.objects.filter(tenant_id=run.tenant_id, slice=pool, state="valid")
+            .order_by("text_key")
+            .values_list("embedding", flat=True)
+        )
+    if pool.n_rejected > MAX_REJECT_SHARE * pool.n_generated and not times(pool, "exemplars"):
+        return "exemplars"
+    rows = np.array([np.frombuffer(v, dtype=np.float32) for v in vectors])
+    if pool.n_candidates < 4 or (len(rows) and n_near_duplicate_groups(rows) > COLLAPSED_GROUPS):
+        return None
+    if times(pool, "hotter") < MAX_HOTTER_ROUNDS and pool.temperature_ppm < MAX_TEMPERATURE * 1_000_000:
+        return "hotter"
+    if run.spec.teacher.fallback_model and not times(pool, "fallback_model"):
+        return "fallback_model"
+    return "collapsed"
+
+
+def _react(run: CompileRun, pool: Slice, reaction: str | None) -> None:
+    if reaction is None or reaction == "collapsed":
+        pool.is_synthesized = True
+    else:
+        pool.round += 1
+    if reaction == "hotter":
+        pool.temperature_ppm = hotter_ppm(pool)
+    if reaction is not None:
+        note(pool, reaction)
+        run.warn(*_REACTIONS[reaction], slice=pool.name, step=StepName.SYNTHESIS.value)
+    pool.save()
+
+
+_REACTIONS = {
+    "exemplars": (
+        "high_reject_rate",
+        "More than 30 % of the candidates failed the checks; asking again with two exemplars.",
+    ),
+    "hotter": ("mode_collapse", "The candidates are variations of one or two; asking again at a higher temperature."),
+    "fallback_model": ("mode_collapse", "Two hotter rounds did not help; asking the fallback model."),
+    "collapsed": (
+        "collapse_detected",
+        "The candidates are variations of one or two. Widen the slice's hint, split it, or name a fallback_model.",
+    ),
+}
+
+
+def _pools(run: CompileRun) -> list[Slice]:
+    with run.fenced():
+        return list(Slice.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id).order_by("position"))
+
+
+def _summary(run: CompileRun) -> Done:
+    pools = Slice.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id).order_by("position")
+    keys = Candidate.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id).order_by("text_key")
+    facts = {
+        "slices": [
+            {
+                "name": p.name,
+                "n_generated": p.n_generated,
+                "n_from_drafts": p.n_from_drafts,
+                "n_rejected": p.n_rejected,
+                "n_duplicates": p.n_duplicates,
+                "rounds": p.round + 1,
+                "reactions": [r["reaction"] for r in p.reactions],
+            }
+            for p in pools
+        ],
+        "drafts": drafts_of_compile(run, list(pools)),
+    }
+    return Done(
+        inputs=_gold_digests_of(run),
+        outputs={"candidates": sha256_of(list(keys.values_list("text_key", flat=True)))},
+        facts=facts,
+    )
+
+
+def _gold_digests_of(run: CompileRun) -> dict[str, str]:
+    digests: dict[str, str] = run.step(StepName.SLICING).output["digests"]
+    return digests

@@ -1,0 +1,54 @@
+"""Verification: every valid candidate gets its score, and the slice its ranking signal: verifier if the spec names one,
+else log-prob, else none."""
+
+from collections import Counter
+
+from backend.blobs import get_jsonl
+from backend.compiles.models import Candidate, Slice
+from backend.domain.canonical import sha256_of
+from backend.domain.lifecycle import StepName
+from workers.candidates.ranking import score_pool
+from workers.durable import CompileRun
+from workers.embedding.sentence import load_embedder
+from workers.step.result import Done, finish_step
+
+
+def run_verification(run: CompileRun) -> Done:
+    embedder = load_embedder()
+    with run.fenced():
+        pools = list(Slice.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id).order_by("position"))
+        gold_train = run.step(StepName.SLICING).output["digests"]["gold_train"]
+    gold = get_jsonl(run.tenant_id, gold_train)
+    for done, pool in enumerate(pools, start=1):
+        score_pool(run, pool, embedder, gold)
+        with run.fenced():
+            run.progress(
+                StepName.VERIFICATION, done=done, total=len(pools), message=f"{pool.name}: ranked by {pool.signal}"
+            )
+    with run.fenced() as compile:
+        done_step = _summary(run, pools)
+        finish_step(run, compile, StepName.VERIFICATION, done_step)
+    return done_step
+
+
+def _summary(run: CompileRun, pools: list[Slice]) -> Done:
+    rows = list(
+        Candidate.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id)
+        .order_by("text_key")
+        .values_list("text_key", "state", "score", "reasons")
+    )
+    reasons = Counter(reason for _, _, _, found in rows for reason in found)
+    return Done(
+        inputs={"candidates": sha256_of([key for key, *_ in rows])},
+        outputs={
+            "scores": sha256_of(
+                [[key, state, None if score is None else f"{score:.6f}"] for key, state, score, _ in rows]
+            )
+        },
+        facts={
+            "n_candidates": len(rows),
+            "n_valid": sum(state == "valid" for _, state, _, _ in rows),
+            "rejected_for": dict(sorted(reasons.items())),
+            "signal": {pool.name: pool.signal for pool in pools},
+        },
+    )

@@ -1,0 +1,153 @@
+"""Reads and checks a grammar file.
+
+YAML:  rules:  {name: ["text with {other} rules", [3, "an alternative of weight 3"]]}
+       slices: {name: {start: "{rule}", label: refund_request}}           for label tasks, or
+               {name: {start: "{rule}", values: {action: cancel}, says: ["Wants to cancel {order}."]}}
+       fields: {order: {rules: [number], kind: text or count, find: ['[0-9]{5}']}}
+`{name|lower}`, `{name|bare}` (no punctuation), `{name|upper}` change every letter below: homomorphisms, so the
+result is still such a grammar.
+"""
+
+import hashlib
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import yaml
+
+from workers.teachers.grammar.pcfg import Alternative, AnswerField, Grammar, GrammarSlice, Part, Ref
+
+_FOLDER = Path(__file__).parent / "grammars"
+DEFAULT_GRAMMAR = _FOLDER / "support.yaml"
+SHIPPED = (DEFAULT_GRAMMAR, _FOLDER / "orders.yaml")
+_PART = re.compile(r"\{([a-z0-9_]+(?:\|[a-z]+)*)\}|([^{}]+)")
+_FILTERS: Mapping[str, Callable[[str], str]] = {
+    "lower": str.lower,
+    "upper": str.upper,
+    "bare": lambda text: re.sub(r"[.,!?';:]", "", text),
+}
+
+
+class BadGrammar(ValueError):
+    """The file breaks a rule of the format; the message names the place."""
+
+
+def shipped_grammar() -> Grammar:
+    """All that this release's grammar teacher knows."""
+    return load_grammar(*(path.read_bytes() for path in SHIPPED))
+
+
+def load_grammar(*files: bytes) -> Grammar:
+    """Read and check a grammar file, or several as one: no two of them may use a name. Raises BadGrammar."""
+    joined: dict[str, dict[str, object]] = {"rules": {}, "slices": {}, "fields": {}}
+    for data in files:
+        try:
+            document = yaml.safe_load(data)
+        except yaml.YAMLError as wrong:
+            raise BadGrammar("not valid YAML") from wrong
+        if not isinstance(document, dict) or not isinstance(document.get("rules"), dict):
+            raise BadGrammar("a grammar is a mapping with `rules` and `slices`")
+        for part, found in joined.items():
+            more = document.get(part) or {}
+            if found.keys() & more.keys():
+                raise BadGrammar(f"two files have {part} called {sorted(found.keys() & more.keys())}")
+            found.update(more)
+    revision = hashlib.sha256(b"\0".join(files)).hexdigest()
+    return build_grammar(joined["rules"], joined["slices"], revision=revision, fields=joined["fields"])
+
+
+def build_grammar(
+    rules: Mapping[str, object],
+    slices: Mapping[str, object],
+    *,
+    revision: str,
+    fields: Mapping[str, object] | None = None,
+) -> Grammar:
+    """A checked grammar from plain values: the parts of the YAML form."""
+    plain = {str(name): _alternatives(str(name), rows) for name, rows in rules.items()}
+    found: dict[str, GrammarSlice] = {}
+    for name, row in slices.items():
+        found[str(name)] = _slice(str(name), row)
+        plain[f"slice:{name}"] = _alternatives(str(name), [row["start"]])  # type: ignore[index]
+    expanded: dict[str, tuple[Alternative, ...]] = {}
+    for name in plain:
+        _expand_filters(name, plain, expanded, ())
+    read = {str(name): _field(str(name), row, plain) for name, row in (fields or {}).items()}
+    return Grammar(rules=expanded, slices=found, revision=revision, fields=read)
+
+
+def _slice(name: str, row: object) -> GrammarSlice:
+    if not isinstance(row, dict) or not isinstance(row.get("start"), str):
+        raise BadGrammar(f"slice {name}: needs `start`")
+    values, says = row.get("values") or {}, row.get("says") or []
+    if not isinstance(row.get("label", None if not values else ""), str):
+        raise BadGrammar(f"slice {name}: needs `label`, or `values`")
+    if not isinstance(values, dict) or not all(isinstance(value, str) for value in values.values()):
+        raise BadGrammar(f"slice {name}: `values` maps fields to texts")
+    if not isinstance(says, list) or not all(isinstance(line, str) for line in says):
+        raise BadGrammar(f"slice {name}: `says` is a list of sentences")
+    return GrammarSlice(
+        name=name, start=f"slice:{name}", label=row.get("label", ""), values=dict(values), says=tuple(says)
+    )
+
+
+def _field(name: str, row: object, rules: Mapping[str, object]) -> AnswerField:
+    if not isinstance(row, dict) or row.get("kind", "text") not in ("text", "count"):
+        raise BadGrammar(f"field {name}: needs `rules`, and its kind is text or count")
+    named, patterns = row.get("rules") or [], row.get("find") or []
+    if not isinstance(named, list) or not named or not set(named) <= set(rules):
+        raise BadGrammar(f"field {name}: `rules` names rules of this grammar")
+    try:
+        found = tuple(re.compile(pattern).pattern for pattern in patterns)
+    except (re.error, TypeError) as wrong:
+        raise BadGrammar(f"field {name}: `find` holds regular expressions") from wrong
+    return AnswerField(rules=tuple(named), is_count=row.get("kind") == "count", find=found)
+
+
+def _alternatives(name: str, rows: object) -> tuple[Alternative, ...]:
+    if not isinstance(rows, list) or not rows:
+        raise BadGrammar(f"rule {name}: needs a list of alternatives")
+    return tuple(_alternative(name, row) for row in rows)
+
+
+def _alternative(name: str, row: object) -> Alternative:
+    weight, text = row if isinstance(row, list) and len(row) == 2 else (1, row)
+    if not isinstance(text, str) or isinstance(weight, bool) or not isinstance(weight, int | float) or not weight > 0:
+        raise BadGrammar(f"rule {name}: an alternative is a text or [weight above 0, text], not {row!r}")
+    if re.search(r"[^\S ]", text):
+        raise BadGrammar(f"rule {name}: the only white space in a grammar is the space")
+    parts: list[Part] = [Ref(ref) if ref else literal for ref, literal in _PART.findall(text)]
+    if "".join("{" + p.name + "}" if isinstance(p, Ref) else p for p in parts) != text:
+        raise BadGrammar(f"rule {name}: unbalanced or empty braces in {text!r}")
+    return Alternative(float(weight), tuple(parts))
+
+
+def _expand_filters(
+    name: str,
+    plain: Mapping[str, tuple[Alternative, ...]],
+    into: dict[str, tuple[Alternative, ...]],
+    path: tuple[str, ...],
+) -> None:
+    """Write rule `name` ("rule|filter|filter") and all below it into `into`; depth first, so a cycle shows itself."""
+    if name in path:
+        raise BadGrammar(f"the rules go in a circle: {' > '.join((*path, name))}")
+    if name in into:
+        return
+    base, *filters = name.split("|")
+    if base not in plain or any(f not in _FILTERS for f in filters):
+        raise BadGrammar(f"no rule or filter {name!r} (used in {path[-1] if path else 'the slices'})")
+
+    def changed(part: Part) -> Part:
+        if isinstance(part, Ref):
+            inner, *more = part.name.split("|")
+            return Ref("|".join([inner, *dict.fromkeys([*more, *filters])]))
+        for f in filters:
+            part = _FILTERS[f](part)
+        return part
+
+    rows = tuple(Alternative(a.weight, tuple(p for p in map(changed, a.parts) if p != "")) for a in plain[base])
+    for row in rows:
+        for part in row.parts:
+            if isinstance(part, Ref):
+                _expand_filters(part.name, plain, into, (*path, name))
+    into[name] = rows

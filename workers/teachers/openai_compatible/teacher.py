@@ -1,0 +1,289 @@
+"""The production teacher: any endpoint that speaks OpenAI's chat completions (vendors, vLLM, llama.cpp, our own
+grammar server).
+
+One call is one POST with `n` choices, inside one deadline that covers waiting for a slot, every attempt and the
+pauses between them. What comes back is judged by `answers`; what may be called at all is judged by
+`backend.outbound`. The API key lives in one attribute and goes into one header: no message, repr or exception of
+this module carries it, nor any word of the server's answer.
+"""
+
+import contextlib
+import functools
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Generic, TypeVar
+
+import httpx
+
+from backend.outbound import (
+    BodyTooLarge,
+    OutboundCanceled,
+    OutboundRefused,
+    OutboundTimeout,
+    Resolver,
+    Watch,
+    open_client,
+    read_capped,
+    system_resolver,
+    watching,
+)
+from workers.teachers.openai_compatible import answers, retry
+from workers.teachers.openai_compatible.bodies import chat_body, echo_body, score_prompt
+from workers.teachers.openai_compatible.logprobs import BadAnswer
+from workers.teachers.protocol import (
+    RETRYABLE,
+    Completion,
+    CompletionRequest,
+    ScoreRequest,
+    TeacherCanceled,
+    TeacherCaps,
+    TeacherFailed,
+    TeacherIdentity,
+    Usage,
+)
+from workers.teachers.token_estimates import likely_input_tokens
+
+T = TypeVar("T")
+
+BODY_CAP = 2_000_000
+BODY_CAP_PER_CHOICE = 64_000
+_HINTS = {
+    400: "it does not accept the request (is the model's name right, does it allow this temperature?)",
+    401: "it refuses the API key",
+    402: "the account has no credit left",
+    403: "the API key may not use this model",
+    404: "it knows no such model or path (does the base URL end in /v1?)",
+    413: "the request is too large for it",
+    422: "it does not accept the request",
+}
+
+
+class _Attempt(Exception):
+    """One attempt failed. `usage` is what it may have cost."""
+
+    def __init__(
+        self, code: str, message: str, *, retry_after_s: float | None = None, usage: Usage | None = None
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.retry_after_s = retry_after_s
+        self.usage = usage
+
+
+class OpenAICompatibleTeacher:
+    """Thread-safe; `concurrency` calls are in flight at most. `rng` only spreads retries, it never touches an
+    answer."""
+
+    def __init__(
+        self,
+        *,
+        identity: TeacherIdentity,
+        base_url: str,
+        api_key: str | None,
+        caps: TeacherCaps,
+        concurrency: int = 4,
+        allowed_origins: frozenset[str] = frozenset(),
+        resolver: Resolver = system_resolver,
+        rng: random.Random | None = None,
+    ) -> None:
+        if api_key is not None and not (api_key.isascii() and api_key.isprintable() and " " not in api_key):
+            # h11 would quote the whole value in its error
+            raise TeacherFailed(
+                "The teacher's API key holds characters that no key has; store it again, bare.", code="teacher_rejected"
+            )
+        self._identity = identity
+        self._caps = caps
+        self._base_url = base_url.rstrip("/")
+        self._api_key = api_key
+        self._slots = threading.BoundedSemaphore(concurrency)
+        self._client = open_client(allowed_origins=allowed_origins, resolver=resolver, max_connections=concurrency)
+        self._rng = rng or random.Random()
+
+    def __repr__(self) -> str:
+        return f"OpenAICompatibleTeacher({self._identity.provider}, {self._identity.model})"
+
+    @property
+    def identity(self) -> TeacherIdentity:
+        return self._identity
+
+    @property
+    def caps(self) -> TeacherCaps:
+        return self._caps
+
+    def close(self) -> None:
+        self._client.close()
+
+    def complete(
+        self, request: CompletionRequest, *, deadline_s: float, cancelled: Callable[[], bool] = lambda: False
+    ) -> Completion:
+        if request.prefix and not self._caps.prefix:
+            raise TeacherFailed("This teacher does not go on from a begun answer.", code="teacher_rejected")
+        body = chat_body(request, self._identity.model, self._caps)
+        watch = Watch(deadline_at=time.monotonic() + deadline_s, cancelled=cancelled)
+        got = self._call("/chat/completions", body, request, watch, lambda raw: answers.read_chat(raw, request))
+        return completion_of(got)
+
+    def score(
+        self, request: ScoreRequest, *, deadline_s: float, cancelled: Callable[[], bool] = lambda: False
+    ) -> Completion:
+        """One prefill through `/v1/completions` with `echo`; nothing is generated."""
+        if not self._caps.prompt_logprobs:
+            raise TeacherFailed(
+                "This teacher does not tell the log-probability of a given text.", code="teacher_rejected"
+            )
+        body = echo_body(request, self._identity.model, self._caps)
+        watch = Watch(deadline_at=time.monotonic() + deadline_s, cancelled=cancelled)
+        parse = functools.partial(answers.read_echo_score, request=request, prompt=score_prompt(request))
+        return completion_of(self._call("/completions", body, answers.as_completion(request), watch, parse))
+
+    def _call(
+        self, path: str, body: Mapping[str, Any], request: CompletionRequest, watch: Watch, parse: Callable[[bytes], T]
+    ) -> "_Answered[T]":
+        """Attempts until one is answered and parsed, or the deadline, or a failure that would only repeat itself."""
+        started = time.monotonic()
+        wasted: Usage | None = None
+        last = _Attempt("teacher_timeout", "no slot was free to call it")
+        n_attempts = n_billed = 0
+        try:
+            while n_attempts < retry.MAX_ATTEMPTS:
+                n_attempts += 1
+                try:
+                    with self._slot(watch), watching(watch):
+                        request_id, raw = self._post(path, body, request)
+                    value = _parsed(parse, raw, request)
+                except _Attempt as failed:
+                    last, wasted = failed, _sum(wasted, failed.usage)
+                    n_billed += failed.usage is not None
+                    pause = retry.delay_s(n_attempts - 1, failed.retry_after_s, self._rng)
+                    is_hopeless = failed.code not in RETRYABLE or n_billed >= retry.MAX_BILLED_FAILURES
+                    if is_hopeless or watch.deadline_at - time.monotonic() <= pause:
+                        break
+                    _sleep(pause, watch)
+                else:
+                    ms = round((time.monotonic() - started) * 1000)
+                    return _Answered(value, request_id, ms, n_attempts, wasted or Usage())
+        except OutboundCanceled:
+            raise TeacherCanceled(wasted) from None
+        except TeacherCanceled as canceled:
+            raise TeacherCanceled(_sum(wasted, canceled.usage)) from None
+        except OutboundTimeout:
+            pass  # while waiting for a slot or a pause: `last` says why
+        tried = f" after {n_attempts} attempts" if n_attempts > 1 else ""
+        raise TeacherFailed(
+            f"The teacher {self._identity.model} failed{tried}: {last.message}.",
+            code=last.code,
+            usage=wasted,
+            n_attempts=n_attempts,
+        )
+
+    @contextlib.contextmanager
+    def _slot(self, watch: Watch) -> Iterator[None]:
+        while not self._slots.acquire(timeout=watch.slice_s()):
+            pass
+        try:
+            yield
+        finally:
+            self._slots.release()
+
+    def _post(self, path: str, body: Mapping[str, Any], request: CompletionRequest) -> tuple[str | None, bytes]:
+        """One attempt; raises _Attempt, OutboundCanceled. From the first byte sent on, a failure may have been
+        billed."""
+        headers = {"authorization": f"Bearer {self._api_key}"} if self._api_key else {}
+        cap = BODY_CAP + BODY_CAP_PER_CHOICE * request.n
+        try:
+            with self._client.stream("POST", self._base_url + path, json=body, headers=headers) as response:
+                _check_status(response)
+                return response.headers.get("x-request-id"), read_capped(response, cap=cap)
+        except OutboundRefused as refused:
+            raise _Attempt("teacher_rejected", refused.message.rstrip(".")) from None
+        except BodyTooLarge as large:
+            raise _Attempt("teacher_too_large", str(large), usage=_most(request)) from None
+        except OutboundTimeout:
+            raise _Attempt("teacher_timeout", "it did not finish its answer in time", usage=_most(request)) from None
+        except OutboundCanceled:
+            raise TeacherCanceled(_most(request)) from None
+        except httpx.ConnectTimeout:
+            raise _Attempt("teacher_timeout", "no connection to it could be made in time") from None
+        except httpx.ConnectError:
+            raise _Attempt("teacher_unreachable", "no connection to it could be made") from None
+        except (httpx.RemoteProtocolError, httpx.DecodingError):
+            raise _Attempt(
+                "teacher_unreachable", "it broke off in the middle of its answer", usage=_most(request)
+            ) from None
+        except httpx.HTTPError as broken:
+            message = f"the connection to it broke ({type(broken).__name__})"
+            raise _Attempt("teacher_unreachable", message, usage=_most(request)) from None
+
+
+@dataclass(frozen=True, slots=True)
+class _Answered(Generic[T]):
+    value: T
+    request_id: str | None
+    latency_ms: int
+    n_attempts: int
+    wasted: Usage
+
+
+def completion_of(got: _Answered[answers.Answer]) -> Completion:
+    return Completion(
+        choices=got.value.choices,
+        usage=got.value.usage,
+        provider_request_id=got.request_id,
+        latency_ms=got.latency_ms,
+        n_attempts=got.n_attempts,
+        wasted=got.wasted,
+        revision=got.value.system_fingerprint,
+    )
+
+
+def _check_status(response: httpx.Response) -> None:
+    status = response.status_code
+    if status == 200:
+        return
+    wait = retry.parse_retry_after(response.headers.get("retry-after"), datetime.now(UTC))
+    if status == 429:
+        raise _Attempt("teacher_rate_limited", "it answers 429, too many requests", retry_after_s=wait)
+    if retry.is_retried(status):
+        raise _Attempt("teacher_unreachable", f"it answers with status {status}", retry_after_s=wait)
+    if 300 <= status < 400:
+        raise _Attempt("teacher_rejected", f"it answers with a redirect ({status}), which is not followed")
+    raise _Attempt("teacher_rejected", _HINTS.get(status, f"it answers with status {status}"))
+
+
+def _parsed(parse: Callable[[bytes], T], raw: bytes, request: CompletionRequest) -> T:
+    try:
+        return parse(raw)
+    except BadAnswer as wrong:
+        raise _Attempt("teacher_protocol", str(wrong), usage=_most(request)) from None
+
+
+def _most(request: CompletionRequest) -> Usage:
+    """What an attempt that was sent but not understood may have cost: the estimated prompt, and every token it could
+    write."""
+    return Usage(
+        input_tokens=likely_input_tokens(request), output_tokens=request.n * request.max_tokens, estimated=True
+    )
+
+
+def _sum(a: Usage | None, b: Usage | None) -> Usage | None:
+    if a is None or b is None:
+        return a or b
+    return Usage(
+        input_tokens=a.input_tokens + b.input_tokens,
+        output_tokens=a.output_tokens + b.output_tokens,
+        cached_tokens=a.cached_tokens + b.cached_tokens,
+        cache_write_tokens=a.cache_write_tokens + b.cache_write_tokens,
+        estimated=a.estimated or b.estimated,
+        disputed=a.disputed or b.disputed,
+    )
+
+
+def _sleep(seconds: float, watch: Watch) -> None:
+    until = time.monotonic() + seconds
+    while (left := until - time.monotonic()) > 0:
+        time.sleep(min(left, watch.slice_s()))

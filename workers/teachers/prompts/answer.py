@@ -1,0 +1,117 @@
+"""The prompt that asks a teacher for the answer of a json or text task, and how the answer is read.
+
+What every input of a task shares comes first, so that a vendor's prompt cache serves it; the input follows inside a
+fence. The `Task:`, `Answer:` and `Schema:` lines are one line each and are what the grammar teacher reads.
+"""
+
+import json
+from dataclasses import dataclass
+
+from backend.domain.answers.json_schemas import normal_schema
+from backend.domain.answers.json_values import BadAnswer, answer_text, parse_answer, unfenced
+from backend.domain.spec.parsing import (
+    ContainsCheck,
+    CopiedCheck,
+    ExcludesCheck,
+    JsonOutput,
+    LabelOutput,
+    LengthCheck,
+    OutputCheck,
+    Spec,
+    TextOutput,
+)
+from workers.teachers.prompts.candidate_and_label import DATA_RULE, fence, label_request, one_line
+from workers.teachers.protocol import CompletionRequest, Message
+
+ANSWER_JSON_ASK = "Answer with the JSON alone."
+ANSWER_TEXT_ASK = "Answer with the text alone."
+MAX_TOLD_PHRASES = 20  # of a check's phrases; a check may hold 200
+
+_SYSTEM = (
+    "You do one task for one input after another. Answer as the task says and with nothing else: no explanation, no "
+    f"preamble, no Markdown. {DATA_RULE}"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadAnswer:
+    """`text` is what a student is trained on and compared with; `value` the decoded answer of a json task, the text
+    itself of a text task. Neither is checked against the schema yet: that is `answer_checks`."""
+
+    text: str
+    value: object
+
+
+def answer_request(spec: Spec, text: str, *, n: int, temperature: float, seed: int | None) -> CompletionRequest:
+    """Ask `n` times for the answer to `text`. The spec's output is json or text."""
+    output = answer_output(spec)
+    ask = ANSWER_JSON_ASK if isinstance(output, JsonOutput) else ANSWER_TEXT_ASK
+    lines = [*answer_head(spec), "Message:", fence(text), ask]
+    return CompletionRequest(
+        messages=(Message(role="system", content=_SYSTEM), Message(role="user", content="\n".join(lines))),
+        n=n,
+        temperature=temperature,
+        max_tokens=output.max_tokens,
+        seed=seed,
+        logprobs=True,
+        item=text,
+    )
+
+
+def answer_output(spec: Spec) -> JsonOutput | TextOutput:
+    if not isinstance(spec.output, JsonOutput | TextOutput):
+        raise TypeError("a label task is answered by label_request")
+    return spec.output
+
+
+def answer_head(spec: Spec) -> list[str]:
+    """The lines that say what is asked: the same for every input of a task."""
+    output = answer_output(spec)
+    lines = [f"Task: {one_line(spec.task)}", f"Answer: {output.type}"]
+    if isinstance(output, JsonOutput):
+        schema = normal_schema(output.answer_schema)
+        lines.append("Schema: " + json.dumps(schema, ensure_ascii=False, separators=(",", ":")))
+    else:
+        lines.append(f"Longest answer: {output.max_chars} characters")
+    rules = [_rule(check) for check in output.checks]
+    return [*lines, *(f"Rule: {rule}" for rule in dict.fromkeys(rules) if rule)]
+
+
+def _rule(check: OutputCheck) -> str:
+    """What a check asks for, in words; "" for a pattern or a program, which are its owner's to explain in the task."""
+    what = "the answer" if check.field is None else one_line(check.field)
+    match check:
+        case LengthCheck():
+            return f"{what} has {check.min_chars} to {check.max_chars} characters"
+        case ContainsCheck():
+            return f"{what} contains one of {_phrases(check.any_of)}"
+        case ExcludesCheck():
+            return f"{what} contains none of {_phrases(check.any_of)}"
+        case CopiedCheck():
+            return f"{what} is copied from the message as it stands there"
+        case _:
+            return ""
+
+
+def _phrases(phrases: list[str]) -> str:
+    return json.dumps([one_line(phrase) for phrase in phrases[:MAX_TOLD_PHRASES]], ensure_ascii=False)
+
+
+def parse_answer_choice(spec: Spec, choice_text: str) -> ReadAnswer | None:
+    """The answer that a choice holds, or None for none. White space at the ends is forgiven, around JSON also one
+    Markdown code fence; JSON inside a sentence is no answer."""
+    said = choice_text.strip()
+    output = answer_output(spec)
+    if isinstance(output, TextOutput):
+        return ReadAnswer(text=said, value=said) if said else None
+    try:
+        value = parse_answer(unfenced(said))
+    except BadAnswer:
+        return None
+    return ReadAnswer(text=answer_text(value, output.answer_schema), value=value)
+
+
+def item_request(spec: Spec, text: str, *, n: int, temperature: float, seed: int | None) -> CompletionRequest:
+    """What a teacher is asked of one input, `n` times, whatever the task's output: its label, or its answer."""
+    ask = label_request if isinstance(spec.output, LabelOutput) else answer_request
+    return ask(spec, text, n=n, temperature=temperature, seed=seed)

@@ -1,0 +1,210 @@
+"""Along one draft: chunk after chunk is scored, until a token is not kept; then the next token, and the rest."""
+
+import itertools
+import math
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from backend.domain.drafts.acceptance_rules import Distribution, ImpossibleDraft, argmax_rule, settle
+from backend.domain.drafts.stored_probabilities import agrees, stored_residual
+from backend.domain.drafts.token_distributions import draw
+from backend.domain.drafts.vocabulary import Certificate, DraftVerdict, StoredDraft
+from workers.teachers.protocol import Choice, CompletionRequest, Message, ScoreRequest
+from workers.teachers.verifiers.acceptance_rules import Rule, chunk_law
+from workers.teachers.verifiers.conversations import Part, Refused
+from workers.teachers.verifiers.protocol import Asked
+from workers.teachers.verifiers.token_scores import Place, Tokens, places_of, score_request
+
+TOKENS_A_ROUND, MAX_ROUNDS = 16, 64  # of single tokens, where the residual is not known
+NEGLIGIBLE = 1e-9
+CERTAIN = 1 - 1e-6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One draft and how it is verified. `old` are the messages that it was an answer to; `rng` is its own.
+    `is_reproducible`: a score comes out the same each time, so that stored log-probs can be held against it."""
+
+    draft: StoredDraft
+    asked: Asked
+    old: tuple[Message, ...] | None
+    rule: Rule
+    n_top: int
+    chunk_tokens: int
+    selection_tv: float
+    is_reproducible: bool
+    rng: random.Random
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """The first `n` tokens are kept and `token` comes next, None where the teacher writes it with the rest. `tv` bounds
+    what the walk itself is off by."""
+
+    n: int
+    token: str | None = None
+    tv: float = 0.0
+
+
+def verify_one(case: Case, tokens: Tokens) -> Part[DraftVerdict]:
+    """The whole conversation about one draft. Raises Refused."""
+    kept = yield from (_argmax(case, tokens) if case.rule is Rule.ARGMAX else _walk(case, tokens))
+    return (yield from _finish(case, tokens, kept))
+
+
+def _chunks(n: int, size: int) -> Iterator[tuple[int, int]]:
+    start = 0
+    while start < n:
+        stop = min(n, start + size)
+        stop = n if stop == n - 1 else stop  # the end is known with the last word
+        yield start, stop
+        start = stop
+
+
+def _score(case: Case, messages: tuple[Message, ...], text: str) -> ScoreRequest:
+    return score_request(messages, text, case.asked.policy, case.n_top)
+
+
+def _argmax(case: Case, tokens: Tokens) -> Part[Kept]:
+    for start, stop in _chunks(len(tokens.names), case.chunk_tokens):
+        (answer,) = yield [_score(case, case.asked.request.messages, tokens.text(stop))]
+        places = places_of(tokens, start, stop, answer)
+        ranked = [place.told if len(place.told) > 1 or place.probability >= CERTAIN else {} for place in places]
+        n = argmax_rule(tokens.names[start:stop], ranked)
+        if n < stop - start:
+            return Kept(n=start + n)
+    return Kept(n=len(tokens.names))
+
+
+def _walk(case: Case, tokens: Tokens) -> Part[Kept]:
+    tv = 0.0
+    for start, stop in _chunks(len(tokens.names), case.chunk_tokens):
+        new, old = yield from _places(case, tokens, start, stop)
+        if case.rule is Rule.STORED and not _are_known(new):
+            raise Refused  # the rule was chosen because the teacher promised otherwise
+        stored = None if tokens.logprobs is None else tokens.logprobs[start:stop]
+        if case.is_reproducible and not _are_as_stored(old, stored):
+            raise Refused  # another revision, or another temperature, than the one that wrote the draft
+        try:
+            law = chunk_law(case.rule, tokens.names[start:stop], new, old, stored)
+        except ImpossibleDraft:
+            raise Refused from None
+        outcome = settle(law, case.rng.random())
+        tv += sum((1 - p.probability) * p.probability ** (TOKENS_A_ROUND * MAX_ROUNDS) for p in new if p.whole is None)
+        if outcome.n_kept < stop - start:
+            n = start + outcome.n_kept
+            token = yield from _next_token(case, tokens, n, new[outcome.n_kept], outcome.residual)
+            return Kept(n=n, token=token, tv=tv)
+    return Kept(n=len(tokens.names), tv=tv)
+
+
+def _are_known(places: list[Place]) -> bool:
+    """Whether all places are known whole, up to one where the draft cannot go on."""
+    reached = list(itertools.takewhile(lambda place: place.probability > 0, places))
+    return all(place.whole is not None for place in places[: len(reached) + 1])
+
+
+def _are_as_stored(old: list[Place] | None, stored: tuple[float, ...] | None) -> bool:
+    if old is None or stored is None:
+        return True
+    return all(p.probability > 0 and agrees(q, math.log(p.probability)) for p, q in zip(old, stored, strict=True))
+
+
+def _places(case: Case, tokens: Tokens, start: int, stop: int) -> Part[tuple[list[Place], list[Place] | None]]:
+    """Of one chunk, under the new prompt, and under the old one where the rule needs all of q."""
+    new = _score(case, case.asked.request.messages, tokens.text(stop))
+    if case.old is None or case.rule not in (Rule.TOKEN, Rule.BLOCK):
+        (answer,) = yield [new]
+        return places_of(tokens, start, stop, answer), None
+    answers = yield [new, _score(case, case.old, tokens.text(stop))]
+    return places_of(tokens, start, stop, answers[0]), places_of(tokens, start, stop, answers[1])
+
+
+def _next_token(case: Case, tokens: Tokens, n: int, new: Place, residual: Distribution | None) -> Part[str]:
+    """What stands where the draft's token `n` was not kept."""
+    if case.rule is Rule.STORED:
+        residual = yield from _repaired(case, tokens, n, new)
+    elif residual is None and new.whole is not None:
+        raise Refused  # a stop that only rounding makes possible
+    if residual is None or not tokens.has_end:
+        return (yield from _another_token(case, tokens, n))
+    return draw(residual, case.rng.random())
+
+
+def _repaired(case: Case, tokens: Tokens, n: int, new: Place) -> Part[Distribution]:
+    """The residual of the stored rule: all of q at this one place is asked for under the old prompt."""
+    if case.old is None or tokens.logprobs is None:
+        raise Refused
+    (answer,) = yield [_score(case, case.old, tokens.text(n + 1))]
+    (old,) = places_of(tokens, n, n + 1, answer)
+    if new.whole is None or old.whole is None or old.probability <= 0:
+        raise Refused
+    if not agrees(tokens.logprobs[n], math.log(old.probability)):
+        raise Refused  # another revision, or another policy, than the one that wrote the draft
+    residual = stored_residual(new.whole, old.whole)
+    if residual is None:
+        raise Refused
+    return residual
+
+
+def _another_token(case: Case, tokens: Tokens, n: int) -> Part[str]:
+    """The teacher's next token, given that it is not the draft's: asked for until it is another one. "" is the end."""
+    unwanted = tokens.names[n] if n < tokens.n_text else ""
+    for _ in range(MAX_ROUNDS):
+        (answer,) = yield [_going_on(case, tokens.text(n), max_tokens=1, n=TOKENS_A_ROUND)]
+        for choice in answer.choices:
+            if choice.text != unwanted:
+                return choice.text
+    raise Refused
+
+
+def _going_on(case: Case, prefix: str, *, max_tokens: int, n: int = 1) -> CompletionRequest:
+    policy = case.asked.policy
+    return replace(
+        case.asked.request,
+        n=n,
+        prefix=prefix,
+        max_tokens=max_tokens,
+        temperature=policy.temperature,
+        top_p=policy.top_p,
+        top_k=policy.top_k,
+        # of the draft's own stream: under one seed the rests of many drafts would be alike
+        seed=case.rng.getrandbits(31),
+        drafts=(),
+    )
+
+
+def _finish(case: Case, tokens: Tokens, kept: Kept) -> Part[DraftVerdict]:
+    is_whole = kept.n == len(tokens.names)
+    end = tokens.names[-1] if tokens.has_end else ""
+    text = tokens.text(kept.n)
+    if is_whole and tokens.has_end:
+        return _verdict(case, kept, text, n_tokens=kept.n, is_accepted=True)
+    n_tokens = kept.n + (kept.token is not None)
+    if kept.token is not None and kept.token in ("", end):
+        return _verdict(case, kept, text, n_tokens=n_tokens, is_accepted=False)
+    text += kept.token or ""
+    left = case.asked.request.max_tokens - n_tokens
+    if left <= 0:
+        return _verdict(case, kept, text, n_tokens=n_tokens, is_accepted=False)
+    (answer,) = yield [_going_on(case, text, max_tokens=left)]
+    if not answer.choices:
+        raise Refused
+    rest: Choice = answer.choices[0]
+    n_tokens += rest.n_tokens
+    return _verdict(case, kept, text + rest.text, n_tokens=n_tokens, is_accepted=is_whole and not rest.text)
+
+
+def _verdict(case: Case, kept: Kept, text: str, *, n_tokens: int, is_accepted: bool) -> DraftVerdict:
+    tv = kept.tv + (0.0 if case.rule in (Rule.POINT, Rule.ARGMAX) else case.selection_tv)
+    certificate = Certificate.EXACT if tv <= NEGLIGIBLE else Certificate.BOUNDED
+    return DraftVerdict(
+        draft_id=case.draft.draft_id,
+        is_accepted=is_accepted,
+        text=text,
+        n_tokens=n_tokens,
+        kept_tokens=kept.n,
+        certificate=certificate if text else None,
+        tv_bound=min(1.0, tv) if certificate is Certificate.BOUNDED else None,
+    )

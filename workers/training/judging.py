@@ -1,0 +1,55 @@
+"""A student's held-out texts beside gold, judged by the teacher: each pair is shown twice, the second time with the
+places swapped, so that a liking for a place cancels out.
+
+A call is named by what it shows: a resumed compile, and a further trial that answers the same, ask nothing again. What
+is settled without a judge is not asked: an answer that fails a check has lost, one that is gold's own text ties.
+"""
+
+from collections.abc import Sequence
+
+from backend.domain.canonical import sha256_hex
+from backend.domain.evaluation.generative import Verdict, verdict_of
+from backend.domain.lifecycle import StepName
+from workers.durable import CompileRun
+from workers.step.teacher_session import seed_of, teaching
+from workers.teacher_calls import PlannedCall, ask_batch
+from workers.teachers.prompts.pairwise import pairwise_request, parse_preference
+
+Row = dict[str, str]
+
+
+def judge_texts(
+    run: CompileRun, heldout: Sequence[Row], answers: Sequence[str], failed: Sequence[Sequence[str]]
+) -> list[str]:
+    """One verdict a row, on the student: win, tie or loss."""
+    verdicts: list[str | None] = [
+        Verdict.LOSS if why else Verdict.TIE if answer == row["output"] else None
+        for row, answer, why in zip(heldout, answers, failed, strict=True)
+    ]
+    todo = [i for i, verdict in enumerate(verdicts) if verdict is None]
+    width = max(1, run.spec.teacher.concurrency // 2)
+    with teaching(run) as taught:
+        for first in range(0, len(todo), width):
+            part = todo[first : first + width]
+            plans = [plan for i in part for plan in _both_ways(run, heldout[i], answers[i])]
+            made = ask_batch(run, StepName.EVALUATION, taught.teacher, taught.price, plans)
+            said = [parse_preference(call.choices[0]["text"]) for call in made]
+            for nth, i in enumerate(part):
+                verdicts[i] = verdict_of(said[2 * nth], said[2 * nth + 1])
+            with run.fenced():
+                done = first + len(part)
+                run.progress(StepName.EVALUATION, done=done, total=len(todo), message=f"{done} answers judged")
+    return [str(verdict) for verdict in verdicts]
+
+
+def _both_ways(run: CompileRun, row: Row, answer: str) -> list[PlannedCall]:
+    """The student first, then gold first."""
+    shown = sha256_hex("\0".join((row["input"], row["output"], answer)).encode())[:40]
+    pairs = {"first": (answer, row["output"]), "second": (row["output"], answer)}
+    return [
+        PlannedCall(
+            key=f"judging:{shown}:{place}",
+            request=pairwise_request(run.spec, row["input"], a, b, seed=seed_of(run, "judging", shown, place)),
+        )
+        for place, (a, b) in pairs.items()
+    ]

@@ -1,0 +1,196 @@
+"""Recipes: when the best trial is known, one more job of a runner observes the teacher's samples, makes the recipe pack
+and measures what should draft for this model. Its pack and its measured latency enter what the gate judges.
+
+A pack only ever saves time. So nothing here fails a compile: a job that comes to nothing leaves a warning and an empty
+pack, and a pack whose bytes would cost the gate is left out.
+"""
+
+from dataclasses import asdict
+from typing import Any
+
+from backend.artifacts.receipting import as_integers
+from backend.blobs import blob_size, get_blob, get_json, get_jsonl, has_blob, put_json, put_jsonl
+from backend.compiles import leases
+from backend.domain.evaluation.kscore import decide_gate
+from backend.domain.jobs.causal_jobs import DistillCausalResult
+from backend.domain.jobs.recipe_jobs import PackRecipesJob, PackRecipesResult
+from backend.domain.jobs.recipe_results import pack_recipes_result
+from backend.domain.jobs.runner_jobs import RunnerJobKind
+from backend.domain.jobs.runner_results import BadResult
+from backend.domain.lifecycle import StepName
+from backend.domain.planning.trial_estimates import recipes_cost
+from backend.domain.recipes.mining.building import PackOptions
+from backend.domain.recipes.pack import InvalidPack, read_pack
+from backend.domain.spec.defaults import answer_max_tokens
+from backend.domain.spec.task_prompt import answer_form, system_prompt
+from backend.runner_jobs.leases import Offer
+from backend.runner_jobs.models import RunnerJob
+from workers.durable import CompileRun
+from workers.spending import left_of, settle
+from workers.step.runner_wait import RunnerJobFailed, RunnerRefused, Slot, result_or_wait, runner_fact
+from workers.training.earlier_recipes import EarlierRecipes, earlier_recipes
+from workers.training.heldout import Measured, evaluation_of, gate_options, latencies, score_of
+from workers.training.trial_jobs import Trained
+from workers.training.trials import Row, rows_of, trained_in
+
+STEP = StepName.EVALUATION
+MAX_PROMPTS = 64
+MIN_LATENCIES = 5  # fewer say nothing of a median; the evaluation's own stand then
+
+
+def pack_recipes(run: CompileRun, nth: int) -> bool:
+    """Make the pack of trial `nth`; False where a runner works and the lease was given back."""
+    row, trained = rows_of(run)[nth], trained_in(run, nth)
+    if "recipes_done" in row or not isinstance(trained, DistillCausalResult):
+        return True
+    why_not = _why_not(run, row)
+    if why_not:
+        return _end(run, nth, None, told={"why_not": why_not})
+    measured = get_json(run.tenant_id, row["evals"])
+    prompts = _prompts(run, measured)
+    try:
+        found = result_or_wait(run, STEP, lambda: _offer(run, trained, prompts), slot=Slot(trial=nth, role="recipes"))
+        if found is None:
+            return False
+        job, value = found
+        result = pack_recipes_result(value, n_prompts=len(prompts), sources=run.spec.recipes.sources)
+        told = _told(run, trained, result)
+    except (RunnerJobFailed, RunnerRefused, BadResult, InvalidPack) as error:
+        return _end(run, nth, None, told={"why_not": error.code}, warning=error.message)
+    return _end(run, nth, job, told=_kept(run, trained, measured, told), result=result)
+
+
+def _why_not(run: CompileRun, row: Row) -> str:
+    """Why no pack is made; "" where one is."""
+    recipes = run.spec.recipes
+    with run.fenced() as compile:
+        has_observations = "observations" in run.step(StepName.LABELING).output["digests"]
+        has_money = left_of(compile) >= recipes_cost(run.spec).expected
+    if not recipes.enabled or not recipes.sources or not has_observations:
+        return "not_wanted"
+    if not row["outcome"]["passed"]:
+        return "gate_missed"
+    return "" if has_money or row.get("recipes") else "budget"
+
+
+def _prompts(run: CompileRun, measured: Measured) -> list[str]:
+    """Held-out inputs for the model, spread evenly: those that no rule answers, where there are such."""
+    with run.fenced():
+        heldout = get_jsonl(run.tenant_id, run.step(StepName.SLICING).output["digests"]["gold_heldout"])
+    ruled = set(measured.get("rule_rows", ()))
+    rows = [row["input"] for i, row in enumerate(heldout) if i not in ruled] or [row["input"] for row in heldout]
+    n = min(MAX_PROMPTS, len(rows))
+    return [rows[i * len(rows) // n] for i in range(n)]
+
+
+def _offer(run: CompileRun, trained: DistillCausalResult, prompts: list[str]) -> Offer:
+    recipes = run.spec.recipes
+    with run.fenced():
+        observations = run.step(StepName.LABELING).output["digests"]["observations"]
+        earlier: EarlierRecipes = earlier_recipes(run, trained.tokenizer_sha256)
+    job = PackRecipesJob(
+        base_model=run.spec.train.causal.base,
+        base_model_sha256=trained.base_model_sha256,
+        system=system_prompt(run.spec),
+        answer=answer_form(run.spec),
+        max_new_tokens=answer_max_tokens(run.spec),
+        adapter_sha256=trained.adapter_sha256,
+        adapter_config=trained.adapter_config,
+        observations_sha256=observations,
+        prompts_sha256=put_jsonl(run.tenant_id, [{"input": text} for text in prompts]),
+        earlier_sha256=earlier.pack,
+        feedback_sha256=earlier.feedback,
+        epoch_sha256=earlier.epoch,
+        options=asdict(PackOptions(max_bytes=recipes.max_kib * 1024)),
+        sources=list(recipes.sources),
+        draft_base=recipes.draft_base or "",
+        budget_s=recipes.budget_s,
+    )
+    named = (job.adapter_sha256, job.observations_sha256, job.prompts_sha256, *asdict(earlier).values())
+    inputs = tuple(digest for digest in named if digest)
+    return Offer(kind=RunnerJobKind.PACK_RECIPES, payload=job.to_json(), inputs=inputs)
+
+
+def _told(run: CompileRun, trained: DistillCausalResult, result: PackRecipesResult) -> dict[str, Any]:
+    """The pack and the choice as receipts and the API tell them. Raises BadResult, InvalidPack."""
+    if not has_blob(run.tenant_id, result.pack_sha256):
+        raise BadResult("its recipe pack was never handed over")
+    pack = read_pack(get_blob(run.tenant_id, result.pack_sha256), tokenizer_sha256=trained.tokenizer_sha256)
+    size = blob_size(run.tenant_id, result.pack_sha256)
+    if size > run.spec.recipes.max_kib * 1024:
+        raise BadResult("its recipe pack is larger than recipes.max_kib")
+    sources = result.measured[result.chosen]["sources"]
+    if list(pack.sources) != sources:
+        raise BadResult("its recipe pack names another choice")
+    return {
+        "pack_sha256": result.pack_sha256,
+        "size_bytes": size,
+        "n_recipes": len(pack.recipes),
+        "sources": sources,
+        "chosen": result.chosen,
+        "reason": result.reason,
+        "measured": [{k: v for k, v in arm.items() if k != "latencies_us"} for arm in result.measured],
+        "n_identical": result.n_identical,
+        "stats": result.stats,
+        "device": result.device,
+        "engine": as_integers(result.engine),
+    } | _latency(result)
+
+
+def _latency(result: PackRecipesResult) -> dict[str, Any]:
+    """The chosen arm's latencies, where they are enough to say anything."""
+    taken = result.measured[result.chosen]["latencies_us"]
+    return {"latencies_us": sorted(taken)} if result.chosen and len(taken) >= MIN_LATENCIES else {}
+
+
+def _kept(run: CompileRun, trained: Trained, measured: Measured, told: dict[str, Any]) -> dict[str, Any]:
+    """`told`, without its pack where the K-score with it misses the gate that the model alone passes."""
+    with_pack = with_recipes(measured, told)
+    evaluation = evaluation_of(run, with_pack)
+    score = score_of(run, evaluation, with_pack, trained)
+    if decide_gate(gate_options(run.spec), evaluation, score).passed:
+        return told
+    return {"why_not": "gate_missed", "reason": "With its bytes the K-score would miss the gate."}
+
+
+def with_recipes(measured: Measured, told: dict[str, Any]) -> Measured:
+    """What was measured of a trial, with its pack: an answer takes as long as it took with what was chosen to draft.
+    The inputs that a rule answers come before all others in the order of time."""
+    taken = told.get("latencies_us")
+    shown = {"recipes": {name: value for name, value in told.items() if name != "latencies_us"}}
+    rules = measured.get("rules", {})
+    ruled_ppm = rules["coverage_ppm"] if rules.get("is_used") else 0
+    if not taken or ruled_ppm >= 500_000:
+        return measured | shown
+    n_before = len(taken) * ruled_ppm // (1_000_000 - ruled_ppm)
+    return measured | shown | latencies([0] * n_before + taken) | {"n_latencies": len(taken)}
+
+
+def _end(
+    run: CompileRun,
+    nth: int,
+    job: RunnerJob | None,
+    *,
+    told: dict[str, Any],
+    result: PackRecipesResult | None = None,
+    warning: str = "",
+) -> bool:
+    """Write down what came of it and what it cost; once."""
+    row = rows_of(run)[nth]
+    evals = put_json(run.tenant_id, with_recipes(get_json(run.tenant_id, row["evals"]), told))
+    with run.fenced() as compile:
+        if job is not None and result is not None:
+            settle(compile, STEP, [runner_fact(job, result.runner_ms)])
+        step = run.step(STEP)
+        step.trials[nth] |= {"recipes_done": True, "evals": evals}
+        step.save(update_fields=["trials"])
+        leases.note_progress(run.lease)
+        if warning:
+            run.warn(
+                "recipes_failed",
+                "No recipe pack could be made; the artifact gets an empty one and answers without drafted tokens.",
+                failure=told["why_not"],
+                detail=warning[:500],
+                step=STEP.value,
+            )
+    return True

@@ -1,0 +1,121 @@
+"""From labelled inputs to the pairs that train: the second selection, leaks left out, and for labels the declared
+shares.
+
+For labels, the third tell of the seeds' pages: when the labels of the training set are off the declared shares by more
+than 5 points, classes are thinned out until they are not (`domain.labels.balance`), and what remains off is reported.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from backend.compiles.models import Candidate
+from backend.domain.answers.candidates import text_key
+from backend.domain.answers.json_values import answer_text, parse_answer
+from backend.domain.answers.labels import Balance, LabeledPair, balance
+from backend.domain.errors import CustomerError
+from backend.domain.selection.options import Method
+from backend.domain.selection.select import SelectionReport, select
+from backend.domain.spec.gold import drop_leaks
+from backend.domain.spec.parsing import JsonOutput, LabelOutput, Spec, default_k_distill, label_names, target_shares
+from workers.candidates.ranking import stack
+
+Gold = list[dict[str, str]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingSet:
+    """`rows` as a runner reads them; `balanced` is None where no shares are declared."""
+
+    rows: list[dict[str, Any]]
+    balanced: Balance | None
+    selection: SelectionReport
+
+    @property
+    def texts(self) -> set[str]:
+        return {row["input"] for row in self.rows}
+
+
+def training_set(spec: Spec, labeled: Sequence[Candidate], gold: Gold, heldout: Sequence[str]) -> TrainingSet:
+    """Where the teacher and gold disagree, gold is right. Raises CustomerError for a label that nothing trains."""
+    known = {text_key(row["input"]) for row in gold}
+    chosen, report = _select_pairs(spec, [row for row in labeled if row.text_key not in known])
+    pairs = [_pair(spec, row) for row in chosen] + [_gold_pair(spec, row) for row in gold]
+    pairs = [pairs[i] for i in drop_leaks([pair.key for pair in pairs], heldout)]
+    shares = _shares(spec)
+    balanced = None if shares is None else balance(pairs, shares)
+    kept = pairs if balanced is None else [pairs[i] for i in balanced.kept]
+    _check(spec, kept)
+    column = "label" if isinstance(spec.output, LabelOutput) else "output"
+    rows = [{"input": pair.key, column: pair.label, "weight": 1.0} for pair in kept]
+    return TrainingSet(rows=rows, balanced=balanced, selection=report)
+
+
+def completions(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The pairs of a label task as a causal base trains on them: it writes the label."""
+    return [{"input": row["input"], "output": row["label"], "weight": row["weight"]} for row in rows]
+
+
+def _select_pairs(spec: Spec, rows: Sequence[Candidate]) -> tuple[list[Candidate], SelectionReport]:
+    """The second selection, K = ceil(N/2) over the labelled pairs; score = agreement. Per label, so that no class is
+    selected away."""
+    n = len(rows)
+    labels = [row.label for row in rows] if isinstance(spec.output, LabelOutput) else None
+    k_wanted = min(n, spec.sampling.k_distill or default_k_distill(n))
+    selection = select(
+        stack([row.embedding for row in rows]),
+        [(row.agreement_ppm or 0) / 1_000_000 for row in rows],
+        [row.text_key for row in rows],
+        k=max(k_wanted, len(set(labels or ()))),
+        labels=labels,
+        method=Method.ALL if _trains_on_all(spec) else Method.TWO_STEP,
+        score_floor=0.0,  # what the teacher does not agree on is not here
+    )
+    return [rows[i] for i in selection.picks], selection.report
+
+
+def _trains_on_all(spec: Spec) -> bool:
+    """The baseline without selection: no K was asked for either time."""
+    return Method(spec.sampling.method) is Method.ALL and spec.sampling.k_distill is None
+
+
+def _pair(spec: Spec, row: Candidate) -> LabeledPair:
+    said = row.label if isinstance(spec.output, LabelOutput) else row.answer
+    return LabeledPair(key=row.text, label=said, agreement=Fraction(row.agreement_ppm or 0, 1_000_000))
+
+
+def _gold_pair(spec: Spec, row: dict[str, str]) -> LabeledPair:
+    """Gold JSON is spelt as the teacher's is: a student learns one spelling."""
+    said = row["output"]
+    if isinstance(spec.output, JsonOutput):
+        said = answer_text(parse_answer(said), spec.output.answer_schema)
+    return LabeledPair(key=row["input"], label=said)
+
+
+def _shares(spec: Spec) -> dict[str, float] | None:
+    """The declared shares: of the labels, else of the slices when each names its label; None when the spec declares
+    nothing, or has no labels."""
+    if not isinstance(spec.output, LabelOutput):
+        return None
+    if any(label.share is not None for label in spec.output.labels):
+        return target_shares(spec)
+    if spec.slices and all(part.label for part in spec.slices):
+        shares = dict.fromkeys(label_names(spec), 0.0)
+        for part in spec.slices:
+            shares[part.label or ""] += part.share
+        total = math.fsum(shares.values())  # a spec's shares may be off by a hundredth: 0.33 three times
+        return {name: share / total for name, share in shares.items()}
+    return None
+
+
+def _check(spec: Spec, pairs: Sequence[LabeledPair]) -> None:
+    missing = sorted(set(label_names(spec)) - {pair.label for pair in pairs})
+    if missing:
+        raise CustomerError(
+            f"No training pair has the label {missing[0]!r}"
+            + (f" (nor {len(missing) - 1} others)" if len(missing) > 1 else "")
+            + ". Add gold examples or a slice for it, or take the label out.",
+            code="label_without_pairs",
+        )

@@ -1,0 +1,168 @@
+"""The trials of a compile: one distillation and evaluation each, one after the other, until the rule of
+`domain.trials` wants no more. All but the first training happen inside the evaluation step.
+
+`StepRun.trials` of that step is what a resumed process goes on from: one row a trial with the ids of its jobs
+(`distill`, `evaluate`), the digest of what was measured (`evals`) and what came of it (`outcome`). A row's outcome and
+the decision on the next trial are one transaction, so that no trial is offered twice and none is forgotten.
+"""
+
+from typing import Any
+
+from backend.blobs import get_json, get_jsonl, put_json
+from backend.compiles import leases
+from backend.domain.evaluation.kscore import decide_gate
+from backend.domain.jobs.runner_results import BadResult
+from backend.domain.lifecycle import StepName
+from backend.domain.planning.trials import Trial, TrialOutcome, next_trial
+from backend.runner_jobs.leases import result_of
+from backend.runner_jobs.models import RunnerJob, RunnerJobStatus
+from backend.usage.ledger import Fact
+from workers.durable import CompileRun
+from workers.spending import left_of, settle
+from workers.step.runner_wait import RunnerJobFailed, RunnerRefused, Slot, result_or_wait, runner_fact, runner_ms_of
+from workers.training.heldout import evaluation_of, gate_options, measure, score_of
+from workers.training.trial_jobs import Trained, distill_offer, evaluate_offer, read_answered, read_trained
+
+STEP = StepName.EVALUATION
+Row = dict[str, Any]
+
+
+def open_trial(run: CompileRun) -> int | None:
+    """The number of the trial that is under way; None when all have ended."""
+    with run.fenced():
+        step = run.step(STEP)
+        if not step.trials:
+            first = run.step(StepName.DISTILLATION)
+            trial = first.output["facts"]["trial"]
+            step.trials = [{"trial": trial, "distill": str(first.runner_job_id)}]
+            step.save(update_fields=["trials"])
+        nth = len(step.trials) - 1
+        return None if step.trials[nth].get("outcome") else nth
+
+
+def go_on(run: CompileRun, nth: int) -> bool:
+    """Carry a trial as far as it goes now; False where a runner works and the lease was given back. A trial that fails
+    on its runner ends the compile only when it is the first: what was measured before it stands."""
+    trial = Trial.from_json(_row(run, nth)["trial"])
+    try:
+        found = _answers(run, nth, trial)
+        if found is None:
+            return False
+        measured, trained = found
+    except (RunnerJobFailed, RunnerRefused, BadResult) as error:
+        if nth == 0:
+            raise
+        failed = TrialOutcome(trial=trial, passed=False, k_score_ppm=0, failure=error.code)
+        _end(run, nth, failed, {"why_not": error.message})
+        return True
+    evaluation = evaluation_of(run, measured)
+    score = score_of(run, evaluation, measured, trained)
+    decision = decide_gate(gate_options(run.spec), evaluation, score)
+    outcome = TrialOutcome(
+        trial=trial,
+        passed=decision.passed,
+        k_score_ppm=score.composite_ppm,
+        cost_microusd=sum(fact.amount_microusd for _, fact in _runner_facts(run, nth)),
+    )
+    told = {
+        "evals": put_json(run.tenant_id, measured),
+        "accuracy_ppm": evaluation.accuracy_ppm,
+        "first_failed": decision.first_failed,
+    }
+    _end(run, nth, outcome, told)
+    return True
+
+
+def trained_in(run: CompileRun, nth: int) -> Trained:
+    """What the training of a trial brought back."""
+    row = _row(run, nth)
+    job = RunnerJob.objects.get(id=row["distill"])
+    return read_trained(run, Trial.from_json(row["trial"]), result_of(job))
+
+
+def rows_of(run: CompileRun) -> list[Row]:
+    with run.fenced():
+        return list(run.step(STEP).trials)
+
+
+def _row(run: CompileRun, nth: int) -> Row:
+    return rows_of(run)[nth]
+
+
+def _answers(run: CompileRun, nth: int, trial: Trial) -> tuple[dict[str, Any], Trained] | None:
+    """What was measured of a trial, and what was trained for it; None while a runner works."""
+    with run.fenced():
+        heldout_digest = run.step(StepName.SLICING).output["digests"]["gold_heldout"]
+        dataset = run.step(StepName.LABELING).output["digests"]["dataset"]
+    distilled = result_or_wait(run, STEP, lambda: distill_offer(run, trial), slot=Slot(trial=nth, role="distill"))
+    if distilled is None:
+        return None
+    trained = read_trained(run, trial, distilled[1])
+    heldout = get_jsonl(run.tenant_id, heldout_digest)
+    answered = result_or_wait(
+        run, STEP, lambda: evaluate_offer(run, trained, heldout), slot=Slot(trial=nth, role="evaluate")
+    )
+    if answered is None:
+        return None
+    result = read_answered(run, trial, answered[1], n=len(heldout))
+    return measure(run, heldout, get_jsonl(run.tenant_id, dataset), result), trained
+
+
+def _end(run: CompileRun, nth: int, outcome: TrialOutcome, told: dict[str, Any]) -> None:
+    """Write down what came of a trial, what it cost, and which one comes next."""
+    # the first training was paid by its own step
+    facts = [fact for role, fact in _runner_facts(run, nth) if nth or role == "evaluate"]
+    with run.fenced() as compile:
+        settle(compile, STEP, facts)
+        step = run.step(STEP)
+        step.trials[nth] |= {"outcome": outcome.to_json()} | told
+        following = next_trial(run.spec, outcomes(step.trials), left_of(compile))
+        if following is not None:
+            step.trials.append({"trial": following.to_json()})
+        step.save(update_fields=["trials"])
+        leases.note_progress(run.lease)
+        _tell(run, outcome, following)
+
+
+def _runner_facts(run: CompileRun, nth: int) -> list[tuple[str, Fact]]:
+    """What runners took for the trial's finished jobs, by what they did."""
+    row = _row(run, nth)
+    found = []
+    for role in ("distill", "evaluate"):
+        job = RunnerJob.objects.filter(id=row.get(role), status=RunnerJobStatus.SUCCEEDED).first()
+        if job is not None:
+            found.append((role, runner_fact(job, runner_ms_of(result_of(job)))))
+    return found
+
+
+def outcomes(rows: list[Row]) -> list[TrialOutcome]:
+    return [TrialOutcome.from_json(row["outcome"]) for row in rows if row.get("outcome")]
+
+
+def _tell(run: CompileRun, outcome: TrialOutcome, following: Trial | None) -> None:
+    if outcome.failure:
+        trial = outcome.trial
+        run.warn(
+            "trial_failed",
+            f"A further trial ({trial.kind}, rank {trial.rank}) came to nothing; the best of the others counts.",
+            failure=outcome.failure,
+            step=STEP.value,
+        )
+    if following is not None:
+        message = f"another trial: {following.kind}, rank {following.rank}"
+        run.progress(STEP, done=0, total=0, message=message)
+
+
+def chosen_trial(run: CompileRun) -> Trained:
+    """What was trained in the trial that the evaluation found best."""
+    with run.fenced():
+        nth = run.step(StepName.EVALUATION).output["facts"]["chosen"]
+    return trained_in(run, nth)
+
+
+def measured_of(run: CompileRun) -> dict[str, Any]:
+    """What the evaluation step measured of it."""
+    with run.fenced():
+        digest = run.step(StepName.EVALUATION).output["digests"]["evals"]
+    value: dict[str, Any] = get_json(run.tenant_id, digest)
+    return value
