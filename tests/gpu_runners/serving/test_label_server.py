@@ -99,17 +99,18 @@ def test_json_that_readers_disagree_on_is_told_so(port: int, text: str) -> None:
 
 
 def test_eight_of_the_worst_at_once_stop_nobody(port: int) -> None:
-    """In the best of three rounds: other loads of this machine are not what is measured."""
+    """Measured by what the worst itself takes, in the best of three rounds: this machine's other load is not judged."""
     rounds = []
-    while len(rounds) < 3 and not any(p50 < 0.2 and p99 < 1.0 for p50, p99 in rounds):
+    while len(rounds) < 3 and not any(p50 < worst / 8 and p99 < worst for p50, p99, worst in rounds):
         rounds.append(_round(port))
-    assert any(p50 < 0.2 and p99 < 1.0 for p50, p99 in rounds), rounds
+    assert any(p50 < worst / 8 and p99 < worst for p50, p99, worst in rounds), rounds
 
 
-def _round(port: int) -> tuple[float, float]:
-    """p50 and p99 of a neighbour's calls."""
+def _round(port: int) -> tuple[float, float, float]:
+    """p50 and p99 of a neighbour's calls, and the longest of the attack's."""
     url = f"http://127.0.0.1:{port}"
     texts = {"input": ["a" * 90_000] * 10}, {"input": "tea " * 24_000}
+    taken: list[float] = []
     left = [make() for make in WORST.values()] + [json.dumps(one).encode() for one in texts]
 
     def attack() -> None:
@@ -117,7 +118,9 @@ def _round(port: int) -> tuple[float, float]:
             with suppress(IndexError):
                 body = left.pop()
                 assert len(body) <= MB
+                began = time.monotonic()
                 assert httpx.post(f"{url}/v1/run", content=body, timeout=120).status_code < 500
+                taken.append(time.monotonic() - began)
 
     threads = [threading.Thread(target=attack) for _ in range(8)]
     for thread in threads:
@@ -129,7 +132,7 @@ def _round(port: int) -> tuple[float, float]:
             assert client.get("/healthz").status_code == 200
             times.append(time.monotonic() - began)
     times.sort()
-    return times[len(times) // 2], times[int(len(times) * 0.99)]
+    return times[len(times) // 2], times[int(len(times) * 0.99)], max(taken)
 
 
 @pytest.mark.usefixtures("_short_pauses")
