@@ -1,7 +1,7 @@
 """Ablations of a compile: arms that start from its candidates, and what they were worth beside it.
 
 An arm is a compile like any other: steps, lease, events, receipts, budget. The workers copy what it takes over
-(`workers/stages/ablation`); here it is checked, estimated and queued, and compared once both sides are evaluated.
+(`workers/steps/ablation`); here it is checked, estimated and queued, and compared once both sides are evaluated.
 """
 
 from collections import defaultdict

@@ -152,7 +152,7 @@ class Outbox(models.Model):
 class StepRun(TenantOwned):
     """One step of one compile: its state, what it put out, what it cost. Done steps are never run again.
     `runner_job_id` is the job that is waited for or was read last; `trials` are evaluation's, each with the ids of its
-    jobs and what came of it (`workers/stages/trials`)."""
+    jobs and what came of it (`workers/training/trials`)."""
 
     compile = models.ForeignKey(Compile, on_delete=models.CASCADE, related_name="steps")
     name = models.CharField(max_length=32)

@@ -1,5 +1,5 @@
 """What would be offered for a spec? Asked by the web process, which loads no model, answered by a worker, which can
-embed the slices (`workers/stages/draft_preview`). The question is a row that both can see; it is deleted as soon as
+embed the slices (`workers/live/draft_preview`). The question is a row that both can see; it is deleted as soon as
 whoever asked has the answer or has given up."""
 
 import math

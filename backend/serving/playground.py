@@ -1,7 +1,7 @@
 """The playground: an artifact's answer beside its teacher's.
 
 The students answer by way of a runner while the request waits; the teacher is asked by a worker (the web process calls
-no teacher), which finds the question in a row and puts the answer there (`workers/stages/playground_answer`).
+no teacher), which finds the question in a row and puts the answer there (`workers/live/playground`).
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """The shadow: a share of live requests whose answers are compared with the teacher's.
 
 Opt in, by deployment. What is kept for the worker is the request's one input and the answer, sealed, for an hour at
-most; the comparison deletes it and keeps a number. The worker's half is `workers/stages/shadow_answer`.
+most; the comparison deletes it and keeps a number. The worker's half is `workers/live/shadow`.
 """
 
 import json

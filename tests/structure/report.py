@@ -16,8 +16,14 @@ LOOSE = 20  # files of its own that a folder holds at most
 # what is followed, and from where: a function may have another name and place in another commit
 WALKS: dict[str, tuple[tuple[str, str, str], ...]] = {
     "a posted spec": (("backend.compiles.submission", "submit", "document"),),
-    "a slice that is offered drafts": (("workers.drafts.offering", "offer_drafts", "pool"),),
-    "a compile that becomes an artifact": (("workers.steps.packaging", "run_packaging", "run"),),
+    "a slice that is offered drafts": (
+        ("workers.drafts.offering", "offer_drafts", "pool"),
+        ("workers.stages.drafting", "offer_drafts", "pool"),
+    ),
+    "a compile that becomes an artifact": (
+        ("workers.steps.packaging", "run_packaging", "run"),
+        ("workers.stages.packaging", "run_packaging", "run"),
+    ),
     "a usage fact": (("workers.spending", "settle", "facts"),),
 }
 HEAD = """\

@@ -3,7 +3,7 @@
 The plan (which drafts, how far, what was expected) is saved before the first call, so that a process that takes over
 asks the same question and finds the journaled answers. What the answers say is saved in one transaction: accepted
 drafts as candidates, every verdict, what they teach the calibration. The account is closed when the slice is
-(`draft_accounts`): only then is known what the teacher's own writing cost.
+(`savings`): only then is known what the teacher's own writing cost.
 """
 
 from collections.abc import Sequence

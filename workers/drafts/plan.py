@@ -1,5 +1,5 @@
 """Which drafts a slice's teacher is to be shown, decided before anything is asked: a JSON value that is saved with the
-slice (no text in it) and carried out by `draft_talk`."""
+slice (no text in it) and carried out by `verification_dialogue`."""
 
 import math
 import random

@@ -1,5 +1,5 @@
 """What the draft cache has for some slices, and whether offering it pays. Reads only: a compile acts on it
-(`drafting`), a preview shows it (`draft_prospects`)."""
+(`offering`), a preview shows it (`preview`)."""
 
 import random
 from collections.abc import Mapping, Sequence

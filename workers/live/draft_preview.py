@@ -1,5 +1,5 @@
 """What would be offered for a spec: the answer to `backend.drafts.previews`. Runs what a compile runs before it asks
-the teacher anything (`draft_prospects.look_up`); nothing is asked, spent or written but the answer."""
+the teacher anything (`drafts.preview.look_up`); nothing is asked, spent or written but the answer."""
 
 import logging
 from uuid import UUID

@@ -1,0 +1,1 @@
+"""Celery tasks: ids in, one function called. A task that is lost or doubled changes nothing."""

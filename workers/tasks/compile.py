@@ -1,4 +1,4 @@
-"""Celery tasks of compiles: ids in, the walk called. A task that is lost or doubled changes nothing."""
+"""Celery tasks of compiles: ids in, the pipeline called. A task that is lost or doubled changes nothing."""
 
 from uuid import UUID
 

@@ -1,5 +1,5 @@
 """The grammar teacher as a model: kolm's prompts in, choices with exact log-probs out. No HTTP here;
-`grammar_server` puts it on a wire."""
+`server` puts it on a wire."""
 
 import functools
 import json

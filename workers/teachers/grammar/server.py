@@ -3,7 +3,7 @@ against it.
 
     python -m workers.teachers.grammar.server --port 8900 [--grammar FILE] [--host 127.0.0.1]
 
-GET /v1/models, POST /v1/chat/completions, POST /v1/completions: what they take and answer is in `grammar_api`. No key
+GET /v1/models, POST /v1/chat/completions, POST /v1/completions: what they take and answer is in `api`. No key
 is checked: it listens on loopback and knows no secret.
 """
 

@@ -1,0 +1,1 @@
+"""The verification of drafts by the teacher's judgement, with planted controls that show what the judge is worth."""

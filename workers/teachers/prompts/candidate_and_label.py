@@ -1,7 +1,7 @@
 """The two prompts of a compile, and how their answers are read.
 
 Pass 1 asks for candidate inputs of one slice: each choice is one bare message. Pass 2 asks for the label of one
-text: each choice is one bare label (what is asked of json and text tasks is in `answer_prompt`). Both open with
+text: each choice is one bare label (what is asked of json and text tasks is in `answer`). Both open with
 `Task:`, `Slice:`, `Hint:`, `Labels:` lines, one line each, which the grammar teacher reads too; a task without labels
 says what kind of `Answer:` it wants instead.
 

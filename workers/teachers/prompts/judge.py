@@ -19,7 +19,7 @@ from workers.teachers.prompts.candidate_and_label import DATA_RULE, fence
 from workers.teachers.protocol import Message
 
 JUDGE_ASK = "Answer with the JSON array of the accepted ids alone."
-# no drawn id has a vowel (judge_batches), so an answer that repeats the example is malformed
+# no drawn id has a vowel (judges.batches), so an answer that repeats the example is malformed
 JUDGE_SYSTEM = (
     "Given a slice of a task and [id, draft] pairs, accept each draft that you could well have written as a new "
     "message of this slice: it fits the hint and any label, and someone could have typed it. Judge each by itself; "

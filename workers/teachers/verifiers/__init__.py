@@ -1,0 +1,1 @@
+"""The verification of drafts: the protocol of a dialogue, the rules on log-probs, and the gate, which asks nobody."""

@@ -1,5 +1,5 @@
 """A teacher that the customer serves with vLLM: besides what OpenAI's protocol has, it scores a given answer, goes on
-from a begun one, and takes drafts as proposals (`vllm_proposer`).
+from a begun one, and takes drafts as proposals (`proposer`).
 
 Answers are scored and begun as token ids, never as text: a tokenizer merges differently over the joint of prompt and
 answer, and chat templates trim. So the prompt is what the server's own chat template makes of the messages, the answer

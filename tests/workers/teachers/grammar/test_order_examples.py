@@ -12,7 +12,7 @@ from backend.domain.spec.parsing import JsonOutput, Spec, TextOutput, parse_spec
 from workers.scoring.answer_checks import judged
 from workers.teachers.grammar.files import SHIPPED, shipped_grammar
 
-EXAMPLES = Path(__file__).parents[3] / "examples"
+EXAMPLES = Path(__file__).parents[4] / "examples"
 NAMES = ("order-extractor", "order-summary")
 
 
