@@ -12,7 +12,7 @@ from workers.teachers.grammar.model import GrammarModel
 from workers.teachers.grammar.pcfg import Grammar
 from workers.teachers.grammar.server import GrammarServer, serving
 
-EXAMPLE = DEFAULT_GRAMMAR.parents[3] / "examples" / "refund-router.yaml"
+EXAMPLE = DEFAULT_GRAMMAR.parents[4] / "examples" / "refund-router.yaml"
 
 
 @pytest.fixture(scope="session")

@@ -217,5 +217,5 @@ def test_a_fault_is_printed_without_the_prompt(
         grammar_server.handle_error(None, ("127.0.0.1", 9))
     said = capsys.readouterr().err
     assert "KeyError" in said
-    assert "test_grammar_server.py" in said
+    assert "test_server.py" in said
     assert prompt not in said
