@@ -1,4 +1,4 @@
-"""Durable execution: one compile, walked step by step by whichever process holds its lease.
+"""Durable execution: one compile, carried step by step by whichever process holds its lease.
 
 Nothing here trusts the process to live. A step's effects commit under the lease's fence
 (`backend.compiles.leases.fenced`); a heartbeat thread prolongs the lease and hears of cancellation; what a dead process
@@ -55,7 +55,7 @@ class StopSignal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompileRun:
-    """A held compile: the spec, the lease and the stop signal. Handed to every stage."""
+    """A held compile: the spec, the lease and the stop signal. Handed to every step."""
 
     lease: Lease
     spec: Spec

@@ -1,7 +1,7 @@
-"""The walk down the street: claim a compile, run its unfinished steps in order, end it or let go of it.
+"""The pipeline of a compile: claim it, run its unfinished steps in order, end it or let go of it.
 
-A stage returns Done (its effects are committed) or Waiting (a runner works; the lease was given back). What is raised
-decides the rest:
+A step returns StepDone (its effects are committed) or StepWaiting (a runner works; the lease was given back). What is
+raised decides the rest:
 
     LeaseLost        somebody else has the compile: leave without a word
     Canceled         the customer asked: keep receipts and costs, end as canceled
@@ -32,9 +32,9 @@ from backend.domain.spec.parsing import parse_spec
 from backend.runner_jobs import leases as job_leases
 from backend.usage import holds
 from workers.durable import Canceled, CompileRun, Heartbeat, StopSignal, begin_step, is_away, patiently
-from workers.step.result import Done, Waiting
+from workers.step.result import StepDone, StepWaiting
 from workers.step.runner_wait import RunnerJobFailed
-from workers.steps.ablation import ARM_STAGES
+from workers.steps.ablation import ARM_STEPS
 from workers.steps.distillation import run_distillation
 from workers.steps.evaluation import run_evaluation
 from workers.steps.gate import run_gate
@@ -54,7 +54,7 @@ LONGEST_WAIT_S = 15.0
 MAX_CLAIMS = 12  # without a finished step: whoever takes this compile dies of it
 _AGAIN = "Resuming the compile tries this step again; what is done stays done."
 
-STAGES: dict[StepName, Callable[[CompileRun], Done | Waiting]] = {
+STEP_FUNCTIONS: dict[StepName, Callable[[CompileRun], StepDone | StepWaiting]] = {
     StepName.SLICING: run_slicing,
     StepName.SYNTHESIS: run_synthesis,
     StepName.VERIFICATION: run_verification,
@@ -72,25 +72,25 @@ class Crashing(OurError):
         super().__init__("Several workers ended while they worked on this step.", code="worker_crashed")
 
 
-def stages_of(compile: Compile) -> dict[StepName, Callable[[CompileRun], Done | Waiting]]:
+def steps_of(compile: Compile) -> dict[StepName, Callable[[CompileRun], StepDone | StepWaiting]]:
     """An ablation copies where another compile makes."""
-    return STAGES if compile.ablation_of is None else {**STAGES, **ARM_STAGES}
+    return STEP_FUNCTIONS if compile.ablation_of is None else {**STEP_FUNCTIONS, **ARM_STEPS}
 
 
 def advance(compile_id: UUID) -> None:
-    """Walk a compile as far as it goes now. Safe to call at any time, by anybody, twice."""
+    """Carry a compile as far as it goes now. Safe to call at any time, by anybody, twice."""
     lease = leases.claim(compile_id, owner=f"{socket.gethostname()}:{os.getpid()}")
     if lease is None:
         return
     stop = StopSignal()
     try:
         with Heartbeat(lease, stop):
-            _walk(lease, stop)
+            _advance(lease, stop)
     except LeaseLost:
         log.warning("lease lost", extra={"compile": str(compile_id), "fence": lease.fence})
 
 
-def _walk(lease: Lease, stop: StopSignal) -> None:
+def _advance(lease: Lease, stop: StopSignal) -> None:
     started = time.monotonic()
     try:
         run = _open(lease, stop)
@@ -128,7 +128,7 @@ def _open(lease: Lease, stop: StopSignal) -> CompileRun | None:
 
 def _run_steps(run: CompileRun) -> None:
     with run.fenced() as compile:
-        stages = stages_of(compile)
+        functions = steps_of(compile)
         rows = StepRun.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id)
         finished = set(rows.filter(status=StepStatus.SUCCEEDED).values_list("name", flat=True))
     for name in STEPS:
@@ -136,8 +136,8 @@ def _run_steps(run: CompileRun) -> None:
             continue
         run.stop.check()
         begin_step(run, name)
-        outcome = stages[name](run)
-        if isinstance(outcome, Waiting) or outcome.ends is not None:
+        outcome = functions[name](run)
+        if isinstance(outcome, StepWaiting) or outcome.ends is not None:
             return
 
 

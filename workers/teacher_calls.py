@@ -2,7 +2,7 @@
 
 A batch is the set of calls in flight at the same time (at most `teacher.concurrency`). Three acts: a transaction that
 reserves the money and writes `started` rows; the calls, in threads that touch no database; a transaction that stores
-the answers together with whatever the stage makes of them. A process that dies in the middle leaves `started` rows
+the answers together with whatever the step makes of them. A process that dies in the middle leaves `started` rows
 under an old fence: those are booked to waste and made again, so a crash repeats at most one batch and the customer
 never pays for it.
 """

@@ -13,7 +13,7 @@ from backend.usage import checking
 from backend.usage.models import Billing, UsageFact
 from tests.compile_factories import LABELS, fresh, hold, lapse
 from workers.durable import CompileRun, begin_step
-from workers.pipeline import STAGES
+from workers.pipeline import STEP_FUNCTIONS
 from workers.step import teacher_session
 from workers.teachers.prompts.candidate_and_label import unfence
 from workers.teachers.prompts.judge import JUDGE_ASK
@@ -132,7 +132,7 @@ def start(row: Compile) -> CompileRun:
 def walk_through(run: CompileRun, *steps: StepName) -> None:
     for name in steps:
         begin_step(run, name)
-        STAGES[name](run)
+        STEP_FUNCTIONS[name](run)
 
 
 def take_over(run: CompileRun, row: Compile) -> CompileRun:

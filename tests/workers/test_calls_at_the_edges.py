@@ -16,7 +16,7 @@ from tests.workers.calls import EchoTeacher, answered, plan, price
 from tests.workers.pipeline_helpers import check_money
 from workers import pipeline
 from workers.durable import CompileRun
-from workers.step.result import Done, finish_step
+from workers.step.result import StepDone, finish_step
 from workers.teacher_calls import call_batch
 from workers.teachers.openai_compatible import answers
 from workers.teachers.protocol import Completion, CompletionRequest, Message, TeacherFailed, TeacherIdentity
@@ -74,17 +74,17 @@ def test_a_step_that_gets_on_between_its_failures_is_not_given_up(row, monkeypat
     teacher = EchoTeacher(flaky)
 
     def finishing(name: StepName):
-        def stage(run: CompileRun) -> Done:
+        def stage(run: CompileRun) -> StepDone:
             if name == STEP:
                 for each in plans:
                     call_batch(run, STEP, teacher, price(), [each], nothing)
             with run.fenced() as compile:
-                finish_step(run, compile, name, Done())
-            return Done()
+                finish_step(run, compile, name, StepDone())
+            return StepDone()
 
         return stage
 
-    monkeypatch.setattr(pipeline, "STAGES", {name: finishing(name) for name in STEPS})
+    monkeypatch.setattr(pipeline, "STEP_FUNCTIONS", {name: finishing(name) for name in STEPS})
     for _ in range(8):
         make_due(row)
         pipeline.advance(row.id)

@@ -15,7 +15,7 @@ from tests.compile_factories import fresh, make_compile
 from tests.factories import make_tenant
 from workers import pipeline
 from workers.durable import CompileRun
-from workers.step.result import Done, finish_step
+from workers.step.result import StepDone, finish_step
 
 pytestmark = pytest.mark.usefixtures("committed_db")
 ENDS = {StepName.GATE: CompileStatus.GATE_FAILED, StepName.PACKAGING: CompileStatus.SUCCEEDED}
@@ -31,8 +31,8 @@ def row(committed_db: None) -> Compile:
 
 
 def stage_of(name: StepName, *, ends: CompileStatus | None = None, then: Callable[[CompileRun], None] = lambda _: None):
-    def stage(run: CompileRun) -> Done:
-        done = Done(ends=ends)
+    def stage(run: CompileRun) -> StepDone:
+        done = StepDone(ends=ends)
         with run.fenced() as compile:
             finish_step(run, compile, name, done)
         then(run)
@@ -45,7 +45,7 @@ def stage_of(name: StepName, *, ends: CompileStatus | None = None, then: Callabl
 def stages(monkeypatch: pytest.MonkeyPatch) -> dict[StepName, Any]:
     table: dict[StepName, Any] = {name: stage_of(name) for name in STEPS}
     table[StepName.PACKAGING] = stage_of(StepName.PACKAGING, ends=CompileStatus.SUCCEEDED)
-    monkeypatch.setattr(pipeline, "STAGES", table)
+    monkeypatch.setattr(pipeline, "STEP_FUNCTIONS", table)
     return table
 
 
@@ -88,7 +88,7 @@ def test_a_worker_that_dies_right_after_the_last_step_leaves_an_ended_compile(ro
 def test_a_cancel_that_comes_before_the_last_commit_wins_and_leaves_no_effect_of_it(row, stages, last):
     finish = stage_of(last, ends=ENDS[last])
 
-    def stage(run: CompileRun) -> Done:
+    def stage(run: CompileRun) -> StepDone:
         cancel(row)
         return finish(run)
 
@@ -99,7 +99,7 @@ def test_a_cancel_that_comes_before_the_last_commit_wins_and_leaves_no_effect_of
 
 
 def test_what_fails_while_the_customer_cancels_is_canceled_at_once(row, stages):
-    def stage(run: CompileRun) -> Done:
+    def stage(run: CompileRun) -> StepDone:
         cancel(row)
         raise OurError("away")
 

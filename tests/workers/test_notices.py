@@ -23,7 +23,7 @@ from tests.factories import make_tenant
 from tests.webhook_factories import make_endpoint
 from workers import pipeline
 from workers.durable import CompileRun
-from workers.step.result import Done, finish_step
+from workers.step.result import StepDone, finish_step
 from workers.upkeep import expire_compiles
 
 pytestmark = pytest.mark.usefixtures("committed_db")
@@ -53,9 +53,9 @@ def types(row: Compile) -> list[str]:
     return [body["type"] for body in told(row)]
 
 
-def stage(name: StepName, act: Callable[[], CompileStatus | None]) -> Callable[[CompileRun], Done]:
-    def run_stage(run: CompileRun) -> Done:
-        done = Done(ends=act())
+def stage(name: StepName, act: Callable[[], CompileStatus | None]) -> Callable[[CompileRun], StepDone]:
+    def run_stage(run: CompileRun) -> StepDone:
+        done = StepDone(ends=act())
         with run.fenced() as compile:
             finish_step(run, compile, name, done)
         return done
@@ -68,7 +68,7 @@ def walk_with(monkeypatch: pytest.MonkeyPatch, row: Compile, at: StepName, act: 
     one of them."""
     table = {name: stage(name, act if name == at else lambda: None) for name in STEPS[:-1]}
     table[STEPS[-1]] = stage(STEPS[-1], act if at == STEPS[-1] else lambda: CompileStatus.SUCCEEDED)
-    monkeypatch.setattr(pipeline, "STAGES", table)
+    monkeypatch.setattr(pipeline, "STEP_FUNCTIONS", table)
     pipeline.advance(row.id)
 
 

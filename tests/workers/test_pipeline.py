@@ -22,7 +22,7 @@ from tests.compile_factories import change, fresh, lapse, make_compile
 from tests.factories import make_tenant
 from workers import pipeline
 from workers.durable import Canceled, CompileRun
-from workers.step.result import Done, Waiting, finish_step
+from workers.step.result import StepDone, StepWaiting, finish_step
 from workers.teachers.protocol import TeacherFailed
 
 pytestmark = pytest.mark.usefixtures("committed_db")
@@ -33,9 +33,9 @@ def row() -> Compile:
     return make_compile(make_tenant())
 
 
-def finishing(name: StepName, *, ends: CompileStatus | None = None) -> Callable[[CompileRun], Done]:
-    def stage(run: CompileRun) -> Done:
-        done = Done(ends=ends)
+def finishing(name: StepName, *, ends: CompileStatus | None = None) -> Callable[[CompileRun], StepDone]:
+    def stage(run: CompileRun) -> StepDone:
+        done = StepDone(ends=ends)
         with run.fenced() as compile:
             finish_step(run, compile, name, done)
         return done
@@ -43,8 +43,8 @@ def finishing(name: StepName, *, ends: CompileStatus | None = None) -> Callable[
     return stage
 
 
-def raising(error: BaseException) -> Callable[[CompileRun], Done]:
-    def stage(run: CompileRun) -> Done:
+def raising(error: BaseException) -> Callable[[CompileRun], StepDone]:
+    def stage(run: CompileRun) -> StepDone:
         raise error
 
     return stage
@@ -55,7 +55,7 @@ def stages(monkeypatch: pytest.MonkeyPatch) -> dict[StepName, Any]:
     """Every stage finishes at once; the last one ends the compile. A test replaces the one it is about."""
     table: dict[StepName, Any] = {name: finishing(name) for name in STEPS}
     table[STEPS[-1]] = finishing(STEPS[-1], ends=CompileStatus.SUCCEEDED)
-    monkeypatch.setattr(pipeline, "STAGES", table)
+    monkeypatch.setattr(pipeline, "STEP_FUNCTIONS", table)
     return table
 
 
@@ -88,10 +88,10 @@ def test_a_compile_walks_all_steps_in_order_and_ends(row, stages):
 
 
 def test_a_stage_that_waits_for_a_runner_lets_go_and_goes_on_later(row, stages):
-    def wait(run: CompileRun) -> Waiting:
+    def wait(run: CompileRun) -> StepWaiting:
         with run.fenced():
             leases.release(run.lease, due_in_s=30)
-        return Waiting()
+        return StepWaiting()
 
     go_on = stages[StepName.DISTILLATION]
     stages[StepName.DISTILLATION] = wait
@@ -182,8 +182,8 @@ def test_a_compile_that_kills_whoever_takes_it_is_stopped(row, stages):
 
 
 def test_a_step_that_moves_on_outlives_any_number_of_workers(row, stages):
-    def die_further_on(done: int) -> Callable[[CompileRun], Done]:
-        def stage(run: CompileRun) -> Done:
+    def die_further_on(done: int) -> Callable[[CompileRun], StepDone]:
+        def stage(run: CompileRun) -> StepDone:
             with run.fenced():
                 run.progress(StepName.SLICING, done=done, total=99, message="rows saved")
             lapse(run.lease)  # as a worker that was killed leaves it
@@ -201,7 +201,7 @@ def test_a_step_that_moves_on_outlives_any_number_of_workers(row, stages):
 
 
 def test_a_step_that_dies_at_the_same_row_is_stopped(row, stages):
-    def die(run: CompileRun) -> Done:
+    def die(run: CompileRun) -> StepDone:
         with run.fenced():
             run.progress(StepName.SLICING, done=7, total=99, message="rows saved")
         lapse(run.lease)
@@ -215,8 +215,8 @@ def test_a_step_that_dies_at_the_same_row_is_stopped(row, stages):
     assert (fresh(row).status, row.failure_code) == (CompileStatus.FAILED, "worker_crashed")
 
 
-def storing(data: bytes) -> Callable[[CompileRun], Done]:
-    def stage(run: CompileRun) -> Done:
+def storing(data: bytes) -> Callable[[CompileRun], StepDone]:
+    def stage(run: CompileRun) -> StepDone:
         put_blob(run.tenant_id, data)
         return finishing(StepName.SLICING)(run)
 
@@ -274,7 +274,7 @@ def test_a_second_outage_after_progress_is_waited_for_anew(row, stages, settings
 
 
 def test_a_database_that_ends_our_connection_costs_no_attempt(row, stages):
-    def die(run: CompileRun) -> Done:
+    def die(run: CompileRun) -> StepDone:
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_terminate_backend(pg_backend_pid())")
         raise AssertionError("the connection is still there")
@@ -290,7 +290,7 @@ def test_a_database_that_ends_our_connection_costs_no_attempt(row, stages):
 def test_a_statement_that_the_database_refuses_is_a_fault_of_ours(row, stages):
     """What takes too long, waits for a lock for too long or is in a deadlock says nothing of the database's health."""
 
-    def slow(run: CompileRun) -> Done:
+    def slow(run: CompileRun) -> StepDone:
         with connection.cursor() as cursor:
             cursor.execute("SET statement_timeout = 5; SELECT pg_sleep(1)")
         raise AssertionError
@@ -305,7 +305,7 @@ def test_a_statement_that_the_database_refuses_is_a_fault_of_ours(row, stages):
 def test_what_was_made_while_the_database_was_away_is_saved_when_it_is_back(row, stages, monkeypatch):
     """The stage holds answers in hand when the database goes: its transaction begins when it is back."""
 
-    def work(run: CompileRun) -> Done:
+    def work(run: CompileRun) -> StepDone:
         connection.close()
         connection.close_pool()
         monkeypatch.setitem(connection.settings_dict, "PORT", "1")
@@ -326,7 +326,7 @@ def test_what_was_made_while_the_database_was_away_is_saved_when_it_is_back(row,
 
 
 def test_a_holder_that_lost_its_lease_leaves_without_a_word(row, stages):
-    def lose(run: CompileRun) -> Done:
+    def lose(run: CompileRun) -> StepDone:
         lapse(run.lease)
         assert leases.claim(row.id, owner="two") is not None
         raise LeaseLost
@@ -340,7 +340,7 @@ def test_a_holder_that_lost_its_lease_leaves_without_a_word(row, stages):
 def test_a_canceled_compile_stops_its_step_and_its_runner(row, stages):
     jobs: list[RunnerJob] = []
 
-    def cancel_meanwhile(run: CompileRun) -> Done:
+    def cancel_meanwhile(run: CompileRun) -> StepDone:
         with run.fenced() as compile:
             work = Offer(kind=RunnerJobKind.DISTILL, payload={}, inputs=())
             jobs.append(offer(compile.tenant_id, work, compile_id=compile.id, step=StepName.DISTILLATION))
@@ -363,7 +363,7 @@ def test_a_canceled_compile_stops_its_step_and_its_runner(row, stages):
 def test_the_heartbeat_tells_a_working_stage_that_it_is_to_stop(row, stages, settings):
     settings.KOLM_COMPILE_LEASE_S = 1
 
-    def work(run: CompileRun) -> Done:
+    def work(run: CompileRun) -> StepDone:
         with tenant_scope(row.tenant_id):
             transitions.cancel(row.tenant_id, row.id)
         for _ in range(100):

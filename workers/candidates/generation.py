@@ -25,7 +25,7 @@ from workers.durable import CompileRun
 from workers.embedding.protocol import Embedder
 from workers.scoring.verifier import check_text, gate_reasons
 from workers.spending import settle
-from workers.step.teacher_session import Taught, seed_of, teaching
+from workers.step.teacher_session import TeacherSession, seed_of, teacher_session
 from workers.teacher_calls import MadeCall, PlannedCall, call_batch
 from workers.teachers.factory import caps_of
 from workers.teachers.prompts.candidate_and_label import candidate_request, parse_message
@@ -39,9 +39,9 @@ def add_round(run: CompileRun, pool: Slice, embedder: Embedder, heldout: frozens
     """Write the round that selection opened. A teacher that refuses it (some take no high temperature) does not end the
     compile: the round ends with what there is."""
     refusal = None
-    with teaching(run, model=model_of(run, pool)) as taught:
+    with teacher_session(run, model=model_of(run, pool)) as session:
         try:
-            fill_round(run, pool, taught, heldout, StepName.SELECTION)
+            fill_round(run, pool, session, heldout, StepName.SELECTION)
         except TeacherFailed as error:
             if error.retryable:
                 raise
@@ -64,7 +64,7 @@ def model_of(run: CompileRun, pool: Slice) -> str | None:
     return run.spec.teacher.fallback_model if times(pool, "fallback_model") else None
 
 
-def fill_round(run: CompileRun, pool: Slice, taught: Taught, heldout: frozenset[str], step: StepName) -> None:
+def fill_round(run: CompileRun, pool: Slice, session: TeacherSession, heldout: frozenset[str], step: StepName) -> None:
     """Ask for N more candidates, a batch at a time; a batch that is journaled already costs nothing."""
 
     def save(compile: Compile, calls: list[MadeCall]) -> None:
@@ -72,7 +72,7 @@ def fill_round(run: CompileRun, pool: Slice, taught: Taught, heldout: frozenset[
 
     exemplars = shown_exemplars(run, pool)
     while plans := _next_batch(run, pool, exemplars):
-        call_batch(run, step, taught.teacher, taught.price, plans, save)
+        call_batch(run, step, session.teacher, session.price, plans, save)
 
 
 def _next_batch(run: CompileRun, pool: Slice, exemplars: tuple[str, ...]) -> list[PlannedCall]:

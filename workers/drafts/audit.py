@@ -21,21 +21,21 @@ from workers.drafts.proposals import asked_of
 from workers.drafts.records import audit_rows, count_controls
 from workers.drafts.verification_dialogue import hold
 from workers.durable import CompileRun
-from workers.step.teacher_session import Taught, seed_of
+from workers.step.teacher_session import TeacherSession, seed_of
 from workers.teachers.judges.draft_judge import JudgeVerifier
 from workers.teachers.protocol import TeacherFailed
 
 MAX_FRESH = 8  # of the slice's fresh candidates, as positive controls
 
 
-def audit_drafts(run: CompileRun, pool: Slice, taught: Taught) -> None:
+def audit_drafts(run: CompileRun, pool: Slice, session: TeacherSession) -> None:
     """Audit the slice, if the lot falls on it; safe to run again at any point. An audit that cannot be had (the budget,
     a teacher that refuses) is left out: it decides nothing about this compile."""
     plan = pool.drafts
     if plan is None or plan.get("audited") or not _is_drawn(run, pool, plan):
         return
     try:
-        told = _ask_again(run, pool, taught, plan)
+        told = _ask_again(run, pool, session, plan)
     except (PaymentRequired, TeacherFailed) as failed:
         if isinstance(failed, TeacherFailed) and failed.retryable:
             raise
@@ -51,7 +51,7 @@ def _is_drawn(run: CompileRun, pool: Slice, plan: dict[str, Any]) -> bool:
     return lot < run.spec.draft_cache.audit_share
 
 
-def _ask_again(run: CompileRun, pool: Slice, taught: Taught, plan: dict[str, Any]) -> Verification:
+def _ask_again(run: CompileRun, pool: Slice, session: TeacherSession, plan: dict[str, Any]) -> Verification:
     with run.fenced():
         mine = Candidate.objects.filter(tenant_id=run.tenant_id, slice=pool, state="valid").order_by("text_key")
         distances = dict.fromkeys(mine.filter(origin=Origin.DRAFT).values_list("draft_id", flat=True), 0.0)
@@ -62,7 +62,7 @@ def _ask_again(run: CompileRun, pool: Slice, taught: Taught, plan: dict[str, Any
     asked = replace(asked, far=tuple(far.values()), fresh=tuple(fresh))
     drafts = [accepted[id] for id in distances if id in accepted]
     rng = random.Random(seed_of(run, "audit", run.compile_id, pool.position))
-    told, _ = hold(run, taught, f"audit:{pool.position}", JudgeVerifier(audit_share=1.0).audit(asked, drafts, rng))
+    told, _ = hold(run, session, f"audit:{pool.position}", JudgeVerifier(audit_share=1.0).audit(asked, drafts, rng))
     return told
 
 

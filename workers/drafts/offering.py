@@ -28,7 +28,7 @@ from workers.drafts.repeats import taken
 from workers.drafts.verification_dialogue import ask_about, unasked
 from workers.durable import CompileRun
 from workers.embedding.protocol import Embedder
-from workers.step.teacher_session import Taught, seed_of
+from workers.step.teacher_session import TeacherSession, seed_of
 from workers.teachers.factory import identity_of
 from workers.teachers.protocol import TeacherFailed
 
@@ -63,17 +63,19 @@ def _ask_for_reembedding(run: CompileRun, embedder: Embedder) -> None:
         )
 
 
-def offer_drafts(run: CompileRun, pool: Slice, taught: Taught, market: Market | None, heldout: frozenset[str]) -> None:
+def offer_drafts(
+    run: CompileRun, pool: Slice, session: TeacherSession, market: Market | None, heldout: frozenset[str]
+) -> None:
     """Let drafts compete for the slice's N before anything is written. Safe to run again at any point."""
     if pool.drafts is None:
         if market is None:
             return
         with run.fenced() as compile:
-            pool.drafts = plan(run, pool, taught, market, heldout)
+            pool.drafts = plan(run, pool, session, market, heldout)
             _take_repeats(run, compile, pool, heldout)
             pool.save(update_fields=["drafts", "n_from_drafts"])
     if pool.drafts["state"] == "asked":
-        _settle(run, pool, *_told_of(run, pool, taught), heldout)
+        _settle(run, pool, *_told_of(run, pool, session), heldout)
 
 
 def _take_repeats(run: CompileRun, compile: Compile, pool: Slice, heldout: frozenset[str]) -> None:
@@ -89,11 +91,11 @@ def _take_repeats(run: CompileRun, compile: Compile, pool: Slice, heldout: froze
     pool.drafts = with_told(pool.drafts, told, pool.n_from_drafts)
 
 
-def _told_of(run: CompileRun, pool: Slice, taught: Taught) -> tuple[Verification, list[StoredDraft], str]:
+def _told_of(run: CompileRun, pool: Slice, session: TeacherSession) -> tuple[Verification, list[StoredDraft], str]:
     """What the teacher said of the planned drafts, which they are, and why nothing where it could not be asked: that
     does not end a compile, which can do without."""
     try:
-        told, shown = ask_about(run, pool, taught, pool.drafts)
+        told, shown = ask_about(run, pool, session, pool.drafts)
     except PaymentRequired:
         return unasked(), [], "the budget has no room for the question"
     except TeacherFailed as failed:

@@ -35,7 +35,7 @@ from workers.drafts.repeats import repeats
 from workers.drafts.scopes import revision_of
 from workers.durable import CompileRun
 from workers.scoring.verifier import check_text, gate_reasons
-from workers.step.teacher_session import Taught, seed_of
+from workers.step.teacher_session import TeacherSession, seed_of
 from workers.teachers.factory import caps_of, identity_of
 
 N_CONTROLS = 4
@@ -50,7 +50,7 @@ class Market:
 
 
 def plan(
-    run: CompileRun, pool: Slice, taught: Taught, market: Market | None, heldout: frozenset[str]
+    run: CompileRun, pool: Slice, session: TeacherSession, market: Market | None, heldout: frozenset[str]
 ) -> dict[str, Any]:
     near = () if market is None else market.near.get(pool.id, ())
     base: dict[str, Any] = {
@@ -79,7 +79,7 @@ def plan(
     if caps_of(run.spec.teacher).engine_drafts and run.spec.draft_cache.verify in ("auto", "engine"):
         return base | _engine_plan(others)
     n_wanted = pool.n_candidates - len(base["repeats"])
-    planned = _verified_plan(run, pool, taught, scope, others, n_wanted, heldout)
+    planned = _verified_plan(run, pool, session, scope, others, n_wanted, heldout)
     if base["repeats"] and planned["arm"] in (Arm.NO_DRAFTS, Arm.NOT_WORTH):
         planned |= {"arm": Arm.OFFERED.value, "strategy": Strategy.REPEAT.value}
     return base | planned
@@ -100,7 +100,7 @@ def _engine_plan(near: Sequence[NearSource]) -> dict[str, Any]:
 def _verified_plan(
     run: CompileRun,
     pool: Slice,
-    taught: Taught,
+    session: TeacherSession,
     scope: Scope,
     near: Sequence[NearSource],
     n_wanted: int,
@@ -127,7 +127,7 @@ def _verified_plan(
         verifiers,
         drafts,
         rows,
-        taught.price,
+        session.price,
         n_wanted=n_wanted,
         seed=f"{run.compile_id}/{pool.position}",
     )
@@ -139,7 +139,7 @@ def _verified_plan(
         "break_even": found.decision.break_even if math.isfinite(found.decision.break_even) else None,
         "threshold_distance": distance_at(found.curve, found.decision.break_even),
         "fresh_microusd": found.fresh_microusd,
-        "price_version": taught.price.version,
+        "price_version": session.price.version,
         "gate_threshold": threshold,
     }
     if not found.decision.shown:

@@ -18,7 +18,7 @@ from workers.drafts.gate_verification import gate_of
 from workers.drafts.proposals import asked_of, fresh_cost, offerables, source_order, verifiers_of, with_old_prompts
 from workers.drafts.records import counts_of
 from workers.durable import CompileRun
-from workers.step.teacher_session import Taught, seed_of
+from workers.step.teacher_session import TeacherSession, seed_of
 from workers.teacher_calls import PlannedCall, ask_batch, request_sha256
 from workers.teachers.factory import caps_of
 from workers.teachers.protocol import Choice
@@ -26,20 +26,20 @@ from workers.teachers.verifiers.protocol import Answer, Asked, Conversation, Dra
 
 
 def ask_about(
-    run: CompileRun, pool: Slice, taught: Taught, plan: dict[str, Any]
+    run: CompileRun, pool: Slice, session: TeacherSession, plan: dict[str, Any]
 ) -> tuple[Verification, list[StoredDraft]]:
     """Ask about the planned drafts; after an adaptive probe, about the rest only where it still pays."""
     asked, drafts = _asked(run, pool, plan)
     verifier = _verifier(run, pool, asked, plan)
     n_first = sum(row[0] in {str(d.draft_id) for d in drafts} for row in plan["shown"][: plan["first"]])
     if not n_first:
-        return _ask(run, pool, taught, verifier, asked, drafts, plan, stage=0), drafts
+        return _ask(run, pool, session, verifier, asked, drafts, plan, stage=0), drafts
     probe, rest = drafts[:n_first], drafts[n_first:]
-    told = _ask(run, pool, taught, verifier, asked, probe, plan, stage=0)
-    more = _still_worth(run, pool, taught, verifier, asked, probe, rest, told, plan)
+    told = _ask(run, pool, session, verifier, asked, probe, plan, stage=0)
+    more = _still_worth(run, pool, session, verifier, asked, probe, rest, told, plan)
     if not more:
         return told, probe
-    later = _ask(run, pool, taught, verifier, asked, more, plan, stage=1)
+    later = _ask(run, pool, session, verifier, asked, more, plan, stage=1)
     return _joined(told, later), [*probe, *more]
 
 
@@ -66,7 +66,7 @@ def _asked(run: CompileRun, pool: Slice, plan: dict[str, Any]) -> tuple[Asked, l
 def _ask(
     run: CompileRun,
     pool: Slice,
-    taught: Taught,
+    session: TeacherSession,
     verifier: DraftVerifier,
     asked: Asked,
     drafts: Sequence[StoredDraft],
@@ -78,7 +78,7 @@ def _ask(
     if not drafts:
         return unasked()
     key = f"drafts:{pool.position}:{stage}"
-    told, revisions = hold(run, taught, key, verifier.verify(asked, drafts, rng))
+    told, revisions = hold(run, session, key, verifier.verify(asked, drafts, rng))
     if plan["revision"] and not run.spec.teacher.revision and revisions - {plan["revision"]}:
         with run.fenced():
             run.warn(
@@ -93,7 +93,7 @@ def _ask(
 def _still_worth(
     run: CompileRun,
     pool: Slice,
-    taught: Taught,
+    session: TeacherSession,
     verifier: DraftVerifier,
     asked: Asked,
     probe: Sequence[StoredDraft],
@@ -106,14 +106,14 @@ def _still_worth(
         return []
     with run.fenced():
         row = calibration(run.tenant_id, UUID(plan["scope"]), verifier.strategy)
-    quote = verifier.quote(asked, rest, taught.price)
+    quote = verifier.quote(asked, rest, session.price)
     order = source_order([*probe, *rest])
     seen = {order[id]: count for id, count in counts_of(told, probe).items()}
     decision = decide(
         curve_of(row),
         offerables(rest, quote, order),
         n_wanted=pool.n_candidates - sum(bool(verdict.text) for verdict in told.verdicts),
-        fresh_microusd=fresh_cost(asked, taught.price, output_tokens=sum(d.n_tokens for d in rest) / len(rest)),
+        fresh_microusd=fresh_cost(asked, session.price, output_tokens=sum(d.n_tokens for d in rest) / len(rest)),
         overhead_microusd=quote.overhead_microusd,
         ledger=ledger_of(row),
         rng=random.Random(f"{run.compile_id}/{pool.position}/rest"),
@@ -136,7 +136,9 @@ def unasked() -> Verification:
     return Verification(verdicts=(), is_void=True)
 
 
-def hold(run: CompileRun, taught: Taught, key: str, conversation: Conversation) -> tuple[Verification, set[str]]:
+def hold(
+    run: CompileRun, session: TeacherSession, key: str, conversation: Conversation
+) -> tuple[Verification, set[str]]:
     """Hold a conversation through the journal: (what was said, which revisions answered). A question's digest is part
     of its key, so an answer is never taken for that of another question."""
     revisions: set[str] = set()
@@ -148,12 +150,12 @@ def hold(run: CompileRun, taught: Taught, key: str, conversation: Conversation) 
         except StopIteration as ended:
             said: Verification = ended.value
             return said, revisions
-        answers = _answers(run, taught, f"{key}:{turn}", requests)
+        answers = _answers(run, session, f"{key}:{turn}", requests)
         revisions |= {answer.revision for answer in answers if answer.revision}
         turn += 1
 
 
-def _answers(run: CompileRun, taught: Taught, key: str, requests: Sequence[TeacherRequest]) -> list[Answer]:
+def _answers(run: CompileRun, session: TeacherSession, key: str, requests: Sequence[TeacherRequest]) -> list[Answer]:
     plans = [
         PlannedCall(key=f"{key}:{i}:{request_sha256(request)[:12]}", request=request)
         for i, request in enumerate(requests)
@@ -162,7 +164,7 @@ def _answers(run: CompileRun, taught: Taught, key: str, requests: Sequence[Teach
     made = [
         call
         for at in range(0, len(plans), width)
-        for call in ask_batch(run, StepName.SYNTHESIS, taught.teacher, taught.price, plans[at : at + width])
+        for call in ask_batch(run, StepName.SYNTHESIS, session.teacher, session.price, plans[at : at + width])
     ]
     return [
         Answer(choices=tuple(_choice(value) for value in call.choices), cost=call.cost, revision=call.revision)

@@ -38,7 +38,7 @@ from workers.candidates.slices import slice_spec
 from workers.durable import CompileRun
 from workers.embedding.sentence import load_embedder
 from workers.gap.selection_record import split_record, tell
-from workers.step.teacher_session import seed_of, teaching
+from workers.step.teacher_session import seed_of, teacher_session
 from workers.teacher_calls import PlannedCall, call_batch, worst_cost
 from workers.teachers.prompts.split import split_request
 from workers.teachers.protocol import TeacherFailed
@@ -126,13 +126,13 @@ def split(run: CompileRun, pool: Slice, division: Division, report: SelectionRep
         with run.fenced():
             save(None)
         return
-    with teaching(run, model=model_of(run, pool)) as taught:
+    with teacher_session(run, model=model_of(run, pool)) as session:
         try:
             call_batch(
                 run,
                 StepName.SELECTION,
-                taught.teacher,
-                taught.price,
+                session.teacher,
+                session.price,
                 [division.call],
                 lambda _, calls: save(calls[0].choices[0]["text"]),
             )

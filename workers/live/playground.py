@@ -20,7 +20,7 @@ from backend.serving.playground import MAX_SHOWN, Vote, answer, fail, question
 from backend.tenants.scope import tenant_scope
 from backend.usage.ledger import Fact, record
 from workers.spending import pays_teacher_itself
-from workers.step.teacher_session import teacher_of
+from workers.step.teacher_session import open_teacher
 from workers.teacher_calls import worst_cost
 from workers.teachers.prompts.answer import item_request
 from workers.teachers.prompts.candidate_and_label import parse_label
@@ -62,17 +62,17 @@ def answer_playground(tenant_id: UUID, answer_id: UUID) -> None:
 
 
 def _ask(tenant_id: UUID, spec: Spec, text: str) -> _Asked:
-    with teacher_of(tenant_id, spec) as taught:
+    with open_teacher(tenant_id, spec) as session:
         request = item_request(
             spec, text, n=spec.sampling.label_samples, temperature=spec.sampling.temperature_labels, seed=None
         )
         began = time.monotonic()
-        completion = taught.teacher.complete(request, deadline_s=DEADLINE_S)
+        completion = session.teacher.complete(request, deadline_s=DEADLINE_S)
         return _Asked(
             completion=completion,
-            price=taught.price,
-            most_microusd=worst_cost(taught.price, request),
-            model=taught.teacher.identity.model,
+            price=session.price,
+            most_microusd=worst_cost(session.price, request),
+            model=session.teacher.identity.model,
             latency_ms=completion.latency_ms or round((time.monotonic() - began) * 1000),
         )
 

@@ -23,7 +23,7 @@ from backend.usage.accounts import check_open
 from backend.usage.ledger import Fact, record
 from workers.scoring.answer_checks import failed_checks
 from workers.spending import pays_teacher_itself
-from workers.step.teacher_session import Taught, teacher_of
+from workers.step.teacher_session import TeacherSession, open_teacher
 from workers.teacher_calls import worst_cost
 from workers.teachers.prompts.answer import item_request
 from workers.teachers.prompts.candidate_and_label import parse_label
@@ -48,17 +48,17 @@ class _Call:
 class _Teacher:
     """The teacher with what it was asked, within the day's money."""
 
-    taught: Taught
+    session: TeacherSession
     left_microusd: int
     calls: list[_Call]
 
     def ask(self, request: CompletionRequest) -> list[str] | None:
         """What it said; None where the money does not reach."""
-        worst = worst_cost(self.taught.price, request)
+        worst = worst_cost(self.session.price, request)
         if worst > self.left_microusd:
             return None
         self.left_microusd -= worst
-        completion = self.taught.teacher.complete(request, deadline_s=DEADLINE_S)
+        completion = self.session.teacher.complete(request, deadline_s=DEADLINE_S)
         self.calls.append(_Call(completion=completion, most_microusd=worst))
         return [choice.text for choice in completion.choices]
 
@@ -72,10 +72,10 @@ def compare_answer(tenant_id: UUID, answer_id: UUID) -> None:
         with tenant_scope(tenant_id):
             check_open(tenant_id, None)
         spec = parse_spec(asked.compile.spec)
-        with teacher_of(tenant_id, spec) as taught:
-            teacher = _Teacher(taught=taught, left_microusd=asked.left_microusd, calls=[])
+        with open_teacher(tenant_id, spec) as session:
+            teacher = _Teacher(session=session, left_microusd=asked.left_microusd, calls=[])
             agreement = _agreement(spec, asked, teacher)
-            price, model = taught.price, taught.teacher.identity.model
+            price, model = session.price, session.teacher.identity.model
     except KolmError as error:
         log.warning("shadow %s: %s", answer_id, error.code)
         given_up(asked)

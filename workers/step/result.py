@@ -1,4 +1,4 @@
-"""What a stage tells the walker when it returns, and how a step ends: output, receipt, cost, event, in one
+"""The result of a step as the pipeline gets it, and how a step ends: output, receipt, cost, event, in one
 transaction."""
 
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ from workers.durable import Canceled, CompileRun
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Done:
+class StepDone:
     """The step is finished. `inputs` and `outputs` are digests by name (they go on the receipt), `facts` what the
     receipt and the API tell about it; `ends` closes the compile with this status."""
 
@@ -28,11 +28,11 @@ class Done:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Waiting:
+class StepWaiting:
     """A runner has the step's job; its report wakes the compile."""
 
 
-def finish_step(run: CompileRun, compile: Compile, name: StepName, done: Done) -> None:
+def finish_step(run: CompileRun, compile: Compile, name: StepName, done: StepDone) -> None:
     """Close a step inside a `fenced` transaction and sign its receipt; the step that ends the compile ends it here, in
     the same transaction. Raises Canceled where the customer was first."""
     if done.ends is not None and compile.status == CompileStatus.CANCELING:

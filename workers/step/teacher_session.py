@@ -22,7 +22,7 @@ from workers.teachers.protocol import Teacher
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Taught:
+class TeacherSession:
     """A teacher ready to be asked, with the price of its model."""
 
     teacher: Teacher
@@ -36,14 +36,14 @@ class Taught:
 
 
 @contextmanager
-def teaching(run: CompileRun, *, model: str | None = None) -> Iterator[Taught]:
-    """The teacher of a compile's spec for the length of a block; `model` as in `teacher_of`."""
-    with teacher_of(run.tenant_id, run.spec, model=model) as taught:
-        yield taught
+def teacher_session(run: CompileRun, *, model: str | None = None) -> Iterator[TeacherSession]:
+    """The teacher of a compile's spec for the length of a block; `model` as in `open_teacher`."""
+    with open_teacher(run.tenant_id, run.spec, model=model) as session:
+        yield session
 
 
 @contextmanager
-def teacher_of(tenant_id: UUID, spec: Spec, *, model: str | None = None) -> Iterator[Taught]:
+def open_teacher(tenant_id: UUID, spec: Spec, *, model: str | None = None) -> Iterator[TeacherSession]:
     """The spec's teacher for the length of a block; `model` asks another model of the same provider (the spec's
     fallback)."""
     wanted = spec.teacher if model is None else spec.teacher.model_copy(update={"model": model})
@@ -58,7 +58,7 @@ def teacher_of(tenant_id: UUID, spec: Spec, *, model: str | None = None) -> Iter
         grammar_url=settings.KOLM_GRAMMAR_URL,
     )
     try:
-        yield Taught(teacher=teacher, price=teacher_price(price_book(), wanted.model, wanted.price))
+        yield TeacherSession(teacher=teacher, price=teacher_price(price_book(), wanted.model, wanted.price))
     finally:
         teacher.close()
 

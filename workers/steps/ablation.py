@@ -24,7 +24,7 @@ from backend.domain.spec.parsing import canonical_spec
 from workers.candidates.ranking import stack
 from workers.durable import CompileRun
 from workers.gap.selection_record import Chosen, selection_record, tell, without_columns
-from workers.step.result import Done, finish_step
+from workers.step.result import StepDone, finish_step
 
 COPIED_AT_ONCE = 500  # candidates a transaction: a few MB of embeddings, far from any time limit
 _MADE_LATER = {"id", "tenant_id", "compile", "created_at"}
@@ -35,7 +35,7 @@ _OF_CANDIDATE = _MADE_LATER | {
 }  # fmt: skip
 
 
-def copy_slicing(run: CompileRun) -> Done:
+def copy_slicing(run: CompileRun) -> StepDone:
     """The source's slices and its gold split. K is what the arm keeps of each."""
     with run.fenced() as compile:
         source, step = _source_step(compile, StepName.SLICING)
@@ -51,7 +51,7 @@ def copy_slicing(run: CompileRun) -> Done:
                 values |= {"k_actual": 0, "selection": pool.selection}
             rows.append(Slice(tenant_id=run.tenant_id, compile=compile, **values))
         Slice.objects.bulk_create(rows)
-        done = Done(
+        done = StepDone(
             inputs={"spec": sha256_of(canonical_spec(run.spec))} | _as_inputs(step),
             outputs=step.output["digests"],
             facts=step.output["facts"] | _copied_from(source),
@@ -60,7 +60,7 @@ def copy_slicing(run: CompileRun) -> Done:
     return done
 
 
-def copy_candidates(run: CompileRun) -> Done:
+def copy_candidates(run: CompileRun) -> StepDone:
     """The source's candidates, the rejected ones too, with their embeddings; no call, no cost."""
     with run.fenced() as compile:
         source, step = _source_step(compile, StepName.SYNTHESIS)
@@ -80,7 +80,7 @@ def copy_candidates(run: CompileRun) -> Done:
             run.progress(StepName.SYNTHESIS, done=done_so_far, total=len(ids), message="candidates copied")
     with run.fenced() as compile:
         keys = Candidate.objects.filter(tenant_id=run.tenant_id, compile=compile).order_by("text_key")
-        done = Done(
+        done = StepDone(
             inputs=_as_inputs(step),
             outputs={"candidates": sha256_of(list(keys.values_list("text_key", flat=True)))},
             facts=step.output["facts"] | _copied_from(source) | {"n_copied": len(ids)},
@@ -89,7 +89,7 @@ def copy_candidates(run: CompileRun) -> Done:
     return done
 
 
-def copy_scores(run: CompileRun) -> Done:
+def copy_scores(run: CompileRun) -> StepDone:
     """The source's scores, by text. Nothing is computed anew: the same candidates, the same verdicts."""
     with run.fenced() as compile:
         source, step = _source_step(compile, StepName.VERIFICATION)
@@ -105,7 +105,7 @@ def copy_scores(run: CompileRun) -> Done:
             [key, state, None if score is None else f"{score:.6f}"]
             for key, state, score in rows.values_list("text_key", "state", "score")
         ]
-        done = Done(
+        done = StepDone(
             inputs={"candidates": sha256_of([key for key, *_ in scores])} | _as_inputs(step),
             outputs={"scores": sha256_of(scores)},
             facts=step.output["facts"] | _copied_from(source),
@@ -114,7 +114,7 @@ def copy_scores(run: CompileRun) -> Done:
     return done
 
 
-def keep_without_selection(run: CompileRun) -> Done:
+def keep_without_selection(run: CompileRun) -> StepDone:
     """All of a slice or K of it by lot, whatever its clusters; no reaction, no drafts. Labels that the source has
     bought are taken over."""
     with run.fenced() as compile:
@@ -135,7 +135,7 @@ def keep_without_selection(run: CompileRun) -> Done:
     return done
 
 
-ARM_STAGES: dict[StepName, Callable[[CompileRun], Done]] = {
+ARM_STEPS: dict[StepName, Callable[[CompileRun], StepDone]] = {
     StepName.SLICING: copy_slicing,
     StepName.SYNTHESIS: copy_candidates,
     StepName.VERIFICATION: copy_scores,
@@ -205,13 +205,13 @@ def _take_labels_over(compile: Compile, source: Compile) -> None:
         )
 
 
-def _kept(run: CompileRun, compile: Compile, source: Compile, labels_step: StepRun) -> Done:
+def _kept(run: CompileRun, compile: Compile, source: Compile, labels_step: StepRun) -> StepDone:
     rows = Candidate.objects.filter(tenant_id=run.tenant_id, compile=compile).order_by("text_key")
     valid = list(rows.exclude(state="rejected").values_list("text_key", "state"))
     reused = [key for key, state in valid if state in LABELED]
     costs = label_costs(source)
     pools = Slice.objects.filter(tenant_id=run.tenant_id, compile=compile).order_by("position")
-    return Done(
+    return StepDone(
         inputs={"scored": sha256_of([key for key, _ in valid])} | _as_inputs(labels_step),
         outputs={"picks": sha256_of([key for key, state in valid if state != "dropped"])},
         facts={

@@ -6,18 +6,18 @@ from backend.domain.lifecycle import StepName
 from backend.domain.planning.trials import first_trial
 from workers.durable import CompileRun
 from workers.spending import settle
-from workers.step.result import Done, Waiting, finish_step
+from workers.step.result import StepDone, StepWaiting, finish_step
 from workers.step.runner_wait import result_or_wait, runner_fact
 from workers.training.trial_jobs import Trained, distill_facts, distill_offer, read_trained
 
 
-def run_distillation(run: CompileRun) -> Done | Waiting:
+def run_distillation(run: CompileRun) -> StepDone | StepWaiting:
     with run.fenced():
         dataset = run.step(StepName.LABELING).output["digests"]["dataset"]
     trial = first_trial(run.spec)
     found = result_or_wait(run, StepName.DISTILLATION, lambda: distill_offer(run, trial))
     if found is None:
-        return Waiting()
+        return StepWaiting()
     row, value = found
     result = read_trained(run, trial, value)
     facts = {
@@ -26,7 +26,7 @@ def run_distillation(run: CompileRun) -> Done | Waiting:
         "trial": trial.to_json(),
         "job": encode_id(Prefix.RUNNER_JOB, row.id),
     }
-    done = Done(
+    done = StepDone(
         inputs={"dataset": dataset, "base": result.base_model_sha256},
         outputs={"adapter": result.adapter_sha256},
         facts=facts,

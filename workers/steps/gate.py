@@ -6,12 +6,12 @@ from backend.compiles.events import append_event, touch
 from backend.domain.evaluation.kscore import decide_gate
 from backend.domain.lifecycle import CompileStatus, StepName
 from workers.durable import CompileRun
-from workers.step.result import Done, finish_step
+from workers.step.result import StepDone, finish_step
 from workers.training.heldout import evaluation_of, gate_options, public_evaluation, score_of
 from workers.training.trials import chosen_trial, measured_of
 
 
-def run_gate(run: CompileRun) -> Done:
+def run_gate(run: CompileRun) -> StepDone:
     measured = measured_of(run)
     evaluation = evaluation_of(run, measured)
     score = score_of(run, evaluation, measured, chosen_trial(run))
@@ -22,7 +22,7 @@ def run_gate(run: CompileRun) -> Done:
         touch(compile, k_score_ppm=k_ppm, evaluation=public_evaluation(evaluation, measured), gate=gate_json)
         data = {"passed": decision.passed, "k_score_ppm": k_ppm, "gate": gate_json}
         append_event(run.tenant_id, run.compile_id, "gate.decided", data)
-        done = Done(
+        done = StepDone(
             inputs={"evals": run.step(StepName.EVALUATION).output["digests"]["evals"]},
             outputs={"k_score": put_json(run.tenant_id, k_json), "gate": put_json(run.tenant_id, gate_json)},
             facts={"passed": decision.passed, "k_score": k_json, "gate": gate_json},

@@ -18,8 +18,8 @@ from backend.drafts.models import Offer
 from workers.drafts.label_drafts import LABELS, keep_labels, known_labels, note_labels
 from workers.durable import CompileRun
 from workers.gap.selection_record import without_columns
-from workers.step.result import Done, finish_step
-from workers.step.teacher_session import Taught, seed_of, teaching
+from workers.step.result import StepDone, finish_step
+from workers.step.teacher_session import TeacherSession, seed_of, teacher_session
 from workers.teacher_calls import MadeCall, PlannedCall, call_batch
 from workers.teachers.prompts.answer import item_request
 from workers.teachers.prompts.candidate_and_label import parse_label
@@ -30,7 +30,7 @@ from workers.training.votes import agree
 _VOTED = ["label", "answer", "votes", "agreement_ppm", "reasons", "state"]
 
 
-def run_labeling(run: CompileRun) -> Done:
+def run_labeling(run: CompileRun) -> StepDone:
     _label_all(run)
     with run.fenced():
         rows = list(
@@ -65,8 +65,8 @@ def _label_all(run: CompileRun) -> None:
         todo = list(base.filter(state="picked").order_by("text_key"))
         total = len(todo) + base.filter(state__in=("labeled", "unverified")).count()
     answers = _answers_so_far(run)
-    with teaching(run) as taught:
-        todo = _take_known(run, todo, taught, total)
+    with teacher_session(run) as session:
+        todo = _take_known(run, todo, session, total)
         while todo:
             part = todo[: run.spec.teacher.concurrency]
             _settle(run, part, answers)  # a process may have died between their last answer and this
@@ -78,7 +78,7 @@ def _label_all(run: CompileRun) -> None:
 
             plans = [_label_call(run, row, answers[row.text_key]) for row in open_rows]
             if plans:
-                call_batch(run, StepName.LABELING, taught.teacher, taught.price, plans, save)
+                call_batch(run, StepName.LABELING, session.teacher, session.price, plans, save)
             _settle(run, open_rows, answers)
             todo = [row for row in todo if row.state == "picked"]
             with run.fenced():
@@ -86,7 +86,7 @@ def _label_all(run: CompileRun) -> None:
                 run.progress(StepName.LABELING, done=done, total=total, message=f"{done} of {total} inputs labeled")
 
 
-def _take_known(run: CompileRun, todo: list[Candidate], taught: Taught, total: int) -> list[Candidate]:
+def _take_known(run: CompileRun, todo: list[Candidate], session: TeacherSession, total: int) -> list[Candidate]:
     """Give the inputs that the teacher labelled in an earlier compile, by the same prompt, their votes; returns the
     others."""
     with run.fenced():
@@ -96,7 +96,7 @@ def _take_known(run: CompileRun, todo: list[Candidate], taught: Taught, total: i
         _vote(run.spec, mine, {row.text_key: [known.answers[row.text_key]] for row in mine})
         with run.fenced() as compile:
             Candidate.objects.bulk_update(mine, _VOTED)
-            note_labels(run, compile, known, len(todo) - len(mine), taught.price)
+            note_labels(run, compile, known, len(todo) - len(mine), session.price)
             message = f"{len(mine)} of {total} inputs were labeled before"
             run.progress(StepName.LABELING, done=total - len(todo) + len(mine), total=total, message=message)
     return [row for row in todo if row.state == "picked"]
@@ -179,7 +179,7 @@ def _save(
     kept: set[str],
     made: TrainingSet,
     outputs: dict[str, str],
-) -> Done:
+) -> StepDone:
     """`kept` are the texts of the teacher's pairs that train; the other pairs of the data set are gold."""
     for row in rows:
         row.state = "trained" if row.text in kept else "left_out"
@@ -203,7 +203,7 @@ def _save(
     if not isinstance(run.spec.output, LabelOutput):
         facts["unverified_for"] = dict(sorted(reasons.items()))
     labels = [[row.text_key, row.label or row.answer, row.agreement_ppm] for row in rows]
-    return Done(
+    return StepDone(
         inputs={"picks": sha256_of([row.text_key for row in rows])},
         outputs={**outputs, "labels": sha256_of(labels)},
         facts=facts,

@@ -29,7 +29,7 @@ from backend.domain.spec.task_prompt import prompt_json
 from backend.registry.contributing import contribute
 from workers.durable import CompileRun
 from workers.gap.k_sampling import k_sampling
-from workers.step.result import Done, finish_step
+from workers.step.result import StepDone, finish_step
 from workers.teachers.factory import CARD_NOTES
 from workers.training.heldout import rules_shipped
 from workers.training.trial_jobs import Trained, base_name
@@ -39,7 +39,7 @@ from workers.training.trials import chosen_trial, measured_of
 _MEASURED = frozenset({"k_score_ppm", "cost_microusd", "evals"})
 
 
-def run_packaging(run: CompileRun) -> Done:
+def run_packaging(run: CompileRun) -> StepDone:
     trained, key = chosen_trial(run), signing_key()
     with run.fenced() as compile:
         members = _members(run, compile, trained) | _receipts(compile, key)
@@ -51,7 +51,7 @@ def run_packaging(run: CompileRun) -> Done:
     with run.fenced() as compile:
         artifact = publish(compile, data, digest)
         public_id = encode_id(Prefix.ARTIFACT, artifact.id)
-        done = Done(
+        done = StepDone(
             inputs={"adapter": trained.adapter_sha256},
             outputs={"kolm": digest},
             facts={"artifact": public_id, "version": artifact.version, "size_bytes": len(data)},

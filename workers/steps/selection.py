@@ -17,10 +17,10 @@ from workers.durable import CompileRun
 from workers.embedding.sentence import load_embedder
 from workers.gap.mitigation import choose, warn_of_gap
 from workers.gap.selection_record import Chosen, selection_record, tell, without_columns
-from workers.step.result import Done, finish_step
+from workers.step.result import StepDone, finish_step
 
 
-def run_selection(run: CompileRun) -> Done:
+def run_selection(run: CompileRun) -> StepDone:
     while (pool := _next_pool(run)) is not None:
         _select_pool(run, pool)
         with run.fenced():
@@ -96,7 +96,7 @@ def _save(run: CompileRun, pool: Slice, rows: list[Candidate], chosen: Chosen) -
     warn_of_gap(run, pool, chosen)
 
 
-def _summary(run: CompileRun, pools: list[Slice]) -> Done:
+def _summary(run: CompileRun, pools: list[Slice]) -> StepDone:
     candidates = Candidate.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id)
     keys = list(candidates.filter(state="picked").order_by("text_key").values_list("text_key", flat=True))
     scored = candidates.filter(state__in=("picked", "dropped")).order_by("text_key")
@@ -106,7 +106,7 @@ def _summary(run: CompileRun, pools: list[Slice]) -> Done:
         "n_drafts": Draft.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id, is_kept=False).count(),
         "slices": [{"name": pool.name} | without_columns(pool.selection or {}) for pool in pools],
     }
-    return Done(
+    return StepDone(
         inputs={"scored": sha256_of(list(scored.values_list("text_key", flat=True)))},
         outputs={"picks": sha256_of(keys)},
         facts=facts,

@@ -16,12 +16,12 @@ from workers.candidates.slices import declared, slice_text
 from workers.durable import CompileRun
 from workers.embedding.protocol import Embedder
 from workers.embedding.sentence import load_embedder
-from workers.step.result import Done, finish_step
+from workers.step.result import StepDone, finish_step
 
 CAPTURED = "captured"
 
 
-def run_slicing(run: CompileRun) -> Done:
+def run_slicing(run: CompileRun) -> StepDone:
     with tenant_scope(run.tenant_id):
         gold = split(run.tenant_id, run.spec, load_gold(run.tenant_id, run.spec))
         captures = load_captures(run.tenant_id, run.spec)
@@ -61,7 +61,7 @@ def _save(
     captures: list[str],
     gold: GoldSplit[Example],
     embedder: Embedder,
-) -> Done:
+) -> StepDone:
     for row in slices:
         row.tenant_id, row.compile = run.tenant_id, compile
     Slice.objects.bulk_create(slices)
@@ -83,7 +83,7 @@ def _save(
             for s in slices
         ],
     }
-    return Done(
+    return StepDone(
         inputs={"spec": sha256_of(canonical_spec(run.spec))},
         outputs={"gold_train": train, "gold_heldout": heldout},
         facts=facts,

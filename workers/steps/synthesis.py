@@ -20,15 +20,15 @@ from workers.drafts.savings import close_account, drafts_of_compile
 from workers.durable import CompileRun
 from workers.embedding.protocol import Embedder
 from workers.embedding.sentence import load_embedder
-from workers.step.result import Done, finish_step
-from workers.step.teacher_session import teaching
+from workers.step.result import StepDone, finish_step
+from workers.step.teacher_session import teacher_session
 
 MAX_REJECT_SHARE = 0.30
 COLLAPSED_GROUPS = 2
 MAX_HOTTER_ROUNDS = 2
 
 
-def run_synthesis(run: CompileRun) -> Done:
+def run_synthesis(run: CompileRun) -> StepDone:
     embedder = load_embedder()
     heldout = heldout_keys(run)
     pools = _pools(run)
@@ -50,18 +50,18 @@ def synthesize_pool(
     """Bring one slice to its N candidates, drafts first, and react to what the pool looks like. Safe to run again at
     any point."""
     while not pool.is_synthesized:
-        with teaching(run, model=model_of(run, pool)) as taught:
+        with teacher_session(run, model=model_of(run, pool)) as session:
             if pool.round == 0:
-                offer_drafts(run, pool, taught, market, heldout)
-            fill_round(run, pool, taught, heldout, StepName.SYNTHESIS)
+                offer_drafts(run, pool, session, market, heldout)
+            fill_round(run, pool, session, heldout, StepName.SYNTHESIS)
             if pool.round == 0:
-                audit_drafts(run, pool, taught)
+                audit_drafts(run, pool, session)
         embed_pool(run, pool, embedder, StepName.SYNTHESIS)
         reaction = _reaction(run, pool)
         with run.fenced():
             _react(run, pool, reaction)
             if pool.is_synthesized:
-                close_account(run, pool, taught.price, embedder)
+                close_account(run, pool, session.price, embedder)
                 pool.save(update_fields=["drafts"])
 
 
@@ -117,7 +117,7 @@ def _pools(run: CompileRun) -> list[Slice]:
         return list(Slice.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id).order_by("position"))
 
 
-def _summary(run: CompileRun) -> Done:
+def _summary(run: CompileRun) -> StepDone:
     pools = Slice.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id).order_by("position")
     keys = Candidate.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id).order_by("text_key")
     facts = {
@@ -135,7 +135,7 @@ def _summary(run: CompileRun) -> Done:
         ],
         "drafts": drafts_of_compile(run, list(pools)),
     }
-    return Done(
+    return StepDone(
         inputs=_gold_digests_of(run),
         outputs={"candidates": sha256_of(list(keys.values_list("text_key", flat=True)))},
         facts=facts,

@@ -10,10 +10,10 @@ from backend.domain.lifecycle import StepName
 from workers.candidates.ranking import score_pool
 from workers.durable import CompileRun
 from workers.embedding.sentence import load_embedder
-from workers.step.result import Done, finish_step
+from workers.step.result import StepDone, finish_step
 
 
-def run_verification(run: CompileRun) -> Done:
+def run_verification(run: CompileRun) -> StepDone:
     embedder = load_embedder()
     with run.fenced():
         pools = list(Slice.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id).order_by("position"))
@@ -31,14 +31,14 @@ def run_verification(run: CompileRun) -> Done:
     return done_step
 
 
-def _summary(run: CompileRun, pools: list[Slice]) -> Done:
+def _summary(run: CompileRun, pools: list[Slice]) -> StepDone:
     rows = list(
         Candidate.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id)
         .order_by("text_key")
         .values_list("text_key", "state", "score", "reasons")
     )
     reasons = Counter(reason for _, _, _, found in rows for reason in found)
-    return Done(
+    return StepDone(
         inputs={"candidates": sha256_of([key for key, *_ in rows])},
         outputs={
             "scores": sha256_of(

@@ -11,7 +11,7 @@ from backend.domain.canonical import sha256_hex
 from backend.domain.evaluation.generative import Verdict, verdict_of
 from backend.domain.lifecycle import StepName
 from workers.durable import CompileRun
-from workers.step.teacher_session import seed_of, teaching
+from workers.step.teacher_session import seed_of, teacher_session
 from workers.teacher_calls import PlannedCall, ask_batch
 from workers.teachers.prompts.pairwise import pairwise_request, parse_preference
 
@@ -28,11 +28,11 @@ def judge_texts(
     ]
     todo = [i for i, verdict in enumerate(verdicts) if verdict is None]
     width = max(1, run.spec.teacher.concurrency // 2)
-    with teaching(run) as taught:
+    with teacher_session(run) as session:
         for first in range(0, len(todo), width):
             part = todo[first : first + width]
             plans = [plan for i in part for plan in _both_ways(run, heldout[i], answers[i])]
-            made = ask_batch(run, StepName.EVALUATION, taught.teacher, taught.price, plans)
+            made = ask_batch(run, StepName.EVALUATION, session.teacher, session.price, plans)
             said = [parse_preference(call.choices[0]["text"]) for call in made]
             for nth, i in enumerate(part):
                 verdicts[i] = verdict_of(said[2 * nth], said[2 * nth + 1])

@@ -31,7 +31,7 @@ from tests.workers.pipeline_helpers import (
     told_apart,
 )
 from workers.durable import Canceled, CompileRun, begin_step
-from workers.pipeline import STAGES, stages_of
+from workers.pipeline import STEP_FUNCTIONS, steps_of
 from workers.steps import ablation
 
 pytestmark = pytest.mark.usefixtures("committed_db")
@@ -57,7 +57,7 @@ def arm_of(source: Compile, arm: Arm) -> Compile:
 def walk_arm(run: CompileRun, row: Compile, *steps: StepName) -> None:
     for name in steps:
         begin_step(run, name)
-        stages_of(row)[name](run)
+        steps_of(row)[name](run)
 
 
 def labeled(row: Compile) -> dict[str, Any]:
@@ -68,8 +68,8 @@ def labeled(row: Compile) -> dict[str, Any]:
 def test_only_the_first_four_steps_of_an_ablation_are_other_than_usual(teacher: ScriptedTeacher) -> None:
     source = source_of()
     arm = arm_of(source, Arm.ALL)
-    assert stages_of(source) == STAGES
-    changed = {name for name, stage in stages_of(arm).items() if STAGES[name] is not stage}
+    assert steps_of(source) == STEP_FUNCTIONS
+    changed = {name for name, stage in steps_of(arm).items() if STEP_FUNCTIONS[name] is not stage}
     assert changed == set(TO_LABELING[:4])
 
 

@@ -3,7 +3,7 @@
 A message that one of its grammars wrote is read exactly (`message_reader`); a few answers are wrong in one field all
 the same, by SLIPS, so that votes have something to settle. A message from elsewhere is guessed at, and its answers
 differ more. Of a schema or a task that no grammar file knows, the answer is made from the schema and the words of the
-message alone: enough to see the street work, nothing to rely on.
+message alone: enough to see the pipeline work, nothing to rely on.
 
 The distribution is a grammar of one rule whose alternatives are the answers. So temperature, top-k, log-probs of tokens
 and of given texts mean for an answer exactly what they mean for a message.

@@ -1,7 +1,7 @@
 """A grammar for a slice that no grammar file knows, made from the words of the prompt: its hint, label and exemplars.
 
 It lets a newcomer compile any toy spec without an account at a vendor. Its messages are templates around the spec's
-own words: enough to see the street work, not enough to teach a model anything that the spec does not already say.
+own words: enough to see the pipeline work, not enough to teach a model anything that the spec does not already say.
 """
 
 import functools
