@@ -16,10 +16,11 @@ from pathlib import Path
 
 from backend.domain.jobs.runner_jobs import Claim, RunnerJobKind
 from backend.domain.log_text import guard_logs
-from gpu_runners.client import Refused, RunnerClient, Unreachable, backoff_s
+from gpu_runners.client import RunnerClient
 from gpu_runners.config import BadSetting, RunnerConfig, read_config
 from gpu_runners.errors import JobFailed
 from gpu_runners.heartbeat import keep_beating
+from gpu_runners.http import Refused, Unreachable, backoff_s
 from gpu_runners.isolation import Child
 from gpu_runners.training_lane import Lease, report, work_on
 

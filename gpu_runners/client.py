@@ -1,12 +1,10 @@
 """The lease API as a runner sees it: one place that knows its paths and statuses.
 
 LeaseLost    410, or 404 for the job itself: it is somebody else's now, or nobody's; drop it
-Unreachable  no answer, 5xx, 429, or bytes that were damaged on the way (422): try again later
-Refused      any other 4xx: this side is wrong (bad token, malformed report); trying again cannot help
+Unreachable, Refused: `gpu_runners.http`
 """
 
 import hashlib
-import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -16,26 +14,13 @@ import httpx
 from backend.domain.jobs.runner_jobs import Claim, Progress
 from backend.domain.serving.wire import FeedbackBatch
 from gpu_runners.errors import JobFailed
+from gpu_runners.http import Refused, Unreachable
 
 _PART_BYTES = 1 << 20
 
 
 class LeaseLost(Exception):
     pass
-
-
-class Unreachable(Exception):
-    pass
-
-
-class Refused(Exception):
-    pass
-
-
-def backoff_s(attempt: int, *, rng: random.Random, cap_s: float = 15.0) -> float:
-    """Full jitter: uniform in [0, min(cap, 0.25 * 2^attempt)], at least 50 ms. Runners that lost the same server do not
-    return together."""
-    return max(0.05, rng.uniform(0, min(cap_s, 0.25 * 2 ** min(attempt, 10))))
 
 
 class RunnerClient:

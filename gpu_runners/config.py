@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from backend.domain.jobs.runner_jobs import RunnerJobKind
-from gpu_runners.stalling import STILL_S
+
+STILL_S = 60.0  # of silence without work, until a child is taken to stand still (`stalling`)
 
 
 class BadSetting(Exception):

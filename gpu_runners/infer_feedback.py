@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from backend.domain.serving.wire import BadGrant, FeedbackBatch, grant_key, read_grant
-from gpu_runners.client import Refused, RunnerClient, Unreachable
+from gpu_runners.client import RunnerClient
+from gpu_runners.http import Refused, Unreachable
 from gpu_runners.serving.feedback import EVERY_S, FeedbackBook
 
 if TYPE_CHECKING:  # torch, which a lane that answers label tasks alone does not load

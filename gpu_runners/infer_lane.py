@@ -8,10 +8,11 @@ from contextlib import contextmanager
 
 from backend.domain.artifact.kolm_verify import KolmFileError
 from backend.domain.jobs.runner_jobs import Claim, InferJob, InferResult, Progress
-from gpu_runners.client import JobClient, LeaseLost, Refused, Unreachable
+from gpu_runners.client import JobClient, LeaseLost
 from gpu_runners.config import RunnerConfig
 from gpu_runners.distill.bases import MINILM
 from gpu_runners.errors import JobFailed
+from gpu_runners.http import Refused, Unreachable
 from gpu_runners.infer_feedback import LaneFeedback
 from gpu_runners.serving.loader import Loader
 from gpu_runners.training_lane import report

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from backend.domain.jobs.runner_jobs import RunnerJobKind
+from gpu_runners.config import STILL_S
 
-STILL_S = 60.0
 LEAST_STEP_S, STEPS = 600.0, 50.0
 _LOOK_EVERY_S, _LAG_S = 2.0, 10.0
 # without a sign, working: loading a base, a validation, one pass over 50,000 held-out inputs on a CPU

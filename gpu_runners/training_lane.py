@@ -17,10 +17,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from backend.domain.jobs.runner_jobs import Claim, Progress, RunnerJobKind
-from gpu_runners.client import JobClient, LeaseLost, Refused, Unreachable, backoff_s
+from gpu_runners.client import JobClient, LeaseLost
+from gpu_runners.config import STILL_S
 from gpu_runners.errors import JobFailed
+from gpu_runners.http import Refused, Unreachable, backoff_s
 from gpu_runners.isolation import Child
-from gpu_runners.stalling import STILL_S, StallWatch
+from gpu_runners.stalling import StallWatch
 
 Answer = TypeVar("Answer")
 log = logging.getLogger("kolm.runner")

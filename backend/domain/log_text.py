@@ -26,7 +26,7 @@ _SCHEMA_NAMES = ("constraint_name", "table_name", "column_name")
 # of an address that does not answer, or of a variable of the environment: they name it, and no statement, row or body
 _SAY_WHERE = frozenset(
     {
-        "gpu_runners.client.Unreachable",
+        "gpu_runners.http.Unreachable",
         "django.core.exceptions.ImproperlyConfigured",
         "gpu_runners.config.BadSetting",
         "httpx.ConnectError",

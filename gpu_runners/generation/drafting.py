@@ -1,54 +1,22 @@
-"""What the engine asks of whoever drafts for its rows, and what of a draft it will verify."""
+"""The engine's way to its drafts: what fails in them ends a row's drafts, never its answer; and how much of a draft is
+verified."""
 
 import logging
 from collections.abc import Sequence
-from typing import Protocol
 
-from backend.domain.recipes.feedback import PackFeedback
-from gpu_runners.generation.protocol import GenerationRequest
 from gpu_runners.generation.rows import Row
+from gpu_runners.recipes.batch import BatchDrafter
 
 log = logging.getLogger("kolm.generation")
 
 MOST_DRAFTED = 1024  # of a step: each is a row of logits, and a thousand of 150,000 float32 are 600 MB
 
 
-class Drafts(Protocol):
-    """gpu_runners.recipes.batch.BatchDrafter. `open`, `opens_at_once` and `feedback` may be called from any thread, all
-    else from the engine's own."""
-
-    def opens_at_once(self, request: GenerationRequest) -> bool:
-        """Whether `open` waits for nothing."""
-        ...
-
-    def open(self, row: Row) -> None:
-        """Set `row.drafter`, where its request wants drafts. Raises Rejected(bad_pack)."""
-        ...
-
-    def propose(self, rows: Sequence[Row]) -> list[list[int]]:
-        """A draft a row, [] for none. Asked again without a `settle` between after a step that failed."""
-        ...
-
-    def settle(self, row: Row, kept: Sequence[int]) -> None:
-        """`kept`: what came in a step, the first token of the answer too; `row.draft` is what was verified."""
-        ...
-
-    def note_step(self, n_rows: int, n_drafted: int, seconds: float) -> None:
-        """What a forward pass over decoding rows alone took, with choosing."""
-        ...
-
-    def close(self, row: Row) -> None: ...
-
-    def feedback(self) -> list[tuple[str, PackFeedback]]:
-        """(tenant, counts of its packs' recipes) since the last call; from any thread."""
-        ...
-
-
 class GuardedDrafts:
     """Drafts as the scheduler asks for them. What breaks in them ends a row's drafts, not its answer."""
 
     def __init__(self, *, vocab_size: int) -> None:
-        self.drafts: Drafts | None = None  # set before the first row that has a drafter enters
+        self.drafts: BatchDrafter | None = None  # set before the first row that has a drafter enters
         self._vocab_size = vocab_size
 
     def ask(self, rows: Sequence[Row]) -> int:

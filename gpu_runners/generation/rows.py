@@ -19,6 +19,7 @@ from gpu_runners.generation.protocol import (
 )
 from gpu_runners.generation.sampling import Chooser, Chosen, Place
 from gpu_runners.generation.text import Detokenizer, StopTexts
+from gpu_runners.recipes.drafter import Drafter
 
 
 @dataclass(slots=True, eq=False)
@@ -41,7 +42,7 @@ class Row:
     n_reused: int = 0  # of the prompt, whose keys were known
     reading: bool = True
     canceled: bool = False
-    drafter: Any | None = None  # a gpu_runners.recipes.drafter.Drafter, where the request wants drafts
+    drafter: Drafter | None = None  # where the request wants drafts
     draft: list[int] = field(default_factory=list)  # what this step verifies
     n_steps: int = 0
     n_drafted: int = 0

@@ -21,14 +21,14 @@ from gpu_runners.causal.base import CausalBase
 from gpu_runners.generation.adapters import AdapterShelf
 from gpu_runners.generation.bank import AdapterBank
 from gpu_runners.generation.constraints import Constraints
-from gpu_runners.generation.drafting import Drafts
 from gpu_runners.generation.mailbox import Mailbox
 from gpu_runners.generation.net import Net
 from gpu_runners.generation.protocol import Counts, Delta, DraftKind, GenerationRequest, Rejected
 from gpu_runners.generation.rows import Row, chooser_of
 from gpu_runners.generation.scheduler import Scheduler
 from gpu_runners.generation.text import Detokenizer, StopTexts
-from gpu_runners.recipes.batch import open_drafts
+from gpu_runners.recipes.batch import BatchDrafter
+from gpu_runners.recipes.model_drafts import open_drafts
 
 _CPU_KV_BYTES = 2 << 30
 
@@ -62,10 +62,10 @@ class TorchEngine:
         chunk: int = 0,
         merged: Path | None = None,
         draft_base: CausalBase | None = None,
-        drafts: Drafts | None = None,
+        drafts: BatchDrafter | None = None,
     ) -> None:
         """`n_slots` 0: as many as `max_running`, so that no request waits for an adapter's place. `draft_base` drafts
-        for requests that want a model's drafts. `drafts`: who drafts in place of a `BatchDrafter`. Raises
+        for requests that want a model's drafts. `drafts` draft in place of those that the engine opens. Raises
         JobFailed(unsupported_base), Rejected(bad_adapter)."""
         where = torch.device(("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device)
         kind = (torch.bfloat16 if where.type == "cuda" else torch.float32) if dtype == "auto" else getattr(torch, dtype)
@@ -244,8 +244,8 @@ class TorchEngine:
                 self._scheduler.drafting.drafts = self._open_drafts()
         self._scheduler.drafting.drafts.open(row)
 
-    def _open_drafts(self) -> Drafts:
-        drafts: Drafts = open_drafts(
+    def _open_drafts(self) -> BatchDrafter:
+        return open_drafts(
             self.base,
             draft_base=self._draft_base,
             device=str(self._net.device),
@@ -253,7 +253,6 @@ class TorchEngine:
             max_running=self._sizes.max_running,
             clock=self._net.clock,
         )
-        return drafts
 
     def _draft_sources(self) -> str:
         own = [kind.value for kind in DraftKind if kind is not DraftKind.MODEL]

@@ -4,7 +4,7 @@ import threading
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from backend.domain.recipes.feedback import PackFeedback
 from gpu_runners.generation.protocol import Drafting, DraftKind, GenerationRequest
@@ -17,10 +17,6 @@ from gpu_runners.recipes.schema_forced import SchemaSource
 from gpu_runners.recipes.sources import PackSource
 from gpu_runners.recipes.step_book import StepBook
 from gpu_runners.recipes.step_costs import StepCosts
-
-if TYPE_CHECKING:
-    from gpu_runners.causal.base import CausalBase
-    from gpu_runners.recipes.model_drafts import ModelDrafts
 
 _KEEP_CONTROLLERS = 512
 _ASKING_S = 2e-5  # a guess, until it is measured
@@ -38,6 +34,21 @@ class DraftRow(Protocol):
     draft: list[int]
 
 
+class DraftModel(Protocol):
+    """A small model that drafts behind the other sources. The engine has it (`ModelDrafts`), as it runs on torch, which
+    the hooks inside vLLM and llama.cpp do without."""
+
+    def next_tokens(self, drafters: Sequence[Drafter], written: Sequence[Sequence[int]]) -> list[tuple[int, int]]:
+        """(token, how sure it is in eighths) after `written` and the draft of each."""
+        ...
+
+    def has_place(self, drafter: Drafter, limit: int) -> bool:
+        """Whether an answer of at most `limit` tokens with its prompt has room."""
+        ...
+
+    def close(self, drafter: Drafter) -> None: ...
+
+
 class BatchDrafter:
     """`open`, `opens_at_once` and `feedback` may be called from any thread, all else from the engine's own."""
 
@@ -45,7 +56,7 @@ class BatchDrafter:
         self,
         shelf: PackShelf,
         *,
-        models: "ModelDrafts | None" = None,
+        models: DraftModel | None = None,
         costs: StepCosts | None = None,
         end_ids: Sequence[int] = (),
         n_vocab: int | None = None,
@@ -268,28 +279,6 @@ class BatchDrafter:
             spent = share.n_fed * fed_s + share.n_asked * asked_s + share.model_s
             controller.allowance.settle(share.n_accepted * worth, spent)
             controller.allowance.accrue(seconds * share.n_rows / n_rows)
-
-
-def open_drafts(
-    base: "CausalBase",
-    *,
-    draft_base: "CausalBase | None" = None,
-    device: str = "cpu",
-    dtype: str = "float32",
-    max_running: int = 32,
-    clock: Callable[[], float] = perf_counter,
-) -> BatchDrafter:
-    """For an engine that runs `base`, whose steps `clock` times. Raises JobFailed(unsupported_base)
-    where `draft_base` cannot be run."""
-    from gpu_runners.recipes.tokens import token_texts
-
-    models = None
-    if draft_base is not None:
-        from gpu_runners.recipes.model_drafts import ModelDrafts
-
-        models = ModelDrafts(draft_base, device=device, dtype=dtype, max_rows=max_running)
-    shelf = PackShelf(lambda: token_texts(base), tokenizer_sha256=base.tokenizer_sha256)
-    return BatchDrafter(shelf, models=models, end_ids=base.eos_ids, n_vocab=base.vocab_size, clock=clock)
 
 
 def _room(row: DraftRow) -> int:

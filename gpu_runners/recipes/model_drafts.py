@@ -5,14 +5,18 @@ gets its drafts while there is room for its keys; its prompt is read when it is 
 """
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from gpu_runners.generation.net import Net
+from gpu_runners.recipes.batch import BatchDrafter
 from gpu_runners.recipes.drafter import Drafter
+from gpu_runners.recipes.packs import PackShelf
+from gpu_runners.recipes.tokens import token_texts
 
 if TYPE_CHECKING:
     from gpu_runners.causal.base import CausalBase
@@ -129,3 +133,21 @@ class ModelDrafts:
         """Places of rows that ended without `close`."""
         for key in [key for key, shadow in self._shadows.items() if shadow.owner() is None]:
             self._lanes.remove(self._shadows.pop(key))
+
+
+def open_drafts(
+    base: "CausalBase",
+    *,
+    draft_base: "CausalBase | None" = None,
+    device: str = "cpu",
+    dtype: str = "float32",
+    max_running: int = 32,
+    clock: Callable[[], float] = perf_counter,
+) -> BatchDrafter:
+    """The drafts of an engine that runs `base`, whose steps `clock` times. Raises JobFailed(unsupported_base)
+    where `draft_base` cannot be run."""
+    models = None
+    if draft_base is not None:
+        models = ModelDrafts(draft_base, device=device, dtype=dtype, max_rows=max_running)
+    shelf = PackShelf(lambda: token_texts(base), tokenizer_sha256=base.tokenizer_sha256)
+    return BatchDrafter(shelf, models=models, end_ids=base.eos_ids, n_vocab=base.vocab_size, clock=clock)

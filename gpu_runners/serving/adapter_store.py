@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from backend.domain.serving.wire import Grant
-from gpu_runners.client import Unreachable
+from gpu_runners.http import Unreachable
 from gpu_runners.serving.adapter_files import KolmFiles, is_digest, private_folder
 from gpu_runners.serving.adapter_opening import Adapter, OpenBase, check_tenant, opened, refused
 from gpu_runners.serving.backend_client import ArtifactRefused

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 
 from backend.domain.serving.wire import FeedbackBatch, ServerHello, ServerOrders, UsageBatch
-from gpu_runners.client import Refused, Unreachable
+from gpu_runners.http import Refused, Unreachable
 
 _PREFIX = "/internal/runner"
 

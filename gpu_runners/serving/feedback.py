@@ -15,7 +15,7 @@ from uuid import uuid4
 
 from backend.domain.recipes.feedback import PackFeedback
 from backend.domain.serving.wire import FeedbackBatch, FeedbackRow, Grant
-from gpu_runners.client import Refused, Unreachable
+from gpu_runners.http import Refused, Unreachable
 from gpu_runners.serving.backend_client import Backend
 
 log = logging.getLogger("kolm.server")

@@ -13,7 +13,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 
 from backend.domain.serving.wire import ServerHello, ServerOrders, UsageBatch
-from gpu_runners.client import Refused, Unreachable, backoff_s
+from gpu_runners.http import Refused, Unreachable, backoff_s
 from gpu_runners.serving.backend_client import Backend
 from gpu_runners.serving.granted import Floor
 from gpu_runners.serving.journal import CannotJournal, Journal

@@ -7,7 +7,8 @@ import sys
 import time
 
 from backend.domain.jobs.runner_jobs import RunnerJobKind
-from gpu_runners.stalling import LEAST_STEP_S, SILENT_S, STEPS, STILL_S, StallWatch, session_cpu_s
+from gpu_runners.config import STILL_S
+from gpu_runners.stalling import LEAST_STEP_S, SILENT_S, STEPS, StallWatch, session_cpu_s
 from tests.acceptance.deployment import eventually
 
 

@@ -23,7 +23,8 @@ from gpu_runners.generation.protocol import (
 )
 from gpu_runners.generation.sync import Finished, generate_all
 from gpu_runners.generation.torch_engine import TorchEngine
-from gpu_runners.recipes.batch import BatchDrafter, open_drafts
+from gpu_runners.recipes.batch import BatchDrafter
+from gpu_runners.recipes.model_drafts import open_drafts
 from gpu_runners.recipes.tokens import observed_of, token_texts
 from tests.gpu_runners.recipes.small_sources import SmallRow, verified
 from tests.gpu_runners.recipes.tiny_task import prompts

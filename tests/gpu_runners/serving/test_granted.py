@@ -10,8 +10,8 @@ import pytest
 
 from backend.domain.serving.wire import Grant, UsageRow, sign_grant
 from gpu_runners.causal.base import CausalBase
-from gpu_runners.client import Refused, Unreachable
 from gpu_runners.generation.protocol import Delta, Engine, GenerationRequest, Overloaded
+from gpu_runners.http import Refused, Unreachable
 from gpu_runners.serving.adapter_files import KolmFiles
 from gpu_runners.serving.adapter_opening import Adapter
 from gpu_runners.serving.adapter_store import AdapterStore
