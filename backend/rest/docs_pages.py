@@ -77,7 +77,7 @@ def docs_page(request: HttpRequest, name: str) -> HttpResponse:
     try:
         changed_ns = path.stat().st_mtime_ns
     except FileNotFoundError:
-        message = f"This deployment was installed without its pages; this one is docs/{name}.md in kolm's source tree."
+        message = f"This installation lacks the pages of docs/; this one is docs/{name}.md in kolm's source tree."
         return problem_response(request, status=404, code="docs_not_installed", detail=message)
     response = HttpResponse(_rendered(path, changed_ns), content_type="text/html; charset=utf-8")
     response["Cache-Control"] = "public, max-age=3600"
