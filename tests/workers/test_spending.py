@@ -73,7 +73,7 @@ def test_a_reservation_is_given_back_with_its_settlement(row):
             reserve(compile, 1)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(
     st.lists(
         st.tuples(st.integers(0, 600), st.integers(0, 900), st.sampled_from(list(Billing))), min_size=1, max_size=8

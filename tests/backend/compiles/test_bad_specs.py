@@ -279,9 +279,7 @@ def test_the_spec_that_is_altered_below_is_a_good_one(client, secret):
     assert post(client, secret, "/v1/specs/validate", RICH).status_code == 200
 
 
-@settings_of_hypothesis(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-)
+@settings_of_hypothesis(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(spec=altered_specs())
 def test_whatever_is_put_into_a_spec_the_answer_is_a_place_and_a_reason(client, secret, spec):
     answer = post(client, secret, "/v1/specs/validate", spec)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from django.test import Client
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from backend.blobs import get_jsonl, put_jsonl
@@ -177,7 +177,6 @@ def test_what_is_wrong_with_uploaded_gold_is_told_when_a_spec_names_it(client, s
     assert refusal(answer) == (422, "invalid_spec", "/examples/inline/1/output")
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.lists(st.text(alphabet=st.characters(exclude_categories=["Cs"]), min_size=1), min_size=1, max_size=5))
 def test_texts_come_out_of_the_store_as_they_went_in(texts):
     """U+2028 and its kind are line breaks to Python and nothing to JSON lines."""

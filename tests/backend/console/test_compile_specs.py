@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from backend.console.compile_specs import read_spec, with_budget
@@ -61,7 +61,6 @@ def test_a_word_is_what_it_is_in_a_file(word: str) -> None:
 
 
 @given(st.dictionaries(st.text(max_size=4), values, min_size=1, max_size=4), st.sampled_from([None, True, False]))
-@settings(max_examples=200, deadline=None)
 def test_what_was_written_is_read_back(value: dict[str, Any], flow: bool | None) -> None:
     text = yaml.safe_dump(value, default_flow_style=flow)
     assert read_spec(text).value == value
@@ -73,7 +72,6 @@ printable = values.filter(lambda value: json.dumps(value, ensure_ascii=False).is
 
 
 @given(st.dictionaries(st.sampled_from(["a", "b/~", 'q"{,:', "é"]), printable, min_size=1), st.sampled_from([None, 1]))
-@settings(max_examples=100, deadline=None)
 def test_json_has_the_lines_of_the_same_text_read_as_yaml(value: dict[str, Any], indent: int | None) -> None:
     text = json.dumps(value, indent=indent, ensure_ascii=False)
     as_yaml = read_spec(f"# not JSON\n{text}")

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.special import betaln, xlogy
@@ -123,7 +123,6 @@ def test_the_interval_holds_at_all_times_at_once(rate: float) -> None:
         assert (high < rate) == below[stream, n - 1]
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.integers(1, 400).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
 def test_an_interval_holds_its_rate_is_wider_than_the_exact_one_and_mirrors_itself(counts: tuple[int, int]) -> None:
     k, n = counts

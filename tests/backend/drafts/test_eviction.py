@@ -99,7 +99,7 @@ def fill(tenant: Tenant, slices: list[Any]) -> None:
 
 
 @given(slices=SLICES, n_labels=st.integers(0, 3), share=st.floats(0.05, 1.1))
-@hypothesis_settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@hypothesis_settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_the_worst_goes_first_down_to_the_mark_and_no_further(settings, slices, n_labels, share):
     tenant, other = make_tenant(), make_tenant()
     store(other, ["theirs"])

@@ -6,7 +6,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from llguidance import LLMatcher, LLTokenizer
 
@@ -189,7 +189,6 @@ def tokens() -> LLTokenizer:
 
 @given(value=orders(), seed=st.integers(0, 99))
 @example(value={"order": "AA-0", "kind": "refund", "note": "\x7f\x01\x1f\n\u2028\U0001f600\\/"}, seed=0)
-@settings(max_examples=60, deadline=None)
 def test_what_models_are_taught_is_what_a_decoder_may_write(
     tokens: LLTokenizer, value: dict[str, Any], seed: int
 ) -> None:
@@ -211,7 +210,6 @@ def test_numbers_are_spelt_as_a_decoder_with_bounds_would(tokens: LLTokenizer, n
 
 
 @given(st.integers(0, 99), st.sampled_from(GOOD))
-@settings(max_examples=60, deadline=None)
 def test_the_forms_of_a_schema_do_not_know_the_order_of_its_keys(seed: int, schema: dict[str, Any]) -> None:
     assert json.dumps(normal_schema(shuffled(schema, seed))) == json.dumps(normal_schema(schema))
     for form in (normal_schema, decoding_schema):
@@ -220,7 +218,6 @@ def test_the_forms_of_a_schema_do_not_know_the_order_of_its_keys(seed: int, sche
 
 
 @given(orders() | objects | values)
-@settings(max_examples=80, deadline=None)
 def test_a_value_fits_when_the_standards_own_validator_says_so(value: Any) -> None:
     closed = {**ORDER, "additionalProperties": False}
     closed["$defs"] = {"item": {**ORDER["$defs"]["item"], "additionalProperties": False}}
@@ -284,7 +281,6 @@ anything = st.recursive(
 
 
 @given(anything)
-@settings(max_examples=80, deadline=None)
 def test_any_value_is_refused_or_can_be_used(schema: Any) -> None:
     if check_schema(schema) == []:
         validator(schema)({"a": 1})

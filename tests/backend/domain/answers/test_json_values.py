@@ -6,7 +6,7 @@ import unicodedata
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from backend.domain.answers.json_schemas import normal_schema
@@ -60,7 +60,6 @@ def test_what_is_no_answer_is_refused_at_once_and_not_repeated(text: str) -> Non
 
 
 @given(values)
-@settings(max_examples=150, deadline=None)
 def test_every_value_that_json_can_hold_is_read_as_it_was_written(value: Any) -> None:
     assert parse_answer(json.dumps(value)) == value
 
@@ -79,7 +78,6 @@ def test_an_answer_stands_in_the_order_of_required_and_then_by_name() -> None:
 
 
 @given(orders(), st.integers(0, 99))
-@settings(max_examples=100, deadline=None)
 def test_the_spelling_does_not_know_the_order_of_anybodys_keys(value: dict[str, Any], seed: int) -> None:
     """The schema goes through jsonb and through canonical JSON, which keep no order."""
     text = answer_text(value, ORDER)
@@ -89,7 +87,6 @@ def test_the_spelling_does_not_know_the_order_of_anybodys_keys(value: dict[str, 
 
 
 @given(values, objects)
-@settings(max_examples=100, deadline=None)
 def test_a_value_that_does_not_fit_the_schema_is_spelt_all_the_same(value: Any, more: dict[str, Any]) -> None:
     for odd in (value, more, {"order": value, "items": value}):
         assert parse_answer(answer_text(odd, ORDER)) == odd
@@ -110,7 +107,6 @@ def flat(value: Any, path: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], 
 
 
 @given(values, values)
-@settings(max_examples=150, deadline=None)
 def test_fields_are_matched_as_a_multiset(predicted: Any, gold: Any) -> None:
     rest, tp = flat(gold), 0
     for leaf in flat(predicted):
@@ -125,7 +121,6 @@ def test_fields_are_matched_as_a_multiset(predicted: Any, gold: Any) -> None:
 
 
 @given(values, values, st.integers(0, 99))
-@settings(max_examples=100, deadline=None)
 def test_what_is_exact_has_every_field(predicted: Any, gold: Any, seed: int) -> None:
     assert is_exact(shuffled(gold, seed), gold)
     assert is_exact(predicted, gold) == is_exact(gold, predicted)
@@ -169,7 +164,6 @@ def test_of_answers_that_share_nothing_or_all_the_consensus_is_the_vote(answers:
 
 
 @given(st.lists(st.none() | objects, max_size=6), st.integers(0, 3))
-@settings(max_examples=100, deadline=None)
 def test_the_consensus_is_the_answer_most_like_all_others(samples: list[Any], missing: int) -> None:
     asked = len(samples) + missing
     found = consensus(samples, asked) if asked else consensus(samples, 1)

@@ -5,7 +5,7 @@ from collections import Counter
 from fractions import Fraction
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from backend.domain.answers.labels import LabeledPair, balance, vote
@@ -77,7 +77,6 @@ def is_balanced(counts: tuple[int, ...], shares: list[float]) -> bool:
 
 
 @given(labelled_pools())
-@settings(max_examples=80, deadline=None)
 def test_balance_keeps_as_many_pairs_as_any_balanced_choice_could(pool: tuple) -> None:
     pairs, shares = pool
     result = balance(pairs, shares, max_drop_share=1.0)
@@ -94,7 +93,6 @@ def test_balance_keeps_as_many_pairs_as_any_balanced_choice_could(pool: tuple) -
 
 
 @given(labelled_pools(), st.randoms())
-@settings(max_examples=50, deadline=None)
 def test_within_a_label_the_most_agreed_upon_stay_whatever_the_order(pool: tuple, random) -> None:
     pairs, shares = pool
     result = balance(pairs, shares, max_drop_share=1.0)
@@ -108,7 +106,6 @@ def test_within_a_label_the_most_agreed_upon_stay_whatever_the_order(pool: tuple
 
 
 @given(labelled_pools(), st.sampled_from([0.0, 0.2, 0.5]))
-@settings(max_examples=60, deadline=None)
 def test_when_balance_would_cost_too_much_everything_is_kept_and_what_is_missing_would_mend_it(
     pool: tuple, bound: float
 ) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from backend.domain.drafts.calibration import (
@@ -74,7 +74,6 @@ def reference(verdicts: Sequence[Sequence[SourceCount]], distance: float) -> flo
     return math.fsum(w * m for w, m in zip(weights, means, strict=True)) / math.fsum(weights)
 
 
-@settings(max_examples=8, deadline=None)
 @given(verdicts=slices, distance=st.floats(0, 2))
 def test_the_estimate_is_bayes_with_each_slice_weighing_less_by_its_age_alone(
     verdicts: list[list[SourceCount]], distance: float
@@ -83,7 +82,6 @@ def test_the_estimate_is_bayes_with_each_slice_weighing_less_by_its_age_alone(
     assert predict(learnt(verdicts), [distance])[0] == pytest.approx(reference(verdicts, distance), abs=1e-4)
 
 
-@settings(max_examples=40, deadline=None)
 @given(verdicts=slices, distances=st.lists(st.floats(0, 2), min_size=2, max_size=20))
 def test_the_estimate_never_rises_with_the_distance(verdicts: list[list[SourceCount]], distances: list[float]) -> None:
     found = predict(learnt(verdicts), sorted(distances))
@@ -92,7 +90,6 @@ def test_the_estimate_never_rises_with_the_distance(verdicts: list[list[SourceCo
     assert (found < 1).all()
 
 
-@settings(max_examples=40, deadline=None)
 @given(verdicts=slices)
 def test_a_curve_comes_back_from_its_bytes_exactly_and_is_small(verdicts: list[list[SourceCount]]) -> None:
     curve = learnt(verdicts)
@@ -104,7 +101,6 @@ def test_a_curve_comes_back_from_its_bytes_exactly_and_is_small(verdicts: list[l
     assert again.n_observations == sum(c.n_shown for each in verdicts for c in each)
 
 
-@settings(max_examples=40, deadline=None)
 @given(verdicts=slices)
 def test_the_same_verdicts_replayed_make_the_same_bytes_also_by_way_of_storage(
     verdicts: list[list[SourceCount]],
@@ -178,7 +174,6 @@ def test_a_curve_follows_a_teacher_that_changed_because_it_forgets() -> None:
     assert predict(curve, [0.2])[0] < 0.3, "all verdicts alike would say one half"
 
 
-@settings(max_examples=40, deadline=None)
 @given(acceptance=st.floats(0.01, 0.99), n_shown=st.integers(0, 12), data=st.data())
 def test_what_a_source_just_said_moves_its_next_draft_towards_it(
     acceptance: float, n_shown: int, data: st.DataObject
@@ -189,7 +184,6 @@ def test_what_a_source_just_said_moves_its_next_draft_towards_it(
     assert min(acceptance, said) - 1e-12 <= after <= max(acceptance, said) + 1e-12
 
 
-@settings(max_examples=40, deadline=None)
 @given(verdicts=slices, acceptance=st.floats(0.01, 0.9))
 def test_the_threshold_in_force_is_where_the_estimate_crosses(
     verdicts: list[list[SourceCount]], acceptance: float
@@ -203,7 +197,6 @@ def test_the_threshold_in_force_is_where_the_estimate_crosses(
         assert at == 2.0 or predict(curve, [at + 1e-5])[0] < acceptance
 
 
-@settings(max_examples=40, deadline=None)
 @given(verdicts=slices, distance=st.floats(0, 1))
 def test_an_interval_is_within_zero_and_one_and_widens_with_its_level(
     verdicts: list[list[SourceCount]], distance: float

@@ -4,7 +4,7 @@ import math
 from itertools import pairwise, product
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import betabinom
 
@@ -34,7 +34,6 @@ sources = st.builds(
 )
 
 
-@settings(max_examples=40, deadline=None)
 @given(offers=st.lists(sources, min_size=1, max_size=3), n_wanted=st.integers(1, 6))
 def test_the_net_of_showing_all_is_the_sum_over_every_outcome(offers: list[SourceOffer], n_wanted: int) -> None:
     saved = 0.0
@@ -55,7 +54,6 @@ def test_the_net_of_showing_all_is_the_sum_over_every_outcome(offers: list[Sourc
     assert found[-1] == pytest.approx(saved - 1.0 - 2.0 * n, abs=1e-9)
 
 
-@settings(max_examples=40, deadline=None)
 @given(offers=st.lists(sources, min_size=1, max_size=4))
 def test_each_further_draft_of_a_source_adds_no_more_than_the_one_before(offers: list[SourceOffer]) -> None:
     found = nets(*offers)

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from backend.domain.drafts.calibration import Curve, SourceCount, flat_curve, predict, update
@@ -74,7 +74,6 @@ ledgers = st.builds(
 curves = st.sampled_from([flat_curve(), GOOD, HALF, BAD])
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     curve=curves, drafts=offerables(), n=st.integers(0, 14), over=st.floats(0, 500), ledger=ledgers, seed=st.integers()
 )
@@ -96,7 +95,6 @@ def test_a_draft_that_is_not_expected_to_pay_is_shown_only_as_a_probe_within_its
         assert found.shown == ()
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     curve=curves, drafts=offerables(), n=st.integers(0, 14), over=st.floats(0, 500), ledger=ledgers, seed=st.integers()
 )

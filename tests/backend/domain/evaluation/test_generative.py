@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from backend.domain.answers.json_values import field_scores, is_exact
@@ -41,7 +41,6 @@ pairs = st.lists(st.tuples(objects, objects, st.booleans()), min_size=1, max_siz
 
 
 @given(pairs, st.sampled_from(["field_f1", "exact"]))
-@settings(max_examples=60, deadline=None)
 def test_the_accuracy_is_the_mean_mark_of_the_valid_answers(rows: list[Any], accuracy: str) -> None:
     gold, answers, ok = ([row[i] for row in rows] for i in range(3))
     e = measured(gold, answers, passed=ok, accuracy=accuracy)
@@ -59,7 +58,6 @@ def test_the_accuracy_is_the_mean_mark_of_the_valid_answers(rows: list[Any], acc
 
 
 @given(pairs)
-@settings(max_examples=50, deadline=None)
 def test_the_fields_add_up_to_the_rows(rows: list[Any]) -> None:
     gold, answers, ok = ([row[i] for row in rows] for i in range(3))
     e = measured(gold, answers, passed=ok)
@@ -257,7 +255,6 @@ def test_a_field_of_few_answers_is_shown_and_not_judged() -> None:
 
 
 @given(pairs, st.fixed_dictionaries({k: st.floats(0, 1) for k in ("k_min", "accuracy_lower", "worst_class_recall")}))
-@settings(max_examples=50, deadline=None)
 def test_every_verdict_is_that_of_the_floors_and_has_a_next_step(rows: list[Any], options: dict[str, float]) -> None:
     gold, answers, ok = ([row[i] for row in rows] for i in range(3))
     decision = decided(measured(gold, answers, passed=ok, baselines={"base": texts(answers)}), min_heldout=1, **options)

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from backend.domain.canonical import canonical_json
@@ -88,7 +88,6 @@ def test_more_prompts_than_were_sent_are_refused() -> None:
         pack_recipes_result(RESULT, n_prompts=1, sources=ALLOWED)
 
 
-@settings(max_examples=100, deadline=None)
 @given(name=st.sampled_from(sorted(RESULT)), value=json_values)
 def test_any_result_is_taken_or_refused_and_what_is_taken_can_be_signed(name: str, value: Any) -> None:
     try:

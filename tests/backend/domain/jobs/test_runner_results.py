@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from backend.domain.canonical import canonical_json
@@ -142,7 +142,6 @@ json_values = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.sampled_from(sorted(DISTILLED)), json_values)
 def test_any_value_in_any_place_is_taken_or_refused_and_what_is_taken_can_be_signed(name, value):
     try:
@@ -154,7 +153,6 @@ def test_any_value_in_any_place_is_taken_or_refused_and_what_is_taken_can_be_sig
     assert "\\u0000" not in json.dumps(result.to_json())
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.sampled_from(sorted(EVALUATED)), json_values)
 def test_any_evaluation_is_taken_or_refused(name, value):
     try:

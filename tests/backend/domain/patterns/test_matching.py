@@ -4,7 +4,7 @@ import threading
 import time
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from backend.domain.answers.json_schemas import check_schema, validator
@@ -12,6 +12,7 @@ from backend.domain.patterns.decoding import why_not_decodable
 from backend.domain.patterns.matching import MAX_MATCHED_CHARS, UnsafePattern, compile_pattern, found_in
 from tests.cpu_time import cpu_s as thread_cpu_s
 from tests.pattern_strategies import hostile
+from tests.profiles import times
 
 MOST_CPU_S = 0.1
 # those of the audit of November 2026, and others on which `re` runs for minutes
@@ -88,7 +89,7 @@ def test_the_audits_patterns_are_quick_on_texts_made_to_stall_them(pattern: str)
         assert cpu_s(pattern, text + "!") < MOST_CPU_S
 
 
-@settings(max_examples=2_000, deadline=None, suppress_health_check=list(HealthCheck))
+@times(7, suppress_health_check=list(HealthCheck))
 @given(hostile, st.lists(st.integers(0, len(TEXTS) - 1), min_size=1, max_size=3))
 def test_two_thousand_patterns_are_quick_or_refused_on_hostile_texts(pattern: str, chosen: list[int]) -> None:
     if (refusal := refused(pattern)) is not None:

@@ -5,7 +5,7 @@ import warnings
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 
 from backend.domain.patterns.alphabets import alphabet_of
 from backend.domain.patterns.characters import UnsafePattern
@@ -13,6 +13,7 @@ from backend.domain.patterns.code_points import cases, kinds, text_of
 from backend.domain.patterns.matching import compile_pattern, found_in
 from backend.domain.patterns.syntax import read_pattern
 from tests.pattern_strategies import meaningful, short_texts
+from tests.profiles import times
 
 
 def python_finds(pattern: str, text: str) -> bool | None:
@@ -37,7 +38,7 @@ def ours(pattern: str, text: str) -> bool | None:
         return None
 
 
-@settings(max_examples=1_200, deadline=None)
+@times(4)
 @given(meaningful, short_texts)
 @example("$", "\n\n")
 @example("(?m)^$", "a\n")
@@ -68,7 +69,6 @@ def test_a_pattern_finds_what_pythons_re_finds(pattern: str, text: str) -> None:
         assert found == expected
 
 
-@settings(max_examples=300, deadline=None)
 @given(meaningful, short_texts)
 @example(r"\bé\b$", "a é\n")
 @example("(?m)^a$", "b\na\nc")

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from backend.domain.errors import InvalidSpec
@@ -37,7 +37,6 @@ def spec(**changed: Any) -> Spec:
     mean=st.integers(1, 150),
     tokens=st.integers(1, 2000),
 )
-@settings(max_examples=200, deadline=None)
 def test_low_is_at_most_expected_is_at_most_high_in_every_step(
     n: int, samples: int, n_captures: int, n_gold: int, mean: int, tokens: int
 ) -> None:
@@ -231,7 +230,6 @@ def test_a_larger_base_takes_longer_and_the_assumption_is_told() -> None:
     st.integers(0, 300),
     st.sampled_from([{}, {"escalate": False}, {"causal": {"rank": 4}}]),
 )
-@settings(max_examples=60, deadline=None)
 def test_the_bounds_of_a_generative_task_are_in_order_too(kind: str, most: int, n: int, train: dict[str, Any]) -> None:
     made = estimate(generative(kind, output={"max_tokens": most}, train=train), n_heldout=n, n_gold_train=n)
     for amount in made.steps.values():

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from backend.domain.planning.trials import (
@@ -121,7 +121,6 @@ def test_of_failures_none_is_the_best() -> None:
         st.tuples(st.booleans(), st.integers(0, 10**6), st.sampled_from(["", "", "boom"])), min_size=9, max_size=9
     ),
 )
-@settings(max_examples=100, deadline=None)
 def test_there_are_never_more_trials_than_was_said_and_they_survive_their_json(made: Spec, results: Any) -> None:
     done: list[TrialOutcome] = []
     following: Trial | None = first_trial(made)

@@ -1,6 +1,6 @@
 """Look-up: the automaton against looking back at the whole answer."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from backend.domain.recipes import lookup as lookup_module
@@ -27,7 +27,6 @@ def looked_back(recipes: list[Recipe], answer: list[int]) -> int:
     return max(fitting, key=lambda i: len(recipes[i].after), default=-1)
 
 
-@settings(max_examples=150, deadline=None)
 @given(contexts, st.lists(few_tokens, max_size=20), st.integers(1, 4))
 def test_the_longest_literal_context_is_found_at_every_token(
     found: list[tuple[bool, list[int]]], answer: list[int], most: int

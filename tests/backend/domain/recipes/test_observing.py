@@ -2,7 +2,7 @@
 
 import time
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from backend.domain.recipes.observing import Observed, agreed_runs, observe
@@ -39,7 +39,6 @@ def test_the_order_of_samples_does_not_matter(output: list[int], samples: list[l
     assert observe(output, samples) == observe(output, samples[::-1])
 
 
-@settings(max_examples=200)
 @given(tokens, tokens)
 def test_an_agreeing_token_stands_in_the_sample_after_the_same_token(output: list[int], sample: list[int]) -> None:
     pairs = set(zip([-1, *sample], sample, strict=False))

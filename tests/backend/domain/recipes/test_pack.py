@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from backend.domain.canonical import canonical_json, sha256_of
@@ -55,7 +55,6 @@ def with_hash(value: dict[str, Any]) -> bytes:
     return canonical_json(content | {"sha256": sha256_of(content)})
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.lists(literal, max_size=5, unique_by=lambda one: one.place))
 def test_a_pack_is_read_as_it_was_written(recipes: list[Recipe]) -> None:
     written = pack(*recipes, stats={"n_answers": 3})

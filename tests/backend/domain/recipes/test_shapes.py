@@ -4,7 +4,7 @@ import itertools
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from backend.domain.recipes import shapes as shapes_module
@@ -32,20 +32,17 @@ def table_after(text: bytes, cuts: list[int]) -> tuple[ShapeTable, int]:
     return table, state
 
 
-@settings(max_examples=60, deadline=None)
 @given(texts, st.lists(st.integers(0, 200), max_size=6))
 def test_a_text_has_one_shape_however_it_was_cut_into_tokens(text: str, cuts: list[int]) -> None:
     table, state = table_after(text.encode(), cuts)
     assert table.text(state) == shape_of(text.encode())
 
 
-@settings(max_examples=60, deadline=None)
 @given(texts)
 def test_a_written_shape_follows_its_grammar_and_holds_nothing_of_the_text(text: str) -> None:
     assert SHAPE_TEXT.fullmatch(shape_of(text.encode()))
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.text("abcxyzé", min_size=1, max_size=9).filter(lambda word: word not in ("as", "by")), st.integers(10, 9999))
 def test_other_literals_make_the_same_shape(word: str, number: int) -> None:
     this = f'{{"city": "{word} {word}", "n": {number}, "at": "'.encode()

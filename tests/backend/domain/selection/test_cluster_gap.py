@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import silhouette_score
 
@@ -39,13 +39,11 @@ def severity(rows: np.ndarray, k_forced: int) -> Severity:
 
 
 @given(st.integers(2, 20), st.integers(1, 25))
-@settings(max_examples=30, deadline=None)
 def test_identical_rows_are_one_cluster_whatever_is_forced(n: int, k_forced: int) -> None:
     assert natural(np.repeat(unit(np.ones((1, 4))), n, axis=0), k_forced).k == 1
 
 
 @given(seeds, st.lists(st.integers(2, 12), min_size=2, max_size=8), st.sampled_from([0.05, 0.2, 0.5]))
-@settings(max_examples=60, deadline=None)
 def test_separate_groups_are_counted(seed: int, sizes: list[int], noise: float) -> None:
     rows = around(seed, sizes, noise=noise)
     found = natural(rows, len(sizes) + 3)
@@ -56,13 +54,11 @@ def test_separate_groups_are_counted(seed: int, sizes: list[int], noise: float) 
 
 
 @given(seeds, st.integers(5, 12))
-@settings(max_examples=30, deadline=None)
 def test_an_outlier_beside_a_tight_group_is_a_cluster_of_its_own(seed: int, n: int) -> None:
     assert natural(around(seed, [n, 1], noise=0.3), 4).k == 2
 
 
 @given(seeds, st.integers(3, 30), st.integers(1, 12))
-@settings(max_examples=40, deadline=None)
 def test_a_tight_group_is_one_natural_cluster_though_no_silhouette_can_say_so(seed: int, n: int, k: int) -> None:
     found = natural(around(seed, [n]), k)
     assert (found.k, found.silhouette) == (1, None)
@@ -73,7 +69,6 @@ def test_unrelated_rows_are_not_one_cluster() -> None:
 
 
 @given(seeds, st.integers(3, 40), st.integers(1, 45))
-@settings(max_examples=60, deadline=None)
 def test_what_is_reported_is_in_range_and_the_forced_silhouette_is_scikit_learns(seed: int, n: int, k: int) -> None:
     rows = random_rows(seed, n)
     found = natural(rows, k)
@@ -91,7 +86,6 @@ def test_what_is_reported_is_in_range_and_the_forced_silhouette_is_scikit_learns
 
 
 @given(seeds, st.integers(3, 30), st.integers(2, 10))
-@settings(max_examples=40, deadline=None)
 def test_rounding_noise_of_another_batch_does_not_move_the_count(seed: int, n: int, k: int) -> None:
     rows = random_rows(seed, n, d=24)
     noise = np.random.default_rng(seed + 1).uniform(-2e-9, 2e-9, rows.shape)
@@ -131,7 +125,6 @@ def test_without_wards_tree_clear_groups_are_counted_all_the_same(monkeypatch: p
 
 
 @given(seeds, st.integers(2, 25), st.integers(1, 27))
-@settings(max_examples=80, deadline=None)
 def test_a_split_is_degenerate_exactly_if_two_of_its_clusters_are_near_duplicates(seed: int, n: int, k: int) -> None:
     rows = around(seed, [n // 2, n - n // 2], noise=0.7) if seed % 2 else random_rows(seed, n)
     dendrogram = average_linkage(rows)
@@ -143,7 +136,6 @@ RANK = {Severity.NONE: 0, Severity.WARNING: 1, Severity.DEGENERATE: 2}
 
 
 @given(seeds, st.integers(4, 30), st.integers(1, 6))
-@settings(max_examples=60, deadline=None)
 def test_forcing_more_clusters_than_a_count_never_lessens_the_severity(seed: int, n: int, n_natural: int) -> None:
     rows = random_rows(seed, n)
     dendrogram = average_linkage(rows)

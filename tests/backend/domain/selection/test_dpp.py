@@ -165,7 +165,6 @@ def test_draws_have_the_frequencies_of_their_determinants(k: int, weight: float)
     assert chisquare(seen[often], expected[often]).pvalue > 1e-3
 
 
-@settings(max_examples=50, deadline=None)
 @given(pools(n_max=8), st.integers(0, 8), st.integers(0, 2**32 - 1))
 def test_a_draw_is_repeatable_has_k_rows_and_never_a_copy(pool: tuple[Rows, Floats], k: int, seed: int) -> None:
     rows, gains = pool

@@ -43,7 +43,6 @@ def test_each_pick_adds_the_most(pool: tuple[Rows, Floats], k: int, weight: floa
         assert not any(i < pick and more > adds[pick] + tolerance for i, more in adds.items())
 
 
-@settings(max_examples=60, deadline=None)
 @given(pools(n_max=9), st.integers(1, 4), WEIGHTS)
 def test_greedy_is_within_one_minus_one_over_e_of_the_best_k(pool: tuple[Rows, Floats], k: int, weight: float) -> None:
     rows, gains = pool
@@ -54,7 +53,6 @@ def test_greedy_is_within_one_minus_one_over_e_of_the_best_k(pool: tuple[Rows, F
     assert greedy >= (1 - 1 / math.e) * best - 1e-9
 
 
-@settings(max_examples=60, deadline=None)
 @given(pools(n_max=7), st.data())
 def test_the_objective_is_monotone_and_submodular(pool: tuple[Rows, Floats], data: st.DataObject) -> None:
     """What the bound stands on: a row adds something to every set, and no more to a larger one."""

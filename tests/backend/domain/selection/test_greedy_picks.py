@@ -176,7 +176,6 @@ def test_the_penalty_is_one_for_a_duplicate_and_nothing_from_a_right_angle_on() 
     assert nearest_pick_penalty(np.array([0.0, 0.5, 1.0, 2.0])) == pytest.approx([1.0, 1 / 3, 0.0, 0.0])
 
 
-@settings(max_examples=25, deadline=None)
 @given(st.integers(0, 10_000), st.sampled_from([np.float32, np.float64]))
 def test_cosines_are_the_same_bits_in_whatever_order_they_are_summed(seed: int, dtype: type) -> None:
     rng = np.random.default_rng(seed)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from backend.domain.errors import InvalidInput
@@ -53,7 +53,6 @@ def seeds_case(seed: int, *, scores: list[float] | None = None) -> tuple[np.ndar
 
 
 @given(pools(), st.integers(0, 30), st.sampled_from(["diverse", "dpp", "facility_location"]))
-@settings(max_examples=80, deadline=None)
 def test_lambda_of_zero_is_exactly_top_k(pool: tuple, k: int, method: str) -> None:
     rows, scores, keys = pool
     expected = best_first(scores, keys)[:k]
@@ -62,7 +61,6 @@ def test_lambda_of_zero_is_exactly_top_k(pool: tuple, k: int, method: str) -> No
 
 
 @given(pools(), st.integers(0, 30), st.sampled_from(["diverse", "dpp", "facility_location", "k_center"]))
-@settings(max_examples=60, deadline=None)
 def test_with_an_infinite_lambda_scores_only_break_ties(pool: tuple, k: int, method: str) -> None:
     rows, scores, keys = pool
     squashed = [score / 1000 + 5 for score in scores]
@@ -71,7 +69,6 @@ def test_with_an_infinite_lambda_scores_only_break_ties(pool: tuple, k: int, met
 
 
 @given(pools(), st.integers(1, 24), any_method, st.sampled_from([0.0, 0.3, 1.0, math.inf]), st.randoms())
-@settings(max_examples=120, deadline=None)
 def test_the_order_of_candidates_changes_nothing(pool: tuple, k: int, method: Method, weight: float, random) -> None:
     rows, scores, keys = pool
     shuffled = random.sample(range(len(keys)), len(keys))
@@ -95,7 +92,6 @@ def test_the_order_of_candidates_changes_nothing(pool: tuple, k: int, method: Me
 
 
 @given(pools(), st.integers(1, 24), methods)
-@settings(max_examples=40, deadline=None)
 def test_noise_of_another_batch_or_machine_changes_nothing(pool: tuple, k: int, method: Method) -> None:
     # exact and far similarities only: between them a quantised value may fall on the edge of a step
     rows, scores, keys = pool
@@ -105,7 +101,6 @@ def test_noise_of_another_batch_or_machine_changes_nothing(pool: tuple, k: int, 
 
 
 @given(pools(), st.integers(1, 24), st.sampled_from([0.0, 1 / 3, 0.9]))
-@settings(max_examples=60, deadline=None)
 def test_two_step_picks_the_best_of_each_cluster(pool: tuple, k: int, floor: float) -> None:
     rows, scores, keys = pool
     picks, report = (s := select(rows, scores, keys, k=k, score_floor=floor)).picks, s.report
@@ -120,7 +115,6 @@ def test_two_step_picks_the_best_of_each_cluster(pool: tuple, k: int, floor: flo
 
 
 @given(pools(), st.integers(1, 24), st.sampled_from([1 / 3, 0.5, 0.9]))
-@settings(max_examples=60, deadline=None)
 def test_the_floor_drops_the_worst_share_but_never_below_k_nor_one_of_equals(pool: tuple, k: int, floor: float) -> None:
     _, scores, _ = pool
     report = select(*pool, k=k, score_floor=floor).report
@@ -152,7 +146,6 @@ def brute_force_diverse(rows: np.ndarray, scores: list[float], keys: list[str], 
 
 
 @given(st.integers(0, 10_000), st.integers(2, 15), st.data(), st.sampled_from([0.1, 0.3, 1.0, 5.0]))
-@settings(max_examples=50, deadline=None)
 def test_diverse_follows_the_nearest_pick_objective(seed: int, n: int, data: st.DataObject, weight: float) -> None:
     rng = np.random.default_rng(seed)
     rows, scores, keys = rng.standard_normal((n, 5)), rng.random(n).tolist(), [f"{i:02}" for i in range(n)]
@@ -162,7 +155,6 @@ def test_diverse_follows_the_nearest_pick_objective(seed: int, n: int, data: st.
 
 
 @given(st.integers(0, 10_000), st.integers(2, 15), st.data())
-@settings(max_examples=40, deadline=None)
 def test_an_infinite_lambda_is_farthest_first_from_the_best(seed: int, n: int, data: st.DataObject) -> None:
     rng = np.random.default_rng(seed)
     rows = np.abs(rng.standard_normal((n, 5)))  # no negative cosines: those count as equally far
@@ -180,7 +172,6 @@ def test_an_infinite_lambda_is_farthest_first_from_the_best(seed: int, n: int, d
 
 
 @given(pools(), st.integers(1, 24), methods, st.sampled_from([0.01, 0.3, 1.2]))
-@settings(max_examples=50, deadline=None)
 def test_no_two_picks_are_closer_than_the_minimum_distance(
     pool: tuple, k: int, method: Method, min_distance: float
 ) -> None:
@@ -243,7 +234,6 @@ def test_a_single_candidate_is_kept_without_a_warning(method: Method) -> None:
 
 
 @given(pools(max_size=12), methods)
-@settings(max_examples=30, deadline=None)
 def test_k_of_n_or_more_keeps_everybody(pool: tuple, method: Method) -> None:
     selection = select(*pool, k=len(pool[1]) + 3, method=method)
     assert sorted(selection.picks) == list(range(len(pool[1])))

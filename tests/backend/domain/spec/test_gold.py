@@ -7,7 +7,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from backend.domain.spec.gold import drop_leaks, leakage, n_heldout_at_least, normalise, split_gold
@@ -38,7 +38,6 @@ shares = st.sampled_from([0.2, 0.25, 0.3, 0.5, 0.8, 1.0])
 
 
 @given(examples=pairs, holdout=shares)
-@settings(max_examples=300, deadline=None)
 def test_the_share_is_met_and_nothing_stands_on_both_sides(examples: list[Pair], holdout: float) -> None:
     split = split_gold(examples, salt=SALT, holdout=holdout)
     both = split.train + split.heldout
@@ -53,7 +52,6 @@ def test_the_share_is_met_and_nothing_stands_on_both_sides(examples: list[Pair],
 
 
 @given(examples=pairs, holdout=shares, seed=st.integers(0, 5))
-@settings(max_examples=200, deadline=None)
 def test_the_split_does_not_depend_on_the_order_of_the_examples(
     examples: list[Pair], holdout: float, seed: int
 ) -> None:
@@ -63,7 +61,6 @@ def test_the_split_does_not_depend_on_the_order_of_the_examples(
 
 
 @given(examples=singles, holdout=st.sampled_from([0.2, 0.3, 0.5]))
-@settings(max_examples=300, deadline=None)
 def test_a_label_with_two_groups_is_on_both_sides(examples: list[Pair], holdout: float) -> None:
     answers: defaultdict[str, set[str]] = defaultdict(set)
     for example in examples:
@@ -129,7 +126,6 @@ words = st.lists(st.sampled_from(["where", "is", "my", "money", "back", "card", 
 
 
 @given(train=st.lists(words, max_size=15), heldout=st.lists(words, max_size=15))
-@settings(max_examples=300, deadline=None)
 def test_leakage_finds_every_pair_that_comparing_all_pairs_finds(train: list[str], heldout: list[str]) -> None:
     report = leakage(train, heldout)
     exact = {i for i, t in enumerate(train) if normalise(t) in {normalise(h) for h in heldout}}

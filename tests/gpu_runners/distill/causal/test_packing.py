@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu_runners.distill.causal.packing import first_fit_decreasing, lay_out, plan_epoch, share_of
@@ -85,7 +85,6 @@ def test_buckets_waste_little_of_a_step_that_padding_wastes_much_of() -> None:
     assert positions("padded") > 3 * sum(lengths)
 
 
-@settings(max_examples=40)
 @given(lengths_, st.integers(1, 5))
 def test_processes_share_a_step_without_overlap(lengths: list[int], world: int) -> None:
     step = list(range(len(lengths)))

@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from workers.teachers.grammar.files import DEFAULT_GRAMMAR, BadGrammar, build_grammar, load_grammar
@@ -53,7 +53,6 @@ def brute_force_tokens(language: dict[str, float], text: str) -> list[float]:
     return [after / before for before, after in itertools.pairwise(masses)]
 
 
-@settings(deadline=None, max_examples=150)
 @given(small_grammars(), TEMPERATURES)
 def test_a_texts_probability_is_the_sum_over_its_derivations(grammar: Grammar, temperature: float) -> None:
     language = brute_force(grammar, temperature)
@@ -62,7 +61,6 @@ def test_a_texts_probability_is_the_sum_over_its_derivations(grammar: Grammar, t
         assert math.exp(grammar.logprob("start", text, temperature=temperature)) == pytest.approx(p, rel=1e-9)
 
 
-@settings(deadline=None, max_examples=100)
 @given(small_grammars(), TEMPERATURES)
 def test_a_tokens_probability_is_the_conditional_over_all_texts(grammar: Grammar, temperature: float) -> None:
     language = brute_force(grammar, temperature)
@@ -73,7 +71,6 @@ def test_a_tokens_probability_is_the_conditional_over_all_texts(grammar: Grammar
         assert math.fsum(logprobs) == pytest.approx(grammar.logprob("start", text, temperature=temperature), abs=1e-7)
 
 
-@settings(deadline=None, max_examples=60)
 @given(small_grammars(), TEMPERATURES)
 def test_walking_all_derivations_at_once_gives_the_same_tokens(grammar: Grammar, temperature: float) -> None:
     """The frontier is a second algorithm: it must agree with the chart, and sum to one at every place."""

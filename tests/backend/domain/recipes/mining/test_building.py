@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from backend.domain.canonical import canonical_json
@@ -64,7 +64,6 @@ def test_the_saving_is_no_more_than_the_coverage_allows() -> None:
     assert counts.n_tokens / counts.n_steps <= 1 / (1 - counts.n_accepted / counts.n_tokens) + 1e-9
 
 
-@settings(max_examples=12, deadline=None)
 @given(st.randoms(use_true_random=False))
 def test_equal_observations_in_any_order_give_equal_bytes(rng: random.Random) -> None:
     rows = [observed(text) for text in orders(12)]
@@ -174,7 +173,6 @@ def test_no_observations_make_an_empty_pack() -> None:
     assert pack_of_observed([Observed(tokens=(), agreed=(), n_samples=1)]).recipes == ()
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(st.lists(st.integers(1, 3), max_size=7), min_size=1, max_size=6), st.integers(1, 3))
 def test_places_are_grouped_as_looking_back_groups_them(answers: list[list[int]], min_support: int) -> None:
     rows = [Observed(tokens=tuple(answer), agreed=(1,) * len(answer), n_samples=1) for answer in answers]

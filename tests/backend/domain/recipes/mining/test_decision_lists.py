@@ -1,6 +1,6 @@
 """Decision lists: the first cue that is there decides."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from backend.domain.recipes.mining.decision_lists import MAX_RULES, WHOLE, Example, cue_list
@@ -36,7 +36,6 @@ def test_what_a_cue_says_wrongly_counts_against_it() -> None:
     assert (rule.cue, rule.label) == ("by", True)
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(words, st.sampled_from("xy")), max_size=60))
 def test_each_rule_agrees_on_what_those_before_it_left(rows: list[tuple[set[str], str]]) -> None:
     examples = [example(label, *sorted(cues)) for cues, label in rows]

@@ -3,7 +3,7 @@
 import json
 from itertools import count
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from backend.domain.recipes.registry import contributed
@@ -27,7 +27,6 @@ def test_what_was_seen_five_times_is_not():
     assert structures_of([json.dumps({"city": f"town {n}"}) for n in range(6)]) != []
 
 
-@settings(max_examples=20, deadline=None)
 @given(
     st.lists(
         st.text(max_size=30) | st.dictionaries(st.text(max_size=5), st.text(max_size=5)).map(json.dumps), max_size=6

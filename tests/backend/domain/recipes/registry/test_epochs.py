@@ -4,7 +4,7 @@ import base64
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from backend.domain.artifact.receipts import keyid, public_raw, sign_envelope
@@ -76,7 +76,6 @@ def test_a_keyring_decides_whose_epoch_it_is():
     assert "expired" in epoch.doubts(keyring(not_after="2026-06-01T00:00:00Z"))[0]
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_no_byte_can_be_changed(data):
     whole = small()

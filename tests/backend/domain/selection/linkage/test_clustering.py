@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.spatial.distance import pdist
@@ -54,14 +54,12 @@ def brute_force_merge_heights(rows: np.ndarray) -> list[float]:
 
 
 @given(seeds, st.integers(1, 14))
-@settings(max_examples=40, deadline=None)
 def test_heights_are_those_of_joining_the_closest_pair_over_and_over(seed: int, n: int) -> None:
     rows = random_rows(seed, n)
     assert clustering.average_linkage(rows).heights == pytest.approx(brute_force_merge_heights(rows), abs=1e-5)
 
 
 @given(seeds, st.integers(2, 60), st.data())
-@settings(max_examples=40, deadline=None)
 def test_a_cut_gives_exactly_k_clusters_and_agrees_with_scipy(seed: int, n: int, data: st.DataObject) -> None:
     rows, k = random_rows(seed, n), data.draw(st.integers(1, n))
     labels = clustering.cut(clustering.average_linkage(rows), k)
@@ -112,7 +110,6 @@ def test_two_rows_are_joined_at_their_cosine_distance_whatever_the_linkage(linka
 
 
 @given(seeds, st.integers(2, 12), st.integers(1, 4))
-@settings(max_examples=40, deadline=None)
 def test_a_cut_beyond_the_different_rows_splits_off_the_earliest_twins(seed: int, n: int, n_different: int) -> None:
     rng = np.random.default_rng(seed)
     kind = rng.integers(0, n_different, n)

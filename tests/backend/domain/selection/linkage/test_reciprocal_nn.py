@@ -91,7 +91,6 @@ def narrowest_lead(tree: Dendrogram, distances: np.ndarray, linkage: Linkage) ->
 
 
 @given(seeds, st.integers(20, 120), st.integers(2, 24), linkages, st.booleans())
-@settings(max_examples=25, deadline=None)
 def test_the_tree_is_scipys(seed: int, n: int, d: int, linkage: Linkage, in_groups: bool) -> None:
     rows = mixture(seed, n, d) if in_groups else random_rows(seed, n, d)
     with tiles_and_tail(tile=16, tail=12):
@@ -120,7 +119,6 @@ def test_both_sides_of_the_switch_keep_the_same_rows(linkage: Linkage, monkeypat
 
 
 @given(seeds, st.integers(20, 60), st.integers(2, 5), by_rounds)
-@settings(max_examples=30, deadline=None)
 def test_among_ties_every_join_still_costs_what_is_recorded(seed: int, n: int, d: int, linkage: Linkage) -> None:
     """Rows of -1, 0 and 1: most similarities are shared by many pairs, many rows are equal, some are zero."""
     signs = np.random.default_rng(seed).integers(-1, 2, (n, d)).astype(np.float64)

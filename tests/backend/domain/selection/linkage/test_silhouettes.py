@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.spatial.distance import pdist, squareform
 from sklearn.metrics import silhouette_score
@@ -15,7 +15,6 @@ seeds = st.integers(0, 10_000)
 
 
 @given(seeds, st.integers(3, 40), st.data())
-@settings(max_examples=40, deadline=None)
 def test_every_silhouette_of_the_one_pass_is_scikit_learns(seed: int, n: int, data: st.DataObject) -> None:
     rows = random_rows(seed, n) if data.draw(st.booleans()) else around(seed, [n - n // 3, n // 3], noise=0.6)
     k_max = data.draw(st.integers(2, n - 1))
@@ -30,7 +29,6 @@ def test_every_silhouette_of_the_one_pass_is_scikit_learns(seed: int, n: int, da
 
 
 @given(seeds, st.integers(20, 90), st.integers(1, 3_000))
-@settings(max_examples=25, deadline=None)
 def test_a_pool_read_in_pieces_has_the_same_silhouettes(seed: int, n: int, cells: int) -> None:
     rows = mixture(seed, n, 6)
     dendrogram, k_max = clustering.linkage_of(rows), n // 2
@@ -42,7 +40,6 @@ def test_a_pool_read_in_pieces_has_the_same_silhouettes(seed: int, n: int, cells
 
 
 @given(seeds)
-@settings(max_examples=20, deadline=None)
 def test_silhouettes_stay_exact_with_zero_rows_among_the_others(seed: int) -> None:
     rows = random_rows(seed, 9)
     rows[[2, 7]] = 0
