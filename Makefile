@@ -192,7 +192,7 @@ setup-llama-server:
 	@$(PYTHON) -m deploy.llama.build_server
 
 test-llama: setup setup-llama-server
-	$(RUN) -m pytest tests/gpu_runners/recipes/test_llama_cpp.py tests/gpu_runners/recipes/test_llama_server.py
+	$(RUN) -m pytest tests/gpu_runners/speculation/test_llama_cpp.py tests/gpu_runners/speculation/test_llama_server.py
 
 # drafts in llama.cpp's Python library and in llama-server, on SNIPS below KOLM_DATA and the example tasks; minutes
 bench-llama: setup setup-llama-server

@@ -15,8 +15,7 @@ ROOT = Path(__file__).parent.parent
 # The client and the commands pass on what the API said; their own codes are statuses of a process (docs/client.md).
 CLIENT = {
     ROOT / "gpu_runners" / "kolm",
-    ROOT / "gpu_runners" / "connecting.py",
-    *(ROOT / "gpu_runners").glob("*_commands.py"),
+    ROOT / "gpu_runners" / "cli",
 }
 SOURCE = sorted(
     path

@@ -1,2 +1,2 @@
-"""Training and measuring one adapter over a frozen base. Nothing here knows the network: bytes and values in, bytes and
-values out."""
+"""Training one adapter over a frozen base. Nothing here knows the network: bytes and values in,
+bytes and values out."""

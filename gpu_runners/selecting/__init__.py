@@ -1,2 +1,1 @@
-"""Selection on a reader's machine (`kolm select`) and on a runner (`job`): rows in, picks, explanations and a map
-out."""
+"""Selection on a reader's machine (`kolm select`): rows in, picks, explanations and a map out."""

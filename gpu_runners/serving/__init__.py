@@ -1,1 +1,2 @@
-"""Answering with a finished `.kolm`: load (verified first), predict, serve over loopback HTTP."""
+"""Many tenants' adapters behind one port, for the gateway; and one label artifact behind `kolm serve`. `python -m
+gpu_runners.serving` starts a server."""

@@ -28,19 +28,19 @@ from starlette.routing import BaseRoute, Route
 from backend.domain.log_text import guard_logs
 from backend.domain.serving.wire import ServerHello, grant_key
 from gpu_runners.config import BadSetting
+from gpu_runners.engine.planning.plan import Speculation
 from gpu_runners.serving.adapter_files import KolmFiles
 from gpu_runners.serving.adapter_store import AdapterStore
 from gpu_runners.serving.backend_client import Backend
-from gpu_runners.serving.engine_making import EngineMaker
+from gpu_runners.serving.engine_pool import Bases, Hosts
+from gpu_runners.serving.engine_startup import EngineMaker
 from gpu_runners.serving.fairness import Turns
 from gpu_runners.serving.feedback import FeedbackTeller
-from gpu_runners.serving.granted import Floor, GrantedResponder
-from gpu_runners.serving.hosting import Bases, Hosts
 from gpu_runners.serving.journal import Journal, JournalBusy
 from gpu_runners.serving.metrics import CONTENT_TYPE, metrics
+from gpu_runners.serving.multi_tenant import Floor, GrantedResponder
 from gpu_runners.serving.openai.app import make_app
 from gpu_runners.serving.openai.connections import web_config
-from gpu_runners.serving.plan import Speculation
 from gpu_runners.serving.registration import Registration, UsageTeller, hello_of
 from gpu_runners.serving.server_config import ServerConfig, read_server_config
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpu_runners.causal.adapter import AdapterConfig, CausalAdapter, write_peft_folder
+from gpu_runners.models.causal_adapter import AdapterConfig, CausalAdapter, write_peft_folder
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from backend.domain.serving.wire import Grant
 from gpu_runners.http import Unreachable
 from gpu_runners.serving.adapter_files import KolmFiles, is_digest, private_folder
-from gpu_runners.serving.adapter_opening import Adapter, OpenBase, check_tenant, opened, refused
+from gpu_runners.serving.adapter_loading import Adapter, OpenBase, check_tenant, opened, refused
 from gpu_runners.serving.backend_client import ArtifactRefused
 from gpu_runners.serving.openai.responder import Refusal
 

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
-from gpu_runners.generation.protocol import Overloaded
+from gpu_runners.models.protocol import Overloaded
 
 FIRST_GUESS_S = 1.0  # of a request's length, until one has been seen
 _KEPT_CLOCKS = 10_000

@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from backend.domain.serving.wire import UsageRow
-from gpu_runners.generation.protocol import Counts
+from gpu_runners.models.protocol import Counts
 
 log = logging.getLogger("kolm.server")
 FAILED = "failed"

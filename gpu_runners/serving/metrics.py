@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from gpu_runners.serving.granted import Floor
+from gpu_runners.serving.multi_tenant import Floor
 from gpu_runners.serving.registration import Registration, UsageTeller
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"

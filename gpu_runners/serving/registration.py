@@ -15,8 +15,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from backend.domain.serving.wire import ServerHello, ServerOrders, UsageBatch
 from gpu_runners.http import Refused, Unreachable, backoff_s
 from gpu_runners.serving.backend_client import Backend
-from gpu_runners.serving.granted import Floor
 from gpu_runners.serving.journal import CannotJournal, Journal
+from gpu_runners.serving.multi_tenant import Floor
 
 log = logging.getLogger("kolm.server")
 ROWS = 200

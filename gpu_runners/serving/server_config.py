@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from gpu_runners.config import BadSetting, folder, number, required
+from gpu_runners.engine.planning.plan import Speculation
 from gpu_runners.serving.adapter_files import is_digest
-from gpu_runners.serving.plan import Speculation
 
 _MIB = 1 << 20
 _SHM = Path("/dev/shm")

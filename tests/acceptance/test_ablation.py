@@ -5,7 +5,7 @@ import json
 import pytest
 
 from backend.domain.lifecycle import StepName
-from gpu_runners.cli import main
+from gpu_runners.cli.main import main
 from tests.acceptance.books import check_books, teacher_calls
 from tests.acceptance.deployment import Customer, Deployment, Row
 

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from deploy.embedded.home import ROOT
-from gpu_runners.causal.device import detect
+from gpu_runners.models.device import detect
 from gpu_runners.tiny_base.train import NAME, ensure
 from tests.bench.banking77_data import data_folder
 from tests.bench.causal_trainer_arms import OURS, Measure

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from gpu_runners.causal.base import CausalBase, load_weights
-from gpu_runners.causal.device import detect
+from gpu_runners.models.causal_base import CausalBase, load_weights
+from gpu_runners.models.device import detect
 from tests.bench.causal_trainer_arms import ALPHA, RANK, WARMUP, Clock, Measure, encoded, rate_of
 from tests.bench.causal_trainer_data import Task
 

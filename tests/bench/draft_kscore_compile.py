@@ -25,7 +25,7 @@ from backend.runner_jobs import leases
 from backend.tenants.models import Tenant
 from backend.tenants.scope import tenant_scope
 from deploy.embedded.home import ROOT
-from gpu_runners import work
+from gpu_runners.agent import jobs
 from tests.bench.draft_kscore_pairs import COLD, JUDGE, LOGPROBS, REPEAT, Measured
 from tests.factories import make_tenant
 from workers.pipeline import advance
@@ -116,13 +116,13 @@ def _work(claim: Claim, tenant_id: UUID, folder: Path) -> dict[str, Any]:
     if claim.kind == RunnerJobKind.DISTILL:
         distil = DistillJob.from_json(claim.payload)
         (folder / "dataset").write_bytes(get_blob(tenant_id, distil.dataset_sha256))
-        return work.distill_files(distil, folder=folder, base_dir=None, emit=_ignore, should_stop=lambda: False)
+        return jobs.distill_files(distil, folder=folder, base_dir=None, emit=_ignore, should_stop=lambda: False)
     job = EvaluateJob.from_json(claim.payload)
     (folder / "inputs").write_bytes(get_blob(tenant_id, job.inputs_sha256))
     (folder / "adapter").write_bytes(get_blob(tenant_id, job.adapter_sha256))
     if job.rules_sha256:
         (folder / "rules").write_bytes(get_blob(tenant_id, job.rules_sha256))
-    return work.evaluate_files(job, folder=folder, base_dir=None, emit=_ignore)
+    return jobs.evaluate_files(job, folder=folder, base_dir=None, emit=_ignore)
 
 
 def _ignore(event: dict[str, Any]) -> None:

@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from gpu_runners.causal.base import CausalBase, open_causal_base
-from gpu_runners.causal.chat import prompt_ids
-from gpu_runners.generation.protocol import GenerationRequest
-from gpu_runners.generation.torch_engine import TorchEngine
+from gpu_runners.engine.torch_engine import TorchEngine
+from gpu_runners.models.causal_base import CausalBase, open_causal_base
+from gpu_runners.models.chat import prompt_ids
+from gpu_runners.models.protocol import GenerationRequest
 from gpu_runners.tiny_base.chats import chats
 from gpu_runners.tiny_base.train import NAME, ensure
-from tests.gpu_runners.generation.hand_drafts import (
+from tests.gpu_runners.engine.hand_drafts import (
     Answer,
     HandDrafts,
     Making,

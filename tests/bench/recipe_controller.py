@@ -23,13 +23,13 @@ import torch
 from backend.domain.recipes.mining.building import PackOptions, build_pack
 from backend.domain.recipes.pack import Recipe, RecipePack
 from deploy.embedded.home import ROOT
-from gpu_runners.causal.base import CausalBase, open_causal_base
-from gpu_runners.generation.protocol import Drafting, DraftKind, GenerationRequest, PackRef
-from gpu_runners.generation.sync import generate_all
-from gpu_runners.generation.torch_engine import TorchEngine
-from gpu_runners.recipes.tokens import observed_of, token_texts
+from gpu_runners.engine.sync import generate_all
+from gpu_runners.engine.torch_engine import TorchEngine
+from gpu_runners.models.causal_base import CausalBase, open_causal_base
+from gpu_runners.models.protocol import Drafting, DraftKind, GenerationRequest, PackRef
+from gpu_runners.speculation.vocabulary import observed_of, token_texts
 from gpu_runners.tiny_base.train import NAME, ensure
-from tests.gpu_runners.recipes.tiny_task import prompts
+from tests.gpu_runners.speculation.tiny_task import prompts
 
 MAX_TOKENS = 40
 

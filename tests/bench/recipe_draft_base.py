@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from gpu_runners.causal.base import CausalBase, load_weights, open_causal_base
-from gpu_runners.causal.chat import completion_ids, prompt_ids
+from gpu_runners.models.causal_base import CausalBase, load_weights, open_causal_base
+from gpu_runners.models.chat import completion_ids, prompt_ids
 from tests.bench.recipe_world import KEPT, World
 
 LAYERS, STEPS, ROWS, RATE = 2, 400, 8, 2e-3

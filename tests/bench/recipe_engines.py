@@ -27,10 +27,10 @@ from typing import Any
 
 from backend.domain.recipes.mining.building import PackOptions, build_pack
 from backend.domain.recipes.pack import RecipePack
-from gpu_runners.causal.chat import prompt_ids
-from gpu_runners.generation.answers import constraint_of
-from gpu_runners.generation.protocol import Drafting, DraftKind, GenerationRequest, PackRef
-from gpu_runners.recipes.tokens import observed_of, token_texts
+from gpu_runners.models.answers import constraint_of
+from gpu_runners.models.chat import prompt_ids
+from gpu_runners.models.protocol import Drafting, DraftKind, GenerationRequest, PackRef
+from gpu_runners.speculation.vocabulary import observed_of, token_texts
 from tests.bench.banking77_data import data_folder
 from tests.bench.recipe_draft_base import draft_base
 from tests.bench.recipe_suffix import has_suffix, suffix_drafts
@@ -117,7 +117,7 @@ def pack_of(task: World) -> RecipePack:
 
 
 def measure_task(task: World, chosen: argparse.Namespace) -> list[str]:
-    from gpu_runners.generation.torch_engine import TorchEngine
+    from gpu_runners.engine.torch_engine import TorchEngine
 
     ways = [way for way in chosen.ways if way != "suffix" or has_suffix()]
     if task.answer["type"] == "text" and "schema" in ways:

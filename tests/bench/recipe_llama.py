@@ -27,14 +27,14 @@ from pathlib import Path
 from typing import Any
 
 from deploy.embedded.home import ROOT
-from gpu_runners.causal.chat import prompt_ids
-from gpu_runners.recipes.llama_cpp import write_static_lookup
-from gpu_runners.recipes.tokens import token_texts
-from gpu_runners.recipes.vllm_wire import write_token_texts
+from gpu_runners.models.chat import prompt_ids
+from gpu_runners.speculation.llama_cpp import write_static_lookup
+from gpu_runners.speculation.vllm.wire import write_token_texts
+from gpu_runners.speculation.vocabulary import token_texts
 from tests.bench.banking77_data import data_folder
 from tests.bench.recipe_engines import pack_of
 from tests.bench.recipe_world import TASKS, World, smaller, world
-from tests.gpu_runners.recipes.llama_server import CONTEXT, SERVER, LlamaServer, llama_server, with_file
+from tests.gpu_runners.speculation.llama_server import CONTEXT, SERVER, LlamaServer, llama_server, with_file
 
 PYTHON = ROOT / ".venv-llama" / "bin" / "python"
 COLD = "no drafts"
@@ -122,7 +122,7 @@ def merged_gguf(task: World, folder: Path) -> Path:
     import torch
     from safetensors.torch import save_file
 
-    from gpu_runners.generation.net import Net
+    from gpu_runners.engine.model_runner import Net
 
     adapter = task.ref(folder / "adapter").folder
     net = Net(task.base, device=torch.device("cpu"), dtype=torch.float32, merged=adapter)
@@ -132,7 +132,7 @@ def merged_gguf(task: World, folder: Path) -> Path:
         (merged / name).write_bytes((task.base.folder / name).read_bytes())
     weights = {name: one.contiguous() for name, one in net.model.state_dict().items() if name != "lm_head.weight"}
     save_file(weights, merged / "model.safetensors")
-    _run("tests.gpu_runners.recipes.tiny_gguf", str(merged), str(folder / "model.gguf"))
+    _run("tests.gpu_runners.speculation.tiny_gguf", str(merged), str(folder / "model.gguf"))
     return folder / "model.gguf"
 
 

@@ -2,7 +2,7 @@
 
     python -m tests.bench.recipe_llama_library WORK.json
 
-WORK is that of `tests.gpu_runners.recipes.llama_answers` with "rounds", "context" and "ways" (name: what differs). One
+WORK is that of `tests.gpu_runners.speculation.llama_answers` with "rounds", "context" and "ways" (name: what differs). One
 process, one model, ways in turn and another first each round. Prints by way `{"answers", "steps", "drafted",
 "accepted", "cpu_s"}`, the last a list over rounds.
 """
@@ -13,8 +13,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from gpu_runners.recipes.llama_cpp import RecipeDrafts
-from tests.gpu_runners.recipes.llama_answers import drafts_of
+from gpu_runners.speculation.llama_cpp import RecipeDrafts
+from tests.gpu_runners.speculation.llama_answers import drafts_of
 
 
 def measured(work: dict[str, Any]) -> dict[str, dict[str, Any]]:

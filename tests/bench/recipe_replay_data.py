@@ -58,7 +58,7 @@ class Encoder:
     @classmethod
     def of_tiny_base(cls, texts: Texts) -> "Encoder":
         """kolm-tiny-1's, whatever the texts."""
-        from gpu_runners.recipes.tokens import token_texts
+        from gpu_runners.speculation.vocabulary import token_texts
         from tests.bench.recipe_world import tiny_base
 
         base = tiny_base()

@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from deploy.embedded.home import ROOT
-from gpu_runners.causal.chat import completion_ids
-from gpu_runners.generation.protocol import DraftKind
-from gpu_runners.recipes import batch
+from gpu_runners.models.chat import completion_ids
+from gpu_runners.models.protocol import DraftKind
+from gpu_runners.speculation import batch
 from tests.bench.recipe_world import World
 
 PEERS = ROOT / ".bench-peers" / "recipes"

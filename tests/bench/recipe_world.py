@@ -21,9 +21,9 @@ from backend.domain.spec.defaults import effective_slices
 from backend.domain.spec.parsing import Spec, parse_spec
 from backend.domain.spec.task_prompt import answer_form, system_prompt
 from deploy.embedded.home import ROOT
-from gpu_runners.causal.adapter import AdapterConfig, from_bytes, write_peft_folder
-from gpu_runners.causal.base import CausalBase, open_causal_base
-from gpu_runners.generation.protocol import AdapterRef
+from gpu_runners.models.causal_adapter import AdapterConfig, from_bytes, write_peft_folder
+from gpu_runners.models.causal_base import CausalBase, open_causal_base
+from gpu_runners.models.protocol import AdapterRef
 from gpu_runners.tiny_base.train import NAME, ensure
 from tests.bench.snips_data import TASK as SNIPS_TASK
 from tests.bench.snips_data import jsonl, read_snips
@@ -105,7 +105,7 @@ def world(name: str, data: Path) -> World:
 
 def _trained(job: DistillCausalJob, dataset: bytes, base: CausalBase) -> tuple[bytes, AdapterConfig]:
     from gpu_runners.distill.causal.train import distill_causal
-    from gpu_runners.distill.train import Hooks, StepDone
+    from gpu_runners.distill.label.train import Hooks, StepDone
 
     name = hashlib.sha256(json.dumps([job.to_json(), base.sha256], sort_keys=True).encode()).hexdigest()[:16]
     folder = KEPT / name

@@ -34,7 +34,7 @@ from backend.domain.rules.induction import RuleOptions, induce_rules
 from backend.domain.rules.javascript.export import to_javascript
 from backend.domain.rules.rule_list import Evidence, LabelRule, RuleList
 from backend.domain.rules.wording import word_bytes, words_of
-from gpu_runners.serving.rules_first import RulesFirst, predicted
+from gpu_runners.artifacts.rules_first import RulesFirst, predicted
 from tests.backend.domain.rules.javascript.node_answers import node
 from tests.backend.domain.rules.worlds import SCHEMA, orders
 from tests.bench.banking77_data import data_folder

@@ -34,7 +34,7 @@ import accelerate
 import httpx
 
 from deploy.embedded.ports import free_ports
-from gpu_runners.causal.base import CausalBase, open_causal_base
+from gpu_runners.models.causal_base import CausalBase, open_causal_base
 from tests.bench.serving_load import Headers, Load, load, median
 from tests.gpu_runners.serving.running_server import bearer, running_server
 from tests.gpu_runners.serving.small_adapters import attention_shapes, grant_for, kolm_of, pinned_keyring
@@ -179,7 +179,17 @@ def _arms(
 def _bare(stack: contextlib.ExitStack, folder: Path, base: CausalBase, kolm: bytes) -> Arm:
     port, file = free_ports(1)[0], folder / "one.kolm"
     file.write_bytes(kolm)
-    command = [sys.executable, "-m", "gpu_runners.cli", "serve", str(file), "--port", str(port), "--max-running", "32"]
+    command = [
+        sys.executable,
+        "-m",
+        "gpu_runners.cli",
+        "serve",
+        str(file),
+        "--port",
+        str(port),
+        "--max-running",
+        "32",
+    ]
     env = {"KOLM_KEYRING": str(pinned_keyring(folder)), "KOLM_BASE_DIR": str(base.folder.parent)}
     log = _started(stack, "bare", command, folder, env)
     name = first_model(port)
@@ -203,10 +213,10 @@ def _answered(port: int, path: str, log: Path | None = None) -> httpx.Response:
 
 
 def _bare_vllm(stack: contextlib.ExitStack, folder: Path, base: CausalBase, kolm: bytes) -> Arm:
-    """The tokenizer in a folder of its own (see `gpu_runners.serving.vllm_engine`)."""
+    """The tokenizer in a folder of its own (see `gpu_runners.engine.vllm_engine`)."""
     from backend.domain.artifact.kolm_verify import read_kolm
-    from gpu_runners.causal.adapter import AdapterConfig, from_bytes, write_peft_folder
-    from gpu_runners.serving.vllm_engine import tokenizer_folder
+    from gpu_runners.engine.vllm_engine import tokenizer_folder
+    from gpu_runners.models.causal_adapter import AdapterConfig, from_bytes, write_peft_folder
 
     members, adapter = read_kolm(kolm).members, folder / "adapter"
     adapter.mkdir()

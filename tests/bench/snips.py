@@ -152,10 +152,10 @@ def by_stack(part: Snips, schema: dict[str, Any], chosen: argparse.Namespace) ->
 
 
 def by_runner(part: Snips, schema: dict[str, Any], chosen: argparse.Namespace) -> str:
-    from gpu_runners.causal.base import open_causal_base
-    from gpu_runners.distill.causal.evaluate import evaluate_causal
     from gpu_runners.distill.causal.train import distill_causal
-    from gpu_runners.distill.train import Hooks, StepDone
+    from gpu_runners.distill.label.train import Hooks, StepDone
+    from gpu_runners.jobs.causal_evaluation import evaluate_causal
+    from gpu_runners.models.causal_base import open_causal_base
 
     spec = _read_spec(schema, chosen)
     base = open_causal_base(NAME, base_dir=ROOT / "build" / "bases")
@@ -205,12 +205,12 @@ def by_runner(part: Snips, schema: dict[str, Any], chosen: argparse.Namespace) -
 
 
 def by_base(part: Snips, schema: dict[str, Any], chosen: argparse.Namespace) -> str:
-    from gpu_runners.causal.base import open_causal_base
-    from gpu_runners.causal.chat import prompt_ids
-    from gpu_runners.generation.answers import constraint_of
-    from gpu_runners.generation.protocol import GenerationRequest
-    from gpu_runners.generation.sync import generate_all
-    from gpu_runners.generation.torch_engine import TorchEngine
+    from gpu_runners.engine.sync import generate_all
+    from gpu_runners.engine.torch_engine import TorchEngine
+    from gpu_runners.models.answers import constraint_of
+    from gpu_runners.models.causal_base import open_causal_base
+    from gpu_runners.models.chat import prompt_ids
+    from gpu_runners.models.protocol import GenerationRequest
 
     spec = _read_spec(schema, chosen)
     base = open_causal_base(NAME, base_dir=ROOT / "build" / "bases")

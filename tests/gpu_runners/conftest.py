@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from backend.domain.jobs.runner_jobs import DistillJob, TrainOptions
-from gpu_runners.distill.bases import MINILM, Base, open_base
-from gpu_runners.distill.train import distill
+from gpu_runners.distill.label.train import distill
+from gpu_runners.models.bases import MINILM, Base, open_base
 from tests.gpu_runners.small_task import LABELS, Trained, jsonl, task_rows
 
 

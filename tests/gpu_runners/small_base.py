@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from gpu_runners.causal.adapter import FORMAT, AdapterConfig, CausalAdapter, write_peft_folder
-from gpu_runners.causal.base import CausalBase, open_causal_base
-from gpu_runners.generation.protocol import AdapterRef
+from gpu_runners.models.causal_adapter import FORMAT, AdapterConfig, CausalAdapter, write_peft_folder
+from gpu_runners.models.causal_base import CausalBase, open_causal_base
+from gpu_runners.models.protocol import AdapterRef
 
 CONTEXT = 512
 SPECIAL = ["<|end|>", "<|system|>", "<|user|>", "<|assistant|>"]

@@ -5,8 +5,8 @@ from typing import Any
 
 from backend.domain.artifact.building import build_kolm
 from backend.domain.canonical import canonical_json
-from gpu_runners.causal.adapter import to_bytes
-from gpu_runners.causal.base import CausalBase
+from gpu_runners.models.causal_adapter import to_bytes
+from gpu_runners.models.causal_base import CausalBase
 from tests.backend.domain.artifact.tiny_kolm import KEY, fields, members
 from tests.gpu_runners.small_base import random_adapter
 

@@ -8,7 +8,7 @@ from backend.domain.canonical import canonical_json
 from backend.domain.recipes.pack import BEGIN, Recipe, RecipePack
 from backend.domain.recipes.shapes import SHAPE_VERSION
 from backend.domain.rules.rule_list import Evidence, FieldRule, LabelRule, RuleList
-from gpu_runners.causal.base import CausalBase
+from gpu_runners.models.causal_base import CausalBase
 
 BRACE, OPENING = "{", '"size": "'  # how every answer of `small_generative.SCHEMA` begins
 

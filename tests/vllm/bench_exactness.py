@@ -26,11 +26,11 @@ from typing import NamedTuple
 
 from scipy import stats
 
-from gpu_runners.causal.base import CausalBase, open_causal_base
-from gpu_runners.causal.chat import prompt_ids
-from gpu_runners.generation.protocol import AdapterRef, Drafting, DraftKind, GenerationRequest, PackRef
+from gpu_runners.models.causal_base import CausalBase, open_causal_base
+from gpu_runners.models.chat import prompt_ids
+from gpu_runners.models.protocol import AdapterRef, Drafting, DraftKind, GenerationRequest, PackRef
 from gpu_runners.tiny_base.train import NAME, ensure
-from tests.gpu_runners.recipes.tiny_task import requests
+from tests.gpu_runners.speculation.tiny_task import requests
 from tests.tiny_bases import BASES
 from tests.vllm import engine, recipe_engine
 from tests.vllm.recipe_engine import Answer, Asked

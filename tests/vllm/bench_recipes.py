@@ -23,9 +23,9 @@ from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 
-from gpu_runners.causal.chat import prompt_ids
-from gpu_runners.generation.answers import constraint_of
-from gpu_runners.generation.protocol import Drafting, DraftKind, GenerationRequest, PackRef
+from gpu_runners.models.answers import constraint_of
+from gpu_runners.models.chat import prompt_ids
+from gpu_runners.models.protocol import Drafting, DraftKind, GenerationRequest, PackRef
 from tests.bench.recipe_engines import pack_of
 from tests.bench.recipe_world import World, smaller, world
 from tests.vllm import engine, recipe_engine

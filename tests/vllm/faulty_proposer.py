@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
-from gpu_runners.generation.protocol import DraftKind
-from gpu_runners.recipes.batch import BatchDrafter
-from gpu_runners.recipes.drafter import Drafter
-from gpu_runners.recipes.vllm_plugin import RecipeProposer
+from gpu_runners.models.protocol import DraftKind
+from gpu_runners.speculation.batch import BatchDrafter
+from gpu_runners.speculation.drafter import Drafter
+from gpu_runners.speculation.vllm.plugin import RecipeProposer
 
 NAME = "tests.vllm.faulty_proposer.FaultyProposer"
 OF_A_REQUEST = ("open", "propose", "advance", "panic", "not ids", "close", "told")

@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from gpu_runners.generation.protocol import (
+from gpu_runners.models.protocol import (
     AdapterRef,
     Constraint,
     ConstraintKind,
@@ -29,7 +29,7 @@ from gpu_runners.generation.protocol import (
     PackRef,
     Rejected,
 )
-from gpu_runners.recipes.vllm_wire import counts_from_json, counts_to_json
+from gpu_runners.speculation.vllm.wire import counts_from_json, counts_to_json
 
 NAME = "kolm-tiny-1"
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -187,11 +187,11 @@ async def _answer(engine: Any, request: GenerationRequest) -> dict[str, Any]:
 
 
 async def _serve(base_dir: Path, folder: Path, speculation: str, context: int, proposer: str, out: IO[str]) -> None:
-    from gpu_runners.causal.base import open_causal_base
-    from gpu_runners.serving.base_facts import BaseFacts
-    from gpu_runners.serving.devices import Device, DeviceKind
-    from gpu_runners.serving.plan import GIB, EnginePlan, Needs, Speculation, plan
-    from gpu_runners.serving.vllm_engine import VllmEngine
+    from gpu_runners.engine.planning.base_facts import BaseFacts
+    from gpu_runners.engine.planning.devices import Device, DeviceKind
+    from gpu_runners.engine.planning.plan import GIB, EnginePlan, Needs, Speculation, plan
+    from gpu_runners.engine.vllm_engine import VllmEngine
+    from gpu_runners.models.causal_base import open_causal_base
 
     base = open_causal_base(NAME, base_dir=base_dir)
     device = Device(kind=DeviceKind.CPU, name="cpu", memory_bytes=16 * GIB)  # float32: answers do not hang on rounding

@@ -11,9 +11,9 @@ from pathlib import Path
 from backend.domain.recipes.mining.building import PackOptions, build_pack
 from backend.domain.recipes.observing import Observed
 from backend.domain.recipes.pack import Recipe, RecipePack
-from gpu_runners.causal.adapter import AdapterConfig, write_peft_folder
-from gpu_runners.causal.base import CausalBase
-from gpu_runners.generation.protocol import (
+from gpu_runners.models.causal_adapter import AdapterConfig, write_peft_folder
+from gpu_runners.models.causal_base import CausalBase
+from gpu_runners.models.protocol import (
     AdapterRef,
     Constraint,
     ConstraintKind,
@@ -22,7 +22,7 @@ from gpu_runners.generation.protocol import (
     GenerationRequest,
     PackRef,
 )
-from gpu_runners.recipes.tokens import token_texts
+from gpu_runners.speculation.vocabulary import token_texts
 from tests.gpu_runners.serving.small_adapters import adapter_config, attention_shapes, random_adapter
 
 MOST = 48

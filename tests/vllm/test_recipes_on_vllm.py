@@ -12,14 +12,14 @@ import pytest
 from backend.domain.recipes.lookup import PackIndex
 from backend.domain.recipes.pack import RecipePack
 from backend.domain.recipes.replay import replay
-from gpu_runners.causal.base import CausalBase, open_causal_base
-from gpu_runners.generation.protocol import Drafting, DraftKind, GenerationRequest, PackRef
-from gpu_runners.recipes.controller import Controller
-from gpu_runners.recipes.drafter import Drafter
-from gpu_runners.recipes.sources import PackSource
-from gpu_runners.recipes.step_costs import StepCosts
-from gpu_runners.recipes.tokens import token_texts
-from tests.gpu_runners.recipes.tiny_task import prompts
+from gpu_runners.models.causal_base import CausalBase, open_causal_base
+from gpu_runners.models.protocol import Drafting, DraftKind, GenerationRequest, PackRef
+from gpu_runners.speculation.controller import Controller
+from gpu_runners.speculation.drafter import Drafter
+from gpu_runners.speculation.sources import PackSource
+from gpu_runners.speculation.step_costs import StepCosts
+from gpu_runners.speculation.vocabulary import token_texts
+from tests.gpu_runners.speculation.tiny_task import prompts
 from tests.tiny_bases import tiny_bases  # noqa: F401
 from tests.vllm import engine, recipe_engine
 from tests.vllm.recipe_engine import Answer, Asked

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from gpu_runners.causal.base import CausalBase, open_causal_base
-from gpu_runners.generation.protocol import Drafting, GenerationRequest, PackRef
-from tests.gpu_runners.recipes.tiny_task import prompts
+from gpu_runners.models.causal_base import CausalBase, open_causal_base
+from gpu_runners.models.protocol import Drafting, GenerationRequest, PackRef
+from tests.gpu_runners.speculation.tiny_task import prompts
 from tests.tiny_bases import tiny_bases  # noqa: F401
 from tests.vllm import engine, faulty_proposer, recipe_engine
 from tests.vllm.recipe_engine import Answer, Asked

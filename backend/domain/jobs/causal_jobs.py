@@ -1,7 +1,7 @@
 """The jobs of a generative task, as they cross the seam between the backend and a runner (`runner_jobs` has the rules
 of that seam and the jobs of an encoder).
 
-A prompt is never sent: both sides make it from the task's system message and one input (`gpu_runners.causal.chat`), so
+A prompt is never sent: both sides make it from the task's system message and one input (`gpu_runners.models.chat`), so
 that training, evaluation and serving cannot differ.
 """
 
@@ -54,7 +54,7 @@ class DistillCausalJob(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DistillCausalResult(Wire):
-    """`adapter_sha256` is a safetensors blob as `gpu_runners.causal.adapter` writes it; `adapter_config` is its
+    """`adapter_sha256` is a safetensors blob as `gpu_runners.models.causal_adapter` writes it; `adapter_config` is its
     AdapterConfig, whole numbers and texts alone. `training_log` has one row an epoch, `active` what was really switched
     on."""
 

@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from gpu_runners.causal.device import Capabilities
 from gpu_runners.distill.causal.fit import Fit
 from gpu_runners.distill.causal.selfcheck import Checked
+from gpu_runners.models.device import Capabilities
 
 _ALWAYS = ("torch", "transformers", "peft", "tokenizers", "accelerate")
 

@@ -8,9 +8,9 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gpu_runners.causal.base import CausalBase
-from gpu_runners.causal.chat import completion_ids, prompt_ids
 from gpu_runners.errors import JobFailed
+from gpu_runners.models.causal_base import CausalBase
+from gpu_runners.models.chat import completion_ids, prompt_ids
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from gpu_runners.causal.adapter import CausalAdapter
-from gpu_runners.distill.adapter import Array
 from gpu_runners.distill.causal.loading import NET
-from gpu_runners.distill.merging import to_numpy
+from gpu_runners.models.causal_adapter import CausalAdapter
+from gpu_runners.models.label_adapter import Array
+from gpu_runners.models.merging import to_numpy
 
 _MARKS = {".lora_A.": "A", ".lora_B.": "B", ".lora_magnitude_vector.": "magnitude"}
 

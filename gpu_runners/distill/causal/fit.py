@@ -14,16 +14,16 @@ import torch
 from torch import Tensor
 
 from backend.domain.jobs.causal_jobs import CausalOptions
-from gpu_runners.causal.device import Choice
 from gpu_runners.distill.causal.batch import Batch, make_batch, n_positions
 from gpu_runners.distill.causal.dataset import Example
 from gpu_runners.distill.causal.loading import make_optimizer, optimizer_tensors, restore_optimizer
 from gpu_runners.distill.causal.net import CompletionNet, weight_of
 from gpu_runners.distill.causal.packing import Bins, lay_out, plan_epoch, share_of
 from gpu_runners.distill.causal.processes import Processes
-from gpu_runners.distill.checkpoint import rng_tensors, set_rng
-from gpu_runners.distill.fit import CLIP_NORM, learning_rate_factor
+from gpu_runners.distill.label.checkpoint import rng_tensors, set_rng
+from gpu_runners.distill.label.fit import CLIP_NORM, learning_rate_factor
 from gpu_runners.errors import JobFailed
+from gpu_runners.models.device import Choice
 
 Answer = TypeVar("Answer")
 

@@ -19,10 +19,10 @@ from gpu_runners.errors import JobFailed
 
 def main(argv: Sequence[str] | None = None) -> int:
     args = _parser().parse_args(argv)
-    from gpu_runners.causal.base import open_causal_base
     from gpu_runners.distill.causal.processes import started_processes
     from gpu_runners.distill.causal.train import distill_causal
-    from gpu_runners.distill.train import Hooks
+    from gpu_runners.distill.label.train import Hooks
+    from gpu_runners.models.causal_base import open_causal_base
 
     job = DistillCausalJob.from_json(json.loads(args.job.read_text("utf-8")))
     processes = started_processes()

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from backend.domain.jobs.causal_jobs import CausalOptions
-from gpu_runners.causal.base import CausalBase, load_weights
-from gpu_runners.causal.device import Choice, ModelSize
 from gpu_runners.distill.causal.batch import common_prefix
 from gpu_runners.distill.causal.dataset import Encoded
+from gpu_runners.models.causal_base import CausalBase, load_weights
+from gpu_runners.models.device import Choice, ModelSize
 
 NET = "causal."  # what CompletionNet puts before the names of the base's parameters
 

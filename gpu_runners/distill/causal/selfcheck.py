@@ -12,10 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gpu_runners.causal.device import Choice, Fallback
 from gpu_runners.distill.causal.batch import Batch, make_batch
 from gpu_runners.distill.causal.dataset import Example
 from gpu_runners.distill.causal.net import CompletionNet
+from gpu_runners.models.device import Choice, Fallback
 
 _NEXT = {"shared_prefix": "packed", "packed": "bucketed"}
 TOLERANCE = {"fp32": 2e-3, "bf16": 8e-2}  # of the outputs' spread; leaks were of the order of the spread itself

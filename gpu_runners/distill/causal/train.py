@@ -2,7 +2,7 @@
 
 One fit: a share of the pairs is kept back, its loss is taken after every epoch, and the epoch where it was lowest gives
 the adapter. (An encoder's few hundred parameters of a head were better refitted on every pair, see
-`gpu_runners.distill.train`; here an epoch too many costs more than a tenth of the pairs.)
+`gpu_runners.distill.label.train`; here an epoch too many costs more than a tenth of the pairs.)
 
 Everything random comes from the seed and, on a CPU, sums are made by one thread: the same job gives the same bytes on
 the same machine, whether or not it was interrupted.
@@ -18,10 +18,6 @@ import torch
 from torch import Tensor
 
 from backend.domain.jobs.causal_jobs import CausalOptions, DistillCausalJob, DistillCausalResult
-from gpu_runners.causal import adapter as adapters
-from gpu_runners.causal.adapter import AdapterConfig
-from gpu_runners.causal.base import CausalBase
-from gpu_runners.causal.device import Capabilities, choose, detect
 from gpu_runners.distill.causal import checkpoint
 from gpu_runners.distill.causal.active import read_back
 from gpu_runners.distill.causal.checkpoint import Counters
@@ -33,9 +29,13 @@ from gpu_runners.distill.causal.net import CompletionNet
 from gpu_runners.distill.causal.options import learning_rate_for, read_causal_options
 from gpu_runners.distill.causal.processes import Processes
 from gpu_runners.distill.causal.selfcheck import check
+from gpu_runners.distill.label.train import Hooks, StepDone
 from gpu_runners.distill.repeatable import deterministic
-from gpu_runners.distill.train import Hooks, StepDone
 from gpu_runners.errors import JobFailed, JobStopped
+from gpu_runners.models import causal_adapter as adapters
+from gpu_runners.models.causal_adapter import AdapterConfig
+from gpu_runners.models.causal_base import CausalBase
+from gpu_runners.models.device import Capabilities, choose, detect
 
 
 def distill_causal(

@@ -1,0 +1,1 @@
+"""OpenAI's interface over any engine: requests read strictly, answers streamed."""

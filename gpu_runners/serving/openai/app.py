@@ -18,7 +18,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
-from gpu_runners.generation.protocol import Delta
+from gpu_runners.models.protocol import Delta
 from gpu_runners.serving.openai.arrival import BodyDoor, Room, n_announced, read_body
 from gpu_runners.serving.openai.bodies import ChatCall, CompletionCall, chat_call, completion_call, read_json
 from gpu_runners.serving.openai.calls import chat_requests, completion_requests, merged

@@ -9,8 +9,8 @@ from typing import Any
 from backend.domain.answers.json_schemas import check_schema
 from backend.domain.strict_json import BadJson
 from backend.domain.strict_json import read_json as read_strictly
-from gpu_runners.generation.answers import schema_constraint
-from gpu_runners.generation.protocol import Constraint, ConstraintKind
+from gpu_runners.models.answers import schema_constraint
+from gpu_runners.models.protocol import Constraint, ConstraintKind
 from gpu_runners.serving.openai.faults import BadRequest
 from gpu_runners.serving.openai.fields import Fields
 

@@ -7,14 +7,14 @@ from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
-from gpu_runners.causal.chat import chat_ids
-from gpu_runners.generation.answers import constraint_of
-from gpu_runners.generation.protocol import Constraint, Delta, Engine, GenerationRequest, Rejected
+from gpu_runners.artifacts.pack_attachment import drafted_where_taken
+from gpu_runners.models.answers import constraint_of
+from gpu_runners.models.chat import chat_ids
+from gpu_runners.models.protocol import Constraint, Delta, Engine, GenerationRequest, Rejected
 from gpu_runners.serving.openai.bodies import ChatCall, CompletionCall, Sampling
 from gpu_runners.serving.openai.faults import BadRequest
 from gpu_runners.serving.openai.responder import Served
 from gpu_runners.serving.openai.tools import takes_tools
-from gpu_runners.serving.pack_mounting import drafted_where_taken
 
 MAX_TOGETHER = 64  # prompts times choices of one call
 COMPLETION_TOKENS = 16  # OpenAI's own default of /v1/completions

@@ -7,7 +7,7 @@ from typing import Any
 from starlette.responses import JSONResponse
 
 from gpu_runners.errors import JobFailed
-from gpu_runners.generation.protocol import EngineFailed, Overloaded, Rejected
+from gpu_runners.models.protocol import EngineFailed, Overloaded, Rejected
 from gpu_runners.serving.openai.responder import Refusal
 
 _TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}

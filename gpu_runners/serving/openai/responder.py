@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from gpu_runners.causal.base import CausalBase
-from gpu_runners.generation.protocol import AdapterRef, Drafting, Engine
-from gpu_runners.serving.rules_first import RuleAnswer, RulesFirst
+from gpu_runners.artifacts.rules_first import RuleAnswer, RulesFirst
+from gpu_runners.models.causal_base import CausalBase
+from gpu_runners.models.protocol import AdapterRef, Drafting, Engine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

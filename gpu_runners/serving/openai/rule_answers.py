@@ -3,10 +3,10 @@
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any
 
-from gpu_runners.generation.protocol import Delta, FinishReason
+from gpu_runners.artifacts.rules_first import RuleAnswer
+from gpu_runners.models.protocol import Delta, FinishReason
 from gpu_runners.serving.openai.bodies import ChatCall, Sampling
 from gpu_runners.serving.openai.responder import Served
-from gpu_runners.serving.rules_first import RuleAnswer
 
 
 def rule_answer(call: ChatCall, served: Served) -> RuleAnswer | None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
 
-from gpu_runners.generation.protocol import Counts, Delta, TokenLogprob
+from gpu_runners.models.protocol import Counts, Delta, TokenLogprob
 from gpu_runners.serving.openai.tools import ToolReader
 
 _LOWEST = -9999.0  # JSON has no minus infinity

@@ -22,7 +22,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from backend.domain.artifact.kolm_verify import Kolm
-from gpu_runners.serving.generative_model import GenerativeModel
+from gpu_runners.artifacts.generative_model import GenerativeModel
 from gpu_runners.serving.openai.app import guarded, make_app
 from gpu_runners.serving.openai.arrival import read_body
 from gpu_runners.serving.openai.bodies import read_json

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpu_runners import kolm
-from gpu_runners.cli import main
+from gpu_runners.cli.main import main
 from tests.acceptance.deployment import Customer
 from tests.compile_factories import small_spec
 from tests.web_stack import WebStack

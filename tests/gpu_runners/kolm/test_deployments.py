@@ -15,7 +15,7 @@ import pytest
 
 from backend.domain.serving.wire import ServerHello
 from gpu_runners import kolm
-from gpu_runners.cli import main
+from gpu_runners.cli.main import main
 from tests.backend.serving.worlds import BASE, FarSide, chunk, served
 from tests.gpu_runners.kolm.generative_world import __name__ as WORLD
 from tests.gpu_runners.wire import Say, wire

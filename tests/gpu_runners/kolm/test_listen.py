@@ -119,6 +119,6 @@ def test_a_state_file_lets_the_next_run_go_on_where_this_one_stopped(
     "arguments", [["--forward", "localhost:3000"], ["--forward", "http://x", "--secret", "whsec_?"]]
 )
 def test_an_address_or_a_secret_that_makes_no_sense_is_refused(arguments: list[str]) -> None:
-    from gpu_runners.cli import main
+    from gpu_runners.cli.main import main
 
     assert main(["webhooks", "listen", *arguments]) == 2

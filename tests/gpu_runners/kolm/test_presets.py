@@ -15,10 +15,10 @@ import pytest
 from backend.domain.ids import Prefix, encode_id
 from backend.tenants.scope_presets import PRESETS
 from gpu_runners import kolm
-from gpu_runners.cli import main, parser
+from gpu_runners.cli.main import main, parser
 from tests.acceptance.deployment import Customer
 from tests.compile_factories import small_spec
-from tests.gpu_runners.command_reference import commands
+from tests.gpu_runners.cli.command_reference import commands
 from tests.gpu_runners.kolm.test_listen import listening
 from tests.web_stack import WebStack
 

@@ -17,11 +17,11 @@ from backend.domain.artifact.building import build_kolm
 from backend.domain.canonical import canonical_json, sha256_hex
 from backend.domain.recipes.feedback import PackFeedback
 from backend.domain.serving.wire import Grant, sign_grant
-from gpu_runners.causal.adapter import FORMAT, AdapterConfig, CausalAdapter, to_bytes
-from gpu_runners.causal.base import CausalBase
-from gpu_runners.distill.bases import Base
-from gpu_runners.generation.protocol import Counts, Delta, FinishReason, GenerationRequest
-from gpu_runners.serving.lora_shapes import linear_shapes
+from gpu_runners.models.bases import Base
+from gpu_runners.models.causal_adapter import FORMAT, AdapterConfig, CausalAdapter, to_bytes
+from gpu_runners.models.causal_base import CausalBase
+from gpu_runners.models.lora_shapes import linear_shapes
+from gpu_runners.models.protocol import Counts, Delta, FinishReason, GenerationRequest
 from tests.backend.domain.artifact.tiny_kolm import KEY, fields, keyring, members
 from tests.gpu_runners.serving.small_backend import KEY as GRANT_KEY
 

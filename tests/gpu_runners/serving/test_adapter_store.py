@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from backend.domain.serving.wire import Grant
-from gpu_runners.causal.base import CausalBase
 from gpu_runners.errors import JobFailed
 from gpu_runners.http import Unreachable
+from gpu_runners.models.causal_base import CausalBase
 from gpu_runners.serving.adapter_files import KolmFiles
 from gpu_runners.serving.adapter_store import AdapterStore
 from gpu_runners.serving.backend_client import ArtifactRefused

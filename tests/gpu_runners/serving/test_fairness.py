@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from gpu_runners.generation.protocol import Overloaded
+from gpu_runners.models.protocol import Overloaded
 from gpu_runners.serving.fairness import Turns
 
 

@@ -13,7 +13,7 @@ import httpx
 import psutil
 import pytest
 
-from gpu_runners.causal.base import CausalBase, open_causal_base
+from gpu_runners.models.causal_base import CausalBase, open_causal_base
 from tests.gpu_runners.serving.running_server import RunningServer, bearer, running_server
 from tests.gpu_runners.serving.small_adapters import ALICE, BOB, attention_shapes, grant_for, kolm_of
 from tests.gpu_runners.serving.small_backend import small_backend

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gpu_runners.generation.protocol import Counts
+from gpu_runners.models.protocol import Counts
 from gpu_runners.serving.journal import CannotJournal, Journal, JournalBusy
 
 MODEL = "ab" * 32
@@ -135,7 +135,7 @@ def test_what_was_printed_before_a_kill_9_is_in_the_journal(tmp_path: Path) -> N
         """
         import os, signal, sys
         from pathlib import Path
-        from gpu_runners.generation.protocol import Counts
+        from gpu_runners.models.protocol import Counts
         from gpu_runners.serving.journal import Journal
         journal = Journal(Path(sys.argv[1]))
         numbers = [journal.begin(f"grant-{i}", model="m", expires_at=10) for i in range(3)]

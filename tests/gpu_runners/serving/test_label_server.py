@@ -10,9 +10,9 @@ import httpx
 import pytest
 
 from backend.domain.artifact.kolm_verify import read_kolm
-from gpu_runners.serving import server as label_server
-from gpu_runners.serving.loader import Loader
-from gpu_runners.serving.server import MAX_CONNECTIONS, ArtifactServer
+from gpu_runners.artifacts.loader import Loader
+from gpu_runners.serving import label_server
+from gpu_runners.serving.label_server import MAX_CONNECTIONS, ArtifactServer
 from tests.gpu_runners.small_task import Trained, kolm_of
 from tests.hostile_bodies import MB, WORST, connected, drip
 

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from backend.domain.serving.wire import Grant
-from gpu_runners.causal.base import CausalBase, open_causal_base
+from gpu_runners.models.causal_base import CausalBase, open_causal_base
 from tests.gpu_runners.serving.running_server import RunningServer, bearer, body, endless, n_tokens, running_server
 from tests.gpu_runners.serving.small_adapters import ALICE, BOB, attention_shapes, grant_for, kolm_of
 from tests.gpu_runners.serving.small_backend import SmallBackend, small_backend

@@ -11,8 +11,8 @@ import pytest
 from backend.domain.recipes.feedback import checked_feedback
 from backend.domain.recipes.mining.building import PackOptions, build_pack
 from backend.domain.recipes.pack import BEGIN, Recipe, RecipePack
-from gpu_runners.causal.base import CausalBase, open_causal_base
-from gpu_runners.recipes.tokens import observed_of, token_texts
+from gpu_runners.models.causal_base import CausalBase, open_causal_base
+from gpu_runners.speculation.vocabulary import observed_of, token_texts
 from tests.gpu_runners.serving.running_server import RunningServer, running_server
 from tests.gpu_runners.serving.small_adapters import ALICE, BOB, attention_shapes, grant_for, kolm_of
 from tests.gpu_runners.serving.small_backend import SmallBackend, small_backend

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from gpu_runners.causal.base import load_weights, open_causal_base
-from gpu_runners.causal.chat import prompt_ids
-from gpu_runners.distill.bases import open_base
+from gpu_runners.models.bases import open_base
+from gpu_runners.models.causal_base import load_weights, open_causal_base
+from gpu_runners.models.chat import prompt_ids
 from gpu_runners.tiny_base import train as training
 from gpu_runners.tiny_base.train import NAME, SHIPPED, STAMP, Recipe, ensure, source_sha256
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gpu_runners.causal.base import CausalBase
+from gpu_runners.models.causal_base import CausalBase
 from tests.gpu_runners.small_base import make_base
 
 

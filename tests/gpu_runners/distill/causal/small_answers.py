@@ -8,8 +8,8 @@ import warnings
 from typing import Any
 
 from backend.domain.jobs.causal_jobs import CausalOptions, DistillCausalJob, DistillCausalResult
-from gpu_runners.causal.adapter import AdapterConfig, from_bytes, write_peft_folder
-from gpu_runners.causal.base import CausalBase, load_weights
+from gpu_runners.models.causal_adapter import AdapterConfig, from_bytes, write_peft_folder
+from gpu_runners.models.causal_base import CausalBase, load_weights
 
 SYSTEM = "the order of tea and coffee"
 ANSWERS = {"tea": '{"name": "tea", "n": 12}', "coffee": "false", "é": '["a", "b"] true'}

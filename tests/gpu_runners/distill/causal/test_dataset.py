@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_runners.causal.base import CausalBase
 from gpu_runners.distill.causal.dataset import Example, encode, read_rows, split
 from gpu_runners.errors import JobFailed
+from gpu_runners.models.causal_base import CausalBase
 from tests.gpu_runners.distill.causal.small_answers import SYSTEM, jsonl, rows
 
 GOOD = {"input": "a", "output": "b", "weight": 1.0}

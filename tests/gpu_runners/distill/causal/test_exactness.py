@@ -8,14 +8,14 @@ import torch
 from torch import Tensor
 
 from backend.domain.jobs.causal_jobs import CausalOptions
-from gpu_runners.causal.base import CausalBase, load_weights
-from gpu_runners.causal.device import Capabilities, Choice, ModelSize, choose
 from gpu_runners.distill.causal.batch import IGNORED, Batch, common_prefix, make_batch, n_positions, units
 from gpu_runners.distill.causal.dataset import Example, encode, read_rows
 from gpu_runners.distill.causal.loading import with_lora
 from gpu_runners.distill.causal.net import CompletionNet, weight_of
 from gpu_runners.distill.causal.packing import lay_out
 from gpu_runners.distill.causal.selfcheck import check
+from gpu_runners.models.causal_base import CausalBase, load_weights
+from gpu_runners.models.device import Capabilities, Choice, ModelSize, choose
 from tests.gpu_runners.distill.causal.small_answers import SYSTEM, jsonl, rows
 
 OPTIONS = CausalOptions(rank=4)

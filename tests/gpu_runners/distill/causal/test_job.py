@@ -10,9 +10,9 @@ import pytest
 
 from backend.domain.jobs.causal_jobs import DistillCausalResult
 from backend.domain.jobs.runner_jobs import RunnerJobKind
-from gpu_runners import child, training_lane, work
-from gpu_runners.causal.base import CausalBase
+from gpu_runners.agent import child, jobs, training_worker
 from gpu_runners.errors import JobFailed, JobStopped
+from gpu_runners.models.causal_base import CausalBase
 from tests.gpu_runners.distill.causal.small_answers import jsonl, make_job, rows
 
 
@@ -23,7 +23,7 @@ def ask(base: CausalBase, folder: Path, *, stop: bool = False, **options: Any) -
         stopping.set()
     request = {"kind": "distill_causal", "payload": job.to_json(), "folder": str(folder)}
     try:
-        done = child._work(work, request | {"base_dir": str(base.folder.parent)}, events, stopping)
+        done = child._work(jobs, request | {"base_dir": str(base.folder.parent)}, events, stopping)
     except JobStopped:
         done = {}
     return done, [json.loads(line) for line in events.getvalue().splitlines()]
@@ -50,9 +50,9 @@ def test_a_stopped_job_goes_on_from_the_checkpoint_that_it_left(small_base: Caus
 def test_a_payload_that_is_no_job_is_refused(small_base: CausalBase, tmp_path: Path) -> None:
     request = {"kind": "distill_causal", "payload": {"base_model": "x"}, "folder": str(tmp_path), "base_dir": None}
     with pytest.raises(JobFailed) as failure:
-        child._work(work, request, io.StringIO(), threading.Event())
+        child._work(jobs, request, io.StringIO(), threading.Event())
     assert failure.value.code == "invalid_job"
 
 
 def test_the_training_lane_knows_what_every_kind_fetches() -> None:
-    assert set(training_lane._BLOBS) == set(RunnerJobKind) - {RunnerJobKind.INFER}
+    assert set(training_worker._BLOBS) == set(RunnerJobKind) - {RunnerJobKind.INFER}

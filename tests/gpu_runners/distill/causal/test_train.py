@@ -13,16 +13,16 @@ import pytest
 import torch
 
 from backend.domain.jobs.causal_jobs import DistillCausalResult
-from gpu_runners.causal.adapter import AdapterConfig, from_bytes
-from gpu_runners.causal.base import CausalBase
-from gpu_runners.causal.chat import prompt_ids
 from gpu_runners.distill.causal.batch import Batch
 from gpu_runners.distill.causal.dataset import encode, read_rows, split
 from gpu_runners.distill.causal.net import CompletionNet
 from gpu_runners.distill.causal.options import learning_rate_for
 from gpu_runners.distill.causal.train import distill_causal
-from gpu_runners.distill.train import Hooks, StepDone
+from gpu_runners.distill.label.train import Hooks, StepDone
 from gpu_runners.errors import JobFailed, JobStopped
+from gpu_runners.models.causal_adapter import AdapterConfig, from_bytes
+from gpu_runners.models.causal_base import CausalBase
+from gpu_runners.models.chat import prompt_ids
 from tests.gpu_runners.distill.causal.small_answers import (
     SYSTEM,
     Trained,

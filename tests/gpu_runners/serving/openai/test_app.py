@@ -14,8 +14,8 @@ import uvicorn
 from starlette.applications import Starlette
 
 from backend.domain.artifact.kolm_verify import read_kolm
-from gpu_runners.causal.base import CausalBase
-from gpu_runners.serving.generative_model import GenerativeModel
+from gpu_runners.artifacts.generative_model import GenerativeModel
+from gpu_runners.models.causal_base import CausalBase
 from gpu_runners.serving.openai.arrival import MAX_BODY
 from gpu_runners.serving.openai.connections import web_config
 from gpu_runners.serving.openai.single import app_of
@@ -266,7 +266,7 @@ def test_models_health_and_the_older_routes(caller: Caller) -> None:
 
 
 def test_more_than_may_wait_is_told_to_come_back(base: CausalBase) -> None:
-    from gpu_runners.generation.torch_engine import TorchEngine
+    from gpu_runners.engine.torch_engine import TorchEngine
 
     kolm = read_kolm(generative_kolm(base))
     model = GenerativeModel.merged(kolm.members, base=base)

@@ -11,12 +11,12 @@ import pytest
 from starlette.applications import Starlette
 
 from backend.domain.rules.rule_list import read_rules
-from gpu_runners.generation.protocol import Counts, Delta, DraftKind, FinishReason, GenerationRequest, SourceCount
+from gpu_runners.artifacts.rules_first import RuleAnswer, RulesFirst
+from gpu_runners.models.protocol import Counts, Delta, DraftKind, FinishReason, GenerationRequest, SourceCount
 from gpu_runners.serving.openai.app import make_app
 from gpu_runners.serving.openai.bodies import chat_call
 from gpu_runners.serving.openai.responder import Refusal, Served
 from gpu_runners.serving.openai.rule_answers import rule_answer
-from gpu_runners.serving.rules_first import RuleAnswer, RulesFirst
 from tests.gpu_runners.serving.small_adapters import ScriptedEngine
 from tests.gpu_runners.small_base import TEMPLATE
 from tests.gpu_runners.small_generative import ANSWERS

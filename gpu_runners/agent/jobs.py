@@ -1,0 +1,141 @@
+"""One job's files in, one job's files out: the part of the child process that knows what distil and evaluate need.
+
+In the job's folder the parent has put `dataset` and maybe `checkpoint` (distil), `inputs`, `adapter` and maybe `rules`
+(evaluate), or `observations`, `prompts`, `adapter` and maybe `earlier`, `feedback`, `epoch` (recipes). Checkpoints are
+written under new names and announced as events; `adapter` is what a distil job leaves, `pack` what a recipes job does.
+"""
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from backend.domain.jobs.causal_jobs import DistillCausalJob, EvaluateCausalJob
+from backend.domain.jobs.recipe_jobs import PackRecipesJob
+from backend.domain.jobs.runner_jobs import DistillJob, EvaluateJob
+from gpu_runners.distill.label.train import Hooks, StepDone, distill
+from gpu_runners.jobs.label_evaluation import evaluate
+from gpu_runners.models.bases import open_base
+
+Emit = Callable[[dict[str, Any]], None]
+
+
+def warm_up() -> None:
+    """Import what the first job would wait for."""
+    import peft  # noqa: F401
+    import sklearn.linear_model  # noqa: F401
+
+
+def distill_files(
+    job: DistillJob, *, folder: Path, base_dir: Path | None, emit: Emit, should_stop: Callable[[], bool]
+) -> dict[str, Any]:
+    base = open_base(job.base_model, base_dir=base_dir)
+    hooks = _hooks(folder, emit, should_stop)
+    blob, result = distill(job, (folder / "dataset").read_bytes(), base=base, resume=_checkpoint(folder), hooks=hooks)
+    (folder / "adapter").write_bytes(blob)
+    return {"result": result.to_json(), "blobs": [str(folder / "adapter")]}
+
+
+def distill_causal_files(
+    job: DistillCausalJob, *, folder: Path, base_dir: Path | None, emit: Emit, should_stop: Callable[[], bool]
+) -> dict[str, Any]:
+    from gpu_runners.distill.causal.train import distill_causal
+    from gpu_runners.models.causal_base import open_causal_base
+
+    base = open_causal_base(job.base_model, base_dir=base_dir)
+    hooks, data = _hooks(folder, emit, should_stop), (folder / "dataset").read_bytes()
+    blob, result = distill_causal(job, data, base=base, resume=_checkpoint(folder), hooks=hooks)
+    (folder / "adapter").write_bytes(blob)
+    return {"result": result.to_json(), "blobs": [str(folder / "adapter")]}
+
+
+def _checkpoint(folder: Path) -> bytes | None:
+    path = folder / "checkpoint"
+    return path.read_bytes() if path.exists() else None
+
+
+def _hooks(folder: Path, emit: Emit, should_stop: Callable[[], bool]) -> Hooks:
+    """Steps and checkpoints of a training as events."""
+    numbers = itertools.count()
+
+    def on_step(done: StepDone) -> None:
+        emit(
+            {
+                "event": "progress",
+                "step": done.step,
+                "n_steps": done.n_steps,
+                "loss": done.loss,
+                "eta_s": done.eta_s,
+                "note": done.note,
+            }
+        )
+
+    def on_checkpoint(data: bytes) -> None:
+        path = folder / f"checkpoint-{next(numbers)}"
+        path.write_bytes(data)
+        emit({"event": "checkpoint", "path": str(path)})
+
+    return Hooks(on_step=on_step, on_checkpoint=on_checkpoint, should_stop=should_stop)
+
+
+def evaluate_files(job: EvaluateJob, *, folder: Path, base_dir: Path | None, emit: Emit) -> dict[str, Any]:
+    base = open_base(job.base_model, base_dir=base_dir, expect_sha256=job.base_model_sha256)
+
+    def on_progress(done: int, total: int) -> None:
+        emit(
+            {
+                "event": "progress",
+                "step": done,
+                "n_steps": total,
+                "loss": None,
+                "eta_s": None,
+                "note": "predicting held-out inputs",
+            }
+        )
+
+    result = evaluate(
+        job,
+        (folder / "inputs").read_bytes(),
+        (folder / "adapter").read_bytes(),
+        base=base,
+        rules=_rules(folder),
+        on_progress=on_progress,
+    )
+    return {"result": result.to_json(), "blobs": []}
+
+
+def evaluate_files_causal(job: EvaluateCausalJob, *, folder: Path, base_dir: Path | None, emit: Emit) -> dict[str, Any]:
+    from gpu_runners.jobs.causal_evaluation import evaluate_causal
+    from gpu_runners.models.causal_base import open_causal_base
+
+    base = open_causal_base(job.base_model, base_dir=base_dir, expect_sha256=job.base_model_sha256)
+
+    def on_progress(done: int, total: int) -> None:
+        note = "answering held-out inputs"
+        emit({"event": "progress", "step": done, "n_steps": total, "loss": None, "eta_s": None, "note": note})
+
+    result = evaluate_causal(
+        job,
+        (folder / "inputs").read_bytes(),
+        (folder / "adapter").read_bytes(),
+        base=base,
+        rules=_rules(folder),
+        on_progress=on_progress,
+    )
+    return {"result": result.to_json(), "blobs": []}
+
+
+def _rules(folder: Path) -> bytes | None:
+    path = folder / "rules"
+    return path.read_bytes() if path.exists() else None
+
+
+def pack_recipes_files(job: PackRecipesJob, *, folder: Path, base_dir: Path | None, emit: Emit) -> dict[str, Any]:
+    from gpu_runners.jobs.pack_recipes import pack_recipes, read_inputs_of
+
+    def on_progress(done: int, total: int, note: str) -> None:
+        emit({"event": "progress", "step": done, "n_steps": total, "loss": None, "eta_s": None, "note": note})
+
+    data, result = pack_recipes(job, read_inputs_of(folder), base_dir=base_dir, on_progress=on_progress)
+    (folder / "pack").write_bytes(data)
+    return {"result": result.to_json(), "blobs": [str(folder / "pack")]}

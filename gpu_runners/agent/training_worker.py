@@ -1,0 +1,259 @@
+"""Work on one leased distil, evaluate or select job: fetch its inputs, feed the child process, keep the lease, hand
+over checkpoints and results.
+
+The lease is the only authority: when it is lost (410) the child is killed and nothing is reported; when a heartbeat's
+answer says cancel, the child is killed and the job ends as `canceled`. A server that does not answer decides nothing:
+the child works on, and what it made is kept and offered again, for as long as an outage may last. Meanwhile the job may
+have gone to another runner. Then both work, and the first heartbeat that comes through ends this one.
+"""
+
+import logging
+import random
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from backend.domain.jobs.runner_jobs import Claim, Progress, RunnerJobKind
+from gpu_runners.agent.isolation import Child
+from gpu_runners.agent.lease_client import JobClient, LeaseLost
+from gpu_runners.agent.stalling import StallWatch
+from gpu_runners.config import STILL_S
+from gpu_runners.errors import JobFailed
+from gpu_runners.http import Refused, Unreachable, backoff_s
+
+Answer = TypeVar("Answer")
+log = logging.getLogger("kolm.runner")
+_TICK_S = 0.25
+_STOP_GRACE_S = 8.0  # from SIGTERM to a checkpoint handed over; Kubernetes and our supervisor give 10 s or more
+_BLOBS = {
+    RunnerJobKind.DISTILL: {"dataset": "dataset_sha256"},
+    RunnerJobKind.DISTILL_CAUSAL: {"dataset": "dataset_sha256"},
+    RunnerJobKind.EVALUATE: {"inputs": "inputs_sha256", "adapter": "adapter_sha256", "rules": "rules_sha256"},
+    RunnerJobKind.EVALUATE_CAUSAL: {"inputs": "inputs_sha256", "adapter": "adapter_sha256", "rules": "rules_sha256"},
+    RunnerJobKind.PACK_RECIPES: {
+        "adapter": "adapter_sha256",
+        "observations": "observations_sha256",
+        "prompts": "prompts_sha256",
+        "earlier": "earlier_sha256",
+        "feedback": "feedback_sha256",
+        "epoch": "epoch_sha256",
+    },
+    RunnerJobKind.SELECT: {"columns": "columns_sha256", "rows": "rows_sha256"},
+}
+
+_OPTIONAL = frozenset(("rules", "earlier", "feedback", "epoch"))  # "", or no such key: there is none
+
+
+class Lease:
+    """When to say we are alive, and until when the job may be ours. Its clock starts at the claim's arrival."""
+
+    def __init__(
+        self, *, job: JobClient, claim: Claim, outage_s: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.job, self.clock, self.lease_s, self.outage_s = job, clock, claim.lease_s, outage_s
+        self.checkpoint: Path | None = None  # the latest, until it is handed over
+        self.progress = Progress(
+            step=0, n_steps=0, loss=None, eta_s=None, checkpoint_sha256=claim.checkpoint_sha256, note="starting"
+        )
+        self._confirmed_at = clock()
+        self._next_at = self._confirmed_at
+        self._failures, self._rng = 0, random.Random()
+        self._started = self._confirmed_at
+
+    @property
+    def due_in_s(self) -> float:
+        return max(0.0, self._next_at - self.clock())
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether the last heartbeat came through."""
+        return self._failures == 0
+
+    def expedite(self) -> None:
+        """There is news that the server should have before the next beat is due."""
+        self._next_at = self.clock()
+
+    def beat(self) -> bool:
+        """One heartbeat; True when the job is to be cancelled. Network failures are retried with jitter at later calls.
+        Raises LeaseLost, also when no answer came for the whole of an outage."""
+        asked_at = self.clock()
+        try:
+            cancel, self.lease_s = self.job.heartbeat(self.progress, timeout_s=max(1.0, self.lease_s / 3))
+        except Unreachable as error:
+            if self.clock() - self._confirmed_at >= self.outage_s:
+                raise LeaseLost(f"no heartbeat came through for {self.outage_s:.0f} s: {error}") from error
+            self._next_at = self.clock() + backoff_s(self._failures, rng=self._rng, cap_s=self.lease_s / 6)
+            self._failures += 1
+            return False
+        self._failures, self._confirmed_at, self._next_at = 0, asked_at, asked_at + self._pause_s()
+        return cancel
+
+    def _pause_s(self) -> float:
+        """A third of the lease, but oftener while a job is young, because people watch its loss: about 100 beats
+        whatever the job's length."""
+        return min(self.lease_s / 3, max(2.0, 0.05 * (self.clock() - self._started)))
+
+
+def work_on(
+    claim: Claim,
+    *,
+    lease: Lease,
+    child: Child,
+    base_dir: Path | None,
+    stopping: Callable[[], bool],
+    still_s: float = STILL_S,
+) -> None:
+    """Returns when the job is reported, or dropped because the lease is lost."""
+    folder = Path(tempfile.mkdtemp(prefix="kolm-job-"))
+    job = lease.job
+    try:
+        _fetch_inputs(claim, lease=lease, folder=folder)
+        child.submit(kind=claim.kind, payload=claim.payload, folder=folder, base_dir=base_dir)
+        watch = StallWatch(RunnerJobKind(claim.kind), cpu_s=child.cpu_s, still_s=still_s)
+        result = _attempt(lease=lease, child=child, watch=watch, stopping=stopping)
+        report(lambda: job.report_success(result), within_s=lease.outage_s, meanwhile=lambda: _beat_if_due(lease))
+    except JobFailed as failure:
+        log.warning("job %s failed: %s", claim.job_id, failure.code)  # its message goes to the compile
+        error = failure
+        report(lambda: job.report_failure(error), within_s=lease.outage_s)
+    except (LeaseLost, Refused) as lost:
+        log.warning("job %s is dropped: %s", claim.job_id, lost)
+        child.kill()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def report(send: Callable[[], None], *, within_s: float, meanwhile: Callable[[], None] = lambda: None) -> None:
+    """Say it until it is heard or it is too late, with a call of `meanwhile` before each try: heartbeats get through
+    where a report does not, as without the blob disk. A lost lease is not an error here: someone else reports."""
+    rng, started, attempt = random.Random(), time.monotonic(), 0
+    while True:
+        try:
+            if attempt:
+                meanwhile()
+            return send()
+        except (LeaseLost, Refused) as lost:
+            return log.warning("the report was not taken: %s", lost)
+        except Unreachable as error:
+            if time.monotonic() - started >= within_s:
+                return log.warning("the report could not be delivered: %s", error)
+            time.sleep(backoff_s(attempt, rng=rng, cap_s=5.0))
+            attempt += 1
+
+
+def _attempt(*, lease: Lease, child: Child, watch: StallWatch, stopping: Callable[[], bool]) -> dict[str, Any]:
+    """The result, from the child's events."""
+    asked_to_stop_at: float | None = None
+    while True:
+        if lease.due_in_s == 0:
+            if lease.beat():
+                child.kill()
+                raise JobFailed("The job was cancelled.", code="canceled")
+            if lease.is_heard:
+                _hand_over(lease)
+        if stopping() and asked_to_stop_at is None:
+            child.ask_to_stop()
+            asked_to_stop_at = time.monotonic()
+        if asked_to_stop_at is not None and time.monotonic() - asked_to_stop_at > _STOP_GRACE_S:
+            child.kill()
+            raise JobFailed(
+                "The runner was stopped before a checkpoint was ready.", code="runner_stopping", retryable=True
+            )
+        event = child.next_event(timeout_s=min(_TICK_S, lease.due_in_s))
+        if event is not None:
+            watch.heard(step=event.get("step", 0), n_steps=event.get("n_steps", 0), note=event.get("note", ""))
+            if (result := _handle(event, lease=lease)) is not None:
+                return result
+        elif (why := watch.verdict()) is not None:
+            child.kill()
+            raise JobFailed(
+                f"The working process stood still ({why}) and was ended; the job goes on from its last checkpoint.",
+                code="runner_stalled",
+                retryable=True,
+            )
+
+
+def _handle(event: dict[str, Any], *, lease: Lease) -> dict[str, Any] | None:
+    """The result when the job is done. Raises what the child reports."""
+    match event["event"]:
+        case "progress":
+            lease.progress = Progress(
+                step=event["step"],
+                n_steps=event["n_steps"],
+                loss=event["loss"],
+                eta_s=event["eta_s"],
+                note=event["note"],
+                checkpoint_sha256=lease.progress.checkpoint_sha256,
+            )
+        case "checkpoint":
+            if lease.checkpoint is not None:
+                lease.checkpoint.unlink()
+            lease.checkpoint = Path(event["path"])
+            _hand_over(lease)
+        case "failed":
+            raise JobFailed(event["message"], code=event["code"], retryable=event["retryable"])
+        case "done":
+            for path in event["blobs"]:
+                data = Path(path).read_bytes()
+                _patiently(lambda data=data: lease.job.put_blob(data), lease=lease)  # type: ignore[misc]
+            return dict(event["result"])
+    return None
+
+
+def _hand_over(lease: Lease) -> None:
+    """Upload the latest checkpoint, where it is not yet, and say so at once. One that does not get through is tried
+    again after the next heartbeat that does, unless a later one is there by then."""
+    if lease.checkpoint is None:
+        return
+    try:
+        sha256 = lease.job.put_blob(lease.checkpoint.read_bytes(), timeout_s=max(1.0, lease.lease_s / 3))
+    except Unreachable as error:
+        log.warning("a checkpoint could not be handed over: %s", error)
+        return
+    lease.checkpoint.unlink()
+    lease.checkpoint = None
+    p = lease.progress
+    lease.progress = Progress(
+        step=p.step, n_steps=p.n_steps, loss=p.loss, eta_s=p.eta_s, note=p.note, checkpoint_sha256=sha256
+    )
+    lease.expedite()
+
+
+def _fetch_inputs(claim: Claim, *, lease: Lease, folder: Path) -> None:
+    wanted = {name: claim.payload.get(field) for name, field in _BLOBS[RunnerJobKind(claim.kind)].items()}
+    if claim.kind in (RunnerJobKind.DISTILL, RunnerJobKind.DISTILL_CAUSAL) and claim.checkpoint_sha256 is not None:
+        wanted["checkpoint"] = claim.checkpoint_sha256
+    for name, sha256 in wanted.items():
+        if not sha256 and name in _OPTIONAL:
+            continue
+        if not isinstance(sha256, str):
+            raise JobFailed(f"The job names no {name}.", code="invalid_job")
+        _patiently(lambda at=folder / name, sha256=sha256: _save(sha256, at, lease=lease), lease=lease)  # type: ignore[misc]
+
+
+def _save(sha256: str, path: Path, *, lease: Lease) -> None:
+    """Heartbeats go on while a large input comes in."""
+    lease.job.save_blob(sha256, path, meanwhile=lambda: _beat_if_due(lease))
+
+
+def _beat_if_due(lease: Lease) -> None:
+    if lease.due_in_s == 0 and lease.beat():
+        raise JobFailed("The job was cancelled.", code="canceled")
+
+
+def _patiently(act: Callable[[], Answer], *, lease: Lease) -> Answer:
+    """A transfer, retried for as long as heartbeats keep the lease and an outage may last."""
+    rng, attempt, started = random.Random(), 0, lease.clock()
+    while True:
+        _beat_if_due(lease)
+        try:
+            return act()
+        except Unreachable as error:
+            if lease.clock() - started >= lease.outage_s:
+                message = f"The blob store gave or took nothing for {lease.outage_s:.0f} s: {error}."
+                raise JobFailed(message, code="blob_store_unavailable", retryable=True) from error
+            time.sleep(backoff_s(attempt, rng=rng, cap_s=2.0))
+            attempt += 1

@@ -1,0 +1,123 @@
+"""A label task's model, ready to answer: merged weights, no torch for BERT bases, no state between calls.
+
+From a verified `.kolm` it reads four members: `adapter.safetensors`, `adapter_config.json`, `labels.json` (a JSON list
+of names, in the order of the head's rows) and `calibration.json` (`{"temperature_ppm": int}`). A fifth, `rules.json`,
+answers before the model where it is sure; an encoder drafts no tokens, so `recipes.json` means nothing to it.
+"""
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, NotRequired, Self, TypedDict, cast
+
+import numpy as np
+from scipy.special import softmax
+
+from gpu_runners.artifacts.rules_first import RulesFirst, predicted
+from gpu_runners.errors import JobFailed
+from gpu_runners.models.bases import Base
+from gpu_runners.models.encoder_runtimes import Engine, Runtime
+from gpu_runners.models.encoder_tokens import TextTokenizer
+from gpu_runners.models.label_adapter import Adapter, AdapterConfig, Array, from_bytes, unfit
+
+ONE_BY_ONE = 16  # up to here each input has its own forward pass and its own honest latency
+BATCH = 32
+
+
+class Output(TypedDict):
+    """`confidence` in (0, 1], calibrated; `latency_us` is the input's own wall time, or its share of a batch's above 16
+    inputs. `rule`, where a rule answered, is its number from 1; `confidence` is then its bound."""
+
+    label: str
+    confidence: float
+    latency_us: int
+    rule: NotRequired[int]
+
+
+class LabelModel:
+    def __init__(
+        self,
+        *,
+        engine: Engine,
+        tokenizer: TextTokenizer,
+        labels: Sequence[str],
+        temperature: float,
+        rules: RulesFirst | None = None,
+    ) -> None:
+        self.engine, self.tokenizer, self.labels, self.temperature = engine, tokenizer, list(labels), temperature
+        self.rules = rules
+
+    @classmethod
+    def build(
+        cls,
+        *,
+        base: Base,
+        runtime: Runtime,
+        adapter: Adapter,
+        config: AdapterConfig,
+        labels: Sequence[str],
+        temperature: float,
+        rules: RulesFirst | None = None,
+    ) -> Self:
+        """Raises JobFailed(invalid_adapter, base_mismatch)."""
+        if config.base_sha256 != base.sha256:
+            raise JobFailed(
+                f"The adapter was trained on another {config.base!r} ({config.base_sha256[:12]}…) than this machine's "
+                f"({base.sha256[:12]}…).",
+                code="base_mismatch",
+            )
+        if len(adapter.head.bias) != len(labels):
+            raise unfit(f"its head has {len(adapter.head.bias)} rows for {len(labels)} labels")
+        tokenizer = TextTokenizer(base, max_tokens=config.max_tokens)
+        engine = runtime.engine(adapter, config)
+        return cls(engine=engine, tokenizer=tokenizer, labels=labels, temperature=temperature, rules=rules)
+
+    @classmethod
+    def from_members(cls, members: Mapping[str, bytes], *, base: Base, runtime: Runtime) -> Self:
+        """Only for members whose hashes were checked (`kolm_verify.load_verified`)."""
+        labels, calibration = read_json(members, "labels.json"), read_json(members, "calibration.json")
+        if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
+            raise JobFailed("labels.json of the artifact is not a list of names.", code="invalid_artifact")
+        temperature_ppm = calibration.get("temperature_ppm") if isinstance(calibration, dict) else None
+        if type(temperature_ppm) is not int or temperature_ppm <= 0:
+            raise JobFailed("calibration.json of the artifact has no temperature_ppm.", code="invalid_artifact")
+        return cls.build(
+            base=base,
+            runtime=runtime,
+            adapter=from_bytes(members["adapter.safetensors"]),
+            config=AdapterConfig.from_json(read_json(members, "adapter_config.json")),
+            labels=labels,
+            temperature=temperature_ppm / 1e6,
+            rules=RulesFirst.from_members(members, labels=labels),
+        )
+
+    def predict(self, texts: Sequence[str]) -> list[Output]:
+        """One row an input, in order."""
+        return cast(list[Output], predicted(self.rules, texts, is_label=True, model=self._predict))
+
+    def _predict(self, texts: Sequence[str]) -> list[Output]:
+        size = 1 if len(texts) <= ONE_BY_ONE else BATCH
+        out: list[Output] = []
+        for start in range(0, len(texts), size):
+            chosen = texts[start : start + size]
+            began = time.perf_counter_ns()
+            probabilities = self.probabilities(self.tokenizer.ids(chosen))
+            best = probabilities.argmax(axis=1)
+            latency_us = (time.perf_counter_ns() - began) // 1000 // len(chosen)
+            out += [
+                Output(label=self.labels[i], confidence=round(float(row[i]), 6), latency_us=latency_us)
+                for i, row in zip(best, probabilities, strict=True)
+            ]
+        return out
+
+    def probabilities(self, rows: Sequence[Sequence[int]]) -> Array:
+        """(n, n_labels) float32 calibrated probabilities of tokenised inputs, in one forward pass."""
+        out: Array = softmax(self.engine.logits(rows) / np.float32(self.temperature), axis=1)
+        return out
+
+
+def read_json(members: Mapping[str, bytes], path: str) -> Any:
+    try:
+        return json.loads(members[path])
+    except (KeyError, ValueError) as error:
+        raise JobFailed(f"The artifact's {path} is missing or not JSON.", code="invalid_artifact") from error

@@ -1,0 +1,128 @@
+"""From bytes to a model that answers: verified first, base checked, a few kept warm.
+
+Nothing of an artifact is parsed, let alone run, before `kolm_verify.load_verified` has re-derived its bytes and checked
+its signature.
+"""
+
+import hashlib
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from backend.domain.artifact.kolm_verify import Kolm, load_verified, read_keyring
+from gpu_runners.artifacts.causal_members import is_causal
+from gpu_runners.artifacts.label_model import LabelModel
+from gpu_runners.errors import JobFailed
+from gpu_runners.models.bases import Base, open_base
+from gpu_runners.models.encoder_runtimes import Runtime, load_runtime
+
+if TYPE_CHECKING:  # torch and transformers, which label tasks on BERT bases do without
+    from gpu_runners.artifacts.generative_model import GenerativeModel
+    from gpu_runners.engine.torch_engine import TorchEngine
+    from gpu_runners.models.causal_base import CausalBase
+
+
+class Loader:
+    """Models by the sha256 of their `.kolm`, least recently used out first; the base under them is loaded once. One
+    thread at a time."""
+
+    def __init__(
+        self, *, keyring: Path | None, base_dir: Path | None, allow_untrusted: bool = False, keep: int = 8
+    ) -> None:
+        self._keyring, self._base_dir, self._allow_untrusted, self._keep = keyring, base_dir, allow_untrusted, keep
+        self._models: OrderedDict[str, LabelModel | GenerativeModel] = OrderedDict()
+        self._runtimes: dict[str, tuple[Base, Runtime]] = {}
+        self._engines: dict[str, tuple[CausalBase, TorchEngine]] = {}
+
+    def get(self, sha256: str, fetch: Callable[[], bytes]) -> "tuple[LabelModel | GenerativeModel, int]":
+        """(model, milliseconds it took to load; 0 when it was warm). Raises JobFailed for bytes that are not `sha256`,
+        not trusted or do not fit."""
+        if sha256 in self._models:
+            self._models.move_to_end(sha256)
+            return self._models[sha256], 0
+        started = time.monotonic()
+        data = fetch()
+        if hashlib.sha256(data).hexdigest() != sha256:
+            raise JobFailed(
+                f"The blob store gave other bytes for {sha256[:12]}….", code="blob_mismatch", retryable=True
+            )
+        model = self.load(data)
+        self._models[sha256] = model
+        while len(self._models) > self._keep:
+            _, oldest = self._models.popitem(last=False)
+            if not isinstance(oldest, LabelModel):
+                oldest.forget()
+        return model, round((time.monotonic() - started) * 1000)
+
+    def load(self, data: bytes) -> "LabelModel | GenerativeModel":
+        """Raises KolmFileError for what is altered or not trusted. The keyring is read each time: a key may have been
+        revoked since."""
+        keyring, _ = read_keyring(str(self._keyring)) if self._keyring is not None else (None, None)
+        return self.model_of(load_verified(data, keyring, allow_untrusted=self._allow_untrusted))
+
+    def model_of(self, kolm: Kolm) -> "LabelModel | GenerativeModel":
+        """The model of an artifact that `load_verified` gave out."""
+        wanted = kolm.manifest["base"]
+        if is_causal(kolm.members):
+            from gpu_runners.artifacts.generative_model import GenerativeModel
+
+            causal, engine = self.engine(wanted["id"])
+            _check_base(wanted, causal.base)
+            return GenerativeModel.from_members(kolm.members, base=causal, engine=engine)
+        if kolm.manifest["task_type"] != "label":
+            raise JobFailed(
+                f"This runner answers label tasks and causal adapters, not {kolm.manifest['task_type']!r}.",
+                code="unsupported_task",
+            )
+        base, runtime = self.base(wanted["id"])
+        _check_base(wanted, base)
+        return LabelModel.from_members(kolm.members, base=base, runtime=runtime)
+
+    def base(self, name: str) -> tuple[Base, Runtime]:
+        if name not in self._runtimes:
+            base = open_base(name, base_dir=self._base_dir)
+            self._runtimes[name] = (base, load_runtime(base))
+        return self._runtimes[name]
+
+    def engine(self, name: str) -> "tuple[CausalBase, TorchEngine]":
+        """A causal base and the engine that all its artifacts share here."""
+        from gpu_runners.engine.torch_engine import TorchEngine
+        from gpu_runners.models.causal_base import open_causal_base
+
+        if name not in self._engines:
+            base = open_causal_base(name, base_dir=self._base_dir)
+            self._engines[name] = (base, TorchEngine(base))
+        return self._engines[name]
+
+    def close(self) -> None:
+        for _, engine in self._engines.values():
+            engine.stop()
+
+
+def merged_model(
+    kolm: Kolm, *, base_dir: Path | None, max_running: int = 32, draft: str | None = None
+) -> "GenerativeModel":
+    """The one generative artifact of a process (`kolm run`, `kolm serve`), without the cost of a bank. `draft` names
+    the base that drafts for it; where it is None, the artifact's spec does. Raises JobFailed."""
+    from gpu_runners.artifacts.generative_model import GenerativeModel
+    from gpu_runners.artifacts.pack_attachment import draft_base_name
+    from gpu_runners.models.causal_base import open_causal_base
+    from gpu_runners.models.draft_bases import draft_base
+
+    wanted = kolm.manifest["base"]
+    causal = open_causal_base(wanted["id"], base_dir=base_dir)
+    _check_base(wanted, causal.base)
+    name = draft or draft_base_name(kolm.members)
+    small = draft_base(causal, name, base_dir=base_dir) if name else None
+    return GenerativeModel.merged(kolm.members, base=causal, max_running=max_running, draft_base=small)
+
+
+def _check_base(wanted: Mapping[str, str], base: Base) -> None:
+    if base.sha256 != wanted["sha256"]:
+        raise JobFailed(
+            f"The artifact needs the base {wanted['id']!r} with digest {wanted['sha256'][:12]}…; here it is "
+            f"{base.sha256[:12]}….",
+            code="base_mismatch",
+        )

@@ -1,0 +1,36 @@
+"""What every command that asks the API shares: the client of its options, and errors told in a sentence with the exit
+code that they mean."""
+
+import argparse
+import sys
+from collections.abc import Callable
+
+from gpu_runners.cli.exit_codes import FAILED, OK, exit_code_of
+from gpu_runners.kolm import Client, KolmError, Unreadable
+
+Connect = Callable[[], Client]
+
+
+def connect_of(options: argparse.Namespace) -> Connect:
+    """The client is made when it is first needed, so that a wrong log-in is told like any other error."""
+    return lambda: Client(options.key, options.api, profile=options.profile)
+
+
+def told(act: Callable[[Client], int | None], connect: Connect) -> int:
+    """Do `act`; its exit code (None is 0), or that of what went wrong."""
+    try:
+        with connect() as client:
+            return act(client) or OK
+    except KolmError as error:
+        return fail(str(error), code=exit_code_of(error))
+    except Unreadable as error:
+        return fail(str(error))
+
+
+def fail(message: str, *, code: int = FAILED) -> int:
+    print(f"kolm: {message}", file=sys.stderr)
+    return code
+
+
+def agrees(question: str) -> bool:
+    return sys.stdin.isatty() and input(question).strip().lower() in ("y", "yes")

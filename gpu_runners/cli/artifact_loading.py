@@ -1,0 +1,92 @@
+"""From the path of a `.kolm` to what it holds and to the model in it, for the commands that run one."""
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from backend.domain.artifact import kolm_verify
+from backend.domain.artifact.kolm_verify import Kolm, KolmFileError
+
+if TYPE_CHECKING:
+    from gpu_runners.artifacts.generative_model import GenerativeModel
+    from gpu_runners.artifacts.label_model import LabelModel
+    from gpu_runners.artifacts.rules_first import RulesFirst
+
+
+class Refused(Exception):
+    """The file is not loaded, or an input cannot be read; `exit_code` as of `kolm verify` where it is the file."""
+
+    def __init__(self, message: str, *, exit_code: int = 1) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+def intact(file: str) -> Kolm:
+    """What an intact file says about itself, whoever signed it. Raises Refused."""
+    try:
+        return kolm_verify.read_kolm(kolm_verify.read_file(file))
+    except KolmFileError as error:
+        raise Refused(f"{file}: {error}", exit_code=error.exit_code) from error
+
+
+def verified(file: str, keyring: str | None, allow_untrusted: bool) -> Kolm:
+    """Before any model library is even imported. Raises Refused."""
+    keys, problem = kolm_verify.read_keyring(keyring or kolm_verify.default_keyring())
+    try:
+        return kolm_verify.load_verified(file, keys, allow_untrusted)
+    except KolmFileError as error:
+        hint = ""
+        if error.exit_code == 3:
+            hint = f" ({problem})" if problem else ""
+            hint += ". Pin its key with `kolm trust`, or pass --allow-untrusted"
+        raise Refused(f"{file} is not run: {error}{hint}.", exit_code=error.exit_code) from error
+
+
+def rules_of(kolm: Kolm) -> "RulesFirst | None":
+    """The rules of a verified artifact, ready to answer; None where it has none."""
+    from gpu_runners.artifacts.rules_first import RulesFirst, labels_of
+
+    return RulesFirst.from_members(kolm.members, labels=labels_of(kolm.members))
+
+
+def model_of(kolm: Kolm, *, max_running: int = 16, draft: str | None = None) -> "LabelModel | GenerativeModel":
+    """The model of a verified artifact, its rules and its pack with it. Raises Refused."""
+    # a second thread gains nothing on one text and loses much on a busy machine
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        os.environ.setdefault(name, "1")
+    try:
+        from gpu_runners.artifacts.causal_members import is_causal
+        from gpu_runners.artifacts.loader import Loader, merged_model
+        from gpu_runners.config import base_dir
+        from gpu_runners.errors import JobFailed
+    except ImportError as error:
+        raise Refused(
+            f"{error.name} is needed to run models: install kolm with its extra 'runner' (docs/client.md)."
+        ) from error
+    try:
+        if is_causal(kolm.members):
+            return merged_model(kolm, base_dir=base_dir(), max_running=max_running, draft=draft)
+        return Loader(keyring=None, base_dir=base_dir()).model_of(kolm)
+    except JobFailed as error:
+        raise Refused(error.message) from error
+
+
+def read_inputs(path: str) -> list[str]:
+    """The inputs of lines of {"input": ...}; "-" is standard input. Raises Refused."""
+    try:
+        data = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+        rows = [json.loads(line) for line in data.decode("utf-8").split("\n") if line.strip()]
+    except (OSError, ValueError) as error:
+        raise Refused(f"{path} cannot be read as JSON lines: {error}.", exit_code=2) from error
+    for n, row in enumerate(rows, start=1):
+        if not isinstance(row, dict) or not isinstance(row.get("input"), str):
+            raise Refused(f'{path}: row {n} is not {{"input": "text"}}.', exit_code=2)
+    return [row["input"] for row in rows]
+
+
+def failed(message: str, *, code: int = 1) -> int:
+    """Tell of a failure; gives the exit code."""
+    print(f"kolm: {message}", file=sys.stderr)
+    return code

@@ -1,0 +1,191 @@
+"""`kolm trust`, `inspect`, `run`, `serve`: what is done with a `.kolm` on the reader's machine, offline but for `trust
+URL`. `recipe_commands` shows its recipes and rules, `bench_command` measures them."""
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from backend.domain.artifact import kolm_verify
+from backend.domain.artifact.kolm_verify import Kolm
+from backend.domain.errors import OurError
+from gpu_runners.cli.artifact_loading import Refused, failed, intact, model_of, read_inputs, rules_of, verified
+from gpu_runners.cli.recipes import pack_line, rules_line
+from gpu_runners.terminal_text import as_line
+
+
+def trust(source: str, *, keyring: str | None, yes: bool) -> int:
+    """Pin keys after showing their fingerprints."""
+    from backend.domain.artifact.keyrings import BadKeyring, parse_keys
+    from gpu_runners.cli.keyring import fingerprint, pin
+
+    path = Path(keyring or kolm_verify.default_keyring())
+    try:
+        entries = parse_keys(_fetch(source))
+    except (BadKeyring, OSError) as error:
+        return failed(f"{source} gives no keys: {error}")
+    print("Compare these fingerprints with ones that reached you another way:")
+    for entry in entries:
+        # whoever made them may have put anything there, a line with a fingerprint that you know among it
+        name, start, end = (as_line(str(entry[field]))[:64] for field in ("name", "not_before", "not_after"))
+        revoked = f", REVOKED {as_line(str(entry['revoked_at']))[:64]}" if entry["revoked_at"] else ""
+        print(f"  {name}, valid {start} to {end}{revoked}")
+        print(f"  {fingerprint(entry['keyid'])}")
+    if not yes and not _agrees(f"Trust {'this key' if len(entries) == 1 else 'these keys'} for .kolm files? [y/N] "):
+        return failed("nothing was pinned; answer y, or pass --yes after comparing.")
+    try:
+        added, replaced = pin(path, entries)
+    except (BadKeyring, OSError) as error:
+        return failed(f"{path} cannot be changed: {error}")
+    print(f"{path}: {added} added, {replaced} renewed.")
+    return 0
+
+
+def inspect(file: str, *, as_json: bool) -> int:
+    """What an intact file says about itself. Trust is `kolm verify`'s question, and not answered here."""
+    try:
+        kolm = intact(file)
+    except Refused as error:
+        return failed(str(error), code=error.exit_code)
+    if as_json:
+        documents = {path: json.loads(kolm.members[path]) for path in kolm.members if path in _DOCUMENTS}
+        told = {"manifest": kolm.manifest, "documents": documents, "receipts": kolm.receipts}
+        print(json.dumps(told, ensure_ascii=False, indent=2))
+        return 0
+    _show(kolm)
+    return 0
+
+
+_DOCUMENTS = frozenset(
+    {
+        *("spec.json", "k_score.json", "gate.json", "evals.json", "training_stats.json", "provenance.json"),
+        *("labels.json", "prompt.json", "recipes.json", "rules.json"),
+    }
+)
+
+
+def _show(kolm: Kolm) -> None:
+    manifest = kolm.manifest
+    print(
+        f"{manifest['name']}  {manifest['task_type']} task, compiled {manifest['created_at']} as {manifest['compile']}"
+    )
+    print(f"base      {as_line(manifest['base']['id'])}  {manifest['base']['sha256'][:16]}…")
+    print(f"K-score   {manifest['k_score_ppm'] / 1e6:.4f}, gate {manifest['gate']}")
+    if "labels.json" in kolm.members:
+        print(f"labels    {', '.join(as_line(str(label)) for label in json.loads(kolm.members['labels.json']))}")
+    if "prompt.json" in kolm.members:
+        print(f"answers   {as_line(_answers(json.loads(kolm.members['prompt.json'])))}")
+    print(f"recipes   {as_line(pack_line(kolm))}")
+    print(f"rules     {as_line(rules_line(kolm))}")
+    signers = ", ".join(keyid[:16] + "…" for keyid in kolm.signers)
+    print(f"signed by {signers}  (not checked against a keyring: kolm verify)")
+    print("receipts  " + " → ".join(str(receipt["predicate"]["step"]) for receipt in kolm.receipts))
+    for member in manifest["members"]:
+        print(f"  {member['size']:>10,}  {member['sha256'][:16]}…  {member['path']}")
+
+
+def _answers(prompt: Any) -> str:
+    """What a model on a causal base writes, in a line; the file's maker may have put anything there."""
+    answer = prompt.get("answer") if isinstance(prompt, dict) else None
+    kind = answer.get("type") if isinstance(answer, dict) else None
+    if not isinstance(answer, dict) or kind not in ("json", "label", "text"):
+        return "of no known kind"
+    longest = f"at most {prompt.get('max_new_tokens')} tokens"
+    if kind != "json":
+        return f"{'one of its labels' if kind == 'label' else 'text'}, {longest}"
+    schema = answer.get("schema")
+    fields = schema.get("properties") if isinstance(schema, dict) else None
+    names = ", ".join(sorted(fields)) if isinstance(fields, dict) and fields else "any fields"
+    return f"JSON with {names}, {longest}"
+
+
+def run(
+    file: str, texts: Sequence[str], *, jsonl: str | None, as_json: bool, keyring: str | None, allow_untrusted: bool
+) -> int:
+    try:
+        inputs = list(texts) if jsonl is None else read_inputs(jsonl)
+        if jsonl is not None and texts:
+            return failed("give texts or --jsonl, not both.", code=2)
+        if not inputs:
+            return failed('give a text, or lines of {"input": …} with --jsonl.', code=2)
+        outputs = _outputs(verified(file, keyring, allow_untrusted), inputs)
+    except Refused as error:
+        return failed(str(error), code=error.exit_code)
+    except OurError as error:  # an input longer than the base's context
+        return failed(error.message)
+    for text, output in zip(inputs, outputs, strict=True):
+        print(json.dumps({"input": text} | output, ensure_ascii=False) if as_json or jsonl else _line(output))
+    return 0
+
+
+def _outputs(kolm: Kolm, inputs: Sequence[str]) -> list[dict[str, Any]]:
+    """Rules before the model: where they answer everything, no model is loaded. Raises Refused, OurError."""
+    from gpu_runners.artifacts.rules_first import predicted
+
+    def model(left: Sequence[str]) -> list[dict[str, Any]]:
+        found = model_of(kolm)
+        return [dict(row) for row in found.predict(left)]
+
+    return predicted(rules_of(kolm), inputs, is_label=kolm.manifest["task_type"] == "label", model=model)
+
+
+def _line(output: Mapping[str, Any]) -> str:
+    rule = f"  rule {output['rule']}" if output.get("rule") else "  rules" if "rule" in output else ""
+    if "label" in output:
+        return f"{as_line(output['label'])}  {output['confidence']:.3f}  {output['latency_us'] / 1000:.1f} ms{rule}"
+    return f"{output['output']}{'' if output['finish_reason'] == 'stop' else '  (cut off)'}{rule}"
+
+
+def serve(
+    file: str,
+    *,
+    host: str,
+    port: int,
+    keyring: str | None,
+    allow_untrusted: bool,
+    max_running: int = 16,
+    draft: str | None = None,
+) -> int:
+    try:
+        kolm = verified(file, keyring, allow_untrusted)
+        model = model_of(kolm, max_running=max_running, draft=draft)
+    except Refused as error:
+        return failed(str(error), code=error.exit_code)
+    from gpu_runners.artifacts.label_model import LabelModel
+    from gpu_runners.serving.label_server import ArtifactServer
+
+    if not isinstance(model, LabelModel):
+        from gpu_runners.serving.openai.single import serve_one
+
+        return serve_one(kolm, model, host=host, port=port)
+    try:
+        server = ArtifactServer((host, port), model=model, manifest=kolm.manifest)
+    except OSError as error:
+        return failed(f"{host}:{port} cannot be used ({error.strerror}); choose another --port.")
+    with server:
+        print(f"serving {kolm.manifest['name']} on http://{host}:{server.server_address[1]}/v1/run", flush=True)
+        server.serve_forever()
+    return 0
+
+
+def _fetch(source: str) -> bytes:
+    if not source.startswith(("http://", "https://")):
+        return Path(source).read_bytes()
+    import httpx
+
+    from backend.domain.artifact.keyrings import WELL_KNOWN
+
+    url = httpx.URL(source)
+    if url.path in ("", "/"):
+        url = url.copy_with(path=WELL_KNOWN)
+    try:
+        response = httpx.get(url, timeout=15.0)
+        response.raise_for_status()
+    except httpx.HTTPError as error:
+        raise OSError(str(error)) from error
+    return response.content
+
+
+def _agrees(question: str) -> bool:
+    return sys.stdin.isatty() and input(question).strip().lower() in ("y", "yes")

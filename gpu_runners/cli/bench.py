@@ -1,0 +1,163 @@
+"""`kolm bench FILE`: what an artifact's rules and drafted tokens are worth on this machine, on inputs that you choose.
+
+Each arm (`draft_measuring`) answers the same inputs by the same model, greedily: alone, with one source of drafted
+tokens, with all of them in a row. `as served` is what the compiler chose, with drafts held back where they do not pay.
+"""
+
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from backend.domain.artifact.kolm_verify import Kolm
+from backend.domain.errors import OurError
+from gpu_runners.cli.artifact_loading import Refused, failed, model_of, read_inputs, rules_of, verified
+
+if TYPE_CHECKING:
+    from gpu_runners.artifacts.generative_model import GenerativeModel
+    from gpu_runners.artifacts.label_model import LabelModel
+    from gpu_runners.artifacts.rules_first import RulesFirst
+
+_RULE_CALLS_S = 0.2
+
+
+def bench(
+    file: str,
+    *,
+    jsonl: str | None,
+    n: int,
+    at_once: int,
+    rounds: int,
+    draft: str | None,
+    as_json: bool,
+    keyring: str | None,
+    allow_untrusted: bool,
+) -> int:
+    if min(n, at_once, rounds) < 1:
+        return failed("--n, --at-once and --rounds are at least 1.", code=2)
+    try:
+        kolm = verified(file, keyring, allow_untrusted)
+        inputs = (_examples(kolm) if jsonl is None else read_inputs(jsonl))[:n]
+        if not inputs:
+            return failed('the artifact ships no examples; give lines of {"input": …} with --jsonl.', code=2)
+        model = model_of(kolm, max_running=at_once, draft=draft)
+        told: dict[str, Any] = {"n_inputs": len(inputs), "own_examples": jsonl is None, "at_once": at_once}
+        told |= _of_model(kolm, model, inputs, at_once=at_once, rounds=rounds)
+        told["rules"] = _of_rules(rules_of(kolm), inputs)
+    except Refused as error:
+        return failed(str(error), code=error.exit_code)
+    except OurError as error:  # an input longer than the base's context
+        return failed(error.message)
+    if as_json:
+        print(json.dumps(told, ensure_ascii=False))
+    else:
+        _print(told)
+    return 0
+
+
+def _of_model(
+    kolm: Kolm,
+    model: "LabelModel | GenerativeModel",
+    inputs: Sequence[str],
+    *,
+    at_once: int,
+    rounds: int,
+) -> dict[str, Any]:
+    from gpu_runners.artifacts.label_model import LabelModel
+
+    model.rules = None  # measured by themselves
+    if isinstance(model, LabelModel):
+        times = [model.predict([text])[0]["latency_us"] for text in inputs for _ in range(rounds)]
+        return {"engine": {"device": model.engine.device}, "model_p50_us": round(statistics.median(times)), "arms": []}
+    from gpu_runners.cli.draft_measuring import arms_of, measure
+
+    has_draft = "model " in str(model.engine.about.get("drafts"))
+    requests = [model.request(text, i) for i, text in enumerate(inputs)]
+    with tempfile.TemporaryDirectory(prefix="kolm-bench-") as folder:
+        arms = arms_of(kolm, model, Path(folder), has_draft=has_draft)
+        found = measure(model.engine, requests, arms, at_once=at_once, rounds=rounds)
+    return {"engine": dict(model.engine.about), "arms": [row.told(found[0]) for row in found]}
+
+
+def _of_rules(rules: "RulesFirst | None", inputs: Sequence[str]) -> dict[str, int] | None:
+    """How many inputs the rules answer; the median call, and calls a second over many texts at a time."""
+    if rules is None:
+        return None
+    answered = [rules.answer(text) for text in inputs]
+    times, began = [], time.perf_counter()
+    while time.perf_counter() - began < _RULE_CALLS_S:
+        for text in inputs:
+            at = time.perf_counter_ns()
+            rules.rule_of(text)
+            times.append(time.perf_counter_ns() - at)
+    many = [*inputs] * -(-1024 // len(inputs))
+    calls, began = 0, time.perf_counter()
+    while (elapsed := time.perf_counter() - began) < _RULE_CALLS_S:
+        rules.rules_of(many)
+        calls += len(many)
+    return {
+        "n_rules": rules.rules.n,
+        "n_answered": sum(answer is not None for answer in answered),
+        "p50_ns": round(statistics.median(times)),
+        "calls_a_second": round(calls / elapsed),
+    }
+
+
+def _examples(kolm: Kolm) -> list[str]:
+    """The inputs that the artifact's spec shows: gold, exemplars of slices, captures."""
+    try:
+        spec = json.loads(kolm.members.get("spec.json", b"{}"))
+    except ValueError:
+        return []
+    if not isinstance(spec, dict):
+        return []
+    gold = (spec.get("examples") or {}).get("inline") or []
+    found = [row.get("input") for row in gold if isinstance(row, dict)]
+    found += [text for part in spec.get("slices") or [] for text in part.get("exemplars") or []]
+    found += (spec.get("captures") or {}).get("inline") or []
+    return list(dict.fromkeys(text for text in found if isinstance(text, str)))
+
+
+def _print(told: dict[str, Any]) -> None:
+    from gpu_runners.cli.printing import print_table
+
+    origin = "the task's own examples (its pack and rules may know them)" if told["own_examples"] else "your inputs"
+    about = told["engine"]
+    engine = f"{about.get('name', 'encoder')} on {about['device']}"
+    print(f"{told['n_inputs']} of {origin}, {told['at_once']} at a time, {engine}")
+    if "model_p50_us" in told:
+        print(f"model  p50 {told['model_p50_us'] / 1000:.2f} ms; an encoder writes no tokens, so nothing is drafted")
+    else:
+        rows = [_cells(row, told["n_inputs"]) for row in told["arms"]]
+        titles = ["ARM", "TOK/S", "TIMES", "AT MOST", "TOK/STEP", "COVERED", "DRAFTED", "TAKEN", "P50 MS", "SAME"]
+        print_table(titles, rows, right=range(1, len(titles)), none="")
+    rules = told["rules"]
+    if rules is None:
+        print("rules  none")
+        return
+    print(
+        f"rules  {rules['n_rules']} answer {rules['n_answered']} of {told['n_inputs']} inputs; p50 "
+        f"{rules['p50_ns'] / 1000:.2f} us, {rules['calls_a_second']:,} calls/s many at a time"
+    )
+
+
+def _cells(row: dict[str, Any], n_inputs: int) -> tuple[str, ...]:
+    return (
+        row["arm"],
+        _figure(row["tokens_a_second"], 1, 0),
+        _figure(row["speedup_milli"], 1_000, 2),
+        _figure(row["bound_milli"], 1_000, 2),
+        _figure(row["tokens_a_step_milli"], 1_000, 2),
+        _figure(row["coverage_ppm"], 10_000, 1, "%"),
+        f"{row['drafted']:,}",
+        _figure(row["acceptance_ppm"], 10_000, 1, "%"),
+        _figure(row["p50_us"], 1_000, 1),
+        f"{row['n_identical']}/{n_inputs}",
+    )
+
+
+def _figure(value: int | None, unit: int, digits: int, sign: str = "") -> str:
+    return "" if value is None else f"{value / unit:,.{digits}f}{sign}"

@@ -1,0 +1,118 @@
+"""`kolm ls`, `show`, `cancel`: what is there, and one thing of it."""
+
+from typing import Any
+
+from gpu_runners.cli.api import Connect, fail, told
+from gpu_runners.cli.exit_codes import USAGE
+from gpu_runners.cli.printing import console, print_json, print_members, print_table, score, usd, when
+from gpu_runners.kolm import Artifact, Client, Compile
+
+# where an id of each kind is read
+PATH_OF = {
+    "art": "/v1/artifacts",
+    "bud": "/v1/budgets",
+    "bdg": "/v1/budgets",
+    "cmp": "/v1/compiles",
+    "dep": "/v1/deployments",
+    "drf": "/v1/drafts",
+    "evt": "/v1/webhook_events",
+    "invc": "/v1/invoices",
+    "key": "/v1/api_keys",
+    "sel": "/v1/select",
+    "tk": "/v1/teacher_keys",
+    "upl": "/v1/uploads",
+    "we": "/v1/webhook_endpoints",
+    "whd": "/v1/webhook_deliveries",
+}
+
+
+def ls(what: str, *, status: str | None, name: str | None, limit: int, as_json: bool, connect: Connect) -> int:
+    if what == "artifacts" and status is not None:
+        return fail("--status is of compiles; artifacts have none.", code=USAGE)
+
+    def act(client: Client) -> None:
+        if what == "artifacts":
+            artifacts = list(client.artifacts.list(name=name, limit=limit))
+            return print_lines(artifacts) if as_json else _print_artifacts(artifacts)
+        compiles = list(client.compiles.list(status=status, name=name, limit=limit))
+        return print_lines(compiles) if as_json else _print_compiles(compiles)
+
+    return told(act, connect)
+
+
+def show(id: str, *, as_json: bool, connect: Connect) -> int:
+    path = PATH_OF.get(id.partition("_")[0])
+    if path is None:
+        known = ", ".join(f"{prefix}_" for prefix in PATH_OF)
+        return fail(f"{id!r} is no id that can be shown; those begin with {known}.", code=USAGE)
+
+    def act(client: Client) -> None:
+        row = client.get(f"{path}/{id}")
+        if as_json:
+            print_json(row)
+        elif row.get("object") == "compile":
+            _print_compile(client, row)
+        else:
+            print_members(row)
+
+    return told(act, connect)
+
+
+def cancel(id: str, *, as_json: bool, connect: Connect) -> int:
+    def act(client: Client) -> None:
+        row = client.post(f"/v1/compiles/{id}/cancel")
+        print_json(row) if as_json else print(f"{row['id']} {row['name']}: {row['status']}")
+
+    return told(act, connect)
+
+
+def print_lines(rows: Any) -> None:
+    """Typed rows as the API gave them, one a line."""
+    for row in rows:
+        print_json(row.raw)
+
+
+def _print_compiles(rows: list[Compile]) -> None:
+    cells = (
+        (row.id, row.name, row.status, score(row.k_score_ppm), usd(row.spent_microusd), when(row.created_at))
+        for row in rows
+    )
+    titles = ("id", "name", "status", "K-score", "spent", "created")
+    print_table(titles, cells, right=(3, 4), none="No compile fits. `kolm compile SPEC` starts one.")
+
+
+def _print_artifacts(rows: list[Artifact]) -> None:
+    cells = (
+        (row.id, row.name, str(row.version), score(row.k_score_ppm), f"{row.size_bytes:,}", when(row.created_at))
+        for row in rows
+    )
+    titles = ("id", "name", "version", "K-score", "bytes", "created")
+    print_table(titles, cells, right=(2, 3, 4), none="No artifact fits. A compile that passes its gate makes one.")
+
+
+def _print_compile(client: Client, row: dict[str, Any]) -> None:
+    """What people ask of a compile: how it stands, what it cost where, and why it ended so."""
+    names = ("id", "name", "status", "k_score_ppm", "artifact", "budget_microusd", "spent_microusd", "waste_microusd",
+             "created_at", "started_at", "ended_at")  # fmt: skip
+    print_members({name: row.get(name) for name in names})
+    failure, gate = row.get("failure"), row.get("gate") or {}
+    if failure:
+        print(f"{failure.get('step') or 'compile'}: {failure.get('message')} ({failure.get('code')})")
+    for floor in gate.get("floors") or []:
+        print(f"  {'passed' if floor.get('passed') else 'FAILED'}  {floor.get('message', floor.get('name'))}")
+    if gate.get("next_step"):
+        print(f"next: {gate['next_step']}")
+    steps = client.compiles.steps(row["id"])
+    cells = (
+        (
+            step.name,
+            step.status,
+            str(step.attempts),
+            usd((step.estimate or {}).get("expected_microusd")),
+            usd(step.spent_microusd),
+            when(step.ended_at),
+        )
+        for step in steps
+    )
+    console().print()
+    print_table(("step", "status", "tries", "estimate", "spent", "ended"), cells, right=(2, 3, 4), none="No step yet.")

@@ -1,0 +1,101 @@
+"""`kolm usage`, `bill`, `budgets`. The figures are the API's; nothing is added up here."""
+
+from gpu_runners.cli.api import Connect, told
+from gpu_runners.cli.listings import print_lines
+from gpu_runners.cli.printing import print_json, print_table, usd, when
+from gpu_runners.kolm import Bill, Budget, Client
+
+
+def usage(by: str, *, start: str | None, end: str | None, as_csv: bool, as_json: bool, connect: Connect) -> int:
+    def act(client: Client) -> None:
+        if as_csv:
+            print(client.usage.csv(start=start, end=end), end="")
+            return
+        answer = client.get("/v1/usage", {"group_by": by, "from": start, "to": end})
+        if as_json:
+            print_json(answer)
+            return
+        rows = [*answer["data"], {**answer, "key": "total", "n_facts": ""}]
+        names = ("charged_microusd", "waste_microusd", "provider_microusd")
+        cells = ((row["key"] or "(none)", str(row["n_facts"]), *(usd(row[name]) for name in names)) for row in rows)
+        titles = (by, "facts", "charged", "carried by kolm", "your provider, about")
+        print_table(titles, cells, right=(1, 2, 3, 4), none="Nothing was used.")
+
+    return told(act, connect)
+
+
+def bill(compile_id: str | None, *, as_json: bool, connect: Connect) -> int:
+    def act(client: Client) -> None:
+        found = client.bills.current() if compile_id is None else client.bills.of_compile(compile_id)
+        print_json(found.raw) if as_json else _print_bill(found)
+
+    return told(act, connect)
+
+
+def budgets(*, limit: int, as_json: bool, connect: Connect) -> int:
+    def act(client: Client) -> None:
+        account, rows = client.account.get(), list(client.budgets.list(limit=limit))
+        if as_json:
+            print_lines([account, *rows])
+            return
+        cap = "no spend cap" if account.cap_microusd is None else f"spend cap {usd(account.cap_microusd)}"
+        spent = f"spent {usd(account.spent_microusd)}, held {usd(account.held_microusd)}"
+        print(f"{account.plan} plan, {cap}; {spent}, until {when(account.period_end)}")
+        cells = (
+            (
+                row.id,
+                row.api_key or "account",
+                usd(row.cap_microusd),
+                usd(row.spent_microusd),
+                usd(row.held_microusd),
+                "stops" if row.hard_stop else "notifies",
+            )
+            for row in rows
+        )
+        titles = ("id", "of", "a month", "spent", "held", "at its end")
+        print_table(titles, cells, right=(2, 3, 4), none="There is no budget. `kolm budgets set USD` makes one.")
+
+    return told(act, connect)
+
+
+def set_budget(cap_microusd: int, *, of_key: str | None, notify_only: bool, as_json: bool, connect: Connect) -> int:
+    """Where there is a budget of this scope already, its cap is changed."""
+
+    def act(client: Client) -> None:
+        there = next((row for row in client.budgets.list() if row.api_key == of_key), None)
+        if there is None:
+            row = client.budgets.create(cap_microusd=cap_microusd, api_key=of_key, hard_stop=not notify_only)
+        else:
+            row = client.budgets.update(there.id, cap_microusd=cap_microusd, hard_stop=not notify_only)
+        print_json(row.raw) if as_json else print(_sentence(row))
+
+    return told(act, connect)
+
+
+def remove_budget(id: str, *, as_json: bool, connect: Connect) -> int:
+    def act(client: Client) -> None:
+        row = client.delete(f"/v1/budgets/{id}")
+        print_json(row) if as_json else print(f"{id}: removed.")
+
+    return told(act, connect)
+
+
+def _sentence(row: Budget) -> str:
+    whose = f"API key {row.api_key}" if row.api_key else "the account"
+    end = "nothing is started beyond it" if row.hard_stop else "you are told, nothing is stopped"
+    return f"{row.id}: {usd(row.cap_microusd)} a month for {whose}; {end}."
+
+
+def _print_bill(found: Bill) -> None:
+    of = found.compile or f"{when(found.period_start)} to {when(found.period_end)}"
+    cells = [(line.label, _quantity(line.quantity, line.unit), usd(line.amount_microusd)) for line in found.lines
+             if line.counted]  # fmt: skip
+    cells.append(("total", "", usd(found.total_microusd)))
+    print_table((of, "quantity", "amount"), cells, right=(1, 2), none="")
+    beside = [line for line in found.lines if not line.counted]
+    for line in beside:
+        print(f"not in the total: {line.label}, {usd(line.amount_microusd)}")
+
+
+def _quantity(quantity: int | None, unit: str) -> str:
+    return "" if quantity is None else f"{quantity:,} {unit}"

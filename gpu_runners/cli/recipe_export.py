@@ -1,0 +1,48 @@
+"""`kolm recipes FILE --llama-lookup OUT`: an artifact's pack as llama-server reads it."""
+
+from pathlib import Path
+
+from backend.domain.recipes.pack import InvalidPack, RecipePack, read_pack
+from gpu_runners.cli.artifact_loading import Refused, failed, intact
+from gpu_runners.config import base_dir
+from gpu_runners.errors import JobFailed
+from gpu_runners.models.causal_base import CausalBase, open_causal_base
+from gpu_runners.models.chat import prompt_ids
+from gpu_runners.speculation.llama_cpp import write_static_lookup
+
+_PAIR = 2  # tokens that llama-server looks at
+
+
+def llama_lookup(file: str, out: str) -> int:
+    """The exit status; says what was written, and how a server is started with it."""
+    try:
+        pack = read_pack(intact(file).members.get("recipes.json", b""))
+        if not pack.recipes:
+            return failed(f"{file} has no recipes that llama-server could read.")
+        base = open_causal_base(pack.base, base_dir=base_dir())
+        n_pairs = write_static_lookup(
+            pack,
+            Path(out),
+            tokenizer_sha256=base.tokenizer_sha256,
+            n_vocab=base.vocab_size,
+            prompt_end=prompt_end(base),
+        )
+    except Refused as error:
+        return failed(str(error), code=error.exit_code)
+    except (InvalidPack, JobFailed) as error:
+        return failed(f"{file}: {error.message}")
+    except OSError as error:
+        return failed(f"{out} cannot be written ({error.strerror}).")
+    print(f"{out}: what {n_pairs:,} pairs of tokens say of the next{_left_out(pack)}.")
+    print(f"llama-server -m MODEL.gguf --spec-type ngram-cache --lookup-cache-static {out}")
+    return 0
+
+
+def prompt_end(base: CausalBase) -> tuple[int, ...]:
+    """The last two tokens of every prompt of the base's chat template."""
+    a, b = (prompt_ids(base, "", text)[-_PAIR:] for text in ("a", "1"))
+    return tuple(a) if a == b else ()
+
+
+def _left_out(pack: RecipePack) -> str:
+    return f"; {len(pack.copies):,} copy recipes are left out, for it cannot read the input" if pack.copies else ""

@@ -1,0 +1,140 @@
+"""`kolm registry`: epochs listed, fetched and verified, and this workspace's own part in them.
+
+Verifying asks nobody: the file, the keyring and this code are enough. What a server says of an epoch is not believed;
+`pull` verifies what came before it writes it.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from backend.domain.artifact import kolm_verify
+from backend.domain.recipes.registry.epochs import Epoch, InvalidEpoch, Proof, read_epoch, read_proof
+from gpu_runners.cli.api import Connect, agrees, fail, told
+from gpu_runners.cli.exit_codes import OK, UNTRUSTED, USAGE
+from gpu_runners.cli.printing import print_json, print_table, when
+from gpu_runners.kolm import Client, NotFound
+
+EPOCHS = "/v1/registry/epochs"
+CONTRIBUTIONS = "/v1/registry/contributions"
+
+
+def ls(*, as_json: bool, connect: Connect) -> int:
+    def act(client: Client) -> None:
+        rows = client.get(EPOCHS)["data"]
+        if as_json:
+            for row in rows:
+                print_json(row)
+            return
+        cells = (
+            (str(row["epoch"]), when(row["created_at"]), str(row["n_entries"]), f"{row['k']}", row["id"])
+            for row in rows
+        )
+        none = "There is no epoch yet: nothing is shared by enough tenants."
+        print_table(("epoch", "made", "entries", "k", "id"), cells, right=(0, 2, 3), none=none)
+
+    return told(act, connect)
+
+
+def pull(epoch: str | None, *, output: str | None, keyring: str | None, as_json: bool, connect: Connect) -> int:
+    def act(client: Client) -> int:
+        row = _epoch_row(client, epoch)
+        data = client.download(f"{EPOCHS}/{row['id']}/download")
+        try:
+            found = read_epoch(data)
+        except InvalidEpoch as error:
+            return fail(f"what came for {row['id']} is not used: {error.message}")
+        path = Path(output or f"registry-{found.number}.epoch.json")
+        path.write_bytes(data)
+        doubts = _doubts(found, keyring)
+        if as_json:
+            print_json(row | {"file": str(path), "trusted": not doubts, "doubts": doubts})
+        else:
+            _say(path, found, doubts)
+        return UNTRUSTED if doubts else OK
+
+    return told(act, connect)
+
+
+def verify(file: str, *, after: str | None, keyring: str | None, with_entries: bool) -> int:
+    try:
+        data = Path(file).read_bytes()
+        found = read_proof(data) if _is_proof(data) else read_epoch(data)
+        if after is not None:
+            _check_follows(found, read_epoch(Path(after).read_bytes()))
+    except OSError as error:
+        return fail(f"a file cannot be read: {error}", code=USAGE)
+    except InvalidEpoch as error:
+        return fail(f"{file}: ALTERED OR BROKEN: {error.message}")
+    doubts = _doubts(found, keyring)
+    _say(Path(file), found, doubts)
+    if with_entries and isinstance(found, Epoch):
+        for entry in found.entries:
+            print(f"  {entry.shape}  →  {json.dumps(entry.run)}")
+    return UNTRUSTED if doubts else OK
+
+
+def contributions(*, as_json: bool, connect: Connect) -> int:
+    def act(client: Client) -> None:
+        rows = client.get(CONTRIBUTIONS)["data"]
+        if as_json:
+            for row in rows:
+                print_json(row)
+            return
+        cells = ((row["shape"], json.dumps(row["run"]), when(row["seen_at"])) for row in rows)
+        print_table(
+            ("after the shape", "comes", "last seen"), cells, none="This workspace has nothing in the registry."
+        )
+
+    return told(act, connect)
+
+
+def withdraw(*, yes: bool, as_json: bool, connect: Connect) -> int:
+    question = "Take everything of this workspace out of the registry? Epochs that are published stay. [y/N] "
+    if not yes and not agrees(question):
+        return fail("nothing was withdrawn; answer y, or pass --yes.")
+
+    def act(client: Client) -> None:
+        client.delete(CONTRIBUTIONS)
+        print_json({"withdrawn": True}) if as_json else print("Withdrawn; the next epoch counts without it.")
+
+    return told(act, connect)
+
+
+def _epoch_row(client: Client, epoch: str | None) -> dict[str, Any]:
+    """Of an id, a number or the newest. Raises NotFound."""
+    if epoch is not None and epoch.startswith("epo_"):
+        return dict(client.get(f"{EPOCHS}/{epoch}"))
+    for row in client.get(EPOCHS)["data"]:
+        if epoch in (None, str(row["epoch"])):
+            return dict(row)
+    raise NotFound("There is no such epoch; `kolm registry list` shows those there are.")
+
+
+def _is_proof(data: bytes) -> bool:
+    return b'"path":' in data and b'"entries":' not in data
+
+
+def _check_follows(found: Epoch | Proof, before: Epoch) -> None:
+    """Raises InvalidEpoch."""
+    if found.head["prev"] != before.head_sha256 or found.head["epoch"] != before.number + 1:
+        raise InvalidEpoch(
+            f"It does not follow epoch {before.number}: another one stands between, or one was exchanged."
+        )
+
+
+def _doubts(found: Epoch | Proof, keyring: str | None) -> list[str]:
+    pinned, problem = kolm_verify.read_keyring(keyring or kolm_verify.default_keyring())
+    return [*([problem] if problem else []), *found.doubts(pinned)]
+
+
+def _say(path: Path, found: Epoch | Proof, doubts: list[str]) -> None:
+    print(f"{path}: {'intact, but NOT TRUSTED' if doubts else 'trusted'}")
+    for doubt in doubts:
+        print("  " + "".join(char if char.isprintable() else "?" for char in doubt))
+    head = found.head
+    shared = f"{head['n_entries']} entries, each of {head['k']} parties at least"
+    print(f"  epoch {head['epoch']}, {head['created_at']}, {shared}")
+    print(f"  Merkle root {head['merkle_root']}")
+    if isinstance(found, Proof):
+        print(f"  has the entry: {found.entry.shape}  →  {json.dumps(found.entry.run)}")

@@ -1,0 +1,1 @@
+"""Training one adapter and head over a frozen text encoder, for label tasks."""

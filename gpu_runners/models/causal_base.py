@@ -1,0 +1,124 @@
+"""A causal base: its files, its tokenizer, its weights.
+
+The tokenizer is read from tokenizer.json as it stands. `AutoTokenizer` would rebuild it from the config's `model_type`,
+and a tokenizer of one's own beside a Qwen2 config silently becomes Qwen2's (other token boundaries).
+"""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gpu_runners.errors import JobFailed
+from gpu_runners.models.bases import Base, open_base
+
+DEFAULT_CONTEXT = 2048
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CausalBase:
+    """`tokenizer_sha256` is over tokenizer.json and the chat template: what two bases must share for one to draft for
+    the other, and what an adapter is bound to. `eos_ids` end an answer, the first one is trained. `special_tokens` are
+    the texts that the tokenizer takes for one token of its own."""
+
+    base: Base
+    tokenizer: Any
+    tokenizer_sha256: str
+    eos_ids: tuple[int, ...]
+    special_tokens: tuple[str, ...]
+    pad_id: int
+    context: int
+    vocab_size: int
+    hidden_size: int
+
+    @property
+    def name(self) -> str:
+        return self.base.name
+
+    @property
+    def sha256(self) -> str:
+        return self.base.sha256
+
+    @property
+    def folder(self) -> Path:
+        return self.base.folder
+
+
+def open_causal_base(name: str, *, base_dir: Path | None = None, expect_sha256: str | None = None) -> CausalBase:
+    """Find, hash and describe a base; its weights are not loaded. Raises JobFailed: unknown_base, base_mismatch,
+    not_causal (an encoder, or without chat template or end of sequence)."""
+    base = open_base(name, base_dir=base_dir, expect_sha256=expect_sha256)
+    config = _json(base.folder / "config.json")
+    if not any("CausalLM" in str(kind) for kind in config.get("architectures") or []):
+        raise _unfit(name, f"is no causal language model ({config.get('architectures')})")
+    from transformers import PreTrainedTokenizerFast
+
+    tokenizer: Any = PreTrainedTokenizerFast.from_pretrained(str(base.folder), local_files_only=True)
+    if not tokenizer.chat_template:
+        raise _unfit(name, "has no chat template; use an instruct model")
+    eos = _eos_ids(base.folder, config, tokenizer)
+    if not eos:
+        raise _unfit(name, "has no end-of-sequence token")
+    pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else eos[0]
+    return CausalBase(
+        base=base,
+        tokenizer=tokenizer,
+        tokenizer_sha256=tokenizer_sha256(base.folder, str(tokenizer.chat_template)),
+        eos_ids=eos,
+        special_tokens=_special_tokens(tokenizer),
+        pad_id=int(pad),
+        context=int(config.get("max_position_embeddings") or DEFAULT_CONTEXT),
+        vocab_size=int(config["vocab_size"]),
+        hidden_size=int(config["hidden_size"]),
+    )
+
+
+def tokenizer_sha256(folder: Path, chat_template: str) -> str:
+    digest = hashlib.sha256((folder / "tokenizer.json").read_bytes())
+    digest.update(b"\0" + chat_template.encode())
+    return digest.hexdigest()
+
+
+def load_weights(base: CausalBase, *, dtype: str = "float32", attention: str | None = None) -> Any:
+    """The frozen `*ForCausalLM` in eval mode, on the CPU. Only safetensors; no code of a repository is run."""
+    import torch
+    from transformers import AutoModelForCausalLM
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    more = {} if attention is None else {"attn_implementation": attention}
+    model: Any = AutoModelForCausalLM.from_pretrained(
+        str(base.folder),
+        use_safetensors=True,
+        local_files_only=True,
+        trust_remote_code=False,
+        dtype=getattr(torch, dtype),
+        **more,
+    )
+    for parameter in model.parameters():
+        parameter.requires_grad_(False)
+    return model.eval()
+
+
+def _special_tokens(tokenizer: Any) -> tuple[str, ...]:
+    """Added tokens are found in a text before it is split into words, whether they are called special or not."""
+    added = [str(token) for token in tokenizer.added_tokens_decoder.values()]
+    return tuple(dict.fromkeys([*added, *tokenizer.all_special_tokens]))
+
+
+def _eos_ids(folder: Path, config: dict[str, Any], tokenizer: Any) -> tuple[int, ...]:
+    """The tokenizer's own first (an instruct model's end of turn), then those of the generation config."""
+    path = folder / "generation_config.json"
+    found = [tokenizer.eos_token_id, (_json(path) if path.is_file() else config).get("eos_token_id")]
+    ids = [i for one in found if one is not None for i in (one if isinstance(one, list) else [one])]
+    return tuple(dict.fromkeys(int(i) for i in ids))
+
+
+def _json(path: Path) -> dict[str, Any]:
+    value: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    return value
+
+
+def _unfit(name: str, why: str) -> JobFailed:
+    return JobFailed(f"The base {name!r} {why}.", code="not_causal")

@@ -1,0 +1,58 @@
+"""Between adapters and torch: out of a trained peft model, and merged into a plain one that computes the same."""
+
+import copy
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from gpu_runners.models.encoder import LabelNet, width_of
+from gpu_runners.models.label_adapter import Adapter, AdapterConfig, Array, Head, deltas, unfit
+
+
+def net_with(body: nn.Module, head: Head) -> LabelNet:
+    """`body` under this head, in eval mode. Raises JobFailed(invalid_adapter) when the widths differ."""
+    if head.weight.shape[1] != width_of(body):
+        raise unfit(f"its head is {head.weight.shape[1]} wide, the base {width_of(body)}")
+    net = LabelNet(body, width=width_of(body), n_labels=len(head.bias))
+    net.set_head(head)
+    return net.eval().requires_grad_(False)
+
+
+def merged_body(body: nn.Module, adapter: Adapter, config: AdapterConfig) -> nn.Module:
+    """A copy of `body` with W + B @ A * alpha / rank in each adapted layer. The embeddings, half of MiniLM's weights,
+    are shared with `body`. Raises JobFailed(invalid_adapter) where a shape or a path does not fit the base."""
+    shared = getattr(body, "embeddings", None)
+    merged = copy.deepcopy(body, {id(shared): shared} if shared is not None else {})
+    modules = dict(merged.named_modules())
+    with torch.no_grad():
+        for path, delta in deltas(adapter, config):
+            layer = modules.get(path)
+            if not isinstance(layer, nn.Linear) or layer.weight.shape != delta.shape:
+                raise unfit(f"the LoRA pair of {path!r} does not fit the base {config.base!r}")
+            layer.weight.add_(torch.from_numpy(delta).to(layer.weight.device))
+    return merged
+
+
+def from_peft(net: LabelNet, *, baseline: Head) -> Adapter:
+    """Read the LoRA matrices out of a peft model (names `base_model.model.<path>.lora_A.default.weight`)."""
+    found: dict[str, dict[str, Array]] = {}
+    for name, parameter in net.body.named_parameters():
+        for side in "AB":
+            path, marker, _ = name.partition(f".lora_{side}.")
+            if marker:
+                found.setdefault(path.removeprefix("base_model.model."), {})[side] = to_numpy(parameter)
+    lora = {path: (sides["A"], sides["B"]) for path, sides in found.items()}
+    head = Head(weight=to_numpy(net.head.weight), bias=to_numpy(net.head.bias))
+    return Adapter(lora=lora, head=head, baseline=baseline)
+
+
+def to_numpy(tensor: Tensor) -> Array:
+    """A float32 copy."""
+    array: Array = tensor.detach().cpu().float().numpy().copy()
+    return array
+
+
+def linear_names(body: nn.Module) -> Sequence[str]:
+    """Leaf names of every linear layer: q, k, v and dense in BERT, their like in other encoders."""
+    return sorted({name.rsplit(".", 1)[-1] for name, module in body.named_modules() if isinstance(module, nn.Linear)})

@@ -1,0 +1,180 @@
+"""The engines of one server, one a base: started when the first request needs one, ended when another base needs the
+room and nobody uses it."""
+
+import asyncio
+import contextlib
+import json
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gpu_runners.errors import JobFailed
+from gpu_runners.models.bases import NAME, open_base
+from gpu_runners.models.causal_base import CausalBase, open_causal_base
+from gpu_runners.models.protocol import Engine
+from gpu_runners.serving.adapter_loading import Adapter
+from gpu_runners.serving.feedback import Found
+from gpu_runners.serving.openai.responder import Refusal
+
+log = logging.getLogger("kolm.server")
+
+MakeEngine = Callable[[Adapter], Awaitable[Engine]]  # for the base of the adapter; raises JobFailed
+
+
+@dataclass(slots=True)
+class _Host:
+    engine: Engine
+    n_using: int = 0
+    used_at: float = 0.0
+
+
+class Bases:
+    """The bases that a server may open: those it was told, else all causal ones under `base_dir`."""
+
+    def __init__(self, *, base_dir: Path | None, names: Sequence[str]) -> None:
+        self._base_dir, self._names = base_dir, tuple(names)
+        self._open: dict[str, CausalBase] = {}
+        self._told: set[str] = set()
+
+    def names(self) -> list[str]:
+        return list(self._names) or sorted(causal_bases(self._base_dir))
+
+    def listed(self) -> list[dict[str, str]]:
+        """`{"id", "sha256"}` of each that is here; hashes their files the first time."""
+        found = []
+        for name in self.names():
+            try:
+                found.append({"id": name, "sha256": open_base(name, base_dir=self._base_dir).sha256})
+            except JobFailed as error:
+                if name not in self._told:
+                    log.warning("the base %r is not served: %s", name, error)
+                self._told.add(name)
+        return found
+
+    def open(self, name: str) -> CausalBase:
+        """Raises JobFailed: unknown_base, not_causal."""
+        if name not in self._open:
+            if name not in self.names():
+                raise JobFailed(f"The base {name[:80]!r} is not served here.", code="unknown_base")
+            self._open[name] = open_causal_base(name, base_dir=self._base_dir)
+        return self._open[name]
+
+
+def causal_bases(base_dir: Path | None) -> list[str]:
+    """Names of the folders `name` and `owner/name` that hold a causal language model."""
+    if base_dir is None or not base_dir.is_dir():
+        return []
+    configs = [*base_dir.glob("*/config.json"), *base_dir.glob("*/*/config.json")]
+    names = {path: path.parent.relative_to(base_dir).as_posix() for path in configs}
+    return [name for path, name in names.items() if NAME.fullmatch(name) and _is_causal(path)]
+
+
+def _is_causal(config: Path) -> bool:
+    try:
+        value = json.loads(config.read_text("utf-8"))
+    except (OSError, ValueError):
+        return False
+    kinds = value.get("architectures") if isinstance(value, dict) else None
+    return isinstance(kinds, list) and any("CausalLM" in str(kind) for kind in kinds)
+
+
+class Hosts:
+    """Used from one event loop. `most` engines at once."""
+
+    def __init__(self, make: MakeEngine, *, most: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._make, self._most, self._clock = make, most, clock
+        self._hosts: dict[str, _Host] = {}
+        self._starting: dict[str, asyncio.Task[None]] = {}
+        self._turn = asyncio.Lock()
+        self._past: dict[str, int] = {}
+        self._found: list[Found] = []
+
+    @contextlib.asynccontextmanager
+    async def using(self, adapter: Adapter) -> AsyncIterator[Engine]:
+        """The engine of the adapter's base, which is not ended inside the block. Raises Refusal."""
+        host = await self._host(adapter)
+        host.n_using += 1
+        try:
+            yield host.engine
+        finally:
+            host.n_using -= 1
+            host.used_at = self._clock()
+
+    def running(self) -> dict[str, Engine]:
+        """Engines by base, as of now."""
+        return {name: host.engine for name, host in self._hosts.items()}
+
+    def totals(self) -> dict[str, int]:
+        """The counters of all engines there were, added up."""
+        sums = dict(self._past)
+        for host in self._hosts.values():
+            _add(sums, host.engine.counters())
+        return sums
+
+    def pack_feedback(self) -> list[Found]:
+        """What engines found out about recipe packs since the last call."""
+        found, self._found = self._found, []
+        return found + [one for host in self._hosts.values() for one in _found_by(host.engine)]
+
+    def about(self) -> dict[str, Any]:
+        """What runs, as ServerHello tells it: one engine as it is, several by base."""
+        abouts = {name: dict(host.engine.about) for name, host in self._hosts.items()}
+        return next(iter(abouts.values())) if len(abouts) == 1 else abouts
+
+    async def forget(self, key: str) -> None:
+        for host in list(self._hosts.values()):
+            await host.engine.forget(key)
+
+    async def close(self) -> None:
+        for task in self._starting.values():
+            task.cancel()
+        for name in list(self._hosts):
+            await self._end(name)
+
+    async def _host(self, adapter: Adapter) -> _Host:
+        name = adapter.base.name
+        while name not in self._hosts:
+            task = self._starting.get(name)
+            if task is None:
+                task = self._starting[name] = asyncio.create_task(self._start(adapter))
+                task.add_done_callback(lambda _: self._starting.pop(name, None))
+            await asyncio.shield(task)
+        return self._hosts[name]
+
+    async def _start(self, adapter: Adapter) -> None:
+        base = adapter.base
+        async with self._turn:
+            while len(self._hosts) >= self._most:
+                idle = [(host.used_at, name) for name, host in self._hosts.items() if not host.n_using]
+                if not idle:
+                    raise Refusal(503, "no_engine_free", "Other bases are at work on this server.", retry_after_s=5.0)
+                await self._end(min(idle)[1])
+            began = self._clock()
+            try:
+                engine = await self._make(adapter)
+            except JobFailed as error:
+                log.error("no engine for %r: %s (%s)", base.name, error, error.code)
+                raise Refusal(503, error.code, "The base cannot be run on this server.", retry_after_s=60.0) from error
+            self._hosts[base.name] = _Host(engine=engine, used_at=self._clock())
+            log.info("an engine for %r runs after %.1f s: %s", base.name, self._clock() - began, dict(engine.about))
+
+    async def _end(self, name: str) -> None:
+        host = self._hosts.pop(name)
+        _add(self._past, host.engine.counters())
+        self._found += _found_by(host.engine)
+        await host.engine.close()
+        log.info("the engine for %r has ended", name)
+
+
+def _found_by(engine: Engine) -> list[Found]:
+    """Not every engine keeps such counts."""
+    tell = getattr(engine, "pack_feedback", None)
+    return [] if tell is None else list(tell())
+
+
+def _add(sums: dict[str, int], more: Mapping[str, int]) -> None:
+    for name, n in more.items():
+        sums[name] = sums.get(name, 0) + n

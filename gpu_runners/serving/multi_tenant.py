@@ -1,0 +1,252 @@
+"""Many tenants behind one port: what a grant opens, and an engine that is metered, fair and revocable.
+
+The gateway sends a grant with each request, and nothing else says whose it is. What comes out of `resolve` is good for
+that one request: its engine runs that artifact's adapter, under that tenant's cache salt, whatever the request says.
+"""
+
+import time
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
+from contextlib import aclosing, asynccontextmanager, contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from backend.domain.serving.wire import BadGrant, Grant, read_grant
+from gpu_runners.artifacts.pack_attachment import drafted_where_taken
+from gpu_runners.artifacts.rules_first import RuleAnswer
+from gpu_runners.models.protocol import Counts, Delta, Drafting, Engine, GenerationRequest, Overloaded
+from gpu_runners.serving.adapter_loading import Adapter
+from gpu_runners.serving.adapter_store import AdapterStore
+from gpu_runners.serving.engine_pool import Hosts
+from gpu_runners.serving.fairness import Turns
+from gpu_runners.serving.feedback import FeedbackBook
+from gpu_runners.serving.journal import CannotJournal, Journal
+from gpu_runners.serving.openai.responder import Refusal, Served
+
+CANCELED, FAILED, RULE = "canceled", "failed", "rule"
+
+
+@dataclass(slots=True, kw_only=True)
+class Floor:
+    """What all requests of a server share. `dedicated` is the sha256 of the one artifact that is merged into the base
+    here, "" for a server of many. `has_drafts`: packs and their other sources draft here. `refusals` counts by code."""
+
+    key: bytes
+    store: AdapterStore
+    hosts: Hosts
+    turns: Turns
+    journal: Journal
+    dedicated: str = ""
+    has_drafts: bool = True
+    is_draining: bool = False
+    n_asked: int = 0
+    refusals: Counter[str] = field(default_factory=Counter)
+    totals: Counter[str] = field(default_factory=Counter)
+    feedback: FeedbackBook = field(default_factory=FeedbackBook)
+
+    def check_open(self) -> None:
+        """Raises Refusal where no new work may begin."""
+        if self.is_draining:
+            raise Refusal(503, "draining", "This server is going away; ask another one.", retry_after_s=1.0)
+        if self.journal.is_full:
+            raise Refusal(503, "cannot_meter", "This server cannot note what is used.", retry_after_s=10.0)
+
+
+class GrantedResponder:
+    """`Responder` for requests with grants. `now` gives Unix time."""
+
+    def __init__(self, floor: Floor, *, now: Callable[[], float] = time.time) -> None:
+        self._floor, self._now = floor, now
+
+    async def admit(self, headers: Mapping[str, str]) -> str:
+        """The tenant of the grant, which must open something here."""
+        with self._counted():
+            return self._open_grant(headers)[0].tenant
+
+    async def resolve(self, model: str, headers: Mapping[str, str]) -> Served:
+        with self._counted():
+            return await self._resolve(model, headers)
+
+    async def models(self, headers: Mapping[str, str]) -> list[dict[str, Any]]:
+        """The one that the grant opens."""
+        grant, _ = self._grant(headers)
+        return [{"id": grant.deployment or grant.artifact, "object": "model", "created": 0, "owned_by": "kolm"}]
+
+    async def _resolve(self, model: str, headers: Mapping[str, str]) -> Served:
+        grant, token = self._open_grant(headers)
+        if model.startswith("art_") and model != grant.artifact:
+            raise Refusal(403, "artifact_refused", "The grant is for another artifact than was named.")
+        async with self._floor.store.using(grant, token) as adapter:
+            engine = CallEngine(self._floor, grant=grant, token=token, adapter=adapter)
+            return Served(
+                engine=engine,
+                base=adapter.base,
+                adapter=adapter.ref,
+                prompt=adapter.prompt,
+                model=model,
+                tenant=grant.tenant,
+                cache_salt=grant.cache_salt,
+                rules=adapter.rules,
+                note_rule=engine.note_rule,
+            )
+
+    @contextmanager
+    def _counted(self) -> Iterator[None]:
+        try:
+            yield
+        except Refusal as refusal:
+            self._floor.refusals[refusal.code] += 1
+            raise
+
+    def _open_grant(self, headers: Mapping[str, str]) -> tuple[Grant, str]:
+        """Raises Refusal, also where no new work may begin."""
+        grant, token = self._grant(headers)
+        self._floor.check_open()
+        if self._floor.dedicated not in ("", grant.sha256):
+            raise Refusal(403, "dedicated", "This server answers for one other artifact alone.")
+        return grant, token
+
+    def _grant(self, headers: Mapping[str, str]) -> tuple[Grant, str]:
+        scheme, _, token = headers.get("authorization", "").partition(" ")
+        if scheme.lower() != "bearer" or not token.strip():
+            raise Refusal(401, "no_grant", "This server answers the gateway; send requests to the API.")
+        try:
+            return read_grant(token.strip(), self._floor.key, now=self._now()), token.strip()
+        except (BadGrant, ValueError, TypeError, KeyError) as error:
+            raise Refusal(401, "bad_grant", "The grant is not valid.") from error
+
+
+class CallEngine:
+    """One request's engine: waits for its turn, runs the granted adapter, and notes each token before it goes out."""
+
+    def __init__(self, floor: Floor, *, grant: Grant, token: str, adapter: Adapter) -> None:
+        self._floor, self._grant, self._token, self._adapter = floor, grant, token, adapter
+
+    @property
+    def about(self) -> Mapping[str, Any]:
+        engine = self._floor.hosts.running().get(self._adapter.base.name)
+        return {} if engine is None else engine.about
+
+    def counters(self) -> Mapping[str, int]:
+        return self._floor.hosts.totals()
+
+    async def forget(self, key: str) -> None:
+        raise NotImplementedError("one request does not decide about an adapter")
+
+    async def close(self) -> None:
+        """The engine under it belongs to the server."""
+
+    async def generate(self, request: GenerationRequest) -> AsyncGenerator[Delta, None]:
+        floor, grant = self._floor, self._grant
+        try:
+            async with self._ready() as (engine, adapter):
+                is_merged = bool(floor.dedicated) and engine.about.get("adapters") == "merged"
+                ref = None if is_merged else adapter.ref
+                mine = replace(
+                    request,
+                    adapter=ref,
+                    tenant=grant.tenant,
+                    cache_salt=grant.cache_salt,
+                    drafting=self._drafting(adapter),
+                )
+                async with aclosing(self._metered(engine, mine)) as deltas:
+                    async for delta in deltas:
+                        yield delta
+        except (Refusal, Overloaded) as refusal:
+            floor.refusals[getattr(refusal, "code", "overloaded")] += 1
+            raise
+
+    def note_rule(self, answer: RuleAnswer) -> None:
+        """A rule's answer is a request without tokens. Raises Refusal where it may not go out."""
+        if self._floor.store.is_revoked(self._grant.sha256):
+            raise Refusal(410, "artifact_revoked", "The artifact has been revoked.")
+        _Meter(self._floor, self._grant, self._token).rule(answer.latency_us)
+
+    def _drafting(self, adapter: Adapter) -> Drafting | None:
+        """What drafts is the granted artifact's alone; what is found out about its pack is its tenant's."""
+        drafting = adapter.drafting if self._floor.has_drafts else None
+        if drafting is not None and drafting.pack is not None:
+            self._floor.feedback.expect(self._grant, self._token, drafting.pack.key)
+        return drafting
+
+    @asynccontextmanager
+    async def _ready(self) -> AsyncIterator[tuple[Engine, Adapter]]:
+        """The engine and the adapter, both held, in this request's turn. Who waits for an engine to start is in the
+        queue already."""
+        floor, grant = self._floor, self._grant
+        floor.check_open()
+        async with (
+            floor.turns.turn(grant.tenant, limit=max(1, grant.max_concurrent)),
+            floor.store.using(grant, self._token) as adapter,
+            floor.hosts.using(adapter) as engine,
+        ):
+            yield engine, adapter
+
+    async def _metered(self, engine: Engine, request: GenerationRequest) -> AsyncGenerator[Delta, None]:
+        meter = _Meter(self._floor, self._grant, self._token)
+        try:
+            async with aclosing(drafted_where_taken(engine, request)) as deltas:
+                async for delta in deltas:
+                    if self._floor.store.is_revoked(self._grant.sha256):
+                        raise Refusal(410, "artifact_revoked", "The artifact has been revoked.")
+                    meter.note(delta.counts)
+                    if delta.finish_reason is not None:
+                        meter.reason = str(delta.finish_reason)
+                    yield delta
+        except Exception:
+            meter.reason = FAILED
+            raise
+        finally:
+            meter.end()
+
+
+class _Meter:
+    """One generation in the journal. Until it says otherwise it was cancelled: whoever stops listening says nothing."""
+
+    def __init__(self, floor: Floor, grant: Grant, token: str) -> None:
+        self._floor, self._grant = floor, grant
+        self._began, self._first_us, self._counts = time.perf_counter(), 0, Counts()
+        self.reason = CANCELED
+        try:
+            self._number = floor.journal.begin(token, model=grant.sha256, expires_at=grant.expires_at)
+        except CannotJournal as error:
+            raise _cannot_meter() from error
+
+    def note(self, counts: Counts) -> None:
+        if not self._first_us:
+            self._first_us = self._elapsed_us()
+        before, self._counts = self._counts, counts
+        try:
+            self._floor.journal.note(self._number, counts)
+        except CannotJournal as error:
+            raise _cannot_meter() from error
+        new = counts.prompt_tokens - before.prompt_tokens + counts.completion_tokens - before.completion_tokens
+        self._floor.turns.charge(self._grant.tenant, new)
+
+    def rule(self, latency_us: int) -> None:
+        """The whole of a generation that no engine made."""
+        self.reason, self._first_us = RULE, latency_us
+        self.end(total_us=latency_us)
+
+    def end(self, *, total_us: int = 0) -> None:
+        counts, totals = self._counts, self._floor.totals
+        self._floor.journal.end(
+            self._number,
+            reason=self.reason,
+            first_token_us=self._first_us,
+            total_us=total_us or self._elapsed_us(),
+        )
+        totals["requests"] += 1
+        totals[f"finished_{self.reason}"] += 1
+        totals["prompt_tokens"] += counts.prompt_tokens
+        totals["cached_tokens"] += counts.cached_tokens
+        totals["completion_tokens"] += counts.completion_tokens
+        totals["drafted_tokens"] += counts.drafted_tokens
+        totals["accepted_tokens"] += counts.accepted_tokens
+
+    def _elapsed_us(self) -> int:
+        return round((time.perf_counter() - self._began) * 1e6)
+
+
+def _cannot_meter() -> Refusal:
+    return Refusal(503, "cannot_meter", "This server cannot note what is used.", retry_after_s=10.0)

@@ -1,0 +1,56 @@
+"""docs/client.md, docs/ci.md and docs/tour.md beside what is really there."""
+
+import inspect
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from gpu_runners import kolm
+from gpu_runners.cli import exit_codes
+from gpu_runners.cli.main import parser
+from tests.gpu_runners.cli.command_reference import PAGE, page_with_commands
+
+DOCS = PAGE.parent
+
+
+def test_the_command_reference_is_the_parsers() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    assert page_with_commands(text) == text, "write it anew: python -m tests.gpu_runners.cli.command_reference"
+
+
+def test_the_exit_codes_are_all_in_the_table() -> None:
+    told = {int(code) for code in re.findall(r"^\| (\d+) \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE)}
+    assert told == {value for name, value in vars(exit_codes).items() if name.isupper() and isinstance(value, int)}
+
+
+def test_the_table_of_resources_is_the_clients() -> None:
+    told = dict(re.findall(r"^\| `client\.(\w+)` \| `([\w ]+)` \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE))
+    with kolm.Client("k", "http://127.0.0.1:9") as client:
+        resources = {name: value for name, value in vars(client).items() if hasattr(value, "_get")}
+        for name, value in resources.items():
+            methods = {each for each, _ in inspect.getmembers(value, inspect.ismethod) if not each.startswith("_")}
+            assert set(told[name].split()) == methods, name
+        assert set(told) == set(resources)
+
+
+@pytest.mark.parametrize("page", ["client.md", "ci.md", "tour.md"])
+def test_every_command_on_a_page_is_one_that_the_parser_takes(page: str) -> None:
+    lines = re.findall(
+        r"^ {4}(?:\$ )?(?:\.venv/bin/)?kolm (.+)$", (DOCS / page).read_text(encoding="utf-8"), re.MULTILINE
+    )
+    assert lines
+    for line in lines:
+        words = shlex.split(re.split(r"\s[|>]\s|\s&&\s", line)[0], comments=True)
+        parser().parse_args([word if word != "$ID" else "cmp_x" for word in words])
+
+
+def test_the_pictures_and_pages_that_the_tour_names_are_in_the_tree() -> None:
+    text = (DOCS / "tour.md").read_text(encoding="utf-8")
+    pictures = set(re.findall(r"\]\(screenshots/([\w-]+\.png)\)", text))
+    assert len(pictures) >= 6
+    for picture in pictures:
+        assert (DOCS / "screenshots" / picture).is_file(), picture
+    for target in re.findall(r"\]\(([\w./-]+\.md)\)", text):
+        assert (DOCS / target).exists() or Path(target).name == "webhooks.md", target

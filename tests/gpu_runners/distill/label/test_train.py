@@ -1,0 +1,124 @@
+"""The real MiniLM, trained for real on forty pairs."""
+
+import dataclasses
+import json
+from collections.abc import Callable
+
+import pytest
+
+from backend.domain.jobs.runner_jobs import DistillJob
+from gpu_runners.distill.label import checkpoint
+from gpu_runners.distill.label.fit import learning_rate_factor
+from gpu_runners.distill.label.train import Hooks, StepDone, distill
+from gpu_runners.errors import JobFailed, JobStopped
+from gpu_runners.models.bases import Base
+from tests.gpu_runners.small_task import LABELS, Trained, jsonl, task_rows
+
+MakeJob = Callable[..., DistillJob]
+
+
+def test_the_same_job_gives_the_same_bytes(trained: Trained, base: Base) -> None:
+    blob, result = distill(trained.job, trained.dataset, base=base)
+    assert blob == trained.blob
+    assert result.temperature == trained.result.temperature
+    assert result.training_log == trained.result.training_log
+
+
+def test_another_seed_gives_other_bytes(trained: Trained, make_job: MakeJob, base: Base) -> None:
+    blob, _ = distill(make_job(seed=8, epochs=1), trained.dataset, base=base)
+    assert blob != trained.blob
+
+
+@pytest.mark.parametrize("stop_at", [1, 5, 7])  # in the first fit, at its last step, in the second fit
+def test_a_run_resumed_from_a_checkpoint_ends_with_the_same_bytes(trained: Trained, base: Base, stop_at: int) -> None:
+    saved: list[bytes] = []
+    steps: list[StepDone] = []
+    hooks = Hooks(on_step=steps.append, on_checkpoint=saved.append, should_stop=lambda: steps[-1].step == stop_at)
+    with pytest.raises(JobStopped):
+        distill(trained.job, trained.dataset, base=base, hooks=hooks)
+    later: list[StepDone] = []
+    blob, result = distill(trained.job, trained.dataset, base=base, resume=saved[-1], hooks=Hooks(on_step=later.append))
+    assert blob == trained.blob
+    assert later[0].step == stop_at + 1
+    assert result.resumed_from_epoch == len(json.loads(_state(saved[-1]))["log"])
+    assert (result.temperature, result.training_log) == (trained.result.temperature, trained.result.training_log)
+
+
+def test_a_checkpoint_of_another_job_or_of_damaged_bytes_starts_afresh(trained: Trained, base: Base) -> None:
+    steps: list[StepDone] = []
+    blob, result = distill(
+        trained.job, trained.dataset, base=base, resume=b"not a checkpoint", hooks=Hooks(on_step=steps.append)
+    )
+    assert (blob, result.resumed_from_epoch, steps[0].step) == (trained.blob, 0, 1)
+
+
+def test_a_checkpoint_is_bound_to_the_job_it_was_made_for() -> None:
+    counters = checkpoint.Counters(
+        fingerprint="a", phase="refit", step=1, steps_before=0, epoch_loss=0.5, temperature=1.0, log=[]
+    )
+    import torch
+
+    data = checkpoint.to_bytes(counters, {"rng": torch.zeros(4, dtype=torch.uint8)})
+    found = checkpoint.from_bytes(data, fingerprint="a")
+    assert found is not None
+    assert found[0] == counters
+    assert checkpoint.from_bytes(data, fingerprint="b") is None
+
+
+def test_checkpoints_come_by_the_clock_and_progress_at_every_step(
+    make_job: MakeJob, dataset: bytes, base: Base
+) -> None:
+    ticks = iter(range(10_000))
+    saved: list[bytes] = []
+    steps: list[StepDone] = []
+    hooks = Hooks(on_step=steps.append, on_checkpoint=saved.append, clock=lambda: float(next(ticks)))
+    distill(make_job(epochs=1, checkpoint_every_s=5.0), dataset, base=base, hooks=hooks)
+    assert [step.step for step in steps] == list(range(1, steps[-1].n_steps + 1))
+    assert len({step.n_steps for step in steps}) == 1
+    assert 1 <= len(saved) < len(steps)
+    assert steps[-1].eta_s == 0
+
+
+def test_the_result_says_what_was_switched_on(trained: Trained) -> None:
+    active = trained.result.active
+    assert (active["precision"], active["threads"], active["deterministic"]) == ("fp32", 1, True)
+    assert (active["n_train"], active["n_validation"]) == (40, 8)
+    assert trained.result.adapter_config["target_modules"] == ["dense", "key", "query", "value"]
+    assert trained.result.n_parameters == 331_776 + 4 * 384 + 4
+    assert all("seconds" not in row for row in trained.result.training_log)
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"rank": 0}, "invalid_options"),
+        ({"learning_rate": "much"}, "invalid_options"),
+        ({"precision": "fp8"}, "invalid_options"),
+        ({"unknown": 1}, "invalid_options"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(
+    trained: Trained, base: Base, change: dict[str, object], code: str
+) -> None:
+    job = dataclasses.replace(trained.job, train=trained.job.train | change)
+    with pytest.raises(JobFailed) as caught:
+        distill(job, trained.dataset, base=base)
+    assert (caught.value.code, caught.value.retryable) == (code, False)
+
+
+def test_a_label_without_pairs_is_refused(trained: Trained, base: Base) -> None:
+    rows = [row for row in task_rows(4) if row["label"] != LABELS[0]]
+    with pytest.raises(JobFailed, match="billing"):
+        distill(trained.job, jsonl(rows), base=base)
+
+
+def test_the_learning_rate_warms_up_and_decays_and_is_never_zero() -> None:
+    factors = [learning_rate_factor(step, n_steps=20, warmup_share=0.1) for step in range(20)]
+    assert factors[:2] == [0.5, 1.0]
+    assert factors[2:] == sorted(factors[2:], reverse=True)
+    assert min(factors) > 0
+
+
+def _state(data: bytes) -> str:
+    length = int.from_bytes(data[:8], "little")
+    return str(json.loads(data[8 : 8 + length])["__metadata__"]["kolm"])

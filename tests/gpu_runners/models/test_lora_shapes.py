@@ -1,0 +1,54 @@
+"""An adapter that does not fit is refused before an engine reads it."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gpu_runners.models.causal_adapter import write_peft_folder
+from gpu_runners.models.lora_shapes import check_shapes
+from gpu_runners.models.protocol import Rejected
+from tests.gpu_runners.serving.small_adapters import adapter_config, paper_base, random_adapter
+
+CONFIG = {
+    "hidden_size": 16, "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 40,
+    "num_hidden_layers": 2,
+}  # fmt: skip
+FITTING = {
+    "model.layers.0.self_attn.q_proj": (16, 16),
+    "model.layers.1.self_attn.v_proj": (16, 8),
+    "model.layers.1.mlp.down_proj": (40, 16),
+}
+
+
+def checked(folder: Path, shapes: dict[str, tuple[int, int]], *, rank: int = 4) -> None:
+    (folder / "config.json").write_text(json.dumps(CONFIG))
+    adapter = random_adapter(0, rank=4, shapes=shapes, scale=1.0)
+    write_peft_folder(folder, adapter, adapter_config(paper_base()))
+    check_shapes(folder, folder, rank=rank)
+
+
+def test_a_fitting_adapter_is_taken(tmp_path: Path) -> None:
+    checked(tmp_path, FITTING)
+
+
+@pytest.mark.parametrize(
+    "shapes",
+    [
+        {"model.layers.2.self_attn.q_proj": (16, 16)},
+        {"model.layers.0.self_attn.v_proj": (16, 16)},
+        {"model.layers.0.self_attn.q_proj": (8, 16)},
+        {"model.embed_tokens": (16, 16)},
+        {"model.layers.0.mlp.experts": (16, 16)},
+    ],
+)
+def test_a_layer_that_is_not_there_or_of_another_size_is_refused(
+    tmp_path: Path, shapes: dict[str, tuple[int, int]]
+) -> None:
+    with pytest.raises(Rejected, match="does not fit the base"):
+        checked(tmp_path, FITTING | shapes)
+
+
+def test_another_rank_than_the_config_says_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(Rejected):
+        checked(tmp_path, FITTING, rank=8)
