@@ -25,6 +25,7 @@ from backend.compiles import leases, transitions
 from backend.compiles.events import append_event
 from backend.compiles.leases import Lease, LeaseLost
 from backend.compiles.models import Compile, StepRun, TeacherCall
+from backend.compiles.states import CallState
 from backend.domain.errors import CustomerError, KolmError, OurError, Unavailable
 from backend.domain.jobs.runner_results import BadResult
 from backend.domain.lifecycle import STEPS, TERMINAL, CompileStatus, StepName, StepStatus
@@ -244,5 +245,5 @@ def _stop_jobs(compile: Compile) -> None:
 
 def _release_calls(compile: Compile) -> None:
     """Calls left `started` died with their process; nobody will come back to write them off."""
-    for call in TeacherCall.objects.filter(tenant_id=compile.tenant_id, compile=compile, state="started"):
+    for call in TeacherCall.objects.filter(tenant_id=compile.tenant_id, compile=compile, state=CallState.STARTED):
         write_off(compile, call, is_own_key=compile.spec["teacher"].get("api_key") is not None)

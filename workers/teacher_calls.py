@@ -14,10 +14,12 @@ from typing import Any
 from uuid import UUID
 
 from django.db import Error as DatabaseError
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from backend.compiles import leases
 from backend.compiles.models import Compile, TeacherCall
+from backend.compiles.states import ANSWERED_STATES, CALL_MOVES, CallState, states_before
 from backend.domain.canonical import sha256_of
 from backend.domain.drafts.vocabulary import Cost
 from backend.domain.lifecycle import StepName
@@ -114,11 +116,11 @@ def _journaled(run: CompileRun, plans: Sequence[PlannedCall]) -> tuple[dict[str,
         rows = TeacherCall.objects.filter(
             tenant_id=run.tenant_id,
             compile_id=run.compile_id,
-            state__in=("succeeded", "applied"),
+            state__in=ANSWERED_STATES,
             key__in=[p.key for p in plans],
         )
         made = {row.key: _made(row) for row in rows}
-        return made, len(made) == len(plans) and all(r.state == "applied" for r in rows)
+        return made, len(made) == len(plans) and all(r.state == CallState.APPLIED for r in rows)
 
 
 def _made(row: TeacherCall) -> MadeCall:
@@ -150,7 +152,7 @@ def _open(
         attempts: dict[str, int] = {}
         for row in older:
             attempts[row.key] = max(attempts.get(row.key, 0), row.attempt)
-            if row.state == "started":
+            if row.state == CallState.STARTED:
                 write_off(compile, row, is_own_key=pays_teacher_itself(run.spec))
         reserve(compile, sum(worst_cost(price, plan.request) for plan in plans))
         rows = [
@@ -190,7 +192,13 @@ def write_off(compile: Compile, row: TeacherCall, *, is_own_key: bool) -> None:
     # the end of a compile gave all its reservations back; a resumed one finds the call and no reservation
     given_back = min(row.reserved_microusd, compile.reserved_microusd)
     settle(compile, StepName(row.step), [fact], reserved_microusd=given_back)
-    TeacherCall.objects.filter(tenant_id=row.tenant_id, id=row.id).update(state="wasted", ended_at=timezone.now())
+    lost = TeacherCall.objects.filter(tenant_id=row.tenant_id, id=row.id)
+    _move(lost, CallState.WASTED, ended_at=timezone.now())
+
+
+def _move(calls: QuerySet[TeacherCall], to: CallState, **changes: Any) -> None:
+    """Move those of these calls that the table lets move; the others are there already."""
+    calls.filter(state__in=states_before(CALL_MOVES, to)).update(state=to, **changes)
 
 
 def _make(
@@ -225,9 +233,8 @@ def _close(
         made |= {key: _made(rows[key]) for key, outcome in outcomes.items() if isinstance(outcome, Completion)}
         if all(key in made for key in order):
             save(compile, [made[key] for key in order])
-            TeacherCall.objects.filter(tenant_id=run.tenant_id, id__in=[call.call_id for call in made.values()]).update(
-                state="applied"
-            )
+            ids = [call.call_id for call in made.values()]
+            _move(TeacherCall.objects.filter(tenant_id=run.tenant_id, id__in=ids), CallState.APPLIED)
             leases.note_progress(run.lease)
     return failure
 
@@ -243,8 +250,10 @@ def _keep(
     same, the rows say. `save` is not called again, since what it changed in memory is not taken back."""
     with run.fenced() as compile:
         ids = [row.id for row in rows.values()]
-        started = TeacherCall.objects.filter(tenant_id=run.tenant_id, id__in=ids, state="started")
+        started = TeacherCall.objects.filter(tenant_id=run.tenant_id, id__in=ids, state=CallState.STARTED)
         open_keys = set(started.values_list("key", flat=True))
+        for key in open_keys:
+            rows[key].state = CallState.STARTED  # as the table has it: the move in memory came to nothing
         left = {key: outcome for key, outcome in outcomes.items() if key in open_keys}
         _journal(run, compile, step, price, rows, left)
 
@@ -265,15 +274,17 @@ def _journal(
         facts = _facts(row, price, outcome, is_own_key=pays_teacher_itself(run.spec))
         settle(compile, step, facts, reserved_microusd=row.reserved_microusd)
         if isinstance(outcome, Completion):
-            row.state = "succeeded"
+            row.move(CallState.SUCCEEDED)
             row.choices = [asdict(choice) for choice in outcome.choices]
             row.provider_request_id = (outcome.provider_request_id or "")[:200]
             row.latency_ms = outcome.latency_ms
             row.revision = outcome.revision[:200]
         elif isinstance(outcome, TeacherCanceled):
-            row.state, row.error_code = "canceled", "canceled"
+            row.move(CallState.CANCELED)
+            row.error_code = "canceled"
         else:
-            row.state, row.error_code = "failed", outcome.code
+            row.move(CallState.FAILED)
+            row.error_code = outcome.code
             failure = failure or outcome
         row.save()
     return failure

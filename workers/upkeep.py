@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import django
 
+from backend.compiles.states import CallState
 from backend.domain.errors import Unavailable
 from backend.domain.jobs.absence import Absence
 from backend.domain.log_text import guard_logs
@@ -249,7 +250,7 @@ def _expire(compile: "Compile") -> None:
 
     if CompileStatus(compile.status) in TERMINAL:
         return
-    for call in TeacherCall.objects.filter(tenant_id=compile.tenant_id, compile=compile, state="started"):
+    for call in TeacherCall.objects.filter(tenant_id=compile.tenant_id, compile=compile, state=CallState.STARTED):
         write_off(compile, call, is_own_key=compile.spec["teacher"].get("api_key") is not None)
     running = StepRun.objects.filter(tenant_id=compile.tenant_id, compile=compile, status=StepStatus.RUNNING)
     for step in running.exclude(runner_job_id=None):

@@ -12,6 +12,7 @@ from django.db.models import Count, Q
 
 from backend.blobs import get_json, get_jsonl
 from backend.compiles.models import Candidate, Compile, Slice, StepRun, TeacherCall
+from backend.compiles.states import ANSWERED_STATES, LABELED_STATES, CandidateState
 from backend.compiles.submission import check_teacher, queue
 from backend.domain.answers.json_values import BadAnswer, is_exact, parse_answer
 from backend.domain.errors import Conflict, InvalidSpec, Problem
@@ -22,7 +23,6 @@ from backend.domain.planning.estimates import Estimate, estimate, usd
 from backend.domain.spec.parsing import JsonOutput, LabelOutput, Spec, parse_spec
 
 MAX_ARMS = 100  # shown of one compile
-LABELED = ("labeled", "unverified", "trained", "left_out")  # the states of a candidate that was labelled
 _ENDED_WELL = (CompileStatus.SUCCEEDED, CompileStatus.GATE_FAILED)
 
 
@@ -99,7 +99,7 @@ def label_costs(row: Compile) -> dict[str, int]:
     """What the labels of each text cost this compile, micro-USD, by text key."""
     costs: defaultdict[str, int] = defaultdict(int)
     calls = TeacherCall.objects.filter(
-        tenant_id=row.tenant_id, compile=row, step=StepName.LABELING, state__in=("succeeded", "applied")
+        tenant_id=row.tenant_id, compile=row, step=StepName.LABELING, state__in=ANSWERED_STATES
     )
     for key, cost in calls.values_list("key", "cost_microusd"):
         costs[key.split(":")[1]] += cost
@@ -147,8 +147,8 @@ def _slices(row: Compile) -> list[Slice]:
 
 def _counts(row: Compile) -> list[dict[str, int]]:
     """Per slice: valid candidates and those that were labelled."""
-    valid = Candidate.objects.filter(tenant_id=row.tenant_id, compile=row).exclude(state="rejected")
-    counted = valid.values("slice").annotate(n=Count("id"), k=Count("id", filter=Q(state__in=LABELED)))
+    valid = Candidate.objects.filter(tenant_id=row.tenant_id, compile=row).exclude(state=CandidateState.REJECTED)
+    counted = valid.values("slice").annotate(n=Count("id"), k=Count("id", filter=Q(state__in=LABELED_STATES)))
     return list(counted.order_by("slice"))
 
 
@@ -179,7 +179,7 @@ def _digests(row: Compile) -> dict[str, str] | None:
 
 
 def _outcome(row: Compile, source_costs: dict[str, int], *, correct: int, n: int) -> Outcome:
-    labeled = Candidate.objects.filter(tenant_id=row.tenant_id, compile=row, state__in=LABELED)
+    labeled = Candidate.objects.filter(tenant_id=row.tenant_id, compile=row, state__in=LABELED_STATES)
     keys = list(labeled.values_list("text_key", flat=True))
     own = source_costs if row.ablation_of is None else label_costs(row)
     reused = [] if row.ablation_of is None else [key for key in keys if key not in own]

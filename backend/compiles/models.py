@@ -9,6 +9,7 @@ as hints).
 from django.db import models
 
 from backend.compiles.booking import Unbooked
+from backend.compiles.states import CALL_MOVES, CANDIDATE_MOVES, CallState, CandidateState, check_move
 from backend.domain.lifecycle import CompileStatus, StepStatus
 from backend.domain.planning.ablations import Arm
 from backend.tenants.scope import TenantOwned
@@ -209,9 +210,8 @@ class Slice(TenantOwned):
 
 
 class Candidate(TenantOwned):
-    """One text for one slice, from teacher, captures or draft. `state` walks generated -> rejected | valid -> picked |
-    dropped; a picked one then gets votes: labelled -> trained | left_out, or unverified. What the teacher agreed on is
-    its `label`, or of a json or text task its `answer`."""
+    """One text for one slice, from teacher, captures or draft. `state` is moved along `states.CANDIDATE_MOVES`. What
+    the teacher agreed on is its `label`, or of a json or text task its `answer`."""
 
     compile = models.ForeignKey(Compile, on_delete=models.CASCADE, related_name="candidates")
     slice = models.ForeignKey(Slice, on_delete=models.CASCADE, related_name="candidates")
@@ -219,7 +219,7 @@ class Candidate(TenantOwned):
     text_key = models.CharField(max_length=64)
     origin = models.CharField(max_length=16)
     round = models.IntegerField(default=0)
-    state = models.CharField(max_length=16, default="valid")
+    state = models.CharField(max_length=16, default=CandidateState.VALID)
     reasons = models.JSONField(default=list)
     logprob = models.FloatField(null=True)
     token_logprobs = models.BinaryField(null=True)
@@ -242,6 +242,11 @@ class Candidate(TenantOwned):
         constraints = [models.UniqueConstraint(fields=["tenant_id", "compile", "text_key"], name="candidate_text_once")]
         indexes = [models.Index(fields=["tenant_id", "slice", "state"], name="candidate_by_slice")]
 
+    def move(self, to: CandidateState) -> None:
+        """Take the next state, in memory: the caller saves it. Raises IllegalMove."""
+        check_move(CANDIDATE_MOVES, CandidateState(self.state), to)
+        self.state = to
+
 
 class TeacherCall(TenantOwned):
     """The journal of outside calls: the row is written before the call is made. `started` under an older fence means
@@ -252,7 +257,7 @@ class TeacherCall(TenantOwned):
     key = models.CharField(max_length=120)
     attempt = models.IntegerField(default=1)
     fence = models.BigIntegerField()
-    state = models.CharField(max_length=16, default="started")
+    state = models.CharField(max_length=16, default=CallState.STARTED)
     model = models.CharField(max_length=200)
     request_sha256 = models.CharField(max_length=64)
     n = models.IntegerField()
@@ -275,6 +280,11 @@ class TeacherCall(TenantOwned):
         constraints = [
             models.UniqueConstraint(fields=["tenant_id", "compile", "key", "attempt"], name="teacher_call_once")
         ]
+
+    def move(self, to: CallState) -> None:
+        """Take the next state, in memory: the caller saves it. Raises IllegalMove."""
+        check_move(CALL_MOVES, CallState(self.state), to)
+        self.state = to
 
 
 class CompileEvent(TenantOwned):

@@ -14,6 +14,7 @@ from django.db.models import F, Func, IntegerField
 from backend.blobs import get_jsonl
 from backend.compiles.models import Candidate, Compile, Slice, TeacherCall
 from backend.compiles.reactions import first_round, note, openers, temperature_of, times
+from backend.compiles.states import CallState, CandidateState, state_when_written
 from backend.domain.answers.candidates import text_key
 from backend.domain.lifecycle import StepName
 from backend.domain.planning.estimates import CHOICES_PER_CALL
@@ -81,7 +82,7 @@ def _next_batch(run: CompileRun, pool: Slice, exemplars: tuple[str, ...]) -> lis
     prefix = f"synthesis:{pool.position}:{pool.round}"
     n_given: Func = Func(F("choices"), function="jsonb_array_length", output_field=IntegerField())
     with run.fenced():
-        calls = TeacherCall.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id, state="applied")
+        calls = TeacherCall.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id, state=CallState.APPLIED)
         made = list(calls.filter(key__startswith=f"{prefix}:").values_list("n", n_given))
     wanted = round_size(pool)
     missing = wanted - sum(given for _, given in made)
@@ -169,7 +170,7 @@ def _candidate(
         text_key=key,
         origin="fresh",
         round=pool.round,
-        state="rejected" if reasons else "valid",
+        state=state_when_written(reasons),
         reasons=list(reasons),
         logprob=choice["logprob"],
         token_logprobs=None if logprobs is None else np.asarray(logprobs, dtype=np.float16).tobytes(),
@@ -181,7 +182,9 @@ def _candidate(
 
 def embed_pool(run: CompileRun, pool: Slice, embedder: Embedder, step: StepName) -> None:
     """Give every valid candidate of the slice its vector (and the step its embedding cost)."""
-    rows_without = Candidate.objects.filter(tenant_id=run.tenant_id, slice=pool, state="valid", embedding=None)
+    rows_without = Candidate.objects.filter(
+        tenant_id=run.tenant_id, slice=pool, state=CandidateState.VALID, embedding=None
+    )
     query = rows_without.order_by("text_key")  # who shares a batch moves the last bits: not left to the ids
     with run.fenced():
         rows = list(query)

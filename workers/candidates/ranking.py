@@ -3,6 +3,7 @@
 import numpy as np
 
 from backend.compiles.models import Candidate, Slice
+from backend.compiles.states import CandidateState
 from backend.domain.answers import candidates as domain
 from backend.domain.answers.candidates import rank_signal, with_scores
 from backend.domain.spec.parsing import LabelOutput
@@ -29,7 +30,11 @@ def reference_rows(run: CompileRun, pool: Slice, embedder: Embedder, gold: list[
 def score_pool(run: CompileRun, pool: Slice, embedder: Embedder, gold: list[dict[str, str]]) -> None:
     """Score one slice's valid candidates and record which signal ranks them. Same candidates, same scores."""
     with run.fenced():
-        rows = list(Candidate.objects.filter(tenant_id=run.tenant_id, slice=pool, state="valid").order_by("text_key"))
+        rows = list(
+            Candidate.objects.filter(tenant_id=run.tenant_id, slice=pool, state=CandidateState.VALID).order_by(
+                "text_key"
+            )
+        )
     vectors = stack([row.embedding for row in rows])
     scores = rank_scores(run.spec, [row.text for row in rows], vectors, reference_rows(run, pool, embedder, gold))
     values = [None] * len(rows) if scores is None else scores

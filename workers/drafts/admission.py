@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from backend.compiles.models import Candidate, Compile, Slice
+from backend.compiles.states import CandidateState, state_when_written
 from backend.domain.answers.candidates import Origin, text_key
 from backend.domain.drafts.vocabulary import Certificate, DraftVerdict, StoredDraft, VerdictKind, Verification
 from workers.durable import CompileRun
@@ -51,7 +52,7 @@ def enter(
     )
     entering = [row for key, row in rows.items() if key not in known]
     Candidate.objects.bulk_create(entering)
-    return sum(row.state == "valid" for row in entering)
+    return sum(row.state == CandidateState.VALID for row in entering)
 
 
 def _candidate(
@@ -72,7 +73,7 @@ def _candidate(
         text_key=key,
         origin=Origin.DRAFT,
         round=pool.round,
-        state="rejected" if reasons else "valid",
+        state=state_when_written(reasons),
         reasons=reasons,
         logprob=draft.logprob if is_whole else None,
         n_tokens=verdict.n_tokens or draft.n_tokens,

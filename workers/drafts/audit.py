@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from backend.compiles.models import Candidate, Slice
+from backend.compiles.states import CandidateState
 from backend.domain.answers.candidates import Origin
 from backend.domain.drafts.judge_controls import audits_of
 from backend.domain.drafts.vocabulary import Strategy, Verification
@@ -53,7 +54,9 @@ def _is_drawn(run: CompileRun, pool: Slice, plan: dict[str, Any]) -> bool:
 
 def _ask_again(run: CompileRun, pool: Slice, session: TeacherSession, plan: dict[str, Any]) -> Verification:
     with run.fenced():
-        mine = Candidate.objects.filter(tenant_id=run.tenant_id, slice=pool, state="valid").order_by("text_key")
+        mine = Candidate.objects.filter(tenant_id=run.tenant_id, slice=pool, state=CandidateState.VALID).order_by(
+            "text_key"
+        )
         distances = dict.fromkeys(mine.filter(origin=Origin.DRAFT).values_list("draft_id", flat=True), 0.0)
         accepted = load_drafts(run.tenant_id, run.spec.family, distances)
         fresh = list(mine.filter(origin=Origin.FRESH).values_list("text", flat=True)[:MAX_FRESH])

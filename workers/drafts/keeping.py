@@ -9,6 +9,7 @@ import numpy as np
 
 from backend.compiles.models import Candidate, Slice, TeacherCall
 from backend.compiles.reactions import first_round, openers, temperature_of
+from backend.compiles.states import CallState, CandidateState
 from backend.domain.answers.candidates import Origin
 from backend.domain.drafts.vocabulary import Arm
 from backend.drafts.cache import Admitted, SourcePrompt, admit
@@ -26,7 +27,7 @@ def keep_drafts(run: CompileRun, pool: Slice, rows: Sequence[Candidate]) -> None
     """`rows` are the slice's candidates after its selection. Each round is a source of its own, under the teacher and
     the temperature that wrote it; a draft that was reused is not kept a second time."""
     keeps_all = caps_of(run.spec.teacher).prompt_logprobs or bool(identity_of(run.spec.teacher).revision)
-    mine = [row for row in rows if row.origin == Origin.FRESH and (keeps_all or row.state == "dropped")]
+    mine = [row for row in rows if row.origin == Origin.FRESH and (keeps_all or row.state == CandidateState.DROPPED)]
     missing_ppm = round(1_000_000 * (1 - min(1.0, len(mine) / max(1, pool.n_generated))))
     for number in sorted({row.round for row in mine}):
         _admit_round(run, pool, number, [row for row in mine if row.round == number], missing_ppm)
@@ -68,7 +69,7 @@ def _revision(run: CompileRun, pool: Slice, number: int) -> str:
         tenant_id=run.tenant_id,
         compile_id=run.compile_id,
         key__startswith=f"synthesis:{pool.position}:{number}:",
-        state="applied",
+        state=CallState.APPLIED,
     )
     said = set(calls.values_list("revision", flat=True)) - {""}
     return said.pop() if len(said) == 1 else ""
@@ -85,7 +86,7 @@ def _admitted(row: Candidate) -> Admitted:
         logprob=row.logprob,
         n_tokens=row.n_tokens,
         cost_microusd=row.cost_microusd,
-        is_kept=row.state == "picked",
+        is_kept=row.state == CandidateState.PICKED,
         tokens=tuple(row.tokens) if has_tokens else None,
         token_logprobs=logprobs,
     )
@@ -94,7 +95,7 @@ def _admitted(row: Candidate) -> Admitted:
 def note_outcome(run: CompileRun, pool: Slice, rows: Sequence[Candidate]) -> None:
     """What became of the slice, for the comparison of held-back slices with the others."""
     arm = Arm((pool.drafts or {}).get("arm", Arm.OFF))
-    picked = [row for row in rows if row.state == "picked"]
+    picked = [row for row in rows if row.state == CandidateState.PICKED]
     scores = [row.score for row in picked if row.score is not None]
     pairwise = (pool.selection or {}).get("mean_pairwise_ppm")
     Outcome.objects.bulk_create(

@@ -12,6 +12,7 @@ from django.conf import settings
 from django.utils import timezone
 
 from backend.compiles.models import Candidate, Compile, TeacherCall
+from backend.compiles.states import ANSWERED_STATES
 from backend.domain.drafts.vocabulary import Arm, Certificate, Saving, Strategy
 from backend.domain.lifecycle import StepName
 from backend.domain.money.pricing import TeacherPrice
@@ -148,7 +149,7 @@ def _billed(run: CompileRun, rows: Sequence[Candidate]) -> dict[str, tuple[int, 
     """Input and output tokens of each text's label calls."""
     billed = {row.text_key: (0, 0) for row in rows}
     calls = TeacherCall.objects.filter(
-        tenant_id=run.tenant_id, compile_id=run.compile_id, step="labeling", state__in=("succeeded", "applied")
+        tenant_id=run.tenant_id, compile_id=run.compile_id, step=StepName.LABELING, state__in=ANSWERED_STATES
     )
     for key, n_in, n_out in calls.values_list("key", "input_tokens", "output_tokens"):
         text_key = key.split(":")[1]
@@ -158,6 +159,6 @@ def _billed(run: CompileRun, rows: Sequence[Candidate]) -> dict[str, tuple[int, 
 
 
 def _revision(run: CompileRun) -> str:
-    calls = TeacherCall.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id, step="labeling")
+    calls = TeacherCall.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id, step=StepName.LABELING)
     said = set(calls.exclude(revision="").values_list("revision", flat=True).distinct()[:2])
     return said.pop() if len(said) == 1 else ""

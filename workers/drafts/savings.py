@@ -8,6 +8,7 @@ from uuid import UUID
 from django.db.models import Count, Sum
 
 from backend.compiles.models import Candidate, Slice, TeacherCall
+from backend.compiles.states import ANSWERED_STATES, CandidateState
 from backend.domain.answers.candidates import Origin
 from backend.domain.drafts.judge_controls import exact_interval
 from backend.domain.drafts.vocabulary import Arm, Saving, Strategy
@@ -22,8 +23,6 @@ from workers.candidates.embedding_usage import SKU
 from workers.candidates.slices import slice_text
 from workers.durable import CompileRun
 from workers.embedding.protocol import Embedder
-
-_PAID = ("succeeded", "applied")
 
 
 def close_account(run: CompileRun, pool: Slice, price: TeacherPrice, embedder: Embedder) -> None:
@@ -97,14 +96,16 @@ def _billed(run: CompileRun, prefix: str) -> int:
 
 def _calls(run: CompileRun, prefix: str) -> Any:
     return TeacherCall.objects.filter(
-        tenant_id=run.tenant_id, compile_id=run.compile_id, key__startswith=prefix, state__in=_PAID
+        tenant_id=run.tenant_id, compile_id=run.compile_id, key__startswith=prefix, state__in=ANSWERED_STATES
     )
 
 
 def _avoided(run: CompileRun, pool: Slice, price: TeacherPrice) -> int:
     """What the teacher would have been paid for as many candidates: their tokens as output, and the prompts of the
     calls that were not made, as long as those of the slice that were."""
-    entered = Candidate.objects.filter(tenant_id=run.tenant_id, slice=pool, origin=Origin.DRAFT, state="valid")
+    entered = Candidate.objects.filter(
+        tenant_id=run.tenant_id, slice=pool, origin=Origin.DRAFT, state=CandidateState.VALID
+    )
     n_tokens = entered.aggregate(n=Sum("n_tokens"))["n"] or 0
     if not n_tokens:
         return 0

@@ -12,9 +12,10 @@ from uuid import UUID
 
 from django.db import connection, models
 
-from backend.compiles.ablations import LABELED, label_costs
+from backend.compiles.ablations import label_costs
 from backend.compiles.models import Candidate, Compile, Slice, StepRun
 from backend.compiles.reactions import split_into
+from backend.compiles.states import LABELED_STATES, CandidateState
 from backend.domain.canonical import sha256_of
 from backend.domain.ids import Prefix, encode_id
 from backend.domain.lifecycle import StepName
@@ -40,7 +41,7 @@ def copy_slicing(run: CompileRun) -> StepDone:
     with run.fenced() as compile:
         source, step = _source_step(compile, StepName.SLICING)
         theirs = list(Slice.objects.filter(tenant_id=run.tenant_id, compile=source).order_by("position"))
-        valid = Candidate.objects.filter(tenant_id=run.tenant_id, compile=source).exclude(state="rejected")
+        valid = Candidate.objects.filter(tenant_id=run.tenant_id, compile=source).exclude(state=CandidateState.REJECTED)
         n_valid = dict(valid.values_list("slice").annotate(n=models.Count("id")))
         rows = []
         for pool in theirs:
@@ -162,14 +163,22 @@ def _slices_of(run: CompileRun, source: Compile) -> dict[UUID, UUID]:
 
 
 def _copy(compile: Compile, row: Candidate, slice_id: UUID) -> Candidate:
-    state, reasons = ("rejected", row.reasons) if row.state == "rejected" else ("valid", [])
-    values = _columns(row, _OF_CANDIDATE) | {"slice_id": slice_id, "state": state, "reasons": reasons}
+    is_rejected = row.state == CandidateState.REJECTED
+    values = _columns(row, _OF_CANDIDATE) | {
+        "slice_id": slice_id,
+        "state": CandidateState.REJECTED if is_rejected else CandidateState.VALID,
+        "reasons": row.reasons if is_rejected else [],
+    }
     return Candidate(tenant_id=compile.tenant_id, compile=compile, **values)
 
 
 def _keep(run: CompileRun, pool: Slice) -> None:
     with run.fenced():
-        rows = list(Candidate.objects.filter(tenant_id=run.tenant_id, slice=pool, state="valid").order_by("text_key"))
+        rows = list(
+            Candidate.objects.filter(tenant_id=run.tenant_id, slice=pool, state=CandidateState.VALID).order_by(
+                "text_key"
+            )
+        )
     kept = select(
         stack([row.embedding for row in rows]),
         [0.0 if row.score is None else row.score for row in rows],
@@ -181,7 +190,7 @@ def _keep(run: CompileRun, pool: Slice) -> None:
     picks = set(kept.picks)
     with run.fenced():
         for i, row in enumerate(rows):
-            row.state = "picked" if i in picks else "dropped"
+            row.move(CandidateState.PICKED if i in picks else CandidateState.DROPPED)
             row.cluster = kept.report.cluster_of[i]
         Candidate.objects.bulk_update(rows, ["state", "cluster"], batch_size=500)
         pool.k_actual = len(picks)
@@ -197,26 +206,30 @@ def _take_labels_over(compile: Compile, source: Compile) -> None:
         cursor.execute(
             "UPDATE compiles_candidate AS mine SET label = theirs.label, answer = theirs.answer, votes = theirs.votes,"
             " agreement_ppm = theirs.agreement_ppm, reasons = theirs.reasons,"
-            " state = CASE WHEN theirs.state = 'unverified' THEN 'unverified' ELSE 'labeled' END"
+            " state = CASE WHEN theirs.state = %s THEN %s ELSE %s END"
             " FROM compiles_candidate AS theirs WHERE mine.tenant_id = %s AND mine.compile_id = %s"
-            " AND mine.state = 'picked' AND theirs.tenant_id = %s AND theirs.compile_id = %s"
+            " AND mine.state = %s AND theirs.tenant_id = %s AND theirs.compile_id = %s"
             " AND theirs.text_key = mine.text_key AND theirs.state = ANY(%s)",
-            [compile.tenant_id, compile.id, compile.tenant_id, source.id, list(LABELED)],
+            [
+                *(CandidateState.UNVERIFIED.value, CandidateState.UNVERIFIED.value, CandidateState.LABELED.value),
+                *(compile.tenant_id, compile.id, CandidateState.PICKED.value),
+                *(compile.tenant_id, source.id, [state.value for state in LABELED_STATES]),
+            ],
         )
 
 
 def _kept(run: CompileRun, compile: Compile, source: Compile, labels_step: StepRun) -> StepDone:
     rows = Candidate.objects.filter(tenant_id=run.tenant_id, compile=compile).order_by("text_key")
-    valid = list(rows.exclude(state="rejected").values_list("text_key", "state"))
-    reused = [key for key, state in valid if state in LABELED]
+    valid = list(rows.exclude(state=CandidateState.REJECTED).values_list("text_key", "state"))
+    reused = [key for key, state in valid if state in LABELED_STATES]
     costs = label_costs(source)
     pools = Slice.objects.filter(tenant_id=run.tenant_id, compile=compile).order_by("position")
     return StepDone(
         inputs={"scored": sha256_of([key for key, _ in valid])} | _as_inputs(labels_step),
-        outputs={"picks": sha256_of([key for key, state in valid if state != "dropped"])},
+        outputs={"picks": sha256_of([key for key, state in valid if state != CandidateState.DROPPED])},
         facts={
             "method": run.spec.sampling.method,
-            "n_picked": sum(state != "dropped" for _, state in valid),
+            "n_picked": sum(state != CandidateState.DROPPED for _, state in valid),
             "n_drafts": 0,
             "n_labels_reused": len(reused),
             "reused_label_cost_microusd": sum(costs.get(key, 0) for key in reused),

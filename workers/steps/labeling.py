@@ -7,6 +7,7 @@ from typing import Any
 
 from backend.blobs import get_jsonl, put_jsonl
 from backend.compiles.models import Candidate, Compile, TeacherCall
+from backend.compiles.states import CallState, CandidateState
 from backend.domain.answers.labels import Balance, vote
 from backend.domain.canonical import sha256_of
 from backend.domain.errors import CustomerError
@@ -34,9 +35,9 @@ def run_labeling(run: CompileRun) -> StepDone:
     _label_all(run)
     with run.fenced():
         rows = list(
-            Candidate.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id, state="labeled").order_by(
-                "text_key"
-            )
+            Candidate.objects.filter(
+                tenant_id=run.tenant_id, compile_id=run.compile_id, state=CandidateState.LABELED
+            ).order_by("text_key")
         )
         digests = run.step(StepName.SLICING).output["digests"]
     gold = get_jsonl(run.tenant_id, digests["gold_train"])
@@ -62,15 +63,15 @@ def _label_all(run: CompileRun) -> None:
     pick that has fewer than k answers is asked about again, at most k times."""
     with run.fenced():
         base = Candidate.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id)
-        todo = list(base.filter(state="picked").order_by("text_key"))
-        total = len(todo) + base.filter(state__in=("labeled", "unverified")).count()
+        todo = list(base.filter(state=CandidateState.PICKED).order_by("text_key"))
+        total = len(todo) + base.filter(state__in=(CandidateState.LABELED, CandidateState.UNVERIFIED)).count()
     answers = _answers_so_far(run)
     with teacher_session(run) as session:
         todo = _take_known(run, todo, session, total)
         while todo:
             part = todo[: run.spec.teacher.concurrency]
             _settle(run, part, answers)  # a process may have died between their last answer and this
-            open_rows = [row for row in part if row.state == "picked"]
+            open_rows = [row for row in part if row.state == CandidateState.PICKED]
 
             def save(compile: Compile, calls: list[MadeCall]) -> None:
                 for row, call in zip(open_rows, calls, strict=True):  # noqa: B023 (called within the turn)
@@ -80,7 +81,7 @@ def _label_all(run: CompileRun) -> None:
             if plans:
                 call_batch(run, StepName.LABELING, session.teacher, session.price, plans, save)
             _settle(run, open_rows, answers)
-            todo = [row for row in todo if row.state == "picked"]
+            todo = [row for row in todo if row.state == CandidateState.PICKED]
             with run.fenced():
                 done = total - len(todo)
                 run.progress(StepName.LABELING, done=done, total=total, message=f"{done} of {total} inputs labeled")
@@ -99,7 +100,7 @@ def _take_known(run: CompileRun, todo: list[Candidate], session: TeacherSession,
             note_labels(run, compile, known, len(todo) - len(mine), session.price)
             message = f"{len(mine)} of {total} inputs were labeled before"
             run.progress(StepName.LABELING, done=total - len(todo) + len(mine), total=total, message=message)
-    return [row for row in todo if row.state == "picked"]
+    return [row for row in todo if row.state == CandidateState.PICKED]
 
 
 Answers = list[list[dict[str, Any]]]  # of one text: the choices of each call
@@ -109,7 +110,7 @@ def _answers_so_far(run: CompileRun) -> defaultdict[str, Answers]:
     """By text_key: where an earlier process stopped in the middle of a text's calls."""
     answers: defaultdict[str, Answers] = defaultdict(list)
     with run.fenced():
-        calls = TeacherCall.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id, state="applied")
+        calls = TeacherCall.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id, state=CallState.APPLIED)
         for key, choices in calls.filter(step=StepName.LABELING).order_by("started_at").values_list("key", "choices"):
             answers[key.split(":")[1]].append(choices)
     return answers
@@ -148,19 +149,23 @@ def _vote(spec: Spec, rows: Sequence[Candidate], answers: Mapping[str, Answers])
     if not isinstance(spec.output, LabelOutput):
         for row, agreed in zip(rows, agree(spec, list(zip([r.text for r in rows], said, strict=True))), strict=True):
             row.answer, row.votes, row.agreement_ppm = agreed.answer, agreed.votes, agreed.agreement_ppm
-            row.reasons, row.state = agreed.reasons, "labeled" if agreed.is_verified else "unverified"
+            row.reasons = agreed.reasons
+            row.move(CandidateState.LABELED if agreed.is_verified else CandidateState.UNVERIFIED)
         return
     allowed = label_names(spec)
     for row, texts in zip(rows, said, strict=True):
         result = vote([parse_label(text, allowed) for text in texts], allowed)
         row.label, row.votes, row.agreement_ppm = result.label or "", dict(result.counts), result.agreement_ppm
-        row.state = "labeled" if result.reaches(spec.sampling.min_agreement) else "unverified"
+        is_verified = result.reaches(spec.sampling.min_agreement)
+        row.move(CandidateState.LABELED if is_verified else CandidateState.UNVERIFIED)
 
 
 def _check_answers(run: CompileRun) -> None:
     """Raise CustomerError when not one answer of the teacher may train: gold alone makes no student."""
     with run.fenced():
-        base = Candidate.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id, state="unverified")
+        base = Candidate.objects.filter(
+            tenant_id=run.tenant_id, compile_id=run.compile_id, state=CandidateState.UNVERIFIED
+        )
         counted = Counter(reason for reasons in base.values_list("reasons", flat=True) for reason in reasons)
     if counted:
         told = ", ".join(f"{name} {n}" for name, n in counted.most_common(5))
@@ -182,12 +187,12 @@ def _save(
 ) -> StepDone:
     """`kept` are the texts of the teacher's pairs that train; the other pairs of the data set are gold."""
     for row in rows:
-        row.state = "trained" if row.text in kept else "left_out"
+        row.move(CandidateState.TRAINED if row.text in kept else CandidateState.LEFT_OUT)
     Candidate.objects.bulk_update(rows, ["state"], batch_size=500)
     balanced, n_pairs = made.balanced, len(made.rows)
     if balanced is not None:
         _report_skew(run, balanced)
-    unverified = Candidate.objects.filter(tenant_id=run.tenant_id, compile=compile, state="unverified")
+    unverified = Candidate.objects.filter(tenant_id=run.tenant_id, compile=compile, state=CandidateState.UNVERIFIED)
     reasons = Counter(reason for found in unverified.values_list("reasons", flat=True) for reason in found)
     facts: dict[str, Any] = {
         "n_labeled": len(rows),

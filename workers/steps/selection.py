@@ -5,6 +5,7 @@ from typing import Any
 
 from backend.blobs import get_jsonl
 from backend.compiles.models import Candidate, Slice
+from backend.compiles.states import CandidateState
 from backend.domain.canonical import sha256_of
 from backend.domain.lifecycle import StepName
 from backend.drafts.eviction import shrink
@@ -48,7 +49,7 @@ def _next_pool(run: CompileRun) -> Slice | None:
 def _select_pool(run: CompileRun, pool: Slice) -> None:
     while True:
         _finish_round(run, pool)
-        valid = Candidate.objects.filter(tenant_id=run.tenant_id, slice=pool, state="valid")
+        valid = Candidate.objects.filter(tenant_id=run.tenant_id, slice=pool, state=CandidateState.VALID)
         with run.fenced():
             rows = list(valid.order_by("text_key"))
         chosen = choose(run, pool, rows)
@@ -74,7 +75,7 @@ def _finish_round(run: CompileRun, pool: Slice) -> None:
             pool.save(update_fields=["embedding"])
     if not pool.is_synthesized:
         add_round(run, pool, embedder, heldout_keys(run))
-    valid = Candidate.objects.filter(tenant_id=run.tenant_id, slice=pool, state="valid")
+    valid = Candidate.objects.filter(tenant_id=run.tenant_id, slice=pool, state=CandidateState.VALID)
     with run.fenced():
         is_scored = not valid.filter(score=None).exists()
     if not is_scored:
@@ -86,7 +87,7 @@ def _save(run: CompileRun, pool: Slice, rows: list[Candidate], chosen: Chosen) -
     picks = set(chosen.selection.picks)
     cluster_of = chosen.selection.report.cluster_of
     for i, row in enumerate(rows):
-        row.state = "picked" if i in picks else "dropped"
+        row.move(CandidateState.PICKED if i in picks else CandidateState.DROPPED)
         row.cluster = cluster_of[i]
     Candidate.objects.bulk_update(rows, ["state", "cluster"], batch_size=500)
     pool.k_actual = len(picks)
@@ -98,8 +99,8 @@ def _save(run: CompileRun, pool: Slice, rows: list[Candidate], chosen: Chosen) -
 
 def _summary(run: CompileRun, pools: list[Slice]) -> StepDone:
     candidates = Candidate.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id)
-    keys = list(candidates.filter(state="picked").order_by("text_key").values_list("text_key", flat=True))
-    scored = candidates.filter(state__in=("picked", "dropped")).order_by("text_key")
+    keys = list(candidates.filter(state=CandidateState.PICKED).order_by("text_key").values_list("text_key", flat=True))
+    scored = candidates.filter(state__in=(CandidateState.PICKED, CandidateState.DROPPED)).order_by("text_key")
     facts: dict[str, Any] = {
         "method": run.spec.sampling.method,
         "n_picked": len(keys),

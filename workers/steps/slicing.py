@@ -6,6 +6,7 @@ from typing import Any
 from backend.blobs import put_jsonl
 from backend.compiles.inputs import load_captures, load_gold, split
 from backend.compiles.models import Candidate, Compile, Slice
+from backend.compiles.states import state_when_written
 from backend.domain.answers.candidates import text_key
 from backend.domain.canonical import sha256_of
 from backend.domain.lifecycle import StepName
@@ -105,7 +106,7 @@ def _save_captures(
                 text=text,
                 text_key=key,
                 origin="capture",
-                state="rejected" if key in known else "valid",
+                state=state_when_written(known.get(key)),
                 reasons=known.get(key, []),
             )
             for text, key in zip(captures, keys, strict=True)

@@ -9,6 +9,7 @@ import numpy as np
 
 from backend.compiles.models import Candidate, Slice
 from backend.compiles.reactions import note, times
+from backend.compiles.states import CandidateState
 from backend.domain.canonical import sha256_of
 from backend.domain.lifecycle import StepName
 from backend.domain.selection.linkage.clustering import n_near_duplicate_groups
@@ -69,7 +70,7 @@ def _reaction(run: CompileRun, pool: Slice) -> str | None:
     """What the pool tells: "exemplars", "hotter", "fallback_model", "collapsed" (nothing left to try) or None."""
     with run.fenced():
         vectors = list(
-            Candidate.objects.filter(tenant_id=run.tenant_id, slice=pool, state="valid")
+            Candidate.objects.filter(tenant_id=run.tenant_id, slice=pool, state=CandidateState.VALID)
             .order_by("text_key")
             .values_list("embedding", flat=True)
         )

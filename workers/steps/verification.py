@@ -5,6 +5,7 @@ from collections import Counter
 
 from backend.blobs import get_jsonl
 from backend.compiles.models import Candidate, Slice
+from backend.compiles.states import CandidateState
 from backend.domain.canonical import sha256_of
 from backend.domain.lifecycle import StepName
 from workers.candidates.ranking import score_pool
@@ -47,7 +48,7 @@ def _summary(run: CompileRun, pools: list[Slice]) -> StepDone:
         },
         facts={
             "n_candidates": len(rows),
-            "n_valid": sum(state == "valid" for _, state, _, _ in rows),
+            "n_valid": sum(state == CandidateState.VALID for _, state, _, _ in rows),
             "rejected_for": dict(sorted(reasons.items())),
             "signal": {pool.name: pool.signal for pool in pools},
         },

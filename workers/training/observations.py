@@ -6,6 +6,7 @@ from typing import Any
 
 from backend.blobs import put_blob, put_jsonl
 from backend.compiles.models import Candidate, TeacherCall
+from backend.compiles.states import CallState
 from backend.domain.canonical import canonical_json
 from backend.domain.lifecycle import StepName
 from backend.domain.planning.trials import TrialKind
@@ -64,7 +65,7 @@ def _said(run: CompileRun) -> dict[str, list[str]]:
     """By text_key, what the teacher answered in this compile."""
     said: dict[str, list[str]] = {}
     with run.fenced():
-        calls = TeacherCall.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id, state="applied")
+        calls = TeacherCall.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id, state=CallState.APPLIED)
         for key, choices in calls.filter(step=StepName.LABELING).order_by("started_at").values_list("key", "choices"):
             said.setdefault(key.split(":")[1], []).extend(choice["text"] for choice in choices)
     return said

@@ -9,6 +9,7 @@ from backend.artifacts.models import Receipt
 from backend.blobs import get_jsonl
 from backend.compiles import ablations
 from backend.compiles.models import Compile
+from backend.compiles.states import LABELED_STATES
 from backend.domain.lifecycle import StepName
 from backend.domain.planning.ablations import Arm
 from backend.drafts.models import Draft
@@ -61,7 +62,7 @@ def walk_arm(run: CompileRun, row: Compile, *steps: StepName) -> None:
 
 
 def labeled(row: Compile) -> dict[str, Any]:
-    rows = candidates(row, state__in=ablations.LABELED)
+    rows = candidates(row, state__in=LABELED_STATES)
     return {c.text_key: (c.label, c.votes, c.agreement_ppm, c.state == "unverified") for c in rows}
 
 
