@@ -68,6 +68,8 @@ def _bound(node: ast.AST) -> str:
             return name
         case ast.alias(asname=str(name)) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
             return name
+        case ast.ExceptHandler(name=str(name)):
+            return name
     return ""
 
 
