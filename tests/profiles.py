@@ -1,13 +1,14 @@
 """How many examples hypothesis tries: 20 a property daily, 300 with HYPOTHESIS_PROFILE=full (`make test-all`).
 
 A property says nothing of it, unless it needs more than others do: `@times(7)`. None has a deadline: what else the
-machine does is not what is tested.
+machine does is not what is tested. `one_in` does the same for cases that are written down.
 """
 
 import os
-from collections.abc import Sequence
-from typing import Any, TypeVar
+from collections.abc import Iterable
+from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 FAST, FULL = "fast", "full"
@@ -18,7 +19,6 @@ settings.register_profile(FULL, settings.get_profile(FAST), max_examples=300)
 PROFILE = os.environ.get("HYPOTHESIS_PROFILE", FAST)
 settings.load_profile(PROFILE)
 IS_FULL = PROFILE == FULL
-T = TypeVar("T")
 
 
 def times(factor: int, **others: Any) -> settings:
@@ -26,6 +26,11 @@ def times(factor: int, **others: Any) -> settings:
     return settings(max_examples=factor * settings.default.max_examples, **others)
 
 
-def daily(everything: Sequence[T], every: int) -> Sequence[T]:
-    """Each `every`-th of a list that only the full profile goes through whole."""
-    return everything if IS_FULL else everything[::every]
+def one_in(every: int, cases: Iterable[Any]) -> list[Any]:
+    """Cases for `parametrize`: the first of each `every` is tried daily, the others in the nightly tier."""
+    marks = pytest.mark.nightly
+    return [case if i % every == 0 else pytest.param(*_arguments(case), marks=marks) for i, case in enumerate(cases)]
+
+
+def _arguments(case: Any) -> tuple[Any, ...]:
+    return case if isinstance(case, tuple) else (case,)

@@ -65,6 +65,7 @@ def test_the_role_of_production_was_given_rows_and_nothing_else():
     assert ("auth_user", "DELETE") not in granted
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(400)
 def test_back_to_nothing_and_forth_again(embedded_services):
     """In a database of its own, as the owner, in the way an operator would."""

@@ -73,6 +73,7 @@ from tests.compile_factories import (
 )
 from tests.draft_factories import admitted, near_one, of_family, store, store_label, write_verdict
 from tests.factories import bearer, make_api_key, make_tenant
+from tests.profiles import one_in
 
 CANARY = "canary-7d41"
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
@@ -404,10 +405,18 @@ def told(answer: Any, asked: str) -> tuple[int, str]:
     return answer.status_code, re.sub(r"req_\w{26}", "REQ", text)
 
 
+def ids_for(route: str, ids: dict[Prefix, str], kinds: str) -> dict[Prefix, str]:
+    """Ids to put into an address: all, or those of what its arguments are named for, as `<str:compile>`."""
+    arguments = re.findall(r"<\w+:(\w+)>", route)
+    own = {prefix: id for prefix, id in ids.items() if any(name in prefix.name.lower() for name in arguments)}
+    return own if own and kinds == "its own" else ids
+
+
+@pytest.mark.parametrize("kinds", one_in(2, ["its own", "all"]))
 @pytest.mark.parametrize("route", WITH_AN_ID)
-def test_no_method_of_no_address_tells_another_tenants_id_from_one_that_nothing_has(route, ours, theirs):
+def test_no_method_of_no_address_tells_another_tenants_id_from_one_that_nothing_has(route, kinds, ours, theirs):
     """For every kind of id in every place: refused, and in the very words of an id that does not exist."""
-    for method, (prefix, id) in product(METHODS, theirs.ids.items()):
+    for method, (prefix, id) in product(METHODS, ids_for(route, theirs.ids, kinds).items()):
         answer = ask(method, filled(route, id), ours.secret)
         nowhere = new_id(prefix)
         assert told(answer, id) == told(ask(method, filled(route, nowhere), ours.secret), nowhere), (method, id)
@@ -419,9 +428,10 @@ def test_no_method_of_no_address_tells_another_tenants_id_from_one_that_nothing_
         assert leaks(answer, theirs, asked=id) == [], (method, id)
 
 
+@pytest.mark.parametrize("kinds", one_in(2, ["its own", "all"]))
 @pytest.mark.parametrize("route", WITH_AN_ID)
-def test_no_address_opens_without_a_key(route, theirs):
-    for method, id in product(METHODS, theirs.ids.values()):
+def test_no_address_opens_without_a_key(route, kinds, theirs):
+    for method, id in product(METHODS, ids_for(route, theirs.ids, kinds).values()):
         answer = Client().generic(method, filled(route, id), b"{}", content_type="application/json")
         assert answer.status_code in {401, 404, 405, 410, 400}, (method, id)
         assert leaks(answer, theirs, asked=id) == []

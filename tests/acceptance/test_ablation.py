@@ -12,6 +12,7 @@ from tests.acceptance.deployment import Customer, Deployment, Row
 pytestmark = pytest.mark.timeout(240)
 
 
+@pytest.mark.nightly
 def test_without_selection_from_the_same_candidates(
     deployment: Deployment, customer: Customer, compile: Row, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -37,6 +37,7 @@ def test_a_running_teacher_batch_is_cancelled_and_resumed_without_paying_twice(
     assert set(teacher.asked("halting-cancel").values()) == {1}
 
 
+@pytest.mark.nightly
 def test_a_running_training_is_cancelled_and_resumed(deployment: Deployment, customer: Customer) -> None:
     compile_id = customer.compile(small_spec("cancel-training", train={"epochs": 6}))
     eventually(is_training(customer, compile_id), within_s=60)

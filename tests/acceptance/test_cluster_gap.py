@@ -11,6 +11,7 @@ from tests.acceptance.teacher_server import TeacherServer
 pytestmark = pytest.mark.timeout(240)
 
 
+@pytest.mark.nightly
 def test_a_collapsed_teacher_is_answered_by_every_mitigation_in_turn(
     deployment: Deployment, customer: Customer, teacher: TeacherServer
 ) -> None:

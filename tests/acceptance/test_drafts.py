@@ -53,6 +53,7 @@ def test_the_next_version_of_a_task_pays_for_what_changed(deployment: Deployment
     assert {part["arm"] for part in again["slices"]} == {"no_drafts"}
 
 
+@pytest.mark.nightly
 def test_a_judge_over_the_wire_lets_drafts_in_where_it_pays(
     deployment: Deployment, customer: Customer, teacher: TeacherServer
 ) -> None:

@@ -48,6 +48,7 @@ def post(web: WebStack, key: str, path: str, body: bytes) -> int:
     return httpx.post(web.deployment.url + path, content=body, headers=headers, timeout=120).status_code
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("shape", WORST)
 def test_a_body_of_a_megabyte_costs_seconds_of_nobody(web: WebStack, attacker: Customer, shape: str) -> None:
     """The processor's time of the whole web process; before, one such body took minutes of it."""
@@ -59,6 +60,7 @@ def test_a_body_of_a_megabyte_costs_seconds_of_nobody(web: WebStack, attacker: C
         assert web.cpu_s() - before < 4.0, path
 
 
+@pytest.mark.nightly
 def test_eight_at_once_at_every_route_and_the_neighbour_is_served(
     web: WebStack, attacker: Customer, neighbour: Customer
 ) -> None:
@@ -220,6 +222,7 @@ def narrow() -> Iterator[WebStack]:
         yield stack
 
 
+@pytest.mark.nightly
 def test_no_request_takes_two_connections(narrow: WebStack) -> None:
     """With a pool of one, a request that waits for a second never gets it and answers 503 after five seconds."""
     with narrow.deployment.customer("Acme") as acme:

@@ -11,6 +11,7 @@ from tests.acceptance.teacher_server import POISON, TeacherServer
 pytestmark = pytest.mark.timeout(240)
 
 
+@pytest.mark.nightly
 def test_a_rough_teacher_is_borne_and_nothing_unchecked_is_trained_on(
     deployment: Deployment, customer: Customer, teacher: TeacherServer
 ) -> None:
@@ -27,6 +28,7 @@ def test_a_rough_teacher_is_borne_and_nothing_unchecked_is_trained_on(
     assert all(call["cost_microusd"] <= call["reserved_microusd"] for call in calls)
 
 
+@pytest.mark.nightly
 def test_a_hostile_teacher_ends_a_compile_in_an_orderly_way(
     deployment: Deployment, customer: Customer, teacher: TeacherServer
 ) -> None:

@@ -63,6 +63,7 @@ def person(narrow: WebStack, acme: Customer) -> Iterator[httpx.Client]:
         yield client
 
 
+@pytest.mark.nightly
 def test_what_is_written_is_written_once(acme: Customer) -> None:
     captures = b'{"input": "where is my parcel"}\n' * 2_000
     writes = {

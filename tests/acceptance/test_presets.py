@@ -42,6 +42,7 @@ def tour() -> list[str]:
     return re.findall(r"^ {4}kolm (.+)$", text, re.MULTILINE)
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_the_tour_is_walked_with_the_console_s_usual_key(
     deployment: Deployment, customer: Customer, tmp_path: Path
@@ -62,6 +63,7 @@ def test_the_tour_is_walked_with_the_console_s_usual_key(
     assert (tmp_path / "street.kolm").exists()
 
 
+@pytest.mark.nightly
 def test_ci_compares_and_fetches_and_serving_asks(
     deployment: Deployment, customer: Customer, compile: Row, tmp_path: Path
 ) -> None:

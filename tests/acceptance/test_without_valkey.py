@@ -57,6 +57,7 @@ def hanging(web: WebStack) -> Iterator[None]:
         os.kill(pid, signal.SIGCONT)
 
 
+@pytest.mark.nightly
 def test_every_route_of_the_api_answers(web: WebStack, acme: Customer) -> None:
     described = acme.get("/v1/openapi.json")["paths"]
     answers, times = {}, []

@@ -3,10 +3,13 @@
 import asyncio
 import time
 
+import pytest
+
 from backend.valkey import pause
 from backend.wakeups_async import listening_async
 
 
+@pytest.mark.nightly
 def test_who_listens_looks_again_soon_while_valkey_hangs() -> None:
     """Its connection stands, so that an announcement is missed without a fault; before, each wait was a whole one."""
 

@@ -57,6 +57,7 @@ def press(page: Page, name: str) -> None:
     page.locator("main").get_by_role("button", name=name, exact=True).first.click()
 
 
+@pytest.mark.nightly
 def test_from_sign_up_to_the_bill(browser: Browser, house: House, tmp_path: Path) -> None:
     with chromium.context(browser, house.origin) as context, chromium.watched(context) as watched:
         address = f"ada-{int(time.time())}@newcomer.example"
@@ -162,6 +163,7 @@ def read_the_bill(watched: Watched, spent_microusd: int) -> None:
     assert sum(int(row[column]) for row in rows if row[charged] == "charge") == spent_microusd
 
 
+@pytest.mark.nightly
 def test_a_second_factor_and_a_passkey(browser: Browser, house: House) -> None:
     """One person of the house; the passkey lives in an authenticator that Chromium plays itself (WebAuthn over CDP)."""
     person = members(house.deployment, house.customer, prefix="mfa")[Role.VIEWER]
@@ -285,6 +287,7 @@ def test_a_viewer_sees_no_door_that_is_closed_to_them(signed_in: Opened) -> None
     expect(watched.page.locator("main")).to_contain_text("Your role in Acme Refunds is viewer")
 
 
+@pytest.mark.nightly
 def test_a_stream_that_is_cut_goes_on_by_polling_and_comes_back(signed_in: Opened, house: House) -> None:
     """No event is told twice, none is left out: every sequence number of the compile once."""
     compile_id = house.customer.compile(small_spec("cut"))

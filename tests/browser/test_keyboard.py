@@ -1,5 +1,6 @@
 """Everything by the keyboard, as the help dialog promises; focus can be seen; nothing is spoken too often."""
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from backend.domain.roles import Role
@@ -136,6 +137,7 @@ def test_a_theme_is_kept_and_there_before_the_page_is_painted(signed_in: Opened)
     assert page.evaluate(ground) != light
 
 
+@pytest.mark.nightly
 def test_at_most_one_sentence_is_spoken_in_five_seconds(signed_in: Opened) -> None:
     watched = signed_in(Role.OWNER)
     watched.open("/app/")

@@ -2,6 +2,7 @@
 refuses, nothing that axe-core calls serious, not wider than its window, not heavier than 120 KB on a cold load."""
 
 import re
+from itertools import product
 
 import pytest
 
@@ -10,6 +11,7 @@ from tests.browser.addresses import NOT_PAGES, Address, console_addresses
 from tests.browser.chromium import THEMES, WIDTHS, Theme, overflow_px, serious_faults, transferred_bytes
 from tests.browser.conftest import Opened
 from tests.browser.house import House
+from tests.profiles import one_in
 
 MOST_BYTES = 120_000
 PAGES = {address.name: address for address in console_addresses() if address.name not in NOT_PAGES}
@@ -29,8 +31,7 @@ def path_of(address: Address, house: House) -> str | None:
     return path
 
 
-@pytest.mark.parametrize("theme", THEMES)
-@pytest.mark.parametrize("name", sorted(PAGES))
+@pytest.mark.parametrize(("name", "theme"), one_in(3, product(sorted(PAGES), THEMES)))
 def test_a_page_is_quiet_light_and_accessible(name: str, theme: Theme, house: House, signed_in: Opened) -> None:
     path = path_of(PAGES[name], house)
     if path is None:

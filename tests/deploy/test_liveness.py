@@ -132,6 +132,7 @@ def test_a_part_is_ended_though_the_clock_was_set_since_it_was_born(beating: Chi
     assert is_ended
 
 
+@pytest.mark.nightly
 def test_a_supervisor_without_room_on_its_disk_keeps_the_parts_and_starts_what_died(home: Home) -> None:
     """Neither its note nor a part's log can be written; before, the first death then took everything with it."""
     assert embedded(home, "up", "--detach", "--only", "postgres,valkey").returncode == 0
@@ -152,6 +153,7 @@ def test_a_supervisor_without_room_on_its_disk_keeps_the_parts_and_starts_what_d
     embedded(home, "down")
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_stopped_parts_are_started_again_with_the_reason_in_log_and_status(home: Home) -> None:
     """The audit's frozen web process and worker: before, `make status` called both running, for good."""

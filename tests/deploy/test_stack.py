@@ -51,6 +51,7 @@ def eventually(holds: Callable[[], bool], within_s: float = 10.0) -> bool:
     return True
 
 
+@pytest.mark.nightly
 def test_data_survives_down_and_up(home: Home) -> None:
     assert embedded(home, *DATA).returncode == 0
     address = exports(home)
@@ -83,6 +84,7 @@ def test_a_supervisor_killed_with_9_leaves_nothing_running(home: Home) -> None:
     assert "not up" in embedded(home, "status").stdout
 
 
+@pytest.mark.nightly
 def test_after_a_killed_supervisor_the_stack_starts_again_with_its_data(home: Home) -> None:
     embedded(home, *DATA)
     with psycopg.connect(exports(home)["DATABASE_OWNER_URL"]) as connection:

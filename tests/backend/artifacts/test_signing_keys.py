@@ -230,6 +230,7 @@ class Reaper:
             raise Killed
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("leaked", [False, True])
 def test_wherever_a_rotation_is_killed_nothing_good_is_refused_and_the_next_run_ends_it(
     leaked, key_file, tenant, embedded_services, tmp_path, monkeypatch

@@ -12,6 +12,8 @@ from backend.billing.remote_meters import hourly_totals
 from tests.doubles.stripe_server import StripeDouble
 from tests.doubles.stripe_world import DAY_S, HOUR_S
 
+pytestmark = pytest.mark.nightly  # it stands in for Stripe, which the tests of billing ask daily
+
 NOW = int(datetime(2027, 2, 3, 10, 20, tzinfo=UTC).timestamp())
 
 

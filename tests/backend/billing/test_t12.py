@@ -89,6 +89,7 @@ def facts_of(tenant: Tenant, start: datetime, end: datetime) -> list[Any]:
         return list(UsageFact.objects.filter(occurred_at__gte=start, occurred_at__lt=end))
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_stripes_invoice_is_the_ledgers_to_the_cent(stripe_double, monkeypatch, seed):
@@ -160,6 +161,7 @@ def check_hours(double: StripeDouble, tenant: Tenant) -> None:
     assert found == dict(wanted)
 
 
+@pytest.mark.nightly
 def test_reconciliation_finds_nothing_after_a_quiet_month_and_everything_that_is_changed_afterwards(stripe_double):
     tenant = new_tenant(now=now_of(stripe_double))
     buy(stripe_double, tenant)

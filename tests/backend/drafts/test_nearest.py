@@ -134,6 +134,7 @@ def test_a_scope_above_the_threshold_gets_an_index_and_finds_the_same(stocked, i
     assert numbers(found) == exact(tenant, asked, 5)
 
 
+@pytest.mark.nightly
 def test_the_look_goes_through_the_index_and_through_that_of_the_scope_alone(stocked, index_large_scopes):
     tenant, scope = stocked
     index_large_scopes("--above", str(N - 1))
@@ -155,6 +156,7 @@ def test_the_look_goes_through_the_index_and_through_that_of_the_scope_alone(sto
     assert f"Index Scan using {nearest.index_name(scope.id)}" in statements[0], statements[0]
 
 
+@pytest.mark.nightly
 def test_what_is_admitted_later_is_found_through_the_index(stocked, index_large_scopes):
     tenant = make_tenant()
     rows = unit_rows(12, D, seed=9)
@@ -169,6 +171,7 @@ def test_what_is_admitted_later_is_found_through_the_index(stocked, index_large_
     assert found[0].drafts[0].text == "text 11"
 
 
+@pytest.mark.nightly
 def test_the_index_of_a_scope_that_is_gone_is_dropped(index_large_scopes):
     tenant = make_tenant()
     for n, row in enumerate(unit_rows(5)):

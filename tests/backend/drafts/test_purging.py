@@ -124,6 +124,7 @@ def test_the_command_purges_and_says_what(tenant):
         call_command("purge_drafts", "--tenant", name)
 
 
+@pytest.mark.nightly
 def test_a_million_rows_would_not_outlive_the_token_of_the_transaction(tenant, monkeypatch):
     """The tenant is set anew for each batch."""
     from backend.drafts import purging

@@ -96,6 +96,7 @@ def opens(key: Vault, value: bytes) -> bool:
     return True
 
 
+@pytest.mark.nightly
 def test_canaries_are_never_on_the_disk_and_none_opens_after_a_purge(superuser, embedded_services, settings):
     folder = embedded_services.home.pgdata
     words = [f"canary-{token_hex(12)}" for _ in range(N)]

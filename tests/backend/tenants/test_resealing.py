@@ -207,6 +207,7 @@ def test_every_value_opens_during_and_after_a_change_and_the_old_key_goes_when_n
     household.check()
 
 
+@pytest.mark.nightly
 def test_a_reseal_that_is_killed_goes_on_where_it_was(old, new_for_all, embedded_services):
     """The real command in a process of its own, killed with 9 in the middle of 3,000 rows."""
     household = Household(n_keys=3_000)
@@ -229,6 +230,7 @@ def test_a_reseal_that_is_killed_goes_on_where_it_was(old, new_for_all, embedded
     household.check()
 
 
+@pytest.mark.nightly
 def test_upkeep_seals_again_in_the_background(old, new_for_all, monkeypatch):
     household = Household()
     rotate_to(new_for_all, others=(old,))
@@ -283,6 +285,7 @@ def test_what_was_sealed_before_keys_had_ids_opens_and_is_sealed_again(old, new)
     household.check()
 
 
+@pytest.mark.nightly
 def test_a_value_that_opens_with_no_key_stops_nobody_and_is_kept(old, new_for_all):
     household = Household()
     mine = household.tenant.id

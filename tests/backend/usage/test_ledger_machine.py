@@ -32,8 +32,9 @@ from backend.usage import accounts, budgets, checking, holds, journal, ledger
 from backend.usage.ledger import Fact, StepFact, record, reverse, settle
 from backend.usage.models import Billing, Budget, Grant, LedgerTx, UsageFact
 from tests.factories import make_tenant
+from tests.profiles import IS_FULL
 
-HISTORIES = int(os.environ.get("KOLM_LEDGER_HISTORIES", "40"))
+HISTORIES = int(os.environ.get("KOLM_LEDGER_HISTORIES", "40" if IS_FULL else "8"))
 CAP = 1_000
 PRIORITY = {"promo": 10, "prepaid": 20}
 amounts = st.integers(1, 400)

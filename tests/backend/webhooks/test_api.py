@@ -204,6 +204,7 @@ def test_a_disabled_endpoint_can_be_tested_before_it_is_enabled(
     assert api.post(f"/v1/webhook_endpoints/{endpoint['id']}/test")["status"] == "succeeded"
 
 
+@pytest.mark.nightly
 def test_a_receiver_that_hangs_costs_a_test_send_ten_seconds_and_no_transaction(
     api: Api, endpoint: dict[str, Any], receiver: Receiver
 ) -> None:

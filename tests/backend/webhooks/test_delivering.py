@@ -241,6 +241,7 @@ def test_a_huge_answer_is_cut_and_what_was_said_first_is_kept(receiver: Receiver
     assert attempt.response_head.startswith("\ufffdhello\ufffdx")
 
 
+@pytest.mark.nightly
 def test_hanging_and_dripping_receivers_are_cut_at_fifteen_seconds(receiver: Receiver) -> None:
     tenant = make_tenant()
     make_endpoint(tenant, receiver.url + "/hang")

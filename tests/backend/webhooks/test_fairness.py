@@ -89,6 +89,7 @@ def test_slow_endpoints_are_claimed_apart() -> None:
     assert {claim.endpoint_id for claim in claims.take(50, per_tenant=12, slow=[slow], only_slow=True)} == {slow}
 
 
+@pytest.mark.nightly
 def test_many_black_holes_of_many_tenants_leave_places_for_the_others(receiver: Receiver) -> None:
     """Six tenants with ten endpoints each that answer after six seconds fill every sender there is; once they are
     known to be slow, half of the senders are for those that are not."""

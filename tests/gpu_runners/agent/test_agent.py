@@ -130,6 +130,7 @@ def test_a_killed_training_goes_on_from_its_checkpoint_and_ends_with_the_same_by
     assert len(answers.latency_us) == 12
 
 
+@pytest.mark.nightly
 def test_a_stopped_training_is_ended_and_goes_on_from_its_checkpoint(trained: Trained) -> None:
     """T4, with a shorter patience than the minute of the default: before, the agent's heartbeats kept its lease for
     ever."""
@@ -202,6 +203,7 @@ def test_a_lost_lease_kills_the_training_and_reports_nothing(
     assert running.poll() is None
 
 
+@pytest.mark.nightly
 def test_a_short_loss_of_the_network_is_survived_and_a_long_one_ends_the_training(
     server: LeaseServer, running: "subprocess.Popen[bytes]", trained: Trained
 ) -> None:
@@ -221,6 +223,7 @@ def test_a_short_loss_of_the_network_is_survived_and_a_long_one_ends_the_trainin
     assert job.reports == []
 
 
+@pytest.mark.nightly
 def test_a_training_that_ends_while_the_server_is_away_is_reported_when_it_is_back(trained: Trained) -> None:
     """Its checkpoints too: the last one that was made meanwhile is handed over."""
     with lease_server() as server, agent(server, KOLM_OUTAGE_S="60") as process:
@@ -257,6 +260,7 @@ def test_sigterm_hands_over_a_checkpoint_and_gives_the_job_back(trained: Trained
         assert not is_alive(child)
 
 
+@pytest.mark.nightly
 def test_a_fault_of_the_runners_own_disk_costs_an_attempt_and_not_the_lane(trained: Trained, tmp_path: Path) -> None:
     """Before, the lane's thread ended: the runner looked alive and took no job any more."""
     folder = tmp_path / "tmp"

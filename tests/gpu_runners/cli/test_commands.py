@@ -185,6 +185,7 @@ def test_a_stream_that_breaks_is_taken_up_where_it_broke(
     assert api.n_streams > 1
 
 
+@pytest.mark.nightly
 def test_where_no_stream_gets_through_the_events_are_polled(
     home: Path, api: SmallApi, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -192,6 +192,7 @@ def offer_slow(server: LeaseServer) -> Job:
     return offer(server, job_of(len(given), width=64, k=6_000, options=options), columns_of(ids, None), rows_of(given))
 
 
+@pytest.mark.nightly
 def test_the_agent_works_on_a_select_job_in_its_child(server: LeaseServer, running: "subprocess.Popen[bytes]") -> None:
     job = offer(server, job_of(40, width=0, k=8), columns_of(IDS, SCORES), texts_of(TEXTS))
     server.wait_until(lambda: bool(job.reports))
@@ -218,6 +219,7 @@ def test_a_slow_selection_is_canceled_within_seconds(server: LeaseServer, runnin
     assert not is_alive(child)
 
 
+@pytest.mark.nightly
 def test_a_killed_selection_begins_anew_on_the_same_runner(
     server: LeaseServer, running: "subprocess.Popen[bytes]"
 ) -> None:

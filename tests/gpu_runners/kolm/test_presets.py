@@ -141,6 +141,7 @@ def test_every_preset_has_its_commands() -> None:
     assert all(found <= set(TRIED) for found in MEANT_FOR.values())
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("preset", list(PRESETS))
 def test_a_key_can_do_what_its_preset_is_meant_for_and_no_more(
     preset: str, is_refused: Callable[[str, str], bool]

@@ -82,6 +82,7 @@ def test_cancel_and_wait(client: kolm.Client) -> None:
     assert [event.seq for event in seen] == list(range(1, ended.sequence + 1))
 
 
+@pytest.mark.nightly
 def test_events_survive_cuts_and_a_restart_of_the_web_process(stack: WebStack, tmp_path: Any) -> None:
     """The stream is cut by a restart while a writer goes on; the reader sees every number once."""
     world = stack.deployment.python("-m", WORLD, "make", "1", "1", stdout=subprocess.PIPE)

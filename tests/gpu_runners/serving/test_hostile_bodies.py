@@ -84,6 +84,7 @@ def cpu_s(server: RunningServer) -> float:
     return float(times.user + times.system)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("shape", [*WORST, *LAWFUL])
 def test_a_megabyte_costs_seconds_of_nobody(server: RunningServer, post: Post, shape: str) -> None:
     path, make = LAWFUL.get(shape) or (CHAT, WORST[shape])

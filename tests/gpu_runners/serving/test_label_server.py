@@ -98,6 +98,7 @@ def test_json_that_readers_disagree_on_is_told_so(port: int, text: str) -> None:
     assert response.json()["detail"].startswith("The body ")
 
 
+@pytest.mark.nightly
 def test_eight_of_the_worst_at_once_stop_nobody(port: int) -> None:
     """Measured by what the worst itself takes, in the best of three rounds: this machine's other load is not judged."""
     rounds = []

@@ -311,6 +311,7 @@ def test_a_judge_that_says_yes_to_everything_is_believed_nothing(known, monkeypa
     assert {draft.state for draft in rows_of(Draft, known)} >= {"quarantined"}
 
 
+@pytest.mark.nightly
 def test_too_many_bad_drafts_and_the_family_generates_afresh(known, monkeypatch):
     """A judge that accepts, and in the audits refuses, until the bound is broken beyond doubt."""
 

@@ -10,6 +10,7 @@ from backend.domain.errors import CustomerError
 from backend.domain.lifecycle import StepName
 from backend.tenants.scope import tenant_scope
 from tests.compile_factories import change, fresh
+from tests.profiles import one_in
 from tests.workers.collapsing_teacher import (
     SENTENCES,
     TO_SELECTION,
@@ -303,10 +304,10 @@ PLACES = [
     (selection, "keep_drafts"),
     (selection, "_summary"),
 ]
+DEATHS = [(*place, is_after) for place in PLACES for is_after in (False, True)]
 
 
-@pytest.mark.parametrize("is_after", [False, True])
-@pytest.mark.parametrize(("module", "place"), PLACES, ids=[place for _, place in PLACES])
+@pytest.mark.parametrize(("module", "place", "is_after"), one_in(3, DEATHS), ids=[f"{p}-{a}" for _, p, a in DEATHS])
 def test_whoever_dies_where_the_picks_are_the_same(monkeypatch, module, place, is_after):
     """One hot round, then a second that adds nothing, then K drops."""
 
