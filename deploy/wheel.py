@@ -47,43 +47,41 @@ def build(folder: Path) -> Path:
     return folder / done.stdout.splitlines()[-1]
 
 
-def packages(project: dict[str, Any]) -> list[str]:
-    """Of the packages of the project, those that the wheel holds."""
-    every: list[str] = project["tool"]["setuptools"]["packages"]
-    tops = ("backend.domain", "gpu_runners", "kolm")
-    return [name for name in every if name == "backend" or any(f"{name}.".startswith(f"{top}.") for top in tops)]
-
-
 def _copy_packages(folder: Path, project: dict[str, Any]) -> None:
-    settings = project["tool"]["setuptools"]
-    for name in packages(project):
-        path = settings["package-dir"].get(name, name.replace(".", "/"))
-        code = "__init__.py" if name == "backend" else "*.py"
-        for pattern in (code, *settings["package-data"].get(name, ())):
-            for source in (ROOT / path).glob(pattern):
-                target = folder / source.relative_to(ROOT)
-                target.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(source, target)
+    """Copy the light part's packages and their data to where the project has them; kolm is among gpu_runners'."""
+    data = project["tool"]["setuptools"]["package-data"]
+    for top in ("backend/domain", "gpu_runners"):
+        for init in (ROOT / top).rglob("__init__.py"):
+            package = ".".join(init.parent.relative_to(ROOT).parts)
+            for pattern in ("*.py", *data.get(package, ()), *data.get(package.removeprefix("gpu_runners."), ())):
+                for source in init.parent.glob(pattern):
+                    _copy(source, folder)
+    _copy(ROOT / "backend" / "__init__.py", folder)
+
+
+def _copy(source: Path, folder: Path) -> None:
+    target = folder / source.relative_to(ROOT)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy2(source, target)
 
 
 def _pyproject(project: dict[str, Any]) -> str:
-    """The pyproject.toml of what was copied: the light part's packages, extras and command."""
-    kept, settings, about = packages(project), project["tool"]["setuptools"], project["project"]
+    """The pyproject.toml of what was copied: the light part's extras and command; packages are found as ever."""
+    settings, about = project["tool"]["setuptools"], project["project"]
     extras = about["optional-dependencies"]
     tables: dict[str, dict[str, Any]] = {
         "build-system": project["build-system"],
         "project": {key: about[key] for key in ("name", "version", "description", "requires-python", "dependencies")},
         "project.optional-dependencies": {name: extras[name] for name in EXTRAS},
         "project.scripts": about["scripts"],
-        "tool.setuptools": {"packages": kept},
-        "tool.setuptools.package-dir": settings["package-dir"],
-        "tool.setuptools.package-data": {n: globs for n, globs in settings["package-data"].items() if n in kept},
+        "tool.setuptools.packages.find": settings["packages"]["find"],
+        "tool.setuptools.package-data": settings["package-data"],
     }
     return "\n".join(_table(name, values) for name, values in tables.items())
 
 
 def _table(name: str, values: dict[str, Any]) -> str:
-    """A table of TOML: strings and lists of strings are written in TOML as they are in JSON."""
+    """A table of TOML: strings, booleans and lists of strings are written in TOML as they are in JSON."""
     rows = (f"{json.dumps(key)} = {json.dumps(value)}\n" for key, value in values.items())
     return f"[{name}]\n{''.join(rows)}"
 
