@@ -24,9 +24,8 @@ from gpu_runners.artifacts.rules_first import RulesFirst, labels_of, predicted
 from gpu_runners.engine.sync import Finished, generate_all
 from gpu_runners.errors import JobFailed
 from gpu_runners.models.answers import constraint_of
-from gpu_runners.models.base_match import check_fit
 from gpu_runners.models.causal_adapter import AdapterConfig, from_bytes, write_peft_folder
-from gpu_runners.models.causal_base import CausalBase
+from gpu_runners.models.causal_base import CausalBase, check_fit
 from gpu_runners.models.chat import prompt_ids
 from gpu_runners.models.protocol import (
     AdapterRef,

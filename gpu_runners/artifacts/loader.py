@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from backend.domain.artifact.kolm_verify import Kolm, load_verified, read_keyring
-from gpu_runners.artifacts.causal_members import is_causal
 from gpu_runners.artifacts.label_model import LabelModel
 from gpu_runners.errors import JobFailed
 from gpu_runners.models.bases import Base, open_base
+from gpu_runners.models.causal_adapter import is_causal
 from gpu_runners.models.encoder_runtimes import Runtime, load_runtime
 
 if TYPE_CHECKING:  # torch and transformers, which label tasks on BERT bases do without

@@ -5,6 +5,7 @@ The figures are the API's; here they are asked for, waited for and laid out. A c
 all the same, and arms that exist already are taken as they are: the command may be interrupted and given again.
 """
 
+import argparse
 import contextlib
 import json
 import sys
@@ -12,16 +13,39 @@ from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from gpu_runners.cli.api import Connect, fail
-from gpu_runners.cli.compiles import follow, print_accepted
+from gpu_runners.cli.api import Connect, connect_of, fail
+from gpu_runners.cli.compile_outcome import print_accepted
+from gpu_runners.cli.compiles import follow
+from gpu_runners.cli.display.progress import usd
 from gpu_runners.cli.exit_codes import FAILED, OK, USAGE, exit_code_of
-from gpu_runners.cli.progress import usd
+from gpu_runners.cli.options import SPEC_HELP, AddOptions, add_api_options
 from gpu_runners.kolm import Client, KolmError, Unreadable, read_document
 
 ARMS = ("all", "random")
 _MEASURED = ("succeeded", "gate_failed")
 _LOST = ("failed", "canceled", "expired")
 Row = dict[str, Any]
+
+
+def _ablate_options(ablate: argparse.ArgumentParser) -> None:
+    ablate.add_argument("spec", metavar="SPEC", nargs="?", help=SPEC_HELP)
+    ablate.add_argument("--of", metavar="CMP", help="cmp_…: take this compile instead of compiling SPEC")
+    ablate.add_argument("--arms", default="all,random", metavar="ARMS", help="all, random or both (default)")
+    ablate.add_argument("--budget", metavar="USD", help="what one arm may cost (default: the compile's budget)")
+    ablate.add_argument("--json", action="store_true", help="print the comparison as JSON; progress goes to stderr")
+    ablate.set_defaults(command=_run_ablate)
+    add_api_options(ablate)
+
+
+def _run_ablate(options: argparse.Namespace) -> int:
+    return ablate(
+        options.spec,
+        of=options.of,
+        arms=options.arms,
+        budget=options.budget,
+        as_json=options.json,
+        connect=connect_of(options),
+    )
 
 
 def ablate(
@@ -179,3 +203,8 @@ def _p(paired: Row) -> str:
 def _why(row: Row) -> str:
     failure = row.get("failure") or {}
     return f": {failure.get('message')} ({failure.get('code')})" if failure else ""
+
+
+OPTIONS: dict[str, AddOptions] = {
+    "ablate": _ablate_options,
+}

@@ -1,5 +1,4 @@
-"""What every command that asks the API shares: the client of its options, and errors told in a sentence with the exit
-code that they mean."""
+"""The client that a command asks the API with, and errors as a sentence with the exit code that they mean."""
 
 import argparse
 import sys
@@ -12,12 +11,12 @@ Connect = Callable[[], Client]
 
 
 def connect_of(options: argparse.Namespace) -> Connect:
-    """The client is made when it is first needed, so that a wrong log-in is told like any other error."""
+    """The client is made when it is first needed, so that a wrong log-in is reported like any other error."""
     return lambda: Client(options.key, options.api, profile=options.profile)
 
 
-def told(act: Callable[[Client], int | None], connect: Connect) -> int:
-    """Do `act`; its exit code (None is 0), or that of what went wrong."""
+def run_command(act: Callable[[Client], int | None], connect: Connect) -> int:
+    """Run `act`; the exit code that it returns (None is 0), or that of what went wrong."""
     try:
         with connect() as client:
             return act(client) or OK

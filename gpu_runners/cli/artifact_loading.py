@@ -57,10 +57,10 @@ def model_of(kolm: Kolm, *, max_running: int = 16, draft: str | None = None) -> 
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         os.environ.setdefault(name, "1")
     try:
-        from gpu_runners.artifacts.causal_members import is_causal
         from gpu_runners.artifacts.loader import Loader, merged_model
         from gpu_runners.config import base_dir
         from gpu_runners.errors import JobFailed
+        from gpu_runners.models.causal_adapter import is_causal
     except ImportError as error:
         raise Refused(
             f"{error.name} is needed to run models: install kolm with its extra 'runner' (docs/client.md)."

@@ -1,45 +1,84 @@
-"""`kolm trust`, `inspect`, `run`, `serve`: what is done with a `.kolm` on the reader's machine, offline but for `trust
-URL`. `recipe_commands` shows its recipes and rules, `bench_command` measures them."""
+"""`kolm inspect`, `run` and `serve`: what is done with a `.kolm` on the reader's machine, offline. `recipes` shows its
+recipes and rules, `bench` measures them."""
 
+import argparse
 import json
-import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from backend.domain.artifact import kolm_verify
 from backend.domain.artifact.kolm_verify import Kolm
 from backend.domain.errors import OurError
 from gpu_runners.cli.artifact_loading import Refused, failed, intact, model_of, read_inputs, rules_of, verified
+from gpu_runners.cli.options import AddOptions
 from gpu_runners.cli.recipes import pack_line, rules_line
 from gpu_runners.terminal_text import as_line
 
 
-def trust(source: str, *, keyring: str | None, yes: bool) -> int:
-    """Pin keys after showing their fingerprints."""
-    from backend.domain.artifact.keyrings import BadKeyring, parse_keys
-    from gpu_runners.cli.keyring import fingerprint, pin
+def _inspect_options(inspect: argparse.ArgumentParser) -> None:
+    inspect.add_argument("file", metavar="FILE")
+    inspect.add_argument("--json", action="store_true")
+    inspect.set_defaults(command=_run_inspect)
 
-    path = Path(keyring or kolm_verify.default_keyring())
-    try:
-        entries = parse_keys(_fetch(source))
-    except (BadKeyring, OSError) as error:
-        return failed(f"{source} gives no keys: {error}")
-    print("Compare these fingerprints with ones that reached you another way:")
-    for entry in entries:
-        # whoever made them may have put anything there, a line with a fingerprint that you know among it
-        name, start, end = (as_line(str(entry[field]))[:64] for field in ("name", "not_before", "not_after"))
-        revoked = f", REVOKED {as_line(str(entry['revoked_at']))[:64]}" if entry["revoked_at"] else ""
-        print(f"  {name}, valid {start} to {end}{revoked}")
-        print(f"  {fingerprint(entry['keyid'])}")
-    if not yes and not _agrees(f"Trust {'this key' if len(entries) == 1 else 'these keys'} for .kolm files? [y/N] "):
-        return failed("nothing was pinned; answer y, or pass --yes after comparing.")
-    try:
-        added, replaced = pin(path, entries)
-    except (BadKeyring, OSError) as error:
-        return failed(f"{path} cannot be changed: {error}")
-    print(f"{path}: {added} added, {replaced} renewed.")
-    return 0
+
+def _run_options(run: argparse.ArgumentParser) -> None:
+    run.add_argument("file", metavar="FILE")
+    run.add_argument("texts", metavar="TEXT", nargs="*")
+    run.add_argument(
+        "--jsonl", nargs="?", const="-", metavar="FILE", help='lines of {"input": …} (default: standard input)'
+    )
+    run.add_argument("--json", action="store_true", help="one JSON object a line")
+    _add_trust(run)
+    run.set_defaults(command=_run_run)
+
+
+def _serve_options(serve: argparse.ArgumentParser) -> None:
+    serve.add_argument("file", metavar="FILE")
+    serve.add_argument(
+        "--host", default="127.0.0.1", help="loopback unless you say otherwise: there is no authentication"
+    )
+    serve.add_argument("--port", type=int, default=8090)
+    serve.add_argument(
+        "--max-running", type=int, default=16, metavar="N", help="answers generated at a time (json and text tasks)"
+    )
+    serve.add_argument(
+        "--draft", metavar="BASE", help="a base that drafts tokens, where the compiler chose one (or the spec's)"
+    )
+    _add_trust(serve)
+    serve.set_defaults(command=_run_serve)
+
+
+def _add_trust(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--keyring", metavar="FILE")
+    command.add_argument(
+        "--allow-untrusted", action="store_true", help="run an intact file although nobody vouches for its key"
+    )
+
+
+def _run_inspect(options: argparse.Namespace) -> int:
+    return inspect(options.file, as_json=options.json)
+
+
+def _run_run(options: argparse.Namespace) -> int:
+    return run(
+        options.file,
+        options.texts,
+        jsonl=options.jsonl,
+        as_json=options.json,
+        keyring=options.keyring,
+        allow_untrusted=options.allow_untrusted,
+    )
+
+
+def _run_serve(options: argparse.Namespace) -> int:
+    return serve(
+        options.file,
+        host=options.host,
+        port=options.port,
+        max_running=options.max_running,
+        draft=options.draft,
+        keyring=options.keyring,
+        allow_untrusted=options.allow_untrusted,
+    )
 
 
 def inspect(file: str, *, as_json: bool) -> int:
@@ -169,23 +208,8 @@ def serve(
     return 0
 
 
-def _fetch(source: str) -> bytes:
-    if not source.startswith(("http://", "https://")):
-        return Path(source).read_bytes()
-    import httpx
-
-    from backend.domain.artifact.keyrings import WELL_KNOWN
-
-    url = httpx.URL(source)
-    if url.path in ("", "/"):
-        url = url.copy_with(path=WELL_KNOWN)
-    try:
-        response = httpx.get(url, timeout=15.0)
-        response.raise_for_status()
-    except httpx.HTTPError as error:
-        raise OSError(str(error)) from error
-    return response.content
-
-
-def _agrees(question: str) -> bool:
-    return sys.stdin.isatty() and input(question).strip().lower() in ("y", "yes")
+OPTIONS: dict[str, AddOptions] = {
+    "inspect": _inspect_options,
+    "run": _run_options,
+    "serve": _serve_options,
+}

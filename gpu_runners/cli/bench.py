@@ -4,6 +4,7 @@ Each arm (`draft_measuring`) answers the same inputs by the same model, greedily
 tokens, with all of them in a row. `as served` is what the compiler chose, with drafts held back where they do not pay.
 """
 
+import argparse
 import json
 import statistics
 import tempfile
@@ -15,13 +16,46 @@ from typing import TYPE_CHECKING, Any
 from backend.domain.artifact.kolm_verify import Kolm
 from backend.domain.errors import OurError
 from gpu_runners.cli.artifact_loading import Refused, failed, model_of, read_inputs, rules_of, verified
+from gpu_runners.cli.options import AddOptions
 
 if TYPE_CHECKING:
     from gpu_runners.artifacts.generative_model import GenerativeModel
     from gpu_runners.artifacts.label_model import LabelModel
     from gpu_runners.artifacts.rules_first import RulesFirst
 
+
 _RULE_CALLS_S = 0.2
+
+
+def _bench_options(bench: argparse.ArgumentParser) -> None:
+    bench.add_argument("file", metavar="FILE")
+    bench.add_argument(
+        "--jsonl", nargs="?", const="-", metavar="IN", help='lines of {"input": …} (default: the task\'s own examples)'
+    )
+    bench.add_argument("--n", type=int, default=32, metavar="N", help="at most this many inputs (32)")
+    bench.add_argument("--at-once", type=int, default=1, metavar="N", help="requests at a time (1)")
+    bench.add_argument("--rounds", type=int, default=3, metavar="N", help="the fastest of this many counts (3)")
+    bench.add_argument("--draft", metavar="BASE", help="measure this base as a draft model too")
+    bench.add_argument("--json", action="store_true", help="one JSON object")
+    bench.add_argument("--keyring", metavar="FILE")
+    bench.add_argument(
+        "--allow-untrusted", action="store_true", help="run an intact file although nobody vouches for its key"
+    )
+    bench.set_defaults(command=_run_bench)
+
+
+def _run_bench(options: argparse.Namespace) -> int:
+    return bench(
+        options.file,
+        jsonl=options.jsonl,
+        n=options.n,
+        at_once=options.at_once,
+        rounds=options.rounds,
+        draft=options.draft,
+        as_json=options.json,
+        keyring=options.keyring,
+        allow_untrusted=options.allow_untrusted,
+    )
 
 
 def bench(
@@ -72,7 +106,7 @@ def _of_model(
     if isinstance(model, LabelModel):
         times = [model.predict([text])[0]["latency_us"] for text in inputs for _ in range(rounds)]
         return {"engine": {"device": model.engine.device}, "model_p50_us": round(statistics.median(times)), "arms": []}
-    from gpu_runners.cli.draft_measuring import arms_of, measure
+    from gpu_runners.artifacts.draft_measuring import arms_of, measure
 
     has_draft = "model " in str(model.engine.about.get("drafts"))
     requests = [model.request(text, i) for i, text in enumerate(inputs)]
@@ -122,7 +156,7 @@ def _examples(kolm: Kolm) -> list[str]:
 
 
 def _print(told: dict[str, Any]) -> None:
-    from gpu_runners.cli.printing import print_table
+    from gpu_runners.cli.display.printing import print_table
 
     origin = "the task's own examples (its pack and rules may know them)" if told["own_examples"] else "your inputs"
     about = told["engine"]
@@ -161,3 +195,8 @@ def _cells(row: dict[str, Any], n_inputs: int) -> tuple[str, ...]:
 
 def _figure(value: int | None, unit: int, digits: int, sign: str = "") -> str:
     return "" if value is None else f"{value / unit:,.{digits}f}{sign}"
+
+
+OPTIONS: dict[str, AddOptions] = {
+    "bench": _bench_options,
+}

@@ -1,23 +1,113 @@
-"""`kolm check`, `kolm compile` and its `--estimate`, `kolm pull`, `kolm resume`."""
+"""`kolm check`, `compile` and its `--estimate`, `pull`, `cancel` and `resume`."""
 
+import argparse
 import contextlib
-import hashlib
 import json
-import os
-import re
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
-from gpu_runners.cli.api import Connect, fail, told
-from gpu_runners.cli.exit_codes import FAILED, GATE_FAILED, OK
-from gpu_runners.cli.progress import Story, display_for, usd
+from gpu_runners.cli.api import Connect, connect_of, fail, run_command
+from gpu_runners.cli.compile_outcome import file_of, print_accepted, print_outcome, save_artifact
+from gpu_runners.cli.display.printing import print_json
+from gpu_runners.cli.display.progress import Story, display_for, usd
+from gpu_runners.cli.exit_codes import FAILED, OK
+from gpu_runners.cli.options import SPEC_HELP, AddOptions, add_api_options, microusd_of
 from gpu_runners.kolm import Client, Unreadable, read_document
 
 Row = dict[str, Any]
-_PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
-_DEVICE = re.compile(r"(?i:con|prn|aux|nul|com[0-9]|lpt[0-9])")
+
+
+def _check_options(check: argparse.ArgumentParser) -> None:
+    check.add_argument("spec", metavar="SPEC", help=SPEC_HELP)
+    check.add_argument("--json", action="store_true", help="print the spec as JSON with every default filled in")
+    check.set_defaults(command=_run_check)
+
+
+def _compile_options(command: argparse.ArgumentParser) -> None:
+    command.add_argument("spec", metavar="SPEC", help=SPEC_HELP)
+    command.add_argument("--estimate", action="store_true", help="print what it would cost and start nothing")
+    _add_wait(command)
+    command.add_argument("--out", metavar="FILE", help="where the artifact goes (default: NAME.kolm here)")
+    command.add_argument(
+        "--compare-last", action="store_true", help="set the K-score beside that of the last artifact of the name"
+    )
+    command.add_argument(
+        "--idempotency-key", metavar="KEY", help="repeat a compile's request without starting a second one"
+    )
+    command.add_argument("--json", action="store_true", help="print the compile as JSON; progress goes to stderr")
+    command.set_defaults(command=_run_compile)
+    add_api_options(command)
+
+
+def _pull_options(pull: argparse.ArgumentParser) -> None:
+    pull.add_argument("artifact", metavar="ART", help="art_…")
+    pull.add_argument("--out", metavar="FILE", help="default: NAME-VERSION.kolm here")
+    pull.add_argument("--json", action="store_true", help="print the artifact as JSON, and where the file is")
+    pull.set_defaults(command=_run_pull)
+    add_api_options(pull)
+
+
+def _cancel_options(cancel: argparse.ArgumentParser) -> None:
+    cancel.add_argument("compile", metavar="CMP", help="cmp_…")
+    cancel.add_argument("--json", action="store_true", help="print the API's answer")
+    cancel.set_defaults(command=_run_cancel)
+    add_api_options(cancel)
+
+
+def _resume_options(resume: argparse.ArgumentParser) -> None:
+    resume.add_argument("compile", metavar="CMP", help="cmp_…")
+    resume.add_argument("--budget", type=microusd_of, metavar="USD", help="a new budget for the whole compile")
+    _add_wait(resume)
+    resume.add_argument("--json", action="store_true", help="print the compile as JSON; progress goes to stderr")
+    resume.set_defaults(command=_run_resume)
+    add_api_options(resume)
+
+
+def _add_wait(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--wait",
+        "--watch",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="show progress until it ends (default)",
+    )
+
+
+def _run_check(options: argparse.Namespace) -> int:
+    return check(options.spec, as_json=options.json)
+
+
+def _run_compile(options: argparse.Namespace) -> int:
+    if options.estimate:
+        return estimate(options.spec, connect=connect_of(options), as_json=options.json)
+    return compile_spec(
+        options.spec,
+        connect=connect_of(options),
+        wait=options.wait,
+        out=options.out,
+        idempotency_key=options.idempotency_key,
+        compare_last=options.compare_last,
+        as_json=options.json,
+    )
+
+
+def _run_pull(options: argparse.Namespace) -> int:
+    return pull(options.artifact, connect=connect_of(options), out=options.out, as_json=options.json)
+
+
+def _run_cancel(options: argparse.Namespace) -> int:
+    return cancel(options.compile, connect=connect_of(options), as_json=options.json)
+
+
+def _run_resume(options: argparse.Namespace) -> int:
+    return resume(
+        options.compile,
+        connect=connect_of(options),
+        budget_microusd=options.budget,
+        wait=options.wait,
+        as_json=options.json,
+    )
 
 
 def check(spec: str, *, as_json: bool = False) -> int:
@@ -58,18 +148,22 @@ def compile_spec(
         row = client.post("/v1/compiles", document, idempotency_key=idempotency_key)
         # a request that is repeated may find its own artifact there
         last = next((each for each in before if each["compile"] != row["id"]), None)
-        with _told_apart(as_json):
+        with _apart(as_json):
             print_accepted(row)
         if not wait:
-            return _print_json(row) if as_json else OK
-        with _told_apart(as_json):
+            if as_json:
+                print_json(row)
+            return OK
+        with _apart(as_json):
             follow(client, row["id"])
-            code = _finish(client, client.get(f"/v1/compiles/{row['id']}"), out=out, last=last, compares=compare_last)
+            code = print_outcome(
+                client, client.get(f"/v1/compiles/{row['id']}"), out=out, last=last, compares=compare_last
+            )
         if as_json:
-            _print_json(client.get(f"/v1/compiles/{row['id']}") | ({"last_artifact": last} if compare_last else {}))
+            print_json(client.get(f"/v1/compiles/{row['id']}") | ({"last_artifact": last} if compare_last else {}))
         return code
 
-    return told(act, connect)
+    return run_command(act, connect)
 
 
 def resume(compile_id: str, *, connect: Connect, budget_microusd: int | None, wait: bool, as_json: bool) -> int:
@@ -78,18 +172,18 @@ def resume(compile_id: str, *, connect: Connect, budget_microusd: int | None, wa
     def act(client: Client) -> int:
         body = {} if budget_microusd is None else {"budget_microusd": budget_microusd}
         row = client.post(f"/v1/compiles/{compile_id}/resume", body)
-        with _told_apart(as_json):
+        with _apart(as_json):
             print(f"{row['id']} {row['name']}: {row['status']}", flush=True)
         code = OK
         if wait:
-            with _told_apart(as_json):
+            with _apart(as_json):
                 follow(client, row["id"], after=row["sequence"])
-                code = _finish(client, client.get(f"/v1/compiles/{row['id']}"), out=None)
+                code = print_outcome(client, client.get(f"/v1/compiles/{row['id']}"), out=None)
         if as_json:
-            _print_json(client.get(f"/v1/compiles/{row['id']}"))
+            print_json(client.get(f"/v1/compiles/{row['id']}"))
         return code
 
-    return told(act, connect)
+    return run_command(act, connect)
 
 
 def follow(client: Client, compile_id: str, *, after: int = 0) -> None:
@@ -102,12 +196,13 @@ def follow(client: Client, compile_id: str, *, after: int = 0) -> None:
 
 def estimate(spec: str, *, connect: Connect, as_json: bool = False) -> int:
     """What a compile would cost, step by step, and what the draft cache is expected to save of it. Starts nothing."""
-    from gpu_runners.cli.draft_tables import saving_sentence
+    from gpu_runners.cli.display.draft_tables import saving_sentence
 
     def act(client: Client) -> int:
         answer = client.post("/v1/compiles/estimate?drafts=true", read_document(spec))
         if as_json:
-            return _print_json(answer)
+            print_json(answer)
+            return OK
         for step in (*answer["steps"], {"step": "total", **answer["total"]}):
             low, expected, high = (usd(step[f"{name}_microusd"]) for name in ("low", "expected", "high"))
             print(f"{step['step']:<13}{expected:>10}  ({low} to {high})")
@@ -116,87 +211,20 @@ def estimate(spec: str, *, connect: Connect, as_json: bool = False) -> int:
         print(saving_sentence(answer["draft_cache"]))
         return OK
 
-    return told(act, connect)
+    return run_command(act, connect)
 
 
 def pull(artifact: str, *, connect: Connect, out: str | None, as_json: bool = False) -> int:
     def act(client: Client) -> int:
         row = client.get(f"/v1/artifacts/{artifact}")
-        path = _save(client, row, Path(out) if out else file_of(row["name"], row["version"]))
+        path = save_artifact(client, row, Path(out) if out else file_of(row["name"], row["version"]))
         if as_json:
-            return _print_json(row | {"path": str(path)})
+            print_json(row | {"path": str(path)})
+            return OK
         print(f"{path} ({row['size_bytes']:,} bytes, K-score {row['k_score_ppm'] / 1e6:.3f})")
         return OK
 
-    return told(act, connect)
-
-
-def print_accepted(row: Row) -> None:
-    print(f"{row['id']} {row['name']}: {row['status']}")
-    total = (row.get("estimate") or {}).get("total")
-    if total:
-        low, expected, high = (usd(total[f"{name}_microusd"]) for name in ("low", "expected", "high"))
-        print(f"estimate {expected} (from {low} to {high}), budget {usd(row['budget_microusd'])}", flush=True)
-
-
-def _finish(client: Client, row: Row, *, out: str | None, last: Row | None = None, compares: bool = False) -> int:
-    print(f"{row['name']} {row['status']}, spent {usd(row['spent_microusd'])}" + _score(row))
-    if compares:
-        print(_comparison(row, last))
-    if row["status"] == "succeeded":
-        artifact = client.get(f"/v1/artifacts/{row['artifact']}")
-        path = _save(client, artifact, Path(out) if out else file_of(row["name"]))
-        print(f"{path} ({artifact['size_bytes']:,} bytes)")
-        return OK
-    if row["status"] == "gate_failed":
-        _print_gate(row.get("gate") or {})
-        return GATE_FAILED
-    failure = row.get("failure") or {}
-    if failure:
-        print(f"{failure.get('step') or 'compile'}: {failure.get('message')} ({failure.get('code')})", file=sys.stderr)
-    return FAILED
-
-
-def _score(row: Row) -> str:
-    return "" if row.get("k_score_ppm") is None else f", K-score {row['k_score_ppm'] / 1e6:.3f}"
-
-
-def _print_gate(gate: Row) -> None:
-    for floor in gate.get("floors", []):
-        print(f"  {'passed' if floor.get('passed') else 'FAILED'}  {floor.get('message', floor.get('name'))}")
-    if gate.get("next_step"):
-        print(f"next: {gate['next_step']}")
-
-
-def file_of(name: Any, version: Any = None) -> Path:
-    """The file of this folder that an artifact is saved as. The server says the name, so it may not lead elsewhere:
-    raises Unreadable for what is no plain name (separators, a leading dot, control characters, Windows' devices)."""
-    is_plain = isinstance(name, str) and _PLAIN_NAME.fullmatch(name) and not _DEVICE.fullmatch(name.split(".")[0])
-    is_counted = version is None or (isinstance(version, int) and not isinstance(version, bool) and version >= 0)
-    if not is_plain or not is_counted:
-        raise Unreadable(
-            f"The server names the artifact {str(name)[:80]!a}, version {str(version)[:20]!a}, which is no file name; "
-            "choose one with --out."
-        )
-    return Path(f"{name}.kolm" if version is None else f"{name}-{version}.kolm")
-
-
-def _save(client: Client, artifact: Row, path: Path) -> Path:
-    """Write what has the announced digest, whole or not at all."""
-    data = client.download(f"/v1/artifacts/{artifact['id']}/download")
-    if hashlib.sha256(data).hexdigest() != artifact["sha256"]:
-        raise Unreadable(f"The download of {artifact['id']} does not have the announced sha256; try `kolm pull` again.")
-    try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        Path(temporary).chmod(0o644)
-        Path(temporary).replace(path)
-    except OSError as error:
-        raise Unreadable(
-            f"{path} cannot be written: {error.strerror or error}; choose another place with --out."
-        ) from error
-    return path
+    return run_command(act, connect)
 
 
 def _artifacts_of(client: Client, document: Any) -> list[Row]:
@@ -205,22 +233,23 @@ def _artifacts_of(client: Client, document: Any) -> list[Row]:
     return list(client.get("/v1/artifacts", {"name": name, "limit": 2})["data"]) if isinstance(name, str) else []
 
 
-def _comparison(row: Row, last: Row | None) -> str:
-    if last is None:
-        return f"There is no earlier artifact {row['name']!r} to compare with."
-    was = last["k_score_ppm"]
-    before = f"{was / 1e6:.3f} of version {last['version']} ({last['id']})"
-    if row["k_score_ppm"] is None:
-        return f"This compile has no K-score to set beside {before}."
-    now = row["k_score_ppm"]
-    return f"K-score {now / 1e6:.3f} against {before}: {(now - was) / 1e6:+.3f}"
-
-
-def _told_apart(as_json: bool) -> "contextlib.AbstractContextManager[Any]":
+def _apart(as_json: bool) -> "contextlib.AbstractContextManager[Any]":
     """With --json, standard output is the document's alone."""
     return contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext()
 
 
-def _print_json(value: Any) -> int:
-    print(json.dumps(value, ensure_ascii=False), flush=True)
-    return OK
+def cancel(id: str, *, as_json: bool, connect: Connect) -> int:
+    def act(client: Client) -> None:
+        row = client.post(f"/v1/compiles/{id}/cancel")
+        print_json(row) if as_json else print(f"{row['id']} {row['name']}: {row['status']}")
+
+    return run_command(act, connect)
+
+
+OPTIONS: dict[str, AddOptions] = {
+    "check": _check_options,
+    "compile": _compile_options,
+    "pull": _pull_options,
+    "cancel": _cancel_options,
+    "resume": _resume_options,
+}

@@ -1,19 +1,118 @@
 """`kolm drafts`: the draft cache over the API. Exit 0; 1 when the API refuses or does not answer; 2 for options that
 make no sense."""
 
+import argparse
 import json
 import sys
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
-from gpu_runners.cli import draft_tables as tables
-from gpu_runners.cli.api import Connect, agrees, told
+from gpu_runners.cli.api import Connect, agrees, connect_of, run_command
+from gpu_runners.cli.display import draft_tables as tables
 from gpu_runners.cli.exit_codes import FAILED
+from gpu_runners.cli.options import AddOptions, add_api_options, count_of
 from gpu_runners.kolm import Client, read_document
+
+if TYPE_CHECKING:
+    from gpu_runners.cli.options import Actions
+
 
 PAGE = 100
 Row = dict[str, Any]
+
+
+def _drafts_options(drafts: argparse.ArgumentParser) -> None:
+    actions = drafts.add_subparsers(required=True, metavar="ACTION")
+    for add in (_add_stats, _add_list, _add_show, _add_preview, _add_delete, _add_purge):
+        add_api_options(add(actions))
+
+
+def _add_stats(actions: "Actions") -> argparse.ArgumentParser:
+    stats = actions.add_parser("stats", help="what is kept, what was accepted of it, and what that saved")
+    stats.add_argument("--family", metavar="F", help="this family alone")
+    stats.add_argument("--since", metavar="TIME", help="look-ups from then on, 2026-11-01T00:00:00Z")
+    stats.add_argument("--json", action="store_true", help="print the API's answer")
+    stats.set_defaults(command=_run_stats)
+    return stats
+
+
+def _add_list(actions: "Actions") -> argparse.ArgumentParser:
+    command = actions.add_parser("list", help="drafts, newest first")
+    command.add_argument("--family", metavar="F", help="of this family alone")
+    command.add_argument("--state", choices=["live", "quarantined", "retired"])
+    command.add_argument("--search", metavar="TEXT", help="whose text contains this, in upper or lower case")
+    command.add_argument("--limit", type=count_of, default=20, metavar="N", help="how many (default: 20)")
+    command.add_argument("--json", action="store_true", help="one JSON object a line")
+    command.set_defaults(command=_run_list)
+    return command
+
+
+def _add_show(actions: "Actions") -> argparse.ArgumentParser:
+    show = actions.add_parser("show", help="one draft, its slice and what was said of it")
+    show.add_argument("draft", metavar="DRF", help="drf_…")
+    show.add_argument("--json", action="store_true", help="print the API's answer")
+    show.set_defaults(command=_run_show)
+    return show
+
+
+def _add_preview(actions: "Actions") -> argparse.ArgumentParser:
+    preview = actions.add_parser("preview", help="what a spec would be offered, and what that would save")
+    preview.add_argument("spec", metavar="SPEC", help="YAML or JSON; - is standard input")
+    preview.add_argument("--json", action="store_true", help="print the API's answer")
+    preview.set_defaults(command=_run_preview)
+    return preview
+
+
+def _add_delete(actions: "Actions") -> argparse.ArgumentParser:
+    delete = actions.add_parser("delete", help="delete a draft and those that began as it")
+    delete.add_argument("draft", metavar="DRF", help="drf_…")
+    delete.set_defaults(command=_run_delete)
+    return delete
+
+
+def _add_purge(actions: "Actions") -> argparse.ArgumentParser:
+    purge = actions.add_parser("purge", help="delete all that is kept of a family, and the key of its texts")
+    purge.add_argument("--family", required=True, metavar="F")
+    purge.add_argument("--yes", action="store_true", help="do not ask")
+    purge.set_defaults(command=_run_purge)
+    return purge
+
+
+def _run_stats(options: argparse.Namespace) -> int:
+    return stats(
+        family=options.family,
+        since=options.since,
+        as_json=options.json,
+        connect=connect_of(options),
+    )
+
+
+def _run_list(options: argparse.Namespace) -> int:
+    return list_drafts(
+        family=options.family,
+        state=options.state,
+        search=options.search,
+        limit=options.limit,
+        as_json=options.json,
+        connect=connect_of(options),
+    )
+
+
+def _run_show(options: argparse.Namespace) -> int:
+    return show(options.draft, as_json=options.json, connect=connect_of(options))
+
+
+def _run_preview(options: argparse.Namespace) -> int:
+    return preview(options.spec, as_json=options.json, connect=connect_of(options))
+
+
+def _run_delete(options: argparse.Namespace) -> int:
+    return delete(options.draft, connect=connect_of(options))
+
+
+def _run_purge(options: argparse.Namespace) -> int:
+    return purge(options.family, yes=options.yes, connect=connect_of(options))
 
 
 def stats(*, family: str | None, since: str | None, as_json: bool, connect: Connect) -> int:
@@ -24,7 +123,7 @@ def stats(*, family: str | None, since: str | None, as_json: bool, connect: Conn
         else:
             tables.print_stats(answer["data"])
 
-    return told(act, connect)
+    return run_command(act, connect)
 
 
 def list_drafts(
@@ -44,7 +143,7 @@ def list_drafts(
         else:
             tables.print_drafts(list(rows))
 
-    return told(act, connect)
+    return run_command(act, connect)
 
 
 def show(draft: str, *, as_json: bool, connect: Connect) -> int:
@@ -55,7 +154,7 @@ def show(draft: str, *, as_json: bool, connect: Connect) -> int:
         else:
             tables.print_draft(row)
 
-    return told(act, connect)
+    return run_command(act, connect)
 
 
 def preview(spec: str, *, as_json: bool, connect: Connect) -> int:
@@ -67,7 +166,7 @@ def preview(spec: str, *, as_json: bool, connect: Connect) -> int:
         else:
             tables.print_preview(answer)
 
-    return told(act, connect)
+    return run_command(act, connect)
 
 
 def delete(draft: str, *, connect: Connect) -> int:
@@ -76,7 +175,7 @@ def delete(draft: str, *, connect: Connect) -> int:
         n_others = found["n_drafts"] - 1
         print(f"{draft} is deleted" + (f", and {n_others} that began as it." if n_others else "."))
 
-    return told(act, connect)
+    return run_command(act, connect)
 
 
 def purge(family: str, *, yes: bool, connect: Connect) -> int:
@@ -95,7 +194,7 @@ def purge(family: str, *, yes: bool, connect: Connect) -> int:
     if not yes and not agrees(f"Delete all drafts of the family {family!r}? There is no way back. [y/N] "):
         print("kolm: nothing was deleted; answer y, or pass --yes.", file=sys.stderr)
         return FAILED
-    return told(act, connect)
+    return run_command(act, connect)
 
 
 def _drafts(client: Client, limit: int, **filters: str | None) -> Iterator[Row]:
@@ -114,3 +213,8 @@ def _drafts(client: Client, limit: int, **filters: str | None) -> Iterator[Row]:
 def _path(path: str, **query: str | None) -> str:
     given = {name: value for name, value in query.items() if value is not None}
     return f"{path}?{urlencode(given)}" if given else path
+
+
+OPTIONS: dict[str, AddOptions] = {
+    "drafts": _drafts_options,
+}

@@ -1,12 +1,24 @@
-"""`kolm ls`, `show`, `cancel`: what is there, and one thing of it."""
+"""`kolm ls` and `show`: what is there, and one thing of it."""
 
+import argparse
 from typing import Any
 
-from gpu_runners.cli.api import Connect, fail, told
+from gpu_runners.cli.api import Connect, connect_of, fail, run_command
+from gpu_runners.cli.display.printing import (
+    console,
+    print_json,
+    print_lines,
+    print_members,
+    print_table,
+    score,
+    usd,
+    when,
+)
 from gpu_runners.cli.exit_codes import USAGE
-from gpu_runners.cli.printing import console, print_json, print_members, print_table, score, usd, when
+from gpu_runners.cli.options import AddOptions, add_api_options, count_of
 from gpu_runners.kolm import Artifact, Client, Compile
 
+STATUSES = ("queued", "running", "canceling", "succeeded", "gate_failed", "failed", "canceled", "expired")
 # where an id of each kind is read
 PATH_OF = {
     "art": "/v1/artifacts",
@@ -26,6 +38,38 @@ PATH_OF = {
 }
 
 
+def _ls_options(ls: argparse.ArgumentParser) -> None:
+    ls.add_argument("what", nargs="?", choices=["compiles", "artifacts"], default="compiles")
+    ls.add_argument("--status", choices=STATUSES, help="compiles with this status alone")
+    ls.add_argument("--name", metavar="NAME", help="of this name alone")
+    ls.add_argument("--limit", type=count_of, default=20, metavar="N", help="how many (default: 20)")
+    ls.add_argument("--json", action="store_true", help="one JSON object a line")
+    ls.set_defaults(command=_run_ls)
+    add_api_options(ls)
+
+
+def _show_options(show: argparse.ArgumentParser) -> None:
+    show.add_argument("id", metavar="ID")
+    show.add_argument("--json", action="store_true", help="print the API's answer")
+    show.set_defaults(command=_run_show)
+    add_api_options(show)
+
+
+def _run_ls(options: argparse.Namespace) -> int:
+    return ls(
+        options.what,
+        status=options.status,
+        name=options.name,
+        limit=options.limit,
+        as_json=options.json,
+        connect=connect_of(options),
+    )
+
+
+def _run_show(options: argparse.Namespace) -> int:
+    return show(options.id, as_json=options.json, connect=connect_of(options))
+
+
 def ls(what: str, *, status: str | None, name: str | None, limit: int, as_json: bool, connect: Connect) -> int:
     if what == "artifacts" and status is not None:
         return fail("--status is of compiles; artifacts have none.", code=USAGE)
@@ -37,7 +81,7 @@ def ls(what: str, *, status: str | None, name: str | None, limit: int, as_json: 
         compiles = list(client.compiles.list(status=status, name=name, limit=limit))
         return print_lines(compiles) if as_json else _print_compiles(compiles)
 
-    return told(act, connect)
+    return run_command(act, connect)
 
 
 def show(id: str, *, as_json: bool, connect: Connect) -> int:
@@ -55,21 +99,7 @@ def show(id: str, *, as_json: bool, connect: Connect) -> int:
         else:
             print_members(row)
 
-    return told(act, connect)
-
-
-def cancel(id: str, *, as_json: bool, connect: Connect) -> int:
-    def act(client: Client) -> None:
-        row = client.post(f"/v1/compiles/{id}/cancel")
-        print_json(row) if as_json else print(f"{row['id']} {row['name']}: {row['status']}")
-
-    return told(act, connect)
-
-
-def print_lines(rows: Any) -> None:
-    """Typed rows as the API gave them, one a line."""
-    for row in rows:
-        print_json(row.raw)
+    return run_command(act, connect)
 
 
 def _print_compiles(rows: list[Compile]) -> None:
@@ -116,3 +146,9 @@ def _print_compile(client: Client, row: dict[str, Any]) -> None:
     )
     console().print()
     print_table(("step", "status", "tries", "estimate", "spent", "ended"), cells, right=(2, 3, 4), none="No step yet.")
+
+
+OPTIONS: dict[str, AddOptions] = {
+    "ls": _ls_options,
+    "show": _show_options,
+}

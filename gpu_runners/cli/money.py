@@ -1,9 +1,79 @@
 """`kolm usage`, `bill`, `budgets`. The figures are the API's; nothing is added up here."""
 
-from gpu_runners.cli.api import Connect, told
-from gpu_runners.cli.listings import print_lines
-from gpu_runners.cli.printing import print_json, print_table, usd, when
+import argparse
+
+from gpu_runners.cli.api import Connect, connect_of, run_command
+from gpu_runners.cli.display.printing import print_json, print_lines, print_table, usd, when
+from gpu_runners.cli.options import AddOptions, add_api_options, count_of, microusd_of
 from gpu_runners.kolm import Bill, Budget, Client
+
+GROUPS = ("day", "step", "sku", "api_key", "compile")
+
+
+def _usage_options(usage: argparse.ArgumentParser) -> None:
+    usage.add_argument("--by", choices=GROUPS, default="day", help="what a line is (default: day)")
+    usage.add_argument("--from", dest="start", metavar="DAY", help="2026-11-01 or a time; default: the month's begin")
+    usage.add_argument("--to", dest="end", metavar="DAY", help="not in it any more; default: now")
+    usage.add_argument("--csv", action="store_true", help="print the API's CSV")
+    usage.add_argument("--json", action="store_true", help="print the API's answer")
+    usage.set_defaults(command=_run_usage)
+    add_api_options(usage)
+
+
+def _bill_options(bill: argparse.ArgumentParser) -> None:
+    bill.add_argument("compile", metavar="CMP", nargs="?", help="cmp_…")
+    bill.add_argument("--json", action="store_true", help="print the API's answer")
+    bill.set_defaults(command=_run_bill)
+    add_api_options(bill)
+
+
+def _budgets_options(budgets: argparse.ArgumentParser) -> None:
+    actions = budgets.add_subparsers(required=True, metavar="ACTION")
+    ls = actions.add_parser("ls", help="all budgets, and how much of each is used")
+    ls.add_argument("--limit", type=count_of, default=100, metavar="N")
+    put = actions.add_parser("set", help="give the account, or one API key, a budget for each calendar month (UTC)")
+    put.add_argument("usd", type=microusd_of, metavar="USD")
+    put.add_argument("--notify-only", action="store_true", help="tell at 50, 80 and 100 %%, and stop nothing")
+    put.add_argument("--of-key", metavar="KEY", help="key_…: of this API key alone")
+    rm = actions.add_parser("rm", help="remove a budget")
+    rm.add_argument("id", metavar="ID")
+    for command, act in ((ls, _run_budgets), (put, _run_set_budget), (rm, _run_remove_budget)):
+        command.add_argument("--json", action="store_true", help="print the API's answer")
+        command.set_defaults(command=act)
+        add_api_options(command)
+
+
+def _run_usage(options: argparse.Namespace) -> int:
+    return usage(
+        options.by,
+        start=options.start,
+        end=options.end,
+        as_csv=options.csv,
+        as_json=options.json,
+        connect=connect_of(options),
+    )
+
+
+def _run_bill(options: argparse.Namespace) -> int:
+    return bill(options.compile, as_json=options.json, connect=connect_of(options))
+
+
+def _run_budgets(options: argparse.Namespace) -> int:
+    return budgets(limit=options.limit, as_json=options.json, connect=connect_of(options))
+
+
+def _run_set_budget(options: argparse.Namespace) -> int:
+    return set_budget(
+        options.usd,
+        of_key=options.of_key,
+        notify_only=options.notify_only,
+        as_json=options.json,
+        connect=connect_of(options),
+    )
+
+
+def _run_remove_budget(options: argparse.Namespace) -> int:
+    return remove_budget(options.id, as_json=options.json, connect=connect_of(options))
 
 
 def usage(by: str, *, start: str | None, end: str | None, as_csv: bool, as_json: bool, connect: Connect) -> int:
@@ -21,7 +91,7 @@ def usage(by: str, *, start: str | None, end: str | None, as_csv: bool, as_json:
         titles = (by, "facts", "charged", "carried by kolm", "your provider, about")
         print_table(titles, cells, right=(1, 2, 3, 4), none="Nothing was used.")
 
-    return told(act, connect)
+    return run_command(act, connect)
 
 
 def bill(compile_id: str | None, *, as_json: bool, connect: Connect) -> int:
@@ -29,7 +99,7 @@ def bill(compile_id: str | None, *, as_json: bool, connect: Connect) -> int:
         found = client.bills.current() if compile_id is None else client.bills.of_compile(compile_id)
         print_json(found.raw) if as_json else _print_bill(found)
 
-    return told(act, connect)
+    return run_command(act, connect)
 
 
 def budgets(*, limit: int, as_json: bool, connect: Connect) -> int:
@@ -55,7 +125,7 @@ def budgets(*, limit: int, as_json: bool, connect: Connect) -> int:
         titles = ("id", "of", "a month", "spent", "held", "at its end")
         print_table(titles, cells, right=(2, 3, 4), none="There is no budget. `kolm budgets set USD` makes one.")
 
-    return told(act, connect)
+    return run_command(act, connect)
 
 
 def set_budget(cap_microusd: int, *, of_key: str | None, notify_only: bool, as_json: bool, connect: Connect) -> int:
@@ -69,7 +139,7 @@ def set_budget(cap_microusd: int, *, of_key: str | None, notify_only: bool, as_j
             row = client.budgets.update(there.id, cap_microusd=cap_microusd, hard_stop=not notify_only)
         print_json(row.raw) if as_json else print(_sentence(row))
 
-    return told(act, connect)
+    return run_command(act, connect)
 
 
 def remove_budget(id: str, *, as_json: bool, connect: Connect) -> int:
@@ -77,7 +147,7 @@ def remove_budget(id: str, *, as_json: bool, connect: Connect) -> int:
         row = client.delete(f"/v1/budgets/{id}")
         print_json(row) if as_json else print(f"{id}: removed.")
 
-    return told(act, connect)
+    return run_command(act, connect)
 
 
 def _sentence(row: Budget) -> str:
@@ -99,3 +169,10 @@ def _print_bill(found: Bill) -> None:
 
 def _quantity(quantity: int | None, unit: str) -> str:
     return "" if quantity is None else f"{quantity:,} {unit}"
+
+
+OPTIONS: dict[str, AddOptions] = {
+    "usage": _usage_options,
+    "bill": _bill_options,
+    "budgets": _budgets_options,
+}

@@ -4,6 +4,7 @@ Packs and rules are hostile until they were read strictly, and texts of them are
 hold, they move no cursor.
 """
 
+import argparse
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,8 +15,42 @@ from backend.domain.recipes.pack import InvalidPack, Recipe, RecipePack, read_pa
 from backend.domain.rules.rule_list import InvalidRules, Rule, RuleList, read_rules
 from backend.domain.rules.rule_words import described
 from gpu_runners.cli.artifact_loading import Refused, failed, intact
+from gpu_runners.cli.options import AddOptions
 
 _SHOWN_CHARS = 60
+
+
+def _recipes_options(recipes: argparse.ArgumentParser) -> None:
+    recipes.add_argument("file", metavar="FILE")
+    recipes.add_argument("--top", type=int, default=20, metavar="N", help="how many are shown (0: all)")
+    recipes.add_argument("--json", action="store_true", help="one JSON object a line")
+    recipes.add_argument(
+        "--llama-lookup",
+        metavar="OUT",
+        help="write llama-server's --lookup-cache-static file (the artifact's base must be on this machine)",
+    )
+    recipes.set_defaults(command=_run_recipes)
+
+
+def _rules_options(rules: argparse.ArgumentParser) -> None:
+    rules.add_argument("file", metavar="FILE")
+    rules.add_argument(
+        "--javascript", nargs="?", const="-", metavar="OUT", help="write an ES module (default: standard output)"
+    )
+    rules.add_argument("--json", action="store_true", help="rules.json, indented")
+    rules.set_defaults(command=_run_rules)
+
+
+def _run_recipes(options: argparse.Namespace) -> int:
+    if options.llama_lookup is not None:
+        from gpu_runners.cli.recipe_export import llama_lookup
+
+        return llama_lookup(options.file, options.llama_lookup)
+    return recipes(options.file, top=options.top, as_json=options.json)
+
+
+def _run_rules(options: argparse.Namespace) -> int:
+    return rules(options.file, javascript=options.javascript, as_json=options.json)
 
 
 def recipes(file: str, *, top: int, as_json: bool) -> int:
@@ -132,7 +167,7 @@ def _copy_row(one: Copy) -> dict[str, object]:
 
 
 def _print_copies(shown: Sequence[Copy]) -> None:
-    from gpu_runners.cli.printing import print_table
+    from gpu_runners.cli.display.printing import print_table
 
     rows = [
         (
@@ -147,7 +182,7 @@ def _print_copies(shown: Sequence[Copy]) -> None:
 
 
 def _print_recipes(shown: Sequence[Recipe]) -> None:
-    from gpu_runners.cli.printing import print_table
+    from gpu_runners.cli.display.printing import print_table
 
     rows = [
         (
@@ -163,7 +198,7 @@ def _print_recipes(shown: Sequence[Recipe]) -> None:
 
 
 def _print_rules(found: RuleList) -> None:
-    from gpu_runners.cli.printing import print_table
+    from gpu_runners.cli.display.printing import print_table
 
     rows = [
         (str(n), *described(rule, found), f"{rule.evidence.right}/{rule.evidence.support}", _bound(rule))
@@ -194,3 +229,9 @@ def _export(found: RuleList, path: str) -> int:
         return failed(f"{path} cannot be written ({error.strerror}).")
     print(f"{path}: {found.n} rules as `answer(text)`, in {len(text.encode()):,} bytes.")
     return 0
+
+
+OPTIONS: dict[str, AddOptions] = {
+    "recipes": _recipes_options,
+    "rules": _rules_options,
+}

@@ -4,19 +4,100 @@ Verifying asks nobody: the file, the keyring and this code are enough. What a se
 `pull` verifies what came before it writes it.
 """
 
+import argparse
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from backend.domain.artifact import kolm_verify
 from backend.domain.recipes.registry.epochs import Epoch, InvalidEpoch, Proof, read_epoch, read_proof
-from gpu_runners.cli.api import Connect, agrees, fail, told
+from gpu_runners.cli.api import Connect, agrees, connect_of, fail, run_command
+from gpu_runners.cli.display.printing import print_json, print_table, when
 from gpu_runners.cli.exit_codes import OK, UNTRUSTED, USAGE
-from gpu_runners.cli.printing import print_json, print_table, when
+from gpu_runners.cli.options import AddOptions, add_api_options
 from gpu_runners.kolm import Client, NotFound
+
+if TYPE_CHECKING:
+    from gpu_runners.cli.options import Actions
+
 
 EPOCHS = "/v1/registry/epochs"
 CONTRIBUTIONS = "/v1/registry/contributions"
+
+
+def _registry_options(registry: argparse.ArgumentParser) -> None:
+    actions = registry.add_subparsers(required=True, metavar="ACTION")
+    _add_verify(actions)
+    for add in (_add_list, _add_pull, _add_contributions, _add_withdraw):
+        command = add(actions)
+        command.add_argument("--json", action="store_true", help="print what the API answers, one object a line")
+        add_api_options(command)
+
+
+def _add_list(actions: "Actions") -> argparse.ArgumentParser:
+    command = actions.add_parser("list", help="the epochs there are, newest first")
+    command.set_defaults(command=_run_list)
+    return command
+
+
+def _add_pull(actions: "Actions") -> argparse.ArgumentParser:
+    command = actions.add_parser("pull", help="download an epoch and verify it; exit codes as of verify")
+    command.add_argument("epoch", metavar="EPOCH", nargs="?", help="epo_… or its number (default: the newest)")
+    command.add_argument("-o", "--output", metavar="FILE", help="default: registry-N.epoch.json")
+    command.add_argument("--keyring", metavar="FILE", help="default: $KOLM_KEYRING or ~/.config/kolm/keyring.json")
+    command.set_defaults(command=_run_pull)
+    return command
+
+
+def _add_verify(actions: "Actions") -> None:
+    command = actions.add_parser(
+        "verify",
+        help="verify an epoch or a proof offline: exit 0 trusted, 3 intact but untrusted, 1 altered or none",
+    )
+    command.add_argument("file", metavar="FILE")
+    command.add_argument("--after", metavar="FILE", help="an earlier epoch that this one must follow at once")
+    command.add_argument("--entries", action="store_true", help="print the entries too")
+    command.add_argument("--keyring", metavar="FILE", help="default: $KOLM_KEYRING or ~/.config/kolm/keyring.json")
+    command.set_defaults(command=_run_verify)
+
+
+def _add_contributions(actions: "Actions") -> argparse.ArgumentParser:
+    command = actions.add_parser("contributions", help="everything that this workspace has in the registry")
+    command.set_defaults(command=_run_contributions)
+    return command
+
+
+def _add_withdraw(actions: "Actions") -> argparse.ArgumentParser:
+    command = actions.add_parser("withdraw", help="take all of it back; the next epoch counts without it")
+    command.add_argument("--yes", action="store_true", help="do not ask")
+    command.set_defaults(command=_run_withdraw)
+    return command
+
+
+def _run_list(options: argparse.Namespace) -> int:
+    return ls(as_json=options.json, connect=connect_of(options))
+
+
+def _run_pull(options: argparse.Namespace) -> int:
+    return pull(
+        options.epoch,
+        output=options.output,
+        keyring=options.keyring,
+        as_json=options.json,
+        connect=connect_of(options),
+    )
+
+
+def _run_verify(options: argparse.Namespace) -> int:
+    return verify(options.file, after=options.after, keyring=options.keyring, with_entries=options.entries)
+
+
+def _run_contributions(options: argparse.Namespace) -> int:
+    return contributions(as_json=options.json, connect=connect_of(options))
+
+
+def _run_withdraw(options: argparse.Namespace) -> int:
+    return withdraw(yes=options.yes, as_json=options.json, connect=connect_of(options))
 
 
 def ls(*, as_json: bool, connect: Connect) -> int:
@@ -33,7 +114,7 @@ def ls(*, as_json: bool, connect: Connect) -> int:
         none = "There is no epoch yet: nothing is shared by enough tenants."
         print_table(("epoch", "made", "entries", "k", "id"), cells, right=(0, 2, 3), none=none)
 
-    return told(act, connect)
+    return run_command(act, connect)
 
 
 def pull(epoch: str | None, *, output: str | None, keyring: str | None, as_json: bool, connect: Connect) -> int:
@@ -53,7 +134,7 @@ def pull(epoch: str | None, *, output: str | None, keyring: str | None, as_json:
             _say(path, found, doubts)
         return UNTRUSTED if doubts else OK
 
-    return told(act, connect)
+    return run_command(act, connect)
 
 
 def verify(file: str, *, after: str | None, keyring: str | None, with_entries: bool) -> int:
@@ -86,7 +167,7 @@ def contributions(*, as_json: bool, connect: Connect) -> int:
             ("after the shape", "comes", "last seen"), cells, none="This workspace has nothing in the registry."
         )
 
-    return told(act, connect)
+    return run_command(act, connect)
 
 
 def withdraw(*, yes: bool, as_json: bool, connect: Connect) -> int:
@@ -98,7 +179,7 @@ def withdraw(*, yes: bool, as_json: bool, connect: Connect) -> int:
         client.delete(CONTRIBUTIONS)
         print_json({"withdrawn": True}) if as_json else print("Withdrawn; the next epoch counts without it.")
 
-    return told(act, connect)
+    return run_command(act, connect)
 
 
 def _epoch_row(client: Client, epoch: str | None) -> dict[str, Any]:
@@ -138,3 +219,8 @@ def _say(path: Path, found: Epoch | Proof, doubts: list[str]) -> None:
     print(f"  Merkle root {head['merkle_root']}")
     if isinstance(found, Proof):
         print(f"  has the entry: {found.entry.shape}  →  {json.dumps(found.entry.run)}")
+
+
+OPTIONS: dict[str, AddOptions] = {
+    "registry": _registry_options,
+}

@@ -1,123 +1,110 @@
-"""`kolm select`: read rows, embed them where they are texts, select, and write what was kept and why.
+"""`kolm select`: its options. `gpu_runners.selecting` does the work."""
 
-Everything happens on this machine. Exit codes: 2 bad input, 1 what is not the input's fault.
-"""
+import argparse
 
-import sys
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
-from pathlib import Path
-from typing import BinaryIO
+from gpu_runners.cli.options import AddOptions
+from gpu_runners.selecting.request import Request
+from gpu_runners.selecting.run import select
 
-from backend.domain.errors import InvalidInput
-from backend.domain.selection.pool import checked_pool
-from backend.domain.selection.select import Selection
-from backend.domain.selection.select import select as select_rows
-from gpu_runners.errors import JobFailed
-from gpu_runners.selecting.lines import json_row, text_row
-from gpu_runners.selecting.outcome import Outcome
-from gpu_runners.selecting.progress import SelectProgress, progress_on
-from gpu_runners.selecting.request import EXIT_BAD_INPUT, EXIT_FAILED, EXIT_OK, Refused, Request, check
-from gpu_runners.selecting.rows import BadRows, RowSet, read_embeddings, read_rows, refuse_large
-from gpu_runners.selecting.writing import print_log, result_lines, write_files
+DESCRIPTION = (
+    'Rows are JSON lines: {"id", "text"} or {"id", "embedding": [...]}, with "score" and "label" on all of them or on '
+    "none. Kept rows go to standard output as JSON lines, best first; the cohesion log and warnings go to standard "
+    "error."
+)
 
 
-def select(request: Request) -> int:
+def _select_options(select: argparse.ArgumentParser) -> None:
+    select.description = DESCRIPTION
+    select.add_argument("file", metavar="FILE", help="JSON lines; - is standard input")
+    _method_options(select)
+    _output_options(select)
+    select.set_defaults(command=_run_select)
+
+
+def _method_options(select: argparse.ArgumentParser) -> None:
+    select.add_argument("--k", type=_whole, metavar="K", help="how many to keep (default: a third, rounded up)")
+    select.add_argument(
+        "--method",
+        default="auto",
+        metavar="NAME",
+        help="auto (default), two_step, top_k, diverse, dpp, facility_location, k_center; baselines: random, all",
+    )
+    select.add_argument(
+        "--linkage", default="average", metavar="NAME", help="of two_step: average (default), complete or ward"
+    )
+    select.add_argument(
+        "--lambda",
+        dest="diversity_lambda",
+        type=_number,
+        default=1.0,
+        metavar="X",
+        help="of diverse, dpp and facility_location: 0 is the K best scores, inf is spread alone (default: 1)",
+    )
+    select.add_argument(
+        "--penalty", default="nearest", metavar="NAME", help="of diverse: nearest (default), or sum as seed 000 has it"
+    )
+    select.add_argument(
+        "--min-distance", type=_number, default=0.0, metavar="D", help="refuse a pick closer than this (cosine, 0 to 2)"
+    )
+    select.add_argument(
+        "--score-floor",
+        type=_number,
+        metavar="SHARE",
+        help="drop this share of the worst scores first (default: 1/3 for two_step and k_center)",
+    )
+    select.add_argument(
+        "--overcluster", type=_number, default=1.0, metavar="X", help="of two_step: clusters per pick, 1 (default) to 4"
+    )
+    select.add_argument("--seed", type=_whole, default=0, metavar="N", help="of random")
+    select.add_argument("--no-stratify", action="store_true", help="do not share K out over the labels")
+    select.add_argument(
+        "--drop-k", action="store_true", help="keep no more rows than there are groups of near-duplicates"
+    )
+
+
+def _output_options(select: argparse.ArgumentParser) -> None:
+    select.add_argument("--text-lines", action="store_true", help="each line of FILE is a text, its number the id")
+    select.add_argument(
+        "--embeddings", metavar="FILE.npy", help="embeddings of the rows, line by line; rows then need an id only"
+    )
+    select.add_argument("--out", metavar="FILE", help="where the kept rows go (default: standard output)")
+    select.add_argument("--dropped", metavar="FILE", help="write the dropped rows too, each with why")
+    select.add_argument("--report", metavar="FILE", help="write the selection's report as JSON")
+    select.add_argument("--map", metavar="FILE", help="draw kept and dropped rows, as SVG")
+    select.add_argument(
+        "--explain",
+        action="append",
+        default=[],
+        metavar="ID",
+        help="say why this row was kept or dropped instead of printing rows (may be repeated)",
+    )
+    select.add_argument(
+        "--json", action="store_true", help="print one object with the picks, the report and the explanations"
+    )
+
+
+def _whole(text: str) -> int:
     try:
-        check(request)
-        with progress_on(sys.stderr) as progress:
-            rows = _read(request, progress)
-            outcome = _select(request, rows, progress)
-            write_files(request, outcome, progress)
-            result = result_lines(request, outcome, progress)
-        print_log(request, outcome)
-        for line in result:
-            print(line)
-    except Refused as error:
-        print(f"kolm: {error}", file=sys.stderr)
-        return error.exit_code
-    except (BadRows, InvalidInput) as error:
-        print(f"kolm: {error}", file=sys.stderr)
-        return EXIT_BAD_INPUT
-    return EXIT_OK
+        value = int(text)
+    except ValueError:
+        value = -1
+    if value < 0:
+        raise argparse.ArgumentTypeError(f"it is a whole number of 0 or more, not {text!r}")
+    return value
 
 
-def _read(request: Request, progress: SelectProgress) -> RowSet:
-    """All rows, with embeddings where they came with some."""
-    name = "standard input" if request.file == "-" else request.file
+def _number(text: str) -> float:
     try:
-        with _opened(request.file) as stream:
-            refuse_large(stream, name)
-
-            def tell(n_lines: int) -> None:
-                progress.tell("reading lines", n_lines, 0)
-
-            if request.text_lines:
-                return read_rows(stream, name, text_row, on_line=tell)
-            has_file = request.embeddings is not None
-            rows = read_rows(stream, name, lambda line, _: json_row(line, has_embeddings_file=has_file), on_line=tell)
-    except OSError as error:
-        raise Refused(f"{name} cannot be read: {error.strerror or error}.") from error
-    if request.embeddings is None:
-        return rows
-    return replace(rows, embeddings=read_embeddings(Path(request.embeddings), n=len(rows)))
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"it is a number, not {text!r}") from None
 
 
-def _opened(file: str) -> AbstractContextManager[BinaryIO]:
-    """Standard input is not ours to close."""
-    return nullcontext(sys.stdin.buffer) if file == "-" else Path(file).open("rb")
+def _run_select(options: argparse.Namespace) -> int:
+    fields = {name: value for name, value in vars(options).items() if name not in ("command", "no_stratify", "json")}
+    return select(Request(**fields, stratify=not options.no_stratify, as_json=options.json))
 
 
-def _select(request: Request, rows: RowSet, progress: SelectProgress) -> Outcome:
-    unknown = [name for name in request.explain if name not in rows.ids]
-    if unknown:
-        raise Refused(f"--explain {unknown[0]}: there is no row with this id.")
-    if rows.embeddings is None:
-        rows = _embedded(rows, progress)
-    assert rows.embeddings is not None
-    scores = [0.0] * len(rows) if rows.scores is None else rows.scores.tolist()
-    keys = rows.keys()
-
-    def selected(k: int) -> Selection:
-        return select_rows(
-            rows.embeddings,  # type: ignore[arg-type]
-            scores,
-            keys,
-            k=k,
-            labels=rows.labels,
-            stratify=request.stratify,
-            method=request.method,
-            linkage=request.linkage,
-            score_floor=request.score_floor,
-            diversity_lambda=request.diversity_lambda,
-            penalty=request.penalty,
-            min_distance=request.min_distance,
-            overcluster=request.overcluster,
-            seed=request.seed,
-            on_progress=progress.tell,
-        )
-
-    k = -(-len(rows) // 3) if request.k is None else request.k
-    selection = selected(k)
-    if request.drop_k and selection.report.n_groups < k:
-        selection = selected(selection.report.n_groups)
-    units = checked_pool(rows.embeddings, scores, keys, rows.labels).rows
-    return Outcome(rows=rows, units=units, selection=selection, k_asked=k)
-
-
-def _embedded(rows: RowSet, progress: SelectProgress) -> RowSet:
-    try:
-        from gpu_runners.config import base_dir
-        from gpu_runners.models.text_embedding import load_text_embedder
-
-        embedder = load_text_embedder(n_texts=len(rows), base_dir=base_dir())
-        embeddings = embedder.embed(rows.texts, on_progress=lambda done, n: progress.tell("embedding", done, n))
-    except ImportError as error:
-        raise Refused(
-            f"{error.name} is needed to embed texts: install kolm with its extra 'runner' (docs/client.md), or bring "
-            "embeddings of your own.",
-            exit_code=EXIT_FAILED,
-        ) from error
-    except JobFailed as error:
-        raise Refused(error.message, exit_code=EXIT_FAILED) from error
-    return replace(rows, embeddings=embeddings)
+OPTIONS: dict[str, AddOptions] = {
+    "select": _select_options,
+}

@@ -19,9 +19,9 @@ from typing import Any
 
 import httpx
 
-from gpu_runners.cli.api import Connect, fail, told
+from gpu_runners.cli.api import Connect, fail, run_command
+from gpu_runners.cli.display.printing import print_json
 from gpu_runners.cli.exit_codes import USAGE
-from gpu_runners.cli.printing import print_json
 from gpu_runners.kolm import Client, KolmError, Unreadable
 from gpu_runners.kolm.webhooks import BadSignature, new_secret, sign
 
@@ -105,7 +105,7 @@ def listen(
                     _tell(forwarder.forward(event), as_json=as_json)
                 _remember(state, event["id"])
 
-    return told(act, connect)
+    return run_command(act, connect)
 
 
 def events_from(client: Client, cursor: str) -> Iterator[dict[str, Any]]:

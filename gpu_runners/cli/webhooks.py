@@ -1,13 +1,140 @@
 """`kolm webhooks`: endpoints, deliveries, tests and replays. Listening is in `webhook_listening`."""
 
+import argparse
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from gpu_runners.cli.api import Connect, fail, told
+from gpu_runners.cli.api import Connect, connect_of, fail, run_command
+from gpu_runners.cli.display.printing import print_json, print_lines, print_table, when
 from gpu_runners.cli.exit_codes import FAILED, OK, USAGE
-from gpu_runners.cli.listings import print_lines
-from gpu_runners.cli.printing import print_json, print_table, when
+from gpu_runners.cli.options import AddOptions, add_api_options, count_of
 from gpu_runners.kolm import Client
+
+if TYPE_CHECKING:
+    from gpu_runners.cli.options import Actions
+
+
+DELIVERY_STATUSES = ("pending", "succeeded", "failed", "canceled")
+
+
+def _webhooks_options(webhooks: argparse.ArgumentParser) -> None:
+    actions = webhooks.add_subparsers(required=True, metavar="ACTION")
+    for add in (_add_ls, _add_create, _add_rm, _add_test, _add_deliveries, _add_replay, _add_listen):
+        command = add(actions)
+        command.add_argument("--json", action="store_true", help="print what the API answers, one object a line")
+        add_api_options(command)
+
+
+def _add_ls(actions: "Actions") -> argparse.ArgumentParser:
+    ls = actions.add_parser("ls", help="all endpoints")
+    ls.set_defaults(command=_run_ls)
+    return ls
+
+
+def _add_create(actions: "Actions") -> argparse.ArgumentParser:
+    create = actions.add_parser("create", help="a new endpoint; its signing secret is shown")
+    create.add_argument("url", metavar="URL", help="https://…")
+    create.add_argument("--events", default="*", metavar="TYPES", help="with commas between, compile.* too; default: *")
+    create.add_argument("--description", default="", metavar="TEXT")
+    create.set_defaults(command=_run_create)
+    return create
+
+
+def _add_rm(actions: "Actions") -> argparse.ArgumentParser:
+    rm = actions.add_parser("rm", help="delete an endpoint; what is pending is canceled")
+    rm.add_argument("id", metavar="WE", help="we_…")
+    rm.set_defaults(command=_run_rm)
+    return rm
+
+
+def _add_test(actions: "Actions") -> argparse.ArgumentParser:
+    test = actions.add_parser("test", help="send a signed webhook.test now, and say how it went")
+    test.add_argument("id", metavar="WE", help="we_…")
+    test.add_argument("--type", metavar="TYPE", help="an example of this type instead of webhook.test")
+    test.set_defaults(command=_run_test)
+    return test
+
+
+def _add_deliveries(actions: "Actions") -> argparse.ArgumentParser:
+    deliveries = actions.add_parser("deliveries", help="what was sent where, newest first")
+    deliveries.add_argument("--endpoint", metavar="WE", help="we_…: to this endpoint alone")
+    deliveries.add_argument("--status", choices=DELIVERY_STATUSES)
+    deliveries.add_argument("--limit", type=count_of, default=20, metavar="N", help="how many (default: 20)")
+    deliveries.set_defaults(command=_run_deliveries)
+    return deliveries
+
+
+def _add_replay(actions: "Actions") -> argparse.ArgumentParser:
+    replay = actions.add_parser("replay", help="send again: one delivery, or all that failed since a time")
+    replay.add_argument("id", metavar="ID", help="whd_… of a delivery, or we_… of an endpoint with --since")
+    replay.add_argument("--since", metavar="TIME", help="of an endpoint: what failed from then on")
+    replay.set_defaults(command=_run_replay)
+    return replay
+
+
+def _add_listen(actions: "Actions") -> argparse.ArgumentParser:
+    listen = actions.add_parser("listen", help="forward the account's events to a URL on this machine, signed")
+    listen.add_argument("--forward", required=True, metavar="URL", help="http://localhost:3000/webhooks")
+    listen.add_argument("--events", default="*", metavar="TYPES", help="with commas between, compile.* too; default: *")
+    listen.add_argument("--secret", metavar="WHSEC", help="sign with this secret instead of a new one")
+    listen.add_argument(
+        "--state", metavar="FILE", help="remember there how far this went, and go on from it at the next start"
+    )
+    listen.set_defaults(command=_run_listen)
+    return listen
+
+
+def _run_ls(options: argparse.Namespace) -> int:
+    return ls(as_json=options.json, connect=connect_of(options))
+
+
+def _run_create(options: argparse.Namespace) -> int:
+    return create(
+        options.url,
+        events=_types(options.events),
+        description=options.description,
+        as_json=options.json,
+        connect=connect_of(options),
+    )
+
+
+def _run_rm(options: argparse.Namespace) -> int:
+    return rm(options.id, as_json=options.json, connect=connect_of(options))
+
+
+def _run_test(options: argparse.Namespace) -> int:
+    return test(options.id, type=options.type, as_json=options.json, connect=connect_of(options))
+
+
+def _run_deliveries(options: argparse.Namespace) -> int:
+    return deliveries(
+        endpoint=options.endpoint,
+        status=options.status,
+        limit=options.limit,
+        as_json=options.json,
+        connect=connect_of(options),
+    )
+
+
+def _run_replay(options: argparse.Namespace) -> int:
+    return replay(options.id, since=options.since, as_json=options.json, connect=connect_of(options))
+
+
+def _run_listen(options: argparse.Namespace) -> int:
+    from gpu_runners.cli.webhook_listening import listen
+
+    return listen(
+        options.forward,
+        types=_types(options.events),
+        secret=options.secret,
+        state=options.state,
+        as_json=options.json,
+        connect=connect_of(options),
+    )
+
+
+def _types(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
 
 
 def ls(*, as_json: bool, connect: Connect) -> int:
@@ -20,7 +147,7 @@ def ls(*, as_json: bool, connect: Connect) -> int:
         none = "There is no endpoint. `kolm webhooks create URL` makes one."
         print_table(("id", "url", "events", "status", "last success"), cells, none=none)
 
-    return told(act, connect)
+    return run_command(act, connect)
 
 
 def create(url: str, *, events: list[str], description: str, as_json: bool, connect: Connect) -> int:
@@ -32,7 +159,7 @@ def create(url: str, *, events: list[str], description: str, as_json: bool, conn
         else:
             print(f"{row.id} {row.url}\n{row.secret}\nThe receiver verifies with this secret.")
 
-    return told(act, connect)
+    return run_command(act, connect)
 
 
 def rm(id: str, *, as_json: bool, connect: Connect) -> int:
@@ -40,7 +167,7 @@ def rm(id: str, *, as_json: bool, connect: Connect) -> int:
         row = client.delete(f"/v1/webhook_endpoints/{id}")
         print_json(row) if as_json else print(f"{id}: deleted.")
 
-    return told(act, connect)
+    return run_command(act, connect)
 
 
 def test(id: str, *, type: str | None, as_json: bool, connect: Connect) -> int:
@@ -54,7 +181,7 @@ def test(id: str, *, type: str | None, as_json: bool, connect: Connect) -> int:
             print(f"{row['id']} {row['type']}: {row['status']}{_answer(row)}")
         return OK if row["status"] == "succeeded" else FAILED
 
-    return told(act, connect)
+    return run_command(act, connect)
 
 
 def deliveries(*, endpoint: str | None, status: str | None, limit: int, as_json: bool, connect: Connect) -> int:
@@ -79,7 +206,7 @@ def deliveries(*, endpoint: str | None, status: str | None, limit: int, as_json:
         titles = ("id", "type", "endpoint", "status", "tries", "answer", "created", "next try")
         print_table(titles, cells, right=(4,), none="No delivery fits.")
 
-    return told(act, connect)
+    return run_command(act, connect)
 
 
 def replay(id: str, *, since: str | None, as_json: bool, connect: Connect) -> int:
@@ -95,7 +222,7 @@ def replay(id: str, *, since: str | None, as_json: bool, connect: Connect) -> in
         row = client.post(f"/v1/webhook_deliveries/{id}/replay")
         print_json(row) if as_json else print(f"{row['id']} {row['type']}: {row['status']}")
 
-    return told(act, connect)
+    return run_command(act, connect)
 
 
 def _answer(row: Mapping[str, Any]) -> str:
@@ -104,3 +231,8 @@ def _answer(row: Mapping[str, Any]) -> str:
     parts = [str(part) for part in (row.get("status_code"), row.get("error"), attempt.get("detail")) if part]
     latency = f" in {attempt['latency_ms']} ms" if attempt.get("latency_ms") is not None else ""
     return (f" ({', '.join(parts)})" if parts else "") + latency
+
+
+OPTIONS: dict[str, AddOptions] = {
+    "webhooks": _webhooks_options,
+}

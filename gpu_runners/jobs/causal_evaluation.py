@@ -16,9 +16,8 @@ from gpu_runners.engine.sync import Finished, generate_all
 from gpu_runners.engine.torch_engine import TorchEngine
 from gpu_runners.errors import JobFailed
 from gpu_runners.models.answers import constraint_of
-from gpu_runners.models.base_match import check_fit
 from gpu_runners.models.causal_adapter import AdapterConfig, from_bytes, write_peft_folder
-from gpu_runners.models.causal_base import CausalBase
+from gpu_runners.models.causal_base import CausalBase, check_fit
 from gpu_runners.models.chat import prompt_ids
 from gpu_runners.models.protocol import AdapterRef, Counts, EngineFailed, FinishReason, GenerationRequest, Rejected
 

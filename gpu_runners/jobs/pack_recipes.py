@@ -25,9 +25,8 @@ from gpu_runners.engine.torch_engine import TorchEngine
 from gpu_runners.errors import JobFailed
 from gpu_runners.jobs.arm_measuring import Arm, choices, chosen_arm, measure_arms
 from gpu_runners.models.answers import constraint_of
-from gpu_runners.models.base_match import check_fit
 from gpu_runners.models.causal_adapter import AdapterConfig, from_bytes, write_peft_folder
-from gpu_runners.models.causal_base import CausalBase, open_causal_base
+from gpu_runners.models.causal_base import CausalBase, check_fit, open_causal_base
 from gpu_runners.models.chat import prompt_ids
 from gpu_runners.models.protocol import AdapterRef, EngineFailed, GenerationRequest, Rejected
 from gpu_runners.speculation.vocabulary import observed_of, token_texts

@@ -134,3 +134,12 @@ def write_peft_folder(folder: Path, adapter: CausalAdapter, config: AdapterConfi
         "inference_mode": True,
     }
     (folder / "adapter_config.json").write_text(json.dumps(peft, indent=1))
+
+
+def is_causal(members: Mapping[str, bytes]) -> bool:
+    """Whether a verified artifact's adapter is for a causal base."""
+    try:
+        config = json.loads(members.get("adapter_config.json", b"{}"))
+    except ValueError:
+        return False
+    return isinstance(config, dict) and config.get("format") == FORMAT

@@ -12,6 +12,7 @@ from typing import Any
 
 from gpu_runners.errors import JobFailed
 from gpu_runners.models.bases import Base, open_base
+from gpu_runners.models.causal_adapter import AdapterConfig
 
 DEFAULT_CONTEXT = 2048
 
@@ -122,3 +123,16 @@ def _json(path: Path) -> dict[str, Any]:
 
 def _unfit(name: str, why: str) -> JobFailed:
     return JobFailed(f"The base {name!r} {why}.", code="not_causal")
+
+
+def check_fit(config: AdapterConfig, base: CausalBase) -> None:
+    """Raises JobFailed(base_mismatch): trained on another base, or on other tokens."""
+    for what, wanted, here in (
+        ("base", config.base_sha256, base.sha256),
+        ("tokenizer", config.tokenizer_sha256, base.tokenizer_sha256),
+    ):
+        if wanted != here:
+            raise JobFailed(
+                f"The adapter needs the {what} {wanted[:12]}… of {config.base!r}; on this machine it is {here[:12]}….",
+                code="base_mismatch",
+            )

@@ -14,8 +14,8 @@ from backend.domain.artifact import kolm_verify
 from backend.domain.artifact.building import build_kolm
 from backend.domain.canonical import canonical_json
 from gpu_runners.cli.compiles import file_of
+from gpu_runners.cli.display.printing import print_members, print_table
 from gpu_runners.cli.main import main
-from gpu_runners.cli.printing import print_members, print_table
 from gpu_runners.kolm import Unreadable
 from gpu_runners.terminal_text import TextOnly, as_line, as_text
 from tests.backend.domain.artifact.tiny_kolm import KEY, fields, keyring, members

@@ -1,0 +1,96 @@
+"""A compile's begin and end on the terminal, and its artifact in a file."""
+
+import hashlib
+import os
+import re
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from gpu_runners.cli.display.progress import usd
+from gpu_runners.cli.exit_codes import FAILED, GATE_FAILED, OK
+from gpu_runners.kolm import Client, Unreadable
+
+Row = dict[str, Any]
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
+_DEVICE = re.compile(r"(?i:con|prn|aux|nul|com[0-9]|lpt[0-9])")
+
+
+def print_accepted(row: Row) -> None:
+    print(f"{row['id']} {row['name']}: {row['status']}")
+    total = (row.get("estimate") or {}).get("total")
+    if total:
+        low, expected, high = (usd(total[f"{name}_microusd"]) for name in ("low", "expected", "high"))
+        print(f"estimate {expected} (from {low} to {high}), budget {usd(row['budget_microusd'])}", flush=True)
+
+
+def print_outcome(client: Client, row: Row, *, out: str | None, last: Row | None = None, compares: bool = False) -> int:
+    print(f"{row['name']} {row['status']}, spent {usd(row['spent_microusd'])}" + _score(row))
+    if compares:
+        print(_comparison(row, last))
+    if row["status"] == "succeeded":
+        artifact = client.get(f"/v1/artifacts/{row['artifact']}")
+        path = save_artifact(client, artifact, Path(out) if out else file_of(row["name"]))
+        print(f"{path} ({artifact['size_bytes']:,} bytes)")
+        return OK
+    if row["status"] == "gate_failed":
+        _print_gate(row.get("gate") or {})
+        return GATE_FAILED
+    failure = row.get("failure") or {}
+    if failure:
+        print(f"{failure.get('step') or 'compile'}: {failure.get('message')} ({failure.get('code')})", file=sys.stderr)
+    return FAILED
+
+
+def _score(row: Row) -> str:
+    return "" if row.get("k_score_ppm") is None else f", K-score {row['k_score_ppm'] / 1e6:.3f}"
+
+
+def _print_gate(gate: Row) -> None:
+    for floor in gate.get("floors", []):
+        print(f"  {'passed' if floor.get('passed') else 'FAILED'}  {floor.get('message', floor.get('name'))}")
+    if gate.get("next_step"):
+        print(f"next: {gate['next_step']}")
+
+
+def _comparison(row: Row, last: Row | None) -> str:
+    if last is None:
+        return f"There is no earlier artifact {row['name']!r} to compare with."
+    was = last["k_score_ppm"]
+    before = f"{was / 1e6:.3f} of version {last['version']} ({last['id']})"
+    if row["k_score_ppm"] is None:
+        return f"This compile has no K-score to set beside {before}."
+    now = row["k_score_ppm"]
+    return f"K-score {now / 1e6:.3f} against {before}: {(now - was) / 1e6:+.3f}"
+
+
+def file_of(name: Any, version: Any = None) -> Path:
+    """The file of this folder that an artifact is saved as. The server says the name, so it may not lead elsewhere:
+    raises Unreadable for what is no plain name (separators, a leading dot, control characters, Windows' devices)."""
+    is_plain = isinstance(name, str) and _PLAIN_NAME.fullmatch(name) and not _DEVICE.fullmatch(name.split(".")[0])
+    is_counted = version is None or (isinstance(version, int) and not isinstance(version, bool) and version >= 0)
+    if not is_plain or not is_counted:
+        raise Unreadable(
+            f"The server names the artifact {str(name)[:80]!a}, version {str(version)[:20]!a}, which is no file name; "
+            "choose one with --out."
+        )
+    return Path(f"{name}.kolm" if version is None else f"{name}-{version}.kolm")
+
+
+def save_artifact(client: Client, artifact: Row, path: Path) -> Path:
+    """Write what has the announced digest, whole or not at all."""
+    data = client.download(f"/v1/artifacts/{artifact['id']}/download")
+    if hashlib.sha256(data).hexdigest() != artifact["sha256"]:
+        raise Unreadable(f"The download of {artifact['id']} does not have the announced sha256; try `kolm pull` again.")
+    try:
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        Path(temporary).chmod(0o644)
+        Path(temporary).replace(path)
+    except OSError as error:
+        raise Unreadable(
+            f"{path} cannot be written: {error.strerror or error}; choose another place with --out."
+        ) from error
+    return path
