@@ -26,10 +26,6 @@ class Month:
     def title(self) -> str:
         return f"{self.start:%B %Y}"
 
-    @property
-    def last_day(self) -> str:
-        return f"{before(self.end):%Y-%m-%d}"
-
 
 def month(text: str | None) -> Month:
     """Raises InvalidInput."""

@@ -4,7 +4,6 @@
 tests/gpu_runners/kolm/test_presets.py runs every command with a key of every preset.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from backend.tenants.scopes import ALL_SCOPES, Scope
@@ -63,8 +62,3 @@ EVERYTHING = Preset(
 )
 
 PRESETS: dict[str, Preset] = {preset.name: preset for preset in (COMMAND_LINE, CI, SERVING, READ_ONLY, EVERYTHING)}
-
-
-def names_with(scopes: Sequence[str]) -> list[str]:
-    """The presets that hold all of these."""
-    return [preset.name for preset in PRESETS.values() if set(scopes) <= set(preset.scopes)]

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from django.db.models import F, QuerySet
 
-from backend.domain.errors import Conflict, NotFound
+from backend.domain.errors import Conflict
 from backend.domain.money.ledger import (
     ACCRUED,
     AVAILABLE,
@@ -90,11 +90,6 @@ def write(account: Account, kind: Kind, key: str, lines: Sequence[Line], **field
     return tx
 
 
-def is_booked(tenant_id: UUID, key: str) -> bool:
-    """Whether a transaction of this key is in the journal; asked under the account's lock."""
-    return LedgerTx.objects.of_tenant(tenant_id).filter(key=key).exists()
-
-
 def lines_of(txs: Sequence[LedgerTx]) -> list[Line]:
     rows = LedgerLine.objects.filter(tx__in=txs)
     return [Line(account=r.account, amount_microusd=r.amount_microusd, grant_id=r.grant_id) for r in rows]
@@ -149,14 +144,6 @@ def reverse(account: Account, tx: LedgerTx, *, at: datetime, actor: str, reason:
     if made is None:
         raise Conflict(f"A transaction of kind {tx.kind} cannot be reversed.", code="not_reversible")
     return made
-
-
-def find_tx(tenant_id: UUID, key: str) -> LedgerTx:
-    """The transaction of a key. Raises NotFound."""
-    row = LedgerTx.objects.of_tenant(tenant_id).filter(key=key).first()
-    if row is None:
-        raise NotFound(f"There is no transaction {key[:80]!r}.")
-    return row
 
 
 def account_headroom(account: Account) -> int:

@@ -176,10 +176,6 @@ def payment_lines(amount: int) -> tuple[Line, ...]:
     return entry(Line(account=CASH, amount_microusd=amount), Line(account=RECEIVABLE, amount_microusd=-amount))
 
 
-def refund_lines(amount: int) -> tuple[Line, ...]:
-    return entry(Line(account=REFUNDS, amount_microusd=amount), Line(account=CASH, amount_microusd=-amount))
-
-
 def reverse_lines(lines: Iterable[Line]) -> tuple[Line, ...]:
     return entry(
         *(Line(account=line.account, grant_id=line.grant_id, amount_microusd=-line.amount_microusd) for line in lines)

@@ -72,11 +72,6 @@ def k_center_picks(rows: Rows, k: int, *, min_distance: float = 0.0) -> Ints:
     return diverse_picks(rows, np.zeros(len(rows)), k, weight=math.inf, min_distance=min_distance)
 
 
-def nearest_pick_penalty(distance: Floats) -> Floats:
-    """g = (1 - d) / (1 + d), 0 from a right angle on: 1 for a duplicate of a pick."""
-    return np.asarray(np.maximum(1.0 - distance, 0.0) / (1.0 + distance))
-
-
 class _NearestPick:
     """Bounds are gains less the penalty for the picks that a row has seen: they only fall, so what it has not seen can
     wait until the row is among the best."""

@@ -23,7 +23,6 @@ entries = st.one_of(
     st.builds(ledger.expire_lines, st.sampled_from(GrantKind), ids, amounts),
     st.builds(ledger.invoice_lines, st.integers(-(10**9), 10**12), st.integers(-(10**5), 10**8)),
     st.builds(ledger.payment_lines, amounts),
-    st.builds(ledger.refund_lines, amounts),
 )
 
 

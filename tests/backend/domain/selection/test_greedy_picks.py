@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backend.domain.selection.greedy_picks import diverse_picks, k_center_picks, nearest_pick_penalty
+from backend.domain.selection.greedy_picks import diverse_picks, k_center_picks
 from backend.domain.selection.lazy_greedy import GridRows, distance_steps
 from backend.domain.selection.linkage.clustering import Floats, Ints, Rows
 
@@ -170,10 +170,6 @@ def test_the_pair_sum_takes_an_outlier_with_its_twin() -> None:
     gains = np.linspace(1, 0, 8)
     assert {6, 7} <= set(diverse_picks(rows, gains, 4, weight=math.inf, penalty="sum").tolist())
     assert not {6, 7} <= set(diverse_picks(rows, gains, 4, weight=math.inf).tolist())
-
-
-def test_the_penalty_is_one_for_a_duplicate_and_nothing_from_a_right_angle_on() -> None:
-    assert nearest_pick_penalty(np.array([0.0, 0.5, 1.0, 2.0])) == pytest.approx([1.0, 1 / 3, 0.0, 0.0])
 
 
 @given(st.integers(0, 10_000), st.sampled_from([np.float32, np.float64]))
