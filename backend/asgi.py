@@ -16,7 +16,7 @@ from backend.rest.body_senders import Area, SenderBook  # noqa: E402
 from backend.rest.log_lines import log_what_escapes  # noqa: E402
 from backend.runner_jobs.body_senders import sender_by_token  # noqa: E402
 from backend.runner_jobs.own_absence import watch  # noqa: E402
-from backend.tenants.body_senders import sender_by_key  # noqa: E402
+from backend.tenants.api_keys.body_senders import sender_by_key  # noqa: E402
 
 _AREAS = (
     # Stripe signs what it sends: that is looked at when the body is there

@@ -305,7 +305,7 @@ MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "django.middleware.http.ConditionalGetMiddleware",
     "backend.rest.body_limits.body_limits",
-    "backend.tenants.last_use.last_use",
+    "backend.tenants.api_keys.last_use.last_use",
     "backend.console.middleware.ConsoleStack",  # sessions, CSRF, CSP: at the console's addresses alone
     "allauth.account.middleware.AccountMiddleware",
     "backend.rest.json_bodies.parse_ahead",
@@ -361,8 +361,8 @@ def _connection(parts: Mapping[str, Any]) -> dict[str, Any]:
 DATABASES = {"default": _connection(_DATABASE)}
 
 REST_FRAMEWORK = {
-    "DEFAULT_AUTHENTICATION_CLASSES": ["backend.tenants.auth.ApiKeyAuthentication"],
-    "DEFAULT_PERMISSION_CLASSES": ["backend.tenants.auth.IsTenant"],
+    "DEFAULT_AUTHENTICATION_CLASSES": ["backend.tenants.api_keys.authentication.ApiKeyAuthentication"],
+    "DEFAULT_PERMISSION_CLASSES": ["backend.tenants.api_keys.authentication.IsTenant"],
     "DEFAULT_THROTTLE_CLASSES": ["backend.rest.rate_limits.RateLimit"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["backend.rest.json_bodies.StrictJSONParser"],

@@ -21,8 +21,8 @@ from backend.domain.artifact.receipts import keyid
 from backend.domain.canonical import canonical_json
 from backend.domain.ids import Prefix, encode_id
 from backend.domain.spec.parsing import parse_spec
+from backend.tenants.isolation import tenant_scope
 from backend.tenants.models import Tenant
-from backend.tenants.scope import tenant_scope
 from backend.tenants.sealing import seal
 from workers.durable import CompileRun
 

@@ -13,8 +13,8 @@ from backend.drafts.cache import Admitted, DraftScope, SourcePrompt, admit, find
 from backend.drafts.models import LabelDraft, Scope, Verdict
 from backend.drafts.vault import make_vault
 from backend.rest.new_ids import new_uuid7
+from backend.tenants.isolation import tenant_scope
 from backend.tenants.models import Tenant
-from backend.tenants.scope import tenant_scope
 
 TEACHER = "grammar/kolm-grammar-1@r1|top_p=1|temperature=1.00"
 SCOPE = DraftScope(family="router", teacher=TEACHER, embedder="minilm@sha256:0")

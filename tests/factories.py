@@ -15,10 +15,10 @@ from django.contrib.auth.models import User
 from backend.domain.money import plans
 from backend.domain.roles import Role
 from backend.rest.new_ids import new_uuid7
-from backend.tenants import keys
+from backend.tenants.api_keys import issuing
+from backend.tenants.isolation import tenant_scope
 from backend.tenants.models import Member, Tenant
-from backend.tenants.scope import tenant_scope
-from backend.tenants.scopes import ALL_SCOPES
+from backend.tenants.permissions import ALL_SCOPES
 from backend.usage.models import Account
 
 PASSWORD = "correct horse battery"
@@ -38,7 +38,7 @@ def make_api_key(tenant: Tenant | UUID, *, scopes: Sequence[str] = ALL_SCOPES, n
     """The secret of a new key; `bearer` makes the header of it."""
     tenant_id = tenant if isinstance(tenant, UUID) else tenant.id
     with tenant_scope(tenant_id):
-        return keys.issue(tenant_id, name=name, scopes=scopes, is_live=False)[1]
+        return issuing.issue(tenant_id, name=name, scopes=scopes, is_live=False)[1]
 
 
 def bearer(secret: str) -> dict[str, str]:

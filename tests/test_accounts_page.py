@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from backend.domain.roles import ALLOWED, Permission, Role
-from backend.tenants.scope_presets import PRESETS
-from backend.tenants.scopes import ALL_SCOPES
+from backend.tenants.api_keys.permission_presets import PRESETS
+from backend.tenants.permissions import ALL_SCOPES
 
 PAGE = Path(__file__).parent.parent / "docs" / "accounts.md"
 MEANS = {

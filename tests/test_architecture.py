@@ -16,7 +16,7 @@ from django.urls import URLPattern, URLResolver, get_resolver
 
 from backend.console.middleware import is_console
 from backend.queue import TaskName
-from backend.tenants.scope import TenantOwned
+from backend.tenants.isolation import TenantOwned
 
 ROOT = Path(__file__).parent.parent
 CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]

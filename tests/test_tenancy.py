@@ -49,10 +49,10 @@ from backend.serving.models import (
     PlaygroundAnswer,
     ShadowAnswer,
 )
-from backend.tenants import invitations, team_settings
 from backend.tenants.actors import SYSTEM, Actor
+from backend.tenants.isolation import TenantOwned, TenantRows, tenant_scope
 from backend.tenants.models import ApiKey, Member, Tenant
-from backend.tenants.scope import TenantOwned, TenantRows, tenant_scope
+from backend.tenants.team import invitations, team_settings
 from backend.usage import allowances, budgets
 from backend.usage.accounts import grant
 from backend.usage.ledger import Fact, record

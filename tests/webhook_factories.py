@@ -10,8 +10,8 @@ from typing import Any
 from django.db import connection
 
 from backend.tenants.actors import SYSTEM
+from backend.tenants.isolation import tenant_scope
 from backend.tenants.models import Tenant
-from backend.tenants.scope import tenant_scope
 from backend.usage.accounts import set_plan
 from backend.webhooks import endpoints
 from backend.webhooks.emit import emit

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from backend.compiles.models import Compile
-    from backend.tenants.resealing import Batch
+    from backend.tenants.key_rotation.resealing import Batch
 
 log = logging.getLogger("kolm.upkeep")
 
@@ -175,14 +175,14 @@ _next_sweep = 0.0
 def erase_tenants() -> int:
     """Delete what is left of tenants whose owner asked for it; each gets a receipt that this deployment signs."""
     from backend.artifacts.signing import sign_document
-    from backend.tenants.deletion import RECEIPT_TYPE, erase_due
+    from backend.tenants.tenant_data.deletion import RECEIPT_TYPE, erase_due
 
     return erase_due(lambda payload: sign_document(payload, RECEIPT_TYPE))
 
 
 def attend_accounts() -> int:
     """Begin the next period of accounts whose last one has ended, and expire grants whose time has come."""
-    from backend.tenants.scope import tenant_scope
+    from backend.tenants.isolation import tenant_scope
     from backend.usage import accounts
 
     due = accounts.due()
@@ -197,7 +197,7 @@ def reseal_values() -> int:
     global _pass_of_sealing, _next_pass
     from django.conf import settings
 
-    from backend.tenants.resealing import for_a_while, reseal
+    from backend.tenants.key_rotation.resealing import for_a_while, reseal
     from backend.usage.accounts import all_tenants
 
     if not settings.KOLM_SEALING_KEYS_OTHER or time.monotonic() < _next_pass:
@@ -222,7 +222,7 @@ _next_pass = 0.0
 def expire_compiles() -> int:
     """End compiles that made no progress for a day: nobody came to take them."""
     from backend.compiles import leases, transitions
-    from backend.tenants.scope import tenant_scope
+    from backend.tenants.isolation import tenant_scope
 
     forgotten = "greatest(due_at, lease_until) < now() - make_interval(hours => %s) AND due_at IS NOT NULL"
     look = f"SELECT tenant_id, compile_id FROM compiles_compilelease WHERE {forgotten}"

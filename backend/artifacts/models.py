@@ -3,7 +3,7 @@ both."""
 
 from django.db import models
 
-from backend.tenants.scope import TenantOwned
+from backend.tenants.isolation import TenantOwned
 
 
 class Artifact(TenantOwned):

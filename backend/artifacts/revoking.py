@@ -12,7 +12,7 @@ from backend.domain.ids import Prefix, encode_id
 from backend.domain.webhooks.events import EventType
 from backend.tenants import audit
 from backend.tenants.actors import Actor
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 from backend.webhooks.emit import emit
 
 

@@ -17,7 +17,7 @@ from backend.domain.errors import NotFound
 from backend.domain.ids import Prefix, decode_id
 from backend.domain.money.plans import CURRENCY, PlanName, plan
 from backend.tenants.actors import Actor
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 from backend.usage.accounts import account_row, set_plan
 
 STRIPE = Actor(kind="system", label="Stripe")

@@ -19,8 +19,8 @@ from backend.domain.ids import Prefix
 from backend.domain.money.plans import PLANS, PlanName
 from backend.rest.pagination import PAGE_PARAMETERS, list_page, page_schema
 from backend.rest.strict import StrictSerializer, check_query
-from backend.tenants.auth import IsTenant
-from backend.tenants.scopes import HasScope
+from backend.tenants.api_keys.authentication import IsTenant
+from backend.tenants.permissions import HasScope
 from backend.usage.accounts import account_of
 
 BILLING: list[type[BasePermission]] = [IsTenant, HasScope("billing")]

@@ -15,8 +15,8 @@ from backend.domain.ids import Prefix, encode_id
 from backend.domain.money.plans import plan
 from backend.tenants import audit
 from backend.tenants.actors import Actor
+from backend.tenants.isolation import tenant_scope
 from backend.tenants.models import Tenant
-from backend.tenants.scope import tenant_scope
 from backend.usage.accounts import account_of
 
 BILLS_PATH = "/app/bills/"

@@ -14,7 +14,7 @@ from backend.billing import books, catalog, remote_meters
 from backend.billing.incidents import open_incident
 from backend.billing.models import StripePush, Subscription
 from backend.domain.money.ledger import Meter
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 
 TAKEN = timedelta(days=34)  # Stripe takes hours of the past 35 days
 LOOK_BACK = timedelta(hours=48)

@@ -12,7 +12,7 @@ from django.db import models
 from django.db.models.functions import Now
 
 from backend.domain.money.plans import PlanName
-from backend.tenants.scope import TenantOwned
+from backend.tenants.isolation import TenantOwned
 from backend.tenants.sealing import SealedField
 
 INCIDENT = b"billing.incident"  # what a sealed detail is bound to, beside its tenant

@@ -11,7 +11,7 @@ from backend.billing.stripe_api import check_configured
 from backend.domain.errors import Conflict
 from backend.tenants import audit
 from backend.tenants.actors import Actor
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 
 
 def open(tenant_id: UUID, actor: Actor) -> str:

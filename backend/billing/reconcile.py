@@ -9,7 +9,7 @@ from backend.billing import books, meters, remote_invoices, settling
 from backend.billing.incidents import open_incident, open_ones
 from backend.billing.models import BilledBy, BillingTurn, Customer, Incident, Invoice, InvoiceKind, Subscription
 from backend.billing.stripe_api import is_configured
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 
 SETTLED = timedelta(hours=2)  # hours that are younger may still be on their way
 FULL = timedelta(days=34)

@@ -19,7 +19,7 @@ from backend.billing.periods import lock_books
 from backend.billing.remote_invoices import RemoteInvoice, RemoteLine
 from backend.domain.ids import Prefix, encode_id
 from backend.domain.money.plans import plan
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 from backend.usage.accounts import lock_account
 
 PATIENCE = timedelta(hours=2)  # Stripe adds up what it was told some minutes later

@@ -17,7 +17,7 @@ from backend.billing import activation, invoices, meters, settling
 from backend.billing.models import BillingTurn, Customer, Subscription
 from backend.billing.periods import whole_hour_after
 from backend.billing.stripe_api import StripeAway, is_configured
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 from backend.usage.accounts import account_row, month_of
 from backend.usage.models import Account
 

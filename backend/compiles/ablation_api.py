@@ -12,7 +12,7 @@ from backend.compiles.shapes import ablation_shape, compile_shape
 from backend.domain.planning.ablations import Arm
 from backend.rest.pagination import page_schema
 from backend.rest.strict import check_query
-from backend.tenants.api import IDEMPOTENCY_KEY
+from backend.tenants.api_keys.api import IDEMPOTENCY_KEY
 from backend.tenants.idempotency import idempotent
 
 

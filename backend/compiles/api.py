@@ -24,11 +24,11 @@ from backend.domain.spec.parsing import canonical_spec, spec_json_schema
 from backend.drafts.previews import expected_saving
 from backend.rest.pagination import PAGE_PARAMETERS, list_page, page_schema
 from backend.rest.strict import check_query
-from backend.tenants.api import IDEMPOTENCY_KEY
-from backend.tenants.auth import IsTenant
+from backend.tenants.api_keys.api import IDEMPOTENCY_KEY
+from backend.tenants.api_keys.authentication import IsTenant
 from backend.tenants.idempotency import idempotent
-from backend.tenants.scope import tenant_scope
-from backend.tenants.scopes import HasScope
+from backend.tenants.isolation import tenant_scope
+from backend.tenants.permissions import HasScope
 from backend.usage.ledger import totals_of_compile
 from backend.usage.reports import compile_bill
 from backend.usage.serializers import BillShape

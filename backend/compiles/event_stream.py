@@ -28,9 +28,9 @@ from backend.domain.lifecycle import TERMINAL, CompileStatus
 from backend.rest.async_queries import let_go_of_thread, query
 from backend.rest.problems import problem_for, problem_response
 from backend.rest.rate_limits import count_request
-from backend.tenants.auth import Caller, authenticate
-from backend.tenants.scope import tenant_scope
-from backend.tenants.scopes import lacking
+from backend.tenants.api_keys.authentication import Caller, authenticate
+from backend.tenants.isolation import tenant_scope
+from backend.tenants.permissions import lacking
 from backend.wakeups_async import listening_async
 
 HEARTBEAT_S = 15.0

@@ -17,7 +17,7 @@ from django.utils import timezone
 from backend.compiles import booking
 from backend.compiles.models import Compile, Outbox
 from backend.queue import TaskName, send_hint
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 
 
 class LeaseLost(Exception):

@@ -10,9 +10,10 @@ from django.db import models
 
 from backend.compiles.booking import Unbooked
 from backend.compiles.states import CALL_MOVES, CANDIDATE_MOVES, CallState, CandidateState, check_move
+from backend.domain.drafts.offer_plan import OfferPlan
 from backend.domain.lifecycle import CompileStatus, StepStatus
 from backend.domain.planning.ablations import Arm
-from backend.tenants.scope import TenantOwned
+from backend.tenants.isolation import TenantOwned
 from backend.tenants.sealing import SealedField
 
 # What sealed values are bound to, beside their tenant.
@@ -202,11 +203,20 @@ class Slice(TenantOwned):
     signal = models.CharField(max_length=16, blank=True)
     selection = models.JSONField(null=True)
     reactions = models.JSONField(default=list)
-    drafts = models.JSONField(null=True)
+    drafts = models.JSONField(null=True)  # read and written as `offer_plan`
     embedding = models.BinaryField(null=True)
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["tenant_id", "compile", "position"], name="slice_once")]
+
+    @property
+    def offer_plan(self) -> OfferPlan | None:
+        """The plan of the drafts that are offered for this slice; None before it has looked for any."""
+        return None if self.drafts is None else OfferPlan.from_json(self.drafts)
+
+    @offer_plan.setter
+    def offer_plan(self, plan: OfferPlan) -> None:
+        self.drafts = plan.to_json()
 
 
 class Candidate(TenantOwned):

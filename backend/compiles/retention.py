@@ -20,9 +20,9 @@ from backend.domain.ids import Prefix, encode_id
 from backend.domain.lifecycle import TERMINAL, CompileStatus, StepName
 from backend.tenants import audit
 from backend.tenants.actors import SYSTEM
+from backend.tenants.isolation import tenant_scope
 from backend.tenants.models import RetentionDue
-from backend.tenants.scope import tenant_scope
-from backend.tenants.team_settings import SWEEP_EVERY, settings_of
+from backend.tenants.team.team_settings import SWEEP_EVERY, settings_of
 
 COMPILES_AT_ONCE = 50
 _MADE_OF_CANDIDATES = ("dataset", "completions", "observations", "rules")

@@ -23,8 +23,8 @@ from backend.console.second_factor import missing_factor
 from backend.domain.errors import Forbidden, KolmError
 from backend.domain.roles import Permission, Role, allows
 from backend.tenants.actors import Actor
-from backend.tenants.membership import Membership, memberships_of
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
+from backend.tenants.team.membership import Membership, memberships_of
 
 TENANT_IN_SESSION = "tenant"
 

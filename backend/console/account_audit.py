@@ -14,9 +14,9 @@ from backend.domain.money.plans import Entitlement, check_entitlement
 from backend.domain.roles import Permission
 from backend.rest.streaming import streamed_file
 from backend.tenants import audit
+from backend.tenants.isolation import tenant_scope
 from backend.tenants.models import AuditEntry, AuditHead
-from backend.tenants.scope import tenant_scope
-from backend.tenants.seats import plan_of
+from backend.tenants.team.seats import plan_of
 
 PER_PAGE = 50
 FILTERS = ("action", "actor", "target")

@@ -12,7 +12,7 @@ from django.views.decorators.http import require_GET
 
 from backend.console.account_access import person_page
 from backend.domain.ids import Prefix, encode_id
-from backend.tenants.membership import memberships_of
+from backend.tenants.team.membership import memberships_of
 
 
 @require_GET

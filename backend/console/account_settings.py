@@ -27,11 +27,13 @@ from backend.domain.ids import Prefix, decode_id, encode_id
 from backend.domain.roles import Permission
 from backend.drafts.reading import Reader
 from backend.rest.streaming import streamed_file
-from backend.tenants import audit, deletion, team, team_settings
-from backend.tenants.export import write_zip
-from backend.tenants.letters import send
+from backend.tenants import audit
+from backend.tenants.isolation import tenant_scope
 from backend.tenants.models import Erasure
-from backend.tenants.scope import tenant_scope
+from backend.tenants.team import members, team_settings
+from backend.tenants.team.email import send
+from backend.tenants.tenant_data import deletion
+from backend.tenants.tenant_data.export import write_zip
 
 LONGEST_SECRET = 4_096
 
@@ -47,7 +49,7 @@ def settings_page(request: Any) -> HttpResponse:
 @page(Permission.SETTINGS)
 def rename(request: Any) -> HttpResponse:
     return _changed(
-        request, lambda visit: team.rename(visit.tenant_id, request.POST.get("name", ""), actor=visit.actor)
+        request, lambda visit: members.rename(visit.tenant_id, request.POST.get("name", ""), actor=visit.actor)
     )
 
 

@@ -13,11 +13,11 @@ from backend.console.account_access import person_of, person_page
 from backend.domain.errors import CustomerError, Forbidden, InvalidInput, NotFound
 from backend.domain.ids import Prefix, decode_id, encode_id
 from backend.domain.roles import ALLOWED, Permission, Role, may_grant
-from backend.tenants import invitations, team
-from backend.tenants.invitation_letters import send_invitation
+from backend.tenants.isolation import tenant_scope
 from backend.tenants.models import Invitation, Member
-from backend.tenants.scope import tenant_scope
-from backend.tenants.seats import plan_of
+from backend.tenants.team import invitations, members
+from backend.tenants.team.invitation_email import send_invitation
+from backend.tenants.team.seats import plan_of
 
 MEANS = {
     Permission.VIEW: "see compiles, artifacts, drafts and data",
@@ -72,7 +72,7 @@ def change_role(request: Any, member: str) -> HttpResponse:
     visit = request.visit
     role = _role(request.POST.get("role", ""))
     member_id = decode_id(Prefix.MEMBER, member)
-    row = team.change_role(visit.tenant_id, member_id, role, giver=visit.role, actor=visit.actor)
+    row = members.change_role(visit.tenant_id, member_id, role, giver=visit.role, actor=visit.actor)
     messages.success(request, f"{row.user.email} is now {row.role}.")
     return redirect("console:team")
 
@@ -81,8 +81,8 @@ def change_role(request: Any, member: str) -> HttpResponse:
 @page(Permission.TEAM)
 def remove_member(request: Any, member: str) -> HttpResponse:
     visit = request.visit
-    row = team.find_member(visit.tenant_id, decode_id(Prefix.MEMBER, member))
-    team.remove(visit.tenant_id, row.id, giver=visit.role, actor=visit.actor)
+    row = members.find_member(visit.tenant_id, decode_id(Prefix.MEMBER, member))
+    members.remove(visit.tenant_id, row.id, giver=visit.role, actor=visit.actor)
     messages.success(request, f"{row.user.email} is no longer in the team.")
     return redirect("console:overview" if row.user_id == visit.user_id else "console:team")
 
@@ -96,7 +96,7 @@ def leave(request: Any, tenant: str) -> HttpResponse:
         row = Member.objects.of_tenant(tenant_id).filter(user_id=request.user.pk).first()
         if row is None:
             raise NotFound("There is no such team.")
-        team.remove(tenant_id, row.id, giver=None, actor=person_of(request))
+        members.remove(tenant_id, row.id, giver=None, actor=person_of(request))
     messages.success(request, "You have left the team.")
     return redirect("console:overview")
 
@@ -105,7 +105,7 @@ def _render(request: Any, *, status: int = 200, **more: Any) -> HttpResponse:
     visit = request.visit
     people = [
         {"public_id": encode_id(Prefix.MEMBER, p.member_id), "person": p, "may_change": may_grant(visit.role, p.role)}
-        for p in team.people_of(visit.tenant_id)
+        for p in members.people_of(visit.tenant_id)
     ]
     rows = Invitation.objects.of_tenant(visit.tenant_id).order_by("-created_at")[:50]
     invited = [

@@ -14,10 +14,10 @@ from backend.console.accounts import INVITATION_IN_SESSION
 from backend.console.errors import problem_page
 from backend.domain.errors import InvalidInput, NotFound
 from backend.domain.ids import Prefix, decode_id
-from backend.tenants import invitations, team
-from backend.tenants.membership import memberships_of
+from backend.tenants.isolation import tenant_scope
 from backend.tenants.models import Invitation, Tenant
-from backend.tenants.scope import tenant_scope
+from backend.tenants.team import invitations, members
+from backend.tenants.team.membership import memberships_of
 
 
 @require_http_methods(["GET", "POST"])
@@ -28,7 +28,7 @@ def welcome(request: Any) -> HttpResponse:
     if request.method == "POST":
         name = request.POST.get("name", "")
         try:
-            tenant = team.found_team(name, user_id=request.user.pk, actor=person_of(request))
+            tenant = members.found_team(name, user_id=request.user.pk, actor=person_of(request))
         except InvalidInput as fault:
             error = fault.message
         else:

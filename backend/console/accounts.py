@@ -21,7 +21,7 @@ from django.contrib.auth.signals import user_logged_in
 from django.dispatch import receiver
 from django.http import HttpRequest
 
-from backend.tenants import invitations
+from backend.tenants.team import invitations
 
 INVITATION_IN_SESSION = "invitation"
 LOGGED_IN_AT = "logged_in_at"

@@ -18,7 +18,7 @@ from backend.domain.errors import NotFound
 from backend.domain.ids import Prefix, decode_id, encode_id
 from backend.domain.roles import Permission
 from backend.rest.async_queries import let_go, query
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 
 PAGE_SIZE = 50
 CLIP_CHARS = 240

@@ -27,8 +27,8 @@ from backend.domain.spec.parsing import Spec, effective_slices, label_names, par
 from backend.drafts.previews import expected_saving
 from backend.rest.new_ids import new_uuid7
 from backend.tenants.audit import note
+from backend.tenants.isolation import tenant_scope
 from backend.tenants.once import once
-from backend.tenants.scope import tenant_scope
 
 DRAFTS_WAIT_S = 3.0
 EXAMPLES = Path(settings.ROOT) / "examples"

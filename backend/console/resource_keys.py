@@ -19,9 +19,9 @@ from backend.console.resource_scopes import CHOSEN, preset_choices, scope_groups
 from backend.domain.errors import InvalidInput, PaymentRequired
 from backend.domain.ids import Prefix, decode_id, encode_id
 from backend.domain.roles import Permission
-from backend.tenants import keys
+from backend.tenants.api_keys import issuing
+from backend.tenants.api_keys.permission_presets import COMMAND_LINE
 from backend.tenants.models import ApiKey
-from backend.tenants.scope_presets import COMMAND_LINE
 from backend.usage.models import Budget
 
 LIFETIMES = {"30": "30 days", "90": "90 days", "365": "a year", "never": "never expires"}
@@ -43,7 +43,7 @@ def create(request: ConsoleRequest) -> HttpResponse:
     """The answer is the page with the secret in it, which is never stored: not a redirect, not cached."""
     visit, form = request.visit, request.POST
     try:
-        row, secret = keys.issue(
+        row, secret = issuing.issue(
             visit.tenant_id,
             name=_name(form.get("name", "")),
             scopes=scopes_of_form(visit, form.get("preset", CHOSEN), form.getlist("scopes")),
@@ -66,7 +66,7 @@ def create(request: ConsoleRequest) -> HttpResponse:
 def revoke(request: ConsoleRequest, key: str) -> HttpResponse:
     """From now on the key opens nothing."""
     visit = request.visit
-    row = keys.revoke(visit.tenant_id, decode_id(Prefix.API_KEY, key), actor=visit.actor)
+    row = issuing.revoke(visit.tenant_id, decode_id(Prefix.API_KEY, key), actor=visit.actor)
     messages.success(request, f"The key {row.name} opens nothing any more.")
     return redirect("console:api_keys")
 
@@ -100,7 +100,7 @@ def _context(request: ConsoleRequest, *, checked: Sequence[str] = ()) -> dict[st
 
 
 def _budgets(tenant_id: UUID, keys: Sequence[ApiKey]) -> dict[UUID | None, Budget]:
-    rows = Budget.objects.of_tenant(tenant_id).filter(api_key_id__in=[key.id for key in keys])
+    rows = Budget.objects.of_tenant(tenant_id).filter(api_key_id__in=[key.id for key in issuing])
     return {row.api_key_id: row for row in rows}
 
 

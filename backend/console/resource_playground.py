@@ -17,7 +17,7 @@ from backend.domain.ids import Prefix, encode_id
 from backend.domain.roles import Permission
 from backend.serving.models import AnswerState, PlaygroundAnswer
 from backend.serving.playground import MAX_CHARS, ask, is_overdue
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 
 SHOWN_ARTIFACTS = 100
 SHOWN_TRIES = 10

@@ -8,7 +8,7 @@ from django.core.paginator import Page, Paginator
 
 from backend.domain.errors import InvalidInput, NotFound
 from backend.domain.ids import Prefix, decode_id
-from backend.tenants.scope import TenantOwned
+from backend.tenants.isolation import TenantOwned
 
 _Row = TypeVar("_Row", bound=TenantOwned)
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from backend.console.access import Visit
 from backend.domain.errors import Forbidden, InvalidInput
 from backend.domain.roles import Permission
-from backend.tenants.scope_presets import PRESETS, Preset
-from backend.tenants.scopes import ALL_SCOPES
+from backend.tenants.api_keys.permission_presets import PRESETS, Preset
+from backend.tenants.permissions import ALL_SCOPES
 
 # What a member needs to give a scope away: the noun's own permission, or that of one scope of it.
 _NEEDS = {

@@ -22,7 +22,7 @@ from backend.domain.errors import CustomerError, InvalidInput
 from backend.domain.ids import Prefix, decode_id, encode_id
 from backend.domain.roles import Permission
 from backend.domain.webhooks.events import EventType, known_patterns
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 from backend.webhooks import endpoints
 from backend.webhooks.models import WebhookAttempt, WebhookDelivery, WebhookEndpoint
 from backend.webhooks.secrets import shown

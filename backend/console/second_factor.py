@@ -6,7 +6,7 @@ from allauth.mfa.models import Authenticator
 from django.http import HttpResponse
 from django.shortcuts import redirect
 
-from backend.tenants.team_settings import settings_of
+from backend.tenants.team.team_settings import settings_of
 
 FACTORS = (Authenticator.Type.TOTP, Authenticator.Type.WEBAUTHN)
 

@@ -30,8 +30,8 @@ from backend.drafts.shapes import draft_shape, family_shape, purge_shape, verdic
 from backend.drafts.statistics import stats
 from backend.rest.pagination import PAGE_PARAMETERS, list_page, page_schema, search_page
 from backend.rest.strict import StrictSerializer, check_query
-from backend.tenants.auth import IsTenant
-from backend.tenants.scopes import HasScope
+from backend.tenants.api_keys.authentication import IsTenant
+from backend.tenants.permissions import HasScope
 
 DRAFTS: list[type[BasePermission]] = [IsTenant, HasScope("drafts")]
 MOST_SEARCHED = 5_000  # drafts that one search unseals

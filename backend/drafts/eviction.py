@@ -12,7 +12,7 @@ from uuid import UUID
 from django.conf import settings
 from django.db import connection
 
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 
 PRIOR_ACCEPTED, PRIOR_REFUSED = 1.0, 2.0
 OWN_WEIGHT = 2.0  # how many verdicts on a draft weigh as much as what its source says of it

@@ -11,7 +11,7 @@ from uuid import UUID
 from django.db import connection
 
 from backend.drafts.nearest import index_name
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 
 ABOVE = 100_000  # sources; up to here reading all of a scope is as fast and finds everything
 BUILD_MEMORY = "512MB"  # a graph that does not fit is built many times slower

@@ -9,7 +9,7 @@ from django.db import models
 from pgvector.django import HalfVectorField
 
 from backend.domain.drafts.vocabulary import Arm, Certificate, DraftState, Strategy, VerdictKind
-from backend.tenants.scope import TenantOwned
+from backend.tenants.isolation import TenantOwned
 from backend.tenants.sealing import SealedField
 
 ROW_BYTES = 400  # a row with its index entries, without the texts, log-probs and vector in it; measured

@@ -13,7 +13,7 @@ import numpy as np
 from django.db import connection
 from psycopg import ServerCursor
 
-from backend.tenants.scope import set_local
+from backend.tenants.isolation import set_local
 
 BLOCK = 16_384  # sources that are in memory at a time: 25 MB of 384 dimensions, 84 MB of 1,280
 EF_SEARCH = 200  # how many candidates an index keeps while it searches

@@ -16,8 +16,8 @@ from backend.domain.spec.parsing import canonical_spec, parse_spec
 from backend.drafts.previews import preview
 from backend.drafts.serializers import PreviewShape
 from backend.rest.strict import check_query
-from backend.tenants.auth import IsTenant
-from backend.tenants.scopes import HasScope
+from backend.tenants.api_keys.authentication import IsTenant
+from backend.tenants.permissions import HasScope
 
 WAIT_S = 10.0
 

@@ -15,7 +15,7 @@ from backend.domain.spec.parsing import Spec, canonical_spec
 from backend.drafts.models import Preview, Scope
 from backend.queue import TaskName, send_hint
 from backend.rest.async_queries import let_go
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 from backend.wakeups import announce, listening
 
 LOOK_AGAIN_S = 1.0

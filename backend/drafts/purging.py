@@ -25,7 +25,7 @@ from backend.domain.ids import Prefix, encode_id
 from backend.drafts.models import FamilyKey, Scope, Source
 from backend.tenants import audit
 from backend.tenants.actors import SYSTEM, Actor
-from backend.tenants.scope import set_tenant, tenant_scope
+from backend.tenants.isolation import set_tenant, tenant_scope
 
 BATCH = 1_000  # sources with their drafts in one statement, which has 30 s
 

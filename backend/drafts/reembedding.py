@@ -15,7 +15,7 @@ from django.db.models import Exists, OuterRef
 
 from backend.drafts.models import Draft, FamilyKey, Scope, Source
 from backend.drafts.vault import open_vault
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 
 Embed = Callable[[list[str]], Any]  # texts in, (n, d) float32 unit rows out
 

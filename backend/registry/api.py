@@ -19,8 +19,8 @@ from backend.registry.models import Contribution, Epoch
 from backend.registry.shapes import contribution_shape, epoch_shape
 from backend.rest.pagination import page_schema
 from backend.rest.strict import check_query
-from backend.tenants.auth import IsTenant
-from backend.tenants.scopes import HasScope
+from backend.tenants.api_keys.authentication import IsTenant
+from backend.tenants.permissions import HasScope
 
 MOST_LISTED = 100
 EPOCH_FILE = "application/vnd.kolm.epoch+json"

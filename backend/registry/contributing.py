@@ -17,7 +17,7 @@ from backend.domain.recipes.shapes import SHAPE_VERSION
 from backend.registry.models import Contribution, Withdrawal
 from backend.tenants import audit
 from backend.tenants.actors import Actor
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 
 MAX_OF_A_TENANT = MAX_STRUCTURES
 

@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from backend.domain.recipes.registry.structural import MAX_RUN_CHARS
 from backend.rest.new_ids import new_uuid7
-from backend.tenants.scope import TenantOwned
+from backend.tenants.isolation import TenantOwned
 
 MAX_SHAPE_CHARS = 120
 

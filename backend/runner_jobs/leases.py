@@ -34,7 +34,7 @@ from backend.domain.jobs.runner_jobs import Claim, Progress, RunnerJobKind, Sele
 from backend.runner_jobs import own_absence
 from backend.runner_jobs.lost_time import book_lost_attempt
 from backend.runner_jobs.models import RunnerJob, RunnerJobStatus
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 from backend.wakeups import RUNNERS, announce
 
 log = logging.getLogger("kolm.runner_jobs")

@@ -13,7 +13,7 @@ from backend.runner_jobs.lost_time import book_lost_attempt
 from backend.runner_jobs.models import RunnerJob, RunnerJobStatus
 from backend.selections.models import Selection
 from backend.selections.settling import settle
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 
 KEEP = timedelta(hours=24)
 

@@ -5,7 +5,7 @@ from enum import StrEnum
 
 from django.db import models
 
-from backend.tenants.scope import TenantOwned
+from backend.tenants.isolation import TenantOwned
 
 
 class SelectionStatus(StrEnum):

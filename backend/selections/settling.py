@@ -16,7 +16,7 @@ from backend.runner_jobs import leases
 from backend.runner_jobs.forgetting import ENDED
 from backend.runner_jobs.models import RunnerJob, RunnerJobStatus
 from backend.selections.models import Selection, SelectionStatus
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 from backend.usage.ledger import Fact, record
 from backend.usage.models import Billing
 

@@ -29,11 +29,11 @@ from backend.domain.serving.deployments import (
 )
 from backend.rest.rate_limits import count_request
 from backend.serving.models import Deployment
-from backend.tenants.auth import Caller, authenticate
-from backend.tenants.key_format import hash_of
+from backend.tenants.api_keys.authentication import Caller, authenticate
+from backend.tenants.api_keys.key_format import hash_of
+from backend.tenants.isolation import tenant_scope
 from backend.tenants.models import ApiKey
-from backend.tenants.scope import tenant_scope
-from backend.tenants.scopes import lacking
+from backend.tenants.permissions import lacking
 from backend.usage import allowances
 
 CALLER_S = 30.0

@@ -21,9 +21,9 @@ from backend.artifacts.revoking import check_usable
 from backend.domain.ids import Prefix, encode_id
 from backend.rest.strict import StrictSerializer
 from backend.serving.running import run_inputs
-from backend.tenants.auth import IsTenant
-from backend.tenants.scope import tenant_scope
-from backend.tenants.scopes import HasScope
+from backend.tenants.api_keys.authentication import IsTenant
+from backend.tenants.isolation import tenant_scope
+from backend.tenants.permissions import HasScope
 from backend.usage.accounts import check_open
 
 MAX_INPUTS = 64

@@ -28,10 +28,10 @@ from backend.serving.serializers import (
     NewDeployment,
 )
 from backend.serving.shapes import deployment_shape
-from backend.tenants.api import IDEMPOTENCY_KEY
-from backend.tenants.auth import IsTenant
+from backend.tenants.api_keys.api import IDEMPOTENCY_KEY
+from backend.tenants.api_keys.authentication import IsTenant
 from backend.tenants.idempotency import idempotent
-from backend.tenants.scopes import HasScope
+from backend.tenants.permissions import HasScope
 
 DEPLOYMENTS: list[type[BasePermission]] = [IsTenant, HasScope("deployments")]
 MAX_HOURS = 24 * 31

@@ -8,7 +8,7 @@ from django.db import models
 from django.utils import timezone
 
 from backend.rest.new_ids import new_uuid7
-from backend.tenants.scope import TenantOwned
+from backend.tenants.isolation import TenantOwned
 from backend.tenants.sealing import SealedField
 
 # What sealed values are bound to, beside their tenant.

@@ -22,7 +22,7 @@ from backend.domain.ids import Prefix, decode_id
 from backend.domain.recipes.feedback import PackFeedback, checked_feedback
 from backend.domain.serving.wire import BadGrant, FeedbackBatch, FeedbackRow, Grant, grant_key, read_grant
 from backend.serving.models import PACK_REPORT, PackReport
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 from backend.tenants.sealing import seal, unseal
 from backend.usage.models import Account
 

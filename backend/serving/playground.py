@@ -21,7 +21,7 @@ from backend.domain.ids import Prefix, encode_id
 from backend.queue import TaskName, send_hint
 from backend.serving.models import AnswerState, PlaygroundAnswer
 from backend.serving.running import run_inputs
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 from backend.usage.accounts import check_open
 from backend.wakeups import announce
 

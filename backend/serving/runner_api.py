@@ -21,7 +21,7 @@ from backend.rest.problems import problem_response
 from backend.runner_jobs.api import bearer, guarded_view, not_allowed, send_blob
 from backend.serving import pack_feedback, servers
 from backend.serving.usage_intake import MAX_ROWS, take_in
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 
 MAX_BYTES = 8_000_000
 

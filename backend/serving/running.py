@@ -21,7 +21,7 @@ from backend.rest.async_queries import let_go
 from backend.runner_jobs import leases
 from backend.runner_jobs.leases import Offer
 from backend.runner_jobs.models import RunnerJob, RunnerJobStatus
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 from backend.usage.ledger import Fact, record
 from backend.wakeups import listening
 

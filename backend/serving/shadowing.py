@@ -28,7 +28,7 @@ from backend.serving.models import SHADOW, Deployment, DeploymentHour, ShadowAns
 from backend.serving.reading import drift_of
 from backend.serving.shapes import deployment_shape
 from backend.tenants.actors import SYSTEM
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 from backend.tenants.sealing import seal, unseal
 from backend.webhooks.emit import emit
 

@@ -22,7 +22,7 @@ from backend.domain.serving.deployments import N_BUCKETS, bucket_of, token_costs
 from backend.domain.serving.wire import BadGrant, Grant, UsageBatch, UsageRow, grant_key, read_grant
 from backend.serving import servers
 from backend.serving.models import Deployment, DeploymentHour
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 from backend.usage import allowances
 from backend.usage.allowances import Used
 from backend.usage.ledger import Fact

@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from backend.domain.roles import Role
 from backend.rest.new_ids import new_uuid7
-from backend.tenants.scope import TenantOwned
+from backend.tenants.isolation import TenantOwned
 from backend.tenants.sealing import SealedField
 
 KEPT_ANSWER = b"idempotency"  # what a kept answer is bound to, beside its tenant

@@ -6,7 +6,7 @@ from drf_spectacular.extensions import OpenApiAuthenticationExtension
 
 
 class ApiKeyScheme(OpenApiAuthenticationExtension):
-    target_class = "backend.tenants.auth.ApiKeyAuthentication"
+    target_class = "backend.tenants.api_keys.authentication.ApiKeyAuthentication"
     name = "api_key"
 
     def get_security_definition(self, auto_schema: Any) -> dict[str, str]:

@@ -2,8 +2,8 @@
 
 from django.urls import path
 
-from backend.tenants.api import ApiKeysView, ApiKeyView, RevokeApiKeyView, TenantView
-from backend.tenants.team_api import AuditLogView, InvitationsView, MembersView, MemberView, RevokeInvitationView
+from backend.tenants.api_keys.api import ApiKeysView, ApiKeyView, RevokeApiKeyView, TenantView
+from backend.tenants.team.api import AuditLogView, InvitationsView, MembersView, MemberView, RevokeInvitationView
 
 urlpatterns = [
     path("v1/tenant", TenantView.as_view()),

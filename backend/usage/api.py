@@ -21,10 +21,10 @@ from backend.rest.pagination import PAGE_PARAMETERS, list_page, page_schema
 from backend.rest.streaming import streamed_file
 from backend.rest.strict import StrictSerializer, check_query
 from backend.rest.times import rfc3339
-from backend.tenants.api import IDEMPOTENCY_KEY
-from backend.tenants.auth import IsTenant
+from backend.tenants.api_keys.api import IDEMPOTENCY_KEY
+from backend.tenants.api_keys.authentication import IsTenant
 from backend.tenants.idempotency import idempotent
-from backend.tenants.scopes import HasScope
+from backend.tenants.permissions import HasScope
 from backend.usage import accounts, budgets, reports
 from backend.usage import serializers as shapes_of
 from backend.usage.models import Budget

@@ -12,7 +12,7 @@ from django.db.models import F, Q
 from django.utils import timezone
 
 from backend.domain.money.ledger import GrantKind, Kind
-from backend.tenants.scope import TenantOwned
+from backend.tenants.isolation import TenantOwned
 
 
 class Billing(StrEnum):

@@ -12,7 +12,7 @@ from django.db.models import Count, DateField, F, Func, Q, QuerySet, Sum
 from backend.domain.drafts.vocabulary import Saving
 from backend.domain.ids import Prefix, encode_id
 from backend.rest.times import rfc3339
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 from backend.usage.bills import (
     COUNTED,
     Bill,

@@ -15,11 +15,11 @@ from backend.domain.ids import Prefix, decode_id
 from backend.domain.webhooks.events import EventType
 from backend.rest.pagination import PAGE_PARAMETERS, list_page, page_schema
 from backend.rest.strict import check_query
-from backend.tenants.api import IDEMPOTENCY_KEY
-from backend.tenants.auth import IsTenant
+from backend.tenants.api_keys.api import IDEMPOTENCY_KEY
+from backend.tenants.api_keys.authentication import IsTenant
 from backend.tenants.idempotency import idempotent
-from backend.tenants.scope import tenant_scope
-from backend.tenants.scopes import HasScope
+from backend.tenants.isolation import tenant_scope
+from backend.tenants.permissions import HasScope
 from backend.webhooks import deliveries, endpoints
 from backend.webhooks.models import WebhookEndpoint
 from backend.webhooks.secrets import shown

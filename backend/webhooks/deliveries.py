@@ -12,7 +12,7 @@ from django.utils import timezone
 from backend.domain.errors import Conflict, NotFound, TooManyRequests
 from backend.domain.ids import Prefix, encode_id
 from backend.domain.webhooks.schedule import Health, retry_after_s, wait_s
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 from backend.webhooks import endpoints
 from backend.webhooks.claims import Claim, is_held
 from backend.webhooks.emit import wake

@@ -13,9 +13,9 @@ from backend.domain.money.plans import Entitlement, check_entitlement
 from backend.domain.webhooks.events import EventType
 from backend.tenants import audit
 from backend.tenants.actors import SYSTEM, Actor
+from backend.tenants.isolation import tenant_scope
 from backend.tenants.models import Tenant
-from backend.tenants.scope import tenant_scope
-from backend.tenants.seats import plan_of
+from backend.tenants.team.seats import plan_of
 from backend.webhooks.emit import emit
 from backend.webhooks.models import (
     DeliveryDue,

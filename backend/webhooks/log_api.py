@@ -13,10 +13,10 @@ from backend.domain.errors import InvalidInput, NotFound
 from backend.domain.ids import Prefix, decode_id, encode_id
 from backend.rest.pagination import PAGE_PARAMETERS, list_page, page_schema
 from backend.rest.strict import check_query
-from backend.tenants.api import IDEMPOTENCY_KEY
-from backend.tenants.auth import IsTenant
+from backend.tenants.api_keys.api import IDEMPOTENCY_KEY
+from backend.tenants.api_keys.authentication import IsTenant
 from backend.tenants.idempotency import idempotent
-from backend.tenants.scopes import HasScope
+from backend.tenants.permissions import HasScope
 from backend.webhooks import deliveries, feed
 from backend.webhooks.models import DeliveryStatus, WebhookDelivery, WebhookEvent
 from backend.webhooks.serializers import DeliveryDetailShape, DeliveryShape, EventShape, FeedShape

@@ -10,7 +10,7 @@ from typing import ClassVar
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 
-from backend.tenants.scope import TenantOwned
+from backend.tenants.isolation import TenantOwned
 from backend.tenants.sealing import SealedField
 
 SECRET = b"webhook_secret"  # what a sealed signing secret is bound to, beside its tenant

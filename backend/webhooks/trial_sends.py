@@ -8,7 +8,7 @@ from django.utils import timezone
 from backend.domain.webhooks.events import EventType, entry
 from backend.rest.async_queries import let_go
 from backend.rest.new_ids import new_uuid7
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 from backend.webhooks import endpoints
 from backend.webhooks.claims import LEASE_S, Claim
 from backend.webhooks.deliveries import message_of, record

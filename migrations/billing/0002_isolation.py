@@ -3,7 +3,7 @@ of anybody's is forgotten."""
 
 from django.db import migrations
 
-from backend.tenants.scope import append_only_sql, rls_policy_sql, shared_table_sql
+from backend.tenants.isolation import append_only_sql, rls_policy_sql, shared_table_sql
 
 TURNS = """
     CREATE FUNCTION public.kolm_billing_turn() RETURNS trigger LANGUAGE plpgsql

@@ -2,7 +2,7 @@
 
 from django.db import migrations
 
-from backend.tenants.scope import rls_policy_sql
+from backend.tenants.isolation import rls_policy_sql
 
 FORWARD, REVERSE = rls_policy_sql("drafts_draft")
 

@@ -3,7 +3,7 @@ own, to the owner neither. Expired rows may be deleted by a function that can do
 
 from django.db import migrations
 
-from backend.tenants.scope import append_only_sql, rls_policy_sql
+from backend.tenants.isolation import append_only_sql, rls_policy_sql
 
 TABLES = (
     "familykey",

@@ -8,7 +8,7 @@ say so: with others anybody could make strangers one party, and keep what they s
 
 from django.db import migrations
 
-from backend.tenants.scope import rls_policy_sql, shared_table_sql
+from backend.tenants.isolation import rls_policy_sql, shared_table_sql
 
 # It runs as the owner, whom these policies let see what it counts; its tables are named with their schema.
 SHARED = """

@@ -2,7 +2,7 @@
 
 from django.db import migrations
 
-from backend.tenants.scope import shared_table_sql
+from backend.tenants.isolation import shared_table_sql
 
 
 class Migration(migrations.Migration):

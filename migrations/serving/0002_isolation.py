@@ -3,7 +3,7 @@ tenants, and nothing else."""
 
 from django.db import migrations
 
-from backend.tenants.scope import rls_policy_sql
+from backend.tenants.isolation import rls_policy_sql
 
 # It runs as the owner, whom these policies let see and delete old rows alone; its table is named with its schema.
 SWEEP = """

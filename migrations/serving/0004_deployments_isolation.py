@@ -3,7 +3,7 @@ that can delete shadow answers that nobody compared within an hour, of all tenan
 
 from django.db import migrations
 
-from backend.tenants.scope import append_only_sql, rls_policy_sql, shared_table_sql
+from backend.tenants.isolation import append_only_sql, rls_policy_sql, shared_table_sql
 
 OWNED = ("deployment", "deploymentrevision", "deploymenthour", "shadowanswer")
 

@@ -4,7 +4,7 @@ with them, because the owner too is bound from here on, and adding a foreign key
 
 from django.db import migrations
 
-from backend.tenants.scope import rls_policy_sql
+from backend.tenants.isolation import rls_policy_sql
 
 # The row of a key is looked up before its tenant is known: a transaction that names the hash of a key sees that row and no other.
 API_KEY_POLICIES = """

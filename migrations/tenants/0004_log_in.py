@@ -3,7 +3,7 @@ and writes them, and no tenant's content is in them."""
 
 from django.db import migrations
 
-from backend.tenants.scope import shared_table_sql
+from backend.tenants.isolation import shared_table_sql
 
 TABLES = (
     "django_session",

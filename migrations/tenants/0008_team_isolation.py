@@ -3,7 +3,7 @@ known: a transaction that names the hash of its token sees that row and no other
 
 from django.db import migrations
 
-from backend.tenants.scope import append_only_sql, rls_policy_sql, shared_table_sql
+from backend.tenants.isolation import append_only_sql, rls_policy_sql, shared_table_sql
 
 INVITATION_POLICIES = """
     ALTER TABLE tenants_invitation ENABLE ROW LEVEL SECURITY;

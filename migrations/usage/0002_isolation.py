@@ -2,7 +2,7 @@
 
 from django.db import migrations
 
-from backend.tenants.scope import append_only_sql, rls_policy_sql
+from backend.tenants.isolation import append_only_sql, rls_policy_sql
 
 
 class Migration(migrations.Migration):

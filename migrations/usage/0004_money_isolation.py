@@ -7,7 +7,7 @@ sees half of one. (A deferred trigger would run at the commit, when the tenant o
 
 from django.db import migrations
 
-from backend.tenants.scope import append_only_sql, rls_policy_sql, shared_table_sql
+from backend.tenants.isolation import append_only_sql, rls_policy_sql, shared_table_sql
 
 OWNED = ("account", "hold", "grant", "budget", "budgetnotice", "ledgertx", "ledgerline", "draftsaving")
 LOGS = ("ledgertx", "ledgerline", "budgetnotice", "draftsaving")

@@ -3,7 +3,7 @@ else (it runs as the owner, whom the policies let see and delete expired rows al
 
 from django.db import migrations
 
-from backend.tenants.scope import rls_policy_sql, shared_table_sql
+from backend.tenants.isolation import rls_policy_sql, shared_table_sql
 
 TABLES = ("webhookendpoint", "webhookevent", "webhookdelivery", "webhookattempt")
 KEPT = {"webhookdelivery": "30 days", "webhookevent": "90 days"}

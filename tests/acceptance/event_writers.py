@@ -27,7 +27,7 @@ def write(tenant: UUID, compile: UUID, writer: int, n_events: int) -> None:
     from django.db import connection
 
     from backend.compiles.events import append_event
-    from backend.tenants.scope import tenant_scope
+    from backend.tenants.isolation import tenant_scope
 
     rng = random.Random(writer)
     for n in range(n_events):

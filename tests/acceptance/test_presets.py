@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from backend.tenants.scope_presets import CI, COMMAND_LINE, SERVING
+from backend.tenants.api_keys.permission_presets import CI, COMMAND_LINE, SERVING
 from deploy.embedded.home import ROOT
 from tests.acceptance.conftest import STREET
 from tests.acceptance.deployment import Customer, Deployment, Row

@@ -22,8 +22,8 @@ from backend.domain.ids import Prefix, decode_id
 from backend.domain.jobs.runner_jobs import Claim, DistillJob, EvaluateJob, RunnerJobKind
 from backend.domain.lifecycle import TERMINAL, StepName
 from backend.runner_jobs import leases
+from backend.tenants.isolation import tenant_scope
 from backend.tenants.models import Tenant
-from backend.tenants.scope import tenant_scope
 from deploy.embedded.home import ROOT
 from gpu_runners.agent import jobs
 from tests.bench.draft_kscore_pairs import COLD, JUDGE, LOGPROBS, REPEAT, Measured

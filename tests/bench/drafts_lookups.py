@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from backend.drafts.cache import nearest_drafts
 from backend.drafts.nearest import nearest_sources
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 from tests.bench.drafts_rows import COMPILE, Stored, backend_pid
 from tests.bench.drafts_server import Server, clock
 from tests.bench.drafts_shared import GptCacheDesign, nearest_by_hnsw, tenant_session, uses_hnsw

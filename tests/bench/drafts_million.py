@@ -38,7 +38,7 @@ def main() -> None:
 def measure(server: Server, n: int) -> None:
     from backend.drafts.eviction import held_bytes, shrink
     from backend.drafts.purging import purge_family
-    from backend.tenants.scope import tenant_scope
+    from backend.tenants.isolation import tenant_scope
 
     tenant_id, rows = uuid.uuid4(), unit_rows(n)
     with timed(f"writing {n} sources and {8 * n} drafts in bulk"):
@@ -67,7 +67,7 @@ def load(server: Server, tenant_id: uuid.UUID, rows: Any) -> None:
     """Each source is sealed for itself; its drafts are copies of the first one's, with ids of their own."""
     from backend.drafts.models import Draft, Scope, Source
     from backend.drafts.vault import make_vault
-    from backend.tenants.scope import tenant_scope
+    from backend.tenants.isolation import tenant_scope
     from tests.bench import drafts_rows
 
     with tenant_scope(tenant_id):
@@ -95,7 +95,7 @@ def look(tenant_id: uuid.UUID, wanted: Any, what: str, least: float) -> None:
     """A whole compile's look-up with its drafts; recall of the nearest sources by their distance."""
     from backend.drafts.cache import nearest_drafts
     from backend.drafts.models import Scope
-    from backend.tenants.scope import tenant_scope
+    from backend.tenants.isolation import tenant_scope
 
     with tenant_scope(tenant_id):
         scope = Scope.objects.get(tenant_id=tenant_id, family="bench")
@@ -114,7 +114,7 @@ def look(tenant_id: uuid.UUID, wanted: Any, what: str, least: float) -> None:
 
 def admissions(tenant_id: uuid.UUID, what: str) -> None:
     from backend.drafts.cache import DraftScope, SourcePrompt, admit
-    from backend.tenants.scope import tenant_scope
+    from backend.tenants.isolation import tenant_scope
     from tests.bench.drafts_rows import admitted
 
     took = []

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from backend.drafts.cache import nearest_drafts
 from backend.drafts.models import Draft, Source
 from backend.rest.new_ids import new_uuid7
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 from tests.bench import drafts_shared
 from tests.bench.drafts_rows import Stored, copy_models, copy_rows, drafts, made_source, packed
 from tests.bench.drafts_server import Server, clock

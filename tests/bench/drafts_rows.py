@@ -22,7 +22,7 @@ from backend.drafts.cache import Admitted, DraftScope, _draft
 from backend.drafts.models import Draft, Scope, Source
 from backend.drafts.vault import Vault, make_vault
 from backend.rest.new_ids import new_uuid7
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 from tests.bench.drafts_server import Rate, Server, Spent, clock
 from tests.bench.drafts_world import Pair, World
 

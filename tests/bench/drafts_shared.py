@@ -14,7 +14,7 @@ from uuid import UUID
 import numpy as np
 import psycopg
 
-from backend.tenants.scope import rls_policy_sql, tenant_token
+from backend.tenants.isolation import rls_policy_sql, tenant_token
 from tests.bench.drafts_rows import Stored, arrivals, copy_rows, half_bytes
 from tests.bench.drafts_server import Rate, Server, Spent, clock
 from tests.bench.drafts_world import D, Pair, Rows, World

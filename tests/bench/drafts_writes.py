@@ -12,7 +12,7 @@ from psycopg.errors import QueryCanceled
 from backend.drafts.cache import SourcePrompt, admit
 from backend.drafts.models import Source
 from backend.rest.new_ids import new_uuid7
-from backend.tenants.scope import tenant_scope, tenant_token
+from backend.tenants.isolation import tenant_scope, tenant_token
 from tests.bench import drafts_shared
 from tests.bench.drafts_rows import (
     DRAFTS_PER_SOURCE,

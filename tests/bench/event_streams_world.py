@@ -44,7 +44,7 @@ def write(rows: list[dict[str, str]], seconds: float, per_s: float) -> None:
 
 def append(row: dict[str, str], type: str, data: dict[str, float]) -> None:
     from backend.compiles.events import append_event
-    from backend.tenants.scope import tenant_scope
+    from backend.tenants.isolation import tenant_scope
 
     tenant = UUID(row["tenant"])
     with tenant_scope(tenant):

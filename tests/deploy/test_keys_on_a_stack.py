@@ -25,7 +25,7 @@ import sys, uuid, django
 django.setup()
 from backend.blobs import get_blob
 from backend.tenants.models import Tenant
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 from tests.compile_factories import make_artifact, make_compile, make_receipts, public_id
 tenant = Tenant(id=uuid.UUID(sys.argv[1]))
 row = make_compile(tenant, name=sys.argv[2])
@@ -39,7 +39,7 @@ OPEN_TEACHER_KEYS = """
 import sys, uuid, django
 django.setup()
 from backend.compiles.models import TEACHER_KEY, TeacherKey
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 from backend.tenants.sealing import unseal
 tenant = uuid.UUID(sys.argv[1])
 with tenant_scope(tenant):

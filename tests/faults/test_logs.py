@@ -30,7 +30,7 @@ from backend.artifacts.signing import sign_document
 from backend.tenants import deletion
 from backend.tenants.actors import Actor
 from backend.tenants.models import Tenant
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 with transaction.atomic(), tenant_scope(UUID(sys.argv[1])):
     tenant = Tenant.objects.get(id=UUID(sys.argv[1]))
     actor = Actor(kind="user", id="usr_1", label="owner")

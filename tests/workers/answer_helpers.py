@@ -13,7 +13,7 @@ from backend.domain.jobs.runner_jobs import RunnerJobKind
 from backend.domain.lifecycle import STEPS, CompileStatus, StepName, StepStatus
 from backend.runner_jobs import leases
 from backend.runner_jobs.models import RunnerJob
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 from tests.compile_factories import change, make_compile
 from tests.factories import make_tenant
 from tests.workers.pipeline_helpers import COMPLAINTS, SUBJECTS

@@ -11,7 +11,7 @@ from backend.compiles.models import Compile, CompileEvent
 from backend.domain.lifecycle import StepName
 from backend.drafts.cache import prompts_of
 from backend.drafts.models import Draft, Scope
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 from tests.compile_factories import fresh, make_compile
 from tests.factories import make_tenant
 from tests.workers.pipeline_helpers import ScriptedTeacher, candidates, messages, told_apart

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from backend.blobs import get_jsonl, put_json
 from backend.compiles.models import Compile, StepRun
 from backend.domain.lifecycle import CompileStatus, StepName, StepStatus
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 from tests.compile_factories import LABELS, change, fresh
 from tests.workers.pipeline_helpers import step, walk_through
 from workers.durable import CompileRun

@@ -8,7 +8,7 @@ from typing import Any
 from backend.compiles import transitions
 from backend.compiles.models import Candidate, Compile, Slice, StepRun, TeacherCall
 from backend.domain.lifecycle import CompileStatus, StepName
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 from backend.usage import checking
 from backend.usage.models import Billing, UsageFact
 from tests.compile_factories import LABELS, fresh, hold, lapse

@@ -9,7 +9,7 @@ from backend.compiles.models import Compile, TeacherCall
 from backend.domain.lifecycle import STEPS, CompileStatus, StepName
 from backend.domain.money.pricing import price_book, teacher_price
 from backend.domain.spec.parsing import DeclaredPrice
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 from tests.compile_factories import fresh, hold, lapse, make_compile
 from tests.factories import make_tenant
 from tests.workers.calls import EchoTeacher, answered, plan, price

@@ -6,7 +6,7 @@ from backend.compiles.models import Compile
 from backend.domain.errors import InvalidInput, OurError, PaymentRequired
 from backend.domain.lifecycle import CompileStatus, StepName
 from backend.rest.new_ids import new_uuid7
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 from backend.usage import accounts, checking, holds
 from backend.usage.ledger import Fact
 from backend.usage.models import BillingDue, LedgerTx

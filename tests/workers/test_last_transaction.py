@@ -10,7 +10,7 @@ from backend.compiles import leases, transitions
 from backend.compiles.models import Compile, CompileEvent, CompileLease
 from backend.domain.errors import OurError
 from backend.domain.lifecycle import STEPS, CompileStatus, StepName
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 from tests.compile_factories import fresh, make_compile
 from tests.factories import make_tenant
 from workers import pipeline

@@ -16,7 +16,7 @@ from backend.domain.ids import Prefix, encode_id
 from backend.domain.lifecycle import MOVES, STEPS, TERMINAL, CompileStatus, StepName
 from backend.domain.webhooks.events import entry
 from backend.tenants.actors import SYSTEM
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 from backend.webhooks.models import DeliveryDue, WebhookDelivery, WebhookEvent
 from tests.compile_factories import change, fresh, make_artifact, make_compile, make_receipts, public_id
 from tests.factories import make_tenant

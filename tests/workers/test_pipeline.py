@@ -17,7 +17,7 @@ from backend.domain.jobs.runner_jobs import RunnerJobKind
 from backend.domain.lifecycle import STEPS, CompileStatus, StepName, StepStatus
 from backend.runner_jobs.leases import Offer, offer
 from backend.runner_jobs.models import RunnerJob, RunnerJobStatus
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 from tests.compile_factories import change, fresh, lapse, make_compile
 from tests.factories import make_tenant
 from workers import pipeline

@@ -10,7 +10,7 @@ from backend.compiles import leases
 from backend.compiles.models import Compile, StepRun
 from backend.domain.errors import PaymentRequired
 from backend.domain.lifecycle import StepName
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 from backend.usage.ledger import Fact
 from backend.usage.models import Billing, UsageFact
 from tests.compile_factories import change, fresh, hold, make_compile

@@ -15,7 +15,7 @@ from backend.domain.errors import PaymentRequired
 from backend.domain.lifecycle import CompileStatus, StepName
 from backend.domain.money.pricing import price_book, teacher_price
 from backend.domain.spec.parsing import DeclaredPrice
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 from backend.usage.models import Billing, UsageFact
 from tests.compile_factories import change, fresh, hold, lapse, make_compile
 from tests.factories import make_tenant

@@ -15,7 +15,7 @@ from backend.domain.jobs.runner_jobs import RunnerJobKind
 from backend.domain.lifecycle import CompileStatus, StepName, StepStatus
 from backend.runner_jobs.leases import Offer, offer
 from backend.runner_jobs.models import RunnerJobStatus
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 from backend.valkey import pause
 from tests.compile_factories import change, fresh, hold, lapse, make_compile
 from tests.factories import make_tenant

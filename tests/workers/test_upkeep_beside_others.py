@@ -12,7 +12,7 @@ from backend.domain.lifecycle import CompileStatus, StepName
 from backend.runner_jobs import leases as job_leases
 from backend.runner_jobs.leases import Offer, offer
 from backend.runner_jobs.models import RunnerJob, RunnerJobStatus
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 from tests.compile_factories import fresh, hold, make_compile
 from tests.factories import make_tenant
 from tests.workers.calls import EchoTeacher, plan, price

@@ -1,5 +1,5 @@
 """What would be offered for a spec: the answer to `backend.drafts.previews`. Runs what a compile runs before it asks
-the teacher anything (`drafts.preview.look_up`); nothing is asked, spent or written but the answer."""
+the teacher anything (`drafts.preview.preview_slices`); nothing is asked, spent or written but the answer."""
 
 import logging
 from uuid import UUID
@@ -7,9 +7,9 @@ from uuid import UUID
 from backend.domain.errors import KolmError
 from backend.domain.spec.parsing import Spec, parse_spec
 from backend.drafts.previews import PreviewedSlice, answer, fail, question
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 from workers.candidates.slices import declared, slice_text
-from workers.drafts.preview import look_up
+from workers.drafts.preview import preview_slices
 from workers.embedding.sentence import load_embedder
 
 log = logging.getLogger("kolm.drafts")
@@ -40,4 +40,4 @@ def prospects(tenant_id: UUID, spec: Spec) -> list[PreviewedSlice]:
     embedder = load_embedder()
     vectors = embedder.embed([slice_text(spec, part) for part in slices])
     with tenant_scope(tenant_id):
-        return look_up(tenant_id, spec, slices, vectors, embedder=embedder.identity)
+        return preview_slices(tenant_id, spec, slices, vectors, embedder=embedder.identity)

@@ -17,7 +17,7 @@ from backend.domain.money.pricing import TeacherPrice
 from backend.domain.spec.parsing import LabelOutput, Spec, label_names, parse_spec
 from backend.serving.models import PlaygroundAnswer
 from backend.serving.playground import MAX_SHOWN, Vote, answer, fail, question
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 from backend.usage.ledger import Fact, record
 from workers.spending import pays_teacher_itself
 from workers.step.teacher_session import open_teacher

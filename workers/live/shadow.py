@@ -18,7 +18,7 @@ from backend.domain.evaluation.generative import Verdict, verdict_of
 from backend.domain.money.pricing import TeacherPrice
 from backend.domain.spec.parsing import JsonOutput, LabelOutput, Spec, TextOutput, label_names, parse_spec
 from backend.serving.shadowing import Question, compared, given_up, question
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 from backend.usage.accounts import check_open
 from backend.usage.ledger import Fact, record
 from workers.scoring.answer_checks import failed_checks

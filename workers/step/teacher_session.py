@@ -14,7 +14,7 @@ from backend.domain.errors import NotFound
 from backend.domain.ids import Prefix, decode_id
 from backend.domain.money.pricing import TeacherPrice, price_book, teacher_price
 from backend.domain.spec.parsing import Spec
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 from backend.tenants.sealing import unseal
 from workers.durable import CompileRun
 from workers.teachers.factory import make_teacher

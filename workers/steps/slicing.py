@@ -12,7 +12,7 @@ from backend.domain.canonical import sha256_of
 from backend.domain.lifecycle import StepName
 from backend.domain.spec.gold import GoldSplit
 from backend.domain.spec.parsing import Example, Spec, canonical_spec, default_k_select
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 from workers.candidates.slices import declared, slice_text
 from workers.durable import CompileRun
 from workers.embedding.protocol import Embedder

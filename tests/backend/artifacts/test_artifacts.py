@@ -17,8 +17,8 @@ from backend.blobs import _path, get_blob
 from backend.compiles.models import Compile, StepRun
 from backend.domain.artifact import kolm_verify
 from backend.domain.artifact.receipts import keyid
+from backend.tenants.isolation import tenant_scope
 from backend.tenants.models import Tenant
-from backend.tenants.scope import tenant_scope
 from tests.compile_factories import change, make_artifact, make_compile, make_receipts, public_id
 from tests.factories import bearer, make_api_key, make_tenant
 

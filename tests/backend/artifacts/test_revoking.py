@@ -6,8 +6,8 @@ import pytest
 from django.test import Client
 
 from backend.runner_jobs.models import RunnerJob
+from backend.tenants.isolation import tenant_scope
 from backend.tenants.models import AuditEntry
-from backend.tenants.scope import tenant_scope
 from backend.webhooks.models import WebhookEvent
 from tests.backend.artifacts.test_artifacts import published
 from tests.compile_factories import public_id

@@ -13,8 +13,8 @@ from backend.domain.ids import Prefix, encode_id
 from backend.domain.money.ledger import Kind
 from backend.rest.new_ids import new_uuid7
 from backend.tenants.actors import SYSTEM
+from backend.tenants.isolation import tenant_scope
 from backend.tenants.models import Tenant
-from backend.tenants.scope import tenant_scope
 from backend.usage import ledger
 from backend.usage.accounts import month_of
 from backend.usage.ledger import Fact, StepFact

@@ -16,7 +16,7 @@ from backend.billing.models import InvoiceLine
 from backend.domain.ids import Prefix, encode_id
 from backend.domain.money.ledger import ACCRUED, RECEIVABLE, ROUNDING
 from backend.tenants.actors import SYSTEM
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 from backend.usage.accounts import grant, set_plan
 from backend.usage.models import LedgerLine, UsageFact
 from backend.usage.reports import period_bill

@@ -15,8 +15,8 @@ from backend.billing.models import StripeEvent
 from backend.billing.stripe_api import StripeAway
 from backend.domain.money.ledger import to_cents
 from backend.tenants.actors import SYSTEM
+from backend.tenants.isolation import tenant_scope
 from backend.tenants.models import Tenant
-from backend.tenants.scope import tenant_scope
 from backend.usage.accounts import grant
 from backend.usage.models import UsageFact
 from tests.backend.billing.street import (

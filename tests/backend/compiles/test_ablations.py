@@ -13,8 +13,8 @@ from backend.compiles.models import Compile, CompileLease, Outbox, StepRun, Teac
 from backend.domain.answers.candidates import text_key
 from backend.domain.lifecycle import STEPS, CompileStatus, StepName, StepStatus
 from backend.rest.new_ids import new_uuid7
+from backend.tenants.isolation import tenant_scope
 from backend.tenants.models import Tenant
-from backend.tenants.scope import tenant_scope
 from tests.compile_factories import (
     change,
     make_candidate,

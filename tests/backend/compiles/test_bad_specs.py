@@ -16,7 +16,7 @@ from backend.compiles.models import Compile, Outbox
 from backend.compiles.uploads import UploadPurpose
 from backend.domain.ids import Prefix
 from backend.rest.new_ids import new_id
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 from tests.compile_factories import gold, make_teacher_key, make_upload, public_id, small_spec
 from tests.factories import bearer, make_api_key, make_tenant
 

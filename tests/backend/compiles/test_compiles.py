@@ -10,7 +10,7 @@ from backend.compiles.events import append_event, touch
 from backend.compiles.models import Compile, CompileEvent, CompileLease, Outbox, StepRun
 from backend.domain.lifecycle import STEPS, CompileStatus
 from backend.domain.spec.parsing import parse_spec
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 from tests.compile_factories import (
     change,
     make_candidate,

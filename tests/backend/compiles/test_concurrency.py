@@ -8,7 +8,7 @@ from django.db import connection
 from django.test import Client
 
 from backend.compiles.models import Compile
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 from tests.compile_factories import change, small_spec
 from tests.factories import bearer, make_api_key, make_tenant
 

@@ -17,8 +17,8 @@ from backend.compiles import event_stream, transitions
 from backend.compiles.events import append_event
 from backend.compiles.models import Compile
 from backend.domain.lifecycle import CompileStatus
+from backend.tenants.isolation import tenant_scope
 from backend.tenants.models import ApiKey
-from backend.tenants.scope import tenant_scope
 from tests.backend.compiles.sse import bounded, reading
 from tests.compile_factories import change, make_compile, public_id
 from tests.factories import bearer, make_api_key, make_tenant

@@ -11,7 +11,7 @@ from django.db import connection
 from backend.compiles.events import append_event, events_after
 from backend.compiles.models import Compile
 from backend.rest.new_ids import new_uuid7
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 from tests.compile_factories import fresh, make_compile
 from tests.factories import make_tenant
 

@@ -13,7 +13,7 @@ from backend.compiles.events import append_event
 from backend.compiles.leases import LeaseLost
 from backend.compiles.models import Compile, CompileEvent, CompileLease, Outbox
 from backend.domain.lifecycle import CompileStatus
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 from tests.compile_factories import fresh, hold, lapse, make_compile
 from tests.factories import make_tenant
 

@@ -11,8 +11,8 @@ from django.db import connection
 from django.test import Client
 
 from backend.compiles.models import Compile
+from backend.tenants.isolation import tenant_scope
 from backend.tenants.models import Tenant
-from backend.tenants.scope import tenant_scope
 from tests.backend.domain.patterns.test_matching import AUDITED
 from tests.compile_factories import change, make_compile, public_id, small_spec
 from tests.factories import bearer, make_api_key, make_tenant

@@ -10,8 +10,8 @@ from django.test import Client
 
 from backend.compiles.models import TEACHER_KEY, TeacherKey
 from backend.domain.errors import OurError
+from backend.tenants.isolation import tenant_scope
 from backend.tenants.models import IdempotencyKey
-from backend.tenants.scope import tenant_scope
 from backend.tenants.sealing import unseal
 from tests.compile_factories import make_teacher_key
 from tests.factories import bearer, make_api_key, make_tenant

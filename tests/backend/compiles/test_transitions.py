@@ -9,7 +9,7 @@ from django.test import Client
 from backend.compiles import leases
 from backend.compiles.models import Compile, CompileEvent, CompileLease, Outbox, StepRun
 from backend.domain.lifecycle import MOVES, TERMINAL, CompileStatus, StepStatus
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 from tests.compile_factories import change, fresh, hold, make_compile, public_id
 from tests.factories import bearer, make_api_key, make_tenant
 

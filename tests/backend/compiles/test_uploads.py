@@ -14,7 +14,7 @@ from backend.compiles.models import Upload
 from backend.compiles.uploads import MAX_ROWS, UploadPurpose, find_upload, load_upload
 from backend.domain.spec.parsing import MAX_TEXT_CHARS
 from backend.rest.new_ids import new_uuid7
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 from tests.compile_factories import gold, public_id, small_spec
 from tests.factories import bearer, make_api_key, make_tenant
 

@@ -15,11 +15,12 @@ from django.test import Client
 from backend.domain.canonical import sha256_of
 from backend.domain.ids import Prefix, encode_id
 from backend.domain.roles import Role
-from backend.tenants import audit, invitations
+from backend.tenants import audit
 from backend.tenants.actors import SYSTEM
+from backend.tenants.isolation import tenant_scope
 from backend.tenants.models import AuditEntry, Invitation, Member, Tenant
-from backend.tenants.scope import tenant_scope
-from backend.tenants.team_settings import settings_of
+from backend.tenants.team import invitations
+from backend.tenants.team.team_settings import settings_of
 from backend.usage.accounts import set_plan
 from tests.backend.console.pages import get, logged_in, post
 from tests.compile_factories import make_teacher_key, public_id

@@ -4,7 +4,7 @@ import pytest
 
 from backend.artifacts.models import Artifact
 from backend.domain.roles import Role
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 from tests.backend.console.pages import get, logged_in, post
 from tests.compile_factories import change, fresh, make_artifact, make_compile, make_receipts, public_id
 from tests.factories import make_tenant

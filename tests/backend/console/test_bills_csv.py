@@ -9,7 +9,7 @@ from asgiref.sync import sync_to_async
 from django.db import connections
 from django.test import AsyncClient
 
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 from backend.usage.ledger import Fact, record
 from tests.factories import make_member, make_tenant
 

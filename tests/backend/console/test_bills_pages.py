@@ -12,8 +12,8 @@ from backend.billing.models import Invoice, InvoiceLine
 from backend.domain.ids import Prefix, encode_id
 from backend.domain.roles import Role
 from backend.tenants.actors import SYSTEM
+from backend.tenants.isolation import tenant_scope
 from backend.tenants.models import ApiKey
-from backend.tenants.scope import tenant_scope
 from backend.usage import accounts, holds
 from backend.usage.ledger import Fact, record
 from backend.usage.models import Billing, Budget, LedgerLine

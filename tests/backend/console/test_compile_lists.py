@@ -9,7 +9,7 @@ from django.utils import timezone
 from backend.compiles.models import Candidate
 from backend.console.compile_compare import spec_differences
 from backend.domain.roles import Role
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 from tests.backend.console.pages import get, logged_in
 from tests.compile_factories import (
     change,

@@ -11,7 +11,7 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 
 from backend.compiles.models import Compile, Upload
 from backend.domain.roles import Role
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 from tests.backend.console.pages import get, logged_in
 from tests.compile_factories import make_compile, public_id, small_spec
 from tests.factories import make_tenant

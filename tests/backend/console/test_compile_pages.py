@@ -13,8 +13,8 @@ from backend.domain.evaluation.classification import evaluate
 from backend.domain.evaluation.kscore import GateOptions, decide_gate, score_evaluation
 from backend.domain.lifecycle import CompileStatus, StepName
 from backend.domain.roles import Role
+from backend.tenants.isolation import tenant_scope
 from backend.tenants.models import Tenant
-from backend.tenants.scope import tenant_scope
 from tests.backend.console.pages import get, logged_in, post
 from tests.compile_factories import (
     LABELS,

@@ -13,7 +13,7 @@ from backend.compiles.events import append_event
 from backend.compiles.models import Compile
 from backend.domain.lifecycle import CompileStatus
 from backend.domain.roles import Role
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 from tests.backend.compiles.sse import bounded, reading
 from tests.compile_factories import change, make_compile, public_id
 from tests.factories import make_member, make_tenant

@@ -8,7 +8,7 @@ from django.utils import timezone
 from backend.domain.ids import Prefix, encode_id
 from backend.domain.roles import Role
 from backend.serving.models import Deployment, DeploymentHour, DeploymentRevision
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 from tests.backend.console.pages import get, logged_in, post
 from tests.backend.serving.worlds import World, make_world
 from tests.compile_factories import public_id

@@ -7,7 +7,7 @@ from backend.domain.drafts.calibration import flat_curve, to_bytes
 from backend.domain.drafts.vocabulary import Strategy
 from backend.domain.roles import Role
 from backend.drafts.models import Calibration, Draft
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 from tests.backend.console.pages import get, logged_in, post
 from tests.backend.drafts.rows import make_drafts, make_offer, make_verdict, scope_of
 from tests.draft_factories import of_family, store

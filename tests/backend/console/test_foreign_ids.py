@@ -11,10 +11,10 @@ from django.test import Client
 from backend.domain.ids import Prefix, encode_id
 from backend.domain.roles import Role
 from backend.rest.new_ids import new_id
-from backend.tenants import invitations
 from backend.tenants.actors import SYSTEM
+from backend.tenants.isolation import tenant_scope
 from backend.tenants.models import ApiKey, Member
-from backend.tenants.scope import tenant_scope
+from backend.tenants.team import invitations
 from tests.backend.console.test_roles_by_page import PAGES
 from tests.compile_factories import make_artifact, make_compile, make_receipts, make_teacher_key, make_upload, public_id
 from tests.factories import make_api_key, make_member, make_tenant

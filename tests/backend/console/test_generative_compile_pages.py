@@ -4,8 +4,8 @@ import pytest
 
 from backend.compiles.models import Compile
 from backend.domain.lifecycle import CompileStatus
+from backend.tenants.isolation import tenant_scope
 from backend.tenants.models import Tenant
-from backend.tenants.scope import tenant_scope
 from tests.backend.console.pages import get, logged_in
 from tests.compile_factories import fresh, make_candidate, make_slice, public_id
 from tests.workers.answer_helpers import (

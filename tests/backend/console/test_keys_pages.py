@@ -10,9 +10,9 @@ from django.utils import timezone
 from backend.console.resource_scopes import needed_for
 from backend.domain.ids import Prefix, encode_id
 from backend.domain.roles import Role, allows
+from backend.tenants.api_keys.permission_presets import COMMAND_LINE, PRESETS
+from backend.tenants.isolation import tenant_scope
 from backend.tenants.models import ApiKey
-from backend.tenants.scope import tenant_scope
-from backend.tenants.scope_presets import COMMAND_LINE, PRESETS
 from tests.backend.console.pages import get, logged_in, post
 from tests.factories import bearer, make_api_key, make_tenant
 

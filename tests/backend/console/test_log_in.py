@@ -21,9 +21,9 @@ from django.test import Client
 
 from backend.domain.roles import Role
 from backend.rest.new_ids import new_uuid7
-from backend.tenants.membership import memberships_of
+from backend.tenants.isolation import tenant_scope
 from backend.tenants.models import Member
-from backend.tenants.scope import tenant_scope
+from backend.tenants.team.membership import memberships_of
 from tests.factories import PASSWORD, make_member, make_tenant
 
 pytestmark = pytest.mark.usefixtures("committed_db")
@@ -241,8 +241,8 @@ def test_a_sensitive_act_asks_again_and_goes_on(settings):
 
 def test_sign_up_can_be_closed_and_an_invitation_opens_it(settings):
     from backend.domain.roles import Role as R
-    from backend.tenants import invitations
     from backend.tenants.actors import SYSTEM
+    from backend.tenants.team import invitations
 
     settings.KOLM_SIGNUP = "closed"
     email, tenant = fresh(), make_tenant("Inviting")

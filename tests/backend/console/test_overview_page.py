@@ -14,7 +14,7 @@ from backend.console.shell import shell
 from backend.domain.ids import Prefix, encode_id
 from backend.domain.roles import Role
 from backend.rest.new_ids import new_uuid7
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 from backend.usage.models import Account
 from backend.webhooks.models import WebhookEndpoint
 from tests.backend.console.pages import get, logged_in

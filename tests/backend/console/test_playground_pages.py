@@ -24,7 +24,7 @@ from backend.runner_jobs.models import RunnerJob
 from backend.serving import playground
 from backend.serving.models import AnswerState, PlaygroundAnswer
 from backend.tenants.actors import SYSTEM
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 from backend.usage import accounts, holds
 from backend.usage.models import UsageFact
 from backend.valkey import pause

@@ -9,8 +9,8 @@ from backend.blobs import put_blob
 from backend.compiles.models import Compile, StepRun
 from backend.domain.lifecycle import CompileStatus, StepName
 from backend.domain.rules.rule_list import Evidence, LabelRule, RuleList
+from backend.tenants.isolation import tenant_scope
 from backend.tenants.models import Tenant
-from backend.tenants.scope import tenant_scope
 from tests.backend.console.pages import get, logged_in
 from tests.compile_factories import fresh, make_compile, public_id
 from tests.factories import make_tenant

@@ -5,7 +5,7 @@ import pytest
 from backend.domain.roles import Role
 from backend.registry import epochs
 from backend.registry.models import Contribution
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 from tests.backend.console.pages import get, logged_in, post
 from tests.backend.registry.worlds import KEY_NEXT, contributor, contributors
 from tests.factories import make_tenant

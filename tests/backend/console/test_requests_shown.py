@@ -9,7 +9,7 @@ import pytest
 from django.test import Client
 
 from backend.domain.ids import Prefix, encode_id
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 from backend.usage.ledger import Fact, record
 from tests.backend.console.pages import get, logged_in
 from tests.backend.console.test_bills_pages import make_invoice

@@ -112,8 +112,8 @@ def test_somebody_without_a_team_is_asked_to_name_one(route):
     client = Client()
     user = make_member(tenant)
     client.force_login(user)
+    from backend.tenants.isolation import tenant_scope
     from backend.tenants.models import Member
-    from backend.tenants.scope import tenant_scope
 
     with tenant_scope(tenant.id):
         Member.objects.all().delete()

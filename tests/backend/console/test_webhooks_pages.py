@@ -10,7 +10,7 @@ from standardwebhooks import Webhook
 from backend.domain.ids import Prefix, encode_id
 from backend.domain.roles import Role
 from backend.domain.webhooks.events import EventType
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 from backend.webhooks import claims, deliveries
 from backend.webhooks.models import DeliveryDue, WebhookEndpoint
 from backend.webhooks.sending import send

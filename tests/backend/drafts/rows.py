@@ -9,8 +9,8 @@ from backend.domain.drafts.vocabulary import Arm, Certificate, Strategy, Verdict
 from backend.drafts.cache import Admitted, DraftScope, SourcePrompt, admit, find_scope
 from backend.drafts.models import Draft, Offer, Outcome, Scope, Verdict
 from backend.rest.new_ids import new_uuid7
+from backend.tenants.isolation import tenant_scope
 from backend.tenants.models import Tenant
-from backend.tenants.scope import tenant_scope
 
 SCOPE = DraftScope(family="router", teacher="grammar/kolm-grammar-1@r1", embedder="minilm@sha256:0")
 

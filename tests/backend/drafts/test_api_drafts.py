@@ -10,8 +10,8 @@ from backend.drafts import api
 from backend.drafts.cache import DraftScope
 from backend.drafts.models import Draft, FamilyKey
 from backend.rest.new_ids import new_id
+from backend.tenants.isolation import tenant_scope
 from backend.tenants.models import Tenant
-from backend.tenants.scope import tenant_scope
 from tests.backend.drafts.rows import SCOPE, admitted, make_drafts, make_verdict
 from tests.factories import bearer, make_api_key, make_tenant
 

@@ -19,8 +19,8 @@ from backend.domain.drafts.vocabulary import Arm, Strategy
 from backend.drafts import preview_api
 from backend.drafts.models import Preview
 from backend.drafts.previews import PreviewedSlice, answer, fail, question
+from backend.tenants.isolation import tenant_scope
 from backend.tenants.models import Tenant
-from backend.tenants.scope import tenant_scope
 from backend.valkey import pause
 from tests.backend.drafts.rows import make_drafts
 from tests.compile_factories import small_spec

@@ -13,8 +13,8 @@ from backend.domain.drafts.vocabulary import Arm, Strategy
 from backend.drafts.cache import DraftScope
 from backend.drafts.calibrations import measured_bad_rate
 from backend.drafts.models import Calibration, Draft
+from backend.tenants.isolation import tenant_scope
 from backend.tenants.models import Tenant
-from backend.tenants.scope import tenant_scope
 from tests.backend.drafts.rows import SCOPE, admitted, make_drafts, make_offer, make_outcome, make_verdict, scope_of
 from tests.factories import bearer, make_api_key, make_tenant
 

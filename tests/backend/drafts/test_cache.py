@@ -12,8 +12,8 @@ from backend.drafts.cache import find_scope, nearest_drafts, prompts_of
 from backend.drafts.models import Draft, FamilyKey, Scope, Source
 from backend.drafts.purging import purge_family
 from backend.rest.new_ids import new_uuid7
+from backend.tenants.isolation import tenant_scope
 from backend.tenants.models import Tenant
-from backend.tenants.scope import tenant_scope
 from tests.draft_factories import SCOPE, admitted, axis, expire, n_rows, of_family, store, unit_rows, write_verdict
 from tests.factories import make_tenant
 

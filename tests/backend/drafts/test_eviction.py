@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from backend.drafts.eviction import held_bytes, shrink
 from backend.drafts.models import Draft, LabelDraft, Source
+from backend.tenants.isolation import tenant_scope
 from backend.tenants.models import Tenant
-from backend.tenants.scope import tenant_scope
 from tests.draft_factories import admitted, axis, n_rows, store, store_label
 from tests.factories import make_tenant
 

@@ -30,7 +30,7 @@ from backend.drafts.models import Draft, Scope, Source
 from backend.drafts.nearest import nearest_sources
 from backend.drafts.vault import open_vault
 from backend.rest.new_ids import new_uuid7
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 from tests.backend.drafts.test_isolation_world import (
     N_DRAFTS,
     N_SOURCES,

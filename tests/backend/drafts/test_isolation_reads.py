@@ -13,7 +13,7 @@ import pytest
 from django.db import DatabaseError, connection, transaction
 
 from backend.rest.new_ids import new_uuid7
-from backend.tenants.scope import read_local, set_local, tenant_scope
+from backend.tenants.isolation import read_local, set_local, tenant_scope
 from tests.backend.drafts.test_isolation_world import (
     TABLES,
     Household,

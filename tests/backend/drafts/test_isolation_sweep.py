@@ -12,7 +12,7 @@ from django.db import DatabaseError, transaction
 from django.utils import timezone
 
 from backend.drafts.models import Draft, LabelDraft, Source
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 from tests.backend.drafts.test_isolation_offers import put
 from tests.backend.drafts.test_isolation_world import (
     SCOPES,

@@ -18,7 +18,7 @@ from backend.drafts.cache import DraftScope, find_scope, load_drafts, nearest_dr
 from backend.drafts.models import Scope
 from backend.drafts.vault import open_vault
 from backend.rest.new_ids import new_uuid7
-from backend.tenants.scope import read_local, set_local, tenant_scope, tenant_token
+from backend.tenants.isolation import read_local, set_local, tenant_scope, tenant_token
 from tests.backend.drafts.test_isolation_offers import put
 from tests.backend.drafts.test_isolation_world import (
     SCOPES,

@@ -16,7 +16,7 @@ from backend.domain.errors import OurError
 from backend.drafts.cache import find_scope
 from backend.drafts.models import FamilyKey, Source
 from backend.drafts.vault import MAX_DIMENSIONS, Vault, make_vault, open_vault
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 from tests.backend.drafts.test_isolation_offers import opens, put
 from tests.backend.drafts.test_isolation_world import SCOPES, D
 from tests.factories import make_tenant

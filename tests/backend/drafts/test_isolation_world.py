@@ -25,7 +25,7 @@ from backend.domain.drafts.vocabulary import Arm, Strategy, VerdictKind
 from backend.drafts.cache import Admitted, DraftScope, SourcePrompt, admit, find_scope, nearest_drafts
 from backend.drafts.models import Calibration, LabelDraft, Offer, Outcome, Preview, Scope, Verdict
 from backend.rest.new_ids import new_uuid7
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 from deploy.embedded.stack import EmbeddedServices
 from tests.factories import make_tenant
 

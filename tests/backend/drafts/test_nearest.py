@@ -17,8 +17,8 @@ from backend.drafts.models import Scope
 from backend.drafts.nearest import has_index, nearest_sources, source_blocks
 from backend.drafts.purging import purge_family
 from backend.drafts.vault import open_vault
+from backend.tenants.isolation import tenant_scope
 from backend.tenants.models import Tenant
-from backend.tenants.scope import tenant_scope
 from deploy.embedded.home import ROOT
 from tests.draft_factories import SCOPE, D, store, unit_rows
 from tests.factories import make_tenant

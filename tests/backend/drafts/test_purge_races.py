@@ -10,8 +10,8 @@ from django.db import connection
 from backend.drafts.cache import find_scope, nearest_drafts
 from backend.drafts.models import Draft, Scope, Source
 from backend.drafts.purging import purge_family
+from backend.tenants.isolation import tenant_scope
 from backend.tenants.models import Tenant
-from backend.tenants.scope import tenant_scope
 from tests.draft_factories import SCOPE, axis, n_rows, store
 from tests.factories import make_tenant
 

@@ -11,8 +11,8 @@ from backend.domain.ids import Prefix, encode_id
 from backend.drafts.cache import find_scope, nearest_drafts
 from backend.drafts.models import Calibration, Draft, Preview, Source
 from backend.drafts.purging import Purged, delete_draft, purge_family, purge_tenant
+from backend.tenants.isolation import tenant_scope
 from backend.tenants.models import Tenant
-from backend.tenants.scope import tenant_scope
 from tests.draft_factories import SCOPE, admitted, axis, n_rows, of_family, store, store_label, write_verdict
 from tests.factories import make_tenant
 
@@ -129,7 +129,7 @@ def test_a_million_rows_would_not_outlive_the_token_of_the_transaction(tenant, m
     """The tenant is set anew for each batch."""
     from backend.drafts import purging
 
-    monkeypatch.setattr("backend.tenants.scope.TOKEN_TTL_S", 4)
+    monkeypatch.setattr("backend.tenants.isolation.TOKEN_TTL_S", 4)
     monkeypatch.setattr(purging, "BATCH", 1)
     slow = purging._ids_of_sources
 

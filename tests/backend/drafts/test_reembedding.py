@@ -10,8 +10,8 @@ from backend.drafts.models import Draft, LabelDraft, Source
 from backend.drafts.purging import purge_family
 from backend.drafts.reembedding import move_sources, stale_scopes
 from backend.queue import TaskName
+from backend.tenants.isolation import tenant_scope
 from backend.tenants.models import Tenant
-from backend.tenants.scope import tenant_scope
 from tests.draft_factories import SCOPE, axis, n_rows, store, store_label
 from tests.factories import make_tenant
 from workers.tasks import drafts as tasks

@@ -22,8 +22,8 @@ from backend.domain.errors import OurError
 from backend.drafts.models import Draft, FamilyKey, LabelDraft, Source, family_key_purpose
 from backend.drafts.purging import purge_family
 from backend.drafts.vault import Vault, open_vault
+from backend.tenants.isolation import tenant_scope
 from backend.tenants.models import Tenant
-from backend.tenants.scope import tenant_scope
 from backend.tenants.sealing import unseal
 from deploy.embedded.home import ROOT
 from tests.draft_factories import SCOPE, admitted, axis, of_family, store, store_label

@@ -6,7 +6,7 @@ from django.conf import settings as django_settings
 from django.db import connection
 
 from backend.drafts.models import Preview
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 from tests.draft_factories import axis, expire, n_rows, store, store_label
 from tests.factories import make_tenant
 from workers import upkeep

@@ -8,8 +8,8 @@ from django.test import Client
 from backend.artifacts.signing import keyring
 from backend.domain.recipes.registry.epochs import read_epoch, read_proof
 from backend.registry import epochs
+from backend.tenants.isolation import tenant_scope
 from backend.tenants.models import AuditEntry
-from backend.tenants.scope import tenant_scope
 from tests.backend.registry.worlds import KEY_NEXT, contributor, contributors
 from tests.factories import bearer, make_api_key, make_tenant
 

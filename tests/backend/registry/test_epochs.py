@@ -19,7 +19,7 @@ from backend.registry.contributing import contribute, withdraw
 from backend.registry.models import Contribution, Epoch
 from backend.registry.using import epoch_blob
 from backend.tenants.actors import SYSTEM
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 from tests.backend.registry.worlds import KEY_NEXT, LONG_AGO, contributor, contributors, structures
 from tests.factories import make_member, make_tenant
 

@@ -4,8 +4,8 @@ import pytest
 from django.test import Client
 
 from backend.domain.ids import Prefix, encode_id
+from backend.tenants.isolation import tenant_scope
 from backend.tenants.models import ApiKey
-from backend.tenants.scope import tenant_scope
 from tests.factories import bearer, make_api_key, make_tenant
 
 pytestmark = pytest.mark.django_db

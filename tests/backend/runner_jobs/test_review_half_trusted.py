@@ -16,7 +16,7 @@ from backend.domain.lifecycle import StepName
 from backend.runner_jobs import leases
 from backend.runner_jobs.leases import Offer
 from backend.runner_jobs.models import RunnerJob, RunnerJobStatus
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 from tests.compile_factories import make_compile
 from tests.factories import bearer, make_tenant
 

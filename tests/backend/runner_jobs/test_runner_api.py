@@ -27,7 +27,7 @@ from backend.rest.new_ids import new_id
 from backend.runner_jobs import leases, own_absence
 from backend.runner_jobs.leases import MAX_ATTEMPTS, Offer
 from backend.runner_jobs.models import RunnerJob, RunnerJobStatus
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 from backend.usage.models import UsageFact
 from tests.compile_factories import fresh, hold, make_compile
 from tests.factories import bearer, make_api_key, make_tenant

@@ -10,7 +10,7 @@ from backend.runner_jobs.models import RunnerJob
 from backend.selections.forgetting import KEEP, forget_selections
 from backend.selections.models import Selection
 from backend.selections.settling import settle_ended
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 from backend.usage.models import UsageFact
 from tests.backend.selections.played_runner import get, post, work_on_next
 from tests.backend.selections.test_bad_rows import left_of

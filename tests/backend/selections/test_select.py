@@ -19,7 +19,7 @@ from backend.runner_jobs import leases
 from backend.runner_jobs.models import RunnerJob, RunnerJobStatus
 from backend.selections import preferences, submission
 from backend.selections.models import Selection
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 from backend.usage.models import UsageFact
 from tests.backend.selections.played_runner import best_scores, get, lines, post, runner, work_on_next
 from tests.factories import bearer, make_api_key, make_tenant

@@ -10,7 +10,7 @@ from backend.artifacts.revoking import revoke
 from backend.domain.webhooks.events import EventType, entry
 from backend.serving.models import DeploymentRevision
 from backend.tenants.actors import SYSTEM
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 from backend.webhooks.models import WebhookEvent
 from tests.backend.serving.worlds import World, make_world
 from tests.compile_factories import make_artifact, make_compile, make_receipts, public_id

@@ -10,10 +10,10 @@ import pytest
 
 from backend.artifacts.revoking import revoke
 from backend.serving import servers
-from backend.tenants import keys
 from backend.tenants.actors import SYSTEM
+from backend.tenants.api_keys import issuing
+from backend.tenants.isolation import tenant_scope
 from backend.tenants.models import ApiKey
-from backend.tenants.scope import tenant_scope
 from backend.usage.checking import violations
 from backend.usage.models import Allowance
 from tests.backend.serving.worlds import (
@@ -126,7 +126,7 @@ def test_a_revoked_key_is_refused_at_the_next_request(world, far):
     world.deploy()
     assert chat(world, "router").status_code == 200
     with tenant_scope(world.tenant.id):
-        keys.revoke(world.tenant.id, ApiKey.objects.get().id)
+        issuing.revoke(world.tenant.id, ApiKey.objects.get().id)
     assert chat(world, "router").json()["error"]["code"] == "api_key_revoked"
 
 

@@ -17,7 +17,7 @@ from backend.runner_jobs.models import RunnerJob
 from backend.serving.models import PackReport
 from backend.serving.pack_feedback import KEPT, feedback_of, forget_pack_reports
 from backend.serving.running import run_inputs
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 from tests.backend.serving.test_servers import grant_of
 from tests.backend.serving.worlds import World, make_world, runner
 

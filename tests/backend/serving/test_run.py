@@ -16,7 +16,7 @@ from backend.domain.jobs.runner_jobs import InferJob, RunnerJobKind
 from backend.runner_jobs import leases
 from backend.runner_jobs.models import RunnerJob, RunnerJobStatus
 from backend.serving import api
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 from backend.usage.models import UsageFact
 from tests.compile_factories import make_artifact, make_compile, make_receipts, public_id
 from tests.factories import bearer, make_api_key, make_tenant

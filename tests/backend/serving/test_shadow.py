@@ -12,7 +12,7 @@ from backend.queue import TaskName
 from backend.serving import shadowing
 from backend.serving.models import Deployment, DeploymentHour, ShadowAnswer
 from backend.serving.shadowing import answer_text, forget_shadow, single_input
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 from backend.usage.checking import violations
 from backend.usage.models import UsageFact
 from backend.valkey import pause

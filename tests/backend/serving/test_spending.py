@@ -16,8 +16,8 @@ from backend.domain.serving.deployments import token_costs
 from backend.domain.serving.wire import grant_key, sign_grant
 from backend.serving.models import DeploymentHour
 from backend.tenants.actors import SYSTEM
+from backend.tenants.isolation import tenant_scope
 from backend.tenants.models import ApiKey
-from backend.tenants.scope import tenant_scope
 from backend.usage import accounts, budgets
 from backend.usage.checking import violations
 from backend.usage.models import Account, Allowance, Budget, LedgerTx, UsageFact

@@ -18,8 +18,8 @@ from backend.artifacts.models import Artifact
 from backend.blobs import put_blob
 from backend.compiles.models import Compile
 from backend.domain.serving.wire import Grant, ServerHello, UsageRow, grant_key, read_grant
+from backend.tenants.isolation import tenant_scope
 from backend.tenants.models import Tenant
-from backend.tenants.scope import tenant_scope
 from backend.usage import holds
 from tests.compile_factories import make_compile, public_id
 from tests.factories import bearer, make_api_key, make_tenant

@@ -14,8 +14,8 @@ from backend.domain.canonical import sha256_of
 from backend.domain.ids import Prefix, encode_id
 from backend.tenants import audit
 from backend.tenants.actors import SYSTEM, Actor
+from backend.tenants.isolation import set_erasing, set_local, tenant_scope
 from backend.tenants.models import AuditEntry, AuditHead, Tenant
-from backend.tenants.scope import set_erasing, set_local, tenant_scope
 from deploy.embedded.stack import EmbeddedServices
 from tests.factories import bearer, make_api_key, make_tenant
 
@@ -131,7 +131,7 @@ class AsOwner:
         import psycopg
         from psycopg.conninfo import make_conninfo
 
-        from backend.tenants.scope import tenant_token
+        from backend.tenants.isolation import tenant_token
 
         address = make_conninfo(self.services.env["DATABASE_OWNER_URL"], dbname=connection.settings_dict["NAME"])
         with psycopg.connect(address) as db:

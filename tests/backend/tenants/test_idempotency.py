@@ -8,8 +8,8 @@ import pytest
 from django.db import connection
 from django.test import Client
 
+from backend.tenants.isolation import tenant_scope
 from backend.tenants.models import ApiKey, IdempotencyKey
-from backend.tenants.scope import tenant_scope
 from tests.factories import bearer, make_api_key, make_tenant
 
 pytestmark = pytest.mark.usefixtures("committed_db")

@@ -15,8 +15,8 @@ from django.utils import timezone
 
 from backend.domain.ids import Prefix, encode_id
 from backend.rest.new_ids import new_uuid7
+from backend.tenants.isolation import TenantOwned, tenant_scope
 from backend.tenants.models import Tenant
-from backend.tenants.scope import TenantOwned, tenant_scope
 from backend.usage.models import Account
 from tests.backend.rest.test_conventions import METHODS, PRIVATE, address, methods_of
 from tests.factories import bearer, make_api_key, make_tenant

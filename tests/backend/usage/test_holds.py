@@ -19,8 +19,8 @@ from backend.domain.ids import Prefix, encode_id
 from backend.domain.lifecycle import TERMINAL, CompileStatus, StepName
 from backend.rest.new_ids import new_uuid7
 from backend.tenants.actors import SYSTEM
+from backend.tenants.isolation import tenant_scope
 from backend.tenants.models import ApiKey, Tenant
-from backend.tenants.scope import tenant_scope
 from backend.usage import accounts, budgets, checking, holds
 from backend.usage.ledger import Fact, StepFact, record, settle
 from backend.usage.models import Account, Billing, Budget, Hold, LedgerTx, UsageFact

@@ -3,8 +3,8 @@
 import pytest
 from django.db import DatabaseError, connection, transaction
 
+from backend.tenants.isolation import tenant_scope
 from backend.tenants.models import Tenant
-from backend.tenants.scope import tenant_scope
 from backend.usage.ledger import Fact, UsageTotal, record, totals_of_compile
 from backend.usage.models import Billing, UsageFact
 from tests.compile_factories import make_compile, public_id

@@ -27,7 +27,7 @@ from hypothesis.stateful import (
 from backend.domain.errors import Conflict, PaymentRequired
 from backend.domain.money.ledger import GrantKind, Paid
 from backend.tenants.actors import SYSTEM
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 from backend.usage import accounts, budgets, checking, holds, journal, ledger
 from backend.usage.ledger import Fact, StepFact, record, reverse, settle
 from backend.usage.models import Billing, Budget, Grant, LedgerTx, UsageFact

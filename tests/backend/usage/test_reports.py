@@ -17,8 +17,8 @@ from backend.domain.lifecycle import StepName
 from backend.domain.money.pricing import BOOKS, price_book
 from backend.domain.roles import Role
 from backend.tenants.actors import SYSTEM
+from backend.tenants.isolation import tenant_scope
 from backend.tenants.models import ApiKey, Tenant
-from backend.tenants.scope import tenant_scope
 from backend.usage import accounts, budgets, checking
 from backend.usage.ledger import Fact, record
 from backend.usage.models import Billing, BudgetNotice, PriceBookRow

@@ -13,8 +13,8 @@ from standardwebhooks import Webhook
 from backend.domain.ids import Prefix
 from backend.rest.new_ids import new_id
 from backend.tenants.actors import SYSTEM
+from backend.tenants.isolation import tenant_scope
 from backend.tenants.models import Tenant
-from backend.tenants.scope import tenant_scope
 from backend.usage.accounts import set_plan
 from backend.webhooks import claims, deliveries
 from backend.webhooks.models import WebhookEndpoint

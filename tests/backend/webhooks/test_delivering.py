@@ -13,8 +13,8 @@ from backend.domain.ids import Prefix, encode_id
 from backend.domain.webhooks.schedule import JITTER, WAITS_S
 from backend.domain.webhooks.signing import verify
 from backend.tenants.actors import SYSTEM
+from backend.tenants.isolation import tenant_scope
 from backend.tenants.models import Tenant
-from backend.tenants.scope import tenant_scope
 from backend.webhooks import claims, deliveries, endpoints
 from backend.webhooks.models import DeliveryDue, DeliveryStatus, WebhookAttempt, WebhookDelivery
 from backend.webhooks.sending import send

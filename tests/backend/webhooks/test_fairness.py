@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from backend.rest.new_ids import new_uuid7
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 from backend.webhooks import claims
 from backend.webhooks.models import DeliveryDue, DeliveryStatus, WebhookAttempt
 from tests.factories import make_tenant

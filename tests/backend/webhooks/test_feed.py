@@ -7,8 +7,8 @@ import pytest
 from django.db import connection
 
 from backend.domain.ids import Prefix, encode_id
+from backend.tenants.isolation import tenant_scope
 from backend.tenants.models import Tenant
-from backend.tenants.scope import tenant_scope
 from backend.webhooks.emit import emit
 from tests.factories import bearer, make_api_key, make_tenant
 from tests.webhook_factories import eventually, make_event

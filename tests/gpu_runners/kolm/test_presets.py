@@ -13,7 +13,7 @@ from uuid import UUID
 import pytest
 
 from backend.domain.ids import Prefix, encode_id
-from backend.tenants.scope_presets import PRESETS
+from backend.tenants.api_keys.permission_presets import PRESETS
 from gpu_runners import kolm
 from gpu_runners.cli.main import main, parser
 from tests.acceptance.deployment import Customer

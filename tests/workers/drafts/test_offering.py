@@ -13,8 +13,8 @@ from backend.domain.lifecycle import StepName
 from backend.drafts import purging
 from backend.drafts.calibrations import replayed
 from backend.drafts.models import Calibration, Draft, LabelDraft, Offer, Outcome, Source, Verdict
+from backend.tenants.isolation import tenant_scope
 from backend.tenants.models import Tenant
-from backend.tenants.scope import tenant_scope
 from tests.compile_factories import LABELS, make_compile
 from tests.factories import make_tenant
 from tests.workers.pipeline_helpers import (

@@ -8,7 +8,7 @@ import pytest
 from backend.compiles.models import Compile
 from backend.domain.errors import CustomerError
 from backend.domain.lifecycle import StepName
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 from tests.compile_factories import change, fresh
 from tests.profiles import one_in
 from tests.workers.collapsing_teacher import (

@@ -11,8 +11,8 @@ from backend.domain.spec.parsing import Spec, canonical_spec, parse_spec
 from backend.drafts.cache import Admitted, SourcePrompt, admit
 from backend.drafts.models import Calibration, Preview
 from backend.rest.new_ids import new_uuid7
+from backend.tenants.isolation import tenant_scope
 from backend.tenants.models import Tenant
-from backend.tenants.scope import tenant_scope
 from tests.compile_factories import small_spec
 from tests.factories import make_tenant
 from workers.candidates.slices import declared, slice_text

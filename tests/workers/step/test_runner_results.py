@@ -12,7 +12,7 @@ from backend.domain.jobs.runner_jobs import RunnerJobKind
 from backend.domain.lifecycle import STEPS, CompileStatus, StepName, StepStatus
 from backend.runner_jobs import leases
 from backend.runner_jobs.models import RunnerJob
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 from tests.backend.domain.jobs.test_runner_results import DISTILLED, EVALUATED
 from tests.compile_factories import LABELS, change, fresh, make_compile
 from tests.factories import make_tenant

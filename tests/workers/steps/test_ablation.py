@@ -13,7 +13,7 @@ from backend.compiles.states import LABELED_STATES
 from backend.domain.lifecycle import StepName
 from backend.domain.planning.ablations import Arm
 from backend.drafts.models import Draft
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 from tests.compile_factories import LABELS, make_compile
 from tests.factories import make_tenant
 from tests.workers.collapsing_teacher import by_slice, make

@@ -8,7 +8,7 @@ from backend.blobs import get_jsonl
 from backend.compiles.models import Compile, TeacherCall
 from backend.domain.errors import CustomerError
 from backend.domain.lifecycle import StepName
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 from tests.compile_factories import make_compile
 from tests.factories import make_tenant
 from tests.workers.answer_helpers import json_answer, json_spec, subject_of, text_answer, text_spec

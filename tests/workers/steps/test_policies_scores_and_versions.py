@@ -15,7 +15,7 @@ from backend.artifacts.publishing import publish
 from backend.compiles.models import Compile
 from backend.domain.errors import InvalidSpec, Unavailable
 from backend.domain.lifecycle import StepName
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 from tests.compile_factories import change, fresh, make_compile
 from tests.factories import make_tenant
 from tests.workers.collapsing_teacher import drafts as product_drafts

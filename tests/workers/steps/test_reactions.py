@@ -12,7 +12,7 @@ from backend.compiles.models import Compile, CompileEvent
 from backend.domain.lifecycle import StepName
 from backend.drafts.models import Draft, Source
 from backend.drafts.vault import open_vault
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 from tests.compile_factories import LABELS, make_compile
 from tests.factories import make_tenant
 from tests.workers.pipeline_helpers import (

@@ -12,7 +12,7 @@ from backend.compiles.models import Compile
 from backend.domain.artifact import kolm_verify
 from backend.domain.artifact.receipts import keyid
 from backend.domain.lifecycle import CompileStatus
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 from deploy.embedded.stack import EmbeddedServices
 from tests.compile_factories import fresh
 from tests.key_pieces import as_owner, run_as_owner, signing_key_of_its_own

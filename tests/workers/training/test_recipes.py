@@ -18,7 +18,7 @@ from backend.domain.recipes.pack import Recipe, RecipePack
 from backend.domain.recipes.shapes import SHAPE_VERSION
 from backend.domain.rules.rule_list import Evidence, FieldRule, RuleList
 from backend.runner_jobs.models import RunnerJob
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 from tests.compile_factories import change, fresh
 from tests.workers.answer_helpers import (
     EASY,

@@ -13,7 +13,7 @@ from backend.domain.recipes.registry.contributed import structures_of
 from backend.domain.recipes.registry.epochs import Entry, build_epoch
 from backend.domain.recipes.shapes import SHAPE_VERSION
 from backend.registry.models import Contribution, Epoch
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 from tests.compile_factories import fresh
 from tests.workers.answer_helpers import EASY, TEXTS, advance, at_distillation, bring, json_answer, json_spec
 from tests.workers.training.test_recipes import ON, PACK, at_pack_job, packed, with_observations

@@ -15,7 +15,7 @@ from backend.domain.lifecycle import CompileStatus, StepName, StepStatus
 from backend.domain.spec.parsing import parse_spec
 from backend.domain.spec.task_prompt import prompt_json
 from backend.runner_jobs.models import RunnerJob
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 from gpu_runners.cli import artifacts
 from tests.backend.domain.jobs.test_runner_results import DISTILLED, EVALUATED
 from tests.compile_factories import LABELS, fresh

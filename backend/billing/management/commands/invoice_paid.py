@@ -9,8 +9,8 @@ from backend.billing.invoices import book_payment, find_invoice
 from backend.billing.models import BilledBy
 from backend.billing.shapes import invoice_shape
 from backend.domain.ids import Prefix, decode_id
-from backend.tenants.command_lines import TenantCommand
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
+from backend.tenants.management_base import TenantCommand
 
 
 class Command(TenantCommand):

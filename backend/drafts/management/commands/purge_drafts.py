@@ -7,7 +7,7 @@ from uuid import UUID
 from django.core.management.base import CommandParser
 
 from backend.drafts.purging import purge_family, purge_tenant
-from backend.tenants.command_lines import TenantCommand, check_tenant, tenant_id
+from backend.tenants.management_base import TenantCommand, check_tenant, tenant_id
 
 
 class Command(TenantCommand):

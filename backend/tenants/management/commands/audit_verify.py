@@ -7,9 +7,9 @@ from django.core.management.base import CommandError, CommandParser
 
 from backend.domain.ids import Prefix, encode_id
 from backend.tenants.audit import verify_chain
-from backend.tenants.command_lines import TenantCommand, check_tenant, tenant_id
+from backend.tenants.isolation import tenant_scope
+from backend.tenants.management_base import TenantCommand, check_tenant, tenant_id
 from backend.tenants.models import AuditHead
-from backend.tenants.scope import tenant_scope
 
 
 class Command(TenantCommand):

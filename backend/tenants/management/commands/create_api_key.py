@@ -8,12 +8,12 @@ from uuid import UUID
 from django.core.management.base import CommandParser
 from django.utils import timezone
 
-from backend.tenants import keys
-from backend.tenants.command_lines import TenantCommand, check_tenant, tenant_id
-from backend.tenants.scope import tenant_scope
-from backend.tenants.scope_presets import PRESETS
-from backend.tenants.scopes import ALL_SCOPES
-from backend.tenants.serializers import render_api_key
+from backend.tenants.api_keys import issuing
+from backend.tenants.api_keys.permission_presets import PRESETS
+from backend.tenants.api_keys.serializers import render_api_key
+from backend.tenants.isolation import tenant_scope
+from backend.tenants.management_base import TenantCommand, check_tenant, tenant_id
+from backend.tenants.permissions import ALL_SCOPES
 
 
 class Command(TenantCommand):
@@ -43,7 +43,7 @@ class Command(TenantCommand):
     ) -> None:
         check_tenant(tenant)
         with tenant_scope(tenant):
-            row, secret = keys.issue(
+            row, secret = issuing.issue(
                 tenant,
                 name=name[:100],
                 scopes=_scopes(preset, scopes or "all"),

@@ -5,10 +5,10 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from backend.rest.new_ids import new_uuid7
-from backend.tenants.command_lines import TenantCommand
+from backend.tenants.api_keys.serializers import render_tenant
+from backend.tenants.isolation import tenant_scope
+from backend.tenants.management_base import TenantCommand
 from backend.tenants.models import Tenant
-from backend.tenants.scope import tenant_scope
-from backend.tenants.serializers import render_tenant
 
 
 class Command(TenantCommand):

@@ -13,9 +13,9 @@ from backend.domain.ids import Prefix, encode_id
 from backend.domain.roles import Role
 from backend.tenants import audit
 from backend.tenants.actors import SYSTEM
-from backend.tenants.command_lines import TenantCommand, check_tenant, tenant_id
+from backend.tenants.isolation import tenant_scope
+from backend.tenants.management_base import TenantCommand, check_tenant, tenant_id
 from backend.tenants.models import Member
-from backend.tenants.scope import tenant_scope
 
 
 class Command(TenantCommand):

@@ -7,7 +7,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandParser
 
-from backend.tenants import token_keys
+from backend.tenants.key_rotation import token_keys
 
 
 class Command(BaseCommand):

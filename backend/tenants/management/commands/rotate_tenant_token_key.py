@@ -10,9 +10,9 @@ from django.db import ProgrammingError
 from django.utils import timezone
 
 from backend.domain.errors import CustomerError
-from backend.tenants import token_keys
-from backend.tenants.scope import TOKEN_TTL_S
-from backend.tenants.secrets_file import changing_secrets
+from backend.tenants.isolation import TOKEN_TTL_S
+from backend.tenants.key_rotation import token_keys
+from backend.tenants.key_rotation.secrets_file import changing_secrets
 
 # Tokens of before are still on their way for their time to live, and processes are changed over in minutes.
 GRACE = timedelta(seconds=2 * TOKEN_TTL_S)

@@ -11,8 +11,8 @@ from django.utils import timezone
 from backend.domain.money.ledger import GrantKind
 from backend.rest.new_ids import new_uuid7
 from backend.tenants.actors import Actor
-from backend.tenants.command_lines import TenantCommand, check_tenant, tenant_id
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
+from backend.tenants.management_base import TenantCommand, check_tenant, tenant_id
 from backend.usage import accounts
 from backend.usage.shapes import account_shape
 

@@ -7,8 +7,8 @@ from uuid import UUID
 from django.core.management.base import BaseCommand, CommandParser
 
 from backend.domain.ids import Prefix, encode_id
-from backend.tenants.command_lines import tenant_id
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
+from backend.tenants.management_base import tenant_id
 from backend.usage import accounts, checking
 
 

@@ -9,9 +9,9 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from backend.domain.errors import CustomerError
-from backend.tenants.resealing import count_others, needed_keys, reseal
+from backend.tenants.key_rotation.resealing import count_others, needed_keys, reseal
+from backend.tenants.key_rotation.secrets_file import changing_secrets
 from backend.tenants.sealing import key_id
-from backend.tenants.secrets_file import changing_secrets
 from backend.usage.accounts import all_tenants
 
 SAY_EVERY_S = 1.0

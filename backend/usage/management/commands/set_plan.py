@@ -8,8 +8,8 @@ from django.core.management.base import CommandParser
 
 from backend.domain.money.plans import PlanName
 from backend.tenants.actors import Actor
-from backend.tenants.command_lines import TenantCommand, check_tenant, tenant_id
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
+from backend.tenants.management_base import TenantCommand, check_tenant, tenant_id
 from backend.usage import accounts
 from backend.usage.shapes import account_shape
 

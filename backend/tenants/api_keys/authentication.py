@@ -19,9 +19,9 @@ from rest_framework.request import Request
 
 from backend.domain.ids import Prefix, encode_id
 from backend.tenants.actors import Actor
-from backend.tenants.key_format import hash_of, is_well_formed
+from backend.tenants.api_keys.key_format import hash_of, is_well_formed
+from backend.tenants.isolation import set_local, tenant_token
 from backend.tenants.models import ApiKey
-from backend.tenants.scope import set_local, tenant_token
 
 if TYPE_CHECKING:  # DRF imports this module while it imports its views
     from rest_framework.views import APIView

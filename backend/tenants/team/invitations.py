@@ -21,9 +21,9 @@ from backend.domain.ids import Prefix, encode_id
 from backend.domain.roles import Role, may_grant
 from backend.tenants import audit
 from backend.tenants.actors import Actor
+from backend.tenants.isolation import set_local, tenant_scope
 from backend.tenants.models import Invitation, Member
-from backend.tenants.scope import set_local, tenant_scope
-from backend.tenants.seats import take_seat
+from backend.tenants.team.seats import take_seat
 
 DAYS = 7
 _TOKEN_BYTES = 32

@@ -3,9 +3,9 @@
 from django.conf import settings
 from django.urls import reverse
 
-from backend.tenants.invitations import DAYS
-from backend.tenants.letters import send_on_commit
 from backend.tenants.models import Invitation, Tenant
+from backend.tenants.team.email import send_on_commit
+from backend.tenants.team.invitations import DAYS
 
 _TEXT = """\
 {by} invites you to the team {team} on kolm, as {role}.

@@ -30,9 +30,9 @@ from backend.domain.errors import Conflict, InvalidInput, Problem
 from backend.domain.ids import Prefix, encode_id
 from backend.tenants import audit
 from backend.tenants.actors import Actor
-from backend.tenants.every_table import owned_models, shared_models, tenant_column
+from backend.tenants.isolation import set_erasing, set_local, tenant_scope
 from backend.tenants.models import ApiKey, AuditHead, Erasure, Invitation, Member, Tenant
-from backend.tenants.scope import set_erasing, set_local, tenant_scope
+from backend.tenants.tenant_data.tenant_tables import owned_models, shared_models, tenant_column
 
 logger = logging.getLogger(__name__)
 

@@ -29,12 +29,13 @@ from backend.domain.errors import Conflict, InvalidInput
 from backend.domain.lifecycle import CompileStatus, StepName
 from backend.domain.roles import Role
 from backend.rest.new_ids import new_uuid7
-from backend.tenants import deletion, team_settings
 from backend.tenants.actors import Actor
-from backend.tenants.every_table import owned_models, tenant_column
-from backend.tenants.export import LEFT_OUT_TABLES, is_secret, write_zip
+from backend.tenants.isolation import tenant_scope, tenant_token
 from backend.tenants.models import Erasure, RetentionDue, Tenant
-from backend.tenants.scope import tenant_scope, tenant_token
+from backend.tenants.team import team_settings
+from backend.tenants.tenant_data import deletion
+from backend.tenants.tenant_data.export import LEFT_OUT_TABLES, is_secret, write_zip
+from backend.tenants.tenant_data.tenant_tables import owned_models, tenant_column
 from backend.usage.accounts import set_plan
 from deploy.embedded.stack import EmbeddedServices
 from tests.backend.tenants.test_isolation_sweep import make_row

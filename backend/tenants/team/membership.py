@@ -6,8 +6,8 @@ from uuid import UUID
 from django.db import transaction
 
 from backend.domain.roles import Role
+from backend.tenants.isolation import set_local, set_user, tenant_scope
 from backend.tenants.models import Member, Tenant
-from backend.tenants.scope import set_local, set_user, tenant_scope
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,8 +7,8 @@ from uuid import UUID, uuid4
 import pytest
 from django.db import ProgrammingError, connection, transaction
 
+from backend.tenants.isolation import set_tenant, tenant_scope
 from backend.tenants.models import ApiKey
-from backend.tenants.scope import set_tenant, tenant_scope
 from tests.factories import make_api_key, make_tenant
 
 pytestmark = pytest.mark.usefixtures("committed_db")

@@ -11,9 +11,9 @@ from backend.domain.errors import InvalidInput, NotFound, Problem
 from backend.domain.ids import Prefix, encode_id
 from backend.tenants import audit
 from backend.tenants.actors import SYSTEM, Actor
-from backend.tenants.key_format import hash_of, new_key
+from backend.tenants.api_keys.key_format import hash_of, new_key
 from backend.tenants.models import ApiKey
-from backend.tenants.scopes import ALL_SCOPES
+from backend.tenants.permissions import ALL_SCOPES
 
 MAX_LIFETIME = timedelta(days=3650)
 

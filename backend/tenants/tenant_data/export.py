@@ -17,9 +17,9 @@ from uuid import UUID
 from django.conf import settings
 from django.db import models
 
-from backend.tenants.every_table import owned_models, tenant_column
+from backend.tenants.isolation import tenant_scope
 from backend.tenants.models import Member
-from backend.tenants.scope import tenant_scope
+from backend.tenants.tenant_data.tenant_tables import owned_models, tenant_column
 
 # With them somebody could act as the tenant, or open what is sealed.
 _SECRET = ("sealed", "_mac", "secret", "_hash", "key_hash")

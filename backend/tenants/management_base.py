@@ -10,8 +10,8 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from backend.domain.errors import CustomerError, NotFound
 from backend.domain.ids import Prefix, decode_id
+from backend.tenants.isolation import tenant_scope
 from backend.tenants.models import Tenant
-from backend.tenants.scope import tenant_scope
 
 
 class TenantCommand(BaseCommand):

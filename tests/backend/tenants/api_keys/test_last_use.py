@@ -6,11 +6,11 @@ from uuid import UUID
 import pytest
 
 from backend.domain.ids import Prefix
-from backend.tenants.auth import Caller
-from backend.tenants.key_format import hash_of
-from backend.tenants.last_use import LastUseWriter
+from backend.tenants.api_keys.authentication import Caller
+from backend.tenants.api_keys.key_format import hash_of
+from backend.tenants.api_keys.last_use import LastUseWriter
+from backend.tenants.isolation import tenant_scope
 from backend.tenants.models import ApiKey
-from backend.tenants.scope import tenant_scope
 from tests.factories import make_api_key, make_tenant
 
 pytestmark = pytest.mark.usefixtures("committed_db")

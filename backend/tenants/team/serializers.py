@@ -8,8 +8,8 @@ from backend.domain.ids import Prefix, encode_id
 from backend.domain.roles import Role
 from backend.rest.strict import StrictSerializer
 from backend.rest.times import rfc3339
-from backend.tenants.invitations import status_of
 from backend.tenants.models import AuditEntry, Invitation, Member
+from backend.tenants.team.invitations import status_of
 
 ROLES = [role.value for role in Role]
 STATUSES = ["open", "accepted", "revoked", "expired"]

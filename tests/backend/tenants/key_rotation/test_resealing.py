@@ -32,10 +32,10 @@ from backend.domain.spec.parsing import parse_spec
 from backend.drafts.vault import make_vault, open_vault
 from backend.serving.models import PACK_REPORT, SHADOW, PackReport, ShadowAnswer
 from backend.tenants.actors import SYSTEM
+from backend.tenants.isolation import tenant_scope
+from backend.tenants.key_rotation.resealing import count_others, for_a_while, needed_keys, reseal, sealed_columns
 from backend.tenants.models import Tenant
 from backend.tenants.once import once
-from backend.tenants.resealing import count_others, for_a_while, needed_keys, reseal, sealed_columns
-from backend.tenants.scope import tenant_scope
 from backend.tenants.sealing import SealedField, current_head, key_id, seal, unseal
 from backend.webhooks import endpoints
 from backend.webhooks.models import WebhookEndpoint

@@ -22,9 +22,9 @@ from django.utils import timezone
 from django.utils.decorators import sync_and_async_middleware
 
 from backend.rest.async_queries import let_go
-from backend.tenants.auth import Caller
+from backend.tenants.api_keys.authentication import Caller
+from backend.tenants.isolation import tenant_scope
 from backend.tenants.models import ApiKey
-from backend.tenants.scope import tenant_scope
 
 logger = logging.getLogger(__name__)
 

@@ -13,10 +13,10 @@ from django.db import DatabaseError, connection, transaction
 from django.test import Client
 from django.utils import timezone
 
-from backend.tenants import token_keys
+from backend.tenants.isolation import set_erasing, set_user, tenant_scope
+from backend.tenants.key_rotation import token_keys
 from backend.tenants.management.commands.rotate_tenant_token_key import GRACE
 from backend.tenants.models import Member, Tenant
-from backend.tenants.scope import set_erasing, set_user, tenant_scope
 from deploy.embedded.stack import EmbeddedServices
 from tests.factories import bearer, make_api_key, make_tenant
 from tests.key_pieces import as_owner, run_as_owner

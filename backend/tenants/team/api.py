@@ -14,14 +14,14 @@ from backend.domain.ids import Prefix, decode_id
 from backend.domain.roles import Role
 from backend.rest.pagination import PAGE_PARAMETERS, list_page, page_schema
 from backend.rest.strict import check_query
-from backend.tenants import invitations, team
-from backend.tenants.api import IDEMPOTENCY_KEY
-from backend.tenants.auth import Caller, IsTenant
+from backend.tenants.api_keys.api import IDEMPOTENCY_KEY
+from backend.tenants.api_keys.authentication import Caller, IsTenant
 from backend.tenants.idempotency import idempotent
-from backend.tenants.invitation_letters import send_invitation
 from backend.tenants.models import AuditEntry, Invitation, Member
-from backend.tenants.scopes import HasScope
-from backend.tenants.team_serializers import (
+from backend.tenants.permissions import HasScope
+from backend.tenants.team import invitations, members
+from backend.tenants.team.invitation_email import send_invitation
+from backend.tenants.team.serializers import (
     AuditEntryShape,
     InvitationShape,
     MemberChange,
@@ -55,18 +55,18 @@ class MemberView(APIView):
     def get(self, request: Request, member: str) -> Response:
         """One member."""
         check_query(request.query_params, [])
-        return Response(render_member(team.find_member(request.auth.tenant_id, decode_id(Prefix.MEMBER, member))))
+        return Response(render_member(members.find_member(request.auth.tenant_id, decode_id(Prefix.MEMBER, member))))
 
     @extend_schema(operation_id="members_update", request=MemberChange, responses=MemberShape)
     def patch(self, request: Request, member: str) -> Response:
         """Give a member another role. Owners are made and unmade by owners, in the console."""
         caller: Caller = request.auth
         member_id = decode_id(Prefix.MEMBER, member)
-        team.find_member(caller.tenant_id, member_id)
+        members.find_member(caller.tenant_id, member_id)
         form = MemberChange(data=request.data)
         form.is_valid(raise_exception=True)
         role = Role(form.validated_data["role"])
-        row = team.change_role(caller.tenant_id, member_id, role, giver=team.KEYS_ROLE, actor=caller.actor)
+        row = members.change_role(caller.tenant_id, member_id, role, giver=members.KEYS_ROLE, actor=caller.actor)
         return Response(render_member(row))
 
     @extend_schema(operation_id="members_delete", responses={204: None})
@@ -74,7 +74,7 @@ class MemberView(APIView):
         """Remove a member: from now on the person sees nothing of the team."""
         caller: Caller = request.auth
         member_id = decode_id(Prefix.MEMBER, member)
-        team.remove(caller.tenant_id, member_id, giver=team.KEYS_ROLE, actor=caller.actor)
+        members.remove(caller.tenant_id, member_id, giver=members.KEYS_ROLE, actor=caller.actor)
         return HttpResponse(status=204)
 
 
@@ -105,7 +105,7 @@ class InvitationsView(APIView):
         form = NewInvitation(data=request.data)
         form.is_valid(raise_exception=True)
         email, role = form.validated_data["email"], Role(form.validated_data["role"])
-        row, token = invitations.invite(caller.tenant_id, email, role, giver=team.KEYS_ROLE, actor=caller.actor)
+        row, token = invitations.invite(caller.tenant_id, email, role, giver=members.KEYS_ROLE, actor=caller.actor)
         send_invitation(row, token)
         return Response(render_invitation(row), status=201)
 

@@ -10,10 +10,10 @@ from django.utils import timezone
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.tenants.key_format import ALPHABET, hash_of, is_well_formed, new_key
+from backend.tenants.api_keys.key_format import ALPHABET, hash_of, is_well_formed, new_key
+from backend.tenants.isolation import tenant_scope
 from backend.tenants.models import ApiKey, IdempotencyKey
-from backend.tenants.scope import tenant_scope
-from backend.tenants.scopes import ALL_SCOPES
+from backend.tenants.permissions import ALL_SCOPES
 from tests.factories import bearer, make_api_key, make_tenant
 
 pytestmark = pytest.mark.django_db

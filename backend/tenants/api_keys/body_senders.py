@@ -3,7 +3,7 @@
 from django.db import transaction
 from rest_framework.exceptions import AuthenticationFailed
 
-from backend.tenants.auth import authenticate
+from backend.tenants.api_keys.authentication import authenticate
 
 
 def sender_by_key(path: str, authorization: str) -> str | None:

@@ -15,11 +15,12 @@ from django.utils import timezone
 from backend.domain.errors import Conflict, Forbidden, InvalidInput, NotFound, PaymentRequired
 from backend.domain.ids import Prefix, encode_id
 from backend.domain.roles import Role
-from backend.tenants import audit, invitations, team
+from backend.tenants import audit
 from backend.tenants.actors import Actor
-from backend.tenants.membership import memberships_of
+from backend.tenants.isolation import set_local, set_user, tenant_scope, user_token
 from backend.tenants.models import Invitation, Member, Tenant
-from backend.tenants.scope import set_local, set_user, tenant_scope, user_token
+from backend.tenants.team import invitations, members
+from backend.tenants.team.membership import memberships_of
 from backend.usage.accounts import set_plan
 from tests.factories import bearer, make_api_key, make_member, make_tenant
 
@@ -44,7 +45,7 @@ def member_of(tenant: Tenant, user: User) -> Member:
 
 def change(tenant: Tenant, user: User, role: Role, giver: Role) -> None:
     with tenant_scope(tenant.id):
-        team.change_role(tenant.id, member_of(tenant, user).id, role, giver=giver, actor=ANNA)
+        members.change_role(tenant.id, member_of(tenant, user).id, role, giver=giver, actor=ANNA)
 
 
 def actions(tenant: Tenant) -> list[str]:
@@ -83,7 +84,7 @@ def test_the_last_owner_is_neither_demoted_nor_removed_nor_leaves(tenant):
         change(tenant, owner, Role.ADMIN, Role.OWNER)
     for giver in (Role.OWNER, None):
         with pytest.raises(Conflict, match="last owner"), tenant_scope(tenant.id):
-            team.remove(tenant.id, member_of(tenant, owner).id, giver=giver, actor=ANNA)
+            members.remove(tenant.id, member_of(tenant, owner).id, giver=giver, actor=ANNA)
     assert member_of(tenant, owner).role == Role.OWNER
 
 
@@ -115,7 +116,7 @@ def test_another_teams_member_is_not_there(tenant):
     with pytest.raises(Member.DoesNotExist):
         member_of(tenant, stranger)
     with pytest.raises(NotFound), tenant_scope(tenant.id):
-        team.remove(tenant.id, Member(user=stranger).id, giver=Role.OWNER, actor=ANNA)
+        members.remove(tenant.id, Member(user=stranger).id, giver=Role.OWNER, actor=ANNA)
 
 
 # --- invitations ---------------------------------------------------------------------------------------------
@@ -349,7 +350,7 @@ def test_the_audit_log_over_the_api(tenant):
 
 def test_a_name_cannot_break_out_of_the_letter(tenant):
     with tenant_scope(tenant.id):
-        team.rename(tenant.id, "Acme\nBcc: x@evil.example\n\nVisit https://evil.example now", actor=ANNA)
+        members.rename(tenant.id, "Acme\nBcc: x@evil.example\n\nVisit https://evil.example now", actor=ANNA)
     ask("post", "/v1/invitations", make_api_key(tenant), {"email": "api@example.com", "role": "billing"})
     letter = mail.outbox[-1]
     assert "\n" not in letter.subject

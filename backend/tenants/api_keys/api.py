@@ -10,12 +10,9 @@ from backend.domain.errors import Forbidden
 from backend.domain.ids import Prefix, decode_id
 from backend.rest.pagination import PAGE_PARAMETERS, list_page, page_schema
 from backend.rest.strict import check_query
-from backend.tenants import keys
-from backend.tenants.auth import Caller, IsTenant
-from backend.tenants.idempotency import idempotent
-from backend.tenants.models import ApiKey, Tenant
-from backend.tenants.scopes import HasScope
-from backend.tenants.serializers import (
+from backend.tenants.api_keys import issuing
+from backend.tenants.api_keys.authentication import Caller, IsTenant
+from backend.tenants.api_keys.serializers import (
     ApiKeyShape,
     NewApiKey,
     ShownOnceApiKey,
@@ -23,6 +20,9 @@ from backend.tenants.serializers import (
     render_api_key,
     render_tenant,
 )
+from backend.tenants.idempotency import idempotent
+from backend.tenants.models import ApiKey, Tenant
+from backend.tenants.permissions import HasScope
 
 KEYS: list[type[BasePermission]] = [IsTenant, HasScope("api_keys")]
 IDEMPOTENCY_KEY = OpenApiParameter(
@@ -69,7 +69,7 @@ class ApiKeysView(APIView):
         form.is_valid(raise_exception=True)
         wanted = form.validated_data
         _check_not_above(request.auth, wanted["scopes"])
-        row, secret = keys.issue(
+        row, secret = issuing.issue(
             request.auth.tenant_id,
             name=wanted["name"],
             scopes=wanted["scopes"],
@@ -88,7 +88,7 @@ class ApiKeyView(APIView):
     def get(self, request: Request, key: str) -> Response:
         """One key, without its secret."""
         check_query(request.query_params, [])
-        return Response(render_api_key(keys.find(request.auth.tenant_id, decode_id(Prefix.API_KEY, key))))
+        return Response(render_api_key(issuing.find(request.auth.tenant_id, decode_id(Prefix.API_KEY, key))))
 
 
 class RevokeApiKeyView(APIView):
@@ -99,7 +99,7 @@ class RevokeApiKeyView(APIView):
     def post(self, request: Request, key: str) -> Response:
         """The key opens nothing from now on. Revoking it again changes nothing."""
         caller: Caller = request.auth
-        row = keys.revoke(caller.tenant_id, decode_id(Prefix.API_KEY, key), actor=caller.actor)
+        row = issuing.revoke(caller.tenant_id, decode_id(Prefix.API_KEY, key), actor=caller.actor)
         return Response(render_api_key(row))
 
 

@@ -8,9 +8,9 @@ from django.apps import apps
 from django.db import ProgrammingError, connection, transaction
 from django.db.utils import InternalError
 
-from backend.tenants.key_format import hash_of
+from backend.tenants.api_keys.key_format import hash_of
+from backend.tenants.isolation import TenantOwned, read_local, set_local, tenant_scope, tenant_token
 from backend.tenants.models import ApiKey, Tenant
-from backend.tenants.scope import TenantOwned, read_local, set_local, tenant_scope, tenant_token
 from tests.factories import make_api_key, make_tenant
 
 pytestmark = pytest.mark.django_db

@@ -7,9 +7,9 @@ from rest_framework import serializers
 from backend.domain.ids import Prefix, encode_id
 from backend.rest.strict import StrictSerializer
 from backend.rest.times import rfc3339
+from backend.tenants.api_keys.permission_presets import PRESETS
 from backend.tenants.models import ApiKey, Tenant
-from backend.tenants.scope_presets import PRESETS
-from backend.tenants.scopes import ALL_SCOPES
+from backend.tenants.permissions import ALL_SCOPES
 
 
 class NewApiKey(StrictSerializer):

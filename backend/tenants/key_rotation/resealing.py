@@ -12,7 +12,7 @@ from django.db import connection, models, transaction
 from django.db.models.functions import Length
 
 from backend.domain.errors import OurError
-from backend.tenants.scope import tenant_scope
+from backend.tenants.isolation import tenant_scope
 from backend.tenants.sealing import HEAD_BYTES, SealedField, current_head, key_id, open_with, seal
 
 BATCH = 200  # rows in one transaction: some milliseconds under lock

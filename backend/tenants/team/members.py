@@ -13,8 +13,8 @@ from backend.domain.roles import Role, may_grant
 from backend.rest.new_ids import new_uuid7
 from backend.tenants import audit
 from backend.tenants.actors import Actor
+from backend.tenants.isolation import tenant_scope
 from backend.tenants.models import Member, Tenant
-from backend.tenants.scope import tenant_scope
 
 MOST_NAME = 100
 KEYS_ROLE = Role.ADMIN  # what an API key with team:write may do: all but make and unmake owners

@@ -6,7 +6,7 @@ tests/gpu_runners/kolm/test_presets.py runs every command with a key of every pr
 
 from dataclasses import dataclass
 
-from backend.tenants.scopes import ALL_SCOPES, Scope
+from backend.tenants.permissions import ALL_SCOPES, Scope
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

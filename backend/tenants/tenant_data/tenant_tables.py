@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from django.apps import apps
 from django.db import models
 
+from backend.tenants.isolation import TenantOwned
 from backend.tenants.models import Tenant
-from backend.tenants.scope import TenantOwned
 
 
 def owned_models() -> list[type[models.Model]]:

@@ -1,0 +1,1 @@
+"""The tables that hold a tenant's data, and what is done with all of them: export and erasure."""
