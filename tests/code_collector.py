@@ -10,6 +10,7 @@ module. What cannot be followed is told by `undecided`.
 import ast
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 NAMES = frozenset({"code", "error_code", "failure_code"})
@@ -38,7 +39,17 @@ def undecided(paths: Iterable[Path]) -> list[Found]:
     ]
 
 
-def _leaves(paths: Iterable[Path]) -> Iterator[tuple[ast.expr, str]]:
+def _leaves(paths: Iterable[Path]) -> list[tuple[ast.expr, str]]:
+    return _leaves_of(tuple(paths))
+
+
+@cache
+def _leaves_of(paths: tuple[Path, ...]) -> list[tuple[ast.expr, str]]:
+    """Read once for all who ask: the whole source takes seconds."""
+    return list(_read(paths))
+
+
+def _read(paths: tuple[Path, ...]) -> Iterator[tuple[ast.expr, str]]:
     trees = {path: ast.parse(path.read_text()) for path in paths}
     everywhere = {name: at for tree in trees.values() for name, at in _positions(tree).items()}
     for path, tree in trees.items():
