@@ -71,7 +71,7 @@ def state_when_written(reasons: object) -> CandidateState:
 def check_move(moves: Mapping[State, frozenset[State]], now: State, to: State) -> None:
     """Raise IllegalMove unless the table leads from `now` to `to`."""
     if to not in moves[now]:
-        raise IllegalMove(f"What is {now} cannot become {to}.", code="illegal_move")
+        raise IllegalMove(f"What is {now} cannot become {to}.", code="internal_error")
 
 
 def states_before(moves: Mapping[State, frozenset[State]], to: State) -> list[State]:
