@@ -390,7 +390,7 @@ SPECTACULAR_SETTINGS = {
     # without drf-spectacular's own hook that names enums: every resource has an `object` with one value, and all
     # would collide
     "POSTPROCESSING_HOOKS": [
-        "backend.compiles.openapi.describe_events",
+        "backend.compiles.api.openapi.describe_events",
         "backend.serving.openapi.describe_gateway",
         "backend.webhooks.openapi.describe_webhooks",
         "backend.rest.openapi.describe_problems",

@@ -11,8 +11,9 @@ from backend.artifacts.models import Artifact, Receipt
 from backend.artifacts.receipting import issue_receipt
 from backend.artifacts.signing import public_raw, signing_key
 from backend.blobs import put_blob
-from backend.compiles import leases, submission
+from backend.compiles import leases
 from backend.compiles.leases import Lease
+from backend.compiles.lifecycle import submission
 from backend.compiles.models import TEACHER_KEY, Candidate, Compile, Slice, StepRun, TeacherKey, Upload
 from backend.compiles.uploads import UploadPurpose, store_upload
 from backend.domain.answers.candidates import text_key

@@ -21,9 +21,10 @@ from django.conf import settings
 from django.db import connection
 from django.utils import timezone
 
-from backend.compiles import leases, transitions
+from backend.compiles import leases
 from backend.compiles.events import append_event
 from backend.compiles.leases import Lease, LeaseLost
+from backend.compiles.lifecycle import transitions
 from backend.compiles.models import Compile, StepRun, TeacherCall
 from backend.compiles.states import CallState
 from backend.domain.errors import CustomerError, KolmError, OurError, Unavailable

@@ -64,7 +64,7 @@ def tick(*, may_expire: bool = True) -> None:
     from django.db import connection
 
     from backend.billing.hinting import hint_billing
-    from backend.compiles.retention import sweep_due
+    from backend.compiles.lifecycle.retention import sweep_due
     from backend.registry.epochs import build_due
     from backend.runner_jobs.forgetting import forget_infer_jobs
     from backend.selections.forgetting import forget_selections
@@ -221,7 +221,8 @@ _next_pass = 0.0
 
 def expire_compiles() -> int:
     """End compiles that made no progress for a day: nobody came to take them."""
-    from backend.compiles import leases, transitions
+    from backend.compiles import leases
+    from backend.compiles.lifecycle import transitions
     from backend.tenants.isolation import tenant_scope
 
     forgotten = "greatest(due_at, lease_until) < now() - make_interval(hours => %s) AND due_at IS NOT NULL"
@@ -241,7 +242,7 @@ def expire_compiles() -> int:
 def _expire(compile: "Compile") -> None:
     from django.utils import timezone
 
-    from backend.compiles import transitions
+    from backend.compiles.lifecycle import transitions
     from backend.compiles.models import StepRun, TeacherCall
     from backend.domain.lifecycle import TERMINAL, CompileStatus, StepStatus
     from backend.runner_jobs.leases import cancel

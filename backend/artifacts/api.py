@@ -17,7 +17,7 @@ from backend.artifacts.revoking import check_usable, revoke
 from backend.artifacts.shapes import artifact_shape, receipt_shape
 from backend.artifacts.signing import keyring
 from backend.blobs import get_blob
-from backend.compiles.api import READ_ONLY, find_compile, whole_list
+from backend.compiles.api.compiles import READ_ONLY, find_compile, whole_list
 from backend.domain.artifact import kolm_verify
 from backend.domain.errors import NotFound
 from backend.domain.ids import Prefix, decode_id

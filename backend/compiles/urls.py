@@ -2,26 +2,26 @@
 
 from django.urls import path
 
-from backend.compiles import ablation_api, api, material_api
-from backend.compiles.event_stream import compile_events
+from backend.compiles.api import ablations, compiles, material
+from backend.compiles.api.event_stream import compile_events
 
 urlpatterns = [
-    path("v1/specs/schema", api.SpecSchemaView.as_view()),
-    path("v1/specs/validate", api.SpecValidateView.as_view()),
-    path("v1/compiles", api.CompilesView.as_view()),
-    path("v1/compiles/estimate", api.EstimateView.as_view()),
-    path("v1/compiles/<str:compile>", api.CompileView.as_view()),
+    path("v1/specs/schema", compiles.SpecSchemaView.as_view()),
+    path("v1/specs/validate", compiles.SpecValidateView.as_view()),
+    path("v1/compiles", compiles.CompilesView.as_view()),
+    path("v1/compiles/estimate", compiles.EstimateView.as_view()),
+    path("v1/compiles/<str:compile>", compiles.CompileView.as_view()),
     path("v1/compiles/<str:compile>/events", compile_events),
-    path("v1/compiles/<str:compile>/steps", api.StepsView.as_view()),
-    path("v1/compiles/<str:compile>/slices", api.SlicesView.as_view()),
-    path("v1/compiles/<str:compile>/candidates", api.CandidatesView.as_view()),
-    path("v1/compiles/<str:compile>/usage", api.UsageView.as_view()),
-    path("v1/compiles/<str:compile>/bill", api.BillView.as_view()),
-    path("v1/compiles/<str:compile>/ablations", ablation_api.AblationsView.as_view()),
-    path("v1/compiles/<str:compile>/cancel", api.CancelView.as_view()),
-    path("v1/compiles/<str:compile>/resume", api.ResumeView.as_view()),
-    path("v1/uploads", material_api.UploadsView.as_view()),
-    path("v1/uploads/<str:upload>", material_api.UploadView.as_view()),
-    path("v1/teacher_keys", material_api.TeacherKeysView.as_view()),
-    path("v1/teacher_keys/<str:key>", material_api.TeacherKeyView.as_view()),
+    path("v1/compiles/<str:compile>/steps", compiles.StepsView.as_view()),
+    path("v1/compiles/<str:compile>/slices", compiles.SlicesView.as_view()),
+    path("v1/compiles/<str:compile>/candidates", compiles.CandidatesView.as_view()),
+    path("v1/compiles/<str:compile>/usage", compiles.UsageView.as_view()),
+    path("v1/compiles/<str:compile>/bill", compiles.BillView.as_view()),
+    path("v1/compiles/<str:compile>/ablations", ablations.AblationsView.as_view()),
+    path("v1/compiles/<str:compile>/cancel", compiles.CancelView.as_view()),
+    path("v1/compiles/<str:compile>/resume", compiles.ResumeView.as_view()),
+    path("v1/uploads", material.UploadsView.as_view()),
+    path("v1/uploads/<str:upload>", material.UploadView.as_view()),
+    path("v1/teacher_keys", material.TeacherKeysView.as_view()),
+    path("v1/teacher_keys/<str:key>", material.TeacherKeyView.as_view()),
 ]

@@ -8,7 +8,7 @@ from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST
 
-from backend.compiles import ablations, transitions
+from backend.compiles.lifecycle import ablations, transitions
 from backend.console.access import ConsoleRequest, page
 from backend.console.compile_receipts import verify_compile
 from backend.console.compile_rows import find_compile

@@ -13,7 +13,7 @@ from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST
 
-from backend.compiles import submission
+from backend.compiles.lifecycle import submission
 from backend.compiles.models import Compile, Upload
 from backend.compiles.uploads import UploadPurpose, store_upload
 from backend.console.access import ConsoleRequest, page

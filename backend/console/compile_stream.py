@@ -11,7 +11,7 @@ from django.db import transaction
 from django.http import HttpRequest, HttpResponseBase
 from rest_framework.exceptions import AuthenticationFailed
 
-from backend.compiles.event_stream import answer
+from backend.compiles.api.event_stream import answer
 from backend.console.access import visit_of
 from backend.domain.errors import Forbidden, KolmError
 from backend.domain.roles import Permission

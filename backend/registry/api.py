@@ -10,7 +10,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from backend.compiles.api import whole_list
+from backend.compiles.api.compiles import whole_list
 from backend.domain.errors import InvalidInput, NotFound, Problem
 from backend.domain.ids import Prefix, decode_id
 from backend.domain.recipes.registry.epochs import prove

@@ -15,7 +15,7 @@ from uuid import UUID
 import yaml
 
 from backend.blobs import get_blob, put_blob
-from backend.compiles import submission, transitions
+from backend.compiles.lifecycle import submission, transitions
 from backend.compiles.models import Candidate, Compile, CompileEvent, StepRun
 from backend.domain.answers.candidates import Origin
 from backend.domain.ids import Prefix, decode_id

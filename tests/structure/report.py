@@ -15,7 +15,7 @@ PAGE = ROOT / "docs" / "structure.md"
 LOOSE = 20  # files of its own that a folder holds at most
 # what is followed, and from where: a function may have another name and place in another commit
 WALKS: dict[str, tuple[tuple[str, str, str], ...]] = {
-    "a posted spec": (("backend.compiles.submission", "submit", "document"),),
+    "a posted spec": (("backend.compiles.lifecycle.submission", "submit", "document"),),
     "a slice that is offered drafts": (
         ("workers.drafts.offering", "offer_drafts", "pool"),
         ("workers.stages.drafting", "offer_drafts", "pool"),

@@ -5,7 +5,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from backend.compiles import transitions
+from backend.compiles.lifecycle import transitions
 from backend.compiles.models import Candidate, Compile, Slice, StepRun, TeacherCall
 from backend.domain.lifecycle import CompileStatus, StepName
 from backend.tenants.isolation import tenant_scope

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from backend.compiles import leases, transitions
+from backend.compiles import leases
+from backend.compiles.lifecycle import transitions
 from backend.compiles.models import Compile, CompileEvent, CompileLease
 from backend.domain.errors import OurError
 from backend.domain.lifecycle import STEPS, CompileStatus, StepName

@@ -9,7 +9,7 @@ from django.db import connection
 
 from backend.artifacts.publishing import publish
 from backend.artifacts.revoking import revoke
-from backend.compiles import transitions
+from backend.compiles.lifecycle import transitions
 from backend.compiles.models import Compile, CompileLease
 from backend.domain.errors import CustomerError, OurError
 from backend.domain.ids import Prefix, encode_id

@@ -9,8 +9,9 @@ import pytest
 from django.db import connection, connections
 
 from backend.blobs import put_blob
-from backend.compiles import leases, transitions
+from backend.compiles import leases
 from backend.compiles.leases import LeaseLost
+from backend.compiles.lifecycle import transitions
 from backend.compiles.models import Compile, CompileEvent, CompileLease, StepRun
 from backend.domain.errors import InvalidInput, OurError, Unavailable
 from backend.domain.jobs.runner_jobs import RunnerJobKind

@@ -8,8 +8,9 @@ import pytest
 from django.db import IntegrityError, OperationalError, connection, transaction
 from django.db.models import Sum
 
-from backend.compiles import leases, transitions
+from backend.compiles import leases
 from backend.compiles.leases import LeaseLost
+from backend.compiles.lifecycle import transitions
 from backend.compiles.models import Compile, StepRun, TeacherCall
 from backend.domain.errors import PaymentRequired
 from backend.domain.lifecycle import CompileStatus, StepName

@@ -8,7 +8,8 @@ import pytest
 from django.db import connection
 
 from backend import queue
-from backend.compiles import leases, transitions
+from backend.compiles import leases
+from backend.compiles.lifecycle import transitions
 from backend.compiles.models import Compile, CompileEvent, CompileLease, Outbox, StepRun
 from backend.domain.jobs.absence import Absence
 from backend.domain.jobs.runner_jobs import RunnerJobKind

@@ -7,8 +7,9 @@ from typing import Any
 from django.utils import timezone
 
 from backend.artifacts.receipting import issue_receipt
-from backend.compiles import leases, transitions
+from backend.compiles import leases
 from backend.compiles.events import append_event
+from backend.compiles.lifecycle import transitions
 from backend.compiles.models import Compile, StepRun
 from backend.compiles.notices import tell_progress
 from backend.domain.canonical import sha256_of

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from django.db import connection, models
 
-from backend.compiles.ablations import label_costs
+from backend.compiles.lifecycle.ablations import label_costs
 from backend.compiles.models import Candidate, Compile, Slice, StepRun
 from backend.compiles.reactions import split_into
 from backend.compiles.states import LABELED_STATES, CandidateState

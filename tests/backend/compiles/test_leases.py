@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from backend.compiles import leases, transitions
+from backend.compiles import leases
 from backend.compiles.events import append_event
 from backend.compiles.leases import LeaseLost
+from backend.compiles.lifecycle import transitions
 from backend.compiles.models import Compile, CompileEvent, CompileLease, Outbox
 from backend.domain.lifecycle import CompileStatus
 from backend.tenants.isolation import tenant_scope

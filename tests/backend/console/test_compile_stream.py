@@ -8,13 +8,13 @@ from django.conf import settings
 from django.db import connection
 from django.test import Client
 
-from backend.compiles import transitions
 from backend.compiles.events import append_event
+from backend.compiles.lifecycle import transitions
 from backend.compiles.models import Compile
 from backend.domain.lifecycle import CompileStatus
 from backend.domain.roles import Role
 from backend.tenants.isolation import tenant_scope
-from tests.backend.compiles.sse import bounded, reading
+from tests.backend.compiles.api.sse import bounded, reading
 from tests.compile_factories import change, make_compile, public_id
 from tests.factories import make_member, make_tenant
 

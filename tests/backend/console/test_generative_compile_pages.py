@@ -83,7 +83,7 @@ def test_a_json_compile_can_be_compared_with_itself_and_listed(json_row):
 
 def at_other(row: Compile) -> Compile:
     """Another compile of the same tenant, just queued."""
-    from backend.compiles import submission
+    from backend.compiles.lifecycle import submission
     from tests.compile_factories import small_spec
 
     with tenant_scope(row.tenant_id):

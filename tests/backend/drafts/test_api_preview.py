@@ -14,7 +14,7 @@ from django.db import connection
 from django.test import Client
 
 from backend import queue
-from backend.compiles import api as compiles_api
+from backend.compiles.api import compiles
 from backend.domain.drafts.vocabulary import Arm, Strategy
 from backend.drafts import preview_api
 from backend.drafts.models import Preview
@@ -39,7 +39,7 @@ def tenant() -> Tenant:
 @pytest.fixture(autouse=True)
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(preview_api, "WAIT_S", 0.4)
-    monkeypatch.setattr(compiles_api, "DRAFTS_WAIT_S", 0.4)
+    monkeypatch.setattr(compiles, "DRAFTS_WAIT_S", 0.4)
     pause.answered()  # a test before took Redis away, less than a second ago
 
 

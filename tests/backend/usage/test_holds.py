@@ -12,7 +12,8 @@ import pytest
 from django.db import DatabaseError, connection, transaction
 from django.test import Client
 
-from backend.compiles import leases, transitions
+from backend.compiles import leases
+from backend.compiles.lifecycle import transitions
 from backend.compiles.models import Compile
 from backend.domain.errors import PaymentRequired
 from backend.domain.ids import Prefix, encode_id

@@ -6,7 +6,7 @@ import pytest
 from django.db import connection
 
 from backend.blobs import put_blob, put_jsonl
-from backend.compiles import transitions
+from backend.compiles.lifecycle import transitions
 from backend.compiles.models import Compile, CompileEvent, StepRun
 from backend.domain.jobs.runner_jobs import RunnerJobKind
 from backend.domain.lifecycle import STEPS, CompileStatus, StepName, StepStatus

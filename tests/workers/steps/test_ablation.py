@@ -7,7 +7,7 @@ import pytest
 
 from backend.artifacts.models import Receipt
 from backend.blobs import get_jsonl
-from backend.compiles import ablations
+from backend.compiles.lifecycle import ablations
 from backend.compiles.models import Compile
 from backend.compiles.states import LABELED_STATES
 from backend.domain.lifecycle import StepName

@@ -1,7 +1,7 @@
 """What else of the product answers: an ablation of a json compile is compared by rows that are right, and the teacher
 in the playground answers as it does when it labels."""
 
-from backend.compiles.ablations import _marks
+from backend.compiles.lifecycle.ablations import _marks
 from backend.domain.spec.parsing import parse_spec
 from tests.compile_factories import small_spec
 from tests.workers.answer_helpers import TEXTS, json_answer, json_spec, text_answer, text_spec

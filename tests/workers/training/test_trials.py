@@ -7,7 +7,7 @@ import pytest
 
 from backend.artifacts.models import Artifact
 from backend.blobs import get_blob, get_json, put_blob
-from backend.compiles import transitions
+from backend.compiles.lifecycle import transitions
 from backend.compiles.models import Compile, CompileEvent
 from backend.domain.artifact import kolm_verify
 from backend.domain.jobs.runner_jobs import RunnerJobKind

@@ -22,8 +22,8 @@ from psycopg.conninfo import make_conninfo
 from backend.artifacts.signing import public_raw, sign_document
 from backend.billing.models import Subscription, SubscriptionStatus
 from backend.blobs import has_blob, put_blob, put_jsonl
+from backend.compiles.lifecycle.retention import FORGOTTEN, forget, sweep_due
 from backend.compiles.models import Candidate, Compile, Slice, StepRun, TeacherCall, Upload
-from backend.compiles.retention import FORGOTTEN, forget, sweep_due
 from backend.domain.artifact.receipts import pae
 from backend.domain.errors import Conflict, InvalidInput
 from backend.domain.lifecycle import CompileStatus, StepName

@@ -6,8 +6,8 @@ from uuid import UUID
 from django.utils import timezone
 
 from backend.compiles import booking, leases
-from backend.compiles.concurrency import check_room
 from backend.compiles.events import append_event, touch
+from backend.compiles.lifecycle.concurrency import check_room
 from backend.compiles.models import Compile, StepRun
 from backend.compiles.notices import tell
 from backend.domain.errors import Conflict, NotFound

@@ -5,9 +5,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from backend.compiles import ablations
-from backend.compiles import serializers as shapes_of
-from backend.compiles.api import COMPILES, find_compile, whole_list
+from backend.compiles.api import serializers as shapes_of
+from backend.compiles.api.compiles import COMPILES, find_compile, whole_list
+from backend.compiles.lifecycle import ablations
 from backend.compiles.shapes import ablation_shape, compile_shape
 from backend.domain.planning.ablations import Arm
 from backend.rest.pagination import page_schema

@@ -11,9 +11,9 @@ from uuid import UUID
 from django.db.models import Count, Q
 
 from backend.blobs import get_json, get_jsonl
+from backend.compiles.lifecycle.submission import check_teacher, queue
 from backend.compiles.models import Candidate, Compile, Slice, StepRun, TeacherCall
 from backend.compiles.states import ANSWERED_STATES, LABELED_STATES, CandidateState
-from backend.compiles.submission import check_teacher, queue
 from backend.domain.answers.json_values import BadAnswer, is_exact, parse_answer
 from backend.domain.errors import Conflict, InvalidSpec, Problem
 from backend.domain.evaluation.paired import compare

@@ -13,8 +13,8 @@ from django.db.models import QuerySet
 from django.utils import timezone
 
 from backend.blobs import probe_store, sweep_blob
+from backend.compiles.lifecycle.transitions import FORGOTTEN
 from backend.compiles.models import Candidate, Compile, Slice, StepRun, TeacherCall, Upload
-from backend.compiles.transitions import FORGOTTEN
 from backend.compiles.uploads import UploadPurpose
 from backend.domain.ids import Prefix, encode_id
 from backend.domain.lifecycle import TERMINAL, CompileStatus, StepName

@@ -11,8 +11,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from backend.compiles import serializers as shapes_of
 from backend.compiles import teacher_keys
+from backend.compiles.api import serializers as shapes_of
 from backend.compiles.models import TeacherKey, Upload
 from backend.compiles.shapes import teacher_key_shape, upload_shape
 from backend.compiles.uploads import UploadPurpose, store_upload

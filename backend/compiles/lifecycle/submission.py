@@ -6,9 +6,9 @@ from uuid import UUID
 from django.conf import settings
 
 from backend.compiles import leases
-from backend.compiles.concurrency import check_room
 from backend.compiles.events import append_event
 from backend.compiles.inputs import keep_salt, load_captures, load_gold, split
+from backend.compiles.lifecycle.concurrency import check_room
 from backend.compiles.models import Compile, StepRun, TeacherKey
 from backend.compiles.notices import tell
 from backend.compiles.uploads import UploadPurpose, find_upload

@@ -13,8 +13,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from backend.compiles import serializers as shapes_of
-from backend.compiles import submission, transitions
+from backend.compiles.api import serializers as shapes_of
+from backend.compiles.lifecycle import submission, transitions
 from backend.compiles.models import Candidate, Compile, Slice, StepRun
 from backend.compiles.shapes import candidate_shape, compile_shape, slice_shape, step_shape
 from backend.domain.errors import NotFound

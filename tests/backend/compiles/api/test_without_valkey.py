@@ -10,7 +10,7 @@ from django.test import Client
 
 from deploy.embedded.layout import Part
 from deploy.embedded.stack import EmbeddedServices
-from tests.backend.compiles.test_bad_specs import post
+from tests.backend.compiles.api.test_bad_specs import post
 from tests.compile_factories import small_spec
 from tests.factories import make_api_key, make_tenant
 

@@ -13,13 +13,14 @@ from django.conf import settings as django_settings
 from django.db import connection
 from django.test import Client
 
-from backend.compiles import event_stream, transitions
+from backend.compiles.api import event_stream
 from backend.compiles.events import append_event
+from backend.compiles.lifecycle import transitions
 from backend.compiles.models import Compile
 from backend.domain.lifecycle import CompileStatus
 from backend.tenants.isolation import tenant_scope
 from backend.tenants.models import ApiKey
-from tests.backend.compiles.sse import bounded, reading
+from tests.backend.compiles.api.sse import bounded, reading
 from tests.compile_factories import change, make_compile, public_id
 from tests.factories import bearer, make_api_key, make_tenant
 
