@@ -11,8 +11,8 @@ _django = get_asgi_application()  # sets Django up: settings can be read from he
 
 from backend.console.body_senders import sender_by_session  # noqa: E402
 from backend.domain.log_text import guard_logs  # noqa: E402
-from backend.rest.body_limits import STRANGERS_BYTES, limit_bodies  # noqa: E402
-from backend.rest.body_senders import Area, SenderBook  # noqa: E402
+from backend.rest.bodies.body_limits import STRANGERS_BYTES, limit_bodies  # noqa: E402
+from backend.rest.bodies.body_senders import Area, SenderBook  # noqa: E402
 from backend.rest.log_lines import log_what_escapes  # noqa: E402
 from backend.runner_jobs.body_senders import sender_by_token  # noqa: E402
 from backend.runner_jobs.own_absence import watch  # noqa: E402

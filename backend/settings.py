@@ -262,7 +262,7 @@ TIME_ZONE = "UTC"
 USE_I18N = False
 APPEND_SLASH = False
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
-DATA_UPLOAD_MAX_MEMORY_SIZE = None  # `backend.rest.body_limits` is the limit
+DATA_UPLOAD_MAX_MEMORY_SIZE = None  # `backend.rest.bodies.body_limits` is the limit
 
 # Each is a package of `backend` with models, and of `migrations`.
 APPS = [
@@ -304,11 +304,11 @@ MIDDLEWARE = [
     "backend.rest.request_ids.request_ids",
     "django.middleware.security.SecurityMiddleware",
     "django.middleware.http.ConditionalGetMiddleware",
-    "backend.rest.body_limits.body_limits",
+    "backend.rest.bodies.body_limits.body_limits",
     "backend.tenants.api_keys.last_use.last_use",
     "backend.console.middleware.ConsoleStack",  # sessions, CSRF, CSP: at the console's addresses alone
     "allauth.account.middleware.AccountMiddleware",
-    "backend.rest.json_bodies.parse_ahead",
+    "backend.rest.bodies.json_bodies.parse_ahead",
     "backend.rest.async_queries.streams_let_go",
 ]
 
@@ -365,10 +365,10 @@ REST_FRAMEWORK = {
     "DEFAULT_PERMISSION_CLASSES": ["backend.tenants.api_keys.authentication.IsTenant"],
     "DEFAULT_THROTTLE_CLASSES": ["backend.rest.rate_limits.RateLimit"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
-    "DEFAULT_PARSER_CLASSES": ["backend.rest.json_bodies.StrictJSONParser"],
+    "DEFAULT_PARSER_CLASSES": ["backend.rest.bodies.json_bodies.StrictJSONParser"],
     # No DEFAULT_PAGINATION_CLASS: lists are answered by `backend.rest.pagination.list_page`.
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
-    "DEFAULT_CONTENT_NEGOTIATION_CLASS": "backend.rest.json_bodies.AlwaysJson",
+    "DEFAULT_CONTENT_NEGOTIATION_CLASS": "backend.rest.bodies.json_bodies.AlwaysJson",
     "EXCEPTION_HANDLER": "backend.rest.problems.exception_handler",
     "UNAUTHENTICATED_USER": None,
     "UNAUTHENTICATED_TOKEN": None,

@@ -24,7 +24,7 @@ from backend.domain.errors import KolmError, NotFound
 from backend.domain.ids import Prefix, decode_id
 from backend.domain.jobs.runner_jobs import Progress, RunnerJobKind
 from backend.rest.async_queries import query
-from backend.rest.json_bodies import off_the_loop, parse_lenient
+from backend.rest.bodies.json_bodies import off_the_loop, parse_lenient
 from backend.rest.problems import problem_for, problem_response
 from backend.runner_jobs import leases
 from backend.runner_jobs.leases import JobGone

@@ -20,8 +20,8 @@ from rest_framework.views import APIView
 from backend.domain.errors import Conflict, InvalidInput, NotFound
 from backend.domain.ids import Prefix, decode_id
 from backend.rest.async_queries import let_go
-from backend.rest.body_limits import LINES
-from backend.rest.json_bodies import StrictJSONParser
+from backend.rest.bodies.body_limits import LINES
+from backend.rest.bodies.json_bodies import StrictJSONParser
 from backend.rest.new_ids import new_uuid7
 from backend.rest.pagination import PAGE_PARAMETERS, list_page, page_schema
 from backend.rest.strict import check_query

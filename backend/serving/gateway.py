@@ -26,7 +26,7 @@ from backend.domain.ids import Prefix, encode_id
 from backend.domain.serving.deployments import MAX_CHOICES
 from backend.domain.serving.wire import GRANT_S, Grant, grant_key, sign_grant
 from backend.rest.async_queries import let_go_of_thread, query
-from backend.rest.json_bodies import json_of
+from backend.rest.bodies.json_bodies import json_of
 from backend.rest.new_ids import new_id
 from backend.rest.problems import Refusal
 from backend.serving import admission, servers, shadowing, upstream

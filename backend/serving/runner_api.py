@@ -16,7 +16,7 @@ from backend.domain.errors import NotFound
 from backend.domain.ids import Prefix, decode_id
 from backend.domain.serving.wire import BadGrant, FeedbackBatch, UsageBatch, grant_key, read_grant
 from backend.rest.async_queries import query
-from backend.rest.json_bodies import off_the_loop, parse_lenient
+from backend.rest.bodies.json_bodies import off_the_loop, parse_lenient
 from backend.rest.problems import problem_response
 from backend.runner_jobs.api import bearer, guarded_view, not_allowed, send_blob
 from backend.serving import pack_feedback, servers

@@ -16,8 +16,8 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.decorators import sync_and_async_middleware
 
 from backend.domain.ids import Prefix
-from backend.rest.body_arrival import Message, Receive, Refused, Spools, counted, no_body
-from backend.rest.body_senders import Area, Headers, SenderBook
+from backend.rest.bodies.body_arrival import Message, Receive, Refused, Spools, counted, no_body
+from backend.rest.bodies.body_senders import Area, Headers, SenderBook
 from backend.rest.new_ids import new_id
 from backend.rest.problems import CONTENT_TYPE, Refusal, answer_to, problem_body, respond
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from backend.rest import body_arrival
-from backend.rest.body_arrival import COUNTED_BYTES, Refused, Spools, counted
-from backend.rest.body_limits import STRANGERS_BYTES, limit_bodies
-from backend.rest.body_senders import Area, SenderBook
+from backend.rest.bodies import body_arrival
+from backend.rest.bodies.body_arrival import COUNTED_BYTES, Refused, Spools, counted
+from backend.rest.bodies.body_limits import STRANGERS_BYTES, limit_bodies
+from backend.rest.bodies.body_senders import Area, SenderBook
 from backend.rest.problems import Refusal
 
 EXCESS = Refusal(status=400, code="incomplete_body", detail="Too long.")

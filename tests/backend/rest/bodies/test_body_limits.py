@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from backend.rest.body_limits import limit_bodies, limit_of
-from backend.rest.body_senders import Area, SenderBook
+from backend.rest.bodies.body_limits import limit_bodies, limit_of
+from backend.rest.bodies.body_senders import Area, SenderBook
 
 EVERYBODY = SenderBook([Area(prefix="/", credential="host", find=lambda path, credential: "somebody")])
 
