@@ -391,7 +391,7 @@ SPECTACULAR_SETTINGS = {
     # would collide
     "POSTPROCESSING_HOOKS": [
         "backend.compiles.api.openapi.describe_events",
-        "backend.serving.openapi.describe_gateway",
+        "backend.serving.api.openapi.describe_gateway",
         "backend.webhooks.openapi.describe_webhooks",
         "backend.rest.openapi.describe_problems",
     ],

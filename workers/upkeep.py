@@ -69,10 +69,10 @@ def tick(*, may_expire: bool = True) -> None:
     from backend.runner_jobs.forgetting import forget_infer_jobs
     from backend.selections.forgetting import forget_selections
     from backend.selections.settling import settle_ended
-    from backend.serving.pack_feedback import forget_pack_reports
+    from backend.serving.gateway.shadowing import forget_shadow
     from backend.serving.playground import forget_playground
-    from backend.serving.servers import forget_servers
-    from backend.serving.shadowing import forget_shadow
+    from backend.serving.runners.pack_feedback import forget_pack_reports
+    from backend.serving.runners.servers import forget_servers
     from backend.webhooks.forgetting import forget_webhooks
 
     parts = [hint_due, relay_outbox, expire_runners, forget_infer_jobs, settle_ended, forget_selections, sweep_drafts]

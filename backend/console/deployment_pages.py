@@ -22,9 +22,9 @@ from backend.domain.roles import Permission
 from backend.domain.serving.deployments import answering
 from backend.serving import deployments as acts
 from backend.serving import reading
+from backend.serving.api.serializers import NewDeployment
 from backend.serving.deployments import Canary
 from backend.serving.models import Deployment
-from backend.serving.serializers import NewDeployment
 from backend.serving.shapes import deployment_shape
 
 SPAN = timedelta(hours=24)

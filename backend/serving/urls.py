@@ -2,22 +2,24 @@
 
 from django.urls import path
 
-from backend.serving import deployments_api, gateway, runner_api
-from backend.serving.api import RunView
+from backend.serving.api import deployments
+from backend.serving.api.run import RunView
+from backend.serving.gateway import openai_views
+from backend.serving.runners import runner_api
 
 urlpatterns = [
     path("v1/artifacts/<str:artifact>/run", RunView.as_view()),
-    path("v1/deployments", deployments_api.DeploymentsView.as_view()),
-    path("v1/deployments/<str:deployment>", deployments_api.DeploymentView.as_view()),
-    path("v1/deployments/<str:deployment>/hours", deployments_api.HoursView.as_view()),
-    path("v1/deployments/<str:deployment>/promote", deployments_api.PromoteView.as_view()),
-    path("v1/deployments/<str:deployment>/rollback", deployments_api.RollbackView.as_view()),
-    path("v1/deployments/<str:deployment>/drain", deployments_api.DrainView.as_view()),
-    path("v1/deployments/<str:deployment>/start", deployments_api.StartView.as_view()),
-    path("v1/chat/completions", gateway.chat_completions),
-    path("v1/completions", gateway.completions),
-    path("v1/models", gateway.models),
-    path("v1/models/<str:model>", gateway.model),
+    path("v1/deployments", deployments.DeploymentsView.as_view()),
+    path("v1/deployments/<str:deployment>", deployments.DeploymentView.as_view()),
+    path("v1/deployments/<str:deployment>/hours", deployments.HoursView.as_view()),
+    path("v1/deployments/<str:deployment>/promote", deployments.PromoteView.as_view()),
+    path("v1/deployments/<str:deployment>/rollback", deployments.RollbackView.as_view()),
+    path("v1/deployments/<str:deployment>/drain", deployments.DrainView.as_view()),
+    path("v1/deployments/<str:deployment>/start", deployments.StartView.as_view()),
+    path("v1/chat/completions", openai_views.chat_completions),
+    path("v1/completions", openai_views.completions),
+    path("v1/models", openai_views.models),
+    path("v1/models/<str:model>", openai_views.model),
     path("internal/runner/servers", runner_api.hello),
     path("internal/runner/artifacts/<str:sha256>", runner_api.artifact),
     path("internal/runner/usage", runner_api.usage),

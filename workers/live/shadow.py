@@ -1,4 +1,4 @@
-"""A live answer beside its teacher's: the worker's half of `backend.serving.shadowing`.
+"""A live answer beside its teacher's: the worker's half of `backend.serving.gateway.shadowing`.
 
 Asked as a compile's labelling asks. Agreement is what the held-out accuracy was: equality for labels, exactness or
 field F1 for json, and for texts a win or a tie before the teacher as a judge, asked both ways round (or the passed
@@ -17,7 +17,7 @@ from backend.domain.errors import KolmError
 from backend.domain.evaluation.generative import Verdict, verdict_of
 from backend.domain.money.pricing import TeacherPrice
 from backend.domain.spec.parsing import JsonOutput, LabelOutput, Spec, TextOutput, label_names, parse_spec
-from backend.serving.shadowing import Question, compared, given_up, question
+from backend.serving.gateway.shadowing import Question, compared, given_up, question
 from backend.tenants.isolation import tenant_scope
 from backend.usage.accounts import check_open
 from backend.usage.ledger import Fact, record

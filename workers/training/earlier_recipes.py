@@ -11,7 +11,7 @@ from backend.compiles.models import Compile
 from backend.domain.errors import NotFound
 from backend.domain.recipes.pack import MAX_PACK_BYTES, InvalidPack, read_pack
 from backend.registry.using import epoch_blob
-from backend.serving.pack_feedback import feedback_of
+from backend.serving.runners.pack_feedback import feedback_of
 from workers.durable import CompileRun
 
 N_LOOKED_AT = 3  # newest artifacts of the family: the newest may be of another base

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from backend.serving import admission, servers
+from backend.serving.gateway import admission
 from backend.serving.models import Server
+from backend.serving.runners import servers
 from tests.backend.serving.worlds import FarSide, World, make_world, say_hello, served, web_process
 
 

@@ -18,15 +18,15 @@ from backend.domain.ids import Prefix, decode_id
 from backend.rest.pagination import PAGE_PARAMETERS, list_page, page_schema
 from backend.rest.strict import StrictSerializer, check_query
 from backend.serving import deployments, reading
-from backend.serving.deployments import Canary
-from backend.serving.models import Deployment
-from backend.serving.serializers import (
+from backend.serving.api.serializers import (
     DeploymentChange,
     DeploymentDetailShape,
     DeploymentHourShape,
     DeploymentShape,
     NewDeployment,
 )
+from backend.serving.deployments import Canary
+from backend.serving.models import Deployment
 from backend.serving.shapes import deployment_shape
 from backend.tenants.api_keys.api import IDEMPOTENCY_KEY
 from backend.tenants.api_keys.authentication import IsTenant

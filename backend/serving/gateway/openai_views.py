@@ -29,11 +29,12 @@ from backend.rest.async_queries import let_go_of_thread, query
 from backend.rest.bodies.json_bodies import json_of
 from backend.rest.new_ids import new_id
 from backend.rest.problems import Refusal
-from backend.serving import admission, servers, shadowing, upstream
-from backend.serving.admission import Admitted
-from backend.serving.openai_errors import event_of, respond, respond_to
-from backend.serving.servers import Place
-from backend.serving.upstream import Answer, Lost
+from backend.serving.gateway import admission, shadowing, upstream
+from backend.serving.gateway.admission import Admitted
+from backend.serving.gateway.openai_errors import event_of, respond, respond_to
+from backend.serving.gateway.upstream import Answer, Lost
+from backend.serving.runners import servers
+from backend.serving.runners.servers import Place
 
 logger = logging.getLogger("kolm.gateway")
 

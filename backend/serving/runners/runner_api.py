@@ -19,8 +19,8 @@ from backend.rest.async_queries import query
 from backend.rest.bodies.json_bodies import off_the_loop, parse_lenient
 from backend.rest.problems import problem_response
 from backend.runner_jobs.api import bearer, guarded_view, not_allowed, send_blob
-from backend.serving import pack_feedback, servers
-from backend.serving.usage_intake import MAX_ROWS, take_in
+from backend.serving.runners import pack_feedback, servers
+from backend.serving.runners.usage_ingest import MAX_ROWS, take_in
 from backend.tenants.isolation import tenant_scope
 
 MAX_BYTES = 8_000_000

@@ -9,9 +9,9 @@ from django.db import connection
 
 from backend.domain.ids import Prefix, decode_id
 from backend.queue import TaskName
-from backend.serving import shadowing
+from backend.serving.gateway import shadowing
+from backend.serving.gateway.shadowing import answer_text, forget_shadow, single_input
 from backend.serving.models import Deployment, DeploymentHour, ShadowAnswer
-from backend.serving.shadowing import answer_text, forget_shadow, single_input
 from backend.tenants.isolation import tenant_scope
 from backend.usage.checking import violations
 from backend.usage.models import UsageFact

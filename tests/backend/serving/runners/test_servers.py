@@ -12,8 +12,8 @@ from django.utils import timezone
 from backend.artifacts.revoking import revoke
 from backend.blobs import get_blob
 from backend.domain.serving.wire import Grant, grant_key, sign_grant
-from backend.serving import servers
 from backend.serving.models import Server
+from backend.serving.runners import servers
 from backend.tenants.actors import SYSTEM
 from tests.backend.serving.worlds import World, make_world, runner, say_hello
 from tests.compile_factories import public_id

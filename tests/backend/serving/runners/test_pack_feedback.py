@@ -15,10 +15,10 @@ from backend.domain.recipes.shapes import shape_of
 from backend.domain.serving.wire import BadGrant, FeedbackRow, grant_key, read_grant
 from backend.runner_jobs.models import RunnerJob
 from backend.serving.models import PackReport
-from backend.serving.pack_feedback import KEPT, feedback_of, forget_pack_reports
+from backend.serving.runners.pack_feedback import KEPT, feedback_of, forget_pack_reports
 from backend.serving.running import run_inputs
 from backend.tenants.isolation import tenant_scope
-from tests.backend.serving.test_servers import grant_of
+from tests.backend.serving.runners.test_servers import grant_of
 from tests.backend.serving.worlds import World, make_world, runner
 
 PACK = "c" * 64

@@ -23,7 +23,7 @@ from backend.domain.ids import Prefix, encode_id
 from backend.domain.webhooks.events import EventType
 from backend.queue import TaskName, send_hint
 from backend.serving import deployments
-from backend.serving.admission import Admitted
+from backend.serving.gateway.admission import Admitted
 from backend.serving.models import SHADOW, Deployment, DeploymentHour, ShadowAnswer
 from backend.serving.reading import drift_of
 from backend.serving.shapes import deployment_shape

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from backend.artifacts.revoking import revoke
-from backend.serving import servers
+from backend.serving.runners import servers
 from backend.tenants.actors import SYSTEM
 from backend.tenants.api_keys import issuing
 from backend.tenants.isolation import tenant_scope

@@ -15,7 +15,7 @@ from backend.domain.ids import Prefix, decode_id
 from backend.domain.jobs.runner_jobs import InferJob, RunnerJobKind
 from backend.runner_jobs import leases
 from backend.runner_jobs.models import RunnerJob, RunnerJobStatus
-from backend.serving import api
+from backend.serving.api import run as run_api
 from backend.tenants.isolation import tenant_scope
 from backend.usage.models import UsageFact
 from tests.compile_factories import make_artifact, make_compile, make_receipts, public_id
@@ -83,7 +83,7 @@ def test_the_artifact_answers_each_input_and_the_call_is_on_the_bill_once(artifa
 
 
 def test_when_no_runner_answers_in_time_that_is_said_and_the_job_is_withdrawn(artifact, monkeypatch):
-    monkeypatch.setattr(api, "WAIT_S", 0.3)
+    monkeypatch.setattr(run_api, "WAIT_S", 0.3)
     answer = run(make_api_key(artifact.tenant_id), artifact, {"inputs": ["a"]})
     assert (answer.status_code, answer.json()["code"], answer.json()["retryable"]) == (503, "no_runner", True)
     assert RunnerJob.objects.get().status == RunnerJobStatus.CANCELED

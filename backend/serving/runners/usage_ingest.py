@@ -20,8 +20,8 @@ from backend.domain.ids import Prefix, decode_id
 from backend.domain.money.pricing import price_book
 from backend.domain.serving.deployments import N_BUCKETS, bucket_of, token_costs
 from backend.domain.serving.wire import BadGrant, Grant, UsageBatch, UsageRow, grant_key, read_grant
-from backend.serving import servers
 from backend.serving.models import Deployment, DeploymentHour
+from backend.serving.runners import servers
 from backend.tenants.isolation import tenant_scope
 from backend.usage import allowances
 from backend.usage.allowances import Used

@@ -1,0 +1,1 @@
+"""The addresses of deployments and of single runs: requests, answers and their description."""

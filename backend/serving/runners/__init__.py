@@ -1,0 +1,1 @@
+"""The runners' side of serving: servers register, fetch artifacts and report usage and what recipe packs saved."""
