@@ -66,14 +66,14 @@ def tick(*, may_expire: bool = True) -> None:
     from backend.billing.hinting import hint_billing
     from backend.compiles.lifecycle.retention import sweep_due
     from backend.registry.epochs import build_due
-    from backend.runner_jobs.forgetting import forget_infer_jobs
-    from backend.selections.forgetting import forget_selections
-    from backend.selections.settling import settle_ended
+    from backend.runner_jobs.retention import forget_infer_jobs
+    from backend.selections.conclusion import settle_ended
+    from backend.selections.retention import forget_selections
     from backend.serving.gateway.shadowing import forget_shadow
     from backend.serving.playground import forget_playground
     from backend.serving.runners.pack_feedback import forget_pack_reports
     from backend.serving.runners.servers import forget_servers
-    from backend.webhooks.forgetting import forget_webhooks
+    from backend.webhooks.retention import forget_webhooks
 
     parts = [hint_due, relay_outbox, expire_runners, forget_infer_jobs, settle_ended, forget_selections, sweep_drafts]
     parts += [forget_playground, forget_shadow, forget_pack_reports, forget_servers, build_due]

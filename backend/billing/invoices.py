@@ -29,7 +29,7 @@ from backend.domain.money.ledger import (
 from backend.domain.money.plans import plan
 from backend.rest.new_ids import new_uuid7
 from backend.tenants.models import AuditEntry
-from backend.usage import journal
+from backend.usage import postings
 from backend.usage.accounts import lock_account
 from backend.usage.models import Account
 from backend.webhooks.emit import emit
@@ -106,7 +106,7 @@ def _close(account: Account, period: Period, at: datetime) -> Invoice | None:
         drafts.append(plan_line(invoice.plan, fee))
     add_lines(invoice, drafts)
     lines = invoice_lines(summed.billed_microusd, summed.invoiced_cents)
-    journal.post(account, Kind.INVOICE, f"invoice:{invoice.id}", lines, at=at, actor="kolm")
+    postings.post(account, Kind.INVOICE, f"invoice:{invoice.id}", lines, at=at, actor="kolm")
     book_fee(account, invoice, fee, at)
     if by_kolm:
         tell(invoice)
@@ -149,7 +149,7 @@ def book_fee(account: Account, invoice: Invoice, cents: int, at: datetime) -> No
     """A plan's price becomes a receivable: it is no use of anything."""
     amount = cents * MICROUSD_PER_CENT
     lines = entry(Line(account=RECEIVABLE, amount_microusd=amount), Line(account=PLAN_REVENUE, amount_microusd=-amount))
-    journal.post(account, Kind.INVOICE, f"invoice:{invoice.id}:plan", lines, at=at, actor="kolm")
+    postings.post(account, Kind.INVOICE, f"invoice:{invoice.id}:plan", lines, at=at, actor="kolm")
 
 
 def book_payment(invoice: Invoice, *, paid_at: datetime, actor: str) -> bool:
@@ -162,7 +162,7 @@ def book_payment(invoice: Invoice, *, paid_at: datetime, actor: str) -> bool:
     invoice.status, invoice.paid_at = InvoiceStatus.PAID, paid_at
     invoice.save(update_fields=["status", "paid_at"])
     lines = payment_lines((invoice.total_cents - invoice.tax_cents) * MICROUSD_PER_CENT)
-    journal.post(account, Kind.PAYMENT, f"payment:{invoice.id}", lines, at=at, actor=actor)
+    postings.post(account, Kind.PAYMENT, f"payment:{invoice.id}", lines, at=at, actor=actor)
     return True
 
 

@@ -32,8 +32,8 @@ from backend.domain.errors import KolmError, NotFound, Unavailable
 from backend.domain.ids import Prefix, encode_id
 from backend.domain.jobs.runner_jobs import Claim, Progress, RunnerJobKind, SelectStage
 from backend.runner_jobs import own_absence
-from backend.runner_jobs.lost_time import book_lost_attempt
 from backend.runner_jobs.models import RunnerJob, RunnerJobStatus
+from backend.runner_jobs.wasted_attempts import book_lost_attempt
 from backend.tenants.isolation import tenant_scope
 from backend.wakeups import RUNNERS, announce
 

@@ -26,14 +26,14 @@ from backend.rest.new_ids import new_uuid7
 from backend.rest.pagination import PAGE_PARAMETERS, list_page, page_schema
 from backend.rest.strict import check_query
 from backend.runner_jobs import leases
-from backend.runner_jobs.forgetting import ENDED
 from backend.runner_jobs.models import RunnerJob
-from backend.selections.forgetting import delete
+from backend.runner_jobs.retention import ENDED
+from backend.selections.conclusion import settle
 from backend.selections.models import Selection, SelectionStatus
 from backend.selections.options import Number, OptionsRequest, read_options
 from backend.selections.preferences import PREFER, preferred_wait_s
 from backend.selections.receiving import LineReader, Received, receive_lines, receive_values
-from backend.selections.settling import settle
+from backend.selections.retention import delete
 from backend.selections.shapes import (
     SelectionShape,
     SelectRequest,

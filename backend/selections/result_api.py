@@ -10,8 +10,8 @@ from rest_framework.views import APIView
 from backend.rest.pagination import page_schema
 from backend.selections import tables
 from backend.selections.api import SELECTIONS, find_selection
+from backend.selections.conclusion import settle
 from backend.selections.models import Selection
-from backend.selections.settling import settle
 from backend.selections.shapes import PickShape, SelectRowShape
 from backend.selections.tables import Table
 

@@ -9,9 +9,9 @@ from backend.domain.ids import Prefix, encode_id
 from backend.rest.times import rfc3339
 from backend.runner_jobs.models import RunnerJob, RunnerJobStatus
 from backend.selections import tables
-from backend.selections.forgetting import KEEP
 from backend.selections.models import Selection, SelectionStatus
 from backend.selections.options import OptionsRequest
+from backend.selections.retention import KEEP
 from backend.selections.rows import MAX_SCORE, MAX_TEXT, MAX_WIDTH
 
 FIRST_PICKS = 100

@@ -18,7 +18,7 @@ from backend.domain.money.plans import check_cap, plan
 from backend.rest.new_ids import new_uuid7
 from backend.tenants import audit
 from backend.tenants.actors import Actor
-from backend.usage import journal
+from backend.usage import postings
 from backend.usage.models import Account, BillingDue, Budget, Grant
 
 
@@ -46,14 +46,14 @@ def lock_account(tenant_id: UUID) -> tuple[Account, datetime]:
     if at >= account.period_end:
         _begin_period(account, at)
     if account.credit_microusd:
-        journal.expire(account, at)
+        postings.expire(account, at)
     return account, at
 
 
 def check_open(tenant_id: UUID, api_key_id: UUID | None) -> None:
     """Raise PaymentRequired where nothing more may be spent: asked before work that is charged when it is done."""
     account = account_of(tenant_id)
-    if journal.account_headroom(account) <= 0:
+    if postings.account_headroom(account) <= 0:
         raise cap_reached(account, 0)
     budgets = Budget.objects.of_tenant(tenant_id).filter(is_hard=True, period_start=account.period_start)
     for budget in budgets.filter(Q(api_key_id=None) | Q(api_key_id=api_key_id)):
@@ -122,7 +122,7 @@ def grant(
     )
     # the row begins full: the lines move the account alone
     lines = grant_lines(wanted, row.id, amount_microusd)
-    journal.post(account, Kind.GRANT, f"grant:{source_key}", lines, at=at, actor=row.actor, is_counted=True)
+    postings.post(account, Kind.GRANT, f"grant:{source_key}", lines, at=at, actor=row.actor, is_counted=True)
     account.credit_microusd += amount_microusd
     account.save(update_fields=["credit_microusd"])
     if expires_at is not None:
@@ -158,7 +158,7 @@ def all_tenants() -> list[UUID]:
 
 
 def cap_reached(account: Account, wanted: int) -> PaymentRequired:
-    left = max(0, journal.account_headroom(account))
+    left = max(0, postings.account_headroom(account))
     return PaymentRequired(
         f"This needs ${wanted / 1e6:.6f} and the spend cap of the {account.plan} plan has ${left / 1e6:.6f} left until "
         f"{account.period_end:%Y-%m-%d}. Wait for running compiles to end, raise the cap (PATCH /v1/account) or "

@@ -17,7 +17,7 @@ from django.db.models import Q
 
 from backend.domain.money.ledger import Kind, hold_lines, release_lines
 from backend.rest.new_ids import new_uuid7
-from backend.usage import accounts, budgets, journal
+from backend.usage import accounts, budgets, postings
 from backend.usage.ledger import Fact, StepFact, book, known_keys
 from backend.usage.models import Account, Allowance, Billing, BillingDue
 
@@ -70,7 +70,7 @@ def take(tenant_id: UUID, api_key_id: UUID | None, worst_microusd: int) -> UUID:
         _release_idle(account, at)
     room = _room(account, api_key_id)
     if room < worst_microusd:
-        if journal.account_headroom(account) < worst_microusd:
+        if postings.account_headroom(account) < worst_microusd:
             raise accounts.cap_reached(account, worst_microusd)
         budgets.claim(account, api_key_id, worst_microusd)  # raises, and says which
     amount = max(worst_microusd, min(N_WORST * worst_microusd, room // 4))
@@ -84,7 +84,7 @@ def take(tenant_id: UUID, api_key_id: UUID | None, worst_microusd: int) -> UUID:
         expires_at=at + LEASE,
     )
     lines = hold_lines(amount)
-    journal.post(account, Kind.HOLD, f"allow:{row.id}", lines, at=at, api_key_id=api_key_id, allowance_id=row.id)
+    postings.post(account, Kind.HOLD, f"allow:{row.id}", lines, at=at, api_key_id=api_key_id, allowance_id=row.id)
     budgets.count(account, api_key_id, used=0, held=amount, at=at)
     BillingDue.objects.filter(tenant_id=tenant_id, due_at__gt=row.takes_until).update(due_at=row.takes_until)
     return row.id
@@ -149,7 +149,7 @@ def release(account: Account, row: Allowance, at: datetime) -> None:
     left = row.amount_microusd - row.settled_microusd
     row.is_open, row.promised_microusd = False, 0
     row.save(update_fields=["is_open", "promised_microusd"])
-    journal.post(
+    postings.post(
         account,
         Kind.RELEASE,
         f"unallow:{row.id}",
@@ -184,4 +184,4 @@ def _release_idle(account: Account, at: datetime) -> None:
 
 
 def _room(account: Account, api_key_id: UUID | None) -> int:
-    return min(journal.account_headroom(account), budgets.headroom(account, api_key_id))
+    return min(postings.account_headroom(account), budgets.headroom(account, api_key_id))

@@ -9,7 +9,7 @@ from uuid import UUID
 from django.db import connection
 
 from backend.domain.money.ledger import Kind, Line, hold_lines, our_fault_lines, release_lines, used
-from backend.usage import accounts, budgets, journal
+from backend.usage import accounts, budgets, postings
 from backend.usage.models import Account, Hold, LedgerTx
 
 
@@ -25,7 +25,7 @@ def hold(tenant_id: UUID, compile_id: UUID, amount_microusd: int, *, api_key_id:
     row.amount_microusd, row.settled_microusd, row.is_open = amount_microusd, 0, True
     row.n_holds += 1
     row.save()
-    journal.post(
+    postings.post(
         account,
         Kind.HOLD,
         f"hold:{compile_id}:{row.n_holds}",
@@ -58,7 +58,7 @@ def release(tenant_id: UUID, compile_id: UUID) -> None:
     left = row.amount_microusd - row.settled_microusd
     row.is_open = False
     row.save(update_fields=["is_open"])
-    journal.post(
+    postings.post(
         account,
         Kind.RELEASE,
         f"release:{compile_id}:{row.n_holds}",
@@ -75,13 +75,13 @@ def credit_our_fault(tenant_id: UUID, compile_id: UUID, reason: str) -> int:
     this period's bill. What was credited before is not credited again. Returns micro-USD."""
     account, at = accounts.lock_account(tenant_id)
     txs = list(LedgerTx.objects.of_tenant(tenant_id).filter(compile_id=compile_id))
-    lines = our_fault_lines(_net(journal.lines_of(txs)))
+    lines = our_fault_lines(_net(postings.lines_of(txs)))
     amount = -used(lines)
     if amount <= 0:
         return 0
     n_before = sum(tx.kind == Kind.CREDIT_OUR_FAULT for tx in txs)
     api_key_id = next((tx.api_key_id for tx in txs if tx.api_key_id is not None), None)
-    journal.post(
+    postings.post(
         account,
         Kind.CREDIT_OUR_FAULT,
         f"credit:{compile_id}:{n_before + 1}",
@@ -99,7 +99,7 @@ def credit_our_fault(tenant_id: UUID, compile_id: UUID, reason: str) -> int:
 def credited(tenant_id: UUID, compile_id: UUID) -> int:
     """What was credited to a compile for failures of ours."""
     txs = LedgerTx.objects.of_tenant(tenant_id).filter(compile_id=compile_id, kind=Kind.CREDIT_OUR_FAULT)
-    return -used(journal.lines_of(list(txs)))
+    return -used(postings.lines_of(list(txs)))
 
 
 def _net(lines: list[Line]) -> list[Line]:

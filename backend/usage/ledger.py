@@ -14,7 +14,7 @@ from backend.domain.canonical import sha256_of
 from backend.domain.money.ledger import Kind, Meter, charge_lines, meter_of, used
 from backend.rest.new_ids import new_uuid7
 from backend.tenants.actors import Actor
-from backend.usage import accounts, budgets, journal
+from backend.usage import accounts, budgets, postings
 from backend.usage.models import Account, Billing, Hold, LedgerTx, UsageFact
 
 
@@ -54,7 +54,7 @@ def record(
     spend cap and the hard budgets any more is waste: it was not refused in time, so the customer does not pay. Facts
     already there are left as they are. Returns the micro-USD charged."""
     account, at = accounts.lock_account(tenant_id)
-    room = min(journal.account_headroom(account), budgets.headroom(account, api_key_id))
+    room = min(postings.account_headroom(account), budgets.headroom(account, api_key_id))
     booked: list[StepFact] = []
     for fact in _new(tenant_id, list(facts)):
         if fact.billing == Billing.CHARGE and fact.amount_microusd > room:
@@ -91,9 +91,9 @@ def known_keys(tenant_id: UUID, keys: Iterable[str]) -> set[str]:
 def reverse(tx: LedgerTx, *, actor: Actor, reason: str) -> LedgerTx:
     """Correct the journal: the opposite of a transaction, once. Raises Conflict."""
     account, at = accounts.lock_account(tx.tenant_id)
-    made = journal.reverse(account, tx, at=at, actor=actor.id or actor.kind, reason=reason)
+    made = postings.reverse(account, tx, at=at, actor=actor.id or actor.kind, reason=reason)
     if made.is_use:
-        back = used(journal.lines_of([made]))
+        back = used(postings.lines_of([made]))
         budgets.count(account, tx.api_key_id, used=back, held=0, at=at)
     return made
 
@@ -130,10 +130,10 @@ def book(
         sums = charged if row.fact.billing == Billing.CHARGE else wasted
         sums[meter_of(row.fact.sku, row.step)] += row.fact.amount_microusd
     total = charged.total()
-    lines = charge_lines(charged, wasted=wasted, paid=journal.paid_by_grants(account, total), from_hold=from_hold)
+    lines = charge_lines(charged, wasted=wasted, paid=postings.paid_by_grants(account, total), from_hold=from_hold)
     digest = sha256_of(sorted(row.fact.source_key for row in rows))[:32]
     key = f"{kind}:{compile_id or 'direct'}:{digest}"
-    tx = journal.post(
+    tx = postings.post(
         account, kind, key, lines, at=at, compile_id=compile_id, api_key_id=api_key_id, allowance_id=allowance_id
     )
     _write(account.tenant_id, rows, at=at, compile_id=compile_id, api_key_id=api_key_id, tx=tx)

@@ -7,9 +7,9 @@ from rest_framework import serializers as s
 
 from backend.domain.ids import Prefix, encode_id
 from backend.rest.times import rfc3339
-from backend.usage.journal import account_headroom
 from backend.usage.ledger import UsageTotal
 from backend.usage.models import Account
+from backend.usage.postings import account_headroom
 from backend.usage.reports import COUNTED, Bill, BillLine, UsageRow
 
 

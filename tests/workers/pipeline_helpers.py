@@ -9,7 +9,7 @@ from backend.compiles.lifecycle import transitions
 from backend.compiles.models import Candidate, Compile, Slice, StepRun, TeacherCall
 from backend.domain.lifecycle import CompileStatus, StepName
 from backend.tenants.isolation import tenant_scope
-from backend.usage import checking
+from backend.usage import invariants
 from backend.usage.models import Billing, UsageFact
 from tests.compile_factories import LABELS, fresh, hold, lapse
 from workers.durable import CompileRun, begin_step
@@ -175,6 +175,6 @@ def check_money(row: Compile) -> None:
     with tenant_scope(row.tenant_id):
         # other compiles of the tenant may have been put together by hand
         others = [f"compile {other}" for other in Compile.objects.exclude(id=row.id).values_list("id", flat=True)]
-        faults = [f for f in checking.violations(row.tenant_id) if not any(other in f for other in others)]
+        faults = [f for f in invariants.violations(row.tenant_id) if not any(other in f for other in others)]
         assert faults == [], faults
     assert row.spent_microusd + row.reserved_microusd <= row.budget_microusd

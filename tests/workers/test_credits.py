@@ -7,7 +7,7 @@ from backend.domain.errors import InvalidInput, OurError, PaymentRequired
 from backend.domain.lifecycle import CompileStatus, StepName
 from backend.rest.new_ids import new_uuid7
 from backend.tenants.isolation import tenant_scope
-from backend.usage import accounts, checking, holds
+from backend.usage import accounts, holds, invariants
 from backend.usage.ledger import Fact
 from backend.usage.models import BillingDue, LedgerTx
 from tests.compile_factories import change, fresh, hold, make_compile
@@ -52,7 +52,7 @@ def credit_of(row: Compile, error: Exception) -> int:
         credited = holds.credited(row.tenant_id, row.id)
         assert account.held_microusd == 0
         assert account.spent_microusd == COST - credited
-        assert [line for line in checking.violations(row.tenant_id) if not line.startswith("[5] compile")] == []
+        assert [line for line in invariants.violations(row.tenant_id) if not line.startswith("[5] compile")] == []
     return credited
 
 

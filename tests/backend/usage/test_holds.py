@@ -22,7 +22,7 @@ from backend.rest.new_ids import new_uuid7
 from backend.tenants.actors import SYSTEM
 from backend.tenants.isolation import tenant_scope
 from backend.tenants.models import ApiKey, Tenant
-from backend.usage import accounts, budgets, checking, holds
+from backend.usage import accounts, budgets, holds, invariants
 from backend.usage.ledger import Fact, StepFact, record, settle
 from backend.usage.models import Account, Billing, Budget, Hold, LedgerTx, UsageFact
 from backend.usage.reports import LineKind, compile_bill, period_bill
@@ -52,7 +52,7 @@ def account(tenant: Tenant) -> Account:
 
 def violations(tenant: Tenant) -> list[str]:
     with tenant_scope(tenant.id):
-        return list(checking.violations(tenant.id))
+        return list(invariants.violations(tenant.id))
 
 
 def in_threads(n: int, work: Any, jobs: list[Any]) -> list[Any]:

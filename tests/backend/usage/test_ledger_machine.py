@@ -28,7 +28,7 @@ from backend.domain.errors import Conflict, PaymentRequired
 from backend.domain.money.ledger import GrantKind, Paid
 from backend.tenants.actors import SYSTEM
 from backend.tenants.isolation import tenant_scope
-from backend.usage import accounts, budgets, checking, holds, journal, ledger
+from backend.usage import accounts, budgets, holds, invariants, ledger, postings
 from backend.usage.ledger import Fact, StepFact, record, reverse, settle
 from backend.usage.models import Billing, Budget, Grant, LedgerTx, UsageFact
 from tests.factories import make_tenant
@@ -291,7 +291,7 @@ class Ledger(RuleBasedStateMachine):
         try:
             with tenant_scope(self.tenant):
                 made = reverse(tx, actor=SYSTEM, reason="test")
-                lines = journal.lines_of([made])
+                lines = postings.lines_of([made])
         except Conflict:
             return
         self.plain.expire(self.now)
@@ -325,7 +325,7 @@ class Ledger(RuleBasedStateMachine):
     def the_books_are_in_order(self) -> None:
         if hasattr(self, "plain"):
             with tenant_scope(self.tenant):
-                assert list(checking.violations(self.tenant)) == []
+                assert list(invariants.violations(self.tenant)) == []
 
     def teardown(self) -> None:
         """At the end of every compile nothing is held."""
@@ -335,12 +335,12 @@ class Ledger(RuleBasedStateMachine):
             self.release(slot)
         with tenant_scope(self.tenant):
             assert accounts.account_row(self.tenant).held_microusd == 0
-            assert list(checking.violations(self.tenant)) == []
+            assert list(invariants.violations(self.tenant)) == []
 
 
 def reversed_grants(account: Any, amount: int) -> Any:
     """The last grant first."""
-    rows = list(journal._usable(account.tenant_id))[::-1]
+    rows = list(postings._usable(account.tenant_id))[::-1]
     parts, left = [], min(amount, account.credit_microusd)
     for row in rows:
         part = min(left, row.remaining_microusd)
@@ -375,10 +375,10 @@ def take_back_what_a_budget_counted(machine: Ledger) -> None:
 
 MUTATIONS = [
     (take_back_what_a_budget_counted, ledger, "used", lambda lines: 0),
-    (grant_and_charge, journal, "paid_by_grants", reversed_grants),
-    (grant_and_charge, journal, "paid_by_grants", lambda account, amount: []),
+    (grant_and_charge, postings, "paid_by_grants", reversed_grants),
+    (grant_and_charge, postings, "paid_by_grants", lambda account, amount: []),
     (grant_and_charge, ledger, "known_keys", lambda tenant_id, keys: set()),
-    (let_a_grant_expire, journal, "expire", lambda account, at: None),
+    (let_a_grant_expire, postings, "expire", lambda account, at: None),
     (spend_beyond_a_budget, budgets, "count", lambda *args, **kwargs: None),
     (spend_beyond_a_budget, budgets, "headroom", lambda account, api_key_id: 1 << 62),
 ]

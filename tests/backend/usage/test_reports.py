@@ -19,7 +19,7 @@ from backend.domain.roles import Role
 from backend.tenants.actors import SYSTEM
 from backend.tenants.isolation import tenant_scope
 from backend.tenants.models import ApiKey, Tenant
-from backend.usage import accounts, budgets, checking
+from backend.usage import accounts, budgets, invariants
 from backend.usage.ledger import Fact, record
 from backend.usage.models import Billing, BudgetNotice, PriceBookRow
 from backend.usage.publishing import publish
@@ -45,7 +45,7 @@ def used(tenant: Tenant, *facts: Fact, step: str = "run", api_key_id: Any = None
 
 def violations(tenant: Tenant) -> list[str]:
     with tenant_scope(tenant.id):
-        return list(checking.violations(tenant.id))
+        return list(invariants.violations(tenant.id))
 
 
 def test_the_bill_of_a_period_has_a_line_a_meter_and_says_what_kolm_carries_and_what_drafts_saved(client):
@@ -221,7 +221,7 @@ def test_the_published_prices_are_the_books_and_publishing_again_changes_nothing
     with pytest.raises(Exception, match="permission denied"):
         publish()  # the default is the owner's to write; the prices were there
     assert PriceBookRow.objects.count() == before
-    assert list(checking.deployment_violations()) == []
+    assert list(invariants.deployment_violations()) == []
 
 
 def test_the_check_is_a_command_that_fails_with_one_line_a_violation(capsys):

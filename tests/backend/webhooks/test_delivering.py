@@ -426,8 +426,8 @@ def test_a_sender_that_dies_after_sending_sends_again_under_the_same_id(receiver
 
 
 def test_what_is_older_than_its_retention_is_swept(receiver: Receiver) -> None:
-    from backend.webhooks.forgetting import forget_webhooks
     from backend.webhooks.models import WebhookEvent
+    from backend.webhooks.retention import forget_webhooks
 
     tenant = make_tenant()
     make_endpoint(tenant, receiver.url)

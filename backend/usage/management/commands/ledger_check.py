@@ -9,7 +9,7 @@ from django.core.management.base import BaseCommand, CommandParser
 from backend.domain.ids import Prefix, encode_id
 from backend.tenants.isolation import tenant_scope
 from backend.tenants.management_base import tenant_id
-from backend.usage import accounts, checking
+from backend.usage import accounts, invariants
 
 
 class Command(BaseCommand):
@@ -21,12 +21,12 @@ class Command(BaseCommand):
     def handle(self, *args: Any, tenant: UUID | None, **options: Any) -> None:
         tenants = accounts.all_tenants() if tenant is None else [tenant]
         n_found = 0
-        for line in checking.deployment_violations():
+        for line in invariants.deployment_violations():
             n_found += 1
             self.stdout.write(line)
         for each in tenants:
             with tenant_scope(each):
-                for line in checking.violations(each):
+                for line in invariants.violations(each):
                     n_found += 1
                     self.stdout.write(f"{encode_id(Prefix.TENANT, each)} {line}")
         if n_found:

@@ -14,7 +14,7 @@ from backend.tenants.actors import SYSTEM
 from backend.tenants.api_keys import issuing
 from backend.tenants.isolation import tenant_scope
 from backend.tenants.models import ApiKey
-from backend.usage.checking import violations
+from backend.usage.invariants import violations
 from backend.usage.models import Allowance
 from tests.backend.serving.worlds import (
     MESSAGES,

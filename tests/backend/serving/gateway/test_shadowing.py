@@ -13,7 +13,7 @@ from backend.serving.gateway import shadowing
 from backend.serving.gateway.shadowing import answer_text, forget_shadow, single_input
 from backend.serving.models import Deployment, DeploymentHour, ShadowAnswer
 from backend.tenants.isolation import tenant_scope
-from backend.usage.checking import violations
+from backend.usage.invariants import violations
 from backend.usage.models import UsageFact
 from backend.valkey import pause
 from backend.webhooks.models import WebhookEvent

@@ -19,7 +19,7 @@ from backend.tenants.actors import SYSTEM
 from backend.tenants.isolation import tenant_scope
 from backend.tenants.models import ApiKey
 from backend.usage import accounts, budgets
-from backend.usage.checking import violations
+from backend.usage.invariants import violations
 from backend.usage.models import Account, Allowance, Budget, LedgerTx, UsageFact
 from tests.backend.serving.worlds import FarSide, World, chat, make_world, runner, tell_usage
 

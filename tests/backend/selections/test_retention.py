@@ -7,9 +7,9 @@ import pytest
 from django.utils import timezone
 
 from backend.runner_jobs.models import RunnerJob
-from backend.selections.forgetting import KEEP, forget_selections
+from backend.selections.conclusion import settle_ended
 from backend.selections.models import Selection
-from backend.selections.settling import settle_ended
+from backend.selections.retention import KEEP, forget_selections
 from backend.tenants.isolation import tenant_scope
 from backend.usage.models import UsageFact
 from tests.backend.selections.played_runner import get, post, work_on_next

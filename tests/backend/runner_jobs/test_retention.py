@@ -8,8 +8,8 @@ from django.utils import timezone
 from backend.blobs import has_blob, put_json
 from backend.domain.jobs.runner_jobs import RunnerJobKind
 from backend.rest.new_ids import new_uuid7
-from backend.runner_jobs.forgetting import KEEP_S, forget_infer_jobs
 from backend.runner_jobs.models import RunnerJob, RunnerJobStatus
+from backend.runner_jobs.retention import KEEP_S, forget_infer_jobs
 from tests.factories import age_blobs
 
 pytestmark = pytest.mark.usefixtures("committed_db")

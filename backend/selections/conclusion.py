@@ -13,8 +13,8 @@ from backend.domain.jobs.runner_results import select_result
 from backend.domain.money.pricing import cost_microusd, price_book
 from backend.domain.selection.options import Method
 from backend.runner_jobs import leases
-from backend.runner_jobs.forgetting import ENDED
 from backend.runner_jobs.models import RunnerJob, RunnerJobStatus
+from backend.runner_jobs.retention import ENDED
 from backend.selections.models import Selection, SelectionStatus
 from backend.tenants.isolation import tenant_scope
 from backend.usage.ledger import Fact, record

@@ -8,11 +8,11 @@ from django.utils import timezone
 from backend.blobs import delete_blob
 from backend.domain.jobs.runner_jobs import RunnerJobKind
 from backend.runner_jobs import leases
-from backend.runner_jobs.forgetting import ENDED, forget_job
-from backend.runner_jobs.lost_time import book_lost_attempt
 from backend.runner_jobs.models import RunnerJob, RunnerJobStatus
+from backend.runner_jobs.retention import ENDED, forget_job
+from backend.runner_jobs.wasted_attempts import book_lost_attempt
+from backend.selections.conclusion import settle
 from backend.selections.models import Selection
-from backend.selections.settling import settle
 from backend.tenants.isolation import tenant_scope
 
 KEEP = timedelta(hours=24)
