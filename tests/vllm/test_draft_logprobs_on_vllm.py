@@ -1,5 +1,5 @@
-"""Verification by log-probs (workers.teachers.verifiers.logprob_verifier) against a real engine: drafts that the model wrote for
-another question come out distributed as its answers to this one."""
+"""Verification by log-probs (workers.teachers.verifiers.logprob_verifier) against a real engine: drafts that the model
+wrote for another question come out distributed as its answers to this one."""
 
 import random
 import uuid
@@ -18,7 +18,7 @@ from workers.teachers.grammar.model import MODEL as PRICED
 from workers.teachers.protocol import CompletionRequest, Message
 from workers.teachers.verifiers.acceptance_rules import Rule
 from workers.teachers.verifiers.logprob_verifier import LogprobVerifier
-from workers.teachers.verifiers.protocol import Asked, SamplingPolicy, converse
+from workers.teachers.verifiers.protocol import SamplingPolicy, VerificationContext, converse
 from workers.teachers.vllm.teacher import VllmTeacher
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(1200)]
@@ -60,7 +60,7 @@ def verified(
 ) -> list[DraftVerdict]:
     verifier = LogprobVerifier(CAPS, rule=rule, chunk_tokens=128)
     assert verifier.capable(CAPS, how)
-    asked = Asked(request=request(NEW, how), policy=how, old_messages={SOURCE: OLD})
+    asked = VerificationContext(request=request(NEW, how), policy=how, old_messages={SOURCE: OLD})
     price = teacher_price(price_book(), PRICED, None)
     parts = [drafts[i::16] for i in range(16)]
 

@@ -3,7 +3,6 @@ verifies them while it writes. Nothing is asked besides, and the answer is the t
 
 import hashlib
 from dataclasses import replace
-from uuid import UUID
 
 from backend.compiles.models import Slice
 from backend.drafts.cache import load_drafts
@@ -12,14 +11,15 @@ from workers.teachers.factory import caps_of
 from workers.teachers.protocol import CompletionRequest
 
 
-def with_proposals(run: CompileRun, pool: Slice, request: CompletionRequest) -> CompletionRequest:
+def with_proposals(run: CompileRun, slice_row: Slice, request: CompletionRequest) -> CompletionRequest:
     """The request with the slice's drafts as proposals, and a salt that keeps the engine's prefix cache to this tenant;
     as it was for a teacher that takes none."""
     if not caps_of(run.spec.teacher).engine_drafts:
         return request
-    planned = (pool.drafts or {}).get("engine", [])
+    plan = slice_row.offer_plan
+    proposed = () if plan is None else plan.proposed
     with run.fenced():
-        stored = load_drafts(run.tenant_id, run.spec.family, {UUID(id): distance for id, distance in planned})
-    texts = tuple(stored[UUID(id)].text for id, _ in planned if UUID(id) in stored)
+        stored = load_drafts(run.tenant_id, run.spec.family, {one.draft_id: one.distance for one in proposed})
+    texts = tuple(stored[one.draft_id].text for one in proposed if one.draft_id in stored)
     salt = hashlib.sha256(b"kolm/cache_salt/" + run.tenant_id.bytes).hexdigest()[:32]
     return replace(request, drafts=texts, cache_salt=salt)

@@ -1,21 +1,25 @@
-"""What of the teacher's verdicts enters the slice's pool: accepted drafts as candidates, each with its certificate."""
+"""What of the teacher's verdicts enters the slice: accepted drafts as candidates, each with its certificate."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from uuid import UUID
 
 from backend.compiles.models import Candidate, Compile, Slice
 from backend.compiles.states import CandidateState, state_when_written
 from backend.domain.answers.candidates import Origin, text_key
+from backend.domain.drafts.offer_plan import OfferPlan
 from backend.domain.drafts.vocabulary import Certificate, DraftVerdict, StoredDraft, VerdictKind, Verification
 from workers.durable import CompileRun
 from workers.scoring.verifier import check_text, gate_reasons
 
 
-def with_bounds(told: Verification, shown: Sequence[StoredDraft], missing_ppm: Mapping[str, int]) -> Verification:
-    """An exact rule is exact for a draft that was drawn from all the teacher wrote. Where some of that was refused or a
-    duplicate, the draft is off by at most that share in total variation, and so is what the rule makes of it."""
-    source_of = {draft.draft_id: str(draft.source_id) for draft in shown}
+def with_bounds(
+    verification: Verification, shown: Sequence[StoredDraft], missing_ppm: Mapping[UUID, int]
+) -> Verification:
+    """The verdicts with what they are off by. An exact rule is exact for a draft that was drawn from all the teacher
+    wrote. Where some of that was refused or a duplicate, the draft is off by at most that share in total variation, and
+    so is what the rule makes of it."""
+    source_of = {draft.draft_id: draft.source_id for draft in shown}
 
     def bounded(verdict: DraftVerdict) -> DraftVerdict:
         missing = missing_ppm.get(source_of[verdict.draft_id], 0) / 1_000_000
@@ -24,41 +28,42 @@ def with_bounds(told: Verification, shown: Sequence[StoredDraft], missing_ppm: M
         bound = min(1.0, missing + (verdict.tv_bound or 0.0))
         return replace(verdict, certificate=Certificate.BOUNDED, tv_bound=bound)
 
-    return replace(told, verdicts=tuple(map(bounded, told.verdicts)))
+    return replace(verification, verdicts=tuple(map(bounded, verification.verdicts)))
 
 
-def enter(
+def add_candidates(
     run: CompileRun,
     compile: Compile,
-    pool: Slice,
-    told: Verification,
+    slice_row: Slice,
+    verification: Verification,
     shown: Sequence[StoredDraft],
     heldout: frozenset[str],
 ) -> int:
-    """Accepted drafts as candidates, at most N in all; returns how many entered now and are valid."""
-    room = pool.n_candidates - pool.n_from_drafts
+    """Add accepted drafts as candidates, at most N in all; returns how many were added now and are valid."""
+    room = slice_row.n_candidates - slice_row.n_from_drafts
     by_id = {draft.draft_id: draft for draft in shown}
     rows: dict[str, Candidate] = {}
-    for verdict in told.verdicts:
+    for verdict in verification.verdicts:
         if not verdict.text or verdict.certificate is None or len(rows) >= room:
             continue
         key = text_key(verdict.text)
         reasons = check_text(verdict.text, heldout, key) or gate_reasons(run.spec, verdict.text)
-        rows.setdefault(key, _candidate(run, compile, pool, verdict, by_id[verdict.draft_id], key, list(reasons)))
+        draft = by_id[verdict.draft_id]
+        rows.setdefault(key, _candidate(run, compile, slice_row, verdict, draft, key, list(reasons)))
     known = set(
         Candidate.objects.filter(tenant_id=run.tenant_id, compile=compile, text_key__in=list(rows)).values_list(
             "text_key", flat=True
         )
     )
-    entering = [row for key, row in rows.items() if key not in known]
-    Candidate.objects.bulk_create(entering)
-    return sum(row.state == CandidateState.VALID for row in entering)
+    new = [row for key, row in rows.items() if key not in known]
+    Candidate.objects.bulk_create(new)
+    return sum(row.state == CandidateState.VALID for row in new)
 
 
 def _candidate(
     run: CompileRun,
     compile: Compile,
-    pool: Slice,
+    slice_row: Slice,
     verdict: DraftVerdict,
     draft: StoredDraft,
     key: str,
@@ -68,11 +73,11 @@ def _candidate(
     return Candidate(
         tenant_id=run.tenant_id,
         compile=compile,
-        slice=pool,
+        slice=slice_row,
         text=verdict.text,
         text_key=key,
         origin=Origin.DRAFT,
-        round=pool.round,
+        round=slice_row.round,
         state=state_when_written(reasons),
         reasons=reasons,
         logprob=draft.logprob if is_whole else None,
@@ -83,16 +88,17 @@ def _candidate(
     )
 
 
-def with_told(plan: dict[str, Any], told: Verification, entered: int) -> dict[str, Any]:
-    """The slice's record with what was said added to it: counts, no text."""
-    kept = dict(plan.get("kept_tokens", {}))
-    for verdict in told.verdicts:
+def record_verdicts(plan: OfferPlan, verification: Verification, n_added: int) -> OfferPlan:
+    """The slice's plan with the verdicts counted: no text."""
+    kept = dict(plan.kept_tokens)
+    for verdict in verification.verdicts:
         if verdict.certificate is not None and verdict.kept_tokens:
             kept[verdict.certificate] = kept.get(verdict.certificate, 0) + verdict.kept_tokens
-    return plan | {
-        "n_shown": plan["n_shown"] + len(told.verdicts),
-        "n_accepted": plan["n_accepted"] + sum(verdict.is_accepted for verdict in told.verdicts),
-        "n_entered": plan.get("n_entered", 0) + entered,
-        "n_void": plan.get("n_void", 0) + sum(verdict.kind == VerdictKind.VOID for verdict in told.verdicts),
-        "kept_tokens": kept,
-    }
+    return replace(
+        plan,
+        n_shown=plan.n_shown + len(verification.verdicts),
+        n_accepted=plan.n_accepted + sum(verdict.is_accepted for verdict in verification.verdicts),
+        n_entered=plan.n_entered + n_added,
+        n_void=plan.n_void + sum(verdict.kind == VerdictKind.VOID for verdict in verification.verdicts),
+        kept_tokens=kept,
+    )

@@ -4,13 +4,12 @@ afresh from then on."""
 
 import random
 from dataclasses import replace
-from typing import Any
-from uuid import UUID
 
 from backend.compiles.models import Candidate, Slice
 from backend.compiles.states import CandidateState
 from backend.domain.answers.candidates import Origin
 from backend.domain.drafts.judge_controls import audits_of
+from backend.domain.drafts.offer_plan import OfferPlan
 from backend.domain.drafts.vocabulary import Strategy, Verification
 from backend.domain.errors import PaymentRequired
 from backend.domain.planning.estimates import CHOICES_PER_CALL
@@ -18,9 +17,9 @@ from backend.drafts.cache import load_drafts
 from backend.drafts.calibrations import locked_calibration, measured_bad_rate, suspend
 from backend.drafts.models import Verdict
 from workers.candidates.generation import shown_exemplars
-from workers.drafts.proposals import asked_of
-from workers.drafts.records import audit_rows, count_controls
-from workers.drafts.verification_dialogue import hold
+from workers.drafts.proposals import verification_context
+from workers.drafts.records import audit_rows, count_controls, verified_by
+from workers.drafts.verification_dialogue import run_dialogue
 from workers.durable import CompileRun
 from workers.step.teacher_session import TeacherSession, seed_of
 from workers.teachers.judges.draft_judge import JudgeVerifier
@@ -29,54 +28,55 @@ from workers.teachers.protocol import TeacherFailed
 MAX_FRESH = 8  # of the slice's fresh candidates, as positive controls
 
 
-def audit_drafts(run: CompileRun, pool: Slice, session: TeacherSession) -> None:
+def audit_drafts(run: CompileRun, slice_row: Slice, session: TeacherSession) -> None:
     """Audit the slice, if the lot falls on it; safe to run again at any point. An audit that cannot be had (the budget,
     a teacher that refuses) is left out: it decides nothing about this compile."""
-    plan = pool.drafts
-    if plan is None or plan.get("audited") or not _is_drawn(run, pool, plan):
+    plan = slice_row.offer_plan
+    if plan is None or plan.is_audited or not _is_drawn(run, slice_row, plan):
         return
     try:
-        told = _ask_again(run, pool, session, plan)
+        verification = _ask_again(run, slice_row, session, plan)
     except (PaymentRequired, TeacherFailed) as failed:
         if isinstance(failed, TeacherFailed) and failed.retryable:
             raise
-        told = Verification(verdicts=())
+        verification = Verification(verdicts=())
     with run.fenced():
-        _save(run, pool, plan, told)
+        _save(run, slice_row, plan, verification)
 
 
-def _is_drawn(run: CompileRun, pool: Slice, plan: dict[str, Any]) -> bool:
-    if plan["strategy"] not in (Strategy.JUDGE, Strategy.GATE) or not pool.n_from_drafts:
+def _is_drawn(run: CompileRun, slice_row: Slice, plan: OfferPlan) -> bool:
+    if plan.strategy not in (Strategy.JUDGE, Strategy.GATE) or not slice_row.n_from_drafts:
         return False
-    lot = random.Random(f"audit/{run.compile_id}/{pool.position}").random()
+    lot = random.Random(f"audit/{run.compile_id}/{slice_row.position}").random()
     return lot < run.spec.draft_cache.audit_share
 
 
-def _ask_again(run: CompileRun, pool: Slice, session: TeacherSession, plan: dict[str, Any]) -> Verification:
+def _ask_again(run: CompileRun, slice_row: Slice, session: TeacherSession, plan: OfferPlan) -> Verification:
     with run.fenced():
-        mine = Candidate.objects.filter(tenant_id=run.tenant_id, slice=pool, state=CandidateState.VALID).order_by(
+        mine = Candidate.objects.filter(tenant_id=run.tenant_id, slice=slice_row, state=CandidateState.VALID).order_by(
             "text_key"
         )
         distances = dict.fromkeys(mine.filter(origin=Origin.DRAFT).values_list("draft_id", flat=True), 0.0)
         accepted = load_drafts(run.tenant_id, run.spec.family, distances)
         fresh = list(mine.filter(origin=Origin.FRESH).values_list("text", flat=True)[:MAX_FRESH])
-        far = load_drafts(run.tenant_id, run.spec.family, {UUID(id): distance for id, distance in plan["controls"]})
-    asked = asked_of(run.spec, pool, n=CHOICES_PER_CALL, exemplars=shown_exemplars(run, pool))
-    asked = replace(asked, far=tuple(far.values()), fresh=tuple(fresh))
+        far = load_drafts(run.tenant_id, run.spec.family, {one.draft_id: one.distance for one in plan.controls})
+    context = verification_context(run.spec, slice_row, n=CHOICES_PER_CALL, exemplars=shown_exemplars(run, slice_row))
+    context = replace(context, far=tuple(far.values()), fresh=tuple(fresh))
     drafts = [accepted[id] for id in distances if id in accepted]
-    rng = random.Random(seed_of(run, "audit", run.compile_id, pool.position))
-    told, _ = hold(run, session, f"audit:{pool.position}", JudgeVerifier(audit_share=1.0).audit(asked, drafts, rng))
-    return told
+    rng = random.Random(seed_of(run, "audit", run.compile_id, slice_row.position))
+    conversation = JudgeVerifier(audit_share=1.0).audit(context, drafts, rng)
+    verification, _ = run_dialogue(run, session, f"audit:{slice_row.position}", conversation)
+    return verification
 
 
-def _save(run: CompileRun, pool: Slice, plan: dict[str, Any], told: Verification) -> None:
-    row = locked_calibration(run.tenant_id, UUID(plan["scope"]), Strategy(plan["strategy"]))
-    Verdict.objects.bulk_create(audit_rows(run, plan, told))
-    said = audits_of(told.verdicts)
-    row.n_audited += said.n
-    row.n_audited_refused += said.n_refused
-    row.n_audited_bad += said.n_refused_twice
-    count_controls(row, told.controls)
+def _save(run: CompileRun, slice_row: Slice, plan: OfferPlan, verification: Verification) -> None:
+    row = locked_calibration(run.tenant_id, *verified_by(plan))
+    Verdict.objects.bulk_create(audit_rows(run, plan, verification))
+    audits = audits_of(verification.verdicts)
+    row.n_audited += audits.n
+    row.n_audited_refused += audits.n_refused
+    row.n_audited_bad += audits.n_refused_twice
+    count_controls(row, verification.controls)
     row.max_bad_rate = run.spec.draft_cache.max_bad_rate
     measured = measured_bad_rate(row)
     if row.suspended_at is None and measured.is_above(run.spec.draft_cache.max_bad_rate):
@@ -86,8 +86,8 @@ def _save(run: CompileRun, pool: Slice, plan: dict[str, Any], told: Verification
             f"At least {measured.low:.1%} of the accepted drafts of family {run.spec.family} are bad, and "
             f"{run.spec.draft_cache.max_bad_rate:.1%} are allowed: from now on it is generated afresh. Delete the "
             "family's drafts (DELETE /v1/drafts?family=) to begin again.",
-            slice=pool.name,
+            slice=slice_row.name,
         )
     row.save()
-    pool.drafts = plan | {"audited": True}
-    pool.save(update_fields=["drafts"])
+    slice_row.offer_plan = replace(plan, is_audited=True)
+    slice_row.save(update_fields=["drafts"])

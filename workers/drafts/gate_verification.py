@@ -9,6 +9,7 @@ from backend.blobs import get_jsonl
 from backend.compiles.models import Slice
 from backend.domain.drafts.judge_controls import ControlCounts, GateAudit, certified_threshold
 from backend.domain.drafts.vocabulary import Strategy, VerdictKind
+from backend.domain.spec.parsing import Spec
 from backend.drafts.calibrations import calibration, control_counts
 from backend.drafts.models import Verdict
 from workers.candidates.generation import gold_digests
@@ -21,18 +22,18 @@ from workers.teachers.verifiers.gate_verifier import GateVerifier
 MOST_AUDITS = 20_000  # the newest judged drafts of a scope that a threshold is certified on
 
 
-def gate_scores(run: CompileRun, pool: Slice, texts: Sequence[str]) -> list[float] | None:
+def gate_scores(run: CompileRun, slice_row: Slice, texts: Sequence[str]) -> list[float] | None:
     """What the spec's ranking verifiers give these texts on this slice, in [0, 1]; None where it names none."""
     embedder = load_embedder()
     gold = get_jsonl(run.tenant_id, gold_digests(run)["gold_train"])
     rows = embedder.embed(list(texts))
-    return rank_scores(run.spec, texts, rows, reference_rows(run, pool, embedder, gold))
+    return rank_scores(run.spec, texts, rows, reference_rows(run, slice_row, embedder, gold))
 
 
-def certified(run: CompileRun, scope_id: UUID) -> float | None:
+def certified(tenant_id: UUID, spec: Spec, scope_id: UUID) -> float | None:
     """The threshold that the scope's judged drafts have certified against the spec's bound on bad drafts, or None."""
     judged = Verdict.objects.filter(
-        tenant_id=run.tenant_id,
+        tenant_id=tenant_id,
         scope_id=scope_id,
         strategy=Strategy.JUDGE,
         kind=VerdictKind.VERDICT,
@@ -42,9 +43,10 @@ def certified(run: CompileRun, scope_id: UUID) -> float | None:
         GateAudit(score=score, is_refused=not is_accepted)
         for score, is_accepted in judged.values_list("gate_score", "is_accepted")
     ]
-    controls: ControlCounts = control_counts(calibration(run.tenant_id, scope_id, Strategy.JUDGE))
-    return certified_threshold(audits, controls, contamination=run.spec.draft_cache.max_bad_rate)
+    controls: ControlCounts = control_counts(calibration(tenant_id, scope_id, Strategy.JUDGE))
+    return certified_threshold(audits, controls, contamination=spec.draft_cache.max_bad_rate)
 
 
-def gate_of(run: CompileRun, pool: Slice, threshold: float | None) -> GateVerifier:
-    return GateVerifier(scores=lambda texts: gate_scores(run, pool, texts), threshold=threshold)
+def gate_verifier(run: CompileRun, slice_row: Slice, threshold: float | None) -> GateVerifier:
+    """The gate of this slice, ready to verify."""
+    return GateVerifier(scores=lambda texts: gate_scores(run, slice_row, texts), threshold=threshold)

@@ -23,21 +23,21 @@ from workers.embedding.sentence import load_embedder
 from workers.teachers.factory import caps_of, identity_of
 
 
-def keep_drafts(run: CompileRun, pool: Slice, rows: Sequence[Candidate]) -> None:
+def keep_drafts(run: CompileRun, slice_row: Slice, rows: Sequence[Candidate]) -> None:
     """`rows` are the slice's candidates after its selection. Each round is a source of its own, under the teacher and
     the temperature that wrote it; a draft that was reused is not kept a second time."""
     keeps_all = caps_of(run.spec.teacher).prompt_logprobs or bool(identity_of(run.spec.teacher).revision)
     mine = [row for row in rows if row.origin == Origin.FRESH and (keeps_all or row.state == CandidateState.DROPPED)]
-    missing_ppm = round(1_000_000 * (1 - min(1.0, len(mine) / max(1, pool.n_generated))))
+    missing_ppm = round(1_000_000 * (1 - min(1.0, len(mine) / max(1, slice_row.n_generated))))
     for number in sorted({row.round for row in mine}):
-        _admit_round(run, pool, number, [row for row in mine if row.round == number], missing_ppm)
+        _admit_round(run, slice_row, number, [row for row in mine if row.round == number], missing_ppm)
 
 
-def _admit_round(run: CompileRun, pool: Slice, number: int, rows: Sequence[Candidate], missing_ppm: int) -> None:
-    is_fallback = any(entry["reaction"] == "fallback_model" for entry in openers(pool, number))
+def _admit_round(run: CompileRun, slice_row: Slice, number: int, rows: Sequence[Candidate], missing_ppm: int) -> None:
+    is_fallback = any(entry["reaction"] == "fallback_model" for entry in openers(slice_row, number))
     model = run.spec.teacher.fallback_model if is_fallback else None
     teacher = run.spec.teacher if model is None else run.spec.teacher.model_copy(update={"model": model})
-    temperature = temperature_of(pool, number, first_ppm=first_temperature(run)) / 1_000_000
+    temperature = temperature_of(slice_row, number, first_ppm=first_temperature(run)) / 1_000_000
     admit(
         run.tenant_id,
         run.compile_id,
@@ -47,28 +47,28 @@ def _admit_round(run: CompileRun, pool: Slice, number: int, rows: Sequence[Candi
             family=run.spec.family,
             embedder=load_embedder().identity,
             temperature=temperature,
-            revision=_revision(run, pool, number),
+            revision=_revision(run, slice_row, number),
         ),
-        prompt=_prompt(run, pool, number, temperature),
-        slice_vector=np.frombuffer(bytes(pool.embedding or b""), dtype=np.float32).tolist(),
+        prompt=_prompt(run, slice_row, number, temperature),
+        slice_vector=np.frombuffer(bytes(slice_row.embedding or b""), dtype=np.float32).tolist(),
         missing_ppm=missing_ppm,
     )
 
 
-def _prompt(run: CompileRun, pool: Slice, number: int, temperature: float) -> SourcePrompt:
+def _prompt(run: CompileRun, slice_row: Slice, number: int, temperature: float) -> SourcePrompt:
     """What the teacher was sent in that round. A half of a slice that was split has the rounds of the whole: what was
     asked then was another question, which nobody asks again."""
-    exemplars = exemplars_of(run, pool, number)
-    prompt = source_prompt(run.spec, pool, temperature=temperature, exemplars=exemplars)
-    return replace(prompt, messages=()) if number < first_round(pool) else prompt
+    exemplars = exemplars_of(run, slice_row, number)
+    prompt = source_prompt(run.spec, slice_row, temperature=temperature, exemplars=exemplars)
+    return replace(prompt, messages=()) if number < first_round(slice_row) else prompt
 
 
-def _revision(run: CompileRun, pool: Slice, number: int) -> str:
+def _revision(run: CompileRun, slice_row: Slice, number: int) -> str:
     """What the teacher said it was while it wrote the round; "" where it said nothing, or several things."""
     calls = TeacherCall.objects.filter(
         tenant_id=run.tenant_id,
         compile_id=run.compile_id,
-        key__startswith=f"synthesis:{pool.position}:{number}:",
+        key__startswith=f"synthesis:{slice_row.position}:{number}:",
         state=CallState.APPLIED,
     )
     said = set(calls.values_list("revision", flat=True)) - {""}
@@ -92,20 +92,20 @@ def _admitted(row: Candidate) -> Admitted:
     )
 
 
-def note_outcome(run: CompileRun, pool: Slice, rows: Sequence[Candidate]) -> None:
+def note_outcome(run: CompileRun, slice_row: Slice, rows: Sequence[Candidate]) -> None:
     """What became of the slice, for the comparison of held-back slices with the others."""
-    arm = Arm((pool.drafts or {}).get("arm", Arm.OFF))
+    plan = slice_row.offer_plan
     picked = [row for row in rows if row.state == CandidateState.PICKED]
     scores = [row.score for row in picked if row.score is not None]
-    pairwise = (pool.selection or {}).get("mean_pairwise_ppm")
+    pairwise = (slice_row.selection or {}).get("mean_pairwise_ppm")
     Outcome.objects.bulk_create(
         [
             Outcome(
                 tenant_id=run.tenant_id,
                 compile_id=run.compile_id,
-                slice_position=pool.position,
+                slice_position=slice_row.position,
                 family=run.spec.family,
-                arm=arm,
+                arm=Arm.OFF if plan is None else plan.arm,
                 n_candidates=len(rows),
                 n_from_drafts=sum(row.origin == Origin.DRAFT for row in rows),
                 n_picked=len(picked),

@@ -1,143 +1,147 @@
-"""Offering drafts to the teacher before it writes afresh: planned, asked, saved.
+"""Offers drafts to the teacher before it writes afresh: planned, asked, saved.
 
 The plan (which drafts, how far, what was expected) is saved before the first call, so that a process that takes over
 asks the same question and finds the journaled answers. What the answers say is saved in one transaction: accepted
-drafts as candidates, every verdict, what they teach the calibration. The account is closed when the slice is
+drafts as candidates, every verdict, what they teach the calibration. The offer is closed when the slice is
 (`savings`): only then is known what the teacher's own writing cost.
 """
 
-from collections.abc import Sequence
-from typing import Any
+import random
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from uuid import UUID
 
-import numpy as np
-
-from backend.compiles.models import Compile, Outbox, Slice
+from backend.compiles.models import Candidate, Compile, Slice
+from backend.domain.drafts.offer_plan import OfferPlan, OfferState
 from backend.domain.drafts.vocabulary import StoredDraft, Strategy, Verification
 from backend.domain.errors import PaymentRequired
 from backend.domain.lifecycle import StepName
-from backend.drafts.cache import load_drafts
-from backend.drafts.models import Scope
-from backend.queue import TaskName
-from workers.drafts.admission import enter, with_bounds, with_told
+from workers.candidates.generation import shown_exemplars
+from workers.drafts.admission import add_candidates, record_verdicts, with_bounds
 from workers.drafts.gate_verification import gate_scores
-from workers.drafts.plan import Market, plan
-from workers.drafts.proposals import look_in
+from workers.drafts.lookup import DraftLookup
+from workers.drafts.plan import PlanContext, PlannedOffer, plan_offer
 from workers.drafts.records import save_repeats, save_verdicts
-from workers.drafts.repeats import taken
-from workers.drafts.verification_dialogue import ask_about, unasked
+from workers.drafts.repeats import accepted
+from workers.drafts.verification_dialogue import nothing_verified, verify_drafts
 from workers.durable import CompileRun
-from workers.embedding.protocol import Embedder
 from workers.step.teacher_session import TeacherSession, seed_of
-from workers.teachers.factory import identity_of
 from workers.teachers.protocol import TeacherFailed
 
 
-def open_market(run: CompileRun, pools: Sequence[Slice], embedder: Embedder) -> Market | None:
-    """One look-up for all slices that have not looked yet; None where nothing is to be offered."""
-    todo = [pool for pool in pools if pool.drafts is None and not pool.is_captured and not pool.is_synthesized]
-    if not run.spec.draft_cache.enabled or run.spec.draft_cache.verify == "off" or not todo:
-        return None
-    vectors = np.stack([np.frombuffer(bytes(pool.embedding or b""), dtype=np.float32) for pool in todo])
-    with run.fenced():
-        stock = look_in(
-            run.tenant_id,
-            run.spec,
-            identity_of(run.spec.teacher),
-            embedder.identity,
-            vectors,
-            seed=seed_of(run, "drafts", run.compile_id),
-        )
-        _ask_for_reembedding(run, embedder)
-    return Market(stock=stock, near={pool.id: near for pool, near in zip(todo, stock.near, strict=True)})
-
-
-def _ask_for_reembedding(run: CompileRun, embedder: Embedder) -> None:
-    """Drafts of an embedder that was replaced are seen by nobody: have them embedded again, for the next compile."""
-    old = Scope.objects.filter(tenant_id=run.tenant_id, family=run.spec.family).exclude(
-        embedder__in=("", embedder.identity)
-    )
-    for scope in old:
-        Outbox.objects.create(
-            task=TaskName.DRAFTS_REEMBED, ids={"tenant_id": str(run.tenant_id), "scope_id": str(scope.id)}
-        )
-
-
 def offer_drafts(
-    run: CompileRun, pool: Slice, session: TeacherSession, market: Market | None, heldout: frozenset[str]
+    run: CompileRun, slice_row: Slice, session: TeacherSession, lookup: DraftLookup | None, heldout: frozenset[str]
 ) -> None:
     """Let drafts compete for the slice's N before anything is written. Safe to run again at any point."""
-    if pool.drafts is None:
-        if market is None:
+    plan = slice_row.offer_plan
+    if plan is None:
+        if lookup is None:
             return
         with run.fenced() as compile:
-            pool.drafts = plan(run, pool, session, market, heldout)
-            _take_repeats(run, compile, pool, heldout)
-            pool.save(update_fields=["drafts", "n_from_drafts"])
-    if pool.drafts["state"] == "asked":
-        _settle(run, pool, *_told_of(run, pool, session), heldout)
+            planned = _plan(run, slice_row, session, lookup, heldout)
+            plan = _take_repeats(run, compile, slice_row, planned, heldout)
+            slice_row.offer_plan = plan
+            slice_row.save(update_fields=["drafts", "n_from_drafts"])
+    if plan.state is OfferState.PLANNED:
+        verification, shown, refusal = _verify(run, slice_row, session, plan)
+        _save(run, slice_row, plan, verification, shown, refusal, heldout)
 
 
-def _take_repeats(run: CompileRun, compile: Compile, pool: Slice, heldout: frozenset[str]) -> None:
-    """The drafts of this very prompt, in the transaction of the plan: there is nothing to ask about them."""
-    wanted = [UUID(id) for id in pool.drafts.pop("repeats", [])]
-    stored = load_drafts(run.tenant_id, run.spec.family, dict.fromkeys(wanted, 0.0))
-    drafts = [stored[id] for id in wanted if id in stored]
+def _plan(
+    run: CompileRun, slice_row: Slice, session: TeacherSession, lookup: DraftLookup, heldout: frozenset[str]
+) -> PlannedOffer:
+    """Plan the offer of one slice, inside a fenced transaction."""
+
+    def known_keys(keys: Collection[str]) -> set[str]:
+        candidates = Candidate.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id)
+        return set(candidates.filter(text_key__in=list(keys)).values_list("text_key", flat=True))
+
+    lot = random.Random(f"holdback/{run.compile_id}/{slice_row.position}").random()
+    context = PlanContext(
+        tenant_id=run.tenant_id,
+        spec=run.spec,
+        price=session.price,
+        heldout=heldout,
+        known_keys=known_keys,
+        lot=f"{run.compile_id}/{slice_row.position}",
+        control_seed=seed_of(run, "controls", slice_row.position),
+        is_held_back=lot < run.spec.draft_cache.holdback,
+    )
+    near = lookup.near.get(slice_row.id, ())
+    return plan_offer(context, slice_row, lookup.scope, near, shown_exemplars(run, slice_row))
+
+
+def _take_repeats(
+    run: CompileRun, compile: Compile, slice_row: Slice, planned: PlannedOffer, heldout: frozenset[str]
+) -> OfferPlan:
+    """Add the drafts of this very prompt, in the transaction of the plan: there is nothing to ask about them."""
+    drafts = planned.repeats
     if not drafts:
-        return
-    told = with_bounds(taken(drafts), drafts, pool.drafts["missing_ppm"])
-    pool.n_from_drafts = enter(run, compile, pool, told, drafts, heldout)
-    save_repeats(run, pool.drafts, told, drafts)
-    pool.drafts = with_told(pool.drafts, told, pool.n_from_drafts)
+        return planned.plan
+    verification = with_bounds(accepted(drafts), drafts, planned.plan.missing_ppm)
+    slice_row.n_from_drafts = add_candidates(run, compile, slice_row, verification, drafts, heldout)
+    save_repeats(run, planned.plan, verification, drafts)
+    return record_verdicts(planned.plan, verification, slice_row.n_from_drafts)
 
 
-def _told_of(run: CompileRun, pool: Slice, session: TeacherSession) -> tuple[Verification, list[StoredDraft], str]:
-    """What the teacher said of the planned drafts, which they are, and why nothing where it could not be asked: that
-    does not end a compile, which can do without."""
+def _verify(
+    run: CompileRun, slice_row: Slice, session: TeacherSession, plan: OfferPlan
+) -> tuple[Verification, list[StoredDraft], str]:
+    """The teacher's verdicts on the planned drafts, which they are, and why there are none where it could not be asked:
+    that does not end a compile, which can do without."""
     try:
-        told, shown = ask_about(run, pool, session, pool.drafts)
+        verification, shown = verify_drafts(run, slice_row, session, plan)
     except PaymentRequired:
-        return unasked(), [], "the budget has no room for the question"
+        return nothing_verified(), [], "the budget has no room for the question"
     except TeacherFailed as failed:
         if failed.retryable:
             raise
-        return unasked(), [], "the teacher refused the question"
-    return with_bounds(told, shown, pool.drafts["missing_ppm"]), shown, ""
+        return nothing_verified(), [], "the teacher refused the question"
+    return with_bounds(verification, shown, plan.missing_ppm), shown, ""
 
 
-def _settle(
+def _save(
     run: CompileRun,
-    pool: Slice,
-    told: Verification,
+    slice_row: Slice,
+    plan: OfferPlan,
+    verification: Verification,
     shown: Sequence[StoredDraft],
     refusal: str,
     heldout: frozenset[str],
 ) -> None:
-    """Candidates, verdicts and what they teach, in one transaction."""
-    planned = pool.drafts
-    scores = _gate_scores(run, pool, planned, shown)
+    """Save candidates, verdicts and what they teach, in one transaction."""
+    scores = _gate_scores(run, slice_row, plan, shown)
     with run.fenced() as compile:
         if refusal:
-            run.warn("drafts_not_verified", f"Slice {pool.name}: no drafts: {refusal}.", slice=pool.name)
-        entered = enter(run, compile, pool, told, shown, heldout)
-        save_verdicts(run, planned, told, shown, scores)
-        pool.n_from_drafts += entered
-        done = {name: value for name, value in planned.items() if name not in _CARRIED_OUT}
-        pool.drafts = with_told(done, told, entered) | {"state": "told", "controls": planned["far"]}
-        pool.save(update_fields=["drafts", "n_from_drafts"])
-        if told.verdicts:
-            message = f"{pool.name}: {entered} of {len(told.verdicts)} drafts taken"
-            run.progress(StepName.SYNTHESIS, done=0, total=pool.n_candidates, message=message)
+            message = f"Slice {slice_row.name}: no drafts: {refusal}."
+            run.warn("drafts_not_verified", message, slice=slice_row.name)
+        n_added = add_candidates(run, compile, slice_row, verification, shown, heldout)
+        save_verdicts(run, plan, verification, shown, scores)
+        slice_row.n_from_drafts += n_added
+        slice_row.offer_plan = _carried_out(record_verdicts(plan, verification, n_added))
+        slice_row.save(update_fields=["drafts", "n_from_drafts"])
+        if verification.verdicts:
+            message = f"{slice_row.name}: {n_added} of {len(verification.verdicts)} drafts taken"
+            run.progress(StepName.SYNTHESIS, done=0, total=slice_row.n_candidates, message=message)
 
 
-def _gate_scores(
-    run: CompileRun, pool: Slice, planned: dict[str, Any], shown: Sequence[StoredDraft]
-) -> dict[UUID, float]:
+def _carried_out(plan: OfferPlan) -> OfferPlan:
+    """The plan without what was to be asked; its controls stay, for the audit."""
+    return replace(
+        plan,
+        state=OfferState.VERIFIED,
+        controls=plan.far,
+        shown=(),
+        n_first=0,
+        far=(),
+        missing_ppm={},
+        revision="",
+    )
+
+
+def _gate_scores(run: CompileRun, slice_row: Slice, plan: OfferPlan, shown: Sequence[StoredDraft]) -> dict[UUID, float]:
     """What the task's verifiers give the judged drafts, where the spec lets them certify a gate."""
-    if not run.spec.draft_cache.gate or planned["strategy"] != Strategy.JUDGE or not shown:
+    if not run.spec.draft_cache.gate or plan.strategy is not Strategy.JUDGE or not shown:
         return {}
-    scores = gate_scores(run, pool, [draft.text for draft in shown])
+    scores = gate_scores(run, slice_row, [draft.text for draft in shown])
     return {} if scores is None else {draft.draft_id: s for draft, s in zip(shown, scores, strict=True)}
-
-
-_CARRIED_OUT = frozenset({"shown", "first", "far", "missing_ppm", "revision"})

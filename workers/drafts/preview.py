@@ -1,34 +1,25 @@
-"""What a compile of a spec would do about each of its slices, as a preview shows it: decided as the compile decides,
-and nothing of it carried out."""
+"""What a compile of a spec would do about each of its slices, as a preview shows it: the plan that the compile makes
+(`plan.plan_offer`), with nothing of it carried out. What a compile knows and a preview cannot are the candidates that
+slices before this one will have, and the lot that holds slices back."""
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
+from backend.compiles.inputs import load_captures, load_gold, split
 from backend.compiles.models import Slice
+from backend.domain.answers.candidates import text_key
 from backend.domain.drafts.calibration import interval
 from backend.domain.drafts.vocabulary import Arm, StoredDraft, Strategy
 from backend.domain.money.pricing import TeacherPrice, price_book, teacher_price
 from backend.domain.planning.estimates import CHOICES_PER_CALL
 from backend.domain.spec.parsing import Spec
 from backend.drafts.cache import NearSource
-from backend.drafts.calibrations import calibration
-from backend.drafts.models import Scope
 from backend.drafts.previews import PreviewedSlice
-from workers.drafts.proposals import (
-    Proposal,
-    asked_of,
-    fresh_cost,
-    look_in,
-    offered_by,
-    propose,
-    verifiers_of,
-    with_old_prompts,
-)
-from workers.drafts.repeats import repeats
-from workers.teachers.factory import caps_of, identity_of
-from workers.teachers.verifiers.protocol import Asked
+from workers.drafts.lookup import look_up, offers_drafts
+from workers.drafts.plan import PlanContext, PlannedOffer, plan_offer
+from workers.drafts.proposals import Proposal, fresh_cost, verification_context
 
 REASONS = {
     Arm.OFFERED: "These drafts are expected to cost less than the teacher's own writing.",
@@ -38,28 +29,78 @@ REASONS = {
     Arm.SUSPENDED: "Too many accepted drafts of this family were bad; it is generated afresh.",
     Arm.OFF: "The spec offers no drafts (draft_cache.enabled, draft_cache.verify).",
 }
+OF_THE_ENGINE = "These drafts go along with the requests: the teacher's engine verifies them while it writes."
+OF_THIS_PROMPT = "The teacher wrote these drafts for this very prompt: there is nothing to ask."
 
 
-def look_up(
+def preview_slices(
     tenant_id: UUID, spec: Spec, slices: Sequence[Slice], vectors: Any, *, embedder: str
 ) -> list[PreviewedSlice]:
-    """What would be offered for each of these slices, inside the tenant's scope. The share that is held back at random
-    is not drawn here."""
-    if not spec.draft_cache.enabled or spec.draft_cache.verify == "off":
-        return [_nothing(pool, Arm.OFF) for pool in slices]
-    stock = look_in(tenant_id, spec, identity_of(spec.teacher), embedder, vectors, seed=spec.sampling.seed)
-    if stock.scope is None:
-        return [_nothing(pool, Arm.NO_DRAFTS) for pool in slices]
+    """What would be offered for each of these slices, inside the tenant's scope; `vectors` are theirs, (n, d)."""
+    if not offers_drafts(spec):
+        return [_nothing(slice_row, Arm.OFF) for slice_row in slices]
+    result = look_up(tenant_id, spec, embedder, vectors, seed=spec.sampling.seed)
+    if result.scope is None:
+        return [_nothing(slice_row, Arm.NO_DRAFTS) for slice_row in slices]
     price = teacher_price(price_book(), spec.teacher.model, spec.teacher.price)
-    return [
-        _prospect(tenant_id, spec, stock.scope, pool, near, price)
-        for pool, near in zip(slices, stock.near, strict=True)
-    ]
+    texts = _texts_of(tenant_id, spec)
+    rows = []
+    for slice_row, near in zip(slices, result.near, strict=True):
+        context = _context(tenant_id, spec, price, texts, slice_row)
+        planned = plan_offer(context, slice_row, result.scope, near, slice_row.exemplars)
+        rows.append(_previewed(spec, slice_row, near, planned, price))
+    return rows
 
 
-def _nothing(pool: Slice, arm: Arm, near: Sequence[NearSource] = ()) -> PreviewedSlice:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Texts:
+    """The keys of the texts that a compile of the spec begins with."""
+
+    heldout: frozenset[str]
+    captures: frozenset[str]
+
+
+def _texts_of(tenant_id: UUID, spec: Spec) -> _Texts:
+    gold = split(tenant_id, spec, load_gold(tenant_id, spec))
+    return _Texts(
+        heldout=frozenset(text_key(example.input) for example in gold.heldout),
+        captures=frozenset(map(text_key, load_captures(tenant_id, spec))),
+    )
+
+
+def _context(tenant_id: UUID, spec: Spec, price: TeacherPrice, texts: _Texts, slice_row: Slice) -> PlanContext:
+    def known_keys(keys: Collection[str]) -> set[str]:
+        return set(keys) & texts.captures
+
+    return PlanContext(
+        tenant_id=tenant_id,
+        spec=spec,
+        price=price,
+        heldout=texts.heldout,
+        known_keys=known_keys,
+        lot=slice_row.name,
+        control_seed=spec.sampling.seed,
+    )
+
+
+def _previewed(
+    spec: Spec, slice_row: Slice, near: Sequence[NearSource], planned: PlannedOffer, price: TeacherPrice
+) -> PreviewedSlice:
+    """The plan in figures: what the repeats bring, and then what the teacher, or its engine, would be shown."""
+    plan = planned.plan
+    nothing = replace(_nothing(slice_row, plan.arm, near), strategy=plan.strategy)
+    free = _with_repeats(spec, slice_row, planned.repeats, nothing, price) if planned.repeats else nothing
+    if plan.strategy is Strategy.ENGINE:
+        return replace(free, n_shown=free.n_shown + len(plan.proposed), reason=OF_THE_ENGINE)
+    if planned.proposal is None:
+        return free
+    n_open = plan.n_wanted - len(planned.repeats)
+    return _with_shown(free, planned.proposal, nearest=planned.others[0].distance, n_open=n_open)
+
+
+def _nothing(slice_row: Slice, arm: Arm, near: Sequence[NearSource] = ()) -> PreviewedSlice:
     return PreviewedSlice(
-        name=pool.name,
+        name=slice_row.name,
         strategy=None,
         arm=arm,
         n_sources=len(near),
@@ -78,73 +119,46 @@ def _nothing(pool: Slice, arm: Arm, near: Sequence[NearSource] = ()) -> Previewe
     )
 
 
-def _prospect(
-    tenant_id: UUID,
-    spec: Spec,
-    scope: Scope,
-    pool: Slice,
-    near: Sequence[NearSource],
-    price: TeacherPrice,
+def _with_repeats(
+    spec: Spec, slice_row: Slice, drafts: Sequence[StoredDraft], nothing: PreviewedSlice, price: TeacherPrice
 ) -> PreviewedSlice:
-    asked = asked_of(spec, pool, n=CHOICES_PER_CALL, exemplars=pool.exemplars)
-    asked = with_old_prompts(tenant_id, spec, asked, [source.source_id for source in near])
-    same = repeats(tenant_id, spec, pool, near, identity_of(spec.teacher), pool.exemplars)
-    again = [draft for source in same for draft in source.drafts][: pool.n_candidates]
-    others = [source for source in near if source not in same]
-    verifiers = verifiers_of(spec, caps_of(spec.teacher), asked.policy)
-    rows = {v.strategy: calibration(tenant_id, scope.id, v.strategy) for v in verifiers}
-    if any(row.suspended_at is not None for row in rows.values()) and not again:
-        return _nothing(pool, Arm.SUSPENDED, near)
-    drafts = {v.strategy: offered_by(v.strategy, others) for v in verifiers}
-    n_open = pool.n_candidates - len(again)
-    found = propose(asked, verifiers, drafts, rows, price, n_wanted=n_open, seed=pool.name)
-    free = _again(pool, near, again, asked, price) if again else _nothing(pool, Arm.NO_DRAFTS, near)
-    return free if found is None else _with_shown(free, found, n_open, others)
-
-
-def _again(
-    pool: Slice, near: Sequence[NearSource], drafts: Sequence[StoredDraft], asked: Asked, price: TeacherPrice
-) -> PreviewedSlice:
-    """Of drafts that were written for this very prompt."""
-    fresh = fresh_cost(asked, price, output_tokens=sum(d.n_tokens for d in drafts) / len(drafts))
+    """Drafts that were written for this very prompt: they cost nothing, and each saves a fresh candidate."""
+    context = verification_context(spec, slice_row, n=CHOICES_PER_CALL, exemplars=slice_row.exemplars)
+    fresh = fresh_cost(context, price, output_tokens=sum(draft.n_tokens for draft in drafts) / len(drafts))
     return replace(
-        _nothing(pool, Arm.OFFERED, near),
-        strategy=Strategy.REPEAT,
+        nothing,
         n_shown=len(drafts),
         expected_accepted=float(len(drafts)),
         fresh_microusd=fresh,
         expected_avoided_microusd=len(drafts) * fresh,
         expected_net_microusd=len(drafts) * fresh,
         break_even=0.0,
-        reason="The teacher wrote these drafts for this very prompt: there is nothing to ask.",
+        reason=OF_THIS_PROMPT if nothing.strategy is Strategy.REPEAT else nothing.reason,
     )
 
 
-def _with_shown(free: PreviewedSlice, found: Proposal, n_open: int, near: Sequence[NearSource]) -> PreviewedSlice:
-    """Together with what the teacher would be asked about."""
-    low, high = interval(found.curve, near[0].distance, 0.95)
-    told = replace(
+def _with_shown(free: PreviewedSlice, proposal: Proposal, *, nearest: float, n_open: int) -> PreviewedSlice:
+    """The figures with what the teacher would be asked about; `nearest` is the distance of the first of it."""
+    decision = proposal.decision
+    low, high = interval(proposal.curve, nearest, 0.95)
+    known = replace(
         free,
         acceptance_low=low,
         acceptance_high=high,
-        fresh_microusd=found.fresh_microusd,
-        break_even=found.decision.break_even,
+        fresh_microusd=proposal.fresh_microusd,
+        break_even=decision.break_even,
     )
-    if not found.decision.shown:
-        if free.n_shown:
-            return told
-        return replace(told, arm=found.decision.arm, strategy=found.strategy, reason=REASONS[found.decision.arm])
-    accepted = min(float(n_open), float(sum(found.decision.predicted)))
-    avoided = accepted * found.fresh_microusd
-    net = found.decision.expected_net_microusd
+    if not decision.shown:
+        return known
+    accepted = min(float(n_open), float(sum(decision.predicted)))
+    avoided = accepted * proposal.fresh_microusd
+    net = decision.expected_net_microusd
     return replace(
-        told,
-        arm=found.decision.arm,
-        strategy=found.strategy,
-        n_shown=free.n_shown + len(found.decision.shown),
+        known,
+        n_shown=free.n_shown + len(decision.shown),
         expected_accepted=free.expected_accepted + accepted,
         expected_avoided_microusd=free.expected_avoided_microusd + avoided,
         expected_verification_microusd=avoided - net,
         expected_net_microusd=free.expected_net_microusd + net,
-        reason=REASONS[found.decision.arm],
+        reason=REASONS[free.arm],
     )

@@ -1,10 +1,8 @@
-"""What the draft cache has for some slices, and whether offering it pays. Reads only: a compile acts on it
-(`offering`), a preview shows it (`preview`)."""
+"""Ways of offering drafts to a teacher, and which of them is expected to pay. Decides, and asks nothing."""
 
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 from uuid import UUID
 
 from backend.compiles.models import Slice
@@ -15,29 +13,19 @@ from backend.domain.drafts.vocabulary import Arm, StoredDraft, Strategy
 from backend.domain.money.pricing import TeacherPrice
 from backend.domain.planning.estimates import CHOICES_PER_CALL
 from backend.domain.spec.parsing import Spec
-from backend.drafts.cache import NearSource, nearest_drafts, prompts_of
+from backend.drafts.cache import NearSource, prompts_of
 from backend.drafts.calibrations import curve_of, ledger_of
-from backend.drafts.models import Calibration, Scope
+from backend.drafts.models import Calibration
 from workers.candidates.slices import slice_spec
-from workers.drafts.scopes import draft_scope, find_scopes
 from workers.teachers.judges.draft_judge import JudgeVerifier
 from workers.teachers.prompts.candidate_and_label import candidate_request, head, slice_lines
-from workers.teachers.protocol import Message, TeacherCaps, TeacherIdentity
+from workers.teachers.protocol import Message, TeacherCaps
 from workers.teachers.token_estimates import estimate_tokens
 from workers.teachers.verifiers.acceptance_rules import Rule
 from workers.teachers.verifiers.logprob_verifier import LogprobVerifier
-from workers.teachers.verifiers.protocol import Asked, DraftVerifier, SamplingPolicy
+from workers.teachers.verifiers.protocol import DraftVerifier, SamplingPolicy, VerificationContext
 
-N_SOURCES = 4
 MAX_SHOWN = 96  # drafts of one slice, whatever they promise
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stock:
-    """What was found for the slices of one compile: the scope, and each slice's near sources."""
-
-    scope: Scope | None
-    near: tuple[tuple[NearSource, ...], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,17 +41,6 @@ class Proposal:
     fresh_microusd: float
 
 
-def look_in(tenant_id: UUID, spec: Spec, identity: TeacherIdentity, embedder: str, vectors: Any, *, seed: int) -> Stock:
-    """One fetch for all slices of a compile."""
-    nothing = Stock(scope=None, near=tuple(() for _ in vectors))
-    wanted = draft_scope(identity, family=spec.family, embedder=embedder, temperature=spec.sampling.temperature_inputs)
-    scope = find_scopes(tenant_id, wanted, identity)
-    if scope is None:
-        return nothing
-    near = nearest_drafts(tenant_id, scope, vectors, n_sources=N_SOURCES, seed=seed)
-    return Stock(scope=scope, near=tuple(tuple(found) for found in near))
-
-
 def verifiers_of(spec: Spec, caps: TeacherCaps, policy: SamplingPolicy) -> tuple[DraftVerifier, ...]:
     """What this teacher can be asked for, the strongest certificate first."""
     wanted = spec.draft_cache.verify
@@ -76,21 +53,23 @@ def verifiers_of(spec: Spec, caps: TeacherCaps, policy: SamplingPolicy) -> tuple
     return tuple(v for v in chosen if v.capable(caps, policy) and (can_judge or v.strategy != Strategy.JUDGE))
 
 
-def with_old_prompts(tenant_id: UUID, spec: Spec, asked: Asked, source_ids: Sequence[UUID]) -> Asked:
+def with_old_prompts(
+    tenant_id: UUID, spec: Spec, context: VerificationContext, source_ids: Sequence[UUID]
+) -> VerificationContext:
     """The slice, together with what the teacher was sent when these sources' drafts were written."""
     prompts = prompts_of(tenant_id, spec.family, source_ids)
     old = {
         id: tuple(Message(role=role, content=content) for role, content in prompt.messages)  # type: ignore[arg-type]
         for id, prompt in prompts.items()
     }
-    return replace(asked, old_messages=old)
+    return replace(context, old_messages=old)
 
 
-def asked_of(spec: Spec, pool: Slice, *, n: int, exemplars: Sequence[str] = ()) -> Asked:
-    """The slice as a verifier is told of it."""
-    temperature = pool.temperature_ppm / 1_000_000
-    part = slice_spec(pool)
-    return Asked(
+def verification_context(spec: Spec, slice_row: Slice, *, n: int, exemplars: Sequence[str] = ()) -> VerificationContext:
+    """The slice as a verifier sees it."""
+    temperature = slice_row.temperature_ppm / 1_000_000
+    part = slice_spec(slice_row)
+    return VerificationContext(
         request=candidate_request(spec, part, n=n, temperature=temperature, seed=None, exemplars=exemplars),
         policy=SamplingPolicy(temperature=temperature),
         head=tuple(head(spec)),
@@ -98,16 +77,16 @@ def asked_of(spec: Spec, pool: Slice, *, n: int, exemplars: Sequence[str] = ()) 
     )
 
 
-def fresh_cost(asked: Asked, price: TeacherPrice, *, output_tokens: float) -> float:
+def fresh_cost(context: VerificationContext, price: TeacherPrice, *, output_tokens: float) -> float:
     """Expected micro-USD of one fresh candidate of this slice."""
-    prompt_tokens = sum(estimate_tokens(message.content) for message in asked.request.messages)
+    prompt_tokens = sum(estimate_tokens(message.content) for message in context.request.messages)
     return fresh_microusd(
         prompt_tokens=prompt_tokens, n_per_call=CHOICES_PER_CALL, output_tokens=output_tokens, price=price
     )
 
 
 def propose(
-    asked: Asked,
+    context: VerificationContext,
     verifiers: Sequence[DraftVerifier],
     drafts: Mapping[Strategy, Sequence[StoredDraft]],
     calibrations: Mapping[Strategy, Calibration],
@@ -119,7 +98,7 @@ def propose(
     """The first way, in the order of the verifiers, that is expected to pay; else one that is worth a probe; else the
     first, which shows nothing and says why. None without drafts or verifiers."""
     proposals = [
-        _proposal(asked, verifier, drafts[verifier.strategy], calibrations[verifier.strategy], price, n_wanted, seed)
+        _proposal(context, verifier, drafts[verifier.strategy], calibrations[verifier.strategy], price, n_wanted, seed)
         for verifier in verifiers
         if drafts[verifier.strategy]
     ]
@@ -131,7 +110,7 @@ def propose(
 
 
 def _proposal(
-    asked: Asked,
+    context: VerificationContext,
     verifier: DraftVerifier,
     drafts: Sequence[StoredDraft],
     row: Calibration,
@@ -140,8 +119,8 @@ def _proposal(
     seed: str,
 ) -> Proposal:
     drafts = tuple(drafts[:MAX_SHOWN])
-    quote = verifier.quote(asked, drafts, price)
-    fresh = fresh_cost(asked, price, output_tokens=sum(d.n_tokens for d in drafts) / len(drafts))
+    quote = verifier.quote(context, drafts, price)
+    fresh = fresh_cost(context, price, output_tokens=sum(d.n_tokens for d in drafts) / len(drafts))
     curve = curve_of(row)
     decision = decide(
         curve,

@@ -1,13 +1,14 @@
 """The verdicts of one slice as rows, and what they teach: calibration, counts of controls, quarantine."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from dataclasses import replace
 from uuid import UUID
 
 from django.db.models import F
 
 from backend.domain.drafts.calibration import SourceCount
 from backend.domain.drafts.judge_controls import controls_of
+from backend.domain.drafts.offer_plan import OfferPlan
 from backend.domain.drafts.vocabulary import DraftState, DraftVerdict, StoredDraft, Strategy, VerdictKind, Verification
 from backend.drafts.calibrations import learn, locked_calibration, source_counts
 from backend.drafts.models import Calibration, Draft, Source, Verdict
@@ -19,39 +20,48 @@ MAX_USES = 8  # a draft that entered this many pools is retired
 
 def save_verdicts(
     run: CompileRun,
-    plan: dict[str, Any],
-    told: Verification,
+    plan: OfferPlan,
+    verification: Verification,
     shown: Sequence[StoredDraft],
     scores: Mapping[UUID, float],
 ) -> None:
-    """In the transaction of the accepted candidates. Two compiles of a family learn one after the other."""
-    row = locked_calibration(run.tenant_id, UUID(plan["scope"]), Strategy(plan["strategy"]))
-    expected = {UUID(id): (predicted, propensity) for id, _, predicted, propensity in plan["shown"]}
+    """Save the verdicts in the transaction of the accepted candidates. Two compiles of a family learn one after the
+    other."""
+    scope_id, strategy = verified_by(plan)
+    row = locked_calibration(run.tenant_id, scope_id, strategy)
+    expected = {one.draft_id: (one.predicted, one.propensity) for one in plan.shown}
     by_id = {draft.draft_id: draft for draft in shown}
     verdicts = [
-        _row(run, plan, told, verdict, by_id.get(verdict.draft_id), expected.get(verdict.draft_id, (0.0, 1.0)))
-        for verdict in (*told.verdicts, *told.controls)
+        _row(run, plan, verification, verdict, by_id.get(verdict.draft_id), expected.get(verdict.draft_id, (0.0, 1.0)))
+        for verdict in (*verification.verdicts, *verification.controls)
     ]
     for verdict in verdicts:
         verdict.gate_score = scores.get(verdict.draft_id)
     Verdict.objects.bulk_create(verdicts, batch_size=500)
     learn(row, verdicts)
-    count_controls(row, told.controls)
-    if told.verdicts:
+    count_controls(row, verification.controls)
+    if verification.verdicts:
         row.n_since_shown = 0
     row.save()
     _count_uses(run, verdicts)
 
 
-def save_repeats(run: CompileRun, plan: dict[str, Any], told: Verification, drafts: Sequence[StoredDraft]) -> None:
-    """Of drafts that nobody was asked about: they teach no curve."""
+def save_repeats(run: CompileRun, plan: OfferPlan, verification: Verification, drafts: Sequence[StoredDraft]) -> None:
+    """Save the verdicts on drafts that nobody was asked about: they teach no curve."""
     by_id = {draft.draft_id: draft for draft in drafts}
     verdicts = [
-        _row(run, plan | {"strategy": Strategy.REPEAT}, told, verdict, by_id[verdict.draft_id], (1.0, 1.0))
-        for verdict in told.verdicts
+        _row(run, replace(plan, strategy=Strategy.REPEAT), verification, verdict, by_id[verdict.draft_id], (1.0, 1.0))
+        for verdict in verification.verdicts
     ]
     Verdict.objects.bulk_create(verdicts, batch_size=500)
     _count_uses(run, verdicts)
+
+
+def verified_by(plan: OfferPlan) -> tuple[UUID, Strategy]:
+    """The scope and the strategy of a plan whose drafts get verdicts."""
+    assert plan.scope_id is not None
+    assert plan.strategy is not None
+    return plan.scope_id, plan.strategy
 
 
 def count_controls(row: Calibration, controls: Iterable[DraftVerdict]) -> None:
@@ -62,7 +72,7 @@ def count_controls(row: Calibration, controls: Iterable[DraftVerdict]) -> None:
     row.n_positive_accepted += counted.n_positive_accepted
 
 
-def counts_of(told: Verification, drafts: Sequence[StoredDraft]) -> dict[UUID, SourceCount]:
+def counts_of(verification: Verification, drafts: Sequence[StoredDraft]) -> dict[UUID, SourceCount]:
     """Shown and accepted by source, as `source_counts` of the rows that these verdicts will be."""
     by_id = {draft.draft_id: draft for draft in drafts}
     return source_counts(
@@ -73,32 +83,36 @@ def counts_of(told: Verification, drafts: Sequence[StoredDraft]) -> dict[UUID, S
                 distance=by_id[verdict.draft_id].distance,
                 is_accepted=verdict.is_accepted,
             )
-            for verdict in told.verdicts
+            for verdict in verification.verdicts
         ]
     )
 
 
-def audit_rows(run: CompileRun, plan: dict[str, Any], told: Verification) -> list[Verdict]:
+def audit_rows(run: CompileRun, plan: OfferPlan, verification: Verification) -> list[Verdict]:
     """An audit's verdicts and controls, as rows that teach the curve nothing."""
-    return [_row(run, plan, told, verdict, None, (0.0, 1.0)) for verdict in (*told.verdicts, *told.controls)]
+    return [
+        _row(run, plan, verification, verdict, None, (0.0, 1.0))
+        for verdict in (*verification.verdicts, *verification.controls)
+    ]
 
 
 def _row(
     run: CompileRun,
-    plan: dict[str, Any],
-    told: Verification,
+    plan: OfferPlan,
+    verification: Verification,
     verdict: DraftVerdict,
     draft: StoredDraft | None,
     expected: tuple[float, float],
 ) -> Verdict:
+    scope_id, strategy = verified_by(plan)
     return Verdict(
         tenant_id=run.tenant_id,
-        offer_id=UUID(plan["offer"]),
+        offer_id=plan.offer_id,
         compile_id=run.compile_id,
-        scope_id=UUID(plan["scope"]),
+        scope_id=scope_id,
         source_id=NO_ID if draft is None else draft.source_id,
         draft_id=verdict.draft_id,
-        strategy=plan["strategy"],
+        strategy=strategy,
         kind=verdict.kind,
         certificate=verdict.certificate or "",
         distance=1.0 if draft is None else draft.distance,
@@ -108,7 +122,7 @@ def _row(
         n_tokens=verdict.n_tokens if draft is None else draft.n_tokens,
         n_tokens_kept=verdict.kept_tokens,
         cost_microusd=verdict.cost_microusd,
-        price_version=told.cost.price_version,
+        price_version=verification.cost.price_version,
     )
 
 
@@ -117,20 +131,20 @@ def _count_uses(run: CompileRun, verdicts: Sequence[Verdict]) -> None:
     accepted, those whose verdicts stayed void stood beside it twice: they are shown no more. An answer that was no
     answer says nothing against them."""
     mine = Draft.objects.filter(tenant_id=run.tenant_id)
-    told = [row for row in verdicts if row.kind == VerdictKind.VERDICT]
+    counted = [row for row in verdicts if row.kind == VerdictKind.VERDICT]
     is_fooled = any(row.kind == VerdictKind.NEGATIVE and row.is_accepted for row in verdicts)
     void = [row.draft_id for row in verdicts if row.kind == VerdictKind.VOID and is_fooled]
-    accepted = [row.draft_id for row in told if row.is_accepted]
-    mine.filter(id__in=[row.draft_id for row in told]).update(n_shown=F("n_shown") + 1)
+    accepted = [row.draft_id for row in counted if row.is_accepted]
+    mine.filter(id__in=[row.draft_id for row in counted]).update(n_shown=F("n_shown") + 1)
     mine.filter(id__in=accepted).update(n_accepted=F("n_accepted") + 1)
     mine.filter(id__in=accepted, n_accepted__gte=MAX_USES).update(state=DraftState.RETIRED)
     mine.filter(id__in=void).update(state=DraftState.QUARANTINED)
-    for count, source_id in [(_count(told, id), id) for id in sorted({row.source_id for row in told})]:
+    for count, source_id in [(_count(counted, id), id) for id in sorted({row.source_id for row in counted})]:
         Source.objects.filter(tenant_id=run.tenant_id, id=source_id).update(
             n_shown=F("n_shown") + count[0], n_accepted=F("n_accepted") + count[1]
         )
 
 
-def _count(told: Sequence[Verdict], source_id: UUID) -> tuple[int, int]:
-    rows = [row for row in told if row.source_id == source_id]
+def _count(counted: Sequence[Verdict], source_id: UUID) -> tuple[int, int]:
+    rows = [row for row in counted if row.source_id == source_id]
     return len(rows), sum(row.is_accepted for row in rows)

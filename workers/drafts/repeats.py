@@ -17,17 +17,19 @@ from workers.teachers.protocol import TeacherIdentity
 MOST_MISSING_PPM = 200_000  # with more of the sample gone, the teacher is asked
 
 
-def source_prompt(spec: Spec, pool: Slice, *, temperature: float, exemplars: Sequence[str]) -> SourcePrompt:
+def source_prompt(spec: Spec, slice_row: Slice, *, temperature: float, exemplars: Sequence[str]) -> SourcePrompt:
     """The slice's prompt as a source remembers it."""
-    request = candidate_request(spec, slice_spec(pool), n=1, temperature=temperature, seed=None, exemplars=exemplars)
+    request = candidate_request(
+        spec, slice_spec(slice_row), n=1, temperature=temperature, seed=None, exemplars=exemplars
+    )
     messages = tuple((message.role, message.content) for message in request.messages)
-    return SourcePrompt(slice_text=slice_text(spec, pool), messages=messages)
+    return SourcePrompt(slice_text=slice_text(spec, slice_row), messages=messages)
 
 
 def repeats(
     tenant_id: UUID,
     spec: Spec,
-    pool: Slice,
+    slice_row: Slice,
     near: Sequence[NearSource],
     identity: TeacherIdentity,
     exemplars: Sequence[str],
@@ -35,13 +37,13 @@ def repeats(
     """The sources that hold a sample of this prompt; none where nobody says beforehand which revision will answer."""
     if not identity.revision:
         return []
-    prompt = source_prompt(spec, pool, temperature=pool.temperature_ppm / 1_000_000, exemplars=exemplars)
+    prompt = source_prompt(spec, slice_row, temperature=slice_row.temperature_ppm / 1_000_000, exemplars=exemplars)
     mac = prompt_mac(tenant_id, spec.family, prompt)
     return [source for source in near if source.prompt_mac == mac and source.missing_ppm <= MOST_MISSING_PPM]
 
 
-def taken(drafts: Sequence[StoredDraft]) -> Verification:
-    """These drafts, accepted."""
+def accepted(drafts: Sequence[StoredDraft]) -> Verification:
+    """The verification that accepts all of these drafts."""
     verdicts = tuple(
         DraftVerdict(
             draft_id=draft.draft_id,

@@ -1,12 +1,12 @@
-"""The conversation with the teacher about a slice's drafts, held through the journal of calls."""
+"""The dialogue with the teacher about a slice's drafts, held through the journal of calls."""
 
 import random
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
-from uuid import UUID
 
 from backend.compiles.models import Slice
+from backend.domain.drafts.offer_plan import OfferPlan
 from backend.domain.drafts.policy import decide
 from backend.domain.drafts.vocabulary import StoredDraft, Strategy, Verification
 from backend.domain.lifecycle import StepName
@@ -14,110 +14,129 @@ from backend.domain.planning.estimates import CHOICES_PER_CALL
 from backend.drafts.cache import load_drafts
 from backend.drafts.calibrations import calibration, curve_of, ledger_of
 from workers.candidates.generation import shown_exemplars
-from workers.drafts.gate_verification import gate_of
-from workers.drafts.proposals import asked_of, fresh_cost, offerables, source_order, verifiers_of, with_old_prompts
-from workers.drafts.records import counts_of
+from workers.drafts.gate_verification import gate_verifier
+from workers.drafts.proposals import (
+    fresh_cost,
+    offerables,
+    source_order,
+    verification_context,
+    verifiers_of,
+    with_old_prompts,
+)
+from workers.drafts.records import counts_of, verified_by
 from workers.durable import CompileRun
 from workers.step.teacher_session import TeacherSession, seed_of
 from workers.teacher_calls import PlannedCall, ask_batch, request_sha256
 from workers.teachers.factory import caps_of
 from workers.teachers.protocol import Choice
-from workers.teachers.verifiers.protocol import Answer, Asked, Conversation, DraftVerifier, TeacherRequest
+from workers.teachers.verifiers.protocol import (
+    Answer,
+    Conversation,
+    DraftVerifier,
+    TeacherRequest,
+    VerificationContext,
+)
 
 
-def ask_about(
-    run: CompileRun, pool: Slice, session: TeacherSession, plan: dict[str, Any]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Dialogue:
+    """What one slice's questions have in common."""
+
+    run: CompileRun
+    slice_row: Slice
+    session: TeacherSession
+    plan: OfferPlan
+    verifier: DraftVerifier
+    context: VerificationContext
+
+
+def verify_drafts(
+    run: CompileRun, slice_row: Slice, session: TeacherSession, plan: OfferPlan
 ) -> tuple[Verification, list[StoredDraft]]:
     """Ask about the planned drafts; after an adaptive probe, about the rest only where it still pays."""
-    asked, drafts = _asked(run, pool, plan)
-    verifier = _verifier(run, pool, asked, plan)
-    n_first = sum(row[0] in {str(d.draft_id) for d in drafts} for row in plan["shown"][: plan["first"]])
+    context, drafts = _loaded(run, slice_row, plan)
+    dialogue = _Dialogue(
+        run=run,
+        slice_row=slice_row,
+        session=session,
+        plan=plan,
+        verifier=_verifier(run, slice_row, context, plan),
+        context=context,
+    )
+    here = {draft.draft_id for draft in drafts}
+    n_first = sum(one.draft_id in here for one in plan.shown[: plan.n_first])
     if not n_first:
-        return _ask(run, pool, session, verifier, asked, drafts, plan, stage=0), drafts
+        return _ask(dialogue, drafts, stage=0), drafts
     probe, rest = drafts[:n_first], drafts[n_first:]
-    told = _ask(run, pool, session, verifier, asked, probe, plan, stage=0)
-    more = _still_worth(run, pool, session, verifier, asked, probe, rest, told, plan)
+    first = _ask(dialogue, probe, stage=0)
+    more = _still_worth(dialogue, probe, rest, first)
     if not more:
-        return told, probe
-    later = _ask(run, pool, session, verifier, asked, more, plan, stage=1)
-    return _joined(told, later), [*probe, *more]
+        return first, probe
+    later = _ask(dialogue, more, stage=1)
+    return _joined(first, later), [*probe, *more]
 
 
-def _verifier(run: CompileRun, pool: Slice, asked: Asked, plan: dict[str, Any]) -> DraftVerifier:
-    if plan["strategy"] == Strategy.GATE:
-        return gate_of(run, pool, plan["gate_threshold"])
-    able = verifiers_of(run.spec, caps_of(run.spec.teacher), asked.policy)
-    return next(verifier for verifier in able if verifier.strategy == plan["strategy"])
-
-
-def _asked(run: CompileRun, pool: Slice, plan: dict[str, Any]) -> tuple[Asked, list[StoredDraft]]:
+def _loaded(run: CompileRun, slice_row: Slice, plan: OfferPlan) -> tuple[VerificationContext, list[StoredDraft]]:
     """The slice and its drafts as planned; a draft that was deleted since is not asked about."""
-    distances = {UUID(row[0]): float(row[1]) for row in [*plan["shown"], *plan["far"]]}
-    asked = asked_of(run.spec, pool, n=CHOICES_PER_CALL, exemplars=shown_exemplars(run, pool))
+    distances = {one.draft_id: one.distance for one in plan.shown} | {one.draft_id: one.distance for one in plan.far}
+    exemplars = shown_exemplars(run, slice_row)
+    context = verification_context(run.spec, slice_row, n=CHOICES_PER_CALL, exemplars=exemplars)
     with run.fenced():
         stored = load_drafts(run.tenant_id, run.spec.family, distances)
         sources = [draft.source_id for draft in stored.values()]
-        asked = with_old_prompts(run.tenant_id, run.spec, asked, sources)
-    far = tuple(stored[UUID(row[0])] for row in plan["far"] if UUID(row[0]) in stored)
-    drafts = [stored[UUID(row[0])] for row in plan["shown"] if UUID(row[0]) in stored]
-    return replace(asked, far=far), drafts
+        context = with_old_prompts(run.tenant_id, run.spec, context, sources)
+    far = tuple(stored[one.draft_id] for one in plan.far if one.draft_id in stored)
+    drafts = [stored[one.draft_id] for one in plan.shown if one.draft_id in stored]
+    return replace(context, far=far), drafts
 
 
-def _ask(
-    run: CompileRun,
-    pool: Slice,
-    session: TeacherSession,
-    verifier: DraftVerifier,
-    asked: Asked,
-    drafts: Sequence[StoredDraft],
-    plan: dict[str, Any],
-    *,
-    stage: int,
-) -> Verification:
-    rng = random.Random(seed_of(run, "verification", run.compile_id, pool.position, stage))
+def _verifier(run: CompileRun, slice_row: Slice, context: VerificationContext, plan: OfferPlan) -> DraftVerifier:
+    if plan.strategy is Strategy.GATE:
+        return gate_verifier(run, slice_row, plan.gate_threshold)
+    able = verifiers_of(run.spec, caps_of(run.spec.teacher), context.policy)
+    return next(verifier for verifier in able if verifier.strategy == plan.strategy)
+
+
+def _ask(dialogue: _Dialogue, drafts: Sequence[StoredDraft], *, stage: int) -> Verification:
+    """Verify these drafts, unless the teacher turns out to be another than the one that wrote them."""
     if not drafts:
-        return unasked()
-    key = f"drafts:{pool.position}:{stage}"
-    told, revisions = hold(run, session, key, verifier.verify(asked, drafts, rng))
-    if plan["revision"] and not run.spec.teacher.revision and revisions - {plan["revision"]}:
+        return nothing_verified()
+    run, slice_row, plan = dialogue.run, dialogue.slice_row, dialogue.plan
+    rng = random.Random(seed_of(run, "verification", run.compile_id, slice_row.position, stage))
+    conversation = dialogue.verifier.verify(dialogue.context, drafts, rng)
+    verification, revisions = run_dialogue(run, dialogue.session, f"drafts:{slice_row.position}:{stage}", conversation)
+    if plan.revision and not run.spec.teacher.revision and revisions - {plan.revision}:
         with run.fenced():
             run.warn(
                 "teacher_revision_changed",
                 "The teacher is another revision than the one that wrote the drafts: their verdicts count for nothing.",
-                slice=pool.name,
+                slice=slice_row.name,
             )
-        return Verification(verdicts=(), cost=told.cost, audit_cost=told.audit_cost, is_void=True)
-    return told
+        return Verification(verdicts=(), cost=verification.cost, audit_cost=verification.audit_cost, is_void=True)
+    return verification
 
 
 def _still_worth(
-    run: CompileRun,
-    pool: Slice,
-    session: TeacherSession,
-    verifier: DraftVerifier,
-    asked: Asked,
-    probe: Sequence[StoredDraft],
-    rest: Sequence[StoredDraft],
-    told: Verification,
-    plan: dict[str, Any],
+    dialogue: _Dialogue, probe: Sequence[StoredDraft], rest: Sequence[StoredDraft], first: Verification
 ) -> list[StoredDraft]:
     """What the probe's verdicts leave worth showing of the rest."""
-    if not rest or told.is_void:
+    if not rest or first.is_void:
         return []
+    run, slice_row, price = dialogue.run, dialogue.slice_row, dialogue.session.price
+    scope_id, strategy = verified_by(dialogue.plan)
     with run.fenced():
-        row = calibration(run.tenant_id, UUID(plan["scope"]), verifier.strategy)
-    quote = verifier.quote(asked, rest, session.price)
+        row = calibration(run.tenant_id, scope_id, strategy)
+    quote = dialogue.verifier.quote(dialogue.context, rest, price)
     order = source_order([*probe, *rest])
-    seen = {order[id]: count for id, count in counts_of(told, probe).items()}
     decision = decide(
         curve_of(row),
         offerables(rest, quote, order),
-        n_wanted=pool.n_candidates - sum(bool(verdict.text) for verdict in told.verdicts),
-        fresh_microusd=fresh_cost(asked, session.price, output_tokens=sum(d.n_tokens for d in rest) / len(rest)),
+        n_wanted=slice_row.n_candidates - sum(bool(verdict.text) for verdict in first.verdicts),
+        fresh_microusd=fresh_cost(dialogue.context, price, output_tokens=sum(d.n_tokens for d in rest) / len(rest)),
         overhead_microusd=quote.overhead_microusd,
         ledger=ledger_of(row),
-        rng=random.Random(f"{run.compile_id}/{pool.position}/rest"),
-        seen=seen,
+        rng=random.Random(f"{run.compile_id}/{slice_row.position}/rest"),
+        seen={order[id]: count for id, count in counts_of(first, probe).items()},
     )
     return [rest[i] for i in decision.shown]
 
@@ -132,14 +151,15 @@ def _joined(first: Verification, later: Verification) -> Verification:
     )
 
 
-def unasked() -> Verification:
+def nothing_verified() -> Verification:
+    """The verification of drafts that nobody was asked about."""
     return Verification(verdicts=(), is_void=True)
 
 
-def hold(
+def run_dialogue(
     run: CompileRun, session: TeacherSession, key: str, conversation: Conversation
 ) -> tuple[Verification, set[str]]:
-    """Hold a conversation through the journal: (what was said, which revisions answered). A question's digest is part
+    """Run a conversation through the journal: (the verification, which revisions answered). A question's digest is part
     of its key, so an answer is never taken for that of another question."""
     revisions: set[str] = set()
     answers: list[Answer] | None = None
@@ -148,8 +168,8 @@ def hold(
         try:
             requests = next(conversation) if answers is None else conversation.send(answers)
         except StopIteration as ended:
-            said: Verification = ended.value
-            return said, revisions
+            verification: Verification = ended.value
+            return verification, revisions
         answers = _answers(run, session, f"{key}:{turn}", requests)
         revisions |= {answer.revision for answer in answers if answer.revision}
         turn += 1

@@ -15,9 +15,9 @@ from backend.domain.lifecycle import StepName
 from backend.domain.selection.linkage.clustering import n_near_duplicate_groups
 from workers.candidates.generation import MAX_TEMPERATURE, embed_pool, fill_round, heldout_keys, hotter_ppm, model_of
 from workers.drafts.audit import audit_drafts
-from workers.drafts.offering import offer_drafts, open_market
-from workers.drafts.plan import Market
-from workers.drafts.savings import close_account, drafts_of_compile
+from workers.drafts.lookup import DraftLookup, look_up_drafts
+from workers.drafts.offering import offer_drafts
+from workers.drafts.savings import close_offer, drafts_of_compile
 from workers.durable import CompileRun
 from workers.embedding.protocol import Embedder
 from workers.embedding.sentence import load_embedder
@@ -33,12 +33,12 @@ def run_synthesis(run: CompileRun) -> StepDone:
     embedder = load_embedder()
     heldout = heldout_keys(run)
     pools = _pools(run)
-    market = open_market(run, pools, embedder)
+    lookup = look_up_drafts(run, pools, embedder)
     for pool in pools:
         if pool.is_captured:
             embed_pool(run, pool, embedder, StepName.SYNTHESIS)
         else:
-            synthesize_pool(run, pool, embedder, heldout, market)
+            synthesize_pool(run, pool, embedder, heldout, lookup)
     with run.fenced() as compile:
         done = _summary(run)
         finish_step(run, compile, StepName.SYNTHESIS, done)
@@ -46,14 +46,14 @@ def run_synthesis(run: CompileRun) -> StepDone:
 
 
 def synthesize_pool(
-    run: CompileRun, pool: Slice, embedder: Embedder, heldout: frozenset[str], market: Market | None
+    run: CompileRun, pool: Slice, embedder: Embedder, heldout: frozenset[str], lookup: DraftLookup | None
 ) -> None:
     """Bring one slice to its N candidates, drafts first, and react to what the pool looks like. Safe to run again at
     any point."""
     while not pool.is_synthesized:
         with teacher_session(run, model=model_of(run, pool)) as session:
             if pool.round == 0:
-                offer_drafts(run, pool, session, market, heldout)
+                offer_drafts(run, pool, session, lookup, heldout)
             fill_round(run, pool, session, heldout, StepName.SYNTHESIS)
             if pool.round == 0:
                 audit_drafts(run, pool, session)
@@ -62,7 +62,7 @@ def synthesize_pool(
         with run.fenced():
             _react(run, pool, reaction)
             if pool.is_synthesized:
-                close_account(run, pool, session.price, embedder)
+                close_offer(run, pool, session.price, embedder)
                 pool.save(update_fields=["drafts"])
 
 

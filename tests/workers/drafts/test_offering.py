@@ -375,14 +375,14 @@ def test_a_worker_that_dies_after_the_question_asks_it_no_second_time(known, mon
 
 def test_drafts_deleted_during_an_offer_are_let_go(known, monkeypatch):
     asked = teacher(off_topic_refused)
-    whole = offering.ask_about
+    whole = offering.verify_drafts
 
-    def purged(run: Any, pool: Any, taught: Any, plan: Any) -> Any:
+    def purged(run: Any, slice_row: Any, session: Any, plan: Any) -> Any:
         with tenant_scope(known.id):
             purging.purge_family(known.id, run.spec.family)
-        return whole(run, pool, taught, plan)
+        return whole(run, slice_row, session, plan)
 
-    monkeypatch.setattr(offering, "ask_about", purged)
+    monkeypatch.setattr(offering, "verify_drafts", purged)
     row = warm(monkeypatch, known, asked)
     assert candidates(row, origin="draft") == []
     assert all(part.n_generated == N for part in slices(row))
@@ -410,7 +410,7 @@ def test_a_price_that_changes_between_offer_and_verdict_is_the_one_that_is_booke
         raise RuntimeError("killed")
 
     with monkeypatch.context() as patched:
-        patched.setattr(offering, "ask_about", dies)
+        patched.setattr(offering, "verify_drafts", dies)
         with pytest.raises(RuntimeError, match="killed"):
             walk_through(run, *TO_SELECTION)
     dearer = spec()["teacher"]["price"] | {"output_usd_per_mtok": 4.0}

@@ -17,7 +17,7 @@ from workers.teachers.grammar.server import serving
 from workers.teachers.openai_compatible.teacher import OpenAICompatibleTeacher
 from workers.teachers.prompts.candidate_and_label import CANDIDATE_ASK
 from workers.teachers.protocol import CompletionRequest, Message, Teacher, TeacherCaps, TeacherIdentity
-from workers.teachers.verifiers.protocol import Asked, SamplingPolicy
+from workers.teachers.verifiers.protocol import SamplingPolicy, VerificationContext
 
 CAPS = TeacherCaps(logprobs=True, prompt_logprobs=True, processed_scores=True, prefix=True, max_top_logprobs=1024)
 SOURCES = {name: uuid.UUID(int=n) for n, name in enumerate(("old", "new", "far", "flat"), start=1)}
@@ -53,7 +53,7 @@ def policy(temperature: float = 1.0, top_k: int | None = None) -> SamplingPolicy
     return SamplingPolicy(temperature=temperature, top_k=top_k)
 
 
-def asked(slice_name: str, how: SamplingPolicy, *, max_tokens: int = 64) -> Asked:
+def asked(slice_name: str, how: SamplingPolicy, *, max_tokens: int = 64) -> VerificationContext:
     request = CompletionRequest(
         messages=asks(slice_name),
         max_tokens=max_tokens,
@@ -61,7 +61,9 @@ def asked(slice_name: str, how: SamplingPolicy, *, max_tokens: int = 64) -> Aske
         top_k=how.top_k,
         logprobs=True,
     )
-    return Asked(request=request, policy=how, old_messages={source: asks(name) for name, source in SOURCES.items()})
+    return VerificationContext(
+        request=request, policy=how, old_messages={source: asks(name) for name, source in SOURCES.items()}
+    )
 
 
 def drafts_of(teacher: Teacher, slice_name: str, how: SamplingPolicy, n: int, *, seed: int) -> list[StoredDraft]:

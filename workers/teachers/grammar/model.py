@@ -13,7 +13,7 @@ from workers.teachers.grammar.judge import judge
 from workers.teachers.grammar.labels import Labeller
 from workers.teachers.grammar.message_reader import Reader
 from workers.teachers.grammar.pcfg import END, Frontier, Grammar, tokenize
-from workers.teachers.grammar.prompt_reader import Asked, NotOurPrompt, read_prompt
+from workers.teachers.grammar.prompt_reader import NotOurPrompt, ReadPrompt, read_prompt
 from workers.teachers.grammar.sampling import Token, Written, begun, likeliest, retrace, walk
 
 MODEL = "kolm-grammar-1"
@@ -71,7 +71,7 @@ class GrammarModel:
         logprobs = grammar.token_logprobs(start, text, temperature=temperature)
         return tuple(Token(text=t, logprob=p) for t, p in zip([*tokenize(text), END], logprobs, strict=True))
 
-    def _grammar_for(self, asked: Asked) -> tuple[Grammar, str]:
+    def _grammar_for(self, asked: ReadPrompt) -> tuple[Grammar, str]:
         """The file's slice of that name, if its label agrees; else a grammar made of the prompt's own words. Of an
         answer, the distribution over answers."""
         if asked.answer is not None:
@@ -87,7 +87,7 @@ class GrammarModel:
         answers = answer_grammar(self._reader, self._grammar, text, wanted, longest)
         return answers if pair is None else preference_grammar(likeliest_answer(answers), *pair)
 
-    def _message(self, asked: Asked, policy: Policy, rng: random.Random) -> Written:
+    def _message(self, asked: ReadPrompt, policy: Policy, rng: random.Random) -> Written:
         grammar, start = self._grammar_for(asked)
         if policy.prefix or policy.top_k is not None:
             try:
@@ -105,7 +105,7 @@ class GrammarModel:
         kept = tokens[: policy.max_tokens]
         return Written(text="".join(t.text for t in kept), tokens=tuple(kept), is_cut=True)
 
-    def _label(self, asked: Asked, policy: Policy, rng: random.Random) -> Written:
+    def _label(self, asked: ReadPrompt, policy: Policy, rng: random.Random) -> Written:
         """A label is one token; its end is certain and not counted, so nothing follows a label that was begun."""
         posterior = self._posterior(asked, policy.temperature)
         if policy.prefix:
@@ -119,11 +119,11 @@ class GrammarModel:
         token = Token(text=label, logprob=by_name[label], top=_possible(ranked, policy.n_top))
         return Written(text=label, tokens=(token,))
 
-    def _posterior(self, asked: Asked, temperature: float) -> dict[str, float]:
+    def _posterior(self, asked: ReadPrompt, temperature: float) -> dict[str, float]:
         return self._labeller.log_posterior(asked.text or "", asked.labels, asked.meanings, temperature=temperature)
 
 
-def asks_label(asked: Asked) -> bool:
+def asks_label(asked: ReadPrompt) -> bool:
     return asked.text is not None and asked.answer is None
 
 

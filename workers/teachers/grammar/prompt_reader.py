@@ -33,7 +33,7 @@ class AskedAnswer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class ReadPrompt:
     """`text` is None when a new message of `slice_name` is asked for, else the message to label or, with `answer`, to
     answer. `meanings` has what the prompt says of a label, "" where it says nothing. `exemplars` are the fenced
     examples of a slice. `drafts` is the JSON of those to be judged, None where no judge is asked."""
@@ -50,7 +50,7 @@ class Asked:
     answer: AskedAnswer | None = None
 
 
-def read_prompt(content: str) -> Asked:
+def read_prompt(content: str) -> ReadPrompt:
     lines = [line for line, _ in _open_lines(content)]
     if {ANSWER_JSON_ASK, ANSWER_TEXT_ASK, PAIRWISE_ASK} & set(lines):
         return _read_answer_prompt(content, lines)
@@ -64,7 +64,7 @@ def read_prompt(content: str) -> Asked:
         raise NotOurPrompt("a label prompt holds a `Labels:` line and exactly one fenced message")
     if asks_judge and (asks_label or not fenced):
         raise NotOurPrompt("a judge prompt holds fenced drafts, and asks for nothing else")
-    return Asked(
+    return ReadPrompt(
         task=_field(lines, "Task"),
         labels=labels,
         meanings=tuple(_field(lines, f"- {label}") for label in labels),
@@ -77,7 +77,7 @@ def read_prompt(content: str) -> Asked:
     )
 
 
-def _read_answer_prompt(content: str, lines: list[str]) -> Asked:
+def _read_answer_prompt(content: str, lines: list[str]) -> ReadPrompt:
     fenced = unfence(content)
     is_pair = PAIRWISE_ASK in lines
     if len(fenced) != (3 if is_pair else 1) or "Message:" not in lines:
@@ -86,7 +86,7 @@ def _read_answer_prompt(content: str, lines: list[str]) -> Asked:
     if schema is None and ANSWER_JSON_ASK in lines:
         raise NotOurPrompt("a prompt for JSON holds a `Schema:` line")
     longest = re.match(r"[0-9]{1,6}", _field(lines, "Longest answer"))
-    return Asked(
+    return ReadPrompt(
         task=_field(lines, "Task"),
         labels=(),
         meanings=(),

@@ -13,7 +13,7 @@ from backend.domain.drafts.vocabulary import Certificate, Cost, DraftVerdict, St
 from workers.teachers.judges.off_topic import OFF_TOPIC
 from workers.teachers.prompts.judge import judge_messages, read_verdicts
 from workers.teachers.protocol import CompletionRequest
-from workers.teachers.verifiers.protocol import Answer, Asked
+from workers.teachers.verifiers.protocol import Answer, VerificationContext
 
 MAX_BATCH_CHARS = 32_000  # of drafts, some 8,000 tokens beside the prompt
 ID_ROOM = 8  # tokens of `"kx",` with line breaks and indentation
@@ -50,7 +50,7 @@ class Batch:
     def places(self) -> list[int]:
         return sorted(item.place for item in self.items.values() if item.place is not None)
 
-    def request(self, asked: Asked) -> CompletionRequest:
+    def request(self, asked: VerificationContext) -> CompletionRequest:
         shown = {id_: item.text for id_, item in self.items.items()}
         return CompletionRequest(
             messages=judge_messages(asked.head, asked.slice_lines, shown),
@@ -81,7 +81,7 @@ class Plants:
     """Controls for the batches of one conversation. Every far draft is used before one is used again, so that a batch
     that is asked again meets another one."""
 
-    def __init__(self, asked: Asked, drafts: Sequence[StoredDraft], rng: random.Random) -> None:
+    def __init__(self, asked: VerificationContext, drafts: Sequence[StoredDraft], rng: random.Random) -> None:
         own = {draft.text for draft in drafts} | set(asked.fresh)
         far = {d.text: d.draft_id for d in asked.far if d.text not in own and len(d.text) <= MAX_BATCH_CHARS}
         generic = {text: NO_DRAFT for text in OFF_TOPIC if text not in own}

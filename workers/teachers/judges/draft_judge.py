@@ -31,7 +31,7 @@ from workers.teachers.judges.off_topic import OFF_TOPIC
 from workers.teachers.prompts.judge import judge_messages
 from workers.teachers.protocol import TeacherCaps
 from workers.teachers.token_estimates import estimate_tokens
-from workers.teachers.verifiers.protocol import Asked, Conversation, SamplingPolicy
+from workers.teachers.verifiers.protocol import Conversation, SamplingPolicy, VerificationContext
 
 BATCH = 24  # drafts in one request, controls apart
 RETRY_PARTS = 4  # a void batch is asked again in as many parts, of two drafts at least
@@ -55,7 +55,7 @@ class JudgeVerifier:
     def capable(self, caps: TeacherCaps, policy: SamplingPolicy) -> bool:
         return True
 
-    def quote(self, asked: Asked, drafts: Sequence[StoredDraft], price: TeacherPrice) -> Quote:
+    def quote(self, asked: VerificationContext, drafts: Sequence[StoredDraft], price: TeacherPrice) -> Quote:
         """The prompt and its controls once a batch, each draft's tokens and its id in the answer, as if all were
         accepted: what is refused is not written. Audits, and what is asked a second time, are not in it."""
         system, user = judge_messages(asked.head, asked.slice_lines, {})
@@ -70,7 +70,7 @@ class JudgeVerifier:
             verdict_tokens=VERDICT_TOKENS,
         )
 
-    def verify(self, asked: Asked, drafts: Sequence[StoredDraft], rng: random.Random) -> Conversation:
+    def verify(self, asked: VerificationContext, drafts: Sequence[StoredDraft], rng: random.Random) -> Conversation:
         """One verdict a draft, in order; VOID for what no sound batch answered, and for a draft too long to show."""
         tally = Tally(drafts)
         plants = Plants(asked, drafts, rng)
@@ -96,7 +96,7 @@ class JudgeVerifier:
             kept_tokens=MappingProxyType({Certificate.JUDGED: kept} if kept else {}),
         )
 
-    def audit(self, asked: Asked, accepted: Sequence[StoredDraft], rng: random.Random) -> Conversation:
+    def audit(self, asked: VerificationContext, accepted: Sequence[StoredDraft], rng: random.Random) -> Conversation:
         """Asks about one accepted draft or none, so that `audit_share` of them are audited on the average: one a slice,
         because bad drafts may come together, and a bound on their rate counts independent looks. It stands among
         controls, under a new id each time, until one request accepts it or two refuse it; a verdict for each request,
@@ -124,7 +124,7 @@ class JudgeVerifier:
             is_void=_is_void(verdicts),
         )
 
-    def _control_tokens(self, asked: Asked) -> float:
+    def _control_tokens(self, asked: VerificationContext) -> float:
         """Expected tokens of one batch's controls."""
         negative = [draft.n_tokens for draft in asked.far] or [estimate_tokens(text) for text in OFF_TOPIC]
         expected = sum(negative) / len(negative) + ITEM_TOKENS

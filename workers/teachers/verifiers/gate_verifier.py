@@ -13,7 +13,7 @@ from backend.domain.drafts.costs import Quote
 from backend.domain.drafts.vocabulary import Certificate, DraftVerdict, StoredDraft, Strategy, Verification
 from backend.domain.money.pricing import TeacherPrice
 from workers.teachers.protocol import TeacherCaps
-from workers.teachers.verifiers.protocol import Asked, Conversation, SamplingPolicy
+from workers.teachers.verifiers.protocol import Conversation, SamplingPolicy, VerificationContext
 
 
 class GateVerifier:
@@ -30,10 +30,10 @@ class GateVerifier:
         """Whatever the teacher is: it is not asked."""
         return self._threshold is not None
 
-    def quote(self, asked: Asked, drafts: Sequence[StoredDraft], price: TeacherPrice) -> Quote:
+    def quote(self, asked: VerificationContext, drafts: Sequence[StoredDraft], price: TeacherPrice) -> Quote:
         return Quote(overhead_microusd=0.0, per_draft_microusd=(0.0,) * len(drafts))
 
-    def verify(self, asked: Asked, drafts: Sequence[StoredDraft], rng: random.Random) -> Conversation:
+    def verify(self, asked: VerificationContext, drafts: Sequence[StoredDraft], rng: random.Random) -> Conversation:
         yield from ()
         threshold, scores = self._threshold, self._scores([draft.text for draft in drafts])
         if threshold is None or scores is None:
@@ -42,7 +42,7 @@ class GateVerifier:
         kept = sum(verdict.kept_tokens for verdict in verdicts)
         return Verification(verdicts=verdicts, kept_tokens=MappingProxyType({Certificate.GATED: kept} if kept else {}))
 
-    def audit(self, asked: Asked, accepted: Sequence[StoredDraft], rng: random.Random) -> Conversation:
+    def audit(self, asked: VerificationContext, accepted: Sequence[StoredDraft], rng: random.Random) -> Conversation:
         """Nothing: what the gate lets through is audited by a judge."""
         yield from ()
         return Verification(verdicts=())

@@ -13,7 +13,7 @@ from backend.domain.drafts.vocabulary import Certificate, DraftVerdict, StoredDr
 from workers.teachers.protocol import Choice, CompletionRequest, Message, ScoreRequest
 from workers.teachers.verifiers.acceptance_rules import Rule, chunk_law
 from workers.teachers.verifiers.conversations import Part, Refused
-from workers.teachers.verifiers.protocol import Asked
+from workers.teachers.verifiers.protocol import VerificationContext
 from workers.teachers.verifiers.token_scores import Place, Tokens, places_of, score_request
 
 TOKENS_A_ROUND, MAX_ROUNDS = 16, 64  # of single tokens, where the residual is not known
@@ -27,7 +27,7 @@ class Case:
     `is_reproducible`: a score comes out the same each time, so that stored log-probs can be held against it."""
 
     draft: StoredDraft
-    asked: Asked
+    asked: VerificationContext
     old: tuple[Message, ...] | None
     rule: Rule
     n_top: int

@@ -30,7 +30,7 @@ from workers.teachers.token_estimates import estimate_tokens, likely_input_token
 from workers.teachers.verifiers.acceptance_rules import Rule
 from workers.teachers.verifiers.conversations import Billed, Part, billed, together
 from workers.teachers.verifiers.logprob_verification import Case, verify_one
-from workers.teachers.verifiers.protocol import Asked, Conversation, SamplingPolicy
+from workers.teachers.verifiers.protocol import Conversation, SamplingPolicy, VerificationContext
 from workers.teachers.verifiers.token_scores import stored_tokens
 
 
@@ -67,7 +67,7 @@ class LogprobVerifier:
         is_storable = has_logprobs and self._caps.processed_scores and _is_covered(self._caps, policy)
         return Rule.BLOCK if self._rule is Rule.STORED and not is_storable else self._rule
 
-    def quote(self, asked: Asked, drafts: Sequence[StoredDraft], price: TeacherPrice) -> Quote:
+    def quote(self, asked: VerificationContext, drafts: Sequence[StoredDraft], price: TeacherPrice) -> Quote:
         """Every draft scored whole, and then stopping after all: what is spent at most, but for the output that comes
         in place of a fresh candidate's."""
         prompt = likely_input_tokens(asked.request)
@@ -76,7 +76,7 @@ class LogprobVerifier:
             per_draft_microusd=tuple(self._quote(asked, draft, prompt, price) for draft in drafts),
         )
 
-    def _quote(self, asked: Asked, draft: StoredDraft, prompt_tokens: int, price: TeacherPrice) -> float:
+    def _quote(self, asked: VerificationContext, draft: StoredDraft, prompt_tokens: int, price: TeacherPrice) -> float:
         old = asked.old_messages.get(draft.source_id, ())
         old_tokens = sum(estimate_tokens(m.content) for m in old)
         has_logprobs = draft.token_logprobs is not None
@@ -93,7 +93,7 @@ class LogprobVerifier:
         under_old = scored(old_tokens, self._chunk_tokens) if both else 0.0
         return scored(prompt_tokens, self._chunk_tokens) + under_old + going_on
 
-    def verify(self, asked: Asked, drafts: Sequence[StoredDraft], rng: random.Random) -> Conversation:
+    def verify(self, asked: VerificationContext, drafts: Sequence[StoredDraft], rng: random.Random) -> Conversation:
         seeds = [rng.getrandbits(64) for _ in drafts]
         parts = [
             billed(draft, self._part(asked, draft, random.Random(seed)))
@@ -110,7 +110,7 @@ class LogprobVerifier:
             kept_tokens=kept,
         )
 
-    def _part(self, asked: Asked, draft: StoredDraft, rng: random.Random) -> Part[DraftVerdict]:
+    def _part(self, asked: VerificationContext, draft: StoredDraft, rng: random.Random) -> Part[DraftVerdict]:
         tokens = stored_tokens(draft, max_tokens=asked.request.max_tokens)
         old: tuple[Message, ...] | None = asked.old_messages.get(draft.source_id)
         rule = self.rule_for(
@@ -132,7 +132,7 @@ class LogprobVerifier:
         )
         return (yield from verify_one(case, tokens))
 
-    def audit(self, asked: Asked, accepted: Sequence[StoredDraft], rng: random.Random) -> Conversation:
+    def audit(self, asked: VerificationContext, accepted: Sequence[StoredDraft], rng: random.Random) -> Conversation:
         """Nothing: the rules are exact, so there is no rate of errors to measure."""
         yield from ()
         return Verification(verdicts=())

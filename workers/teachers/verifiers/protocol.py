@@ -48,7 +48,7 @@ class SamplingPolicy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class VerificationContext:
     """The slice at hand. `request` is what a fresh candidate is asked with; `head` and `slice_lines` are the lines of
     its prompt that say the task and the slice. `far` are drafts of far slices of the same family (negative controls),
     `fresh` candidates that the teacher just wrote for this slice (positive controls), `old_messages` what the teacher
@@ -76,15 +76,15 @@ class DraftVerifier(Protocol):
         """Whether this teacher can be asked in this way, under this policy."""
         ...
 
-    def quote(self, asked: Asked, drafts: Sequence[StoredDraft], price: TeacherPrice) -> Quote:
+    def quote(self, asked: VerificationContext, drafts: Sequence[StoredDraft], price: TeacherPrice) -> Quote:
         """What showing these drafts would cost, before anything is spent."""
         ...
 
-    def verify(self, asked: Asked, drafts: Sequence[StoredDraft], rng: random.Random) -> Conversation:
+    def verify(self, asked: VerificationContext, drafts: Sequence[StoredDraft], rng: random.Random) -> Conversation:
         """One verdict a draft, in the drafts' order, and the controls'."""
         ...
 
-    def audit(self, asked: Asked, accepted: Sequence[StoredDraft], rng: random.Random) -> Conversation:
+    def audit(self, asked: VerificationContext, accepted: Sequence[StoredDraft], rng: random.Random) -> Conversation:
         """Ask again about accepted drafts, to measure how many are bad; no verdict changes."""
         ...
 

@@ -26,7 +26,7 @@ from workers.teachers.prompts.candidate_and_label import CANDIDATE_ASK, candidat
 from workers.teachers.prompts.judge import JUDGE_ASK, judge_messages, read_verdicts
 from workers.teachers.protocol import CompletionRequest
 from workers.teachers.protocol import Teacher as TeacherProtocol
-from workers.teachers.verifiers.protocol import Asked, SamplingPolicy, converse
+from workers.teachers.verifiers.protocol import SamplingPolicy, VerificationContext, converse
 
 PRICE = teacher_price(price_book(), "kolm-grammar-1", None)
 
@@ -81,10 +81,10 @@ def can_write(grammar: Grammar, slice_name: str, text: str) -> bool:
     return grammar.logprob(grammar.slices[slice_name].start, text, temperature=1.0) > -math.inf
 
 
-def asked_for(spec: Spec, slice_: SliceSpec, grammar: Grammar, *, fresh: tuple[str, ...] = ()) -> Asked:
+def asked_for(spec: Spec, slice_: SliceSpec, grammar: Grammar, *, fresh: tuple[str, ...] = ()) -> VerificationContext:
     far = [t for s in spec.slices if s.name != slice_.name for t in written(grammar, s.name, 12, 99)]
     own = [text for text in far if not (slice_.name in grammar.slices and can_write(grammar, slice_.name, text))]
-    return Asked(
+    return VerificationContext(
         request=candidate_request(spec, slice_, n=1, temperature=1.0, seed=5),
         policy=SamplingPolicy(temperature=1.0),
         head=tuple(head(spec)),
@@ -94,7 +94,9 @@ def asked_for(spec: Spec, slice_: SliceSpec, grammar: Grammar, *, fresh: tuple[s
     )
 
 
-def verify(teacher: TeacherProtocol, asked: Asked, drafts: list[StoredDraft], seed: int = 1) -> Verification:
+def verify(
+    teacher: TeacherProtocol, asked: VerificationContext, drafts: list[StoredDraft], seed: int = 1
+) -> Verification:
     verifier = JudgeVerifier(positive_share=1.0)
     return converse(teacher, PRICE, verifier.verify(asked, drafts, random.Random(seed)))
 
@@ -154,7 +156,7 @@ def test_injections_together_and_as_controls_move_no_verdict(
 ) -> None:
     texts = [*written(grammar, "direct_request", 6, 21), *INJECTIONS]
     asked = asked_for(spec, spec.slices[0], grammar)
-    hostile = Asked(
+    hostile = VerificationContext(
         request=asked.request,
         policy=asked.policy,
         head=asked.head,
@@ -180,7 +182,7 @@ def test_a_far_draft_that_the_slice_could_have_written_voids_the_batch(
     teacher: TeacherProtocol, spec: Spec, grammar: Grammar
 ) -> None:
     asked = asked_for(spec, spec.slices[0], grammar)
-    wrong = Asked(
+    wrong = VerificationContext(
         request=asked.request,
         policy=asked.policy,
         head=asked.head,

@@ -10,7 +10,13 @@ from uuid import UUID
 from backend.domain.drafts.vocabulary import Cost, StoredDraft, Verification
 from workers.teachers.prompts.candidate_and_label import unfence
 from workers.teachers.protocol import Choice, CompletionRequest
-from workers.teachers.verifiers.protocol import Answer, Asked, Conversation, SamplingPolicy, TeacherRequest
+from workers.teachers.verifiers.protocol import (
+    Answer,
+    Conversation,
+    SamplingPolicy,
+    TeacherRequest,
+    VerificationContext,
+)
 
 Judge = Callable[[dict[str, str]], str]
 
@@ -27,8 +33,8 @@ def drafts_of(texts: Sequence[str], *, start: int = 1) -> list[StoredDraft]:
     ]
 
 
-def asked_about(*, far: tuple[StoredDraft, ...] = FAR, fresh: tuple[str, ...] = ()) -> Asked:
-    return Asked(
+def asked_about(*, far: tuple[StoredDraft, ...] = FAR, fresh: tuple[str, ...] = ()) -> VerificationContext:
+    return VerificationContext(
         request=CompletionRequest(messages=()),
         policy=SamplingPolicy(temperature=1.0),
         head=("Task: route messages", "Labels: a | b"),

@@ -27,7 +27,14 @@ from workers.teachers.protocol import Message, ScoreRequest, Teacher, TeacherCap
 from workers.teachers.token_estimates import estimate_tokens
 from workers.teachers.verifiers.acceptance_rules import Rule
 from workers.teachers.verifiers.logprob_verifier import LogprobVerifier
-from workers.teachers.verifiers.protocol import Answer, Asked, Conversation, SamplingPolicy, TeacherRequest, converse
+from workers.teachers.verifiers.protocol import (
+    Answer,
+    Conversation,
+    SamplingPolicy,
+    TeacherRequest,
+    VerificationContext,
+    converse,
+)
 
 N = 300
 COVERED = policy(1.0, 1024)
@@ -40,7 +47,7 @@ def teacher() -> Iterator[Teacher]:
 
 
 def verified(
-    teacher: Teacher, verifier: LogprobVerifier, how: Asked, drafts: Sequence[StoredDraft], seed: int = 7
+    teacher: Teacher, verifier: LogprobVerifier, how: VerificationContext, drafts: Sequence[StoredDraft], seed: int = 7
 ) -> Verification:
     return converse(teacher, small_price(), verifier.verify(how, drafts, random.Random(seed)))
 
