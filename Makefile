@@ -22,22 +22,22 @@ help:
 	@echo "make test    everything that CI checks; make pytest FILES=tests/deploy for a part; make test-all for what takes hours"
 
 setup:
-	@$(PYTHON) -m deploy.embedded.setup
+	@$(PYTHON) -m deploy.setup
 
 demo: setup
 	@$(RUN) -m deploy.embedded up --detach
-	@$(RUN) -m deploy.embedded.demo
+	@$(RUN) -m deploy.demo.refund_router
 
 # the json half of it, over the project's own small causal base
 demo-json: setup base
 	@$(RUN) -m deploy.embedded up --detach
-	@$(RUN) -m deploy.embedded.demo_generative
+	@$(RUN) -m deploy.demo.order_extractor
 
 up: setup
 	@$(RUN) -m deploy.embedded up --detach
 
 key: setup
-	@$(RUN) -m deploy.embedded.demo --key
+	@$(RUN) -m deploy.demo.refund_router --key
 
 down: setup
 	@$(RUN) -m deploy.embedded down

@@ -1,9 +1,5 @@
-"""kolm on one machine, with nothing installed by hand.
+"""The stack on one machine, with nothing installed by hand: servers and kolm's processes under one supervisor.
 
-    python3 -m deploy.embedded.setup           .venv from the lock (standard library only, any Python 3)
+    python3 -m deploy.setup                    .venv from the lock (standard library only, any Python 3)
     .venv/bin/python -m deploy.embedded up     Postgres, Valkey, web, worker, upkeep, webhooks, runner, grammar teacher
-    .venv/bin/python -m deploy.embedded.demo   one compile, from POST to a verified, running .kolm
-
-This file stays empty of imports: `setup` must run before anything is installed and on interpreters that are too old for
-the rest.
 """

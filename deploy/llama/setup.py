@@ -1,9 +1,9 @@
 """Makes .venv-llama, where the tests' llama.cpp lives: `python3 -m deploy.llama.setup`. Done once; then it only
 compares a stamp.
 
-A venv of its own, because nothing of kolm needs llama.cpp: what the hook in `gpu_runners.speculation.llama_cpp` promises is
-tested with the real library where it was built, and skipped by name elsewhere. Standard library only, like
-`deploy.embedded.setup`.
+A venv of its own, because nothing of kolm needs llama.cpp: what the hook in `gpu_runners.speculation.llama_cpp` promises
+is tested with the real library where it was built, and skipped by name elsewhere. Standard library only, like
+`deploy.setup`.
 """
 
 import subprocess
@@ -11,7 +11,7 @@ import sys
 import time
 from pathlib import Path
 
-from deploy.embedded.setup import PIP_FAULTS, CannotSetUp, digest, say
+from deploy.setup import PIP_FAULTS, CannotSetUp, digest, say
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 VENV = ROOT / ".venv-llama"

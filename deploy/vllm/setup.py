@@ -7,7 +7,7 @@ all made here: PyPI's torchvision, torchaudio and torchcodec are CUDA builds tha
 installed); its distribution is not called `vllm`, which its own command and its platform detection look for (a second
 name is written); its key-value cache wants nearly all memory (what starts it sets VLLM_CPU_KVCACHE_SPACE).
 
-Standard library only, like `deploy.embedded.setup`.
+Standard library only, like `deploy.setup`.
 """
 
 import subprocess
@@ -15,7 +15,7 @@ import sys
 import time
 from pathlib import Path
 
-from deploy.embedded.setup import PIP_FAULTS, CannotSetUp, digest, say
+from deploy.setup import PIP_FAULTS, CannotSetUp, digest, say
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 VENV = ROOT / ".venv-vllm"

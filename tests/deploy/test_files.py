@@ -8,7 +8,7 @@ from pathlib import Path
 import yaml
 
 from deploy.embedded import postgres
-from deploy.embedded.setup import ROOT
+from deploy.setup import ROOT
 
 COMPOSE = yaml.safe_load((ROOT / "deploy" / "compose.yaml").read_text())
 EXAMPLE = (ROOT / "deploy" / "env.example").read_text()

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from deploy.embedded.setup import CannotSetUp
 from deploy.llama import build_server
+from deploy.setup import CannotSetUp
 
 
 def test_without_the_sources_of_llama_cpp_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

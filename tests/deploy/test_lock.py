@@ -5,8 +5,8 @@ import tomllib
 
 import pytest
 
-from deploy.embedded.setup import ROOT, TORCH
 from deploy.lock import LOCKS, strip_torch
+from deploy.setup import ROOT, TORCH
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 UNLOCKED = {"node", "gpu"}  # fetched by set-up alone; CUDA only, so resolved where a GPU is

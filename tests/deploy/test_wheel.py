@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy import wheel
-from deploy.embedded import setup
+from deploy import setup, wheel
 from deploy.embedded.home import ROOT
 from gpu_runners.kolm.client import VERSION
 from tests.backend.domain.artifact.tiny_kolm import keyring, small_kolm

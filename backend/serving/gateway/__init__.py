@@ -1,1 +1,1 @@
-"""The gateway: a customer's OpenAI request is admitted, sent to a server, streamed back, and compared with the teacher."""
+"""The gateway: an OpenAI request is admitted, sent to a server, streamed back, and compared with the teacher."""

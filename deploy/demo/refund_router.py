@@ -19,7 +19,8 @@ import httpx
 import yaml
 from rich.console import Console
 
-from deploy.embedded import credentials, demo_report, demo_webhook, layout
+from deploy.demo import demo_report, demo_webhook
+from deploy.embedded import credentials, layout
 from deploy.embedded.faults import CannotStart
 from deploy.embedded.home import ROOT, Home, replace_private
 from deploy.embedded.layout import Part

@@ -16,7 +16,7 @@ import httpx
 from rich.console import Console
 from rich.table import Table
 
-from deploy.embedded.demo import Access, open_access, run_compile, show
+from deploy.demo.refund_router import Access, open_access, run_compile, show
 from deploy.embedded.faults import CannotStart
 from deploy.embedded.home import Home
 

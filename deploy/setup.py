@@ -1,4 +1,4 @@
-"""Makes .venv from requirements.lock.txt: `python3 -m deploy.embedded.setup`. Done once; then it only compares two
+"""Makes .venv from requirements.lock.txt: `python3 -m deploy.setup`. Done once; then it only compares two
 stamps.
 
 Standard library only, and in the Python of 2016 down to the version check, so that an old interpreter gets far enough
@@ -21,7 +21,7 @@ import subprocess
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 LOCK = ROOT / "requirements.lock.txt"
 LOG = VENV / "setup.log"

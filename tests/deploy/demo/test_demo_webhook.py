@@ -5,8 +5,8 @@ import json
 import pytest
 
 from backend.domain.webhooks.signing import Scheme, new_secret, signed_headers
-from deploy.embedded import demo_webhook
-from deploy.embedded.demo_webhook import Inbox
+from deploy.demo import demo_webhook
+from deploy.demo.demo_webhook import Inbox
 from deploy.embedded.faults import CannotStart
 
 SECRET = new_secret(Scheme.V1, bytes(32))

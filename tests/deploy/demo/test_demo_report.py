@@ -5,7 +5,7 @@ from typing import Any
 
 from rich.console import Console
 
-from deploy.embedded import demo_report
+from deploy.demo import demo_report
 
 COMPILE: dict[str, Any] = {
     "id": "cmp_1",
