@@ -13,18 +13,14 @@ from tests.structure.walks import Index, Walk, index_of, walk
 BEFORE = "b72d60c"
 PAGE = ROOT / "docs" / "structure.md"
 LOOSE = 20  # files of its own that a folder holds at most
-# what is followed, and from where: a function may have another name and place in another commit
-WALKS: dict[str, tuple[tuple[str, str, str], ...]] = {
-    "a posted spec": (("backend.compiles.lifecycle.submission", "submit", "document"),),
-    "a slice that is offered drafts": (
-        ("workers.drafts.offering", "offer_drafts", "pool"),
-        ("workers.stages.drafting", "offer_drafts", "pool"),
-    ),
-    "a compile that becomes an artifact": (
-        ("workers.steps.packaging", "run_packaging", "run"),
-        ("workers.stages.packaging", "run_packaging", "run"),
-    ),
-    "a usage fact": (("workers.spending", "settle", "facts"),),
+# what is followed: a room, the function it starts from and the parameter, by the names they have or had
+WALKS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
+    "a posted spec": ("backend.compiles", ("submit",), ("document",)),
+    "a slice that is offered drafts": ("workers", ("offer_drafts",), ("slice_row", "pool")),
+    "a compile that becomes an artifact": ("workers", ("run_packaging",), ("run",)),
+    "a usage fact": ("workers.spending", ("capture", "book", "settle"), ("facts",)),
+    "a chat request at the gateway": ("backend.serving", ("chat_completions",), ("request",)),
+    "one step of the engine": ("gpu_runners", ("Scheduler._step",), ("self",)),
 }
 HEAD = """\
 # Structure, measured
@@ -32,7 +28,8 @@ HEAD = """\
 Written by `make structure` on {date}, at commit {commit}: do not edit. "Before" is commit {before}. A pair is two
 folders of which each imports the other, inside functions and for types too; entry points, which nothing imports, are
 left out. A way follows one value by name from a function on (`tests/structure/walks.py`): stays in a file, files, and
-returns to a file that the way had left.
+returns to a file that the way had left. A value that is put into a dictionary or a row is lost to the reader and to this
+measure; one with a type is followed further, so a way may become longer by becoming visible.
 
 """
 
@@ -49,12 +46,18 @@ def measure(tree: Sequence[Module]) -> dict[str, str]:
         "the fullest folders": ", ".join(f"`{name}` {n}" for name, n in loose.most_common(4)),
         "pairs of folders that import each other": f"{len(two_way_pairs(tree)):,}",
     }
-    return measures | {f"way of {name}": _way(find_walk(index, starts)) for name, starts in WALKS.items()}
+    return measures | {f"way of {name}": _way(find_walk(index, start)) for name, start in WALKS.items()}
 
 
-def find_walk(index: Index, starts: Sequence[tuple[str, str, str]]) -> Walk:
-    """The way from the first of these starts that this tree has."""
-    return next(walk(index, *start) for start in starts if start[:2] in index.functions)
+def find_walk(index: Index, start: tuple[str, tuple[str, ...], tuple[str, ...]]) -> Walk:
+    """The way from the first of these functions that this tree has in the room."""
+    room, functions, parameters = start
+    for function in functions:
+        for (module, name), (_, _, node) in index.functions.items():
+            if name == function and f"{module}.".startswith(f"{room}."):
+                known = {argument.arg for argument in (*node.args.args, *node.args.kwonlyargs)}
+                return walk(index, module, name, next(each for each in parameters if each in known))
+    raise LookupError(f"{room} has no {' or '.join(functions)}: docs/structure.md follows a value from there")
 
 
 def _way(way: Walk) -> str:
@@ -81,8 +84,8 @@ def _left(now: Sequence[Module]) -> Iterator[str]:
 def _ways(now: Sequence[Module]) -> Iterator[str]:
     yield "\n## The ways, file by file\n"
     index = index_of(now)
-    for name, starts in WALKS.items():
-        yield f"- {name}: " + ", ".join(f"`{file}`" for file in find_walk(index, starts).files)
+    for name, start in WALKS.items():
+        yield f"- {name}: " + ", ".join(f"`{file}`" for file in find_walk(index, start).files)
 
 
 def main() -> None:

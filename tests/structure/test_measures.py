@@ -74,3 +74,13 @@ def test_a_way_enters_what_takes_the_value_and_what_a_call_made_of_it(tmp_path: 
     way = walk(index_of(tree), "backend.a", "submit", "document")
     assert way.files == ("backend.a", "backend.b", "backend.c", "backend.a")
     assert (way.n_rooms, way.n_returns, way.n_names) == (3, 1, 3)
+
+
+def test_a_way_that_begins_in_a_method_follows_self_and_methods_of_one_class(tmp_path: Path) -> None:
+    first = "class Scheduler:\n    def step(self):\n        self._admit()\n        self.rows.place(1)\n"
+    first += "    def _admit(self):\n        pass\n"
+    tree = modules(
+        write(tmp_path, backend__a=first, backend__b="class Rows:\n    def place(self, n):\n        pass\n"),
+        ("backend",),
+    )
+    assert walk(index_of(tree), "backend.a", "Scheduler.step", "self").files == ("backend.a", "backend.b")
