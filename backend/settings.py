@@ -4,244 +4,112 @@ Every variable is read before the first fault is reported: a bad environment end
 is wrong with it. `deploy/env.example` says what each variable means.
 """
 
-import base64
-import binascii
-import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import urlsplit
 
-import psycopg
-from django.core.exceptions import ImproperlyConfigured
-from psycopg.conninfo import conninfo_to_dict
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-ROOT = Path(__file__).resolve().parent.parent
-T = TypeVar("T")
-
-
-class _Environment:
-    """Reads variables and keeps what was wrong with each, so that `check` can say all of it at once."""
-
-    def __init__(self, variables: Mapping[str, str]) -> None:
-        self._variables = variables
-        self._faults: list[str] = []
-
-    def read(self, name: str, parse: Callable[[str], T], *, placeholder: T, default: str | None = None) -> T:
-        """The parsed variable. `placeholder` stands in for a bad value only until `check` raises."""
-        text = self._variables.get(name, "").strip() or default
-        if text is None:
-            self._faults.append(f"{name} is not set")
-            return placeholder
-        try:
-            return parse(text)
-        except ValueError as fault:
-            self._faults.append(f"{name} {fault}")
-            return placeholder
-
-    def check(self) -> None:
-        if self._faults:
-            raise ImproperlyConfigured(
-                "The environment is not complete: " + "; ".join(self._faults) + ". See deploy/env.example."
-            )
-
-
-def _secret(value: str) -> str:
-    if len(value) < 32:
-        raise ValueError(f"must have at least 32 characters, not {len(value)}")
-    return value
-
-
-def _url(value: str) -> str:
-    if urlsplit(value).scheme not in ("http", "https") or not urlsplit(value).hostname:
-        raise ValueError("must be an http:// or https:// address")
-    return value.rstrip("/")
-
-
-def _redis_url(value: str) -> str:
-    if urlsplit(value).scheme not in ("redis", "rediss", "unix"):
-        raise ValueError("must be a redis://, rediss:// or unix:// address")
-    return value
-
-
-def _postgres(value: str) -> dict[str, Any]:
-    try:
-        parts = conninfo_to_dict(value)
-    except psycopg.ProgrammingError:
-        raise ValueError("must be a postgresql:// address") from None
-    if not parts.get("dbname"):
-        raise ValueError("must name a database: postgresql://user:password@host:port/name")
-    return parts
-
-
-def _hex_key(value: str) -> bytes:
-    try:
-        key = bytes.fromhex(value)
-    except ValueError:
-        raise ValueError("must be hexadecimal") from None
-    if len(key) != 32:
-        raise ValueError(f"must be 32 bytes (64 hexadecimal digits), not {len(key)} bytes")
-    return key
-
-
-def _base64_key(value: str) -> str:
-    try:
-        key = base64.b64decode(value, validate=True)
-    except binascii.Error:
-        raise ValueError("must be base64") from None
-    if len(key) != 32:
-        raise ValueError(f"must be 32 bytes in base64, not {len(key)} bytes")
-    return value
-
-
-def _base64_keys(value: str) -> tuple[str, ...]:
-    """Separated by commas."""
-    return tuple(_base64_key(part.strip()) for part in value.split(",") if part.strip())
-
-
-def _file(value: str) -> Path:
-    if not Path(value).is_file():
-        raise ValueError(f"names no file: {value}")
-    return Path(value)
-
-
-def _count(value: str) -> int:
-    if not value.isdecimal():
-        raise ValueError(f"must be a whole number, not {value[:20]!r}")
-    return int(value)
-
-
-def _positive(value: str) -> int:
-    if _count(value) < 1:
-        raise ValueError("must be at least 1")
-    return _count(value)
-
-
-def _parties(value: str) -> int:
-    if _count(value) < 5:  # the database counts for no fewer either
-        raise ValueError("must be at least 5")
-    return _count(value)
-
-
-def _origins(value: str) -> tuple[str, ...]:
-    """ "0" is none; else `http://10.0.0.5:8000,http://127.0.0.1:8900`."""
-    if value == "0":
-        return ()
-    origins = tuple(_url(part.strip()) for part in value.split(","))
-    for origin in origins:
-        if urlsplit(origin).path:
-            raise ValueError(f"lists origins (scheme, host and port), not addresses with a path: {origin}")
-    return origins
-
-
-def _hosts(value: str) -> list[str]:
-    return [host.strip() for host in value.split(",")]
-
-
-def _mail(value: str) -> tuple[str, str]:
-    """("smtp", address) or ("dir", folder)."""
-    kind, _, rest = value.partition(":")
-    if kind == "dir" and rest:
-        return "dir", rest
-    if urlsplit(value).scheme in ("smtp", "smtps") and urlsplit(value).hostname:
-        return "smtp", value
-    raise ValueError("must be smtp://user:password@host:port, smtps://..., or dir:/a/folder")
-
-
-def _oidc(value: str) -> list[dict[str, str]]:
-    try:
-        apps = json.loads(value)
-    except ValueError:
-        raise ValueError("must be a JSON list") from None
-    wanted = {"id", "name", "client_id", "secret", "server_url"}
-    if not isinstance(apps, list) or not all(isinstance(app, dict) and set(app) == wanted for app in apps):
-        raise ValueError(f"must be a list of objects with {', '.join(sorted(wanted))}")
-    return apps
-
-
-def _signup(value: str) -> str:
-    if value not in ("open", "closed"):
-        raise ValueError(f"must be open or closed, not {value[:20]!r}")
-    return value
-
-
-def _role(value: str) -> str:
-    if value not in ("app", "owner"):
-        raise ValueError(f"must be app or owner, not {value[:20]!r}")
-    return value
-
-
-_env = _Environment(os.environ)
-
-_DB_ROLE = _env.read("KOLM_DB_ROLE", _role, placeholder="app", default="app")
-_POOL_SIZE = _env.read("KOLM_DB_POOL", _count, placeholder=0, default="8")
-_DATABASE = _env.read(
-    "DATABASE_OWNER_URL" if _DB_ROLE == "owner" else "DATABASE_URL", _postgres, placeholder={"dbname": ""}
+from backend.environment import (
+    Environment,
+    parse_base64_key,
+    parse_base64_keys,
+    parse_count,
+    parse_file,
+    parse_hex_key,
+    parse_hosts,
+    parse_mail,
+    parse_oidc,
+    parse_origins,
+    parse_parties,
+    parse_positive,
+    parse_postgres,
+    parse_redis_url,
+    parse_role,
+    parse_secret,
+    parse_signup,
+    parse_url,
 )
-REDIS_URL = _env.read("REDIS_URL", _redis_url, placeholder="")
-SECRET_KEY = _env.read("KOLM_SECRET_KEY", _secret, placeholder="")
-KOLM_TENANT_TOKEN_KEY = _env.read("KOLM_TENANT_TOKEN_KEY", _hex_key, placeholder=b"")
-KOLM_SEALING_KEY = _env.read("KOLM_SEALING_KEY", _base64_key, placeholder="")
+
+ROOT = Path(__file__).resolve().parent.parent
+
+_env = Environment(os.environ)
+
+_DB_ROLE = _env.read("KOLM_DB_ROLE", parse_role, placeholder="app", default="app")
+_POOL_SIZE = _env.read("KOLM_DB_POOL", parse_count, placeholder=0, default="8")
+_DATABASE = _env.read(
+    "DATABASE_OWNER_URL" if _DB_ROLE == "owner" else "DATABASE_URL", parse_postgres, placeholder={"dbname": ""}
+)
+REDIS_URL = _env.read("REDIS_URL", parse_redis_url, placeholder="")
+SECRET_KEY = _env.read("KOLM_SECRET_KEY", parse_secret, placeholder="")
+KOLM_TENANT_TOKEN_KEY = _env.read("KOLM_TENANT_TOKEN_KEY", parse_hex_key, placeholder=b"")
+KOLM_SEALING_KEY = _env.read("KOLM_SEALING_KEY", parse_base64_key, placeholder="")
 # Keys that open what they sealed and seal nothing: those of before, and the next one while processes get to know it.
-KOLM_SEALING_KEYS_OTHER = _env.read("KOLM_SEALING_KEYS_OTHER", _base64_keys, placeholder=(), default="")
-KOLM_SIGNING_KEY_FILE = _env.read("KOLM_SIGNING_KEY_FILE", _file, placeholder=ROOT)
+KOLM_SEALING_KEYS_OTHER = _env.read("KOLM_SEALING_KEYS_OTHER", parse_base64_keys, placeholder=(), default="")
+KOLM_SIGNING_KEY_FILE = _env.read("KOLM_SIGNING_KEY_FILE", parse_file, placeholder=ROOT)
 # Of the embedded stack: where the commands that change keys write the new ones.
 KOLM_SECRETS_FILE = (
     _env.read("KOLM_SECRETS_FILE", Path, placeholder=ROOT) if os.environ.get("KOLM_SECRETS_FILE") else None
 )
-KOLM_RUNNER_TOKEN = _env.read("KOLM_RUNNER_TOKEN", _secret, placeholder="")
+KOLM_RUNNER_TOKEN = _env.read("KOLM_RUNNER_TOKEN", parse_secret, placeholder="")
 KOLM_BLOB_DIR = _env.read("KOLM_BLOB_DIR", Path, placeholder=ROOT)
-KOLM_PUBLIC_URL = _env.read("KOLM_PUBLIC_URL", _url, placeholder="http://localhost")
+KOLM_PUBLIC_URL = _env.read("KOLM_PUBLIC_URL", parse_url, placeholder="http://localhost")
 # The grammar teacher is a part of the embedded stack; a deployment without it leaves this out.
-KOLM_GRAMMAR_URL = _env.read("KOLM_GRAMMAR_URL", _url, placeholder="") if os.environ.get("KOLM_GRAMMAR_URL") else ""
+KOLM_GRAMMAR_URL = (
+    _env.read("KOLM_GRAMMAR_URL", parse_url, placeholder="") if os.environ.get("KOLM_GRAMMAR_URL") else ""
+)
 # Teachers on private addresses are refused but for these origins: "0", or a list such as http://10.0.0.5:8000,http://...
-KOLM_ALLOW_PRIVATE_TEACHERS = _env.read("KOLM_ALLOW_PRIVATE_TEACHERS", _origins, placeholder=(), default="0")
-KOLM_RUNNER_LEASE_S = _env.read("KOLM_RUNNER_LEASE_S", _positive, placeholder=30, default="30")
-KOLM_COMPILE_LEASE_S = _env.read("KOLM_COMPILE_LEASE_S", _positive, placeholder=30, default="30")
+KOLM_ALLOW_PRIVATE_TEACHERS = _env.read("KOLM_ALLOW_PRIVATE_TEACHERS", parse_origins, placeholder=(), default="0")
+KOLM_RUNNER_LEASE_S = _env.read("KOLM_RUNNER_LEASE_S", parse_positive, placeholder=30, default="30")
+KOLM_COMPILE_LEASE_S = _env.read("KOLM_COMPILE_LEASE_S", parse_positive, placeholder=30, default="30")
 # How long work waits for a store that is away before it fails; a runner waits as long for the web process.
-KOLM_OUTAGE_S = _env.read("KOLM_OUTAGE_S", _positive, placeholder=600, default="600")
+KOLM_OUTAGE_S = _env.read("KOLM_OUTAGE_S", parse_positive, placeholder=600, default="600")
 ALLOWED_HOSTS = _env.read(
     "KOLM_ALLOWED_HOSTS",
-    _hosts,
+    parse_hosts,
     placeholder=[],
     default=f"{urlsplit(KOLM_PUBLIC_URL).hostname},localhost,127.0.0.1,[::1]",
 )
-KOLM_RATE_PER_KEY = _env.read("KOLM_RATE_PER_KEY", _positive, placeholder=1200, default="1200")
-KOLM_RATE_PER_TENANT = _env.read("KOLM_RATE_PER_TENANT", _positive, placeholder=3000, default="3000")
+KOLM_RATE_PER_KEY = _env.read("KOLM_RATE_PER_KEY", parse_positive, placeholder=1200, default="1200")
+KOLM_RATE_PER_TENANT = _env.read("KOLM_RATE_PER_TENANT", parse_positive, placeholder=3000, default="3000")
 # What POST /v1/select takes as JSON lines; spooled to TMPDIR while it arrives, then read line by line.
-KOLM_SELECT_BODY_BYTES = _env.read("KOLM_SELECT_BODY_BYTES", _positive, placeholder=1, default="512000000")
+KOLM_SELECT_BODY_BYTES = _env.read("KOLM_SELECT_BODY_BYTES", parse_positive, placeholder=1, default="512000000")
 # Bodies over 256 kB that one web process holds at a time: of one sender (a tenant, a job), and of all together.
-KOLM_SPOOLS_PER_SENDER = _env.read("KOLM_SPOOLS_PER_SENDER", _positive, placeholder=16, default="16")
+KOLM_SPOOLS_PER_SENDER = _env.read("KOLM_SPOOLS_PER_SENDER", parse_positive, placeholder=16, default="16")
 KOLM_SPOOL_BYTES_PER_SENDER = _env.read(
-    "KOLM_SPOOL_BYTES_PER_SENDER", _positive, placeholder=1_100_000_000, default="1100000000"
+    "KOLM_SPOOL_BYTES_PER_SENDER", parse_positive, placeholder=1_100_000_000, default="1100000000"
 )
-KOLM_SPOOL_BYTES = _env.read("KOLM_SPOOL_BYTES", _positive, placeholder=4_000_000_000, default="4000000000")
+KOLM_SPOOL_BYTES = _env.read("KOLM_SPOOL_BYTES", parse_positive, placeholder=4_000_000_000, default="4000000000")
 # The draft cache: how long a draft waits for its next compile, and how much one tenant may keep.
-KOLM_DRAFT_TTL_DAYS = _env.read("KOLM_DRAFT_TTL_DAYS", _positive, placeholder=90, default="90")
-KOLM_DRAFT_BYTES_PER_TENANT = _env.read("KOLM_DRAFT_BYTES_PER_TENANT", _positive, placeholder=1, default="268435456")
+KOLM_DRAFT_TTL_DAYS = _env.read("KOLM_DRAFT_TTL_DAYS", parse_positive, placeholder=90, default="90")
+KOLM_DRAFT_BYTES_PER_TENANT = _env.read(
+    "KOLM_DRAFT_BYTES_PER_TENANT", parse_positive, placeholder=1, default="268435456"
+)
 # The registry of recipes: how many parties must share an entry, how many more at most (a secret margin, drawn for each
 # entry), and the days between epochs; 0 days: this deployment makes none.
-KOLM_REGISTRY_K = _env.read("KOLM_REGISTRY_K", _parties, placeholder=10, default="10")
-KOLM_REGISTRY_MARGIN = _env.read("KOLM_REGISTRY_MARGIN", _count, placeholder=6, default="6")
-KOLM_REGISTRY_EPOCH_DAYS = _env.read("KOLM_REGISTRY_EPOCH_DAYS", _count, placeholder=7, default="7")
+KOLM_REGISTRY_K = _env.read("KOLM_REGISTRY_K", parse_parties, placeholder=10, default="10")
+KOLM_REGISTRY_MARGIN = _env.read("KOLM_REGISTRY_MARGIN", parse_count, placeholder=6, default="6")
+KOLM_REGISTRY_EPOCH_DAYS = _env.read("KOLM_REGISTRY_EPOCH_DAYS", parse_count, placeholder=7, default="7")
 # Webhooks go to the public internet alone but for these origins, as teachers do.
-KOLM_ALLOW_PRIVATE_WEBHOOKS = _env.read("KOLM_ALLOW_PRIVATE_WEBHOOKS", _origins, placeholder=(), default="0")
-# Mail: an SMTP server (smtp://user:password@host:587), or a folder that each letter is written to as a file.
-KOLM_MAIL_URL = _env.read("KOLM_MAIL_URL", _mail, placeholder=("dir", ""), default=f"dir:{ROOT / '.kolm' / 'mail'}")
+KOLM_ALLOW_PRIVATE_WEBHOOKS = _env.read("KOLM_ALLOW_PRIVATE_WEBHOOKS", parse_origins, placeholder=(), default="0")
+# Mail: an SMTP server (smtp://user:password@host:587), or a folder that each message is written to as a file.
+KOLM_MAIL_URL = _env.read(
+    "KOLM_MAIL_URL", parse_mail, placeholder=("dir", ""), default=f"dir:{ROOT / '.kolm' / 'mail'}"
+)
 KOLM_MAIL_FROM = os.environ.get("KOLM_MAIL_FROM", f"kolm <no-reply@{urlsplit(KOLM_PUBLIC_URL).hostname}>")
 # Companies' own log-in: a JSON list of {"id", "name", "client_id", "secret", "server_url"}.
-KOLM_OIDC = _env.read("KOLM_OIDC", _oidc, placeholder=[], default="[]")
+KOLM_OIDC = _env.read("KOLM_OIDC", parse_oidc, placeholder=[], default="[]")
 # closed: only who was invited to a team, or comes from a company's own log-in, gets an account.
-KOLM_SIGNUP = _env.read("KOLM_SIGNUP", _signup, placeholder="open", default="open")
+KOLM_SIGNUP = _env.read("KOLM_SIGNUP", parse_signup, placeholder="open", default="open")
 # How many proxies of ours stand in front of the web process and add to X-Forwarded-For: log-in limits count addresses.
-KOLM_PROXIES = _env.read("KOLM_PROXIES", _count, placeholder=0, default="0")
+KOLM_PROXIES = _env.read("KOLM_PROXIES", parse_count, placeholder=0, default="0")
 # Payment: without a Stripe key everything but paying works.
 KOLM_STRIPE_KEY = os.environ.get("KOLM_STRIPE_KEY", "")
 KOLM_STRIPE_WEBHOOK_SECRET = os.environ.get("KOLM_STRIPE_WEBHOOK_SECRET", "")
-KOLM_STRIPE_API = _env.read("KOLM_STRIPE_API", _url, placeholder="") if os.environ.get("KOLM_STRIPE_API") else ""
+KOLM_STRIPE_API = _env.read("KOLM_STRIPE_API", parse_url, placeholder="") if os.environ.get("KOLM_STRIPE_API") else ""
 KOLM_STRIPE_TAX = os.environ.get("KOLM_STRIPE_TAX", "0") == "1"
 # For a laptop that is not Linux: customers' python checks run there without a system-call filter. Never in production.
 KOLM_ALLOW_WEAK_SANDBOX = os.environ.get("KOLM_ALLOW_WEAK_SANDBOX", "0") == "1"

@@ -1,0 +1,170 @@
+"""The environment's variables, and what each kind of them must look like: `backend.settings` reads them once.
+
+A parser takes a variable's text and gives its value, or raises ValueError with the end of a sentence that begins with
+the variable's name.
+"""
+
+import base64
+import binascii
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+import psycopg
+from django.core.exceptions import ImproperlyConfigured
+from psycopg.conninfo import conninfo_to_dict
+
+T = TypeVar("T")
+
+
+class Environment:
+    """Reads variables and keeps what was wrong with each, so that `check` can say all of it at once."""
+
+    def __init__(self, variables: Mapping[str, str]) -> None:
+        self._variables = variables
+        self._faults: list[str] = []
+
+    def read(self, name: str, parse: Callable[[str], T], *, placeholder: T, default: str | None = None) -> T:
+        """Return the parsed variable. `placeholder` stands in for a bad value only until `check` raises."""
+        text = self._variables.get(name, "").strip() or default
+        if text is None:
+            self._faults.append(f"{name} is not set")
+            return placeholder
+        try:
+            return parse(text)
+        except ValueError as fault:
+            self._faults.append(f"{name} {fault}")
+            return placeholder
+
+    def check(self) -> None:
+        if self._faults:
+            raise ImproperlyConfigured(
+                "The environment is not complete: " + "; ".join(self._faults) + ". See deploy/env.example."
+            )
+
+
+def parse_secret(value: str) -> str:
+    if len(value) < 32:
+        raise ValueError(f"must have at least 32 characters, not {len(value)}")
+    return value
+
+
+def parse_url(value: str) -> str:
+    if urlsplit(value).scheme not in ("http", "https") or not urlsplit(value).hostname:
+        raise ValueError("must be an http:// or https:// address")
+    return value.rstrip("/")
+
+
+def parse_redis_url(value: str) -> str:
+    if urlsplit(value).scheme not in ("redis", "rediss", "unix"):
+        raise ValueError("must be a redis://, rediss:// or unix:// address")
+    return value
+
+
+def parse_postgres(value: str) -> dict[str, Any]:
+    try:
+        parts = conninfo_to_dict(value)
+    except psycopg.ProgrammingError:
+        raise ValueError("must be a postgresql:// address") from None
+    if not parts.get("dbname"):
+        raise ValueError("must name a database: postgresql://user:password@host:port/name")
+    return parts
+
+
+def parse_hex_key(value: str) -> bytes:
+    try:
+        key = bytes.fromhex(value)
+    except ValueError:
+        raise ValueError("must be hexadecimal") from None
+    if len(key) != 32:
+        raise ValueError(f"must be 32 bytes (64 hexadecimal digits), not {len(key)} bytes")
+    return key
+
+
+def parse_base64_key(value: str) -> str:
+    try:
+        key = base64.b64decode(value, validate=True)
+    except binascii.Error:
+        raise ValueError("must be base64") from None
+    if len(key) != 32:
+        raise ValueError(f"must be 32 bytes in base64, not {len(key)} bytes")
+    return value
+
+
+def parse_base64_keys(value: str) -> tuple[str, ...]:
+    """Parse keys that commas separate."""
+    return tuple(parse_base64_key(part.strip()) for part in value.split(",") if part.strip())
+
+
+def parse_file(value: str) -> Path:
+    if not Path(value).is_file():
+        raise ValueError(f"names no file: {value}")
+    return Path(value)
+
+
+def parse_count(value: str) -> int:
+    if not value.isdecimal():
+        raise ValueError(f"must be a whole number, not {value[:20]!r}")
+    return int(value)
+
+
+def parse_positive(value: str) -> int:
+    if parse_count(value) < 1:
+        raise ValueError("must be at least 1")
+    return parse_count(value)
+
+
+def parse_parties(value: str) -> int:
+    if parse_count(value) < 5:  # the database counts for no fewer either
+        raise ValueError("must be at least 5")
+    return parse_count(value)
+
+
+def parse_origins(value: str) -> tuple[str, ...]:
+    """Parse "0", which is none, or a list such as `http://10.0.0.5:8000,http://127.0.0.1:8900`."""
+    if value == "0":
+        return ()
+    origins = tuple(parse_url(part.strip()) for part in value.split(","))
+    for origin in origins:
+        if urlsplit(origin).path:
+            raise ValueError(f"lists origins (scheme, host and port), not addresses with a path: {origin}")
+    return origins
+
+
+def parse_hosts(value: str) -> list[str]:
+    return [host.strip() for host in value.split(",")]
+
+
+def parse_mail(value: str) -> tuple[str, str]:
+    """Parse into ("smtp", address) or ("dir", folder)."""
+    kind, _, rest = value.partition(":")
+    if kind == "dir" and rest:
+        return "dir", rest
+    if urlsplit(value).scheme in ("smtp", "smtps") and urlsplit(value).hostname:
+        return "smtp", value
+    raise ValueError("must be smtp://user:password@host:port, smtps://..., or dir:/a/folder")
+
+
+def parse_oidc(value: str) -> list[dict[str, str]]:
+    try:
+        apps = json.loads(value)
+    except ValueError:
+        raise ValueError("must be a JSON list") from None
+    wanted = {"id", "name", "client_id", "secret", "server_url"}
+    if not isinstance(apps, list) or not all(isinstance(app, dict) and set(app) == wanted for app in apps):
+        raise ValueError(f"must be a list of objects with {', '.join(sorted(wanted))}")
+    return apps
+
+
+def parse_signup(value: str) -> str:
+    if value not in ("open", "closed"):
+        raise ValueError(f"must be open or closed, not {value[:20]!r}")
+    return value
+
+
+def parse_role(value: str) -> str:
+    if value not in ("app", "owner"):
+        raise ValueError(f"must be app or owner, not {value[:20]!r}")
+    return value
