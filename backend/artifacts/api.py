@@ -24,9 +24,8 @@ from backend.domain.ids import Prefix, decode_id
 from backend.rest.pagination import PAGE_PARAMETERS, list_page, page_schema
 from backend.rest.problems import problem_for
 from backend.rest.strict import StrictSerializer, check_query
-from backend.tenants.api_keys.api import IDEMPOTENCY_KEY
 from backend.tenants.api_keys.authentication import IsTenant
-from backend.tenants.idempotency import idempotent
+from backend.tenants.idempotency import IDEMPOTENCY_KEY, idempotent
 from backend.tenants.permissions import HasScope
 
 ARTIFACTS: list[type[BasePermission]] = [IsTenant, HasScope("artifacts:read")]

@@ -27,8 +27,8 @@ from backend.domain.spec.parsing import Spec, effective_slices, label_names, par
 from backend.drafts.previews import expected_saving
 from backend.rest.new_ids import new_uuid7
 from backend.tenants.audit import note
+from backend.tenants.idempotency import run_once
 from backend.tenants.isolation import tenant_scope
-from backend.tenants.once import once
 
 DRAFTS_WAIT_S = 3.0
 EXAMPLES = Path(settings.ROOT) / "examples"
@@ -127,7 +127,7 @@ def _posted(request: ConsoleRequest) -> HttpResponse:
     try:
         document = read_spec(text)
         value = with_budget(document.value, budget)
-        public_id = once(tenant_id, _key(request), lambda: _submit(request, value))
+        public_id = run_once(tenant_id, _key(request), lambda: _submit(request, value))
     except CustomerError as error:
         return _editor(request, text=text, budget=budget, faults=_faults(error, document), status=422)
     messages.success(request, "Queued. This page follows it.")

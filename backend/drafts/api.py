@@ -1,10 +1,13 @@
-"""/v1/drafts: what the draft cache holds, what it was worth, and deleting from it. The preview is in `preview_api`."""
+"""/v1/drafts: what the draft cache holds, what it was worth, what it would offer a spec, and deleting from it."""
 
 from collections.abc import Iterable
 from typing import Any, ClassVar
 from uuid import UUID
 
+from django.db import transaction
 from django.db.models import QuerySet
+from django.utils.decorators import method_decorator
+from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
@@ -13,7 +16,9 @@ from rest_framework.views import APIView
 
 from backend.domain.errors import NotFound
 from backend.domain.ids import Prefix, decode_id
+from backend.domain.spec.parsing import canonical_spec, parse_spec
 from backend.drafts.models import Draft
+from backend.drafts.previews import preview
 from backend.drafts.purging import delete_draft, purge_family
 from backend.drafts.reading import Reader, drafts_of, verdicts_on
 from backend.drafts.serializers import (
@@ -22,6 +27,7 @@ from backend.drafts.serializers import (
     DraftListShape,
     DraftStatsShape,
     ListQuery,
+    PreviewShape,
     PurgeQuery,
     PurgeShape,
     StatsQuery,
@@ -34,6 +40,7 @@ from backend.tenants.api_keys.authentication import IsTenant
 from backend.tenants.permissions import HasScope
 
 DRAFTS: list[type[BasePermission]] = [IsTenant, HasScope("drafts")]
+PREVIEW_WAIT_S = 10.0
 MOST_SEARCHED = 5_000  # drafts that one search unseals
 FILTERS = ("family", "state", "q")
 
@@ -131,3 +138,20 @@ def _read(shape: type[StrictSerializer], request: Request, others: Iterable[str]
     form = shape(data=given)
     form.is_valid(raise_exception=True)
     return dict(form.validated_data)
+
+
+@method_decorator(transaction.non_atomic_requests, name="dispatch")
+class PreviewView(APIView):
+    """Not atomic: the question must be visible to workers while this request waits for the answer."""
+
+    permission_classes: ClassVar = [IsTenant, HasScope("drafts:read")]
+
+    @extend_schema(operation_id="drafts_preview", request=OpenApiTypes.OBJECT, responses=PreviewShape)
+    def post(self, request: Request) -> Response:
+        """Which drafts would be offered for this spec, slice by slice, and what that is expected to save. Nothing is
+        asked of the teacher, nothing is spent."""
+        check_query(request.query_params, [])
+        spec = parse_spec(request.data)
+        tenant_id: UUID = request.auth.tenant_id
+        answer: dict[str, Any] = preview(tenant_id, canonical_spec(spec), wait_s=PREVIEW_WAIT_S)
+        return Response({"object": "draft_preview", "family": spec.family, **answer})

@@ -2,11 +2,11 @@
 
 from django.urls import path
 
-from backend.drafts import api, preview_api
+from backend.drafts import api
 
 urlpatterns = [
     path("v1/drafts", api.DraftsView.as_view()),
     path("v1/drafts/stats", api.DraftStatsView.as_view()),
-    path("v1/drafts/preview", preview_api.PreviewView.as_view()),
+    path("v1/drafts/preview", api.PreviewView.as_view()),
     path("v1/drafts/<str:draft>", api.DraftView.as_view()),
 ]

@@ -2,6 +2,7 @@
 
 import time
 from datetime import timedelta
+from uuid import UUID
 
 from django.conf import settings
 from django.db import connection, transaction
@@ -9,6 +10,7 @@ from django.utils import timezone
 from django.utils.crypto import salted_hmac
 
 from backend.artifacts.signing import signing_key
+from backend.blobs import put_blob
 from backend.domain.canonical import sha256_hex
 from backend.domain.recipes.registry.anonymity import Counted, released
 from backend.domain.recipes.registry.epochs import Entry, build_epoch, read_epoch
@@ -97,3 +99,10 @@ def _is_alone() -> bool:
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_try_advisory_xact_lock(%s)", [_LOCK])
         return bool(cursor.fetchone()[0])
+
+
+def epoch_blob(tenant_id: UUID) -> str:
+    """Put the newest epoch among the tenant's blobs, for a compile that begins with it; its sha256, under which a
+    runner finds it, or "" where there is no epoch."""
+    epoch = newest()
+    return "" if epoch is None else put_blob(tenant_id, bytes(epoch.data))

@@ -40,9 +40,8 @@ from backend.selections.shapes import (
     selection_shape,
 )
 from backend.selections.submission import Order, order_of, refuse_too_many_open, submit
-from backend.tenants.api_keys.api import IDEMPOTENCY_KEY
 from backend.tenants.api_keys.authentication import IsTenant
-from backend.tenants.idempotency import idempotent
+from backend.tenants.idempotency import IDEMPOTENCY_KEY, idempotent
 from backend.tenants.isolation import tenant_scope
 from backend.tenants.permissions import HasScope
 from backend.usage.accounts import check_open

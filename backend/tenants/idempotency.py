@@ -3,7 +3,8 @@
 The answer is kept in the transaction of the effect: either both are there or neither is, whatever is killed in
 between. Only what succeeded is kept; a request that failed is tried anew by the same key. While one request works
 under a key, another is told to wait: a transaction-long advisory lock says so, and the unique row stands behind it.
-Answers may hold what is shown once (a new API key), so they are sealed at rest.
+Answers may hold what is shown once (a new API key), so they are sealed at rest. `run_once` is the same for a form of
+the console.
 """
 
 import functools
@@ -16,6 +17,7 @@ from uuid import UUID
 from django.db import connection, transaction
 from django.http import HttpResponse
 from django.utils import timezone
+from drf_spectacular.utils import OpenApiParameter
 from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -28,10 +30,16 @@ MAX_KEY = 255
 KEPT_FOR = timedelta(days=30)
 _KEPT_HEADERS = ("Location", "ETag")
 _View = TypeVar("_View", bound=Callable[..., Any])
+IDEMPOTENCY_KEY = OpenApiParameter(
+    "Idempotency-Key",
+    str,
+    OpenApiParameter.HEADER,
+    description="Send the same key with the same request again and it is done once.",
+)
 
 
 def idempotent(view: _View) -> _View:
-    """For the `post` of an atomic view: obeys `Idempotency-Key` where the request has one."""
+    """Make the `post` of an atomic view obey `Idempotency-Key` where the request has one."""
 
     @functools.wraps(view)
     def wrapped(self: Any, request: Request, *args: Any, **kwargs: Any) -> Any:
@@ -56,8 +64,35 @@ def idempotent(view: _View) -> _View:
     return wrapped  # type: ignore[return-value]
 
 
+def run_once(tenant_id: UUID, key: str, act: Callable[[], str]) -> str:
+    """Return what `act` returned when it was called under this key for the first time, in the caller's transaction:
+    the console's counterpart of `Idempotency-Key`, for a form that is sent twice.
+
+    The second click waits for the first one's transaction and gets its answer; both are kept or neither is. An error
+    of `act` keeps nothing, so that the next try is a first one."""
+    if not connection.in_atomic_block:
+        raise transaction.TransactionManagementError("What is done once needs a transaction.")
+    assert 0 < len(key) <= MAX_KEY
+    number = hashlib.sha256(b"once/" + tenant_id.bytes + key.encode()).digest()[:8]
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(%s)", [int.from_bytes(number, signed=True)])
+    kept = IdempotencyKey.objects.of_tenant(tenant_id).filter(key=key).first()
+    if kept is not None:
+        return unseal(tenant_id, bytes(kept.body), purpose=KEPT_ANSWER).decode()
+    answer = act()
+    IdempotencyKey.objects.create(
+        tenant_id=tenant_id,
+        key=key,
+        request_hash=hashlib.sha256(key.encode()).hexdigest(),
+        status=303,
+        headers={},
+        body=seal(tenant_id, answer.encode(), purpose=KEPT_ANSWER),
+    )
+    return answer
+
+
 def _hash(request: Request) -> str:
-    """Of method, address and body as they came; a key may be used again for exactly this."""
+    """Hash method, address and body as they came; a key may be used again for exactly this."""
     raw = request._request
     text = f"{raw.method}\n{raw.get_full_path()}\n".encode()
     # a body that was streamed is gone; its reader has left its digest here
@@ -93,7 +128,7 @@ def _keep(tenant_id: UUID, key: str, digest: str, response: Response) -> None:
 
 
 def _forget_old(tenant_id: UUID) -> None:
-    """Swept by the tenant that adds, a few rows at a time: no process may look into all tenants."""
+    """Delete a few old rows of the tenant that adds one: no process may look into all tenants."""
     old = (
         IdempotencyKey.objects.of_tenant(tenant_id)
         .filter(created_at__lt=timezone.now() - KEPT_FOR)

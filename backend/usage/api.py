@@ -21,12 +21,10 @@ from backend.rest.pagination import PAGE_PARAMETERS, list_page, page_schema
 from backend.rest.streaming import streamed_file
 from backend.rest.strict import StrictSerializer, check_query
 from backend.rest.times import rfc3339
-from backend.tenants.api_keys.api import IDEMPOTENCY_KEY
 from backend.tenants.api_keys.authentication import IsTenant
-from backend.tenants.idempotency import idempotent
+from backend.tenants.idempotency import IDEMPOTENCY_KEY, idempotent
 from backend.tenants.permissions import HasScope
-from backend.usage import accounts, budgets, reports
-from backend.usage import serializers as shapes_of
+from backend.usage import accounts, budgets, reports, serializers
 from backend.usage.models import Budget
 from backend.usage.shapes import account_shape, bill_shape, usage_row_shape
 
@@ -37,16 +35,16 @@ READ_ONLY: list[type[BasePermission]] = [IsTenant, HasScope("billing:read")]
 class AccountView(APIView):
     permission_classes = BILLING
 
-    @extend_schema(operation_id="account_get", responses=shapes_of.AccountShape)
+    @extend_schema(operation_id="account_get", responses=serializers.AccountShape)
     def get(self, request: Request) -> Response:
         """The plan, the spend cap, and what this period's spending has left of it."""
         check_query(request.query_params, [])
         return Response(account_shape(accounts.account_of(request.auth.tenant_id)))
 
-    @extend_schema(operation_id="account_change", request=shapes_of.AccountChange, responses=shapes_of.AccountShape)
+    @extend_schema(operation_id="account_change", request=serializers.AccountChange, responses=serializers.AccountShape)
     def patch(self, request: Request) -> Response:
         """Set the monthly spend cap, as high as the plan allows. Nothing is ever spent beyond it."""
-        wanted = _read(shapes_of.AccountChange, request.data)
+        wanted = _read(serializers.AccountChange, request.data)
         cap: int | None = wanted["cap_microusd"]
         return Response(account_shape(accounts.set_cap(request.auth.tenant_id, cap, actor=request.auth.actor)))
 
@@ -57,7 +55,7 @@ class BudgetsView(APIView):
     @extend_schema(
         operation_id="budgets_list",
         parameters=PAGE_PARAMETERS,
-        responses=page_schema("BudgetList", shapes_of.BudgetShape()),
+        responses=page_schema("BudgetList", serializers.BudgetShape()),
     )
     def get(self, request: Request) -> Response:
         """All budgets, newest first."""
@@ -70,14 +68,14 @@ class BudgetsView(APIView):
     @extend_schema(
         operation_id="budgets_create",
         parameters=[IDEMPOTENCY_KEY],
-        request=shapes_of.NewBudget,
-        responses={201: shapes_of.BudgetShape},
+        request=serializers.NewBudget,
+        responses={201: serializers.BudgetShape},
     )
     @idempotent
     def post(self, request: Request) -> Response:
         """A monthly budget for the whole team or for one API key. It tells you at 50, 80 and 100 %, and unless
         `hard_stop` is false nothing is started that would not fit."""
-        wanted = _read(shapes_of.NewBudget, request.data)
+        wanted = _read(serializers.NewBudget, request.data)
         key = wanted["api_key"]
         row = budgets.create(
             request.auth.tenant_id,
@@ -94,17 +92,17 @@ class BudgetsView(APIView):
 class BudgetView(APIView):
     permission_classes = BILLING
 
-    @extend_schema(operation_id="budgets_get", responses=shapes_of.BudgetShape)
+    @extend_schema(operation_id="budgets_get", responses=serializers.BudgetShape)
     def get(self, request: Request, budget: str) -> Response:
         """One budget with what this month has used of it."""
         check_query(request.query_params, [])
         return Response(budgets.budget_shape(budgets.in_period(find_budget(request.auth.tenant_id, budget))))
 
-    @extend_schema(operation_id="budgets_change", request=shapes_of.BudgetChange, responses=shapes_of.BudgetShape)
+    @extend_schema(operation_id="budgets_change", request=serializers.BudgetChange, responses=serializers.BudgetShape)
     def patch(self, request: Request, budget: str) -> Response:
         """Another cap, or another kind of stop."""
         row = find_budget(request.auth.tenant_id, budget)
-        wanted = _read(shapes_of.BudgetChange, request.data)
+        wanted = _read(serializers.BudgetChange, request.data)
         changed = budgets.change(
             row,
             actor=request.auth.actor,
@@ -113,7 +111,7 @@ class BudgetView(APIView):
         )
         return Response(budgets.budget_shape(changed))
 
-    @extend_schema(operation_id="budgets_delete", responses={200: shapes_of.BudgetDeletion})
+    @extend_schema(operation_id="budgets_delete", responses={200: serializers.BudgetDeletion})
     def delete(self, request: Request, budget: str) -> Response:
         """Take a budget away. The spend cap of the account stays."""
         row = find_budget(request.auth.tenant_id, budget)
@@ -125,10 +123,10 @@ class BudgetView(APIView):
 class UsageReportView(APIView):
     permission_classes = READ_ONLY
 
-    @extend_schema(operation_id="usage_report", parameters=[shapes_of.UsageQuery], responses=shapes_of.UsageShape)
+    @extend_schema(operation_id="usage_report", parameters=[serializers.UsageQuery], responses=serializers.UsageShape)
     def get(self, request: Request) -> Response:
         """Usage by day, step, sku, API key or compile."""
-        wanted = _read(shapes_of.UsageQuery, request.query_params.dict(), request=request)
+        wanted = _read(serializers.UsageQuery, request.query_params.dict(), request=request)
         start, end = _span(request.auth.tenant_id, wanted)
         rows = reports.usage_by(request.auth.tenant_id, wanted["group_by"], start, end)
         body = {
@@ -149,12 +147,12 @@ class UsageCsvView(APIView):
 
     @extend_schema(
         operation_id="usage_csv",
-        parameters=[shapes_of.SpanQuery],
+        parameters=[serializers.SpanQuery],
         responses={(200, "text/csv"): OpenApiTypes.STR},
     )
     def get(self, request: Request) -> StreamingHttpResponse:
         """Every usage fact as a line of CSV, oldest first; streamed, so that it may be long."""
-        wanted = _read(shapes_of.SpanQuery, request.query_params.dict(), request=request)
+        wanted = _read(serializers.SpanQuery, request.query_params.dict(), request=request)
         tenant_id: UUID = request.auth.tenant_id
         start, end = _span(tenant_id, wanted)
         return csv_response(request._request, tenant_id, start, end)
@@ -163,7 +161,7 @@ class UsageCsvView(APIView):
 class CurrentBillView(APIView):
     permission_classes = READ_ONLY
 
-    @extend_schema(operation_id="bills_current", responses=shapes_of.BillShape)
+    @extend_schema(operation_id="bills_current", responses=serializers.BillShape)
     def get(self, request: Request) -> Response:
         """What this period comes to so far, with credits, what kolm carries and what drafts saved."""
         check_query(request.query_params, [])

@@ -15,9 +15,8 @@ from backend.domain.ids import Prefix, decode_id
 from backend.domain.webhooks.events import EventType
 from backend.rest.pagination import PAGE_PARAMETERS, list_page, page_schema
 from backend.rest.strict import check_query
-from backend.tenants.api_keys.api import IDEMPOTENCY_KEY
 from backend.tenants.api_keys.authentication import IsTenant
-from backend.tenants.idempotency import idempotent
+from backend.tenants.idempotency import IDEMPOTENCY_KEY, idempotent
 from backend.tenants.isolation import tenant_scope
 from backend.tenants.permissions import HasScope
 from backend.webhooks import deliveries, endpoints

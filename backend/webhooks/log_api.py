@@ -13,9 +13,8 @@ from backend.domain.errors import InvalidInput, NotFound
 from backend.domain.ids import Prefix, decode_id, encode_id
 from backend.rest.pagination import PAGE_PARAMETERS, list_page, page_schema
 from backend.rest.strict import check_query
-from backend.tenants.api_keys.api import IDEMPOTENCY_KEY
 from backend.tenants.api_keys.authentication import IsTenant
-from backend.tenants.idempotency import idempotent
+from backend.tenants.idempotency import IDEMPOTENCY_KEY, idempotent
 from backend.tenants.permissions import HasScope
 from backend.webhooks import deliveries, feed
 from backend.webhooks.models import DeliveryStatus, WebhookDelivery, WebhookEvent

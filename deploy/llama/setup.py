@@ -1,8 +1,8 @@
 """Makes .venv-llama, where the tests' llama.cpp lives: `python3 -m deploy.llama.setup`. Done once; then it only
 compares a stamp.
 
-A venv of its own, because nothing of kolm needs llama.cpp: what the hook in `gpu_runners.speculation.llama_cpp` promises
-is tested with the real library where it was built, and skipped by name elsewhere. Standard library only, like
+A venv of its own, because nothing of kolm needs llama.cpp: what the hook in `gpu_runners.speculation.llama_cpp`
+promises is tested with the real library where it was built, and skipped by name elsewhere. Standard library only, like
 `deploy.setup`.
 """
 

@@ -10,7 +10,7 @@ from backend.blobs import get_blob, put_blob, put_jsonl
 from backend.compiles.models import Compile
 from backend.domain.errors import NotFound
 from backend.domain.recipes.pack import MAX_PACK_BYTES, InvalidPack, read_pack
-from backend.registry.using import epoch_blob
+from backend.registry.epochs import epoch_blob
 from backend.serving.runners.pack_feedback import feedback_of
 from workers.durable import CompileRun
 

@@ -5,21 +5,22 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from backend.compiles.api import serializers as shapes_of
+from backend.compiles.api import serializers
 from backend.compiles.api.compiles import COMPILES, find_compile, whole_list
 from backend.compiles.lifecycle import ablations
 from backend.compiles.shapes import ablation_shape, compile_shape
 from backend.domain.planning.ablations import Arm
 from backend.rest.pagination import page_schema
 from backend.rest.strict import check_query
-from backend.tenants.api_keys.api import IDEMPOTENCY_KEY
-from backend.tenants.idempotency import idempotent
+from backend.tenants.idempotency import IDEMPOTENCY_KEY, idempotent
 
 
 class AblationsView(APIView):
     permission_classes = COMPILES
 
-    @extend_schema(operation_id="compiles_ablations", responses=page_schema("AblationList", shapes_of.AblationShape()))
+    @extend_schema(
+        operation_id="compiles_ablations", responses=page_schema("AblationList", serializers.AblationShape())
+    )
     def get(self, request: Request, compile: str) -> Response:
         """The compile's ablations, newest first: each arm's state and, once measured, what selection was worth."""
         check_query(request.query_params, [])
@@ -30,15 +31,15 @@ class AblationsView(APIView):
     @extend_schema(
         operation_id="compiles_ablate",
         parameters=[IDEMPOTENCY_KEY],
-        request=shapes_of.AblationRequest,
-        responses={202: shapes_of.CompileShape},
+        request=serializers.AblationRequest,
+        responses={202: serializers.CompileShape},
     )
     @idempotent
     def post(self, request: Request, compile: str) -> Response:
         """Compile the same candidates once more without selection. The arm is a compile of its own, with its own
         budget; candidates, scores and the labels already bought are taken over and cost nothing."""
         source = find_compile(request, compile)
-        form = shapes_of.AblationRequest(data=request.data or {})
+        form = serializers.AblationRequest(data=request.data or {})
         form.is_valid(raise_exception=True)
         row = ablations.start(
             source,

@@ -13,7 +13,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from backend.compiles.api import serializers as shapes_of
+from backend.compiles.api import serializers
 from backend.compiles.lifecycle import submission, transitions
 from backend.compiles.models import Candidate, Compile, Slice, StepRun
 from backend.compiles.shapes import candidate_shape, compile_shape, slice_shape, step_shape
@@ -24,9 +24,8 @@ from backend.domain.spec.parsing import canonical_spec, spec_json_schema
 from backend.drafts.previews import expected_saving
 from backend.rest.pagination import PAGE_PARAMETERS, list_page, page_schema
 from backend.rest.strict import check_query
-from backend.tenants.api_keys.api import IDEMPOTENCY_KEY
 from backend.tenants.api_keys.authentication import IsTenant
-from backend.tenants.idempotency import idempotent
+from backend.tenants.idempotency import IDEMPOTENCY_KEY, idempotent
 from backend.tenants.isolation import tenant_scope
 from backend.tenants.permissions import HasScope
 from backend.usage.ledger import totals_of_compile
@@ -52,7 +51,7 @@ class SpecSchemaView(APIView):
 class SpecValidateView(APIView):
     permission_classes = READ_ONLY
 
-    @extend_schema(operation_id="specs_validate", request=OpenApiTypes.OBJECT, responses=shapes_of.ValidationShape)
+    @extend_schema(operation_id="specs_validate", request=OpenApiTypes.OBJECT, responses=serializers.ValidationShape)
     def post(self, request: Request) -> Response:
         """Check a spec without starting anything: 200 with every default filled in and an estimate, or 422 with all
         problems."""
@@ -73,7 +72,7 @@ class CompilesView(APIView):
             OpenApiParameter("status", OpenApiTypes.STR, enum=[status.value for status in CompileStatus]),
             OpenApiParameter("name", OpenApiTypes.STR),
         ],
-        responses=page_schema("CompileList", shapes_of.CompileShape()),
+        responses=page_schema("CompileList", serializers.CompileShape()),
     )
     def get(self, request: Request) -> Response:
         """All compiles, newest first, without their specs."""
@@ -93,7 +92,7 @@ class CompilesView(APIView):
         operation_id="compiles_create",
         parameters=[IDEMPOTENCY_KEY],
         request=OpenApiTypes.OBJECT,
-        responses={202: shapes_of.CompileShape},
+        responses={202: serializers.CompileShape},
     )
     @idempotent
     def post(self, request: Request) -> Response:
@@ -112,15 +111,15 @@ class EstimateView(APIView):
 
     @extend_schema(
         operation_id="compiles_estimate",
-        parameters=[shapes_of.EstimateQuery],
+        parameters=[serializers.EstimateQuery],
         request=OpenApiTypes.OBJECT,
-        responses=shapes_of.EstimateShape,
+        responses=serializers.EstimateShape,
     )
     def post(self, request: Request) -> Response:
         """What a spec would cost: low, expected and high per step in micro-USD, and whether its budget covers it. With
         `drafts=true` also what the draft cache is expected to save of that."""
-        check_query(request.query_params, shapes_of.EstimateQuery().fields)
-        query = shapes_of.EstimateQuery(data=request.query_params.dict())
+        check_query(request.query_params, serializers.EstimateQuery().fields)
+        query = serializers.EstimateQuery(data=request.query_params.dict())
         query.is_valid(raise_exception=True)
         tenant_id: UUID = request.auth.tenant_id
         with tenant_scope(tenant_id):
@@ -141,7 +140,7 @@ class EstimateView(APIView):
 class CompileView(APIView):
     permission_classes = READ_ONLY
 
-    @extend_schema(operation_id="compiles_get", responses=shapes_of.CompileShape)
+    @extend_schema(operation_id="compiles_get", responses=serializers.CompileShape)
     def get(self, request: Request, compile: str) -> Response:
         """One compile with its spec, costs, evaluation and gate."""
         check_query(request.query_params, [])
@@ -155,7 +154,7 @@ class CompileView(APIView):
 class StepsView(APIView):
     permission_classes = READ_ONLY
 
-    @extend_schema(operation_id="compiles_steps", responses=page_schema("StepList", shapes_of.StepShape()))
+    @extend_schema(operation_id="compiles_steps", responses=page_schema("StepList", serializers.StepShape()))
     def get(self, request: Request, compile: str) -> Response:
         """The steps in order: state, progress, estimate beside actual cost, what each put out."""
         check_query(request.query_params, [])
@@ -167,7 +166,7 @@ class StepsView(APIView):
 class SlicesView(APIView):
     permission_classes = READ_ONLY
 
-    @extend_schema(operation_id="compiles_slices", responses=page_schema("SliceList", shapes_of.SliceShape()))
+    @extend_schema(operation_id="compiles_slices", responses=page_schema("SliceList", serializers.SliceShape()))
     def get(self, request: Request, compile: str) -> Response:
         """The slices: k_requested and k_actual, the selection's report, what the pipeline did by itself."""
         check_query(request.query_params, [])
@@ -190,7 +189,7 @@ class CandidatesView(APIView):
             ),
             OpenApiParameter("slice", OpenApiTypes.STR, description="The slice's name."),
         ],
-        responses=page_schema("CandidateList", shapes_of.CandidateShape()),
+        responses=page_schema("CandidateList", serializers.CandidateShape()),
     )
     def get(self, request: Request, compile: str) -> Response:
         """Every candidate: kept, dropped or rejected, and why; its score, label, votes and cost."""
@@ -241,7 +240,7 @@ class CancelView(APIView):
         operation_id="compiles_cancel",
         parameters=[IDEMPOTENCY_KEY],
         request=None,
-        responses={202: shapes_of.CompileShape},
+        responses={202: serializers.CompileShape},
     )
     @idempotent
     def post(self, request: Request, compile: str) -> Response:
@@ -259,14 +258,14 @@ class ResumeView(APIView):
     @extend_schema(
         operation_id="compiles_resume",
         parameters=[IDEMPOTENCY_KEY],
-        request=shapes_of.ResumeRequest,
-        responses={202: shapes_of.CompileShape},
+        request=serializers.ResumeRequest,
+        responses={202: serializers.CompileShape},
     )
     @idempotent
     def post(self, request: Request, compile: str) -> Response:
         """Go on with a failed, expired or canceled compile at its first unfinished step, with a larger budget if you
         give one."""
-        form = shapes_of.ResumeRequest(data=request.data or {})
+        form = serializers.ResumeRequest(data=request.data or {})
         form.is_valid(raise_exception=True)
         row = transitions.resume(
             request.auth.tenant_id,

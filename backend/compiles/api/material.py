@@ -12,7 +12,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from backend.compiles import teacher_keys
-from backend.compiles.api import serializers as shapes_of
+from backend.compiles.api import serializers
 from backend.compiles.models import TeacherKey, Upload
 from backend.compiles.shapes import teacher_key_shape, upload_shape
 from backend.compiles.uploads import UploadPurpose, store_upload
@@ -20,9 +20,8 @@ from backend.domain.errors import InvalidInput, NotFound, Problem
 from backend.domain.ids import Prefix, decode_id
 from backend.rest.pagination import PAGE_PARAMETERS, list_page, page_schema
 from backend.rest.strict import check_query
-from backend.tenants.api_keys.api import IDEMPOTENCY_KEY
 from backend.tenants.api_keys.authentication import IsTenant
-from backend.tenants.idempotency import idempotent
+from backend.tenants.idempotency import IDEMPOTENCY_KEY, idempotent
 from backend.tenants.permissions import HasScope
 
 
@@ -46,7 +45,7 @@ class UploadsView(APIView):
     @extend_schema(
         operation_id="uploads_list",
         parameters=PAGE_PARAMETERS,
-        responses=page_schema("UploadList", shapes_of.UploadShape()),
+        responses=page_schema("UploadList", serializers.UploadShape()),
     )
     def get(self, request: Request) -> Response:
         """All uploads, newest first."""
@@ -65,7 +64,7 @@ class UploadsView(APIView):
             ),
         ],
         request={"application/x-ndjson": OpenApiTypes.BINARY},
-        responses={201: shapes_of.UploadShape},
+        responses={201: serializers.UploadShape},
     )
     @idempotent
     def post(self, request: Request) -> Response:
@@ -87,7 +86,7 @@ class UploadsView(APIView):
 class UploadView(APIView):
     permission_classes: list[type[BasePermission]] = [IsTenant, HasScope("uploads")]
 
-    @extend_schema(operation_id="uploads_get", responses=shapes_of.UploadShape)
+    @extend_schema(operation_id="uploads_get", responses=serializers.UploadShape)
     def get(self, request: Request, upload: str) -> Response:
         """One upload; its rows are not shown again."""
         check_query(request.query_params, [])
@@ -103,7 +102,7 @@ class TeacherKeysView(APIView):
     @extend_schema(
         operation_id="teacher_keys_list",
         parameters=PAGE_PARAMETERS,
-        responses=page_schema("TeacherKeyList", shapes_of.TeacherKeyShape()),
+        responses=page_schema("TeacherKeyList", serializers.TeacherKeyShape()),
     )
     def get(self, request: Request) -> Response:
         """All stored teacher keys, never their secrets."""
@@ -113,13 +112,13 @@ class TeacherKeysView(APIView):
     @extend_schema(
         operation_id="teacher_keys_create",
         parameters=[IDEMPOTENCY_KEY],
-        request=shapes_of.TeacherKeyRequest,
-        responses={201: shapes_of.TeacherKeyShape},
+        request=serializers.TeacherKeyRequest,
+        responses={201: serializers.TeacherKeyShape},
     )
     @idempotent
     def post(self, request: Request) -> Response:
         """Store your key for a teacher. It is sealed at rest and opened only by the worker that calls the teacher."""
-        form = shapes_of.TeacherKeyRequest(data=request.data)
+        form = serializers.TeacherKeyRequest(data=request.data)
         form.is_valid(raise_exception=True)
         wanted = form.validated_data
         row = teacher_keys.store(
@@ -132,7 +131,7 @@ class TeacherKeysView(APIView):
 class TeacherKeyView(APIView):
     permission_classes: list[type[BasePermission]] = [IsTenant, HasScope("teacher_keys")]
 
-    @extend_schema(operation_id="teacher_keys_get", responses=shapes_of.TeacherKeyShape)
+    @extend_schema(operation_id="teacher_keys_get", responses=serializers.TeacherKeyShape)
     def get(self, request: Request, key: str) -> Response:
         """One teacher key, without its secret."""
         check_query(request.query_params, [])

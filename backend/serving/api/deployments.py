@@ -28,9 +28,8 @@ from backend.serving.api.serializers import (
 from backend.serving.deployments import Canary
 from backend.serving.models import Deployment
 from backend.serving.shapes import deployment_shape
-from backend.tenants.api_keys.api import IDEMPOTENCY_KEY
 from backend.tenants.api_keys.authentication import IsTenant
-from backend.tenants.idempotency import idempotent
+from backend.tenants.idempotency import IDEMPOTENCY_KEY, idempotent
 from backend.tenants.permissions import HasScope
 
 DEPLOYMENTS: list[type[BasePermission]] = [IsTenant, HasScope("deployments")]

@@ -1,6 +1,6 @@
 """/v1/tenant and /v1/api_keys."""
 
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import extend_schema
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -20,17 +20,11 @@ from backend.tenants.api_keys.serializers import (
     render_api_key,
     render_tenant,
 )
-from backend.tenants.idempotency import idempotent
+from backend.tenants.idempotency import IDEMPOTENCY_KEY, idempotent
 from backend.tenants.models import ApiKey, Tenant
 from backend.tenants.permissions import HasScope
 
 KEYS: list[type[BasePermission]] = [IsTenant, HasScope("api_keys")]
-IDEMPOTENCY_KEY = OpenApiParameter(
-    "Idempotency-Key",
-    str,
-    OpenApiParameter.HEADER,
-    description="Send the same key with the same request again and it is done once.",
-)
 
 
 class TenantView(APIView):

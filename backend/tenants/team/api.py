@@ -14,9 +14,8 @@ from backend.domain.ids import Prefix, decode_id
 from backend.domain.roles import Role
 from backend.rest.pagination import PAGE_PARAMETERS, list_page, page_schema
 from backend.rest.strict import check_query
-from backend.tenants.api_keys.api import IDEMPOTENCY_KEY
 from backend.tenants.api_keys.authentication import Caller, IsTenant
-from backend.tenants.idempotency import idempotent
+from backend.tenants.idempotency import IDEMPOTENCY_KEY, idempotent
 from backend.tenants.models import AuditEntry, Invitation, Member
 from backend.tenants.permissions import HasScope
 from backend.tenants.team import invitations, members

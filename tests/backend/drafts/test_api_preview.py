@@ -16,7 +16,7 @@ from django.test import Client
 from backend import queue
 from backend.compiles.api import compiles
 from backend.domain.drafts.vocabulary import Arm, Strategy
-from backend.drafts import preview_api
+from backend.drafts import api
 from backend.drafts.models import Preview
 from backend.drafts.previews import PreviewedSlice, answer, fail, question
 from backend.tenants.isolation import tenant_scope
@@ -38,7 +38,7 @@ def tenant() -> Tenant:
 
 @pytest.fixture(autouse=True)
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(preview_api, "WAIT_S", 0.4)
+    monkeypatch.setattr(api, "PREVIEW_WAIT_S", 0.4)
     monkeypatch.setattr(compiles, "DRAFTS_WAIT_S", 0.4)
     pause.answered()  # a test before took Redis away, less than a second ago
 
@@ -195,7 +195,7 @@ def test_an_answer_that_comes_too_late_changes_nothing(tenant):
 
 
 def test_a_worker_that_fails_ends_the_wait_at_once(tenant, monkeypatch):
-    monkeypatch.setattr(preview_api, "WAIT_S", 60.0)
+    monkeypatch.setattr(api, "PREVIEW_WAIT_S", 60.0)
     began = time.monotonic()
     with worker(tenant, fails="the price is gone"):
         found = preview(tenant)
@@ -205,7 +205,7 @@ def test_a_worker_that_fails_ends_the_wait_at_once(tenant, monkeypatch):
 
 
 def test_with_redis_away_nobody_waits(tenant, settings, monkeypatch):
-    monkeypatch.setattr(preview_api, "WAIT_S", 60.0)
+    monkeypatch.setattr(api, "PREVIEW_WAIT_S", 60.0)
     settings.REDIS_URL = "redis://127.0.0.1:1"
     queue._app.cache_clear()
     began = time.monotonic()

@@ -16,8 +16,8 @@ from backend.domain.recipes.registry.epochs import Entry, read_epoch
 from backend.domain.recipes.registry.structural import Structure
 from backend.registry import contributing, epochs
 from backend.registry.contributing import contribute, withdraw
+from backend.registry.epochs import epoch_blob
 from backend.registry.models import Contribution, Epoch
-from backend.registry.using import epoch_blob
 from backend.tenants.actors import SYSTEM
 from backend.tenants.isolation import tenant_scope
 from tests.backend.registry.worlds import KEY_NEXT, LONG_AGO, contributor, contributors, structures

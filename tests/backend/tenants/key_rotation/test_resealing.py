@@ -32,10 +32,10 @@ from backend.domain.spec.parsing import parse_spec
 from backend.drafts.vault import make_vault, open_vault
 from backend.serving.models import PACK_REPORT, SHADOW, PackReport, ShadowAnswer
 from backend.tenants.actors import SYSTEM
+from backend.tenants.idempotency import run_once
 from backend.tenants.isolation import tenant_scope
 from backend.tenants.key_rotation.resealing import count_others, for_a_while, needed_keys, reseal, sealed_columns
 from backend.tenants.models import Tenant
-from backend.tenants.once import once
 from backend.tenants.sealing import SealedField, current_head, key_id, seal, unseal
 from backend.webhooks import endpoints
 from backend.webhooks.models import WebhookEndpoint
@@ -141,7 +141,7 @@ class Household:
             WebhookEndpoint.objects.filter(id=row.id).update(
                 old_secret=row.secret, old_secret_until=timezone.now() + timezone.timedelta(days=1)
             )
-            once(mine, "key", lambda: word)
+            run_once(mine, "key", lambda: word)
             of_it = {"artifact_id": mine, "sealed": seal(mine, word.encode(), purpose=SHADOW)}
             ShadowAnswer.objects.create(tenant_id=mine, deployment_id=mine, **of_it)
             of_it["sealed"] = seal(mine, word.encode(), purpose=PACK_REPORT)
@@ -163,7 +163,7 @@ class Household:
             assert vault is not None
             assert vault.unseal(self.draft) == self.word
             assert set(signing_secrets(WebhookEndpoint.objects.of_tenant(mine).get(), timezone.now())) == {self.webhook}
-            assert once(mine, "key", lambda: "done again") == self.word
+            assert run_once(mine, "key", lambda: "done again") == self.word
             for model, purpose in ((ShadowAnswer, SHADOW), (PackReport, PACK_REPORT)):
                 sealed = bytes(model.objects.of_tenant(mine).get().sealed)
                 assert unseal(mine, sealed, purpose=purpose).decode() == self.word
