@@ -28,8 +28,8 @@ HEAD = """\
 Written by `make structure` on {date}, at commit {commit}: do not edit. "Before" is commit {before}. A pair is two
 folders of which each imports the other, inside functions and for types too; entry points, which nothing imports, are
 left out. A way follows one value by name from a function on (`tests/structure/walks.py`): stays in a file, files, and
-returns to a file that the way had left. A value that is put into a dictionary or a row is lost to the reader and to this
-measure; one with a type is followed further, so a way may become longer by becoming visible.
+returns to a file that the way had left. A value that is put into a dictionary or a row is lost to the reader and here
+too; one with a type is followed further, so a way may become longer by becoming visible.
 
 """
 
