@@ -242,7 +242,7 @@ class Household:
         counted = {"n_answers": 1, "n_tokens": 1, "tried": [], "missed": [{"shape": word, "n": 1}]}
         digests = {"artifact_sha256": word, "pack_sha256": word, "log": word}
         PackReport.objects.create(tenant_id=tenant_id, **mine, **digests, **counted, sealed=word.encode())
-        allowances.take(tenant_id, self.api_key.id, 1)
+        allowances.reserve(tenant_id, self.api_key.id, 1)
 
     def _bill(self, word: str) -> None:
         """A subscription, a push and an invoice, as a month with Stripe leaves them."""

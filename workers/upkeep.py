@@ -183,12 +183,12 @@ def erase_tenants() -> int:
 def attend_accounts() -> int:
     """Begin the next period of accounts whose last one has ended, and expire grants whose time has come."""
     from backend.tenants.isolation import tenant_scope
-    from backend.usage import accounts
+    from backend.usage import period
 
-    due = accounts.due()
+    due = period.due()
     for tenant_id in due:
         with tenant_scope(tenant_id):
-            accounts.attend(tenant_id)
+            period.roll_over_period(tenant_id)
     return len(due)
 
 

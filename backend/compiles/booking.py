@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from backend.usage import holds
-from backend.usage.ledger import Fact, StepFact, known_keys, settle
+from backend.usage.ledger import Fact, StepFact, capture, known_keys
 from backend.usage.models import Billing
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def add(compile: "Compile", step: str, facts: Sequence[Fact]) -> None:
 def book(compile: "Compile") -> None:
     """Book what waits. `leases.fenced` and the end of a compile do this by themselves."""
     if compile.unbooked is not None and compile.unbooked.facts:
-        settle(compile.tenant_id, compile.id, compile.unbooked.facts)
+        capture(compile.tenant_id, compile.id, compile.unbooked.facts)
     compile.unbooked = None
 
 

@@ -46,7 +46,7 @@ def lock_account(tenant_id: UUID) -> tuple[Account, datetime]:
     if at >= account.period_end:
         _begin_period(account, at)
     if account.credit_microusd:
-        postings.expire(account, at)
+        postings.expire_grants(account, at)
     return account, at
 
 
@@ -128,28 +128,6 @@ def grant(
     if expires_at is not None:
         BillingDue.objects.filter(tenant_id=tenant_id, due_at__gt=expires_at).update(due_at=expires_at)
     return row
-
-
-def due(limit: int = 50) -> list[UUID]:
-    """Tenants whose period has ended, or who have a grant that has, or an allowance to be looked at."""
-    rows = BillingDue.objects.filter(due_at__lte=Now()).order_by("due_at")
-    return list(rows.values_list("tenant_id", flat=True)[:limit])
-
-
-def attend(tenant_id: UUID) -> None:
-    """What upkeep does for a tenant that is due, in its scope: begin the next period, expire grants, take back what
-    allowances need no more. One that was erased is not due any more."""
-    from backend.usage.allowances import sweep  # it stands on this module
-
-    if not Account.objects.of_tenant(tenant_id).exists():
-        BillingDue.objects.filter(tenant_id=tenant_id).delete()
-        return
-    account, at = lock_account(tenant_id)
-    look_again = sweep(account, at)
-    upcoming = Grant.objects.of_tenant(tenant_id).filter(remaining_microusd__gt=0, expires_at__gt=Now())
-    first = upcoming.order_by("expires_at").values_list("expires_at", flat=True).first()
-    due_at = min(moment for moment in (account.period_end, first, look_again) if moment is not None)
-    BillingDue.objects.filter(tenant_id=tenant_id).update(due_at=due_at)
 
 
 def all_tenants() -> list[UUID]:

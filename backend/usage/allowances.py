@@ -1,10 +1,14 @@
-"""Allowances: how serving spends. A request's cost is known when it is over, and a cap must hold all the same; so its
-worst case is promised out of money that is set aside already.
+"""Allowances: how serving spends, in a card's terms. A request's cost is known when it is over, and a cap must hold all
+the same; so its worst case is authorized out of money that is reserved already.
 
-A promise is one conditional UPDATE of an allowance's row. Only when no allowance has room is another one taken, under
-the account's lock, as a hold of several requests' worth: most requests touch neither the account nor the journal. Usage
-settles from the allowance when a server tells of it; what is left goes back when nothing is promised any more, or at
-the allowance's end, however the request, the gateway or the server died.
+    authorize   one conditional UPDATE of an allowance's row, before the request runs
+    reserve     another allowance, under the account's lock, where none has room: a hold of several requests' worth
+    capture     what was used, when a server reports it
+    void        an authorization whose request never ran
+    expire      what is left goes back, when nothing is authorized any more or at the allowance's end
+
+Most requests touch neither the account nor the journal. Money goes back however the request, the gateway or the server
+died.
 """
 
 from collections.abc import Sequence
@@ -21,12 +25,12 @@ from backend.usage import accounts, budgets, postings
 from backend.usage.ledger import Fact, StepFact, book, known_keys
 from backend.usage.models import Account, Allowance, Billing, BillingDue
 
-TAKES = timedelta(seconds=60)  # how long one allowance makes new promises
-LEASE = timedelta(minutes=30)  # longer than a request runs and a server keeps what it could not tell
+TAKES = timedelta(seconds=60)  # how long one allowance authorizes new requests
+LEASE = timedelta(minutes=30)  # longer than a request runs and a server keeps what it could not report
 N_WORST = 16  # worst cases in a new allowance, where there is room
 STEP = "serve"
 
-_PROMISE = """
+_AUTHORIZE = """
     UPDATE usage_allowance SET promised_microusd = promised_microusd + %(worst)s
     WHERE tenant_id = %(tenant)s AND id = (
         SELECT id FROM usage_allowance WHERE tenant_id = %(tenant)s AND api_key_id IS NOT DISTINCT FROM %(key)s
@@ -34,15 +38,15 @@ _PROMISE = """
         ORDER BY takes_until LIMIT 1 FOR UPDATE)
     AND is_open AND amount_microusd - settled_microusd - promised_microusd >= %(worst)s
     RETURNING id"""
-_UNPROMISE = """
+_VOID = """
     UPDATE usage_allowance SET promised_microusd = greatest(0, promised_microusd - %s) WHERE tenant_id = %s AND id = %s
     """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Used:
-    """What one request used, or a part of it, out of an allowance. `fulfils` of what was promised is not needed any
-    more beyond what the facts cost: at the request's end, the rest of its worst case."""
+    """A request's use of an allowance, or a part of it. `fulfils` of what was authorized is not needed any more beyond
+    what the facts cost: at the request's end, the rest of its worst case."""
 
     allowance_id: UUID | None
     api_key_id: UUID | None
@@ -50,25 +54,25 @@ class Used:
     fulfils_microusd: int
 
 
-def promise(tenant_id: UUID, api_key_id: UUID | None, worst_microusd: int) -> UUID | None:
-    """The allowance out of which a request's worst case is promised; None where no open one has room: then `take`, in
-    a transaction of its own (it locks the account, and this has locked an allowance)."""
+def authorize(tenant_id: UUID, api_key_id: UUID | None, worst_microusd: int) -> UUID | None:
+    """Authorize a request's worst case out of an open allowance, whose id this returns; None where none has room: then
+    `reserve`, in a transaction of its own (it locks the account, and this has locked an allowance)."""
     with connection.cursor() as cursor:
-        cursor.execute(_PROMISE, {"tenant": tenant_id, "key": api_key_id, "worst": worst_microusd})
+        cursor.execute(_AUTHORIZE, {"tenant": tenant_id, "key": api_key_id, "worst": worst_microusd})
         row = cursor.fetchone()
     return None if row is None else UUID(str(row[0]))
 
 
-def take(tenant_id: UUID, api_key_id: UUID | None, worst_microusd: int) -> UUID:
-    """Set money aside for several requests like this one and promise it the first part. Raises PaymentRequired where
+def reserve(tenant_id: UUID, api_key_id: UUID | None, worst_microusd: int) -> UUID:
+    """Set money aside for several requests like this one and authorize this one out of it. Raises PaymentRequired where
     not even this one fits."""
     account, at = accounts.lock_account(tenant_id)
-    found = promise(tenant_id, api_key_id, worst_microusd)  # somebody may have taken one while this waited
-    if found is not None:
-        return found
-    if _room(account, api_key_id) < N_WORST * worst_microusd:
+    allowance_id = authorize(tenant_id, api_key_id, worst_microusd)  # somebody may have made one while this waited
+    if allowance_id is not None:
+        return allowance_id
+    if _room_of(account, api_key_id) < N_WORST * worst_microusd:
         _release_idle(account, at)
-    room = _room(account, api_key_id)
+    room = _room_of(account, api_key_id)
     if room < worst_microusd:
         if postings.account_headroom(account) < worst_microusd:
             raise accounts.cap_reached(account, worst_microusd)
@@ -90,13 +94,13 @@ def take(tenant_id: UUID, api_key_id: UUID | None, worst_microusd: int) -> UUID:
     return row.id
 
 
-def give_back(tenant_id: UUID, allowance_id: UUID, worst_microusd: int) -> None:
-    """A request that was promised its worst case and never ran."""
+def void(tenant_id: UUID, allowance_id: UUID, worst_microusd: int) -> None:
+    """Give back the authorization of a request that never ran."""
     with connection.cursor() as cursor:
-        cursor.execute(_UNPROMISE, [worst_microusd, tenant_id, allowance_id])
+        cursor.execute(_VOID, [worst_microusd, tenant_id, allowance_id])
 
 
-def settle(tenant_id: UUID, rows: Sequence[Used]) -> set[str]:
+def capture(tenant_id: UUID, rows: Sequence[Used]) -> set[str]:
     """Book what requests used, in the caller's transaction, whose last lock but the allowances' this takes. Out of
     their allowances; beyond those within the cap and the hard budgets; else as waste. What is recorded already is left
     as it is. Returns the source keys that are new."""
@@ -107,16 +111,16 @@ def settle(tenant_id: UUID, rows: Sequence[Used]) -> set[str]:
         facts = [fact for fact in row.facts if fact.source_key not in seen | fresh]
         if facts:
             fresh |= {fact.source_key for fact in facts}
-            _settle_one(account, replace(row, facts=tuple(facts)), at)
+            _capture_one(account, replace(row, facts=tuple(facts)), at)
     return fresh
 
 
-def _settle_one(account: Account, used: Used, at: datetime) -> None:
+def _capture_one(account: Account, used: Used, at: datetime) -> None:
     rows = Allowance.objects.of_tenant(account.tenant_id).select_for_update().filter(id=used.allowance_id)
     allowance = rows.first() if used.allowance_id is not None else None
     is_open = allowance is not None and allowance.is_open
     left = allowance.amount_microusd - allowance.settled_microusd if is_open else 0
-    room = left + max(0, _room(account, used.api_key_id))
+    room = left + max(0, _room_of(account, used.api_key_id))
     booked, charged = [], 0
     for fact in used.facts:
         if fact.amount_microusd > room - charged:
@@ -161,8 +165,9 @@ def release(account: Account, row: Allowance, at: datetime) -> None:
     budgets.count(account, row.api_key_id, used=0, held=-left, at=at)
 
 
-def sweep(account: Account, at: datetime) -> datetime | None:
-    """For upkeep, on a locked account: release what is idle and what nobody told the end of. When to look again."""
+def expire(account: Account, at: datetime) -> datetime | None:
+    """Release what is idle and what nobody reported the end of, on a locked account; return when to look again. Upkeep
+    calls this."""
     open_rows = Allowance.objects.of_tenant(account.tenant_id).filter(is_open=True)
     over = Q(takes_until__lte=at, promised_microusd=0) | Q(expires_at__lte=at)
     for row in open_rows.filter(over).select_for_update():
@@ -183,5 +188,5 @@ def _release_idle(account: Account, at: datetime) -> None:
         release(account, row, at)
 
 
-def _room(account: Account, api_key_id: UUID | None) -> int:
+def _room_of(account: Account, api_key_id: UUID | None) -> int:
     return min(postings.account_headroom(account), budgets.headroom(account, api_key_id))

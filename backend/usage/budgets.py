@@ -1,5 +1,5 @@
 """Budgets of the customer's own, per tenant and per API key, by calendar month (UTC): counted with every booking under
-the account's lock, told of once at 50, 80 and 100 %."""
+the account's lock, with one notice each at 50, 80 and 100 %."""
 
 from datetime import datetime
 from typing import Any
@@ -22,7 +22,7 @@ from backend.usage.models import Account, Allowance, Budget, BudgetNotice, Budge
 from backend.webhooks.emit import emit
 
 THRESHOLDS = (50, 80, 100)
-_TOLD = (Role.OWNER, Role.BILLING)
+_NOTIFIED = (Role.OWNER, Role.BILLING)
 
 
 def create(
@@ -45,7 +45,7 @@ def create(
         spent_microusd=spent_of(account, api_key_id),
         period_start=account.period_start,
     )
-    _tell(account, row, at)
+    _notify_of_thresholds(account, row, at)
     _note(row, actor, "budget.created")
     return row
 
@@ -57,7 +57,7 @@ def change(row: Budget, *, actor: Actor, cap_microusd: int | None = None, is_har
     row.cap_microusd = row.cap_microusd if cap_microusd is None else cap_microusd
     row.is_hard = row.is_hard if is_hard is None else is_hard
     row.save(update_fields=["cap_microusd", "is_hard"])
-    _tell(account, row, at)
+    _notify_of_thresholds(account, row, at)
     _note(row, actor, "budget.changed")
     return row
 
@@ -100,7 +100,7 @@ def headroom(account: Account, api_key_id: UUID | None) -> int:
 
 
 def count(account: Account, api_key_id: UUID | None, *, used: int, held: int, at: datetime) -> None:
-    """Add what a booking used and held to the budgets it counts against, and tell of thresholds it passed."""
+    """Add what a booking used and held to the budgets it counts against, and notify of thresholds it passed."""
     if not used and not held:
         return
     for row in _of(account.tenant_id, api_key_id):
@@ -109,7 +109,7 @@ def count(account: Account, api_key_id: UUID | None, *, used: int, held: int, at
         budget.spent_microusd += used
         budget.save(update_fields=["held_microusd", "spent_microusd", "period_start"])
         if used > 0:
-            _tell(account, budget, at)
+            _notify_of_thresholds(account, budget, at)
 
 
 def held_of(tenant_id: UUID, api_key_id: UUID | None) -> int:
@@ -171,13 +171,13 @@ def _of(tenant_id: UUID, api_key_id: UUID | None) -> QuerySet[Budget]:
     return rows.filter(Q(scope=BudgetScope.TENANT) | Q(api_key_id=api_key_id))
 
 
-def _tell(account: Account, budget: Budget, at: datetime) -> None:
-    """Notify of the highest threshold that is newly passed; those below it count as told."""
+def _notify_of_thresholds(account: Account, budget: Budget, at: datetime) -> None:
+    """Notify of the highest threshold that is newly passed; those below it count as notified."""
     passed = [percent for percent in THRESHOLDS if budget.spent_microusd * 100 >= budget.cap_microusd * percent]
-    told = BudgetNotice.objects.of_tenant(budget.tenant_id).filter(
+    notified = BudgetNotice.objects.of_tenant(budget.tenant_id).filter(
         budget_id=budget.id, period_start=budget.period_start
     )
-    new = set(passed) - set(told.values_list("percent", flat=True))
+    new = set(passed) - set(notified.values_list("percent", flat=True))
     if not new:
         return
     BudgetNotice.objects.bulk_create(
@@ -198,8 +198,8 @@ def _tell(account: Account, budget: Budget, at: datetime) -> None:
 
 
 def _mail(budget: Budget, percent: int) -> None:
-    """To owners and billing members, after the commit; a letter that cannot be sent stops nothing."""
-    members = Member.objects.of_tenant(budget.tenant_id).filter(role__in=_TOLD).select_related("user")
+    """Send an e-mail to owners and billing members, after the commit; one that cannot be sent stops nothing."""
+    members = Member.objects.of_tenant(budget.tenant_id).filter(role__in=_NOTIFIED).select_related("user")
     to = sorted({member.user.email for member in members if member.user.email})
     if not to:
         return

@@ -65,7 +65,7 @@ def record(
     return book(account, Kind.CHARGE, booked, at=at, compile_id=compile_id, api_key_id=api_key_id, from_hold=0)
 
 
-def settle(tenant_id: UUID, compile_id: UUID, facts: Sequence[StepFact]) -> int:
+def capture(tenant_id: UUID, compile_id: UUID, facts: Sequence[StepFact]) -> int:
     """Book what a compile used, out of its hold, in the transaction of the step; the caller holds the compile's lock
     and has seen that the hold has as much left. Returns the micro-USD charged."""
     account, at = accounts.lock_account(tenant_id)

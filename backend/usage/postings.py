@@ -110,7 +110,7 @@ def paid_by_grants(account: Account, amount_microusd: int) -> list[Paid]:
     return parts
 
 
-def expire(account: Account, at: datetime) -> None:
+def expire_grants(account: Account, at: datetime) -> None:
     """Book what is left of expired grants as breakage. What compiles under way were promised stays until they end."""
     for row in _usable(account.tenant_id).filter(expires_at__lte=at):
         part = min(row.remaining_microusd, account_headroom(account))

@@ -129,10 +129,10 @@ def admit(caller: Caller, body: dict[str, Any], *, sticky: str, n_body_bytes: in
         found = route(caller, body["model"], sticky)
         n_prompt, n_completion = worst_tokens(body, n_body_bytes=n_body_bytes, n_prompt_bytes=found.what.n_prompt_bytes)
         worst = worst_microusd(price_book(), n_prompt, n_completion)
-        allowance_id = allowances.promise(caller.tenant_id, caller.api_key_id, worst)
+        allowance_id = allowances.authorize(caller.tenant_id, caller.api_key_id, worst)
     if allowance_id is None:
         with tenant_scope(caller.tenant_id):
-            allowance_id = allowances.take(caller.tenant_id, caller.api_key_id, worst)
+            allowance_id = allowances.reserve(caller.tenant_id, caller.api_key_id, worst)
     return Admitted(routed=found, allowance_id=allowance_id, worst_microusd=worst, n_answers=n_answers(body))
 
 
@@ -140,7 +140,7 @@ def give_back(admitted: Admitted) -> None:
     """The request never ran."""
     tenant_id = admitted.routed.tenant_id
     with tenant_scope(tenant_id):
-        allowances.give_back(tenant_id, admitted.allowance_id, admitted.worst_microusd)
+        allowances.void(tenant_id, admitted.allowance_id, admitted.worst_microusd)
 
 
 def models_of(caller: Caller) -> list[dict[str, Any]]:

@@ -157,7 +157,7 @@ def _book(tenant_id: UUID, rows: Sequence[_Row], about: dict[str, Any] | None) -
                 fulfils_microusd=_rest_of_promise(tenant_id, row, amount),
             )
         )
-    fresh = allowances.settle(tenant_id, used)
+    fresh = allowances.capture(tenant_id, used)
     new = [row for row in rows if row.source_key("completion") in fresh]
     _count(tenant_id, new, amounts, about)
     return len(new)

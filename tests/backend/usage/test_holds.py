@@ -23,7 +23,7 @@ from backend.tenants.actors import SYSTEM
 from backend.tenants.isolation import tenant_scope
 from backend.tenants.models import ApiKey, Tenant
 from backend.usage import accounts, budgets, holds, invariants
-from backend.usage.ledger import Fact, StepFact, record, settle
+from backend.usage.ledger import Fact, StepFact, capture, record
 from backend.usage.models import Account, Billing, Budget, Hold, LedgerTx, UsageFact
 from backend.usage.reports import LineKind, compile_bill, period_bill
 from tests.compile_factories import fresh, hold, make_compile, public_id, small_spec
@@ -155,7 +155,7 @@ def test_any_number_of_workers_may_settle_at_once_and_the_books_stay_in_order():
             facts = [StepFact(step="labeling", fact=fact(f"s{number}:{part}", dice.randint(1, 100)))]
             for _ in range(2):
                 with tenant_scope(tenant.id):
-                    charged += settle(tenant.id, compile_id, facts)
+                    charged += capture(tenant.id, compile_id, facts)
         if number % 5 == 0:
             with tenant_scope(tenant.id):
                 charged -= holds.credit_our_fault(tenant.id, compile_id, "test")
@@ -267,7 +267,7 @@ def test_the_order_of_independent_events_does_not_matter_and_repeating_them_neit
         random.Random(seed).shuffle(events)
         for c, key, amount in events:
             with tenant_scope(tenant.id):
-                settle(tenant.id, compiles[c], [StepFact(step="labeling", fact=fact(key, amount))])
+                capture(tenant.id, compiles[c], [StepFact(step="labeling", fact=fact(key, amount))])
         row = account(tenant)
         with tenant_scope(tenant.id):
             left = tuple(holds.left_of(tenant.id, compile_id) for compile_id in compiles)

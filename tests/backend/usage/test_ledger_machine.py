@@ -28,8 +28,8 @@ from backend.domain.errors import Conflict, PaymentRequired
 from backend.domain.money.ledger import GrantKind, Paid
 from backend.tenants.actors import SYSTEM
 from backend.tenants.isolation import tenant_scope
-from backend.usage import accounts, budgets, holds, invariants, ledger, postings
-from backend.usage.ledger import Fact, StepFact, record, reverse, settle
+from backend.usage import accounts, budgets, holds, invariants, ledger, period, postings
+from backend.usage.ledger import Fact, StepFact, capture, record, reverse
 from backend.usage.models import Billing, Budget, Grant, LedgerTx, UsageFact
 from tests.factories import make_tenant
 from tests.profiles import IS_FULL
@@ -171,7 +171,7 @@ class Ledger(RuleBasedStateMachine):
                 facts.append(StepFact(step="synthesis", fact=self._fact(amount)))
         for _ in range(1 + twice):
             with tenant_scope(self.tenant):
-                settle(self.tenant, self.compiles[slot], facts)
+                capture(self.tenant, self.compiles[slot], facts)
         self.plain.expire(self.now)
         if slot in self.plain.holds:
             self.plain.holds[slot] -= total
@@ -276,7 +276,7 @@ class Ledger(RuleBasedStateMachine):
         if (self.now.year, self.now.month) != month:
             self.plain.spent, self.plain.used = 0, {}
         with tenant_scope(self.tenant):
-            accounts.attend(self.tenant)
+            period.roll_over_period(self.tenant)
         self.plain.expire(self.now)
 
     @rule(pick=st.integers(0, 50))
@@ -378,7 +378,7 @@ MUTATIONS = [
     (grant_and_charge, postings, "paid_by_grants", reversed_grants),
     (grant_and_charge, postings, "paid_by_grants", lambda account, amount: []),
     (grant_and_charge, ledger, "known_keys", lambda tenant_id, keys: set()),
-    (let_a_grant_expire, postings, "expire", lambda account, at: None),
+    (let_a_grant_expire, postings, "expire_grants", lambda account, at: None),
     (spend_beyond_a_budget, budgets, "count", lambda *args, **kwargs: None),
     (spend_beyond_a_budget, budgets, "headroom", lambda account, api_key_id: 1 << 62),
 ]

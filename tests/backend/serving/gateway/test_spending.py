@@ -18,7 +18,7 @@ from backend.serving.models import DeploymentHour
 from backend.tenants.actors import SYSTEM
 from backend.tenants.isolation import tenant_scope
 from backend.tenants.models import ApiKey
-from backend.usage import accounts, budgets
+from backend.usage import budgets, period
 from backend.usage.invariants import violations
 from backend.usage.models import Account, Allowance, Budget, LedgerTx, UsageFact
 from tests.backend.serving.worlds import FarSide, World, chat, make_world, runner, tell_usage
@@ -142,7 +142,7 @@ def test_one_allowance_carries_many_requests_and_what_is_left_goes_back(world, f
     assert allowances_of(world)[0].promised_microusd == 0
     with tenant_scope(world.tenant.id):
         Allowance.objects.update(takes_until=timezone.now() - timedelta(seconds=1))
-        accounts.attend(world.tenant.id)
+        period.roll_over_period(world.tenant.id)
     assert not allowances_of(world)[0].is_open
     assert account(world).held_microusd == 0
     assert sound(world)
@@ -157,10 +157,10 @@ def test_an_allowance_that_nobody_told_the_end_of_is_released_at_its_end_and_lat
     past = timezone.now() - timedelta(seconds=1)
     with tenant_scope(world.tenant.id):
         Allowance.objects.update(takes_until=past)
-        accounts.attend(world.tenant.id)
+        period.roll_over_period(world.tenant.id)
         assert Allowance.objects.get().is_open  # something is promised still
         Allowance.objects.update(expires_at=past)
-        accounts.attend(world.tenant.id)
+        period.roll_over_period(world.tenant.id)
     assert account(world).held_microusd == 0
     tell_usage(far.usage())
     assert account(world).spent_microusd > 0
@@ -217,7 +217,7 @@ def test_many_requests_at_once_never_pass_a_small_cap(world, far):
     worst = worst_of(world, far, max_tokens=200)
     with tenant_scope(world.tenant.id):
         Allowance.objects.update(takes_until=timezone.now() - timedelta(seconds=1))
-        accounts.attend(world.tenant.id)
+        period.roll_over_period(world.tenant.id)
     spent = account(world).spent_microusd
     cap(world, spent + 6 * worst)
     gate = threading.Barrier(10)
