@@ -24,9 +24,12 @@ from backend.compiles.events import append_event
 from backend.compiles.leases import Lease, LeaseLost
 from backend.compiles.models import Compile, StepRun
 from backend.domain.lifecycle import StepName, StepStatus
+from backend.domain.planning.step_outputs import StepOutput
 from backend.domain.spec.parsing import Spec
+from backend.tenants.isolation import tenant_scope
 
 T = TypeVar("T")
+Output = TypeVar("Output", bound=StepOutput)
 # SQLSTATEs of a server that is there for nobody: connections, resources (a full disk), shutting down, starting up; and
 # of a transaction in the middle of which the server, or this process, was stopped
 _AWAY = ("08", "53", "57P01", "57P02", "57P03", "25P03")
@@ -79,6 +82,16 @@ class CompileRun:
     def step(self, name: StepName) -> StepRun:
         row: StepRun = StepRun.objects.get(tenant_id=self.tenant_id, compile_id=self.compile_id, name=name)
         return row
+
+    def output(self, kind: type[Output]) -> Output:
+        """What a finished step of the compile put out. It never changes again, so nothing is locked: inside a `fenced`
+        transaction or outside."""
+
+        def read() -> Output:
+            with tenant_scope(self.tenant_id):
+                return kind.from_json(self.step(kind.STEP).output)
+
+        return patiently(read, stop=self.stop)
 
     def warn(self, code: str, message: str, **data: Any) -> None:
         """Append a warning event, inside a `fenced` transaction."""

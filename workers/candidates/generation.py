@@ -18,6 +18,7 @@ from backend.compiles.states import CallState, CandidateState, state_when_writte
 from backend.domain.answers.candidates import text_key
 from backend.domain.lifecycle import StepName
 from backend.domain.planning.estimates import CHOICES_PER_CALL
+from backend.domain.planning.step_outputs import SlicingOut
 from backend.domain.spec.parsing import LabelOutput
 from workers.candidates.embedding_usage import embedding_fact
 from workers.candidates.engine_proposals import with_proposals
@@ -217,19 +218,13 @@ def exemplars_of(run: CompileRun, pool: Slice, round: int) -> tuple[str, ...]:
         return tuple(pool.exemplars)
     if len(pool.exemplars) >= 2:
         return tuple(pool.exemplars[:2])
-    gold = get_jsonl(run.tenant_id, gold_digests(run)["gold_train"])
+    gold = get_jsonl(run.tenant_id, run.output(SlicingOut).gold_train)
     is_label = isinstance(run.spec.output, LabelOutput)
     fitting = [row["input"] for row in gold if not is_label or row["output"] == pool.label]
     return tuple([*pool.exemplars, *fitting][:2])
 
 
-def gold_digests(run: CompileRun) -> dict[str, str]:
-    with run.fenced():
-        digests: dict[str, str] = run.step(StepName.SLICING).output["digests"]
-    return digests
-
-
 def heldout_keys(run: CompileRun) -> frozenset[str]:
     """The texts that no candidate may repeat."""
-    rows = get_jsonl(run.tenant_id, gold_digests(run)["gold_heldout"])
+    rows = get_jsonl(run.tenant_id, run.output(SlicingOut).gold_heldout)
     return frozenset(text_key(row["input"]) for row in rows)

@@ -9,10 +9,10 @@ from backend.blobs import get_jsonl
 from backend.compiles.models import Slice
 from backend.domain.drafts.judge_controls import ControlCounts, GateAudit, certified_threshold
 from backend.domain.drafts.vocabulary import Strategy, VerdictKind
+from backend.domain.planning.step_outputs import SlicingOut
 from backend.domain.spec.parsing import Spec
 from backend.drafts.calibrations import calibration, control_counts
 from backend.drafts.models import Verdict
-from workers.candidates.generation import gold_digests
 from workers.candidates.ranking import reference_rows
 from workers.durable import CompileRun
 from workers.embedding.sentence import load_embedder
@@ -25,7 +25,7 @@ MOST_AUDITS = 20_000  # the newest judged drafts of a scope that a threshold is 
 def gate_scores(run: CompileRun, slice_row: Slice, texts: Sequence[str]) -> list[float] | None:
     """What the spec's ranking verifiers give these texts on this slice, in [0, 1]; None where it names none."""
     embedder = load_embedder()
-    gold = get_jsonl(run.tenant_id, gold_digests(run)["gold_train"])
+    gold = get_jsonl(run.tenant_id, run.output(SlicingOut).gold_train)
     rows = embedder.embed(list(texts))
     return rank_scores(run.spec, texts, rows, reference_rows(run, slice_row, embedder, gold))
 

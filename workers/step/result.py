@@ -2,7 +2,6 @@
 transaction."""
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from django.utils import timezone
 
@@ -11,20 +10,20 @@ from backend.compiles import leases
 from backend.compiles.events import append_event
 from backend.compiles.lifecycle import transitions
 from backend.compiles.models import Compile, StepRun
-from backend.compiles.notices import tell_progress
+from backend.compiles.notices import notify_progress
 from backend.domain.canonical import sha256_of
 from backend.domain.lifecycle import CompileStatus, StepName, StepStatus
+from backend.domain.planning.step_outputs import StepOutput
 from workers.durable import Canceled, CompileRun
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepDone:
-    """The step is finished. `inputs` and `outputs` are digests by name (they go on the receipt), `facts` what the
-    receipt and the API tell about it; `ends` closes the compile with this status."""
+    """The step is finished. `inputs` are digests by name (they go on the receipt), `output` is what it put out; `ends`
+    closes the compile with this status."""
 
     inputs: dict[str, str] = field(default_factory=dict)
-    outputs: dict[str, str] = field(default_factory=dict)
-    facts: dict[str, Any] = field(default_factory=dict)
+    output: StepOutput | None = None
     ends: CompileStatus | None = None
 
 
@@ -42,15 +41,17 @@ def finish_step(run: CompileRun, compile: Compile, name: StepName, done: StepDon
     step.status = StepStatus.SUCCEEDED
     step.ended_at = timezone.now()
     step.input_sha256 = sha256_of(done.inputs)
-    step.output = {"digests": done.outputs, "facts": done.facts}
+    digests = {} if done.output is None else done.output.digests()
+    facts = {} if done.output is None else done.output.facts()
+    step.output = {"digests": digests, "facts": facts}
     if step.total:
         step.done = step.total
     step.save()
-    issue_receipt(compile, step, inputs=done.inputs, outputs=done.outputs, facts=done.facts)
+    issue_receipt(compile, step, inputs=done.inputs, outputs=digests, facts=facts)
     leases.note_progress(run.lease)
     data = {"step": name.value, "cost_microusd": step.spent_microusd, "waste_microusd": step.waste_microusd}
     append_event(run.tenant_id, run.compile_id, "step.succeeded", data)
-    tell_progress(compile, name)
+    notify_progress(compile, name)
     if done.ends is not None:
         transitions.move(compile, done.ends)
         leases.release(run.lease, due_in_s=None)

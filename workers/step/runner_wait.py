@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from backend.compiles import leases
@@ -10,6 +10,7 @@ from backend.compiles.models import StepRun
 from backend.domain.errors import CustomerError, OurError
 from backend.domain.lifecycle import StepName
 from backend.domain.money.pricing import cost_microusd, price_book
+from backend.domain.planning.trial_records import TrialRecord
 from backend.runner_jobs import leases as job_leases
 from backend.runner_jobs.leases import Offer
 from backend.runner_jobs.models import RunnerJob, RunnerJobStatus
@@ -70,7 +71,7 @@ def _offered(run: CompileRun, step: StepName, slot: Slot | None) -> RunnerJob | 
     with run.fenced():
         row = run.step(step)
         waited_for = None if row.runner_job_id is None else str(row.runner_job_id)
-        id = waited_for if slot is None else row.trials[slot.trial].get(slot.role)
+        id = waited_for if slot is None else _record(row, slot).jobs.get(slot.role)
         job = None if id is None else RunnerJob.objects.get(id=id)
         is_lost = job is not None and id != waited_for and job.status != RunnerJobStatus.SUCCEEDED
         return None if is_lost else job
@@ -79,8 +80,13 @@ def _offered(run: CompileRun, step: StepName, slot: Slot | None) -> RunnerJob | 
 def _note(row: StepRun, slot: Slot | None, job: RunnerJob) -> None:
     row.runner_job_id = job.id
     if slot is not None:
-        row.trials[slot.trial][slot.role] = str(job.id)
+        record = _record(row, slot)
+        row.trials[slot.trial] = replace(record, jobs={**record.jobs, slot.role: str(job.id)}).to_json()
     row.save(update_fields=["runner_job_id", "trials"])
+
+
+def _record(row: StepRun, slot: Slot) -> TrialRecord:
+    return TrialRecord.from_json(row.trials[slot.trial])
 
 
 def runner_fact(job: RunnerJob, runner_ms: int) -> Fact:

@@ -7,6 +7,7 @@ From labelling on an arm is a compile like any other. Every step may be run agai
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -20,6 +21,14 @@ from backend.domain.canonical import sha256_of
 from backend.domain.ids import Prefix, encode_id
 from backend.domain.lifecycle import StepName
 from backend.domain.planning.ablations import Arm
+from backend.domain.planning.step_outputs import (
+    LabelingOut,
+    SelectionOut,
+    SlicingOut,
+    StepOutput,
+    SynthesisOut,
+    VerificationOut,
+)
 from backend.domain.selection.select import select
 from backend.domain.spec.parsing import canonical_spec
 from workers.candidates.ranking import stack
@@ -52,10 +61,10 @@ def copy_slicing(run: CompileRun) -> StepDone:
                 values |= {"k_actual": 0, "selection": pool.selection}
             rows.append(Slice(tenant_id=run.tenant_id, compile=compile, **values))
         Slice.objects.bulk_create(rows)
+        output = SlicingOut.from_json(step.output)
         done = StepDone(
-            inputs={"spec": sha256_of(canonical_spec(run.spec))} | _as_inputs(step),
-            outputs=step.output["digests"],
-            facts=step.output["facts"] | _copied_from(source),
+            inputs={"spec": sha256_of(canonical_spec(run.spec))} | _as_inputs(output),
+            output=replace(output, copied_from=_public_id(source)),
         )
         finish_step(run, compile, StepName.SLICING, done)
     return done
@@ -81,11 +90,14 @@ def copy_candidates(run: CompileRun) -> StepDone:
             run.progress(StepName.SYNTHESIS, done=done_so_far, total=len(ids), message="candidates copied")
     with run.fenced() as compile:
         keys = Candidate.objects.filter(tenant_id=run.tenant_id, compile=compile).order_by("text_key")
-        done = StepDone(
-            inputs=_as_inputs(step),
-            outputs={"candidates": sha256_of(list(keys.values_list("text_key", flat=True)))},
-            facts=step.output["facts"] | _copied_from(source) | {"n_copied": len(ids)},
+        copied = SynthesisOut.from_json(step.output)
+        output = replace(
+            copied,
+            candidates=sha256_of(list(keys.values_list("text_key", flat=True))),
+            copied_from=_public_id(source),
+            n_copied=len(ids),
         )
+        done = StepDone(inputs=_as_inputs(copied), output=output)
         finish_step(run, compile, StepName.SYNTHESIS, done)
     return done
 
@@ -106,10 +118,10 @@ def copy_scores(run: CompileRun) -> StepDone:
             [key, state, None if score is None else f"{score:.6f}"]
             for key, state, score in rows.values_list("text_key", "state", "score")
         ]
+        copied = VerificationOut.from_json(step.output)
         done = StepDone(
-            inputs={"candidates": sha256_of([key for key, *_ in scores])} | _as_inputs(step),
-            outputs={"scores": sha256_of(scores)},
-            facts=step.output["facts"] | _copied_from(source),
+            inputs={"candidates": sha256_of([key for key, *_ in scores])} | _as_inputs(copied),
+            output=replace(copied, scores=sha256_of(scores), copied_from=_public_id(source)),
         )
         finish_step(run, compile, StepName.VERIFICATION, done)
     return done
@@ -224,25 +236,25 @@ def _kept(run: CompileRun, compile: Compile, source: Compile, labels_step: StepR
     reused = [key for key, state in valid if state in LABELED_STATES]
     costs = label_costs(source)
     pools = Slice.objects.filter(tenant_id=run.tenant_id, compile=compile).order_by("position")
-    return StepDone(
-        inputs={"scored": sha256_of([key for key, _ in valid])} | _as_inputs(labels_step),
-        outputs={"picks": sha256_of([key for key, state in valid if state != CandidateState.DROPPED])},
-        facts={
-            "method": run.spec.sampling.method,
-            "n_picked": sum(state != CandidateState.DROPPED for _, state in valid),
-            "n_drafts": 0,
-            "n_labels_reused": len(reused),
-            "reused_label_cost_microusd": sum(costs.get(key, 0) for key in reused),
-            **_copied_from(source),
-            "slices": [{"name": pool.name} | without_columns(pool.selection or {}) for pool in pools],
-        },
+    kept = [key for key, state in valid if state != CandidateState.DROPPED]
+    output = SelectionOut(
+        picks=sha256_of(kept),
+        method=run.spec.sampling.method,
+        n_picked=len(kept),
+        n_drafts=0,
+        n_labels_reused=len(reused),
+        reused_label_cost_microusd=sum(costs.get(key, 0) for key in reused),
+        copied_from=_public_id(source),
+        slices=[{"name": pool.name} | without_columns(pool.selection or {}) for pool in pools],
     )
+    labels = _as_inputs(LabelingOut.from_json(labels_step.output))
+    return StepDone(inputs={"scored": sha256_of([key for key, _ in valid])} | labels, output=output)
 
 
-def _as_inputs(step: StepRun) -> dict[str, str]:
+def _as_inputs(output: StepOutput) -> dict[str, str]:
     """What the source's step put out, by its names, on the receipt of the step that takes it over."""
-    return {f"source_{name}": digest for name, digest in step.output["digests"].items()}
+    return {f"source_{name}": digest for name, digest in output.digests().items()}
 
 
-def _copied_from(source: Compile) -> dict[str, Any]:
-    return {"copied_from": encode_id(Prefix.COMPILE, source.id)}
+def _public_id(source: Compile) -> str:
+    return encode_id(Prefix.COMPILE, source.id)

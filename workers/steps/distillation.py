@@ -3,6 +3,7 @@ trained. It is the first trial's; whether another is trained is decided in `eval
 
 from backend.domain.ids import Prefix, encode_id
 from backend.domain.lifecycle import StepName
+from backend.domain.planning.step_outputs import DistillationOut, LabelingOut
 from backend.domain.planning.trials import first_trial
 from workers.durable import CompileRun
 from workers.spending import settle
@@ -12,25 +13,21 @@ from workers.training.trial_jobs import Trained, distill_facts, distill_offer, r
 
 
 def run_distillation(run: CompileRun) -> StepDone | StepWaiting:
-    with run.fenced():
-        dataset = run.step(StepName.LABELING).output["digests"]["dataset"]
     trial = first_trial(run.spec)
     found = result_or_wait(run, StepName.DISTILLATION, lambda: distill_offer(run, trial))
     if found is None:
         return StepWaiting()
     row, value = found
     result = read_trained(run, trial, value)
-    facts = {
-        **distill_facts(result),
-        "attempts": row.attempts,
-        "trial": trial.to_json(),
-        "job": encode_id(Prefix.RUNNER_JOB, row.id),
-    }
-    done = StepDone(
-        inputs={"dataset": dataset, "base": result.base_model_sha256},
-        outputs={"adapter": result.adapter_sha256},
-        facts=facts,
+    output = DistillationOut(
+        adapter=result.adapter_sha256,
+        trial=trial,
+        attempts=row.attempts,
+        job=encode_id(Prefix.RUNNER_JOB, row.id),
+        training=distill_facts(result),
     )
+    inputs = {"dataset": run.output(LabelingOut).dataset, "base": result.base_model_sha256}
+    done = StepDone(inputs=inputs, output=output)
     with run.fenced() as compile:
         settle(compile, StepName.DISTILLATION, [runner_fact(row, result.runner_ms)])
         _warn_of_left_out(run, result)

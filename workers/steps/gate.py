@@ -5,14 +5,15 @@ from backend.blobs import put_json
 from backend.compiles.events import append_event, touch
 from backend.domain.evaluation.kscore import decide_gate
 from backend.domain.lifecycle import CompileStatus, StepName
+from backend.domain.planning.step_outputs import EvaluationOut, GateOut
 from workers.durable import CompileRun
 from workers.step.result import StepDone, finish_step
 from workers.training.heldout import evaluation_of, gate_options, public_evaluation, score_of
-from workers.training.trials import chosen_trial, measured_of
+from workers.training.trials import chosen_measurement, chosen_trial
 
 
 def run_gate(run: CompileRun) -> StepDone:
-    measured = measured_of(run)
+    measured = chosen_measurement(run)
     evaluation = evaluation_of(run, measured)
     score = score_of(run, evaluation, measured, chosen_trial(run))
     decision = decide_gate(gate_options(run.spec), evaluation, score)
@@ -23,9 +24,14 @@ def run_gate(run: CompileRun) -> StepDone:
         data = {"passed": decision.passed, "k_score_ppm": k_ppm, "gate": gate_json}
         append_event(run.tenant_id, run.compile_id, "gate.decided", data)
         done = StepDone(
-            inputs={"evals": run.step(StepName.EVALUATION).output["digests"]["evals"]},
-            outputs={"k_score": put_json(run.tenant_id, k_json), "gate": put_json(run.tenant_id, gate_json)},
-            facts={"passed": decision.passed, "k_score": k_json, "gate": gate_json},
+            inputs=run.output(EvaluationOut).digests(),
+            output=GateOut(
+                k_score_sha256=put_json(run.tenant_id, k_json),
+                gate_sha256=put_json(run.tenant_id, gate_json),
+                passed=decision.passed,
+                k_score=k_json,
+                gate=gate_json,
+            ),
             ends=None if decision.passed else CompileStatus.GATE_FAILED,
         )
         finish_step(run, compile, StepName.GATE, done)

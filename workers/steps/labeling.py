@@ -3,6 +3,7 @@ half of the pairs trains (`training_set`)."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from backend.blobs import get_jsonl, put_jsonl
@@ -12,6 +13,7 @@ from backend.domain.answers.labels import Balance, vote
 from backend.domain.canonical import sha256_of
 from backend.domain.errors import CustomerError
 from backend.domain.lifecycle import StepName
+from backend.domain.planning.step_outputs import LabelingOut, SlicingOut
 from backend.domain.planning.trials import TrialKind
 from backend.domain.spec.defaults import train_kind
 from backend.domain.spec.parsing import LabelOutput, Spec, label_names
@@ -39,23 +41,37 @@ def run_labeling(run: CompileRun) -> StepDone:
                 tenant_id=run.tenant_id, compile_id=run.compile_id, state=CandidateState.LABELED
             ).order_by("text_key")
         )
-        digests = run.step(StepName.SLICING).output["digests"]
-    gold = get_jsonl(run.tenant_id, digests["gold_train"])
-    heldout = [row["input"] for row in get_jsonl(run.tenant_id, digests["gold_heldout"])]
+    sides = run.output(SlicingOut)
+    gold = get_jsonl(run.tenant_id, sides.gold_train)
+    heldout = [row["input"] for row in get_jsonl(run.tenant_id, sides.gold_heldout)]
     if not rows:
         _check_answers(run)
     made = training_set(run.spec, rows, gold, heldout)
-    outputs = {"dataset": put_jsonl(run.tenant_id, made.rows)}
-    if isinstance(run.spec.output, LabelOutput) and train_kind(run.spec) != TrialKind.ENCODER:
-        outputs["completions"] = put_jsonl(run.tenant_id, completions(made.rows))
-    rules, told = rules_of(run, rows, made.rows, heldout)
-    outputs |= observe(run, rows, made.rows) | rules
+    is_completed = isinstance(run.spec.output, LabelOutput) and train_kind(run.spec) != TrialKind.ENCODER
+    rules, induction = rules_of(run, rows, made.rows, heldout)
+    blobs = _Blobs(
+        dataset=put_jsonl(run.tenant_id, made.rows),
+        completions=put_jsonl(run.tenant_id, completions(made.rows)) if is_completed else "",
+        observations=observe(run, rows, made.rows),
+        rules=rules,
+        rule_induction=induction,
+    )
     with run.fenced() as compile:
         synthetic = made.texts - {row["input"] for row in gold}
-        done = _save(run, compile, rows, synthetic, made, outputs)
-        done.facts["rules"] = told
+        done = _save(run, compile, rows, synthetic, made, blobs)
         finish_step(run, compile, StepName.LABELING, done)
     return done
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Blobs:
+    """Digests of what was written before the step's transaction, "" for none; and how rules were looked for."""
+
+    dataset: str
+    completions: str
+    observations: str
+    rules: str
+    rule_induction: dict[str, Any] | None
 
 
 def _label_all(run: CompileRun) -> None:
@@ -183,7 +199,7 @@ def _save(
     rows: list[Candidate],
     kept: set[str],
     made: TrainingSet,
-    outputs: dict[str, str],
+    blobs: _Blobs,
 ) -> StepDone:
     """`kept` are the texts of the teacher's pairs that train; the other pairs of the data set are gold."""
     for row in rows:
@@ -194,25 +210,26 @@ def _save(
         _report_skew(run, balanced)
     unverified = Candidate.objects.filter(tenant_id=run.tenant_id, compile=compile, state=CandidateState.UNVERIFIED)
     reasons = Counter(reason for found in unverified.values_list("reasons", flat=True) for reason in found)
-    facts: dict[str, Any] = {
-        "n_labeled": len(rows),
-        "n_labeled_before": _n_reused(run),
-        "n_unverified": unverified.count(),
-        "n_synthetic_pairs": len(kept),
-        "n_gold_pairs": n_pairs - len(kept),
-        "n_pairs": n_pairs,
-        "label_samples": run.spec.sampling.label_samples,
-        "balance": None if balanced is None else balanced.to_json(),
-        "selection": without_columns(made.selection.to_json()),
-    }
-    if not isinstance(run.spec.output, LabelOutput):
-        facts["unverified_for"] = dict(sorted(reasons.items()))
     labels = [[row.text_key, row.label or row.answer, row.agreement_ppm] for row in rows]
-    return StepDone(
-        inputs={"picks": sha256_of([row.text_key for row in rows])},
-        outputs={**outputs, "labels": sha256_of(labels)},
-        facts=facts,
+    output = LabelingOut(
+        dataset=blobs.dataset,
+        completions=blobs.completions,
+        observations=blobs.observations,
+        rules=blobs.rules,
+        labels=sha256_of(labels),
+        n_labeled=len(rows),
+        n_labeled_before=_n_reused(run),
+        n_unverified=unverified.count(),
+        n_synthetic_pairs=len(kept),
+        n_gold_pairs=n_pairs - len(kept),
+        n_pairs=n_pairs,
+        label_samples=run.spec.sampling.label_samples,
+        balance=None if balanced is None else balanced.to_json(),
+        selection=without_columns(made.selection.to_json()),
+        rule_induction=blobs.rule_induction,
+        unverified_for=None if isinstance(run.spec.output, LabelOutput) else dict(sorted(reasons.items())),
     )
+    return StepDone(inputs={"picks": sha256_of([row.text_key for row in rows])}, output=output)
 
 
 def _n_reused(run: CompileRun) -> int:

@@ -20,6 +20,7 @@ from backend.domain.errors import OurError
 from backend.domain.ids import Prefix, encode_id
 from backend.domain.jobs.runner_jobs import DistillResult
 from backend.domain.lifecycle import CompileStatus, StepName
+from backend.domain.planning.step_outputs import EvaluationOut, GateOut, LabelingOut, PackagingOut, SlicingOut
 from backend.domain.recipes.pack import RecipePack
 from backend.domain.recipes.registry.contributed import structures_of
 from backend.domain.recipes.registry.structural import Structure
@@ -33,7 +34,7 @@ from workers.step.result import StepDone, finish_step
 from workers.teachers.factory import CARD_NOTES
 from workers.training.heldout import rules_shipped
 from workers.training.trial_jobs import Trained, base_name
-from workers.training.trials import chosen_trial, measured_of
+from workers.training.trials import chosen_measurement, chosen_trial
 
 # of a trial: what differs when the same spec is compiled again; its receipt has it
 _MEASURED = frozenset({"k_score_ppm", "cost_microusd", "evals"})
@@ -53,8 +54,7 @@ def run_packaging(run: CompileRun) -> StepDone:
         public_id = encode_id(Prefix.ARTIFACT, artifact.id)
         done = StepDone(
             inputs={"adapter": trained.adapter_sha256},
-            outputs={"kolm": digest},
-            facts={"artifact": public_id, "version": artifact.version, "size_bytes": len(data)},
+            output=PackagingOut(kolm=digest, artifact=public_id, version=artifact.version, size_bytes=len(data)),
             ends=CompileStatus.SUCCEEDED,
         )
         append_event(
@@ -71,15 +71,13 @@ def run_packaging(run: CompileRun) -> StepDone:
 
 def _members(run: CompileRun, compile: Compile, trained: Trained) -> dict[str, bytes]:
     steps = {step.name: step for step in StepRun.objects.filter(tenant_id=run.tenant_id, compile=compile)}
-    stored = {
-        name: get_json(run.tenant_id, steps[StepName.GATE].output["digests"][name]) for name in ("k_score", "gate")
-    }
+    gate = run.output(GateOut)
     values: dict[str, Any] = {
         "spec.json": canonical_spec(run.spec),
         "adapter_config.json": trained.adapter_config,
         "evals.json": (compile.evaluation or {}) | _predictions(run),
-        "k_score.json": stored["k_score"],
-        "gate.json": stored["gate"],
+        "k_score.json": get_json(run.tenant_id, gate.k_score_sha256),
+        "gate.json": get_json(run.tenant_id, gate.gate_sha256),
         "training_stats.json": as_integers(_training_stats(run, compile, steps, trained)),
         "provenance.json": _provenance(run, steps, trained),
     }
@@ -113,7 +111,7 @@ def _check_trusted(data: bytes) -> None:
 
 def _contributed(run: CompileRun) -> list[Structure]:
     """What the registry gets of the task's answers; nothing where the spec does not say so."""
-    observations = run.step(StepName.LABELING).output["digests"].get("observations", "")
+    observations = run.output(LabelingOut).observations
     if run.spec.recipes.registry != "contribute" or not observations:
         return []
     return structures_of(row["output"] for row in get_jsonl(run.tenant_id, observations))
@@ -121,8 +119,8 @@ def _contributed(run: CompileRun) -> list[Structure]:
 
 def _fast_paths(run: CompileRun) -> tuple[bytes, bytes]:
     """recipes.json and rules.json; empty ones where nothing was made or kept."""
-    measured = measured_of(run)
-    pack = measured.get("recipes", {}).get("pack_sha256", "")
+    measured = chosen_measurement(run)
+    pack = measured.pack_sha256
     rules = rules_shipped(run, measured)
     return (
         get_blob(run.tenant_id, pack) if pack else RecipePack.empty().to_bytes(),
@@ -142,7 +140,7 @@ def _of_kind(run: CompileRun, trained: Trained) -> dict[str, Any]:
 
 def _predictions(run: CompileRun) -> dict[str, Any]:
     """Row by row what was answered on held-out data; the inputs themselves stay with the tenant."""
-    measured = measured_of(run)
+    measured = chosen_measurement(run).to_json()
     names = ("predictions", "baseline_predictions", "confidences_ppm", "failed", "verdicts", "rule_rows")
     return {name: measured[name] for name in names if name in measured}
 
@@ -155,13 +153,13 @@ def _training_stats(run: CompileRun, compile: Compile, steps: dict[str, StepRun]
         "training_log": trained.training_log,
         "trials": [
             {name: value for name, value in trial.items() if name not in _MEASURED}
-            for trial in steps[StepName.EVALUATION].output["facts"]["trials"]
+            for trial in run.output(EvaluationOut).trials
         ],
         "k_sampling": k_sampling(
             run,
             compile,
-            embedder=steps[StepName.SLICING].output["facts"]["embedder"],
-            labels=steps[StepName.LABELING].output["facts"],
+            embedder=run.output(SlicingOut).embedder,
+            labels=run.output(LabelingOut).facts(),
         ),
     }
 

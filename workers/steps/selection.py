@@ -1,16 +1,15 @@
 """Selection, carried out: N candidates of a slice in, K picks out, the N-K rejects kept as drafts in the same
 transaction. What is done where a slice holds too few distinct candidates is `mitigation`'s."""
 
-from typing import Any
-
 from backend.blobs import get_jsonl
 from backend.compiles.models import Candidate, Slice
 from backend.compiles.states import CandidateState
 from backend.domain.canonical import sha256_of
 from backend.domain.lifecycle import StepName
+from backend.domain.planning.step_outputs import SelectionOut, SlicingOut
 from backend.drafts.eviction import shrink
 from backend.drafts.models import Draft
-from workers.candidates.generation import add_round, gold_digests, heldout_keys
+from workers.candidates.generation import add_round, heldout_keys
 from workers.candidates.ranking import score_pool
 from workers.candidates.slices import slice_text
 from workers.drafts.keeping import keep_drafts, note_outcome
@@ -79,7 +78,7 @@ def _finish_round(run: CompileRun, pool: Slice) -> None:
     with run.fenced():
         is_scored = not valid.filter(score=None).exists()
     if not is_scored:
-        score_pool(run, pool, embedder, get_jsonl(run.tenant_id, gold_digests(run)["gold_train"]))
+        score_pool(run, pool, embedder, get_jsonl(run.tenant_id, run.output(SlicingOut).gold_train))
 
 
 def _save(run: CompileRun, pool: Slice, rows: list[Candidate], chosen: Chosen) -> None:
@@ -101,14 +100,11 @@ def _summary(run: CompileRun, pools: list[Slice]) -> StepDone:
     candidates = Candidate.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id)
     keys = list(candidates.filter(state=CandidateState.PICKED).order_by("text_key").values_list("text_key", flat=True))
     scored = candidates.filter(state__in=(CandidateState.PICKED, CandidateState.DROPPED)).order_by("text_key")
-    facts: dict[str, Any] = {
-        "method": run.spec.sampling.method,
-        "n_picked": len(keys),
-        "n_drafts": Draft.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id, is_kept=False).count(),
-        "slices": [{"name": pool.name} | without_columns(pool.selection or {}) for pool in pools],
-    }
-    return StepDone(
-        inputs={"scored": sha256_of(list(scored.values_list("text_key", flat=True)))},
-        outputs={"picks": sha256_of(keys)},
-        facts=facts,
+    output = SelectionOut(
+        picks=sha256_of(keys),
+        method=run.spec.sampling.method,
+        n_picked=len(keys),
+        n_drafts=Draft.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id, is_kept=False).count(),
+        slices=[{"name": pool.name} | without_columns(pool.selection or {}) for pool in pools],
     )
+    return StepDone(inputs={"scored": sha256_of(list(scored.values_list("text_key", flat=True)))}, output=output)

@@ -1,8 +1,6 @@
 """Slicing: the spec's slices as rows, gold split into training and held-out, captures gathered. Nothing is asked of the
 teacher here."""
 
-from typing import Any
-
 from backend.blobs import put_jsonl
 from backend.compiles.inputs import load_captures, load_gold, split
 from backend.compiles.models import Candidate, Compile, Slice
@@ -10,6 +8,7 @@ from backend.compiles.states import state_when_written
 from backend.domain.answers.candidates import text_key
 from backend.domain.canonical import sha256_of
 from backend.domain.lifecycle import StepName
+from backend.domain.planning.step_outputs import SlicingOut
 from backend.domain.spec.gold import GoldSplit
 from backend.domain.spec.parsing import Example, Spec, canonical_spec, default_k_select
 from backend.tenants.isolation import tenant_scope
@@ -73,22 +72,20 @@ def _save(
         put_jsonl(run.tenant_id, [{"input": e.input, "output": e.output} for e in side])
         for side in (gold.train, gold.heldout)
     )
-    facts: dict[str, Any] = {
-        "n_slices": len(slices),
-        "n_gold_train": len(gold.train),
-        "n_gold_heldout": len(gold.heldout),
-        "n_captures": len(captures),
-        "embedder": embedder.identity,
-        "slices": [
+    output = SlicingOut(
+        gold_train=train,
+        gold_heldout=heldout,
+        n_slices=len(slices),
+        n_gold_train=len(gold.train),
+        n_gold_heldout=len(gold.heldout),
+        n_captures=len(captures),
+        embedder=embedder.identity,
+        slices=[
             {"name": s.name, "share_ppm": s.share_ppm, "n": s.n_candidates, "k_requested": s.k_requested}
             for s in slices
         ],
-    }
-    return StepDone(
-        inputs={"spec": sha256_of(canonical_spec(run.spec))},
-        outputs={"gold_train": train, "gold_heldout": heldout},
-        facts=facts,
     )
+    return StepDone(inputs={"spec": sha256_of(canonical_spec(run.spec))}, output=output)
 
 
 def _save_captures(

@@ -12,6 +12,7 @@ from backend.compiles.reactions import note, times
 from backend.compiles.states import CandidateState
 from backend.domain.canonical import sha256_of
 from backend.domain.lifecycle import StepName
+from backend.domain.planning.step_outputs import SlicingOut, SynthesisOut
 from backend.domain.selection.linkage.clustering import n_near_duplicate_groups
 from workers.candidates.generation import MAX_TEMPERATURE, embed_pool, fill_round, heldout_keys, hotter_ppm, model_of
 from workers.drafts.audit import audit_drafts
@@ -121,8 +122,9 @@ def _pools(run: CompileRun) -> list[Slice]:
 def _summary(run: CompileRun) -> StepDone:
     pools = Slice.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id).order_by("position")
     keys = Candidate.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id).order_by("text_key")
-    facts = {
-        "slices": [
+    output = SynthesisOut(
+        candidates=sha256_of(list(keys.values_list("text_key", flat=True))),
+        slices=[
             {
                 "name": p.name,
                 "n_generated": p.n_generated,
@@ -134,15 +136,6 @@ def _summary(run: CompileRun) -> StepDone:
             }
             for p in pools
         ],
-        "drafts": drafts_of_compile(run, list(pools)),
-    }
-    return StepDone(
-        inputs=_gold_digests_of(run),
-        outputs={"candidates": sha256_of(list(keys.values_list("text_key", flat=True)))},
-        facts=facts,
+        drafts=drafts_of_compile(run, list(pools)),
     )
-
-
-def _gold_digests_of(run: CompileRun) -> dict[str, str]:
-    digests: dict[str, str] = run.step(StepName.SLICING).output["digests"]
-    return digests
+    return StepDone(inputs=run.output(SlicingOut).digests(), output=output)

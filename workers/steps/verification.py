@@ -8,6 +8,7 @@ from backend.compiles.models import Candidate, Slice
 from backend.compiles.states import CandidateState
 from backend.domain.canonical import sha256_of
 from backend.domain.lifecycle import StepName
+from backend.domain.planning.step_outputs import SlicingOut, VerificationOut
 from workers.candidates.ranking import score_pool
 from workers.durable import CompileRun
 from workers.embedding.sentence import load_embedder
@@ -18,8 +19,7 @@ def run_verification(run: CompileRun) -> StepDone:
     embedder = load_embedder()
     with run.fenced():
         pools = list(Slice.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id).order_by("position"))
-        gold_train = run.step(StepName.SLICING).output["digests"]["gold_train"]
-    gold = get_jsonl(run.tenant_id, gold_train)
+    gold = get_jsonl(run.tenant_id, run.output(SlicingOut).gold_train)
     for done, pool in enumerate(pools, start=1):
         score_pool(run, pool, embedder, gold)
         with run.fenced():
@@ -39,17 +39,12 @@ def _summary(run: CompileRun, pools: list[Slice]) -> StepDone:
         .values_list("text_key", "state", "score", "reasons")
     )
     reasons = Counter(reason for _, _, _, found in rows for reason in found)
-    return StepDone(
-        inputs={"candidates": sha256_of([key for key, *_ in rows])},
-        outputs={
-            "scores": sha256_of(
-                [[key, state, None if score is None else f"{score:.6f}"] for key, state, score, _ in rows]
-            )
-        },
-        facts={
-            "n_candidates": len(rows),
-            "n_valid": sum(state == CandidateState.VALID for _, state, _, _ in rows),
-            "rejected_for": dict(sorted(reasons.items())),
-            "signal": {pool.name: pool.signal for pool in pools},
-        },
+    scores = [[key, state, None if score is None else f"{score:.6f}"] for key, state, score, _ in rows]
+    output = VerificationOut(
+        scores=sha256_of(scores),
+        n_candidates=len(rows),
+        n_valid=sum(state == CandidateState.VALID for _, state, _, _ in rows),
+        rejected_for=dict(sorted(reasons.items())),
+        signal={pool.name: pool.signal for pool in pools},
     )
+    return StepDone(inputs={"candidates": sha256_of([key for key, *_ in rows])}, output=output)

@@ -24,11 +24,11 @@ MAX_OBSERVED = 20_000  # accepted answers; a pack of 64 KiB is full long before
 Pairs = list[tuple[str, str]]
 
 
-def observe(run: CompileRun, rows: Sequence[Candidate], trained: Sequence[dict[str, Any]]) -> dict[str, str]:
-    """The digest of the observations, where a causal model may be trained: one row an accepted answer. `trained` are
-    the pairs of the training set, gold among them: gold counts as an answer that was given once."""
+def observe(run: CompileRun, rows: Sequence[Candidate], trained: Sequence[dict[str, Any]]) -> str:
+    """The digest of the observations, where a causal model may be trained, else "": one row an accepted answer.
+    `trained` are the pairs of the training set, gold among them: gold counts as an answer that was given once."""
     if not run.spec.recipes.enabled or train_kind(run.spec) == TrialKind.ENCODER:
-        return {}
+        return ""
     said = _said(run)
     observed = [
         {"input": row.text, "output": _answer(row), "samples": _valid(run.spec, row, said.get(row.text_key, []))}
@@ -39,16 +39,16 @@ def observe(run: CompileRun, rows: Sequence[Candidate], trained: Sequence[dict[s
     observed += [
         {"input": text, "output": output, "samples": [output]} for text, output in gold[: MAX_OBSERVED - len(observed)]
     ]
-    return {"observations": put_jsonl(run.tenant_id, observed)}
+    return put_jsonl(run.tenant_id, observed)
 
 
 def rules_of(
     run: CompileRun, rows: Sequence[Candidate], trained: Sequence[dict[str, Any]], heldout: Sequence[str]
-) -> tuple[dict[str, str], dict[str, Any] | None]:
-    """The digest of a rules.json and the facts of its induction; nothing where the spec wants none, where the task has
-    none, or where none was found."""
+) -> tuple[str, dict[str, Any] | None]:
+    """The digest of a rules.json, "" for none, and the facts of its induction; nothing where the spec wants none, where
+    the task has none, or where none was found."""
     if not run.spec.recipes.rules or isinstance(run.spec.output, TextOutput):
-        return {}, None
+        return "", None
     texts = {row.text for row in rows}
     pairs: Pairs = [(row.text, _answer(row)) for row in rows]
     pairs += [(pair["input"], _output(pair)) for pair in trained if pair["input"] not in texts]
@@ -57,8 +57,8 @@ def rules_of(
     induced = induce_rules(kept, answer_form(run.spec), options)
     facts = {**induced.facts, "n_rules": induced.rules.n}
     if not induced.rules.n:
-        return {}, facts
-    return {"rules": put_blob(run.tenant_id, canonical_json(induced.rules.to_json()))}, facts
+        return "", facts
+    return put_blob(run.tenant_id, canonical_json(induced.rules.to_json())), facts
 
 
 def _said(run: CompileRun) -> dict[str, list[str]]:

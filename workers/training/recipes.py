@@ -5,11 +5,11 @@ A pack only ever saves time. So nothing here fails a compile: a job that comes t
 pack, and a pack whose bytes would cost the gate is left out.
 """
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from backend.artifacts.receipting import as_integers
-from backend.blobs import blob_size, get_blob, get_json, get_jsonl, has_blob, put_json, put_jsonl
+from backend.blobs import blob_size, get_blob, get_jsonl, has_blob, put_json, put_jsonl
 from backend.compiles import leases
 from backend.domain.evaluation.kscore import decide_gate
 from backend.domain.jobs.causal_jobs import DistillCausalResult
@@ -18,7 +18,9 @@ from backend.domain.jobs.recipe_results import pack_recipes_result
 from backend.domain.jobs.runner_jobs import RunnerJobKind
 from backend.domain.jobs.runner_results import BadResult
 from backend.domain.lifecycle import StepName
+from backend.domain.planning.step_outputs import LabelingOut, SlicingOut
 from backend.domain.planning.trial_estimates import recipes_cost
+from backend.domain.planning.trial_records import TrialRecord
 from backend.domain.recipes.mining.building import PackOptions
 from backend.domain.recipes.pack import InvalidPack, read_pack
 from backend.domain.spec.defaults import answer_max_tokens
@@ -29,9 +31,10 @@ from workers.durable import CompileRun
 from workers.spending import left_of, settle
 from workers.step.runner_wait import RunnerJobFailed, RunnerRefused, Slot, result_or_wait, runner_fact
 from workers.training.earlier_recipes import EarlierRecipes, earlier_recipes
-from workers.training.heldout import Measured, evaluation_of, gate_options, latencies, score_of
+from workers.training.heldout import evaluation_of, gate_options, score_of
+from workers.training.measurement import Measurement, quantiles_us
 from workers.training.trial_jobs import Trained
-from workers.training.trials import Row, rows_of, trained_in
+from workers.training.trials import measurement_at, trained_in, trial_records
 
 STEP = StepName.EVALUATION
 MAX_PROMPTS = 64
@@ -40,13 +43,13 @@ MIN_LATENCIES = 5  # fewer say nothing of a median; the evaluation's own stand t
 
 def pack_recipes(run: CompileRun, nth: int) -> bool:
     """Make the pack of trial `nth`; False where a runner works and the lease was given back."""
-    row, trained = rows_of(run)[nth], trained_in(run, nth)
-    if "recipes_done" in row or not isinstance(trained, DistillCausalResult):
+    record, trained = trial_records(run)[nth], trained_in(run, nth)
+    if record.has_recipes or not isinstance(trained, DistillCausalResult):
         return True
-    why_not = _why_not(run, row)
+    why_not = _why_not(run, record)
     if why_not:
         return _end(run, nth, None, told={"why_not": why_not})
-    measured = get_json(run.tenant_id, row["evals"])
+    measured = measurement_at(run, record.evals)
     prompts = _prompts(run, measured)
     try:
         found = result_or_wait(run, STEP, lambda: _offer(run, trained, prompts), slot=Slot(trial=nth, role="recipes"))
@@ -60,24 +63,23 @@ def pack_recipes(run: CompileRun, nth: int) -> bool:
     return _end(run, nth, job, told=_kept(run, trained, measured, told), result=result)
 
 
-def _why_not(run: CompileRun, row: Row) -> str:
+def _why_not(run: CompileRun, record: TrialRecord) -> str:
     """Why no pack is made; "" where one is."""
     recipes = run.spec.recipes
+    has_observations = bool(run.output(LabelingOut).observations)
     with run.fenced() as compile:
-        has_observations = "observations" in run.step(StepName.LABELING).output["digests"]
         has_money = left_of(compile) >= recipes_cost(run.spec).expected
     if not recipes.enabled or not recipes.sources or not has_observations:
         return "not_wanted"
-    if not row["outcome"]["passed"]:
+    if record.outcome is None or not record.outcome.passed:
         return "gate_missed"
-    return "" if has_money or row.get("recipes") else "budget"
+    return "" if has_money or record.jobs.get("recipes") else "budget"
 
 
-def _prompts(run: CompileRun, measured: Measured) -> list[str]:
+def _prompts(run: CompileRun, measured: Measurement) -> list[str]:
     """Held-out inputs for the model, spread evenly: those that no rule answers, where there are such."""
-    with run.fenced():
-        heldout = get_jsonl(run.tenant_id, run.step(StepName.SLICING).output["digests"]["gold_heldout"])
-    ruled = set(measured.get("rule_rows", ()))
+    heldout = get_jsonl(run.tenant_id, run.output(SlicingOut).gold_heldout)
+    ruled = set(measured.rule_rows or ())
     rows = [row["input"] for i, row in enumerate(heldout) if i not in ruled] or [row["input"] for row in heldout]
     n = min(MAX_PROMPTS, len(rows))
     return [rows[i * len(rows) // n] for i in range(n)]
@@ -85,8 +87,8 @@ def _prompts(run: CompileRun, measured: Measured) -> list[str]:
 
 def _offer(run: CompileRun, trained: DistillCausalResult, prompts: list[str]) -> Offer:
     recipes = run.spec.recipes
+    observations = run.output(LabelingOut).observations
     with run.fenced():
-        observations = run.step(StepName.LABELING).output["digests"]["observations"]
         earlier: EarlierRecipes = earlier_recipes(run, trained.tokenizer_sha256)
     job = PackRecipesJob(
         base_model=run.spec.train.causal.base,
@@ -143,7 +145,7 @@ def _latency(result: PackRecipesResult) -> dict[str, Any]:
     return {"latencies_us": sorted(taken)} if result.chosen and len(taken) >= MIN_LATENCIES else {}
 
 
-def _kept(run: CompileRun, trained: Trained, measured: Measured, told: dict[str, Any]) -> dict[str, Any]:
+def _kept(run: CompileRun, trained: Trained, measured: Measurement, told: dict[str, Any]) -> dict[str, Any]:
     """`told`, without its pack where the K-score with it misses the gate that the model alone passes."""
     with_pack = with_recipes(measured, told)
     evaluation = evaluation_of(run, with_pack)
@@ -153,17 +155,18 @@ def _kept(run: CompileRun, trained: Trained, measured: Measured, told: dict[str,
     return {"why_not": "gate_missed", "reason": "With its bytes the K-score would miss the gate."}
 
 
-def with_recipes(measured: Measured, told: dict[str, Any]) -> Measured:
+def with_recipes(measured: Measurement, told: dict[str, Any]) -> Measurement:
     """What was measured of a trial, with its pack: an answer takes as long as it took with what was chosen to draft.
     The inputs that a rule answers come before all others in the order of time."""
     taken = told.get("latencies_us")
-    shown = {"recipes": {name: value for name, value in told.items() if name != "latencies_us"}}
-    rules = measured.get("rules", {})
-    ruled_ppm = rules["coverage_ppm"] if rules.get("is_used") else 0
+    shown = {name: value for name, value in told.items() if name != "latencies_us"}
+    with_pack = replace(measured, recipes=shown)
+    ruled_ppm = 0 if measured.used_rules is None else measured.used_rules.coverage_ppm
     if not taken or ruled_ppm >= 500_000:
-        return measured | shown
+        return with_pack
     n_before = len(taken) * ruled_ppm // (1_000_000 - ruled_ppm)
-    return measured | shown | latencies([0] * n_before + taken) | {"n_latencies": len(taken)}
+    p50, p95 = quantiles_us([0] * n_before + taken)
+    return replace(with_pack, latency_us_p50=p50, latency_us_p95=p95, n_latencies=len(taken))
 
 
 def _end(
@@ -176,13 +179,14 @@ def _end(
     warning: str = "",
 ) -> bool:
     """Write down what came of it and what it cost; once."""
-    row = rows_of(run)[nth]
-    evals = put_json(run.tenant_id, with_recipes(get_json(run.tenant_id, row["evals"]), told))
+    record = trial_records(run)[nth]
+    evals = put_json(run.tenant_id, with_recipes(measurement_at(run, record.evals), told).to_json())
     with run.fenced() as compile:
         if job is not None and result is not None:
             settle(compile, STEP, [runner_fact(job, result.runner_ms)])
         step = run.step(STEP)
-        step.trials[nth] |= {"recipes_done": True, "evals": evals}
+        record = TrialRecord.from_json(step.trials[nth])
+        step.trials[nth] = replace(record, has_recipes=True, evals=evals).to_json()
         step.save(update_fields=["trials"])
         leases.note_progress(run.lease)
         if warning:

@@ -19,7 +19,7 @@ from backend.domain.jobs.runner_results import (
     evaluate_causal_result,
     evaluate_result,
 )
-from backend.domain.lifecycle import StepName
+from backend.domain.planning.step_outputs import LabelingOut
 from backend.domain.planning.trials import Trial, TrialKind
 from backend.domain.spec.defaults import answer_max_tokens
 from backend.domain.spec.parsing import Spec, label_names
@@ -33,16 +33,15 @@ Answered = EvaluateResult | EvaluateCausalResult
 
 def distill_offer(run: CompileRun, trial: Trial) -> Offer:
     train = run.spec.train
-    with run.fenced():
-        digests = run.step(StepName.LABELING).output["digests"]
-    dataset = digests["dataset"]
+    labeled = run.output(LabelingOut)
+    dataset = labeled.dataset
     if trial.kind is TrialKind.ENCODER:
         options = replace(train.options(), rank=trial.rank, alpha=trial.alpha)
         job = DistillJob(
             base_model=train.base, labels=label_names(run.spec), dataset_sha256=dataset, train=options.to_json()
         )
         return Offer(kind=RunnerJobKind.DISTILL, payload=job.to_json(), inputs=(dataset,))
-    completions = digests.get("completions", dataset)
+    completions = labeled.completions or dataset
     causal = DistillCausalJob(
         base_model=train.causal.base,
         system=system_prompt(run.spec),
@@ -62,8 +61,7 @@ def read_trained(run: CompileRun, trial: Trial, value: dict[str, Any]) -> Traine
 
 def evaluate_offer(run: CompileRun, trained: Trained, heldout: list[dict[str, str]]) -> Offer:
     inputs = put_jsonl(run.tenant_id, [{"input": row["input"]} for row in heldout])
-    with run.fenced():
-        rules = run.step(StepName.LABELING).output["digests"].get("rules", "")
+    rules = run.output(LabelingOut).rules
     needs = (trained.adapter_sha256, inputs, *([rules] if rules else []))
     if isinstance(trained, DistillResult):
         job = EvaluateJob(

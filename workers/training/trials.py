@@ -1,11 +1,12 @@
 """The trials of a compile: one distillation and evaluation each, one after the other, until the rule of
 `domain.trials` wants no more. All but the first training happen inside the evaluation step.
 
-`StepRun.trials` of that step is what a resumed process goes on from: one row a trial with the ids of its jobs
-(`distill`, `evaluate`), the digest of what was measured (`evals`) and what came of it (`outcome`). A row's outcome and
-the decision on the next trial are one transaction, so that no trial is offered twice and none is forgotten.
+`StepRun.trials` of that step is what a resumed process goes on from: a TrialRecord each. A trial's outcome and the
+decision on the next trial are one transaction, so that no trial is offered twice and none is forgotten.
 """
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from backend.blobs import get_json, get_jsonl, put_json
@@ -13,6 +14,8 @@ from backend.compiles import leases
 from backend.domain.evaluation.kscore import decide_gate
 from backend.domain.jobs.runner_results import BadResult
 from backend.domain.lifecycle import StepName
+from backend.domain.planning.step_outputs import DistillationOut, EvaluationOut, LabelingOut, SlicingOut
+from backend.domain.planning.trial_records import TrialRecord
 from backend.domain.planning.trials import Trial, TrialOutcome, next_trial
 from backend.runner_jobs.leases import result_of
 from backend.runner_jobs.models import RunnerJob, RunnerJobStatus
@@ -21,10 +24,10 @@ from workers.durable import CompileRun
 from workers.spending import left_of, settle
 from workers.step.runner_wait import RunnerJobFailed, RunnerRefused, Slot, result_or_wait, runner_fact, runner_ms_of
 from workers.training.heldout import evaluation_of, gate_options, measure, score_of
+from workers.training.measurement import Measurement
 from workers.training.trial_jobs import Trained, distill_offer, evaluate_offer, read_answered, read_trained
 
 STEP = StepName.EVALUATION
-Row = dict[str, Any]
 
 
 def open_trial(run: CompileRun) -> int | None:
@@ -33,17 +36,17 @@ def open_trial(run: CompileRun) -> int | None:
         step = run.step(STEP)
         if not step.trials:
             first = run.step(StepName.DISTILLATION)
-            trial = first.output["facts"]["trial"]
-            step.trials = [{"trial": trial, "distill": str(first.runner_job_id)}]
+            trial = DistillationOut.from_json(first.output).trial
+            step.trials = [TrialRecord(trial=trial, jobs={"distill": str(first.runner_job_id)}).to_json()]
             step.save(update_fields=["trials"])
         nth = len(step.trials) - 1
-        return None if step.trials[nth].get("outcome") else nth
+        return nth if TrialRecord.from_json(step.trials[nth]).outcome is None else None
 
 
-def go_on(run: CompileRun, nth: int) -> bool:
+def advance_trial(run: CompileRun, nth: int) -> bool:
     """Carry a trial as far as it goes now; False where a runner works and the lease was given back. A trial that fails
     on its runner ends the compile only when it is the first: what was measured before it stands."""
-    trial = Trial.from_json(_row(run, nth)["trial"])
+    trial = _record(run, nth).trial
     try:
         found = _answers(run, nth, trial)
         if found is None:
@@ -53,7 +56,7 @@ def go_on(run: CompileRun, nth: int) -> bool:
         if nth == 0:
             raise
         failed = TrialOutcome(trial=trial, passed=False, k_score_ppm=0, failure=error.code)
-        _end(run, nth, failed, {"why_not": error.message})
+        _end(run, nth, failed, why_not=error.message)
         return True
     evaluation = evaluation_of(run, measured)
     score = score_of(run, evaluation, measured, trained)
@@ -64,61 +67,69 @@ def go_on(run: CompileRun, nth: int) -> bool:
         k_score_ppm=score.composite_ppm,
         cost_microusd=sum(fact.amount_microusd for _, fact in _runner_facts(run, nth)),
     )
-    told = {
-        "evals": put_json(run.tenant_id, measured),
-        "accuracy_ppm": evaluation.accuracy_ppm,
-        "first_failed": decision.first_failed,
-    }
-    _end(run, nth, outcome, told)
+    _end(
+        run,
+        nth,
+        outcome,
+        evals=put_json(run.tenant_id, measured.to_json()),
+        accuracy_ppm=evaluation.accuracy_ppm,
+        first_failed=decision.first_failed,
+    )
     return True
 
 
 def trained_in(run: CompileRun, nth: int) -> Trained:
     """What the training of a trial brought back."""
-    row = _row(run, nth)
-    job = RunnerJob.objects.get(id=row["distill"])
-    return read_trained(run, Trial.from_json(row["trial"]), result_of(job))
+    record = _record(run, nth)
+    job = RunnerJob.objects.get(id=record.jobs["distill"])
+    return read_trained(run, record.trial, result_of(job))
 
 
-def rows_of(run: CompileRun) -> list[Row]:
+def trial_records(run: CompileRun) -> list[TrialRecord]:
+    """The compile's trials so far, in their order."""
     with run.fenced():
-        return list(run.step(STEP).trials)
+        return list(map(TrialRecord.from_json, run.step(STEP).trials))
 
 
-def _row(run: CompileRun, nth: int) -> Row:
-    return rows_of(run)[nth]
+def _record(run: CompileRun, nth: int) -> TrialRecord:
+    return trial_records(run)[nth]
 
 
-def _answers(run: CompileRun, nth: int, trial: Trial) -> tuple[dict[str, Any], Trained] | None:
+def measurement_at(run: CompileRun, digest: str) -> Measurement:
+    """The measurement that a blob keeps."""
+    return Measurement.from_json(get_json(run.tenant_id, digest))
+
+
+def _answers(run: CompileRun, nth: int, trial: Trial) -> tuple[Measurement, Trained] | None:
     """What was measured of a trial, and what was trained for it; None while a runner works."""
-    with run.fenced():
-        heldout_digest = run.step(StepName.SLICING).output["digests"]["gold_heldout"]
-        dataset = run.step(StepName.LABELING).output["digests"]["dataset"]
     distilled = result_or_wait(run, STEP, lambda: distill_offer(run, trial), slot=Slot(trial=nth, role="distill"))
     if distilled is None:
         return None
     trained = read_trained(run, trial, distilled[1])
-    heldout = get_jsonl(run.tenant_id, heldout_digest)
+    heldout = get_jsonl(run.tenant_id, run.output(SlicingOut).gold_heldout)
     answered = result_or_wait(
         run, STEP, lambda: evaluate_offer(run, trained, heldout), slot=Slot(trial=nth, role="evaluate")
     )
     if answered is None:
         return None
     result = read_answered(run, trial, answered[1], n=len(heldout))
-    return measure(run, heldout, get_jsonl(run.tenant_id, dataset), result), trained
+    dataset = get_jsonl(run.tenant_id, run.output(LabelingOut).dataset)
+    return measure(run, heldout, dataset, result), trained
 
 
-def _end(run: CompileRun, nth: int, outcome: TrialOutcome, told: dict[str, Any]) -> None:
+def _end(run: CompileRun, nth: int, outcome: TrialOutcome, **found: Any) -> None:
     """Write down what came of a trial, what it cost, and which one comes next."""
     # the first training was paid by its own step
     facts = [fact for role, fact in _runner_facts(run, nth) if nth or role == "evaluate"]
     with run.fenced() as compile:
         settle(compile, STEP, facts)
         step = run.step(STEP)
-        step.trials[nth] |= {"outcome": outcome.to_json()} | told
-        following = next_trial(run.spec, outcomes(step.trials), left_of(compile))
+        records = list(map(TrialRecord.from_json, step.trials))
+        records[nth] = replace(records[nth], outcome=outcome, **found)
+        following = next_trial(run.spec, outcomes_of(records), left_of(compile))
         if following is not None:
-            step.trials.append({"trial": following.to_json()})
+            records.append(TrialRecord(trial=following, jobs={}))
+        step.trials = [record.to_json() for record in records]
         step.save(update_fields=["trials"])
         leases.note_progress(run.lease)
         _tell(run, outcome, following)
@@ -126,17 +137,18 @@ def _end(run: CompileRun, nth: int, outcome: TrialOutcome, told: dict[str, Any])
 
 def _runner_facts(run: CompileRun, nth: int) -> list[tuple[str, Fact]]:
     """What runners took for the trial's finished jobs, by what they did."""
-    row = _row(run, nth)
+    jobs = _record(run, nth).jobs
     found = []
     for role in ("distill", "evaluate"):
-        job = RunnerJob.objects.filter(id=row.get(role), status=RunnerJobStatus.SUCCEEDED).first()
+        job = RunnerJob.objects.filter(id=jobs.get(role), status=RunnerJobStatus.SUCCEEDED).first()
         if job is not None:
             found.append((role, runner_fact(job, runner_ms_of(result_of(job)))))
     return found
 
 
-def outcomes(rows: list[Row]) -> list[TrialOutcome]:
-    return [TrialOutcome.from_json(row["outcome"]) for row in rows if row.get("outcome")]
+def outcomes_of(records: Sequence[TrialRecord]) -> list[TrialOutcome]:
+    """The outcomes of those that have ended."""
+    return [record.outcome for record in records if record.outcome is not None]
 
 
 def _tell(run: CompileRun, outcome: TrialOutcome, following: Trial | None) -> None:
@@ -155,14 +167,9 @@ def _tell(run: CompileRun, outcome: TrialOutcome, following: Trial | None) -> No
 
 def chosen_trial(run: CompileRun) -> Trained:
     """What was trained in the trial that the evaluation found best."""
-    with run.fenced():
-        nth = run.step(StepName.EVALUATION).output["facts"]["chosen"]
-    return trained_in(run, nth)
+    return trained_in(run, run.output(EvaluationOut).chosen)
 
 
-def measured_of(run: CompileRun) -> dict[str, Any]:
+def chosen_measurement(run: CompileRun) -> Measurement:
     """What the evaluation step measured of it."""
-    with run.fenced():
-        digest = run.step(StepName.EVALUATION).output["digests"]["evals"]
-    value: dict[str, Any] = get_json(run.tenant_id, digest)
-    return value
+    return measurement_at(run, run.output(EvaluationOut).evals)

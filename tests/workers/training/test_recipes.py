@@ -181,16 +181,16 @@ def test_the_job_costs_what_its_runner_took_once(row: Compile, monkeypatch: pyte
     at_pack_job(row)
     before = step(row, StepName.EVALUATION).spent_microusd
     bring(row, PACK, packed(row))
-    real, died = recipes.rows_of, []
+    real, died = recipes.trial_records, []
 
     def dies_after_the_end(*given: Any) -> Any:
-        if len(died) == 0 and "recipes_done" in real(*given)[0]:
+        if len(died) == 0 and real(*given)[0].has_recipes:
             died.append(True)
             raise Killed
         return real(*given)
 
     monkeypatch.setattr(recipes, "leases", recipes.leases)
-    monkeypatch.setattr("workers.steps.evaluation.rows_of", dies_after_the_end)
+    monkeypatch.setattr("workers.steps.evaluation.trial_records", dies_after_the_end)
     advance(row)
     advance(row)
     assert died

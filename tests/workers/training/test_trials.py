@@ -147,11 +147,11 @@ def test_nothing_is_offered_twice_wherever_a_process_dies(row, monkeypatch):
     real_end, real_answers = trials._end, trials._answers
     died = {"end": 0, "answers": 0}
 
-    def dies_before_its_end(*given: Any) -> None:
+    def dies_before_its_end(*given: Any, **found: Any) -> None:
         died["end"] += 1
         if died["end"] % 2:
             raise Killed
-        real_end(*given)
+        real_end(*given, **found)
 
     def dies_after_its_answers(*given: Any) -> Any:
         found = real_answers(*given)
@@ -293,11 +293,11 @@ def test_texts_are_judged_both_ways_once(committed_db, monkeypatch):
     bring(row, TEST, answered(outputs))
     real, n = trials._end, {"n": 0}
 
-    def dies_once(*given: Any) -> None:
+    def dies_once(*given: Any, **found: Any) -> None:
         n["n"] += 1
         if n["n"] == 1:
             raise Killed
-        real(*given)
+        real(*given, **found)
 
     monkeypatch.setattr(trials, "_end", dies_once)
     advance(row)

@@ -1,0 +1,230 @@
+"""What each step of a compile puts out: digests of blobs, which go on the receipt of the step and chain the steps, and
+facts, which the receipt and the API tell. One value a step; a step's row keeps it as JSON, `{"digests", "facts"}`.
+
+A field's name in the JSON is its own, unless DIGESTS or FACTS give it another. What is optional and not there is left
+out of the JSON. A fact that the release of before did not tell is read as empty: compiles under way outlive releases.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar, Self, get_origin
+
+from backend.domain.lifecycle import StepName
+from backend.domain.planning.trials import Trial
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepOutput:
+    """`copied_from` names the compile whose step an ablation took over."""
+
+    STEP: ClassVar[StepName]
+    DIGESTS: ClassVar[Mapping[str, str]] = {}  # {field: its name among the digests}
+    FACTS: ClassVar[Mapping[str, str]] = {}  # {field: its name among the facts, where that is another}
+    OPTIONAL: ClassVar[frozenset[str]] = frozenset()
+
+    copied_from: str | None = None
+
+    def digests(self) -> dict[str, str]:
+        """The digests by name; one that is "" is none."""
+        named = {name: str(getattr(self, own)) for own, name in self.DIGESTS.items()}
+        return {name: digest for name, digest in named.items() if digest}
+
+    def facts(self) -> dict[str, Any]:
+        """The facts by name, as JSON."""
+        optional = self.OPTIONAL | {"copied_from"}
+        own = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in self.DIGESTS}
+        there = {name: value for name, value in own.items() if value is not None or name not in optional}
+        return {self.FACTS.get(name, name): value for name, value in there.items()}
+
+    def to_json(self) -> dict[str, Any]:
+        return {"digests": self.digests(), "facts": self.facts()}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """The output that `to_json` wrote. Raises KeyError where the step is not finished."""
+        digests, facts = value["digests"], value["facts"]
+        own = [one for one in fields(cls) if one.name not in cls.DIGESTS]
+        read = {one.name: facts.get(cls.FACTS.get(one.name, one.name), _empty(one.type)) for one in own}
+        return cls(**{one: digests.get(name, "") for one, name in cls.DIGESTS.items()}, **read)
+
+
+def _empty(annotation: Any) -> Any:
+    """0, "", [] or {} of a field's type; None of one that may be None."""
+    kind = get_origin(annotation) or annotation
+    return kind() if kind in (int, str, bool, list, dict) else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlicingOut(StepOutput):
+    """`gold_train` and `gold_heldout` are the two sides of the split, as JSONL."""
+
+    STEP = StepName.SLICING
+    DIGESTS = {"gold_train": "gold_train", "gold_heldout": "gold_heldout"}
+
+    gold_train: str
+    gold_heldout: str
+    n_slices: int
+    n_gold_train: int
+    n_gold_heldout: int
+    n_captures: int
+    embedder: str
+    slices: list[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SynthesisOut(StepOutput):
+    """`candidates` is the digest of the candidates' keys, `drafts` what the receipt says of the draft cache."""
+
+    STEP = StepName.SYNTHESIS
+    DIGESTS = {"candidates": "candidates"}
+    OPTIONAL = frozenset({"n_copied"})
+
+    candidates: str
+    slices: list[dict[str, Any]]
+    drafts: dict[str, Any]
+    n_copied: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerificationOut(StepOutput):
+    """`scores` is the digest of states and scores by candidate; `signal` is by slice."""
+
+    STEP = StepName.VERIFICATION
+    DIGESTS = {"scores": "scores"}
+
+    scores: str
+    n_candidates: int
+    n_valid: int
+    rejected_for: dict[str, int]
+    signal: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelectionOut(StepOutput):
+    """`picks` is the digest of the picks' keys; an ablation says how many labels it did not have to buy."""
+
+    STEP = StepName.SELECTION
+    DIGESTS = {"picks": "picks"}
+    OPTIONAL = frozenset({"n_labels_reused", "reused_label_cost_microusd"})
+
+    picks: str
+    method: str
+    n_picked: int
+    n_drafts: int
+    slices: list[dict[str, Any]]
+    n_labels_reused: int | None = None
+    reused_label_cost_microusd: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelingOut(StepOutput):
+    """`dataset` are the pairs that train, `completions` those of a label task as a causal base trains on them,
+    `observations` the samples behind the answers and `rules` a rules.json; "" for none. `labels` is the digest of the
+    votes."""
+
+    STEP = StepName.LABELING
+    DIGESTS = {
+        "dataset": "dataset",
+        "labels": "labels",
+        "completions": "completions",
+        "observations": "observations",
+        "rules": "rules",
+    }
+    FACTS = {"rule_induction": "rules"}
+    OPTIONAL = frozenset({"unverified_for"})
+
+    dataset: str
+    labels: str
+    completions: str = ""
+    observations: str = ""
+    rules: str = ""
+    n_labeled: int
+    n_labeled_before: int
+    n_unverified: int
+    n_synthetic_pairs: int
+    n_gold_pairs: int
+    n_pairs: int
+    label_samples: int
+    balance: dict[str, Any] | None
+    selection: dict[str, Any]
+    rule_induction: dict[str, Any] | None = None
+    unverified_for: dict[str, int] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DistillationOut(StepOutput):
+    """`training` is what receipts and the API tell about the training that the first trial was."""
+
+    STEP = StepName.DISTILLATION
+    DIGESTS = {"adapter": "adapter"}
+
+    adapter: str
+    trial: Trial
+    attempts: int
+    job: str
+    training: Mapping[str, Any] = field(default_factory=dict)
+
+    def facts(self) -> dict[str, Any]:
+        return {**self.training, "attempts": self.attempts, "trial": self.trial.to_json(), "job": self.job}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        facts = dict(value["facts"])
+        return cls(
+            adapter=value["digests"]["adapter"],
+            trial=Trial.from_json(facts.pop("trial")),
+            attempts=facts.pop("attempts", 1),
+            job=facts.pop("job", ""),
+            training=facts,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluationOut(StepOutput):
+    """`evals` are the held-out answers of the chosen trial, `figures` what is made of them, `trials` a line for each
+    trial, `chosen` the number of the best."""
+
+    STEP = StepName.EVALUATION
+    DIGESTS = {"evals": "evals"}
+
+    evals: str
+    figures: Mapping[str, Any]
+    trials: list[dict[str, Any]]
+    chosen: int
+
+    def facts(self) -> dict[str, Any]:
+        return {**self.figures, "trials": self.trials, "chosen": self.chosen}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        facts = dict(value["facts"])
+        return cls(
+            evals=value["digests"]["evals"], trials=facts.pop("trials"), chosen=facts.pop("chosen"), figures=facts
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateOut(StepOutput):
+    """The score and the decision, and the blobs that hold them for the artifact."""
+
+    STEP = StepName.GATE
+    DIGESTS = {"k_score_sha256": "k_score", "gate_sha256": "gate"}
+
+    k_score_sha256: str
+    gate_sha256: str
+    passed: bool
+    k_score: dict[str, Any]
+    gate: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackagingOut(StepOutput):
+    """`kolm` is the digest of the file, `artifact` the public id under which it is published."""
+
+    STEP = StepName.PACKAGING
+    DIGESTS = {"kolm": "kolm"}
+
+    kolm: str
+    artifact: str
+    version: int
+    size_bytes: int

@@ -1,0 +1,57 @@
+"""A trial as its compile's evaluation step keeps it: what a resumed process goes on from. One record a trial, with the
+ids of its runner jobs, the digest of what was measured and what came of it; as JSON in `StepRun.trials`."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from backend.domain.planning.trials import Trial, TrialOutcome
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialRecord:
+    """`jobs` are runner jobs by role (distill, evaluate, recipes). `evals`, `accuracy_ppm` and `first_failed` are of a
+    trial that was measured; `why_not` says why one was not. `has_recipes`: its pack is made, or will not be."""
+
+    trial: Trial
+    jobs: Mapping[str, str]
+    outcome: TrialOutcome | None = None
+    evals: str = ""
+    accuracy_ppm: int = 0
+    first_failed: str | None = None
+    why_not: str = ""
+    has_recipes: bool = False
+
+    ROLES = ("distill", "evaluate", "recipes")
+
+    def to_json(self) -> dict[str, Any]:
+        value: dict[str, Any] = {"trial": self.trial.to_json(), **self.jobs}
+        if self.outcome is not None:
+            value["outcome"] = self.outcome.to_json()
+        if self.has_recipes:
+            value["recipes_done"] = True
+        return value | self._found()
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "TrialRecord":
+        return cls(
+            trial=Trial.from_json(value["trial"]),
+            jobs={role: value[role] for role in cls.ROLES if value.get(role)},
+            outcome=TrialOutcome.from_json(value["outcome"]) if value.get("outcome") else None,
+            evals=value.get("evals", ""),
+            accuracy_ppm=value.get("accuracy_ppm", 0),
+            first_failed=value.get("first_failed"),
+            why_not=value.get("why_not", ""),
+            has_recipes="recipes_done" in value,
+        )
+
+    def summary(self) -> dict[str, Any]:
+        """The trial as receipts and the API tell it."""
+        outcome = {} if self.outcome is None else self.outcome.to_json()
+        outcome.pop("trial", None)
+        return outcome | self.trial.to_json() | self._found()
+
+    def _found(self) -> dict[str, Any]:
+        if self.evals:
+            return {"evals": self.evals, "accuracy_ppm": self.accuracy_ppm, "first_failed": self.first_failed}
+        return {"why_not": self.why_not} if self.why_not else {}

@@ -1,0 +1,100 @@
+"""What a trial's held-out answers came to: the answers, what was found of each, and the conditions. Whole numbers and
+texts; a blob keeps it as JSON, with what a task or a base does not have left out."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any
+
+from backend.domain.planning.trials import TrialKind
+
+_BY_ROW = ("predictions", "baseline_predictions", "failed", "verdicts", "baseline_failed")
+# what the API and the artifact show beside the figures
+_CONDITIONS = (
+    "latency_us_p50",
+    "latency_us_p95",
+    "n_latencies",
+    "device",
+    "leakage",
+    "rules",
+    "recipes",
+    "engine",
+    "n_cut",
+    "mean_tokens_milli",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleShare:
+    """`is_used`: whether the rules answer in the artifact. `marks_ppm` is the sum of their marks on the rows that they
+    answer, `model_marks_ppm` that of the model on the same rows."""
+
+    is_used: bool
+    n_answered: int
+    coverage_ppm: int
+    marks_ppm: int = 0
+    model_marks_ppm: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurement:
+    """The lists have an entry a held-out row. `failed` names the checks that an answer failed (of json and text tasks),
+    `verdicts` is a judge's, `confidences_ppm` are the model's, also where a rule answered (`rule_rows`; then
+    `model_predictions` are the model's own answers). `recipes` is the pack's part of the receipt."""
+
+    kind: TrialKind
+    predictions: list[str]
+    baseline_predictions: list[str]
+    confidences_ppm: list[int]
+    latency_us_p50: int
+    latency_us_p95: int
+    n_latencies: int
+    device: str
+    leakage: dict[str, int] | None = None
+    engine: dict[str, Any] | None = None
+    n_cut: int | None = None
+    mean_tokens_milli: int | None = None
+    failed: list[list[str]] | None = None
+    verdicts: list[str] | None = None
+    baseline_failed: list[list[str]] | None = None
+    rules: RuleShare | None = None
+    rule_rows: list[int] | None = None
+    model_predictions: list[str] | None = None
+    recipes: dict[str, Any] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        values = {one.name: getattr(self, one.name) for one in fields(self)}
+        there = {name: value for name, value in values.items() if value is not None}
+        return there | ({} if self.rules is None else {"rules": asdict(self.rules)})
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "Measurement":
+        own = {one.name: value[one.name] for one in fields(cls) if one.name in value}
+        rules = RuleShare(**own["rules"]) if own.get("rules") else None
+        return cls(**own | {"kind": TrialKind(own["kind"]), "rules": rules})
+
+    def of_rows(self, rows: Sequence[int]) -> "Measurement":
+        """What was found of these rows alone."""
+        columns: dict[str, Any] = {name: getattr(self, name) for name in _BY_ROW}
+        picked: dict[str, Any] = {name: [of[i] for i in rows] for name, of in columns.items() if of is not None}
+        return replace(self, **picked)
+
+    def conditions(self) -> dict[str, Any]:
+        """What the API and the artifact show beside the figures."""
+        value = self.to_json()
+        return {name: value[name] for name in _CONDITIONS if name in value}
+
+    @property
+    def used_rules(self) -> RuleShare | None:
+        """The rules' share where they answer in the artifact."""
+        return self.rules if self.rules is not None and self.rules.is_used else None
+
+    @property
+    def pack_sha256(self) -> str:
+        """The recipe pack that ships; "" for none."""
+        return str((self.recipes or {}).get("pack_sha256", ""))
+
+
+def quantiles_us(latencies_us: Sequence[int]) -> tuple[int, int]:
+    """Median and 95th percentile of some latencies."""
+    ordered = sorted(latencies_us)
+    return ordered[len(ordered) // 2], ordered[min(len(ordered) - 1, len(ordered) * 95 // 100)]
