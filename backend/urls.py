@@ -3,7 +3,7 @@
 from django.urls import include, path
 from drf_spectacular.views import SpectacularJSONAPIView
 
-from backend.console.company_log_in import company_log_in
+from backend.console.account.sso import company_log_in
 from backend.rest.docs_pages import docs_page
 from backend.rest.health import healthz, readyz
 

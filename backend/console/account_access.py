@@ -13,7 +13,7 @@ from django.contrib.auth.views import redirect_to_login
 from django.db import transaction
 from django.http import HttpResponse
 
-from backend.console.accounts import LOGGED_IN_AT
+from backend.console.allauth_adapters import LOGGED_IN_AT
 from backend.console.errors import problem_page
 from backend.domain.errors import KolmError
 from backend.tenants.actors import Actor

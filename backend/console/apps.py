@@ -8,4 +8,4 @@ class ConsoleConfig(AppConfig):
     label = "console"
 
     def ready(self) -> None:
-        import backend.console.accounts  # noqa: F401 (listens for log-ins)
+        import backend.console.allauth_adapters  # noqa: F401 (listens for log-ins)

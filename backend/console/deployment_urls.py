@@ -2,7 +2,7 @@
 
 from django.urls import URLPattern, path
 
-from backend.console import deployment_pages as pages
+from backend.console.deployments import pages
 
 urlpatterns: list[URLPattern] = [
     path("deployments", pages.deployments, name="deployments"),

@@ -2,10 +2,10 @@
 
 from django.urls import URLPattern, path
 
-from backend.console import overview
+from backend.console.overview.pages import pages
 
 urlpatterns: list[URLPattern] = [
-    path("", overview.overview, name="overview"),
-    path("running", overview.overview_running, name="overview_running"),
-    path("search", overview.search, name="search"),
+    path("", pages.overview, name="overview"),
+    path("running", pages.overview_running, name="overview_running"),
+    path("search", pages.search, name="search"),
 ]

@@ -2,13 +2,13 @@
 
 from django.urls import URLPattern, path
 
-from backend.console import resource_artifacts as artifacts
-from backend.console import resource_deliveries as deliveries
-from backend.console import resource_drafts as drafts
-from backend.console import resource_keys as keys
-from backend.console import resource_playground as playground
-from backend.console import resource_registry as registry
-from backend.console import resource_webhooks as webhooks
+from backend.console.artifacts import pages as artifacts
+from backend.console.drafts import pages as drafts
+from backend.console.keys import pages as keys
+from backend.console.playground import pages as playground
+from backend.console.registry import pages as registry
+from backend.console.webhooks import deliveries
+from backend.console.webhooks import pages as webhooks
 
 urlpatterns: list[URLPattern] = [
     path("artifacts", artifacts.artifacts, name="artifacts"),

@@ -3,10 +3,10 @@
 from django.urls import include, path
 from django.views.generic import RedirectView
 
-from backend.console.account_urls import urlpatterns as account
-from backend.console.compile_urls import urlpatterns as compiles
+from backend.console.account.urls import urlpatterns as account
+from backend.console.compiles.urls import urlpatterns as compiles
 from backend.console.deployment_urls import urlpatterns as deployments
-from backend.console.money_urls import urlpatterns as money
+from backend.console.money.urls import urlpatterns as money
 from backend.console.overview_urls import urlpatterns as overview
 from backend.console.resource_urls import urlpatterns as resources
 

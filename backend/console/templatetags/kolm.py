@@ -11,7 +11,7 @@ from django import template
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from backend.console.requests_shown import curl_line
+from backend.console.api_examples import curl_line
 
 register = template.Library()
 

@@ -9,7 +9,7 @@ from django.core.paginator import Paginator
 from django.template import engines
 from django.test import RequestFactory
 
-from backend.console.requests_shown import curl_line
+from backend.console.api_examples import curl_line
 from backend.console.templatetags import kolm
 
 HOSTILE = "<img src=x onerror=alert(1)>\"'"

@@ -1,0 +1,82 @@
+"""What a person does to a compile: verify its chain, cancel it, resume it, ablate it. Each is a POST that leads back to
+a page."""
+
+from decimal import Decimal, InvalidOperation
+
+from django.contrib import messages
+from django.http import HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_POST
+
+from backend.compiles.lifecycle import ablations, transitions
+from backend.console.access import ConsoleRequest, page
+from backend.console.compiles.receipts import verify_compile
+from backend.console.compiles.rows import find_compile
+from backend.domain.errors import InvalidInput
+from backend.domain.ids import Prefix, encode_id
+from backend.domain.planning.ablations import Arm
+from backend.domain.roles import Permission
+from backend.tenants.audit import note
+
+MAX_USD = 100_000
+
+
+@require_POST
+@page(Permission.VIEW)
+def verify(request: ConsoleRequest, compile: str) -> HttpResponse:
+    """The chain and the artifact, checked now; a fragment to htmx, else a page of its own."""
+    row = find_compile(request, compile)
+    context = {"row": row, "id": compile, "checked": verify_compile(row.tenant_id, row.id)}
+    return render(request, f"console/compiles/{'_verified' if request.htmx else 'verified'}.html", context)
+
+
+@require_POST
+@page(Permission.COMPILE)
+def cancel(request: ConsoleRequest, compile: str) -> HttpResponse:
+    visit = request.visit
+    row = transitions.cancel(visit.tenant_id, find_compile(request, compile).id, actor=visit.actor)
+    word = "Canceled." if row.status == "canceled" else "Stopping; teacher and runner let go within seconds."
+    messages.success(request, f"{word} What was made and paid for is kept.")
+    return redirect("console:compile", compile)
+
+
+@require_POST
+@page(Permission.COMPILE)
+def resume(request: ConsoleRequest, compile: str) -> HttpResponse:
+    visit, budget = request.visit, _microusd(request.POST.get("budget_usd", ""))
+    row = find_compile(request, compile)
+    transitions.resume(visit.tenant_id, row.id, budget_microusd=budget, actor=visit.actor)
+    messages.success(request, "Queued again: it goes on at the first unfinished step.")
+    return redirect("console:compile", compile)
+
+
+@require_POST
+@page(Permission.COMPILE)
+def ablate(request: ConsoleRequest, compile: str) -> HttpResponse:
+    """An arm of this compile: without its selection, or with a random one."""
+    arm = request.POST.get("arm", "")
+    if arm not in set(Arm):
+        raise InvalidInput(f"An arm is one of {', '.join(Arm)}.", code="invalid_request")
+    source = find_compile(request, compile)
+    budget = _microusd(request.POST.get("budget_usd", ""))
+    row = ablations.start(source, Arm(arm), budget_microusd=budget, api_key_id=None)
+    public_id, data = encode_id(Prefix.COMPILE, row.id), {"of": compile, "arm": arm}
+    note(request.visit.tenant_id, actor=request.visit.actor, action="compile.created", target=public_id, data=data)
+    messages.success(request, f"The arm {arm} is queued.")
+    return redirect("console:compile", public_id)
+
+
+def _microusd(text: str) -> int | None:
+    """A field in US dollars; None where it is empty."""
+    if not text.strip():
+        return None
+    try:
+        amount = Decimal(text.strip().removeprefix("$"))
+    except InvalidOperation:
+        amount = Decimal("NaN")
+    if not amount.is_finite() or not 0 < amount <= MAX_USD:
+        raise InvalidInput(
+            f"A budget is a number of US dollars above 0, at most {MAX_USD:,}, such as 5 or 0.25.",
+            code="invalid_request",
+        )
+    return int(amount * 1_000_000)

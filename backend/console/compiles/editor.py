@@ -1,0 +1,254 @@
+"""The spec editor: a text that is read as it is typed, its problems by place and line, what it would cost, and a
+submission that happens once however often the button is pressed."""
+
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+from django.contrib import messages
+from django.http import HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_POST
+
+from backend.compiles.lifecycle import submission
+from backend.compiles.models import Compile, Upload
+from backend.compiles.uploads import UploadPurpose, store_upload
+from backend.console.access import ConsoleRequest, page
+from backend.console.compiles.spec_text import MAX_BYTES, SpecText, read_spec, with_budget
+from backend.domain.canonical import sha256_hex
+from backend.domain.errors import CustomerError, InvalidInput, InvalidSpec
+from backend.domain.ids import Prefix, decode_id, encode_id
+from backend.domain.planning.estimates import Estimate, check_budget
+from backend.domain.roles import Permission
+from backend.domain.spec.parsing import Spec, effective_slices, label_names, parse_spec
+from backend.drafts.previews import expected_saving
+from backend.rest.new_ids import new_uuid7
+from backend.tenants.audit import note
+from backend.tenants.idempotency import run_once
+from backend.tenants.isolation import tenant_scope
+
+DRAFTS_WAIT_S = 3.0
+EXAMPLES = Path(settings.ROOT) / "examples"
+MAX_PROBLEMS = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """One problem as the editor lists it."""
+
+    pointer: str
+    line: int | None
+    message: str
+    code: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """What became of the text: a spec with its estimate, or faults; `has_budget` is None before there is an
+    estimate."""
+
+    faults: list[Fault] = field(default_factory=list)
+    spec: Spec | None = None
+    estimate: Estimate | None = None
+    has_budget: bool | None = None
+    summary: list[tuple[str, str]] = field(default_factory=list)
+
+    @property
+    def is_ample(self) -> bool:
+        return (
+            self.spec is not None
+            and self.estimate is not None
+            and self.spec.budget.microusd >= self.estimate.total.high
+        )
+
+
+@page(Permission.COMPILE)
+def compile_new(request: ConsoleRequest) -> HttpResponse:
+    """The editor. Its form is posted here: `act` says whether to compile, to check, or to upload a file."""
+    if request.method == "POST":
+        return _posted(request)
+    name = request.GET.get("example", "")
+    text = _example(name) if name in examples() else ""
+    if (source := request.GET.get("from", "")) and not text:
+        text = _spec_of(request, source)
+    return _editor(request, text=text, budget="", is_checked=bool(text))
+
+
+@require_POST
+@page(Permission.COMPILE)
+def check_spec(request: ConsoleRequest) -> HttpResponse:
+    """The fragment under the editor, asked for while somebody types."""
+    text, budget = request.POST.get("spec", ""), request.POST.get("budget", "")
+    checked = check_text(request.visit.tenant_id, text, budget) if text.strip() else None
+    return render(request, "console/compiles/_checked.html", {"checked": checked, "wants_drafts": True})
+
+
+@require_POST
+@page(Permission.COMPILE, atomic=False)
+def expected_drafts(request: ConsoleRequest) -> HttpResponse:
+    """What the draft cache would save, which a worker is asked; the estimate is complete without."""
+    tenant_id = request.visit.tenant_id
+    with tenant_scope(tenant_id):
+        checked = check_text(tenant_id, request.POST.get("spec", ""), request.POST.get("budget", ""))
+    saving = None if checked.spec is None else expected_saving(tenant_id, checked.spec, wait_s=DRAFTS_WAIT_S)
+    return render(request, "console/compiles/_drafts.html", {"saving": saving})
+
+
+def check_text(tenant_id: UUID, text: str, budget: str) -> Checked:
+    """Read, checked to the last row, estimated. In the caller's transaction; never raises for what a customer wrote."""
+    try:
+        document = read_spec(text)
+        value = with_budget(document.value, budget)
+    except InvalidInput as error:
+        return Checked(faults=_faults(error, None))
+    try:
+        spec, expected = submission.check(tenant_id, value)
+    except CustomerError as error:
+        return Checked(faults=_faults(error, document))
+    summary, faults = _summary(spec), []
+    try:
+        check_budget(expected, spec.budget.microusd)
+    except InvalidInput as error:
+        faults = _faults(error, document)
+    return Checked(faults=faults, spec=spec, estimate=expected, has_budget=not faults, summary=summary)
+
+
+def _posted(request: ConsoleRequest) -> HttpResponse:
+    text, budget, act = (request.POST.get(name, "") for name in ("spec", "budget", "act"))
+    if act == "upload":
+        return _uploaded(request, text, budget)
+    if act == "check":
+        return _editor(request, text=text, budget=budget, is_checked=True)
+    tenant_id = request.visit.tenant_id
+    document: SpecText | None = None
+    try:
+        document = read_spec(text)
+        value = with_budget(document.value, budget)
+        public_id = run_once(tenant_id, _key(request), lambda: _submit(request, value))
+    except CustomerError as error:
+        return _editor(request, text=text, budget=budget, faults=_faults(error, document), status=422)
+    messages.success(request, "Queued. This page follows it.")
+    return redirect("console:compile", public_id)
+
+
+def _key(request: ConsoleRequest) -> str:
+    """Of this form and this text: sent again it is the same compile; changed (after going back), another."""
+    told = "\n".join(request.POST.get(name, "") for name in ("token", "budget", "spec"))
+    return f"console/compile/{sha256_hex(told.encode('utf-8', 'replace'))}"
+
+
+def _submit(request: ConsoleRequest, value: Any) -> str:
+    row = submission.submit(request.visit.tenant_id, value, api_key_id=None)
+    public_id = encode_id(Prefix.COMPILE, row.id)
+    note(request.visit.tenant_id, actor=request.visit.actor, action="compile.created", target=public_id)
+    return public_id
+
+
+def _uploaded(request: ConsoleRequest, text: str, budget: str) -> HttpResponse:
+    """A file of JSON lines: stored, and its id shown for the spec."""
+    purpose, file = request.POST.get("purpose", ""), request.FILES.get("file")
+    try:
+        if purpose not in set(UploadPurpose) or file is None:
+            raise InvalidInput("Choose a file of JSON lines and what it holds.", code="invalid_request")
+        row = store_upload(request.visit.tenant_id, UploadPurpose(purpose), file.read())
+    except InvalidInput as error:
+        faults = [Fault(pointer="", line=None, message=error.message, code=error.code), *_faults(error, None)][:20]
+        return _editor(request, text=text, budget=budget, upload_faults=faults, status=422)
+    return _editor(request, text=text, budget=budget, is_checked=bool(text.strip()), uploaded=row)
+
+
+def _editor(
+    request: ConsoleRequest,
+    *,
+    text: str,
+    budget: str,
+    is_checked: bool = False,
+    faults: list[Fault] | None = None,
+    upload_faults: list[Fault] | None = None,
+    uploaded: Upload | None = None,
+    status: int = 200,
+) -> HttpResponse:
+    checked = Checked(faults=faults) if faults else None
+    if is_checked and checked is None:
+        checked = check_text(request.visit.tenant_id, text, budget)
+    context: dict[str, Any] = {
+        "text": text[:MAX_BYTES],
+        "budget": budget[:20],
+        "checked": checked,
+        "wants_drafts": True,
+        "token": new_uuid7().hex,
+        "examples": examples(),
+        "purposes": [purpose.value for purpose in UploadPurpose],
+        "upload_faults": upload_faults,
+        "uploaded": uploaded,
+        "uploaded_id": "" if uploaded is None else encode_id(Prefix.UPLOAD, uploaded.id),
+        "recent": list(Upload.objects.of_tenant(request.visit.tenant_id).order_by("-created_at")[:5]),
+    }
+    context["recent"] = [(encode_id(Prefix.UPLOAD, one.id), one) for one in context["recent"]]
+    return render(request, "console/compiles/new.html", context, status=status)
+
+
+def _faults(error: CustomerError, document: SpecText | None) -> list[Fault]:
+    problems = getattr(error, "problems", ())
+    if not problems:
+        return [Fault(pointer="", line=None, message=error.message, code=error.code)]
+    return [
+        Fault(
+            pointer=problem.pointer,
+            line=None if document is None else document.line_of(problem.pointer),
+            message=problem.message,
+            code=problem.code,
+        )
+        for problem in problems[:MAX_PROBLEMS]
+    ]
+
+
+def _summary(spec: Spec) -> list[tuple[str, str]]:
+    """Teacher and K settings, as they will be used."""
+    sampling, teacher = spec.sampling, spec.teacher
+    k = f"K = {sampling.k_select}" if sampling.k_select else "K = N / 3, rounded up"
+    slices = effective_slices(spec)
+    model = teacher.model if teacher.provider == "openai_compatible" else f"{teacher.model} ({teacher.provider})"
+    return [
+        ("Task", f"{spec.name}, {_answers(spec)}, {len(slices)} slices"),
+        ("Teacher", model + (f", falls back to {teacher.fallback_model}" if teacher.fallback_model else "")),
+        ("Candidates", f"N = {sampling.n_candidates} a slice, {k} kept by {sampling.method}"),
+        ("Labels", f"{sampling.label_samples} votes a pick, at least {sampling.min_agreement:.0%} agreed"),
+        ("If a slice is poor", ", then ".join(sampling.on_gap)),
+        ("Drafts", spec.draft_cache.verify if spec.draft_cache.enabled else "off"),
+        ("Gate", f"K-score {spec.gate.k_min:g}, accuracy {spec.gate.accuracy_lower:g} at its lower bound"),
+    ]
+
+
+def _answers(spec: Spec) -> str:
+    return f"{len(label_names(spec))} labels" if spec.output.type == "label" else f"{spec.output.type} answers"
+
+
+@cache
+def examples() -> dict[str, str]:
+    """Specs to start from, by name: the files that ship with kolm."""
+    return {path.stem: path.name for path in sorted(EXAMPLES.glob("*.yaml"))}  # none where they were not shipped
+
+
+def _example(name: str) -> str:
+    return (EXAMPLES / examples()[name]).read_text(encoding="utf-8")
+
+
+def _spec_of(request: ConsoleRequest, public_id: str) -> str:
+    """The spec of a compile of this tenant as YAML, to be changed and compiled again."""
+    import yaml
+
+    compile_id = decode_id(Prefix.COMPILE, public_id)
+    row = Compile.objects.of_tenant(request.visit.tenant_id).filter(id=compile_id).only("spec").first()
+    if row is None:
+        return ""
+    try:
+        document = parse_spec(row.spec).model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    except InvalidSpec:
+        document = row.spec  # of an older form: the editor tells what has changed
+    # libyaml writes 1 MB in 0.3 s; yaml in Python alone takes over a second
+    text = yaml.dump(document, Dumper=yaml.CSafeDumper, allow_unicode=True, sort_keys=False, width=110)
+    return str(text)

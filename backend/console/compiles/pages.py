@@ -1,0 +1,196 @@
+"""The page of one compile: where it stands, what it cost, what became of its candidates, whether the gate let it pass.
+
+The page is two parts that are fetched anew while the compile runs: `progress` at every event, `results` when a step
+ends. Both are whole without a script.
+"""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from django.http import Http404, HttpResponse
+from django.shortcuts import render
+
+from backend.artifacts.models import Artifact, Receipt
+from backend.compiles.models import Compile, CompileEvent, StepRun
+from backend.console.access import ConsoleRequest, page
+from backend.console.charts import funnel, heat
+from backend.console.compile_bills import bill_of
+from backend.console.compiles import figures
+from backend.console.compiles.maps import candidate_map
+from backend.console.compiles.recipe_figures import fast_paths
+from backend.console.compiles.rows import find_compile
+from backend.console.compiles.slices import (
+    DraftRow,
+    LabelDrafts,
+    draft_rows,
+    draft_total,
+    in_all,
+    label_drafts,
+    pools_of,
+    shown,
+)
+from backend.domain.ids import Prefix, encode_id
+from backend.domain.lifecycle import TERMINAL, CompileStatus, StepName
+from backend.domain.roles import Permission
+from backend.domain.spec.parsing import Spec
+
+MAX_WARNINGS = 40
+MAX_SPEC_CHARS = 8_000
+RESUMABLE = (CompileStatus.FAILED, CompileStatus.EXPIRED, CompileStatus.CANCELED)
+ABLATABLE = (CompileStatus.SUCCEEDED, CompileStatus.GATE_FAILED)
+ENDS = tuple(f"compile.{status.value}" for status in TERMINAL)
+TYPES = (
+    "compile.status",
+    *ENDS,
+    "step.started",
+    "step.progress",
+    "step.retrying",
+    "step.succeeded",
+    "warning",
+    "selection.report",
+    "gate.decided",
+    "artifact.published",
+)
+_NEXT = {  # what a person can do about an end that is not a success
+    CompileStatus.CANCELED: "What was made and paid for is kept; resuming goes on at the first unfinished step.",
+    CompileStatus.EXPIRED: "No worker took it in time. Resume it; what is done stays done.",
+    CompileStatus.FAILED: "What is done stays done; resuming goes on at this step, with the budget you give it.",
+}
+
+
+@page(Permission.VIEW)
+def compile_page(request: ConsoleRequest, compile: str) -> HttpResponse:
+    row = find_compile(request, compile)
+    steps = _steps(row)
+    context = _about(request, row) | _progress(row, steps) | _results(request, row, steps)
+    return render(request, "console/compiles/one.html", context)
+
+
+@page(Permission.VIEW)
+def compile_part(request: ConsoleRequest, compile: str, part: str) -> HttpResponse:
+    """One part of the page, for a page that is open already."""
+    row = find_compile(request, compile)
+    steps = _steps(row)
+    context = _about(request, row) | _progress(row, steps)
+    if part == "progress":
+        return render(request, "console/compiles/_progress.html", context)
+    if part == "results":
+        context |= _results(request, row, steps) | {"is_part": True}
+        return render(request, "console/compiles/_results.html", context)
+    raise Http404
+
+
+def _about(request: ConsoleRequest, row: Compile) -> dict[str, Any]:
+    status = CompileStatus(row.status)
+    may = request.visit.may(Permission.COMPILE)
+    return {
+        "row": row,
+        "id": encode_id(Prefix.COMPILE, row.id),
+        "of": None if row.ablation_of is None else encode_id(Prefix.COMPILE, row.ablation_of),
+        "artifact_id": None if row.artifact_id is None else encode_id(Prefix.ARTIFACT, row.artifact_id),
+        "is_over": status in TERMINAL,
+        "api_path": f"/v1/compiles/{encode_id(Prefix.COMPILE, row.id)}",
+        "may_start": may,
+        "may_cancel": may and status in (CompileStatus.QUEUED, CompileStatus.RUNNING),
+        "may_resume": may and status in RESUMABLE,
+        "may_ablate": may and status in ABLATABLE and row.ablation_of is None,
+        "next": _NEXT.get(status, ""),
+        "types": " ".join(TYPES),
+        "ends": " ".join(ENDS),
+    }
+
+
+def _steps(row: Compile) -> list[StepRun]:
+    return list(StepRun.objects.of_tenant(row.tenant_id).filter(compile=row).order_by("position"))
+
+
+def _progress(row: Compile, steps: Sequence[StepRun]) -> dict[str, Any]:
+    return {
+        "steps": figures.timeline(steps),
+        "costs": figures.costs(row),
+        "took_s": figures.took_s(row),
+        "accuracy": row.evaluation,
+    }
+
+
+def _results(request: ConsoleRequest, row: Compile, steps: Sequence[StepRun]) -> dict[str, Any]:
+    """All that grows as steps end."""
+    outputs = {step.name: step.output for step in steps}
+    facts = {name: output.get("facts", {}) for name, output in outputs.items()}
+    pools = pools_of(row)
+    drafts = draft_rows(pools)
+    n_known = facts.get(StepName.LABELING, {}).get("n_labeled_before")
+    labels_known = label_drafts(row) if n_known else None
+    chosen = next((pool for pool in pools if str(pool.row.position) == request.GET.get("slice")), None)
+    warnings = CompileEvent.objects.of_tenant(row.tenant_id).filter(compile=row, type="warning").order_by("seq")
+    return {
+        "pools": shown(pools),
+        "n_pools": len(pools),
+        "all_pools": [(pool.row.position, pool.row.name) for pool in pools[:100]],
+        "funnel": in_all(pools),
+        "funnel_chart": funnel(in_all(pools).stages, title="From N to K, all slices"),
+        "n_gaps": sum(pool.has_gap for pool in pools),
+        "map": candidate_map(row, pools, of_slice=None if chosen is None else chosen.row.id),
+        "chosen": chosen,
+        "drafts": drafts,
+        "draft_total": draft_total(drafts),
+        "label_drafts": labels_known,
+        "draft_sums": _draft_sums(drafts, labels_known),
+        "loss": figures.loss_curve(outputs.get(StepName.DISTILLATION, {})),
+        "training": facts.get(StepName.DISTILLATION, {}),
+        "trials": facts.get(StepName.EVALUATION, {}).get("trials", []),
+        "chosen_trial": facts.get(StepName.EVALUATION, {}).get("chosen"),
+        "labels": facts.get(StepName.LABELING, {}),
+        "fast": fast_paths(row.tenant_id, outputs.get(StepName.LABELING, {}), facts.get(StepName.EVALUATION, {})),
+        "floors": figures.floors(row),
+        "axes": figures.axes(facts.get(StepName.GATE, {}).get("k_score", {})),
+        "confusion": confusion_of(row),
+        "receipts": list(
+            Receipt.objects.of_tenant(row.tenant_id)
+            .filter(compile_id=row.id)
+            .order_by("seq")
+            .values("id", "seq", "step", "payload_sha256", "created_at")
+        ),
+        "artifact": _artifact(row),
+        "warnings": list(warnings[:MAX_WARNINGS]),
+        "arms": _arms(row),
+        "bill": bill_of(request, row),
+        **_spec(row),
+    }
+
+
+def _draft_sums(drafts: list[DraftRow], labels: LabelDrafts | None) -> dict[str, int]:
+    """Candidates' drafts and labels together, as the bill has them."""
+    total = draft_total(drafts)
+    avoided = total.avoided + (labels.avoided_microusd if labels else 0)
+    verification = total.verification + (labels.verification_microusd if labels else 0)
+    return {"avoided": avoided, "verification": verification, "net": total.net + (labels.net if labels else 0)}
+
+
+def confusion_of(row: Compile) -> dict[str, Any] | None:
+    found = figures.confusion(row.evaluation or {})
+    if found is None:
+        return None
+    shaded = None
+    if found.matrix is not None:
+        shaded = heat(found.matrix, found.labels, found.columns, title="Confusion matrix", corner="truth / answer")
+    return {"chart": shaded, "wrong": found.wrong}
+
+
+def _spec(row: Compile) -> dict[str, Any]:
+    ordered = {key: row.spec[key] for key in (*Spec.model_fields, *row.spec) if key in row.spec}
+    text = json.dumps(ordered, indent=1, ensure_ascii=False)
+    return {"spec_text": text[:MAX_SPEC_CHARS], "spec_is_cut": len(text) > MAX_SPEC_CHARS}
+
+
+def _artifact(row: Compile) -> Artifact | None:
+    if row.artifact_id is None:
+        return None
+    return Artifact.objects.of_tenant(row.tenant_id).filter(id=row.artifact_id).defer("manifest", "evaluation").first()
+
+
+def _arms(row: Compile) -> list[dict[str, Any]]:
+    found = Compile.objects.of_tenant(row.tenant_id).filter(ablation_of=row.id).order_by("-created_at")
+    columns = found.values("id", "arm", "status", "k_score_ppm", "spent_microusd")[:20]
+    return [one | {"id": encode_id(Prefix.COMPILE, one["id"])} for one in columns]

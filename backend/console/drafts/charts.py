@@ -1,0 +1,48 @@
+"""The charts of the resource and money pages: which numbers, in which words."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from django.utils.safestring import SafeString
+
+from backend.console.charts import bars, columns, intervals, sparkline
+from backend.console.drafts.figures import SavedDay
+from backend.console.templatetags.kolm import count, pct, usd, usd_short
+
+
+def trend_of(k_scores: Sequence[float]) -> SafeString:
+    """The K-scores of a name's versions, oldest first."""
+    return sparkline(list(k_scores), title="K-score by version", write=lambda value: f"{value:.3f}")
+
+
+def savings_chart(days: Sequence[SavedDay]) -> SafeString:
+    """What the cache avoided, parted into what verifying it cost and what remained. A day that lost money has no
+    remainder."""
+    rows = [(f"{row.day:%m-%d}", [max(0, row.net), row.costs]) for row in days]
+    net = sum(row.net for row in days)
+    desc = f"{usd(net)} net of {usd(sum(row.avoided for row in days))} avoided"
+    return columns(rows, ["Net saving", "Verification and audits"], title="Savings by day", desc=desc, write=usd_short)
+
+
+def acceptance_chart(bands: Sequence[tuple[float, dict[str, Any]]]) -> SafeString | None:
+    """Bands of cosine distance, each with its exact interval; None where no verifier was asked."""
+    rows = [
+        (
+            f"from {distance:.2f}, {count(rate['k'])} of {count(rate['n'])}",
+            rate["low_ppm"] / 1e6,
+            rate["rate_ppm"] / 1e6,
+            rate["high_ppm"] / 1e6,
+        )
+        for distance, rate in bands
+        if rate["rate_ppm"] is not None
+    ]
+    return intervals(rows, title="Acceptance by distance", write=pct) if rows else None
+
+
+def spend_by_day(days: Sequence[tuple[str, Sequence[int]]], names: Sequence[str]) -> SafeString:
+    return columns(days, names, title="Spend by day", write=usd_short)
+
+
+def spend_bars(rows: Sequence[tuple[str, int]], *, title: str) -> SafeString:
+    """The largest first, as they come."""
+    return bars(rows, title=title, write=usd, head="US dollars")

@@ -1,0 +1,88 @@
+"""The draft cache's page: what is kept, what it was worth, whether it can be trusted, and deleting it."""
+
+from typing import Any
+from urllib.parse import quote
+
+from django.conf import settings
+from django.contrib import messages
+from django.http import HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_GET, require_POST
+
+from backend.console.access import ConsoleRequest, page
+from backend.console.drafts.charts import acceptance_chart, savings_chart
+from backend.console.drafts.figures import DAYS, bands_of, saved_days, suspensions_of
+from backend.domain.errors import InvalidInput, NotFound
+from backend.domain.roles import Permission
+from backend.drafts.purging import purge_family
+from backend.drafts.shapes import family_shape, rate_shape
+from backend.drafts.statistics import stats
+from backend.drafts.tallies import FamilyStats
+
+
+@require_GET
+@page(Permission.VIEW)
+def drafts(request: ConsoleRequest) -> HttpResponse:
+    """All families, or with `?family=` one of them in detail."""
+    tenant_id = request.visit.tenant_id
+    family = request.GET.get("family")
+    found = stats(tenant_id, family=family)
+    if family is not None and not found:
+        raise NotFound(f"Nothing is kept of a family {family[:60]!r}.")
+    bands, days = bands_of(found), saved_days(tenant_id, family)
+    context: dict[str, Any] = {
+        "family": family,
+        "families": [_row(row) for row in found],
+        "total": _total(found),
+        "days": days,
+        "n_days": DAYS,
+        "acceptance": acceptance_chart([(b.distance, rate_shape(b.n_accepted, b.n_shown)) for b in bands]),
+        "savings": savings_chart(days),
+        "limit_bytes": settings.KOLM_DRAFT_BYTES_PER_TENANT,
+        "ttl_days": settings.KOLM_DRAFT_TTL_DAYS,
+        "may_release": request.visit.may(Permission.RELEASE),
+        "stats_path": f"/v1/drafts/stats?family={quote(family or '')}",
+        "shape": family_shape(found[0]) if family is not None else None,
+    }
+    return render(request, "console/drafts/list.html", context)
+
+
+@require_POST
+@page(Permission.RELEASE)
+def purge(request: ConsoleRequest) -> HttpResponse:
+    """All that is kept of one family; its name typed again is the confirmation."""
+    visit = request.visit
+    family, confirmed = request.POST.get("family", ""), request.POST.get("confirm", "")
+    if not family or family != confirmed:
+        raise InvalidInput("Type the family’s name as it stands to purge it; nothing was deleted.")
+    gone = purge_family(visit.tenant_id, family, actor=visit.actor)
+    messages.success(
+        request, f"{gone.n_drafts:,} drafts of {family} are gone, and the key that their texts were sealed with."
+    )
+    return redirect("console:drafts")
+
+
+def _row(found: FamilyStats) -> dict[str, Any]:
+    bands = bands_of([found])
+    return {
+        "name": found.family,
+        "held": found.holdings,
+        "tally": found.tally,
+        "labels": found.labels,
+        "acceptance": rate_shape(sum(b.n_accepted for b in bands), sum(b.n_shown for b in bands)),
+        "saving": found.tally.saving + found.labels.saving,
+        "suspensions": suspensions_of(found),
+    }
+
+
+def _total(found: list[FamilyStats]) -> dict[str, int]:
+    savings = [row.tally.saving + row.labels.saving for row in found]
+    return {
+        "n_drafts": sum(row.holdings.n_drafts for row in found),
+        "n_kept": sum(row.holdings.n_kept for row in found),
+        "n_quarantined": sum(row.holdings.n_quarantined for row in found),
+        "n_bytes": sum(row.holdings.n_bytes for row in found),
+        "avoided": sum(row.avoided for row in savings),
+        "net": sum(row.net for row in savings),
+        "n_reused": sum(row.tally.n_reused for row in found),
+    }

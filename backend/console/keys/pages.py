@@ -1,0 +1,123 @@
+"""API keys: made (and shown once), listed, revoked."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+from django.contrib import messages
+from django.http import HttpResponse
+from django.shortcuts import redirect, render
+from django.utils import timezone
+from django.views.decorators.http import require_GET, require_POST
+
+from backend.console.access import ConsoleRequest, page
+from backend.console.account_access import recently_authenticated
+from backend.console.keys.scopes import CHOSEN, preset_choices, scope_groups, scopes_of_form
+from backend.console.rows_and_forms import page_of
+from backend.domain.errors import InvalidInput, PaymentRequired
+from backend.domain.ids import Prefix, decode_id, encode_id
+from backend.domain.roles import Permission
+from backend.tenants.api_keys import issuing
+from backend.tenants.api_keys.permission_presets import COMMAND_LINE
+from backend.tenants.models import ApiKey
+from backend.usage.models import Budget
+
+LIFETIMES = {"30": "30 days", "90": "90 days", "365": "a year", "never": "never expires"}
+USUAL_LIFETIME = "90"
+MAX_NAME = 100
+
+
+@require_GET
+@page(Permission.KEYS)
+def api_keys(request: ConsoleRequest) -> HttpResponse:
+    """All keys, newest first; never their secrets."""
+    return render(request, "console/keys/list.html", _context(request))
+
+
+@require_POST
+@page(Permission.KEYS)
+@recently_authenticated
+def create(request: ConsoleRequest) -> HttpResponse:
+    """The answer is the page with the secret in it, which is never stored: not a redirect, not cached."""
+    visit, form = request.visit, request.POST
+    try:
+        row, secret = issuing.issue(
+            visit.tenant_id,
+            name=_name(form.get("name", "")),
+            scopes=scopes_of_form(visit, form.get("preset", CHOSEN), form.getlist("scopes")),
+            is_live=form.get("kind", "live") == "live",
+            expires_at=_expiry(form.get("expires", USUAL_LIFETIME)),
+            actor=visit.actor,
+        )
+    except (InvalidInput, PaymentRequired) as error:
+        context = _context(request, checked=form.getlist("scopes")) | {"error": error.message, "form": form}
+        return render(request, "console/keys/list.html", context, status=422)
+    line = f'curl -sS "{settings.KOLM_PUBLIC_URL}/v1/compiles?limit=5" -H "Authorization: Bearer {secret}"'
+    context = _context(request) | {"made": row, "secret": secret, "curl_line": line}
+    response = render(request, "console/keys/list.html", context)
+    response["Cache-Control"] = "no-store"
+    return response
+
+
+@require_POST
+@page(Permission.KEYS)
+def revoke(request: ConsoleRequest, key: str) -> HttpResponse:
+    """From now on the key opens nothing."""
+    visit = request.visit
+    row = issuing.revoke(visit.tenant_id, decode_id(Prefix.API_KEY, key), actor=visit.actor)
+    messages.success(request, f"The key {row.name} opens nothing any more.")
+    return redirect("console:api_keys")
+
+
+def _context(request: ConsoleRequest, *, checked: Sequence[str] = ()) -> dict[str, Any]:
+    visit, now = request.visit, timezone.now()
+    preset = request.POST.get("preset", COMMAND_LINE.name)
+    found = page_of(ApiKey.objects.of_tenant(visit.tenant_id).order_by("-created_at", "-id"), request.GET.get("page"))
+    may_see_budgets = visit.may(Permission.BILLS_READ)
+    budgets = _budgets(visit.tenant_id, found.object_list) if may_see_budgets else {}
+    return {
+        "page_obj": found,
+        "may_see_budgets": may_see_budgets,
+        "rows": [
+            {
+                "public_id": encode_id(Prefix.API_KEY, row.id),
+                "key": row,
+                "state": _state(row, now),
+                "budget": budgets.get(row.id),
+            }
+            for row in found.object_list
+        ],
+        "presets": preset_choices(visit, preset),
+        "chosen": CHOSEN,
+        "is_chosen": preset == CHOSEN,
+        "groups": scope_groups(visit, checked),
+        "lifetimes": LIFETIMES,
+        "lifetime": request.POST.get("expires", USUAL_LIFETIME),
+        "max_name": MAX_NAME,
+    }
+
+
+def _budgets(tenant_id: UUID, keys: Sequence[ApiKey]) -> dict[UUID | None, Budget]:
+    rows = Budget.objects.of_tenant(tenant_id).filter(api_key_id__in=[key.id for key in issuing])
+    return {row.api_key_id: row for row in rows}
+
+
+def _state(row: ApiKey, now: datetime) -> str:
+    if row.revoked_at is not None:
+        return "revoked"
+    return "expired" if row.expires_at is not None and row.expires_at <= now else "active"
+
+
+def _name(text: str) -> str:
+    name = text.strip()
+    if not name or len(name) > MAX_NAME:
+        raise InvalidInput(f"Name the key after where it is used, in up to {MAX_NAME} characters.")
+    return name
+
+
+def _expiry(choice: str) -> datetime | None:
+    if choice not in LIFETIMES:
+        raise InvalidInput("Choose one of the lifetimes that are offered.")
+    return None if choice == "never" else timezone.now() + timedelta(days=int(choice))

@@ -1,0 +1,224 @@
+"""The page of one compile, on what the pipeline really leaves and on hostile rows."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from backend.artifacts.models import Receipt
+from backend.compiles.events import append_event
+from backend.compiles.models import Candidate, Compile, StepRun
+from backend.console.compiles.receipts import check_chain
+from backend.domain.evaluation.classification import evaluate
+from backend.domain.evaluation.kscore import GateOptions, decide_gate, score_evaluation
+from backend.domain.lifecycle import CompileStatus, StepName
+from backend.domain.roles import Role
+from backend.tenants.isolation import tenant_scope
+from backend.tenants.models import Tenant
+from tests.backend.console.pages import get, logged_in, post
+from tests.compile_factories import (
+    LABELS,
+    change,
+    fresh,
+    make_artifact,
+    make_candidate,
+    make_compile,
+    make_receipts,
+    make_slice,
+    public_id,
+)
+from tests.factories import make_tenant
+from tests.workers.collapsing_teacher import TO_SELECTION, collapsed, make
+from tests.workers.pipeline_helpers import start, taught_by, walk_through
+
+HOSTILE = '<script>alert("x")</script>\u202egnp.exe'
+LONG = "a very long word " * 6_000  # 100 KB
+
+
+def judged(row: Compile, answers: list[str | None]) -> None:
+    """As the gate's step leaves a compile, by the gate's own code."""
+    truths = [LABELS[i % 2] for i in range(len(answers))]
+    evaluation = evaluate(LABELS, truths, answers)
+    decision = decide_gate(
+        GateOptions(), evaluation, score_evaluation(evaluation, size_bytes=9_000, p50_us=900, cost_nanousd=20)
+    )
+    change(row, evaluation=evaluation.to_json(), gate=decision.to_json(), k_score_ppm=decision.k_score.composite_ppm)
+    with tenant_scope(row.tenant_id):
+        facts = {"passed": decision.passed, "k_score": decision.k_score.to_json()}
+        StepRun.objects.filter(compile=row, name=StepName.GATE).update(output={"digests": {}, "facts": facts})
+
+
+def trained(row: Compile) -> None:
+    """As distillation leaves its step: the log of both fits."""
+    log: list[dict[str, Any]] = [
+        {"fit": "calibrate", "epoch": 1, "train_loss": 0.7, "validation_loss": 0.6},
+        {"fit": "calibrate", "epoch": 2, "train_loss": 0.4, "validation_loss": 0.5},
+        {"fit": "refit", "epoch": 1, "train_loss": 0.65},
+        {"fit": "refit", "epoch": 2, "train_loss": 0.31},
+    ]
+    facts = {"training_log": log, "n_parameters": 1234, "runner_ms": 3210, "attempts": 1, "resumed_from_epoch": 0}
+    with tenant_scope(row.tenant_id):
+        StepRun.objects.filter(compile=row, name=StepName.DISTILLATION).update(output={"digests": {}, "facts": facts})
+
+
+@pytest.mark.usefixtures("committed_db")
+def test_what_a_walked_compile_leaves_is_shown(monkeypatch):
+    taught_by(monkeypatch, collapsed())
+    row = make(["resynthesize", "drop_k"])
+    walk_through(start(row), *TO_SELECTION, StepName.LABELING)
+    trained(row)
+    judged(fresh(row), ["refund", "other"] * 14 + [None, "refund"])
+    make_receipts(row, n=1)
+    client = logged_in_for(row)
+    text = get(client, f"/app/compiles/{public_id(row)}")
+    assert "policy_clarification" in text
+    assert "cluster gap: fewer clusters than K" in text
+    assert "map-gap" in text
+    assert "map-kept" in text
+    assert "map-dropped" in text
+    assert "distinct groups were too few: another, hotter round was asked for" in text
+    assert "mitigation: drop_k" in text
+    assert "natural clusters" in text
+    assert "Accuracy, lower bound" in text
+    assert "wilson" in text
+    assert "no answer" in text  # a column of the confusion matrix
+    assert '"loss-data"' in text
+    assert "held back in training" in text
+    with tenant_scope(row.tenant_id):
+        n_kept = Candidate.objects.filter(compile=row).exclude(state__in=("dropped", "rejected")).count()
+    assert f"kept ({n_kept})" in text
+    one = get(client, f"/app/compiles/{public_id(row)}?slice=0")
+    assert "map-cluster" in one
+    data = get(client, f"/app/compiles/{public_id(row)}/data")
+    assert "not among the K of its slice" in data
+    assert "kept, labeled and trained on" in data
+
+
+def logged_in_for(row: Compile, role: Role = Role.OWNER) -> Any:
+    with tenant_scope(row.tenant_id):
+        return logged_in(Tenant.objects.get(id=row.tenant_id), role)
+
+
+@pytest.fixture
+def row(db) -> Compile:
+    return make_compile(make_tenant())
+
+
+def test_a_compile_that_has_just_been_queued_has_a_page_that_follows_it(row):
+    text = get(logged_in_for(row), f"/app/compiles/{public_id(row)}")
+    assert f'data-stream="/app/compiles/{public_id(row)}/events"' in text
+    assert "Packaging" in text
+    assert "The first is signed when the first step ends" in text
+    assert "Cancel" in text
+
+
+def test_texts_of_customers_and_teachers_cannot_harm_the_page(row):
+    pool = make_slice(row, name="x" * 40 + "<b>", is_synthesized=True)
+    vector = np.ones(8, dtype=np.float32)
+    for i, text in enumerate([HOSTILE, LONG, "fine", "other fine"]):
+        vector[i] = i + 2
+        make_candidate(
+            pool, text=text, state="trained", embedding=vector.tobytes(), label=HOSTILE[:60], votes={HOSTILE: 3}
+        )
+    make_candidate(pool, text="\u202e" + HOSTILE, state="rejected", reasons=[HOSTILE])
+    with tenant_scope(row.tenant_id):
+        append_event(row.tenant_id, row.id, "warning", {"code": HOSTILE, "message": HOSTILE})
+    change(row, failure_code="teacher_failed", failure_message=HOSTILE, failed_step="synthesis", status="failed")
+    client = logged_in_for(row)
+    for path in ("", "/data", "/parts/progress", "/parts/results"):
+        text = get(client, f"/app/compiles/{public_id(row)}{path}")
+        assert "<script>alert" not in text
+    data = get(client, f"/app/compiles/{public_id(row)}/data")
+    assert "&lt;script&gt;alert" in data
+    assert "<bdi>" in data
+    assert "102,000 characters" in data or "102000" in data
+    assert len(data) < 60_000
+
+
+def test_a_page_stays_small_and_answers_with_few_queries_however_large_the_compile(row):
+    rng = np.random.default_rng(7)
+    pools = [make_slice(row, name=f"slice-{i}", position=i, k_actual=4) for i in range(40)]
+    rows = []
+    with tenant_scope(row.tenant_id):
+        for n in range(2_400):
+            pool = pools[n % 40]
+            vector = rng.normal(size=16).astype(np.float32)
+            rows.append(
+                Candidate(
+                    tenant_id=row.tenant_id,
+                    compile=row,
+                    slice=pool,
+                    text=f"message {n} " + "word " * 30,
+                    text_key=f"{n:064x}",
+                    origin="draft" if n % 11 == 0 else "fresh",
+                    state="trained" if n % 3 == 0 else "dropped",
+                    cluster=n % 4,
+                    embedding=(vector / np.linalg.norm(vector)).tobytes(),
+                )
+            )
+        Candidate.objects.bulk_create(rows)
+    make_receipts(row, n=9)
+    client = logged_in_for(row)
+    text = get(client, f"/app/compiles/{public_id(row)}")
+    assert "2000 of 2400 are drawn" in text
+    assert "24 of 40 are shown" in text
+    assert text.count("<tr data-row") == 0
+    data = get(client, f"/app/compiles/{public_id(row)}/data")
+    assert data.count("<tr data-row") == 50
+
+
+def test_the_chain_is_verified_and_a_changed_receipt_is_named(row):
+    make_receipts(row, n=4)
+    make_artifact(row)
+    client = logged_in_for(row, Role.VIEWER)
+    path = f"/app/compiles/{public_id(row)}/verify"
+    held = post(client, path, status=200).content.decode()
+    assert "4 receipts, each signed and chained; the .kolm is intact and trusted" in held
+    with tenant_scope(row.tenant_id):
+        receipts = list(Receipt.objects.filter(compile_id=row.id).order_by("seq"))
+    whole = check_chain(receipts, public_id(row))
+    assert [link.fault for link in whole] == [""] * 4
+    dropped = check_chain([*receipts[:1], *receipts[2:]], public_id(row))
+    assert [bool(link.fault) for link in dropped] == [False, True, True]
+    receipts[2].envelope["payload"] = receipts[1].envelope["payload"]
+    assert "signature does not belong" in check_chain(receipts, public_id(row))[2].fault
+    assert "about another compile" in check_chain(receipts[:1], "cmp_" + "0" * 26)[0].fault
+
+
+def test_another_tenants_compile_is_not_there(row):
+    client = logged_in(make_tenant())
+    for path in ("", "/data", "/data.jsonl", "/parts/progress"):
+        get(client, f"/app/compiles/{public_id(row)}{path}", status=404)
+    for path in ("/verify", "/cancel", "/resume", "/ablate"):
+        assert client.post(f"/app/compiles/{public_id(row)}{path}", {"arm": "all"}).status_code == 404
+    assert get(client, "/app/compiles/nonsense", status=404)
+
+
+def test_who_may_only_look_sees_no_buttons_and_cannot_press_them(row):
+    client = logged_in_for(row, Role.VIEWER)
+    text = get(client, f"/app/compiles/{public_id(row)}")
+    assert "/cancel" not in text
+    assert "Bill</h2>" not in text
+    for path in ("cancel", "resume", "ablate"):
+        assert client.post(f"/app/compiles/{public_id(row)}/{path}").status_code == 403
+    assert fresh(row).status == CompileStatus.QUEUED
+
+
+def test_a_compile_is_canceled_and_resumed_with_a_larger_budget(row):
+    client = logged_in_for(row, Role.DEVELOPER)
+    post(client, f"/app/compiles/{public_id(row)}/cancel")
+    assert fresh(row).status == CompileStatus.CANCELED
+    text = get(client, f"/app/compiles/{public_id(row)}")
+    assert "resuming goes on at the first unfinished step" in text
+    assert "data-stream" not in text
+    post(client, f"/app/compiles/{public_id(row)}/resume", {"budget_usd": "3.5"})
+    assert (fresh(row).status, fresh(row).budget_microusd) == (CompileStatus.QUEUED, 3_500_000)
+    post(client, f"/app/compiles/{public_id(row)}/resume", {"budget_usd": "free"}, status=400)
+
+
+def test_a_failure_says_what_to_do(row):
+    change(row, status="failed", failure_code="budget_exhausted", failure_message="Too little.", failed_step="labeling")
+    text = get(logged_in_for(row), f"/app/compiles/{public_id(row)}")
+    assert "Labeling failed" in text
+    assert "/docs/errors#budget_exhausted" in text
+    assert "New budget" in text
