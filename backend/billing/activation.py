@@ -12,7 +12,7 @@ from backend.billing import catalog
 from backend.billing.incidents import open_incident
 from backend.billing.models import Customer, Subscription, SubscriptionStatus
 from backend.billing.periods import lock_books, open_since, whole_hour_after
-from backend.billing.remote_subscriptions import RemoteSubscription
+from backend.billing.stripe.subscriptions import RemoteSubscription
 from backend.domain.errors import NotFound
 from backend.domain.ids import Prefix, decode_id
 from backend.domain.money.plans import CURRENCY, PlanName, plan

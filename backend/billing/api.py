@@ -14,7 +14,7 @@ from rest_framework.views import APIView
 from backend.billing import checkout, portal
 from backend.billing.invoices import find_invoice, lines_of, list_of
 from backend.billing.shapes import InvoiceDetailShape, InvoiceShape, PlanShape, invoice_shape, plan_shape
-from backend.billing.stripe_api import is_configured
+from backend.billing.stripe.api import is_configured
 from backend.domain.ids import Prefix
 from backend.domain.money.plans import PLANS, PlanName
 from backend.rest.pagination import PAGE_PARAMETERS, list_page, page_schema

@@ -4,7 +4,7 @@ finds them; a changed price has another name, so it is a new price."""
 from typing import Any
 
 from backend.billing.models import CatalogEntry
-from backend.billing.stripe_api import StripeRefused, ask
+from backend.billing.stripe.api import StripeRefused, ask
 from backend.domain.errors import CustomerError
 from backend.domain.money.ledger import Meter
 from backend.domain.money.plans import CURRENCY, PLANS, Plan

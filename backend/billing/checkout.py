@@ -6,10 +6,11 @@ from uuid import UUID
 from django.conf import settings
 from django.db.models import F
 
-from backend.billing import catalog, remote_subscriptions
+from backend.billing import catalog
 from backend.billing.models import Customer, Subscription, SubscriptionStatus
-from backend.billing.remote_subscriptions import Order
-from backend.billing.stripe_api import check_configured
+from backend.billing.stripe import subscriptions
+from backend.billing.stripe.api import check_configured
+from backend.billing.stripe.subscriptions import Order
 from backend.domain.errors import Conflict, InvalidInput
 from backend.domain.ids import Prefix, encode_id
 from backend.domain.money.plans import plan
@@ -48,7 +49,7 @@ def start(tenant_id: UUID, name: str, actor: Actor) -> str:
         success_url=f"{settings.KOLM_PUBLIC_URL}{BILLS_PATH}?checkout=done",
         cancel_url=f"{settings.KOLM_PUBLIC_URL}{BILLS_PATH}?checkout=canceled",
     )
-    return remote_subscriptions.start_checkout(order, key=f"checkout-{attempt}")
+    return subscriptions.start_checkout(order, key=f"checkout-{attempt}")
 
 
 def customer_of(tenant_id: UUID) -> str:
@@ -60,9 +61,7 @@ def customer_of(tenant_id: UUID) -> str:
         if row.stripe_customer_id:
             return row.stripe_customer_id
         attempt = count_attempt(tenant_id)
-    made = remote_subscriptions.make_customer(
-        tenant=encode_id(Prefix.TENANT, tenant_id), name=name, key=f"customer-{attempt}"
-    )
+    made = subscriptions.make_customer(tenant=encode_id(Prefix.TENANT, tenant_id), name=name, key=f"customer-{attempt}")
     with tenant_scope(tenant_id):
         Customer.objects.of_tenant(tenant_id).filter(stripe_customer_id="").update(stripe_customer_id=made)
         row.refresh_from_db()

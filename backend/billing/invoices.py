@@ -8,7 +8,7 @@ from uuid import UUID
 
 from django.db.models import QuerySet
 
-from backend.billing import books
+from backend.billing import usage_totals
 from backend.billing.incidents import open_incident
 from backend.billing.models import BilledBy, Invoice, InvoiceKind, InvoiceLine, InvoiceStatus, LineKind
 from backend.billing.periods import Period, ended_periods, lock_books
@@ -67,7 +67,7 @@ def close_ended(tenant_id: UUID, *, now: datetime | None = None) -> list[Invoice
 
 def _close(account: Account, period: Period, at: datetime) -> Invoice | None:
     """The period's invoice; None where there is nothing to say of it."""
-    use = books.use_between(account.tenant_id, period.start, period.end)
+    use = usage_totals.use_between(account.tenant_id, period.start, period.end)
     if use.carried > 0:
         # booked in a period whose invoice was made before: for a person to judge, since that invoice does not change
         subject = f"{period.start:%Y-%m-%dT%H}"

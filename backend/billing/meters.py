@@ -10,9 +10,10 @@ from uuid import UUID
 
 from django.db.models import F, Q, QuerySet
 
-from backend.billing import books, catalog, remote_meters
+from backend.billing import catalog, usage_totals
 from backend.billing.incidents import open_incident
 from backend.billing.models import StripePush, Subscription
+from backend.billing.stripe import meters
 from backend.domain.money.ledger import Meter
 from backend.tenants.isolation import tenant_scope
 
@@ -43,7 +44,7 @@ def refresh(tenant_id: UUID, *, now: datetime, since: datetime | None = None) ->
 
 
 def _refresh(tenant_id: UUID, start: datetime, end: datetime) -> int:
-    totals = books.hourly_totals(tenant_id, start, end)
+    totals = usage_totals.hourly_totals(tenant_id, start, end)
     rows = _between(tenant_id, start, end).select_for_update()
     known = {(Meter(row.meter), row.hour): row for row in rows}
     changed = [row for place, row in known.items() if row.total != totals.get(place, 0)]
@@ -84,7 +85,7 @@ def _push_one(row: StripePush, customer: str) -> None:
     # the key names the attempt: Stripe answers a key that met a 500 with that 500 for a day
     key = f"push-{row.id}-{row.n_attempts}"
     name = catalog.event_name(Meter(row.meter))
-    remote_meters.push_total(event_name=name, customer=customer, hour=row.hour, total=row.total, key=key)
+    meters.push_total(event_name=name, customer=customer, hour=row.hour, total=row.total, key=key)
 
 
 def _next_batch(tenant_id: UUID, now: datetime) -> list[StripePush]:
@@ -115,7 +116,7 @@ def differences(tenant_id: UUID, customer: str, start: datetime, end: datetime) 
         ours = pushed_totals(tenant_id, start, end)
     found: Differences = {}
     for meter, entry in catalog.meter_entries().items():
-        remote = remote_meters.hourly_totals(meter_id=entry.meter_id, customer=customer, start=start, end=end)
+        remote = meters.hourly_totals(meter_id=entry.meter_id, customer=customer, start=start, end=end)
         hours = {hour for of, hour in ours if of == meter} | set(remote)
         for hour in sorted(hours):
             mine, theirs = ours.get((meter, hour), 0), int(remote.get(hour, 0))

@@ -4,10 +4,10 @@ from uuid import UUID
 
 from django.conf import settings
 
-from backend.billing import remote_subscriptions
 from backend.billing.checkout import BILLS_PATH, count_attempt
 from backend.billing.models import Customer
-from backend.billing.stripe_api import check_configured
+from backend.billing.stripe import subscriptions
+from backend.billing.stripe.api import check_configured
 from backend.domain.errors import Conflict
 from backend.tenants import audit
 from backend.tenants.actors import Actor
@@ -25,6 +25,6 @@ def open(tenant_id: UUID, actor: Actor) -> str:
             raise Conflict(message, code="no_subscription")
         attempt = count_attempt(tenant_id)
         audit.note(tenant_id, actor=actor, action="billing_portal.opened")
-    return remote_subscriptions.open_portal(
+    return subscriptions.open_portal(
         customer=row.stripe_customer_id, return_url=f"{settings.KOLM_PUBLIC_URL}{BILLS_PATH}", key=f"portal-{attempt}"
     )

@@ -5,10 +5,11 @@ from uuid import UUID
 
 from django.utils import timezone
 
-from backend.billing import books, meters, remote_invoices, settling
+from backend.billing import meters, settlement, usage_totals
 from backend.billing.incidents import open_incident, open_ones
 from backend.billing.models import BilledBy, BillingTurn, Customer, Incident, Invoice, InvoiceKind, Subscription
-from backend.billing.stripe_api import is_configured
+from backend.billing.stripe import invoices
+from backend.billing.stripe.api import is_configured
 from backend.tenants.isolation import tenant_scope
 
 SETTLED = timedelta(hours=2)  # hours that are younger may still be on their way
@@ -46,7 +47,7 @@ def reconcile_tenant(tenant_id: UUID, *, now: datetime) -> None:
 
 def _invoices_against_ledger(tenant_id: UUID) -> None:
     for invoice in Invoice.objects.of_tenant(tenant_id).filter(kind=InvoiceKind.USAGE):
-        use = books.use_between(tenant_id, invoice.period_start, invoice.period_end)
+        use = usage_totals.use_between(tenant_id, invoice.period_start, invoice.period_end)
         if use.gross != invoice.usage_microusd:
             figures = {"ledger": use.gross, "invoice": invoice.usage_microusd}
             open_incident("invoice_differs_from_ledger", invoice.number, tenant_id=tenant_id, **figures)
@@ -56,7 +57,7 @@ def _pushes_against_ledger(tenant_id: UUID, now: datetime) -> None:
     """Hours that Stripe was not told of in time, or told something else than the ledger has."""
     for start, end in meters.billed_hours(tenant_id, now - SETTLED):
         start = max(start, (now - FULL).replace(minute=0, second=0, microsecond=0))
-        totals = books.hourly_totals(tenant_id, start, end) if start < end else {}
+        totals = usage_totals.hourly_totals(tenant_id, start, end) if start < end else {}
         pushed = meters.pushed_totals(tenant_id, start, end)
         for place in sorted({*totals, *pushed}):
             if totals.get(place, 0) != pushed.get(place, 0):
@@ -67,7 +68,7 @@ def _pushes_against_ledger(tenant_id: UUID, now: datetime) -> None:
 
 def _copies(tenant_id: UUID, subscription_id: str) -> None:
     """Every final invoice at Stripe has one of ours, to the cent."""
-    for remote in remote_invoices.invoices_of(subscription_id):
+    for remote in invoices.invoices_of(subscription_id):
         if remote.status == "draft":
             continue
         with tenant_scope(tenant_id):
@@ -78,6 +79,6 @@ def _copies(tenant_id: UUID, subscription_id: str) -> None:
             figures = {"ours": ours.total_cents, "stripe": remote.total}
             open_incident("invoice_totals_differ", f"{ours.number} {remote.id}", tenant_id=tenant_id, **figures)
         elif ours.kind == InvoiceKind.USAGE and ours.billed_by == BilledBy.STRIPE:
-            faults = settling.faults_of(ours, remote)
+            faults = settlement.faults_of(ours, remote)
             if faults:
                 open_incident("invoices_differ", f"{ours.number} {remote.id}", tenant_id=tenant_id, faults=faults)

@@ -16,10 +16,11 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.utils import timezone
 from django.views.decorators.csrf import csrf_exempt
 
-from backend.billing import activation, remote_invoices, remote_subscriptions, turns
+from backend.billing import activation, cycle
 from backend.billing.incidents import open_incident
 from backend.billing.models import EventStatus, StripeEvent
-from backend.billing.stripe_api import SignedEvent, StripeAway, StripeRefused, is_configured, signed_event
+from backend.billing.stripe import invoices, subscriptions
+from backend.billing.stripe.api import SignedEvent, StripeAway, StripeRefused, is_configured, signed_event
 from backend.rest.problems import problem_response
 
 log = logging.getLogger("kolm.billing")
@@ -106,21 +107,21 @@ def _handle(event: StripeEvent) -> None:
     if event.object_type == "subscription":
         subscription = event.object_id
     elif event.object_type == "checkout.session":
-        subscription = remote_subscriptions.checkout_session(event.object_id).subscription
+        subscription = subscriptions.checkout_session(event.object_id).subscription
     elif event.object_type == "invoice":
         subscription = _see_to_draft(event)
     if not subscription:
         return
-    tenant_id = activation.apply(remote_subscriptions.subscription(subscription))
+    tenant_id = activation.apply(subscriptions.subscription(subscription))
     if tenant_id is not None:
-        turns.look_soon(tenant_id)  # invoices are seen to there, in their order
+        cycle.look_soon(tenant_id)  # invoices are seen to there, in their order
 
 
 def _see_to_draft(event: StripeEvent) -> str:
     """Hold a draft of a period's usage: it waits for its last hours (`settling`). Returns its subscription."""
-    found = remote_invoices.invoice(event.object_id)
+    found = invoices.invoice(event.object_id)
     if found.reason == "subscription_cycle" and found.status == "draft" and found.auto_advance:
-        remote_invoices.hold_draft(found.id, key=f"hold-{event.event_id}-{event.n_attempts}")
+        invoices.hold_draft(found.id, key=f"hold-{event.event_id}-{event.n_attempts}")
     return found.subscription
 
 

@@ -5,7 +5,7 @@ from uuid import UUID
 from celery import shared_task
 from django.db import close_old_connections
 
-from backend.billing import stripe_events, turns
+from backend.billing import cycle, stripe_events
 from backend.queue import TaskName
 
 
@@ -24,6 +24,6 @@ def take_turn(tenant_id: str) -> None:
     """Look at one tenant's books."""
     close_old_connections()
     try:
-        turns.turn(UUID(tenant_id))
+        cycle.turn(UUID(tenant_id))
     finally:
         close_old_connections()

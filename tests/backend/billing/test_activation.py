@@ -4,18 +4,19 @@ from dataclasses import replace
 
 import pytest
 
-from backend.billing import catalog, remote_subscriptions
+from backend.billing import catalog
 from backend.billing.activation import fault_of
 from backend.billing.catalog import entry_of_plan
 from backend.billing.models import Incident
-from tests.backend.billing.street import advance, at, buy, incidents, new_tenant, now_of, plan_of, subscription
+from backend.billing.stripe import subscriptions
+from tests.backend.billing.billing_month import advance, at, buy, incidents, new_tenant, now_of, plan_of, subscription
 from tests.profiles import one_in
 
 
 @pytest.fixture
 def bought(stripe_double):
     tenant = new_tenant(now=now_of(stripe_double))
-    return remote_subscriptions.subscription(buy(stripe_double, tenant))
+    return subscriptions.subscription(buy(stripe_double, tenant))
 
 
 def test_what_was_sold_as_it_stands_in_the_table_is_right(bought):

@@ -3,7 +3,7 @@
 import pytest
 
 from backend.domain.errors import Conflict
-from tests.backend.billing.street import (
+from tests.backend.billing.billing_month import (
     advance,
     at,
     buy,

@@ -10,7 +10,7 @@ import pytest
 from django.core.management import call_command
 from django.test import Client
 
-from backend.billing import turns
+from backend.billing import cycle
 from backend.billing.invoices import close_ended
 from backend.billing.models import InvoiceLine
 from backend.domain.ids import Prefix, encode_id
@@ -20,7 +20,7 @@ from backend.tenants.isolation import tenant_scope
 from backend.usage.accounts import grant, set_plan
 from backend.usage.models import LedgerLine, UsageFact
 from backend.usage.reports import period_bill
-from tests.backend.billing.street import at, begin_month, incidents, invoices, new_tenant, use
+from tests.backend.billing.billing_month import at, begin_month, incidents, invoices, new_tenant, use
 from tests.factories import bearer, make_api_key
 
 pytestmark = pytest.mark.usefixtures("committed_db")
@@ -142,7 +142,7 @@ def test_the_api_lists_an_invoice_with_its_lines_and_the_operator_books_its_paym
     tenant = new_tenant(now=at("2027-02-01T00:00"))
     use(tenant, at("2027-02-10T10:00"), 1_234_567)
     begin_month(tenant, at("2027-03-01T00:00"))
-    turns.turn(tenant.id, now=at("2027-03-01T00:02"))
+    cycle.turn(tenant.id, now=at("2027-03-01T00:02"))
     headers = bearer(make_api_key(tenant))
     (row,) = Client().get("/v1/invoices", headers=headers).json()["data"]
     assert (row["status"], row["total_microusd"], row["billed_by"]) == ("open", 1_230_000, "kolm")

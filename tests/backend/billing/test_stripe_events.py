@@ -10,8 +10,7 @@ from django.test import Client
 from backend.billing import stripe_events
 from backend.billing.models import StripeEvent, SubscriptionStatus
 from backend.rest.new_ids import new_uuid7
-from tests.backend.billing.conftest import SECRET
-from tests.backend.billing.street import (
+from tests.backend.billing.billing_month import (
     advance,
     at,
     buy,
@@ -22,6 +21,7 @@ from tests.backend.billing.street import (
     subscription,
     work,
 )
+from tests.backend.billing.conftest import SECRET
 from tests.doubles.stripe_server import StripeDouble
 
 PATH = "/v1/stripe/webhook"

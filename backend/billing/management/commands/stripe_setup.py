@@ -5,7 +5,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from backend.billing.catalog import set_up
-from backend.billing.stripe_api import StripeRefused
+from backend.billing.stripe.api import StripeRefused
 from backend.domain.errors import KolmError
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.conf import settings
 
-from backend.billing.stripe_api import ask, id_of, metadata_of, time_of
+from backend.billing.stripe.api import ask, id_of, metadata_of, time_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

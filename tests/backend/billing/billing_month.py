@@ -7,7 +7,7 @@ from uuid import UUID
 
 from django.db.models.functions import Now
 
-from backend.billing import checkout, stripe_events, turns
+from backend.billing import checkout, cycle, stripe_events
 from backend.billing.models import EventStatus, Incident, Invoice, StripeEvent, Subscription
 from backend.domain.ids import Prefix, encode_id
 from backend.domain.money.ledger import Kind
@@ -74,7 +74,7 @@ def work(double: StripeDouble, *tenants: Tenant) -> None:
     StripeEvent.objects.filter(status=EventStatus.RECEIVED).update(due_at=Now())
     stripe_events.process_due(200)
     for tenant in tenants:
-        turns.turn(tenant.id, now=now_of(double))
+        cycle.turn(tenant.id, now=now_of(double))
 
 
 def buy(double: StripeDouble, tenant: Tenant, plan: str = "pro", **changes: Any) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import stripe
 
-from backend.billing.remote_meters import hourly_totals
+from backend.billing.stripe.meters import hourly_totals
 from tests.doubles.stripe_server import StripeDouble
 from tests.doubles.stripe_world import DAY_S, HOUR_S
 

@@ -10,16 +10,17 @@ from typing import Any
 
 import pytest
 
-from backend.billing import reconcile, stripe_api
+from backend.billing import reconcile
 from backend.billing.models import StripeEvent
-from backend.billing.stripe_api import StripeAway
+from backend.billing.stripe import api
+from backend.billing.stripe.api import StripeAway
 from backend.domain.money.ledger import to_cents
 from backend.tenants.actors import SYSTEM
 from backend.tenants.isolation import tenant_scope
 from backend.tenants.models import Tenant
 from backend.usage.accounts import grant
 from backend.usage.models import UsageFact
-from tests.backend.billing.street import (
+from tests.backend.billing.billing_month import (
     SKUS,
     advance,
     at,
@@ -93,7 +94,7 @@ def facts_of(tenant: Tenant, start: datetime, end: datetime) -> list[Any]:
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_stripes_invoice_is_the_ledgers_to_the_cent(stripe_double, monkeypatch, seed):
-    monkeypatch.setattr(stripe_api, "PAUSE_S", 0.001)
+    monkeypatch.setattr(api, "PAUSE_S", 0.001)
     rng = random.Random(seed)
     stripe_double.rng.seed(seed)
     be_difficult(stripe_double)

@@ -4,7 +4,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from backend.billing.stripe_api import ask, metadata_of, time_of
+from backend.billing.stripe.api import ask, metadata_of, time_of
 
 
 def push_total(*, event_name: str, customer: str, hour: datetime, total: int, key: str) -> None:

@@ -11,12 +11,14 @@ from uuid import UUID
 
 from django.db.models import F
 
-from backend.billing import catalog, invoices, meters, remote_invoices, remote_meters
+from backend.billing import catalog, invoices, meters
 from backend.billing.incidents import open_incident
 from backend.billing.invoices import add_lines, book_fee, book_payment, lines_of, plan_line, tell
 from backend.billing.models import BilledBy, Invoice, InvoiceStatus, LineKind, Subscription
 from backend.billing.periods import lock_books
-from backend.billing.remote_invoices import RemoteInvoice, RemoteLine
+from backend.billing.stripe import invoices as remote_invoices
+from backend.billing.stripe import meters as remote_meters
+from backend.billing.stripe.invoices import RemoteInvoice, RemoteLine
 from backend.domain.ids import Prefix, encode_id
 from backend.domain.money.plans import plan
 from backend.tenants.isolation import tenant_scope

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from backend.billing.stripe_api import ask, id_of, time_of
+from backend.billing.stripe.api import ask, id_of, time_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

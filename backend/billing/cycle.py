@@ -13,10 +13,10 @@ from uuid import UUID
 from django.db import connection
 from django.utils import timezone
 
-from backend.billing import activation, invoices, meters, settling
+from backend.billing import activation, invoices, meters, settlement
 from backend.billing.models import BillingTurn, Customer, Subscription
 from backend.billing.periods import whole_hour_after
-from backend.billing.stripe_api import StripeAway, is_configured
+from backend.billing.stripe.api import StripeAway, is_configured
 from backend.tenants.isolation import tenant_scope
 from backend.usage.accounts import account_row, month_of
 from backend.usage.models import Account
@@ -57,7 +57,7 @@ def _with_stripe(tenant_id: UUID, customer: str, at: datetime) -> bool:
         is_whole = at.hour == 0 or meters.unpushed(tenant_id).exists()
         meters.refresh(tenant_id, now=at, since=at - meters.TAKEN if is_whole else None)
     meters.push(tenant_id, customer, now=at)
-    return settling.settle(tenant_id, customer, now=at)
+    return settlement.settle(tenant_id, customer, now=at)
 
 
 def look_soon(tenant_id: UUID) -> None:
