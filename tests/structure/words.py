@@ -1,4 +1,5 @@
-"""Words that name nothing: where the product still has them. `python -m tests.structure.words` lists every place.
+"""Words that name nothing: where the product still has them. `python -m tests.structure.words` lists every place, and
+`--lower` lowers the limits in words.tsv to what is left.
 
 a value is named for what it is (verdicts, reply, missing), never told, said, found, given, taught
 a function is a verb, never a participle (shown, kept), and its verb is the field's: capture, notify; not settle, tell
@@ -7,12 +8,15 @@ a docstring begins with a verb, or with a noun and its article; a clause or a pr
 
 import ast
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from tests.structure.tree import ROOT, Module, modules
 
+LIMITS = Path(__file__).with_name("words.tsv")
 VALUES = frozenset({"told", "said", "found", "given", "taught"})
 TERMS = frozenset({"settle", "tell", "market", "purse", "law", "lane", "lanes", "letter", "letters", "hello", "spelt"})
 IRREGULAR = re.compile(
@@ -89,7 +93,22 @@ def count(tree: Sequence[Module]) -> dict[str, int]:
     return {rule: counted[rule] for rule in (*sorted(VALUES), *sorted(TERMS), "participle", "fragment")}
 
 
+def allowed() -> dict[str, int]:
+    """{rule: the most places that it may have}, from words.tsv."""
+    return {rule: int(n) for rule, n in (line.split("\t") for line in LIMITS.read_text().splitlines())}
+
+
+def main() -> None:
+    tree = modules(ROOT)
+    counted = count(tree)
+    if sys.argv[1:] == ["--lower"]:
+        limits = allowed() if LIMITS.exists() else counted
+        LIMITS.write_text("".join(f"{rule}\t{min(n, limits.get(rule, n))}\n" for rule, n in counted.items()))
+    else:
+        for place in sorted(places(tree), key=lambda place: (place.rule, place.where)):
+            print(f"{place.rule:<12}{place.where:<60}{place.text}")
+    print(counted)
+
+
 if __name__ == "__main__":
-    for place in sorted(places(modules(ROOT)), key=lambda place: (place.rule, place.where)):
-        print(f"{place.rule:<12}{place.where:<60}{place.text}")
-    print(count(modules(ROOT)))
+    main()
