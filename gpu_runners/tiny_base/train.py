@@ -3,6 +3,7 @@ last bits. What it gave once is part of this package, so that nobody has to wait
 everywhere; `make base-anew` trains it again."""
 
 import fcntl
+import ast
 import hashlib
 import json
 import shutil
@@ -104,11 +105,21 @@ def train(folder: Path, recipe: Recipe, *, say: Callable[[str], None] = lambda l
 
 
 def source_sha256(recipe: Recipe) -> str:
-    """Over this package's files and the recipe: another text is another base."""
+    """Hash this package's code and the recipe: other code is another base, other comments are not."""
     digest = hashlib.sha256(repr(recipe).encode())
     for path in sorted(Path(__file__).parent.glob("*.py")):
-        digest.update(f"{path.name}\0".encode() + path.read_bytes())
+        digest.update(f"{path.name}\0{_code(path.read_text(encoding='utf-8'))}\0".encode())
     return digest.hexdigest()
+
+
+def _code(source: str) -> str:
+    """The lines that hold code: without docstrings, blank lines and those of a comment alone."""
+    lines = source.splitlines()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None:
+            first, last = node.body[0].lineno, node.body[0].end_lineno or node.body[0].lineno
+            lines[first - 1 : last] = [""] * (last - first + 1)
+    return "\n".join(line for line in lines if line.strip() and not line.lstrip().startswith("#"))
 
 
 def _texts(recipe: Recipe) -> Iterator[str]:
