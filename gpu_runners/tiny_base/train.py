@@ -2,8 +2,8 @@
 last bits. What it gave once is part of this package, so that nobody has to wait for it and its digest is the same
 everywhere; `make base-anew` trains it again."""
 
-import fcntl
 import ast
+import fcntl
 import hashlib
 import json
 import shutil
