@@ -20,9 +20,10 @@ from django.db import InterfaceError, OperationalError, close_old_connections, c
 from django.utils import timezone
 
 from backend.compiles import leases
+from backend.compiles.booking import Fenced
 from backend.compiles.events import append_event
 from backend.compiles.leases import Lease, LeaseLost
-from backend.compiles.models import Compile, StepRun
+from backend.compiles.models import StepRun
 from backend.domain.lifecycle import StepName, StepStatus
 from backend.domain.planning.step_outputs import StepOutput
 from backend.domain.spec.parsing import Spec
@@ -73,8 +74,9 @@ class CompileRun:
         return self.lease.compile_id
 
     @contextmanager
-    def fenced(self) -> Iterator[Compile]:
-        """A transaction that commits only while the lease holds; yields the locked compile. Begins when the database is
+    def fenced(self) -> Iterator[Fenced]:
+        """A transaction that commits only while the lease holds; yields the locked compile with what the
+        transaction uses of its money. Begins when the database is
         there: what was made meanwhile, such as a teacher's answers, is not lost."""
         with ExitStack() as stack:
             yield patiently(lambda: stack.enter_context(leases.fenced(self.lease)), stop=self.stop)

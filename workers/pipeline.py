@@ -22,6 +22,7 @@ from django.db import connection
 from django.utils import timezone
 
 from backend.compiles import leases
+from backend.compiles.booking import Fenced
 from backend.compiles.events import append_event
 from backend.compiles.leases import Lease, LeaseLost
 from backend.compiles.lifecycle import transitions
@@ -113,8 +114,8 @@ def _end_patiently(lease: Lease, error: Exception, stop: StopSignal, *, anew: bo
 
 def _open(lease: Lease, stop: StopSignal) -> CompileRun | None:
     """The compile as a run, or None when there is nothing left to do."""
-    with leases.fenced(lease) as compile:
-        status = CompileStatus(compile.status)
+    with leases.fenced(lease) as fenced:
+        status = CompileStatus(fenced.compile.status)
         if status in TERMINAL:
             leases.release(lease, due_in_s=None)
             return None
@@ -123,14 +124,14 @@ def _open(lease: Lease, stop: StopSignal) -> CompileRun | None:
         if lease.attempts > MAX_CLAIMS:
             raise Crashing
         if status == CompileStatus.QUEUED:
-            transitions.move(compile, CompileStatus.RUNNING)
-        spec_json = compile.spec
+            transitions.move(fenced, CompileStatus.RUNNING)
+        spec_json = fenced.compile.spec
     return CompileRun(lease=lease, spec=parse_spec(spec_json), stop=stop)
 
 
 def _run_steps(run: CompileRun) -> None:
-    with run.fenced() as compile:
-        functions = steps_of(compile)
+    with run.fenced() as fenced:
+        functions = steps_of(fenced.compile)
         rows = StepRun.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id)
         finished = set(rows.filter(status=StepStatus.SUCCEEDED).values_list("name", flat=True))
     for name in STEPS:
@@ -145,9 +146,9 @@ def _run_steps(run: CompileRun) -> None:
 
 def _end(lease: Lease, error: Exception, *, anew: bool = False) -> None:
     """Give the compile its end or its next try, as the table above says."""
-    with leases.fenced(lease) as compile:
-        if isinstance(error, Canceled) or compile.status == CompileStatus.CANCELING:
-            _cancel(compile)
+    with leases.fenced(lease) as fenced:
+        if isinstance(error, Canceled) or fenced.compile.status == CompileStatus.CANCELING:
+            _cancel(fenced)
             leases.release(lease, due_in_s=None)
         elif isinstance(error, LeaseLost):
             raise LeaseLost
@@ -156,17 +157,17 @@ def _end(lease: Lease, error: Exception, *, anew: bool = False) -> None:
             if away_s < settings.KOLM_OUTAGE_S:
                 # half as long again as it has been away: soon after a short outage, seldom in a long one
                 delay_s = round(min(LONGEST_WAIT_S, max(1.0, away_s / 2)), 1)
-                _tell_retry(compile, lease, error, delay_s)
+                _tell_retry(fenced.compile, lease, error, delay_s)
                 leases.release_until_back(lease, due_in_s=delay_s)
             else:
-                _fail(compile, error)
+                _fail(fenced, error)
                 leases.release(lease, due_in_s=None)
         elif _is_final(leases.attempts_of(lease), error):
-            _fail(compile, error)
+            _fail(fenced, error)
             leases.release(lease, due_in_s=None)
         else:
             delay_s = 2.0 ** min(leases.attempts_of(lease), 6)
-            _tell_retry(compile, lease, error, delay_s)
+            _tell_retry(fenced.compile, lease, error, delay_s)
             leases.release(lease, due_in_s=delay_s, is_retry=True)
 
 
@@ -190,25 +191,27 @@ def _is_final(attempts: int, error: Exception) -> bool:
     return isinstance(error, CustomerError) or attempts >= MAX_ATTEMPTS
 
 
-def _cancel(compile: Compile) -> None:
+def _cancel(fenced: Fenced) -> None:
+    compile = fenced.compile
     _stop_jobs(compile)
-    _release_calls(compile)
+    _release_calls(fenced)
     running = StepRun.objects.filter(tenant_id=compile.tenant_id, compile=compile, status=StepStatus.RUNNING)
     running.update(status=StepStatus.CANCELED, ended_at=timezone.now())
     if compile.status == CompileStatus.RUNNING:
-        transitions.move(compile, CompileStatus.CANCELING)
-    transitions.move(compile, CompileStatus.CANCELED)
+        transitions.move(fenced, CompileStatus.CANCELING)
+    transitions.move(fenced, CompileStatus.CANCELED)
 
 
-def _fail(compile: Compile, error: Exception) -> None:
+def _fail(fenced: Fenced, error: Exception) -> None:
+    compile = fenced.compile
     _stop_jobs(compile)
-    _release_calls(compile)
+    _release_calls(fenced)
     running = StepRun.objects.filter(tenant_id=compile.tenant_id, compile=compile, status=StepStatus.RUNNING)
     step = running.order_by("position").first()
     running.update(status=StepStatus.FAILED, ended_at=timezone.now())
     code, message = _said_of(error)
     transitions.move(
-        compile,
+        fenced,
         CompileStatus.FAILED,
         failure_code=code,
         failure_message=message,
@@ -244,7 +247,8 @@ def _stop_jobs(compile: Compile) -> None:
             job_leases.cancel(row.runner_job_id)
 
 
-def _release_calls(compile: Compile) -> None:
+def _release_calls(fenced: Fenced) -> None:
     """Calls left `started` died with their process; nobody will come back to write them off."""
+    compile = fenced.compile
     for call in TeacherCall.objects.filter(tenant_id=compile.tenant_id, compile=compile, state=CallState.STARTED):
-        write_off(compile, call, is_own_key=compile.spec["teacher"].get("api_key") is not None)
+        write_off(fenced, call, is_own_key=compile.spec["teacher"].get("api_key") is not None)

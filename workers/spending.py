@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from django.db.models import F
 
-from backend.compiles import booking
+from backend.compiles.booking import Fenced
 from backend.compiles.events import touch
 from backend.compiles.models import Compile, StepRun
 from backend.domain.errors import PaymentRequired
@@ -33,20 +33,21 @@ def reserve(compile: Compile, amount_microusd: int) -> None:
     touch(compile, reserved_microusd=compile.reserved_microusd + amount_microusd)
 
 
-def settle(compile: Compile, step: StepName, facts: Sequence[Fact], *, reserved_microusd: int = 0) -> None:
+def settle(fenced: Fenced, step: StepName, facts: Sequence[Fact], *, reserved_microusd: int = 0) -> None:
     """Book facts on a locked compile and give their reservation back. What neither the budget nor the hold can carry is
     booked to waste: ours, not the customer's. The ledger gets them at the end of the transaction."""
+    compile, unbooked = fenced.compile, fenced.unbooked
     headroom = left_of(compile) + reserved_microusd
-    hold_left = booking.unbooked(compile).hold_left
+    hold_left = unbooked.hold_left
     booked = []
-    for fact in booking.unknown(compile, facts):
+    for fact in unbooked.unknown(facts):
         if fact.billing == Billing.CHARGE and fact.amount_microusd > min(headroom, hold_left):
             fact = replace(fact, billing=Billing.WASTE)
         if fact.billing == Billing.CHARGE:
             headroom -= fact.amount_microusd + fact.provider_microusd
             hold_left -= fact.amount_microusd
         booked.append(fact)
-    booking.add(compile, step, booked)
+    unbooked.add(step, booked)
     charged = sum(f.amount_microusd for f in booked if f.billing == Billing.CHARGE)
     wasted = sum(f.amount_microusd for f in booked if f.billing == Billing.WASTE)
     touch(

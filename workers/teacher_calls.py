@@ -18,6 +18,7 @@ from django.db.models import QuerySet
 from django.utils import timezone
 
 from backend.compiles import leases
+from backend.compiles.booking import Fenced
 from backend.compiles.models import Compile, TeacherCall
 from backend.compiles.states import ANSWERED_STATES, CALL_MOVES, CallState, states_before
 from backend.domain.canonical import sha256_of
@@ -145,7 +146,7 @@ def _made(row: TeacherCall) -> MadeCall:
 def _open(
     run: CompileRun, step: StepName, teacher: Teacher, price: TeacherPrice, plans: Sequence[PlannedCall]
 ) -> dict[str, TeacherCall]:
-    with run.fenced() as compile:
+    with run.fenced() as fenced:
         older = TeacherCall.objects.filter(
             tenant_id=run.tenant_id, compile_id=run.compile_id, key__in=[p.key for p in plans]
         )
@@ -153,8 +154,8 @@ def _open(
         for row in older:
             attempts[row.key] = max(attempts.get(row.key, 0), row.attempt)
             if row.state == CallState.STARTED:
-                write_off(compile, row, is_own_key=pays_teacher_itself(run.spec))
-        reserve(compile, sum(worst_cost(price, plan.request) for plan in plans))
+                write_off(fenced, row, is_own_key=pays_teacher_itself(run.spec))
+        reserve(fenced.compile, sum(worst_cost(price, plan.request) for plan in plans))
         rows = [
             TeacherCall(
                 tenant_id=run.tenant_id,
@@ -175,7 +176,7 @@ def _open(
     return {row.key: row for row in rows}
 
 
-def write_off(compile: Compile, row: TeacherCall, *, is_own_key: bool) -> None:
+def write_off(fenced: Fenced, row: TeacherCall, *, is_own_key: bool) -> None:
     """A call that died with its process: its reservation is given back, its likely cost is ours, or, with a key of the
     customer's own, its provider's to bill."""
     fact = Fact(
@@ -190,8 +191,8 @@ def write_off(compile: Compile, row: TeacherCall, *, is_own_key: bool) -> None:
         is_estimated=True,
     )
     # the end of a compile gave all its reservations back; a resumed one finds the call and no reservation
-    given_back = min(row.reserved_microusd, compile.reserved_microusd)
-    settle(compile, StepName(row.step), [fact], reserved_microusd=given_back)
+    given_back = min(row.reserved_microusd, fenced.compile.reserved_microusd)
+    settle(fenced, StepName(row.step), [fact], reserved_microusd=given_back)
     lost = TeacherCall.objects.filter(tenant_id=row.tenant_id, id=row.id)
     _move(lost, CallState.WASTED, ended_at=timezone.now())
 
@@ -228,11 +229,11 @@ def _close(
     order: Sequence[str],
     save: Save,
 ) -> TeacherFailed | None:
-    with run.fenced() as compile:
-        failure = _journal(run, compile, step, price, rows, outcomes)
+    with run.fenced() as fenced:
+        failure = _journal(run, fenced, step, price, rows, outcomes)
         made |= {key: _made(rows[key]) for key, outcome in outcomes.items() if isinstance(outcome, Completion)}
         if all(key in made for key in order):
-            save(compile, [made[key] for key in order])
+            save(fenced.compile, [made[key] for key in order])
             ids = [call.call_id for call in made.values()]
             _move(TeacherCall.objects.filter(tenant_id=run.tenant_id, id__in=ids), CallState.APPLIED)
             leases.note_progress(run.lease)
@@ -248,19 +249,19 @@ def _keep(
 ) -> None:
     """Journal what was answered and nothing else, after a transaction that broke off: whether it was committed all the
     same, the rows say. `save` is not called again, since what it changed in memory is not taken back."""
-    with run.fenced() as compile:
+    with run.fenced() as fenced:
         ids = [row.id for row in rows.values()]
         started = TeacherCall.objects.filter(tenant_id=run.tenant_id, id__in=ids, state=CallState.STARTED)
         open_keys = set(started.values_list("key", flat=True))
         for key in open_keys:
             rows[key].state = CallState.STARTED  # as the table has it: the move in memory came to nothing
         left = {key: outcome for key, outcome in outcomes.items() if key in open_keys}
-        _journal(run, compile, step, price, rows, left)
+        _journal(run, fenced, step, price, rows, left)
 
 
 def _journal(
     run: CompileRun,
-    compile: Compile,
+    fenced: Fenced,
     step: StepName,
     price: TeacherPrice,
     rows: dict[str, TeacherCall],
@@ -272,7 +273,7 @@ def _journal(
         row = rows[key]
         row.ended_at = timezone.now()
         facts = _facts(row, price, outcome, is_own_key=pays_teacher_itself(run.spec))
-        settle(compile, step, facts, reserved_microusd=row.reserved_microusd)
+        settle(fenced, step, facts, reserved_microusd=row.reserved_microusd)
         if isinstance(outcome, Completion):
             row.move(CallState.SUCCEEDED)
             row.choices = [asdict(choice) for choice in outcome.choices]

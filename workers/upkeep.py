@@ -24,7 +24,7 @@ from workers.heartbeat import of_process
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from backend.compiles.models import Compile
+    from backend.compiles.booking import Fenced
     from backend.tenants.key_rotation.resealing import Batch
 
 log = logging.getLogger("kolm.upkeep")
@@ -230,16 +230,16 @@ def expire_compiles() -> int:
     n_expired = 0
     for tenant_id, compile_id in _execute(f"{look} ORDER BY due_at LIMIT 20", [EXPIRE_AFTER_H]):
         with tenant_scope(tenant_id):
-            compile = transitions.locked_compile(tenant_id, compile_id)
+            fenced = transitions.locked_compile(tenant_id, compile_id)
             # somebody may have taken it since the look
             if _execute(f"{look} AND compile_id = %s FOR UPDATE", [EXPIRE_AFTER_H, compile_id]):
-                _expire(compile)
+                _expire(fenced)
                 leases.retire(compile_id)
                 n_expired += 1
     return n_expired
 
 
-def _expire(compile: "Compile") -> None:
+def _expire(fenced: "Fenced") -> None:
     from django.utils import timezone
 
     from backend.compiles.lifecycle import transitions
@@ -249,19 +249,20 @@ def _expire(compile: "Compile") -> None:
     from backend.usage.holds import credit_our_fault
     from workers.teacher_calls import write_off
 
+    compile = fenced.compile
     if CompileStatus(compile.status) in TERMINAL:
         return
     for call in TeacherCall.objects.filter(tenant_id=compile.tenant_id, compile=compile, state=CallState.STARTED):
-        write_off(compile, call, is_own_key=compile.spec["teacher"].get("api_key") is not None)
+        write_off(fenced, call, is_own_key=compile.spec["teacher"].get("api_key") is not None)
     running = StepRun.objects.filter(tenant_id=compile.tenant_id, compile=compile, status=StepStatus.RUNNING)
     for step in running.exclude(runner_job_id=None):
         cancel(step.runner_job_id)
     running.update(status=StepStatus.CANCELED, ended_at=timezone.now())
     if compile.status == CompileStatus.CANCELING:
-        transitions.move(compile, CompileStatus.CANCELED)
+        transitions.move(fenced, CompileStatus.CANCELED)
     else:
         message = "No worker took this compile for a day. Resume it; what is done stays done."
-        transitions.move(compile, CompileStatus.EXPIRED, failure_code="expired", failure_message=message)
+        transitions.move(fenced, CompileStatus.EXPIRED, failure_code="expired", failure_message=message)
         credit_our_fault(compile.tenant_id, compile.id, "expired")
 
 

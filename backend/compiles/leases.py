@@ -14,7 +14,7 @@ from django.conf import settings
 from django.db import connection, transaction
 from django.utils import timezone
 
-from backend.compiles import booking
+from backend.compiles.booking import Fenced
 from backend.compiles.models import Compile, Outbox
 from backend.queue import TaskName, send_hint
 from backend.tenants.isolation import tenant_scope
@@ -82,9 +82,9 @@ def heartbeat(lease: Lease) -> bool:
 
 
 @contextmanager
-def fenced(lease: Lease) -> Iterator[Compile]:
-    """One transaction in the tenant's scope that commits only if this lease still holds; yields the compile, locked.
-    What was used in it is booked at its end."""
+def fenced(lease: Lease) -> Iterator[Fenced]:
+    """One transaction in the tenant's scope that commits only if this lease still holds; yields the compile, locked,
+    with what the transaction uses of its money; that is booked at the end."""
     with tenant_scope(lease.tenant_id):
         row = _execute(
             "SELECT 1 FROM compiles_compilelease WHERE compile_id = %s AND fence = %s AND lease_until IS NOT NULL"
@@ -94,8 +94,9 @@ def fenced(lease: Lease) -> Iterator[Compile]:
         if row is None:
             raise LeaseLost
         compile = Compile.objects.select_for_update().get(tenant_id=lease.tenant_id, id=lease.compile_id)
-        yield compile
-        booking.book(compile)
+        fenced = Fenced.around(compile)
+        yield fenced
+        fenced.unbooked.book()
 
 
 def release(lease: Lease, *, due_in_s: float | None, is_retry: bool = False) -> None:

@@ -8,7 +8,6 @@ as hints).
 
 from django.db import models
 
-from backend.compiles.booking import Unbooked
 from backend.compiles.states import CALL_MOVES, CANDIDATE_MOVES, CallState, CandidateState, check_move
 from backend.domain.drafts.offer_plan import OfferPlan
 from backend.domain.lifecycle import CompileStatus, StepStatus
@@ -66,8 +65,6 @@ class Compile(TenantOwned):
     """One spec on its way to an artifact. `event_seq` and `version` move under the row's lock. An ablation names the
     compile whose candidates it takes, and its arm. `provider_microusd` is what the provider of the customer's own
     teacher key will bill, by estimate: it counts against the budget and is on no bill of ours."""
-
-    unbooked: Unbooked | None = None  # of the transaction under way, see `booking`
 
     name = models.CharField(max_length=100)
     family = models.CharField(max_length=100)

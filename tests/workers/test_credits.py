@@ -2,6 +2,7 @@
 
 import pytest
 
+from backend.compiles.booking import Fenced
 from backend.compiles.models import Compile
 from backend.domain.errors import InvalidInput, OurError, PaymentRequired
 from backend.domain.lifecycle import CompileStatus, StepName
@@ -30,7 +31,7 @@ THEIRS = {
 
 def spent_compile(**changes: object) -> Compile:
     row = make_compile(make_tenant(), **changes)
-    with hold(row).fenced() as compile:
+    with hold(row).fenced() as fenced:
         fact = Fact(
             sku="runner.second",
             quantity=1,
@@ -39,15 +40,15 @@ def spent_compile(**changes: object) -> Compile:
             price_version="test",
             source_key=f"{row.id}:x",
         )
-        spending.settle(compile, StepName.DISTILLATION, [fact])
+        spending.settle(fenced, StepName.DISTILLATION, [fact])
     change(row, status=CompileStatus.RUNNING)
     return row
 
 
 def credit_of(row: Compile, error: Exception) -> int:
     with tenant_scope(row.tenant_id):
-        compile = Compile.objects.select_for_update().get(id=row.id)
-        pipeline._cancel(compile) if isinstance(error, Canceled) else pipeline._fail(compile, error)
+        fenced = Fenced.around(Compile.objects.select_for_update().get(id=row.id))
+        pipeline._cancel(fenced) if isinstance(error, Canceled) else pipeline._fail(fenced, error)
         account = accounts.account_of(row.tenant_id)
         credited = holds.credited(row.tenant_id, row.id)
         assert account.held_microusd == 0
@@ -92,7 +93,7 @@ def test_a_teacher_of_the_customers_own_that_fails_is_no_failure_of_ours():
 def test_a_compile_that_no_worker_took_for_a_day_is_credited():
     row = spent_compile()
     with tenant_scope(row.tenant_id):
-        upkeep._expire(Compile.objects.select_for_update().get(id=row.id))
+        upkeep._expire(Fenced.around(Compile.objects.select_for_update().get(id=row.id)))
         assert holds.credited(row.tenant_id, row.id) == COST
     assert fresh(row).status == CompileStatus.EXPIRED
 

@@ -34,8 +34,8 @@ def row(committed_db: None) -> Compile:
 def stage_of(name: StepName, *, ends: CompileStatus | None = None, then: Callable[[CompileRun], None] = lambda _: None):
     def stage(run: CompileRun) -> StepDone:
         done = StepDone(ends=ends)
-        with run.fenced() as compile:
-            finish_step(run, compile, name, done)
+        with run.fenced() as fenced:
+            finish_step(run, fenced, name, done)
         then(run)
         return done
 

@@ -56,8 +56,8 @@ def types(row: Compile) -> list[str]:
 def stage(name: StepName, act: Callable[[], CompileStatus | None]) -> Callable[[CompileRun], StepDone]:
     def run_stage(run: CompileRun) -> StepDone:
         done = StepDone(ends=act())
-        with run.fenced() as compile:
-            finish_step(run, compile, name, done)
+        with run.fenced() as fenced:
+            finish_step(run, fenced, name, done)
         return done
 
     return run_stage
@@ -198,7 +198,7 @@ def test_publishing_and_revoking_are_told(row):
     with tenant_scope(row.tenant_id):
         artifact.delete()
         Compile.objects.filter(id=row.id).update(k_score_ppm=912_345)
-        published = publish(transitions.locked_compile(row.tenant_id, row.id), data, artifact.sha256)
+        published = publish(transitions.locked_compile(row.tenant_id, row.id).compile, data, artifact.sha256)
     revoke(row.tenant_id, published.id, reason="wrong labels", actor=SYSTEM)
     revoke(row.tenant_id, published.id, reason="again", actor=SYSTEM)
     assert types(row)[-2:] == ["artifact.published", "artifact.revoked"]

@@ -37,8 +37,8 @@ def row() -> Compile:
 def finishing(name: StepName, *, ends: CompileStatus | None = None) -> Callable[[CompileRun], StepDone]:
     def stage(run: CompileRun) -> StepDone:
         done = StepDone(ends=ends)
-        with run.fenced() as compile:
-            finish_step(run, compile, name, done)
+        with run.fenced() as fenced:
+            finish_step(run, fenced, name, done)
         return done
 
     return stage
@@ -342,9 +342,9 @@ def test_a_canceled_compile_stops_its_step_and_its_runner(row, stages):
     jobs: list[RunnerJob] = []
 
     def cancel_meanwhile(run: CompileRun) -> StepDone:
-        with run.fenced() as compile:
+        with run.fenced() as fenced:
             work = Offer(kind=RunnerJobKind.DISTILL, payload={}, inputs=())
-            jobs.append(offer(compile.tenant_id, work, compile_id=compile.id, step=StepName.DISTILLATION))
+            jobs.append(offer(fenced.compile.tenant_id, work, compile_id=fenced.compile.id, step=StepName.DISTILLATION))
             row_ = run.step(StepName.DISTILLATION)
             row_.runner_job_id = jobs[0].id
             row_.save()

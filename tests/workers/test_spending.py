@@ -7,6 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from backend.compiles import leases
+from backend.compiles.booking import Fenced
 from backend.compiles.models import Compile, StepRun
 from backend.domain.errors import PaymentRequired
 from backend.domain.lifecycle import StepName
@@ -43,8 +44,8 @@ def fact(amount: int, *, billing: Billing = Billing.CHARGE) -> Fact:
 
 
 def test_what_exceeds_the_budget_becomes_waste(row):
-    with hold(row).fenced() as compile:
-        settle(compile, STEP, [fact(600), fact(600), fact(400)])
+    with hold(row).fenced() as fenced:
+        settle(fenced, STEP, [fact(600), fact(600), fact(400)])
     fresh(row)
     assert (row.spent_microusd, row.waste_microusd) == (1_000, 600)
     with tenant_scope(row.tenant_id):
@@ -54,23 +55,40 @@ def test_what_exceeds_the_budget_becomes_waste(row):
     assert (step.spent_microusd, step.waste_microusd) == (1_000, 600)
 
 
+def test_what_a_transaction_uses_is_its_own_until_it_ends(row):
+    """No other copy of the compile's row knows of it, and it is booked once, at the end."""
+    run = hold(row)
+    with run.fenced() as fenced:
+        before = fenced.unbooked.hold_left
+        settle(fenced, STEP, [known := fact(600)])
+        settle(fenced, STEP, [known])
+        assert [one.fact.source_key for one in fenced.unbooked.facts] == [known.source_key]
+        assert fenced.unbooked.hold_left == before - 600
+        assert Fenced.around(fenced.compile).unbooked.facts == []
+        assert not UsageFact.objects.filter(compile_id=row.id).exists()
+    with tenant_scope(row.tenant_id):
+        assert UsageFact.objects.filter(compile_id=row.id).count() == 1
+    with run.fenced() as fenced:
+        assert (fenced.unbooked.facts, fenced.unbooked.hold_left) == ([], before - 600)
+
+
 def test_money_set_aside_for_others_is_not_spent(row):
-    with hold(row).fenced() as compile:
-        reserve(compile, 700)
-        settle(compile, STEP, [fact(400)])
+    with hold(row).fenced() as fenced:
+        reserve(fenced.compile, 700)
+        settle(fenced, STEP, [fact(400)])
     fresh(row)
     assert (row.spent_microusd, row.waste_microusd, row.reserved_microusd) == (0, 400, 700)
 
 
 def test_a_reservation_is_given_back_with_its_settlement(row):
     run = hold(row)
-    with run.fenced() as compile:
-        reserve(compile, 700)
-    with run.fenced() as compile:
-        settle(compile, STEP, [fact(250)], reserved_microusd=700)
-        reserve(compile, 750)
+    with run.fenced() as fenced:
+        reserve(fenced.compile, 700)
+    with run.fenced() as fenced:
+        settle(fenced, STEP, [fact(250)], reserved_microusd=700)
+        reserve(fenced.compile, 750)
         with pytest.raises(PaymentRequired, match=r"\$0.000001 .* \$0.000000 left"):
-            reserve(compile, 1)
+            reserve(fenced.compile, 1)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
@@ -85,13 +103,13 @@ def test_no_history_of_reserving_and_settling_overspends(row, history):
     run = hold(row)
     spent = wasted = 0
     for aside, cost, billing in history:
-        with run.fenced() as compile:
+        with run.fenced() as fenced:
             try:
-                reserve(compile, aside)
+                reserve(fenced.compile, aside)
             except PaymentRequired:
-                assert aside > BUDGET - compile.spent_microusd
+                assert aside > BUDGET - fenced.compile.spent_microusd
                 continue
-            settle(compile, STEP, [fact(cost, billing=billing)], reserved_microusd=aside)
+            settle(fenced, STEP, [fact(cost, billing=billing)], reserved_microusd=aside)
         fresh(row)
         assert sorted([row.spent_microusd - spent, row.waste_microusd - wasted]) == [0, cost]
         spent, wasted = row.spent_microusd, row.waste_microusd

@@ -194,11 +194,11 @@ def embed_pool(run: CompileRun, pool: Slice, embedder: Embedder, step: StepName)
         vectors = embedder.embed([row.text for row in part])
         fact = embedding_fact(run, part, embedder)
         run.stop.check()
-        with run.fenced() as compile:
+        with run.fenced() as fenced:
             for row, vector in zip(part, vectors, strict=True):
                 row.embedding = vector.tobytes()
             Candidate.objects.bulk_update(part, ["embedding"])
-            settle(compile, step, [fact])
+            settle(fenced, step, [fact])
 
 
 def hotter_ppm(pool: Slice) -> int:

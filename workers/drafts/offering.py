@@ -37,9 +37,9 @@ def offer_drafts(
     if plan is None:
         if lookup is None:
             return
-        with run.fenced() as compile:
+        with run.fenced() as fenced:
             planned = _plan(run, slice_row, session, lookup, heldout)
-            plan = _take_repeats(run, compile, slice_row, planned, heldout)
+            plan = _take_repeats(run, fenced.compile, slice_row, planned, heldout)
             slice_row.offer_plan = plan
             slice_row.save(update_fields=["drafts", "n_from_drafts"])
     if plan.state is OfferState.PLANNED:
@@ -111,11 +111,11 @@ def _save(
 ) -> None:
     """Save candidates, verdicts and what they teach, in one transaction."""
     scores = _gate_scores(run, slice_row, plan, shown)
-    with run.fenced() as compile:
+    with run.fenced() as fenced:
         if refusal:
             message = f"Slice {slice_row.name}: no drafts: {refusal}."
             run.warn("drafts_not_verified", message, slice=slice_row.name)
-        n_added = add_candidates(run, compile, slice_row, verification, shown, heldout)
+        n_added = add_candidates(run, fenced.compile, slice_row, verification, shown, heldout)
         save_verdicts(run, plan, verification, shown, scores)
         slice_row.n_from_drafts += n_added
         slice_row.offer_plan = _carried_out(record_verdicts(plan, verification, n_added))

@@ -7,10 +7,11 @@ from django.utils import timezone
 
 from backend.artifacts.receipting import issue_receipt
 from backend.compiles import leases
+from backend.compiles.booking import Fenced
 from backend.compiles.events import append_event
 from backend.compiles.lifecycle import transitions
-from backend.compiles.models import Compile, StepRun
-from backend.compiles.notices import notify_progress
+from backend.compiles.models import StepRun
+from backend.compiles.notices import tell_progress
 from backend.domain.canonical import sha256_of
 from backend.domain.lifecycle import CompileStatus, StepName, StepStatus
 from backend.domain.planning.step_outputs import StepOutput
@@ -32,9 +33,10 @@ class StepWaiting:
     """A runner has the step's job; its report wakes the compile."""
 
 
-def finish_step(run: CompileRun, compile: Compile, name: StepName, done: StepDone) -> None:
+def finish_step(run: CompileRun, fenced: Fenced, name: StepName, done: StepDone) -> None:
     """Close a step inside a `fenced` transaction and sign its receipt; the step that ends the compile ends it here, in
     the same transaction. Raises Canceled where the customer was first."""
+    compile = fenced.compile
     if done.ends is not None and compile.status == CompileStatus.CANCELING:
         raise Canceled
     step = StepRun.objects.select_for_update().get(tenant_id=run.tenant_id, compile_id=run.compile_id, name=name)
@@ -51,7 +53,7 @@ def finish_step(run: CompileRun, compile: Compile, name: StepName, done: StepDon
     leases.note_progress(run.lease)
     data = {"step": name.value, "cost_microusd": step.spent_microusd, "waste_microusd": step.waste_microusd}
     append_event(run.tenant_id, run.compile_id, "step.succeeded", data)
-    notify_progress(compile, name)
+    tell_progress(compile, name)
     if done.ends is not None:
-        transitions.move(compile, done.ends)
+        transitions.move(fenced, done.ends)
         leases.release(run.lease, due_in_s=None)

@@ -48,8 +48,8 @@ def result_or_wait(
     job = _offered(run, step, slot)
     if job is None:
         offer = make_offer()
-        with run.fenced() as compile:
-            job = job_leases.offer(compile.tenant_id, offer, compile_id=compile.id, step=step)
+        with run.fenced() as fenced:
+            job = job_leases.offer(fenced.compile.tenant_id, offer, compile_id=fenced.compile.id, step=step)
             _note(run.step(step), slot, job)
             run.progress(step, done=0, total=0, message="waiting for a runner")
             leases.release(run.lease, due_in_s=SAFETY_POLL_S)

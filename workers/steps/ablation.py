@@ -47,33 +47,33 @@ _OF_CANDIDATE = _MADE_LATER | {
 
 def copy_slicing(run: CompileRun) -> StepDone:
     """The source's slices and its gold split. K is what the arm keeps of each."""
-    with run.fenced() as compile:
-        source, step = _source_step(compile, StepName.SLICING)
+    with run.fenced() as fenced:
+        source, step = _source_step(fenced.compile, StepName.SLICING)
         theirs = list(Slice.objects.filter(tenant_id=run.tenant_id, compile=source).order_by("position"))
         valid = Candidate.objects.filter(tenant_id=run.tenant_id, compile=source).exclude(state=CandidateState.REJECTED)
         n_valid = dict(valid.values_list("slice").annotate(n=models.Count("id")))
         rows = []
         for pool in theirs:
             n = n_valid.get(pool.id, 0)
-            k = n if compile.arm == Arm.ALL else pool.k_actual or 0
+            k = n if fenced.compile.arm == Arm.ALL else pool.k_actual or 0
             values = _columns(pool, _OF_SLICE) | {"is_synthesized": True, "k_requested": k}
             if split_into(pool):  # its halves have its candidates
                 values |= {"k_actual": 0, "selection": pool.selection}
-            rows.append(Slice(tenant_id=run.tenant_id, compile=compile, **values))
+            rows.append(Slice(tenant_id=run.tenant_id, compile=fenced.compile, **values))
         Slice.objects.bulk_create(rows)
         output = SlicingOut.from_json(step.output)
         done = StepDone(
             inputs={"spec": sha256_of(canonical_spec(run.spec))} | _as_inputs(output),
             output=replace(output, copied_from=_public_id(source)),
         )
-        finish_step(run, compile, StepName.SLICING, done)
+        finish_step(run, fenced, StepName.SLICING, done)
     return done
 
 
 def copy_candidates(run: CompileRun) -> StepDone:
     """The source's candidates, the rejected ones too, with their embeddings; no call, no cost."""
-    with run.fenced() as compile:
-        source, step = _source_step(compile, StepName.SYNTHESIS)
+    with run.fenced() as fenced:
+        source, step = _source_step(fenced.compile, StepName.SYNTHESIS)
         ids = list(
             Candidate.objects.filter(tenant_id=run.tenant_id, compile=source)
             .order_by("text_key")
@@ -82,14 +82,14 @@ def copy_candidates(run: CompileRun) -> StepDone:
         slice_of = _slices_of(run, source)
     for first in range(0, len(ids), COPIED_AT_ONCE):
         run.stop.check()
-        with run.fenced() as compile:
+        with run.fenced() as fenced:
             part = Candidate.objects.filter(tenant_id=run.tenant_id, id__in=ids[first : first + COPIED_AT_ONCE])
-            copies = [_copy(compile, row, slice_of[row.slice_id]) for row in part.order_by("text_key")]
+            copies = [_copy(fenced.compile, row, slice_of[row.slice_id]) for row in part.order_by("text_key")]
             Candidate.objects.bulk_create(copies, ignore_conflicts=True)  # of a process that died: there already
             done_so_far = min(first + COPIED_AT_ONCE, len(ids))
             run.progress(StepName.SYNTHESIS, done=done_so_far, total=len(ids), message="candidates copied")
-    with run.fenced() as compile:
-        keys = Candidate.objects.filter(tenant_id=run.tenant_id, compile=compile).order_by("text_key")
+    with run.fenced() as fenced:
+        keys = Candidate.objects.filter(tenant_id=run.tenant_id, compile=fenced.compile).order_by("text_key")
         copied = SynthesisOut.from_json(step.output)
         output = replace(
             copied,
@@ -98,22 +98,22 @@ def copy_candidates(run: CompileRun) -> StepDone:
             n_copied=len(ids),
         )
         done = StepDone(inputs=_as_inputs(copied), output=output)
-        finish_step(run, compile, StepName.SYNTHESIS, done)
+        finish_step(run, fenced, StepName.SYNTHESIS, done)
     return done
 
 
 def copy_scores(run: CompileRun) -> StepDone:
     """The source's scores, by text. Nothing is computed anew: the same candidates, the same verdicts."""
-    with run.fenced() as compile:
-        source, step = _source_step(compile, StepName.VERIFICATION)
+    with run.fenced() as fenced:
+        source, step = _source_step(fenced.compile, StepName.VERIFICATION)
         with connection.cursor() as cursor:
             cursor.execute(
                 "UPDATE compiles_candidate AS mine SET score = theirs.score, signal = theirs.signal"
                 " FROM compiles_candidate AS theirs WHERE mine.tenant_id = %s AND mine.compile_id = %s"
                 " AND theirs.tenant_id = %s AND theirs.compile_id = %s AND theirs.text_key = mine.text_key",
-                [run.tenant_id, compile.id, run.tenant_id, source.id],
+                [run.tenant_id, fenced.compile.id, run.tenant_id, source.id],
             )
-        rows = Candidate.objects.filter(tenant_id=run.tenant_id, compile=compile).order_by("text_key")
+        rows = Candidate.objects.filter(tenant_id=run.tenant_id, compile=fenced.compile).order_by("text_key")
         scores = [
             [key, state, None if score is None else f"{score:.6f}"]
             for key, state, score in rows.values_list("text_key", "state", "score")
@@ -123,17 +123,17 @@ def copy_scores(run: CompileRun) -> StepDone:
             inputs={"candidates": sha256_of([key for key, *_ in scores])} | _as_inputs(copied),
             output=replace(copied, scores=sha256_of(scores), copied_from=_public_id(source)),
         )
-        finish_step(run, compile, StepName.VERIFICATION, done)
+        finish_step(run, fenced, StepName.VERIFICATION, done)
     return done
 
 
 def keep_without_selection(run: CompileRun) -> StepDone:
     """All of a slice or K of it by lot, whatever its clusters; no reaction, no drafts. Labels that the source has
     bought are taken over."""
-    with run.fenced() as compile:
-        source, _ = _source_step(compile, StepName.SELECTION)
+    with run.fenced() as fenced:
+        source, _ = _source_step(fenced.compile, StepName.SELECTION)
         labels_step = StepRun.objects.get(tenant_id=run.tenant_id, compile=source, name=StepName.LABELING)
-        pools = list(Slice.objects.filter(tenant_id=run.tenant_id, compile=compile).order_by("position"))
+        pools = list(Slice.objects.filter(tenant_id=run.tenant_id, compile=fenced.compile).order_by("position"))
     for done_pools, pool in enumerate(pools, start=1):
         run.stop.check()
         if pool.selection is None:
@@ -141,10 +141,10 @@ def keep_without_selection(run: CompileRun) -> StepDone:
         with run.fenced():
             message = f"{pool.name}: {pool.k_actual} of {pool.n_candidates}"
             run.progress(StepName.SELECTION, done=done_pools, total=len(pools), message=message)
-    with run.fenced() as compile:
-        _take_labels_over(compile, source)
-        done = _kept(run, compile, source, labels_step)
-        finish_step(run, compile, StepName.SELECTION, done)
+    with run.fenced() as fenced:
+        _take_labels_over(fenced.compile, source)
+        done = _kept(run, fenced.compile, source, labels_step)
+        finish_step(run, fenced, StepName.SELECTION, done)
     return done
 
 

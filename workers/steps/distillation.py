@@ -28,10 +28,10 @@ def run_distillation(run: CompileRun) -> StepDone | StepWaiting:
     )
     inputs = {"dataset": run.output(LabelingOut).dataset, "base": result.base_model_sha256}
     done = StepDone(inputs=inputs, output=output)
-    with run.fenced() as compile:
-        settle(compile, StepName.DISTILLATION, [runner_fact(row, result.runner_ms)])
+    with run.fenced() as fenced:
+        settle(fenced, StepName.DISTILLATION, [runner_fact(row, result.runner_ms)])
         _warn_of_left_out(run, result)
-        finish_step(run, compile, StepName.DISTILLATION, done)
+        finish_step(run, fenced, StepName.DISTILLATION, done)
     return done
 
 

@@ -56,10 +56,10 @@ def run_labeling(run: CompileRun) -> StepDone:
         rules=rules,
         rule_induction=induction,
     )
-    with run.fenced() as compile:
+    with run.fenced() as fenced:
         synthetic = made.texts - {row["input"] for row in gold}
-        done = _save(run, compile, rows, synthetic, made, blobs)
-        finish_step(run, compile, StepName.LABELING, done)
+        done = _save(run, fenced.compile, rows, synthetic, made, blobs)
+        finish_step(run, fenced, StepName.LABELING, done)
     return done
 
 
@@ -111,9 +111,9 @@ def _take_known(run: CompileRun, todo: list[Candidate], session: TeacherSession,
     mine = [row for row in todo if row.text_key in known.answers]
     if mine:
         _vote(run.spec, mine, {row.text_key: [known.answers[row.text_key]] for row in mine})
-        with run.fenced() as compile:
+        with run.fenced() as fenced:
             Candidate.objects.bulk_update(mine, _VOTED)
-            note_labels(run, compile, known, len(todo) - len(mine), session.price)
+            note_labels(run, fenced.compile, known, len(todo) - len(mine), session.price)
             message = f"{len(mine)} of {total} inputs were labeled before"
             run.progress(StepName.LABELING, done=total - len(todo) + len(mine), total=total, message=message)
     return [row for row in todo if row.state == CandidateState.PICKED]

@@ -42,15 +42,15 @@ _MEASURED = frozenset({"k_score_ppm", "cost_microusd", "evals"})
 
 def run_packaging(run: CompileRun) -> StepDone:
     trained, key = chosen_trial(run), signing_key()
-    with run.fenced() as compile:
-        members = _members(run, compile, trained) | _receipts(compile, key)
-        fields = _manifest_fields(run, compile, trained, key)
+    with run.fenced() as fenced:
+        members = _members(run, fenced.compile, trained) | _receipts(fenced.compile, key)
+        fields = _manifest_fields(run, fenced.compile, trained, key)
         structures = _contributed(run)
     data = build_kolm(members, manifest_fields=fields, key=key)
     _check_trusted(data)
     digest = put_blob(run.tenant_id, data)
-    with run.fenced() as compile:
-        artifact = publish(compile, data, digest)
+    with run.fenced() as fenced:
+        artifact = publish(fenced.compile, data, digest)
         public_id = encode_id(Prefix.ARTIFACT, artifact.id)
         done = StepDone(
             inputs={"adapter": trained.adapter_sha256},
@@ -64,8 +64,8 @@ def run_packaging(run: CompileRun) -> StepDone:
             {"artifact": public_id, "sha256": digest, "size_bytes": len(data)},
         )
         if structures:
-            contribute(run.tenant_id, structures, submitted_at=compile.created_at)
-        finish_step(run, compile, StepName.PACKAGING, done)
+            contribute(run.tenant_id, structures, submitted_at=fenced.compile.created_at)
+        finish_step(run, fenced, StepName.PACKAGING, done)
     return done
 
 

@@ -28,9 +28,9 @@ def run_selection(run: CompileRun) -> StepDone:
             done = sum(part.selection is not None for part in pools)
             message = f"{pool.name}: {pool.k_actual} of {pool.n_candidates}"
             run.progress(StepName.SELECTION, done=done, total=len(pools), message=message)
-    with run.fenced() as compile:
+    with run.fenced() as fenced:
         done_step = _summary(run, _pools(run))
-        finish_step(run, compile, StepName.SELECTION, done_step)
+        finish_step(run, fenced, StepName.SELECTION, done_step)
     shrink(run.tenant_id)
     return done_step
 

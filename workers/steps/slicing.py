@@ -29,9 +29,9 @@ def run_slicing(run: CompileRun) -> StepDone:
     slices = [*declared(run.spec), *_captured(run.spec, captures)]
     for row, vector in zip(slices, embedder.embed([slice_text(run.spec, row) for row in slices]), strict=True):
         row.embedding = vector.tobytes()
-    with run.fenced() as compile:
-        done = _save(run, compile, slices, captures, gold, embedder)
-        finish_step(run, compile, StepName.SLICING, done)
+    with run.fenced() as fenced:
+        done = _save(run, fenced.compile, slices, captures, gold, embedder)
+        finish_step(run, fenced, StepName.SLICING, done)
     return done
 
 

@@ -40,9 +40,9 @@ def run_synthesis(run: CompileRun) -> StepDone:
             embed_pool(run, pool, embedder, StepName.SYNTHESIS)
         else:
             synthesize_pool(run, pool, embedder, heldout, lookup)
-    with run.fenced() as compile:
+    with run.fenced() as fenced:
         done = _summary(run)
-        finish_step(run, compile, StepName.SYNTHESIS, done)
+        finish_step(run, fenced, StepName.SYNTHESIS, done)
     return done
 
 

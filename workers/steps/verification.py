@@ -26,9 +26,9 @@ def run_verification(run: CompileRun) -> StepDone:
             run.progress(
                 StepName.VERIFICATION, done=done, total=len(pools), message=f"{pool.name}: ranked by {pool.signal}"
             )
-    with run.fenced() as compile:
+    with run.fenced() as fenced:
         done_step = _summary(run, pools)
-        finish_step(run, compile, StepName.VERIFICATION, done_step)
+        finish_step(run, fenced, StepName.VERIFICATION, done_step)
     return done_step
 
 

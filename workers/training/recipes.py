@@ -67,8 +67,8 @@ def _why_not(run: CompileRun, record: TrialRecord) -> str:
     """Why no pack is made; "" where one is."""
     recipes = run.spec.recipes
     has_observations = bool(run.output(LabelingOut).observations)
-    with run.fenced() as compile:
-        has_money = left_of(compile) >= recipes_cost(run.spec).expected
+    with run.fenced() as fenced:
+        has_money = left_of(fenced.compile) >= recipes_cost(run.spec).expected
     if not recipes.enabled or not recipes.sources or not has_observations:
         return "not_wanted"
     if record.outcome is None or not record.outcome.passed:
@@ -181,9 +181,9 @@ def _end(
     """Write down what came of it and what it cost; once."""
     record = trial_records(run)[nth]
     evals = put_json(run.tenant_id, with_recipes(measurement_at(run, record.evals), told).to_json())
-    with run.fenced() as compile:
+    with run.fenced() as fenced:
         if job is not None and result is not None:
-            settle(compile, STEP, [runner_fact(job, result.runner_ms)])
+            settle(fenced, STEP, [runner_fact(job, result.runner_ms)])
         step = run.step(STEP)
         record = TrialRecord.from_json(step.trials[nth])
         step.trials[nth] = replace(record, has_recipes=True, evals=evals).to_json()

@@ -121,12 +121,12 @@ def _end(run: CompileRun, nth: int, outcome: TrialOutcome, **found: Any) -> None
     """Write down what came of a trial, what it cost, and which one comes next."""
     # the first training was paid by its own step
     facts = [fact for role, fact in _runner_facts(run, nth) if nth or role == "evaluate"]
-    with run.fenced() as compile:
-        settle(compile, STEP, facts)
+    with run.fenced() as fenced:
+        settle(fenced, STEP, facts)
         step = run.step(STEP)
         records = list(map(TrialRecord.from_json, step.trials))
         records[nth] = replace(records[nth], outcome=outcome, **found)
-        following = next_trial(run.spec, outcomes_of(records), left_of(compile))
+        following = next_trial(run.spec, outcomes_of(records), left_of(fenced.compile))
         if following is not None:
             records.append(TrialRecord(trial=following, jobs={}))
         step.trials = [record.to_json() for record in records]

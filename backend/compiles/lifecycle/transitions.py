@@ -6,6 +6,7 @@ from uuid import UUID
 from django.utils import timezone
 
 from backend.compiles import booking, leases
+from backend.compiles.booking import Fenced
 from backend.compiles.events import append_event, touch
 from backend.compiles.lifecycle.concurrency import check_room
 from backend.compiles.models import Compile, StepRun
@@ -19,9 +20,10 @@ from backend.tenants.actors import SYSTEM, Actor
 FORGOTTEN = "data_forgotten"  # `failure_code` of a compile that cannot go on for want of its candidates
 
 
-def move(compile: Compile, to: CompileStatus, **changes: Any) -> None:
+def move(fenced: Fenced, to: CompileStatus, **changes: Any) -> None:
     """Change the status of a locked compile. The end of one books what it used and gives back what was set aside for
     it, which locks the account: lock nothing else after it. Raises Conflict for a move the table does not allow."""
+    compile = fenced.compile
     check_move(CompileStatus(compile.status), to)
     now = timezone.now()
     if to == CompileStatus.RUNNING and compile.started_at is None:
@@ -35,7 +37,7 @@ def move(compile: Compile, to: CompileStatus, **changes: Any) -> None:
         append_event(compile.tenant_id, compile.id, f"compile.{to.value}", _summary(compile))
     tell(compile, to)
     if to in TERMINAL:
-        booking.end(compile)
+        booking.end(fenced)
 
 
 def _summary(compile: Compile) -> dict[str, Any]:
@@ -45,18 +47,19 @@ def _summary(compile: Compile) -> dict[str, Any]:
     return data
 
 
-def locked_compile(tenant_id: UUID, compile_id: UUID) -> Compile:
+def locked_compile(tenant_id: UUID, compile_id: UUID) -> Fenced:
     """The compile, its lease and itself locked in that order (the order every writer keeps). Raises NotFound."""
     if not Compile.objects.filter(tenant_id=tenant_id, id=compile_id).exists():
         raise NotFound("There is no such compile.")
     leases.lock(compile_id)
-    return Compile.objects.select_for_update().get(tenant_id=tenant_id, id=compile_id)
+    return Fenced.around(Compile.objects.select_for_update().get(tenant_id=tenant_id, id=compile_id))
 
 
 def cancel(tenant_id: UUID, compile_id: UUID, *, actor: Actor = SYSTEM) -> Compile:
     """Ask a compile to stop. What nobody works on is canceled at once; a running one becomes `canceling` until its
     worker and runner let go. Asking twice is asking once; an ended compile is a Conflict."""
-    compile = locked_compile(tenant_id, compile_id)
+    fenced = locked_compile(tenant_id, compile_id)
+    compile = fenced.compile
     status = CompileStatus(compile.status)
     if status in (CompileStatus.CANCELING, CompileStatus.CANCELED):
         return compile
@@ -64,9 +67,9 @@ def cancel(tenant_id: UUID, compile_id: UUID, *, actor: Actor = SYSTEM) -> Compi
         raise Conflict(f"This compile has ended ({status}); there is nothing to cancel.", code="compile_ended")
     leases.request_cancel(compile_id)
     if status == CompileStatus.QUEUED:
-        move(compile, CompileStatus.CANCELED)
+        move(fenced, CompileStatus.CANCELED)
     else:
-        move(compile, CompileStatus.CANCELING)
+        move(fenced, CompileStatus.CANCELING)
         leases.hint(tenant_id, compile_id)
     audit.note(tenant_id, actor=actor, action="compile.canceled", target=encode_id(Prefix.COMPILE, compile_id))
     return compile
@@ -75,7 +78,8 @@ def cancel(tenant_id: UUID, compile_id: UUID, *, actor: Actor = SYSTEM) -> Compi
 def resume(tenant_id: UUID, compile_id: UUID, *, budget_microusd: int | None, actor: Actor = SYSTEM) -> Compile:
     """Put a failed, expired or canceled compile back into the queue; it goes on at its first unfinished step, with
     everything paid for kept."""
-    compile = locked_compile(tenant_id, compile_id)
+    fenced = locked_compile(tenant_id, compile_id)
+    compile = fenced.compile
     if CompileStatus(compile.status) not in (CompileStatus.FAILED, CompileStatus.EXPIRED, CompileStatus.CANCELED):
         raise Conflict(
             f"Only a failed, expired or canceled compile can be resumed; this one is {compile.status}. "
@@ -99,7 +103,7 @@ def resume(tenant_id: UUID, compile_id: UUID, *, budget_microusd: int | None, ac
     changes: dict[str, Any] = {"failure_code": "", "failure_message": "", "failed_step": "", "ended_at": None}
     if budget_microusd is not None:
         changes["budget_microusd"] = budget_microusd
-    move(compile, CompileStatus.QUEUED, **changes)
+    move(fenced, CompileStatus.QUEUED, **changes)
     leases.rearm(tenant_id, compile_id)
     booking.hold_again(compile)
     data = {"budget_microusd": compile.budget_microusd}

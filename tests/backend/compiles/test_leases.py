@@ -56,12 +56,12 @@ def test_a_heartbeat_prolongs_also_a_lease_that_just_lapsed_unclaimed(row):
 
 def test_effects_under_the_fence_are_kept_and_under_a_lost_one_never(row):
     first = hold(row)
-    with first.fenced() as compile:
-        append_event(compile.tenant_id, compile.id, "kept")
+    with first.fenced() as fenced:
+        append_event(fenced.compile.tenant_id, fenced.compile.id, "kept")
     lapse(first.lease)
     hold(row, owner="two")
-    with pytest.raises(LeaseLost), first.fenced() as compile:
-        append_event(compile.tenant_id, compile.id, "lost")
+    with pytest.raises(LeaseLost), first.fenced() as fenced:
+        append_event(fenced.compile.tenant_id, fenced.compile.id, "lost")
     with tenant_scope(row.tenant_id):
         assert [e.type for e in CompileEvent.objects.order_by("seq")] == ["compile.status", "kept"]
 
@@ -156,11 +156,11 @@ def test_a_takeover_waits_for_the_effect_that_is_being_committed(committed_db):
 
     with ThreadPoolExecutor(1) as threads:
         other = threads.submit(take_over)
-        with run.fenced() as compile:
+        with run.fenced() as fenced:
             inside.set()
             time.sleep(0.3)
             assert done == []
-            append_event(compile.tenant_id, compile.id, "kept")
+            append_event(fenced.compile.tenant_id, fenced.compile.id, "kept")
         other.result()
     assert done[0].fence == run.lease.fence + 1
     with tenant_scope(row.tenant_id):

@@ -52,10 +52,10 @@ def test_the_bill_of_a_period_has_a_line_a_meter_and_says_what_kolm_carries_and_
     tenant = make_tenant()
     secret = make_api_key(tenant)
     row = make_compile(tenant)
-    with hold(row).fenced() as compile:
+    with hold(row).fenced() as fenced:
         tokens = {"unit": "token", "sku": "teacher.m.output_token"}
         spending.settle(
-            compile,
+            fenced,
             StepName.LABELING,
             [
                 fact(f"{row.id}:t", 700, **tokens),

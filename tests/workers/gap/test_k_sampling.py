@@ -53,10 +53,10 @@ class World:
 def walked(row: Compile) -> World:
     run = start(row)
     walk_through(run, *TO_SELECTION, StepName.LABELING)
-    with run.fenced() as compile:
+    with run.fenced() as fenced:
         told = k_sampling(
             run,
-            compile,
+            fenced.compile,
             embedder=run.step(StepName.SLICING).output["facts"]["embedder"],
             labels=run.step(StepName.LABELING).output["facts"],
         )

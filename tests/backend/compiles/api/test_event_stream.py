@@ -14,6 +14,7 @@ from django.db import connection
 from django.test import Client
 
 from backend.compiles.api import event_stream
+from backend.compiles.booking import Fenced
 from backend.compiles.events import append_event
 from backend.compiles.lifecycle import transitions
 from backend.compiles.models import Compile
@@ -53,7 +54,7 @@ class Scene:
     def end(self) -> None:
         change(self.row, status=CompileStatus.RUNNING)
         with tenant_scope(self.tenant.id):
-            transitions.move(Compile.objects.get(id=self.row.id), CompileStatus.SUCCEEDED)
+            transitions.move(Fenced.around(Compile.objects.get(id=self.row.id)), CompileStatus.SUCCEEDED)
 
 
 async def elsewhere(act: Any, *arguments: Any) -> None:
