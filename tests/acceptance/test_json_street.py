@@ -84,7 +84,7 @@ def test_the_file_is_trusted_and_says_what_it_is(customer: Customer, orders: Row
     file, keys = tmp_path / "orders.kolm", tmp_path / "keys.json"
     file.write_bytes(data)
     keys.write_text(json.dumps(keyring))
-    script = str(ROOT / "backend" / "domain" / "kolm_verify.py")
+    script = str(ROOT / "backend" / "domain" / "artifact" / "kolm_verify.py")
     command = [sys.executable, "-I", script, str(file), "--keyring", str(keys)]
     assert subprocess.run(command, capture_output=True, timeout=30).returncode == 0
 

@@ -61,7 +61,7 @@ def test_the_download_is_trusted_with_our_keyring_and_nobody_elses(kolm: bytes, 
 
 def run_verifier(file: Path, keyring: Path) -> int:
     """The single file alone, as a stranger runs it: isolated from this repository's packages."""
-    script = ROOT / "backend" / "domain" / "kolm_verify.py"
+    script = ROOT / "backend" / "domain" / "artifact" / "kolm_verify.py"
     command = [sys.executable, "-I", str(script), str(file), "--keyring", str(keyring)]
     return subprocess.run(command, capture_output=True, cwd=file.parent, timeout=30).returncode
 

@@ -27,7 +27,7 @@ from workers.teachers.protocol import TeacherCaps, TeacherIdentity
 ROOT = Path(__file__).resolve().parent.parent.parent
 VENV = ROOT / ".venv-vllm"
 COMMAND = VENV / "bin" / "vllm"
-PROPOSER = ROOT / "workers" / "teachers" / "vllm_proposer.py"
+PROPOSER = ROOT / "workers" / "teachers" / "vllm" / "proposer.py"
 MODEL = "tiny-support"
 START_S = 400.0
 CAPS = TeacherCaps(logprobs=True, prompt_logprobs=True, prefix=True, engine_drafts=True, max_top_logprobs=20)

@@ -25,7 +25,7 @@ def grammar() -> Grammar:
     return shipped_grammar()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def grammar_server(grammar: Grammar) -> Iterator[GrammarServer]:
     before = set(threading.enumerate())
     with serving(GrammarModel(grammar)) as server:

@@ -163,7 +163,7 @@ def test_a_run_on_a_runner_comes_with_a_grant_that_reports_and_opens_nothing(wor
     with pytest.raises(Unavailable, match="No runner"):
         run_inputs(artifact, ["x"], wait_s=0.0)
     with tenant_scope(world.tenant.id):
-        job = RunnerJob.objects.get(kind="infer")
+        job = RunnerJob.objects.get(kind="infer", tenant_id=world.tenant.id)
     grant = get_json(world.tenant.id, job.payload_sha256)["grant"]
     told = FeedbackRow(grant=grant, log="a" * 32, feedback=found(world).to_json()).to_json()
     assert tell(told) == {"kept": 1, "refused": []}
