@@ -1,6 +1,7 @@
 """Packaging: everything that was made, in one signed `.kolm`; published in the same transaction that ends the
 compile."""
 
+from dataclasses import dataclass
 from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -33,6 +34,7 @@ from workers.gap.k_sampling import k_sampling
 from workers.step.result import StepDone, finish_step
 from workers.teachers.factory import CARD_NOTES
 from workers.training.heldout import rules_shipped
+from workers.training.measurement import Measurement
 from workers.training.trial_jobs import Trained, base_name
 from workers.training.trials import chosen_measurement, chosen_trial
 
@@ -40,12 +42,25 @@ from workers.training.trials import chosen_measurement, chosen_trial
 _MEASURED = frozenset({"k_score_ppm", "cost_microusd", "evals"})
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Parts:
+    """What lies in blobs and is large: read, and mined, before a row is locked."""
+
+    adapter: bytes
+    recipes: bytes
+    rules: bytes
+    k_score: Any
+    gate: Any
+    predictions: dict[str, Any]
+    structures: list[Structure]
+
+
 def run_packaging(run: CompileRun) -> StepDone:
     trained, key = chosen_trial(run), signing_key()
+    parts = _read_parts(run, trained)
     with run.fenced() as fenced:
-        members = _members(run, fenced.compile, trained) | _receipts(fenced.compile, key)
+        members = _members(run, fenced.compile, trained, parts) | _receipts(fenced.compile, key)
         fields = _manifest_fields(run, fenced.compile, trained, key)
-        structures = _contributed(run)
     data = build_kolm(members, manifest_fields=fields, key=key)
     _check_trusted(data)
     digest = put_blob(run.tenant_id, data)
@@ -63,29 +78,45 @@ def run_packaging(run: CompileRun) -> StepDone:
             "artifact.published",
             {"artifact": public_id, "sha256": digest, "size_bytes": len(data)},
         )
-        if structures:
-            contribute(run.tenant_id, structures, submitted_at=fenced.compile.created_at)
+        if parts.structures:
+            contribute(run.tenant_id, parts.structures, submitted_at=fenced.compile.created_at)
         finish_step(run, fenced, StepName.PACKAGING, done)
     return done
 
 
-def _members(run: CompileRun, compile: Compile, trained: Trained) -> dict[str, bytes]:
+def _read_parts(run: CompileRun, trained: Trained) -> _Parts:
+    measured, gate = chosen_measurement(run), run.output(GateOut)
+    recipes, rules = _fast_paths(run, measured)
+    return _Parts(
+        adapter=get_blob(run.tenant_id, trained.adapter_sha256),
+        recipes=recipes,
+        rules=rules,
+        k_score=get_json(run.tenant_id, gate.k_score_sha256),
+        gate=get_json(run.tenant_id, gate.gate_sha256),
+        predictions=_predictions(measured),
+        structures=_contributed(run),
+    )
+
+
+def _members(run: CompileRun, compile: Compile, trained: Trained, parts: _Parts) -> dict[str, bytes]:
+    """The files of the artifact, but for the receipts."""
     steps = {step.name: step for step in StepRun.objects.filter(tenant_id=run.tenant_id, compile=compile)}
-    gate = run.output(GateOut)
     values: dict[str, Any] = {
         "spec.json": canonical_spec(run.spec),
         "adapter_config.json": trained.adapter_config,
-        "evals.json": (compile.evaluation or {}) | _predictions(run),
-        "k_score.json": get_json(run.tenant_id, gate.k_score_sha256),
-        "gate.json": get_json(run.tenant_id, gate.gate_sha256),
-        "training_stats.json": as_integers(_training_stats(run, compile, steps, trained)),
+        "evals.json": (compile.evaluation or {}) | parts.predictions,
+        "k_score.json": parts.k_score,
+        "gate.json": parts.gate,
+        "training_stats.json": as_integers(_training_stats(run, compile, trained)),
         "provenance.json": _provenance(run, steps, trained),
     }
     values |= _of_kind(run, trained)
     members = {path: canonical_json(value) for path, value in values.items()}
-    members["recipes.json"], members["rules.json"] = _fast_paths(run)
-    members["adapter.safetensors"] = get_blob(run.tenant_id, trained.adapter_sha256)
-    return members
+    return members | {
+        "recipes.json": parts.recipes,
+        "rules.json": parts.rules,
+        "adapter.safetensors": parts.adapter,
+    }
 
 
 def _receipts(compile: Compile, key: Ed25519PrivateKey) -> dict[str, bytes]:
@@ -117,9 +148,8 @@ def _contributed(run: CompileRun) -> list[Structure]:
     return structures_of(row["output"] for row in get_jsonl(run.tenant_id, observations))
 
 
-def _fast_paths(run: CompileRun) -> tuple[bytes, bytes]:
+def _fast_paths(run: CompileRun, measured: Measurement) -> tuple[bytes, bytes]:
     """recipes.json and rules.json; empty ones where nothing was made or kept."""
-    measured = chosen_measurement(run)
     pack = measured.pack_sha256
     rules = rules_shipped(run, measured)
     return (
@@ -138,14 +168,14 @@ def _of_kind(run: CompileRun, trained: Trained) -> dict[str, Any]:
     return found | {"prompt.json": prompt_json(run.spec)}
 
 
-def _predictions(run: CompileRun) -> dict[str, Any]:
+def _predictions(measured: Measurement) -> dict[str, Any]:
     """Row by row what was answered on held-out data; the inputs themselves stay with the tenant."""
-    measured = chosen_measurement(run).to_json()
+    value = measured.to_json()
     names = ("predictions", "baseline_predictions", "confidences_ppm", "failed", "verdicts", "rule_rows")
-    return {name: measured[name] for name in names if name in measured}
+    return {name: value[name] for name in names if name in value}
 
 
-def _training_stats(run: CompileRun, compile: Compile, steps: dict[str, StepRun], trained: Trained) -> dict[str, Any]:
+def _training_stats(run: CompileRun, compile: Compile, trained: Trained) -> dict[str, Any]:
     return {
         "active": trained.active,
         "n_pairs": trained.n_pairs,

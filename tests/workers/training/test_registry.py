@@ -1,9 +1,10 @@
 """What a compile gives to the registry of recipes and takes from it: as its spec says, and nothing otherwise."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from django.db import connection
 
 from backend.artifacts.signing import signing_key
 from backend.blobs import get_blob
@@ -17,6 +18,7 @@ from backend.tenants.isolation import tenant_scope
 from tests.compile_factories import fresh
 from tests.workers.answer_helpers import EASY, TEXTS, advance, at_distillation, bring, json_answer, json_spec
 from tests.workers.training.test_recipes import ON, PACK, at_pack_job, packed, with_observations
+from workers.steps import packaging
 
 pytestmark = pytest.mark.usefixtures("committed_db")
 
@@ -57,6 +59,30 @@ def test_what_leaves_and_what_comes_is_what_the_spec_says(registry: str, epoch: 
         assert asked["epoch_sha256"] == ""
     else:
         assert get_blob(row.tenant_id, asked["epoch_sha256"]) == epoch
+
+
+def test_no_blob_is_read_and_nothing_is_mined_while_the_compile_is_locked(
+    epoch: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Packaging reads megabytes: others that need the compile's row do not wait for a disk."""
+    used: set[str] = set()
+
+    def unlocked(name: str) -> Callable[..., Any]:
+        real = getattr(packaging, name)
+
+        def called(*given: Any, **named: Any) -> Any:
+            assert not connection.in_atomic_block, name
+            used.add(name)
+            return real(*given, **named)
+
+        return called
+
+    names = ("get_blob", "get_json", "get_jsonl", "structures_of", "build_kolm", "put_blob")
+    for name in names:
+        monkeypatch.setattr(packaging, name, unlocked(name))
+    row, _ = published("contribute")
+    assert used == set(names)
+    assert given(row)
 
 
 def test_a_spec_that_says_nothing_gives_nothing(epoch: bytes) -> None:
