@@ -63,11 +63,11 @@ def tick(*, may_expire: bool = True) -> None:
     from django.db import Error as DatabaseError
     from django.db import connection
 
-    from backend.billing.hinting import hint_billing
+    from backend.billing.schedule import wake_billing_workers
     from backend.compiles.lifecycle.retention import sweep_due
     from backend.registry.epochs import build_due
     from backend.runner_jobs.retention import forget_infer_jobs
-    from backend.selections.conclusion import settle_ended
+    from backend.selections.conclusion import conclude_ended_jobs
     from backend.selections.retention import forget_selections
     from backend.serving.gateway.shadowing import forget_shadow
     from backend.serving.playground import forget_playground
@@ -75,9 +75,17 @@ def tick(*, may_expire: bool = True) -> None:
     from backend.serving.runners.servers import forget_servers
     from backend.webhooks.retention import forget_webhooks
 
-    parts = [hint_due, relay_outbox, expire_runners, forget_infer_jobs, settle_ended, forget_selections, sweep_drafts]
+    parts = [
+        hint_due,
+        relay_outbox,
+        expire_runners,
+        forget_infer_jobs,
+        conclude_ended_jobs,
+        forget_selections,
+        sweep_drafts,
+    ]
     parts += [forget_playground, forget_shadow, forget_pack_reports, forget_servers, build_due]
-    parts += [sweep_due, erase_tenants, forget_webhooks, hint_billing]
+    parts += [sweep_due, erase_tenants, forget_webhooks, wake_billing_workers]
     parts += [attend_accounts, reseal_values]
     parts += [expire_compiles] if may_expire else []
     for part in parts:
@@ -120,11 +128,11 @@ def relay_outbox(limit: int = 200) -> int:
     from django.utils import timezone
 
     from backend.compiles.models import Outbox
-    from backend.queue import TaskName, send_hint
+    from backend.queue import TaskName, enqueue
 
     with transaction.atomic():
         rows = list(Outbox.objects.select_for_update(skip_locked=True).filter(sent_at=None).order_by("id")[:limit])
-        sent = [row.pk for row in rows if send_hint(TaskName(row.task), **row.ids)]
+        sent = [row.pk for row in rows if enqueue(TaskName(row.task), **row.ids)]
         Outbox.objects.filter(id__in=sent).update(sent_at=timezone.now())
         _execute("DELETE FROM compiles_outbox WHERE sent_at < now() - make_interval(hours => %s)", [KEEP_SENT_H])
     return len(sent)
@@ -136,7 +144,7 @@ def hint_due() -> int:
     for the same database, with answers in hand."""
     from django.conf import settings
 
-    from backend.queue import TaskName, send_hint
+    from backend.queue import TaskName, enqueue
 
     is_heard = absence.is_over(time.monotonic(), grace_s=settings.KOLM_COMPILE_LEASE_S)
     rows = _execute(
@@ -149,7 +157,7 @@ def hint_due() -> int:
         [is_heard, REHINT_AFTER_S],
     )
     for tenant_id, compile_id in rows:
-        send_hint(TaskName.ADVANCE, tenant_id=str(tenant_id), compile_id=str(compile_id))
+        enqueue(TaskName.ADVANCE, tenant_id=str(tenant_id), compile_id=str(compile_id))
     return len(rows)
 
 

@@ -11,7 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from backend.billing import checkout, portal
+from backend.billing import checkout
 from backend.billing.invoices import find_invoice, lines_of, list_of
 from backend.billing.shapes import InvoiceDetailShape, InvoiceShape, PlanShape, invoice_shape, plan_shape
 from backend.billing.stripe.api import is_configured
@@ -101,5 +101,5 @@ class PortalView(APIView):
     def post(self, request: Request) -> Response:
         """Stripe's page for your cards and invoices, and for giving up a plan at the end of its month."""
         NothingRequest(data=request.data).is_valid(raise_exception=True)
-        url = portal.open(request.auth.tenant_id, request.auth.actor)
+        url = checkout.open_portal(request.auth.tenant_id, request.auth.actor)
         return Response({"object": "portal", "url": url}, status=201)

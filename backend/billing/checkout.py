@@ -1,5 +1,5 @@
-"""Buying a plan: Stripe's pages take the payment and keep the card; we give addresses to them and believe only what
-Stripe says afterwards."""
+"""Buying a plan and managing what was bought: Stripe's pages take the payment and keep the card; we give addresses to
+them and believe only what Stripe says afterwards."""
 
 from uuid import UUID
 
@@ -50,6 +50,22 @@ def start(tenant_id: UUID, name: str, actor: Actor) -> str:
         cancel_url=f"{settings.KOLM_PUBLIC_URL}{BILLS_PATH}?checkout=canceled",
     )
     return subscriptions.start_checkout(order, key=f"checkout-{attempt}")
+
+
+def open_portal(tenant_id: UUID, actor: Actor) -> str:
+    """The address of Stripe's page for cards, invoices and giving up a plan. Raises Conflict before anything was
+    bought."""
+    check_configured()
+    with tenant_scope(tenant_id):
+        row = Customer.objects.of_tenant(tenant_id).exclude(stripe_customer_id="").first()
+        if row is None:
+            message = "There is nothing to manage yet: buy a plan first (POST /v1/billing/checkout)."
+            raise Conflict(message, code="no_subscription")
+        attempt = count_attempt(tenant_id)
+        audit.note(tenant_id, actor=actor, action="billing_portal.opened")
+    return subscriptions.open_portal(
+        customer=row.stripe_customer_id, return_url=f"{settings.KOLM_PUBLIC_URL}{BILLS_PATH}", key=f"portal-{attempt}"
+    )
 
 
 def customer_of(tenant_id: UUID) -> str:

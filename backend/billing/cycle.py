@@ -7,24 +7,19 @@ tenant do not run side by side (a session's advisory lock), so that an older tot
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from uuid import UUID
 
 from django.db import connection
 from django.utils import timezone
 
-from backend.billing import activation, invoices, meters, settlement
+from backend.billing import activation, invoices, meters, schedule, settlement
 from backend.billing.models import BillingTurn, Customer, Subscription
-from backend.billing.periods import whole_hour_after
 from backend.billing.stripe.api import StripeAway, is_configured
 from backend.tenants.isolation import tenant_scope
-from backend.usage.accounts import account_row, month_of
 from backend.usage.models import Account
 
 log = logging.getLogger("kolm.billing")
-
-AFTER_THE_HOUR = timedelta(minutes=3)
-SOON = timedelta(minutes=10)
 
 
 def turn(tenant_id: UUID, *, now: datetime | None = None) -> bool:
@@ -47,7 +42,7 @@ def turn(tenant_id: UUID, *, now: datetime | None = None) -> bool:
             except StripeAway as away:
                 log.warning("billing of %s waits: %s", tenant_id, away)
                 is_settled = False
-        _next(tenant_id, at, is_settled=is_settled, is_metered=bool(customer))
+        schedule.set_next(tenant_id, at, is_settled=is_settled, is_metered=bool(customer))
         return True
 
 
@@ -60,40 +55,11 @@ def _with_stripe(tenant_id: UUID, customer: str, at: datetime) -> bool:
     return settlement.settle(tenant_id, customer, now=at)
 
 
-def look_soon(tenant_id: UUID) -> None:
-    """Let the next round look at this tenant."""
-    BillingTurn.objects.filter(tenant_id=tenant_id).update(due_at=timezone.now(), hinted_at=None)
-
-
-def due(limit: int = 100) -> list[UUID]:
-    """Tenants whose turn it is and whom nobody was told of in the last minutes."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "UPDATE billing_billingturn SET hinted_at = now() WHERE tenant_id IN ("
-            " SELECT tenant_id FROM billing_billingturn WHERE due_at <= now()"
-            " AND (hinted_at IS NULL OR hinted_at < now() - interval '2 minutes')"
-            " ORDER BY due_at LIMIT %s FOR UPDATE SKIP LOCKED) RETURNING tenant_id",
-            [limit],
-        )
-        return [row[0] for row in cursor.fetchall()]
-
-
 def _customer_at_stripe(tenant_id: UUID) -> str:
     """The tenant's customer, if it ever had a subscription."""
     if not Subscription.objects.of_tenant(tenant_id).exists():
         return ""
     return Customer.objects.of_tenant(tenant_id).values_list("stripe_customer_id", flat=True).first() or ""
-
-
-def _next(tenant_id: UUID, at: datetime, *, is_settled: bool, is_metered: bool) -> None:
-    with tenant_scope(tenant_id):
-        account = account_row(tenant_id)
-    due_at = max(account.period_end, month_of(at.astimezone(UTC))[0]) + timedelta(minutes=1)
-    if is_metered:
-        due_at = whole_hour_after(at + timedelta(seconds=1)) + AFTER_THE_HOUR
-    if not is_settled:
-        due_at = at + SOON
-    BillingTurn.objects.filter(tenant_id=tenant_id).update(due_at=due_at)
 
 
 @contextmanager

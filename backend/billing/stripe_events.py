@@ -16,7 +16,7 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.utils import timezone
 from django.views.decorators.csrf import csrf_exempt
 
-from backend.billing import activation, cycle
+from backend.billing import activation, schedule
 from backend.billing.incidents import open_incident
 from backend.billing.models import EventStatus, StripeEvent
 from backend.billing.stripe import invoices, subscriptions
@@ -114,7 +114,7 @@ def _handle(event: StripeEvent) -> None:
         return
     tenant_id = activation.apply(subscriptions.subscription(subscription))
     if tenant_id is not None:
-        cycle.look_soon(tenant_id)  # invoices are seen to there, in their order
+        schedule.make_due(tenant_id)  # invoices are seen to there, in their order
 
 
 def _see_to_draft(event: StripeEvent) -> str:

@@ -31,7 +31,7 @@ def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
 def page_not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
     if not is_console(request.path):
         return problems.page_not_found(request, exception)
-    return render(request, "console/lost.html", {"path": request.path[:200]}, status=404)
+    return render(request, "console/404.html", {"path": request.path[:200]}, status=404)
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
@@ -47,4 +47,4 @@ def server_error(request: HttpRequest) -> HttpResponse:
     refusal = answer_to(error if isinstance(error, Exception) else RuntimeError("no error to show"))
     context = {"status": refusal.status, "detail": refusal.detail, "request_id": getattr(request, "request_id", "")}
     headers = {"Retry-After": "5"} if refusal.status == 503 else {}
-    return HttpResponse(render_to_string("console/broken.html", context), status=refusal.status, headers=headers)
+    return HttpResponse(render_to_string("console/500.html", context), status=refusal.status, headers=headers)

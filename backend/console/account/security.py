@@ -10,7 +10,7 @@ from django.http import HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_GET
 
-from backend.console.account_access import person_page
+from backend.console.access import person_page
 from backend.domain.ids import Prefix, encode_id
 from backend.tenants.team.membership import memberships_of
 

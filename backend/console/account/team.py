@@ -8,8 +8,7 @@ from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_POST
 
-from backend.console.access import page
-from backend.console.account_access import person_of, person_page
+from backend.console.access import page, person_of, person_page
 from backend.domain.errors import CustomerError, Forbidden, InvalidInput, NotFound
 from backend.domain.ids import Prefix, decode_id, encode_id
 from backend.domain.roles import ALLOWED, Permission, Role, may_grant

@@ -8,8 +8,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST
 
-from backend.console.access import TENANT_IN_SESSION
-from backend.console.account_access import person_of, person_page
+from backend.console.access import TENANT_IN_SESSION, person_of, person_page
 from backend.console.allauth_adapters import INVITATION_IN_SESSION
 from backend.console.errors import problem_page
 from backend.domain.errors import InvalidInput, NotFound

@@ -1,5 +1,6 @@
 """The artifact pages: what was published, where it comes from, whether it verifies, and taking it back."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
@@ -9,6 +10,7 @@ from django.contrib import messages
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
+from django.utils.safestring import SafeString
 from django.views.decorators.http import require_GET, require_POST
 
 from backend.artifacts.models import Artifact, Receipt
@@ -18,8 +20,8 @@ from backend.blobs import get_blob
 from backend.compiles.models import Compile
 from backend.console.access import ConsoleRequest, page
 from backend.console.artifacts.lineage import names_of, versions_of, with_versions
+from backend.console.charts import sparkline
 from backend.console.compiles.recipe_figures import fast_paths_of
-from backend.console.drafts.charts import trend_of
 from backend.console.rows_and_forms import own_row, page_of
 from backend.domain.artifact import kolm_verify
 from backend.domain.errors import Conflict, InvalidInput
@@ -50,7 +52,7 @@ def artifacts(request: ConsoleRequest) -> HttpResponse:
     search = request.GET.get("q", "").strip()[:100]
     found = page_of(names_of(request.visit.tenant_id, search=search), request.GET.get("page"))
     names = with_versions(request.visit.tenant_id, list(found.object_list))
-    rows = [(row, encode_id(Prefix.ARTIFACT, row.latest.id), trend_of(row.k_scores)) for row in names]
+    rows = [(row, encode_id(Prefix.ARTIFACT, row.latest.id), _trend(row.k_scores)) for row in names]
     return render(request, "console/artifacts/list.html", {"page_obj": found, "rows": rows, "search": search})
 
 
@@ -118,7 +120,7 @@ def _context(request: ConsoleRequest, row: Artifact) -> dict[str, Any]:
         "versions": [(encode_id(Prefix.ARTIFACT, version.artifact.id), version) for version in versions],
         "previous": next((v for v in versions if v.artifact.version == row.version - 1), None),
         "this_version": next((v for v in versions if v.artifact.id == row.id), None),
-        "trend": trend_of([v.artifact.k_score_ppm / 1e6 for v in reversed(versions)]),
+        "trend": _trend([v.artifact.k_score_ppm / 1e6 for v in reversed(versions)]),
         "receipts": [(encode_id(Prefix.RECEIPT, receipt.id), receipt) for receipt in receipts],
         "evaluation": evaluation,
         "fast": None if compile is None else fast_paths_of(compile, evaluation),
@@ -147,3 +149,8 @@ def _lines(row: Artifact) -> dict[str, str]:
         "versions_path": f"/v1/artifacts?name={quote(row.name)}",
         "receipts_path": f"/v1/compiles/{encode_id(Prefix.COMPILE, row.compile_id)}/receipts",
     }
+
+
+def _trend(k_scores: Sequence[float]) -> SafeString:
+    """The K-scores of a name's versions, oldest first."""
+    return sparkline(list(k_scores), title="K-score by version", write=lambda value: f"{value:.3f}")

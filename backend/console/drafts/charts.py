@@ -1,18 +1,13 @@
-"""The charts of the resource and money pages: which numbers, in which words."""
+"""The charts of the draft cache's page: which numbers, in which words."""
 
 from collections.abc import Sequence
 from typing import Any
 
 from django.utils.safestring import SafeString
 
-from backend.console.charts import bars, columns, intervals, sparkline
+from backend.console.charts import columns, intervals
 from backend.console.drafts.figures import SavedDay
 from backend.console.templatetags.kolm import count, pct, usd, usd_short
-
-
-def trend_of(k_scores: Sequence[float]) -> SafeString:
-    """The K-scores of a name's versions, oldest first."""
-    return sparkline(list(k_scores), title="K-score by version", write=lambda value: f"{value:.3f}")
 
 
 def savings_chart(days: Sequence[SavedDay]) -> SafeString:
@@ -37,12 +32,3 @@ def acceptance_chart(bands: Sequence[tuple[float, dict[str, Any]]]) -> SafeStrin
         if rate["rate_ppm"] is not None
     ]
     return intervals(rows, title="Acceptance by distance", write=pct) if rows else None
-
-
-def spend_by_day(days: Sequence[tuple[str, Sequence[int]]], names: Sequence[str]) -> SafeString:
-    return columns(days, names, title="Spend by day", write=usd_short)
-
-
-def spend_bars(rows: Sequence[tuple[str, int]], *, title: str) -> SafeString:
-    """The largest first, as they come."""
-    return bars(rows, title=title, write=usd, head="US dollars")

@@ -12,8 +12,7 @@ from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.views.decorators.http import require_GET, require_POST
 
-from backend.console.access import ConsoleRequest, page
-from backend.console.account_access import recently_authenticated
+from backend.console.access import ConsoleRequest, page, recently_authenticated
 from backend.console.keys.scopes import CHOSEN, preset_choices, scope_groups, scopes_of_form
 from backend.console.rows_and_forms import page_of
 from backend.domain.errors import InvalidInput, PaymentRequired
@@ -100,7 +99,7 @@ def _context(request: ConsoleRequest, *, checked: Sequence[str] = ()) -> dict[st
 
 
 def _budgets(tenant_id: UUID, keys: Sequence[ApiKey]) -> dict[UUID | None, Budget]:
-    rows = Budget.objects.of_tenant(tenant_id).filter(api_key_id__in=[key.id for key in issuing])
+    rows = Budget.objects.of_tenant(tenant_id).filter(api_key_id__in=[key.id for key in keys])
     return {row.api_key_id: row for row in rows}
 
 

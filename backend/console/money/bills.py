@@ -12,8 +12,9 @@ from django.views.decorators.http import require_GET
 from backend.billing.models import Invoice
 from backend.compiles.models import Compile
 from backend.console.access import ConsoleRequest, page
-from backend.console.drafts.charts import spend_bars, spend_by_day
+from backend.console.charts import bars, columns
 from backend.console.money.periods import month, months_since
+from backend.console.templatetags.kolm import usd, usd_short
 from backend.domain.ids import Prefix, decode_id, encode_id
 from backend.domain.money.ledger import ACCRUED
 from backend.domain.money.plans import plan
@@ -46,6 +47,7 @@ def bills(request: ConsoleRequest) -> HttpResponse:
     group = _group(request.GET.get("by"))
     bill = period_bill(tenant_id, shown.start, shown.end)
     days = usage_by(tenant_id, Group.DAY, shown.start, shown.end)
+    by_day = [(row.key[5:], [row.charged_microusd, row.waste_microusd]) for row in days]
     rows = days if group is Group.DAY else usage_by(tenant_id, group, shown.start, shown.end)
     context = {
         "account": account,
@@ -56,7 +58,7 @@ def bills(request: ConsoleRequest) -> HttpResponse:
         "is_present": shown.start <= account.period_start < shown.end,
         "bill": bill,
         **_sections(bill),
-        "days": spend_by_day([(row.key[5:], [row.charged_microusd, row.waste_microusd]) for row in days], _NAMES),
+        "days": columns(by_day, _NAMES, title="Spend by day", write=usd_short),
         "has_usage": bool(days),
         **_drill_down(tenant_id, group, rows),
         "invoices": _invoices(tenant_id),
@@ -115,7 +117,7 @@ def _drill_down(tenant_id: UUID, group: Group, rows: Sequence[UsageRow]) -> dict
         "n_more": len(rows) - len(shown),
         "bars": None
         if group is Group.DAY or not charged
-        else spend_bars(charged, title=f"Charged by {GROUPS[group].lower()}"),
+        else bars(charged, title=f"Charged by {GROUPS[group].lower()}", write=usd, head="US dollars"),
     }
 
 

@@ -14,8 +14,7 @@ from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.views.decorators.http import require_GET, require_POST
 
-from backend.console.access import ConsoleRequest, page
-from backend.console.account_access import recently_authenticated
+from backend.console.access import ConsoleRequest, page, recently_authenticated
 from backend.console.rows_and_forms import own_row
 from backend.console.webhooks.deliveries import SHOWN_BODY, endpoint_context
 from backend.domain.errors import CustomerError, InvalidInput

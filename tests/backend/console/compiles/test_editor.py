@@ -19,7 +19,7 @@ from tests.factories import make_tenant
 pytestmark = pytest.mark.django_db
 
 NEW = "/app/compiles/new"
-EXAMPLE = Path(__file__).parents[3] / "examples" / "refund-router.yaml"
+EXAMPLE = Path(__file__).parents[4] / "examples" / "refund-router.yaml"
 HOSTILE = "</textarea><script>alert(1)</script>"
 
 

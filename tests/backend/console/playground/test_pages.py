@@ -39,7 +39,7 @@ from workers.teachers.grammar.server import serving
 
 pytestmark = pytest.mark.usefixtures("committed_db")
 
-ROUTER = yaml.safe_load((Path(__file__).parents[3] / "examples" / "refund-router.yaml").read_text())
+ROUTER = yaml.safe_load((Path(__file__).parents[4] / "examples" / "refund-router.yaml").read_text())
 HOSTILE = "<script>alert(1)</script>"
 URL = "/app/playground"
 
