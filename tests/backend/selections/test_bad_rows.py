@@ -284,7 +284,7 @@ def test_an_option_that_cannot_be_is_refused_by_its_name(tenant, query, pointer)
     assert answer.status_code == 400, answer.content
     assert pointer in [error["pointer"] for error in answer.json()["errors"]]
     assert left_of(tenant.id) == []
-    assert not RunnerJob.objects.exists()
+    assert not RunnerJob.objects.filter(tenant_id=tenant.id).exists()
 
 
 @pytest.mark.parametrize("floor", [1, -0.1, 5])
@@ -313,7 +313,7 @@ def test_a_json_body_that_cannot_be_is_refused_and_leaves_nothing(tenant, body):
     answer = post(make_api_key(tenant), body)
     assert answer.status_code == 400, answer.content
     assert left_of(tenant.id) == []
-    assert not RunnerJob.objects.exists()
+    assert not RunnerJob.objects.filter(tenant_id=tenant.id).exists()
 
 
 def test_rows_of_a_json_body_are_named_by_pointer(tenant):

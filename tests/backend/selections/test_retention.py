@@ -7,7 +7,7 @@ import pytest
 from django.utils import timezone
 
 from backend.runner_jobs.models import RunnerJob
-from backend.selections.conclusion import settle_ended
+from backend.selections.conclusion import conclude_ended_jobs
 from backend.selections.models import Selection
 from backend.selections.retention import KEEP, forget_selections
 from backend.tenants.isolation import tenant_scope
@@ -35,7 +35,7 @@ def age(**ages: timedelta) -> None:
 def test_a_selection_that_nobody_looks_at_is_settled_and_booked_once(tenant):
     post(make_api_key(tenant), TEXTS)
     work_on_next()
-    assert (settle_ended(), settle_ended()) == (1, 0)
+    assert (conclude_ended_jobs(), conclude_ended_jobs()) == (1, 0)
     with tenant_scope(tenant.id):
         assert Selection.objects.get().status == "succeeded"
         assert UsageFact.objects.filter(sku="runner.millisecond").count() == 1
@@ -53,7 +53,7 @@ def test_after_a_day_it_is_gone_and_its_bill_stays(tenant):
     upkeep.tick(may_expire=False)
     assert get(secret, path).status_code == 404
     assert left_of(tenant.id) == []
-    assert not RunnerJob.objects.exists()
+    assert not RunnerJob.objects.filter(tenant_id=tenant.id).exists()
     with tenant_scope(tenant.id):
         assert UsageFact.objects.count() == 2
 

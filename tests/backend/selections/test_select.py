@@ -347,7 +347,7 @@ def test_deleting_takes_rows_result_and_job_along(tenant, secret):
     assert gone.status_code == 204
     assert get(secret, answer.headers["Location"]).status_code == 404
     assert blobs_of(tenant) == set()
-    assert not RunnerJob.objects.exists()
+    assert not RunnerJob.objects.filter(tenant_id=tenant.id).exists()
     with tenant_scope(tenant.id):
         assert UsageFact.objects.count() == 2, "what was used stays on the bill"
 

@@ -86,7 +86,7 @@ def test_when_no_runner_answers_in_time_that_is_said_and_the_job_is_withdrawn(ar
     monkeypatch.setattr(run_api, "WAIT_S", 0.3)
     answer = run(make_api_key(artifact.tenant_id), artifact, {"inputs": ["a"]})
     assert (answer.status_code, answer.json()["code"], answer.json()["retryable"]) == (503, "no_runner", True)
-    assert RunnerJob.objects.get().status == RunnerJobStatus.CANCELED
+    assert RunnerJob.objects.get(tenant_id=artifact.tenant_id).status == RunnerJobStatus.CANCELED
     with tenant_scope(artifact.tenant_id):
         assert not UsageFact.objects.exists()
 
@@ -114,13 +114,14 @@ def test_a_call_that_makes_no_sense_queues_nothing(artifact, body, pointer):
     answer = run(make_api_key(artifact.tenant_id), artifact, body)
     assert answer.status_code == 400
     assert answer.json()["errors"][0]["pointer"] == pointer
-    assert not RunnerJob.objects.exists()
+    assert not RunnerJob.objects.filter(tenant_id=artifact.tenant_id).exists()
 
 
 def test_another_tenants_artifact_is_not_there_to_run(artifact):
-    answer = run(make_api_key(make_tenant()), artifact, {"inputs": ["a"]})
+    stranger = make_tenant()
+    answer = run(make_api_key(stranger), artifact, {"inputs": ["a"]})
     assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
-    assert not RunnerJob.objects.exists()
+    assert not RunnerJob.objects.filter(tenant_id__in=[artifact.tenant_id, stranger.id]).exists()
 
 
 def test_running_needs_its_own_scope(artifact):
