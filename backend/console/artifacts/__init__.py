@@ -1,0 +1,1 @@
+"""The pages of artifacts: what was published, its versions, whether it verifies."""

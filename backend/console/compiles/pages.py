@@ -15,7 +15,6 @@ from backend.artifacts.models import Artifact, Receipt
 from backend.compiles.models import Compile, CompileEvent, StepRun
 from backend.console.access import ConsoleRequest, page
 from backend.console.charts import funnel, heat
-from backend.console.compile_bills import bill_of
 from backend.console.compiles import figures
 from backend.console.compiles.maps import candidate_map
 from backend.console.compiles.recipe_figures import fast_paths
@@ -34,6 +33,7 @@ from backend.domain.ids import Prefix, encode_id
 from backend.domain.lifecycle import TERMINAL, CompileStatus, StepName
 from backend.domain.roles import Permission
 from backend.domain.spec.parsing import Spec
+from backend.usage.reports import compile_bill
 
 MAX_WARNINGS = 40
 MAX_SPEC_CHARS = 8_000
@@ -155,7 +155,7 @@ def _results(request: ConsoleRequest, row: Compile, steps: Sequence[StepRun]) ->
         "artifact": _artifact(row),
         "warnings": list(warnings[:MAX_WARNINGS]),
         "arms": _arms(row),
-        "bill": bill_of(request, row),
+        "bill": compile_bill(row.tenant_id, row.id) if request.visit.may(Permission.BILLS_READ) else None,
         **_spec(row),
     }
 

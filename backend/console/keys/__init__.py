@@ -1,0 +1,1 @@
+"""The page of API keys, and which permissions a person may give to one."""

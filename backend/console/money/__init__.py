@@ -1,0 +1,1 @@
+"""The pages of money: usage, bills, invoices, the ledger, budgets, plans."""

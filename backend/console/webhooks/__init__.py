@@ -1,0 +1,1 @@
+"""The pages of webhook endpoints and their deliveries."""
