@@ -2,7 +2,8 @@
 
 Arm `all` labels every valid candidate and trains on every pair; arm `random` labels as many as were selected, drawn by
 the seed. Both start from the candidates, scores and labels of the compile they ablate, so what differs is which
-candidates are labelled (and, for `all`, how many). What is here decides; `backend.compiles.lifecycle.ablations` reads the rows.
+candidates are labelled (and, for `all`, how many). What is here decides; `backend.compiles.lifecycle.ablations` reads
+the rows.
 """
 
 import math

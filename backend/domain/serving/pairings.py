@@ -3,9 +3,9 @@
 A draft's tokens are the target's tokens only where both have one tokenizer; a pairing across tokenizers proposes noise
 or, worse, other words. So the table below is where to look, and the tokenizers' digests decide.
 
-A digest is over tokenizer.json and the chat template (`gpu_runners.models.causal_base`). It says nothing of the width of the
-output layer, on purpose: Qwen2.5 pads it to 151,936 rows up to 3B and to 152,064 from 7B on, over one vocabulary of
-151,665 tokens. Rows beyond it stand for no token and are never sampled by a trained model, so such a pair fits;
+A digest is over tokenizer.json and the chat template (`gpu_runners.models.causal_base`). It says nothing of the width
+of the output layer, on purpose: Qwen2.5 pads it to 151,936 rows up to 3B and to 152,064 from 7B on, over one vocabulary
+of 151,665 tokens. Rows beyond it stand for no token and are never sampled by a trained model, so such a pair fits;
 `PickedDraft.widths_differ` says so to whoever starts an engine that compares widths.
 """
 

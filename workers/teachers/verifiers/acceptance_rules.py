@@ -1,4 +1,4 @@
-"""Which rule a draft is verified by, and the law of one chunk of it under that rule.
+"""Which rule a draft is verified by, and where one chunk of it stops under that rule.
 
 The rule must not depend on the draft's own tokens, or the choice itself would bias what comes out. It follows from
 what the teacher tells and what is asked for; within a draft, a place that is not known whole goes by the point mass,
@@ -8,9 +8,16 @@ which is decided by the tokens before it.
 from collections.abc import Sequence
 from enum import StrEnum
 
-from backend.domain.drafts.acceptance_rules import Law, Step, Stop, chain, point_step, token_step
-from backend.domain.drafts.block_verification import block_rule
-from backend.domain.drafts.stored_probabilities import stored_acceptance
+from backend.domain.drafts.acceptance_rules import (
+    Step,
+    StopDistribution,
+    StopOutcome,
+    block_rule,
+    chain,
+    point_step,
+    stored_acceptance,
+    token_step,
+)
 from workers.teachers.verifiers.token_scores import Place
 
 
@@ -24,10 +31,10 @@ class Rule(StrEnum):
     BLOCK = "block"  # the score under both prompts
 
 
-def chunk_law(
+def chunk_stops(
     rule: Rule, names: Sequence[str], new: Sequence[Place], old: Sequence[Place] | None, stored: Sequence[float] | None
-) -> Law:
-    """The law of one chunk. `old` are its places under the old prompt, `stored` its log q(x_i), where the rule needs
+) -> StopDistribution:
+    """The stops of one chunk. `old` are its places under the old prompt, `stored` its log q(x_i), where the rule needs
     them. A stop without a residual is one where the next token has to be asked for."""
     if rule is Rule.STORED and stored is not None:
         steps = [
@@ -54,9 +61,9 @@ def _point(name: str, new: Place) -> Step:
     return Step(acceptance=min(1.0, new.probability), residual=None)
 
 
-def _blocks(names: Sequence[str], new: Sequence[Place], old: Sequence[Place]) -> Law:
+def _blocks(names: Sequence[str], new: Sequence[Place], old: Sequence[Place]) -> StopDistribution:
     """Blocks of places that are known whole under both prompts, with single places between them."""
-    stops: list[Stop] = []
+    stops: list[StopOutcome] = []
     reached, at = 1.0, 0
     while at < len(names):
         end = at
@@ -69,7 +76,9 @@ def _blocks(names: Sequence[str], new: Sequence[Place], old: Sequence[Place]) ->
             target = [place.whole or {} for place in new[at:end]]
             drafted = [place.whole or {} for place in old[at:end]]
             *inner, kept = block_rule(names[at:end], target, drafted)
-        stops += [Stop(n_kept=at + s.n_kept, probability=reached * s.probability, residual=s.residual) for s in inner]
+        stops += [
+            StopOutcome(n_kept=at + s.n_kept, probability=reached * s.probability, residual=s.residual) for s in inner
+        ]
         reached *= kept.probability
         at = end
-    return (*stops, Stop(n_kept=len(names), probability=reached, residual=None))
+    return (*stops, StopOutcome(n_kept=len(names), probability=reached, residual=None))

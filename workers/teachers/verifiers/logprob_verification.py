@@ -6,12 +6,18 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from backend.domain.drafts.acceptance_rules import Distribution, ImpossibleDraft, argmax_rule, settle
-from backend.domain.drafts.stored_probabilities import agrees, stored_residual
+from backend.domain.drafts.acceptance_rules import (
+    Distribution,
+    ImpossibleDraft,
+    agrees,
+    argmax_rule,
+    sample_stop,
+    stored_residual,
+)
 from backend.domain.drafts.token_distributions import draw
 from backend.domain.drafts.vocabulary import Certificate, DraftVerdict, StoredDraft
 from workers.teachers.protocol import Choice, CompletionRequest, Message, ScoreRequest
-from workers.teachers.verifiers.acceptance_rules import Rule, chunk_law
+from workers.teachers.verifiers.acceptance_rules import Rule, chunk_stops
 from workers.teachers.verifiers.conversations import Part, Refused
 from workers.teachers.verifiers.protocol import VerificationContext
 from workers.teachers.verifiers.token_scores import Place, Tokens, places_of, score_request
@@ -87,10 +93,10 @@ def _walk(case: Case, tokens: Tokens) -> Part[Kept]:
         if case.is_reproducible and not _are_as_stored(old, stored):
             raise Refused  # another revision, or another temperature, than the one that wrote the draft
         try:
-            law = chunk_law(case.rule, tokens.names[start:stop], new, old, stored)
+            stops = chunk_stops(case.rule, tokens.names[start:stop], new, old, stored)
         except ImpossibleDraft:
             raise Refused from None
-        outcome = settle(law, case.rng.random())
+        outcome = sample_stop(stops, case.rng.random())
         tv += sum((1 - p.probability) * p.probability ** (TOKENS_A_ROUND * MAX_ROUNDS) for p in new if p.whole is None)
         if outcome.n_kept < stop - start:
             n = start + outcome.n_kept

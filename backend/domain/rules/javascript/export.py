@@ -11,12 +11,27 @@ from backend.domain.rules.javascript.automaton import AUTOMATON
 from backend.domain.rules.javascript.field_tables import FIELD_PHRASES, FIELD_TABLES
 from backend.domain.rules.javascript.fields import FIELDS
 from backend.domain.rules.javascript.labels import LABEL, LABEL_PHRASES
-from backend.domain.rules.javascript.runtime import WORDS
 from backend.domain.rules.rule_list import FieldRule, LabelRule, RuleList
 from backend.domain.rules.text_patterns import SOURCES
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9]{0,60}")
 _HOLE = re.compile(r"\$([A-Z_]+)\$")
+# what every exported module begins with; `$...$` is filled in
+WORDS = """
+const TYPES = new Uint8Array(65536), LOWER = new Uint16Array(65536);
+const LETTER = 0, SEPARATOR = 1, DROPPED = 2, SINGLE = 3;
+{
+  const alphabet = $ALPHABET$;
+  for (let unit = 0; unit < 65536; unit++) LOWER[unit] = unit;
+  for (const [first, last] of alphabet.singles) TYPES.fill(SINGLE, first, last + 1);
+  for (const [first, last] of alphabet.separators) TYPES.fill(SEPARATOR, first, last + 1);
+  for (const unit of alphabet.dropped) TYPES[unit] = DROPPED;
+  for (const [first, last, shift] of alphabet.lowered)
+    for (let unit = first; unit <= last; unit++) LOWER[unit] = unit + shift;
+}
+
+const PATTERNS = $PATTERNS$;
+"""
 
 
 def to_javascript(rules: RuleList, *, name: str = "answer") -> str:

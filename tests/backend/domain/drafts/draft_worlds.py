@@ -11,14 +11,14 @@ from collections.abc import Callable, Mapping, Sequence
 
 from scipy.stats import chisquare
 
-from backend.domain.drafts.acceptance_rules import Distribution, Law, settle
+from backend.domain.drafts.acceptance_rules import Distribution, StopDistribution, sample_stop
 from backend.domain.drafts.token_distributions import draw, processed, whole_place
 from workers.teachers.grammar.files import build_grammar
 from workers.teachers.grammar.pcfg import END, Frontier
 
 Path = tuple[str, ...]
 World = Mapping[Path, Distribution]
-Rule = Callable[[Path, Sequence[Distribution], Sequence[Distribution]], Law]
+Rule = Callable[[Path, Sequence[Distribution], Sequence[Distribution]], StopDistribution]
 
 # two slices that say similar things with other weights; a third that shares only some of its words
 RULES: dict[str, object] = {
@@ -112,12 +112,12 @@ def sampled(
     """{answer: how often} of `n` drafts that went through the rule, drawn and not enumerated."""
     rng = random.Random(seed)
     source = drafts if drafts is not None else answers(drafted)
-    laws: dict[Path, Law] = {}
+    distributions: dict[Path, StopDistribution] = {}
     counts: dict[Path, int] = defaultdict(int)
     for tokens in rng.choices(list(source), list(source.values()), k=n):
-        if tokens not in laws:
-            laws[tokens] = rule(tokens, places(target, tokens), places(drafted, tokens))
-        stop = settle(laws[tokens], rng.random())
+        if tokens not in distributions:
+            distributions[tokens] = rule(tokens, places(target, tokens), places(drafted, tokens))
+        stop = sample_stop(distributions[tokens], rng.random())
         path = tokens[: stop.n_kept]
         if stop.residual is not None:
             path = (*path, draw(stop.residual, rng.random()))

@@ -10,17 +10,17 @@ import pytest
 from backend.domain.drafts.acceptance_rules import (
     Distribution,
     ImpossibleDraft,
-    Law,
-    Stop,
+    StopDistribution,
+    StopOutcome,
     argmax_rule,
+    block_rule,
     chain,
     point_mass_rule,
     point_step,
-    settle,
+    sample_stop,
     token_rule,
     token_step,
 )
-from backend.domain.drafts.block_verification import block_rule
 from tests.backend.domain.drafts.draft_worlds import (
     Path,
     Rule,
@@ -39,22 +39,26 @@ EXACT = 1e-12
 N_DRAWS = 20_000
 
 
-def point_rule(tokens: Path, target: Sequence[Distribution], _: Sequence[Distribution]) -> Law:
+def point_rule(tokens: Path, target: Sequence[Distribution], _: Sequence[Distribution]) -> StopDistribution:
     return point_mass_rule(tokens, target)
 
 
-def blocks_of_two(tokens: Path, target: Sequence[Distribution], drafted: Sequence[Distribution]) -> Law:
+def blocks_of_two(tokens: Path, target: Sequence[Distribution], drafted: Sequence[Distribution]) -> StopDistribution:
     """Block after block: the next one is looked at where the one before is kept whole."""
-    stops: list[Stop] = []
+    stops: list[StopOutcome] = []
     reached = 1.0
     for at in range(0, len(tokens), 2):
         *inner, whole = block_rule(tokens[at : at + 2], target[at : at + 2], drafted[at : at + 2])
-        stops += [Stop(n_kept=at + s.n_kept, probability=reached * s.probability, residual=s.residual) for s in inner]
+        stops += [
+            StopOutcome(n_kept=at + s.n_kept, probability=reached * s.probability, residual=s.residual) for s in inner
+        ]
         reached *= whole.probability
-    return (*stops, Stop(n_kept=len(tokens), probability=reached, residual=None))
+    return (*stops, StopOutcome(n_kept=len(tokens), probability=reached, residual=None))
 
 
-def known_here_and_there(tokens: Path, target: Sequence[Distribution], drafted: Sequence[Distribution]) -> Law:
+def known_here_and_there(
+    tokens: Path, target: Sequence[Distribution], drafted: Sequence[Distribution]
+) -> StopDistribution:
     """q is known at places that the tokens before decide on; the others go by the point mass."""
     steps = [
         token_step(x, p, q) if sum(map(len, tokens[:i])) % 2 else point_step(x, p)
@@ -107,8 +111,8 @@ def test_the_chi_square_sees_the_drafts_themselves() -> None:
     """Its power: the drafts as they are, unverified."""
     target, drafted = WORLDS["another slice"]
 
-    def blind(tokens: Path, *_: object) -> Law:
-        return (Stop(n_kept=len(tokens), probability=1.0, residual=None),)
+    def blind(tokens: Path, *_: object) -> StopDistribution:
+        return (StopOutcome(n_kept=len(tokens), probability=1.0, residual=None),)
 
     assert chi_square_p(sampled(blind, target, drafted, N_DRAWS, seed=3), answers(target)) < 1e-12
 
@@ -179,12 +183,12 @@ def test_a_draft_that_its_own_distribution_cannot_have_written_is_refused(rule: 
 def test_laws_sum_to_one_and_settle_takes_them_in_their_proportions() -> None:
     target, drafted = WORLDS["another slice"]
     for tokens, rule in itertools.product(answers(drafted), (token_rule, block_rule, point_rule)):
-        law = rule(tokens, places(target, tokens), places(drafted, tokens))
-        assert sum(stop.probability for stop in law) == pytest.approx(1.0, abs=EXACT)
-        assert [stop.n_kept for stop in law] == list(range(len(tokens) + 1))
+        stops = rule(tokens, places(target, tokens), places(drafted, tokens))
+        assert sum(stop.probability for stop in stops) == pytest.approx(1.0, abs=EXACT)
+        assert [stop.n_kept for stop in stops] == list(range(len(tokens) + 1))
         at = 0.0
-        for stop in law:
+        for stop in stops:
             if stop.probability > 1e-9:
-                assert settle(law, at + stop.probability / 2) == stop
+                assert sample_stop(stops, at + stop.probability / 2) == stop
             at += stop.probability
-        assert settle(law, 1.0).probability > 0
+        assert sample_stop(stops, 1.0).probability > 0

@@ -11,15 +11,15 @@ from scipy.stats import multinomial
 
 from backend.domain.drafts.acceptance_rules import (
     Distribution,
-    Law,
     Step,
+    StopDistribution,
+    block_rule,
     chain,
     normalised,
     point_mass_rule,
     token_residual,
     token_rule,
 )
-from backend.domain.drafts.block_verification import block_rule
 from backend.domain.drafts.token_distributions import processed
 from tests.backend.domain.drafts.draft_worlds import (
     Path,
@@ -39,7 +39,9 @@ N_DRAWS = 20_000
 TARGET, OLD = grammar_world("new"), grammar_world("old")
 
 
-def chosen_token_residual(tokens: Path, target: Sequence[Distribution], drafted: Sequence[Distribution]) -> Law:
+def chosen_token_residual(
+    tokens: Path, target: Sequence[Distribution], drafted: Sequence[Distribution]
+) -> StopDistribution:
     """T4: only q(x_i) is known, so the next token is drawn from p without x_i."""
     steps = [
         Step(
@@ -51,7 +53,9 @@ def chosen_token_residual(tokens: Path, target: Sequence[Distribution], drafted:
     return chain(steps)
 
 
-def truncated_residual(tokens: Path, target: Sequence[Distribution], drafted: Sequence[Distribution]) -> Law:
+def truncated_residual(
+    tokens: Path, target: Sequence[Distribution], drafted: Sequence[Distribution]
+) -> StopDistribution:
     """T6: all tokens are sampled, but only the likeliest of q is known beside x_i; the rest counts as never drawn."""
     steps = []
     for x, p, q in zip(tokens, target, drafted, strict=True):
@@ -60,7 +64,7 @@ def truncated_residual(tokens: Path, target: Sequence[Distribution], drafted: Se
     return chain(steps)
 
 
-def lenient(tokens: Path, target: Sequence[Distribution], drafted: Sequence[Distribution]) -> Law:
+def lenient(tokens: Path, target: Sequence[Distribution], drafted: Sequence[Distribution]) -> StopDistribution:
     """T5: twice as easily kept as the ratio says."""
     steps = [
         Step(acceptance=min(1.0, 2 * p.get(x, 0.0) / q[x]), residual=token_residual(p, q))
@@ -164,7 +168,7 @@ def test_a_random_one_of_all_drafts_is_a_sample_again() -> None:
 def test_the_point_mass_is_exact_however_the_drafts_were_chosen(chosen: dict[Path, float]) -> None:
     """T10."""
 
-    def rule(tokens: Path, target: Sequence[Distribution], _: Sequence[Distribution]) -> Law:
+    def rule(tokens: Path, target: Sequence[Distribution], _: Sequence[Distribution]) -> StopDistribution:
         return point_mass_rule(tokens, target)
 
     assert total_variation(output_law(rule, TARGET, OLD, drafts=chosen), answers(TARGET)) <= 1e-12

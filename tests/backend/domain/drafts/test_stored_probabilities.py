@@ -9,8 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.domain.drafts.acceptance_rules import Distribution, Law, Step, chain, token_residual
-from backend.domain.drafts.stored_probabilities import agrees, ceiling, stored_acceptance, stored_residual
+from backend.domain.drafts.acceptance_rules import (
+    Distribution,
+    Step,
+    StopDistribution,
+    agrees,
+    ceiling,
+    chain,
+    stored_acceptance,
+    stored_residual,
+    token_residual,
+)
 from tests.backend.domain.drafts.draft_worlds import (
     Path,
     World,
@@ -25,7 +34,7 @@ from tests.backend.domain.drafts.draft_worlds import (
 )
 
 
-def stored_rule(tokens: Path, target: Sequence[Distribution], drafted: Sequence[Distribution]) -> Law:
+def stored_rule(tokens: Path, target: Sequence[Distribution], drafted: Sequence[Distribution]) -> StopDistribution:
     """As the verifier does it: from q only the stored number, until the draft stops."""
     steps = []
     for x, p, q in zip(tokens, target, drafted, strict=True):
@@ -36,7 +45,7 @@ def stored_rule(tokens: Path, target: Sequence[Distribution], drafted: Sequence[
     return chain(steps)
 
 
-def rounded_rule(tokens: Path, target: Sequence[Distribution], drafted: Sequence[Distribution]) -> Law:
+def rounded_rule(tokens: Path, target: Sequence[Distribution], drafted: Sequence[Distribution]) -> StopDistribution:
     """The rounded number taken for q, the residual as if it had not been rounded."""
     steps = []
     for x, p, q in zip(tokens, target, drafted, strict=True):
@@ -78,9 +87,9 @@ def test_rounding_up_costs_less_than_a_thousandth_of_a_nat_and_token() -> None:
     """Drafts of the very same distribution stop in vain now and then."""
     target = grammar_world("new")
     for tokens in answers(target):
-        law = stored_rule(tokens, places(target, tokens), places(target, tokens))
+        stops = stored_rule(tokens, places(target, tokens), places(target, tokens))
         nats = -sum(math.log(p[x]) for x, p in zip(tokens, places(target, tokens), strict=True))
-        assert 1 - law[-1].probability <= 2**-10 * nats + 1e-6
+        assert 1 - stops[-1].probability <= 2**-10 * nats + 1e-6
 
 
 @given(st.floats(min_value=-30.0, max_value=0.0))
