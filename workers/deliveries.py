@@ -58,7 +58,7 @@ class Sender:
         self._news = threading.Event()
 
     def run(self, stop: threading.Event) -> None:
-        """Until `stop`; what is under way then is finished first (15 s at most)."""
+        """Send until `stop`; what is under way then is finished first (15 s at most)."""
         from django.db import Error as DatabaseError
         from django.db import connection
 

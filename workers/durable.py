@@ -42,7 +42,7 @@ class Canceled(Exception):
 
 @dataclass(slots=True)
 class StopSignal:
-    """What the heartbeat thread tells the working thread."""
+    """The signals that the heartbeat thread gives the working thread."""
 
     is_lost: bool = False
     is_canceled: bool = False
@@ -86,7 +86,7 @@ class CompileRun:
         return row
 
     def output(self, kind: type[Output]) -> Output:
-        """What a finished step of the compile put out. It never changes again, so nothing is locked: inside a `fenced`
+        """The output of a finished step of the compile. It never changes again, so nothing is locked: inside a `fenced`
         transaction or outside."""
 
         def read() -> Output:

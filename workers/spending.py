@@ -1,5 +1,5 @@
-"""What a step spends: reserved before a teacher is called, settled with the step's effect, never above the compile's
-budget."""
+"""The money that a step spends: reserved before a teacher is called, settled with the step's effect, never above the
+compile's budget."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -63,7 +63,7 @@ def settle(fenced: Fenced, step: StepName, facts: Sequence[Fact], *, reserved_mi
 
 
 def left_of(compile: Compile) -> int:
-    """What the budget has left, with what the customer's own provider bills taken off it as well."""
+    """The rest of the budget, with what the customer's own provider bills taken off it as well."""
     used = compile.spent_microusd + compile.provider_microusd + compile.reserved_microusd
     left: int = compile.budget_microusd - used
     return left

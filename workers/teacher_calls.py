@@ -298,8 +298,8 @@ def _facts(
     *,
     is_own_key: bool,
 ) -> list[Fact]:
-    """What a call cost: an answer is the customer's, what tries without one may have cost is ours. With the customer's
-    own key all of it is the provider's to bill."""
+    """The cost of a call as facts: an answer is the customer's, what tries without one may have cost is ours. With the
+    customer's own key all of it is the provider's to bill."""
 
     def book(usage: Usage, billing: Billing) -> list[Fact]:
         facts = _book(row, price, usage, billing)
@@ -348,6 +348,6 @@ def _sku(row: TeacherCall, name: str) -> str:
 
 
 def request_sha256(request: TeacherRequest) -> str:
-    """What was asked, as a digest: no float is in it."""
+    """The digest of a request: no float is in it."""
     value = asdict(request)
     return sha256_of({name: repr(item) if isinstance(item, float) else item for name, item in value.items()})

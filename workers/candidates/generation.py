@@ -37,55 +37,57 @@ HOTTER = 0.3
 MAX_TEMPERATURE = 2.0
 
 
-def add_round(run: CompileRun, pool: Slice, embedder: Embedder, heldout: frozenset[str]) -> None:
+def add_round(run: CompileRun, slice_row: Slice, embedder: Embedder, heldout: frozenset[str]) -> None:
     """Write the round that selection opened. A teacher that refuses it (some take no high temperature) does not end the
     compile: the round ends with what there is."""
     refusal = None
-    with teacher_session(run, model=model_of(run, pool)) as session:
+    with teacher_session(run, model=model_of(run, slice_row)) as session:
         try:
-            fill_round(run, pool, session, heldout, StepName.SELECTION)
+            fill_round(run, slice_row, session, heldout, StepName.SELECTION)
         except TeacherFailed as error:
             if error.retryable:
                 raise
             refusal = error.code
-    embed_pool(run, pool, embedder, StepName.SELECTION)
+    embed_slice(run, slice_row, embedder, StepName.SELECTION)
     with run.fenced():
-        pool.is_synthesized = True
+        slice_row.is_synthesized = True
         if refusal is not None:
-            note(pool, "refused", failure=refusal)
-            pool.temperature_ppm = temperature_of(pool, pool.round - 1, first_ppm=first_temperature(run))
-        pool.save()
+            note(slice_row, "refused", failure=refusal)
+            slice_row.temperature_ppm = temperature_of(slice_row, slice_row.round - 1, first_ppm=first_temperature(run))
+        slice_row.save()
 
 
 def first_temperature(run: CompileRun) -> int:
     return round(run.spec.sampling.temperature_inputs * 1_000_000)
 
 
-def model_of(run: CompileRun, pool: Slice) -> str | None:
+def model_of(run: CompileRun, slice_row: Slice) -> str | None:
     """The model that the slice's next round asks where it is not the spec's first: its fallback."""
-    return run.spec.teacher.fallback_model if times(pool, "fallback_model") else None
+    return run.spec.teacher.fallback_model if times(slice_row, "fallback_model") else None
 
 
-def fill_round(run: CompileRun, pool: Slice, session: TeacherSession, heldout: frozenset[str], step: StepName) -> None:
+def fill_round(
+    run: CompileRun, slice_row: Slice, session: TeacherSession, heldout: frozenset[str], step: StepName
+) -> None:
     """Ask for N more candidates, a batch at a time; a batch that is journaled already costs nothing."""
 
     def save(compile: Compile, calls: list[MadeCall]) -> None:
-        _save_candidates(run, compile, pool, calls, heldout, step)
+        _save_candidates(run, compile, slice_row, calls, heldout, step)
 
-    exemplars = shown_exemplars(run, pool)
-    while plans := _next_batch(run, pool, exemplars):
+    exemplars = shown_exemplars(run, slice_row)
+    while plans := _next_batch(run, slice_row, exemplars):
         call_batch(run, step, session.teacher, session.price, plans, save)
 
 
-def _next_batch(run: CompileRun, pool: Slice, exemplars: tuple[str, ...]) -> list[PlannedCall]:
+def _next_batch(run: CompileRun, slice_row: Slice, exemplars: tuple[str, ...]) -> list[PlannedCall]:
     """The calls that come after those whose answers this round has, none when it has enough. Many servers give one
     choice whatever `n` says: what is missing is asked for again, in calls of the size that was given."""
-    prefix = f"synthesis:{pool.position}:{pool.round}"
+    prefix = f"synthesis:{slice_row.position}:{slice_row.round}"
     n_given: Func = Func(F("choices"), function="jsonb_array_length", output_field=IntegerField())
     with run.fenced():
         calls = TeacherCall.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id, state=CallState.APPLIED)
         made = list(calls.filter(key__startswith=f"{prefix}:").values_list("n", n_given))
-    wanted = round_size(pool)
+    wanted = round_size(slice_row)
     missing = wanted - sum(given for _, given in made)
     if len(made) >= wanted:  # an answer has at least one choice
         return []
@@ -94,38 +96,38 @@ def _next_batch(run: CompileRun, pool: Slice, exemplars: tuple[str, ...]) -> lis
     return [
         PlannedCall(
             key=f"{prefix}:{nth}",
-            request=request_of(run, pool, size, exemplars, nth=nth),
+            request=request_of(run, slice_row, size, exemplars, nth=nth),
         )
         for nth, size in enumerate(sizes, start=len(made))
     ]
 
 
-def round_size(pool: Slice) -> int:
-    """How many candidates the open round asks for: N in the slice's first, less the drafts that entered, then half of
-    N."""
-    is_first = pool.round == first_round(pool)
-    return int(pool.n_candidates) - int(pool.n_from_drafts) if is_first else later_round_size(pool)
+def round_size(slice_row: Slice) -> int:
+    """The number of candidates that the open round asks for: N in the slice's first, less the drafts that entered, then
+    half of N."""
+    is_first = slice_row.round == first_round(slice_row)
+    return int(slice_row.n_candidates) - int(slice_row.n_from_drafts) if is_first else later_round_size(slice_row)
 
 
-def later_round_size(pool: Slice) -> int:
-    return math.ceil(int(pool.n_candidates) / 2)
+def later_round_size(slice_row: Slice) -> int:
+    return math.ceil(int(slice_row.n_candidates) / 2)
 
 
-def request_of(run: CompileRun, pool: Slice, n: int, exemplars: tuple[str, ...], *, nth: int) -> CompletionRequest:
+def request_of(run: CompileRun, slice_row: Slice, n: int, exemplars: tuple[str, ...], *, nth: int) -> CompletionRequest:
     """The `nth` call of the slice's open round."""
     request = candidate_request(
         run.spec,
-        slice_spec(pool),
+        slice_spec(slice_row),
         n=n,
-        temperature=pool.temperature_ppm / 1_000_000,
-        seed=seed_of(run, "candidates", pool.name, pool.round, nth),
+        temperature=slice_row.temperature_ppm / 1_000_000,
+        seed=seed_of(run, "candidates", slice_row.name, slice_row.round, nth),
         exemplars=exemplars,
     )
-    return with_proposals(run, pool, request)
+    return with_proposals(run, slice_row, request)
 
 
 def _save_candidates(
-    run: CompileRun, compile: Compile, pool: Slice, calls: list[MadeCall], heldout: frozenset[str], step: StepName
+    run: CompileRun, compile: Compile, slice_row: Slice, calls: list[MadeCall], heldout: frozenset[str], step: StepName
 ) -> None:
     choices = [(call, choice) for call in calls for choice in call.choices]
     rows: dict[str, Candidate] = {}
@@ -135,27 +137,29 @@ def _save_candidates(
         key = text_key(text)
         reasons = check_text(text, heldout, key) or gate_reasons(run.spec, text)
         n_rejected += bool(reasons)
-        rows.setdefault(key, _candidate(run, compile, pool, call, choice, text, key, reasons))
+        rows.setdefault(key, _candidate(run, compile, slice_row, call, choice, text, key, reasons))
     known = set(
         Candidate.objects.filter(tenant_id=run.tenant_id, compile=compile, text_key__in=list(rows)).values_list(
             "text_key", flat=True
         )
     )
     Candidate.objects.bulk_create([row for key, row in rows.items() if key not in known])
-    pool.n_generated += len(choices)
-    pool.n_rejected += n_rejected
-    pool.n_duplicates += len(choices) - len(rows) + len(known)
-    pool.save()
-    pools = list(Slice.objects.filter(tenant_id=run.tenant_id, compile=compile))
-    total = sum(s.n_candidates for s in pools)
-    done = sum(s.n_generated + s.n_from_drafts for s in pools)
-    run.progress(step, done=min(done, total), total=total, message=f"{pool.name}: {pool.n_generated} candidates")
+    slice_row.n_generated += len(choices)
+    slice_row.n_rejected += n_rejected
+    slice_row.n_duplicates += len(choices) - len(rows) + len(known)
+    slice_row.save()
+    slices = list(Slice.objects.filter(tenant_id=run.tenant_id, compile=compile))
+    total = sum(s.n_candidates for s in slices)
+    done = sum(s.n_generated + s.n_from_drafts for s in slices)
+    run.progress(
+        step, done=min(done, total), total=total, message=f"{slice_row.name}: {slice_row.n_generated} candidates"
+    )
 
 
 def _candidate(
     run: CompileRun,
     compile: Compile,
-    pool: Slice,
+    slice_row: Slice,
     call: MadeCall,
     choice: dict[str, Any],
     text: str,
@@ -166,11 +170,11 @@ def _candidate(
     return Candidate(
         tenant_id=run.tenant_id,
         compile=compile,
-        slice=pool,
+        slice=slice_row,
         text=text,
         text_key=key,
         origin="fresh",
-        round=pool.round,
+        round=slice_row.round,
         state=state_when_written(reasons),
         reasons=list(reasons),
         logprob=choice["logprob"],
@@ -181,10 +185,10 @@ def _candidate(
     )
 
 
-def embed_pool(run: CompileRun, pool: Slice, embedder: Embedder, step: StepName) -> None:
+def embed_slice(run: CompileRun, slice_row: Slice, embedder: Embedder, step: StepName) -> None:
     """Give every valid candidate of the slice its vector (and the step its embedding cost)."""
     rows_without = Candidate.objects.filter(
-        tenant_id=run.tenant_id, slice=pool, state=CandidateState.VALID, embedding=None
+        tenant_id=run.tenant_id, slice=slice_row, state=CandidateState.VALID, embedding=None
     )
     query = rows_without.order_by("text_key")  # who shares a batch moves the last bits: not left to the ids
     with run.fenced():
@@ -201,27 +205,27 @@ def embed_pool(run: CompileRun, pool: Slice, embedder: Embedder, step: StepName)
             settle(fenced, step, [fact])
 
 
-def hotter_ppm(pool: Slice) -> int:
+def hotter_ppm(slice_row: Slice) -> int:
     """The temperature of the next, hotter round."""
-    return min(int(pool.temperature_ppm) + round(HOTTER * 1e6), round(MAX_TEMPERATURE * 1e6))
+    return min(int(slice_row.temperature_ppm) + round(HOTTER * 1e6), round(MAX_TEMPERATURE * 1e6))
 
 
-def shown_exemplars(run: CompileRun, pool: Slice) -> tuple[str, ...]:
-    """What the slice's open round shows."""
-    return exemplars_of(run, pool, pool.round)
+def shown_exemplars(run: CompileRun, slice_row: Slice) -> tuple[str, ...]:
+    """The exemplars that the slice's open round shows."""
+    return exemplars_of(run, slice_row, slice_row.round)
 
 
-def exemplars_of(run: CompileRun, pool: Slice, round: int) -> tuple[str, ...]:
+def exemplars_of(run: CompileRun, slice_row: Slice, round: int) -> tuple[str, ...]:
     """The slice's own exemplars. In the rounds after many rejects two texts that show what is wanted: its own, else
     training gold of its label (of a task without labels, any)."""
-    if not any(entry["reaction"] == "exemplars" for entry in openers(pool, round)):
-        return tuple(pool.exemplars)
-    if len(pool.exemplars) >= 2:
-        return tuple(pool.exemplars[:2])
+    if not any(entry["reaction"] == "exemplars" for entry in openers(slice_row, round)):
+        return tuple(slice_row.exemplars)
+    if len(slice_row.exemplars) >= 2:
+        return tuple(slice_row.exemplars[:2])
     gold = get_jsonl(run.tenant_id, run.output(SlicingOut).gold_train)
     is_label = isinstance(run.spec.output, LabelOutput)
-    fitting = [row["input"] for row in gold if not is_label or row["output"] == pool.label]
-    return tuple([*pool.exemplars, *fitting][:2])
+    fitting = [row["input"] for row in gold if not is_label or row["output"] == slice_row.label]
+    return tuple([*slice_row.exemplars, *fitting][:2])
 
 
 def heldout_keys(run: CompileRun) -> frozenset[str]:

@@ -28,26 +28,26 @@ def _rest(compile: Compile) -> int:
     return int(expected + estimate["worst_batch_microusd"])
 
 
-def worst_round(run: CompileRun, pool: Slice, n: int, *, extra_chars: int = 0) -> int:
+def worst_round(run: CompileRun, slice_row: Slice, n: int, *, extra_chars: int = 0) -> int:
     """The most that a round of `n` candidates for this slice can be billed, micro-USD, when the teacher answers one
     choice a call after a first batch that was billed in full. `extra_chars`: by how much the prompt may grow."""
-    price = price_of(run, pool)
-    exemplars = shown_exemplars(run, pool)
+    price = price_of(run, slice_row)
+    exemplars = shown_exemplars(run, slice_row)
     one, full = (
-        worst_cost(price, request_of(run, pool, size, exemplars, nth=0)) + _extra(price, extra_chars)
+        worst_cost(price, request_of(run, slice_row, size, exemplars, nth=0)) + _extra(price, extra_chars)
         for size in (1, min(n, CHOICES_PER_CALL))
     )
     n_first = min(run.spec.teacher.concurrency, -(-n // CHOICES_PER_CALL))
     return n * one + n_first * (full - one)
 
 
-def worst_rounds(run: CompileRun, pool: Slice, sizes: Sequence[int], *, extra_chars: int) -> int:
-    return sum(worst_round(run, pool, n, extra_chars=extra_chars) for n in sizes)
+def worst_rounds(run: CompileRun, slice_row: Slice, sizes: Sequence[int], *, extra_chars: int) -> int:
+    return sum(worst_round(run, slice_row, n, extra_chars=extra_chars) for n in sizes)
 
 
-def price_of(run: CompileRun, pool: Slice) -> TeacherPrice:
+def price_of(run: CompileRun, slice_row: Slice) -> TeacherPrice:
     teacher = run.spec.teacher
-    return teacher_price(price_book(), model_of(run, pool) or teacher.model, teacher.price)
+    return teacher_price(price_book(), model_of(run, slice_row) or teacher.model, teacher.price)
 
 
 def _extra(price: TeacherPrice, n_chars: int) -> int:

@@ -30,6 +30,8 @@ def slice_text(spec: Spec, row: Slice) -> str:
     return " ".join(part for part in (spec.task, row.name.replace("_", " "), row.hint, *row.exemplars[:3]) if part)
 
 
-def slice_spec(pool: Slice) -> SliceSpec:
+def slice_spec(slice_row: Slice) -> SliceSpec:
     """The slice as the prompts take it."""
-    return SliceSpec(name=pool.name, share=pool.share_ppm / 1_000_000, hint=pool.hint, label=pool.label or None)
+    return SliceSpec(
+        name=slice_row.name, share=slice_row.share_ppm / 1_000_000, hint=slice_row.hint, label=slice_row.label or None
+    )

@@ -1,4 +1,5 @@
-"""What of the teacher's verdicts enters the slice: accepted drafts as candidates, each with its certificate."""
+"""The drafts that enter the slice by the teacher's verdicts: accepted drafts as candidates, each with its
+certificate."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

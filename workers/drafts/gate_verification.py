@@ -23,7 +23,8 @@ MOST_AUDITS = 20_000  # the newest judged drafts of a scope that a threshold is 
 
 
 def gate_scores(run: CompileRun, slice_row: Slice, texts: Sequence[str]) -> list[float] | None:
-    """What the spec's ranking verifiers give these texts on this slice, in [0, 1]; None where it names none."""
+    """The scores that the spec's ranking verifiers give these texts on this slice, in [0, 1]; None where it names
+    none."""
     embedder = load_embedder()
     gold = get_jsonl(run.tenant_id, run.output(SlicingOut).gold_train)
     rows = embedder.embed(list(texts))

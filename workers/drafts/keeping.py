@@ -1,6 +1,6 @@
-"""What a selection leaves to the draft cache, in the transaction of its picks: the N-K rejects; all N where an exact
-rule may use them (a teacher that tells log-probs, or whose revision is known), because such a rule needs a sample of
-what the teacher writes, and rejects alone are none."""
+"""The drafts that a selection leaves to the cache, in the transaction of its picks: the N-K rejects; all N where an
+exact rule may use them (a teacher that tells log-probs, or whose revision is known), because such a rule needs a sample
+of what the teacher writes, and rejects alone are none."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -56,15 +56,16 @@ def _admit_round(run: CompileRun, slice_row: Slice, number: int, rows: Sequence[
 
 
 def _prompt(run: CompileRun, slice_row: Slice, number: int, temperature: float) -> SourcePrompt:
-    """What the teacher was sent in that round. A half of a slice that was split has the rounds of the whole: what was
-    asked then was another question, which nobody asks again."""
+    """The prompt that the teacher was sent in that round. A half of a slice that was split has the rounds of the whole:
+    what was asked then was another question, which nobody asks again."""
     exemplars = exemplars_of(run, slice_row, number)
     prompt = source_prompt(run.spec, slice_row, temperature=temperature, exemplars=exemplars)
     return replace(prompt, messages=()) if number < first_round(slice_row) else prompt
 
 
 def _revision(run: CompileRun, slice_row: Slice, number: int) -> str:
-    """What the teacher said it was while it wrote the round; "" where it said nothing, or several things."""
+    """The revision that the teacher said it was while it wrote the round; "" where it said nothing, or several
+    things."""
     calls = TeacherCall.objects.filter(
         tenant_id=run.tenant_id,
         compile_id=run.compile_id,
@@ -93,7 +94,7 @@ def _admitted(row: Candidate) -> Admitted:
 
 
 def note_outcome(run: CompileRun, slice_row: Slice, rows: Sequence[Candidate]) -> None:
-    """What became of the slice, for the comparison of held-back slices with the others."""
+    """Note what became of the slice, for the comparison of held-back slices with the others."""
     plan = slice_row.offer_plan
     picked = [row for row in rows if row.state == CandidateState.PICKED]
     scores = [row.score for row in picked if row.score is not None]

@@ -135,7 +135,7 @@ def _scope(run: CompileRun, identity: TeacherIdentity, revision: str) -> Any:
 
 
 def _mac(run: CompileRun, vault: Vault, text: str) -> bytes:
-    """Of everything the teacher is sent but its seed."""
+    """The MAC of everything the teacher is sent but its seed."""
     request = item_request(run.spec, text, n=1, temperature=run.spec.sampling.temperature_labels, seed=None)
     parts = [part for message in request.messages for part in (message.role, message.content)]
     return vault.mac(*parts, str(request.max_tokens))

@@ -140,7 +140,7 @@ def _carried_out(plan: OfferPlan) -> OfferPlan:
 
 
 def _gate_scores(run: CompileRun, slice_row: Slice, plan: OfferPlan, shown: Sequence[StoredDraft]) -> dict[UUID, float]:
-    """What the task's verifiers give the judged drafts, where the spec lets them certify a gate."""
+    """The scores that the task's verifiers give the judged drafts, where the spec lets them certify a gate."""
     if not run.spec.draft_cache.gate or plan.strategy is not Strategy.JUDGE or not shown:
         return {}
     scores = gate_scores(run, slice_row, [draft.text for draft in shown])

@@ -41,9 +41,9 @@ N_CONTROLS = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanContext:
-    """What a plan depends on beside the slice and what is near it. `heldout` are the keys of texts that no candidate
-    may repeat, `known_keys` says which of some keys are candidates already; `lot` and `control_seed` are where the
-    decision's and the controls' randomness begins. A preview draws no slice to be held back."""
+    """The values that a plan depends on beside the slice and what is near it. `heldout` are the keys of texts that no
+    candidate may repeat, `known_keys` says which of some keys are candidates already; `lot` and `control_seed` are
+    where the decision's and the controls' randomness begins. A preview draws no slice to be held back."""
 
     tenant_id: UUID
     spec: Spec

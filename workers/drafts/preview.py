@@ -1,4 +1,4 @@
-"""What a compile of a spec would do about each of its slices, as a preview shows it: the plan that the compile makes
+"""The preview of what a compile of a spec would do about each of its slices: the plan that the compile makes
 (`plan.plan_offer`), with nothing of it carried out. What a compile knows and a preview cannot are the candidates that
 slices before this one will have, and the lot that holds slices back."""
 
@@ -36,7 +36,8 @@ OF_THIS_PROMPT = "The teacher wrote these drafts for this very prompt: there is 
 def preview_slices(
     tenant_id: UUID, spec: Spec, slices: Sequence[Slice], vectors: Any, *, embedder: str
 ) -> list[PreviewedSlice]:
-    """What would be offered for each of these slices, inside the tenant's scope; `vectors` are theirs, (n, d)."""
+    """Preview what would be offered for each of these slices, inside the tenant's scope; `vectors` are theirs, (n,
+    d)."""
     if not offers_drafts(spec):
         return [_nothing(slice_row, Arm.OFF) for slice_row in slices]
     result = look_up(tenant_id, spec, embedder, vectors, seed=spec.sampling.seed)

@@ -42,7 +42,7 @@ class Proposal:
 
 
 def verifiers_of(spec: Spec, caps: TeacherCaps, policy: SamplingPolicy) -> tuple[DraftVerifier, ...]:
-    """What this teacher can be asked for, the strongest certificate first."""
+    """The verifications that this teacher can be asked for, the strongest certificate first."""
     wanted = spec.draft_cache.verify
     known: dict[str, DraftVerifier] = {
         "logprobs": LogprobVerifier(caps, rule=Rule.STORED),

@@ -1,4 +1,4 @@
-"""What a slice's drafts saved, worked out when the slice is synthesized: what was avoided, what verifying cost, and
+"""The saving of a slice's drafts, worked out when the slice is synthesized: what was avoided, what verifying cost, and
 what remains. Everything from billed usage and the price in force; a net below zero is written down as one."""
 
 from collections.abc import Sequence
@@ -101,8 +101,8 @@ def _calls(run: CompileRun, prefix: str) -> Any:
 
 
 def _avoided(run: CompileRun, slice_row: Slice, price: TeacherPrice) -> int:
-    """What the teacher would have been paid for as many candidates: their tokens as output, and the prompts of the
-    calls that were not made, as long as those of the slice that were."""
+    """The price that the teacher would have been paid for as many candidates: their tokens as output, and the prompts
+    of the calls that were not made, as long as those of the slice that were."""
     entered = Candidate.objects.filter(
         tenant_id=run.tenant_id, slice=slice_row, origin=Origin.DRAFT, state=CandidateState.VALID
     )
@@ -119,7 +119,8 @@ def _avoided(run: CompileRun, slice_row: Slice, price: TeacherPrice) -> int:
 
 
 def _remember_spending(run: CompileRun, slice_row: Slice, plan: OfferPlan, saving: Saving) -> None:
-    """What the lock-out guard goes by: look-ups, how long nothing was shown, what was spent, and to explore."""
+    """Remember what the lock-out guard goes by: look-ups, how long nothing was shown, what was spent, and to
+    explore."""
     if plan.scope_id is None or plan.strategy in (None, Strategy.ENGINE, Strategy.REPEAT):
         return
     row = locked_calibration(run.tenant_id, *verified_by(plan))
@@ -131,7 +132,7 @@ def _remember_spending(run: CompileRun, slice_row: Slice, plan: OfferPlan, savin
 
 
 def drafts_of_compile(run: CompileRun, slices: Sequence[Slice]) -> dict[str, Any]:
-    """What the receipt says of drafts: this compile's counts and savings, slice by slice and as a whole, and the
+    """The receipt's part about drafts: this compile's counts and savings, slice by slice and as a whole, and the
     family's running acceptance rate up to now. Integers."""
     plans = [(slice_row, plan) for slice_row in slices if (plan := slice_row.offer_plan) is not None]
     n_shown, n_accepted = sum(plan.n_shown for _, plan in plans), sum(plan.n_accepted for _, plan in plans)

@@ -1,4 +1,4 @@
-"""Under which name drafts are kept and looked for: family, teacher with its revision and sampling policy, embedder.
+"""The name under which drafts are kept and looked for: family, teacher with its revision and sampling policy, embedder.
 What differs in any of them is another distribution, or another space, and never meets."""
 
 from uuid import UUID
@@ -19,8 +19,8 @@ def draft_scope(
 
 
 def label_scope(identity: TeacherIdentity, *, family: str, temperature: float, revision: str) -> DraftScope | None:
-    """Where label answers are kept; None where nobody says which revision gave them: then an old answer may be another
-    model's."""
+    """The scope in which label answers are kept; None where nobody says which revision gave them: then an old answer
+    may be another model's."""
     known = identity.revision or revision
     if not known:
         return None

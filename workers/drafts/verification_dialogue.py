@@ -40,7 +40,7 @@ from workers.teachers.verifiers.protocol import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Dialogue:
-    """What one slice's questions have in common."""
+    """The values that one slice's questions have in common."""
 
     run: CompileRun
     slice_row: Slice
@@ -119,7 +119,7 @@ def _ask(dialogue: _Dialogue, drafts: Sequence[StoredDraft], *, stage: int) -> V
 def _still_worth(
     dialogue: _Dialogue, probe: Sequence[StoredDraft], rest: Sequence[StoredDraft], first: Verification
 ) -> list[StoredDraft]:
-    """What the probe's verdicts leave worth showing of the rest."""
+    """The drafts that the probe's verdicts leave worth showing of the rest."""
     if not rest or first.is_void:
         return []
     run, slice_row, price = dialogue.run, dialogue.slice_row, dialogue.session.price

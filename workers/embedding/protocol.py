@@ -1,4 +1,4 @@
-"""What the pipeline asks of an embedder."""
+"""The embedder as the pipeline sees it."""
 
 from typing import Protocol
 
@@ -19,5 +19,5 @@ class Embedder(Protocol):
         ...
 
     def count_tokens(self, texts: list[str]) -> int:
-        """How many tokens the embedder reads for these texts."""
+        """The number of tokens that the embedder reads for these texts."""
         ...

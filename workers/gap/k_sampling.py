@@ -18,13 +18,14 @@ _WRITES_CANDIDATES = (StepName.SYNTHESIS, StepName.SELECTION)
 
 
 def k_sampling(run: CompileRun, compile: Compile, *, embedder: str, labels: dict[str, Any]) -> dict[str, Any]:
-    """Of a compile whose selection is done; `embedder` is its identity, `labels` what the labeling step told."""
-    pools = list(Slice.objects.filter(tenant_id=run.tenant_id, compile=compile).order_by("position"))
+    """The record of a compile whose selection is done; `embedder` is its identity, `labels` what the labeling step
+    told."""
+    slices = list(Slice.objects.filter(tenant_id=run.tenant_id, compile=compile).order_by("position"))
     sampling = run.spec.sampling
-    signals = sorted({pool.signal for pool in pools if pool.signal})
+    signals = sorted({slice_row.signal for slice_row in slices if slice_row.signal})
     return {
         "version": VERSION,
-        "embedder": _embedder(embedder, pools),
+        "embedder": _embedder(embedder, slices),
         "metric": "cosine",
         "ranker": signals[0] if len(signals) == 1 else "mixed" if signals else "none",
         "method": sampling.method,
@@ -36,37 +37,37 @@ def k_sampling(run: CompileRun, compile: Compile, *, embedder: str, labels: dict
         "overcluster_ppm": _ppm(sampling.overcluster),
         "on_gap": list(sampling.on_gap),
         "seed": sampling.seed,
-        "slices": [_slice_entry(run, pool) for pool in pools],
+        "slices": [_slice_entry(run, slice_row) for slice_row in slices],
         "labels": labels,
         "teacher": _teacher(run, compile),
-        "draft_cache": _draft_cache(run, pools, labels),
-        "log": "\n".join(text for pool in pools if (text := (pool.selection or {}).get("log"))),
+        "draft_cache": _draft_cache(run, slices, labels),
+        "log": "\n".join(text for slice_row in slices if (text := (slice_row.selection or {}).get("log"))),
     }
 
 
-def _embedder(identity: str, pools: list[Slice]) -> dict[str, Any]:
+def _embedder(identity: str, slices: list[Slice]) -> dict[str, Any]:
     """`name@sha256:...` taken apart; the width is that of the slices' own vectors."""
     name, _, digest = identity.rpartition("@sha256:")
-    return {"id": name, "dim": len(bytes(pools[0].embedding or b"")) // 4 if pools else None, "sha256": digest}
+    return {"id": name, "dim": len(bytes(slices[0].embedding or b"")) // 4 if slices else None, "sha256": digest}
 
 
-def _slice_entry(run: CompileRun, pool: Slice) -> dict[str, Any]:
-    """What the split at the K that was asked for looked like, and what was kept in the end."""
-    record = pool.selection or {}
+def _slice_entry(run: CompileRun, slice_row: Slice) -> dict[str, Any]:
+    """The split at the K that was asked for, and what was kept in the end."""
+    record = slice_row.selection or {}
     forced, mitigation = at_k_requested(record), record.get("mitigation", "none")
     return {
-        "slice": pool.name,
-        "split_from": split_from(pool),
-        "split_into": split_into(pool),
-        "ranker": pool.signal or "none",
-        "n_generated": pool.n_generated,
-        "n_from_drafts": pool.n_from_drafts,
-        "n_rejected": pool.n_rejected,
-        "n_duplicates": pool.n_duplicates,
-        "n_taken_over": next((e["n_taken_over"] for e in pool.reactions if e["reaction"] == "split_off"), 0),
+        "slice": slice_row.name,
+        "split_from": split_from(slice_row),
+        "split_into": split_into(slice_row),
+        "ranker": slice_row.signal or "none",
+        "n_generated": slice_row.n_generated,
+        "n_from_drafts": slice_row.n_from_drafts,
+        "n_rejected": slice_row.n_rejected,
+        "n_duplicates": slice_row.n_duplicates,
+        "n_taken_over": next((e["n_taken_over"] for e in slice_row.reactions if e["reaction"] == "split_off"), 0),
         "n_verified": record.get("n", 0),
-        "k_requested": pool.k_requested,
-        "k_actual": pool.k_actual,
+        "k_requested": slice_row.k_requested,
+        "k_actual": slice_row.k_actual,
         "method": record.get("method", run.spec.sampling.method),
         "method_reason": record.get("method_reason", ""),
         "k_natural": forced.get("k_natural", 0),
@@ -78,7 +79,7 @@ def _slice_entry(run: CompileRun, pool: Slice) -> dict[str, Any]:
         "gap_detected": forced.get("gap_detected", False) or mitigation != "none",
         "mitigation": mitigation,
         "resynth_rounds": record.get("resynth_rounds", 0),
-        "reactions": own(pool),
+        "reactions": own(slice_row),
         "cluster_sizes": record.get("cluster_sizes", []),
         "picks": record.get("picks", []),
         "mean_score_ppm": record.get("mean_score_ppm"),
@@ -104,10 +105,10 @@ def _teacher(run: CompileRun, compile: Compile) -> dict[str, Any]:
     }
 
 
-def _draft_cache(run: CompileRun, pools: list[Slice], labels: dict[str, Any]) -> dict[str, Any]:
-    """What the synthesis step's receipt says of drafts, in short. `tokens_saved` are the accepted drafts' that the
+def _draft_cache(run: CompileRun, slices: list[Slice], labels: dict[str, Any]) -> dict[str, Any]:
+    """The part about drafts of the synthesis step's receipt, in short. `tokens_saved` are the accepted drafts' that the
     teacher did not write again; `saved_microusd` is net of what verifying cost, and may be below zero."""
-    told = drafts_of_compile(run, pools)
+    told = drafts_of_compile(run, slices)
     return {
         "lookups": told["lookups"],
         "offered": told["offered"],

@@ -46,33 +46,33 @@ _REASONS = {
 }
 
 
-def choose(run: CompileRun, pool: Slice, rows: Sequence[Candidate]) -> Chosen | None:
+def choose(run: CompileRun, slice_row: Slice, rows: Sequence[Candidate]) -> Chosen | None:
     """Select, and answer a degenerate split as `on_gap` says. None: the slice has changed (another round was opened, or
     it was split) and is to be looked at again. Raises CustomerError (cluster_gap)."""
-    first = _select(run, rows, pool.k_requested)
-    as_asked = Chosen(first=first, selection=first, mitigation="resynthesize" if _n_own_rounds(pool) else "none")
-    if not is_degenerate(first.report) or pool.k_requested >= pool.n_candidates:  # all of them were asked for
+    first = _select(run, rows, slice_row.k_requested)
+    as_asked = Chosen(first=first, selection=first, mitigation="resynthesize" if _n_own_rounds(slice_row) else "none")
+    if not is_degenerate(first.report) or slice_row.k_requested >= slice_row.n_candidates:  # all of them were asked for
         return as_asked
     for mitigation in run.spec.sampling.on_gap:
-        if passed_over(pool, mitigation):
+        if passed_over(slice_row, mitigation):
             continue
         match mitigation:
             case "fail":
-                raise _failure(pool, first.report)
+                raise _failure(slice_row, first.report)
             case "drop_k":
                 return _dropped(run, rows, first)
             case "resynthesize":
-                reason = _why_no_round(run, pool, first.report)
+                reason = _why_no_round(run, slice_row, first.report)
                 if reason is None:
-                    _open_round(run, pool, first.report)
+                    _open_round(run, slice_row, first.report)
                     return None
             case "split_slice":
-                division = divided(run, pool, rows)
+                division = divided(run, slice_row, rows)
                 if not isinstance(division, str):
-                    split(run, pool, division, first.report)
+                    split(run, slice_row, division, first.report)
                     return None
                 reason = division
-        _pass_over(run, pool, mitigation, reason)
+        _pass_over(run, slice_row, mitigation, reason)
     return as_asked
 
 
@@ -81,7 +81,7 @@ def is_degenerate(report: SelectionReport) -> bool:
 
 
 def _select(run: CompileRun, rows: Sequence[Candidate], k: int, **instead: Any) -> Selection:
-    """As the spec says, but for what is given."""
+    """Select as the spec says, but for `instead`."""
     sampling = run.spec.sampling
     options: dict[str, Any] = {
         "method": sampling.method,
@@ -103,17 +103,18 @@ def _select(run: CompileRun, rows: Sequence[Candidate], k: int, **instead: Any) 
     )
 
 
-def _failure(pool: Slice, report: SelectionReport) -> CustomerError:
+def _failure(slice_row: Slice, report: SelectionReport) -> CustomerError:
     return CustomerError(
-        f"Slice {pool.name!r} has {report.n_groups} distinct groups for K = {pool.k_requested}. Lower k_select, widen "
-        "the slice's hint, or put resynthesize, split_slice or drop_k in place of fail in on_gap.",
+        f"Slice {slice_row.name!r} has {report.n_groups} distinct groups for K = {slice_row.k_requested}. "
+        "Lower k_select, widen the slice's hint, or put resynthesize, split_slice or drop_k in place of fail in "
+        "on_gap.",
         code="cluster_gap",
     )
 
 
 def _dropped(run: CompileRun, rows: Sequence[Candidate], first: Selection) -> Chosen:
-    """At K' = the groups there are; again where the floor, which bites deeper at a smaller K, leaves fewer still. What
-    `auto` is to take then is known: the best of each group, above the floor it chose at K."""
+    """Select at K' = the groups there are; again where the floor, which bites deeper at a smaller K, leaves fewer
+    still. What `auto` is to take then is known: the best of each group, above the floor it chose at K."""
     is_auto = first.report.requested_method == Method.AUTO
     best_of_each: dict[str, Any] = {"method": Method.TWO_STEP, "linkage": Linkage.AVERAGE, "overcluster": 1.0}
     fixed = best_of_each | {"score_floor": first.report.score_floor} if is_auto else {}
@@ -127,55 +128,55 @@ def _dropped(run: CompileRun, rows: Sequence[Candidate], first: Selection) -> Ch
     return Chosen(first=first, selection=selection, mitigation="drop_k")
 
 
-def _why_no_round(run: CompileRun, pool: Slice, report: SelectionReport) -> str | None:
+def _why_no_round(run: CompileRun, slice_row: Slice, report: SelectionReport) -> str | None:
     """Why another round of candidates cannot help, or None where it may."""
-    if pool.is_captured:
+    if slice_row.is_captured:
         return "captured"
-    if own(pool) and own(pool)[-1]["reaction"] == "refused":
+    if own(slice_row) and own(slice_row)[-1]["reaction"] == "refused":
         return "refused"
-    if times(pool, "resynthesize") >= run.spec.sampling.resynthesis_rounds:
+    if times(slice_row, "resynthesize") >= run.spec.sampling.resynthesis_rounds:
         return "rounds_used"
-    before = [entry["n_groups"] for entry in own(pool) if entry["reaction"] == "resynthesize"]
+    before = [entry["n_groups"] for entry in own(slice_row) if entry["reaction"] == "resynthesize"]
     if before and report.n_groups - before[-1] < LEAST_GROWTH * before[-1]:
         return "stopped_growing"
-    return None if can_spare(run, worst_round(run, pool, later_round_size(pool))) else "budget"
+    return None if can_spare(run, worst_round(run, slice_row, later_round_size(slice_row))) else "budget"
 
 
-def _n_own_rounds(pool: Slice) -> int:
-    return sum(entry["reaction"] == "resynthesize" for entry in own(pool))
+def _n_own_rounds(slice_row: Slice) -> int:
+    return sum(entry["reaction"] == "resynthesize" for entry in own(slice_row))
 
 
-def _open_round(run: CompileRun, pool: Slice, report: SelectionReport) -> None:
+def _open_round(run: CompileRun, slice_row: Slice, report: SelectionReport) -> None:
     """One more, hotter round of candidates for this slice."""
     with run.fenced():
-        pool.round += 1
-        pool.is_synthesized = False
-        pool.temperature_ppm = hotter_ppm(pool)
-        note(pool, "resynthesize", n_groups=report.n_groups)
-        pool.save()
+        slice_row.round += 1
+        slice_row.is_synthesized = False
+        slice_row.temperature_ppm = hotter_ppm(slice_row)
+        note(slice_row, "resynthesize", n_groups=report.n_groups)
+        slice_row.save()
         run.warn(
             "cluster_gap",
-            f"Slice {pool.name}: {report.n_groups} distinct groups for K = {pool.k_requested}; asking for "
-            f"{later_round_size(pool)} more candidates at temperature {pool.temperature_ppm / 1e6:.1f}.",
-            slice=pool.name,
+            f"Slice {slice_row.name}: {report.n_groups} distinct groups for K = {slice_row.k_requested}; asking for "
+            f"{later_round_size(slice_row)} more candidates at temperature {slice_row.temperature_ppm / 1e6:.1f}.",
+            slice=slice_row.name,
         )
 
 
-def _pass_over(run: CompileRun, pool: Slice, mitigation: str, reason: str) -> None:
+def _pass_over(run: CompileRun, slice_row: Slice, mitigation: str, reason: str) -> None:
     with run.fenced():
-        note(pool, "passed_over", mitigation=mitigation, reason=reason)
-        pool.save()
+        note(slice_row, "passed_over", mitigation=mitigation, reason=reason)
+        slice_row.save()
         run.warn(
             "mitigation_passed_over",
-            f"Slice {pool.name}: {mitigation} is passed over: {_REASONS[reason]}.",
-            slice=pool.name,
+            f"Slice {slice_row.name}: {mitigation} is passed over: {_REASONS[reason]}.",
+            slice=slice_row.name,
             mitigation=mitigation,
             reason=reason,
         )
 
 
-def warn_of_gap(run: CompileRun, pool: Slice, chosen: Chosen) -> None:
-    """In the transaction of the picks: what the pool allowed, and what is kept."""
+def warn_of_gap(run: CompileRun, slice_row: Slice, chosen: Chosen) -> None:
+    """Warn, in the transaction of the picks, of what the pool allowed, and what is kept."""
     first, kept = chosen.first.report, chosen.selection.report
     if not first.gap_detected or first.requested_method in BASELINES:
         return
@@ -183,9 +184,9 @@ def warn_of_gap(run: CompileRun, pool: Slice, chosen: Chosen) -> None:
     variants = f"; at least {n_variants} of them are variants of others" if n_variants > 0 else ""
     run.warn(
         "cluster_gap",
-        f"Slice {pool.name}: {first.k_natural} natural clusters, {first.n_groups} distinct groups for K = "
-        f"{pool.k_requested}; keeping {kept.k_actual} (mitigation: {chosen.mitigation}){variants}.",
-        slice=pool.name,
-        k_requested=pool.k_requested,
+        f"Slice {slice_row.name}: {first.k_natural} natural clusters, {first.n_groups} distinct groups for K = "
+        f"{slice_row.k_requested}; keeping {kept.k_actual} (mitigation: {chosen.mitigation}){variants}.",
+        slice=slice_row.name,
+        k_requested=slice_row.k_requested,
         k_actual=kept.k_actual,
     )

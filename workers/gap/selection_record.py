@@ -1,5 +1,5 @@
-"""What a selection leaves behind: `Slice.selection`, the event `selection.report`, and the seed's cluster-gap log as
-text."""
+"""The records that a selection leaves behind: `Slice.selection`, the event `selection.report`, and the seed's
+cluster-gap log as text."""
 
 import hashlib
 import logging
@@ -37,11 +37,11 @@ class Chosen:
     mitigation: str  # none, drop_k, resynthesize
 
 
-def selection_record(pool: Slice, rows: Sequence[Candidate], chosen: Chosen) -> dict[str, Any]:
+def selection_record(slice_row: Slice, rows: Sequence[Candidate], chosen: Chosen) -> dict[str, Any]:
     """The report of the selection that counts, in integers, with each pick; that of the one at the K that was asked for
     under `at_k_requested` where it is another."""
     first, report = chosen.first.report, chosen.selection.report
-    record = report.to_json() | _outcome(pool, first, chosen.mitigation, n_picks=len(chosen.selection.picks))
+    record = report.to_json() | _outcome(slice_row, first, chosen.mitigation, n_picks=len(chosen.selection.picks))
     record["picks"] = [
         {
             "cand_sha256": hashlib.sha256(rows[i].text.encode()).hexdigest(),
@@ -57,23 +57,23 @@ def selection_record(pool: Slice, rows: Sequence[Candidate], chosen: Chosen) -> 
     return record
 
 
-def split_record(pool: Slice, report: SelectionReport) -> dict[str, Any]:
-    """Of a slice that was made into two: why, and that it picks nothing itself."""
+def split_record(slice_row: Slice, report: SelectionReport) -> dict[str, Any]:
+    """The record of a slice that was made into two: why, and that it picks nothing itself."""
     forced = without_columns(report.to_json())
     record = {name: forced[name] for name in ("requested_method", "method", "n", *_FORCED)}
-    return record | _outcome(pool, report, "split", n_picks=0) | {"picks": [], "at_k_requested": forced}
+    return record | _outcome(slice_row, report, "split", n_picks=0) | {"picks": [], "at_k_requested": forced}
 
 
-def _outcome(pool: Slice, first: SelectionReport, mitigation: str, *, n_picks: int) -> dict[str, Any]:
-    text = cohesion_log(replace(first, k_actual=n_picks), pool.name)
-    rounds = sum(entry["reaction"] == "resynthesize" for entry in own(pool))
+def _outcome(slice_row: Slice, first: SelectionReport, mitigation: str, *, n_picks: int) -> dict[str, Any]:
+    text = cohesion_log(replace(first, k_actual=n_picks), slice_row.name)
+    rounds = sum(entry["reaction"] == "resynthesize" for entry in own(slice_row))
     if mitigation != "none" or rounds:
         text += f"\n  mitigation: {mitigation}; rounds of resynthesis: {rounds}"
     return {
         "mitigation": mitigation,
         "resynth_rounds": rounds,
-        "signal": pool.signal,
-        "k_requested": pool.k_requested,
+        "signal": slice_row.signal,
+        "k_requested": slice_row.k_requested,
         "k_actual": n_picks,
         "log": text,
     }
@@ -90,16 +90,16 @@ def without_columns(report: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in report.items() if name not in PER_CANDIDATE}
 
 
-def tell(run: CompileRun, pool: Slice) -> None:
+def tell(run: CompileRun, slice_row: Slice) -> None:
     """The event of a slice's selection, in the transaction of its picks, and a line in the worker's log, which holds no
     word of the tenant's."""
-    record = pool.selection or {}
+    record = slice_row.selection or {}
     forced = at_k_requested(record)
     data = {
-        "slice": pool.name,
+        "slice": slice_row.name,
         "n": record["n"],
-        "k_requested": pool.k_requested,
-        "k_actual": pool.k_actual,
+        "k_requested": slice_row.k_requested,
+        "k_actual": slice_row.k_actual,
         "k_natural": forced["k_natural"],
         "silhouette_natural_ppm": forced["silhouette_natural_ppm"],
         "silhouette_forced_ppm": forced["silhouette_forced_ppm"],
@@ -115,7 +115,7 @@ def tell(run: CompileRun, pool: Slice) -> None:
     }
     append_event(run.tenant_id, run.compile_id, "selection.report", data)
     numbers = " ".join(f"{name}={value}" for name, value in data.items() if name not in ("slice", "log"))
-    log.info("selection of compile %s, slice %d: %s", run.compile_id, pool.position, numbers)
+    log.info("selection of compile %s, slice %d: %s", run.compile_id, slice_row.position, numbers)
 
 
 def _ppm(value: float | None) -> int | None:

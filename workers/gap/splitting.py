@@ -49,7 +49,8 @@ FIRST_POSITION = 2000  # of halves: after every slice of a spec, and the capture
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Division:
-    """What a split would make of a slice: each half's candidates, most central first, its exemplars and its size."""
+    """The halves that a split would make of a slice: each one's candidates, most central first, its exemplars and its
+    size."""
 
     rows: tuple[list[Candidate], list[Candidate]]
     exemplars: tuple[list[str], list[str]]
@@ -62,22 +63,22 @@ class Division:
         return first, second
 
 
-def divided(run: CompileRun, pool: Slice, rows: Sequence[Candidate]) -> Division | str:
-    """How the slice would be split, or why it cannot be."""
-    if pool.is_captured:
+def divided(run: CompileRun, slice_row: Slice, rows: Sequence[Candidate]) -> Division | str:
+    """The division of the slice, or why it cannot be."""
+    if slice_row.is_captured:
         return "captured"
-    if is_half(pool):
+    if is_half(slice_row):
         return "already_split"
-    division = _division(run, pool, rows)
+    division = _division(run, slice_row, rows)
     if division is None:
         return "one_group"
-    cost = worst_cost(price_of(run, pool), division.call.request)
+    cost = worst_cost(price_of(run, slice_row), division.call.request)
     sizes = [size.n_candidates for size in division.sizes]
     extra = MAX_NAME_CHARS + MAX_PART_HINT_CHARS + 1
-    return division if can_spare(run, cost + worst_rounds(run, pool, sizes, extra_chars=extra)) else "budget"
+    return division if can_spare(run, cost + worst_rounds(run, slice_row, sizes, extra_chars=extra)) else "budget"
 
 
-def _division(run: CompileRun, pool: Slice, rows: Sequence[Candidate]) -> Division | None:
+def _division(run: CompileRun, slice_row: Slice, rows: Sequence[Candidate]) -> Division | None:
     """The two halves of the slice's valid candidates (in the order of their keys); None where they are one group."""
     vectors = stack([row.embedding for row in rows])
     found = halves(vectors)
@@ -85,21 +86,21 @@ def _division(run: CompileRun, pool: Slice, rows: Sequence[Candidate]) -> Divisi
         return None
     parts = [rows[i] for i in found[0].tolist()], [rows[i] for i in found[1].tolist()]
     one, two = divide(
-        share_ppm=pool.share_ppm,
-        n_candidates=pool.n_candidates,
-        k=pool.k_requested,
+        share_ppm=slice_row.share_ppm,
+        n_candidates=slice_row.n_candidates,
+        k=slice_row.k_requested,
         sizes=[len(part) for part in parts],
     )
     centres = np.stack([vectors[indices].mean(axis=0) for indices in found])
     shown = [[row.text for row in part[:N_SHOWN]] for part in parts]
     request = split_request(
-        run.spec, slice_spec(pool), first=shown[0], second=shown[1], seed=seed_of(run, "split", pool.name)
+        run.spec, slice_spec(slice_row), first=shown[0], second=shown[1], seed=seed_of(run, "split", slice_row.name)
     )
     return Division(
         rows=parts,
-        exemplars=_nearer(pool.exemplars, centres),
+        exemplars=_nearer(slice_row.exemplars, centres),
         sizes=(one, two),
-        call=PlannedCall(key=f"selection:split:{pool.position}", request=request),
+        call=PlannedCall(key=f"selection:split:{slice_row.position}", request=request),
     )
 
 
@@ -116,17 +117,17 @@ def _nearer(texts: Sequence[str], centres: np.ndarray) -> tuple[list[str], list[
     )
 
 
-def split(run: CompileRun, pool: Slice, division: Division, report: SelectionReport) -> None:
+def split(run: CompileRun, slice_row: Slice, division: Division, report: SelectionReport) -> None:
     """Have the halves named and make them. Done once, however often a process dies on the way."""
 
     def save(answer: str | None) -> None:
-        _make_halves(run, pool, division, report, answer)
+        _make_halves(run, slice_row, division, report, answer)
 
     if run.spec.teacher.provider == "replay":  # a recording knows nothing of this slice
         with run.fenced():
             save(None)
         return
-    with teacher_session(run, model=model_of(run, pool)) as session:
+    with teacher_session(run, model=model_of(run, slice_row)) as session:
         try:
             call_batch(
                 run,
@@ -143,28 +144,30 @@ def split(run: CompileRun, pool: Slice, division: Division, report: SelectionRep
                 save(None)
 
 
-def _make_halves(run: CompileRun, pool: Slice, division: Division, report: SelectionReport, answer: str | None) -> None:
-    """In the transaction of the teacher's answer; None where it has none."""
+def _make_halves(
+    run: CompileRun, slice_row: Slice, division: Division, report: SelectionReport, answer: str | None
+) -> None:
+    """Make the halves in the transaction of the teacher's answer; None where it has none."""
     taken = list(
         Slice.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id).values_list("name", flat=True)
     )
-    parts, names, named_by = _named(pool.name, division, answer, taken)
+    parts, names, named_by = _named(slice_row.name, division, answer, taken)
     children = [
-        _half(run, pool, division, nth, name=name, part=part)
+        _half(run, slice_row, division, nth, name=name, part=part)
         for nth, (name, part) in enumerate(zip(names, parts, strict=True))
     ]
     note(
-        pool,
+        slice_row,
         "split_slice",
         into=list(names),
         named_by=named_by,
-        share_ppm=pool.share_ppm,
+        share_ppm=slice_row.share_ppm,
         sizes=[len(rows) for rows in division.rows],
     )
-    pool.share_ppm, pool.k_actual = 0, 0
-    pool.selection = split_record(pool, report)
-    pool.save()
-    tell(run, pool)
+    slice_row.share_ppm, slice_row.k_actual = 0, 0
+    slice_row.selection = split_record(slice_row, report)
+    slice_row.save()
+    tell(run, slice_row)
     for child, rows in zip(children, division.rows, strict=True):
         child.save(force_insert=True)
         # scored anew, against the exemplars of the half
@@ -173,9 +176,9 @@ def _make_halves(run: CompileRun, pool: Slice, division: Division, report: Selec
         )
     run.warn(
         "slice_split",
-        f"Slice {pool.name} holds {report.n_groups} distinct groups for K = {pool.k_requested}; it is now two: "
-        f"{names[0]} and {names[1]}, named by {_NAMERS[named_by]}.",
-        slice=pool.name,
+        f"Slice {slice_row.name} holds {report.n_groups} distinct groups for K = {slice_row.k_requested}; it is now "
+        f"two: {names[0]} and {names[1]}, named by {_NAMERS[named_by]}.",
+        slice=slice_row.name,
         into=list(names),
     )
 
@@ -198,23 +201,23 @@ def _named(
     return own, names, "terms"
 
 
-def _half(run: CompileRun, pool: Slice, division: Division, nth: int, *, name: str, part: HalfName) -> Slice:
+def _half(run: CompileRun, slice_row: Slice, division: Division, nth: int, *, name: str, part: HalfName) -> Slice:
     size = division.sizes[nth]
     child = Slice(
         tenant_id=run.tenant_id,
         compile_id=run.compile_id,
-        position=FIRST_POSITION + 2 * pool.position + nth,
+        position=FIRST_POSITION + 2 * slice_row.position + nth,
         name=name,
         share_ppm=size.share_ppm,
-        hint=full_hint(pool.hint, part),
+        hint=full_hint(slice_row.hint, part),
         exemplars=division.exemplars[nth],
-        label=pool.label,
+        label=slice_row.label,
         n_candidates=size.n_candidates,
         k_requested=size.k,
-        round=pool.round + 1,
-        temperature_ppm=pool.temperature_ppm,
-        reactions=pool.reactions,
+        round=slice_row.round + 1,
+        temperature_ppm=slice_row.temperature_ppm,
+        reactions=slice_row.reactions,
     )
-    facts: dict[str, Any] = {"from": pool.name, "n_taken_over": len(division.rows[nth])}
+    facts: dict[str, Any] = {"from": slice_row.name, "n_taken_over": len(division.rows[nth])}
     note(child, "split_off", **facts)
     return child

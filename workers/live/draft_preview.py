@@ -1,5 +1,6 @@
-"""What would be offered for a spec: the answer to `backend.drafts.previews`. Runs what a compile runs before it asks
-the teacher anything (`drafts.preview.preview_slices`); nothing is asked, spent or written but the answer."""
+"""The preview of what would be offered for a spec: the answer to `backend.drafts.previews`. Runs what a compile runs
+before it asks the teacher anything (`drafts.preview.preview_slices`); nothing is asked, spent or written but the
+answer."""
 
 import logging
 from uuid import UUID

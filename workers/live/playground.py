@@ -1,4 +1,4 @@
-"""What an artifact's teacher says of one text: the answer to `backend.serving.playground`.
+"""The teacher's answer to one text in the playground: the answer to `backend.serving.playground`.
 
 Asked as a compile's labelling asks: the same prompt, the same number of answers, the label by vote, the answer of a
 json or text task by consensus of what passes its checks. The call belongs to no compile, so no compile's budget carries

@@ -1,4 +1,4 @@
-"""What holds customers' python checks on this machine, and what a check costs.
+"""The walls around customers' python checks on this machine, and what a check costs.
 
 python -m workers.sandbox
 """

@@ -50,7 +50,7 @@ def run_checks(
 
 
 def protections() -> tuple[str, ...]:
-    """What holds a check on this machine, asked of a process that runs none."""
+    """The walls around a check on this machine, asked of a process that runs none."""
     call = Call(check=0, text="", value=None)
     source = "def check(input, output):\n    return True"
     outcome = run_process([source], [call], limits=Limits(), deadline=time.monotonic() + 30)

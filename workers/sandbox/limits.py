@@ -1,4 +1,4 @@
-"""What a run of checks may use, and what became of a check that could not say True or False."""
+"""The limits of a run of checks, and what became of a check that could not say True or False."""
 
 from dataclasses import dataclass
 

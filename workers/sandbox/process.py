@@ -41,7 +41,7 @@ class Call:
 
 
 class End(enum.StrEnum):
-    """Why a process gave no further verdict."""
+    """The reason for which a process gave no further verdict."""
 
     DONE = "done"
     ROW_TIME = "row_time"

@@ -26,7 +26,7 @@ def check_text(text: str, heldout_keys: frozenset[str], key: str) -> tuple[str, 
 
 
 def gate_reasons(spec: Spec, text: str) -> tuple[str, ...]:
-    """Which gating verifiers of the spec this text fails, by kind."""
+    """The gating verifiers of the spec that this text fails, by kind."""
     return tuple(
         verifier.kind
         for verifier in spec.verifiers

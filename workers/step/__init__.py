@@ -1,2 +1,2 @@
-"""What every step needs: how it ends (`result`), the teacher it asks (`teacher_session`), the runner it waits for
+"""The needs of every step: how it ends (`result`), the teacher it asks (`teacher_session`), the runner it waits for
 (`runner_wait`)."""

@@ -29,12 +29,12 @@ class RunnerJobFailed(OurError):
 
 
 class RunnerRefused(CustomerError):
-    """What the spec asks cannot be done by any runner: another base, or other options, can mend it."""
+    """A demand of the spec that no runner can meet: another base, or other options, can mend it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slot:
-    """Which job of a step that has several: that of a trial (by its number), and what it does there."""
+    """The place of a job in a step that has several: that of a trial (by its number), and what it does there."""
 
     trial: int
     role: str
@@ -107,6 +107,6 @@ def runner_fact(job: RunnerJob, runner_ms: int) -> Fact:
 
 
 def runner_ms_of(result: dict[str, Any]) -> int:
-    """What the runner says, of a result that need not be one."""
+    """The runner's own time, of a result that need not be one."""
     said = result.get("runner_ms")
     return said if isinstance(said, int) and said > 0 else 0

@@ -53,12 +53,12 @@ def copy_slicing(run: CompileRun) -> StepDone:
         valid = Candidate.objects.filter(tenant_id=run.tenant_id, compile=source).exclude(state=CandidateState.REJECTED)
         n_valid = dict(valid.values_list("slice").annotate(n=models.Count("id")))
         rows = []
-        for pool in theirs:
-            n = n_valid.get(pool.id, 0)
-            k = n if fenced.compile.arm == Arm.ALL else pool.k_actual or 0
-            values = _columns(pool, _OF_SLICE) | {"is_synthesized": True, "k_requested": k}
-            if split_into(pool):  # its halves have its candidates
-                values |= {"k_actual": 0, "selection": pool.selection}
+        for slice_row in theirs:
+            n = n_valid.get(slice_row.id, 0)
+            k = n if fenced.compile.arm == Arm.ALL else slice_row.k_actual or 0
+            values = _columns(slice_row, _OF_SLICE) | {"is_synthesized": True, "k_requested": k}
+            if split_into(slice_row):  # its halves have its candidates
+                values |= {"k_actual": 0, "selection": slice_row.selection}
             rows.append(Slice(tenant_id=run.tenant_id, compile=fenced.compile, **values))
         Slice.objects.bulk_create(rows)
         output = SlicingOut.from_json(step.output)
@@ -133,14 +133,14 @@ def keep_without_selection(run: CompileRun) -> StepDone:
     with run.fenced() as fenced:
         source, _ = _source_step(fenced.compile, StepName.SELECTION)
         labels_step = StepRun.objects.get(tenant_id=run.tenant_id, compile=source, name=StepName.LABELING)
-        pools = list(Slice.objects.filter(tenant_id=run.tenant_id, compile=fenced.compile).order_by("position"))
-    for done_pools, pool in enumerate(pools, start=1):
+        slices = list(Slice.objects.filter(tenant_id=run.tenant_id, compile=fenced.compile).order_by("position"))
+    for n_done, slice_row in enumerate(slices, start=1):
         run.stop.check()
-        if pool.selection is None:
-            _keep(run, pool)
+        if slice_row.selection is None:
+            _keep(run, slice_row)
         with run.fenced():
-            message = f"{pool.name}: {pool.k_actual} of {pool.n_candidates}"
-            run.progress(StepName.SELECTION, done=done_pools, total=len(pools), message=message)
+            message = f"{slice_row.name}: {slice_row.k_actual} of {slice_row.n_candidates}"
+            run.progress(StepName.SELECTION, done=n_done, total=len(slices), message=message)
     with run.fenced() as fenced:
         _take_labels_over(fenced.compile, source)
         done = _kept(run, fenced.compile, source, labels_step)
@@ -184,10 +184,10 @@ def _copy(compile: Compile, row: Candidate, slice_id: UUID) -> Candidate:
     return Candidate(tenant_id=compile.tenant_id, compile=compile, **values)
 
 
-def _keep(run: CompileRun, pool: Slice) -> None:
+def _keep(run: CompileRun, slice_row: Slice) -> None:
     with run.fenced():
         rows = list(
-            Candidate.objects.filter(tenant_id=run.tenant_id, slice=pool, state=CandidateState.VALID).order_by(
+            Candidate.objects.filter(tenant_id=run.tenant_id, slice=slice_row, state=CandidateState.VALID).order_by(
                 "text_key"
             )
         )
@@ -195,7 +195,7 @@ def _keep(run: CompileRun, pool: Slice) -> None:
         stack([row.embedding for row in rows]),
         [0.0 if row.score is None else row.score for row in rows],
         [row.text_key for row in rows],
-        k=max(1, pool.k_requested),
+        k=max(1, slice_row.k_requested),
         method=run.spec.sampling.method,
         seed=run.spec.sampling.seed,
     )
@@ -205,10 +205,10 @@ def _keep(run: CompileRun, pool: Slice) -> None:
             row.move(CandidateState.PICKED if i in picks else CandidateState.DROPPED)
             row.cluster = kept.report.cluster_of[i]
         Candidate.objects.bulk_update(rows, ["state", "cluster"], batch_size=500)
-        pool.k_actual = len(picks)
-        pool.selection = selection_record(pool, rows, Chosen(first=kept, selection=kept, mitigation="none"))
-        pool.save()
-        tell(run, pool)
+        slice_row.k_actual = len(picks)
+        slice_row.selection = selection_record(slice_row, rows, Chosen(first=kept, selection=kept, mitigation="none"))
+        slice_row.save()
+        tell(run, slice_row)
 
 
 def _take_labels_over(compile: Compile, source: Compile) -> None:
@@ -235,7 +235,7 @@ def _kept(run: CompileRun, compile: Compile, source: Compile, labels_step: StepR
     valid = list(rows.exclude(state=CandidateState.REJECTED).values_list("text_key", "state"))
     reused = [key for key, state in valid if state in LABELED_STATES]
     costs = label_costs(source)
-    pools = Slice.objects.filter(tenant_id=run.tenant_id, compile=compile).order_by("position")
+    slices = Slice.objects.filter(tenant_id=run.tenant_id, compile=compile).order_by("position")
     kept = [key for key, state in valid if state != CandidateState.DROPPED]
     output = SelectionOut(
         picks=sha256_of(kept),
@@ -245,14 +245,14 @@ def _kept(run: CompileRun, compile: Compile, source: Compile, labels_step: StepR
         n_labels_reused=len(reused),
         reused_label_cost_microusd=sum(costs.get(key, 0) for key in reused),
         copied_from=_public_id(source),
-        slices=[{"name": pool.name} | without_columns(pool.selection or {}) for pool in pools],
+        slices=[{"name": slice_row.name} | without_columns(slice_row.selection or {}) for slice_row in slices],
     )
     labels = _as_inputs(LabelingOut.from_json(labels_step.output))
     return StepDone(inputs={"scored": sha256_of([key for key, _ in valid])} | labels, output=output)
 
 
 def _as_inputs(output: StepOutput) -> dict[str, str]:
-    """What the source's step put out, by its names, on the receipt of the step that takes it over."""
+    """The output of the source's step, by its names, on the receipt of the step that takes it over."""
     return {f"source_{name}": digest for name, digest in output.digests().items()}
 
 

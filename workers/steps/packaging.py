@@ -44,7 +44,7 @@ _MEASURED = frozenset({"k_score_ppm", "cost_microusd", "evals"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Parts:
-    """What lies in blobs and is large: read, and mined, before a row is locked."""
+    """The parts that lie in blobs and are large: read, and mined, before a row is locked."""
 
     adapter: bytes
     recipes: bytes
@@ -141,7 +141,7 @@ def _check_trusted(data: bytes) -> None:
 
 
 def _contributed(run: CompileRun) -> list[Structure]:
-    """What the registry gets of the task's answers; nothing where the spec does not say so."""
+    """The structures of the task's answers that the registry gets; nothing where the spec does not say so."""
     observations = run.output(LabelingOut).observations
     if run.spec.recipes.registry != "contribute" or not observations:
         return []
@@ -159,7 +159,7 @@ def _fast_paths(run: CompileRun, measured: Measurement) -> tuple[bytes, bytes]:
 
 
 def _of_kind(run: CompileRun, trained: Trained) -> dict[str, Any]:
-    """What only label tasks have, and what only adapters of one kind of base have."""
+    """The files that only label tasks have, and those that only adapters of one kind of base have."""
     found: dict[str, Any] = {}
     if isinstance(run.spec.output, LabelOutput):
         found["labels.json"] = label_names(run.spec)

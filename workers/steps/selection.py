@@ -10,7 +10,7 @@ from backend.domain.planning.step_outputs import SelectionOut, SlicingOut
 from backend.drafts.eviction import shrink
 from backend.drafts.models import Draft
 from workers.candidates.generation import add_round, heldout_keys
-from workers.candidates.ranking import score_pool
+from workers.candidates.ranking import score_slice
 from workers.candidates.slices import slice_text
 from workers.drafts.keeping import keep_drafts, note_outcome
 from workers.durable import CompileRun
@@ -21,67 +21,67 @@ from workers.step.result import StepDone, finish_step
 
 
 def run_selection(run: CompileRun) -> StepDone:
-    while (pool := _next_pool(run)) is not None:
-        _select_pool(run, pool)
+    while (slice_row := _next_slice(run)) is not None:
+        _select_slice(run, slice_row)
         with run.fenced():
-            pools = _pools(run)
-            done = sum(part.selection is not None for part in pools)
-            message = f"{pool.name}: {pool.k_actual} of {pool.n_candidates}"
-            run.progress(StepName.SELECTION, done=done, total=len(pools), message=message)
+            slices = _slices(run)
+            done = sum(part.selection is not None for part in slices)
+            message = f"{slice_row.name}: {slice_row.k_actual} of {slice_row.n_candidates}"
+            run.progress(StepName.SELECTION, done=done, total=len(slices), message=message)
     with run.fenced() as fenced:
-        done_step = _summary(run, _pools(run))
+        done_step = _summary(run, _slices(run))
         finish_step(run, fenced, StepName.SELECTION, done_step)
     shrink(run.tenant_id)
     return done_step
 
 
-def _pools(run: CompileRun) -> list[Slice]:
+def _slices(run: CompileRun) -> list[Slice]:
     return list(Slice.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id).order_by("position"))
 
 
-def _next_pool(run: CompileRun) -> Slice | None:
+def _next_slice(run: CompileRun) -> Slice | None:
     """The first slice that is not selected from yet; the halves of one that was split come last."""
     with run.fenced():
-        return next((pool for pool in _pools(run) if pool.selection is None), None)
+        return next((slice_row for slice_row in _slices(run) if slice_row.selection is None), None)
 
 
-def _select_pool(run: CompileRun, pool: Slice) -> None:
+def _select_slice(run: CompileRun, slice_row: Slice) -> None:
     while True:
-        _finish_round(run, pool)
-        valid = Candidate.objects.filter(tenant_id=run.tenant_id, slice=pool, state=CandidateState.VALID)
+        _finish_round(run, slice_row)
+        valid = Candidate.objects.filter(tenant_id=run.tenant_id, slice=slice_row, state=CandidateState.VALID)
         with run.fenced():
             rows = list(valid.order_by("text_key"))
-        chosen = choose(run, pool, rows)
-        if pool.selection is not None:  # it was split
+        chosen = choose(run, slice_row, rows)
+        if slice_row.selection is not None:  # it was split
             return
         if chosen is not None:
             break
     with run.fenced():
-        _save(run, pool, rows, chosen)
-        if run.spec.draft_cache.enabled and not pool.is_captured:
-            keep_drafts(run, pool, rows)
-            note_outcome(run, pool, rows)
+        _save(run, slice_row, rows, chosen)
+        if run.spec.draft_cache.enabled and not slice_row.is_captured:
+            keep_drafts(run, slice_row, rows)
+            note_outcome(run, slice_row, rows)
 
 
-def _finish_round(run: CompileRun, pool: Slice) -> None:
+def _finish_round(run: CompileRun, slice_row: Slice) -> None:
     """Have every candidate of the round that was opened last, in this process or in one that died, written, checked and
     scored, and the slice's own vector made."""
     embedder = load_embedder()
-    if pool.embedding is None:  # a half that was just split off
-        (vector,) = embedder.embed([slice_text(run.spec, pool)])
+    if slice_row.embedding is None:  # a half that was just split off
+        (vector,) = embedder.embed([slice_text(run.spec, slice_row)])
         with run.fenced():
-            pool.embedding = vector.tobytes()
-            pool.save(update_fields=["embedding"])
-    if not pool.is_synthesized:
-        add_round(run, pool, embedder, heldout_keys(run))
-    valid = Candidate.objects.filter(tenant_id=run.tenant_id, slice=pool, state=CandidateState.VALID)
+            slice_row.embedding = vector.tobytes()
+            slice_row.save(update_fields=["embedding"])
+    if not slice_row.is_synthesized:
+        add_round(run, slice_row, embedder, heldout_keys(run))
+    valid = Candidate.objects.filter(tenant_id=run.tenant_id, slice=slice_row, state=CandidateState.VALID)
     with run.fenced():
         is_scored = not valid.filter(score=None).exists()
     if not is_scored:
-        score_pool(run, pool, embedder, get_jsonl(run.tenant_id, run.output(SlicingOut).gold_train))
+        score_slice(run, slice_row, embedder, get_jsonl(run.tenant_id, run.output(SlicingOut).gold_train))
 
 
-def _save(run: CompileRun, pool: Slice, rows: list[Candidate], chosen: Chosen) -> None:
+def _save(run: CompileRun, slice_row: Slice, rows: list[Candidate], chosen: Chosen) -> None:
     """Picks, report and event, in one transaction."""
     picks = set(chosen.selection.picks)
     cluster_of = chosen.selection.report.cluster_of
@@ -89,14 +89,14 @@ def _save(run: CompileRun, pool: Slice, rows: list[Candidate], chosen: Chosen) -
         row.move(CandidateState.PICKED if i in picks else CandidateState.DROPPED)
         row.cluster = cluster_of[i]
     Candidate.objects.bulk_update(rows, ["state", "cluster"], batch_size=500)
-    pool.k_actual = len(picks)
-    pool.selection = selection_record(pool, rows, chosen)
-    pool.save()
-    tell(run, pool)
-    warn_of_gap(run, pool, chosen)
+    slice_row.k_actual = len(picks)
+    slice_row.selection = selection_record(slice_row, rows, chosen)
+    slice_row.save()
+    tell(run, slice_row)
+    warn_of_gap(run, slice_row, chosen)
 
 
-def _summary(run: CompileRun, pools: list[Slice]) -> StepDone:
+def _summary(run: CompileRun, slices: list[Slice]) -> StepDone:
     candidates = Candidate.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id)
     keys = list(candidates.filter(state=CandidateState.PICKED).order_by("text_key").values_list("text_key", flat=True))
     scored = candidates.filter(state__in=(CandidateState.PICKED, CandidateState.DROPPED)).order_by("text_key")
@@ -105,6 +105,6 @@ def _summary(run: CompileRun, pools: list[Slice]) -> StepDone:
         method=run.spec.sampling.method,
         n_picked=len(keys),
         n_drafts=Draft.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id, is_kept=False).count(),
-        slices=[{"name": pool.name} | without_columns(pool.selection or {}) for pool in pools],
+        slices=[{"name": slice_row.name} | without_columns(slice_row.selection or {}) for slice_row in slices],
     )
     return StepDone(inputs={"scored": sha256_of(list(scored.values_list("text_key", flat=True)))}, output=output)

@@ -14,7 +14,7 @@ from backend.domain.canonical import sha256_of
 from backend.domain.lifecycle import StepName
 from backend.domain.planning.step_outputs import SlicingOut, SynthesisOut
 from backend.domain.selection.linkage.clustering import n_near_duplicate_groups
-from workers.candidates.generation import MAX_TEMPERATURE, embed_pool, fill_round, heldout_keys, hotter_ppm, model_of
+from workers.candidates.generation import MAX_TEMPERATURE, embed_slice, fill_round, heldout_keys, hotter_ppm, model_of
 from workers.drafts.audit import audit_drafts
 from workers.drafts.lookup import DraftLookup, look_up_drafts
 from workers.drafts.offering import offer_drafts
@@ -33,71 +33,72 @@ MAX_HOTTER_ROUNDS = 2
 def run_synthesis(run: CompileRun) -> StepDone:
     embedder = load_embedder()
     heldout = heldout_keys(run)
-    pools = _pools(run)
-    lookup = look_up_drafts(run, pools, embedder)
-    for pool in pools:
-        if pool.is_captured:
-            embed_pool(run, pool, embedder, StepName.SYNTHESIS)
+    slices = _slices(run)
+    lookup = look_up_drafts(run, slices, embedder)
+    for slice_row in slices:
+        if slice_row.is_captured:
+            embed_slice(run, slice_row, embedder, StepName.SYNTHESIS)
         else:
-            synthesize_pool(run, pool, embedder, heldout, lookup)
+            synthesize_slice(run, slice_row, embedder, heldout, lookup)
     with run.fenced() as fenced:
         done = _summary(run)
         finish_step(run, fenced, StepName.SYNTHESIS, done)
     return done
 
 
-def synthesize_pool(
-    run: CompileRun, pool: Slice, embedder: Embedder, heldout: frozenset[str], lookup: DraftLookup | None
+def synthesize_slice(
+    run: CompileRun, slice_row: Slice, embedder: Embedder, heldout: frozenset[str], lookup: DraftLookup | None
 ) -> None:
     """Bring one slice to its N candidates, drafts first, and react to what the pool looks like. Safe to run again at
     any point."""
-    while not pool.is_synthesized:
-        with teacher_session(run, model=model_of(run, pool)) as session:
-            if pool.round == 0:
-                offer_drafts(run, pool, session, lookup, heldout)
-            fill_round(run, pool, session, heldout, StepName.SYNTHESIS)
-            if pool.round == 0:
-                audit_drafts(run, pool, session)
-        embed_pool(run, pool, embedder, StepName.SYNTHESIS)
-        reaction = _reaction(run, pool)
+    while not slice_row.is_synthesized:
+        with teacher_session(run, model=model_of(run, slice_row)) as session:
+            if slice_row.round == 0:
+                offer_drafts(run, slice_row, session, lookup, heldout)
+            fill_round(run, slice_row, session, heldout, StepName.SYNTHESIS)
+            if slice_row.round == 0:
+                audit_drafts(run, slice_row, session)
+        embed_slice(run, slice_row, embedder, StepName.SYNTHESIS)
+        reaction = _reaction(run, slice_row)
         with run.fenced():
-            _react(run, pool, reaction)
-            if pool.is_synthesized:
-                close_offer(run, pool, session.price, embedder)
-                pool.save(update_fields=["drafts"])
+            _react(run, slice_row, reaction)
+            if slice_row.is_synthesized:
+                close_offer(run, slice_row, session.price, embedder)
+                slice_row.save(update_fields=["drafts"])
 
 
-def _reaction(run: CompileRun, pool: Slice) -> str | None:
-    """What the pool tells: "exemplars", "hotter", "fallback_model", "collapsed" (nothing left to try) or None."""
+def _reaction(run: CompileRun, slice_row: Slice) -> str | None:
+    """The reaction that the pool asks for: "exemplars", "hotter", "fallback_model", "collapsed" (nothing left to try)
+    or None."""
     with run.fenced():
         vectors = list(
-            Candidate.objects.filter(tenant_id=run.tenant_id, slice=pool, state=CandidateState.VALID)
+            Candidate.objects.filter(tenant_id=run.tenant_id, slice=slice_row, state=CandidateState.VALID)
             .order_by("text_key")
             .values_list("embedding", flat=True)
         )
-    if pool.n_rejected > MAX_REJECT_SHARE * pool.n_generated and not times(pool, "exemplars"):
+    if slice_row.n_rejected > MAX_REJECT_SHARE * slice_row.n_generated and not times(slice_row, "exemplars"):
         return "exemplars"
     rows = np.array([np.frombuffer(v, dtype=np.float32) for v in vectors])
-    if pool.n_candidates < 4 or (len(rows) and n_near_duplicate_groups(rows) > COLLAPSED_GROUPS):
+    if slice_row.n_candidates < 4 or (len(rows) and n_near_duplicate_groups(rows) > COLLAPSED_GROUPS):
         return None
-    if times(pool, "hotter") < MAX_HOTTER_ROUNDS and pool.temperature_ppm < MAX_TEMPERATURE * 1_000_000:
+    if times(slice_row, "hotter") < MAX_HOTTER_ROUNDS and slice_row.temperature_ppm < MAX_TEMPERATURE * 1_000_000:
         return "hotter"
-    if run.spec.teacher.fallback_model and not times(pool, "fallback_model"):
+    if run.spec.teacher.fallback_model and not times(slice_row, "fallback_model"):
         return "fallback_model"
     return "collapsed"
 
 
-def _react(run: CompileRun, pool: Slice, reaction: str | None) -> None:
+def _react(run: CompileRun, slice_row: Slice, reaction: str | None) -> None:
     if reaction is None or reaction == "collapsed":
-        pool.is_synthesized = True
+        slice_row.is_synthesized = True
     else:
-        pool.round += 1
+        slice_row.round += 1
     if reaction == "hotter":
-        pool.temperature_ppm = hotter_ppm(pool)
+        slice_row.temperature_ppm = hotter_ppm(slice_row)
     if reaction is not None:
-        note(pool, reaction)
-        run.warn(*_REACTIONS[reaction], slice=pool.name, step=StepName.SYNTHESIS.value)
-    pool.save()
+        note(slice_row, reaction)
+        run.warn(*_REACTIONS[reaction], slice=slice_row.name, step=StepName.SYNTHESIS.value)
+    slice_row.save()
 
 
 _REACTIONS = {
@@ -114,13 +115,13 @@ _REACTIONS = {
 }
 
 
-def _pools(run: CompileRun) -> list[Slice]:
+def _slices(run: CompileRun) -> list[Slice]:
     with run.fenced():
         return list(Slice.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id).order_by("position"))
 
 
 def _summary(run: CompileRun) -> StepDone:
-    pools = Slice.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id).order_by("position")
+    slices = Slice.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id).order_by("position")
     keys = Candidate.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id).order_by("text_key")
     output = SynthesisOut(
         candidates=sha256_of(list(keys.values_list("text_key", flat=True))),
@@ -134,8 +135,8 @@ def _summary(run: CompileRun) -> StepDone:
                 "rounds": p.round + 1,
                 "reactions": [r["reaction"] for r in p.reactions],
             }
-            for p in pools
+            for p in slices
         ],
-        drafts=drafts_of_compile(run, list(pools)),
+        drafts=drafts_of_compile(run, list(slices)),
     )
     return StepDone(inputs=run.output(SlicingOut).digests(), output=output)

@@ -9,7 +9,7 @@ from backend.compiles.states import CandidateState
 from backend.domain.canonical import sha256_of
 from backend.domain.lifecycle import StepName
 from backend.domain.planning.step_outputs import SlicingOut, VerificationOut
-from workers.candidates.ranking import score_pool
+from workers.candidates.ranking import score_slice
 from workers.durable import CompileRun
 from workers.embedding.sentence import load_embedder
 from workers.step.result import StepDone, finish_step
@@ -18,21 +18,24 @@ from workers.step.result import StepDone, finish_step
 def run_verification(run: CompileRun) -> StepDone:
     embedder = load_embedder()
     with run.fenced():
-        pools = list(Slice.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id).order_by("position"))
+        slices = list(Slice.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id).order_by("position"))
     gold = get_jsonl(run.tenant_id, run.output(SlicingOut).gold_train)
-    for done, pool in enumerate(pools, start=1):
-        score_pool(run, pool, embedder, gold)
+    for done, slice_row in enumerate(slices, start=1):
+        score_slice(run, slice_row, embedder, gold)
         with run.fenced():
             run.progress(
-                StepName.VERIFICATION, done=done, total=len(pools), message=f"{pool.name}: ranked by {pool.signal}"
+                StepName.VERIFICATION,
+                done=done,
+                total=len(slices),
+                message=f"{slice_row.name}: ranked by {slice_row.signal}",
             )
     with run.fenced() as fenced:
-        done_step = _summary(run, pools)
+        done_step = _summary(run, slices)
         finish_step(run, fenced, StepName.VERIFICATION, done_step)
     return done_step
 
 
-def _summary(run: CompileRun, pools: list[Slice]) -> StepDone:
+def _summary(run: CompileRun, slices: list[Slice]) -> StepDone:
     rows = list(
         Candidate.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id)
         .order_by("text_key")
@@ -45,6 +48,6 @@ def _summary(run: CompileRun, pools: list[Slice]) -> StepDone:
         n_candidates=len(rows),
         n_valid=sum(state == CandidateState.VALID for _, state, _, _ in rows),
         rejected_for=dict(sorted(reasons.items())),
-        signal={pool.name: pool.signal for pool in pools},
+        signal={slice_row.name: slice_row.signal for slice_row in slices},
     )
     return StepDone(inputs={"candidates": sha256_of([key for key, *_ in rows])}, output=output)

@@ -24,6 +24,6 @@ def take_turn(tenant_id: str) -> None:
     """Look at one tenant's books."""
     close_old_connections()
     try:
-        cycle.turn(UUID(tenant_id))
+        cycle.run_cycle(UUID(tenant_id))
     finally:
         close_old_connections()

@@ -62,8 +62,8 @@ def make_teacher(
 
 
 def identity_of(spec: TeacherSpec) -> TeacherIdentity:
-    """Who the spec names, before anybody is asked. The endpoint is part of it: two servers may call different models by
-    one name."""
+    """The identity that the spec names, before anybody is asked. The endpoint is part of it: two servers may call
+    different models by one name."""
     if spec.provider == "grammar":
         return TeacherIdentity(provider="grammar", model=spec.model, revision=spec.revision or _grammar_revision())
     endpoint = "" if spec.base_url is None else hashlib.sha256(spec.base_url.encode()).hexdigest()[:8]
@@ -71,7 +71,7 @@ def identity_of(spec: TeacherSpec) -> TeacherIdentity:
 
 
 def caps_of(spec: TeacherSpec) -> TeacherCaps:
-    """What the spec's teacher can be asked for."""
+    """The capabilities of the spec's teacher."""
     if spec.provider == "grammar":
         return TeacherCaps(
             logprobs=True, prompt_logprobs=True, processed_scores=True, prefix=True, max_top_logprobs=1024
@@ -90,7 +90,7 @@ def caps_of(spec: TeacherSpec) -> TeacherCaps:
 
 @functools.cache
 def _grammar_revision() -> str:
-    """Of the grammars this release ships. A server started with another file says so in each answer
+    """The revision of the grammars this release ships. A server started with another file says so in each answer
     (`Completion.revision`)."""
     return shipped_grammar().revision
 

@@ -1,4 +1,5 @@
-"""What the pipeline asks of a teacher, and what it gets back. Nothing here knows a wire, a clock or a price.
+"""The teacher as the pipeline sees it: what is asked of it, and what it gets back. Nothing here knows a wire, a clock
+or a price.
 
 A teacher is anything with an `identity`, `caps`, `complete` and (where `caps.prompt_logprobs`) `score`. Its answers
 are hostile input: a `Completion` holds strict Unicode of bounded size and plausible counts, but its text is still
@@ -55,8 +56,8 @@ class CompletionRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreRequest:
-    """How likely is `text` as the answer to these messages? Nothing is generated. `top_logprobs` asks for that many of
-    the likeliest tokens at each place."""
+    """A question: how likely is `text` as the answer to these messages? Nothing is generated. `top_logprobs` asks for
+    that many of the likeliest tokens at each place."""
 
     messages: tuple[Message, ...]
     text: str
@@ -95,7 +96,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completion:
-    """Between one and `n` choices: many servers ignore `n`. Whoever needs more asks again."""
+    """Give between one and `n` choices: many servers ignore `n`. Whoever needs more asks again."""
 
     choices: tuple[Choice, ...]
     usage: Usage
@@ -118,7 +119,7 @@ class TeacherIdentity:
 
     @property
     def name(self) -> str:
-        """Who it is without its revision: `openai_compatible:1f3a90c2/model`."""
+        """The identity without its revision: `openai_compatible:1f3a90c2/model`."""
         return f"{self.provider}:{self.endpoint}/{self.model}" if self.endpoint else f"{self.provider}/{self.model}"
 
 

@@ -1,4 +1,4 @@
-"""How many tokens a text is likely to be, where no tokenizer says so."""
+"""Estimates of the tokens of a text, where no tokenizer says so."""
 
 import math
 

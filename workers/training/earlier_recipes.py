@@ -1,4 +1,4 @@
-"""What a recipe pack begins with: the pack of the family's newest artifact that fits the tokenizer, what servers have
+"""The start of a recipe pack: the pack of the family's newest artifact that fits the tokenizer, what servers have
 reported of it since, and an epoch of the registry where the spec asks for one."""
 
 import io
@@ -27,7 +27,7 @@ class EarlierRecipes:
 
 
 def earlier_recipes(run: CompileRun, tokenizer_sha256: str) -> EarlierRecipes:
-    """Inside a fenced transaction."""
+    """Gather them, inside a fenced transaction."""
     epoch = "" if run.spec.recipes.registry == "off" else epoch_blob(run.tenant_id)
     of_family = Compile.objects.filter(tenant_id=run.tenant_id, family=run.spec.family).values("id")
     newest = Artifact.objects.filter(tenant_id=run.tenant_id, compile_id__in=of_family, revoked_at=None)

@@ -33,7 +33,7 @@ BASELINES = {TrialKind.ENCODER: "frozen_encoder_logistic_regression", TrialKind.
 def measure(
     run: CompileRun, heldout: list[dict[str, str]], dataset: list[dict[str, Any]], result: Answered
 ) -> Measurement:
-    """What is kept of an evaluation. Of a text task the teacher is asked here."""
+    """Measure what is kept of an evaluation. Of a text task the teacher is asked here."""
     leaks = _leakage(dataset, heldout)
     own = replace(_measured(run, heldout, result, _model_answers(result), result.latency_us), leakage=leaks)
     of_rules = result.rule_answers
@@ -175,5 +175,5 @@ def gate_options(spec: Spec) -> GateOptions:
 
 
 def public_evaluation(evaluation: AnyEvaluation, measured: Measurement) -> dict[str, Any]:
-    """What the API and the artifact show: figures and conditions."""
+    """The part that the API and the artifact show: figures and conditions."""
     return evaluation.to_json() | measured.conditions()

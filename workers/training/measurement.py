@@ -1,5 +1,5 @@
-"""What a trial's held-out answers came to: the answers, what was found of each, and the conditions. Whole numbers and
-texts; a blob keeps it as JSON, with what a task or a base does not have left out."""
+"""The measurement of a trial's held-out answers: the answers, what was found of each, and the conditions. Whole numbers
+and texts; a blob keeps it as JSON, with what a task or a base does not have left out."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
@@ -73,13 +73,13 @@ class Measurement:
         return cls(**own | {"kind": TrialKind(own["kind"]), "rules": rules})
 
     def of_rows(self, rows: Sequence[int]) -> "Measurement":
-        """What was found of these rows alone."""
+        """The measurement of these rows alone."""
         columns: dict[str, Any] = {name: getattr(self, name) for name in _BY_ROW}
         picked: dict[str, Any] = {name: [of[i] for i in rows] for name, of in columns.items() if of is not None}
         return replace(self, **picked)
 
     def conditions(self) -> dict[str, Any]:
-        """What the API and the artifact show beside the figures."""
+        """The conditions that the API and the artifact show beside the figures."""
         value = self.to_json()
         return {name: value[name] for name in _CONDITIONS if name in value}
 

@@ -1,5 +1,5 @@
-"""What labelling leaves beside the training pairs: the samples behind each accepted answer, which a recipe pack is
-observed from, and the rules that hold on the pairs. Held-out gold is in neither."""
+"""The observations and rules that labelling leaves beside the training pairs: the samples behind each accepted answer,
+which a recipe pack is observed from, and the rules that hold on the pairs. Held-out gold is in neither."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -64,7 +64,7 @@ def pack_recipes(run: CompileRun, nth: int) -> bool:
 
 
 def _why_not(run: CompileRun, record: TrialRecord) -> str:
-    """Why no pack is made; "" where one is."""
+    """The reason for which no pack is made; "" where one is."""
     recipes = run.spec.recipes
     has_observations = bool(run.output(LabelingOut).observations)
     with run.fenced() as fenced:
@@ -156,8 +156,8 @@ def _kept(run: CompileRun, trained: Trained, measured: Measurement, told: dict[s
 
 
 def with_recipes(measured: Measurement, told: dict[str, Any]) -> Measurement:
-    """What was measured of a trial, with its pack: an answer takes as long as it took with what was chosen to draft.
-    The inputs that a rule answers come before all others in the order of time."""
+    """The measurement of a trial with its pack: an answer takes as long as it took with what was chosen to draft. The
+    inputs that a rule answers come before all others in the order of time."""
     taken = told.get("latencies_us")
     shown = {name: value for name, value in told.items() if name != "latencies_us"}
     with_pack = replace(measured, recipes=shown)

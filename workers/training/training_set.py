@@ -1,5 +1,5 @@
-"""From labelled inputs to the pairs that train: the second selection, leaks left out, and for labels the declared
-shares.
+"""The way from labelled inputs to the pairs that train: the second selection, leaks left out, and for labels the
+declared shares.
 
 For labels, the third tell of the seeds' pages: when the labels of the training set are off the declared shares by more
 than 5 points, classes are thinned out until they are not (`domain.labels.balance`), and what remains off is reported.
@@ -39,7 +39,8 @@ class TrainingSet:
 
 
 def training_set(spec: Spec, labeled: Sequence[Candidate], gold: Gold, heldout: Sequence[str]) -> TrainingSet:
-    """Where the teacher and gold disagree, gold is right. Raises CustomerError for a label that nothing trains."""
+    """Make the set; where the teacher and gold disagree, gold is right. Raises CustomerError for a label that nothing
+    trains."""
     known = {text_key(row["input"]) for row in gold}
     chosen, report = _select_pairs(spec, [row for row in labeled if row.text_key not in known])
     pairs = [_pair(spec, row) for row in chosen] + [_gold_pair(spec, row) for row in gold]

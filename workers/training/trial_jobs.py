@@ -90,14 +90,14 @@ def evaluate_offer(run: CompileRun, trained: Trained, heldout: list[dict[str, st
 
 
 def read_answered(run: CompileRun, trial: Trial, value: dict[str, Any], *, n: int) -> Answered:
-    """For `n` held-out inputs. Raises BadResult."""
+    """Read the answers to `n` held-out inputs. Raises BadResult."""
     if trial.kind is TrialKind.ENCODER:
         return evaluate_result(value, labels=label_names(run.spec), n=n)
     return evaluate_causal_result(value, answer=answer_form(run.spec), n=n)
 
 
 def distill_facts(trained: Trained) -> dict[str, Any]:
-    """What receipts and the API tell about a training."""
+    """The facts that receipts and the API tell about a training."""
     resumed: dict[str, Any] = (
         {"resumed_from_epoch": trained.resumed_from_epoch}
         if isinstance(trained, DistillResult)

@@ -79,7 +79,7 @@ def advance_trial(run: CompileRun, nth: int) -> bool:
 
 
 def trained_in(run: CompileRun, nth: int) -> Trained:
-    """What the training of a trial brought back."""
+    """The result of a trial's training."""
     record = _record(run, nth)
     job = RunnerJob.objects.get(id=record.jobs["distill"])
     return read_trained(run, record.trial, result_of(job))
@@ -101,7 +101,7 @@ def measurement_at(run: CompileRun, digest: str) -> Measurement:
 
 
 def _answers(run: CompileRun, nth: int, trial: Trial) -> tuple[Measurement, Trained] | None:
-    """What was measured of a trial, and what was trained for it; None while a runner works."""
+    """The measurement of a trial, and what was trained for it; None while a runner works."""
     distilled = result_or_wait(run, STEP, lambda: distill_offer(run, trial), slot=Slot(trial=nth, role="distill"))
     if distilled is None:
         return None
@@ -136,7 +136,7 @@ def _end(run: CompileRun, nth: int, outcome: TrialOutcome, **found: Any) -> None
 
 
 def _runner_facts(run: CompileRun, nth: int) -> list[tuple[str, Fact]]:
-    """What runners took for the trial's finished jobs, by what they did."""
+    """The usage of runners for the trial's finished jobs, by what they did."""
     jobs = _record(run, nth).jobs
     found = []
     for role in ("distill", "evaluate"):
@@ -166,10 +166,10 @@ def _tell(run: CompileRun, outcome: TrialOutcome, following: Trial | None) -> No
 
 
 def chosen_trial(run: CompileRun) -> Trained:
-    """What was trained in the trial that the evaluation found best."""
+    """The training of the trial that the evaluation found best."""
     return trained_in(run, run.output(EvaluationOut).chosen)
 
 
 def chosen_measurement(run: CompileRun) -> Measurement:
-    """What the evaluation step measured of it."""
+    """The evaluation step's measurement of it."""
     return measurement_at(run, run.output(EvaluationOut).evals)

@@ -1,4 +1,4 @@
-"""From a teacher's repeated answers to a json or text task to the one that is taken: read, checked, compared.
+"""The way from a teacher's repeated answers to a json or text task to the one that is taken: read, checked, compared.
 
 The checks of a spec may be programs of the customer's, run in a sandbox that takes its time: nothing here is called
 inside a transaction.
@@ -89,6 +89,7 @@ def _consensus(spec: Spec, valid: Sequence[ReadAnswer | None]) -> Consensus:
 
 
 def _reasons(judged: Sequence[_Judged]) -> list[str]:
-    """Why no answer is taken: what is wrong with the invalid ones, commonest first, or that they differ."""
+    """The reasons for which no answer is taken: what is wrong with the invalid ones, commonest first, or that they
+    differ."""
     counted = Counter(name for one in judged for name in dict.fromkeys(one.failed))
     return [name for name, _ in counted.most_common()] or [DISAGREED]

@@ -297,8 +297,8 @@ def picks_of(row: Compile) -> list[tuple[str, str]]:
 PLACES = [
     (mitigation, "_open_round"),
     (generation, "fill_round"),
-    (generation, "embed_pool"),
-    (selection, "score_pool"),
+    (generation, "embed_slice"),
+    (selection, "score_slice"),
     (mitigation, "_pass_over"),
     (selection, "_save"),
     (selection, "keep_drafts"),

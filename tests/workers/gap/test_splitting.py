@@ -285,8 +285,8 @@ def test_two_slices_of_a_spec_are_each_split(monkeypatch):
 TWICE = [  # by each half
     (selection, "slice_text"),
     (generation, "fill_round"),
-    (generation, "embed_pool"),
-    (selection, "score_pool"),
+    (generation, "embed_slice"),
+    (selection, "score_slice"),
     (selection, "_save"),
     (selection, "keep_drafts"),
 ]

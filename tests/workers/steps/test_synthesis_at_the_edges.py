@@ -80,13 +80,13 @@ def few_groups() -> ScriptedTeacher:
     return ScriptedTeacher(write=write)
 
 
-@pytest.mark.parametrize("dies_in", ["fill_round", "embed_pool", "score_pool"])
+@pytest.mark.parametrize("dies_in", ["fill_round", "embed_slice", "score_slice"])
 def test_a_round_of_resynthesis_that_a_crash_cut_off_is_finished_by_the_next_worker(monkeypatch, dies_in):
     taught_by(monkeypatch, few_groups())
     row = make(sampling={"n_candidates": 9, "k_select": 6, "on_gap": "resynthesize"})
     run = start(row)
     walk_through(run, *TO_VERIFICATION)
-    module = selection if dies_in == "score_pool" else generation
+    module = selection if dies_in == "score_slice" else generation
     real = getattr(module, dies_in)
 
     def die(*args: Any, **kwargs: Any) -> None:
