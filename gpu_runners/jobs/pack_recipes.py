@@ -14,7 +14,12 @@ from backend.domain.jobs.recipe_jobs import PackRecipesJob, PackRecipesResult
 from backend.domain.recipes.feedback import PackFeedback, checked_feedback
 from backend.domain.recipes.inputs import frame_of
 from backend.domain.recipes.mining.building import PackOptions, build_pack
-from backend.domain.recipes.mining.merging import carried, carried_copies, learned_answers, missed_by_shape
+from backend.domain.recipes.mining.merging import (
+    learned_answers,
+    merge_previous,
+    merge_previous_copies,
+    missed_by_shape,
+)
 from backend.domain.recipes.observing import Observed
 from backend.domain.recipes.pack import InvalidPack, Recipe, RecipePack, read_pack
 from backend.domain.recipes.registry.cold_start import epoch_recipes
@@ -105,8 +110,8 @@ def _built(job: PackRecipesJob, inputs: PackInputs, base: CausalBase) -> RecipeP
     except (ValueError, TypeError) as error:
         raise JobFailed(f"The job's options cannot be read: {error}", code="invalid_job") from error
     earlier, feedback = _earlier(inputs, base)
-    kept = [] if earlier is None else carried(earlier, feedback)
-    kept_copies = [] if earlier is None else carried_copies(earlier, feedback)
+    kept = [] if earlier is None else merge_previous(earlier, feedback)
+    kept_copies = [] if earlier is None else merge_previous_copies(earlier, feedback)
     if inputs.epoch is not None:
         kept += _from_epoch(inputs.epoch, base, texts)
     # the choice of sources is written in afterwards

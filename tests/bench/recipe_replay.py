@@ -24,7 +24,7 @@ from backend.domain.recipes.lookup import PackIndex
 from backend.domain.recipes.mining.building import PackOptions, build_pack
 from backend.domain.recipes.observing import observe
 from backend.domain.recipes.pack import RecipePack
-from backend.domain.recipes.replay import Chained, Proposer, Replayed, replay
+from backend.domain.recipes.replay import GreedyDraft, Proposer, Replayed, replay
 from gpu_runners.speculation.prompt_lookup import PromptSource
 from tests.bench.recipe_replay_data import SETS, Encoder, ReplaySet, replay_set
 from tests.bench.recipe_replay_peers import NgramTable, PromptLookup, SuffixDecoding, has_suffix_decoding
@@ -115,7 +115,7 @@ class PackThenPrompt:
     """The two weight-free sources of ours that need no schema; without gates."""
 
     def __init__(self, index: PackIndex, prompt: Sequence[int], end_ids: Sequence[int]) -> None:
-        self._pack, self._prompt = Chained(index.cursor(prompt), end_ids), PromptSource(prompt)
+        self._pack, self._prompt = GreedyDraft(index.cursor(prompt), end_ids), PromptSource(prompt)
 
     def advance(self, token: int) -> None:
         self._pack.advance(token)
@@ -199,8 +199,8 @@ def _pack_arm(name: str, pack: RecipePack, one: ReplaySet) -> Arm:
     return Arm(name=name, drafters=lambda: pack_drafter(index, one), n_bytes=len(data), note=note)
 
 
-def pack_drafter(index: PackIndex, one: ReplaySet) -> Callable[[int], Chained]:
-    return lambda i: Chained(index.cursor(one.measured[i][0]), (one.end,))
+def pack_drafter(index: PackIndex, one: ReplaySet) -> Callable[[int], GreedyDraft]:
+    return lambda i: GreedyDraft(index.cursor(one.measured[i][0]), (one.end,))
 
 
 def _closing(proposer: Callable[[int], Any]) -> Callable[[int], Any]:

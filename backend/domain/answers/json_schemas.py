@@ -15,7 +15,7 @@ from typing import Any
 
 from backend.domain.answers.json_schema_rules import ANNOTATIONS, DEFINITIONS, VALIDATED_ONLY, reference
 from backend.domain.answers.json_schema_rules import check_schema as check_schema
-from backend.domain.answers.json_validation import Judge, Place, Purse, TooCostly, judge_of
+from backend.domain.answers.json_validation import BudgetExceeded, Judge, Place, ValidationBudget, judge_of
 
 MAX_ERRORS = 5
 MAX_STEPS = 30_000_000
@@ -90,22 +90,22 @@ def _decodable(part: Mapping[str, Any]) -> dict[str, Any]:
     return _changed(kept, _decodable)
 
 
-def validator(schema: Mapping[str, Any], *, purse: Purse | None = None) -> Validator:
+def validator(schema: Mapping[str, Any], *, budget: ValidationBudget | None = None) -> Validator:
     """A function from a value (as `parse_answer` gives it) to what is wrong with it: at most MAX_ERRORS short texts
     with JSON pointers, none when it fits.
 
-    It never runs for more than a few seconds: a value that would cost more than MAX_STEPS does not fit. With a `purse`,
-    which several values share, it raises TooCostly instead. The texts may quote the value: they are for the customer,
-    never for a log.
+    It never runs for more than a few seconds: a value that would cost more than MAX_STEPS does not fit. With a
+    `budget`, which several values share, it raises BudgetExceeded instead. The texts may quote the value: they are for
+    the customer, never for a log.
     """
     judge = _judge(json.dumps(schema, ensure_ascii=False))
 
     def errors(value: Any) -> list[str]:
         try:
-            found = judge.faults(value, None, purse or Purse(MAX_STEPS))
+            found = judge.faults(value, None, budget or ValidationBudget(MAX_STEPS))
             return [f"{_pointer(at)}: {message[:200]}" for at, message in islice(found, MAX_ERRORS)]
-        except TooCostly as fault:
-            if purse is not None:
+        except BudgetExceeded as fault:
+            if budget is not None:
                 raise
             return [f"the answer: {fault}"]
 

@@ -1,9 +1,10 @@
 """Whether a JSON value fits a schema in its normal form, and what each look at it costs.
 
 Of a stranger's schema and a stranger's answers each can be lawful, and both together take hours: 1,900 values against a
-thousand constants each, fifty branches inside fifty branches. So every look is paid for from a `Purse` before it is
-taken. A step is a tenth of a microsecond of CPU or less; what depends on a size (a pattern, a text, a list of required
-names) is priced by that size. Branches are tried until the first fault, and no fault quotes more than a few words.
+thousand constants each, fifty branches inside fifty branches. So every look is paid for from a `ValidationBudget`
+before it is taken. A step is a tenth of a microsecond of CPU or less; what depends on a size (a pattern, a text, a list
+of required names) is priced by that size. Branches are tried until the first fault, and no fault quotes more than a few
+words.
 
 A value fits where draft 2020-12 says so (`test_json_schemas` compares it with the standard's own validator).
 """
@@ -33,11 +34,11 @@ Place = tuple[Any, str | int] | None  # (the place around, a name or an index); 
 Fault = tuple[Place, str]
 
 
-class TooCostly(Exception):
-    """The purse is empty."""
+class BudgetExceeded(Exception):
+    """The budget is spent."""
 
 
-class Purse:
+class ValidationBudget:
     """What checks may still cost, in steps of which some ten million take a second."""
 
     def __init__(self, steps_left: int) -> None:
@@ -47,7 +48,7 @@ class Purse:
     def spend(self, n_steps: int) -> None:
         self.left -= n_steps
         if self.left < 0:
-            raise TooCostly("It takes too long to be checked against the schema.")
+            raise BudgetExceeded("It takes too long to be checked against the schema.")
 
     def pattern(self, source: str) -> Pattern:
         """Each is paid for once, and read once however many others there are."""
@@ -57,7 +58,7 @@ class Purse:
         return self._patterns[source]
 
 
-Rule = Callable[[Any, Place, Purse], Iterable[Fault]]
+Rule = Callable[[Any, Place, ValidationBudget], Iterable[Fault]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,14 +68,14 @@ class Judge:
     rules: tuple[Rule, ...]
     price: int
 
-    def faults(self, value: Any, at: Place, purse: Purse) -> Iterator[Fault]:
-        """What is wrong, one at a time. Raises TooCostly."""
-        purse.spend(self.price)
+    def faults(self, value: Any, at: Place, budget: ValidationBudget) -> Iterator[Fault]:
+        """What is wrong, one at a time. Raises BudgetExceeded."""
+        budget.spend(self.price)
         for rule in self.rules:
-            yield from rule(value, at, purse)
+            yield from rule(value, at, budget)
 
-    def takes(self, value: Any, purse: Purse) -> bool:
-        return next(self.faults(value, None, purse), None) is None
+    def takes(self, value: Any, budget: ValidationBudget) -> bool:
+        return next(self.faults(value, None, budget), None) is None
 
 
 def judge_of(schema: Mapping[str, Any]) -> Judge:
@@ -97,7 +98,7 @@ def _type(names: Any, _schema: Mapping[str, Any]) -> Rule:
     wanted = frozenset(names if isinstance(names, list) else [names])
     words = ", ".join(map(repr, sorted(wanted)))
 
-    def rule(value: Any, at: Place, _purse: Purse) -> Iterable[Fault]:
+    def rule(value: Any, at: Place, _purse: ValidationBudget) -> Iterable[Fault]:
         return _NOTHING if not wanted.isdisjoint(_types(value)) else [(at, f"{_shown(value)} is not of type {words}")]
 
     return rule
@@ -124,8 +125,8 @@ def _enum(values: Any, _schema: Mapping[str, Any]) -> Rule:
     has_containers = any(isinstance(value, dict | list) for value in values)
     words = "is not one of the values that enum allows"
 
-    def rule(value: Any, at: Place, purse: Purse) -> Iterable[Fault]:
-        is_fine = (has_containers or not isinstance(value, dict | list)) and _key(value, purse) in keys
+    def rule(value: Any, at: Place, budget: ValidationBudget) -> Iterable[Fault]:
+        is_fine = (has_containers or not isinstance(value, dict | list)) and _key(value, budget) in keys
         return _NOTHING if is_fine else [(at, f"{_shown(value)} {words}")]
 
     return rule
@@ -134,8 +135,8 @@ def _enum(values: Any, _schema: Mapping[str, Any]) -> Rule:
 def _const(constant: Any, _schema: Mapping[str, Any]) -> Rule:
     rule_of_one = _enum([constant], {})
 
-    def rule(value: Any, at: Place, purse: Purse) -> Iterable[Fault]:
-        return [(at, f"{_shown(constant)} was expected")] if rule_of_one(value, at, purse) else _NOTHING
+    def rule(value: Any, at: Place, budget: ValidationBudget) -> Iterable[Fault]:
+        return [(at, f"{_shown(constant)} was expected")] if rule_of_one(value, at, budget) else _NOTHING
 
     return rule
 
@@ -143,33 +144,33 @@ def _const(constant: Any, _schema: Mapping[str, Any]) -> Rule:
 _TEXT = json.JSONEncoder(sort_keys=True).encode
 
 
-def _key(value: object, purse: Purse | None) -> str:
+def _key(value: object, budget: ValidationBudget | None) -> str:
     """A text that two values share when JSON Schema calls them equal. Texts, for no stranger can make their hashes
     meet, as he could those of numbers."""
-    text = _TEXT(_whole(value, purse))
-    if purse is not None:
-        purse.spend(STEPS_A_VALUE + len(text) // CHARS_A_STEP)
+    text = _TEXT(_whole(value, budget))
+    if budget is not None:
+        budget.spend(STEPS_A_VALUE + len(text) // CHARS_A_STEP)
     return text
 
 
-def _whole(value: object, purse: Purse | None) -> object:
+def _whole(value: object, budget: ValidationBudget | None) -> object:
     """1.0 and 1 are one number in JSON Schema."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, dict | list):
-        if purse is not None:
-            purse.spend(STEPS_A_VALUE * (1 + len(value)))
+        if budget is not None:
+            budget.spend(STEPS_A_VALUE * (1 + len(value)))
         if isinstance(value, list):
-            return [_whole(item, purse) for item in value]
-        return {name: _whole(item, purse) for name, item in value.items()}
+            return [_whole(item, budget) for item in value]
+        return {name: _whole(item, budget) for name, item in value.items()}
     return value
 
 
 def _unique(is_asked: Any, _schema: Mapping[str, Any]) -> Rule:
-    def rule(value: Any, at: Place, purse: Purse) -> Iterable[Fault]:
+    def rule(value: Any, at: Place, budget: ValidationBudget) -> Iterable[Fault]:
         if not is_asked or not isinstance(value, list):
             return _NOTHING
-        n_different = len({_key(item, purse) for item in value})
+        n_different = len({_key(item, budget) for item in value})
         return _NOTHING if n_different == len(value) else [(at, "holds one value twice")]
 
     return rule
@@ -178,14 +179,14 @@ def _unique(is_asked: Any, _schema: Mapping[str, Any]) -> Rule:
 def _properties(fields: Any, _schema: Mapping[str, Any]) -> Rule:
     judges = {name: judge_of(field) for name, field in fields.items()}
 
-    def rule(value: Any, at: Place, purse: Purse) -> Iterable[Fault]:
-        return inside(value, at, purse) if isinstance(value, dict) and value else _NOTHING
+    def rule(value: Any, at: Place, budget: ValidationBudget) -> Iterable[Fault]:
+        return inside(value, at, budget) if isinstance(value, dict) and value else _NOTHING
 
-    def inside(value: Any, at: Place, purse: Purse) -> Iterator[Fault]:
-        purse.spend(STEPS_A_FIELD * len(value))
+    def inside(value: Any, at: Place, budget: ValidationBudget) -> Iterator[Fault]:
+        budget.spend(STEPS_A_FIELD * len(value))
         for name, item in value.items():
             if name in judges:
-                yield from judges[name].faults(item, (at, name), purse)
+                yield from judges[name].faults(item, (at, name), budget)
 
     return rule
 
@@ -194,18 +195,18 @@ def _additional(others: Any, schema: Mapping[str, Any]) -> Rule:
     fields = schema.get("properties", {})
     judge = judge_of(others) if isinstance(others, Mapping) else None
 
-    def rule(value: Any, at: Place, purse: Purse) -> Iterable[Fault]:
+    def rule(value: Any, at: Place, budget: ValidationBudget) -> Iterable[Fault]:
         if others is True or not isinstance(value, dict):
             return _NOTHING
-        purse.spend(STEPS_A_FIELD * len(value))
+        budget.spend(STEPS_A_FIELD * len(value))
         extra = [name for name in value if name not in fields]
         if judge is not None:
-            return inside(judge, value, extra, at, purse)
+            return inside(judge, value, extra, at, budget)
         return [(at, _unexpected(extra))] if extra else _NOTHING
 
-    def inside(judge: Judge, value: Any, extra: list[str], at: Place, purse: Purse) -> Iterator[Fault]:
+    def inside(judge: Judge, value: Any, extra: list[str], at: Place, budget: ValidationBudget) -> Iterator[Fault]:
         for name in extra:
-            yield from judge.faults(value[name], (at, name), purse)
+            yield from judge.faults(value[name], (at, name), budget)
 
     return rule
 
@@ -217,10 +218,10 @@ def _unexpected(names: list[str]) -> str:
 
 
 def _required(names: Any, _schema: Mapping[str, Any]) -> Rule:
-    def rule(value: Any, at: Place, purse: Purse) -> Iterable[Fault]:
+    def rule(value: Any, at: Place, budget: ValidationBudget) -> Iterable[Fault]:
         if not isinstance(value, dict):
             return _NOTHING
-        purse.spend(len(names) * STEPS_A_FIELD)
+        budget.spend(len(names) * STEPS_A_FIELD)
         return [(at, f"{name[:_QUOTED]!r} is a required property") for name in names if name not in value]
 
     return rule
@@ -230,16 +231,16 @@ def _items(part: Any, schema: Mapping[str, Any]) -> Rule:
     n_before = len(schema.get("prefixItems", ()))
     judge = judge_of(part) if isinstance(part, Mapping) else None
 
-    def rule(value: Any, at: Place, purse: Purse) -> Iterable[Fault]:
+    def rule(value: Any, at: Place, budget: ValidationBudget) -> Iterable[Fault]:
         if part is True or not isinstance(value, list) or len(value) <= n_before:
             return _NOTHING
         if judge is not None:
-            return inside(judge, value, at, purse)
+            return inside(judge, value, at, budget)
         return [(at, f"has {len(value)} items; at most {n_before} are expected")]
 
-    def inside(judge: Judge, value: Any, at: Place, purse: Purse) -> Iterator[Fault]:
+    def inside(judge: Judge, value: Any, at: Place, budget: ValidationBudget) -> Iterator[Fault]:
         for i in range(n_before, len(value)):
-            yield from judge.faults(value[i], (at, i), purse)
+            yield from judge.faults(value[i], (at, i), budget)
 
     return rule
 
@@ -247,12 +248,12 @@ def _items(part: Any, schema: Mapping[str, Any]) -> Rule:
 def _prefix(parts: Any, _schema: Mapping[str, Any]) -> Rule:
     judges = [judge_of(part) for part in parts]
 
-    def rule(value: Any, at: Place, purse: Purse) -> Iterable[Fault]:
-        return inside(value, at, purse) if isinstance(value, list) else _NOTHING
+    def rule(value: Any, at: Place, budget: ValidationBudget) -> Iterable[Fault]:
+        return inside(value, at, budget) if isinstance(value, list) else _NOTHING
 
-    def inside(value: Any, at: Place, purse: Purse) -> Iterator[Fault]:
+    def inside(value: Any, at: Place, budget: ValidationBudget) -> Iterator[Fault]:
         for i, (judge, item) in enumerate(zip(judges, value, strict=False)):
-            yield from judge.faults(item, (at, i), purse)
+            yield from judge.faults(item, (at, i), budget)
 
     return rule
 
@@ -260,8 +261,8 @@ def _prefix(parts: Any, _schema: Mapping[str, Any]) -> Rule:
 def _any_of(branches: Any, _schema: Mapping[str, Any]) -> Rule:
     judges = [judge_of(branch) for branch in branches]
 
-    def rule(value: Any, at: Place, purse: Purse) -> Iterable[Fault]:
-        if any(judge.takes(value, purse) for judge in judges):
+    def rule(value: Any, at: Place, budget: ValidationBudget) -> Iterable[Fault]:
+        if any(judge.takes(value, budget) for judge in judges):
             return _NOTHING
         return [(at, f"{_shown(value)} is not valid under any of the given schemas")]
 
@@ -271,8 +272,8 @@ def _any_of(branches: Any, _schema: Mapping[str, Any]) -> Rule:
 def _one_of(branches: Any, _schema: Mapping[str, Any]) -> Rule:
     judges = [judge_of(branch) for branch in branches]
 
-    def rule(value: Any, at: Place, purse: Purse) -> Iterable[Fault]:
-        n_fitting = sum(judge.takes(value, purse) for judge in judges)
+    def rule(value: Any, at: Place, budget: ValidationBudget) -> Iterable[Fault]:
+        n_fitting = sum(judge.takes(value, budget) for judge in judges)
         if n_fitting == 1:
             return _NOTHING
         words = "more than one" if n_fitting else "any"
@@ -282,13 +283,13 @@ def _one_of(branches: Any, _schema: Mapping[str, Any]) -> Rule:
 
 
 def _pattern(source: Any, _schema: Mapping[str, Any]) -> Rule:
-    def rule(value: Any, at: Place, purse: Purse) -> Iterable[Fault]:
+    def rule(value: Any, at: Place, budget: ValidationBudget) -> Iterable[Fault]:
         if not isinstance(value, str):
             return _NOTHING
         if len(value) > MAX_MATCHED_CHARS:
             return [(at, f"has more than the {MAX_MATCHED_CHARS:,} characters that are matched with a pattern")]
-        compiled = purse.pattern(source)
-        purse.spend(STEPS_A_MATCH + compiled.most_instructions(len(value)) // INSTRUCTIONS_A_STEP)
+        compiled = budget.pattern(source)
+        budget.spend(STEPS_A_MATCH + compiled.most_instructions(len(value)) // INSTRUCTIONS_A_STEP)
         return _NOTHING if compiled.found_in(value) else [(at, f"does not match {source!r}")]
 
     return rule
@@ -297,32 +298,32 @@ def _pattern(source: Any, _schema: Mapping[str, Any]) -> Rule:
 def _format(name: Any, _schema: Mapping[str, Any]) -> Rule:
     reads = FORMATS[name]
 
-    def rule(value: Any, at: Place, purse: Purse) -> Iterable[Fault]:
+    def rule(value: Any, at: Place, budget: ValidationBudget) -> Iterable[Fault]:
         if not isinstance(value, str):
             return _NOTHING
-        purse.spend(STEPS_A_FORMAT)
+        budget.spend(STEPS_A_FORMAT)
         return _NOTHING if len(value) <= MAX_MATCHED_CHARS and reads(value) else [(at, f"is no {name}")]
 
     return rule
 
 
 def _multiple(step: Any, _schema: Mapping[str, Any]) -> Rule:
-    def rule(value: Any, at: Place, purse: Purse) -> Iterable[Fault]:
-        if not _is_number(value) or _is_multiple(value, step, purse):
+    def rule(value: Any, at: Place, budget: ValidationBudget) -> Iterable[Fault]:
+        if not _is_number(value) or _is_multiple(value, step, budget):
             return _NOTHING
         return [(at, f"{value!r} is not a multiple of {step}")]
 
     return rule
 
 
-def _is_multiple(value: Any, step: Any, purse: Purse) -> bool:
+def _is_multiple(value: Any, step: Any, budget: ValidationBudget) -> bool:
     if not isinstance(step, float):
         return not value % step
     quotient = value / step
     try:
         return bool(int(quotient) == quotient)
     except OverflowError:  # a large value by a small step
-        purse.spend(STEPS_A_FRACTION)
+        budget.spend(STEPS_A_FRACTION)
         return (Fraction(value) / Fraction(step)).denominator == 1
 
 
@@ -332,7 +333,7 @@ def _is_number(value: object) -> bool:
 
 def _bound(is_broken: Callable[[Any, Any], bool], words: str) -> Callable[[Any, Mapping[str, Any]], Rule]:
     def made(bound: Any, _schema: Mapping[str, Any]) -> Rule:
-        def rule(value: Any, at: Place, _purse: Purse) -> Iterable[Fault]:
+        def rule(value: Any, at: Place, _purse: ValidationBudget) -> Iterable[Fault]:
             if not _is_number(value) or not is_broken(value, bound):
                 return _NOTHING
             return [(at, f"{value!r} is {words} {bound!r}")]
@@ -344,7 +345,7 @@ def _bound(is_broken: Callable[[Any, Any], bool], words: str) -> Callable[[Any, 
 
 def _size(kind: type, is_broken: Callable[[int, Any], bool], words: str) -> Callable[[Any, Mapping[str, Any]], Rule]:
     def made(bound: Any, _schema: Mapping[str, Any]) -> Rule:
-        def rule(value: Any, at: Place, _purse: Purse) -> Iterable[Fault]:
+        def rule(value: Any, at: Place, _purse: ValidationBudget) -> Iterable[Fault]:
             if not isinstance(value, kind) or not is_broken(len(value), bound):  # type: ignore[arg-type]
                 return _NOTHING
             return [(at, f"{_shown(value)} is {words} ({bound} allowed)")]

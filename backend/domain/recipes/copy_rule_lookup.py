@@ -23,7 +23,7 @@ class CopyIndex:
         self.says: dict[str, _Cues] = {}
         n_tokens = len(shapes.pieces.texts)
         for i, one in enumerate(copies):
-            if one.what is CopyKind.SAYS:
+            if one.what is CopyKind.FOLLOWS_WORD:
                 if all(token < n_tokens for token in one.run):
                     self.says.setdefault(one.place, []).append((one.cue, i))
             elif one.what is CopyKind.BEGINS:

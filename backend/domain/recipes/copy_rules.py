@@ -18,21 +18,21 @@ Frame = tuple[tuple[int, ...], tuple[int, ...]]  # the tokens right before the i
 
 
 class CopyKind(StrEnum):
-    """BEGINS: the value of `place` begins in the input where `cue` points. GOES_ON, ENDS, OPEN: a copied value that
-    may end before `cue` goes on, ends, or nobody knows. SAYS: at `place` of the answer `run` comes if the input has
+    """BEGINS: the value of `place` begins in the input where `cue` points. GOES_ON, ENDS, OPEN: a copied value that may
+    end before `cue` goes on, ends, or nobody knows. FOLLOWS_WORD: at `place` of the answer `run` comes if the input has
     `cue`; of a place's rows the first whose cue is there."""
 
     BEGINS = "begins"
     GOES_ON = "goes on"
     ENDS = "ends"
     OPEN = "open"
-    SAYS = "says"
+    FOLLOWS_WORD = "says"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copy:
-    """`place`: `text "city"` or `number "n"`, the value of that key; for SAYS a keyed shape, or `end of text "city"`.
-    `cue`: text that `inputs.InputText` makes of an input; "" always holds. Only SAYS has a `run`."""
+    """`place`: `text "city"` or `number "n"`, the value of that key; for FOLLOWS_WORD a keyed shape, or `end of text
+    "city"`. `cue`: text that `inputs.InputText` makes of an input; "" always holds. Only FOLLOWS_WORD has a `run`."""
 
     what: CopyKind
     place: str
@@ -50,7 +50,7 @@ class Copy:
     @property
     def asked_for(self) -> tuple[bool, bool, str, str]:
         """What it matches; a pack has at most one for it."""
-        return self.what is CopyKind.BEGINS, self.what is CopyKind.SAYS, self.place, self.cue
+        return self.what is CopyKind.BEGINS, self.what is CopyKind.FOLLOWS_WORD, self.place, self.cue
 
     def to_row(self) -> list[Any]:
         return [str(self.what), self.place, self.cue, self.run_text, list(self.run), self.support, self.agreed]

@@ -185,7 +185,7 @@ class CopyingCursor(PackCursor):
 
     @property
     def place(self) -> str:
-        """What SAYS recipes call this place: the end of a copied value, or the keyed shape."""
+        """What FOLLOWS_WORD recipes call this place: the end of a copied value, or the keyed shape."""
         value = self._copies.place_of(self._state)
         if value and self._request.is_at_end(value, self._written):
             return end_of(value)

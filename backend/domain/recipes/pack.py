@@ -209,7 +209,7 @@ def _copies(value: dict[str, Any]) -> tuple[tuple[Copy, ...], Frame]:
 def _copy(row: Any) -> Copy:
     what, place, cue, run_text, run, support, agreed = _list(row, "a copy", len(COPY_COLUMNS), len(COPY_COLUMNS))
     _require(isinstance(what, str) and what in list(CopyKind), "a copy recipe is of no known kind")
-    says = what == CopyKind.SAYS
+    says = what == CopyKind.FOLLOWS_WORD
     one = Copy(
         what=CopyKind(what),
         place=_text(place, "a place", MAX_PLACE_CHARS, 1),

@@ -17,7 +17,7 @@ class Cursor(Proposer, Protocol):
     def copy(self) -> Self: ...
 
 
-class Chained:
+class GreedyDraft:
     """A cursor that goes on where its run ends, as an engine asks it to."""
 
     def __init__(self, cursor: Cursor, end_ids: Collection[int] = ()) -> None:
@@ -27,10 +27,10 @@ class Chained:
         self._cursor.advance(token)
 
     def propose(self, most: int) -> Sequence[int]:
-        return chained(self._cursor, most, self._end_ids)
+        return greedy_draft(self._cursor, most, self._end_ids)
 
 
-def chained(cursor: Cursor, most: int, end_ids: Collection[int] = ()) -> list[int]:
+def greedy_draft(cursor: Cursor, most: int, end_ids: Collection[int] = ()) -> list[int]:
     """The runs that follow each other, at most `most` tokens, up to an end; `cursor` stays where it is."""
     draft = list(cursor.propose(most))
     ahead, at = None, 0

@@ -18,7 +18,7 @@ MAX_WORDS = 2_000  # of a longer text nothing is said: what a hostile list may c
 NULL = "null"
 
 
-def spelt(value: str | int | bool | None) -> str:
+def serialise(value: str | int | bool | None) -> str:
     """As `json_values.answer_text` spells a leaf."""
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
@@ -60,7 +60,7 @@ def step_of(rule: FieldRule, vocabularies: Sequence[Sequence[str]]) -> Step:
         return tuple(test_of(c) for c in conditions if isinstance(c, str) and c != KNOWN)
 
     def fields(conditions: Sequence[Condition]) -> tuple[tuple[int, str], ...]:
-        return tuple((c.field, spelt(c.value)) for c in conditions if isinstance(c, FieldIs))
+        return tuple((c.field, serialise(c.value)) for c in conditions if isinstance(c, FieldIs))
 
     return Step(
         field=rule.field,
@@ -69,7 +69,7 @@ def step_of(rule: FieldRule, vocabularies: Sequence[Sequence[str]]) -> Step:
         asks=fields(rule.when),
         bars=fields(rule.unless),
         needs_known=KNOWN in rule.when,
-        given=NULL if rule.is_absent or rule.copy is not None else spelt(rule.value),
+        given=NULL if rule.is_absent or rule.copy is not None else serialise(rule.value),
         is_absent=rule.is_absent,
         read=None if rule.copy is None else reader_of(rule.copy, vocabularies),
     )
@@ -196,8 +196,8 @@ def tree_of(paths: Sequence[tuple[str, ...]]) -> Tree:
         for depth in range(1, len(path)):
             if path[:depth] not in inside:
                 inside[path[:depth]] = []
-                inside[path[: depth - 1]].append((spelt(path[depth - 1]), inside[path[:depth]]))
-        inside[path[:-1]].append((spelt(path[-1]), number))
+                inside[path[: depth - 1]].append((serialise(path[depth - 1]), inside[path[:depth]]))
+        inside[path[:-1]].append((serialise(path[-1]), number))
     return whole
 
 

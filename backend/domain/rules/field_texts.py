@@ -8,7 +8,7 @@ from typing import Any
 
 from backend.domain.answers.json_schemas import normal_schema
 from backend.domain.answers.json_values import BadAnswer, parse_answer
-from backend.domain.rules.extraction import spelt
+from backend.domain.rules.extraction import serialise
 from backend.domain.rules.places import Place, TextPlaces
 from backend.domain.rules.reading import MAX_ANSWER_CHARS, MAX_DEPTH, MAX_FIELDS
 
@@ -44,7 +44,7 @@ def leaf(value: Any, path: Path) -> str:
         value = value[step]
     if isinstance(value, str) and len(value) > MAX_ANSWER_CHARS:
         return OTHER
-    return spelt(value) if value is None or isinstance(value, str | int | bool) else OTHER
+    return serialise(value) if value is None or isinstance(value, str | int | bool) else OTHER
 
 
 class FieldTexts:

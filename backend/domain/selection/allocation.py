@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from backend.domain.errors import InvalidInput
 
 
-def share_out(k: int, sizes: Sequence[int]) -> list[int]:
+def allocate_largest_remainder(k: int, sizes: Sequence[int]) -> list[int]:
     """K for each stratum: in proportion to `sizes` by largest remainder, at least one each while K allows, never more
     than there are. The earlier stratum wins a tie. Sums to min(k, sum(sizes)).
 
-    >>> share_out(5, [90, 9, 1])
+    >>> allocate_largest_remainder(5, [90, 9, 1])
     [3, 1, 1]
     """
     if k < 0 or any(size < 0 for size in sizes):

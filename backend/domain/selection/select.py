@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from backend.domain.errors import InvalidInput
-from backend.domain.selection.allocation import share_out
+from backend.domain.selection.allocation import allocate_largest_remainder
 from backend.domain.selection.auto_policy import choose
 from backend.domain.selection.dpp import dpp_map_picks
 from backend.domain.selection.facility_location import MATRIX_ROWS, facility_location_picks
@@ -121,7 +121,7 @@ def _parts(pool: Pool, options: Options, stratify: bool) -> list[tuple[str | Non
     if pool.labels is None or not stratify or len(everybody) == 0:
         return [(None, everybody, options.k)]
     names, inverse, sizes = np.unique(np.asarray(pool.labels), return_inverse=True, return_counts=True)
-    shares = share_out(options.k, sizes.tolist())
+    shares = allocate_largest_remainder(options.k, sizes.tolist())
     return [(str(name), np.flatnonzero(inverse == i), shares[i]) for i, name in enumerate(names)]
 
 

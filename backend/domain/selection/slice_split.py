@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from backend.domain.selection.allocation import share_out
+from backend.domain.selection.allocation import allocate_largest_remainder
 from backend.domain.selection.linkage.clustering import Ints, Rows, average_linkage, cut
 from backend.domain.unicode_forms import unicode_form
 
@@ -81,9 +81,9 @@ def divide(*, share_ppm: int, n_candidates: int, k: int, sizes: Sequence[int]) -
 
 
 def _apportion(total: int, sizes: Sequence[int]) -> list[int]:
-    """`share_out` without its upper bound: what is divided is no part of what is counted."""
+    """`allocate_largest_remainder` without its upper bound: what is divided is no part of what is counted."""
     scale = -(-max(total, len(sizes)) // min(sizes))
-    return share_out(max(total, len(sizes)), [size * scale for size in sizes])
+    return allocate_largest_remainder(max(total, len(sizes)), [size * scale for size in sizes])
 
 
 def read_names(answer: str) -> tuple[HalfName, HalfName] | None:

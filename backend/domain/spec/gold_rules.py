@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from backend.domain.answers.json_schemas import check_schema, validator
-from backend.domain.answers.json_validation import Purse, TooCostly
+from backend.domain.answers.json_validation import BudgetExceeded, ValidationBudget
 from backend.domain.answers.json_values import BadAnswer, parse_answer
 from backend.domain.errors import Problem
 from backend.domain.pointers import suggestion
@@ -70,13 +70,13 @@ def _wrong_json(output: JsonOutput, examples: Sequence[Example]) -> Iterator[Pro
     if check_schema(output.answer_schema):
         return  # that is a problem of its own, and nothing is judged by what was not vetted
     n_chars = sum(len(example.output) for example in examples)
-    errors_of = validator(output.answer_schema, purse=Purse(MAX_STEPS + STEPS_A_CHAR * n_chars))
+    errors_of = validator(output.answer_schema, budget=ValidationBudget(MAX_STEPS + STEPS_A_CHAR * n_chars))
     for i, example in enumerate(examples):
         try:
             errors = errors_of(parse_answer(example.output))
         except BadAnswer as fault:
             yield _wrong(i, f"is no answer: {fault}", "bad_answer")
-        except TooCostly:
+        except BudgetExceeded:
             words = (
                 "the gold up to here takes all the time there is to compare it with output.schema; give the schema "
                 "fewer branches in anyOf and oneOf, fewer required names or shorter patterns, or give fewer examples"

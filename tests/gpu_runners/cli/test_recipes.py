@@ -57,7 +57,7 @@ def home(tmp_path: Path, folder: Path, causal: CausalBase, monkeypatch: pytest.M
 def test_copy_recipes_are_shown_in_words(home: Path, causal: CausalBase, capsys: pytest.CaptureFixture[str]) -> None:
     begins = Copy(what=CopyKind.BEGINS, place='text "size"', cue="first L after: of ", support=8, agreed=7)
     run = ids_of(causal, "tea")
-    says = Copy(what=CopyKind.SAYS, place="k", cue="", run=run, run_text="tea", support=4, agreed=4)
+    says = Copy(what=CopyKind.FOLLOWS_WORD, place="k", cue="", run=run, run_text="tea", support=4, agreed=4)
     pack = small_pack(causal, copies=(begins, says), frame=((), ()))
     Path(ORDERS).write_bytes(generative_kolm(causal, beside={"recipes.json": pack}))
     shown = said(capsys, "recipes", ORDERS)

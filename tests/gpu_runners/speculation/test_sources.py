@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from backend.domain.recipes.copy_rules import Copy, CopyKind
 from backend.domain.recipes.lookup import PackIndex
 from backend.domain.recipes.pack import BEGIN, MAX_PACK_BYTES, Recipe, RecipePack, read_pack
-from backend.domain.recipes.replay import Chained, replay
+from backend.domain.recipes.replay import GreedyDraft, replay
 from backend.domain.recipes.shapes import SHAPE_VERSION
 from gpu_runners.models.protocol import PackRef, Rejected
 from gpu_runners.speculation.controller import Controller
@@ -76,7 +76,7 @@ CITIES = replace(
         Copy(what=CopyKind.ENDS, place='text "c"', cue="before: ,", support=9, agreed=9),
         Copy(what=CopyKind.GOES_ON, place='text "c"', cue="before a space and U", support=9, agreed=9),
         Copy(
-            what=CopyKind.SAYS,
+            what=CopyKind.FOLLOWS_WORD,
             place='end of text "c"',
             cue="has a number",
             run=tuple(b'", "n": '),
@@ -110,7 +110,7 @@ def test_an_offline_replay_counts_what_a_drafter_without_gates_counts(most: int)
             counts["accepted"] += drafter.settle(list(kept))
             counts["steps"] += 1
             at += len(kept)
-    told = replay([list(one) for one in answers], lambda i: Chained(index.cursor(asked[i])), max_draft=most)
+    told = replay([list(one) for one in answers], lambda i: GreedyDraft(index.cursor(asked[i])), max_draft=most)
     assert (told.n_steps, told.n_drafted, told.n_accepted) == (counts["steps"], counts["drafted"], counts["accepted"])
     assert told.n_accepted >= 18
 

@@ -8,12 +8,12 @@ from backend.domain.recipes.copy_rule_lookup import RequestCopies
 from backend.domain.recipes.copy_rules import MAX_CUE_CHARS, MAX_PLACE_CHARS, Copy, CopyKind
 from backend.domain.recipes.lookup import CopyingCursor, PackIndex
 from backend.domain.recipes.mining.copy_rule_learning import MAX_EXAMPLES, Pair
-from backend.domain.recipes.mining.decision_lists import WHOLE, Example, cue_list
+from backend.domain.recipes.mining.decision_lists import WHOLE, Example, decision_list
 from backend.domain.recipes.mining.runs import whole_length
-from backend.domain.recipes.replay import chained
+from backend.domain.recipes.replay import greedy_draft
 
 
-class Silence(NamedTuple):
+class UndraftedPosition(NamedTuple):
     """A place at which nothing was proposed: the input's words, what came, and how sure it is."""
 
     words: frozenset[str]
@@ -21,7 +21,7 @@ class Silence(NamedTuple):
     sure: tuple[int, ...]
 
 
-def sayings(
+def conditional_runs(
     pairs: Sequence[Pair],
     index: PackIndex,
     *,
@@ -30,8 +30,8 @@ def sayings(
     min_agreement_ppm: int,
     end_ids: Sequence[int],
 ) -> Iterator[Copy]:
-    """SAYS recipes for an index that has copy recipes."""
-    by_place = _silences(pairs, index, max_draft=max_draft, end_ids=end_ids)
+    """FOLLOWS_WORD recipes for an index that has copy recipes."""
+    by_place = _undrafted_positions(pairs, index, max_draft=max_draft, end_ids=end_ids)
     texts = index.shapes.pieces.texts
     for place in sorted(by_place):
         there = by_place[place]
@@ -42,7 +42,7 @@ def sayings(
             if run:
                 said = b"".join(texts[token] for token in run).decode()
                 yield Copy(
-                    what=CopyKind.SAYS,
+                    what=CopyKind.FOLLOWS_WORD,
                     place=place,
                     cue=cue,
                     run=run,
@@ -52,17 +52,17 @@ def sayings(
                 )
 
 
-def _silences(
+def _undrafted_positions(
     pairs: Sequence[Pair], index: PackIndex, *, max_draft: int, end_ids: Sequence[int]
-) -> Mapping[str, list[Silence]]:
+) -> Mapping[str, list[UndraftedPosition]]:
     """By place, in a walk over the answers as verification would walk them."""
-    found: dict[str, list[Silence]] = defaultdict(list)
+    found: dict[str, list[UndraftedPosition]] = defaultdict(list)
     assert index.copies is not None
     for pair in pairs:
         tokens, request = pair.answer.tokens, RequestCopies(index.copies, pair.prompt)
         cursor, at = CopyingCursor(index, request), 0
         while at < len(tokens):
-            draft = chained(cursor, max_draft, end_ids) if at else []
+            draft = greedy_draft(cursor, max_draft, end_ids) if at else []
             n = next((i for i, (a, b) in enumerate(zip(draft, tokens[at:], strict=False)) if a != b), len(draft))
             for token in tokens[at : at + n]:
                 cursor.advance(token)
@@ -72,24 +72,26 @@ def _silences(
                 if place and len(place) <= MAX_PLACE_CHARS:
                     coming = slice(at, at + max_draft)
                     sure = tuple(WHOLE * agreed // pair.answer.n_samples for agreed in pair.answer.agreed[coming])
-                    found[place].append(Silence(request.words, tokens[coming], sure))
+                    found[place].append(UndraftedPosition(request.words, tokens[coming], sure))
                 cursor.advance(tokens[at])
                 at += 1
     return found
 
 
-def _rules(there: Sequence[Silence], min_support: int, min_agreement_ppm: int) -> Iterator[tuple[str, list[Silence]]]:
+def _rules(
+    there: Sequence[UndraftedPosition], min_support: int, min_agreement_ppm: int
+) -> Iterator[tuple[str, list[UndraftedPosition]]]:
     seen = Counter(word for one in there for word in one.words if len(word) <= MAX_CUE_CHARS)
     examples = []
     for one in there:
         cues = ["", *sorted(word for word in one.words if seen[word] >= min_support)]
         examples.append(Example(dict.fromkeys(cues, one.run[0]), one.sure[0]))
-    for rule in cue_list(examples, min_support=min_support, min_agreement_ppm=min_agreement_ppm):
+    for rule in decision_list(examples, min_support=min_support, min_agreement_ppm=min_agreement_ppm):
         yield rule.cue, [there[i] for i in rule.covered]
 
 
 def _run(
-    covered: Sequence[Silence], most: int, min_agreement_ppm: int, end_ids: Sequence[int]
+    covered: Sequence[UndraftedPosition], most: int, min_agreement_ppm: int, end_ids: Sequence[int]
 ) -> tuple[tuple[int, ...], list[int]]:
     """The run that holds at enough of the places, and what agreed after each of its tokens."""
     run, agreed = list[int](), list[int]()

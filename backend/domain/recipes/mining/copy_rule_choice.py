@@ -8,7 +8,7 @@ from backend.domain.canonical import canonical_json
 from backend.domain.recipes.copy_rules import COPY_COLUMNS, MAX_COPIES, Copy, CopyKind, Frame
 from backend.domain.recipes.inputs import frame_of
 from backend.domain.recipes.lookup import PackIndex
-from backend.domain.recipes.mining.conditional_runs import sayings
+from backend.domain.recipes.mining.conditional_runs import conditional_runs
 from backend.domain.recipes.mining.copy_rule_learning import copied_values, pairs_of
 from backend.domain.recipes.observing import Observed
 from backend.domain.recipes.options import PackOptions
@@ -37,7 +37,7 @@ def with_copies(
     found = copied_values(pairs, index.shapes, **limits)
     if found:
         index = PackIndex(replace(pack, copies=tuple(found), frame=frame), token_texts, shapes=index.shapes)
-        found += sayings(pairs, index, max_draft=pack.max_draft, end_ids=end_ids, **limits)
+        found += conditional_runs(pairs, index, max_draft=pack.max_draft, end_ids=end_ids, **limits)
     copies = within(_joined(found, kept), options.max_bytes // _SHARE - _frame_size(frame))
     if not copies:
         return pack
@@ -81,7 +81,7 @@ def _list_of(one: Copy) -> tuple[int, str]:
 
 
 def _saved(one: Copy) -> int:
-    if one.what is CopyKind.SAYS:
+    if one.what is CopyKind.FOLLOWS_WORD:
         return one.agreed * len(one.run)
     return one.agreed * (_OF_COPIED if one.what is CopyKind.BEGINS else 1)
 

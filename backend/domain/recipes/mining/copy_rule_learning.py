@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from backend.domain.recipes.copy_rules import MAX_CUE_CHARS, MAX_PLACE_CHARS, Copy, CopyKind, Frame
 from backend.domain.recipes.inputs import InputText, input_in
-from backend.domain.recipes.mining.decision_lists import WHOLE, Example, cue_list
+from backend.domain.recipes.mining.decision_lists import WHOLE, Example, decision_list
 from backend.domain.recipes.observing import Observed
 from backend.domain.recipes.shapes import ShapeTable
 
@@ -102,7 +102,7 @@ def _beginnings(
         right = set(_spans(text, value.data))
         says = {cue: True if at in right else None for cue, at in text.anchors.items() if len(cue) <= MAX_CUE_CHARS}
         examples.append(Example(says, value.weight))
-    for rule in cue_list(examples, min_support=min_support, min_agreement_ppm=min_agreement_ppm):
+    for rule in decision_list(examples, min_support=min_support, min_agreement_ppm=min_agreement_ppm):
         held = sum(examples[i].weight for i in rule.covered if examples[i].says[rule.cue] is not None)
         n = len(rule.covered)
         yield Copy(what=CopyKind.BEGINS, place=place, cue=rule.cue, support=n, agreed=held // WHOLE)

@@ -24,7 +24,7 @@ class Rule(NamedTuple):
     covered: tuple[int, ...]
 
 
-def cue_list(examples: Sequence[Example], *, min_support: int, min_agreement_ppm: int) -> list[Rule]:
+def decision_list(examples: Sequence[Example], *, min_support: int, min_agreement_ppm: int) -> list[Rule]:
     """Each rule is right for `min_agreement_ppm` of the examples that those before it left, one wrong one more being
     counted. Raises nothing; [] where no cue tells enough."""
     having: dict[str, list[int]] = defaultdict(list)

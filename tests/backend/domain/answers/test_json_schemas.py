@@ -12,7 +12,7 @@ from llguidance import LLMatcher, LLTokenizer
 
 from backend.domain.answers.json_schema_rules import FORMATS
 from backend.domain.answers.json_schemas import check_schema, decoding_schema, normal_schema, validator
-from backend.domain.answers.json_validation import Purse, TooCostly
+from backend.domain.answers.json_validation import BudgetExceeded, ValidationBudget
 from backend.domain.answers.json_values import answer_text, parse_answer
 from tests.backend.domain.answers.json_worlds import ORDER, objects, orders, shuffled, values
 
@@ -308,5 +308,5 @@ def test_a_schema_and_an_answer_that_are_slow_together_do_not_fit_and_take_secon
     started = time.process_time()
     assert validator(schema)(value)
     assert time.process_time() - started < 4
-    with pytest.raises(TooCostly):
-        validator(schema, purse=Purse(100))(value)
+    with pytest.raises(BudgetExceeded):
+        validator(schema, budget=ValidationBudget(100))(value)

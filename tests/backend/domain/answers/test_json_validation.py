@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from backend.domain.answers.json_schemas import Validator, check_schema, normal_schema, validator
-from backend.domain.answers.json_validation import Purse, TooCostly
+from backend.domain.answers.json_validation import BudgetExceeded, ValidationBudget
 from tests.backend.domain.answers.json_worlds import names, values
 from tests.cpu_time import cpu_s
 from tests.profiles import times
@@ -67,12 +67,12 @@ WORST: dict[str, tuple[Any, Any]] = {
 
 
 def spend_all(judge: Validator, value: Any) -> None:
-    """Until its purse is empty. What costs nothing for two seconds fails."""
+    """Until its budget is spent. What costs nothing for two seconds fails."""
     started = time.thread_time()
-    with suppress(TooCostly):
+    with suppress(BudgetExceeded):
         while time.thread_time() - started < 2:
             judge(value)
-        pytest.fail("the purse is not empty yet")
+        pytest.fail("the budget is not spent yet")
 
 
 @pytest.mark.parametrize("name", WORST)
@@ -80,7 +80,7 @@ def test_a_step_is_no_more_than_a_tenth_of_a_microsecond(name: str) -> None:
     schema, value = WORST[name]
     assert check_schema(schema) == []
     validator(schema)(value[:1])  # reads the schema
-    took_s = cpu_s(lambda: spend_all(validator(schema, purse=Purse(STEPS)), value), rounds=2)
+    took_s = cpu_s(lambda: spend_all(validator(schema, budget=ValidationBudget(STEPS)), value), rounds=2)
     assert took_s < 3 * STEPS / 10_000_000  # three times, for a machine that is busy
 
 

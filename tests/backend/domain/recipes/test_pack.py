@@ -21,7 +21,7 @@ SMALL = pack(
 )
 
 BEGINS = Copy(what=CopyKind.BEGINS, place='text "city"', cue="first U after: to ", support=9, agreed=9)
-SAYS = Copy(what=CopyKind.SAYS, place="k", cue="", run=(5,), run_text="city", support=4, agreed=4)
+FOLLOWS_WORD = Copy(what=CopyKind.FOLLOWS_WORD, place="k", cue="", run=(5,), run_text="city", support=4, agreed=4)
 
 tokens = st.integers(0, 2000)
 texts = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), max_size=6)
@@ -163,7 +163,7 @@ def test_a_member_that_breaks_the_form_is_refused_though_the_hash_is_right(chang
     assert refused.value.code == "invalid_pack"
 
 
-COPYING = replace(SMALL, copies=(BEGINS, SAYS), frame=((1, 2), (3,)))
+COPYING = replace(SMALL, copies=(BEGINS, FOLLOWS_WORD), frame=((1, 2), (3,)))
 COPY_ROW, SAYS_ROW = COPYING.to_json()["copies"]
 
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backend.domain.errors import InvalidInput
-from backend.domain.selection.allocation import share_out
+from backend.domain.selection.allocation import allocate_largest_remainder
 from backend.domain.selection.select import select
 
 sizes_of_strata = st.lists(st.integers(0, 40), min_size=1, max_size=9)
@@ -14,14 +14,14 @@ sizes_of_strata = st.lists(st.integers(0, 40), min_size=1, max_size=9)
 
 @given(st.integers(0, 200), sizes_of_strata)
 def test_shares_sum_to_k_and_no_stratum_gets_more_than_it_has(k: int, sizes: list[int]) -> None:
-    shares = share_out(k, sizes)
+    shares = allocate_largest_remainder(k, sizes)
     assert sum(shares) == min(k, sum(sizes))
     assert all(0 <= share <= size for share, size in zip(shares, sizes, strict=True))
 
 
 @given(st.integers(0, 200), sizes_of_strata)
 def test_every_label_has_a_seat_while_k_allows_and_else_the_largest_have(k: int, sizes: list[int]) -> None:
-    shares = share_out(k, sizes)
+    shares = allocate_largest_remainder(k, sizes)
     n_seated = sum(share > 0 for share in shares)
     assert n_seated == min(k, sum(size > 0 for size in sizes))
     without = [size for size, share in zip(sizes, shares, strict=True) if share == 0]
@@ -33,18 +33,20 @@ def test_where_nobody_is_too_small_each_is_within_one_of_its_proportion(k: int, 
     k = max(k, len(sizes)) if k < sum(sizes) else sum(sizes)
     wanted = [k * size / sum(sizes) for size in sizes]
     if min(wanted) >= 1:
-        assert all(abs(share - want) < 1 for share, want in zip(share_out(k, sizes), wanted, strict=True))
+        assert all(
+            abs(share - want) < 1 for share, want in zip(allocate_largest_remainder(k, sizes), wanted, strict=True)
+        )
 
 
 def test_shares_of_a_great_k_are_found_at_once() -> None:
-    assert sum(share_out(33_333, [1_000 - i for i in range(150)])) == 33_333
+    assert sum(allocate_largest_remainder(33_333, [1_000 - i for i in range(150)])) == 33_333
 
 
 def test_negative_counts_are_refused() -> None:
     with pytest.raises(InvalidInput):
-        share_out(-1, [3])
+        allocate_largest_remainder(-1, [3])
     with pytest.raises(InvalidInput):
-        share_out(1, [-3])
+        allocate_largest_remainder(1, [-3])
 
 
 @given(st.integers(0, 10_000), st.integers(1, 30), st.sampled_from(["two_step", "diverse", "dpp", "top_k", "random"]))

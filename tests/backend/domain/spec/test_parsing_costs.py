@@ -229,6 +229,7 @@ def test_a_schema_of_many_patterns_and_little_gold_pass() -> None:
     parse_spec(of_json({"type": "object", "properties": schema}, [answer] * 100))
 
 
+@pytest.mark.nightly
 def test_ten_thousand_ordinary_examples_pass() -> None:
     text = {"type": "string", "maxLength": 40}
     line = {"type": "object", "properties": {"sku": text, "count": {"type": "integer"}}}

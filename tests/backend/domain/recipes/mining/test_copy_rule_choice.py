@@ -7,7 +7,7 @@ from backend.domain.recipes.copy_rules import Copy, CopyKind
 from backend.domain.recipes.lookup import PackIndex
 from backend.domain.recipes.observing import Observed, observe
 from backend.domain.recipes.pack import RecipePack, read_pack
-from backend.domain.recipes.replay import Chained, replay
+from backend.domain.recipes.replay import GreedyDraft, replay
 from tests.backend.domain.recipes.letters import END, TEXTS, pack, pack_of_observed, tokens_of
 
 FRAME = ((300_000,), (300_001,))  # beyond the vocabulary: no text
@@ -41,7 +41,7 @@ def drafted(found: RecipePack, text: str, written: str) -> str:
     cursor = index.cursor(prompt_of(text))
     for token in tokens_of(written)[:-1]:
         cursor.advance(token)
-    return b"".join(TEXTS[token] for token in Chained(cursor, (END,)).propose(64)).decode()
+    return b"".join(TEXTS[token] for token in GreedyDraft(cursor, (END,)).propose(64)).decode()
 
 
 def test_values_are_copied_and_closed_and_words_tell_what_is_no_copy() -> None:
@@ -74,7 +74,7 @@ def test_copies_save_steps_on_answers_that_nobody_saw() -> None:
         index = PackIndex(one, TEXTS)
         answers = [tokens_of(answer) for _, answer in unseen]
         told = replay(
-            answers, lambda i, index=index: Chained(index.cursor(prompt_of(unseen[i][0])), (END,)), max_draft=16
+            answers, lambda i, index=index: GreedyDraft(index.cursor(prompt_of(unseen[i][0])), (END,)), max_draft=16
         )
         assert told.n_accepted >= 0.85 * told.n_drafted
         steps.append(told.n_steps)
@@ -137,7 +137,13 @@ def test_looking_ahead_moves_no_cursor() -> None:
 
 def test_recipes_that_name_what_the_vocabulary_lacks_are_silent() -> None:
     bad = Copy(
-        what=CopyKind.SAYS, place='json d1 in key "city" |', cue="", run=(9_999,), run_text="?", support=3, agreed=3
+        what=CopyKind.FOLLOWS_WORD,
+        place='json d1 in key "city" |',
+        cue="",
+        run=(9_999,),
+        run_text="?",
+        support=3,
+        agreed=3,
     )
     found = pack(copies=(bad,), frame=((), ()))
     cursor = PackIndex(found, TEXTS).cursor(tokens_of("x"))

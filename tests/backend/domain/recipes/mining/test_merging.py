@@ -9,9 +9,9 @@ from backend.domain.recipes.copy_rules import Copy, CopyKind
 from backend.domain.recipes.feedback import PackFeedback
 from backend.domain.recipes.mining.building import PackOptions
 from backend.domain.recipes.mining.merging import (
-    carried,
-    carried_copies,
     learned_answers,
+    merge_previous,
+    merge_previous_copies,
     missed_by_shape,
     tried_by_recipe,
 )
@@ -32,24 +32,24 @@ def test_support_halves_with_every_merge_until_a_recipe_leaves() -> None:
     supports = []
     while kept:
         supports.append((kept[0].support, kept[0].agreed))
-        kept = carried(pack(*kept))
+        kept = merge_previous(pack(*kept))
     assert supports == [(40, 39), (20, 19), (10, 9)]  # 5 with 4 is below 90 %
 
 
 def test_what_serving_refused_leaves_and_what_it_accepted_counts() -> None:
     told = feedback(tried=[{"id": GOOD.id, "tried": 60, "accepted": 60}, {"id": BAD.id, "tried": 300, "accepted": 269}])
-    assert [(one.after_text, one.support, one.agreed) for one in carried(pack(GOOD, BAD), [told])] == [
+    assert [(one.after_text, one.support, one.agreed) for one in merge_previous(pack(GOOD, BAD), [told])] == [
         ("city", 20 + 60, 19 + 60)
     ]
 
 
 def test_copy_recipes_earn_their_place_again_too() -> None:
     begins = Copy(what=CopyKind.BEGINS, place='text "city"', cue="first U", support=40, agreed=40)
-    says = Copy(what=CopyKind.SAYS, place="k", cue="", run=(4, 5), run_text="x", support=40, agreed=40)
+    says = Copy(what=CopyKind.FOLLOWS_WORD, place="k", cue="", run=(4, 5), run_text="x", support=40, agreed=40)
     old = Copy(what=CopyKind.OPEN, place='text "city"', cue="before P", support=1, agreed=1)
     doubted = Copy(what=CopyKind.OPEN, place='text "city"', cue="before N", support=8, agreed=4)
     told = feedback(tried=[{"id": begins.id, "tried": 90, "accepted": 20}, {"id": says.id, "tried": 6, "accepted": 6}])
-    kept = carried_copies(pack(copies=(begins, says, old, doubted)), [told])
+    kept = merge_previous_copies(pack(copies=(begins, says, old, doubted)), [told])
     assert [(one.id, one.support, one.agreed) for one in kept] == [(says.id, 23, 23), (doubted.id, 4, 2)]
 
 
@@ -71,7 +71,7 @@ def test_what_goes_on_agreed_at_least_nine_times_in_ten(
 ) -> None:
     one = recipe(after="city", run="x", support=support, agreed=min(agreed, support))
     told = feedback(tried=[{"id": one.id, "tried": tried, "accepted": min(accepted, tried)}])
-    for gone_on in carried(pack(one), [told], halvings=halvings):
+    for gone_on in merge_previous(pack(one), [told], halvings=halvings):
         assert 0.9 * gone_on.support <= gone_on.agreed <= gone_on.support
         assert gone_on.support >= 1
         assert gone_on.id == one.id
@@ -81,6 +81,6 @@ def test_merging_again_and_again_never_outgrows_the_budget() -> None:
     made: RecipePack = pack_of([])
     for day in range(6):
         texts = [f'{{"city": "{chr(97 + day)}{n % 3}", "size": "large"}}' for n in range(9)]
-        made = pack_of(texts, kept=carried(made), max_bytes=2_500)
+        made = pack_of(texts, kept=merge_previous(made), max_bytes=2_500)
         assert len(made.to_bytes()) <= 2_500
     assert PackOptions().max_bytes == 65_536
