@@ -191,6 +191,7 @@ def _closed_within(connection: socket.socket, seconds: float, *, drip: bytes) ->
     return False
 
 
+@pytest.mark.nightly
 def test_slow_senders_fill_their_own_places_and_nobody_elses(
     web: WebStack, attacker: Customer, neighbour: Customer
 ) -> None:

@@ -17,6 +17,7 @@ pytestmark = pytest.mark.timeout(120)
 N_WRITERS, N_EVENTS = 8, 40
 
 
+@pytest.mark.nightly
 def test_readers_that_reconnect_see_every_event_once_and_in_order(
     deployment: Deployment, customer: Customer, teacher: TeacherServer
 ) -> None:

@@ -16,7 +16,7 @@ from tests.acceptance.deployment import Customer
 from tests.compile_factories import small_spec
 from tests.web_stack import WebStack, running_web
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.slow]
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(300), pytest.mark.slow]
 
 EMAIL, PASSWORD = "one@example.com", "correct horse battery 9"
 PERSON = f"""
@@ -63,7 +63,6 @@ def person(narrow: WebStack, acme: Customer) -> Iterator[httpx.Client]:
         yield client
 
 
-@pytest.mark.nightly
 def test_what_is_written_is_written_once(acme: Customer) -> None:
     captures = b'{"input": "where is my parcel"}\n' * 2_000
     writes = {

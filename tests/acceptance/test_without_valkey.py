@@ -18,6 +18,7 @@ from tests.acceptance.deployment import Customer, eventually
 from tests.acceptance.specs import small_spec
 from tests.web_stack import WebStack, running_web
 
+pytestmark = pytest.mark.nightly
 EMAIL, PASSWORD = "anna@example.com", "correct-horse-battery-staple"
 PERSON = f"""
 import django; django.setup()
@@ -57,7 +58,6 @@ def hanging(web: WebStack) -> Iterator[None]:
         os.kill(pid, signal.SIGCONT)
 
 
-@pytest.mark.nightly
 def test_every_route_of_the_api_answers(web: WebStack, acme: Customer) -> None:
     described = acme.get("/v1/openapi.json")["paths"]
     answers, times = {}, []

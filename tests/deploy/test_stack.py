@@ -97,6 +97,7 @@ def test_after_a_killed_supervisor_the_stack_starts_again_with_its_data(home: Ho
     embedded(home, "down")
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_the_whole_stack_comes_up_and_dies_with_its_supervisor_grandchildren_too(home: Home) -> None:
     done = embedded(home, "up", "--detach", KOLM_PORT=str(free_ports(1)[0]))

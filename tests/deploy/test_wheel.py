@@ -140,6 +140,7 @@ def test_what_needs_an_extra_says_so_without_a_name_to_fetch_from_an_index(envir
     assert "pip install" not in done.stderr
 
 
+@pytest.mark.nightly
 def test_setup_takes_the_old_name_away_before_the_new_one_stands_beside_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -110,6 +110,7 @@ def test_an_event_survives_stripe_being_away(stripe_double):
     assert plan_of(tenant) == "pro"
 
 
+@pytest.mark.nightly
 def test_giving_a_plan_up_ends_it_with_the_month_and_a_failed_payment_with_the_period(stripe_double):
     leaver, debtor = (new_tenant(now=now_of(stripe_double)) for _ in range(2))
     remote = {tenant.id: buy(stripe_double, tenant) for tenant in (leaver, debtor)}

@@ -235,6 +235,7 @@ class Generated(io.RawIOBase):
         return next(self._made, b"")
 
 
+@pytest.mark.nightly
 def test_embeddings_pass_through_without_being_held():
     """4,000 x 384 numbers are 6 MB as float32 and 50 MB as Python has them."""
     rng = np.random.default_rng(0)

@@ -192,6 +192,7 @@ def test_an_artifact_that_nobody_vouches_for_is_not_run(
         assert job.reports[0]["code"] == code
 
 
+@pytest.mark.nightly
 def test_a_lost_lease_kills_the_training_and_reports_nothing(
     server: LeaseServer, running: "subprocess.Popen[bytes]", trained: Trained
 ) -> None:

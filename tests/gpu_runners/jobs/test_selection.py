@@ -210,6 +210,7 @@ def wait_for_work(server: LeaseServer, process: "subprocess.Popen[bytes]", job: 
     return child
 
 
+@pytest.mark.nightly
 def test_a_slow_selection_is_canceled_within_seconds(server: LeaseServer, running: "subprocess.Popen[bytes]") -> None:
     job = offer_slow(server)
     child = wait_for_work(server, running, job)

@@ -160,6 +160,7 @@ def test_webhook_endpoints_and_the_feed(client: kolm.Client) -> None:
     client.compiles.cancel(row.id)
 
 
+@pytest.mark.nightly
 def test_what_the_plan_does_not_allow_is_an_error_of_its_own(stack: WebStack) -> None:
     with stack.deployment.customer("Small") as small, kolm.Client(small.key, stack.deployment.url) as client:
         arguments = ("manage.py", "set_plan", client.tenant.get().id, "free")

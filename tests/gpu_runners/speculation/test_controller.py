@@ -234,6 +234,7 @@ def test_among_many_rows_a_good_source_is_drafted_from_though_the_first_tokens_d
         assert speedup(machine, right=0.95, n_rows=32, seed=seed) > 1.4
 
 
+@pytest.mark.nightly
 def test_short_runs_on_machines_for_which_nothing_was_tuned_lose_little() -> None:
     """A drafted token costs up to more than a plain one, and sources are nearly good enough: what is lost is what it
     takes to find out, and the line's error near the point where both are equal."""

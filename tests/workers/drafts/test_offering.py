@@ -11,7 +11,7 @@ from backend.domain.drafts.calibration import to_bytes
 from backend.domain.drafts.vocabulary import Arm, Certificate, Strategy, VerdictKind
 from backend.domain.lifecycle import StepName
 from backend.drafts import purging
-from backend.drafts.calibrations import replayed
+from backend.drafts.calibrations import replay
 from backend.drafts.models import Calibration, Draft, LabelDraft, Offer, Outcome, Source, Verdict
 from backend.tenants.isolation import tenant_scope
 from backend.tenants.models import Tenant
@@ -264,6 +264,7 @@ def test_drafts_go_along_with_the_requests_where_the_engine_verifies_them(known,
     assert candidates(row, origin="draft") == []
 
 
+@pytest.mark.nightly
 def test_a_gate_lets_drafts_in_only_after_the_judge_has_certified_it(tenant, monkeypatch):
     """Opted into, with a bound that some dozen verdicts can certify; then asking is made too dear to pay."""
     opted = {
@@ -295,7 +296,7 @@ def test_the_calibration_can_be_computed_again_from_the_verdicts(known, monkeypa
     (learnt,) = rows_of(Calibration, known)
     assert learnt.n_observations > 0
     with tenant_scope(known.id):
-        again = replayed(known.id, learnt.scope_id, Strategy(learnt.strategy))
+        again = replay(known.id, learnt.scope_id, Strategy(learnt.strategy))
     assert to_bytes(again) == bytes(learnt.log_posterior)
     assert learnt.n_negative_controls > 0
     assert learnt.n_negative_accepted == 0

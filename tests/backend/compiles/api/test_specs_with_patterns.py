@@ -16,6 +16,7 @@ from backend.tenants.models import Tenant
 from tests.backend.domain.patterns.test_matching import AUDITED
 from tests.compile_factories import change, make_compile, public_id, small_spec
 from tests.factories import bearer, make_api_key, make_tenant
+from tests.profiles import one_in
 
 pytestmark = pytest.mark.usefixtures("committed_db")
 PLACES = ("/v1/specs/validate", "/v1/compiles/estimate", "/v1/compiles")
@@ -37,7 +38,7 @@ def audits_spec(pattern: str, text: str) -> dict[str, Any]:
     return small_spec(output=output, examples={"inline": gold, "holdout": 0.5}, verifiers=[])
 
 
-@pytest.mark.parametrize("path", PLACES)
+@pytest.mark.parametrize("path", one_in(3, PLACES))
 def test_the_audits_specs_are_answered_at_once(client: Client, tenant: Tenant, path: str) -> None:
     secret = make_api_key(tenant)
     post(client, secret, path, audits_spec("^a$", "b"))  # the first loads what the others have

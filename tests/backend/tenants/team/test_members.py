@@ -3,6 +3,7 @@
 import re
 import threading
 from datetime import timedelta
+from itertools import product
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from backend.tenants.team import invitations, members
 from backend.tenants.team.membership import memberships_of
 from backend.usage.accounts import set_plan
 from tests.factories import bearer, make_api_key, make_member, make_tenant
+from tests.profiles import one_in
 
 ANNA = Actor(kind="user", id="usr_7", label="anna@example.com")
 
@@ -61,9 +63,7 @@ def invited(tenant: Tenant, email: str, role: Role = Role.VIEWER, giver: Role = 
 # --- roles ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("giver", list(Role))
-@pytest.mark.parametrize("before", list(Role))
-@pytest.mark.parametrize("after", list(Role))
+@pytest.mark.parametrize(("giver", "before", "after"), one_in(7, product(Role, Role, Role)))
 def test_nobody_gives_or_takes_a_role_above_his_own(tenant, giver, before, after):
     make_member(tenant)  # so that the last owner is never at stake
     user = make_member(tenant, before)
