@@ -3,7 +3,7 @@
 from django.urls import include, path
 from drf_spectacular.views import SpectacularJSONAPIView
 
-from backend.console.account.sso import company_log_in
+from backend.console.account.sso import start_sso
 from backend.rest.docs_pages import docs_page
 from backend.rest.health import healthz, readyz
 
@@ -28,7 +28,7 @@ urlpatterns = [
     path("", include("backend.usage.urls")),
     path("", include("backend.billing.urls")),
     path("", include("backend.console.urls", namespace="console")),
-    path("accounts/oidc/<str:provider_id>/login/", company_log_in),
+    path("accounts/oidc/<str:provider_id>/login/", start_sso),
     path("accounts/", include("allauth.urls")),
 ]
 

@@ -15,14 +15,14 @@ from django.utils import timezone
 
 from backend.billing import activation, invoices, meters, schedule, settlement
 from backend.billing.models import BillingTurn, Customer, Subscription
-from backend.billing.stripe.api import StripeAway, is_configured
+from backend.billing.stripe.api import StripeUnavailable, is_configured
 from backend.tenants.isolation import tenant_scope
 from backend.usage.models import Account
 
 log = logging.getLogger("kolm.billing")
 
 
-def turn(tenant_id: UUID, *, now: datetime | None = None) -> bool:
+def run_cycle(tenant_id: UUID, *, now: datetime | None = None) -> bool:
     """Do what is to be done; False where another turn is at it. Not called in a transaction."""
     with _alone(tenant_id) as is_alone:
         if not is_alone:
@@ -39,7 +39,7 @@ def turn(tenant_id: UUID, *, now: datetime | None = None) -> bool:
         if customer and is_configured():
             try:
                 is_settled = _with_stripe(tenant_id, customer, at)
-            except StripeAway as away:
+            except StripeUnavailable as away:
                 log.warning("billing of %s waits: %s", tenant_id, away)
                 is_settled = False
         schedule.set_next(tenant_id, at, is_settled=is_settled, is_metered=bool(customer))
@@ -52,7 +52,7 @@ def _with_stripe(tenant_id: UUID, customer: str, at: datetime) -> bool:
         is_whole = at.hour == 0 or meters.unpushed(tenant_id).exists()
         meters.refresh(tenant_id, now=at, since=at - meters.TAKEN if is_whole else None)
     meters.push(tenant_id, customer, now=at)
-    return settlement.settle(tenant_id, customer, now=at)
+    return settlement.settle_invoices(tenant_id, customer, now=at)
 
 
 def _customer_at_stripe(tenant_id: UUID) -> str:

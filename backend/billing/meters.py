@@ -66,8 +66,8 @@ def unpushed(tenant_id: UUID) -> QuerySet[StripePush]:
 
 
 def push(tenant_id: UUID, customer: str, *, now: datetime) -> int:
-    """Push every total that Stripe does not have, outside of any transaction. Returns how many. Raises StripeAway,
-    with what was pushed before kept."""
+    """Push every total that Stripe does not have, outside of any transaction. Returns how many. Raises
+    StripeUnavailable, with what was pushed before kept."""
     n_pushed = 0
     while batch := _next_batch(tenant_id, now):
         pushed: list[StripePush] = []

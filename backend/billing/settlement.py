@@ -34,7 +34,7 @@ _STATUS = {
 }
 
 
-def settle(tenant_id: UUID, customer: str, *, now: datetime) -> bool:
+def settle_invoices(tenant_id: UUID, customer: str, *, now: datetime) -> bool:
     """Bring our invoices and Stripe's together, outside of any transaction. True when none is left to settle."""
     with tenant_scope(tenant_id):
         subscriptions = list(Subscription.objects.of_tenant(tenant_id))

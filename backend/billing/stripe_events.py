@@ -20,7 +20,7 @@ from backend.billing import activation, schedule
 from backend.billing.incidents import open_incident
 from backend.billing.models import EventStatus, StripeEvent
 from backend.billing.stripe import invoices, subscriptions
-from backend.billing.stripe.api import SignedEvent, StripeAway, StripeRefused, is_configured, signed_event
+from backend.billing.stripe.api import SignedEvent, StripeRefused, StripeUnavailable, is_configured, signed_event
 from backend.rest.problems import problem_response
 
 log = logging.getLogger("kolm.billing")
@@ -86,7 +86,7 @@ def process(event: StripeEvent, *, now: datetime | None = None) -> bool:
     """One event, outside of any transaction; whoever does it twice changes nothing."""
     try:
         _handle(event)
-    except StripeAway as away:
+    except StripeUnavailable as away:
         wait = timedelta(seconds=min(3_600, 15 * 2**event.n_attempts))
         _mark(event, fault=away.code, due_at=timezone.now() + wait)
         return False

@@ -2,7 +2,7 @@
 
     @page(Permission.BILLS_READ)
     def bills(request: ConsoleRequest) -> HttpResponse:
-        rows = Invoice.objects.of_tenant(request.visit.tenant_id)
+        rows = Invoice.objects.of_tenant(request.team_session.tenant_id)
 
 The view runs in one transaction that acts for the tenant. Errors of our tree become pages with the same sentence.
 `person_page` is the door for people without a team, `recently_authenticated` a second one for acts that ask once more
@@ -40,7 +40,7 @@ View = Callable[..., HttpResponse]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Visit:
+class TeamSession:
     """One person at one tenant's console."""
 
     tenant_id: UUID
@@ -60,9 +60,9 @@ class Visit:
 
 
 class ConsoleRequest(HttpRequest):
-    """For annotations: what a page's request carries beside Django's."""
+    """A page's request, for annotations: what it carries beside Django's."""
 
-    visit: Visit
+    team_session: TeamSession
     htmx: Any
 
 
@@ -75,19 +75,19 @@ def page(permission: Permission, *, atomic: bool = True) -> Callable[[View], Vie
         def guarded(request: Any, *args: Any, **kwargs: Any) -> HttpResponse:
             if not request.user.is_authenticated:
                 return redirect_to_login(request.get_full_path())
-            visit = visit_of(request)
-            if visit is None:
+            session = team_session_of(request)
+            if session is None:
                 return redirect("console:welcome")
-            request.visit = visit
+            request.team_session = session
             try:
-                if not visit.may(permission):
+                if not session.may(permission):
                     raise Forbidden(
-                        f"Your role in {visit.tenant_name} is {visit.role}, and this page needs another; "
+                        f"Your role in {session.tenant_name} is {session.role}, and this page needs another; "
                         "ask an owner or admin of the team.",
                         code="missing_role",
                     )
-                with tenant_scope(visit.tenant_id):
-                    elsewhere = missing_factor(visit)
+                with tenant_scope(session.tenant_id):
+                    elsewhere = missing_factor(session)
                     if elsewhere is None and atomic:
                         return view(request, *args, **kwargs)
                 return elsewhere or view(request, *args, **kwargs)
@@ -100,14 +100,14 @@ def page(permission: Permission, *, atomic: bool = True) -> Callable[[View], Vie
     return decorate
 
 
-def visit_of(request: Any) -> Visit | None:
+def team_session_of(request: Any) -> TeamSession | None:
     """The tenant chosen in the session if the person is still a member there, else the first one; None without any."""
     memberships = memberships_of(request.user.pk)
     if not memberships:
         return None
     chosen = request.session.get(TENANT_IN_SESSION)
     membership = next((m for m in memberships if str(m.tenant_id) == chosen), memberships[0])
-    return Visit(
+    return TeamSession(
         tenant_id=membership.tenant_id,
         tenant_name=membership.tenant_name,
         member_id=membership.member_id,
@@ -160,7 +160,8 @@ def recently_authenticated(view: Any) -> Any:
 
 
 def is_recent(request: Any) -> bool:
-    """Whoever has neither password nor second factor of ours (companies' own log-in) is as sure as his session."""
+    """Return whether the person authenticated lately. One who has neither a password nor a second factor with us
+    (single sign-on) is as sure as the session."""
     moments = [float(request.session.get(LOGGED_IN_AT, 0))]
     moments += [float(record.get("at", 0)) for record in get_authentication_records(request, request.user)]
     if time.time() - max(moments) < settings.ACCOUNT_REAUTHENTICATION_TIMEOUT:

@@ -1,7 +1,7 @@
-"""How people come in: what we tell django-allauth.
+"""The adapters of django-allauth: how people sign up and log in.
 
 An address is kept in lower case. Sign-up is open, or with KOLM_SIGNUP=closed for people who hold an open invitation and
-for those who come from a company's own log-in.
+for those who come by single sign-on.
 """
 
 import time
@@ -46,7 +46,7 @@ class AccountAdapter(DefaultAccountAdapter):
         return "/app/"
 
     def get_email_verification_redirect_url(self, email_address: Any) -> str:
-        """The person comes from a letter, not logged in as a rule: the log-in page leads on."""
+        """The person comes from an e-mail, not logged in as a rule: the log-in page leads on."""
         return "/app/"
 
     def is_safe_url(self, url: str) -> bool:
@@ -55,7 +55,7 @@ class AccountAdapter(DefaultAccountAdapter):
         return not has_controls and "\\" not in url and bool(super().is_safe_url(url))
 
     def send_mail(self, template_prefix: str, email: str, context: dict[str, Any]) -> None:
-        """Every letter leads to KOLM_PUBLIC_URL, whatever Host the request had that asked for it."""
+        """Every e-mail leads to KOLM_PUBLIC_URL, whatever Host the request had that asked for it."""
         links = {name: _public(value) for name, value in context.items() if name.endswith("_url")}
         host = urlsplit(settings.KOLM_PUBLIC_URL).netloc
         site = Site(domain=host, name=host)
@@ -90,7 +90,7 @@ class AccountAdapter(DefaultAccountAdapter):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """What allauth's letters read of a site."""
+    """A site, as the templates of allauth's e-mails read it."""
 
     domain: str
     name: str
@@ -106,19 +106,19 @@ def _login_of(credentials: Mapping[str, Any]) -> str:
 
 
 def _is_known_address(login: str, ip: str) -> bool:
-    """Of IPv6 the network counts, as in the limits: a person's address in it changes by the day."""
+    """An address of IPv6 counts by its network, as in the limits: a person's address in it changes by the day."""
     known = UserSession.objects.filter(user__username=login).values_list("ip", flat=True).distinct()[:1000]
     return ratelimit.truncate_ip(ip) in {ratelimit.truncate_ip(str(each)) for each in known}
 
 
 class SocialAccountAdapter(DefaultSocialAccountAdapter):
     def is_open_for_signup(self, request: HttpRequest, sociallogin: Any) -> bool:
-        """Who runs this kolm chose the providers: their people may come in."""
+        """The operator of this deployment chose the providers, so their people may come in."""
         return True
 
 
 @receiver(user_logged_in)
 def remember_when(sender: Any, request: HttpRequest | None, user: AbstractBaseUser, **kwargs: Any) -> None:
-    """For `recently_authenticated`: of this session, not of the person."""
+    """Note the time of a log-in in the session, for `recently_authenticated`."""
     if request is not None and hasattr(request, "session"):
         request.session[LOGGED_IN_AT] = time.time()

@@ -15,9 +15,9 @@ def has_factor(user_id: int) -> bool:
     return Authenticator.objects.filter(user_id=user_id, type__in=FACTORS).exists()
 
 
-def missing_factor(visit: Any) -> HttpResponse | None:
-    """Where to go instead of the page, in the scope of the visit's tenant; None for who has what the team demands."""
-    if not settings_of(visit.tenant_id).is_mfa_required or has_factor(visit.user_id):
+def missing_factor(session: Any) -> HttpResponse | None:
+    """Where to go instead of the page, in the scope of the session's tenant; None for who has what the team demands."""
+    if not settings_of(session.tenant_id).is_mfa_required or has_factor(session.user_id):
         return None
     answer = redirect("console:security")
     answer["Location"] += "?must=factor"

@@ -1,6 +1,7 @@
-"""What every page of the console shows around its content: where one can go, where one is, as whom.
+"""The frame of every page of the console: where one can go, where one is, as whom.
 
-No query: everything is in `request.visit`, which `access.page` made. Pages without a visit (log-in) get no navigation.
+No query: everything is in `request.team_session`, which `access.page` made. Pages without one (log-in) get no
+navigation.
 """
 
 from dataclasses import dataclass
@@ -58,18 +59,18 @@ TEAM = (
 
 
 def shell(request: HttpRequest) -> dict[str, Any]:
-    """Django's context processor: `visit`, `nav` (groups of lines), `shell` (addresses around them)."""
-    visit = getattr(request, "visit", None)
+    """Django's context processor: `team_session`, `nav` (groups of lines), `shell` (addresses around them)."""
+    session = getattr(request, "team_session", None)
     around = {"version": settings.KOLM_VERSION, "docs_url": "/docs/errors", "mail_folder": MAIL_FOLDER}
-    if visit is None:
-        return {"visit": None, "nav": (), "shell": around}
+    if session is None:
+        return {"team_session": None, "nav": (), "shell": around}
     match = request.resolver_match
     here = match.url_name if match else None
-    groups = [[_line(place, here) for place in group if visit.may(place.needs)] for group in (BUILD, RUN, TEAM)]
+    groups = [[_line(place, here) for place in group if session.may(place.needs)] for group in (BUILD, RUN, TEAM)]
     teams = [
         {"id": encode_id(Prefix.TENANT, m.tenant_id), "name": m.tenant_name, "role": m.role}
-        for m in visit.memberships
-        if m.tenant_id != visit.tenant_id
+        for m in session.memberships
+        if m.tenant_id != session.tenant_id
     ]
     around |= {
         "teams": teams,
@@ -78,7 +79,7 @@ def shell(request: HttpRequest) -> dict[str, Any]:
         "security_url": _address("security"),
         "new_team_url": _address("welcome"),
     }
-    return {"visit": visit, "nav": groups, "shell": around}
+    return {"team_session": session, "nav": groups, "shell": around}
 
 
 def _line(place: Place, here: str | None) -> dict[str, Any]:

@@ -76,10 +76,10 @@ def sign_up(watched: Watched, address: str, mail: Path) -> None:
     page.fill("input[name=email]", address)
     page.fill("input[name=password1]", NEW_PASSWORD)
     press(page, "Sign up")
-    expect(page.locator("main")).to_contain_text("letter")
+    expect(page.locator("main")).to_contain_text("e-mail")
     expect(page.locator("main")).to_contain_text(
         str(mail)
-    )  # this deployment keeps its letters in a folder, and says so
+    )  # this deployment keeps its e-mails in a folder, and says so
     link = re.search(r"http://\S+/accounts/confirm-email/\S+", letter_to(address, mail))
     assert link, letter_to(address, mail)
     watched.open(link.group())

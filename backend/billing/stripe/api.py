@@ -40,7 +40,7 @@ class StripeRefused(OurError):
         self.status = status
 
 
-class StripeAway(Unavailable):
+class StripeUnavailable(Unavailable):
     """No answer, or a 5xx: whether it was done is not known."""
 
     code = "payment_provider_unavailable"
@@ -58,7 +58,7 @@ def check_configured() -> None:
 
 
 def ask(call: "Callable[[stripe.StripeClient], _T]") -> _T:
-    """The answer to one question, tried a few times. Raises StripeRefused or StripeAway."""
+    """The answer to one question, tried a few times. Raises StripeRefused or StripeUnavailable."""
     import stripe
 
     check_configured()
@@ -78,7 +78,7 @@ def ask(call: "Callable[[stripe.StripeClient], _T]") -> _T:
             error = fault
         if turn < TRIES:
             time.sleep(PAUSE_S * turn)
-    raise StripeAway(f"Stripe does not answer ({type(error).__name__}); it is tried again.")
+    raise StripeUnavailable(f"Stripe does not answer ({type(error).__name__}); it is tried again.")
 
 
 @functools.lru_cache(maxsize=4)

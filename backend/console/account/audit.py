@@ -42,7 +42,7 @@ NOUNS = (
 @require_GET
 @page(Permission.AUDIT)
 def audit_page(request: Any) -> HttpResponse:
-    rows = AuditEntry.objects.of_tenant(request.visit.tenant_id).order_by("-seq")
+    rows = AuditEntry.objects.of_tenant(request.team_session.tenant_id).order_by("-seq")
     asked = {
         name: request.GET.get(name, "").strip()[:100].replace("\x00", "") for name in ("action", "actor", "target")
     }
@@ -58,8 +58,8 @@ def audit_page(request: Any) -> HttpResponse:
         "page_obj": found,
         "asked": asked,
         "nouns": NOUNS,
-        "head": AuditHead.objects.of_tenant(request.visit.tenant_id).first(),
-        "may_export": plan_of(request.visit.tenant_id).audit_log,
+        "head": AuditHead.objects.of_tenant(request.team_session.tenant_id).first(),
+        "may_export": plan_of(request.team_session.tenant_id).audit_log,
     }
     return render(request, "console/account/audit.html", context)
 
@@ -68,7 +68,7 @@ def audit_page(request: Any) -> HttpResponse:
 @page(Permission.AUDIT)
 def verify_audit(request: Any) -> HttpResponse:
     """Compute the chain again from its first line."""
-    tenant_id = request.visit.tenant_id
+    tenant_id = request.team_session.tenant_id
     context = {
         "problems": audit.verify_chain(tenant_id),
         "head": AuditHead.objects.of_tenant(tenant_id).first(),
@@ -82,7 +82,7 @@ def verify_audit(request: Any) -> HttpResponse:
 def export_audit(request: Any) -> HttpResponse | StreamingHttpResponse:
     """JSON lines, oldest first: what each digest covers, and the digest. Raises PaymentRequired where the plan has no
     audit log to take along."""
-    tenant_id = request.visit.tenant_id
+    tenant_id = request.team_session.tenant_id
     with tenant_scope(tenant_id):
         check_entitlement(plan_of(tenant_id), Entitlement.AUDIT_LOG)
         lines = [json.dumps(line, ensure_ascii=False).encode() + b"\n" for line in audit.export_lines(tenant_id)]

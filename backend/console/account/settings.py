@@ -48,16 +48,17 @@ def settings_page(request: Any) -> HttpResponse:
 @page(Permission.SETTINGS)
 def rename(request: Any) -> HttpResponse:
     return _changed(
-        request, lambda visit: members.rename(visit.tenant_id, request.POST.get("name", ""), actor=visit.actor)
+        request,
+        lambda session: members.rename(session.tenant_id, request.POST.get("name", ""), actor=session.actor),
     )
 
 
 @require_POST
 @page(Permission.SETTINGS)
 def change_retention(request: Any) -> HttpResponse:
-    def change(visit: Any) -> None:
+    def change(session: Any) -> None:
         days = {name: _days(request.POST.get(name, ""), name) for name in ("captures_days", "candidates_days")}
-        team_settings.change(visit.tenant_id, actor=visit.actor, **days)
+        team_settings.change(session.tenant_id, actor=session.actor, **days)
 
     return _changed(request, change)
 
@@ -67,11 +68,11 @@ def change_retention(request: Any) -> HttpResponse:
 def change_log_in(request: Any) -> HttpResponse:
     """Whoever demands a second factor of all must have one, or the team would be shut by it."""
 
-    def change(visit: Any) -> None:
+    def change(session: Any) -> None:
         is_required = request.POST.get("is_mfa_required") == "on"
-        if is_required and not has_factor(visit.user_id):
+        if is_required and not has_factor(session.user_id):
             raise InvalidInput("Set up a second factor for yourself first: you would be shut out.")
-        team_settings.change(visit.tenant_id, actor=visit.actor, is_mfa_required=is_required)
+        team_settings.change(session.tenant_id, actor=session.actor, is_mfa_required=is_required)
 
     return _changed(request, change)
 
@@ -79,13 +80,13 @@ def change_log_in(request: Any) -> HttpResponse:
 @require_POST
 @page(Permission.KEYS)
 def store_teacher_key(request: Any) -> HttpResponse:
-    def store(visit: Any) -> None:
+    def store(session: Any) -> None:
         name, secret = request.POST.get("name", "").strip(), request.POST.get("secret", "").strip()
         if not 0 < len(name) <= 100 or "\x00" in name:
             raise InvalidInput("Give the key a name of 1 to 100 characters.")
         if not 8 <= len(secret) <= LONGEST_SECRET or "\x00" in secret:
             raise InvalidInput(f"A teacher's key has 8 to {LONGEST_SECRET} characters.")
-        teacher_keys.store(visit.tenant_id, name=name, secret=secret, actor=visit.actor)
+        teacher_keys.store(session.tenant_id, name=name, secret=secret, actor=session.actor)
 
     return _changed(request, store)
 
@@ -93,8 +94,8 @@ def store_teacher_key(request: Any) -> HttpResponse:
 @require_POST
 @page(Permission.KEYS)
 def delete_teacher_key(request: Any, key: str) -> HttpResponse:
-    visit = request.visit
-    teacher_keys.delete(visit.tenant_id, decode_id(Prefix.TEACHER_KEY, key), actor=visit.actor)
+    session = request.team_session
+    teacher_keys.delete(session.tenant_id, decode_id(Prefix.TEACHER_KEY, key), actor=session.actor)
     messages.success(request, "The key is deleted.")
     return redirect("console:settings")
 
@@ -103,9 +104,9 @@ def delete_teacher_key(request: Any, key: str) -> HttpResponse:
 @page(Permission.KEYS, atomic=False)
 def test_teacher_key(request: Any, key: str) -> HttpResponse:
     """Ask the provider for its list of models with this key: it costs nothing and says whether the key opens."""
-    visit = request.visit
-    with tenant_scope(visit.tenant_id):
-        row = teacher_keys.find(visit.tenant_id, decode_id(Prefix.TEACHER_KEY, key))
+    session = request.team_session
+    with tenant_scope(session.tenant_id):
+        row = teacher_keys.find(session.tenant_id, decode_id(Prefix.TEACHER_KEY, key))
     verdict = try_key(row, request.POST.get("base_url", ""))
     (messages.success if verdict.is_good else messages.error)(request, f"{row.name}: {verdict.text}")
     return redirect("console:settings")
@@ -116,13 +117,13 @@ def test_teacher_key(request: Any, key: str) -> HttpResponse:
 @recently_authenticated
 def export_all(request: Any) -> StreamingHttpResponse:
     """A zip of everything, built on disk and sent as it is read."""
-    visit = request.visit
-    with tenant_scope(visit.tenant_id):
-        target = encode_id(Prefix.TENANT, visit.tenant_id)
-        audit.note(visit.tenant_id, actor=visit.actor, action="tenant.exported", target=target)
+    session = request.team_session
+    with tenant_scope(session.tenant_id):
+        target = encode_id(Prefix.TENANT, session.tenant_id)
+        audit.note(session.tenant_id, actor=session.actor, action="tenant.exported", target=target)
     file = TemporaryFile()  # noqa: SIM115 - who reads it out closes it
-    reader = Reader(visit.tenant_id)
-    write_zip(visit.tenant_id, file, openers={"drafts_draft": lambda row: {"text": reader.text(row)}})
+    reader = Reader(session.tenant_id)
+    write_zip(session.tenant_id, file, openers={"drafts_draft": lambda row: {"text": reader.text(row)}})
     return streamed_file(request, _ReadOut(file), content_type="application/zip", filename=f"{target}.zip", a_piece=4)
 
 
@@ -152,18 +153,25 @@ class _ReadOut:
 @recently_authenticated
 def delete_tenant(request: Any) -> HttpResponse:
     """Owner, asked again who he is, who types the team's name. The door closes at once; then everything goes."""
-    visit = request.visit
+    session = request.team_session
     try:
-        with tenant_scope(visit.tenant_id):
-            _check_nothing_is_billed(visit.tenant_id)
+        with tenant_scope(session.tenant_id):
+            _check_nothing_is_billed(session.tenant_id)
             row = deletion.ask(
-                visit.tenant_id, user_id=visit.user_id, typed_name=request.POST.get("name", ""), actor=visit.actor
+                session.tenant_id,
+                user_id=session.user_id,
+                typed_name=request.POST.get("name", ""),
+                actor=session.actor,
             )
     except InvalidInput as fault:
-        with tenant_scope(visit.tenant_id):
+        with tenant_scope(session.tenant_id):
             return _render(request, error=fault.message, status=422)
     row = deletion.erase(row.id, sign=lambda payload: sign_document(payload, deletion.RECEIPT_TYPE))
-    send(visit.email, "[kolm] Your team is deleted", _LETTER.format(name=visit.tenant_name, link=_receipt_link(row)))
+    send(
+        session.email,
+        "[kolm] Your team is deleted",
+        _DELETION_EMAIL.format(name=session.tenant_name, link=_receipt_link(row)),
+    )
     return redirect("console:deletion", erasure=encode_id(Prefix.ERASURE, row.id))
 
 
@@ -198,7 +206,7 @@ def _changed(request: Any, change: Any) -> HttpResponse:
     """Do it and show the page again; what the form had wrong is said on it."""
     try:
         with transaction.atomic():
-            change(request.visit)
+            change(request.team_session)
     except Forbidden:
         raise
     except CustomerError as fault:
@@ -208,14 +216,14 @@ def _changed(request: Any, change: Any) -> HttpResponse:
 
 
 def _render(request: Any, *, status: int = 200, **more: Any) -> HttpResponse:
-    visit = request.visit
-    rows = TeacherKey.objects.of_tenant(visit.tenant_id).order_by("-created_at")
+    session = request.team_session
+    rows = TeacherKey.objects.of_tenant(session.tenant_id).order_by("-created_at")
     context = {
         "teacher_keys": [(row, encode_id(Prefix.TEACHER_KEY, row.id)) for row in rows],
-        "kept": team_settings.settings_of(visit.tenant_id),
-        "public_id": encode_id(Prefix.TENANT, visit.tenant_id),
-        "may_settings": visit.may(Permission.SETTINGS),
-        "may_own": visit.may(Permission.OWN),
+        "kept": team_settings.settings_of(session.tenant_id),
+        "public_id": encode_id(Prefix.TENANT, session.tenant_id),
+        "may_settings": session.may(Permission.SETTINGS),
+        "may_own": session.may(Permission.OWN),
     }
     return render(request, "console/account/settings.html", context | more, status=status)
 
@@ -234,7 +242,7 @@ def _receipt_link(row: Erasure) -> str:
     return f"{settings.KOLM_PUBLIC_URL}{path}"
 
 
-_LETTER = """\
+_DELETION_EMAIL = """\
 The team {name} is deleted, with everything it had here.
 
 The signed receipt, for as long as you have your account:

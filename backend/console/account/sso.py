@@ -1,4 +1,4 @@
-"""The way to a company's own log-in: allauth's view, and a page where the company's server does not answer."""
+"""Single sign-on: allauth's view, and a page where the company's server does not answer."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
 
-def company_log_in(request: HttpRequest, provider_id: str) -> HttpResponse:
+def start_sso(request: HttpRequest, provider_id: str) -> HttpResponse:
     """allauth asks the provider where to send people, and raises what `requests` raises."""
     import requests
 

@@ -42,11 +42,11 @@ def team_page(request: Any) -> HttpResponse:
 @require_POST
 @page(Permission.TEAM)
 def invite(request: Any) -> HttpResponse:
-    visit = request.visit
+    session = request.team_session
     try:
         role, email = _role(request.POST.get("role", "")), request.POST.get("email", "")
         with transaction.atomic():
-            row, token = invitations.invite(visit.tenant_id, email, role, giver=visit.role, actor=visit.actor)
+            row, token = invitations.invite(session.tenant_id, email, role, giver=session.role, actor=session.actor)
     except Forbidden:
         raise
     except CustomerError as fault:
@@ -59,7 +59,7 @@ def invite(request: Any) -> HttpResponse:
 @page(Permission.TEAM)
 def revoke_invitation(request: Any, invitation: str) -> HttpResponse:
     row = invitations.revoke(
-        request.visit.tenant_id, decode_id(Prefix.INVITATION, invitation), actor=request.visit.actor
+        request.team_session.tenant_id, decode_id(Prefix.INVITATION, invitation), actor=request.team_session.actor
     )
     messages.success(request, f"The invitation to {row.email} is revoked.")
     return redirect("console:team")
@@ -68,10 +68,10 @@ def revoke_invitation(request: Any, invitation: str) -> HttpResponse:
 @require_POST
 @page(Permission.TEAM)
 def change_role(request: Any, member: str) -> HttpResponse:
-    visit = request.visit
+    session = request.team_session
     role = _role(request.POST.get("role", ""))
     member_id = decode_id(Prefix.MEMBER, member)
-    row = members.change_role(visit.tenant_id, member_id, role, giver=visit.role, actor=visit.actor)
+    row = members.change_role(session.tenant_id, member_id, role, giver=session.role, actor=session.actor)
     messages.success(request, f"{row.user.email} is now {row.role}.")
     return redirect("console:team")
 
@@ -79,11 +79,11 @@ def change_role(request: Any, member: str) -> HttpResponse:
 @require_POST
 @page(Permission.TEAM)
 def remove_member(request: Any, member: str) -> HttpResponse:
-    visit = request.visit
-    row = members.find_member(visit.tenant_id, decode_id(Prefix.MEMBER, member))
-    members.remove(visit.tenant_id, row.id, giver=visit.role, actor=visit.actor)
+    session = request.team_session
+    row = members.find_member(session.tenant_id, decode_id(Prefix.MEMBER, member))
+    members.remove(session.tenant_id, row.id, giver=session.role, actor=session.actor)
     messages.success(request, f"{row.user.email} is no longer in the team.")
-    return redirect("console:overview" if row.user_id == visit.user_id else "console:team")
+    return redirect("console:overview" if row.user_id == session.user_id else "console:team")
 
 
 @require_POST
@@ -101,21 +101,25 @@ def leave(request: Any, tenant: str) -> HttpResponse:
 
 
 def _render(request: Any, *, status: int = 200, **more: Any) -> HttpResponse:
-    visit = request.visit
+    session = request.team_session
     people = [
-        {"public_id": encode_id(Prefix.MEMBER, p.member_id), "person": p, "may_change": may_grant(visit.role, p.role)}
-        for p in members.people_of(visit.tenant_id)
+        {
+            "public_id": encode_id(Prefix.MEMBER, p.member_id),
+            "person": p,
+            "may_change": may_grant(session.role, p.role),
+        }
+        for p in members.people_of(session.tenant_id)
     ]
-    rows = Invitation.objects.of_tenant(visit.tenant_id).order_by("-created_at")[:50]
+    rows = Invitation.objects.of_tenant(session.tenant_id).order_by("-created_at")[:50]
     invited = [
         {"row": row, "public_id": invitations.public_id(row), "status": invitations.status_of(row)} for row in rows
     ]
     n_open = sum(entry["status"] == "open" for entry in invited)
-    plan = plan_of(visit.tenant_id)
+    plan = plan_of(session.tenant_id)
     context = {
         "people": people,
         "invitations": [entry for entry in invited if entry["status"] != "accepted"],
-        "roles": [role for role in Role if may_grant(visit.role, role)],
+        "roles": [role for role in Role if may_grant(session.role, role)],
         "n_seats": plan.seats,
         "n_taken": len(people) + n_open,
         "plan": plan,

@@ -57,8 +57,8 @@ def switch_tenant(request: Any) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @transaction.non_atomic_requests
 def invitation(request: HttpRequest, token: str) -> HttpResponse:
-    """Where an invitation's letter leads: who invites whom to what, then the button. Whoever has no account yet signs
-    up first; the session keeps the token until then."""
+    """The page to which an invitation's e-mail leads: who invites whom to what, then the button. A person without an
+    account signs up first; the session keeps the token until then."""
     row = invitations.look_up(token[:100])
     if row is None:
         return problem_page(
@@ -81,7 +81,7 @@ def _accept(request: Any, token: str) -> HttpResponse:
 
 
 def _waiting(request: Any) -> dict[str, Any] | None:
-    """The invitation whose letter the person followed before signing up."""
+    """The invitation whose e-mail the person followed before signing up."""
     token = request.session.get(INVITATION_IN_SESSION, "")
     row = invitations.look_up(token) if token else None
     return {"token": token, "team": _team_of(row), "role": row.role} if row else None

@@ -50,8 +50,8 @@ class Verdict:
 def artifacts(request: ConsoleRequest) -> HttpResponse:
     """By name, the most lately published first."""
     search = request.GET.get("q", "").strip()[:100]
-    found = page_of(names_of(request.visit.tenant_id, search=search), request.GET.get("page"))
-    names = with_versions(request.visit.tenant_id, list(found.object_list))
+    found = page_of(names_of(request.team_session.tenant_id, search=search), request.GET.get("page"))
+    names = with_versions(request.team_session.tenant_id, list(found.object_list))
     rows = [(row, encode_id(Prefix.ARTIFACT, row.latest.id), _trend(row.k_scores)) for row in names]
     return render(request, "console/artifacts/list.html", {"page_obj": found, "rows": rows, "search": search})
 
@@ -59,7 +59,7 @@ def artifacts(request: ConsoleRequest) -> HttpResponse:
 @require_GET
 @page(Permission.VIEW)
 def artifact(request: ConsoleRequest, artifact: str) -> HttpResponse:
-    row = own_row(Artifact, request.visit.tenant_id, Prefix.ARTIFACT, artifact)
+    row = own_row(Artifact, request.team_session.tenant_id, Prefix.ARTIFACT, artifact)
     return render(request, "console/artifacts/one.html", _context(request, row))
 
 
@@ -67,7 +67,7 @@ def artifact(request: ConsoleRequest, artifact: str) -> HttpResponse:
 @page(Permission.VIEW)
 def verify(request: ConsoleRequest, artifact: str) -> HttpResponse:
     """Changes nothing, so the answer is the page itself (or its fragment), with the verdict in it."""
-    row = own_row(Artifact, request.visit.tenant_id, Prefix.ARTIFACT, artifact)
+    row = own_row(Artifact, request.team_session.tenant_id, Prefix.ARTIFACT, artifact)
     said = kolm_verify.verify(get_blob(row.tenant_id, row.sha256), keyring())
     verdict = Verdict(word=VERDICTS[said.exit_code], keyid=said.keyid, reasons=tuple(said.reasons))
     if getattr(request, "htmx", None):
@@ -79,7 +79,7 @@ def verify(request: ConsoleRequest, artifact: str) -> HttpResponse:
 @page(Permission.VIEW)
 def download(request: ConsoleRequest, artifact: str) -> HttpResponse:
     """The `.kolm` itself."""
-    row = own_row(Artifact, request.visit.tenant_id, Prefix.ARTIFACT, artifact)
+    row = own_row(Artifact, request.team_session.tenant_id, Prefix.ARTIFACT, artifact)
     if row.revoked_at is not None and request.GET.get("revoked") != "true":
         raise Conflict(
             f"{row.name} {row.version} was revoked; its page has the way to its bytes.", code="artifact_revoked"
@@ -95,12 +95,12 @@ def download(request: ConsoleRequest, artifact: str) -> HttpResponse:
 @page(Permission.RELEASE)
 def revoke(request: ConsoleRequest, artifact: str) -> HttpResponse:
     """Take an artifact back: runs are refused from now on; who has the file keeps it, and is told by webhook."""
-    visit = request.visit
-    row = own_row(Artifact, visit.tenant_id, Prefix.ARTIFACT, artifact)
+    session = request.team_session
+    row = own_row(Artifact, session.tenant_id, Prefix.ARTIFACT, artifact)
     reason = request.POST.get("reason", "").strip()
     if not reason or len(reason) > MAX_REASON:
         raise InvalidInput(f"Say why the artifact is revoked, in up to {MAX_REASON} characters: others will read it.")
-    revoke_artifact(visit.tenant_id, row.id, reason=reason, actor=visit.actor)
+    revoke_artifact(session.tenant_id, row.id, reason=reason, actor=session.actor)
     messages.success(request, f"{row.name} {row.version} is revoked.")
     return redirect(reverse("console:artifact", args=[artifact]))
 
@@ -126,8 +126,8 @@ def _context(request: ConsoleRequest, row: Artifact) -> dict[str, Any]:
         "fast": None if compile is None else fast_paths_of(compile, evaluation),
         "gate": (compile.gate if compile is not None else None) or {},
         **_lines(row),
-        "may_release": request.visit.may(Permission.RELEASE),
-        "may_run": request.visit.may(Permission.COMPILE),
+        "may_release": request.team_session.may(Permission.RELEASE),
+        "may_run": request.team_session.may(Permission.COMPILE),
         "max_reason": MAX_REASON,
     }
 

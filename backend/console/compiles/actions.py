@@ -33,8 +33,8 @@ def verify(request: ConsoleRequest, compile: str) -> HttpResponse:
 @require_POST
 @page(Permission.COMPILE)
 def cancel(request: ConsoleRequest, compile: str) -> HttpResponse:
-    visit = request.visit
-    row = transitions.cancel(visit.tenant_id, find_compile(request, compile).id, actor=visit.actor)
+    session = request.team_session
+    row = transitions.cancel(session.tenant_id, find_compile(request, compile).id, actor=session.actor)
     word = "Canceled." if row.status == "canceled" else "Stopping; teacher and runner let go within seconds."
     messages.success(request, f"{word} What was made and paid for is kept.")
     return redirect("console:compile", compile)
@@ -43,9 +43,9 @@ def cancel(request: ConsoleRequest, compile: str) -> HttpResponse:
 @require_POST
 @page(Permission.COMPILE)
 def resume(request: ConsoleRequest, compile: str) -> HttpResponse:
-    visit, budget = request.visit, _microusd(request.POST.get("budget_usd", ""))
+    session, budget = request.team_session, _microusd(request.POST.get("budget_usd", ""))
     row = find_compile(request, compile)
-    transitions.resume(visit.tenant_id, row.id, budget_microusd=budget, actor=visit.actor)
+    transitions.resume(session.tenant_id, row.id, budget_microusd=budget, actor=session.actor)
     messages.success(request, "Queued again: it goes on at the first unfinished step.")
     return redirect("console:compile", compile)
 
@@ -61,7 +61,13 @@ def ablate(request: ConsoleRequest, compile: str) -> HttpResponse:
     budget = _microusd(request.POST.get("budget_usd", ""))
     row = ablations.start(source, Arm(arm), budget_microusd=budget, api_key_id=None)
     public_id, data = encode_id(Prefix.COMPILE, row.id), {"of": compile, "arm": arm}
-    note(request.visit.tenant_id, actor=request.visit.actor, action="compile.created", target=public_id, data=data)
+    note(
+        request.team_session.tenant_id,
+        actor=request.team_session.actor,
+        action="compile.created",
+        target=public_id,
+        data=data,
+    )
     messages.success(request, f"The arm {arm} is queued.")
     return redirect("console:compile", public_id)
 

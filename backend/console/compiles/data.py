@@ -108,7 +108,7 @@ def compile_data(request: ConsoleRequest, compile: str) -> HttpResponse:
 @page(Permission.VIEW, atomic=False)
 def download(request: ConsoleRequest, compile: str) -> Any:
     """The candidates of the same filter as JSON lines, streamed a chunk at a time."""
-    tenant_id = request.visit.tenant_id
+    tenant_id = request.team_session.tenant_id
     with tenant_scope(tenant_id):
         row = find_compile(request, compile)
         names = dict(Slice.objects.of_tenant(tenant_id).filter(compile=row).values_list("id", "name"))

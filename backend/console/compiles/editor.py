@@ -82,7 +82,7 @@ def compile_new(request: ConsoleRequest) -> HttpResponse:
 def check_spec(request: ConsoleRequest) -> HttpResponse:
     """The fragment under the editor, asked for while somebody types."""
     text, budget = request.POST.get("spec", ""), request.POST.get("budget", "")
-    checked = check_text(request.visit.tenant_id, text, budget) if text.strip() else None
+    checked = check_text(request.team_session.tenant_id, text, budget) if text.strip() else None
     return render(request, "console/compiles/_checked.html", {"checked": checked, "wants_drafts": True})
 
 
@@ -90,7 +90,7 @@ def check_spec(request: ConsoleRequest) -> HttpResponse:
 @page(Permission.COMPILE, atomic=False)
 def expected_drafts(request: ConsoleRequest) -> HttpResponse:
     """What the draft cache would save, which a worker is asked; the estimate is complete without."""
-    tenant_id = request.visit.tenant_id
+    tenant_id = request.team_session.tenant_id
     with tenant_scope(tenant_id):
         checked = check_text(tenant_id, request.POST.get("spec", ""), request.POST.get("budget", ""))
     saving = None if checked.spec is None else expected_saving(tenant_id, checked.spec, wait_s=DRAFTS_WAIT_S)
@@ -122,7 +122,7 @@ def _posted(request: ConsoleRequest) -> HttpResponse:
         return _uploaded(request, text, budget)
     if act == "check":
         return _editor(request, text=text, budget=budget, is_checked=True)
-    tenant_id = request.visit.tenant_id
+    tenant_id = request.team_session.tenant_id
     document: SpecText | None = None
     try:
         document = read_spec(text)
@@ -141,9 +141,9 @@ def _key(request: ConsoleRequest) -> str:
 
 
 def _submit(request: ConsoleRequest, value: Any) -> str:
-    row = submission.submit(request.visit.tenant_id, value, api_key_id=None)
+    row = submission.submit(request.team_session.tenant_id, value, api_key_id=None)
     public_id = encode_id(Prefix.COMPILE, row.id)
-    note(request.visit.tenant_id, actor=request.visit.actor, action="compile.created", target=public_id)
+    note(request.team_session.tenant_id, actor=request.team_session.actor, action="compile.created", target=public_id)
     return public_id
 
 
@@ -153,7 +153,7 @@ def _uploaded(request: ConsoleRequest, text: str, budget: str) -> HttpResponse:
     try:
         if purpose not in set(UploadPurpose) or file is None:
             raise InvalidInput("Choose a file of JSON lines and what it holds.", code="invalid_request")
-        row = store_upload(request.visit.tenant_id, UploadPurpose(purpose), file.read())
+        row = store_upload(request.team_session.tenant_id, UploadPurpose(purpose), file.read())
     except InvalidInput as error:
         faults = [Fault(pointer="", line=None, message=error.message, code=error.code), *_faults(error, None)][:20]
         return _editor(request, text=text, budget=budget, upload_faults=faults, status=422)
@@ -173,7 +173,7 @@ def _editor(
 ) -> HttpResponse:
     checked = Checked(faults=faults) if faults else None
     if is_checked and checked is None:
-        checked = check_text(request.visit.tenant_id, text, budget)
+        checked = check_text(request.team_session.tenant_id, text, budget)
     context: dict[str, Any] = {
         "text": text[:MAX_BYTES],
         "budget": budget[:20],
@@ -185,7 +185,7 @@ def _editor(
         "upload_faults": upload_faults,
         "uploaded": uploaded,
         "uploaded_id": "" if uploaded is None else encode_id(Prefix.UPLOAD, uploaded.id),
-        "recent": list(Upload.objects.of_tenant(request.visit.tenant_id).order_by("-created_at")[:5]),
+        "recent": list(Upload.objects.of_tenant(request.team_session.tenant_id).order_by("-created_at")[:5]),
     }
     context["recent"] = [(encode_id(Prefix.UPLOAD, one.id), one) for one in context["recent"]]
     return render(request, "console/compiles/new.html", context, status=status)
@@ -242,7 +242,7 @@ def _spec_of(request: ConsoleRequest, public_id: str) -> str:
     import yaml
 
     compile_id = decode_id(Prefix.COMPILE, public_id)
-    row = Compile.objects.of_tenant(request.visit.tenant_id).filter(id=compile_id).only("spec").first()
+    row = Compile.objects.of_tenant(request.team_session.tenant_id).filter(id=compile_id).only("spec").first()
     if row is None:
         return ""
     try:

@@ -12,7 +12,7 @@ from django.http import HttpRequest, HttpResponseBase
 from rest_framework.exceptions import AuthenticationFailed
 
 from backend.compiles.api.event_stream import answer
-from backend.console.access import visit_of
+from backend.console.access import team_session_of
 from backend.domain.errors import Forbidden, KolmError
 from backend.domain.roles import Permission
 from backend.rest.async_queries import let_go
@@ -44,10 +44,10 @@ def _admit(request: HttpRequest) -> UUID:
     """The tenant whose console this person has open."""
     if not request.user.is_authenticated:
         raise AuthenticationFailed("Log in to follow a compile.", code="not_logged_in")
-    visit = visit_of(request)
-    if visit is None or not visit.may(Permission.VIEW):
+    session = team_session_of(request)
+    if session is None or not session.may(Permission.VIEW):
         raise Forbidden("Your role may not read this tenant's compiles.", code="missing_role")
-    return visit.tenant_id
+    return session.tenant_id
 
 
 compile_events.permission = Permission.VIEW  # type: ignore[attr-defined]  # the role x page test reads it

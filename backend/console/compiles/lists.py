@@ -31,8 +31,8 @@ def compiles(request: ConsoleRequest) -> HttpResponse:
     """The list. A pasted id in `q` leads to what it is the id of."""
     asked = {name: request.GET.get(name, "").strip()[:MAX_TEXT] for name in ("q", "status", "family", "from", "to")}
     if is_public_id(asked["q"]):
-        return redirect(address_of(request.visit.tenant_id, asked["q"]))
-    mine = Compile.objects.of_tenant(request.visit.tenant_id)
+        return redirect(address_of(request.team_session.tenant_id, asked["q"]))
+    mine = Compile.objects.of_tenant(request.team_session.tenant_id)
     rows, cursor = page_of(
         _columns(_filtered(mine, asked)), request.GET.get("cursor", ""), prefix=Prefix.COMPILE, size=PAGE_SIZE
     )

@@ -83,7 +83,7 @@ def compile_part(request: ConsoleRequest, compile: str, part: str) -> HttpRespon
 
 def _about(request: ConsoleRequest, row: Compile) -> dict[str, Any]:
     status = CompileStatus(row.status)
-    may = request.visit.may(Permission.COMPILE)
+    may = request.team_session.may(Permission.COMPILE)
     return {
         "row": row,
         "id": encode_id(Prefix.COMPILE, row.id),
@@ -155,7 +155,7 @@ def _results(request: ConsoleRequest, row: Compile, steps: Sequence[StepRun]) ->
         "artifact": _artifact(row),
         "warnings": list(warnings[:MAX_WARNINGS]),
         "arms": _arms(row),
-        "bill": compile_bill(row.tenant_id, row.id) if request.visit.may(Permission.BILLS_READ) else None,
+        "bill": compile_bill(row.tenant_id, row.id) if request.team_session.may(Permission.BILLS_READ) else None,
         **_spec(row),
     }
 

@@ -14,11 +14,11 @@ _M = TypeVar("_M", bound=models.Model)
 
 
 def find_compile(request: ConsoleRequest, public_id: str) -> Compile:
-    """The compile of this visit's tenant. Raises NotFound, for another tenant's too."""
+    """The compile of this session's team. Raises NotFound, for another tenant's too."""
     compile_id = decode_id(Prefix.COMPILE, public_id)
-    row = Compile.objects.of_tenant(request.visit.tenant_id).filter(id=compile_id).first()
+    row = Compile.objects.of_tenant(request.team_session.tenant_id).filter(id=compile_id).first()
     if row is None:
-        raise NotFound(f"There is no compile {public_id[:60]!r} in {request.visit.tenant_name}.")
+        raise NotFound(f"There is no compile {public_id[:60]!r} in {request.team_session.tenant_name}.")
     return row
 
 

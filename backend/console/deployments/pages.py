@@ -41,13 +41,13 @@ def deployments(request: ConsoleRequest) -> HttpResponse:
 @require_POST
 @page(Permission.RELEASE)
 def create(request: ConsoleRequest) -> HttpResponse:
-    visit, form = request.visit, request.POST
+    session, form = request.team_session, request.POST
     given = NewDeployment(data={"name": form.get("name", "").strip(), "artifact": form.get("artifact", "")})
     try:
         if not given.is_valid():
             raise InvalidInput(" ".join(str(error) for errors in given.errors.values() for error in errors))
         name, artifact = given.validated_data["name"], given.validated_data["artifact"]
-        row = acts.create(visit.tenant_id, name=name, artifact=artifact, canary=None, fields={}, actor=visit.actor)
+        row = acts.create(session.tenant_id, name=name, artifact=artifact, canary=None, fields={}, actor=session.actor)
     except CustomerError as error:
         context = _list(request) | {"error": error.message, "form": form}
         return render(request, "console/deployments/list.html", context, status=422)
@@ -58,7 +58,7 @@ def create(request: ConsoleRequest) -> HttpResponse:
 @require_GET
 @page(Permission.VIEW)
 def deployment(request: ConsoleRequest, deployment: str) -> HttpResponse:
-    row = own_row(Deployment, request.visit.tenant_id, Prefix.DEPLOYMENT, deployment)
+    row = own_row(Deployment, request.team_session.tenant_id, Prefix.DEPLOYMENT, deployment)
     return render(request, "console/deployments/one.html", _one(request, row))
 
 
@@ -66,14 +66,14 @@ def deployment(request: ConsoleRequest, deployment: str) -> HttpResponse:
 @page(Permission.RELEASE)
 def act(request: ConsoleRequest, deployment: str, verb: str) -> HttpResponse:
     """promote, rollback, drain or start."""
-    visit = request.visit
+    session = request.team_session
     if verb not in VERBS:
         raise InvalidInput(f"A deployment can be {', '.join(VERBS.values())}.")
-    row = acts.lock_deployment(visit.tenant_id, deployment)
+    row = acts.lock_deployment(session.tenant_id, deployment)
     if verb == "promote":
-        acts.promote(row, request.POST.get("artifact") or None, actor=visit.actor)
+        acts.promote(row, request.POST.get("artifact") or None, actor=session.actor)
     else:
-        {"rollback": acts.roll_back, "drain": acts.drain, "start": acts.start}[verb](row, actor=visit.actor)
+        {"rollback": acts.roll_back, "drain": acts.drain, "start": acts.start}[verb](row, actor=session.actor)
     messages.success(request, f"{row.name} is {VERBS[verb]}.")
     return redirect("console:deployment", deployment)
 
@@ -82,8 +82,8 @@ def act(request: ConsoleRequest, deployment: str, verb: str) -> HttpResponse:
 @page(Permission.RELEASE)
 def change(request: ConsoleRequest, deployment: str) -> HttpResponse:
     """The canary, or what belongs to the shadow and to drift, as the form says."""
-    visit, form = request.visit, request.POST
-    row = acts.lock_deployment(visit.tenant_id, deployment)
+    session, form = request.team_session, request.POST
+    row = acts.lock_deployment(session.tenant_id, deployment)
     if form.get("part") == "canary":
         artifact = form.get("artifact", "")
         share = _share(form.get("share", "0"), field="The canary’s share")
@@ -95,7 +95,7 @@ def change(request: ConsoleRequest, deployment: str) -> HttpResponse:
             "shadow_microusd_per_day": microusd(form.get("usd", ""), field="The shadow’s budget") if share else 0,
             "drift_rollback": form.get("rollback") == "1",
         }
-    acts.change(row, fields, actor=visit.actor)
+    acts.change(row, fields, actor=session.actor)
     messages.success(request, f"{row.name} is changed.")
     return redirect("console:deployment", deployment)
 
@@ -103,14 +103,14 @@ def change(request: ConsoleRequest, deployment: str) -> HttpResponse:
 @require_POST
 @page(Permission.RELEASE)
 def delete(request: ConsoleRequest, deployment: str) -> HttpResponse:
-    row = acts.lock_deployment(request.visit.tenant_id, deployment)
-    acts.delete(row, actor=request.visit.actor)
+    row = acts.lock_deployment(request.team_session.tenant_id, deployment)
+    acts.delete(row, actor=request.team_session.actor)
     messages.success(request, f"{row.name} does not answer any more; its artifacts stay.")
     return redirect("console:deployments")
 
 
 def _list(request: ConsoleRequest) -> dict[str, Any]:
-    tenant_id, now = request.visit.tenant_id, timezone.now()
+    tenant_id, now = request.team_session.tenant_id, timezone.now()
     rows = reading.list_deployments(tenant_id)
     names = _names(tenant_id, [row.artifact_id for row in rows])
     told = []
@@ -121,13 +121,13 @@ def _list(request: ConsoleRequest) -> dict[str, Any]:
         "rows": told,
         "artifacts": _deployable(tenant_id),
         "chosen": chosen,
-        "may_release": request.visit.may(Permission.RELEASE),
+        "may_release": request.team_session.may(Permission.RELEASE),
         "example": {"name": "order-extractor", "artifact": "art_..."},
     }
 
 
 def _one(request: ConsoleRequest, row: Deployment) -> dict[str, Any]:
-    tenant_id, now = request.visit.tenant_id, timezone.now()
+    tenant_id, now = request.team_session.tenant_id, timezone.now()
     hours = by_hour(reading.hours_of(row, now - SPAN, now), since=now - SPAN, until=now)
     shape = reading.detail(row, now=now)
     shape["last_24h"] = [figures | _answerers(figures) for figures in shape["last_24h"]]
@@ -148,7 +148,7 @@ def _one(request: ConsoleRequest, row: Deployment) -> dict[str, Any]:
         "agreement": agreement_chart(hours, shape["drift"]["floor_ppm"]) if _is_compared(hours) else None,
         "path": f"/v1/deployments/{shape['id']}",
         "base_url": settings.KOLM_PUBLIC_URL,
-        "may_release": request.visit.may(Permission.RELEASE),
+        "may_release": request.team_session.may(Permission.RELEASE),
     }
 
 

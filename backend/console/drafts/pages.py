@@ -24,7 +24,7 @@ from backend.drafts.tallies import FamilyStats
 @page(Permission.VIEW)
 def drafts(request: ConsoleRequest) -> HttpResponse:
     """All families, or with `?family=` one of them in detail."""
-    tenant_id = request.visit.tenant_id
+    tenant_id = request.team_session.tenant_id
     family = request.GET.get("family")
     found = stats(tenant_id, family=family)
     if family is not None and not found:
@@ -40,7 +40,7 @@ def drafts(request: ConsoleRequest) -> HttpResponse:
         "savings": savings_chart(days),
         "limit_bytes": settings.KOLM_DRAFT_BYTES_PER_TENANT,
         "ttl_days": settings.KOLM_DRAFT_TTL_DAYS,
-        "may_release": request.visit.may(Permission.RELEASE),
+        "may_release": request.team_session.may(Permission.RELEASE),
         "stats_path": f"/v1/drafts/stats?family={quote(family or '')}",
         "shape": family_shape(found[0]) if family is not None else None,
     }
@@ -51,11 +51,11 @@ def drafts(request: ConsoleRequest) -> HttpResponse:
 @page(Permission.RELEASE)
 def purge(request: ConsoleRequest) -> HttpResponse:
     """All that is kept of one family; its name typed again is the confirmation."""
-    visit = request.visit
+    session = request.team_session
     family, confirmed = request.POST.get("family", ""), request.POST.get("confirm", "")
     if not family or family != confirmed:
         raise InvalidInput("Type the family’s name as it stands to purge it; nothing was deleted.")
-    gone = purge_family(visit.tenant_id, family, actor=visit.actor)
+    gone = purge_family(session.tenant_id, family, actor=session.actor)
     messages.success(
         request, f"{gone.n_drafts:,} drafts of {family} are gone, and the key that their texts were sealed with."
     )

@@ -40,15 +40,15 @@ def api_keys(request: ConsoleRequest) -> HttpResponse:
 @recently_authenticated
 def create(request: ConsoleRequest) -> HttpResponse:
     """The answer is the page with the secret in it, which is never stored: not a redirect, not cached."""
-    visit, form = request.visit, request.POST
+    session, form = request.team_session, request.POST
     try:
         row, secret = issuing.issue(
-            visit.tenant_id,
+            session.tenant_id,
             name=_name(form.get("name", "")),
-            scopes=scopes_of_form(visit, form.get("preset", CHOSEN), form.getlist("scopes")),
+            scopes=scopes_of_form(session, form.get("preset", CHOSEN), form.getlist("scopes")),
             is_live=form.get("kind", "live") == "live",
             expires_at=_expiry(form.get("expires", USUAL_LIFETIME)),
-            actor=visit.actor,
+            actor=session.actor,
         )
     except (InvalidInput, PaymentRequired) as error:
         context = _context(request, checked=form.getlist("scopes")) | {"error": error.message, "form": form}
@@ -64,18 +64,18 @@ def create(request: ConsoleRequest) -> HttpResponse:
 @page(Permission.KEYS)
 def revoke(request: ConsoleRequest, key: str) -> HttpResponse:
     """From now on the key opens nothing."""
-    visit = request.visit
-    row = issuing.revoke(visit.tenant_id, decode_id(Prefix.API_KEY, key), actor=visit.actor)
+    session = request.team_session
+    row = issuing.revoke(session.tenant_id, decode_id(Prefix.API_KEY, key), actor=session.actor)
     messages.success(request, f"The key {row.name} opens nothing any more.")
     return redirect("console:api_keys")
 
 
 def _context(request: ConsoleRequest, *, checked: Sequence[str] = ()) -> dict[str, Any]:
-    visit, now = request.visit, timezone.now()
+    session, now = request.team_session, timezone.now()
     preset = request.POST.get("preset", COMMAND_LINE.name)
-    found = page_of(ApiKey.objects.of_tenant(visit.tenant_id).order_by("-created_at", "-id"), request.GET.get("page"))
-    may_see_budgets = visit.may(Permission.BILLS_READ)
-    budgets = _budgets(visit.tenant_id, found.object_list) if may_see_budgets else {}
+    found = page_of(ApiKey.objects.of_tenant(session.tenant_id).order_by("-created_at", "-id"), request.GET.get("page"))
+    may_see_budgets = session.may(Permission.BILLS_READ)
+    budgets = _budgets(session.tenant_id, found.object_list) if may_see_budgets else {}
     return {
         "page_obj": found,
         "may_see_budgets": may_see_budgets,
@@ -88,10 +88,10 @@ def _context(request: ConsoleRequest, *, checked: Sequence[str] = ()) -> dict[st
             }
             for row in found.object_list
         ],
-        "presets": preset_choices(visit, preset),
+        "presets": preset_choices(session, preset),
         "chosen": CHOSEN,
         "is_chosen": preset == CHOSEN,
-        "groups": scope_groups(visit, checked),
+        "groups": scope_groups(session, checked),
         "lifetimes": LIFETIMES,
         "lifetime": request.POST.get("expires", USUAL_LIFETIME),
         "max_name": MAX_NAME,

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from backend.console.access import Visit
+from backend.console.access import TeamSession
 from backend.domain.errors import Forbidden, InvalidInput
 from backend.domain.roles import Permission
 from backend.tenants.api_keys.permission_presets import PRESETS, Preset
@@ -62,26 +62,26 @@ class PresetChoice:
     is_checked: bool
 
 
-def preset_choices(visit: Visit, checked: str) -> list[PresetChoice]:
+def preset_choices(session: TeamSession, checked: str) -> list[PresetChoice]:
     """In the presets' own order. One of which the role may give nothing is left out."""
     rows = []
     for preset in PRESETS.values():
-        lacking = [scope for scope in preset.scopes if not visit.may(needed_for(scope))]
+        lacking = [scope for scope in preset.scopes if not session.may(needed_for(scope))]
         if len(lacking) < len(preset.scopes):
             rows.append(PresetChoice(preset=preset, lacking=lacking, is_checked=preset.name == checked))
     return rows
 
 
-def scopes_of_form(visit: Visit, preset: str, boxes: Sequence[str]) -> list[str]:
+def scopes_of_form(session: TeamSession, preset: str, boxes: Sequence[str]) -> list[str]:
     """The scopes that the form asks for: the preset's that the role may give, or the boxes. Raises InvalidInput,
     Forbidden (missing_role)."""
     if preset == CHOSEN:
-        return check_scopes(visit, boxes)
+        return check_scopes(session, boxes)
     if preset not in PRESETS:
         raise InvalidInput("Choose one of the purposes that are offered.")
     if boxes:  # or a key would get more than what was ticked
         raise InvalidInput("Boxes are ticked: choose “Scopes of your choice” for them, or untick them all.")
-    return check_scopes(visit, [scope for scope in PRESETS[preset].scopes if visit.may(needed_for(scope))])
+    return check_scopes(session, [scope for scope in PRESETS[preset].scopes if session.may(needed_for(scope))])
 
 
 def needed_for(scope: str) -> Permission:
@@ -91,26 +91,26 @@ def needed_for(scope: str) -> Permission:
     return _NEEDS.get(scope) or _NEEDS.get(noun) or fallback
 
 
-def scope_groups(visit: Visit, checked: Iterable[str] = ()) -> list[ScopeGroup]:
+def scope_groups(session: TeamSession, checked: Iterable[str] = ()) -> list[ScopeGroup]:
     """All scopes by noun, in the order of the API's list."""
     chosen = set(checked)
     groups: dict[str, list[ScopeBox]] = {}
     for scope in ALL_SCOPES:
         noun, _, verb = str(scope).partition(":")
-        is_allowed = visit.may(needed_for(str(scope)))
+        is_allowed = session.may(needed_for(str(scope)))
         box = ScopeBox(name=str(scope), verb=verb, is_allowed=is_allowed, is_checked=is_allowed and scope in chosen)
         groups.setdefault(noun, []).append(box)
     return [ScopeGroup(noun=noun.replace("_", " "), boxes=boxes) for noun, boxes in groups.items()]
 
 
-def check_scopes(visit: Visit, scopes: Sequence[str]) -> list[str]:
+def check_scopes(session: TeamSession, scopes: Sequence[str]) -> list[str]:
     """The scopes if the member may give them. Raises InvalidInput, Forbidden (missing_role)."""
     if not scopes:
         raise InvalidInput("Choose at least one scope: a key without any opens nothing.")
     for scope in scopes:
-        if scope in ALL_SCOPES and not visit.may(needed_for(scope)):
+        if scope in ALL_SCOPES and not session.may(needed_for(scope)):
             raise Forbidden(
-                f"Your role, {visit.role}, may not give a key the scope {scope!r}; ask an owner or admin.",
+                f"Your role, {session.role}, may not give a key the scope {scope!r}; ask an owner or admin.",
                 code="missing_role",
             )
     return list(scopes)

@@ -41,7 +41,7 @@ OF_NONE = {Group.COMPILE: "outside of compiles", Group.API_KEY: "by people and k
 @require_GET
 @page(Permission.BILLS_READ)
 def bills(request: ConsoleRequest) -> HttpResponse:
-    tenant_id = request.visit.tenant_id
+    tenant_id = request.team_session.tenant_id
     account = account_of(tenant_id)
     shown = month(request.GET.get("month"))
     group = _group(request.GET.get("by"))
@@ -63,7 +63,7 @@ def bills(request: ConsoleRequest) -> HttpResponse:
         **_drill_down(tenant_id, group, rows),
         "invoices": _invoices(tenant_id),
         "usage_path": f"/v1/usage?group_by={group.value}&from={shown.start:%Y-%m-%d}&to={shown.end:%Y-%m-%d}",
-        "may_write": request.visit.may(Permission.BILLS_WRITE),
+        "may_write": request.team_session.may(Permission.BILLS_WRITE),
     }
     return render(request, "console/bills/bills.html", context)
 
@@ -73,7 +73,7 @@ def bills(request: ConsoleRequest) -> HttpResponse:
 def usage_csv(request: ConsoleRequest) -> StreamingHttpResponse:
     """Every fact of a month, streamed: reports opens a transaction for each chunk. Not atomic for that reason."""
     shown = month(request.GET.get("month"))
-    return csv_response(request, request.visit.tenant_id, shown.start, shown.end)
+    return csv_response(request, request.team_session.tenant_id, shown.start, shown.end)
 
 
 _NAMES = ["Charged", "Carried by kolm"]

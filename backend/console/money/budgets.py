@@ -23,7 +23,7 @@ from backend.usage.models import Account, Budget, BudgetNotice, BudgetScope
 @require_GET
 @page(Permission.BILLS_READ)
 def budgets(request: ConsoleRequest) -> HttpResponse:
-    tenant_id = request.visit.tenant_id
+    tenant_id = request.team_session.tenant_id
     account = account_of(tenant_id)
     rows = [_current(row, account) for row in Budget.objects.of_tenant(tenant_id).order_by("created_at", "id")]
     keys = ApiKey.objects.of_tenant(tenant_id).filter(revoked_at=None).order_by("name", "id")
@@ -38,7 +38,7 @@ def budgets(request: ConsoleRequest) -> HttpResponse:
         "example": {"scope": "tenant", "cap_microusd": 25_000_000},
         "wanted_key": request.GET.get("api_key", ""),
         "thresholds": book.THRESHOLDS,
-        "may_write": request.visit.may(Permission.BILLS_WRITE),
+        "may_write": request.team_session.may(Permission.BILLS_WRITE),
     }
     return render(request, "console/bills/budgets.html", context)
 
@@ -46,15 +46,15 @@ def budgets(request: ConsoleRequest) -> HttpResponse:
 @require_POST
 @page(Permission.BILLS_WRITE)
 def create(request: ConsoleRequest) -> HttpResponse:
-    visit, form = request.visit, request.POST
+    session, form = request.team_session, request.POST
     whose = form.get("whose", "")
     book.create(
-        visit.tenant_id,
+        session.tenant_id,
         scope=BudgetScope.TENANT if whose == "tenant" else BudgetScope.API_KEY,
         api_key_id=None if whose == "tenant" else decode_id(Prefix.API_KEY, whose),
         cap_microusd=microusd(form.get("usd", ""), field="A budget"),
         is_hard=form.get("stop", "hard") == "hard",
-        actor=visit.actor,
+        actor=session.actor,
     )
     messages.success(request, "The budget is set, from the beginning of this month.")
     return redirect("console:budgets")
@@ -63,10 +63,10 @@ def create(request: ConsoleRequest) -> HttpResponse:
 @require_POST
 @page(Permission.BILLS_WRITE)
 def change(request: ConsoleRequest, budget: str) -> HttpResponse:
-    visit, form = request.visit, request.POST
-    row = own_row(Budget, visit.tenant_id, Prefix.BUDGET, budget)
+    session, form = request.team_session, request.POST
+    row = own_row(Budget, session.tenant_id, Prefix.BUDGET, budget)
     cap = microusd(form.get("usd", ""), field="A budget")
-    book.change(row, actor=visit.actor, cap_microusd=cap, is_hard=form.get("stop", "hard") == "hard")
+    book.change(row, actor=session.actor, cap_microusd=cap, is_hard=form.get("stop", "hard") == "hard")
     messages.success(request, "The budget is changed.")
     return redirect("console:budgets")
 
@@ -74,8 +74,8 @@ def change(request: ConsoleRequest, budget: str) -> HttpResponse:
 @require_POST
 @page(Permission.BILLS_WRITE)
 def delete(request: ConsoleRequest, budget: str) -> HttpResponse:
-    visit = request.visit
-    book.delete(own_row(Budget, visit.tenant_id, Prefix.BUDGET, budget), actor=visit.actor)
+    session = request.team_session
+    book.delete(own_row(Budget, session.tenant_id, Prefix.BUDGET, budget), actor=session.actor)
     messages.success(request, "The budget is deleted.")
     return redirect("console:budgets")
 
@@ -87,8 +87,12 @@ def cap(request: ConsoleRequest) -> HttpResponse:
     text = request.POST.get("usd", "").strip()
     if not text:
         raise InvalidInput("Say how much may be spent a month, or “none”.")
-    visit = request.visit
-    set_cap(visit.tenant_id, None if text == "none" else microusd(text, field="A spend cap"), actor=visit.actor)
+    session = request.team_session
+    set_cap(
+        session.tenant_id,
+        None if text == "none" else microusd(text, field="A spend cap"),
+        actor=session.actor,
+    )
     messages.success(request, "The spend cap is changed.")
     return redirect("console:budgets")
 

@@ -17,7 +17,7 @@ MICROUSD_PER_CENT = 10_000
 @require_GET
 @page(Permission.BILLS_READ)
 def invoice(request: ConsoleRequest, invoice: str) -> HttpResponse:
-    row = own_row(Invoice, request.visit.tenant_id, Prefix.INVOICE, invoice)
+    row = own_row(Invoice, request.team_session.tenant_id, Prefix.INVOICE, invoice)
     lines = InvoiceLine.objects.of_tenant(row.tenant_id).filter(invoice_id=row.id).order_by("position")
     money = {name: getattr(row, f"{name}_cents") * MICROUSD_PER_CENT for name in ("subtotal", "credit", "tax", "total")}
     context = {

@@ -23,7 +23,7 @@ from backend.usage.models import LedgerLine, LedgerTx
 @page(Permission.BILLS_READ)
 def ledger(request: ConsoleRequest) -> HttpResponse:
     """A page of transactions, newest first, and the month's sums by account."""
-    tenant_id = request.visit.tenant_id
+    tenant_id = request.team_session.tenant_id
     shown = month(request.GET.get("month"))
     kind = request.GET.get("kind", "")
     txs = _txs(tenant_id, shown)

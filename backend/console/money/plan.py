@@ -20,7 +20,7 @@ CAME_BACK = ("done", "canceled")
 @require_GET
 @page(Permission.BILLS_READ)
 def plan_page(request: ConsoleRequest) -> HttpResponse:
-    tenant_id = request.visit.tenant_id
+    tenant_id = request.team_session.tenant_id
     subscription = Subscription.objects.of_tenant(tenant_id).filter(status__in=LIVE).order_by("-id").first()
     came_back = request.GET.get("checkout", "")
     context = {
@@ -30,7 +30,7 @@ def plan_page(request: ConsoleRequest) -> HttpResponse:
         "has_subscription": subscription is not None,
         "can_pay": bool(settings.KOLM_STRIPE_KEY),
         "came_back": came_back if came_back in CAME_BACK else "",
-        "may_write": request.visit.may(Permission.BILLS_WRITE),
+        "may_write": request.team_session.may(Permission.BILLS_WRITE),
     }
     return render(request, "console/bills/plan.html", context)
 
@@ -47,16 +47,16 @@ def came_back(request: ConsoleRequest) -> HttpResponse:
 @page(Permission.BILLS_WRITE, atomic=False)
 def checkout(request: ConsoleRequest) -> HttpResponse:
     """Not atomic: Stripe is asked for the address of its page."""
-    visit = request.visit
+    session = request.team_session
     if not settings.KOLM_STRIPE_KEY:
         return redirect("console:plan")  # which says what is missing
-    return HttpResponseRedirect(shop.start(visit.tenant_id, request.POST.get("plan", ""), visit.actor))
+    return HttpResponseRedirect(shop.start(session.tenant_id, request.POST.get("plan", ""), session.actor))
 
 
 @require_POST
 @page(Permission.BILLS_WRITE, atomic=False)
 def portal(request: ConsoleRequest) -> HttpResponse:
-    visit = request.visit
+    session = request.team_session
     if not settings.KOLM_STRIPE_KEY:
         return redirect("console:plan")
-    return HttpResponseRedirect(shop.open_portal(visit.tenant_id, visit.actor))
+    return HttpResponseRedirect(shop.open_portal(session.tenant_id, session.actor))

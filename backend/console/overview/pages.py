@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from backend.compiles.models import Compile, StepRun
 from backend.console import charts
-from backend.console.access import ConsoleRequest, Visit, page
+from backend.console.access import ConsoleRequest, TeamSession, page
 from backend.console.id_search import address_of, is_public_id
 from backend.console.templatetags.kolm import usd_short
 from backend.domain.ids import Prefix, encode_id
@@ -34,26 +34,26 @@ EXAMPLE = "examples/refund-router.yaml"
 
 @page(Permission.VIEW)
 def overview(request: ConsoleRequest) -> HttpResponse:
-    visit = request.visit
-    context = running_part(visit) | {
-        "ended": _last_ended(visit),
-        "hooks": _failing_webhooks(visit),
-        "may_compile": visit.may(Permission.COMPILE),
-        "may_keys": visit.may(Permission.KEYS),
-        "may_webhooks": visit.may(Permission.WEBHOOKS),
-        "may_team": visit.may(Permission.TEAM),
+    session = request.team_session
+    context = running_part(session) | {
+        "ended": _last_ended(session),
+        "hooks": _failing_webhooks(session),
+        "may_compile": session.may(Permission.COMPILE),
+        "may_keys": session.may(Permission.KEYS),
+        "may_webhooks": session.may(Permission.WEBHOOKS),
+        "may_team": session.may(Permission.TEAM),
     }
-    if visit.may(Permission.BILLS_READ):
-        context |= _money(visit.tenant_id)
+    if session.may(Permission.BILLS_READ):
+        context |= _money(session.tenant_id)
     if not any(row.status == CompileStatus.SUCCEEDED for row in context["ended"]):
-        context["first_steps"] = _first_steps(visit)
+        context["first_steps"] = _first_steps(session)
     return render(request, "console/overview/overview.html", context)
 
 
 @page(Permission.VIEW)
 def overview_running(request: ConsoleRequest) -> HttpResponse:
     """The live part, fetched anew while something runs."""
-    return render(request, "console/overview/_running.html", running_part(request.visit))
+    return render(request, "console/overview/_running.html", running_part(request.team_session))
 
 
 @page(Permission.VIEW)
@@ -70,17 +70,17 @@ def search(request: ConsoleRequest) -> HttpResponse:
     ):
         if prefix == known:
             return redirect(f"console:{name}", asked)
-    return redirect(address_of(request.visit.tenant_id, asked))
+    return redirect(address_of(request.team_session.tenant_id, asked))
 
 
 # --- compiles ---------------------------------------------------------------------------------------------------
 
 
-def running_part(visit: Visit) -> dict[str, Any]:
+def running_part(session: TeamSession) -> dict[str, Any]:
     columns = ("id", "tenant_id", "name", "status", "spent_microusd", "budget_microusd", "created_at", "started_at")
-    mine = Compile.objects.of_tenant(visit.tenant_id)
+    mine = Compile.objects.of_tenant(session.tenant_id)
     rows = list(mine.filter(status__in=OPEN).only(*columns).order_by("-created_at", "-id")[:N_RUNNING])
-    steps = StepRun.objects.of_tenant(visit.tenant_id).filter(compile_id__in=[row.id for row in rows])
+    steps = StepRun.objects.of_tenant(session.tenant_id).filter(compile_id__in=[row.id for row in rows])
     at: dict[UUID, dict[str, Any]] = {}
     for step in steps.order_by("position").values("compile_id", "name", "position", "status", "done", "total"):
         if step["status"] in (StepStatus.RUNNING, StepStatus.SUCCEEDED):
@@ -102,10 +102,10 @@ def _running_line(row: Compile, step: dict[str, Any] | None) -> dict[str, Any]:
     }
 
 
-def _last_ended(visit: Visit) -> list[Compile]:
+def _last_ended(session: TeamSession) -> list[Compile]:
     """The last that ended, with what the gate said."""
     columns = ("id", "tenant_id", "name", "status", "spent_microusd", "k_score_ppm", "gate", "failure_code", "ended_at")
-    mine = Compile.objects.of_tenant(visit.tenant_id).filter(status__in=TERMINAL)
+    mine = Compile.objects.of_tenant(session.tenant_id).filter(status__in=TERMINAL)
     rows = list(mine.only(*columns).order_by(F("ended_at").desc(nulls_last=True), "-id")[:N_GATES])
     for row in rows:
         row.public_id = encode_id(Prefix.COMPILE, row.id)  # type: ignore[attr-defined]
@@ -157,8 +157,8 @@ def _spend_by_day(tenant_id: UUID) -> dict[str, Any]:
 # --- what wants attention, and how to begin ---------------------------------------------------------------------
 
 
-def _failing_webhooks(visit: Visit) -> list[dict[str, Any]]:
-    rows = WebhookEndpoint.objects.of_tenant(visit.tenant_id).filter(deleted_at=None).exclude(failing_since=None)
+def _failing_webhooks(session: TeamSession) -> list[dict[str, Any]]:
+    rows = WebhookEndpoint.objects.of_tenant(session.tenant_id).filter(deleted_at=None).exclude(failing_since=None)
     return [
         {
             "id": encode_id(Prefix.WEBHOOK_ENDPOINT, row.id),
@@ -170,9 +170,9 @@ def _failing_webhooks(visit: Visit) -> list[dict[str, Any]]:
     ]
 
 
-def _first_steps(visit: Visit) -> dict[str, Any]:
+def _first_steps(session: TeamSession) -> dict[str, Any]:
     """Until the first compile has succeeded. The curl line is the one of the README, against this deployment."""
-    tenant_id = visit.tenant_id
+    tenant_id = session.tenant_id
     url = settings.KOLM_PUBLIC_URL
     return {
         "has_key": ApiKey.objects.of_tenant(tenant_id).filter(revoked_at=None).exists(),

@@ -28,7 +28,7 @@ NO_ANSWER_MESSAGE = "No worker answered in time: all are busy, or none is runnin
 @page(Permission.COMPILE)
 def playground(request: ConsoleRequest) -> HttpResponse:
     """The form, and with `?answer=` what came of a try."""
-    tenant_id = request.visit.tenant_id
+    tenant_id = request.team_session.tenant_id
     row = None
     if request.GET.get("answer"):
         row = own_row(PlaygroundAnswer, tenant_id, Prefix.PLAYGROUND_ANSWER, request.GET["answer"])
@@ -44,13 +44,13 @@ def playground(request: ConsoleRequest) -> HttpResponse:
 @page(Permission.COMPILE, atomic=False)
 def ask_both(request: ConsoleRequest) -> HttpResponse:
     """Not atomic: runners and workers must see what they are asked."""
-    visit, form = request.visit, request.POST
-    with tenant_scope(visit.tenant_id):
+    session, form = request.team_session, request.POST
+    with tenant_scope(session.tenant_id):
         if not form.get("artifact"):
             raise InvalidInput("Choose an artifact to ask.")
-        artifact = own_row(Artifact, visit.tenant_id, Prefix.ARTIFACT, form["artifact"])
+        artifact = own_row(Artifact, session.tenant_id, Prefix.ARTIFACT, form["artifact"])
         artifacts = [artifact, *(_before(artifact) if form.get("previous") else [])]
-    row = ask(visit.tenant_id, artifacts, form.get("text", ""), teacher=bool(form.get("teacher")))
+    row = ask(session.tenant_id, artifacts, form.get("text", ""), teacher=bool(form.get("teacher")))
     public_id = encode_id(Prefix.PLAYGROUND_ANSWER, row.id)
     return redirect(f"{reverse('console:playground')}?answer={public_id}")
 
@@ -59,7 +59,7 @@ def ask_both(request: ConsoleRequest) -> HttpResponse:
 @page(Permission.COMPILE)
 def teacher_panel(request: ConsoleRequest, answer: str) -> HttpResponse:
     """The teacher's side alone, for the page that waits for it."""
-    row = own_row(PlaygroundAnswer, request.visit.tenant_id, Prefix.PLAYGROUND_ANSWER, answer)
+    row = own_row(PlaygroundAnswer, request.team_session.tenant_id, Prefix.PLAYGROUND_ANSWER, answer)
     return render(request, "console/playground/teacher.html", _answer_context(row))
 
 

@@ -20,12 +20,12 @@ SHOWN_EPOCHS = 20
 @page(Permission.VIEW)
 def registry(request: ConsoleRequest) -> HttpResponse:
     """Everybody's epochs and one's own rows, all of them: what is not shown here is not there."""
-    mine = Contribution.objects.of_tenant(request.visit.tenant_id).order_by("shape", "run", "id")
+    mine = Contribution.objects.of_tenant(request.team_session.tenant_id).order_by("shape", "run", "id")
     context = {
         "epochs": Epoch.objects.defer("data").order_by("-number")[:SHOWN_EPOCHS],
         "page_obj": page_of(mine, request.GET.get("page")),
         "k": settings.KOLM_REGISTRY_K,
-        "may_release": request.visit.may(Permission.RELEASE),
+        "may_release": request.team_session.may(Permission.RELEASE),
     }
     return render(request, "console/registry/registry.html", context)
 
@@ -36,6 +36,6 @@ def withdraw(request: ConsoleRequest) -> HttpResponse:
     """Everything at once; the word typed is the confirmation."""
     if request.POST.get("confirm", "").strip() != "withdraw":
         raise InvalidInput("Type the word withdraw; nothing was taken back.")
-    n_gone = withdraw_all(request.visit.tenant_id, actor=request.visit.actor)
+    n_gone = withdraw_all(request.team_session.tenant_id, actor=request.team_session.actor)
     messages.success(request, f"{n_gone:,} entries are withdrawn; the next epoch counts without them.")
     return redirect("console:registry")

@@ -53,7 +53,7 @@ def endpoint_context(request: ConsoleRequest, row: WebhookEndpoint) -> dict[str,
 @page(Permission.WEBHOOKS)
 def delivery(request: ConsoleRequest, delivery: str) -> HttpResponse:
     """What was sent, and what each attempt came to."""
-    row = own_row(WebhookDelivery, request.visit.tenant_id, Prefix.WEBHOOK_DELIVERY, delivery)
+    row = own_row(WebhookDelivery, request.team_session.tenant_id, Prefix.WEBHOOK_DELIVERY, delivery)
     attempts = WebhookAttempt.objects.of_tenant(row.tenant_id).filter(delivery_id=row.id).order_by("-number")
     context = {
         "row": row,
@@ -70,9 +70,9 @@ def delivery(request: ConsoleRequest, delivery: str) -> HttpResponse:
 @require_POST
 @page(Permission.WEBHOOKS)
 def replay(request: ConsoleRequest, delivery: str) -> HttpResponse:
-    visit = request.visit
-    deliveries.replay(visit.tenant_id, decode_id(Prefix.WEBHOOK_DELIVERY, delivery))
-    audit.note(visit.tenant_id, actor=visit.actor, action="webhook_delivery.replayed", target=delivery)
+    session = request.team_session
+    deliveries.replay(session.tenant_id, decode_id(Prefix.WEBHOOK_DELIVERY, delivery))
+    audit.note(session.tenant_id, actor=session.actor, action="webhook_delivery.replayed", target=delivery)
     messages.success(request, "It is sent again, under the same id: receivers that saw it can tell.")
     return redirect("console:webhook_delivery", delivery)
 
@@ -80,10 +80,10 @@ def replay(request: ConsoleRequest, delivery: str) -> HttpResponse:
 @require_POST
 @page(Permission.WEBHOOKS)
 def replay_failed(request: ConsoleRequest, endpoint: str) -> HttpResponse:
-    visit, since = request.visit, _since(request.POST.get("since", ""))
-    n = deliveries.replay_failed(visit.tenant_id, decode_id(Prefix.WEBHOOK_ENDPOINT, endpoint), since)
+    session, since = request.team_session, _since(request.POST.get("since", ""))
+    n = deliveries.replay_failed(session.tenant_id, decode_id(Prefix.WEBHOOK_ENDPOINT, endpoint), since)
     data = {"since": since.isoformat(), "n_deliveries": n}
-    audit.note(visit.tenant_id, actor=visit.actor, action="webhook_endpoint.replayed", target=endpoint, data=data)
+    audit.note(session.tenant_id, actor=session.actor, action="webhook_endpoint.replayed", target=endpoint, data=data)
     messages.success(request, f"{n:,} deliveries are sent again." if n else "Nothing failed since then.")
     return redirect("console:webhook", endpoint)
 

@@ -36,25 +36,25 @@ MAX_DESCRIPTION = 200
 @require_GET
 @page(Permission.WEBHOOKS)
 def webhooks(request: ConsoleRequest) -> HttpResponse:
-    return render(request, "console/webhooks/list.html", _context(request.visit.tenant_id))
+    return render(request, "console/webhooks/list.html", _context(request.team_session.tenant_id))
 
 
 @require_POST
 @page(Permission.WEBHOOKS)
 def create(request: ConsoleRequest) -> HttpResponse:
     """The answer is the endpoint's page with the secret in it."""
-    visit, form = request.visit, request.POST
+    session, form = request.team_session, request.POST
     try:
         row, secret = endpoints.create(
-            visit.tenant_id,
+            session.tenant_id,
             url=form.get("url", "").strip(),
             events=_events(form.getlist("events")),
             description=form.get("description", "").strip()[:MAX_DESCRIPTION],
             signature="v1a" if form.get("signature") == "v1a" else "v1",
-            actor=visit.actor,
+            actor=session.actor,
         )
     except CustomerError as error:
-        context = _context(visit.tenant_id, form.getlist("events")) | {"error": error.message, "form": form}
+        context = _context(session.tenant_id, form.getlist("events")) | {"error": error.message, "form": form}
         return render(request, "console/webhooks/list.html", context, status=422)
     return _with_secret(request, row, secret)
 
@@ -68,11 +68,11 @@ def webhook(request: ConsoleRequest, endpoint: str) -> HttpResponse:
 @require_POST
 @page(Permission.WEBHOOKS)
 def update(request: ConsoleRequest, endpoint: str) -> HttpResponse:
-    visit, form = request.visit, request.POST
+    session, form = request.team_session, request.POST
     endpoints.update(
-        visit.tenant_id,
+        session.tenant_id,
         decode_id(Prefix.WEBHOOK_ENDPOINT, endpoint),
-        actor=visit.actor,
+        actor=session.actor,
         url=form.get("url", "").strip(),
         events=_events(form.getlist("events")),
         description=form.get("description", "").strip()[:MAX_DESCRIPTION],
@@ -89,8 +89,8 @@ def roll(request: ConsoleRequest, endpoint: str) -> HttpResponse:
     overlap = request.POST.get("overlap", USUAL_OVERLAP)
     if overlap not in OVERLAPS:
         raise InvalidInput("Choose one of the overlaps that are offered.")
-    visit, endpoint_id = request.visit, decode_id(Prefix.WEBHOOK_ENDPOINT, endpoint)
-    row, secret = endpoints.roll(visit.tenant_id, endpoint_id, overlap_s=int(overlap), actor=visit.actor)
+    session, endpoint_id = request.team_session, decode_id(Prefix.WEBHOOK_ENDPOINT, endpoint)
+    row, secret = endpoints.roll(session.tenant_id, endpoint_id, overlap_s=int(overlap), actor=session.actor)
     return _with_secret(request, row, secret)
 
 
@@ -98,9 +98,9 @@ def roll(request: ConsoleRequest, endpoint: str) -> HttpResponse:
 @page(Permission.WEBHOOKS)
 def enable(request: ConsoleRequest, endpoint: str) -> HttpResponse:
     """Or disable it, as the form says."""
-    visit, is_on = request.visit, request.POST.get("enabled") == "1"
+    session, is_on = request.team_session, request.POST.get("enabled") == "1"
     endpoint_id = decode_id(Prefix.WEBHOOK_ENDPOINT, endpoint)
-    endpoints.set_enabled(visit.tenant_id, endpoint_id, enabled=is_on, actor=visit.actor)
+    endpoints.set_enabled(session.tenant_id, endpoint_id, enabled=is_on, actor=session.actor)
     said = "enabled; a replay sends what it missed" if is_on else "disabled; what was pending is canceled"
     messages.success(request, f"The endpoint is {said}.")
     return redirect("console:webhook", endpoint)
@@ -109,8 +109,8 @@ def enable(request: ConsoleRequest, endpoint: str) -> HttpResponse:
 @require_POST
 @page(Permission.WEBHOOKS)
 def delete(request: ConsoleRequest, endpoint: str) -> HttpResponse:
-    visit = request.visit
-    row = endpoints.delete(visit.tenant_id, decode_id(Prefix.WEBHOOK_ENDPOINT, endpoint), actor=visit.actor)
+    session = request.team_session
+    row = endpoints.delete(session.tenant_id, decode_id(Prefix.WEBHOOK_ENDPOINT, endpoint), actor=session.actor)
     messages.success(request, f"{row.url} gets nothing any more, and its secrets are destroyed.")
     return redirect("console:webhooks")
 
@@ -119,10 +119,10 @@ def delete(request: ConsoleRequest, endpoint: str) -> HttpResponse:
 @page(Permission.WEBHOOKS, atomic=False)
 def test(request: ConsoleRequest, endpoint: str) -> HttpResponse:
     """Sent while the page waits. Not atomic: the receiver may take its time."""
-    visit = request.visit
-    sent = send_test(visit.tenant_id, decode_id(Prefix.WEBHOOK_ENDPOINT, endpoint))
-    with tenant_scope(visit.tenant_id):
-        log = WebhookAttempt.objects.of_tenant(visit.tenant_id).filter(delivery_id=sent.id)
+    session = request.team_session
+    sent = send_test(session.tenant_id, decode_id(Prefix.WEBHOOK_ENDPOINT, endpoint))
+    with tenant_scope(session.tenant_id):
+        log = WebhookAttempt.objects.of_tenant(session.tenant_id).filter(delivery_id=sent.id)
         attempt = log.order_by("-number").first()
         context = _one(request, endpoint) | {
             "test": attempt,
@@ -133,7 +133,7 @@ def test(request: ConsoleRequest, endpoint: str) -> HttpResponse:
 
 
 def _one(request: ConsoleRequest, endpoint: str) -> dict[str, Any]:
-    row = own_row(WebhookEndpoint, request.visit.tenant_id, Prefix.WEBHOOK_ENDPOINT, endpoint)
+    row = own_row(WebhookEndpoint, request.team_session.tenant_id, Prefix.WEBHOOK_ENDPOINT, endpoint)
     return endpoint_context(request, row) | {
         "groups": event_groups(row.events),
         "overlaps": OVERLAPS,

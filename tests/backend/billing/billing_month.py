@@ -74,7 +74,7 @@ def work(double: StripeDouble, *tenants: Tenant) -> None:
     StripeEvent.objects.filter(status=EventStatus.RECEIVED).update(due_at=Now())
     stripe_events.process_due(200)
     for tenant in tenants:
-        cycle.turn(tenant.id, now=now_of(double))
+        cycle.run_cycle(tenant.id, now=now_of(double))
 
 
 def buy(double: StripeDouble, tenant: Tenant, plan: str = "pro", **changes: Any) -> str:

@@ -142,7 +142,7 @@ def test_the_api_lists_an_invoice_with_its_lines_and_the_operator_books_its_paym
     tenant = new_tenant(now=at("2027-02-01T00:00"))
     use(tenant, at("2027-02-10T10:00"), 1_234_567)
     begin_month(tenant, at("2027-03-01T00:00"))
-    cycle.turn(tenant.id, now=at("2027-03-01T00:02"))
+    cycle.run_cycle(tenant.id, now=at("2027-03-01T00:02"))
     headers = bearer(make_api_key(tenant))
     (row,) = Client().get("/v1/invoices", headers=headers).json()["data"]
     assert (row["status"], row["total_microusd"], row["billed_by"]) == ("open", 1_230_000, "kolm")

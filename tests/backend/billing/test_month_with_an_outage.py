@@ -13,7 +13,7 @@ import pytest
 from backend.billing import reconcile
 from backend.billing.models import StripeEvent
 from backend.billing.stripe import api
-from backend.billing.stripe.api import StripeAway
+from backend.billing.stripe.api import StripeUnavailable
 from backend.domain.money.ledger import to_cents
 from backend.tenants.actors import SYSTEM
 from backend.tenants.isolation import tenant_scope
@@ -59,7 +59,7 @@ def order(double: StripeDouble, plan: str, seed: int) -> Tenant:
     while True:
         try:
             buy(double, tenant, plan)
-        except StripeAway:
+        except StripeUnavailable:
             double.advance(double.world.now + 60)
         else:
             return tenant

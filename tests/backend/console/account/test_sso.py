@@ -103,7 +103,7 @@ def test_a_code_is_used_once(idp):
     assert not is_in(other)
 
 
-def test_an_address_that_the_company_did_not_verify_is_confirmed_by_letter(idp):
+def test_an_address_that_the_company_did_not_verify_is_confirmed_by_email(idp):
     idp.person["email_verified"] = False
     client = Client()
     answer = come_in(client)

@@ -162,7 +162,7 @@ def test_a_refusal_is_a_page_or_for_htmx_a_fragment():
 def test_what_breaks_is_a_page_without_its_cause(monkeypatch, caplog):
     from backend.console.overview import pages
 
-    def broken(visit):
+    def broken(team_session):
         raise RuntimeError("secret detail")
 
     monkeypatch.setattr(pages, "running_part", broken)
