@@ -101,8 +101,8 @@ def _guarded_args(record: logging.LogRecord, error: BaseException | None, words:
     if isinstance(args, Mapping):
         # Celery's lines of a failed task, which hold its exception and its arguments as text
         hidden = {"exc", "traceback", "args", "kwargs", "return_value"} if record.name.startswith("celery.") else set()
-        said = describe(error) if error else "…"
-        return {name: said if name in hidden else _guarded_arg(value, words) for name, value in args.items()}
+        description = describe(error) if error else "…"
+        return {name: description if name in hidden else _guarded_arg(value, words) for name, value in args.items()}
     if isinstance(args, tuple):
         return tuple(_guarded_arg(value, words) for value in args)
     return args
@@ -131,10 +131,10 @@ def _without(text: str, words: set[str]) -> str:
 
 def _words(error: BaseException) -> Iterator[str]:
     """What a line may repeat of an exception although `describe` keeps it back: the message, its lines, arguments."""
-    said = set(_message(error, _name(error)))
+    message = set(_message(error, _name(error)))
     texts = [_printed(error), *(arg for arg in error.args if isinstance(arg, str))]
-    for text in texts if said else [*texts, repr(texts[0])[1:-1]]:
-        yield from (line for line in (text, *text.splitlines()) if len(line) >= _SHORT and line not in said)
+    for text in texts if message else [*texts, repr(texts[0])[1:-1]]:
+        yield from (line for line in (text, *text.splitlines()) if len(line) >= _SHORT and line not in message)
 
 
 def _printed(value: object) -> str:
@@ -158,7 +158,7 @@ def _codes(error: BaseException) -> Iterator[str]:
     if sqlstate := getattr(error, "sqlstate", None):
         yield str(sqlstate)
         diag = getattr(error, "diag", None)
-        yield from (str(found) for name in _SCHEMA_NAMES if (found := getattr(diag, name, None)))
+        yield from (str(name_of) for name in _SCHEMA_NAMES if (name_of := getattr(diag, name, None)))
         return
     ours = getattr(error, "code", None)
     if isinstance(ours, str) and _CODE.fullmatch(ours) and type(error).__module__.startswith(_OURS):
@@ -187,11 +187,11 @@ def _message(error: BaseException, name: str) -> Iterator[str]:
 
 def _literals(trace: TracebackType | None) -> frozenset[str]:
     """The strings that stand in the code of the frames on the way."""
-    found: set[str] = set()
+    literals: set[str] = set()
     while trace is not None:
-        found.update(_strings(trace.tb_frame.f_code))
+        literals.update(_strings(trace.tb_frame.f_code))
         trace = trace.tb_next
-    return frozenset(found)
+    return frozenset(literals)
 
 
 def _strings(compiled: CodeType) -> Iterator[str]:

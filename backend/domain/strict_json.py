@@ -102,14 +102,14 @@ def _strings(value: Any) -> Iterable[str]:
     """All of them, keys too, in no order."""
     left = [value]
     while left:
-        found = left.pop()
-        if isinstance(found, str):
-            yield found
-        elif isinstance(found, dict):
-            yield from found
-            left.extend(found.values())
-        elif isinstance(found, list):
-            left.extend(found)
+        node = left.pop()
+        if isinstance(node, str):
+            yield node
+        elif isinstance(node, dict):
+            yield from node
+            left.extend(node.values())
+        elif isinstance(node, list):
+            left.extend(node)
 
 
 def _is_kept(text: str) -> bool:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from backend.domain.answers.json_schemas import validator
 from backend.domain.answers.json_values import BadAnswer, parse_answer
-from backend.domain.patterns.matching import found_in
+from backend.domain.patterns.matching import occurs_in
 from backend.domain.spec.checks import check_name
 from backend.domain.spec.parsing import (
     ContainsCheck,
@@ -92,7 +92,7 @@ def _fits(check: OutputCheck, text: str, part: str) -> bool:
         case LengthCheck():
             return check.min_chars <= len(part) <= check.max_chars
         case RegexCheck():
-            return found_in(check.pattern, part)
+            return occurs_in(check.pattern, part)
         case ContainsCheck():
             return any(phrase.casefold() in part.casefold() for phrase in check.any_of)
         case ExcludesCheck():

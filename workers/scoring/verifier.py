@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from backend.domain.patterns.matching import found_in
+from backend.domain.patterns.matching import occurs_in
 from backend.domain.spec.parsing import Spec, VerifierSpec
 from workers.embedding.protocol import Rows
 
@@ -63,7 +63,7 @@ def _holds(verifier: VerifierSpec, text: str) -> bool:
         case "length":
             return verifier.min_chars <= len(text) <= verifier.max_chars
         case "regex":
-            return found_in(verifier.pattern, text)
+            return occurs_in(verifier.pattern, text)
         case "contains":
             return any(word.casefold() in text.casefold() for word in verifier.any_of)
         case "excludes":

@@ -102,8 +102,8 @@ def validator(schema: Mapping[str, Any], *, budget: ValidationBudget | None = No
 
     def errors(value: Any) -> list[str]:
         try:
-            found = judge.faults(value, None, budget or ValidationBudget(MAX_STEPS))
-            return [f"{_pointer(at)}: {message[:200]}" for at, message in islice(found, MAX_ERRORS)]
+            faults = judge.faults(value, None, budget or ValidationBudget(MAX_STEPS))
+            return [f"{_pointer(at)}: {message[:200]}" for at, message in islice(faults, MAX_ERRORS)]
         except BudgetExceeded as fault:
             if budget is not None:
                 raise

@@ -98,7 +98,7 @@ def _type(names: Any, _schema: Mapping[str, Any]) -> Rule:
     wanted = frozenset(names if isinstance(names, list) else [names])
     words = ", ".join(map(repr, sorted(wanted)))
 
-    def rule(value: Any, at: Place, _purse: ValidationBudget) -> Iterable[Fault]:
+    def rule(value: Any, at: Place, _budget: ValidationBudget) -> Iterable[Fault]:
         return _NOTHING if not wanted.isdisjoint(_types(value)) else [(at, f"{_shown(value)} is not of type {words}")]
 
     return rule
@@ -290,7 +290,7 @@ def _pattern(source: Any, _schema: Mapping[str, Any]) -> Rule:
             return [(at, f"has more than the {MAX_MATCHED_CHARS:,} characters that are matched with a pattern")]
         compiled = budget.pattern(source)
         budget.spend(STEPS_A_MATCH + compiled.most_instructions(len(value)) // INSTRUCTIONS_A_STEP)
-        return _NOTHING if compiled.found_in(value) else [(at, f"does not match {source!r}")]
+        return _NOTHING if compiled.occurs_in(value) else [(at, f"does not match {source!r}")]
 
     return rule
 
@@ -333,7 +333,7 @@ def _is_number(value: object) -> bool:
 
 def _bound(is_broken: Callable[[Any, Any], bool], words: str) -> Callable[[Any, Mapping[str, Any]], Rule]:
     def made(bound: Any, _schema: Mapping[str, Any]) -> Rule:
-        def rule(value: Any, at: Place, _purse: ValidationBudget) -> Iterable[Fault]:
+        def rule(value: Any, at: Place, _budget: ValidationBudget) -> Iterable[Fault]:
             if not _is_number(value) or not is_broken(value, bound):
                 return _NOTHING
             return [(at, f"{value!r} is {words} {bound!r}")]
@@ -345,7 +345,7 @@ def _bound(is_broken: Callable[[Any, Any], bool], words: str) -> Callable[[Any, 
 
 def _size(kind: type, is_broken: Callable[[int, Any], bool], words: str) -> Callable[[Any, Mapping[str, Any]], Rule]:
     def made(bound: Any, _schema: Mapping[str, Any]) -> Rule:
-        def rule(value: Any, at: Place, _purse: ValidationBudget) -> Iterable[Fault]:
+        def rule(value: Any, at: Place, _budget: ValidationBudget) -> Iterable[Fault]:
             if not isinstance(value, kind) or not is_broken(len(value), bound):  # type: ignore[arg-type]
                 return _NOTHING
             return [(at, f"{_shown(value)} is {words} ({bound} allowed)")]

@@ -109,7 +109,7 @@ def answer_text(value: Any, schema: Mapping[str, Any]) -> str:
     ...             "properties": {"b": {"type": "integer"}, "a": {"type": "string"}}})
     '{"a": "x", "b": 2}'
     """
-    return _written(_spelt(value, normal_schema(schema)))
+    return _written(_in_schema_order(value, normal_schema(schema)))
 
 
 def _written(value: Any) -> str:
@@ -124,20 +124,20 @@ def _written(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, allow_nan=False).replace("\x7f", "\\u007f")
 
 
-def _spelt(value: Any, schema: object) -> Any:
+def _in_schema_order(value: Any, schema: object) -> Any:
     if not isinstance(schema, dict):
         return value
     branches = schema.get("anyOf") or schema.get("oneOf")
     if branches:
-        return _spelt(value, next((branch for branch in branches if not validator(branch)(value)), None))
+        return _in_schema_order(value, next((branch for branch in branches if not validator(branch)(value)), None))
     if isinstance(value, dict):
         fields, rest = schema.get("properties", {}), schema.get("additionalProperties")
         names = [name for name in fields if name in value] + sorted(set(value) - set(fields))
-        return {name: _spelt(value[name], fields.get(name, rest)) for name in names}
+        return {name: _in_schema_order(value[name], fields.get(name, rest)) for name in names}
     if isinstance(value, list):
         first = schema.get("prefixItems", [])
         parts = [*first, *[schema.get("items")] * (len(value) - len(first))]
-        return [_spelt(item, part) for item, part in zip(value, parts[: len(value)], strict=True)]
+        return [_in_schema_order(item, part) for item, part in zip(value, parts[: len(value)], strict=True)]
     is_whole = schema.get("type") == "integer" and isinstance(value, float) and value.is_integer()
     is_whole = is_whole and abs(value) <= MAX_INTEGER
     return int(value) if is_whole else value
@@ -163,7 +163,7 @@ class FieldCounts:
 
 def leaves(value: Any) -> Counter[Leaf]:
     """The fields of a value with how often each stands in it."""
-    found: Counter[Leaf] = Counter()
+    counts: Counter[Leaf] = Counter()
     stack: list[tuple[str, Any]] = [("", value)]
     while stack:
         path, here = stack.pop()
@@ -172,8 +172,8 @@ def leaves(value: Any) -> Counter[Leaf]:
         elif isinstance(here, list):
             stack.extend((f"{path}/*", item) for item in here)
         elif here is not None:
-            found[(path, *_leaf(here))] += 1
-    return found
+            counts[(path, *_leaf(here))] += 1
+    return counts
 
 
 def _token(name: str) -> str:
@@ -257,8 +257,8 @@ def consensus(samples: Sequence[Any], asked: int) -> Consensus:
     >>> consensus([{"a": 1}, {"a": 1}, {"a": 2}, None], 4)
     Consensus(index=0, agreement_ppm=500000, n_valid=3, asked=4)
     """
-    found = [None if sample is None else leaves(sample) for sample in samples]
-    return medoid(found, asked, lambda a, b: matched(a, b).f1_ppm)
+    leaves_of = [None if sample is None else leaves(sample) for sample in samples]
+    return medoid(leaves_of, asked, lambda a, b: matched(a, b).f1_ppm)
 
 
 def medoid(samples: Sequence[T | None], asked: int, likeness_ppm: Callable[[T, T], int]) -> Consensus:

@@ -62,8 +62,8 @@ def predict(curve: Curve, distances: Sequence[float] | NDArray[np.float64]) -> N
     """Posterior mean acceptance at each distance, (m,) in (0, 1); never rises with the distance."""
     weights = np.exp(curve.log_posterior.astype(np.float64)).reshape(-1, len(CEILINGS))
     heights = weights @ (CEILINGS - FLOOR) / weights.sum()
-    found: NDArray[np.float64] = FLOOR + _sigmoids(np.asarray(distances, dtype=np.float64)) @ heights
-    return found
+    acceptances: NDArray[np.float64] = FLOOR + _sigmoids(np.asarray(distances, dtype=np.float64)) @ heights
+    return acceptances
 
 
 def update(curve: Curve, counts: Iterable[SourceCount]) -> Curve:
@@ -132,20 +132,20 @@ def from_bytes(data: bytes, n_observations: int) -> Curve:
 def _sigmoids(distances: NDArray[np.float64]) -> NDArray[np.float64]:
     """(m, thresholds * widths)."""
     steps = (THRESHOLDS[None, :, None] - distances[:, None, None]) / WIDTHS[None, None, :]
-    found: NDArray[np.float64] = 0.5 * (1 + np.tanh(steps / 2))
-    return found.reshape(len(distances), -1)
+    values: NDArray[np.float64] = 0.5 * (1 + np.tanh(steps / 2))
+    return values.reshape(len(distances), -1)
 
 
 def _acceptances(distance: float) -> NDArray[np.float64]:
     """Every particle's, (1110,)."""
     rising = _sigmoids(np.array([distance]))[0]
-    found: NDArray[np.float64] = FLOOR + rising[:, None] * (CEILINGS - FLOOR)[None, :]
-    return found.ravel()
+    values: NDArray[np.float64] = FLOOR + rising[:, None] * (CEILINGS - FLOOR)[None, :]
+    return values.ravel()
 
 
 def _log_likelihood(count: SourceCount) -> NDArray[np.float64]:
     accepts = _acceptances(count.distance)
     weight = 1 / (1 + (count.n_shown - 1) * SOURCE_CORRELATION)
     n_refused = count.n_shown - count.n_accepted
-    found: NDArray[np.float64] = weight * (count.n_accepted * np.log(accepts) + n_refused * np.log1p(-accepts))
-    return found
+    values: NDArray[np.float64] = weight * (count.n_accepted * np.log(accepts) + n_refused * np.log1p(-accepts))
+    return values

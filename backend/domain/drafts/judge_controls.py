@@ -129,13 +129,13 @@ def audits_of(verdicts: Iterable[DraftVerdict]) -> Audits:
 
 def controls_of(verdicts: Iterable[DraftVerdict]) -> ControlCounts:
     """The planted ones among some verdicts, counted."""
-    said = Counter((verdict.kind, verdict.is_accepted) for verdict in verdicts)
+    counts = Counter((verdict.kind, verdict.is_accepted) for verdict in verdicts)
     negative, positive = VerdictKind.NEGATIVE, VerdictKind.POSITIVE
     return ControlCounts(
-        n_negative=said[negative, True] + said[negative, False],
-        n_negative_accepted=said[negative, True],
-        n_positive=said[positive, True] + said[positive, False],
-        n_positive_accepted=said[positive, True],
+        n_negative=counts[negative, True] + counts[negative, False],
+        n_negative_accepted=counts[negative, True],
+        n_positive=counts[positive, True] + counts[positive, False],
+        n_positive_accepted=counts[positive, True],
     )
 
 

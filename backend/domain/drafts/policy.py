@@ -214,8 +214,8 @@ def _decision(
     first: Sequence[_Ranked] = (),
 ) -> Decision:
     """The break-even is the plan's own; without a plan, that of the best source's drafts."""
-    told = plan or [each for each in ranked if each.draft.source == ranked[0].draft.source]
-    cost = overhead_microusd + math.fsum(each.draft.verify_microusd for each in told)
+    batch = plan or [each for each in ranked if each.draft.source == ranked[0].draft.source]
+    cost = overhead_microusd + math.fsum(each.draft.verify_microusd for each in batch)
     return Decision(
         arm=arm,
         shown=tuple(each.draft.index for each in plan),
@@ -223,7 +223,7 @@ def _decision(
         predicted=tuple(each.acceptance for each in plan),
         propensity=_propensities(plan, first, ranked, arm),
         expected_net_microusd=net,
-        break_even=cost / (len(told) * fresh_microusd) if fresh_microusd > 0 else math.inf,
+        break_even=cost / (len(batch) * fresh_microusd) if fresh_microusd > 0 else math.inf,
     )
 
 

@@ -105,12 +105,12 @@ def evaluate_causal_result(value: dict[str, Any], *, answer: Mapping[str, Any], 
 
 def _check_rules(result: EvaluateResult | EvaluateCausalResult, known: Collection[str] | None, n: int) -> None:
     """What rules answered: nothing at all, or one entry an input."""
-    said = result.rule_answers
-    check(isinstance(said, list) and len(said) in (0, n), "rule_answers is not one entry an input")
-    check(all(x is None or is_string(x, MAX_OUTPUT) for x in said), "rule_answers holds what is no text")
-    is_known = known is None or all(x is None or x in known for x in said)
+    rule_answers = result.rule_answers
+    check(isinstance(rule_answers, list) and len(rule_answers) in (0, n), "rule_answers is not one entry an input")
+    check(all(x is None or is_string(x, MAX_OUTPUT) for x in rule_answers), "rule_answers holds what is no text")
+    is_known = known is None or all(x is None or x in known for x in rule_answers)
     check(is_known, "rule_answers holds what is no label")
-    if said:
+    if rule_answers:
         check_latencies(result.ruled_latency_us)
     else:
         check(result.ruled_latency_us == [], "there are latencies of rules and no rules")

@@ -206,8 +206,8 @@ def _declared(model: str, declared: DeclaredPrice) -> TeacherPrice:
     cached, written = declared.cached_input_usd_per_mtok, declared.cache_write_usd_per_mtok
     per_mtok = (plain, plain if cached is None else cached, plain if written is None else written, output)
     # without the optional ones the digest is of two prices: what was declared before there were four keeps its version
-    told = (plain, output) if cached is None and written is None else per_mtok
-    digest = sha256_of({"model": model, "usd_per_mtok": [format(usd.normalize(), "f") for usd in told]})
+    amounts = (plain, output) if cached is None and written is None else per_mtok
+    digest = sha256_of({"model": model, "usd_per_mtok": [format(usd.normalize(), "f") for usd in amounts]})
     prices = [
         Price(sku=f"teacher.{model}.{kind}_token", unit="token", usd_per_unit=usd / MICRO)
         for kind, usd in zip(_KINDS, per_mtok, strict=True)

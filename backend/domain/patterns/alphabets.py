@@ -73,13 +73,13 @@ def taken_ranges(syntax: Syntax, sources: Sequence[str]) -> dict[str, Ints]:
     starts, samples, sample_of = _cells(syntax)
     takes = _takes(sources, samples)[:, sample_of]
     ends = np.append(starts[1:], 0x110000) - 1
-    found = {}
+    ranges = {}
     for source, row in zip(sources, takes, strict=True):
         is_first, is_last = row.copy(), row.copy()
         is_first[1:] &= ~row[:-1]
         is_last[:-1] &= ~row[1:]
-        found[source] = np.stack([starts[is_first], ends[is_last]], axis=1)
-    return found
+        ranges[source] = np.stack([starts[is_first], ends[is_last]], axis=1)
+    return ranges
 
 
 def _takes(sources: Sequence[str], samples: str) -> NDArray[np.bool_]:
@@ -108,12 +108,12 @@ def _cells(syntax: Syntax) -> tuple[Ints, str, Ints]:
     than itself is a run of its own.
     """
     edges = np.array(sorted({0, 10, 11, *syntax.edges} - {0x110000}))
-    found = [edges]
+    bounds = [edges]
     if syntax.has_categories:
-        found.append(kinds().starts)
+        bounds.append(kinds().starts)
     alone = _alone(edges) if syntax.ignores_case else edges[:0]
     after = alone + 1
-    starts = np.unique(np.concatenate([*found, alone, after[after < 0x110000]]))
+    starts = np.unique(np.concatenate([*bounds, alone, after[after < 0x110000]]))
     alike = np.searchsorted(edges, starts, "right") * _N_KINDS
     if syntax.has_categories:
         alike += kinds().of(starts)

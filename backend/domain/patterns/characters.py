@@ -40,9 +40,9 @@ class CharacterReader:
         return self.text[self.at : self.at + n]
 
     def _skip(self, wanted: str) -> bool:
-        found = self.text.startswith(wanted, self.at)
-        self.at += len(wanted) if found else 0
-        return found
+        is_there = self.text.startswith(wanted, self.at)
+        self.at += len(wanted) if is_there else 0
+        return is_there
 
     def _while(self, of: Collection[str], most: int) -> str:
         start = self.at
@@ -125,14 +125,14 @@ class CharacterReader:
         self.n_steps += STEPS_A_WIDE_SET if high > 255 else 0
         if "i" in flags:  # Python looks at every one of them
             self.n_steps += 2 * max(0, min(high, 0xFFFF) - low)
-        return f"{_spelt(low)}-{_spelt(high)}"  # also of one character: Python ignores its case in another way
+        return f"{_escape_of(low)}-{_escape_of(high)}"  # also of one character: Python ignores its case in another way
 
     def _taken(self, item: int | str, flags: str) -> str:
         if isinstance(item, str):
             self._category(flags)
             return item
         self.edges |= {item, item + 1}
-        return _spelt(item)
+        return _escape_of(item)
 
     def _of_set(self, at: int) -> int | str:
         char = self._next()
@@ -150,7 +150,7 @@ class CharacterReader:
 
     def _letter(self, point: int, flags: str) -> Chars:
         self.edges |= {point, point + 1}
-        return self._chars(_spelt(point), flags)
+        return self._chars(_escape_of(point), flags)
 
     def _category(self, flags: str) -> None:
         if "a" in flags:
@@ -167,5 +167,5 @@ class CharacterReader:
         return chars
 
 
-def _spelt(point: int) -> str:
+def _escape_of(point: int) -> str:
     return f"\\U{point:08x}"

@@ -44,14 +44,14 @@ def codes_of(text: str) -> Ints:
 
 @lru_cache(maxsize=1)
 def kinds() -> Kinds:
-    found = np.zeros(N_CODE_POINTS, np.int64)
+    masks = np.zeros(N_CODE_POINTS, np.int64)
     some = "".join(
         re.findall(r"[\w\s]+", text_of(np.arange(N_CODE_POINTS)))
     )  # one slow pass over all; digits are in \w
     for bit, category in enumerate((r"\w+", r"\s+", r"\d+")):
-        found[codes_of("".join(re.findall(category, some)))] |= 1 << bit
-    starts = np.flatnonzero(np.diff(found, prepend=-1))
-    return Kinds(starts, found[starts])
+        masks[codes_of("".join(re.findall(category, some)))] |= 1 << bit
+    starts = np.flatnonzero(np.diff(masks, prepend=-1))
+    return Kinds(starts, masks[starts])
 
 
 @lru_cache(maxsize=1)

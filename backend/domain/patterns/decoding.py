@@ -91,19 +91,19 @@ def _is_plain(source: str) -> bool:
 def _written(node: Node, sets: Mapping[str, str]) -> str:
     match node:
         case Chars(source=source):
-            return sets.get(source) or _said(source)
+            return sets.get(source) or _set_source(source)
         case Place():
             return _PLACES.get(node, "(?m:^)")  # which the decoder refuses
         case Row(parts=parts):
-            told = [(part, _written(part, sets)) for part in parts]
-            return "".join(f"(?:{text})" if isinstance(part, Choice) else text for part, text in told)
+            texts = [(part, _written(part, sets)) for part in parts]
+            return "".join(f"(?:{text})" if isinstance(part, Choice) else text for part, text in texts)
         case Choice(branches=branches):
             return "|".join(_written(branch, sets) for branch in branches)
         case Repeat(low=low, high=high, body=body):
             return f"(?:{_written(body, sets)}){{{low},{'' if high is None else high}}}"
 
 
-def _said(source: str) -> str:
+def _set_source(source: str) -> str:
     if source.endswith("."):
         return r"[^\x{a}]" if source == "." else r"[\x{0}-\x{10ffff}]"
     inner = source.removeprefix("(?s)")
@@ -112,17 +112,17 @@ def _said(source: str) -> str:
     return f"[{items}]"
 
 
-def _item(found: re.Match[str]) -> str:
-    if found[1]:
-        return f"\\x{{{int(found[1], 16):x}}}"
-    category = _CATEGORIES[found[2].lower()]
-    return f"[^{category}]" if found[2].isupper() else category
+def _item(match: re.Match[str]) -> str:
+    if match[1]:
+        return f"\\x{{{int(match[1], 16):x}}}"
+    category = _CATEGORIES[match[2].lower()]
+    return f"[^{category}]" if match[2].isupper() else category
 
 
 def _set_of(ranges: "Ints") -> str:
     low, high = _HALVES
-    told = ""
+    ranges_text = ""
     for first, last in ranges.tolist():
         for begin, end in ((first, min(last, low - 1)), (max(first, high + 1), last)):
-            told += f"\\x{{{begin:x}}}-\\x{{{end:x}}}" if begin <= end else ""
-    return f"[{told}]" if told else _NOTHING
+            ranges_text += f"\\x{{{begin:x}}}-\\x{{{end:x}}}" if begin <= end else ""
+    return f"[{ranges_text}]" if ranges_text else _NOTHING

@@ -28,7 +28,7 @@ __all__ = [
     "Pattern",
     "UnsafePattern",
     "compile_pattern",
-    "found_in",
+    "occurs_in",
     "reading_steps",
     "takes_too_long_to_read",
 ]
@@ -58,14 +58,14 @@ class Pattern:
         reached = next((size for n, size in zip(_LENGTHS, self.sizes, strict=True) if n_chars <= n), self.size)
         return (n_chars + 1) * self.alphabet.width * reached
 
-    def found_in(self, text: str) -> bool:
+    def occurs_in(self, text: str) -> bool:
         """Whether the pattern is found in the first MAX_MATCHED_CHARS characters."""
         return self.program.match(self.alphabet.written(text[:MAX_MATCHED_CHARS])) is not None
 
 
-def found_in(pattern: str, text: str) -> bool:
+def occurs_in(pattern: str, text: str) -> bool:
     """Whether the pattern is found in the first MAX_MATCHED_CHARS characters. Raises UnsafePattern."""
-    return compile_pattern(pattern).found_in(text)
+    return compile_pattern(pattern).occurs_in(text)
 
 
 def takes_too_long_to_read(patterns: Iterable[str]) -> bool:

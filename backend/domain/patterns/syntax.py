@@ -104,13 +104,13 @@ class _Reader(CharacterReader):
         """Those of (?i) and the like, which stand before everything but a comment."""
         flags = ""
         flags_or_comment = re.compile(rf"\(\?[aiLmsux]+\)|{_COMMENT.pattern}", re.DOTALL)
-        while found := flags_or_comment.match(self.text, self.at):
-            letters = "" if found[0].startswith("(?#") else found[0][2:-1]
+        while match := flags_or_comment.match(self.text, self.at):
+            letters = "" if match[0].startswith("(?#") else match[0][2:-1]
             self._check_flags(letters, self.at)
             flags = _with(flags, letters)
             if "a" in flags and "u" in flags:
                 raise self._fault("the flags a and u exclude each other", self.at)
-            self.at = found.end()
+            self.at = match.end()
         return flags.replace("u", "")
 
     def _check_flags(self, letters: str, at: int) -> None:
@@ -150,10 +150,10 @@ class _Reader(CharacterReader):
             self.at += 1
             return True
         if self._next() == "#":
-            found = _LINE_COMMENT.match(self.text, self.at)
-            if found is None:
+            match = _LINE_COMMENT.match(self.text, self.at)
+            if match is None:
                 raise self._fault("the comment ends in a backslash; leave it out", len(self.text) - 1)
-            self.at = found.end()
+            self.at = match.end()
             return True
         return False
 
@@ -162,10 +162,10 @@ class _Reader(CharacterReader):
         at = self.at
         self.at += 1
         if self._next(2) == "?#":
-            found = _COMMENT.match(self.text, at)
-            if found is None:
+            match = _COMMENT.match(self.text, at)
+            if match is None:
                 raise self._fault("the comment has no end; add )", at)
-            self.at = found.end()
+            self.at = match.end()
             return None
         if self._skip("?"):
             flags = self._extension(flags, at)
@@ -188,15 +188,15 @@ class _Reader(CharacterReader):
             return flags
         if self._skip(":"):
             return flags
-        found = re.compile("([aiLmsux]*)(?:-([imsx]+))?:").match(self.text, self.at)
-        if found is None or (not found[1] and not found[2]):
+        match = re.compile("([aiLmsux]*)(?:-([imsx]+))?:").match(self.text, self.at)
+        if match is None or (not match[1] and not match[2]):
             end = f"(?{self._next(3)}"
             raise self._fault(f"{end} is not known, or stands where it cannot: (?i) and its like come first of all", at)
-        on, off = found[1], found[2] or ""
+        on, off = match[1], match[2] or ""
         self._check_flags(on, at)
         if set(on) & set(off) or {"a", "u"} <= set(on):
             raise self._fault("the flags of the group exclude each other", at)
-        self.at = found.end()
+        self.at = match.end()
         kept = "".join(flag for flag in flags if flag not in off and not (flag == "a" and "u" in on))
         return _with(kept, on).replace("u", "")
 
@@ -214,12 +214,12 @@ class _Reader(CharacterReader):
 
     def _count(self) -> tuple[int, int | None, int] | None:
         """(low, high, where it ends) of a {...} that counts; None where the brace is a character."""
-        found = re.compile(r"\{([0-9]*)(,?)([0-9]*)\}").match(self.text, self.at)
-        if found is None or found[0] == "{}":
+        match = re.compile(r"\{([0-9]*)(,?)([0-9]*)\}").match(self.text, self.at)
+        if match is None or match[0] == "{}":
             return None
-        low = int(found[1] or 0)
-        high = (int(found[3]) if found[3] else None) if found[2] else low
-        return low, high, found.end()
+        low = int(match[1] or 0)
+        high = (int(match[3]) if match[3] else None) if match[2] else low
+        return low, high, match.end()
 
     def _is_count(self) -> bool:
         return self._count() is not None

@@ -75,8 +75,8 @@ def base_size_b(name: str) -> float:
     >>> base_size_b("Qwen/Qwen2.5-7B-Instruct"), base_size_b("kolm-tiny-1")
     (7.0, 0.5)
     """
-    found = _SIZE.search(name)
-    return float(found[1]) if found else CAUSAL_BASE_B
+    match = _SIZE.search(name)
+    return float(match[1]) if match else CAUSAL_BASE_B
 
 
 def answer_tokens(spec: Spec) -> int:

@@ -74,7 +74,7 @@ class RequestCopies:
         decided = self._decided(place, begin, begin + len(value))
         return decided >= 0 and self.index.copies[decided].what is CopyKind.ENDS
 
-    def said(self, cues: Sequence[tuple[str, int]]) -> tuple[tuple[int, ...], int]:
+    def run_for(self, cues: Sequence[tuple[str, int]]) -> tuple[tuple[int, ...], int]:
         """What the first of `cues` that the input has says."""
         for cue, i in cues:
             if not cue or cue in self.words:
@@ -93,8 +93,8 @@ class RequestCopies:
 
     @cached_property
     def words(self) -> frozenset[str]:
-        found = {f"copies {place}" for place in self.index.begins if self.begin_of(place)[0] >= 0}
-        return self.text.words | found
+        copied = {f"copies {place}" for place in self.index.begins if self.begin_of(place)[0] >= 0}
+        return self.text.words | copied
 
     @cached_property
     def text(self) -> InputText:
@@ -102,17 +102,17 @@ class RequestCopies:
 
     @cached_property
     def _tokens(self) -> Sequence[int]:
-        found = input_in(self._prompt, self.index.frame)
-        return [token for token in found or () if 0 <= token < len(self._texts)]
+        span = input_in(self._prompt, self.index.frame)
+        return [token for token in span or () if 0 <= token < len(self._texts)]
 
     @cached_property
     def _token_at(self) -> dict[int, int]:
-        at, found = 0, dict[int, int]()
+        at, tokens = 0, dict[int, int]()
         for token in self._tokens:
             if self._texts[token]:
-                found[at] = token
+                tokens[at] = token
                 at += len(self._texts[token])
-        return found
+        return tokens
 
     def _begun_at(self, place: str, value: bytes | None) -> tuple[int, int]:
         """(byte at which the value that has come so far begins, the recipe that says so), -1 for none."""
@@ -133,7 +133,7 @@ class RequestCopies:
                 recipe = decided if recipe < 0 else recipe
                 kind = self.index.copies[decided].what if decided >= 0 else CopyKind.OPEN
                 if kind is CopyKind.ENDS and not run:
-                    return self.said(self.index.says.get(end_of(place), ()))
+                    return self.run_for(self.index.says.get(end_of(place), ()))
                 if kind is not CopyKind.GOES_ON:
                     break
             token = self._piece(at)

@@ -32,16 +32,16 @@ def checked_feedback(value: Any) -> PackFeedback:
     """Feedback that came from outside: every part of the form and within its bounds. Raises ValueError."""
     if not isinstance(value, dict):
         raise ValueError("feedback is an object")
-    told = PackFeedback.from_json(value)
+    feedback = PackFeedback.from_json(value)
     for name in ("artifact_sha256", "pack_sha256"):
-        _require(_is_hex(getattr(told, name), 64), f"{name} is a sha256")
-    _require(_is_count(told.n_answers) and _is_count(told.n_tokens), "n_answers and n_tokens are counts")
-    _rows(told.tried, {"id", "tried", "accepted"}, _is_tried, "tried")
-    _rows(told.missed, {"shape", "n"}, _is_missed, "missed")
-    _rows(told.learned, {"tokens"}, _is_learned, "learned")
-    n_learned = sum(len(row["tokens"]) for row in told.learned)
+        _require(_is_hex(getattr(feedback, name), 64), f"{name} is a sha256")
+    _require(_is_count(feedback.n_answers) and _is_count(feedback.n_tokens), "n_answers and n_tokens are counts")
+    _rows(feedback.tried, {"id", "tried", "accepted"}, _is_tried, "tried")
+    _rows(feedback.missed, {"shape", "n"}, _is_missed, "missed")
+    _rows(feedback.learned, {"tokens"}, _is_learned, "learned")
+    n_learned = sum(len(row["tokens"]) for row in feedback.learned)
     _require(n_learned <= MAX_LEARNED_TOKENS, f"learned has at most {MAX_LEARNED_TOKENS} tokens")
-    return told
+    return feedback
 
 
 def _rows(rows: Any, members: set[str], holds: Callable[[dict[str, Any]], bool], name: str) -> None:

@@ -25,8 +25,8 @@ class InputText:
 
     def __init__(self, data: bytes) -> None:
         self.data = data[:MAX_BYTES]
-        found = _UNIT.finditer(self.data)
-        self.units = [match.span() for _, match in zip(range(MAX_UNITS), found, strict=False)]
+        matches = _UNIT.finditer(self.data)
+        self.units = [match.span() for _, match in zip(range(MAX_UNITS), matches, strict=False)]
         self._begins = {begin for begin, _ in self.units}
         self._ends = {end for _, end in self.units}
 
@@ -40,33 +40,33 @@ class InputText:
 
     def places_of(self, text: bytes) -> list[int]:
         """Where `text` stands from the beginning of a unit on."""
-        found, at = list[int](), self.data.find(text)
-        while at >= 0 and len(found) < MAX_UNITS:
+        begins, at = list[int](), self.data.find(text)
+        while at >= 0 and len(begins) < MAX_UNITS:
             if at in self._begins:
-                found.append(at)
+                begins.append(at)
             at = self.data.find(text, at + 1)
-        return found
+        return begins
 
     @cached_property
     def anchors(self) -> dict[str, int]:
         """By cue of a beginning, the byte that it points at: `first U after: by `, `last N`."""
-        found: dict[str, int] = {}
+        begins: dict[str, int] = {}
         for i, (begin, _) in enumerate(self.units):
             for cue in self._anchors_of(i):
-                found.setdefault(f"first {cue}", begin)
-                found[f"last {cue}"] = begin
-        return found
+                begins.setdefault(f"first {cue}", begin)
+                begins[f"last {cue}"] = begin
+        return begins
 
     @cached_property
     def words(self) -> frozenset[str]:
         """What the input has: `has: song`, `has: of 6`, `begins: Play`, `has a number`."""
         texts = [self._text(begin, end) for begin, end in self.units]
-        found = {f"has: {text}" for text in texts}
-        found |= {f"has: {one} {two}" for one, two in pairwise(texts)}
-        found |= {f"begins: {' '.join(texts[:n])}" for n in (1, 2) if len(texts) >= n}
+        features = {f"has: {text}" for text in texts}
+        features |= {f"has: {one} {two}" for one, two in pairwise(texts)}
+        features |= {f"begins: {' '.join(texts[:n])}" for n in (1, 2) if len(texts) >= n}
         if any(self._class(i) == "N" for i in range(len(self.units))):
-            found.add("has a number")
-        return frozenset(found)
+            features.add("has a number")
+        return frozenset(features)
 
     def ahead(self, at: int, n_units: int) -> list[str]:
         """What a span of `n_units` units that may end at byte `at` is followed by, the most telling cue first."""

@@ -30,7 +30,7 @@ class PackIndex:
         self.has_shapes = False
         self._by_shape: dict[str, int] = {}
         self._children: list[dict[int, int]] = [{}]
-        self.found = [NONE]
+        self.recipe_at = [NONE]
         for i, recipe in enumerate(pack.recipes):
             if _fits(recipe, len(token_texts)):
                 self._add(i, recipe)
@@ -79,16 +79,16 @@ class PackIndex:
             node = self._children[node].setdefault(token, len(self._children))
             if node == len(self._children):
                 self._children.append({})
-                self.found.append(NONE)
-        self.found[node] = i
+                self.recipe_at.append(NONE)
+        self.recipe_at[node] = i
 
     def _linked(self) -> list[int]:
-        """Each node's longest true ending that is a node too; `found` is taken over from there."""
+        """Each node's longest true ending that is a node too; `recipe_at` is taken over from there."""
         fails = [0] * len(self._children)
         waiting: list[int] = list(self._children[0].values())
         for node in waiting:
-            if self.found[node] == NONE:
-                self.found[node] = self.found[fails[node]]
+            if self.recipe_at[node] == NONE:
+                self.recipe_at[node] = self.recipe_at[fails[node]]
             for token, child in self._children[node].items():
                 at = fails[node]
                 while at and token not in self._children[at]:
@@ -101,11 +101,11 @@ class PackIndex:
 class PackCursor:
     """One answer's place in a pack."""
 
-    __slots__ = ("_found", "_index", "_moves", "_node", "_of_state", "_proposed", "_runs", "_state", "_steps")
+    __slots__ = ("_index", "_moves", "_node", "_of_state", "_proposed", "_recipe_at", "_runs", "_state", "_steps")
 
     def __init__(self, index: PackIndex) -> None:
         self._index = index
-        self._moves, self._found, self._runs = index.moves, index.found, index.runs
+        self._moves, self._recipe_at, self._runs = index.moves, index.recipe_at, index.runs
         self._steps, self._of_state = index.shapes.moves, index.of_state
         self._node, self._state = index.begin, index.shapes.start
         self._proposed = NONE
@@ -119,7 +119,7 @@ class PackCursor:
     def propose(self, most: int) -> Sequence[int]:
         """The run of the longest literal context that matches, else of the keyed shape, else of the shape; () for
         none. At most `most` ids."""
-        i = self._found[self._node]
+        i = self._recipe_at[self._node]
         if i < 0:
             of_state = self._of_state.get(self._state)
             i = self._index.by_shape(self._state) if of_state is None else of_state
@@ -174,7 +174,7 @@ class CopyingCursor(PackCursor):
         if not run:
             cues = self._copies.saying_at(self._state)
             if cues:
-                run, self._proposed = self._request.said(cues)
+                run, self._proposed = self._request.run_for(cues)
         return run if len(run) <= most else run[:most]
 
     def copy(self) -> Self:

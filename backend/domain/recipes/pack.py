@@ -243,8 +243,8 @@ def _recipe(row: Any) -> Recipe:
 
 def _list(value: Any, name: str, most: int, least: int = 0) -> list[Any]:
     _require(isinstance(value, list) and least <= len(value) <= most, f"{name} is not a list of {least} to {most}")
-    found: list[Any] = value
-    return found
+    items: list[Any] = value
+    return items
 
 
 def _text(value: Any, name: str, most: int, least: int = 0) -> str:

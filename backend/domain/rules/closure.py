@@ -13,7 +13,7 @@ from backend.domain.rules.rule_list import LabelRule, RuleList
 from backend.domain.rules.wording import ASCII_BYTES, word_bytes
 
 Answerer = Callable[[str], str | None]
-Found = Callable[[str], int | None]
+RuleNumber = Callable[[str], int | None]
 _BATCH = 1024  # texts that are normalised in one piece
 _LINES = bytes(0x0A if code == 0x0A else made for code, made in enumerate(ASCII_BYTES))
 
@@ -35,7 +35,7 @@ def compile_rules(rules: RuleList) -> Answerer:
     return answer
 
 
-def compile_numbers(rules: RuleList) -> Found:
+def compile_numbers(rules: RuleList) -> RuleNumber:
     """Which rule of a label task answers (its index), for what is told beside the answer."""
     first = _first_of(rules)
     return lambda text: first(text, word_bytes(text))
@@ -74,12 +74,12 @@ def _first_of(rules: RuleList) -> Callable[[str, list[bytes]], int | None]:
     rows = by_word.__getitem__
 
     def first(text: str, words: list[bytes]) -> int | None:
-        found = present(words)
-        if not found and not always:
+        rows_present = present(words)
+        if not rows_present and not always:
             return None
         best, view = n_rules, None
         padded = b" ^ " + b" ".join(words) + b" $ "
-        for row in (*map(rows, found), always):
+        for row in (*map(rows, rows_present), always):
             for number, phrase, test in row:
                 if number >= best:
                     break

@@ -14,13 +14,13 @@ class View:
     """`padded`: the words with a space on both sides and `^`, `$` at the ends, in which a phrase is a substring.
     `counted`: the same with `#` for words of digits."""
 
-    __slots__ = ("_counted", "_found", "padded", "text")
+    __slots__ = ("_counted", "_matches", "padded", "text")
 
     def __init__(self, text: str, padded: bytes) -> None:
         self.text = text
         self.padded = padded
         self._counted: bytes | None = None
-        self._found: dict[str, bool] = {}
+        self._matches: dict[str, bool] = {}
 
     @property
     def counted(self) -> bytes:
@@ -29,9 +29,9 @@ class View:
         return self._counted
 
     def has(self, pattern: str) -> bool:
-        if pattern not in self._found:
-            self._found[pattern] = COMPILED[pattern].search(self.text) is not None
-        return self._found[pattern]
+        if pattern not in self._matches:
+            self._matches[pattern] = COMPILED[pattern].search(self.text) is not None
+        return self._matches[pattern]
 
 
 def padded(words: Iterable[bytes]) -> bytes:

@@ -25,8 +25,8 @@ def serialise(value: str | int | bool | None) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """A rule made ready. `given`: the spelt value, or `read` finds it in the text; `asks`, `bars`: (field, spelt value)
-    that earlier fields must have, or must not."""
+    """A rule made ready. `literal`: the spelt value, or `read` finds it in the text; `asks`, `bars`: (field, spelt
+    value) that earlier fields must have, or must not."""
 
     field: int
     tests: tuple[Test, ...]
@@ -34,17 +34,17 @@ class Step:
     asks: tuple[tuple[int, str], ...]
     bars: tuple[tuple[int, str], ...]
     needs_known: bool
-    given: str
+    literal: str
     is_absent: bool
     read: Reader | None
 
-    def applies(self, view: View, given: Sequence[str]) -> bool:
+    def applies(self, view: View, literals: Sequence[str]) -> bool:
         # Loops: `all` and `any` over generators cost three times as much here.
         for field, value in self.asks:
-            if given[field] != value:
+            if literals[field] != value:
                 return False
         for field, value in self.bars:
-            if given[field] == value:
+            if literals[field] == value:
                 return False
         for test in self.tests:
             if not test(view):
@@ -69,37 +69,37 @@ def step_of(rule: FieldRule, vocabularies: Sequence[Sequence[str]]) -> Step:
         asks=fields(rule.when),
         bars=fields(rule.unless),
         needs_known=KNOWN in rule.when,
-        given=NULL if rule.is_absent or rule.copy is not None else serialise(rule.value),
+        literal=NULL if rule.is_absent or rule.copy is not None else serialise(rule.value),
         is_absent=rule.is_absent,
         read=None if rule.copy is None else reader_of(rule.copy, vocabularies),
     )
 
 
 class Filling:
-    """One text's fields as they are given: `given` (NULL too where absent), `absent`, and which words were taken."""
+    """One text's fields as they are given: `literals` (NULL too where absent), `absent`, and which words were taken."""
 
-    __slots__ = ("absent", "given", "needs_known", "places", "taken", "view")
+    __slots__ = ("absent", "literals", "needs_known", "places", "taken", "view")
 
     def __init__(self, text: str, n_fields: int) -> None:
         self.places = TextPlaces(text)
         self.view = View(text, padded(self.places.words))
-        self.given = [NULL] * n_fields
+        self.literals = [NULL] * n_fields
         self.absent = [False] * n_fields
         self.taken: list[Place] = []
         self.needs_known = False
 
     def give(self, step: Step) -> bool:
         """Whether the rule gave its field."""
-        if not step.applies(self.view, self.given):
+        if not step.applies(self.view, self.literals):
             return False
-        value = step.given
+        value = step.literal
         if step.read is not None:
             read = step.read(self.places, self.taken)
             if read is None:
                 return False
             value, place = read
             self.taken.append(place)
-        self.given[step.field] = value
+        self.literals[step.field] = value
         self.absent[step.field] = step.is_absent
         self.needs_known |= step.needs_known
         return True
@@ -123,14 +123,14 @@ def compile_fields(rules: RuleList) -> Callable[[str], str | None]:
         if len(filling.places.words) > MAX_WORDS:
             return None
         for pivot, by_value, other in groups:
-            for step in by_value.get(filling.given[pivot], other):
+            for step in by_value.get(filling.literals[pivot], other):
                 if filling.give(step):
                     break
             else:
                 return None
         if filling.needs_known and not filling.is_known(known):
             return None
-        return write(filling.given, filling.absent)
+        return write(filling.literals, filling.absent)
 
     if len(groups) != n_fields or not groups:
         return lambda _text: None
@@ -171,13 +171,13 @@ def compile_trace(rules: RuleList) -> Callable[[str], list[tuple[int, str | None
 
     def trace(text: str) -> list[tuple[int, str | None]]:
         filling = Filling(text, len(rules.fields))
-        found: list[tuple[int, str | None]] = []
+        decided: list[tuple[int, str | None]] = []
         for group in groups:
             number, step = next(((n, step) for n, step in group if filling.give(step)), (-1, None))
             if step is None:
                 break
-            found.append((number, None if step.is_absent else filling.given[step.field]))
-        return found
+            decided.append((number, None if step.is_absent else filling.literals[step.field]))
+        return decided
 
     return trace
 
@@ -204,12 +204,12 @@ def tree_of(paths: Sequence[tuple[str, ...]]) -> Tree:
 def _writer(paths: Sequence[tuple[str, ...]]) -> Callable[[list[str], list[bool]], str]:
     tree = tree_of(paths)
 
-    def write(node: Tree, given: list[str], absent: list[bool]) -> str:
+    def write(node: Tree, literals: list[str], absent: list[bool]) -> str:
         parts = [
-            f"{name}: {given[inner] if isinstance(inner, int) else write(inner, given, absent)}"
+            f"{name}: {literals[inner] if isinstance(inner, int) else write(inner, literals, absent)}"
             for name, inner in node
             if not (isinstance(inner, int) and absent[inner])
         ]
         return "{" + ", ".join(parts) + "}"
 
-    return lambda given, absent: write(tree, given, absent)
+    return lambda literals, absent: write(tree, literals, absent)

@@ -23,21 +23,21 @@ SEPARATOR = " & "  # of two conditions; no word holds it
 def conditions_of(text: str) -> set[str]:
     """Phrases of one to three words, with `^`, `$` and `#`, and the patterns found."""
     words = words_of(text)[:MAX_WORDS]
-    found = _phrases(["^", *words, "$"])
+    phrases = _phrases(["^", *words, "$"])
     if any(word.isdigit() and word.isascii() for word in words):
-        found |= _phrases(["^", *("#" if w.isdigit() and w.isascii() else w for w in words), "$"])
-    return found | {f"<{name}>" for name, pattern in COMPILED.items() if pattern.search(text)}
+        phrases |= _phrases(["^", *("#" if w.isdigit() and w.isascii() else w for w in words), "$"])
+    return phrases | {f"<{name}>" for name, pattern in COMPILED.items() if pattern.search(text)}
 
 
 def _phrases(words: Sequence[str]) -> set[str]:
-    found = {
+    phrases = {
         " ".join(words[at : at + length])
         for length in range(1, MAX_PHRASE + 1)
         for at in range(len(words) - length + 1)
         if length > 1 or words[at] not in "^$"
     }
-    found.discard("^ $")
-    return {phrase for phrase in found if len(phrase) <= MAX_CHARS and not _HALF.search(phrase)}
+    phrases.discard("^ $")
+    return {phrase for phrase in phrases if len(phrase) <= MAX_CHARS and not _HALF.search(phrase)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,11 +61,11 @@ def held_conditions(texts: Sequence[str], *, min_support: int) -> list[Held]:
 
 
 def _rows(held: Sequence[Iterable[str]], min_support: int) -> dict[str, Ints]:
-    found: dict[str, list[int]] = {}
+    by_name: dict[str, list[int]] = {}
     for at, names in enumerate(held):
         for name in names:
-            found.setdefault(name, []).append(at)
-    return {name: np.array(rows) for name, rows in found.items() if len(rows) >= min_support}
+            by_name.setdefault(name, []).append(at)
+    return {name: np.array(rows) for name, rows in by_name.items() if len(rows) >= min_support}
 
 
 def _pairs(held: Sequence[set[str]], singles: dict[str, Ints]) -> list[list[str]]:

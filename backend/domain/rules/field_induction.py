@@ -27,10 +27,10 @@ Pairs = Sequence[tuple[str, str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
-    """A rule that may come to be. `said`: the spelt value or ABSENT where nothing is copied."""
+    """A rule that may come to be. `literal`: the spelt value or ABSENT where nothing is copied."""
 
     when: tuple[Condition, ...]
-    said: str
+    literal: str
     copy: Copy | None
     proposal: Proposal
 
@@ -52,8 +52,10 @@ def propose_fields(pairs: Pairs, schema: Mapping[str, Any], *, max_rules: int) -
 def judge_fields(rules: RuleList, pairs: Pairs) -> Judged:
     """An answer is right when it is exactly the pair's, as a whole."""
     answer = compile_fields(rules)
-    made = [(text_answer, given) for text, given in pairs if (text_answer := answer(text)) is not None]
-    return Judged(n=len(pairs), answered=len(made), right=sum(_is_same(mine, given) for mine, given in made))
+    made = [(text_answer, right_answer) for text, right_answer in pairs if (text_answer := answer(text)) is not None]
+    return Judged(
+        n=len(pairs), answered=len(made), right=sum(_is_same(mine, right_answer) for mine, right_answer in made)
+    )
 
 
 def with_field_evidence(rules: RuleList, pairs: Pairs, miss: float) -> RuleList:
@@ -86,28 +88,28 @@ def _counts(rules: RuleList, pairs: Pairs) -> tuple[Counter[int], Counter[int]]:
             value = parse_answer(answer)
         except BadAnswer:
             continue
-        for number, given in trace(text):
+        for number, literal in trace(text):
             support[number] += 1
-            right[number] += leaf(value, rules.fields[known[number].field]) == (ABSENT if given is None else given)
+            right[number] += leaf(value, rules.fields[known[number].field]) == (ABSENT if literal is None else literal)
     return support, right
 
 
-def _is_same(mine: str, given: str) -> bool:
+def _is_same(mine: str, right_answer: str) -> bool:
     try:
-        return is_exact(parse_answer(mine), parse_answer(given))
+        return is_exact(parse_answer(mine), parse_answer(right_answer))
     except BadAnswer:
         return False
 
 
 def _order(texts: FieldTexts) -> list[int]:
     """Fields of few values first, of them the one whose value says most; then those that are most often there."""
-    counts = [Counter(said) for said in texts.leaves]
+    counts = [Counter(column) for column in texts.leaves]
 
     def key(field: int) -> tuple[bool, float, int]:
         shares = np.array(list(counts[field].values())) / texts.n
         is_open = len(counts[field]) > MAX_CLASSES
-        told = float(-(shares * np.log(shares)).sum())
-        return is_open, -round(told, 6) if not is_open else counts[field][ABSENT] / texts.n, field
+        entropy = float(-(shares * np.log(shares)).sum())
+        return is_open, -round(entropy, 6) if not is_open else counts[field][ABSENT] / texts.n, field
 
     return sorted(range(len(counts)), key=key)
 
@@ -144,28 +146,30 @@ class _Grown:
 
     def _covered(self, drafts: Sequence[Draft], max_rules: int) -> list[tuple[Draft, Taken]]:
         proposals, floor = [draft.proposal for draft in drafts], FLOORS_PPM[-1] / 1_000_000
-        found = cover(proposals, self.texts.n, max_rules=max_rules, min_right=MIN_RIGHT, floor=floor)
-        return [(drafts[one.at], one) for one in found]
+        covering = cover(proposals, self.texts.n, max_rules=max_rules, min_right=MIN_RIGHT, floor=floor)
+        return [(drafts[one.at], one) for one in covering]
 
     def _copies(self, field: int) -> list[Draft]:
-        found, phrases = copy_proposals(self.texts, field, self.taken, len(self.vocabularies), min_right=MIN_RIGHT)
-        if any(one.copy.vocabulary >= 0 for one in found):
+        proposals, phrases = copy_proposals(self.texts, field, self.taken, len(self.vocabularies), min_right=MIN_RIGHT)
+        if any(one.copy.vocabulary >= 0 for one in proposals):
             self.vocabularies.append(phrases)
         drafts = []
-        for one in found:
-            drafts.append(Draft(when=(), said="", copy=one.copy, proposal=Proposal(rows=one.rows, rights=one.rights)))
+        for one in proposals:
+            drafts.append(
+                Draft(when=(), literal="", copy=one.copy, proposal=Proposal(rows=one.rows, rights=one.rights))
+            )
             for asked, rows in self.pivots:
                 both = np.isin(one.rows, rows, assume_unique=True)
                 if 0 < both.sum() < len(both):
                     part = Proposal(rows=one.rows[both], rights=one.rights[both])
-                    drafts.append(Draft(when=(asked,), said="", copy=one.copy, proposal=part))
+                    drafts.append(Draft(when=(asked,), literal="", copy=one.copy, proposal=part))
         return drafts
 
     def _constants(self, field: int) -> list[Draft]:
-        said = self.texts.leaves[field]
-        values = sorted({value for value, n in Counter(said).items() if n >= MIN_RIGHT and value != OTHER})
+        column = self.texts.leaves[field]
+        values = sorted({value for value, n in Counter(column).items() if n >= MIN_RIGHT and value != OTHER})
         number = {value: at for at, value in enumerate(values)}
-        which = np.array([number.get(value, -1) for value in said], dtype=np.int64)
+        which = np.array([number.get(value, -1) for value in column], dtype=np.int64)
         known = np.array([at for at in range(self.texts.n) if self.texts.is_known(at, field)], dtype=np.int64)
         with_known = [((asked, KNOWN), np.intersect1d(rows, known)) for asked, rows in self.asked]
         asked = [((asked,), rows) for asked, rows in self.asked]
@@ -176,7 +180,7 @@ class _Grown:
             value = int(np.argmax(counts)) - 1
             if counts[value + 1] >= MIN_RIGHT:
                 proposal = Proposal(rows=rows, rights=which[rows] == value)
-                drafts.append(Draft(when=tuple(when), said=values[value], copy=None, proposal=proposal))
+                drafts.append(Draft(when=tuple(when), literal=values[value], copy=None, proposal=proposal))
         return drafts
 
     def _take(self, field: int, drafts: Sequence[Draft]) -> None:
@@ -188,14 +192,14 @@ class _Grown:
 
     def _ask(self, field: int) -> None:
         """Let later rules ask for this field's values; the first field's also together with a word."""
-        said = self.texts.leaves[field]
-        counts = Counter(said)
+        column = self.texts.leaves[field]
+        counts = Counter(column)
         if len(counts) > MAX_CLASSES or OTHER in counts:
             return
         conditions = []
         for value in sorted(counts):
             if counts[value] >= MIN_RIGHT and not (value == ABSENT and "null" in counts):
-                rows = np.array([at for at, other in enumerate(said) if other == value], dtype=np.int64)
+                rows = np.array([at for at, other in enumerate(column) if other == value], dtype=np.int64)
                 conditions.append((FieldIs(field=field, value=_scalar(value)), rows))
         self.asked += conditions
         if self.pivots:
@@ -211,8 +215,8 @@ class _Grown:
     def rule_list(self, paths: Sequence[tuple[str, ...]], floor_ppm: int) -> RuleList | None:
         """Of each field the rules before the first that is less sure; None where a field has no rule then."""
         rules: list[FieldRule] = []
-        for field, found in zip(self.order, self.rules, strict=True):
-            sure = [one for part in found for one in takewhile(lambda one: one[1].bound_ppm >= floor_ppm, part)]
+        for field, parts in zip(self.order, self.rules, strict=True):
+            sure = [one for part in parts for one in takewhile(lambda one: one[1].bound_ppm >= floor_ppm, part)]
             if not sure:
                 return None
             rules += [_rule(field, draft, taken) for draft, taken in sure]
@@ -227,8 +231,8 @@ class _Grown:
         )
 
 
-def _scalar(said: str) -> str | int | bool | None:
-    value: str | int | bool | None = None if said == ABSENT else parse_answer(said)
+def _scalar(literal: str) -> str | int | bool | None:
+    value: str | int | bool | None = None if literal == ABSENT else parse_answer(literal)
     return value
 
 
@@ -237,8 +241,8 @@ def _rule(field: int, draft: Draft, taken: Taken) -> FieldRule:
         field=field,
         when=draft.when,
         unless=(),
-        value=None if draft.copy is not None else _scalar(draft.said),
+        value=None if draft.copy is not None else _scalar(draft.literal),
         copy=draft.copy,
-        is_absent=draft.copy is None and draft.said == ABSENT,
+        is_absent=draft.copy is None and draft.literal == ABSENT,
         evidence=Evidence(seen=taken.covered),
     )

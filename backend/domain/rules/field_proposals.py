@@ -77,7 +77,7 @@ def _patterns(texts: FieldTexts, field: int, spots: Spots) -> Iterator[Copy]:
     counts: Counter[tuple[str, str]] = Counter()
     for at, place in spots:
         for name in SOURCES:
-            if any(texts.places[at].words_in(span) == place for span in texts.places[at].found(name)):
+            if any(texts.places[at].words_in(span) == place for span in texts.places[at].spans_of(name)):
                 counts.update({(name, _before(texts, at, place, n)) for n in (0, 1, 2)})
     for name, after in _common(counts, MAX_AFTERS):
         as_number = is_number and name in ("number", "integer")
@@ -107,20 +107,20 @@ def _common(counts: Counter[tuple[str, str]], most: int) -> list[tuple[str, str]
 
 def _vocabularies(texts: FieldTexts, field: int, spots: Spots) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """The phrases that are the field's value where they stand; and for each fold those that the others show."""
-    said: defaultdict[bytes, Counter[int]] = defaultdict(Counter)
+    by_phrase: defaultdict[bytes, Counter[int]] = defaultdict(Counter)
     for at, place in spots:
         if place[1] - place[0] <= MAX_VOCABULARY_WORDS and texts.leaves[field][at].startswith('"'):
-            said[b" ".join(texts.places[at].words[slice(*place)])][at % N_FOLDS] += 1
+            by_phrase[b" ".join(texts.places[at].words[slice(*place)])][at % N_FOLDS] += 1
     met: defaultdict[bytes, Counter[int]] = defaultdict(Counter)
     for at, places in enumerate(texts.places):
         for phrase in _phrases(places.words):
-            if phrase in said:
+            if phrase in by_phrase:
                 met[phrase][at % N_FOLDS] += 1
 
     def chosen(fold: int) -> tuple[str, ...]:
         counted = {
             phrase: (values.total() - values[fold], met[phrase].total() - met[phrase][fold])
-            for phrase, values in said.items()
+            for phrase, values in by_phrase.items()
         }
         sure = [p for p, (values, all_) in counted.items() if values > 0 and values >= MIN_VALUE_SHARE * all_]
         plain = [phrase.decode("utf-8", "replace") for phrase in sorted(sure, key=lambda p: (-counted[p][0], p))]

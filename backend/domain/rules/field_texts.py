@@ -22,7 +22,7 @@ Path = tuple[str, ...]
 def leaf_paths(schema: Mapping[str, Any]) -> dict[Path, bool]:
     """The fields of an answer in the order of its spelling, and whether each is one of a closed list (an enum is
     decided, not copied); none where the rules' format has no place for them."""
-    found: dict[Path, bool] = {}
+    paths: dict[Path, bool] = {}
 
     def walk(part: Any, path: Path) -> None:
         fields = part.get("properties") if isinstance(part, dict) else None
@@ -30,11 +30,11 @@ def leaf_paths(schema: Mapping[str, Any]) -> dict[Path, bool]:
             for name, field in fields.items():
                 walk(field, (*path, name))
         else:
-            found[path] = isinstance(part, dict) and bool({"enum", "const"} & part.keys())
+            paths[path] = isinstance(part, dict) and bool({"enum", "const"} & part.keys())
 
     walk(normal_schema(schema), ())
-    fits = all(0 < len(path) <= MAX_DEPTH and all(len(step) <= MAX_ANSWER_CHARS for step in path) for path in found)
-    return found if fits and len(found) <= MAX_FIELDS else {}
+    fits = all(0 < len(path) <= MAX_DEPTH and all(len(step) <= MAX_ANSWER_CHARS for step in path) for path in paths)
+    return paths if fits and len(paths) <= MAX_FIELDS else {}
 
 
 def leaf(value: Any, path: Path) -> str:
@@ -58,7 +58,7 @@ class FieldTexts:
         self.places = [TextPlaces(text) for text in self.texts]
         self.leaves = [[leaf(value, path) for value in self.values] for path in paths]
         self.spots = [
-            [None if is_closed else _spot(places, said) for places, said in zip(self.places, column, strict=True)]
+            [None if is_closed else _spot(places, literal) for places, literal in zip(self.places, column, strict=True)]
             for column, is_closed in zip(self.leaves, paths.values(), strict=True)
         ]
         self.known = self._known()
@@ -101,9 +101,9 @@ def _value(answer: str) -> Any:
         return None
 
 
-def _spot(places: TextPlaces, said: str) -> Place | None:
-    if said in (ABSENT, OTHER, "null", "true", "false"):
+def _spot(places: TextPlaces, literal: str) -> Place | None:
+    if literal in (ABSENT, OTHER, "null", "true", "false"):
         return None
-    words = TextPlaces(said[1:-1] if said[0] == '"' else said).words
+    words = TextPlaces(literal[1:-1] if literal[0] == '"' else literal).words
     ends = places.ends_of(words) if words else []
     return (ends[0] - len(words), ends[0]) if len(ends) == 1 else None

@@ -79,11 +79,11 @@ def _labels(proposing: Pairs, heldout: Pairs, _answer: Mapping[str, Any], option
     if len(heldout) >= MIN_PRUNED:
         pruning, heldout = heldout[::3], [pair for at, pair in enumerate(heldout) if at % 3]
         rules = without_wrong(rules, first_rules(rules, pruning), precision=options.precision)
-    found = first_rules(rules, heldout)
+    firsts = first_rules(rules, heldout)
     sizes = list_sizes(rules.n, n_heldout=len(heldout))
-    judged = [judge_prefix(found, size) for size in sizes]
+    judged = [judge_prefix(firsts, size) for size in sizes]
     best, miss = longest_certified(judged, precision=options.precision, miss=1 - options.confidence)
-    kept = with_evidence(rules, found, sizes[best], 1 - options.confidence) if best >= 0 else EMPTY
+    kept = with_evidence(rules, firsts, sizes[best], 1 - options.confidence) if best >= 0 else EMPTY
     return Induced(rules=kept, facts=_facts(n_pairs, len(proposing), judged, best, miss, n_tried, kept.n, options))
 
 

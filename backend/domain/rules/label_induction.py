@@ -44,24 +44,24 @@ def first_rules(rules: RuleList, pairs: Pairs) -> list[tuple[int | None, bool]]:
     return [(n, n is not None and answers[n] == answer) for n, (_, answer) in zip(numbers, pairs, strict=True)]
 
 
-def without_wrong(rules: RuleList, found: Sequence[tuple[int | None, bool]], *, precision: float) -> RuleList:
+def without_wrong(rules: RuleList, firsts: Sequence[tuple[int | None, bool]], *, precision: float) -> RuleList:
     """Without the rules that got less than `precision` right here."""
-    support = Counter(number for number, _ in found if number is not None)
-    right = Counter(number for number, is_right in found if number is not None and is_right)
+    support = Counter(number for number, _ in firsts if number is not None)
+    right = Counter(number for number, is_right in firsts if number is not None and is_right)
     kept = [rule for number, rule in enumerate(rules.rules) if right[number] >= precision * support[number]]
     return RuleList(task="label", rules=tuple(kept))
 
 
-def judge_prefix(found: Sequence[tuple[int | None, bool]], size: int) -> Judged:
-    answered = [is_right for number, is_right in found if number is not None and number < size]
-    return Judged(n=len(found), answered=len(answered), right=sum(answered))
+def judge_prefix(firsts: Sequence[tuple[int | None, bool]], size: int) -> Judged:
+    answered = [is_right for number, is_right in firsts if number is not None and number < size]
+    return Judged(n=len(firsts), answered=len(answered), right=sum(answered))
 
 
-def with_evidence(rules: RuleList, found: Sequence[tuple[int | None, bool]], size: int, miss: float) -> RuleList:
+def with_evidence(rules: RuleList, firsts: Sequence[tuple[int | None, bool]], size: int, miss: float) -> RuleList:
     """The first `size` rules, each with what it did on the held-out pairs."""
     support = [0] * rules.n
     right = [0] * rules.n
-    for number, is_right in found:
+    for number, is_right in firsts:
         if number is not None:
             support[number] += 1
             right[number] += is_right

@@ -6,7 +6,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 
 from backend.domain.rules.rule_list import Copy
-from backend.domain.rules.text_patterns import found
+from backend.domain.rules.text_patterns import spans_of
 from backend.domain.rules.wording import Span, placed_words
 
 MAX_BETWEEN = 12  # words between two phrases
@@ -20,19 +20,19 @@ Read = tuple[str, Place]  # a value as JSON spells it, and the words that say it
 class TextPlaces:
     """A text with its words and where they stand; pattern matches are found once."""
 
-    __slots__ = ("_ends", "_found", "_starts", "spans", "text", "words")
+    __slots__ = ("_ends", "_spans", "_starts", "spans", "text", "words")
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.words, self.spans = placed_words(text)
         self._starts = [start for start, _ in self.spans]
         self._ends = [end for _, end in self.spans]
-        self._found: dict[str, list[Span]] = {}
+        self._spans: dict[str, list[Span]] = {}
 
-    def found(self, pattern: str) -> list[Span]:
-        if pattern not in self._found:
-            self._found[pattern] = found(pattern, self.text)
-        return self._found[pattern]
+    def spans_of(self, pattern: str) -> list[Span]:
+        if pattern not in self._spans:
+            self._spans[pattern] = spans_of(pattern, self.text)
+        return self._spans[pattern]
 
     def words_in(self, span: Span) -> Place:
         """The words that the span touches."""
@@ -97,7 +97,7 @@ Matches = Callable[[TextPlaces], list[tuple[Span, Place]]]
 
 
 def _of_pattern(name: str) -> Matches:
-    return lambda text: [(span, text.words_in(span)) for span in text.found(name)]
+    return lambda text: [(span, text.words_in(span)) for span in text.spans_of(name)]
 
 
 def _of_vocabulary(phrases: Sequence[str]) -> Matches:

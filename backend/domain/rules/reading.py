@@ -210,13 +210,13 @@ def _end(value: Any) -> str:
 
 def _check_order(rules: tuple[Rule, ...]) -> None:
     """The rules of a field stand together, and only what was given before is asked for."""
-    given: list[int] = []
+    fields: list[int] = []
     for rule in rules:
         assert isinstance(rule, FieldRule)
-        if rule.field in given[:-1]:
+        if rule.field in fields[:-1]:
             _refuse("the rules of a field do not stand together")
-        if rule.field not in given:
-            given.append(rule.field)
+        if rule.field not in fields:
+            fields.append(rule.field)
         asked = [c.field for c in (*rule.when, *rule.unless) if isinstance(c, FieldIs)]
-        if any(field not in given[:-1] for field in asked):
+        if any(field not in fields[:-1] for field in asked):
             _refuse("a rule asks for a field that is given after it")

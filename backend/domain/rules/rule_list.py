@@ -105,13 +105,13 @@ class FieldRule:
         def written(conditions: tuple[Condition, ...]) -> list[Any]:
             return [c if isinstance(c, str) else c.to_json() for c in conditions]
 
-        given: dict[str, Any] = {"value": self.value}
+        outcome: dict[str, Any] = {"value": self.value}
         if self.is_absent:
-            given = {"absent": True}
+            outcome = {"absent": True}
         elif self.copy is not None:
-            given = {"copy": self.copy.to_json()}
+            outcome = {"copy": self.copy.to_json()}
         parts = {"field": self.field, "when": written(self.when), "unless": written(self.unless)}
-        return parts | given | self.evidence.to_json()
+        return parts | outcome | self.evidence.to_json()
 
 
 Rule = LabelRule | FieldRule

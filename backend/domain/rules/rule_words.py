@@ -5,26 +5,26 @@ import json
 from backend.domain.rules.rule_list import Copy, FieldIs, LabelRule, Rule, RuleList
 
 
-def described(rule: Rule, found: RuleList) -> tuple[str, str]:
+def described(rule: Rule, rules: RuleList) -> tuple[str, str]:
     """(when it applies, what it gives)."""
-    when = " and ".join(_condition(c, found) for c in rule.when) or "always"
-    unless = " or ".join(_condition(c, found) for c in rule.unless)
-    return when + (f", unless {unless}" if unless else ""), _given(rule, found)
+    when = " and ".join(_condition(c, rules) for c in rule.when) or "always"
+    unless = " or ".join(_condition(c, rules) for c in rule.unless)
+    return when + (f", unless {unless}" if unless else ""), _outcome(rule, rules)
 
 
-def _condition(condition: str | FieldIs, found: RuleList) -> str:
+def _condition(condition: str | FieldIs, rules: RuleList) -> str:
     if isinstance(condition, FieldIs):
-        return f"{_field(found, condition.field)} is {json.dumps(condition.value, ensure_ascii=False)}"
+        return f"{_field(rules, condition.field)} is {json.dumps(condition.value, ensure_ascii=False)}"
     return json.dumps(condition, ensure_ascii=False)
 
 
-def _given(rule: Rule, found: RuleList) -> str:
+def _outcome(rule: Rule, rules: RuleList) -> str:
     if isinstance(rule, LabelRule):
         return rule.answer
     if rule.is_absent:
-        return f"{_field(found, rule.field)}: left out"
+        return f"{_field(rules, rule.field)}: left out"
     value = json.dumps(rule.value, ensure_ascii=False) if rule.copy is None else _copied(rule.copy)
-    return f"{_field(found, rule.field)}: {value}"
+    return f"{_field(rules, rule.field)}: {value}"
 
 
 def _copied(copy: Copy) -> str:
@@ -33,5 +33,5 @@ def _copied(copy: Copy) -> str:
     return f"{place}{f' after {copy.after!r}' if copy.after else ''}{' as a number' if copy.as_number else ''}"
 
 
-def _field(found: RuleList, number: int) -> str:
-    return ".".join(found.fields[number])
+def _field(rules: RuleList, number: int) -> str:
+    return ".".join(rules.fields[number])

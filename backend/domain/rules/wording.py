@@ -107,4 +107,4 @@ _PLACES = re.compile(f"[{_class_of(SINGLES)}]|{_LETTER}+(?:[{_DROPS}]+{_LETTER}+
 def placed_words(text: str) -> tuple[list[bytes], list[Span]]:
     """The words as `word_bytes` gives them, and where each stands in the text: from its first letter to behind its
     last."""
-    return word_bytes(text), [found.span() for found in _PLACES.finditer(text)]
+    return word_bytes(text), [match.span() for match in _PLACES.finditer(text)]

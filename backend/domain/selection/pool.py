@@ -48,16 +48,16 @@ def checked_pool(
     """The candidates as arrays, rows brought to length 1 (zero rows stay zero). Raises InvalidInput."""
     try:
         values = np.array(scores, dtype=np.float64).reshape(len(scores))
-        given = np.asarray(embeddings)
-        given = given if given.dtype in (np.float32, np.float64) else given.astype(np.float64)
+        raw = np.asarray(embeddings)
+        raw = raw if raw.dtype in (np.float32, np.float64) else raw.astype(np.float64)
     except (ValueError, TypeError) as error:
         raise InvalidInput(f"Embeddings must be n rows of one width and scores n numbers: {error}") from error
-    if len(values) == 0 and given.size == 0:
-        given = given.reshape(0, 0)
+    if len(values) == 0 and raw.size == 0:
+        raw = raw.reshape(0, 0)
     n = len(values)
     columns = [part for part in (keys, labels) if part is not None]
-    if given.ndim != 2 or len(given) != n or any(len(column) != n for column in columns):
-        shapes = f"embeddings {given.shape}, {n} scores, " + ", ".join(f"{len(c)} keys or labels" for c in columns)
+    if raw.ndim != 2 or len(raw) != n or any(len(column) != n for column in columns):
+        shapes = f"embeddings {raw.shape}, {n} scores, " + ", ".join(f"{len(c)} keys or labels" for c in columns)
         raise InvalidInput(f"Each candidate needs one embedding row, one score and one key; got {shapes}.")
     if n > clustering.MAX_ROWS:
         raise InvalidInput(
@@ -65,16 +65,16 @@ def checked_pool(
             code="too_many_candidates",
         )
     _refuse_rows("scores", np.logical_not(np.isfinite(values)))
-    rows = _unit_rows(given)
+    rows = _unit_rows(raw)
     return Pool(rows=rows, scores=values, keys=_row_keys(rows) if keys is None else keys, labels=labels)
 
 
-def _unit_rows(given: Rows) -> Rows:
+def _unit_rows(raw: Rows) -> Rows:
     """In blocks, so that no second float64 copy of 100,000 rows is made."""
-    rows = np.empty(given.shape, dtype=np.float64 if len(given) <= FLOAT64_ROWS else np.float32)
-    bad = np.zeros(len(given), dtype=bool)
-    for start in range(0, len(given), _BLOCK):
-        block = np.array(given[start : start + _BLOCK], dtype=np.float64)
+    rows = np.empty(raw.shape, dtype=np.float64 if len(raw) <= FLOAT64_ROWS else np.float32)
+    bad = np.zeros(len(raw), dtype=bool)
+    for start in range(0, len(raw), _BLOCK):
+        block = np.array(raw[start : start + _BLOCK], dtype=np.float64)
         bad[start : start + _BLOCK] = np.logical_not(np.isfinite(block)).any(axis=1)
         block[~np.isfinite(block)] = 0.0  # refused below, with all the others
         largest = np.abs(block).max(axis=1, keepdims=True, initial=0.0)

@@ -55,8 +55,8 @@ def pick_draft(
         if not _DIGEST.fullmatch(digest):
             return PickedDraft(target=target, draft=None, reason=f"the {name}'s tokenizer has no digest")
     if tokenizer_sha_target != tokenizer_sha_draft:
-        told = f"{tokenizer_sha_draft[:12]}, not {tokenizer_sha_target[:12]}"
-        return PickedDraft(target=target, draft=None, reason=f"the tokenizer of {draft} is another one ({told})")
+        difference = f"{tokenizer_sha_draft[:12]}, not {tokenizer_sha_target[:12]}"
+        return PickedDraft(target=target, draft=None, reason=f"the tokenizer of {draft} is another one ({difference})")
     return PickedDraft(
         target=target,
         draft=draft,

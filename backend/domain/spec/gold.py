@@ -262,6 +262,6 @@ def _nearest(
         shared = len(grams & held[j])
         union = len(grams) + len(held[j]) - shared
         if NEAR_DEN * shared >= NEAR_NUM * union:
-            found = (1_000_000 * shared // union, -j)
-            best = found if best is None else max(best, found)
+            likeness = (1_000_000 * shared // union, -j)
+            best = likeness if best is None else max(best, likeness)
     return None if best is None else Leak(train=i, heldout=-best[1], similarity_ppm=best[0])

@@ -25,9 +25,9 @@ def gold_problems(spec: Spec, examples: Sequence[Example]) -> list[Problem]:
     """Broken rules about gold; pointers are those of a spec with all of it inline."""
     problems = _answers(spec, examples)
     if len(examples) < 2:
-        found = "is 1 example" if examples else "are no examples"
+        count = "is 1 example" if examples else "are no examples"
         each = " for each label" if isinstance(spec.output, LabelOutput) else ""
-        message = f"there {found}; give at least two{each}, so that one can be held out"
+        message = f"there {count}; give at least two{each}, so that one can be held out"
         return [*problems, Problem(pointer="/examples", message=message, code="too_few_examples")]
     if isinstance(spec.output, LabelOutput):
         problems += _labels_without_gold(spec.output, examples)

@@ -85,14 +85,14 @@ def _python_fault(source: str) -> str | None:
         return f"is not Python: line {error.lineno or 1}: {str(error.msg)[:200]}"
     except (ValueError, RecursionError, MemoryError):
         return "is not Python that can be read: it is nested too deep or holds what Python has no name for"
-    found = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "check"]
-    if not found:
+    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "check"]
+    if not functions:
         return "defines no function check; write def check(input, output): at the top level"
-    given = found[-1].args
-    names = [*given.posonlyargs, *given.args]
-    n_needed = len(names) - len(given.defaults)
-    is_callable = n_needed <= 2 <= len(names) or (n_needed <= 2 and given.vararg is not None)
-    if not is_callable or any(default is None for default in given.kw_defaults):
+    arguments = functions[-1].args
+    names = [*arguments.posonlyargs, *arguments.args]
+    n_needed = len(names) - len(arguments.defaults)
+    is_callable = n_needed <= 2 <= len(names) or (n_needed <= 2 and arguments.vararg is not None)
+    if not is_callable or any(default is None for default in arguments.kw_defaults):
         return "its function check must take two arguments: def check(input, output):"
     return None
 
@@ -102,7 +102,7 @@ def _field(pointer: str, schema: Mapping[str, Any], at: str) -> Iterator[Problem
     the schema leaves names open."""
     parts: list[Mapping[str, Any]] = [schema]
     for token in pointer.split("/")[1:]:
-        inside = [found for part in _branches(parts) for found in _step(part, token)]
+        inside = [branch for part in _branches(parts) for branch in _step(part, token)]
         if not inside:
             known = sorted({name for part in _branches(parts) for name in _names(part)})
             message = (
@@ -127,12 +127,12 @@ def _step(part: Mapping[str, Any], token: str) -> list[Mapping[str, Any]]:
     kinds = part.get("type", "")
     fields, rest = part.get("properties", {}), part.get("additionalProperties", "object" in kinds)
     if name in fields:
-        found = [fields[name]]
+        branches = [fields[name]]
     elif token == "*":
-        found = [*part.get("prefixItems", []), part.get("items", "array" in kinds), *fields.values(), rest]
+        branches = [*part.get("prefixItems", []), part.get("items", "array" in kinds), *fields.values(), rest]
     else:
-        found = [rest]
-    return [item if isinstance(item, Mapping) else {} for item in found if item is not False]
+        branches = [rest]
+    return [item if isinstance(item, Mapping) else {} for item in branches if item is not False]
 
 
 def _names(part: Mapping[str, Any]) -> list[str]:

@@ -47,7 +47,7 @@ from backend.domain.spec.inputs import (
 )
 from backend.domain.spec.models import Spec
 from backend.domain.spec.outputs import JsonOutput, Label, LabelOutput, TextOutput
-from backend.domain.spec.problems import MAX_TOLD, document_problems, problems_of
+from backend.domain.spec.problems import MAX_SHOWN, document_problems, problems_of
 from backend.domain.spec.rules import rule_problems
 from backend.domain.spec.teacher import DeclaredPrice, DraftCache, Sampling, Teacher
 from backend.domain.spec.training import Budget, CausalTrain, Gate, Recipes, Train
@@ -137,7 +137,7 @@ def _invalid(problems: Sequence[Problem]) -> InvalidSpec:
     more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
     return InvalidSpec(
         f"The spec is not valid: {first.pointer or 'document'}: {first.message}{more}",
-        problems=tuple(problems[:MAX_TOLD]),
+        problems=tuple(problems[:MAX_SHOWN]),
     )
 
 

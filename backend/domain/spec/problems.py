@@ -16,7 +16,7 @@ from backend.domain.errors import Problem
 from backend.domain.pointers import join, kind_of, suggestion
 
 MAX_PROBLEMS = 200
-MAX_TOLD = 50  # of them, in one answer
+MAX_SHOWN = 50  # of them, in one answer
 MAX_DEPTH = 32
 MAX_VALUES = 200_000
 MAX_CHARS = 8_000_000
@@ -57,7 +57,7 @@ def document_problems(data: object) -> list[Problem]:
     problems: list[Problem] = []
     stack: list[tuple[str, object, int]] = [("", data, 0)]
     n_values = n_chars = 0
-    while stack and len(problems) < MAX_TOLD:
+    while stack and len(problems) < MAX_SHOWN:
         pointer, value, depth = stack.pop()
         n_values += 1
         if depth > MAX_DEPTH:
@@ -94,15 +94,15 @@ def _text_fault(text: str) -> str | None:
 
 def problems_of(error: ValidationError, model: type[BaseModel]) -> list[Problem]:
     """Pydantic's first `MAX_PROBLEMS` findings as problems, in the order of the document's fields."""
-    found = error.errors(include_url=False)
+    errors = error.errors(include_url=False)
     # a default that could not be made for want of another field is that field's problem
-    told = (details for details in found if details["type"] != "default_factory_not_called")
-    return [_problem(details, model) for details in islice(told, MAX_PROBLEMS)]
+    shown = (details for details in errors if details["type"] != "default_factory_not_called")
+    return [_problem(details, model) for details in islice(shown, MAX_PROBLEMS)]
 
 
 def _problem(details: ErrorDetails, model: type[BaseModel]) -> Problem:
     pointer, owner = _locate(details["loc"], model)
-    kind, context, given = details["type"], details.get("ctx", {}), details["input"]
+    kind, context, value = details["type"], details.get("ctx", {}), details["input"]
     name = str(details["loc"][-1]) if details["loc"] else ""
     if kind == "extra_forbidden":
         return Problem(pointer=pointer, message=_unknown_key(name, owner), code="unknown_key")
@@ -111,17 +111,17 @@ def _problem(details: ErrorDetails, model: type[BaseModel]) -> Problem:
     if kind in ("literal_error", "union_tag_invalid"):
         if kind == "union_tag_invalid":
             pointer = join(pointer, str(context["discriminator"]).strip("'"))
-        return Problem(pointer=pointer, message=_unknown_value(given, context, owner), code="unknown_value")
+        return Problem(pointer=pointer, message=_unknown_value(value, context, owner), code="unknown_value")
     if kind == "union_tag_not_found":
         tag = str(context["discriminator"]).strip("'")
         return Problem(pointer=join(pointer, tag), message=f'add "{tag}": {_tags(owner)}', code="missing")
     if kind in _RANGES:
         words, key = _RANGES[kind]
         return Problem(
-            pointer=pointer, message=f"must be {words} {context[key]:g}; it is {str(given)[:40]}", code="out_of_range"
+            pointer=pointer, message=f"must be {words} {context[key]:g}; it is {str(value)[:40]}", code="out_of_range"
         )
     if kind in _KINDS:
-        return Problem(pointer=pointer, message=_wrong_kind(_KINDS[kind], given), code="wrong_type")
+        return Problem(pointer=pointer, message=_wrong_kind(_KINDS[kind], value), code="wrong_type")
     if kind in ("string_too_short", "too_short"):
         return Problem(pointer=pointer, message=_too_short(kind, context), code="empty")
     if kind in ("string_too_long", "too_long"):
@@ -139,10 +139,10 @@ def _unknown_key(name: str, owner: object) -> str:
     return f'unknown key "{name[:60]}"; {suggestion(name, known)}'
 
 
-def _unknown_value(given: object, context: dict[str, Any], owner: object) -> str:
+def _unknown_value(value: object, context: dict[str, Any], owner: object) -> str:
     expected = str(context.get("expected") or context.get("expected_tags"))
     known = expected.replace("'", "").replace(" or ", ", ").split(", ")
-    tag = context.get("tag", given)
+    tag = context.get("tag", value)
     return f"{str(tag)[:60]!r} is not a choice here; {suggestion(str(tag), known)}"
 
 
@@ -150,15 +150,15 @@ def _tags(owner: object) -> str:
     return "one of " + ", ".join(_tag_of(choice) for choice in _choices(owner))
 
 
-def _wrong_kind(wanted: str, given: object) -> str:
+def _wrong_kind(wanted: str, value: object) -> str:
     hint = ""
-    if wanted == "text" and isinstance(given, bool | int | float):
+    if wanted == "text" and isinstance(value, bool | int | float):
         hint = "; write it in quotes (YAML reads yes, no, on, off and bare numbers as something else)"
-    elif wanted == "an object" and given is None:
+    elif wanted == "an object" and value is None:
         hint = "; fill it in or leave the key out"
-    elif wanted == "a number" and isinstance(given, str):
+    elif wanted == "a number" and isinstance(value, str):
         hint = "; write it without quotes"
-    return f"must be {wanted}; this is {kind_of(given)}{hint}"
+    return f"must be {wanted}; this is {kind_of(value)}{hint}"
 
 
 def _too_short(kind: str, context: dict[str, Any]) -> str:

@@ -14,7 +14,7 @@ from backend.domain.spec.inputs import LengthVerifier, RegexVerifier, Similarity
 from backend.domain.spec.models import Spec
 from backend.domain.spec.output_rules import output_problems
 from backend.domain.spec.outputs import LabelOutput
-from backend.domain.spec.problems import MAX_TOLD
+from backend.domain.spec.problems import MAX_SHOWN
 
 SHARE_TOLERANCE = 0.01
 
@@ -28,7 +28,7 @@ def rule_problems(spec: Spec) -> list[Problem]:
         )
         return [Problem(pointer="", message=message, code="bad_pattern")]
     rules = (_output, _slices, _sources, _verifiers, _teacher, _sampling, _training, _recipes)
-    return list(islice((problem for rule in rules for problem in rule(spec)), MAX_TOLD))
+    return list(islice((problem for rule in rules for problem in rule(spec)), MAX_SHOWN))
 
 
 def _are_patterns_too_slow(spec: Spec) -> bool:

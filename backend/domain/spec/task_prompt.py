@@ -34,12 +34,12 @@ def _names(part: Any, path: str = "") -> list[str]:
     """Every field's dotted name, in the order of the answer."""
     if not isinstance(part, dict):
         return []
-    found: list[str] = []
+    names: list[str] = []
     for name, field in part.get("properties", {}).items():
-        found += [f"{path}{name}", *_names(field, f"{path}{name}.")]
+        names += [f"{path}{name}", *_names(field, f"{path}{name}.")]
     for inner in (part.get("items"), *part.get("anyOf", ()), *part.get("oneOf", ())):
-        found += [name for name in _names(inner, path) if name not in found]
-    return found
+        names += [name for name in _names(inner, path) if name not in names]
+    return names
 
 
 def answer_form(spec: Spec) -> dict[str, Any]:

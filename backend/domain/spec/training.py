@@ -81,8 +81,8 @@ class CausalTrain(Part):
 
     def options(self) -> CausalOptions:
         """The hyper-parameters as a runner takes them (all fields but `base`)."""
-        given = self.model_dump(exclude={"base"})
-        return CausalOptions(**(given | {"learning_rate": self.learning_rate or 0.0}))
+        fields = self.model_dump(exclude={"base"})
+        return CausalOptions(**(fields | {"learning_rate": self.learning_rate or 0.0}))
 
 
 class Train(Part):

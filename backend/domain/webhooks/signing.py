@@ -66,10 +66,10 @@ def signed_headers(secrets: Sequence[str], message_id: str, timestamp: int, body
 def verify(key: str, headers: Mapping[str, str], body: bytes, *, now: int) -> None:
     """Raises NotSigned unless `body` was signed by `key` (`whsec_`, or the `whpk_` of a `whsk_`) within five minutes of
     `now`. Header names are read in any case."""
-    given = {name.lower(): value for name, value in headers.items()}
+    lowered = {name.lower(): value for name, value in headers.items()}
     try:
-        message_id, stamp = given["webhook-id"], given["webhook-timestamp"]
-        signatures = given["webhook-signature"].split(" ")
+        message_id, stamp = lowered["webhook-id"], lowered["webhook-timestamp"]
+        signatures = lowered["webhook-signature"].split(" ")
     except KeyError as missing:
         raise NotSigned(f"there is no header {missing}") from None
     if not (stamp.isascii() and stamp.isdigit()) or len(stamp) > 12 or abs(now - int(stamp)) > TOLERANCE_S:
@@ -78,11 +78,11 @@ def verify(key: str, headers: Mapping[str, str], body: bytes, *, now: int) -> No
         raise NotSigned("no signature is by this key")
 
 
-def _is_by(key: str, given: str, message_id: str, timestamp: int, body: bytes) -> bool:
-    version, _, encoded = given.partition(",")
+def _is_by(key: str, entry: str, message_id: str, timestamp: int, body: bytes) -> bool:
+    version, _, encoded = entry.partition(",")
     if key.startswith("whsec_"):
         expected = signature(key, message_id, timestamp, body)
-        return version == Scheme.V1 and hmac.compare_digest(given.encode(), expected.encode())
+        return version == Scheme.V1 and hmac.compare_digest(entry.encode(), expected.encode())
     if version != Scheme.V1A:
         return False
     try:

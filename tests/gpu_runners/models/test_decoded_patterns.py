@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, assume, given, settings
 
 from backend.domain.answers.json_schemas import check_schema
 from backend.domain.patterns.decoding import decodable_schema, why_not_decodable
-from backend.domain.patterns.matching import UnsafePattern, compile_pattern, found_in
+from backend.domain.patterns.matching import UnsafePattern, compile_pattern, occurs_in
 from gpu_runners.models.answers import schema_constraint
 from gpu_runners.models.constraints import _grammar
 from tests.pattern_strategies import meaningful, short_texts
@@ -63,7 +63,7 @@ def decoded(pattern: str, texts: list[str]) -> list[bool] | None:
 )  # fmt: skip
 def test_a_decoded_text_is_taken_by_the_check_and_the_other_way_round(pattern: str) -> None:
     assert check_schema(of(pattern)) == []
-    assert decoded(pattern, TEXTS) == [found_in(pattern, text) for text in TEXTS]
+    assert decoded(pattern, TEXTS) == [occurs_in(pattern, text) for text in TEXTS]
 
 
 @settings(suppress_health_check=list(HealthCheck))
@@ -72,7 +72,7 @@ def test_nothing_is_decoded_that_the_check_refuses(pattern: str, text: str) -> N
     """A text that ends in a new line may be taken and not decoded."""
     assume("\ud800" not in text and not check_schema(of(pattern)))
     found = decoded(pattern, [text])
-    assert found is None or not found[0] or found_in(pattern, text)
+    assert found is None or not found[0] or occurs_in(pattern, text)
 
 
 def test_what_is_no_pattern_stays_as_it_is() -> None:

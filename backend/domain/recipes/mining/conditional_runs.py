@@ -40,13 +40,13 @@ def conditional_runs(
             run, agreed = _run(covered, max_draft, min_agreement_ppm, end_ids)
             run = run[: whole_length([texts[token] for token in run])]
             if run:
-                said = b"".join(texts[token] for token in run).decode()
+                text = b"".join(texts[token] for token in run).decode()
                 yield Copy(
                     what=CopyKind.FOLLOWS_WORD,
                     place=place,
                     cue=cue,
                     run=run,
-                    run_text=said,
+                    run_text=text,
                     support=len(covered),
                     agreed=agreed[len(run) - 1] // WHOLE,
                 )
@@ -56,7 +56,7 @@ def _undrafted_positions(
     pairs: Sequence[Pair], index: PackIndex, *, max_draft: int, end_ids: Sequence[int]
 ) -> Mapping[str, list[UndraftedPosition]]:
     """By place, in a walk over the answers as verification would walk them."""
-    found: dict[str, list[UndraftedPosition]] = defaultdict(list)
+    by_place: dict[str, list[UndraftedPosition]] = defaultdict(list)
     assert index.copies is not None
     for pair in pairs:
         tokens, request = pair.answer.tokens, RequestCopies(index.copies, pair.prompt)
@@ -72,10 +72,10 @@ def _undrafted_positions(
                 if place and len(place) <= MAX_PLACE_CHARS:
                     coming = slice(at, at + max_draft)
                     sure = tuple(WHOLE * agreed // pair.answer.n_samples for agreed in pair.answer.agreed[coming])
-                    found[place].append(UndraftedPosition(request.words, tokens[coming], sure))
+                    by_place[place].append(UndraftedPosition(request.words, tokens[coming], sure))
                 cursor.advance(tokens[at])
                 at += 1
-    return found
+    return by_place
 
 
 def _rules(

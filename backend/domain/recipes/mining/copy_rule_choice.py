@@ -34,11 +34,11 @@ def with_copies(
     frame = frame_of([one.prompt for one in observed if one.prompt]) if frame is None else frame
     pairs = pairs_of(observed, token_texts, frame)
     limits = {"min_support": options.min_support, "min_agreement_ppm": options.min_agreement_ppm}
-    found = copied_values(pairs, index.shapes, **limits)
-    if found:
-        index = PackIndex(replace(pack, copies=tuple(found), frame=frame), token_texts, shapes=index.shapes)
-        found += conditional_runs(pairs, index, max_draft=pack.max_draft, end_ids=end_ids, **limits)
-    copies = within(_joined(found, kept), options.max_bytes // _SHARE - _frame_size(frame))
+    learnt = copied_values(pairs, index.shapes, **limits)
+    if learnt:
+        index = PackIndex(replace(pack, copies=tuple(learnt), frame=frame), token_texts, shapes=index.shapes)
+        learnt += conditional_runs(pairs, index, max_draft=pack.max_draft, end_ids=end_ids, **limits)
+    copies = within(_joined(learnt, kept), options.max_bytes // _SHARE - _frame_size(frame))
     if not copies:
         return pack
     stats = {"n_copies": len(copies), "n_pairs": len(pairs)}
@@ -62,17 +62,17 @@ def copies_size(copies: Sequence[Copy], frame: Frame) -> int:
     return sum(map(_n_bytes, copies)) + _frame_size(frame) if copies else 0
 
 
-def _joined(found: Sequence[Copy], kept: Sequence[Copy]) -> list[Copy]:
+def _joined(learnt: Sequence[Copy], kept: Sequence[Copy]) -> list[Copy]:
     """Kept ones stand behind those that were learnt for their place now, where these leave anything to say; the same
     one adds its counts."""
     old = {one.asked_for: one for one in kept}
     joined = []
-    for one in found:
+    for one in learnt:
         before = old.pop(one.asked_for, None)
         if before is not None and before.id == one.id:
             one = replace(one, support=one.support + before.support, agreed=one.agreed + before.agreed)
         joined.append(one)
-    always = {one.place for one in found if not one.cue}
+    always = {one.place for one in learnt if not one.cue}
     return joined + [one for one in old.values() if one.place not in always]
 
 

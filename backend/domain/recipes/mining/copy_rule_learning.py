@@ -57,13 +57,13 @@ def copied_values(pairs: Sequence[Pair], shapes: ShapeTable, *, min_support: int
         for value in values_in(pair.answer, shapes):
             if len(value.place) <= MAX_PLACE_CHARS:
                 by_place[value.place].append((pair.text, value))
-    found: list[Copy] = []
+    rules: list[Copy] = []
     for place in sorted(by_place):
         examples = by_place[place]
         examples = examples[:: -(-len(examples) // MAX_EXAMPLES)]
-        found += _beginnings(place, examples, min_support, min_agreement_ppm)
-        found += _ends(place, examples, min_support, min_agreement_ppm)
-    return found
+        rules += _beginnings(place, examples, min_support, min_agreement_ppm)
+        rules += _ends(place, examples, min_support, min_agreement_ppm)
+    return rules
 
 
 def values_in(answer: Observed, shapes: ShapeTable) -> Iterator[Value]:

@@ -65,15 +65,15 @@ def grouped_by_literal(corpus: Corpus, lengths: Sequence[int], min_support: int)
     is rare at one length is rare at all longer ones, so that the counting shrinks as it goes on."""
     tokens = corpus.tokens
     groups = np.zeros(len(tokens), dtype=np.int64)
-    found: dict[int, Ints] = {}
+    by_length: dict[int, Ints] = {}
     for m in range(1, max(lengths, default=0) + 1):
         before = np.concatenate(([-1], groups[:-1]))
         before[tokens == BEGIN] = -1
         previous = np.concatenate(([0], tokens[:-1]))
         groups = _numbered(before * (tokens.max(initial=0) + 3) + previous + 2, before >= 0, min_support)
         if m in lengths:
-            found[m] = np.where(corpus.is_place, groups, -1)
-    return found
+            by_length[m] = np.where(corpus.is_place, groups, -1)
+    return by_length
 
 
 def grouped_by_shape(corpus: Corpus, min_support: int, *, keyed: bool) -> Ints:

@@ -27,16 +27,16 @@ def released(
     """The entries of an epoch, those of the most parties first where there are more than `most`. `draw` gives at least
     8 bytes that only this deployment can know, the same for the same text. Entries with the same names of members
     share their draw: variations of one guess are no second guess."""
-    found = []
+    rows = []
     for row in counted:
         kept = structural(row.entry.shape, row.entry.run)
         if kept is None or kept.run != row.entry.run:
             continue
         guess = " ".join(sorted(set(kept.words))) or f"{row.entry.shape}\n{row.entry.run}"
         if row.n_parties >= k + margin_of(draw(guess), margin):
-            found.append(row)
-    found.sort(key=lambda row: (-row.n_parties, row.entry))
-    return [row.entry for row in found[:most]]
+            rows.append(row)
+    rows.sort(key=lambda row: (-row.n_parties, row.entry))
+    return [row.entry for row in rows[:most]]
 
 
 def margin_of(drawn: bytes, most: int) -> int:

@@ -31,23 +31,23 @@ def structures_of(answers: Iterable[str]) -> list[Structure]:
         min_agreement_ppm=LEAST_AGREED_PPM,
         end_ids=(),
     )
-    found: set[Structure] = set()
+    structures: set[Structure] = set()
     for group in groups.lengths.nonzero()[0].tolist():
         shape = corpus.shapes.text(int(corpus.states[groups.first[group]]))
         run = bytes(groups.runs[group, : groups.lengths[group]].tolist()).decode()
         kept = structural(shape, run)
         if kept is not None:
-            found.add(kept)
-    return sorted(found)[:MAX_STRUCTURES]
+            structures.add(kept)
+    return sorted(structures)[:MAX_STRUCTURES]
 
 
 def _observed(answers: Iterable[str]) -> Sequence[Observed]:
-    found, n_read = [], 0
+    observed, n_read = [], 0
     for answer in answers:
         raw = answer.encode("utf-8", "replace")
         n_read += len(raw)
         if n_read > MAX_READ_BYTES:
             break
         if raw:
-            found.append(Observed(tokens=tuple(raw), agreed=(1,) * len(raw), n_samples=1))
-    return found
+            observed.append(Observed(tokens=tuple(raw), agreed=(1,) * len(raw), n_samples=1))
+    return observed

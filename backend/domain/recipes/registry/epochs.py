@@ -241,7 +241,7 @@ def _keys(listed: Any) -> dict[str, bytes]:
 def _entries(rows: Any) -> tuple[Entry, ...]:
     if not isinstance(rows, list) or len(rows) > MAX_ENTRIES:
         raise InvalidEpoch(f"An epoch has a list of at most {MAX_ENTRIES} entries.")
-    found = []
+    entries = []
     for row in rows:
         if (
             not isinstance(row, dict)
@@ -252,10 +252,10 @@ def _entries(rows: Any) -> tuple[Entry, ...]:
         kept = structural(row["shape"], row["run"])
         if kept is None or kept.run != row["run"]:
             raise InvalidEpoch("An entry holds more than structure; nothing of such a file is used.")
-        found.append(Entry(shape=row["shape"], run=row["run"]))
-    if found != _ordered(found):
+        entries.append(Entry(shape=row["shape"], run=row["run"]))
+    if entries != _ordered(entries):
         raise InvalidEpoch("The entries are not in order, or one stands twice.")
-    return tuple(found)
+    return tuple(entries)
 
 
 def _doubts(head: dict[str, Any], signers: Sequence[str], keyring: Mapping[str, Any] | None) -> tuple[str, ...]:

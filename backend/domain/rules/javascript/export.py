@@ -113,7 +113,7 @@ def _field_rule(rule: FieldRule) -> dict[str, Any]:
         "asks": step.asks,
         "bars": step.bars,
         "needsKnown": step.needs_known,
-        "given": step.given,
+        "given": step.literal,
         "absent": step.is_absent,
         "copy": None if rule.copy is None else rule.copy.to_json(),
     }

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from backend.domain.answers.json_schemas import check_schema, validator
 from backend.domain.patterns.decoding import why_not_decodable
-from backend.domain.patterns.matching import MAX_MATCHED_CHARS, UnsafePattern, compile_pattern, found_in
+from backend.domain.patterns.matching import MAX_MATCHED_CHARS, UnsafePattern, compile_pattern, occurs_in
 from tests.cpu_time import cpu_s as thread_cpu_s
 from tests.pattern_strategies import hostile
 from tests.profiles import times
@@ -59,7 +59,7 @@ def cpu_s(pattern: str, text: str) -> float:
     spent = []
     for _ in range(3):
         started = time.thread_time()
-        found_in(pattern, text)
+        occurs_in(pattern, text)
         spent.append(time.thread_time() - started)
         if spent[-1] < MOST_CPU_S:
             break
@@ -130,13 +130,13 @@ def test_other_threads_run_while_a_pattern_does() -> None:
     ],
 )
 def test_ordinary_patterns_keep_their_meaning(pattern: str, text: str, holds: bool) -> None:
-    assert found_in(pattern, text) is holds
+    assert occurs_in(pattern, text) is holds
 
 
 def test_only_the_first_thousand_characters_are_searched() -> None:
-    assert found_in("needle", "x" * 900 + "needle")
-    assert not found_in("needle", "x" * MAX_MATCHED_CHARS + "needle")
-    assert found_in("^.{0,999999}$", "x" * 5_000)
+    assert occurs_in("needle", "x" * 900 + "needle")
+    assert not occurs_in("needle", "x" * MAX_MATCHED_CHARS + "needle")
+    assert occurs_in("^.{0,999999}$", "x" * 5_000)
 
 
 def test_a_pattern_is_bounded_in_its_own_length_and_in_what_it_unfolds_to() -> None:

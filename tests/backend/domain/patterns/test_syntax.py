@@ -10,7 +10,7 @@ from hypothesis import example, given
 from backend.domain.patterns.alphabets import alphabet_of
 from backend.domain.patterns.characters import UnsafePattern
 from backend.domain.patterns.code_points import cases, kinds, text_of
-from backend.domain.patterns.matching import compile_pattern, found_in
+from backend.domain.patterns.matching import compile_pattern, occurs_in
 from backend.domain.patterns.syntax import read_pattern
 from tests.pattern_strategies import meaningful, short_texts
 from tests.profiles import times
@@ -30,7 +30,7 @@ def ours(pattern: str, text: str) -> bool | None:
     """None for the two that are refused of what is generated here, and where Python loses a letter: of (?i)a|𐐀 it makes
     a set, and in a set it finds no capital beyond U+FFFF."""
     try:
-        found = found_in(pattern, text)
+        found = occurs_in(pattern, text)
         return None if "𐐀" in pattern and "|" in pattern and "i" in pattern else found
     except UnsafePattern as fault:
         if "stands inside and outside of" not in str(fault):
@@ -61,7 +61,7 @@ def test_a_pattern_finds_what_pythons_re_finds(pattern: str, text: str) -> None:
     expected = python_finds(pattern, text)
     if expected is None:
         with pytest.raises(UnsafePattern):
-            found_in(pattern, text)
+            occurs_in(pattern, text)
         return
     if (found := ours(pattern, text)) is None:
         return
@@ -85,8 +85,8 @@ def test_symbols_of_two_bytes_mean_the_same(pattern: str, text: str) -> None:
 
 def test_a_capital_beyond_the_first_65536_is_taken_among_alternatives_too() -> None:
     assert not re.search("(?i)a|𐐀", "𐐨")  # a fault of Python's, and not of what was meant
-    assert found_in("(?i)a|𐐀", "𐐨")
-    assert found_in("(?i)𐐀", "𐐨")
+    assert occurs_in("(?i)a|𐐀", "𐐨")
+    assert occurs_in("(?i)𐐀", "𐐨")
 
 
 @pytest.mark.parametrize(
@@ -164,6 +164,6 @@ def test_letters_are_taken_for_none_but_their_mates_and_have_their_kind() -> Non
 )
 def test_what_cannot_be_matched_is_refused_where_it_stands(pattern: str, place: int, words: str) -> None:
     with pytest.raises(UnsafePattern) as caught:
-        found_in(pattern, "a")
+        occurs_in(pattern, "a")
     assert str(caught.value).startswith(f"the pattern, at character {place}: ")
     assert words in str(caught.value)

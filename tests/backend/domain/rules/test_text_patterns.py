@@ -2,7 +2,7 @@ import time
 
 import pytest
 
-from backend.domain.rules.text_patterns import SOURCES, found
+from backend.domain.rules.text_patterns import SOURCES, spans_of
 
 TEXT = (
     'Order A-2048 of 2024-05-01, 3 cups for $12.50 (was 14.00), "blue ones", by 10:30 pm: a.b@c.org, https://x.y/z?q=1'
@@ -23,7 +23,7 @@ TEXT = (
     ],
 )
 def test_a_pattern_finds_what_it_is_named_after(pattern: str, texts: list[str]) -> None:
-    assert [TEXT[start:end] for start, end in found(pattern, TEXT)] == texts
+    assert [TEXT[start:end] for start, end in spans_of(pattern, TEXT)] == texts
 
 
 @pytest.mark.parametrize("pattern", sorted(SOURCES))
@@ -34,5 +34,5 @@ def test_no_text_makes_a_pattern_run_for_long(pattern: str, piece: str) -> None:
     """Linear: a million characters take about as long as ten times a hundred thousand."""
     text = piece * (100_000 // len(piece))
     started = time.process_time()
-    found(pattern, text)
+    spans_of(pattern, text)
     assert time.process_time() - started < 1.0
