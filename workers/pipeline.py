@@ -157,7 +157,7 @@ def _end(lease: Lease, error: Exception, *, anew: bool = False) -> None:
             if away_s < settings.KOLM_OUTAGE_S:
                 # half as long again as it has been away: soon after a short outage, seldom in a long one
                 delay_s = round(min(LONGEST_WAIT_S, max(1.0, away_s / 2)), 1)
-                _tell_retry(fenced.compile, lease, error, delay_s)
+                _report_retry(fenced.compile, lease, error, delay_s)
                 leases.release_until_back(lease, due_in_s=delay_s)
             else:
                 _fail(fenced, error)
@@ -167,11 +167,11 @@ def _end(lease: Lease, error: Exception, *, anew: bool = False) -> None:
             leases.release(lease, due_in_s=None)
         else:
             delay_s = 2.0 ** min(leases.attempts_of(lease), 6)
-            _tell_retry(fenced.compile, lease, error, delay_s)
+            _report_retry(fenced.compile, lease, error, delay_s)
             leases.release(lease, due_in_s=delay_s, is_retry=True)
 
 
-def _tell_retry(compile: Compile, lease: Lease, error: Exception, delay_s: float) -> None:
+def _report_retry(compile: Compile, lease: Lease, error: Exception, delay_s: float) -> None:
     code, message = "internal_error", "A fault of ours; trying again."
     if isinstance(error, KolmError):
         code, message = error.code, error.message
@@ -209,7 +209,7 @@ def _fail(fenced: Fenced, error: Exception) -> None:
     running = StepRun.objects.filter(tenant_id=compile.tenant_id, compile=compile, status=StepStatus.RUNNING)
     step = running.order_by("position").first()
     running.update(status=StepStatus.FAILED, ended_at=timezone.now())
-    code, message = _said_of(error)
+    code, message = _failure_of(error)
     transitions.move(
         fenced,
         CompileStatus.FAILED,
@@ -229,7 +229,7 @@ def _is_ours(compile: Compile, error: Exception) -> bool:
     return not isinstance(error, CustomerError)
 
 
-def _said_of(error: Exception) -> tuple[str, str]:
+def _failure_of(error: Exception) -> tuple[str, str]:
     """The failure's code and message. A customer's error says by itself what to do; what else ends a compile may go
     better the next time."""
     if isinstance(error, CustomerError):

@@ -33,7 +33,7 @@ def reserve(compile: Compile, amount_microusd: int) -> None:
     touch(compile, reserved_microusd=compile.reserved_microusd + amount_microusd)
 
 
-def settle(fenced: Fenced, step: StepName, facts: Sequence[Fact], *, reserved_microusd: int = 0) -> None:
+def capture(fenced: Fenced, step: StepName, facts: Sequence[Fact], *, reserved_microusd: int = 0) -> None:
     """Book facts on a locked compile and give their reservation back. What neither the budget nor the hold can carry is
     booked to waste: ours, not the customer's. The ledger gets them at the end of the transaction."""
     compile, unbooked = fenced.compile, fenced.unbooked

@@ -28,7 +28,7 @@ from backend.domain.money.pricing import TeacherPrice
 from backend.usage.ledger import Fact
 from backend.usage.models import Billing
 from workers.durable import CompileRun, is_away, patiently
-from workers.spending import pays_teacher_itself, reserve, settle
+from workers.spending import capture, pays_teacher_itself, reserve
 from workers.teachers.protocol import (
     Completion,
     ScoreRequest,
@@ -74,7 +74,7 @@ def call_batch(
     `save` runs once for a batch, however often the batch is asked for. Raises TeacherFailed when a call failed (what
     the others answered is kept and paid once); PaymentRequired before any call when the budget is too small.
     """
-    made, are_applied = _journaled(run, plans)
+    made, are_applied = _find_journaled(run, plans)
     if are_applied:
         return
     todo = [plan for plan in plans if plan.key not in made]
@@ -98,7 +98,7 @@ def ask_batch(
     """The answers of these calls, made now or found in the journal; nothing else is saved with them. Raises as
     `call_batch`."""
     call_batch(run, step, teacher, price, plans, lambda *_: None)
-    made, _ = _journaled(run, plans)
+    made, _ = _find_journaled(run, plans)
     return [made[plan.key] for plan in plans]
 
 
@@ -112,7 +112,7 @@ def worst_cost(price: TeacherPrice, request: TeacherRequest) -> int:
     return price.most_microusd(input_tokens=n_bytes, output_tokens=request.n * request.max_tokens)
 
 
-def _journaled(run: CompileRun, plans: Sequence[PlannedCall]) -> tuple[dict[str, MadeCall], bool]:
+def _find_journaled(run: CompileRun, plans: Sequence[PlannedCall]) -> tuple[dict[str, MadeCall], bool]:
     with run.fenced():
         rows = TeacherCall.objects.filter(
             tenant_id=run.tenant_id,
@@ -120,11 +120,11 @@ def _journaled(run: CompileRun, plans: Sequence[PlannedCall]) -> tuple[dict[str,
             state__in=ANSWERED_STATES,
             key__in=[p.key for p in plans],
         )
-        made = {row.key: _made(row) for row in rows}
+        made = {row.key: _as_made(row) for row in rows}
         return made, len(made) == len(plans) and all(r.state == CallState.APPLIED for r in rows)
 
 
-def _made(row: TeacherCall) -> MadeCall:
+def _as_made(row: TeacherCall) -> MadeCall:
     cost = Cost(
         input_tokens=row.input_tokens,
         cached_tokens=row.cached_tokens,
@@ -191,8 +191,8 @@ def write_off(fenced: Fenced, row: TeacherCall, *, is_own_key: bool) -> None:
         is_estimated=True,
     )
     # the end of a compile gave all its reservations back; a resumed one finds the call and no reservation
-    given_back = min(row.reserved_microusd, fenced.compile.reserved_microusd)
-    settle(fenced, StepName(row.step), [fact], reserved_microusd=given_back)
+    returned_microusd = min(row.reserved_microusd, fenced.compile.reserved_microusd)
+    capture(fenced, StepName(row.step), [fact], reserved_microusd=returned_microusd)
     lost = TeacherCall.objects.filter(tenant_id=row.tenant_id, id=row.id)
     _move(lost, CallState.WASTED, ended_at=timezone.now())
 
@@ -231,7 +231,7 @@ def _close(
 ) -> TeacherFailed | None:
     with run.fenced() as fenced:
         failure = _journal(run, fenced, step, price, rows, outcomes)
-        made |= {key: _made(rows[key]) for key, outcome in outcomes.items() if isinstance(outcome, Completion)}
+        made |= {key: _as_made(rows[key]) for key, outcome in outcomes.items() if isinstance(outcome, Completion)}
         if all(key in made for key in order):
             save(fenced.compile, [made[key] for key in order])
             ids = [call.call_id for call in made.values()]
@@ -273,7 +273,7 @@ def _journal(
         row = rows[key]
         row.ended_at = timezone.now()
         facts = _facts(row, price, outcome, is_own_key=pays_teacher_itself(run.spec))
-        settle(fenced, step, facts, reserved_microusd=row.reserved_microusd)
+        capture(fenced, step, facts, reserved_microusd=row.reserved_microusd)
         if isinstance(outcome, Completion):
             row.move(CallState.SUCCEEDED)
             row.choices = [asdict(choice) for choice in outcome.choices]

@@ -40,7 +40,7 @@ def spent_compile(**changes: object) -> Compile:
             price_version="test",
             source_key=f"{row.id}:x",
         )
-        spending.settle(fenced, StepName.DISTILLATION, [fact])
+        spending.capture(fenced, StepName.DISTILLATION, [fact])
     change(row, status=CompileStatus.RUNNING)
     return row
 

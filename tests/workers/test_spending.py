@@ -16,7 +16,7 @@ from backend.usage.ledger import Fact
 from backend.usage.models import Billing, UsageFact
 from tests.compile_factories import change, fresh, hold, make_compile
 from tests.factories import make_tenant
-from workers.spending import reserve, settle
+from workers.spending import capture, reserve
 
 pytestmark = pytest.mark.django_db
 
@@ -45,7 +45,7 @@ def fact(amount: int, *, billing: Billing = Billing.CHARGE) -> Fact:
 
 def test_what_exceeds_the_budget_becomes_waste(row):
     with hold(row).fenced() as fenced:
-        settle(fenced, STEP, [fact(600), fact(600), fact(400)])
+        capture(fenced, STEP, [fact(600), fact(600), fact(400)])
     fresh(row)
     assert (row.spent_microusd, row.waste_microusd) == (1_000, 600)
     with tenant_scope(row.tenant_id):
@@ -60,8 +60,8 @@ def test_what_a_transaction_uses_is_its_own_until_it_ends(row):
     run = hold(row)
     with run.fenced() as fenced:
         before = fenced.unbooked.hold_left
-        settle(fenced, STEP, [known := fact(600)])
-        settle(fenced, STEP, [known])
+        capture(fenced, STEP, [known := fact(600)])
+        capture(fenced, STEP, [known])
         assert [one.fact.source_key for one in fenced.unbooked.facts] == [known.source_key]
         assert fenced.unbooked.hold_left == before - 600
         assert Fenced.around(fenced.compile).unbooked.facts == []
@@ -75,7 +75,7 @@ def test_what_a_transaction_uses_is_its_own_until_it_ends(row):
 def test_money_set_aside_for_others_is_not_spent(row):
     with hold(row).fenced() as fenced:
         reserve(fenced.compile, 700)
-        settle(fenced, STEP, [fact(400)])
+        capture(fenced, STEP, [fact(400)])
     fresh(row)
     assert (row.spent_microusd, row.waste_microusd, row.reserved_microusd) == (0, 400, 700)
 
@@ -85,7 +85,7 @@ def test_a_reservation_is_given_back_with_its_settlement(row):
     with run.fenced() as fenced:
         reserve(fenced.compile, 700)
     with run.fenced() as fenced:
-        settle(fenced, STEP, [fact(250)], reserved_microusd=700)
+        capture(fenced, STEP, [fact(250)], reserved_microusd=700)
         reserve(fenced.compile, 750)
         with pytest.raises(PaymentRequired, match=r"\$0.000001 .* \$0.000000 left"):
             reserve(fenced.compile, 1)
@@ -109,7 +109,7 @@ def test_no_history_of_reserving_and_settling_overspends(row, history):
             except PaymentRequired:
                 assert aside > BUDGET - fenced.compile.spent_microusd
                 continue
-            settle(fenced, STEP, [fact(cost, billing=billing)], reserved_microusd=aside)
+            capture(fenced, STEP, [fact(cost, billing=billing)], reserved_microusd=aside)
         fresh(row)
         assert sorted([row.spent_microusd - spent, row.waste_microusd - wasted]) == [0, cost]
         spent, wasted = row.spent_microusd, row.waste_microusd

@@ -26,7 +26,7 @@ from workers.candidates.slices import slice_spec
 from workers.durable import CompileRun
 from workers.embedding.protocol import Embedder
 from workers.scoring.verifier import check_text, gate_reasons
-from workers.spending import settle
+from workers.spending import capture
 from workers.step.teacher_session import TeacherSession, seed_of, teacher_session
 from workers.teacher_calls import MadeCall, PlannedCall, call_batch
 from workers.teachers.factory import caps_of
@@ -202,7 +202,7 @@ def embed_slice(run: CompileRun, slice_row: Slice, embedder: Embedder, step: Ste
             for row, vector in zip(part, vectors, strict=True):
                 row.embedding = vector.tobytes()
             Candidate.objects.bulk_update(part, ["embedding"])
-            settle(fenced, step, [fact])
+            capture(fenced, step, [fact])
 
 
 def hotter_ppm(slice_row: Slice) -> int:

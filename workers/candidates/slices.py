@@ -4,7 +4,7 @@ from backend.compiles.models import Slice
 from backend.domain.spec.parsing import SliceSpec, Spec, default_k_select, effective_slices
 
 
-def declared(spec: Spec) -> list[Slice]:
+def declare_slices(spec: Spec) -> list[Slice]:
     """The slices that the teacher fills, as rows that are not saved yet."""
     if spec.captures is not None and not spec.slices:
         return []  # with production inputs and no slices asked for, the captures are the pool

@@ -22,14 +22,14 @@ def with_bounds(
     so is what the rule makes of it."""
     source_of = {draft.draft_id: draft.source_id for draft in shown}
 
-    def bounded(verdict: DraftVerdict) -> DraftVerdict:
+    def with_bound(verdict: DraftVerdict) -> DraftVerdict:
         missing = missing_ppm.get(source_of[verdict.draft_id], 0) / 1_000_000
         if verdict.certificate not in (Certificate.EXACT, Certificate.BOUNDED) or not missing:
             return verdict
         bound = min(1.0, missing + (verdict.tv_bound or 0.0))
         return replace(verdict, certificate=Certificate.BOUNDED, tv_bound=bound)
 
-    return replace(verification, verdicts=tuple(map(bounded, verification.verdicts)))
+    return replace(verification, verdicts=tuple(map(with_bound, verification.verdicts)))
 
 
 def add_candidates(

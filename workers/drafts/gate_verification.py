@@ -31,7 +31,7 @@ def gate_scores(run: CompileRun, slice_row: Slice, texts: Sequence[str]) -> list
     return rank_scores(run.spec, texts, rows, reference_rows(run, slice_row, embedder, gold))
 
 
-def certified(tenant_id: UUID, spec: Spec, scope_id: UUID) -> float | None:
+def certified_threshold_of(tenant_id: UUID, spec: Spec, scope_id: UUID) -> float | None:
     """The threshold that the scope's judged drafts have certified against the spec's bound on bad drafts, or None."""
     judged = Verdict.objects.filter(
         tenant_id=tenant_id,

@@ -41,7 +41,7 @@ def _admit_round(run: CompileRun, slice_row: Slice, number: int, rows: Sequence[
     admit(
         run.tenant_id,
         run.compile_id,
-        [_admitted(row) for row in rows],
+        [_as_admitted(row) for row in rows],
         scope=draft_scope(
             identity_of(teacher),
             family=run.spec.family,
@@ -72,11 +72,11 @@ def _revision(run: CompileRun, slice_row: Slice, number: int) -> str:
         key__startswith=f"synthesis:{slice_row.position}:{number}:",
         state=CallState.APPLIED,
     )
-    said = set(calls.values_list("revision", flat=True)) - {""}
-    return said.pop() if len(said) == 1 else ""
+    revisions = set(calls.values_list("revision", flat=True)) - {""}
+    return revisions.pop() if len(revisions) == 1 else ""
 
 
-def _admitted(row: Candidate) -> Admitted:
+def _as_admitted(row: Candidate) -> Admitted:
     logprobs = None if row.token_logprobs is None else from_float16(bytes(row.token_logprobs))
     has_tokens = row.tokens is not None and logprobs is not None and len(row.tokens) == len(logprobs)
     return Admitted(

@@ -49,7 +49,7 @@ def known_labels(run: CompileRun, rows: Sequence[Candidate]) -> KnownLabels:
     if vault is None or row is None:
         return nothing
     by_mac = {_mac(run, vault, candidate.text): candidate for candidate in rows}
-    found = LabelDraft.objects.filter(
+    stored = LabelDraft.objects.filter(
         tenant_id=run.tenant_id,
         scope=row,
         prompt_mac__in=list(by_mac),
@@ -57,7 +57,7 @@ def known_labels(run: CompileRun, rows: Sequence[Candidate]) -> KnownLabels:
         expires_at__gt=timezone.now(),
     )
     answers, n_in, n_out = {}, 0, 0
-    for draft in found:
+    for draft in stored:
         candidate = by_mac[bytes(draft.prompt_mac)]
         answers[candidate.text_key] = vault.unseal_json(bytes(draft.answers_sealed))[: run.spec.sampling.label_samples]
         n_in, n_out = n_in + draft.input_tokens, n_out + draft.output_tokens
@@ -68,7 +68,7 @@ def keep_labels(run: CompileRun, rows: Sequence[Candidate], answers: Mapping[str
     """Inside the transaction of the votes: remember the answers of these freshly labelled inputs."""
     if not run.spec.draft_cache.enabled or not rows:
         return
-    billed = _billed(run, rows)
+    billed = _tokens_billed(run, rows)
     scope = _scope(run, identity_of(run.spec.teacher), _revision(run))
     if scope is None:
         return
@@ -145,7 +145,7 @@ def _plain(calls: Sequence[Sequence[dict[str, Any]]]) -> list[dict[str, Any]]:
     return [{name: choice.get(name) for name in _PARTS} for call in calls for choice in call]
 
 
-def _billed(run: CompileRun, rows: Sequence[Candidate]) -> dict[str, tuple[int, int]]:
+def _tokens_billed(run: CompileRun, rows: Sequence[Candidate]) -> dict[str, tuple[int, int]]:
     """Input and output tokens of each text's label calls."""
     billed = {row.text_key: (0, 0) for row in rows}
     calls = TeacherCall.objects.filter(
@@ -160,5 +160,5 @@ def _billed(run: CompileRun, rows: Sequence[Candidate]) -> dict[str, tuple[int, 
 
 def _revision(run: CompileRun) -> str:
     calls = TeacherCall.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id, step=StepName.LABELING)
-    said = set(calls.exclude(revision="").values_list("revision", flat=True).distinct()[:2])
-    return said.pop() if len(said) == 1 else ""
+    revisions = set(calls.exclude(revision="").values_list("revision", flat=True).distinct()[:2])
+    return revisions.pop() if len(revisions) == 1 else ""

@@ -22,7 +22,7 @@ from workers.drafts.gate_verification import gate_scores
 from workers.drafts.lookup import DraftLookup
 from workers.drafts.plan import PlanContext, PlannedOffer, plan_offer
 from workers.drafts.records import save_repeats, save_verdicts
-from workers.drafts.repeats import accepted
+from workers.drafts.repeats import accept_all
 from workers.drafts.verification_dialogue import nothing_verified, verify_drafts
 from workers.durable import CompileRun
 from workers.step.teacher_session import TeacherSession, seed_of
@@ -78,7 +78,7 @@ def _take_repeats(
     drafts = planned.repeats
     if not drafts:
         return planned.plan
-    verification = with_bounds(accepted(drafts), drafts, planned.plan.missing_ppm)
+    verification = with_bounds(accept_all(drafts), drafts, planned.plan.missing_ppm)
     slice_row.n_from_drafts = add_candidates(run, compile, slice_row, verification, drafts, heldout)
     save_repeats(run, planned.plan, verification, drafts)
     return record_verdicts(planned.plan, verification, slice_row.n_from_drafts)

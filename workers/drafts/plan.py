@@ -20,7 +20,7 @@ from backend.drafts.cache import NearSource, far_drafts
 from backend.drafts.calibrations import calibration
 from backend.drafts.models import Scope
 from backend.rest.new_ids import new_uuid7
-from workers.drafts.gate_verification import certified
+from workers.drafts.gate_verification import certified_threshold_of
 from workers.drafts.proposals import (
     MAX_SHOWN,
     Proposal,
@@ -119,7 +119,7 @@ def _with_shown(
     spec = context.spec
     prompt = verification_context(spec, slice_row, n=CHOICES_PER_CALL, exemplars=exemplars)
     prompt = with_old_prompts(context.tenant_id, spec, prompt, [source.source_id for source in near])
-    threshold = certified(context.tenant_id, spec, scope.id) if spec.draft_cache.gate else None
+    threshold = certified_threshold_of(context.tenant_id, spec, scope.id) if spec.draft_cache.gate else None
     verifiers = verifiers_of(spec, caps_of(spec.teacher), prompt.policy)
     if threshold is not None:  # its quote needs no scores; those are worked out when it verifies
         verifiers = (*verifiers, GateVerifier(scores=lambda _: None, threshold=threshold))
@@ -170,13 +170,13 @@ def _to_be_shown(
         plan,
         state=OfferState.PLANNED,
         revision=revision_of(scope),
-        shown=_shown(proposal),
+        shown=_order_shown(proposal),
         n_first=len(proposal.decision.first),
         far=tuple(PlannedDraft(draft_id=draft.draft_id, distance=draft.distance) for draft in far),
     )
 
 
-def _shown(proposal: Proposal) -> tuple[ShownDraft, ...]:
+def _order_shown(proposal: Proposal) -> tuple[ShownDraft, ...]:
     """The drafts in the order of showing; those of the adaptive probe stand first."""
     decision = proposal.decision
     expected = {i: (p, q) for i, p, q in zip(decision.shown, decision.predicted, decision.propensity, strict=True)}

@@ -49,7 +49,7 @@ def preview_slices(
     for slice_row, near in zip(slices, result.near, strict=True):
         context = _context(tenant_id, spec, price, texts, slice_row)
         planned = plan_offer(context, slice_row, result.scope, near, slice_row.exemplars)
-        rows.append(_previewed(spec, slice_row, near, planned, price))
+        rows.append(_preview_plan(spec, slice_row, near, planned, price))
     return rows
 
 
@@ -84,7 +84,7 @@ def _context(tenant_id: UUID, spec: Spec, price: TeacherPrice, texts: _Texts, sl
     )
 
 
-def _previewed(
+def _preview_plan(
     spec: Spec, slice_row: Slice, near: Sequence[NearSource], planned: PlannedOffer, price: TeacherPrice
 ) -> PreviewedSlice:
     """The plan in figures: what the repeats bring, and then what the teacher, or its engine, would be shown."""

@@ -42,7 +42,7 @@ def repeats(
     return [source for source in near if source.prompt_mac == mac and source.missing_ppm <= MOST_MISSING_PPM]
 
 
-def accepted(drafts: Sequence[StoredDraft]) -> Verification:
+def accept_all(drafts: Sequence[StoredDraft]) -> Verification:
     """The verification that accepts all of these drafts."""
     verdicts = tuple(
         DraftVerdict(

@@ -76,20 +76,20 @@ def _offer(run: CompileRun, slice_row: Slice, plan: OfferPlan, saving: Saving, p
 
 
 def _saving(run: CompileRun, slice_row: Slice, plan: OfferPlan, price: TeacherPrice, embedder: Embedder) -> Saving:
-    asked = _billed(run, f"drafts:{slice_row.position}:")
+    asked = _sum_billed(run, f"drafts:{slice_row.position}:")
     is_probe = plan.arm is Arm.PROBED
     text = slice_text(run.spec, slice_row)
     looked = plan.scope_id is not None
     return Saving(
-        avoided=_avoided(run, slice_row, price),
+        avoided=_cost_avoided(run, slice_row, price),
         verification=0 if is_probe else asked,
         exploration=asked if is_probe else 0,
-        audits=_billed(run, f"audit:{slice_row.position}:"),
+        audits=_sum_billed(run, f"audit:{slice_row.position}:"),
         embedding=cost_microusd(embedder.count_tokens([text]), price_book().prices[SKU]) if looked else 0,
     )
 
 
-def _billed(run: CompileRun, prefix: str) -> int:
+def _sum_billed(run: CompileRun, prefix: str) -> int:
     paid = _calls(run, prefix).aggregate(cost=Sum("cost_microusd"))
     return paid["cost"] or 0
 
@@ -100,7 +100,7 @@ def _calls(run: CompileRun, prefix: str) -> Any:
     )
 
 
-def _avoided(run: CompileRun, slice_row: Slice, price: TeacherPrice) -> int:
+def _cost_avoided(run: CompileRun, slice_row: Slice, price: TeacherPrice) -> int:
     """The price that the teacher would have been paid for as many candidates: their tokens as output, and the prompts
     of the calls that were not made, as long as those of the slice that were."""
     entered = Candidate.objects.filter(
@@ -126,7 +126,9 @@ def _remember_spending(run: CompileRun, slice_row: Slice, plan: OfferPlan, savin
     row = locked_calibration(run.tenant_id, *verified_by(plan))
     row.n_lookups += 1
     row.n_since_shown += plan.arm is Arm.NOT_WORTH
-    row.spent_microusd += _billed(run, f"synthesis:{slice_row.position}:") + saving.verification + saving.exploration
+    row.spent_microusd += (
+        _sum_billed(run, f"synthesis:{slice_row.position}:") + saving.verification + saving.exploration
+    )
     row.explored_microusd += saving.exploration
     row.save()
 

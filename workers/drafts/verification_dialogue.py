@@ -54,7 +54,7 @@ def verify_drafts(
     run: CompileRun, slice_row: Slice, session: TeacherSession, plan: OfferPlan
 ) -> tuple[Verification, list[StoredDraft]]:
     """Ask about the planned drafts; after an adaptive probe, about the rest only where it still pays."""
-    context, drafts = _loaded(run, slice_row, plan)
+    context, drafts = _load(run, slice_row, plan)
     dialogue = _Dialogue(
         run=run,
         slice_row=slice_row,
@@ -73,10 +73,10 @@ def verify_drafts(
     if not more:
         return first, probe
     later = _ask(dialogue, more, stage=1)
-    return _joined(first, later), [*probe, *more]
+    return _join(first, later), [*probe, *more]
 
 
-def _loaded(run: CompileRun, slice_row: Slice, plan: OfferPlan) -> tuple[VerificationContext, list[StoredDraft]]:
+def _load(run: CompileRun, slice_row: Slice, plan: OfferPlan) -> tuple[VerificationContext, list[StoredDraft]]:
     """The slice and its drafts as planned; a draft that was deleted since is not asked about."""
     distances = {one.draft_id: one.distance for one in plan.shown} | {one.draft_id: one.distance for one in plan.far}
     exemplars = shown_exemplars(run, slice_row)
@@ -141,7 +141,7 @@ def _still_worth(
     return [rest[i] for i in decision.shown]
 
 
-def _joined(first: Verification, later: Verification) -> Verification:
+def _join(first: Verification, later: Verification) -> Verification:
     return Verification(
         verdicts=first.verdicts + later.verdicts,
         controls=first.controls + later.controls,

@@ -108,17 +108,17 @@ def _teacher(run: CompileRun, compile: Compile) -> dict[str, Any]:
 def _draft_cache(run: CompileRun, slices: list[Slice], labels: dict[str, Any]) -> dict[str, Any]:
     """The part about drafts of the synthesis step's receipt, in short. `tokens_saved` are the accepted drafts' that the
     teacher did not write again; `saved_microusd` is net of what verifying cost, and may be below zero."""
-    told = drafts_of_compile(run, slices)
+    drafts = drafts_of_compile(run, slices)
     return {
-        "lookups": told["lookups"],
-        "offered": told["offered"],
-        "accepted": told["accepted"],
-        "acceptance_rate_ppm": told["acceptance"]["rate_ppm"],
-        "acceptance_low_ppm": told["acceptance"]["low_ppm"],
-        "acceptance_high_ppm": told["acceptance"]["high_ppm"],
-        "kept_tokens": told["kept_tokens"],
-        "tokens_saved": sum(told["kept_tokens"].values()),
-        "saved_microusd": told["saving"]["net_microusd"],
+        "lookups": drafts["lookups"],
+        "offered": drafts["offered"],
+        "accepted": drafts["accepted"],
+        "acceptance_rate_ppm": drafts["acceptance"]["rate_ppm"],
+        "acceptance_low_ppm": drafts["acceptance"]["low_ppm"],
+        "acceptance_high_ppm": drafts["acceptance"]["high_ppm"],
+        "kept_tokens": drafts["kept_tokens"],
+        "tokens_saved": sum(drafts["kept_tokens"].values()),
+        "saved_microusd": drafts["saving"]["net_microusd"],
         "labels_reused": labels.get("n_labeled_before", 0),
     }
 

@@ -30,7 +30,7 @@ from workers.candidates.headroom import can_spare, worst_round
 from workers.candidates.ranking import stack
 from workers.durable import CompileRun
 from workers.gap.selection_record import Chosen
-from workers.gap.splitting import divided, split
+from workers.gap.splitting import plan_division, split
 
 LEAST_GROWTH = 0.05  # of the groups there were, by which a round must add new ones to be worth another
 BASELINES = frozenset({Method.RANDOM, Method.ALL})  # they show what selection does by not doing it
@@ -60,14 +60,14 @@ def choose(run: CompileRun, slice_row: Slice, rows: Sequence[Candidate]) -> Chos
             case "fail":
                 raise _failure(slice_row, first.report)
             case "drop_k":
-                return _dropped(run, rows, first)
+                return _drop_k(run, rows, first)
             case "resynthesize":
                 reason = _why_no_round(run, slice_row, first.report)
                 if reason is None:
                     _open_round(run, slice_row, first.report)
                     return None
             case "split_slice":
-                division = divided(run, slice_row, rows)
+                division = plan_division(run, slice_row, rows)
                 if not isinstance(division, str):
                     split(run, slice_row, division, first.report)
                     return None
@@ -112,7 +112,7 @@ def _failure(slice_row: Slice, report: SelectionReport) -> CustomerError:
     )
 
 
-def _dropped(run: CompileRun, rows: Sequence[Candidate], first: Selection) -> Chosen:
+def _drop_k(run: CompileRun, rows: Sequence[Candidate], first: Selection) -> Chosen:
     """Select at K' = the groups there are; again where the floor, which bites deeper at a smaller K, leaves fewer
     still. What `auto` is to take then is known: the best of each group, above the floor it chose at K."""
     is_auto = first.report.requested_method == Method.AUTO

@@ -90,7 +90,7 @@ def without_columns(report: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in report.items() if name not in PER_CANDIDATE}
 
 
-def tell(run: CompileRun, slice_row: Slice) -> None:
+def emit_report(run: CompileRun, slice_row: Slice) -> None:
     """The event of a slice's selection, in the transaction of its picks, and a line in the worker's log, which holds no
     word of the tenant's."""
     record = slice_row.selection or {}

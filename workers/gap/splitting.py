@@ -37,7 +37,7 @@ from workers.candidates.ranking import stack
 from workers.candidates.slices import slice_spec
 from workers.durable import CompileRun
 from workers.embedding.sentence import load_embedder
-from workers.gap.selection_record import split_record, tell
+from workers.gap.selection_record import emit_report, split_record
 from workers.step.teacher_session import seed_of, teacher_session
 from workers.teacher_calls import PlannedCall, call_batch, worst_cost
 from workers.teachers.prompts.split import split_request
@@ -63,7 +63,7 @@ class Division:
         return first, second
 
 
-def divided(run: CompileRun, slice_row: Slice, rows: Sequence[Candidate]) -> Division | str:
+def plan_division(run: CompileRun, slice_row: Slice, rows: Sequence[Candidate]) -> Division | str:
     """The division of the slice, or why it cannot be."""
     if slice_row.is_captured:
         return "captured"
@@ -167,7 +167,7 @@ def _make_halves(
     slice_row.share_ppm, slice_row.k_actual = 0, 0
     slice_row.selection = split_record(slice_row, report)
     slice_row.save()
-    tell(run, slice_row)
+    emit_report(run, slice_row)
     for child, rows in zip(children, division.rows, strict=True):
         child.save(force_insert=True)
         # scored anew, against the exemplars of the half

@@ -9,7 +9,7 @@ from backend.domain.errors import KolmError
 from backend.domain.spec.parsing import Spec, parse_spec
 from backend.drafts.previews import PreviewedSlice, answer, fail, question
 from backend.tenants.isolation import tenant_scope
-from workers.candidates.slices import declared, slice_text
+from workers.candidates.slices import declare_slices, slice_text
 from workers.drafts.preview import preview_slices
 from workers.embedding.sentence import load_embedder
 
@@ -23,7 +23,7 @@ def preview(tenant_id: UUID, preview_id: UUID) -> None:
     if document is None:
         return
     try:
-        found = prospects(tenant_id, parse_spec(document))
+        previews = prospects(tenant_id, parse_spec(document))
     except KolmError as error:
         fail(tenant_id, preview_id, error.message)
         return
@@ -31,13 +31,13 @@ def preview(tenant_id: UUID, preview_id: UUID) -> None:
         log.exception("preview %s failed", preview_id)
         fail(tenant_id, preview_id, "something broke on our side; it is logged")
         return
-    answer(tenant_id, preview_id, found)
+    answer(tenant_id, preview_id, previews)
 
 
 def prospects(tenant_id: UUID, spec: Spec) -> list[PreviewedSlice]:
     """One for each slice that the teacher would fill, in the spec's order; none for captures, which are written
     already."""
-    slices = declared(spec)
+    slices = declare_slices(spec)
     embedder = load_embedder()
     vectors = embedder.embed([slice_text(spec, part) for part in slices])
     with tenant_scope(tenant_id):

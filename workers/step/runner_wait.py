@@ -45,7 +45,7 @@ def result_or_wait(
 ) -> tuple[RunnerJob, dict[str, Any]] | None:
     """The finished job and its result; None after the lease was given back because a runner still works. Raises
     RunnerJobFailed, and RunnerRefused where the spec is the reason."""
-    job = _offered(run, step, slot)
+    job = _find_job(run, step, slot)
     if job is None:
         offer = make_offer()
         with run.fenced() as fenced:
@@ -65,7 +65,7 @@ def result_or_wait(
     return job, job_leases.result_of(job)
 
 
-def _offered(run: CompileRun, step: StepName, slot: Slot | None) -> RunnerJob | None:
+def _find_job(run: CompileRun, step: StepName, slot: Slot | None) -> RunnerJob | None:
     """The job that was offered before. A resumed compile has forgotten the one that was waited for: a slot's job that
     came to nothing is offered anew."""
     with run.fenced():
@@ -108,5 +108,5 @@ def runner_fact(job: RunnerJob, runner_ms: int) -> Fact:
 
 def runner_ms_of(result: dict[str, Any]) -> int:
     """The runner's own time, of a result that need not be one."""
-    said = result.get("runner_ms")
-    return said if isinstance(said, int) and said > 0 else 0
+    runner_ms = result.get("runner_ms")
+    return runner_ms if isinstance(runner_ms, int) and runner_ms > 0 else 0

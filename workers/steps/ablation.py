@@ -33,7 +33,7 @@ from backend.domain.selection.select import select
 from backend.domain.spec.parsing import canonical_spec
 from workers.candidates.ranking import stack
 from workers.durable import CompileRun
-from workers.gap.selection_record import Chosen, selection_record, tell, without_columns
+from workers.gap.selection_record import Chosen, emit_report, selection_record, without_columns
 from workers.step.result import StepDone, finish_step
 
 COPIED_AT_ONCE = 500  # candidates a transaction: a few MB of embeddings, far from any time limit
@@ -143,7 +143,7 @@ def keep_without_selection(run: CompileRun) -> StepDone:
             run.progress(StepName.SELECTION, done=n_done, total=len(slices), message=message)
     with run.fenced() as fenced:
         _take_labels_over(fenced.compile, source)
-        done = _kept(run, fenced.compile, source, labels_step)
+        done = _summary(run, fenced.compile, source, labels_step)
         finish_step(run, fenced, StepName.SELECTION, done)
     return done
 
@@ -208,7 +208,7 @@ def _keep(run: CompileRun, slice_row: Slice) -> None:
         slice_row.k_actual = len(picks)
         slice_row.selection = selection_record(slice_row, rows, Chosen(first=kept, selection=kept, mitigation="none"))
         slice_row.save()
-        tell(run, slice_row)
+        emit_report(run, slice_row)
 
 
 def _take_labels_over(compile: Compile, source: Compile) -> None:
@@ -230,7 +230,7 @@ def _take_labels_over(compile: Compile, source: Compile) -> None:
         )
 
 
-def _kept(run: CompileRun, compile: Compile, source: Compile, labels_step: StepRun) -> StepDone:
+def _summary(run: CompileRun, compile: Compile, source: Compile, labels_step: StepRun) -> StepDone:
     rows = Candidate.objects.filter(tenant_id=run.tenant_id, compile=compile).order_by("text_key")
     valid = list(rows.exclude(state=CandidateState.REJECTED).values_list("text_key", "state"))
     reused = [key for key, state in valid if state in LABELED_STATES]

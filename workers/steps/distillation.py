@@ -6,7 +6,7 @@ from backend.domain.lifecycle import StepName
 from backend.domain.planning.step_outputs import DistillationOut, LabelingOut
 from backend.domain.planning.trials import first_trial
 from workers.durable import CompileRun
-from workers.spending import settle
+from workers.spending import capture
 from workers.step.result import StepDone, StepWaiting, finish_step
 from workers.step.runner_wait import result_or_wait, runner_fact
 from workers.training.trial_jobs import Trained, distill_facts, distill_offer, read_trained
@@ -14,10 +14,10 @@ from workers.training.trial_jobs import Trained, distill_facts, distill_offer, r
 
 def run_distillation(run: CompileRun) -> StepDone | StepWaiting:
     trial = first_trial(run.spec)
-    found = result_or_wait(run, StepName.DISTILLATION, lambda: distill_offer(run, trial))
-    if found is None:
+    finished = result_or_wait(run, StepName.DISTILLATION, lambda: distill_offer(run, trial))
+    if finished is None:
         return StepWaiting()
-    row, value = found
+    row, value = finished
     result = read_trained(run, trial, value)
     output = DistillationOut(
         adapter=result.adapter_sha256,
@@ -29,7 +29,7 @@ def run_distillation(run: CompileRun) -> StepDone | StepWaiting:
     inputs = {"dataset": run.output(LabelingOut).dataset, "base": result.base_model_sha256}
     done = StepDone(inputs=inputs, output=output)
     with run.fenced() as fenced:
-        settle(fenced, StepName.DISTILLATION, [runner_fact(row, result.runner_ms)])
+        capture(fenced, StepName.DISTILLATION, [runner_fact(row, result.runner_ms)])
         _warn_of_left_out(run, result)
         finish_step(run, fenced, StepName.DISTILLATION, done)
     return done

@@ -86,7 +86,7 @@ def _label_all(run: CompileRun) -> None:
         todo = _take_known(run, todo, session, total)
         while todo:
             part = todo[: run.spec.teacher.concurrency]
-            _settle(run, part, answers)  # a process may have died between their last answer and this
+            _save_votes(run, part, answers)  # a process may have died between their last answer and this
             open_rows = [row for row in part if row.state == CandidateState.PICKED]
 
             def save(compile: Compile, calls: list[MadeCall]) -> None:
@@ -96,7 +96,7 @@ def _label_all(run: CompileRun) -> None:
             plans = [_label_call(run, row, answers[row.text_key]) for row in open_rows]
             if plans:
                 call_batch(run, StepName.LABELING, session.teacher, session.price, plans, save)
-            _settle(run, open_rows, answers)
+            _save_votes(run, open_rows, answers)
             todo = [row for row in todo if row.state == CandidateState.PICKED]
             with run.fenced():
                 done = total - len(todo)
@@ -146,7 +146,7 @@ def _label_call(run: CompileRun, row: Candidate, answers: Answers) -> PlannedCal
     )
 
 
-def _settle(run: CompileRun, rows: Sequence[Candidate], answers: Mapping[str, Answers]) -> None:
+def _save_votes(run: CompileRun, rows: Sequence[Candidate], answers: Mapping[str, Answers]) -> None:
     """Save the votes of the texts that have all their answers; the others stay picked."""
     n_samples = run.spec.sampling.label_samples
     full = [r for r in rows if max(sum(map(len, answers[r.text_key])), len(answers[r.text_key])) >= n_samples]
@@ -161,15 +161,15 @@ def _settle(run: CompileRun, rows: Sequence[Candidate], answers: Mapping[str, An
 
 def _vote(spec: Spec, rows: Sequence[Candidate], answers: Mapping[str, Answers]) -> None:
     """Outside a transaction: a customer's checks take their time."""
-    said = [[choice["text"] for call in answers[row.text_key] for choice in call] for row in rows]
+    replies = [[choice["text"] for call in answers[row.text_key] for choice in call] for row in rows]
     if not isinstance(spec.output, LabelOutput):
-        for row, agreed in zip(rows, agree(spec, list(zip([r.text for r in rows], said, strict=True))), strict=True):
+        for row, agreed in zip(rows, agree(spec, list(zip([r.text for r in rows], replies, strict=True))), strict=True):
             row.answer, row.votes, row.agreement_ppm = agreed.answer, agreed.votes, agreed.agreement_ppm
             row.reasons = agreed.reasons
             row.move(CandidateState.LABELED if agreed.is_verified else CandidateState.UNVERIFIED)
         return
     allowed = label_names(spec)
-    for row, texts in zip(rows, said, strict=True):
+    for row, texts in zip(rows, replies, strict=True):
         result = vote([parse_label(text, allowed) for text in texts], allowed)
         row.label, row.votes, row.agreement_ppm = result.label or "", dict(result.counts), result.agreement_ppm
         is_verified = result.reaches(spec.sampling.min_agreement)
@@ -184,10 +184,10 @@ def _check_answers(run: CompileRun) -> None:
         )
         counted = Counter(reason for reasons in base.values_list("reasons", flat=True) for reason in reasons)
     if counted:
-        told = ", ".join(f"{name} {n}" for name, n in counted.most_common(5))
+        reasons_shown = ", ".join(f"{name} {n}" for name, n in counted.most_common(5))
         raise CustomerError(
-            f"None of the teacher's answers can be trained on ({told}). Look at the candidates' votes: say in the task "
-            "what an answer looks like, mend the schema or the check that refuses them, lower "
+            f"None of the teacher's answers can be trained on ({reasons_shown}). Look at the candidates' votes: "
+            "say in the task what an answer looks like, mend the schema or the check that refuses them, lower "
             "sampling.min_agreement, or name another teacher.",
             code="no_valid_answers",
         )

@@ -94,7 +94,7 @@ def _read_parts(run: CompileRun, trained: Trained) -> _Parts:
         k_score=get_json(run.tenant_id, gate.k_score_sha256),
         gate=get_json(run.tenant_id, gate.gate_sha256),
         predictions=_predictions(measured),
-        structures=_contributed(run),
+        structures=_structures(run),
     )
 
 
@@ -140,7 +140,7 @@ def _check_trusted(data: bytes) -> None:
         )
 
 
-def _contributed(run: CompileRun) -> list[Structure]:
+def _structures(run: CompileRun) -> list[Structure]:
     """The structures of the task's answers that the registry gets; nothing where the spec does not say so."""
     observations = run.output(LabelingOut).observations
     if run.spec.recipes.registry != "contribute" or not observations:

@@ -16,7 +16,7 @@ from workers.drafts.keeping import keep_drafts, note_outcome
 from workers.durable import CompileRun
 from workers.embedding.sentence import load_embedder
 from workers.gap.mitigation import choose, warn_of_gap
-from workers.gap.selection_record import Chosen, selection_record, tell, without_columns
+from workers.gap.selection_record import Chosen, emit_report, selection_record, without_columns
 from workers.step.result import StepDone, finish_step
 
 
@@ -92,7 +92,7 @@ def _save(run: CompileRun, slice_row: Slice, rows: list[Candidate], chosen: Chos
     slice_row.k_actual = len(picks)
     slice_row.selection = selection_record(slice_row, rows, chosen)
     slice_row.save()
-    tell(run, slice_row)
+    emit_report(run, slice_row)
     warn_of_gap(run, slice_row, chosen)
 
 

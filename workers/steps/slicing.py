@@ -12,7 +12,7 @@ from backend.domain.planning.step_outputs import SlicingOut
 from backend.domain.spec.gold import GoldSplit
 from backend.domain.spec.parsing import Example, Spec, canonical_spec, default_k_select
 from backend.tenants.isolation import tenant_scope
-from workers.candidates.slices import declared, slice_text
+from workers.candidates.slices import declare_slices, slice_text
 from workers.durable import CompileRun
 from workers.embedding.protocol import Embedder
 from workers.embedding.sentence import load_embedder
@@ -26,7 +26,7 @@ def run_slicing(run: CompileRun) -> StepDone:
         gold = split(run.tenant_id, run.spec, load_gold(run.tenant_id, run.spec))
         captures = load_captures(run.tenant_id, run.spec)
     embedder = load_embedder()
-    slices = [*declared(run.spec), *_captured(run.spec, captures)]
+    slices = [*declare_slices(run.spec), *_capture_slices(run.spec, captures)]
     for row, vector in zip(slices, embedder.embed([slice_text(run.spec, row) for row in slices]), strict=True):
         row.embedding = vector.tobytes()
     with run.fenced() as fenced:
@@ -35,7 +35,7 @@ def run_slicing(run: CompileRun) -> StepDone:
     return done
 
 
-def _captured(spec: Spec, captures: list[str]) -> list[Slice]:
+def _capture_slices(spec: Spec, captures: list[str]) -> list[Slice]:
     if not captures:
         return []
     n = len(captures)

@@ -35,13 +35,13 @@ def measure(
 ) -> Measurement:
     """Measure what is kept of an evaluation. Of a text task the teacher is asked here."""
     leaks = _leakage(dataset, heldout)
-    own = replace(_measured(run, heldout, result, _model_answers(result), result.latency_us), leakage=leaks)
+    own = replace(_measure_answers(run, heldout, result, _model_answers(result), result.latency_us), leakage=leaks)
     of_rules = result.rule_answers
     ruled = [i for i, answer in enumerate(of_rules) if answer is not None]
     if not ruled:
         return replace(own, rules=_rule_share(len(of_rules), ruled, is_used=False)) if of_rules else own
     answers = [model if rule is None else rule for rule, model in zip(of_rules, _model_answers(result), strict=True)]
-    both = replace(_measured(run, heldout, result, answers, result.ruled_latency_us), leakage=leaks)
+    both = replace(_measure_answers(run, heldout, result, answers, result.ruled_latency_us), leakage=leaks)
     is_used = evaluation_of(run, both).marks_ppm >= evaluation_of(run, own).marks_ppm
     share = replace(
         _rule_share(len(of_rules), ruled, is_used=is_used),
@@ -61,7 +61,7 @@ def _rule_share(n: int, ruled: Sequence[int], *, is_used: bool) -> RuleShare:
     return RuleShare(is_used=is_used, n_answered=len(ruled), coverage_ppm=len(ruled) * PPM // n if n else 0)
 
 
-def _measured(
+def _measure_answers(
     run: CompileRun, heldout: list[dict[str, str]], result: Answered, answers: list[str], latency_us: list[int]
 ) -> Measurement:
     """The measurement with these answers; `latency_us` is what giving them took."""
@@ -88,16 +88,16 @@ def _measured(
     output = run.spec.output
     if isinstance(output, LabelOutput):
         return measured
-    failed = failed_checks(output, _asked(heldout, answers))
+    failed = failed_checks(output, _with_inputs(heldout, answers))
     measured = replace(measured, failed=failed)
     if isinstance(output, TextOutput) and output.accuracy == "judge":
         return replace(measured, verdicts=judge_texts(run, heldout, answers, failed))
     if isinstance(output, TextOutput):
-        return replace(measured, baseline_failed=failed_checks(output, _asked(heldout, bare)))
+        return replace(measured, baseline_failed=failed_checks(output, _with_inputs(heldout, bare)))
     return measured
 
 
-def _asked(heldout: list[dict[str, str]], answers: list[str]) -> list[tuple[str, str]]:
+def _with_inputs(heldout: list[dict[str, str]], answers: list[str]) -> list[tuple[str, str]]:
     return [(row["input"], answer) for row, answer in zip(heldout, answers, strict=True)]
 
 

@@ -33,9 +33,9 @@ def judge_texts(
             part = todo[first : first + width]
             plans = [plan for i in part for plan in _both_ways(run, heldout[i], answers[i])]
             made = ask_batch(run, StepName.EVALUATION, session.teacher, session.price, plans)
-            said = [parse_preference(call.choices[0]["text"]) for call in made]
+            preferences = [parse_preference(call.choices[0]["text"]) for call in made]
             for nth, i in enumerate(part):
-                verdicts[i] = verdict_of(said[2 * nth], said[2 * nth + 1])
+                verdicts[i] = verdict_of(preferences[2 * nth], preferences[2 * nth + 1])
             with run.fenced():
                 done = first + len(part)
                 run.progress(StepName.EVALUATION, done=done, total=len(todo), message=f"{done} answers judged")

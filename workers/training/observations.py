@@ -29,9 +29,9 @@ def observe(run: CompileRun, rows: Sequence[Candidate], trained: Sequence[dict[s
     `trained` are the pairs of the training set, gold among them: gold counts as an answer that was given once."""
     if not run.spec.recipes.enabled or train_kind(run.spec) == TrialKind.ENCODER:
         return ""
-    said = _said(run)
+    answers = _answers_of_calls(run)
     observed = [
-        {"input": row.text, "output": _answer(row), "samples": _valid(run.spec, row, said.get(row.text_key, []))}
+        {"input": row.text, "output": _answer(row), "samples": _valid(run.spec, row, answers.get(row.text_key, []))}
         for row in rows[:MAX_OBSERVED]
     ]
     texts = {row.text for row in rows}
@@ -61,25 +61,25 @@ def rules_of(
     return put_blob(run.tenant_id, canonical_json(induced.rules.to_json())), facts
 
 
-def _said(run: CompileRun) -> dict[str, list[str]]:
+def _answers_of_calls(run: CompileRun) -> dict[str, list[str]]:
     """By text_key, what the teacher answered in this compile."""
-    said: dict[str, list[str]] = {}
+    answers: dict[str, list[str]] = {}
     with run.fenced():
         calls = TeacherCall.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id, state=CallState.APPLIED)
         for key, choices in calls.filter(step=StepName.LABELING).order_by("started_at").values_list("key", "choices"):
-            said.setdefault(key.split(":")[1], []).extend(choice["text"] for choice in choices)
-    return said
+            answers.setdefault(key.split(":")[1], []).extend(choice["text"] for choice in choices)
+    return answers
 
 
-def _valid(spec: Spec, row: Candidate, said: Sequence[str]) -> list[str]:
+def _valid(spec: Spec, row: Candidate, answers: Sequence[str]) -> list[str]:
     """The samples that were valid: those that the votes have counted. Without calls of this compile (labels of an
     earlier one) the votes themselves speak, as far as they hold whole answers."""
     if isinstance(spec.output, LabelOutput):
         return [label for label, n in row.votes.items() for _ in range(n)] or [row.label]
-    read = [parse_answer_choice(spec, one) for one in said]
-    found = [one.text for one in read if one is not None and one.text[:MAX_VOTE_CHARS] in row.votes]
+    read = [parse_answer_choice(spec, one) for one in answers]
+    counted = [one.text for one in read if one is not None and one.text[:MAX_VOTE_CHARS] in row.votes]
     whole = [text for text, n in row.votes.items() if len(text) < MAX_VOTE_CHARS for _ in range(n)]
-    return found or whole or [row.answer]
+    return counted or whole or [row.answer]
 
 
 def _answer(row: Candidate) -> str:

@@ -28,7 +28,7 @@ from backend.domain.spec.task_prompt import answer_form, system_prompt
 from backend.runner_jobs.leases import Offer
 from backend.runner_jobs.models import RunnerJob
 from workers.durable import CompileRun
-from workers.spending import left_of, settle
+from workers.spending import capture, left_of
 from workers.step.runner_wait import RunnerJobFailed, RunnerRefused, Slot, result_or_wait, runner_fact
 from workers.training.earlier_recipes import EarlierRecipes, earlier_recipes
 from workers.training.heldout import evaluation_of, gate_options, score_of
@@ -48,19 +48,21 @@ def pack_recipes(run: CompileRun, nth: int) -> bool:
         return True
     why_not = _why_not(run, record)
     if why_not:
-        return _end(run, nth, None, told={"why_not": why_not})
+        return _end(run, nth, None, facts={"why_not": why_not})
     measured = measurement_at(run, record.evals)
     prompts = _prompts(run, measured)
     try:
-        found = result_or_wait(run, STEP, lambda: _offer(run, trained, prompts), slot=Slot(trial=nth, role="recipes"))
-        if found is None:
+        finished = result_or_wait(
+            run, STEP, lambda: _offer(run, trained, prompts), slot=Slot(trial=nth, role="recipes")
+        )
+        if finished is None:
             return False
-        job, value = found
+        job, value = finished
         result = pack_recipes_result(value, n_prompts=len(prompts), sources=run.spec.recipes.sources)
-        told = _told(run, trained, result)
+        facts = _pack_facts(run, trained, result)
     except (RunnerJobFailed, RunnerRefused, BadResult, InvalidPack) as error:
-        return _end(run, nth, None, told={"why_not": error.code}, warning=error.message)
-    return _end(run, nth, job, told=_kept(run, trained, measured, told), result=result)
+        return _end(run, nth, None, facts={"why_not": error.code}, warning=error.message)
+    return _end(run, nth, job, facts=_if_gate_holds(run, trained, measured, facts), result=result)
 
 
 def _why_not(run: CompileRun, record: TrialRecord) -> str:
@@ -113,7 +115,7 @@ def _offer(run: CompileRun, trained: DistillCausalResult, prompts: list[str]) ->
     return Offer(kind=RunnerJobKind.PACK_RECIPES, payload=job.to_json(), inputs=inputs)
 
 
-def _told(run: CompileRun, trained: DistillCausalResult, result: PackRecipesResult) -> dict[str, Any]:
+def _pack_facts(run: CompileRun, trained: DistillCausalResult, result: PackRecipesResult) -> dict[str, Any]:
     """The pack and the choice as receipts and the API tell them. Raises BadResult, InvalidPack."""
     if not has_blob(run.tenant_id, result.pack_sha256):
         raise BadResult("its recipe pack was never handed over")
@@ -145,21 +147,21 @@ def _latency(result: PackRecipesResult) -> dict[str, Any]:
     return {"latencies_us": sorted(taken)} if result.chosen and len(taken) >= MIN_LATENCIES else {}
 
 
-def _kept(run: CompileRun, trained: Trained, measured: Measurement, told: dict[str, Any]) -> dict[str, Any]:
+def _if_gate_holds(run: CompileRun, trained: Trained, measured: Measurement, facts: dict[str, Any]) -> dict[str, Any]:
     """`told`, without its pack where the K-score with it misses the gate that the model alone passes."""
-    with_pack = with_recipes(measured, told)
+    with_pack = with_recipes(measured, facts)
     evaluation = evaluation_of(run, with_pack)
     score = score_of(run, evaluation, with_pack, trained)
     if decide_gate(gate_options(run.spec), evaluation, score).passed:
-        return told
+        return facts
     return {"why_not": "gate_missed", "reason": "With its bytes the K-score would miss the gate."}
 
 
-def with_recipes(measured: Measurement, told: dict[str, Any]) -> Measurement:
+def with_recipes(measured: Measurement, facts: dict[str, Any]) -> Measurement:
     """The measurement of a trial with its pack: an answer takes as long as it took with what was chosen to draft. The
     inputs that a rule answers come before all others in the order of time."""
-    taken = told.get("latencies_us")
-    shown = {name: value for name, value in told.items() if name != "latencies_us"}
+    taken = facts.get("latencies_us")
+    shown = {name: value for name, value in facts.items() if name != "latencies_us"}
     with_pack = replace(measured, recipes=shown)
     ruled_ppm = 0 if measured.used_rules is None else measured.used_rules.coverage_ppm
     if not taken or ruled_ppm >= 500_000:
@@ -174,16 +176,16 @@ def _end(
     nth: int,
     job: RunnerJob | None,
     *,
-    told: dict[str, Any],
+    facts: dict[str, Any],
     result: PackRecipesResult | None = None,
     warning: str = "",
 ) -> bool:
     """Write down what came of it and what it cost; once."""
     record = trial_records(run)[nth]
-    evals = put_json(run.tenant_id, with_recipes(measurement_at(run, record.evals), told).to_json())
+    evals = put_json(run.tenant_id, with_recipes(measurement_at(run, record.evals), facts).to_json())
     with run.fenced() as fenced:
         if job is not None and result is not None:
-            settle(fenced, STEP, [runner_fact(job, result.runner_ms)])
+            capture(fenced, STEP, [runner_fact(job, result.runner_ms)])
         step = run.step(STEP)
         record = TrialRecord.from_json(step.trials[nth])
         step.trials[nth] = replace(record, has_recipes=True, evals=evals).to_json()
@@ -193,7 +195,7 @@ def _end(
             run.warn(
                 "recipes_failed",
                 "No recipe pack could be made; the artifact gets an empty one and answers without drafted tokens.",
-                failure=told["why_not"],
+                failure=facts["why_not"],
                 detail=warning[:500],
                 step=STEP.value,
             )

@@ -83,16 +83,16 @@ def _trains_on_all(spec: Spec) -> bool:
 
 
 def _pair(spec: Spec, row: Candidate) -> LabeledPair:
-    said = row.label if isinstance(spec.output, LabelOutput) else row.answer
-    return LabeledPair(key=row.text, label=said, agreement=Fraction(row.agreement_ppm or 0, 1_000_000))
+    answer = row.label if isinstance(spec.output, LabelOutput) else row.answer
+    return LabeledPair(key=row.text, label=answer, agreement=Fraction(row.agreement_ppm or 0, 1_000_000))
 
 
 def _gold_pair(spec: Spec, row: dict[str, str]) -> LabeledPair:
     """Gold JSON is spelt as the teacher's is: a student learns one spelling."""
-    said = row["output"]
+    answer = row["output"]
     if isinstance(spec.output, JsonOutput):
-        said = answer_text(parse_answer(said), spec.output.answer_schema)
-    return LabeledPair(key=row["input"], label=said)
+        answer = answer_text(parse_answer(answer), spec.output.answer_schema)
+    return LabeledPair(key=row["input"], label=answer)
 
 
 def _shares(spec: Spec) -> dict[str, float] | None:

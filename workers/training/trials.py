@@ -21,7 +21,7 @@ from backend.runner_jobs.leases import result_of
 from backend.runner_jobs.models import RunnerJob, RunnerJobStatus
 from backend.usage.ledger import Fact
 from workers.durable import CompileRun
-from workers.spending import left_of, settle
+from workers.spending import capture, left_of
 from workers.step.runner_wait import RunnerJobFailed, RunnerRefused, Slot, result_or_wait, runner_fact, runner_ms_of
 from workers.training.heldout import evaluation_of, gate_options, measure, score_of
 from workers.training.measurement import Measurement
@@ -48,10 +48,10 @@ def advance_trial(run: CompileRun, nth: int) -> bool:
     on its runner ends the compile only when it is the first: what was measured before it stands."""
     trial = _record(run, nth).trial
     try:
-        found = _answers(run, nth, trial)
-        if found is None:
+        ended = _answers(run, nth, trial)
+        if ended is None:
             return False
-        measured, trained = found
+        measured, trained = ended
     except (RunnerJobFailed, RunnerRefused, BadResult) as error:
         if nth == 0:
             raise
@@ -117,33 +117,33 @@ def _answers(run: CompileRun, nth: int, trial: Trial) -> tuple[Measurement, Trai
     return measure(run, heldout, dataset, result), trained
 
 
-def _end(run: CompileRun, nth: int, outcome: TrialOutcome, **found: Any) -> None:
+def _end(run: CompileRun, nth: int, outcome: TrialOutcome, **ended: Any) -> None:
     """Write down what came of a trial, what it cost, and which one comes next."""
     # the first training was paid by its own step
     facts = [fact for role, fact in _runner_facts(run, nth) if nth or role == "evaluate"]
     with run.fenced() as fenced:
-        settle(fenced, STEP, facts)
+        capture(fenced, STEP, facts)
         step = run.step(STEP)
         records = list(map(TrialRecord.from_json, step.trials))
-        records[nth] = replace(records[nth], outcome=outcome, **found)
+        records[nth] = replace(records[nth], outcome=outcome, **ended)
         following = next_trial(run.spec, outcomes_of(records), left_of(fenced.compile))
         if following is not None:
             records.append(TrialRecord(trial=following, jobs={}))
         step.trials = [record.to_json() for record in records]
         step.save(update_fields=["trials"])
         leases.note_progress(run.lease)
-        _tell(run, outcome, following)
+        _report(run, outcome, following)
 
 
 def _runner_facts(run: CompileRun, nth: int) -> list[tuple[str, Fact]]:
     """The usage of runners for the trial's finished jobs, by what they did."""
     jobs = _record(run, nth).jobs
-    found = []
+    ended = []
     for role in ("distill", "evaluate"):
         job = RunnerJob.objects.filter(id=jobs.get(role), status=RunnerJobStatus.SUCCEEDED).first()
         if job is not None:
-            found.append((role, runner_fact(job, runner_ms_of(result_of(job)))))
-    return found
+            ended.append((role, runner_fact(job, runner_ms_of(result_of(job)))))
+    return ended
 
 
 def outcomes_of(records: Sequence[TrialRecord]) -> list[TrialOutcome]:
@@ -151,7 +151,7 @@ def outcomes_of(records: Sequence[TrialRecord]) -> list[TrialOutcome]:
     return [record.outcome for record in records if record.outcome is not None]
 
 
-def _tell(run: CompileRun, outcome: TrialOutcome, following: Trial | None) -> None:
+def _report(run: CompileRun, outcome: TrialOutcome, following: Trial | None) -> None:
     if outcome.failure:
         trial = outcome.trial
         run.warn(

@@ -37,12 +37,12 @@ class Agreed:
 
 def agree(spec: Spec, asked: Sequence[tuple[str, Sequence[str]]]) -> list[Agreed]:
     """For each (input, what the teacher said), the answer that speaks for all and whether it may train."""
-    return [_agreed(spec, judged) for judged in _judge(spec, asked)]
+    return [_agree_on_one(spec, judged) for judged in _judge(spec, asked)]
 
 
-def valid_answers(spec: Spec, text: str, said: Sequence[str]) -> list[str | None]:
+def valid_answers(spec: Spec, text: str, replies: Sequence[str]) -> list[str | None]:
     """Of each thing said of one input, the answer in it; None where it is not valid."""
-    (judged,) = _judge(spec, [(text, said)])
+    (judged,) = _judge(spec, [(text, replies)])
     return [one.answer.text if one.is_valid and one.answer else None for one in judged]
 
 
@@ -60,7 +60,7 @@ class _Judged:
 
 def _judge(spec: Spec, asked: Sequence[tuple[str, Sequence[str]]]) -> list[list[_Judged]]:
     """All answers in one go: a sandbox takes its time to start."""
-    read = [[parse_answer_choice(spec, said) for said in answers] for _, answers in asked]
+    read = [[parse_answer_choice(spec, replies) for replies in answers] for _, answers in asked]
     rows = [(text, one.text) for (text, _), mine in zip(asked, read, strict=True) for one in mine if one is not None]
     failed = iter(failed_checks(answer_output(spec), rows) if rows else [])
     return [
@@ -68,7 +68,7 @@ def _judge(spec: Spec, asked: Sequence[tuple[str, Sequence[str]]]) -> list[list[
     ]
 
 
-def _agreed(spec: Spec, judged: Sequence[_Judged]) -> Agreed:
+def _agree_on_one(spec: Spec, judged: Sequence[_Judged]) -> Agreed:
     valid = [one.answer if one.is_valid else None for one in judged]
     found = _consensus(spec, valid)
     chosen = None if found.index is None else valid[found.index]

@@ -177,7 +177,7 @@ def test_a_compile_holds_its_budget_spends_from_it_and_gives_back_the_rest():
     assert account(tenant).held_microusd == row.budget_microusd == DOLLAR
     run = hold(row)
     with run.fenced() as fenced:
-        spending.settle(fenced, StepName.SYNTHESIS, [fact(f"{row.id}:a", 600), fact(f"{row.id}:b", 250)])
+        spending.capture(fenced, StepName.SYNTHESIS, [fact(f"{row.id}:a", 600), fact(f"{row.id}:b", 250)])
     assert (account(tenant).held_microusd, account(tenant).spent_microusd) == (DOLLAR - 850, 850)
     with run.fenced() as fenced:
         transitions.move(fenced, CompileStatus.RUNNING)
@@ -225,7 +225,7 @@ def test_what_a_failure_of_ours_cost_is_credited_by_itself_and_the_bill_says_so(
         )
     run = hold(row)
     with run.fenced() as fenced:
-        spending.settle(fenced, StepName.SYNTHESIS, [fact(f"{row.id}:a", 600)])
+        spending.capture(fenced, StepName.SYNTHESIS, [fact(f"{row.id}:a", 600)])
     assert (account(tenant).spent_microusd, account(tenant).credit_microusd) == (100, 0)
     with tenant_scope(tenant.id):
         assert holds.credit_our_fault(tenant.id, row.id, "worker_crashed") == 600
@@ -356,7 +356,7 @@ def test_with_a_key_of_the_customers_own_only_our_part_is_held_and_charged():
     run = hold(row)
     provider = fact(f"{row.id}:t", 0, provider_microusd=999_000, sku="teacher.m.input_token", unit="token")
     with run.fenced() as fenced:
-        spending.settle(fenced, StepName.LABELING, [provider, fact(f"{row.id}:r", 100)])
+        spending.capture(fenced, StepName.LABELING, [provider, fact(f"{row.id}:r", 100)])
         with pytest.raises(PaymentRequired):
             spending.reserve(fenced.compile, 2_000)
     assert (account(tenant).held_microusd, account(tenant).spent_microusd) == (held - 100, 100)

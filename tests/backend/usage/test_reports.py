@@ -54,7 +54,7 @@ def test_the_bill_of_a_period_has_a_line_a_meter_and_says_what_kolm_carries_and_
     row = make_compile(tenant)
     with hold(row).fenced() as fenced:
         tokens = {"unit": "token", "sku": "teacher.m.output_token"}
-        spending.settle(
+        spending.capture(
             fenced,
             StepName.LABELING,
             [

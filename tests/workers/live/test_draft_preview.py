@@ -18,7 +18,7 @@ from backend.tenants.isolation import tenant_scope
 from backend.tenants.models import Tenant
 from tests.compile_factories import LABELS, small_spec
 from tests.factories import make_tenant
-from workers.candidates.slices import declared, slice_text
+from workers.candidates.slices import declare_slices, slice_text
 from workers.drafts.repeats import source_prompt
 from workers.drafts.scopes import draft_scope
 from workers.embedding.sentence import load_embedder
@@ -58,7 +58,7 @@ def keep(
 ) -> None:
     """Drafts of a compile of the very same spec, for its first slice."""
     embedder = load_embedder()
-    pool = declared(spec)[0]
+    pool = declare_slices(spec)[0]
     text = slice_text(spec, pool)
     scope = draft_scope(
         identity_of(spec.teacher),
@@ -239,7 +239,7 @@ def test_a_suspended_family_is_asked_about_nothing_but_the_same_prompt_is_taken(
     suspend_all(tenant)
     assert (first := slices(tenant, spec)[0])["arm"] == "suspended"
     assert (first["n_shown"], first["expected_net_microusd"]) == (0, 0)
-    part = declared(spec)[0]
+    part = declare_slices(spec)[0]
     same = source_prompt(spec, part, temperature=spec.sampling.temperature_inputs, exemplars=())
     keep(tenant, spec, texts=["again"], messages=same.messages)
     assert (first := slices(tenant, spec)[0])["arm"] == "suspended"
