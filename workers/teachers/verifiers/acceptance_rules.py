@@ -18,7 +18,7 @@ from backend.domain.drafts.acceptance_rules import (
     stored_acceptance,
     token_step,
 )
-from workers.teachers.verifiers.token_scores import Place
+from workers.teachers.verifiers.token_scores import TokenDistribution
 
 
 class Rule(StrEnum):
@@ -32,7 +32,11 @@ class Rule(StrEnum):
 
 
 def chunk_stops(
-    rule: Rule, names: Sequence[str], new: Sequence[Place], old: Sequence[Place] | None, stored: Sequence[float] | None
+    rule: Rule,
+    names: Sequence[str],
+    new: Sequence[TokenDistribution],
+    old: Sequence[TokenDistribution] | None,
+    stored: Sequence[float] | None,
 ) -> StopDistribution:
     """The stops of one chunk. `old` are its places under the old prompt, `stored` its log q(x_i), where the rule needs
     them. A stop without a residual is one where the next token has to be asked for."""
@@ -49,19 +53,21 @@ def chunk_stops(
     return chain([_step(name, p, q) for name, p, q in zip(names, new, old, strict=True)])
 
 
-def _step(name: str, new: Place, old: Place) -> Step:
+def _step(name: str, new: TokenDistribution, old: TokenDistribution) -> Step:
     if new.whole is None or old.whole is None:
         return _point(name, new)
     return token_step(name, new.whole, old.whole)
 
 
-def _point(name: str, new: Place) -> Step:
+def _point(name: str, new: TokenDistribution) -> Step:
     if new.whole is not None:
         return point_step(name, new.whole)
     return Step(acceptance=min(1.0, new.probability), residual=None)
 
 
-def _blocks(names: Sequence[str], new: Sequence[Place], old: Sequence[Place]) -> StopDistribution:
+def _blocks(
+    names: Sequence[str], new: Sequence[TokenDistribution], old: Sequence[TokenDistribution]
+) -> StopDistribution:
     """Blocks of places that are known whole under both prompts, with single places between them."""
     stops: list[StopOutcome] = []
     reached, at = 1.0, 0

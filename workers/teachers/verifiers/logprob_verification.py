@@ -20,7 +20,7 @@ from workers.teachers.protocol import Choice, CompletionRequest, Message, ScoreR
 from workers.teachers.verifiers.acceptance_rules import Rule, chunk_stops
 from workers.teachers.verifiers.conversations import Part, Refused
 from workers.teachers.verifiers.protocol import VerificationContext
-from workers.teachers.verifiers.token_scores import Place, Tokens, places_of, score_request
+from workers.teachers.verifiers.token_scores import TokenDistribution, Tokens, distributions_of, score_request
 
 TOKENS_A_ROUND, MAX_ROUNDS = 16, 64  # of single tokens, where the residual is not known
 NEGLIGIBLE = 1e-9
@@ -28,7 +28,7 @@ CERTAIN = 1 - 1e-6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class DraftCase:
     """One draft and how it is verified. `old` are the messages that it was an answer to; `rng` is its own.
     `is_reproducible`: a score comes out the same each time, so that stored log-probs can be held against it."""
 
@@ -44,7 +44,7 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
+class AcceptedPrefix:
     """The first `n` tokens are kept and `token` comes next, None where the teacher writes it with the rest. `tv` bounds
     what the walk itself is off by."""
 
@@ -53,7 +53,7 @@ class Kept:
     tv: float = 0.0
 
 
-def verify_one(case: Case, tokens: Tokens) -> Part[DraftVerdict]:
+def verify_one(case: DraftCase, tokens: Tokens) -> Part[DraftVerdict]:
     """The whole conversation about one draft. Raises Refused."""
     kept = yield from (_argmax(case, tokens) if case.rule is Rule.ARGMAX else _walk(case, tokens))
     return (yield from _finish(case, tokens, kept))
@@ -68,25 +68,25 @@ def _chunks(n: int, size: int) -> Iterator[tuple[int, int]]:
         start = stop
 
 
-def _score(case: Case, messages: tuple[Message, ...], text: str) -> ScoreRequest:
+def _score(case: DraftCase, messages: tuple[Message, ...], text: str) -> ScoreRequest:
     return score_request(messages, text, case.asked.policy, case.n_top)
 
 
-def _argmax(case: Case, tokens: Tokens) -> Part[Kept]:
+def _argmax(case: DraftCase, tokens: Tokens) -> Part[AcceptedPrefix]:
     for start, stop in _chunks(len(tokens.names), case.chunk_tokens):
         (answer,) = yield [_score(case, case.asked.request.messages, tokens.text(stop))]
-        places = places_of(tokens, start, stop, answer)
+        places = distributions_of(tokens, start, stop, answer)
         ranked = [place.told if len(place.told) > 1 or place.probability >= CERTAIN else {} for place in places]
         n = argmax_rule(tokens.names[start:stop], ranked)
         if n < stop - start:
-            return Kept(n=start + n)
-    return Kept(n=len(tokens.names))
+            return AcceptedPrefix(n=start + n)
+    return AcceptedPrefix(n=len(tokens.names))
 
 
-def _walk(case: Case, tokens: Tokens) -> Part[Kept]:
+def _walk(case: DraftCase, tokens: Tokens) -> Part[AcceptedPrefix]:
     tv = 0.0
     for start, stop in _chunks(len(tokens.names), case.chunk_tokens):
-        new, old = yield from _places(case, tokens, start, stop)
+        new, old = yield from _distributions(case, tokens, start, stop)
         if case.rule is Rule.STORED and not _are_known(new):
             raise Refused  # the rule was chosen because the teacher promised otherwise
         stored = None if tokens.logprobs is None else tokens.logprobs[start:stop]
@@ -101,33 +101,37 @@ def _walk(case: Case, tokens: Tokens) -> Part[Kept]:
         if outcome.n_kept < stop - start:
             n = start + outcome.n_kept
             token = yield from _next_token(case, tokens, n, new[outcome.n_kept], outcome.residual)
-            return Kept(n=n, token=token, tv=tv)
-    return Kept(n=len(tokens.names), tv=tv)
+            return AcceptedPrefix(n=n, token=token, tv=tv)
+    return AcceptedPrefix(n=len(tokens.names), tv=tv)
 
 
-def _are_known(places: list[Place]) -> bool:
+def _are_known(places: list[TokenDistribution]) -> bool:
     """Whether all places are known whole, up to one where the draft cannot go on."""
     reached = list(itertools.takewhile(lambda place: place.probability > 0, places))
     return all(place.whole is not None for place in places[: len(reached) + 1])
 
 
-def _are_as_stored(old: list[Place] | None, stored: tuple[float, ...] | None) -> bool:
+def _are_as_stored(old: list[TokenDistribution] | None, stored: tuple[float, ...] | None) -> bool:
     if old is None or stored is None:
         return True
     return all(p.probability > 0 and agrees(q, math.log(p.probability)) for p, q in zip(old, stored, strict=True))
 
 
-def _places(case: Case, tokens: Tokens, start: int, stop: int) -> Part[tuple[list[Place], list[Place] | None]]:
+def _distributions(
+    case: DraftCase, tokens: Tokens, start: int, stop: int
+) -> Part[tuple[list[TokenDistribution], list[TokenDistribution] | None]]:
     """Of one chunk, under the new prompt, and under the old one where the rule needs all of q."""
     new = _score(case, case.asked.request.messages, tokens.text(stop))
     if case.old is None or case.rule not in (Rule.TOKEN, Rule.BLOCK):
         (answer,) = yield [new]
-        return places_of(tokens, start, stop, answer), None
+        return distributions_of(tokens, start, stop, answer), None
     answers = yield [new, _score(case, case.old, tokens.text(stop))]
-    return places_of(tokens, start, stop, answers[0]), places_of(tokens, start, stop, answers[1])
+    return distributions_of(tokens, start, stop, answers[0]), distributions_of(tokens, start, stop, answers[1])
 
 
-def _next_token(case: Case, tokens: Tokens, n: int, new: Place, residual: Distribution | None) -> Part[str]:
+def _next_token(
+    case: DraftCase, tokens: Tokens, n: int, new: TokenDistribution, residual: Distribution | None
+) -> Part[str]:
     """What stands where the draft's token `n` was not kept."""
     if case.rule is Rule.STORED:
         residual = yield from _repaired(case, tokens, n, new)
@@ -138,12 +142,12 @@ def _next_token(case: Case, tokens: Tokens, n: int, new: Place, residual: Distri
     return draw(residual, case.rng.random())
 
 
-def _repaired(case: Case, tokens: Tokens, n: int, new: Place) -> Part[Distribution]:
+def _repaired(case: DraftCase, tokens: Tokens, n: int, new: TokenDistribution) -> Part[Distribution]:
     """The residual of the stored rule: all of q at this one place is asked for under the old prompt."""
     if case.old is None or tokens.logprobs is None:
         raise Refused
     (answer,) = yield [_score(case, case.old, tokens.text(n + 1))]
-    (old,) = places_of(tokens, n, n + 1, answer)
+    (old,) = distributions_of(tokens, n, n + 1, answer)
     if new.whole is None or old.whole is None or old.probability <= 0:
         raise Refused
     if not agrees(tokens.logprobs[n], math.log(old.probability)):
@@ -154,7 +158,7 @@ def _repaired(case: Case, tokens: Tokens, n: int, new: Place) -> Part[Distributi
     return residual
 
 
-def _another_token(case: Case, tokens: Tokens, n: int) -> Part[str]:
+def _another_token(case: DraftCase, tokens: Tokens, n: int) -> Part[str]:
     """The teacher's next token, given that it is not the draft's: asked for until it is another one. "" is the end."""
     unwanted = tokens.names[n] if n < tokens.n_text else ""
     for _ in range(MAX_ROUNDS):
@@ -165,7 +169,7 @@ def _another_token(case: Case, tokens: Tokens, n: int) -> Part[str]:
     raise Refused
 
 
-def _going_on(case: Case, prefix: str, *, max_tokens: int, n: int = 1) -> CompletionRequest:
+def _going_on(case: DraftCase, prefix: str, *, max_tokens: int, n: int = 1) -> CompletionRequest:
     policy = case.asked.policy
     return replace(
         case.asked.request,
@@ -181,7 +185,7 @@ def _going_on(case: Case, prefix: str, *, max_tokens: int, n: int = 1) -> Comple
     )
 
 
-def _finish(case: Case, tokens: Tokens, kept: Kept) -> Part[DraftVerdict]:
+def _finish(case: DraftCase, tokens: Tokens, kept: AcceptedPrefix) -> Part[DraftVerdict]:
     is_whole = kept.n == len(tokens.names)
     end = tokens.names[-1] if tokens.has_end else ""
     text = tokens.text(kept.n)
@@ -202,7 +206,7 @@ def _finish(case: Case, tokens: Tokens, kept: Kept) -> Part[DraftVerdict]:
     return _verdict(case, kept, text + rest.text, n_tokens=n_tokens, is_accepted=is_whole and not rest.text)
 
 
-def _verdict(case: Case, kept: Kept, text: str, *, n_tokens: int, is_accepted: bool) -> DraftVerdict:
+def _verdict(case: DraftCase, kept: AcceptedPrefix, text: str, *, n_tokens: int, is_accepted: bool) -> DraftVerdict:
     tv = kept.tv + (0.0 if case.rule in (Rule.POINT, Rule.ARGMAX) else case.selection_tv)
     certificate = Certificate.EXACT if tv <= NEGLIGIBLE else Certificate.BOUNDED
     return DraftVerdict(

@@ -29,7 +29,7 @@ from workers.teachers.protocol import Message, TeacherCaps
 from workers.teachers.token_estimates import estimate_tokens, likely_input_tokens
 from workers.teachers.verifiers.acceptance_rules import Rule
 from workers.teachers.verifiers.conversations import Billed, Part, billed, together
-from workers.teachers.verifiers.logprob_verification import Case, verify_one
+from workers.teachers.verifiers.logprob_verification import DraftCase, verify_one
 from workers.teachers.verifiers.protocol import Conversation, SamplingPolicy, VerificationContext
 from workers.teachers.verifiers.token_scores import stored_tokens
 
@@ -119,7 +119,7 @@ class LogprobVerifier:
             has_end=tokens.has_end,
             has_logprobs=tokens.logprobs is not None,
         )
-        case = Case(
+        case = DraftCase(
             draft=draft,
             asked=asked,
             old=old,

@@ -36,7 +36,7 @@ class Tokens:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class TokenDistribution:
     """One place of a scored draft: the probability of the draft's token, and the whole distribution where the
     alternatives are all of it. `told` are the alternatives as they came, with log-probs."""
 
@@ -75,14 +75,14 @@ def score_request(messages: tuple[Message, ...], text: str, policy: SamplingPoli
     )
 
 
-def places_of(tokens: Tokens, start: int, stop: int, answer: Answer) -> list[Place]:
+def distributions_of(tokens: Tokens, start: int, stop: int, answer: Answer) -> list[TokenDistribution]:
     """The places `start` ... `stop` - 1 of the draft, from the score of its first `stop` tokens."""
     choice = _scored(answer)
     names = choice.tokens or ()
     n_text = min(stop, tokens.n_text)
     if names[:n_text] != tokens.names[:n_text] or len(names) > n_text + 1:
         raise Refused
-    return [_place(tokens.names[i], choice, i) for i in range(start, stop)]
+    return [_distribution(tokens.names[i], choice, i) for i in range(start, stop)]
 
 
 def _scored(answer: Answer) -> Choice:
@@ -98,7 +98,7 @@ def _scored(answer: Answer) -> Choice:
     return choice
 
 
-def _place(name: str, choice: Choice, i: int) -> Place:
+def _distribution(name: str, choice: Choice, i: int) -> TokenDistribution:
     """At the end of the text a teacher may name another token than the draft's end: then the alternatives decide."""
     names, logprobs = choice.tokens or (), choice.token_logprobs or ()
     if i >= len(names):
@@ -110,11 +110,11 @@ def _place(name: str, choice: Choice, i: int) -> Place:
         told[name] = logprobs[i]
         if whole is not None and abs(whole.get(name, 0.0) - math.exp(logprobs[i])) > AGREEMENT:
             raise Refused
-        return Place(
+        return TokenDistribution(
             probability=math.exp(logprobs[i]) if whole is None else whole.get(name, 0.0), whole=whole, told=told
         )
     if name in told:
-        return Place(probability=math.exp(told[name]), whole=whole, told=told)
+        return TokenDistribution(probability=math.exp(told[name]), whole=whole, told=told)
     if whole is None:
         raise Refused
-    return Place(probability=0.0, whole=whole, told=told)
+    return TokenDistribution(probability=0.0, whole=whole, told=told)

@@ -23,9 +23,9 @@ MAX_ID = 2**31
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """What a prompt's place tells: the text and rank of the token that stands there, and the likeliest, best first,
-    their log-probs at temperature 1 whatever is sampled at."""
+class PromptToken:
+    """A token of a prompt: its text and rank, and the likeliest at its place, best first, their log-probs at
+    temperature 1 whatever is sampled at."""
 
     token: str
     rank: int
@@ -66,7 +66,7 @@ def read_prompt_score(body: bytes, request: ScoreRequest, ids: Sequence[int], st
     return Answer(choices=(choice,), usage=usage, model="", system_fingerprint=_fingerprint(data))
 
 
-def _place(row: object, own: str) -> Place:
+def _place(row: object, own: str) -> PromptToken:
     """`row` is {id: {"logprob", "rank", "decoded_token"}} for the likeliest and for the token `own` itself."""
     if not isinstance(row, dict) or not all(isinstance(entry, dict) for entry in row.values()) or own not in row:
         raise BadAnswer("a place of the prompt does not tell its token")
@@ -75,7 +75,7 @@ def _place(row: object, own: str) -> Place:
         raise BadAnswer("a place of the prompt does not rank its token")
     likeliest = [entry for name, entry in row.items() if name != own or rank <= len(row)]
     pairs = [(token(entry.get("decoded_token")), logprob(entry.get("logprob"))) for entry in likeliest]
-    return Place(
+    return PromptToken(
         token=token(row[own].get("decoded_token")),
         rank=rank,
         logprob=logprob(row[own].get("logprob")),
@@ -83,7 +83,7 @@ def _place(row: object, own: str) -> Place:
     )
 
 
-def _as_sampled(place: Place, request: ScoreRequest) -> tuple[float, Alternatives]:
+def _as_sampled(place: PromptToken, request: ScoreRequest) -> tuple[float, Alternatives]:
     """(log-prob of the place's own token, the likeliest) at the request's temperature and top-k."""
     if request.temperature == 1.0 and request.top_k is None:
         return place.logprob, place.top
