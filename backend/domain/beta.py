@@ -10,7 +10,7 @@ def betaincc(a: float, b: float, x: float) -> float:
 
 
 def betaincinv(a: float, b: float, p: float) -> float:
-    """Where the lower tail of Beta(a, b) is p."""
+    """Return the point at which the lower tail of Beta(a, b) is p."""
     from scipy.special import betaincinv as quantile
 
     return float(quantile(a, b, p))

@@ -1,4 +1,4 @@
-"""What a log line says of an exception: its type, its place and its codes, but no word that came from outside.
+"""The text of an exception in a log line: its type, its place and its codes, but no word that came from outside.
 
 Exceptions carry values: Postgres' DETAIL prints the row, a KeyError the label, a parser the text that it could not
 read. `guard_logs` stands before every handler of a process, those of its server and its libraries too, so that nobody
@@ -55,8 +55,8 @@ def describe_with_places(error: BaseException) -> str:
 
 
 def guard_logs() -> None:
-    """From now on all that this process logs, uncaught exceptions too, is free of texts from outside. May be called
-    again."""
+    """Guard the logs: from now on all that this process logs, uncaught exceptions too, is free of texts from outside.
+    May be called again."""
     made = logging.getLogRecordFactory()
     if isinstance(made, _GuardedFactory):
         return
@@ -130,7 +130,8 @@ def _without(text: str, words: set[str]) -> str:
 
 
 def _words(error: BaseException) -> Iterator[str]:
-    """What a line may repeat of an exception although `describe` keeps it back: the message, its lines, arguments."""
+    """Return what a line may repeat of an exception although `describe` keeps it back: the message, its lines,
+    arguments."""
     message = set(_message(error, _name(error)))
     texts = [_printed(error), *(arg for arg in error.args if isinstance(arg, str))]
     for text in texts if message else [*texts, repr(texts[0])[1:-1]]:
@@ -230,7 +231,7 @@ def _warned(message: Warning | str, category: type[Warning], filename: str, line
 
 
 def _unprintable(handler: logging.Handler, record: logging.LogRecord) -> None:
-    """In the place of logging's own, which prints the arguments of a line that cannot be formatted."""
+    """Stand in the place of logging's own, which prints the arguments of a line that cannot be formatted."""
     error = sys.exc_info()[1]
     if sys.stderr and error:
         sys.stderr.write(f"a line of {record.name} at {record.pathname}:{record.lineno} is lost: {describe(error)}\n")

@@ -1,4 +1,4 @@
-"""Who in a team may do what: five roles, one table."""
+"""The rights in a team: five roles, one table."""
 
 from enum import StrEnum
 
@@ -12,7 +12,7 @@ class Role(StrEnum):
 
 
 class Permission(StrEnum):
-    """What a page or a button of the console asks for."""
+    """The permissions that a page or a button of the console asks for."""
 
     VIEW = "view"  # compiles, artifacts, drafts, data: reading
     COMPILE = "compile"  # start, cancel and resume compiles, upload data, run artifacts
@@ -44,5 +44,5 @@ def allows(role: Role, permission: Permission) -> bool:
 
 
 def may_grant(giver: Role, role: Role) -> bool:
-    """Whether a member of role `giver` may give or take `role`: owners are made by owners alone."""
+    """Return whether a member of role `giver` may give or take `role`: owners are made by owners alone."""
     return allows(giver, Permission.TEAM) and (role != Role.OWNER or allows(giver, Permission.OWN))

@@ -85,7 +85,7 @@ def _no_constant(name: str) -> None:
 
 
 def _is_too_deep(value: Any) -> bool:
-    """Whether anything stands deeper than MAX_DEPTH, looked at level by level."""
+    """Return whether anything stands deeper than MAX_DEPTH, looked at level by level."""
     level = [value] if isinstance(value, dict | list) else []
     for _ in range(MAX_DEPTH):
         level = [below for container in level for below in _children(container) if isinstance(below, dict | list)]

@@ -1,4 +1,4 @@
-"""What a teacher wrote for one slice, and the number by which such texts are ranked.
+"""The texts that a teacher wrote for one slice, and the number by which such texts are ranked.
 
 Three signals can rank a candidate, in this order of preference (seed 000, "The selection algorithm"): a reward model's
 value, the verifiers' score, the teacher's own log-probability. They live on different scales, so a pool is ranked by
@@ -14,7 +14,7 @@ from backend.domain.unicode_forms import unicode_form
 
 
 class Signal(StrEnum):
-    """Where a score came from, best first. NONE: nothing tells the candidates apart, so ties are broken by key."""
+    """The source of a score, best first. NONE: nothing tells the candidates apart, so ties are broken by key."""
 
     REWARD = "reward"
     VERIFIER = "verifier"
@@ -30,7 +30,7 @@ class Origin(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What the verifiers made of a text: `score` in [0, 1], and whether every gating verifier let it pass."""
+    """The verifiers' verdict on a text: `score` in [0, 1], and whether every gating verifier let it pass."""
 
     passed: bool
     score: float

@@ -1,4 +1,4 @@
-"""Which JSON Schemas a json task may have: draft 2020-12 without what cannot be bounded or decoded.
+"""The JSON Schemas that a json task may have: draft 2020-12 without what cannot be bounded or decoded.
 
 A schema is a stranger's program: it is judged here before anything compiles it, over its own tree and without following
 a reference more than once. Refused are a remote or recursive `$ref`, references that unfold to more than MAX_UNFOLDED
@@ -66,8 +66,8 @@ _REFUSED = {
 
 
 def check_schema(schema: object, *, at: str = "") -> list[Problem]:
-    """What is wrong with the schema of a task's answer, each at its JSON pointer below `at`; nothing when it can be
-    used. Costs time linear in the schema, whatever it holds."""
+    """Return what is wrong with the schema of a task's answer, each at its JSON pointer below `at`; nothing when it can
+    be used. Costs time linear in the schema, whatever it holds."""
     if not isinstance(schema, dict):
         return [_problem(at, f"a schema is an object; this is {kind_of(schema)}", "not_a_schema")]
     if fault := _too_large(schema):
@@ -310,7 +310,8 @@ def _definitions(schema: Mapping[str, Any], at: str) -> Iterator[Problem]:
 
 
 def reference(ref: str) -> tuple[str, str] | None:
-    """Where `#/$defs/NAME` (or `#/definitions/NAME`) points: the place and the name; None for any other reference."""
+    """Return where `#/$defs/NAME` (or `#/definitions/NAME`) points: the place and the name; None for any other
+    reference."""
     parts = ref.split("/")
     if len(parts) != 3 or parts[0] != "#" or parts[1] not in DEFINITIONS:
         return None
@@ -340,7 +341,7 @@ def _references(schema: Mapping[str, Any], at: str) -> Iterator[Problem]:
 
 @dataclass(frozen=True, slots=True)
 class _Extent:
-    """Of a part with its references written out."""
+    """The size of a part with its references written out."""
 
     n_parts: int = 0
     height: int = 0
@@ -381,7 +382,7 @@ class _Unfolding:
         return _around(inside, n_chars)
 
     def _fields(self, fields: Mapping[str, Any], depth: int) -> _Extent:
-        """Of `properties`, where a field may be called `title` or `enum` as well."""
+        """Add up `properties`, where a field may be called `title` or `enum` as well."""
         return _around([self.of(field, depth + 1) for field in fields.values()], sum(map(len, fields)))
 
     def of_definition(self, place: tuple[str, str], depth: int) -> _Extent:
@@ -414,7 +415,7 @@ class _BadReference(ValueError):
 
 
 def _is_container(part: Mapping[str, Any], root: Mapping[str, Any]) -> bool:
-    """Whether every answer is an object or a list. References have been followed to their ends before."""
+    """Return whether every answer is an object or a list. References have been followed to their ends before."""
     if isinstance(part.get("$ref"), str):
         place = reference(part["$ref"])
         return place is not None and _is_container(root[place[0]][place[1]], root)

@@ -77,8 +77,8 @@ def _field_order(part: Mapping[str, Any]) -> list[str]:
 
 
 def decoding_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """What a constrained decoder is given: the normal form without what it cannot enforce, oneOf as anyOf. Everything
-    that fits `schema` and is spelt by `json_values.answer_text` can be decoded to."""
+    """Return what a constrained decoder is given: the normal form without what it cannot enforce, oneOf as anyOf.
+    Everything that fits `schema` and is spelt by `json_values.answer_text` can be decoded to."""
     return _decodable(normal_schema(schema))
 
 

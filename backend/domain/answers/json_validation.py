@@ -1,4 +1,4 @@
-"""Whether a JSON value fits a schema in its normal form, and what each look at it costs.
+"""The validation of a JSON value against a schema in its normal form, and what each look at it costs.
 
 Of a stranger's schema and a stranger's answers each can be lawful, and both together take hours: 1,900 values against a
 thousand constants each, fifty branches inside fifty branches. So every look is paid for from a `ValidationBudget`
@@ -39,7 +39,7 @@ class BudgetExceeded(Exception):
 
 
 class ValidationBudget:
-    """What checks may still cost, in steps of which some ten million take a second."""
+    """The steps that checks may still take, in steps of which some ten million take a second."""
 
     def __init__(self, steps_left: int) -> None:
         self.left = steps_left
@@ -69,7 +69,7 @@ class Judge:
     price: int
 
     def faults(self, value: Any, at: Place, budget: ValidationBudget) -> Iterator[Fault]:
-        """What is wrong, one at a time. Raises BudgetExceeded."""
+        """Return what is wrong, one at a time. Raises BudgetExceeded."""
         budget.spend(self.price)
         for rule in self.rules:
             yield from rule(value, at, budget)
@@ -88,7 +88,7 @@ _NOTHING: tuple[Fault, ...] = ()
 
 
 def _shown(value: object) -> str:
-    """In a few words, whatever its size."""
+    """Show a value in a few words, whatever its size."""
     if isinstance(value, str):
         return repr(value[:_QUOTED])
     return kind_of(value) if value is None or isinstance(value, bool | dict | list) else repr(value)

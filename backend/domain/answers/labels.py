@@ -1,4 +1,5 @@
-"""From the teacher's repeated answers to one label, and from labelled pairs to a training set with the declared shares.
+"""Voting and balancing: the teacher's repeated answers become one label, labelled pairs a training set with the
+declared shares.
 
 Agreement is counted, never estimated: `votes` of `asked`, as integers. Balance is stratified down-sampling (the teacher
 is not asked again here): it keeps as many pairs as the tolerance allows, the most agreed-upon first.
@@ -61,7 +62,8 @@ def vote(samples: Sequence[str | None], allowed: Collection[str]) -> Vote:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabeledPair:
-    """What balancing looks at: `key` breaks ties and depends on the text alone (`candidates.text_key`)."""
+    """The part of a pair that balancing looks at: `key` breaks ties and depends on the text alone
+    (`candidates.text_key`)."""
 
     key: str
     label: str
@@ -198,8 +200,8 @@ def _take(
 
 
 def _missing(available: Counts, targets: Counts, slack: int) -> Counts:
-    """How many pairs of each label to add, at least, so that none need be dropped: the smallest total that fits them
-    all."""
+    """Return how many pairs of each label to add, at least, so that none need be dropped: the smallest total that fits
+    them all."""
     n = int(available.sum())
     share = targets + slack
     fits = -(-available[share > 0] * PPM // share[share > 0])  # from this total on, what there is is no longer too much

@@ -1,4 +1,4 @@
-"""How alike two free texts are, by the words they share in order. A diagnostic beside the judge's verdicts, and the
+"""The likeness of two free texts, by the words they share in order. A diagnostic beside the judge's verdicts, and the
 likeness by which several answers of a teacher elect one; never what a gate decides on.
 """
 

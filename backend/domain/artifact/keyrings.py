@@ -11,7 +11,7 @@ FIELDS = frozenset({"keyid", "public_key", "name", "not_before", "not_after", "r
 
 
 class BadKeyring(Exception):
-    """What was read is not a keyring; the message says why."""
+    """The error of a document that is no keyring; the message says why."""
 
 
 def parse_keys(data: bytes) -> list[dict[str, Any]]:

@@ -1,4 +1,5 @@
-"""How much of a draft is kept, by log-probs, so that what comes out is distributed as the teacher's own answer.
+"""Acceptance rules: how much of a draft is kept, by log-probs, so that what comes out is distributed as the teacher's
+own answer.
 
 Notation: the draft x_1 ... x_L (its end is a token) was sampled from q = teacher(. | old prompt); the target is
 p = teacher(. | new prompt). A rule keeps x_1 ... x_n; where n < L the next token is drawn from its residual, and the
@@ -86,9 +87,9 @@ def point_mass_rule(tokens: Sequence[str], target: Sequence[Distribution]) -> St
 
 
 def argmax_rule(tokens: Sequence[str], places: Sequence[Distribution]) -> int:
-    """How many tokens are kept at temperature 0: up to the first that is not likelier than every other. Exact where the
-    teacher then goes on itself: where two tokens tie, what it would draw does not depend on the draft. Log-probs of any
-    temperature will do, for only their order counts."""
+    """Return how many tokens are kept at temperature 0: up to the first that is not likelier than every other. Exact
+    where the teacher then goes on itself: where two tokens tie, what it would draw does not depend on the draft.
+    Log-probs of any temperature will do, for only their order counts."""
     for n, (token, place) in enumerate(zip(tokens, places, strict=True)):
         if token not in place or any(place[token] <= p for other, p in place.items() if other != token):
             return n
@@ -159,8 +160,8 @@ def _kept_mass(p: float, q: float) -> float:
 
 
 def agrees(stored_logprob: float, logprob: float) -> bool:
-    """Whether the log q(x) that was asked for again is the one that was stored: within one step of float16. If not, the
-    teacher is no longer the one that wrote the draft."""
+    """Return whether the log q(x) that was asked for again is the one that was stored: within one step of float16. If
+    not, the teacher is no longer the one that wrote the draft."""
     stored = np.float16(stored_logprob)
     below, above = (float(np.nextafter(stored, np.float16(side))) for side in (-np.inf, np.inf))
     return below <= float(np.float16(logprob)) <= above

@@ -1,4 +1,4 @@
-"""How likely is a draft to be accepted, by the distance of its slice: learned from verdicts, one curve for each
+"""The probability that a draft is accepted, by the distance of its slice: learned from verdicts, one curve for each
 (tenant, family, teacher, strategy).
 
 A curve is a posterior over a fixed grid of falling sigmoids, a(d) = floor + (ceiling - floor) * s((threshold - d) /
@@ -42,7 +42,7 @@ class Curve:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceCount:
-    """What became of one source's drafts in one slice. Raises ValueError where that cannot be."""
+    """The outcome of one source's drafts in one slice. Raises ValueError where that cannot be."""
 
     distance: float
     n_shown: int

@@ -1,4 +1,4 @@
-"""What a candidate costs fresh, and what verifying a draft of it costs. Floats of micro-USD: these are expectations,
+"""The cost of a fresh candidate, and of verifying a draft of it. Floats of micro-USD: these are expectations,
 used to decide; what is booked comes from billed usage.
 
 Reusing a draft saves one fresh candidate's cost F and costs its verification V, so that a draft which is accepted with
@@ -76,8 +76,8 @@ def score_quote(
 
 
 def expected_kept_tokens(n_tokens: int, tv_per_token: float) -> float:
-    """How many of a draft's tokens an exact rule keeps where each differs by total variation `tv_per_token`: the mean
-    of a geometric stopping time, about min(n, 1 / tv).
+    """Return how many of a draft's tokens an exact rule keeps where each differs by total variation `tv_per_token`: the
+    mean of a geometric stopping time, about min(n, 1 / tv).
 
     >>> round(expected_kept_tokens(500, 0.01), 1)
     98.3

@@ -1,5 +1,5 @@
-"""How many drafts to show: the expected saving of the first n, where drafts of one source succeed and fail together and
-more accepted ones than are wanted save nothing."""
+"""The number of drafts to show: the expected saving of the first n, where drafts of one source succeed and fail
+together and more accepted ones than are wanted save nothing."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

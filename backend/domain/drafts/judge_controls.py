@@ -1,4 +1,4 @@
-"""How far a judge can be trusted: planted controls, what they say of its errors, and how many accepted drafts are bad.
+"""The trust in a judge: planted controls, what they say of its errors, and how many accepted drafts are bad.
 
 A judge is asked whether the teacher would have written a draft for a slice. Planted among the drafts are negative
 controls (drafts of far slices: accepting one is an error) and positive ones (candidates that the teacher just wrote for
@@ -118,8 +118,8 @@ class Audits:
 
 
 def audits_of(verdicts: Iterable[DraftVerdict]) -> Audits:
-    """What one audit said of its draft, one AUDIT verdict an ask: accepted, refused and then accepted, or refused
-    twice. Nothing where it was not settled."""
+    """Return what one audit said of its draft, one AUDIT verdict an ask: accepted, refused and then accepted, or
+    refused twice. Nothing where it was not settled."""
     asks = [verdict.is_accepted for verdict in verdicts if verdict.kind is VerdictKind.AUDIT]
     n_refused = asks.count(False)
     if True not in asks and n_refused < AUDIT_ASKS:
@@ -150,12 +150,12 @@ class BadRate:
     high: float
 
     def is_above(self, bound: float) -> bool:
-        """Whether the rate is above `bound` beyond doubt: then the family generates afresh."""
+        """Return whether the rate is above `bound` beyond doubt: then the family generates afresh."""
         return self.low > bound
 
 
 def bad_rate(audits: Audits, controls: ControlCounts, confidence: float = 0.95) -> BadRate:
-    """What audits say, corrected for the judge's errors.
+    """The share that audits measure, corrected for the judge's errors.
 
     `low` asks nothing of how the judge errs: of good drafts the first ask refuses at most `1 - sensitivity`, both asks
     at most `most_refused_good`, whatever texts they are; the greater of the two bounds counts. `estimate` and `high`

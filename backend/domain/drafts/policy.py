@@ -1,4 +1,4 @@
-"""Which drafts to show to a verifier, if any: those whose expected net is positive, best first.
+"""The policy of showing drafts to a verifier, if any: those whose expected net is positive, best first.
 
 A draft that is accepted with probability a saves a fresh candidate's cost F and costs its verification V. Sources are
 ranked by the mean expected net of their drafts; inside a source the order is random, because choosing among the drafts
@@ -96,8 +96,8 @@ def decide(
     rng: random.Random,
     seen: Mapping[int, SourceCount] = _NOTHING_SEEN,
 ) -> Decision:
-    """What to show of `offerables` for `n_wanted` candidates that cost `fresh_microusd` each, in a request that costs
-    `overhead_microusd` besides its drafts.
+    """Return what to show of `offerables` for `n_wanted` candidates that cost `fresh_microusd` each, in a request that
+    costs `overhead_microusd` besides its drafts.
 
     `seen` holds, for sources whose first drafts were just shown for this slice, what became of them; those drafts are
     no longer among the offerables, and `n_wanted` no longer counts the accepted ones.
@@ -159,7 +159,7 @@ def _by_source(ranked: Sequence[_Ranked], seen: Mapping[int, SourceCount]) -> li
 
 
 def _until_enough(ranked: Sequence[_Ranked], n_wanted: int) -> Sequence[_Ranked]:
-    """From the front, until as many are expected to be accepted as are wanted."""
+    """Take drafts from the front, until as many are expected to be accepted as are wanted."""
     expected = 0.0
     for n, each in enumerate(ranked):
         if expected >= n_wanted:

@@ -16,7 +16,7 @@ from uuid import UUID
 
 
 class Certificate(StrEnum):
-    """What is known about an accepted draft, strongest first."""
+    """The certificates of an accepted draft, strongest first."""
 
     EXACT = "exact"  # distributed as the teacher's own answer
     BOUNDED = "bounded"  # within a stated total variation of it
@@ -26,7 +26,7 @@ class Certificate(StrEnum):
 
 
 class Strategy(StrEnum):
-    """How drafts are verified, best available first. REPEAT is for labels: the same prompt, word for word."""
+    """The ways of verifying drafts, best available first. REPEAT is for labels: the same prompt, word for word."""
 
     ENGINE = "engine"  # proposed to the engine that serves the teacher
     LOGPROBS = "logprobs"  # scored by the teacher, token by token
@@ -42,7 +42,7 @@ class DraftState(StrEnum):
 
 
 class Arm(StrEnum):
-    """What happened to a slice that looked for drafts."""
+    """The outcomes of a slice that looked for drafts."""
 
     OFFERED = "offered"
     PROBED = "probed"  # shown against the expectation, so that a wrong curve can mend (lock-out guard)
@@ -63,7 +63,7 @@ class VerdictKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """What calls were billed, from the usage they reported and the price in force."""
+    """The billed cost of calls, from the usage they reported and the price in force."""
 
     input_tokens: int = 0
     cached_tokens: int = 0

@@ -1,1 +1,1 @@
-"""What was measured on held-out data, what that is worth (the K-score), and the gate that it has to pass."""
+"""The measurements on held-out data, their worth (the K-score), and the gate that a model has to pass."""

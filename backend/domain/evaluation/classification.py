@@ -1,4 +1,5 @@
-"""What was measured on held-out data: counts, per class, beside simpler answers, each proportion with its interval.
+"""The measurements of a label task on held-out data: counts, per class, beside simpler answers, each proportion with
+its interval.
 
 Counts are kept and rates derived. Ratios are integer parts per million so that they can be signed; interval bounds are
 rounded outwards, so that none looks better than it is.
@@ -90,7 +91,7 @@ class Confusion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Baseline:
-    """What something simpler gets right on the same examples."""
+    """The score of something simpler on the same examples."""
 
     name: str
     correct: int

@@ -21,7 +21,7 @@ ACCURACY_WORDS = {
 
 
 class FloorName(StrEnum):
-    """In the order in which they are judged; a task has those of its kind."""
+    """The floors in the order in which they are judged; a task has those of its kind."""
 
     HELDOUT_SIZE = "heldout_size"
     ACCURACY_LOWER = "accuracy_lower"

@@ -1,4 +1,4 @@
-"""What was measured on held-out data of a json or text task: marks instead of hits, fields instead of classes.
+"""The measurements of a json or text task on held-out data: marks instead of hits, fields instead of classes.
 
 A row's mark is between 0 and 1,000,000 ppm: of an exact match, a judge's verdict or a pass it is all or nothing, of
 field F1 anything between. An answer that does not fit the schema, or fails a check, gets no mark: a caller could not
@@ -32,7 +32,7 @@ MAX_FIELDS = 200
 
 
 class Verdict(StrEnum):
-    """On the student's answer beside gold."""
+    """A judge's verdict on the student's answer beside gold."""
 
     WIN = "win"
     TIE = "tie"

@@ -1,4 +1,4 @@
-"""What a failed gate of a json or text task tells the customer to try next: `next_steps` has the rules of thumb, this
+"""The advice after a failed gate of a json or text task: `next_steps` has the rules of thumb, this
 file the words for answers and fields."""
 
 from backend.domain.evaluation.classification import PPM, percent

@@ -191,8 +191,8 @@ def _advice(failed: FloorName, options: GateOptions, evaluation: AnyEvaluation, 
 
 
 def _levers(evaluation: AnyEvaluation, score: KScore, required: int) -> tuple[Lever, ...]:
-    """For each axis: the value at which it alone would close the gap to `required`, and by what factor that is away.
-    None where even a perfect axis would not."""
+    """Find for each axis the value at which it alone would close the gap to `required`, and by what factor that is
+    away. None where even a perfect axis would not."""
     axes = score.axes()
     gap = required - score.composite_ppm
     return tuple(

@@ -1,4 +1,4 @@
-"""What a failed gate tells the customer to try next: the cheapest thing that the measurements say could mend the first
+"""The advice after a failed gate: the cheapest thing that the measurements say could mend the first
 failing floor.
 
 These are estimates and read as such. Two rules of thumb stand behind them: the Wilson bound at an unchanged accuracy
@@ -20,7 +20,7 @@ MORE_DATA_OR_RANK = (
 
 
 class Measured(Protocol):
-    """What an evaluation of any kind of task has. The accuracy is `marks_ppm` over `n`."""
+    """The counts that an evaluation of any kind of task has. The accuracy is `marks_ppm` over `n`."""
 
     @property
     def n(self) -> int: ...
@@ -117,7 +117,7 @@ def for_composite(levers: tuple[Lever, ...], *, more: str = MORE_DATA_OR_RANK) -
 
 
 def heldout_needed(evaluation: Measured, lower_ppm: int) -> int | None:
-    """How many held-out examples carry the lower bound at the same accuracy; None if no number does.
+    """Return how many held-out examples carry the lower bound at the same accuracy; None if no number does.
 
     Wilson's bound r is where (p - r) = z sqrt(r (1 - r) / n), hence n = z^2 r (1 - r) / (p - r)^2."""
     p, r = evaluation.marks_ppm / PPM / max(evaluation.n, 1), lower_ppm / PPM

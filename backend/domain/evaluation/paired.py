@@ -48,7 +48,7 @@ class Paired:
 
     @property
     def is_clear(self) -> bool:
-        """Whether the interval leaves 0 out."""
+        """Return whether the interval leaves 0 out."""
         low, high = self.interval
         return low > 0 or high < 0
 

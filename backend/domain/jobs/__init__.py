@@ -1,1 +1,1 @@
-"""What crosses the seam between the backend and a runner: jobs, their results, and when a lease may be ended."""
+"""The seam between the backend and a runner: jobs, their results, and when a lease may be ended."""

@@ -1,5 +1,5 @@
-"""Whose leases may be ended. Who was away itself cannot tell silence of others from its own: after coming back it gives
-those who are alive the time to say so.
+"""The rule for ending leases. Who was away itself cannot tell silence of others from its own: after coming back it
+gives those who are alive the time to say so.
 
 Not an estimate of how long an outage lasted: a break in what was seen is enough.
 """
@@ -24,11 +24,11 @@ class Absence:
         self.seen_at = now
 
     def away(self, now: float) -> None:
-        """At this moment something does not."""
+        """Note an absence: at this moment something does not work."""
         self._back_at = now
 
     def is_over(self, now: float, *, grace_s: float) -> bool:
-        """Whether `grace_s` have passed since: each who is alive has been heard in that time.
+        """Return whether `grace_s` have passed since: each who is alive has been heard in that time.
 
         >>> upkeep = Absence(break_s=15)
         >>> upkeep.seen(0); upkeep.is_over(0, grace_s=30)  # nothing is known of any absence

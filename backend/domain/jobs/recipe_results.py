@@ -1,4 +1,4 @@
-"""What a runner brought back of the job that makes a recipe pack, judged as `runner_results` judges the others."""
+"""The result of the job that makes a recipe pack, judged as `runner_results` judges the others."""
 
 from collections.abc import Collection
 from typing import Any
@@ -21,7 +21,7 @@ SOURCES = frozenset(("pack", "schema", "prompt", "model"))
 
 
 def pack_recipes_result(value: dict[str, Any], *, n_prompts: int, sources: Collection[str]) -> PackRecipesResult:
-    """For `n_prompts` prompts and what was allowed to draft."""
+    """Check a result for `n_prompts` prompts and what was allowed to draft."""
     result = read(PackRecipesResult, value)
     check(is_digest(result.pack_sha256), "pack_sha256 is no sha256")
     arms = result.measured

@@ -1,4 +1,4 @@
-"""What a value that a runner brought back may be: the checks that every kind of result is put together from."""
+"""The checks of a value that a runner brought back: those that every kind of result is put together from."""
 
 import math
 from collections.abc import Sequence

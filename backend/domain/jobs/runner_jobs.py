@@ -1,4 +1,4 @@
-"""What crosses the seam between the backend and a runner, as JSON values. Both sides import this module and nothing
+"""The seam between the backend and a runner, as JSON values. Both sides import this module and nothing
 else of each other.
 
 A job names its inputs and outputs by sha256 in the blob store; a runner holds no credential but the job's own token.
@@ -24,7 +24,7 @@ class RunnerJobKind(StrEnum):
 
 
 class SelectStage(StrEnum):
-    """Where a select job is: embedding its texts, looking for neighbours, joining clusters, or at anything else. A
+    """The stage of a select job: embedding its texts, looking for neighbours, joining clusters, or at anything else. A
     heartbeat's note is free text; these words alone are kept of it, beside its counts."""
 
     EMBEDDING = "embedding"

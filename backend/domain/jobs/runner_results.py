@@ -1,4 +1,5 @@
-"""What a runner brought back, judged before anything is built on it: a runner is trusted with work, not with the truth.
+"""The results that a runner brought back, judged before anything is built on it: a runner is trusted with work, not
+with the truth.
 
 Each function gives the typed result or raises BadResult with what is wrong. What passes can be stored (Postgres keeps
 no NUL), signed (no NaN, no number beyond 2**53 as parts per million) and reckoned with.
@@ -44,7 +45,7 @@ def distill_result(value: dict[str, Any]) -> DistillResult:
 
 
 def evaluate_result(value: dict[str, Any], *, labels: Collection[str], n: int) -> EvaluateResult:
-    """For `n` held-out inputs of a task with these labels."""
+    """Check a result for `n` held-out inputs of a task with these labels."""
     result = read(EvaluateResult, value)
     for name in ("predictions", "baseline_predictions", "confidences"):
         rows = getattr(result, name)
@@ -80,8 +81,8 @@ def _check_training(result: DistillResult | DistillCausalResult) -> None:
 
 
 def evaluate_causal_result(value: dict[str, Any], *, answer: Mapping[str, Any], n: int) -> EvaluateCausalResult:
-    """For `n` held-out inputs and the job's `answer`: of a label task every answer is one of its labels. Whether an
-    answer fits a schema is for the evaluation to say, not a fault of the runner."""
+    """Check a result for `n` held-out inputs and the job's `answer`: of a label task every answer is one of its labels.
+    Whether an answer fits a schema is for the evaluation to say, not a fault of the runner."""
     result = read(EvaluateCausalResult, value)
     for name in ("outputs", "baseline_outputs", "finish_reasons", "n_tokens", "confidences"):
         rows = getattr(result, name)
@@ -104,7 +105,7 @@ def evaluate_causal_result(value: dict[str, Any], *, answer: Mapping[str, Any], 
 
 
 def _check_rules(result: EvaluateResult | EvaluateCausalResult, known: Collection[str] | None, n: int) -> None:
-    """What rules answered: nothing at all, or one entry an input."""
+    """Check what rules answered: nothing at all, or one entry an input."""
     rule_answers = result.rule_answers
     check(isinstance(rule_answers, list) and len(rule_answers) in (0, n), "rule_answers is not one entry an input")
     check(all(x is None or is_string(x, MAX_OUTPUT) for x in rule_answers), "rule_answers holds what is no text")
@@ -122,7 +123,7 @@ def _check_endings(reasons: Sequence[object], n_tokens: Sequence[object]) -> Non
 
 
 def infer_result(value: dict[str, Any], *, n: int, task_type: str = "label") -> InferResult:
-    """For `n` inputs of a label, json or text task; `rule` is the number of the rule that answered."""
+    """Check a result for `n` inputs of a label, json or text task; `rule` is the number of the rule that answered."""
     result = read(InferResult, value)
     check(isinstance(result.outputs, list) and len(result.outputs) == n, f"not one output for each of {n} inputs")
     parts = {"label", "confidence"} if task_type == "label" else {"output", "finish_reason", "n_tokens"}
@@ -141,7 +142,7 @@ def infer_result(value: dict[str, Any], *, n: int, task_type: str = "label") -> 
 
 
 def select_result(value: dict[str, Any], *, n: int, k: int | None, is_text: bool) -> SelectResult:
-    """For `n` rows of which at most `k` were to be kept (None: any number)."""
+    """Check a result for `n` rows of which at most `k` were to be kept (None: any number)."""
     result = read(SelectResult, value)
     check(_are_rows(result.picks, n), "the picks are not different rows")
     check(k is None or len(result.picks) <= k, f"{len(result.picks)} picks where K is {k}")

@@ -42,7 +42,7 @@ class Kind(StrEnum):
 
 
 class Meter(StrEnum):
-    """What a bill has a line for."""
+    """The meters: a bill has a line for each."""
 
     TEACHER = "teacher"
     GPU_COMPILE = "gpu_compile"
@@ -83,7 +83,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paid:
-    """What one grant pays of a charge."""
+    """The part of a charge that one grant pays."""
 
     grant_id: UUID
     kind: GrantKind
@@ -183,7 +183,7 @@ def reverse_lines(lines: Iterable[Line]) -> tuple[Line, ...]:
 
 
 def used(lines: Iterable[Line]) -> int:
-    """What these lines say was used, whoever paid: accrued and covered by grants."""
+    """Return what these lines say was used, whoever paid: accrued and covered by grants."""
     return sum(line.amount_microusd for line in lines if line.account == ACCRUED or line.account.startswith(CREDIT))
 
 

@@ -23,7 +23,7 @@ class PlanName(StrEnum):
 
 
 class Entitlement(StrEnum):
-    """What a plan limits: the first four by number, the last two are in it or not."""
+    """The entitlements of a plan: the first four by number, the last two are in it or not."""
 
     CONCURRENT_COMPILES = "concurrent_compiles"
     SEATS = "seats"
@@ -56,12 +56,12 @@ class Plan:
 
     @property
     def cap_is_hard(self) -> bool:
-        """Whether the tenant cannot raise its own cap."""
+        """Return whether the tenant cannot raise its own cap."""
         return self.cap_max_microusd is not None
 
     @property
     def is_sold(self) -> bool:
-        """Whether it is bought by card; the free plan is nobody's purchase, enterprise is a contract."""
+        """Return whether it is bought by card; the free plan is nobody's purchase, enterprise is a contract."""
         return bool(self.monthly_cents)
 
 
@@ -149,7 +149,7 @@ def plan(name: str) -> Plan:
 
 
 def check_entitlement(of: Plan | str, name: str, used: int = 0) -> None:
-    """Whether one more fits: `used` are there already. Raises PaymentRequired (`entitlement_reached`).
+    """Return whether one more fits: `used` are there already. Raises PaymentRequired (`entitlement_reached`).
 
     >>> check_entitlement("free", "webhook_endpoints", 1)
     >>> check_entitlement("free", "webhook_endpoints", 2)
@@ -174,7 +174,7 @@ def check_entitlement(of: Plan | str, name: str, used: int = 0) -> None:
 
 
 def check_cap(of: Plan | str, cap_microusd: int | None) -> None:
-    """Whether a tenant on this plan may set this monthly spend cap (None: none). Raises PaymentRequired."""
+    """Return whether a tenant on this plan may set this monthly spend cap (None: none). Raises PaymentRequired."""
     row = of if isinstance(of, Plan) else plan(of)
     most = row.cap_max_microusd
     if most is not None and (cap_microusd is None or cap_microusd > most):

@@ -1,4 +1,4 @@
-"""What things cost: a dated, immutable price book. What a whole compile will cost is in `estimates`.
+"""The price of things: a dated, immutable price book. What a whole compile will cost is in `estimates`.
 
 Prices are exact decimals of US dollars per unit; an amount becomes a whole number of micro-USD once, when it is
 booked, rounded half to even. The book knows this deployment's own work and its own demonstration teacher. It holds no
@@ -116,7 +116,7 @@ _KINDS = ("input", "cached_input", "cache_write", "output")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostPart:
-    """What one kind of token adds to the cost of a call. `kind` is the sku's, without `_token`."""
+    """The price of one kind of token in a call. `kind` is the sku's, without `_token`."""
 
     kind: str
     quantity: int
@@ -125,8 +125,8 @@ class CostPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TeacherPrice:
-    """What one model's tokens cost in this compile. `version` names the price book, or the declaration it came from.
-    Input that was read from the vendor's prompt cache, and input that was written to it, may have prices of their
+    """The prices of one model's tokens in this compile. `version` names the price book, or the declaration it came
+    from. Input that was read from the vendor's prompt cache, and input that was written to it, may have prices of their
     own."""
 
     version: str
@@ -172,7 +172,7 @@ class TeacherPrice:
         return tuple(parts)
 
     def most_microusd(self, *, input_tokens: int, output_tokens: int) -> int:
-        """What a call costs at most, whatever part of its input the vendor says was cached or written."""
+        """Return what a call costs at most, whatever part of its input the vendor says was cached or written."""
         dearest = max(price.usd_per_unit for price in (self.input, self.cached_input, self.cache_write))
         return _whole(input_tokens * dearest + output_tokens * self.output.usd_per_unit)
 

@@ -69,7 +69,8 @@ def alphabet_of(syntax: Syntax) -> Alphabet:
 
 
 def taken_ranges(syntax: Syntax, sources: Sequence[str]) -> dict[str, Ints]:
-    """Of each of these sources the code points that it takes: (n, 2) int64, the first and the last of each run."""
+    """Return of each of these sources the code points that it takes: (n, 2) int64, the first and the last of each
+    run."""
     starts, samples, sample_of = _cells(syntax)
     takes = _takes(sources, samples)[:, sample_of]
     ends = np.append(starts[1:], 0x110000) - 1

@@ -1,5 +1,5 @@
-r"""What Python's `re` tells of single code points: which it takes for a word's, a space or a digit, and which it may
-take for one another where case is ignored. All of it is asked of the running Python, nothing is a table of ours.
+r"""The properties of single code points in Python's `re`: which it takes for a word's, a space or a digit, and which it
+may take for one another where case is ignored. All of it is asked of the running Python, nothing is a table of ours.
 """
 
 import re

@@ -43,7 +43,7 @@ def _part(key: str, value: Any) -> Any:
 
 
 def why_not_decodable(pattern: str) -> str:
-    """What of a vetted pattern no decoder can follow, with what to write instead; empty where it can."""
+    """Return what of a vetted pattern no decoder can follow, with what to write instead; empty where it can."""
     if not _is_anchored_at_its_ends(read_pattern(pattern).root, is_first=True, is_last=True):
         return "only the ends of the text can be decoded to: ^ may stand first and $ last, no \\b and no (?m)"
     if _NOTHING in decodable_pattern(pattern):
@@ -71,7 +71,7 @@ def _is_anchored_at_its_ends(node: Node, *, is_first: bool, is_last: bool) -> bo
 
 @lru_cache(maxsize=128)
 def decodable_pattern(pattern: str) -> str:
-    """In the syntax of Rust's regex. Raises UnsafePattern."""
+    """Write a pattern in the syntax of Rust's regex. Raises UnsafePattern."""
     syntax = read_pattern(pattern)
     apart = [source for source in syntax.sources if not _is_plain(source)]
     if not apart:
@@ -83,7 +83,7 @@ def decodable_pattern(pattern: str) -> str:
 
 
 def _is_plain(source: str) -> bool:
-    """Whether a character's pattern can be said item by item: without case, and without halves of pairs."""
+    """Return whether a character's pattern can be said item by item: without case, and without halves of pairs."""
     points = [int(digits, 16) for digits, _ in _ITEM.findall(source) if digits]
     return not source.startswith(("(?i", "(?a")) and not any(_HALVES[0] <= point <= _HALVES[1] for point in points)
 

@@ -53,24 +53,24 @@ class Pattern:
     sizes: tuple[int, ...]  # of them, how many a text of `_LENGTHS` characters can come to
 
     def most_instructions(self, n_chars: int) -> int:
-        """How many instructions a text of `n_chars` characters can make it walk, at most: all that it can come to, for
-        each byte. Of `^.{0,1000}$` a text of seven letters comes to the first eight rounds."""
+        """Return how many instructions a text of `n_chars` characters can make it walk, at most: all that it can come
+        to, for each byte. Of `^.{0,1000}$` a text of seven letters comes to the first eight rounds."""
         reached = next((size for n, size in zip(_LENGTHS, self.sizes, strict=True) if n_chars <= n), self.size)
         return (n_chars + 1) * self.alphabet.width * reached
 
     def occurs_in(self, text: str) -> bool:
-        """Whether the pattern is found in the first MAX_MATCHED_CHARS characters."""
+        """Return whether the pattern is found in the first MAX_MATCHED_CHARS characters."""
         return self.program.match(self.alphabet.written(text[:MAX_MATCHED_CHARS])) is not None
 
 
 def occurs_in(pattern: str, text: str) -> bool:
-    """Whether the pattern is found in the first MAX_MATCHED_CHARS characters. Raises UnsafePattern."""
+    """Return whether the pattern is found in the first MAX_MATCHED_CHARS characters. Raises UnsafePattern."""
     return compile_pattern(pattern).occurs_in(text)
 
 
 def takes_too_long_to_read(patterns: Iterable[str]) -> bool:
-    """Whether to compile all of them would take more than half a second. A letter takes 50 microseconds, a range of
-    10,000 letters whose case is ignored milliseconds; what is malformed takes nothing."""
+    """Return whether to compile all of them would take more than half a second. A letter takes 50 microseconds, a range
+    of 10,000 letters whose case is ignored milliseconds; what is malformed takes nothing."""
     left = MAX_READING
     for pattern in set(patterns):
         left -= reading_steps(pattern)
@@ -80,7 +80,7 @@ def takes_too_long_to_read(patterns: Iterable[str]) -> bool:
 
 
 def reading_steps(pattern: str) -> int:
-    """What to compile it takes at most, in tenths of a microsecond."""
+    """Return what to compile it takes at most, in tenths of a microsecond."""
     try:
         return _STEPS_A_PATTERN + _read(pattern).n_steps
     except UnsafePattern:
@@ -196,7 +196,8 @@ def _options() -> Any:
 
 
 def _source(syntax: Syntax, alphabet: "Alphabet") -> bytes:
-    """In RE2's syntax. The search is written out, so that a match begins between two symbols and not within one."""
+    """Write a pattern in RE2's syntax. The search is written out, so that a match begins between two symbols and not
+    within one."""
     return f"(?s:{'.' * alphabet.width})*?{_written(syntax.root, alphabet)}".encode("ascii")
 
 
@@ -212,7 +213,7 @@ _PLACES = {
 
 
 def _written(node: Node, alphabet: "Alphabet") -> str:
-    """In RE2's syntax, over the alphabet."""
+    """Write a part in RE2's syntax, over the alphabet."""
     match node:
         case Chars(source=source):
             return alphabet.classes[source]

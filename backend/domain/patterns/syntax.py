@@ -18,7 +18,7 @@ _LINE_COMMENT = re.compile(r"#(?:[^\\\n]|\\.)*(?:\n|\Z)", re.DOTALL)
 
 
 class Place(Enum):
-    """Where a pattern may stand without taking a character."""
+    """A position in a pattern that stands without taking a character."""
 
     START = "the start of the text"
     END = "the end of the text"
@@ -158,7 +158,7 @@ class _Reader(CharacterReader):
         return False
 
     def _group(self, flags: str) -> Node | None:
-        """What the parentheses hold; None for a comment."""
+        """Return what the parentheses hold; None for a comment."""
         at = self.at
         self.at += 1
         if self._next(2) == "?#":

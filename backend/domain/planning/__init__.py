@@ -1,1 +1,1 @@
-"""What a compile will try and what it will cost: trials, estimates, ablations."""
+"""The plan of a compile, and its price: trials, estimates, ablations."""

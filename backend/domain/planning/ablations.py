@@ -72,7 +72,7 @@ class Paid:
 
 
 def n_to_label(pools: Sequence[Pool], arm: Arm) -> tuple[int, float]:
-    """How many texts an arm labels, and how many of them, as expected, have no label yet.
+    """Return how many texts an arm labels, and how many of them, as expected, have no label yet.
 
     >>> n_to_label([Pool(n=12, k=4)], Arm.ALL), n_to_label([Pool(n=12, k=4)], Arm.RANDOM)
     ((12, 8), (4, 2.666666666666667))
@@ -83,8 +83,8 @@ def n_to_label(pools: Sequence[Pool], arm: Arm) -> tuple[int, float]:
 
 
 def estimate_arm(base: Estimate, arm: Arm, pools: Sequence[Pool], paid: Paid) -> Estimate:
-    """What an arm will cost, by what the ablated compile paid for the same things. `base` is the estimate of the arm's
-    spec: its prices and its largest batch hold here too."""
+    """Return what an arm will cost, by what the ablated compile paid for the same things. `base` is the estimate of the
+    arm's spec: its prices and its largest batch hold here too."""
     n_labeled, n_new = n_to_label(pools, arm)
     zero = Range(low=0, expected=0, high=0)
     mean = sum(paid.labels) / max(1, len(paid.labels))
@@ -117,8 +117,8 @@ def _assumptions(n_labeled: int, n_new: float, paid: Paid) -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What one side of an ablation bought and what came of it. `label_cost_microusd` is what all its labels cost, also
-    those it took over; `n_labels` counts labelled inputs, `n_pairs` the pairs that trained (gold included)."""
+    """The purchase of one side of an ablation and what came of it. `label_cost_microusd` is what all its labels cost,
+    also those it took over; `n_labels` counts labelled inputs, `n_pairs` the pairs that trained (gold included)."""
 
     correct: int
     n: int

@@ -1,4 +1,4 @@
-"""What a compile will cost, before it runs: low, expected and high per step, and the largest sum that one batch of
+"""The cost of a compile, before it runs: low, expected and high per step, and the largest sum that one batch of
 calls may reserve.
 
 Low is what it costs when everything goes well on a fast runner; a budget below it is refused. High counts every
@@ -192,7 +192,7 @@ class _Plan:
         return sum(n_rounds * (-(-size // 2) + splits) + splits * size for size in self.pools)
 
     def mitigations(self) -> Range:
-        """What selection may ask of the teacher; nothing is expected of it."""
+        """Return what selection may ask of the teacher; nothing is expected of it."""
         n_named = len(self.pools) if "split_slice" in self.spec.sampling.on_gap else 0
         shown = HALVES_SHOWN * max(self.mean_output, MAX_CANDIDATE_TOKENS)
         named = self._cost(n_named * 2 * (self.prompt_candidate + shown), n_named * NAMING_TOKENS)
@@ -236,7 +236,8 @@ class _Plan:
         )
 
     def worst_batch(self) -> int:
-        """As the workers reserve it: every byte of the prompt a token, every choice as long as allowed."""
+        """Bound a call's tokens as the workers reserve it: every byte of the prompt a token, every choice as long as
+        allowed."""
         width = self.spec.teacher.concurrency
         calls = (
             [(self.prompt_label, self.spec.sampling.label_samples * label_max_tokens(self.spec))]

@@ -1,4 +1,4 @@
-"""What each step of a compile puts out: digests of blobs, which go on the receipt of the step and chain the steps, and
+"""The outputs of each step of a compile: digests of blobs, which go on the receipt of the step and chain the steps, and
 facts, which the receipt and the API tell. One value a step; a step's row keeps it as JSON, `{"digests", "facts"}`.
 
 A field's name in the JSON is its own, unless DIGESTS or FACTS give it another. What is optional and not there is left

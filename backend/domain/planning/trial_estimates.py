@@ -1,4 +1,4 @@
-"""What the runners of a compile cost, by how long they work on a trial: the part of an estimate that no price book
+"""The cost of a compile's runners, by how long they work on a trial: the part of an estimate that no price book
 knows.
 
 The rates are assumptions, and the estimate says so. An encoder's were measured on one thread of a 2026 server core
@@ -93,7 +93,7 @@ def answer_tokens(spec: Spec) -> int:
 
 
 def assumption(spec: Spec) -> str:
-    """What stands behind a causal trial's time, in the words of an estimate."""
+    """Return what stands behind a causal trial's time, in the words of an estimate."""
     return (
         f"a causal trial of {spec.train.causal.base} on a GPU runner that trains {CAUSAL_TRAIN_TOKENS_PER_S:,} and "
         f"writes {CAUSAL_WRITE_TOKENS_PER_S:,} tokens a second of a base of 0.5 B parameters (assumed, not measured "
@@ -136,7 +136,7 @@ class Trials:
 
 
 def recipes_cost(spec: Spec, price: Price | None = None) -> Range:
-    """What the runner's job that makes a recipe pack costs; nothing where none is made."""
+    """Return what the runner's job that makes a recipe pack costs; nothing where none is made."""
     recipes = spec.recipes
     if not recipes.enabled or not recipes.sources or train_kind(spec) == TrialKind.ENCODER:
         return Range(low=0, expected=0, high=0)

@@ -1,4 +1,4 @@
-"""Which models a compile tries, one after the other: a trial is one distillation and one evaluation.
+"""The models that a compile tries, one after the other: a trial is one distillation and one evaluation.
 
 The first is what the spec asks for. A label task with `train.kind: auto` then tries the other kind of base too, and the
 measured K-score decides. When the best of them misses the gate, `train.escalate` holds, the money lasts and the rank
@@ -17,7 +17,7 @@ from backend.domain.spec.models import Spec
 
 
 class TrialKind(StrEnum):
-    """In the order of what an answer costs to serve."""
+    """The kinds of base in the order of what an answer costs to serve."""
 
     ENCODER = "encoder"
     CAUSAL = "causal"
@@ -51,7 +51,7 @@ class Trial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialOutcome:
-    """What came of a trial: whether its model passes the gate, and its score. `cost_microusd` is what the trial cost,
+    """The outcome of a trial: whether its model passes the gate, and its score. `cost_microusd` is what the trial cost,
     where known. A `failure` (an error's code) means that there is no model."""
 
     trial: Trial
@@ -69,7 +69,7 @@ class TrialOutcome:
 
 
 def first_trial(spec: Spec) -> Trial:
-    """What every compile begins with; of `auto` the encoder, which is cheaper to train and to serve."""
+    """Return what every compile begins with; of `auto` the encoder, which is cheaper to train and to serve."""
     kind = TrialKind.ENCODER if train_kind(spec) == "auto" else TrialKind(train_kind(spec))
     return _as_written(spec, kind, TrialReason.FIRST)
 
@@ -106,7 +106,7 @@ def best(outcomes: Sequence[TrialOutcome]) -> int:
 
 
 def most_trials(spec: Spec) -> int:
-    """How many trials a compile can come to."""
+    """Return how many trials a compile can come to."""
     n_kinds = 2 if train_kind(spec) == "auto" else 1
     kinds = list(TrialKind) if n_kinds == 2 else [first_trial(spec).kind]
     may_escalate = any(_as_written(spec, kind, TrialReason.FIRST).rank == _default_rank(kind) for kind in kinds)

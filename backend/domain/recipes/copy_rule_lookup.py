@@ -66,7 +66,7 @@ class RequestCopies:
         return self._run(place, begin, begin + len(value), most, -1 if value else recipe)
 
     def is_at_end(self, place: str, written: Sequence[int]) -> bool:
-        """Whether what has come of the value is all that is copied."""
+        """Return whether what has come of the value is all that is copied."""
         value = self._value(place, written)
         begin, _ = self._begun_at(place, value)
         if not value or begin < 0 or not self._may_end(begin + len(value)):
@@ -75,7 +75,7 @@ class RequestCopies:
         return decided >= 0 and self.index.copies[decided].what is CopyKind.ENDS
 
     def run_for(self, cues: Sequence[tuple[str, int]]) -> tuple[tuple[int, ...], int]:
-        """What the first of `cues` that the input has says."""
+        """Return what the first of `cues` that the input has says."""
         for cue, i in cues:
             if not cue or cue in self.words:
                 return self.index.copies[i].run, self.index.first + i
@@ -124,7 +124,7 @@ class RequestCopies:
         return (begin, recipe) if is_number or place.startswith("text") else (-1, -1)
 
     def _run(self, place: str, begin: int, at: int, most: int, recipe: int) -> tuple[tuple[int, ...], int]:
-        """From byte `at` of the input on, as long as the value goes on."""
+        """Draft from byte `at` of the input on, as long as the value goes on."""
         run = list[int]()
         is_begun = at > begin
         while len(run) < most:
@@ -167,7 +167,7 @@ class RequestCopies:
         return self.index.shapes.pieces.longest(data[at:end])
 
     def _value(self, place: str, written: Sequence[int]) -> bytes | None:
-        """What has come of the value; None where it cannot be told."""
+        """Return what has come of the value; None where it cannot be told."""
         texts, tail = self._texts, b""
         before = b" " if place.startswith("number") else b'"'
         for i in range(len(written) - 1, max(-1, len(written) - 1 - MAX_VALUE_TOKENS), -1):

@@ -49,7 +49,7 @@ class Copy:
 
     @property
     def asked_for(self) -> tuple[bool, bool, str, str]:
-        """What it matches; a pack has at most one for it."""
+        """Return what it matches; a pack has at most one for it."""
         return self.what is CopyKind.BEGINS, self.what is CopyKind.FOLLOWS_WORD, self.place, self.cue
 
     def to_row(self) -> list[Any]:

@@ -1,5 +1,5 @@
-"""What a runner tells of a pack in use: counts by recipe, and shapes of places that no recipe knew. Never text, unless
-the tenant opted in."""
+"""The feedback of a runner about a pack in use: counts by recipe, and shapes of places that no recipe knew. Never text,
+unless the tenant opted in."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,9 +15,9 @@ MAX_LEARNED_TOKENS = 65_536  # of all rows together
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackFeedback(Wire):
-    """Of one artifact's pack since the last report. `tried`: `{"id": Recipe.id, "tried": drafted tokens, "accepted":
-    n}`; `missed`: `{"shape": ShapeTable.text, "n": tokens that came where nothing was proposed}`, commonest first;
-    `learned`: token runs of answers (`{"tokens": [ids]}`), only where the tenant opted in."""
+    """The counts of one artifact's pack since the last report. `tried`: `{"id": Recipe.id, "tried": drafted tokens,
+    "accepted": n}`; `missed`: `{"shape": ShapeTable.text, "n": tokens that came where nothing was proposed}`, commonest
+    first; `learned`: token runs of answers (`{"tokens": [ids]}`), only where the tenant opted in."""
 
     artifact_sha256: str
     pack_sha256: str

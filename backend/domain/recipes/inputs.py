@@ -31,15 +31,15 @@ class InputText:
         self._ends = {end for _, end in self.units}
 
     def is_boundary(self, at: int) -> bool:
-        """Whether a span may end before byte `at`."""
+        """Return whether a span may end before byte `at`."""
         return at in self._ends or at >= len(self.data)
 
     def is_inside(self, at: int) -> bool:
-        """Whether a word goes on at byte `at`."""
+        """Return whether a word goes on at byte `at`."""
         return 0 < at < len(self.data) and _is_word(self.data[at - 1]) and _is_word(self.data[at])
 
     def places_of(self, text: bytes) -> list[int]:
-        """Where `text` stands from the beginning of a unit on."""
+        """Return where `text` stands from the beginning of a unit on."""
         begins, at = list[int](), self.data.find(text)
         while at >= 0 and len(begins) < MAX_UNITS:
             if at in self._begins:
@@ -49,7 +49,7 @@ class InputText:
 
     @cached_property
     def anchors(self) -> dict[str, int]:
-        """By cue of a beginning, the byte that it points at: `first U after: by `, `last N`."""
+        """Map each cue of a beginning to the byte that it points at: `first U after: by `, `last N`."""
         begins: dict[str, int] = {}
         for i, (begin, _) in enumerate(self.units):
             for cue in self._anchors_of(i):
@@ -59,7 +59,7 @@ class InputText:
 
     @cached_property
     def words(self) -> frozenset[str]:
-        """What the input has: `has: song`, `has: of 6`, `begins: Play`, `has a number`."""
+        """Return what the input has: `has: song`, `has: of 6`, `begins: Play`, `has a number`."""
         texts = [self._text(begin, end) for begin, end in self.units]
         features = {f"has: {text}" for text in texts}
         features |= {f"has: {one} {two}" for one, two in pairwise(texts)}
@@ -69,7 +69,8 @@ class InputText:
         return frozenset(features)
 
     def ahead(self, at: int, n_units: int) -> list[str]:
-        """What a span of `n_units` units that may end at byte `at` is followed by, the most telling cue first."""
+        """Return what a span of `n_units` units that may end at byte `at` is followed by, the most telling cue
+        first."""
         coming = list(_UNIT.finditer(self.data, at, at + 80))[:2]
         if not coming:
             return ["before the end"]
@@ -113,7 +114,7 @@ class InputText:
 
 
 def frame_of(prompts: Sequence[Sequence[int]]) -> Frame:
-    """What stands in all prompts right before the input and right behind it, at most FRAME tokens each.
+    """Return what stands in all prompts right before the input and right behind it, at most FRAME tokens each.
 
     >>> frame_of([(1, 2, 5, 9), (1, 2, 6, 7, 9)])
     ((1, 2), (9,))

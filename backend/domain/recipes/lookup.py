@@ -43,7 +43,7 @@ class PackIndex:
         self.copies = CopyIndex(copies, pack.frame, self.shapes, first=len(pack.recipes)) if copies else None
 
     def cursor(self, prompt: Sequence[int] = ()) -> "PackCursor":
-        """At the beginning of an answer to `prompt`; without one nothing is copied."""
+        """Stand at the beginning of an answer to `prompt`; without one nothing is copied."""
         if self.copies is None or not prompt:
             return PackCursor(self)
         return CopyingCursor(self, RequestCopies(self.copies, prompt))
@@ -185,7 +185,7 @@ class CopyingCursor(PackCursor):
 
     @property
     def place(self) -> str:
-        """What FOLLOWS_WORD recipes call this place: the end of a copied value, or the keyed shape."""
+        """Return what FOLLOWS_WORD recipes call this place: the end of a copied value, or the keyed shape."""
         value = self._copies.place_of(self._state)
         if value and self._request.is_at_end(value, self._written):
             return end_of(value)

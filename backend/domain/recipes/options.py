@@ -1,4 +1,4 @@
-"""What a pack may be: how large, of how much agreement, from which contexts."""
+"""The options of a pack: how large, of how much agreement, from which contexts."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields

@@ -40,7 +40,7 @@ SOURCES = ("pack", "schema", "prompt", "model")
 
 
 class InvalidPack(OurError):
-    """Not a pack, altered, oversized, or of another tokenizer (`code`: invalid_pack, pack_too_large,
+    """The refusal of a pack: none, altered, oversized, or of another tokenizer (`code`: invalid_pack, pack_too_large,
     tokenizer_mismatch)."""
 
     code = "invalid_pack"
@@ -48,9 +48,10 @@ class InvalidPack(OurError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """After the token ids `after` (of the answer alone; BEGIN: its beginning), or after any text of shape `shape`
-    (then `after` is empty), `run` comes. `support`: how often the place was seen; `agreed`: how often the whole run
-    followed. `run_text` and `after_text` are the ids' text: whole characters, so that a pack can be re-tokenised."""
+    """A run that comes after the token ids `after` (of the answer alone; BEGIN: its beginning), or after any text of
+    shape `shape` (then `after` is empty), `run` comes. `support`: how often the place was seen; `agreed`: how often the
+    whole run followed. `run_text` and `after_text` are the ids' text: whole characters, so that a pack can be
+    re-tokenised."""
 
     after: tuple[int, ...]
     shape: str
@@ -67,7 +68,7 @@ class Recipe:
 
     @property
     def place(self) -> tuple[tuple[int, ...], str]:
-        """What it matches; a pack has at most one recipe for a place."""
+        """Return what it matches; a pack has at most one recipe for a place."""
         return self.after, self.shape
 
     def to_row(self) -> list[Any]:
@@ -96,7 +97,7 @@ class RecipePack:
         return not self.recipes and not self.copies
 
     def id_of(self, place: int) -> str:
-        """Of the recipe, or behind all of them the copy recipe, that a cursor proposed."""
+        """Return the id of the recipe, or behind all of them the copy recipe, that a cursor proposed."""
         n = len(self.recipes)
         return self.recipes[place].id if place < n else self.copies[place - n].id
 

@@ -1,4 +1,4 @@
-"""What drafts would save on answers that are known, without an engine: the counters of greedy verification, exactly."""
+"""The savings of drafts on answers that are known, without an engine: the counters of greedy verification, exactly."""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -45,7 +45,7 @@ def greedy_draft(cursor: Cursor, most: int, end_ids: Collection[int] = ()) -> li
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replayed:
-    """Of all answers: tokens, forward passes, drafted and accepted tokens, forward passes with a draft."""
+    """The counts of all answers: tokens, forward passes, drafted and accepted tokens, forward passes with a draft."""
 
     n_tokens: int
     n_steps: int

@@ -150,7 +150,7 @@ def shape_of(text: bytes) -> str:
 
 
 def is_keyed(shape: str) -> bool:
-    """Whether a written shape holds the name of a key: all that is not of SHAPE_TEXT is taken for it."""
+    """Return whether a written shape holds the name of a key: all that is not of SHAPE_TEXT is taken for it."""
     return SHAPE_TEXT.fullmatch(shape) is None
 
 

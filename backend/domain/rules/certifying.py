@@ -1,4 +1,4 @@
-"""How far a list may be trusted, from pairs that it was not made from."""
+"""The precision of a list, measured on pairs that it was not made from."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ def low_ppm(right: int, answered: int, miss: float) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """What a list did on held-out pairs."""
+    """The counts of a list on held-out pairs."""
 
     n: int
     answered: int
@@ -39,7 +39,7 @@ class Judged:
 
 
 def longest_certified(judged: Sequence[Judged], *, precision: float, miss: float) -> tuple[int, float]:
-    """Of lists from the shortest to the longest the last whose precision is above `precision` but with a chance of
+    """Find of lists from the shortest to the longest the last whose precision is above `precision` but with a chance of
     `miss` (-1: none), and the chance with which it was tested.
 
     The fallback procedure of Wiens 2003: each list has an equal part of `miss`, and a list that passes hands what it
@@ -57,8 +57,8 @@ def longest_certified(judged: Sequence[Judged], *, precision: float, miss: float
 
 
 def list_sizes(n_rules: int, *, n_heldout: int) -> list[int]:
-    """How many rules each of the lists tried has: the longest, and each two thirds of the next. Few pairs judge fewer
-    lists, each half of the next: what the first must show grows with how many there are.
+    """Return how many rules each of the lists tried has: the longest, and each two thirds of the next. Few pairs judge
+    fewer lists, each half of the next: what the first must show grows with how many there are.
 
     >>> list_sizes(400, n_heldout=2_000), list_sizes(400, n_heldout=200)
     ([23, 35, 52, 79, 118, 177, 266, 400], [100, 200, 400])

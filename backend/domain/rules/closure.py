@@ -36,7 +36,7 @@ def compile_rules(rules: RuleList) -> Answerer:
 
 
 def compile_numbers(rules: RuleList) -> RuleNumber:
-    """Which rule of a label task answers (its index), for what is told beside the answer."""
+    """Return which rule of a label task answers (its index), for what is told beside the answer."""
     first = _first_of(rules)
     return lambda text: first(text, word_bytes(text))
 
@@ -98,7 +98,8 @@ def _first_of(rules: RuleList) -> Callable[[str, list[bytes]], int | None]:
 
 
 def _waiting(rules: RuleList) -> tuple[dict[bytes, Waiting], Waiting]:
-    """By the word at which each waits, of its words the one that fewest rules know; and those without a word."""
+    """Index rules by the word at which each waits, of its words the one that fewest rules know; and those without a
+    word."""
     known = [rule for rule in rules.rules if isinstance(rule, LabelRule)]
     needed = [sorted({word for condition in rule.when for word in literals(condition)}) for rule in known]
     spread = Counter(word for words in needed for word in words)
@@ -111,7 +112,7 @@ def _waiting(rules: RuleList) -> tuple[dict[bytes, Waiting], Waiting]:
 
 
 def _asks(rule: LabelRule, word: bytes | None) -> tuple[bytes, Test | None]:
-    """What is left to ask once the word is known to be there."""
+    """Return what is left to ask once the word is known to be there."""
     when = [c for c in rule.when if word is None or c.encode() != word]
     plain = [c for c in when if c[0] != "<" and "#" not in c]
     phrase = needle(plain[0]) if plain else b""

@@ -42,8 +42,8 @@ def lower_bounds(right: Ints, covered: Ints) -> Floats:
 
 
 def cover(proposals: Sequence[Proposal], n_texts: int, *, max_rules: int, min_right: int, floor: float) -> list[Taken]:
-    """Until no proposal that is right on `min_right` of the texts left has a bound of `floor`. Equal bounds go to the
-    earlier proposal. O(all rows) and one pass over the proposals a rule."""
+    """Cover until no proposal that is right on `min_right` of the texts left has a bound of `floor`. Equal bounds go to
+    the earlier proposal. O(all rows) and one pass over the proposals a rule."""
     if not proposals:
         return []
     covered = np.array([len(p.rows) for p in proposals], dtype=np.int64)

@@ -19,7 +19,7 @@ NULL = "null"
 
 
 def serialise(value: str | int | bool | None) -> str:
-    """As `json_values.answer_text` spells a leaf."""
+    """Serialise a leaf as `json_values.answer_text` does."""
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
@@ -89,7 +89,7 @@ class Filling:
         self.needs_known = False
 
     def give(self, step: Step) -> bool:
-        """Whether the rule gave its field."""
+        """Return whether the rule gave its field."""
         if not step.applies(self.view, self.literals):
             return False
         value = step.literal
@@ -162,8 +162,8 @@ def _group(steps: tuple[Step, ...]) -> Group:
 
 
 def compile_trace(rules: RuleList) -> Callable[[str], list[tuple[int, str | None]]]:
-    """Which rule gave each field, as far as the list came, and the spelt value (None: absent): what its evidence is
-    counted from."""
+    """Return which rule gave each field, as far as the list came, and the spelt value (None: absent): what its evidence
+    is counted from."""
     steps = [
         (i, step_of(rule, rules.vocabularies)) for i, rule in enumerate(rules.rules) if isinstance(rule, FieldRule)
     ]

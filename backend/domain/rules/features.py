@@ -1,4 +1,4 @@
-"""What rules can be made of: the conditions that hold for a text, and the texts for which each holds."""
+"""The features that rules can be made of: the conditions that hold for a text, and the texts for which each holds."""
 
 import re
 from collections.abc import Iterable, Sequence

@@ -78,7 +78,7 @@ def with_field_evidence(rules: RuleList, pairs: Pairs, miss: float) -> RuleList:
 
 
 def _counts(rules: RuleList, pairs: Pairs) -> tuple[Counter[int], Counter[int]]:
-    """How often each rule gave its field, and how often rightly."""
+    """Return how often each rule gave its field, and how often rightly."""
     trace = compile_trace(rules)
     support: Counter[int] = Counter()
     right: Counter[int] = Counter()
@@ -129,8 +129,8 @@ class _Grown:
         self.n_tried = 0
 
     def grow(self, field: int, *, max_rules: int) -> bool:
-        """Whether a rule was found. What asks that every word be known comes last: while a list answers, it is taken on
-        trust and asked for at the end."""
+        """Return whether a rule was found. What asks that every word be known comes last: while a list answers, it is
+        taken on trust and asked for at the end."""
         drafts = [*self._copies(field), *self._constants(field)]
         self.n_tried += len(drafts)
         sure = self._covered([d for d in drafts if KNOWN not in d.when], max_rules)
@@ -184,7 +184,7 @@ class _Grown:
         return drafts
 
     def _take(self, field: int, drafts: Sequence[Draft]) -> None:
-        """What the rules found copy: rightly, as far as is known here."""
+        """Return what the rules found copy: rightly, as far as is known here."""
         if any(draft.copy is not None for draft in drafts):
             for taken, spot in zip(self.taken, self.texts.spots[field], strict=True):
                 if spot is not None:
@@ -213,7 +213,7 @@ class _Grown:
                     self.held.append(((asked, *when), both))
 
     def rule_list(self, paths: Sequence[tuple[str, ...]], floor_ppm: int) -> RuleList | None:
-        """Of each field the rules before the first that is less sure; None where a field has no rule then."""
+        """Take of each field the rules before the first that is less sure; None where a field has no rule then."""
         rules: list[FieldRule] = []
         for field, parts in zip(self.order, self.rules, strict=True):
             sure = [one for part in parts for one in takewhile(lambda one: one[1].bound_ppm >= floor_ppm, part)]

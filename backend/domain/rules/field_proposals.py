@@ -1,4 +1,4 @@
-"""What could give a field its value: places of the text from which it may be copied."""
+"""The proposals for a field's value: places of the text from which it may be copied."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -33,7 +33,7 @@ class CopyProposal:
 def copy_proposals(
     texts: FieldTexts, field: int, taken: Sequence[list[Place]], vocabulary: int, *, min_right: int
 ) -> tuple[list[CopyProposal], tuple[str, ...]]:
-    """And the field's vocabulary, which goes to index `vocabulary` of the list."""
+    """Propose copies for a field, with the field's vocabulary, which goes to index `vocabulary` of the list."""
     spots = [(at, spot) for at, spot in enumerate(texts.spots[field]) if spot is not None]
     if len(spots) < min_right:
         return [], ()

@@ -84,13 +84,13 @@ class FieldTexts:
         return {number for spot in spots if spot is not None for number in range(*spot)}
 
     def is_known(self, at: int, field: int) -> bool:
-        """Whether every word that no field but this one copies is known."""
+        """Return whether every word that no field but this one copies is known."""
         copied = self._copied(at, but=field)
         return all(word in self.known or number in copied for number, word in enumerate(self.places[at].words))
 
 
 def _is_text(word: bytes) -> bool:
-    """Not half of a surrogate pair."""
+    """Return whether a word is text, not half of a surrogate pair."""
     return "\ufffd" not in word.decode("utf-8", "replace")
 
 

@@ -107,7 +107,7 @@ def _facts(
     n_kept: int,
     options: RuleOptions,
 ) -> dict[str, Any]:
-    """Where no list is sure enough, what the widest one did."""
+    """Sum up the list that was kept or, where none is sure enough, the widest one."""
     shown = judged[best] if judged else Judged(n=0, answered=0, right=0)
     return {
         "state": "kept" if best >= 0 else "none_sure_enough",

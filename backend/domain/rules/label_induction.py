@@ -36,8 +36,8 @@ def propose_labels(pairs: Pairs, *, max_rules: int) -> tuple[RuleList, int]:
 
 
 def first_rules(rules: RuleList, pairs: Pairs) -> list[tuple[int | None, bool]]:
-    """Of each pair the rule that answers it, and whether rightly. A shorter list of the same rules answers with the
-    same rule or not at all."""
+    """Find of each pair the rule that answers it, and whether rightly. A shorter list of the same rules answers with
+    the same rule or not at all."""
     first = compile_numbers(rules)
     answers = [rule.answer for rule in rules.rules if isinstance(rule, LabelRule)]
     numbers = [first(text) for text, _ in pairs]
@@ -45,7 +45,7 @@ def first_rules(rules: RuleList, pairs: Pairs) -> list[tuple[int | None, bool]]:
 
 
 def without_wrong(rules: RuleList, firsts: Sequence[tuple[int | None, bool]], *, precision: float) -> RuleList:
-    """Without the rules that got less than `precision` right here."""
+    """Drop the rules that got less than `precision` right here."""
     support = Counter(number for number, _ in firsts if number is not None)
     right = Counter(number for number, is_right in firsts if number is not None and is_right)
     kept = [rule for number, rule in enumerate(rules.rules) if right[number] >= precision * support[number]]

@@ -1,4 +1,4 @@
-"""Where in a text a rule's copy stands, and what it says there."""
+"""The place in a text at which a rule's copy stands, and the text there."""
 
 import json
 import re
@@ -46,7 +46,7 @@ class TextPlaces:
         return at >= 0 and self.words[at : at + len(phrase)] == phrase
 
     def ends_of(self, phrase: Sequence[bytes]) -> list[int]:
-        """Behind each occurrence of a phrase."""
+        """Point behind each occurrence of a phrase."""
         last = len(self.words) - len(phrase) + 1
         return [at + len(phrase) for at in range(last) if self.says(at, phrase)]
 
@@ -55,7 +55,7 @@ Reader = Callable[[TextPlaces, list[Place]], Read | None]
 
 
 def reader_of(copy: Copy, vocabularies: Sequence[Sequence[str]]) -> Reader:
-    """What gives the copied value where there is just one place for it that no earlier field took."""
+    """Return what gives the copied value where there is just one place for it that no earlier field took."""
     if copy.between is not None:
         return _between(*copy.between)
     matches = _of_pattern(copy.pattern) if copy.pattern else _of_vocabulary(vocabularies[copy.vocabulary])

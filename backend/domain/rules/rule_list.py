@@ -119,8 +119,8 @@ Rule = LabelRule | FieldRule
 
 @dataclass(frozen=True, kw_only=True)
 class RuleList:
-    """In order; the first that applies answers (or gives its field). `fields`, `vocabularies` and `known` are a json
-    task's."""
+    """The rules in order; the first that applies answers (or gives its field). `fields`, `vocabularies` and `known` are
+    a json task's."""
 
     task: str  # label | json
     rules: tuple[Rule, ...]
@@ -130,7 +130,7 @@ class RuleList:
 
     @cached_property
     def sha256(self) -> str:
-        """Of `to_bytes`."""
+        """The sha256 of `to_bytes`."""
         return sha256_hex(self.to_bytes())
 
     def to_json(self) -> dict[str, Any]:

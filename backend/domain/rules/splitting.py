@@ -1,5 +1,5 @@
-"""Which pairs propose rules and which judge them. What a teacher made from one seed text comes in variants; a variant
-on the other side would vouch for the rule that it made.
+"""The split into pairs that propose rules and pairs that judge them. What a teacher made from one seed text comes in
+variants; a variant on the other side would vouch for the rule that it made.
 """
 
 import hashlib

@@ -26,6 +26,6 @@ COMPILED = {name: re.compile(source) for name, source in SOURCES.items()}
 
 
 def spans_of(name: str, text: str) -> list[tuple[int, int]]:
-    """Where the pattern stands in the text; of what is quoted, what is between the marks."""
+    """Return where the pattern stands in the text; of what is quoted, what is between the marks."""
     spans = [match.span() for match in COMPILED[name].finditer(text)]
     return [(start + 1, end - 1) for start, end in spans] if name == "quoted" else spans

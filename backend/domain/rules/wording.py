@@ -1,5 +1,5 @@
-"""What a rule sees of a text: its words, defined so that Python and JavaScript agree on every string without a Unicode
-table of either language, whose versions differ.
+"""The words of a text as a rule sees it: its words, defined so that Python and JavaScript agree on every string without
+a Unicode table of either language, whose versions differ.
 
 Characters are sorted once and for all (`kind_of`):
 
@@ -55,7 +55,7 @@ def _is_in(code: int, ranges: tuple[tuple[int, int], ...]) -> bool:
 
 
 def _becomes(code: int) -> int | str | None:
-    """As `str.translate` wants it."""
+    """Return what a character becomes, as `str.translate` wants it."""
     if code in DROPPED:
         return None
     if _is_in(code, SEPARATORS):

@@ -1,4 +1,4 @@
-"""How one K is shared out over labels."""
+"""The allocation of one K over labels, by largest remainder."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Which method `auto` takes, from what the pool itself shows.
+"""The method that `auto` takes, from what the pool itself shows.
 
     all candidates fit into K    top_k: the order is all that is left to choose.
     labels given that are        diverse, by scores that the labels' consistency corrects: the candidates whose label
@@ -39,8 +39,8 @@ FEW_VALUES = 0.1  # different scores for each candidate
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AutoChoice:
-    """What to select with. `scores` (n,) float64, in the order of the rows; `reason` is one sentence for the
-    receipt."""
+    """The scores and the method to select with. `scores` (n,) float64, in the order of the rows; `reason` is one
+    sentence for the receipt."""
 
     method: Method
     score_floor: float
@@ -81,7 +81,7 @@ def _are_classes(labels: Sequence[str]) -> bool:
 
 
 def _why_score_alone(evidence: LabelEvidence, n: int) -> str:
-    """Why the labels' consistency is not used; empty where it is."""
+    """Return why the labels' consistency is not used; empty where it is."""
     if evidence.agreement >= SCORE_SUFFICES:
         return "agree with how well the pool bears the labels out"
     if evidence.agreement >= SCORE_HELPS and evidence.n_groups < COLLAPSED * n:

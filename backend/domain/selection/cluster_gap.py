@@ -1,4 +1,4 @@
-"""How many clusters a pool has by itself, and whether a forced split makes more of them than there are.
+"""The number of clusters that a pool has by itself, and whether a forced split makes more of them than there are.
 
 The cluster gap of seed 000: a forced split of a pool that has fewer clusters than K yields near-duplicates. It is
 DEGENERATE when two of the clusters are variants of one sentence, and worth a WARNING when the natural count is below K
@@ -48,8 +48,8 @@ class NaturalClusters:
 
 
 def natural_clusters(unit_rows: Rows, average: Dendrogram, k_forced: int) -> NaturalClusters:
-    """How many clusters the `(n, d)` unit rows have by themselves, looked for up to the forced count; `average` is
-    their average-linkage dendrogram.
+    """Return how many clusters the `(n, d)` unit rows have by themselves, looked for up to the forced count; `average`
+    is their average-linkage dendrogram.
 
     1 if all rows together have a silhouette near the best one of any cut, where b is ONE_CLUSTER_REACH. Else the
     smallest k whose score is within 5 % of the best. The score is the silhouette of a cut plus a quarter of the drop in
@@ -118,7 +118,8 @@ def _first_near_best(scores: Floats) -> int:
 
 
 def _forced_silhouette(unit_rows: Rows, average: Dendrogram, k_forced: int, scanned: Floats) -> float | None:
-    """Of the average-linkage cut; None for fewer than two clusters, 0 by convention for as many as rows."""
+    """Return the silhouette of the average-linkage cut; None for fewer than two clusters, 0 by convention for as many
+    as rows."""
     if k_forced < 2:
         return None
     if k_forced >= average.n:

@@ -33,7 +33,7 @@ def facility_location_picks(
     min_distance: float = 0.0,
     matrix_rows: int = MATRIX_ROWS,
 ) -> Ints:
-    """Up to `k` rows in order of picking: the one that adds most to F, the lowest of equals.
+    """Return up to `k` rows in order of picking: the one that adds most to F, the lowest of equals.
 
     `rows` (n, d) unit or zero rows in canonical order (a zero row covers itself and nothing else); `gains` (n,) in
     [0, 1]; `weight` 0 is exactly top-K, infinity coverage alone. Above `matrix_rows` the similarities are computed
@@ -72,8 +72,8 @@ def facility_location_picks(
 
 
 def _no_longer_added(similarities: Rows, before: Rows, after: Rows) -> Floats:
-    """What each row loses now that these clients are covered better. `similarities` (m, n), of the clients to all rows,
-    is overwritten."""
+    """Return what each row loses now that these clients are covered better. `similarities` (m, n), of the clients to
+    all rows, is overwritten."""
     np.maximum(similarities, before[:, None], out=similarities)
     np.minimum(similarities, after[:, None], out=similarities)
     lost = np.add.reduce(similarities, axis=0, dtype=np.float64)

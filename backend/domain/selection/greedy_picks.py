@@ -46,7 +46,7 @@ def diverse_picks(
     min_distance: float = 0.0,
     panel_size: int | None = None,
 ) -> Ints:
-    """Up to `k` rows, in order of picking: greatest gain first, the lowest row of equals.
+    """Return up to `k` rows, in order of picking: greatest gain first, the lowest row of equals.
 
     `rows` (n, d) unit or zero rows; `gains` (n,) in [0, 1], descending (canonical order); `weight` from 0 to infinity;
     `min_distance` a cosine distance: no pick is closer to an earlier one, and fewer than k may come back. Rows are held
@@ -111,7 +111,7 @@ class _NearestPick:
         self._seen[self._ids] = len(self._picks)
 
     def _worth(self, cosines: Floats, gains: Floats) -> Floats:
-        """What rows at these cosines from a pick are still worth. Overwrites `cosines`."""
+        """Return what rows at these cosines from a pick are still worth. Overwrites `cosines`."""
         steps = distance_steps(cosines)
         refused = steps < self._refused_below if self._refused_below > 0 else None
         above = steps + STEPS  # in whole millionths: g is the quotient of two exact integers
@@ -168,7 +168,7 @@ def _pair_terms(cosines: Floats, min_distance: float) -> Floats:
 
 
 def _finite(gains: Floats, weight: float) -> tuple[Floats, float]:
-    """With an infinite weight the penalties alone are compared."""
+    """Make the weight finite: under an infinite one the penalties alone are compared."""
     if math.isinf(weight):
         return np.zeros(len(gains)), 1.0
     return gains.astype(np.float64), min(weight, _GREATEST_WEIGHT)

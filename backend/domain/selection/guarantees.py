@@ -1,4 +1,4 @@
-"""What is proven about the picks of each method: stated on the report, empty where nothing is.
+"""The guarantees of the picks of each method: stated on the report, empty where nothing is.
 
 top_k, all          maximal by definition
 facility_location   greedy on a monotone submodular function: Nemhauser, Wolsey and Fisher 1978

@@ -22,7 +22,7 @@ from backend.domain.selection.select import SelectionReport, select
 
 
 class KSamplerError(InvalidInput, ValueError):
-    """What `select` refuses, as the ValueError that users of estimators expect."""
+    """The refusals of `select`, as the ValueError that users of estimators expect."""
 
 
 class KSampler:
@@ -133,8 +133,8 @@ class KSampler:
         return self
 
     def __sklearn_tags__(self) -> Any:
-        """What scikit-learn asks of an estimator before it shows a pipeline. Only scikit-learn calls this, so its
-        module is there already."""
+        """Return what scikit-learn asks of an estimator before it shows a pipeline. Only scikit-learn calls this, so
+        its module is there already."""
         utils = sys.modules["sklearn.utils"]
         return utils.Tags(estimator_type=None, target_tags=utils.TargetTags(required=False))
 

@@ -1,4 +1,4 @@
-"""How well each candidate's label agrees with what unrelated candidates of the pool say, and what that tells of labels
+"""The agreement of each candidate's label with what unrelated candidates of the pool say, and what that tells of labels
 and scores. Only the pool's own embeddings, labels and scores are used.
 
 A ridge regression of the labels on the embeddings predicts every candidate from all others but its near-duplicates:
@@ -104,7 +104,7 @@ def _left_out(rows: Rows, targets: Floats, groups: Ints) -> Floats:
 
 
 def _margins(predicted: Floats, which: Ints) -> Floats:
-    """What the given label is predicted with, less the best other label."""
+    """Return what the given label is predicted with, less the best other label."""
     at = np.arange(len(which))
     own = predicted[at, which]
     others = predicted.copy()

@@ -1,4 +1,4 @@
-"""How a selection is to be made: the method and its knobs, checked once.
+"""The options of a selection: the method and its knobs, checked once.
 
     auto               picks one of the others from what the pool shows (`auto_policy`); the default.
     two_step           K clusters, the best-scored member of each (seed 000). `overcluster` > 1 cuts more clusters and
@@ -43,8 +43,8 @@ class Method(StrEnum):
 
 
 class Penalty(StrEnum):
-    """What `diverse` takes off: NEAREST once, for the nearest pick; SUM for every pick, as seed 000 writes it. The sum
-    grows with K squared and rewards outliers together with their twins: for comparison, not for use."""
+    """The penalty that `diverse` takes off: NEAREST once, for the nearest pick; SUM for every pick, as seed 000 writes
+    it. The sum grows with K squared and rewards outliers together with their twins: for comparison, not for use."""
 
     NEAREST = "nearest"
     SUM = "sum"

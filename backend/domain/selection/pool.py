@@ -1,4 +1,4 @@
-"""What is selected from: candidates checked once, and the order in which they are looked at."""
+"""The pool: candidates checked once, and the order in which they are looked at."""
 
 import hashlib
 from collections.abc import Sequence
@@ -70,7 +70,7 @@ def checked_pool(
 
 
 def _unit_rows(raw: Rows) -> Rows:
-    """In blocks, so that no second float64 copy of 100,000 rows is made."""
+    """Normalise in blocks, so that no second float64 copy of 100,000 rows is made."""
     rows = np.empty(raw.shape, dtype=np.float64 if len(raw) <= FLOAT64_ROWS else np.float32)
     bad = np.zeros(len(raw), dtype=bool)
     for start in range(0, len(raw), _BLOCK):

@@ -1,5 +1,5 @@
-"""What a selection was asked, what it did, and what the pool allowed: the cluster-gap report of seed 000, as a value,
-as JSON of integers (it goes onto receipts) and as the seed's log."""
+"""The report of a selection: what it was asked, what it did, and what the pool allowed: the cluster-gap report of seed
+000, as a value, as JSON of integers (it goes onto receipts) and as the seed's log."""
 
 import math
 from collections.abc import Sequence
@@ -41,7 +41,7 @@ class StratumReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelectionReport:
-    """What was asked, what the pool allowed. Distances are average-linkage cosine distances among the
+    """The report on what was asked and what the pool allowed. Distances are average-linkage cosine distances among the
     `n - len(floor_dropped)` candidates that were clustered; None marks what is undefined for so few. Indices are the
     caller's. `cluster_of` is -1 for a dropped candidate. Of a stratified selection the counts are sums over the strata,
     the distances the smallest (`top_merge`: the largest), the severity the worst, and the silhouettes None."""
@@ -114,7 +114,7 @@ _THRESHOLDS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Gap:
-    """What one part's dendrogram says."""
+    """The figures of one part's dendrogram."""
 
     natural: NaturalClusters
     severity: Severity
@@ -253,7 +253,7 @@ def _spread(rows: Rows, picked: Rows) -> tuple[tuple[float | None, ...], int, fl
 
 
 def _mean_pairwise(picked: Rows) -> float | None:
-    """From the sum of the rows: the cosines of all pairs add up to (|sum|^2 - sum of |x|^2) / 2."""
+    """Compute the mean from the sum of the rows: the cosines of all pairs add up to (|sum|^2 - sum of |x|^2) / 2."""
     k = len(picked)
     if k < 2:
         return None

@@ -1,4 +1,4 @@
-"""Which K of N candidates to keep: score and spread together (seed 000, "The selection algorithm").
+"""The choice of K of N candidates to keep: score and spread together (seed 000, "The selection algorithm").
 
 One entry point, `select`. What the methods are stands in `options`; how they pick in `greedy_picks`, `dpp`
 and `facility_location`; which one `auto` takes in `auto_policy`; what the pool allowed in `report`.
@@ -115,7 +115,7 @@ def _resolved(pool: Pool, asked: Options) -> tuple[Options, Floats, str]:
 
 
 def _parts(pool: Pool, options: Options, stratify: bool) -> list[tuple[str | None, Ints, int]]:
-    """What is selected from by itself: name, the caller's indices, and its K. The whole pool where there are no
+    """A part that is selected from by itself: name, the caller's indices, and its K. The whole pool where there are no
     labels."""
     everybody = np.arange(len(pool.scores))
     if pool.labels is None or not stratify or len(everybody) == 0:
@@ -182,7 +182,7 @@ def _picks(rows: Rows, ranks: Floats, split: Dendrogram, k: int, options: Option
 
 
 def _n_above_floor(descending: Floats, k: int, floor: float) -> int:
-    """How many to keep: n less the worst share, at least k, and all who tie with the last one kept."""
+    """Return how many to keep: n less the worst share, at least k, and all who tie with the last one kept."""
     n = len(descending)
     n_kept = min(n, max(k, n - math.floor(n * floor + 1e-9)))
     if n_kept == 0:

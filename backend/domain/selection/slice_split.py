@@ -30,7 +30,7 @@ _FENCE = re.compile(r"```(?:json)?\n(.*)\n```", re.DOTALL)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HalfName:
-    """What a half adds to the name and to the hint of the slice it was part of."""
+    """The words that a half adds to the name and to the hint of the slice it was part of."""
 
     name: str
     hint: str

@@ -33,8 +33,8 @@ DRAIN_S = 900.0  # as long as a request may run (serving_wire.GRANT_S)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answering:
-    """What of an artifact matters to serving it: two that differ in `base_sha256` or `task_type` cannot stand in for
-    one another."""
+    """The part of an artifact that matters to serving it: two that differ in `base_sha256` or `task_type` cannot stand
+    in for one another."""
 
     base_id: str
     base_sha256: str
@@ -44,7 +44,7 @@ class Answering:
 
 
 def answering(manifest: Mapping[str, Any]) -> Answering:
-    """From an artifact's signed manifest."""
+    """Read the identity from an artifact's signed manifest."""
     base = manifest.get("base") or {}
     sizes = {member["path"]: int(member["size"]) for member in manifest.get("members", [])}
     task_type = str(manifest.get("task_type", ""))
@@ -58,7 +58,7 @@ def answering(manifest: Mapping[str, Any]) -> Answering:
 
 
 def mismatch(canary: Answering, primary: Answering) -> str | None:
-    """Why one cannot answer in the place of the other, as a sentence; None when it can.
+    """Return why one cannot answer in the place of the other, as a sentence; None when it can.
 
     >>> label = Answering(base_id="b", base_sha256="1", task_type="label", n_prompt_bytes=0, is_generative=True)
     >>> mismatch(label, label) is None
@@ -79,8 +79,8 @@ def mismatch(canary: Answering, primary: Answering) -> str | None:
 
 
 def takes_canary(sticky: str, salt: str, share_ppm: int) -> bool:
-    """Whether the request of `sticky` (a user, a session) is the canary's: always the same answer for the same two
-    texts, for a share of all texts, and a greater share keeps those that a smaller one had."""
+    """Return whether the request of `sticky` (a user, a session) is the canary's: always the same answer for the same
+    two texts, for a share of all texts, and a greater share keeps those that a smaller one had."""
     return _unit(f"{salt}/{sticky}") < share_ppm / PPM
 
 
@@ -112,8 +112,9 @@ def in_order(adapter_sha256: str, servers: Iterable[ServerLoad]) -> list[ServerL
 
 
 def worst_tokens(body: Mapping[str, Any], *, n_body_bytes: int, n_prompt_bytes: int) -> tuple[int, int]:
-    """At most how many (prompt, completion) tokens a request uses: each of its answers reads its prompt for itself. A
-    byte-level tokenizer makes no more tokens than there are bytes. `body` has whole numbers where OpenAI's has them."""
+    """Return at most how many (prompt, completion) tokens a request uses: each of its answers reads its prompt for
+    itself. A byte-level tokenizer makes no more tokens than there are bytes. `body` has whole numbers where OpenAI's
+    has them."""
     messages = body.get("messages")
     n_messages = len(messages) if isinstance(messages, Sequence) else 1
     n_answer = _count(body.get("max_completion_tokens")) or _count(body.get("max_tokens")) or DEFAULT_MAX_TOKENS
@@ -122,7 +123,7 @@ def worst_tokens(body: Mapping[str, Any], *, n_body_bytes: int, n_prompt_bytes: 
 
 
 def n_answers(body: Mapping[str, Any]) -> int:
-    """How many answers a request asks for, each of which is told on its own: prompts times choices."""
+    """Return how many answers a request asks for, each of which is told on its own: prompts times choices."""
     prompt = body.get("prompt")
     n_prompts = len(prompt) if isinstance(prompt, list) and prompt and isinstance(prompt[0], (str, list)) else 1
     return n_prompts * _n_choices(body)
@@ -133,7 +134,7 @@ def _n_choices(body: Mapping[str, Any]) -> int:
 
 
 def worst_microusd(book: PriceBook, n_prompt: int, n_completion: int) -> int:
-    """What they cost, at least one micro-USD: something is promised for every request."""
+    """Return what they cost, at least one micro-USD: something is promised for every request."""
     usd = n_prompt * book.prices[PROMPT_SKU].usd_per_unit + n_completion * book.prices[COMPLETION_SKU].usd_per_unit
     return max(1, math.ceil(usd * MICRO))
 

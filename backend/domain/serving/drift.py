@@ -37,7 +37,7 @@ class DriftRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drift:
-    """Where the evidence stands: `log_e` against `needed`, both natural logs."""
+    """The state of the evidence: `log_e` against `needed`, both natural logs."""
 
     n: int
     agreement_ppm: int | None

@@ -1,4 +1,4 @@
-"""Which small model drafts for which large one in speculative decoding, and when it may.
+"""The pairings of a small draft model with a large one in speculative decoding, and when it may.
 
 A draft's tokens are the target's tokens only where both have one tokenizer; a pairing across tokenizers proposes noise
 or, worse, other words. So the table below is where to look, and the tokenizers' digests decide.

@@ -1,4 +1,4 @@
-"""What the gateway and a serving runner say to each other, as JSON values; both sides import this module and nothing
+"""The messages of the gateway and a serving runner, as JSON values; both sides import this module and nothing
 else of each other.
 
 Three ways:
@@ -33,7 +33,7 @@ GRANT_S = 900.0  # how long a grant opens artifacts; a request that began goes o
 
 
 class BadGrant(OurError):
-    """Not signed by this deployment, altered, or too old."""
+    """The refusal of a grant: not signed by this deployment, altered, or too old."""
 
     code = "bad_grant"
 
@@ -141,7 +141,7 @@ class UsageRow(Wire):
 
     @property
     def key(self) -> str:
-        """What a row is booked under, once."""
+        """Return what a row is booked under, once."""
         return f"{hashlib.sha256(self.grant.encode()).hexdigest()[:32]}:{self.part}"
 
 
@@ -155,7 +155,7 @@ class UsageBatch(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeedbackRow(Wire):
-    """What a server counted of one artifact's recipe pack since it opened `log` (32 hex digits); `feedback` is
+    """The counts of a server about one artifact's recipe pack since it opened `log` (32 hex digits); `feedback` is
     PackFeedback.to_json(). `grant` is one that opened the artifact there: whose pack it is stands in it."""
 
     grant: str

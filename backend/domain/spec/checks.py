@@ -85,5 +85,5 @@ OutputCheck = Annotated[
 
 
 def check_name(check: OutputCheck) -> str:
-    """What reports call a check."""
+    """Return what reports call a check."""
     return check.name or (f"{check.kind} {check.field}" if check.field else check.kind)

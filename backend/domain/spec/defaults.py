@@ -1,4 +1,4 @@
-"""What a spec means where it says nothing: slices, shares, K, and how much a teacher may write."""
+"""The defaults of a spec: slices, shares, K, and how much a teacher may write."""
 
 import math
 
@@ -51,8 +51,8 @@ def default_k_distill(n: int) -> int:
 
 
 def label_max_tokens(spec: Spec) -> int:
-    """What a teacher may write for one answer. A label of c characters is at most c tokens, and a few for quotes and
-    line ends; json and text say their own most.
+    """Return what a teacher may write for one answer. A label of c characters is at most c tokens, and a few for quotes
+    and line ends; json and text say their own most.
     """
     if not isinstance(spec.output, LabelOutput):
         return spec.output.max_tokens
@@ -60,7 +60,7 @@ def label_max_tokens(spec: Spec) -> int:
 
 
 def answer_max_tokens(spec: Spec) -> int:
-    """What a causal model may write for one answer, its end token included."""
+    """Return what a causal model may write for one answer, its end token included."""
     return label_max_tokens(spec)
 
 

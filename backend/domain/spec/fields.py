@@ -1,4 +1,4 @@
-"""What the parts of a spec are made of: the strict base model, texts, names, amounts."""
+"""The types that the parts of a spec are made of: the strict base model, texts, names, amounts."""
 
 from decimal import Decimal
 from typing import Annotated, Any

@@ -1,5 +1,5 @@
-"""Whether gold pairs can carry the evaluation that a spec asks for: right answers of the right form, and enough of
-them. Whether gold passes the spec's own checks is not judged here: some of them run in a sandbox.
+"""The rules for gold that is to carry the evaluation which a spec asks for: right answers of the right form, and enough
+of them. Whether gold passes the spec's own checks is not judged here: some of them run in a sandbox.
 """
 
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Where inputs come from: slices to fill, gold examples, captures; and the verifiers that score a candidate input."""
+"""The sources of inputs: slices to fill, gold examples, captures; and the verifiers that score a candidate input."""
 
 import json
 from typing import Annotated, Any, Literal

@@ -78,7 +78,7 @@ def _check(check: OutputCheck, at: str) -> Iterator[Problem]:
 
 
 def _python_fault(source: str) -> str | None:
-    """Whether the source can be read and defines `check(input, output)`. It is parsed, never run, here."""
+    """Return whether the source can be read and defines `check(input, output)`. It is parsed, never run, here."""
     try:
         tree = ast.parse(source)
     except SyntaxError as error:

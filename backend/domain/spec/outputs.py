@@ -1,4 +1,4 @@
-"""What an answer is: one of a closed set of labels, a JSON value, or free text."""
+"""The outputs of a task: one of a closed set of labels, a JSON value, or free text."""
 
 from typing import Annotated, Any, Literal
 

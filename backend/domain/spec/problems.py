@@ -1,4 +1,4 @@
-"""What is wrong with a spec, in words that say what to do: a walk over the raw document first, then pydantic's
+"""The problems of a spec, in words that say what to do: a walk over the raw document first, then pydantic's
 findings translated.
 
 Values are quoted back only where they name a choice: a customer who pastes a secret into the wrong field must not

@@ -142,7 +142,7 @@ def _on_gap(words: Sequence[str]) -> Iterator[Problem]:
 
 
 def _n_captures(spec: Spec) -> int:
-    """At most; an upload is not counted here."""
+    """Count the captures at most; an upload is not counted here."""
     if spec.captures is None:
         return 0
     return spec.captures.max if spec.captures.upload else min(spec.captures.max, len(spec.captures.inline))

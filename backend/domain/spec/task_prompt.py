@@ -43,8 +43,8 @@ def _names(part: Any, path: str = "") -> list[str]:
 
 
 def answer_form(spec: Spec) -> dict[str, Any]:
-    """What an answer is, as `EvaluateCausalJob.answer` and the artifact's prompt.json say it. The engine makes the
-    constraint of a schema by `json_schemas.decoding_schema`, because the order of keys does not survive storage."""
+    """Return what an answer is, as `EvaluateCausalJob.answer` and the artifact's prompt.json say it. The engine makes
+    the constraint of a schema by `json_schemas.decoding_schema`, because the order of keys does not survive storage."""
     if isinstance(spec.output, JsonOutput):
         return {"type": "json", "schema": spec.output.answer_schema}
     if isinstance(spec.output, LabelOutput):

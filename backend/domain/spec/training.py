@@ -1,4 +1,4 @@
-"""How the model is made of the pairs, and what it must reach before it is published."""
+"""The training of the model on the pairs, and what it must reach before it is published."""
 
 from decimal import Decimal
 from typing import Literal

@@ -1,4 +1,4 @@
-"""What webhooks tell: the one catalogue. OpenAPI's `webhooks:`, the table in docs/webhooks.md and the test send are
+"""The events of webhooks: the one catalogue. OpenAPI's `webhooks:`, the table in docs/webhooks.md and the test send are
 made of it.
 
 A body is `{"type", "timestamp", "data": {"object": {...}}}`, at most MAX_BODY bytes. An object that would be larger is
@@ -62,7 +62,7 @@ def frozen_body(type: str, timestamp: str, data: Mapping[str, Any]) -> bytes:
 
 
 def matches(patterns: list[str], type: str) -> bool:
-    """Whether an endpoint that asked for `patterns` gets this type: a type, `*`, or a noun as `compile.*`.
+    """Return whether an endpoint that asked for `patterns` gets this type: a type, `*`, or a noun as `compile.*`.
 
     >>> matches(["compile.*"], "compile.succeeded"), matches(["compile.failed"], "compile.succeeded")
     (True, False)
@@ -71,7 +71,7 @@ def matches(patterns: list[str], type: str) -> bool:
 
 
 def known_patterns() -> tuple[str, ...]:
-    """What `events` of an endpoint may list."""
+    """Return what `events` of an endpoint may list."""
     nouns = dict.fromkeys(f"{type.split('.')[0]}.*" for type in EventType)
     return ("*", *nouns, *(type.value for type in EventType))
 

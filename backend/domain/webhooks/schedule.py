@@ -1,4 +1,4 @@
-"""When a delivery is tried again, and when an endpoint is given up.
+"""The schedule of retries, and when an endpoint is disabled.
 
 Ten tries over 75 h 35 min (the schedule that Standard Webhooks recommends), each wait 20 % longer or shorter at random
 so that what failed together does not come back together.
@@ -43,7 +43,7 @@ def retry_after_s(header: str, now: datetime) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
-    """Of an endpoint: the first failure since its last success, and since when the clock runs."""
+    """The health of an endpoint: the first failure since its last success, and since when the clock runs."""
 
     failing_since: datetime | None = None
     clock_since: datetime | None = None

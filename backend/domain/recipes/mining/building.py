@@ -1,4 +1,4 @@
-"""From observations to a pack: contexts counted, runs that hold kept, the most saving per byte first."""
+"""The way from observations to a pack: contexts counted, runs that hold kept, the most saving per byte first."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

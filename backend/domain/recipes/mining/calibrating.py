@@ -1,4 +1,4 @@
-"""How often a place must have been seen before its run is to be believed: measured on answers set aside.
+"""The support that a place needs before its run is to be believed: measured on answers set aside.
 
 Of many runs that agreed three times out of three, some did so by chance, and how many depends on the task: few where
 JSON is filled in, many in prose. So runs are made from two thirds of the answers and tried on the rest.
@@ -43,7 +43,7 @@ def least_support(
 
 
 def _following(corpus: Corpus, places: Ints, runs: Ints) -> Ints:
-    """How many of each place's run come there."""
+    """Return how many of each place's run come there."""
     follows = np.ones(len(places), dtype=np.bool_)
     n = np.zeros(len(places), dtype=np.int64)
     for depth in range(runs.shape[1]):

@@ -1,4 +1,4 @@
-"""Which recipes a pack has room for: the most saving for each byte first, where look-ups really happen.
+"""The choice of recipes that a pack has room for: the most saving for each byte first, where look-ups really happen.
 
 A place is worth what its recipe saves there: the tokens that are accepted, less a little for those that are refused.
 With several contexts at a place the longest literal one speaks, then the keyed shape, then the shape, so that a recipe
@@ -41,7 +41,7 @@ def chosen(
     max_bytes: int,
     missed: frozenset[str] = frozenset(),
 ) -> list[Candidate]:
-    """In no order that means anything. Places of a `missed` shape count twice."""
+    """Choose recipes, in no order that means anything. Places of a `missed` shape count twice."""
     is_missed = np.array([corpus.shapes.text(state) in missed for state in range(corpus.shapes.n_states)])
     times = np.where(is_missed[corpus.states] & (corpus.states >= 0), 2, 1)
     worth = [_worth(groups) for groups in levels]
@@ -120,7 +120,7 @@ def _places_by_group(groups: Groups) -> list[Ints]:
 
 
 def _visited(corpus: Corpus, levels: Sequence[Groups], recipes: Sequence[Candidate]) -> NDArray[np.bool_]:
-    """Whether a step begins at a place: at an answer's second token, and one token after what a step accepts."""
+    """Return whether a step begins at a place: at an answer's second token, and one token after what a step accepts."""
     accepted = np.zeros(len(corpus.tokens), dtype=np.int64)
     for level, groups in enumerate(levels):
         speaks = np.zeros(len(groups.support) + 1, dtype=np.bool_)

@@ -1,4 +1,5 @@
-"""What an answer says next when its input has a word: learnt at the places where a pack and its copies know nothing."""
+"""The runs that follow in an answer when its input has a word: learnt at the places where a pack and its copies know
+nothing."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -55,7 +56,7 @@ def conditional_runs(
 def _undrafted_positions(
     pairs: Sequence[Pair], index: PackIndex, *, max_draft: int, end_ids: Sequence[int]
 ) -> Mapping[str, list[UndraftedPosition]]:
-    """By place, in a walk over the answers as verification would walk them."""
+    """Collect undrafted positions by place, in a walk over the answers as verification would walk them."""
     by_place: dict[str, list[UndraftedPosition]] = defaultdict(list)
     assert index.copies is not None
     for pair in pairs:

@@ -46,7 +46,8 @@ def with_copies(
 
 
 def within(copies: Sequence[Copy], max_bytes: int) -> list[Copy]:
-    """Of each place's list so many from the front that all have room; what saves least for its bytes leaves first."""
+    """Keep of each place's list so many from the front that all have room; what saves least for its bytes leaves
+    first."""
     ordered = sorted(copies, key=_list_of)  # stable: within a place the order of trial stays
     lists = [list(rows) for _, rows in groupby(ordered, key=_list_of)]
     size, n = sum(map(_n_bytes, copies)), len(copies)

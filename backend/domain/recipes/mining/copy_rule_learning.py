@@ -38,7 +38,7 @@ class Value:
 
 
 def pairs_of(observed: Sequence[Observed], token_texts: Sequence[bytes], frame: Frame) -> list[Pair]:
-    """At most MAX_PAIRS of those that have a prompt with an input, in an order of their own."""
+    """Return at most MAX_PAIRS of those that have a prompt with an input, in an order of their own."""
     rows = sorted((one for one in observed if one.prompt), key=lambda one: (one.prompt, one.tokens, one.agreed))
     step = -(-len(rows) // MAX_PAIRS) or 1
     pairs = []
@@ -143,7 +143,7 @@ def _decision(counts: Counter[bool], min_agreement_ppm: int) -> CopyKind:
 
 
 def _needed(events: Sequence[tuple[list[str], bool]], decided: dict[str, CopyKind]) -> dict[str, CopyKind]:
-    """Without cues of which the next one says the same wherever they speak."""
+    """Drop the cues of which the next one says the same wherever they speak."""
     kept = dict(decided)
     rows = [cues for cues, _ in events]
     for depth in range(max((len(cues) for cues in rows), default=0)):

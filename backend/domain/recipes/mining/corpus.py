@@ -61,8 +61,8 @@ def corpus_of(observed: Sequence[Observed], token_texts: Sequence[bytes]) -> Cor
 
 
 def grouped_by_literal(corpus: Corpus, lengths: Sequence[int], min_support: int) -> dict[int, Ints]:
-    """By context length m: each place's group, -1 where fewer than `min_support` places have the last m tokens. What
-    is rare at one length is rare at all longer ones, so that the counting shrinks as it goes on."""
+    """Group places by context length m: each place's group, -1 where fewer than `min_support` places have the last m
+    tokens. What is rare at one length is rare at all longer ones, so that the counting shrinks as it goes on."""
     tokens = corpus.tokens
     groups = np.zeros(len(tokens), dtype=np.int64)
     by_length: dict[int, Ints] = {}

@@ -1,4 +1,5 @@
-"""What a group of places goes on with: the run of tokens that holds often enough, and how far it does at each place."""
+"""The continuation of a group of places: the run of tokens that holds often enough, and how far it does at each
+place."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -73,7 +74,7 @@ def runs_of(
 
 
 def _commonest(groups: Ints, tokens: Ints, weights: Ints, n: int) -> tuple[Ints, Ints]:
-    """By group: the token with most weight (of equals the smallest; -1 for none) and its weight."""
+    """Find by group the token with most weight (of equals the smallest; -1 for none) and its weight."""
     span = int(tokens.max()) + 1
     keys, inverse = np.unique(groups * span + tokens, return_inverse=True)
     total = np.bincount(inverse, weights=weights).astype(np.int64)  # exact: below 2^53
@@ -87,7 +88,7 @@ def _commonest(groups: Ints, tokens: Ints, weights: Ints, n: int) -> tuple[Ints,
 
 
 def _whole_lengths(runs: Ints, token_texts: Sequence[bytes]) -> Ints:
-    """How long each run is when it ends with a whole character."""
+    """Return how long each run is when it ends with a whole character."""
     lengths: Ints = (runs >= 0).sum(axis=1).astype(np.int64)
     is_plain = np.array([text.isascii() for text in token_texts] + [True], dtype=np.bool_)
     for i in np.flatnonzero(np.any(~is_plain[runs], axis=1)):
@@ -96,7 +97,7 @@ def _whole_lengths(runs: Ints, token_texts: Sequence[bytes]) -> Ints:
 
 
 def whole_length(texts: Sequence[bytes]) -> int:
-    """How many of the tokens make whole characters; 0 where they are no UTF-8.
+    """Return how many of the tokens make whole characters; 0 where they are no UTF-8.
 
     >>> whole_length(["a".encode(), "\\u20ac".encode()[:2]])
     1

@@ -1,4 +1,4 @@
-"""Which of the counted entries an epoch may hold: those of k parties and a secret margin more.
+"""The counted entries that an epoch may hold: those of k parties and a secret margin more.
 
 A party is a tenant, or all tenants that share people (who counts them is the database: `migrations/registry`). With a
 bare threshold, somebody with k - 1 workspaces plants a guess in each of them and learns, when it is released, that

@@ -1,4 +1,4 @@
-"""What a task's answers have of structure, for the registry: shapes and the runs that follow them, read byte by byte.
+"""The structure of a task's answers, for the registry: shapes and the runs that follow them, read byte by byte.
 
 Not from the task's pack: a pack keeps what pays under one tokenizer beside its literal contexts, and holds what an
 epoch gave to it. Answers know neither, so that an entry counts for those who saw it alone.
@@ -19,8 +19,8 @@ LEAST_SEEN, LEAST_AGREED_PPM, MOST_BYTES = 6, 900_000, 64
 
 
 def structures_of(answers: Iterable[str]) -> list[Structure]:
-    """In order, none twice, at most MAX_STRUCTURES. Answers beyond MAX_READ_BYTES are not read. Every place between two
-    bytes is one: where tokens will end is not known here."""
+    """List structures in order, none twice, at most MAX_STRUCTURES. Answers beyond MAX_READ_BYTES are not read. Every
+    place between two bytes is one: where tokens will end is not known here."""
     corpus = corpus_of(_observed(answers), _BYTES)
     groups = runs_of(
         corpus,

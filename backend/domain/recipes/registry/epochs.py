@@ -43,14 +43,14 @@ _HEX64 = re.compile(r"[0-9a-f]{64}")
 
 
 class InvalidEpoch(OurError):
-    """Not an epoch of the registry, or altered. The message says what is wrong."""
+    """The refusal of an epoch that is none, or altered. The message says what is wrong."""
 
     code = "invalid_epoch"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Entry:
-    """After a text of shape `shape` comes `run`."""
+    """An entry: after a text of shape `shape` comes `run`."""
 
     shape: str
     run: str
@@ -79,7 +79,7 @@ class Epoch:
         return str(self.head["merkle_root"])
 
     def doubts(self, keyring: Mapping[str, Any] | None) -> tuple[str, ...]:
-        """Why its signers are not trusted by a keyring; () where they are."""
+        """Return why its signers are not trusted by a keyring; () where they are."""
         return _doubts(self.head, self.signers, keyring)
 
 

@@ -14,7 +14,7 @@ def leaf_hash(data: bytes) -> bytes:
 
 
 def merkle_root(hashes: Sequence[bytes]) -> bytes:
-    """Of leaf hashes, 32 bytes; of none: sha256 of nothing."""
+    """Compute the root of leaf hashes, 32 bytes; of none: sha256 of nothing."""
     if not hashes:
         return hashlib.sha256(b"").digest()
     if len(hashes) == 1:
@@ -24,7 +24,7 @@ def merkle_root(hashes: Sequence[bytes]) -> bytes:
 
 
 def merkle_path(hashes: Sequence[bytes], index: int) -> list[bytes]:
-    """What is needed beside leaf `index` to come to the root, lowest first. Raises IndexError."""
+    """Return what is needed beside leaf `index` to come to the root, lowest first. Raises IndexError."""
     if not 0 <= index < len(hashes):
         raise IndexError(f"There is no leaf {index} among {len(hashes)}.")
     if len(hashes) == 1:

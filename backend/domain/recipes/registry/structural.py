@@ -1,4 +1,4 @@
-"""What of a recipe may leave its tenant: structure, cut off before the first character that could be content.
+"""The part of a recipe that may leave its tenant: structure, cut off before the first character that could be content.
 
 The wall that stands before counting (docs/registry.md): whatever the counting gets wrong, no value of an answer, no
 digit, no character beyond ASCII and no word of prose passes here. Where it cannot tell, it cuts.

@@ -1,4 +1,4 @@
-"""What a json task's exported module does with a text, after `field_tables`."""
+"""The behaviour of a json task's exported module, after `field_tables`."""
 
 FIELDS = """
 // The text that is looked at: where its words begin and end, their numbers (-1: the list has no such word), which of

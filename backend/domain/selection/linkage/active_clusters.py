@@ -65,7 +65,7 @@ class Clusters:
         return np.asarray(MARGIN * (self.sizes[rows] if self.linkage is Linkage.WARD else 1.0), np.float32)
 
     def cost_from(self, products: Any, a: Any, b: Any) -> Any:
-        """In place: 1 less the mean similarity, or what Ward's sum of squares grows by."""
+        """Compute in place 1 less the mean similarity, or what Ward's sum of squares grows by."""
         if self.linkage is Linkage.AVERAGE:
             return np.subtract(1, products, out=products)
         n_a, n_b = self.sizes[a].astype(products.dtype), self.sizes[b].astype(products.dtype)

@@ -37,7 +37,7 @@ class Dendrogram:
         return float(self.heights[self.n - k]) if 2 <= k <= self.n else None
 
     def n_groups(self, cut: float = NEAR_DUPLICATE_CUT) -> int:
-        """How many clusters remain when every pair at `cut` or less has been joined."""
+        """Return how many clusters remain when every pair at `cut` or less has been joined."""
         return self.n - int(np.count_nonzero(self.heights <= cut + QUANTUM / 2))
 
 

@@ -64,8 +64,8 @@ def lists_of(tile: Tile, some: Ints, m: int) -> tuple[Ints, Floats32]:
 
 
 def _limit(costs: Floats32) -> Floats32:
-    """Of each column: a cost that at least LIST of its entries do not exceed, the LIST-th of the minima of groups of
-    rows. A group of 16 makes it a seventh of the time of partitioning the entries, and hardly higher."""
+    """Bound each column by a cost that at least LIST of its entries do not exceed, the LIST-th of the minima of groups
+    of rows. A group of 16 makes it a seventh of the time of partitioning the entries, and hardly higher."""
     n_groups = max(len(costs) // 16, LIST)
     size = len(costs) // n_groups
     minima = costs[: n_groups * size].reshape(size, n_groups, -1).min(axis=0)
