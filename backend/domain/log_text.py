@@ -64,7 +64,7 @@ def guard_logs() -> None:
     sys.excepthook = _uncaught
     threading.excepthook = _uncaught_in_thread
     sys.unraisablehook = _unraisable
-    warnings.showwarning = _warned
+    warnings.showwarning = _warn
     logging.Handler.handleError = _unprintable  # type: ignore[assignment, method-assign]
 
 
@@ -116,7 +116,7 @@ def _guarded_arg(value: object, words: set[str]) -> object:
     if isinstance(value, (list, tuple, set, frozenset)) and any(isinstance(one, BaseException) for one in value):
         return [_guarded_arg(one, words) for one in value]
     if words and not isinstance(value, int | float | None):
-        printed = _printed(value)
+        printed = _print(value)
         return value if (left := _without(printed, words)) == printed else left
     return value
 
@@ -133,12 +133,12 @@ def _words(error: BaseException) -> Iterator[str]:
     """Return what a line may repeat of an exception although `describe` keeps it back: the message, its lines,
     arguments."""
     message = set(_message(error, _name(error)))
-    texts = [_printed(error), *(arg for arg in error.args if isinstance(arg, str))]
+    texts = [_print(error), *(arg for arg in error.args if isinstance(arg, str))]
     for text in texts if message else [*texts, repr(texts[0])[1:-1]]:
         yield from (line for line in (text, *text.splitlines()) if len(line) >= _SHORT and line not in message)
 
 
-def _printed(value: object) -> str:
+def _print(value: object) -> str:
     try:
         return str(value)
     except Exception:  # noqa: BLE001 - the line that mentions what has no text is written all the same
@@ -177,7 +177,7 @@ def _message(error: BaseException, name: str) -> Iterator[str]:
     # a libpq error without a state never reached a server that could have quoted a statement
     is_of_connection = name == "psycopg.OperationalError" and getattr(error, "sqlstate", None) is None
     if name in _SAY_WHERE or is_of_connection:
-        line = _printed(error).partition("\n")[0]
+        line = _print(error).partition("\n")[0]
         words = _WORDS.match(line) if name.startswith("httpx.") else None
         yield from filter(None, [words[0].strip() if words else line])
     elif error.args and all(isinstance(arg, str) for arg in error.args):
@@ -226,7 +226,7 @@ def _unraisable(args: Any) -> None:
         _log.error("ignored in a finalizer", exc_info=(args.exc_type, args.exc_value, args.exc_traceback))
 
 
-def _warned(message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: Any, **__: Any) -> None:
+def _warn(message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: Any, **__: Any) -> None:
     _log.warning("%s at %s:%d", category.__name__, filename, lineno)
 
 

@@ -42,7 +42,7 @@ def suggestion(name: str, known: Sequence[str]) -> str:
     shared = sorted(((len(pairs & _pairs(one)), -i) for i, one in enumerate(known[:MAX_KNOWN])), reverse=True)
     likely = [known[-i] for _, i in shared[:_N_COMPARED] if len(known[-i]) <= 2 * MAX_NAME]
     near = difflib.get_close_matches(meant, likely, n=1, cutoff=0.6)
-    return f'did you mean "{near[0][:MAX_NAME]}"?' if near else f"known are {_listed(known)}"
+    return f'did you mean "{near[0][:MAX_NAME]}"?' if near else f"known are {_list_names(known)}"
 
 
 @lru_cache(maxsize=1024)
@@ -52,5 +52,5 @@ def _pairs(name: str) -> frozenset[str]:
     return frozenset(name) | {name[i : i + 2] for i in range(len(name) - 1)}
 
 
-def _listed(known: Sequence[str]) -> str:
+def _list_names(known: Sequence[str]) -> str:
     return ", ".join(name[:MAX_NAME] for name in known[:40])

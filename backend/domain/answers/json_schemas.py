@@ -47,10 +47,10 @@ def _normal(part: Mapping[str, Any], root: Mapping[str, Any]) -> dict[str, Any]:
     if "properties" in kept:
         kept["properties"] = {name: kept["properties"][name] for name in _field_order(part)}
         kept = dict(sorted(({"additionalProperties": False} | kept).items()))
-    return _changed(kept, lambda inner: _normal(inner, root))
+    return _change(kept, lambda inner: _normal(inner, root))
 
 
-def _changed(part: dict[str, Any], change: Callable[[Mapping[str, Any]], dict[str, Any]]) -> dict[str, Any]:
+def _change(part: dict[str, Any], change: Callable[[Mapping[str, Any]], dict[str, Any]]) -> dict[str, Any]:
     """The schema with `change` done to each schema directly inside it."""
     for key in ("items", "additionalProperties"):
         if key in part:
@@ -87,7 +87,7 @@ def _decodable(part: Mapping[str, Any]) -> dict[str, Any]:
     if "oneOf" in kept:
         kept["anyOf"] = kept.pop("oneOf")
     kept = dict(sorted(kept.items()))
-    return _changed(kept, _decodable)
+    return _change(kept, _decodable)
 
 
 def validator(schema: Mapping[str, Any], *, budget: ValidationBudget | None = None) -> Validator:

@@ -87,7 +87,7 @@ def judge_of(schema: Mapping[str, Any]) -> Judge:
 _NOTHING: tuple[Fault, ...] = ()
 
 
-def _shown(value: object) -> str:
+def _show(value: object) -> str:
     """Show a value in a few words, whatever its size."""
     if isinstance(value, str):
         return repr(value[:_QUOTED])
@@ -99,7 +99,7 @@ def _type(names: Any, _schema: Mapping[str, Any]) -> Rule:
     words = ", ".join(map(repr, sorted(wanted)))
 
     def rule(value: Any, at: Place, _budget: ValidationBudget) -> Iterable[Fault]:
-        return _NOTHING if not wanted.isdisjoint(_types(value)) else [(at, f"{_shown(value)} is not of type {words}")]
+        return _NOTHING if not wanted.isdisjoint(_types(value)) else [(at, f"{_show(value)} is not of type {words}")]
 
     return rule
 
@@ -127,7 +127,7 @@ def _enum(values: Any, _schema: Mapping[str, Any]) -> Rule:
 
     def rule(value: Any, at: Place, budget: ValidationBudget) -> Iterable[Fault]:
         is_fine = (has_containers or not isinstance(value, dict | list)) and _key(value, budget) in keys
-        return _NOTHING if is_fine else [(at, f"{_shown(value)} {words}")]
+        return _NOTHING if is_fine else [(at, f"{_show(value)} {words}")]
 
     return rule
 
@@ -136,7 +136,7 @@ def _const(constant: Any, _schema: Mapping[str, Any]) -> Rule:
     rule_of_one = _enum([constant], {})
 
     def rule(value: Any, at: Place, budget: ValidationBudget) -> Iterable[Fault]:
-        return [(at, f"{_shown(constant)} was expected")] if rule_of_one(value, at, budget) else _NOTHING
+        return [(at, f"{_show(constant)} was expected")] if rule_of_one(value, at, budget) else _NOTHING
 
     return rule
 
@@ -264,7 +264,7 @@ def _any_of(branches: Any, _schema: Mapping[str, Any]) -> Rule:
     def rule(value: Any, at: Place, budget: ValidationBudget) -> Iterable[Fault]:
         if any(judge.takes(value, budget) for judge in judges):
             return _NOTHING
-        return [(at, f"{_shown(value)} is not valid under any of the given schemas")]
+        return [(at, f"{_show(value)} is not valid under any of the given schemas")]
 
     return rule
 
@@ -277,7 +277,7 @@ def _one_of(branches: Any, _schema: Mapping[str, Any]) -> Rule:
         if n_fitting == 1:
             return _NOTHING
         words = "more than one" if n_fitting else "any"
-        return [(at, f"{_shown(value)} is not valid under just one: under {words} of the given schemas")]
+        return [(at, f"{_show(value)} is not valid under just one: under {words} of the given schemas")]
 
     return rule
 
@@ -348,7 +348,7 @@ def _size(kind: type, is_broken: Callable[[int, Any], bool], words: str) -> Call
         def rule(value: Any, at: Place, _budget: ValidationBudget) -> Iterable[Fault]:
             if not isinstance(value, kind) or not is_broken(len(value), bound):  # type: ignore[arg-type]
                 return _NOTHING
-            return [(at, f"{_shown(value)} is {words} ({bound} allowed)")]
+            return [(at, f"{_show(value)} is {words} ({bound} allowed)")]
 
         return rule
 

@@ -109,14 +109,14 @@ def answer_text(value: Any, schema: Mapping[str, Any]) -> str:
     ...             "properties": {"b": {"type": "integer"}, "a": {"type": "string"}}})
     '{"a": "x", "b": 2}'
     """
-    return _written(_in_schema_order(value, normal_schema(schema)))
+    return _write(_in_schema_order(value, normal_schema(schema)))
 
 
-def _written(value: Any) -> str:
+def _write(value: Any) -> str:
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{_written(name)}: {_written(item)}" for name, item in value.items()) + "}"
+        return "{" + ", ".join(f"{_write(name)}: {_write(item)}" for name, item in value.items()) + "}"
     if isinstance(value, list):
-        return "[" + ", ".join(map(_written, value)) + "]"
+        return "[" + ", ".join(map(_write, value)) + "]"
     if isinstance(value, float) and math.isfinite(value):
         digits = format(Decimal(repr(value)), "f")  # a decoder that is held to bounds writes no exponents
         return digits if "." in digits else f"{digits}.0"

@@ -131,13 +131,13 @@ class OfferPlan:
             n_sources=value["n_sources"],
             nearest_distance=value["nearest_distance"],
             missing_ppm={UUID(id): ppm for id, ppm in value.get("missing_ppm", {}).items()},
-            proposed=_planned(value.get("engine", ())),
+            proposed=_plan(value.get("engine", ())),
             shown=tuple(
                 ShownDraft(draft_id=UUID(id), distance=distance, predicted=predicted, propensity=propensity)
                 for id, distance, predicted, propensity in value.get("shown", ())
             ),
             n_first=value.get("first", 0),
-            far=_planned(value.get("far", ())),
+            far=_plan(value.get("far", ())),
             revision=value.get("revision", ""),
             gate_threshold=value.get("gate_threshold"),
             break_even=value.get("break_even"),
@@ -149,7 +149,7 @@ class OfferPlan:
             n_entered=value.get("n_entered", 0),
             n_void=value.get("n_void", 0),
             kept_tokens={Certificate(name): n for name, n in value.get("kept_tokens", {}).items()},
-            controls=_planned(value.get("controls", ())),
+            controls=_plan(value.get("controls", ())),
             is_audited=value.get("audited", False),
             saving=saving_from_json(value["saving"]) if value.get("saving") else None,
         )
@@ -182,5 +182,5 @@ def _pairs(drafts: Iterable[PlannedDraft]) -> list[list[Any]]:
     return [[str(draft.draft_id), draft.distance] for draft in drafts]
 
 
-def _planned(pairs: Iterable[tuple[str, float]]) -> tuple[PlannedDraft, ...]:
+def _plan(pairs: Iterable[tuple[str, float]]) -> tuple[PlannedDraft, ...]:
     return tuple(PlannedDraft(draft_id=UUID(id), distance=float(distance)) for id, distance in pairs)

@@ -64,7 +64,7 @@ def composite_ppm(axes: Mapping[str, int]) -> int:
     return sum(weight * axes[name] for name, weight in WEIGHTS.items()) // 100
 
 
-def _scored(
+def _score(
     *,
     accuracy_ppm: int,
     coverage_ppm: int,
@@ -104,7 +104,7 @@ def k_score(*, correct: int, answered: int, n: int, size_bytes: int, p50_us: int
     measured."""
     if not 0 <= correct <= answered <= n:
         raise InvalidInput("A k_score needs 0 <= correct <= answered <= n.")
-    return _scored(
+    return _score(
         accuracy_ppm=correct * PPM // max(n, 1),
         coverage_ppm=answered * PPM // max(n, 1),
         n=n,
@@ -119,7 +119,7 @@ def score_evaluation(
 ) -> KScore:
     """The K-score of what was measured on held-out data: A is its accuracy, V the share of inputs that are answered, by
     a sure rule or else by the model (validly)."""
-    return _scored(
+    return _score(
         accuracy_ppm=evaluation.accuracy_ppm,
         coverage_ppm=evaluation.answered * PPM // max(evaluation.n, 1),
         n=evaluation.n,

@@ -90,13 +90,13 @@ def _takes(sources: Sequence[str], samples: str) -> NDArray[np.bool_]:
     takes = np.zeros((len(sources), len(samples)), np.bool_)
     for row, source in zip(takes, sources, strict=True):
         is_letter = source.startswith("\\U")
-        taken = np.array([int(source[2:], 16)]) if is_letter else codes_of("".join(_asked(source).findall(samples)))
+        taken = np.array([int(source[2:], 16)]) if is_letter else codes_of("".join(_asks(source).findall(samples)))
         row[order[np.searchsorted(codes, taken, sorter=order)]] = True
     return takes
 
 
 @lru_cache(maxsize=4096)
-def _asked(source: str) -> re.Pattern[str]:
+def _asks(source: str) -> re.Pattern[str]:
     return re.compile(source)
 
 

@@ -66,7 +66,7 @@ class CharacterReader:
             raise self._fault(f"\\{digits} is more than \\377; write \\u0000 with four hexadecimal digits")
         return point
 
-    def _escaped(self, at: int) -> int | str:
+    def _read_escape(self, at: int) -> int | str:
         r"""The code point behind a backslash, or `\d` and its like; the backslash was read."""
         char = self._next()
         self.at += 1
@@ -76,7 +76,7 @@ class CharacterReader:
                 raise self._fault(f"\\{char} takes {_N_HEX[char]} hexadecimal digits of a character", at)
             return int(digits, 16)
         if char == "N":
-            return self._named(at)
+            return self._read_named(at)
         if char == "0":
             return int("0" + self._while(OCTAL, 2), 8)
         if char and char in "dDsSwW":
@@ -87,7 +87,7 @@ class CharacterReader:
             raise self._fault(f"\\{char} is not known; write \\\\ for a backslash", at)
         return ord(char)
 
-    def _named(self, at: int) -> int:
+    def _read_named(self, at: int) -> int:
         end = self.text.find("}", self.at)
         name = self.text[self.at + 1 : end] if self._next() == "{" and end > 0 else ""
         try:
@@ -115,7 +115,7 @@ class CharacterReader:
         low = self._of_set(at)
         is_range = self._next() == "-" and self._next(2) != "-]"
         if not is_range:
-            return self._taken(low, flags)
+            return self._take_item(low, flags)
         here = self.at
         self.at += 1
         high = self._of_set(at)
@@ -127,7 +127,7 @@ class CharacterReader:
             self.n_steps += 2 * max(0, min(high, 0xFFFF) - low)
         return f"{_escape_of(low)}-{_escape_of(high)}"  # also of one character: Python ignores its case in another way
 
-    def _taken(self, item: int | str, flags: str) -> str:
+    def _take_item(self, item: int | str, flags: str) -> str:
         if isinstance(item, str):
             self._category(flags)
             return item
@@ -144,7 +144,7 @@ class CharacterReader:
             return ord(char)
         if self._next() and self._next() in OCTAL:
             return self._octal(self._while(OCTAL, 3))
-        return 8 if self._skip("b") else self._escaped(here)
+        return 8 if self._skip("b") else self._read_escape(here)
 
     # what was read
 

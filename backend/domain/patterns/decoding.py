@@ -75,11 +75,11 @@ def decodable_pattern(pattern: str) -> str:
     syntax = read_pattern(pattern)
     apart = [source for source in syntax.sources if not _is_plain(source)]
     if not apart:
-        return _written(syntax.root, {})
+        return _write(syntax.root, {})
     from backend.domain.patterns.alphabets import taken_ranges  # numpy, which `kolm run` by rules does without
 
     ranges = taken_ranges(syntax, apart)
-    return _written(syntax.root, {source: _set_of(ranges[source]) for source in apart})
+    return _write(syntax.root, {source: _set_of(ranges[source]) for source in apart})
 
 
 def _is_plain(source: str) -> bool:
@@ -88,19 +88,19 @@ def _is_plain(source: str) -> bool:
     return not source.startswith(("(?i", "(?a")) and not any(_HALVES[0] <= point <= _HALVES[1] for point in points)
 
 
-def _written(node: Node, sets: Mapping[str, str]) -> str:
+def _write(node: Node, sets: Mapping[str, str]) -> str:
     match node:
         case Chars(source=source):
             return sets.get(source) or _set_source(source)
         case Place():
             return _PLACES.get(node, "(?m:^)")  # which the decoder refuses
         case Row(parts=parts):
-            texts = [(part, _written(part, sets)) for part in parts]
+            texts = [(part, _write(part, sets)) for part in parts]
             return "".join(f"(?:{text})" if isinstance(part, Choice) else text for part, text in texts)
         case Choice(branches=branches):
-            return "|".join(_written(branch, sets) for branch in branches)
+            return "|".join(_write(branch, sets) for branch in branches)
         case Repeat(low=low, high=high, body=body):
-            return f"(?:{_written(body, sets)}){{{low},{'' if high is None else high}}}"
+            return f"(?:{_write(body, sets)}){{{low},{'' if high is None else high}}}"
 
 
 def _set_source(source: str) -> str:

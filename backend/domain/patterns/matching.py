@@ -198,7 +198,7 @@ def _options() -> Any:
 def _source(syntax: Syntax, alphabet: "Alphabet") -> bytes:
     """Write a pattern in RE2's syntax. The search is written out, so that a match begins between two symbols and not
     within one."""
-    return f"(?s:{'.' * alphabet.width})*?{_written(syntax.root, alphabet)}".encode("ascii")
+    return f"(?s:{'.' * alphabet.width})*?{_write(syntax.root, alphabet)}".encode("ascii")
 
 
 _PLACES = {
@@ -212,7 +212,7 @@ _PLACES = {
 }
 
 
-def _written(node: Node, alphabet: "Alphabet") -> str:
+def _write(node: Node, alphabet: "Alphabet") -> str:
     """Write a part in RE2's syntax, over the alphabet."""
     match node:
         case Chars(source=source):
@@ -220,9 +220,9 @@ def _written(node: Node, alphabet: "Alphabet") -> str:
         case Place():
             return _PLACES[node]
         case Row(parts=parts):
-            return "(?:" + "".join(_written(part, alphabet) for part in parts) + ")"
+            return "(?:" + "".join(_write(part, alphabet) for part in parts) + ")"
         case Choice(branches=branches):
-            return "(?:" + "|".join(_written(branch, alphabet) for branch in branches) + ")"
+            return "(?:" + "|".join(_write(branch, alphabet) for branch in branches) + ")"
         case Repeat(low=low, body=body):
             high = _high(node)
-            return f"(?:{_written(body, alphabet)}){{{low},{'' if high is None else high}}}"
+            return f"(?:{_write(body, alphabet)}){{{low},{'' if high is None else high}}}"

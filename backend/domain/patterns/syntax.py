@@ -274,7 +274,7 @@ class _Reader(CharacterReader):
                 words = f"\\{number} repeats what a group matched, which is not supported; write the alternatives out"
                 raise self._fault(words, at)
             return self._letter(octal, flags)
-        point = self._escaped(at)
+        point = self._read_escape(at)
         if isinstance(point, str):
             self._category(flags)
             return self._chars(point, flags)

@@ -34,7 +34,7 @@ class PackIndex:
         for i, recipe in enumerate(pack.recipes):
             if _fits(recipe, len(token_texts)):
                 self._add(i, recipe)
-        self._fails = self._linked()
+        self._fails = self._link()
         self.moves: list[dict[int, int]] = [dict(children) for children in self._children]
         self._n_memo = 0
         self.of_state: dict[int, int] = {}
@@ -82,7 +82,7 @@ class PackIndex:
                 self.recipe_at.append(NONE)
         self.recipe_at[node] = i
 
-    def _linked(self) -> list[int]:
+    def _link(self) -> list[int]:
         """Each node's longest true ending that is a node too; `recipe_at` is taken over from there."""
         fails = [0] * len(self._children)
         waiting: list[int] = list(self._children[0].values())

@@ -50,11 +50,11 @@ def agreed_runs(observed: Observed) -> list[tuple[int, int]]:
 
 def _agreeing(output: tuple[int, ...], sample: tuple[int, ...]) -> list[int]:
     """Places of the output whose token the sample has too, right after the same token (or at the beginning)."""
-    places = [(-1, -1), *_aligned(output, sample)]
+    places = [(-1, -1), *_align(output, sample)]
     return [i for (before, there), (i, j) in pairwise(places) if before == i - 1 and there == j - 1]
 
 
-def _aligned(a: tuple[int, ...], b: tuple[int, ...]) -> list[tuple[int, int]]:
+def _align(a: tuple[int, ...], b: tuple[int, ...]) -> list[tuple[int, int]]:
     """Places that hold equal tokens, rising in both: a longest common subsequence between the common beginning and the
     common end."""
     head = _n_common(a, b)

@@ -138,7 +138,7 @@ class RecipePack:
 def read_pack(data: bytes, *, tokenizer_sha256: str | None = None) -> RecipePack:
     """The pack in a recipes.json. `{"entries": []}`, what artifacts carried before there were packs, is an empty one.
     A pack without recipes fits every tokenizer. Raises InvalidPack."""
-    pack = _parsed(data)
+    pack = _parse(data)
     if not pack.is_empty and tokenizer_sha256 is not None and pack.tokenizer_sha256 != tokenizer_sha256:
         message = (
             f"The pack is of the tokenizer {pack.tokenizer_sha256[:12]}..., the base has {tokenizer_sha256[:12]}...: "
@@ -148,7 +148,7 @@ def read_pack(data: bytes, *, tokenizer_sha256: str | None = None) -> RecipePack
     return pack
 
 
-def _parsed(data: bytes) -> RecipePack:
+def _parse(data: bytes) -> RecipePack:
     if len(data) > MAX_PACK_BYTES:
         message = f"A pack has at most {MAX_PACK_BYTES:,} bytes, this one has {len(data):,}."
         raise InvalidPack(message, code="pack_too_large")

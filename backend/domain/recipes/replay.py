@@ -67,7 +67,7 @@ def replay(
         while at < len(tokens):
             room = max_draft if limit is None else min(max_draft, limit - at - 1)
             draft = list(drafts.propose(room))[:room] if at and room > 0 else []
-            n = _accepted(draft, tokens[at:])
+            n = _count_accepted(draft, tokens[at:])
             end = min(at + n + 1, len(tokens))
             for token in tokens[at:end]:
                 drafts.advance(token)
@@ -80,7 +80,7 @@ def replay(
     return Replayed(n_tokens=n_tokens, n_steps=n_steps, n_drafted=n_drafted, n_accepted=n_accepted, n_drafts=n_drafts)
 
 
-def _accepted(draft: Sequence[int], coming: Sequence[int]) -> int:
+def _count_accepted(draft: Sequence[int], coming: Sequence[int]) -> int:
     return next(
         (n for n, (a, b) in enumerate(zip(draft, coming, strict=False)) if a != b), min(len(draft), len(coming))
     )

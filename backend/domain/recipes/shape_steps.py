@@ -55,7 +55,7 @@ def step(shape: Shape, byte: int) -> Shape:
     if shape.place:
         return _in_json(shape, byte)
     if byte in (_BRACE, _BRACKET) and shape.is_line_start and not shape.depth and not shape.quote:
-        return _opened(shape._replace(levels=()), byte)
+        return _open(shape._replace(levels=()), byte)
     return _in_text(shape, byte)
 
 
@@ -91,7 +91,7 @@ def _in_json(shape: Shape, byte: int) -> Shape:
     if byte == _QUOTE and shape.place in ("key", "value"):
         return shape._replace(units=(), word=b"", quote=byte, outside=shape.units, place="in " + shape.place, key=b"")
     if byte in (_BRACE, _BRACKET) and shape.place == "value" and len(shape.levels) < MAX_LEVELS:
-        return _opened(shape, byte)
+        return _open(shape, byte)
     if byte == ord(":") and shape.place == "colon":
         return _unit(shape, byte)._replace(place="value")
     if byte == ord(",") and shape.place in ("after", "scalar"):
@@ -117,7 +117,7 @@ def _in_json_string(shape: Shape, byte: int) -> Shape:
     return _in_quotation(shape, byte)._replace(key=key)
 
 
-def _opened(shape: Shape, byte: int) -> Shape:
+def _open(shape: Shape, byte: int) -> Shape:
     is_object = byte == _BRACE
     levels = (*shape.levels, Level(is_object=is_object))
     opened = _unit(shape, byte)._replace(levels=levels, place="key" if is_object else "value")

@@ -133,18 +133,18 @@ class _Grown:
         taken on trust and asked for at the end."""
         drafts = [*self._copies(field), *self._constants(field)]
         self.n_tried += len(drafts)
-        sure = self._covered([d for d in drafts if KNOWN not in d.when], max_rules)
+        sure = self._cover([d for d in drafts if KNOWN not in d.when], max_rules)
         done = np.unique(np.concatenate([np.empty(0, np.int64), *(draft.proposal.rows for draft, _ in sure)]))
         asking = [d for d in drafts if KNOWN in d.when]
         left = without([d.proposal for d in asking], done)
         asking = [replace(draft, proposal=proposal) for draft, proposal in zip(asking, left, strict=True)]
-        self.rules.append((sure, self._covered(asking, max_rules)))
+        self.rules.append((sure, self._cover(asking, max_rules)))
         self.order.append(field)
         self._take(field, [draft for draft, _ in sure])
         self._ask(field)
         return any(self.rules[-1])
 
-    def _covered(self, drafts: Sequence[Draft], max_rules: int) -> list[tuple[Draft, Taken]]:
+    def _cover(self, drafts: Sequence[Draft], max_rules: int) -> list[tuple[Draft, Taken]]:
         proposals, floor = [draft.proposal for draft in drafts], FLOORS_PPM[-1] / 1_000_000
         covering = cover(proposals, self.texts.n, max_rules=max_rules, min_right=MIN_RIGHT, floor=floor)
         return [(drafts[one.at], one) for one in covering]

@@ -40,16 +40,16 @@ def copy_proposals(
     made: list[CopyProposal] = []
     for copy in (*_patterns(texts, field, spots), *_contexts(texts, spots, min_right)):
         reader = reader_of(copy, ())
-        made.append(_judged(texts, field, taken, copy, dict.fromkeys(range(texts.n), reader)))
+        made.append(_judge(texts, field, taken, copy, dict.fromkeys(range(texts.n), reader)))
     phrases, folds = _vocabularies(texts, field, spots)
     if phrases:
         readers = [reader_of(Copy(vocabulary=0), [fold]) for fold in folds]
         by_text = {at: readers[at % N_FOLDS] for at in range(texts.n)}
-        made.append(_judged(texts, field, taken, Copy(vocabulary=vocabulary), by_text))
+        made.append(_judge(texts, field, taken, Copy(vocabulary=vocabulary), by_text))
     return [one for one in made if one.rights.sum() >= min_right], phrases
 
 
-def _judged(
+def _judge(
     texts: FieldTexts, field: int, taken: Sequence[list[Place]], copy: Copy, readers: Mapping[int, Reader]
 ) -> CopyProposal:
     needed = copy.between[0].encode().split()[:1] if copy.between is not None and copy.between[0] != "^" else []

@@ -67,7 +67,7 @@ def choose(rows: Rows, scores: Floats, k: int, *, labels: Sequence[str] | None, 
         if not why_score:
             n_aside = min(int(SET_ASIDE_PER_WRONG_LABEL * evidence.noise * n), n - k)
             reason = _reason(evidence, n_aside)
-            return choice(Method.DIVERSE, reason, _corrected(scores, evidence, n_aside), n_aside / n)
+            return choice(Method.DIVERSE, reason, _correct(scores, evidence, n_aside), n_aside / n)
     if scores.min() == scores.max():
         return choice(Method.K_CENTER, "All scores are equal and no labels tell more: only spread counted.")
     is_fine = len(np.unique(scores)) >= FEW_VALUES * n
@@ -98,7 +98,7 @@ def _reason(evidence: LabelEvidence, n_aside: int) -> str:
     )
 
 
-def _corrected(scores: Floats, evidence: LabelEvidence, n_aside: int) -> Floats:
+def _correct(scores: Floats, evidence: LabelEvidence, n_aside: int) -> Floats:
     """Scores in standard deviations, less mild doubts, and the most doubtful below all others. Doubts below the median
     count alike: ranking by certainty would keep what is typical and drop what is rare (it cost up to 20 points on clean
     pools)."""

@@ -94,22 +94,22 @@ class _Similarities:
         self._held = np.empty((n, n), dtype=self._dtype) if is_held else None
         for start in range(0, n, _BLOCK):
             ids = slice(start, start + _BLOCK)
-            block = self._computed(ids)
+            block = self._compute(ids)
             self.totals[ids] = block.sum(axis=1, dtype=np.float64)
             if self._held is not None:
                 self._held[ids] = block
 
     def __getitem__(self, ids: Ints) -> Rows:
-        return self._computed(ids) if self._held is None else self._held[ids]
+        return self._compute(ids) if self._held is None else self._held[ids]
 
     def of(self, row: int) -> Rows:
-        rows: Rows = self._computed(np.array([row])) if self._held is None else self._held[row : row + 1]
+        rows: Rows = self._compute(np.array([row])) if self._held is None else self._held[row : row + 1]
         return np.asarray(rows[0])
 
     def distances(self, row: int) -> Floats:
         return distance_steps(self._rows @ self._rows[row])
 
-    def _computed(self, ids: Ints | slice) -> Rows:
+    def _compute(self, ids: Ints | slice) -> Rows:
         steps = distance_steps(self._rows[ids] @ self._rows.T)
         np.subtract(STEPS, steps, out=steps)
         np.maximum(steps, 0.0, out=steps)

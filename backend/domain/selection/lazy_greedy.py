@@ -96,14 +96,14 @@ class GridRows:
 
     def __init__(self, rows: Rows) -> None:
         self._is_rounded = rows.size <= _HELD
-        self._rows = _rounded(rows) if self._is_rounded else rows
+        self._rows = _round(rows) if self._is_rounded else rows
 
     def __getitem__(self, ids: Ints) -> Floats:
         rows = self._rows[ids]
-        return np.asarray(rows, dtype=np.float64) if self._is_rounded else _rounded(rows)
+        return np.asarray(rows, dtype=np.float64) if self._is_rounded else _round(rows)
 
 
-def _rounded(rows: Rows) -> Floats:
+def _round(rows: Rows) -> Floats:
     rounded = rows.astype(np.float64)
     rounded *= _GRID
     np.rint(rounded, out=rounded)

@@ -88,19 +88,19 @@ def select(
         seed=seed,
     )
     pool = checked_pool(embeddings, scores, keys, labels)
-    options, ranks, reason = _resolved(pool, asked)
+    options, ranks, reason = _resolve(pool, asked)
     parts = [
         _select_part(pool, ranks, part, replace(options, k=part_k), name, on_progress)
         for name, part, part_k in _parts(pool, options, stratify)
     ]
-    picks = _merged(ranks, parts)
+    picks = _merge(ranks, parts)
     if on_progress is not None:
         on_progress("reporting", 0, 0)
     report = report_on(pool, parts, picks, asked=asked, used=options, reason=reason)
     return Selection(picks=tuple(picks.tolist()), report=report)
 
 
-def _resolved(pool: Pool, asked: Options) -> tuple[Options, Floats, str]:
+def _resolve(pool: Pool, asked: Options) -> tuple[Options, Floats, str]:
     """The options with `auto` replaced by what it chose, the scores to select with, and why."""
     if asked.method is not Method.AUTO:
         return asked, pool.scores, ""
@@ -205,7 +205,7 @@ def _best_of_each(rows: Rows, labels: Ints, min_distance: float) -> Ints:
     return np.array(picks, dtype=np.int64)
 
 
-def _merged(ranks: Floats, parts: Sequence[Part]) -> Ints:
+def _merge(ranks: Floats, parts: Sequence[Part]) -> Ints:
     """The caller's indices of all picks: one part in its own order, several by rank within the part, best parts' picks
     first."""
     if len(parts) == 1:

@@ -121,14 +121,14 @@ def _groups(examples: Sequence[Gold], salt: bytes) -> list[list[int]]:
     members: defaultdict[int, dict[bytes, int]] = defaultdict(dict)
     # a repeat meets its twin here, whatever the two groups were called; the smallest raw text stands for both
     for i in sorted(range(len(examples)), key=lambda i: (examples[i].input, examples[i].group or ""), reverse=True):
-        members[root(i)][_salted(salt, texts[i], examples[i].output)] = i
+        members[root(i)][_salt(salt, texts[i], examples[i].output)] = i
     # ordered by a hash of all members: by the smallest member's, big groups would come first more often than their
     # share
-    by_hash = {_salted(salt, *(d.hex() for d in sorted(group))): group for group in members.values()}
+    by_hash = {_salt(salt, *(d.hex() for d in sorted(group))): group for group in members.values()}
     return [[group[d] for d in sorted(group)] for _, group in sorted(by_hash.items(), key=lambda item: item[0])]
 
 
-def _salted(salt: bytes, *parts: str) -> bytes:
+def _salt(salt: bytes, *parts: str) -> bytes:
     return hmac.new(salt, "\0".join(parts).encode(), hashlib.sha256).digest()
 
 

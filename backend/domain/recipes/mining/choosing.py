@@ -48,7 +48,7 @@ def chosen(
     places = [_places_by_group(groups) for groups in levels]
     taken: list[Candidate] = list(candidates)
     for _ in range(ROUNDS):
-        weights = np.where(_visited(corpus, levels, taken), times, 0)
+        weights = np.where(_find_visited(corpus, levels, taken), times, 0)
         taken = _Choice(levels, worth, places, weights).take(candidates, max_bytes)
     return taken
 
@@ -119,7 +119,7 @@ def _places_by_group(groups: Groups) -> list[Ints]:
     return np.split(places[order], np.cumsum(groups.support)[:-1])
 
 
-def _visited(corpus: Corpus, levels: Sequence[Groups], recipes: Sequence[Candidate]) -> NDArray[np.bool_]:
+def _find_visited(corpus: Corpus, levels: Sequence[Groups], recipes: Sequence[Candidate]) -> NDArray[np.bool_]:
     """Return whether a step begins at a place: at an answer's second token, and one token after what a step accepts."""
     accepted = np.zeros(len(corpus.tokens), dtype=np.int64)
     for level, groups in enumerate(levels):

@@ -38,7 +38,7 @@ def with_copies(
     if learnt:
         index = PackIndex(replace(pack, copies=tuple(learnt), frame=frame), token_texts, shapes=index.shapes)
         learnt += conditional_runs(pairs, index, max_draft=pack.max_draft, end_ids=end_ids, **limits)
-    copies = within(_joined(learnt, kept), options.max_bytes // _SHARE - _frame_size(frame))
+    copies = within(_join(learnt, kept), options.max_bytes // _SHARE - _frame_size(frame))
     if not copies:
         return pack
     stats = {"n_copies": len(copies), "n_pairs": len(pairs)}
@@ -52,7 +52,7 @@ def within(copies: Sequence[Copy], max_bytes: int) -> list[Copy]:
     lists = [list(rows) for _, rows in groupby(ordered, key=_list_of)]
     size, n = sum(map(_n_bytes, copies)), len(copies)
     while n and (size > max_bytes or n > MAX_COPIES):
-        last = min((rows for rows in lists if rows), key=lambda rows: _saved(rows[-1]) / _n_bytes(rows[-1]))
+        last = min((rows for rows in lists if rows), key=lambda rows: _count_saved(rows[-1]) / _n_bytes(rows[-1]))
         size -= _n_bytes(last.pop())
         n -= 1
     return [one for rows in lists for one in rows]
@@ -63,7 +63,7 @@ def copies_size(copies: Sequence[Copy], frame: Frame) -> int:
     return sum(map(_n_bytes, copies)) + _frame_size(frame) if copies else 0
 
 
-def _joined(learnt: Sequence[Copy], kept: Sequence[Copy]) -> list[Copy]:
+def _join(learnt: Sequence[Copy], kept: Sequence[Copy]) -> list[Copy]:
     """Kept ones stand behind those that were learnt for their place now, where these leave anything to say; the same
     one adds its counts."""
     old = {one.asked_for: one for one in kept}
@@ -81,7 +81,7 @@ def _list_of(one: Copy) -> tuple[int, str]:
     return _ORDER[one.what], one.place
 
 
-def _saved(one: Copy) -> int:
+def _count_saved(one: Copy) -> int:
     if one.what is CopyKind.FOLLOWS_WORD:
         return one.agreed * len(one.run)
     return one.agreed * (_OF_COPIED if one.what is CopyKind.BEGINS else 1)

@@ -128,7 +128,7 @@ def _ends(
         for cue in cues:
             counts[cue][is_end] += 1
     decided = {cue: _decision(of, min_agreement_ppm) for cue, of in counts.items() if of.total() >= min_support}
-    for cue, what in _needed(events, decided).items():
+    for cue, what in _drop_needless(events, decided).items():
         of = counts[cue]
         agreed = of[what is CopyKind.ENDS] if what is not CopyKind.OPEN else max(of.values())
         yield Copy(what=what, place=place, cue=cue, support=of.total(), agreed=agreed)
@@ -142,7 +142,7 @@ def _decision(counts: Counter[bool], min_agreement_ppm: int) -> CopyKind:
     return CopyKind.OPEN
 
 
-def _needed(events: Sequence[tuple[list[str], bool]], decided: dict[str, CopyKind]) -> dict[str, CopyKind]:
+def _drop_needless(events: Sequence[tuple[list[str], bool]], decided: dict[str, CopyKind]) -> dict[str, CopyKind]:
     """Drop the cues of which the next one says the same wherever they speak."""
     kept = dict(decided)
     rows = [cues for cues, _ in events]

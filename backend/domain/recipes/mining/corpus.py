@@ -70,7 +70,7 @@ def grouped_by_literal(corpus: Corpus, lengths: Sequence[int], min_support: int)
         before = np.concatenate(([-1], groups[:-1]))
         before[tokens == BEGIN] = -1
         previous = np.concatenate(([0], tokens[:-1]))
-        groups = _numbered(before * (tokens.max(initial=0) + 3) + previous + 2, before >= 0, min_support)
+        groups = _number(before * (tokens.max(initial=0) + 3) + previous + 2, before >= 0, min_support)
         if m in lengths:
             by_length[m] = np.where(corpus.is_place, groups, -1)
     return by_length
@@ -81,10 +81,10 @@ def grouped_by_shape(corpus: Corpus, min_support: int, *, keyed: bool) -> Ints:
     numbers = {text: i for i, text in enumerate(sorted(set(written)))}
     of_state = np.array([numbers[text] if text else -1 for text in written], dtype=np.int64)
     groups = np.where(corpus.is_place, of_state[corpus.states], -1)
-    return _numbered(groups, groups >= 0, min_support)
+    return _number(groups, groups >= 0, min_support)
 
 
-def _numbered(keys: Ints, counts: NDArray[np.bool_], min_support: int) -> Ints:
+def _number(keys: Ints, counts: NDArray[np.bool_], min_support: int) -> Ints:
     """0, 1, ... for the keys that occur often enough where `counts`; -1 for all else."""
     numbers = np.full(len(keys), -1, dtype=np.int64)
     _, inverse, n_places = np.unique(keys[counts], return_inverse=True, return_counts=True)

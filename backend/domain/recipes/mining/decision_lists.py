@@ -32,9 +32,9 @@ def decision_list(examples: Sequence[Example], *, min_support: int, min_agreemen
         for cue in says:
             having[cue].append(i)
     having = {cue: of_cue for cue, of_cue in having.items() if len(of_cue) >= min_support}
-    counts = {cue: _counted(cue, [examples[i] for i in of_cue]) for cue, of_cue in having.items()}
+    counts = {cue: _count(cue, [examples[i] for i in of_cue]) for cue, of_cue in having.items()}
     n_left = {cue: len(of_cue) for cue, of_cue in having.items()}
-    scores = {cue: _scored(cue, n, counts[cue], min_support, min_agreement_ppm) for cue, n in n_left.items()}
+    scores = {cue: _score(cue, n, counts[cue], min_support, min_agreement_ppm) for cue, n in n_left.items()}
     left, rules = set(range(len(examples))), list[Rule]()
     while left and len(rules) < MAX_RULES:
         best = max((score for score in scores.values() if score is not None), default=None)
@@ -52,11 +52,11 @@ def decision_list(examples: Sequence[Example], *, min_support: int, min_agreemen
                 n_left[other] -= 1
                 changed.add(other)
         for other in changed:
-            scores[other] = _scored(other, n_left[other], counts[other], min_support, min_agreement_ppm)
+            scores[other] = _score(other, n_left[other], counts[other], min_support, min_agreement_ppm)
     return rules
 
 
-def _counted(cue: str, having: Sequence[Example]) -> Counter[Hashable]:
+def _count(cue: str, having: Sequence[Example]) -> Counter[Hashable]:
     counts: Counter[Hashable] = Counter()
     for says, weight in having:
         label = says[cue]
@@ -64,7 +64,7 @@ def _counted(cue: str, having: Sequence[Example]) -> Counter[Hashable]:
     return counts
 
 
-def _scored(
+def _score(
     cue: str, n: int, counts: Counter[Hashable], min_support: int, min_agreement_ppm: int
 ) -> tuple[int, int, str] | None:
     if n < min_support:

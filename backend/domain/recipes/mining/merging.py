@@ -18,14 +18,14 @@ def merge_previous(pack: RecipePack, feedback: Sequence[PackFeedback] = (), *, h
     """The recipes of `pack` that go on, with decayed support: `agreed` and `support` halve (rounded down) and take in
     what was tried since; who falls below support 1 or 90 % leaves. See building.build_pack(kept=)."""
     tried = tried_by_recipe(feedback)
-    gone_on = (_merged(recipe, *tried.get(recipe.id, (0, 0)), halvings=halvings) for recipe in pack.recipes)
+    gone_on = (_merge(recipe, *tried.get(recipe.id, (0, 0)), halvings=halvings) for recipe in pack.recipes)
     return [recipe for recipe in gone_on if recipe is not None]
 
 
 def merge_previous_copies(pack: RecipePack, feedback: Sequence[PackFeedback] = (), *, halvings: int = 1) -> list[Copy]:
     """The same of the copy recipes. See building.build_pack(kept_copies=)."""
     tried = tried_by_recipe(feedback)
-    gone_on = (_merged_copy(one, *tried.get(one.id, (0, 0)), halvings=halvings) for one in pack.copies)
+    gone_on = (_merge_copy(one, *tried.get(one.id, (0, 0)), halvings=halvings) for one in pack.copies)
     return [one for one in gone_on if one is not None]
 
 
@@ -57,7 +57,7 @@ def learned_answers(feedback: Sequence[PackFeedback], n_tokens: int) -> list[Obs
     ]
 
 
-def _merged_copy(one: Copy, tried: int, accepted: int, *, halvings: int) -> Copy | None:
+def _merge_copy(one: Copy, tried: int, accepted: int, *, halvings: int) -> Copy | None:
     """A copied value counts once a token, for its length differs."""
     n = max(len(one.run), 1)
     support = (one.support >> halvings) + tried // n
@@ -67,7 +67,7 @@ def _merged_copy(one: Copy, tried: int, accepted: int, *, halvings: int) -> Copy
     return None if support < 1 or is_refused or is_weak else replace(one, support=support, agreed=agreed)
 
 
-def _merged(recipe: Recipe, tried: int, accepted: int, *, halvings: int) -> Recipe | None:
+def _merge(recipe: Recipe, tried: int, accepted: int, *, halvings: int) -> Recipe | None:
     """A run counts as many times as its tokens were tried."""
     n = len(recipe.run)
     support = (recipe.support >> halvings) + tried // n

@@ -21,7 +21,7 @@ LEAST_SEEN, LEAST_AGREED_PPM, MOST_BYTES = 6, 900_000, 64
 def structures_of(answers: Iterable[str]) -> list[Structure]:
     """List structures in order, none twice, at most MAX_STRUCTURES. Answers beyond MAX_READ_BYTES are not read. Every
     place between two bytes is one: where tokens will end is not known here."""
-    corpus = corpus_of(_observed(answers), _BYTES)
+    corpus = corpus_of(_observe(answers), _BYTES)
     groups = runs_of(
         corpus,
         grouped_by_shape(corpus, LEAST_SEEN, keyed=False),
@@ -41,7 +41,7 @@ def structures_of(answers: Iterable[str]) -> list[Structure]:
     return sorted(structures)[:MAX_STRUCTURES]
 
 
-def _observed(answers: Iterable[str]) -> Sequence[Observed]:
+def _observe(answers: Iterable[str]) -> Sequence[Observed]:
     observed, n_read = [], 0
     for answer in answers:
         raw = answer.encode("utf-8", "replace")

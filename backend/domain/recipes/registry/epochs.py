@@ -95,7 +95,7 @@ def build_epoch(
 ) -> bytes:
     """The file. `entries` are what counting let through, in any order. Raises ValueError for what no reader would
     take."""
-    ordered = _ordered(entries)
+    ordered = _in_order(entries)
     raw = public_raw(key)
     head = {
         "created_at": created_at,
@@ -185,7 +185,7 @@ def read_proof(data: bytes) -> Proof:
     return Proof(entry=entry, head=head, signers=signers)
 
 
-def _ordered(entries: Iterable[Entry]) -> list[Entry]:
+def _in_order(entries: Iterable[Entry]) -> list[Entry]:
     return sorted(set(entries))
 
 
@@ -253,7 +253,7 @@ def _entries(rows: Any) -> tuple[Entry, ...]:
         if kept is None or kept.run != row["run"]:
             raise InvalidEpoch("An entry holds more than structure; nothing of such a file is used.")
         entries.append(Entry(shape=row["shape"], run=row["run"]))
-    if entries != _ordered(entries):
+    if entries != _in_order(entries):
         raise InvalidEpoch("The entries are not in order, or one stands twice.")
     return tuple(entries)
 

@@ -32,7 +32,7 @@ def chain_merges(
     n_dead = 0
     for at in range(m - 1):
         if n_dead * 2 > len(distance) and len(distance) > 64:
-            distance, index, sizes, chain = _compacted(distance, index, sizes, chain)
+            distance, index, sizes, chain = _compact(distance, index, sizes, chain)
             n_dead = 0
         a, b = _reciprocal_pair(distance, sizes, chain)
         merges[at], heights[at] = (index[a], index[b]), distance[a, b]
@@ -89,7 +89,7 @@ def _join(distance: Rows, sizes: Floats, a: int, b: int, linkage: Linkage) -> No
     sizes[a], sizes[b] = n_a + n_b, 0.0
 
 
-def _compacted(distance: Rows, index: Ints, sizes: Floats, chain: list[int]) -> tuple[Rows, Ints, Floats, list[int]]:
+def _compact(distance: Rows, index: Ints, sizes: Floats, chain: list[int]) -> tuple[Rows, Ints, Floats, list[int]]:
     """The living clusters alone, moved up within the same memory."""
     alive = np.flatnonzero(sizes)
     for new, old in enumerate(alive.tolist()):

@@ -103,7 +103,7 @@ def _join(clusters: Clusters, low: Ints, high: Ints, heights: Floats) -> Ints:
     candidates = np.concatenate([clusters.near[low], clusters.near[high]], axis=1)
     bound = np.stack([clusters.bound[low], clusters.bound[high]])
     lowest = (weights * bound).sum(axis=0) if clusters.linkage is Linkage.AVERAGE else bound.min(axis=0)
-    means = _mixed(clusters.means, low, high, weights)
+    means = _mix(clusters.means, low, high, weights)
     squares = (weights * np.stack([clusters.squares[low], clusters.squares[high]])).sum(axis=0) - heights / (
         n_low + n_high
     )  # Ward's alone
@@ -118,7 +118,7 @@ def _join(clusters: Clusters, low: Ints, high: Ints, heights: Floats) -> Ints:
     return np.flatnonzero(is_new | is_new[clusters.nearest])
 
 
-def _mixed(means: Floats32, low: Ints, high: Ints, weights: Floats) -> Floats32:
+def _mix(means: Floats32, low: Ints, high: Ints, weights: Floats) -> Floats32:
     out = np.empty((len(low), means.shape[1]), np.float32)
     for start in range(0, len(low), _CHUNK):
         part = slice(start, start + _CHUNK)
