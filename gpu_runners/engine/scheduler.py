@@ -1,6 +1,6 @@
 """The engine's own thread: rows join and leave at every step, one forward pass a step over all that run.
 
-A step: drop who was canceled, admit who fits (fairly over tenants), ask for drafts, read a bounded number of prompt
+A step: drop who was canceled, admit who fits, ask for drafts, read a bounded number of prompt
 tokens beside the last and the drafted tokens of every decoding row, choose at each of these, keep what a row would have
 said without a draft, tell. Long prompts are read in chunks, so they slow others down by a chunk a step.
 """
@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from gpu_runners.engine.fair_queue import FairQueue
+from gpu_runners.engine.admission_queue import AdmissionQueue
 from gpu_runners.engine.guarded_drafts import GuardedDrafts
 from gpu_runners.engine.kv import Lanes
 from gpu_runners.engine.lora_slots import AdapterBank
@@ -38,7 +38,7 @@ class Scheduler(threading.Thread):
         self.max_running, self._max_waiting, self._chunk = max_running, max_waiting, chunk
         self.counts: Counter[str] = Counter()
         self._changed = threading.Condition()
-        self._waiting: FairQueue[Row] = FairQueue()
+        self._waiting = AdmissionQueue()
         self._running: list[Row] = []
         self._calls: list[Callable[[], None]] = []
         self._told: set[Mailbox] = set()

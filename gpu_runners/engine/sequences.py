@@ -64,10 +64,6 @@ class Row:
         return self.request.tenant
 
     @property
-    def cost(self) -> int:
-        return self.limit
-
-    @property
     def n_new(self) -> int:
         return len(self.tokens) - len(self.request.prompt)
 

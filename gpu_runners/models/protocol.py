@@ -75,7 +75,7 @@ class Drafting:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationRequest:
     """`prompt` are token ids. `temperature` 0 is greedy. `top_logprobs` None: no log-probs; n: those of the chosen
-    token and of the n likeliest. `top_k` 0 and `top_p` 1: all tokens. `tenant` is whom fairness counts for,
+    token and of the n likeliest. `top_k` 0 and `top_p` 1: all tokens. `tenant` owns what the engine keeps of it,
     `cache_salt` what keeps a prefix cache apart. A text of `stop` ends the answer and is not part of it."""
 
     id: str

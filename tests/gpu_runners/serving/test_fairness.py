@@ -4,6 +4,8 @@ import asyncio
 from collections import Counter
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gpu_runners.models.protocol import Overloaded
 from gpu_runners.serving.fairness import Turns
@@ -28,6 +30,55 @@ def test_a_tenant_with_many_requests_does_not_keep_another_waiting() -> None:
     order = asyncio.run(scene())
     assert Counter(order) == {"greedy": 30, "modest": 3}
     assert max(i for i, tenant in enumerate(order) if tenant == "modest") <= 7
+
+
+def test_a_tenant_with_a_hundred_requests_does_not_hold_up_one_with_two() -> None:
+    async def scene() -> list[str]:
+        turns, order = Turns(max_running=1, max_tenant_waiting=100), []
+        loud = [asyncio.create_task(served(turns, "loud", order, tokens=200)) for _ in range(100)]
+        quiet = [asyncio.create_task(served(turns, "quiet", order, tokens=200)) for _ in range(2)]
+        await asyncio.gather(*loud, *quiet)
+        return order
+
+    order = asyncio.run(scene())
+    assert [i for i, tenant in enumerate(order) if tenant == "quiet"][-1] < 10
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 3000)), max_size=60))
+def test_everybody_comes_once_and_in_order_within_a_tenant(asked: list[tuple[str, int]]) -> None:
+    async def scene() -> list[tuple[str, int]]:
+        turns, order = Turns(max_running=1), []
+
+        async def one(tenant: str, n: int, tokens: int) -> None:
+            async with turns.turn(tenant, limit=99):
+                order.append((tenant, n))
+                turns.charge(tenant, tokens)
+
+        await asyncio.gather(*(one(tenant, n, tokens) for n, (tenant, tokens) in enumerate(asked)))
+        assert (turns.n_running, turns.n_waiting) == (0, 0)
+        return order
+
+    order = asyncio.run(scene())
+    assert sorted(n for _, n in order) == list(range(len(asked)))
+    for tenant in "abc":
+        mine = [n for name, n in order if name == tenant]
+        assert mine == sorted(mine)
+
+
+def test_shares_are_of_tokens_not_of_requests() -> None:
+    sizes = {"long": 1000, "short": 100}
+
+    async def scene() -> list[str]:
+        turns, order = Turns(max_running=1, max_waiting=1000, max_tenant_waiting=600), []
+        long = [asyncio.create_task(served(turns, "long", order, tokens=sizes["long"])) for _ in range(50)]
+        short = [asyncio.create_task(served(turns, "short", order, tokens=sizes["short"])) for _ in range(500)]
+        await asyncio.gather(*long, *short)
+        return order
+
+    taken = Counter()
+    for tenant in asyncio.run(scene())[:200]:
+        taken[tenant] += sizes[tenant]
+    assert abs(taken["long"] - taken["short"]) <= 2 * 1000
 
 
 def test_who_is_served_long_answers_gets_fewer_of_them() -> None:
