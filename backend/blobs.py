@@ -222,8 +222,8 @@ def get_jsonl(tenant_id: UUID, digest: str) -> list[dict[str, Any]]:
 
 
 def _gone(tenant_id: UUID, digest: str) -> NotFound:
-    """What to raise where a blob is missing. Rows name no blob of a tenant that has none, so where not even its folder
-    is there, the disk is not: that raises FileNotFoundError, for `_store` to tell."""
+    """The error to raise where a blob is missing. Rows name no blob of a tenant that has none, so where not even its
+    folder is there, the disk is not: that raises FileNotFoundError, for `_store` to tell."""
     (Path(settings.KOLM_BLOB_DIR) / str(tenant_id)).stat()
     return NotFound(f"There is no stored object {digest[:12]}….", code="blob_not_found")
 

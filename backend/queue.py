@@ -1,4 +1,4 @@
-"""How the web process starts work: by a task's name and ids, as a hint over Redis.
+"""The queue by which the web process starts work: a task's name and ids, as a message over Redis that wakes a worker.
 
 Postgres is the truth; a hint may be lost or doubled. Nothing here raises when Redis is away: the outbox relay sends
 it again.
@@ -35,8 +35,8 @@ class TaskName(StrEnum):
     BILLING_TURN = "billing.turn"
 
 
-def send_hint(name: TaskName, **ids: str) -> bool:
-    """Tell the workers to look at something. False when the message could not be sent."""
+def enqueue(name: TaskName, **ids: str) -> bool:
+    """Put a task into the workers' queue. False when the message could not be sent."""
     if not pause.may_ask():
         return False
     try:

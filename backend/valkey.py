@@ -1,5 +1,5 @@
-"""What this process knows of Valkey: after a call that got no answer nobody asks again for a moment, so that a Valkey
-that hangs costs one time-out in that moment and not one each call."""
+"""The state of Valkey as this process knows it: after a call that got no answer nobody asks again for a moment, so that
+a Valkey that hangs costs one time-out in that moment and not one each call."""
 
 import threading
 import time

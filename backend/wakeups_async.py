@@ -3,8 +3,8 @@ wait for.
 
 A connection to Redis for each open event stream would be a thousand connections, and as many buffers in this process.
 Here one connection has a channel for each topic that somebody waits for; an announcement wakes all who wait for its
-topic in the same turn of the event loop, so that they may share one look (`Ear.heard` tells which announcements a look
-comes after).
+topic in the same turn of the event loop, so that they may share one look (`Subscription.n_announced` tells which
+announcements a look comes after).
 """
 
 import asyncio
@@ -30,35 +30,35 @@ _IDLE_S = 5.0
 
 @dataclass(slots=True, eq=False)
 class _Topic:
-    """`n_heard` counts announcements; `next` is done at the next one."""
+    """`n_announced` counts announcements; `next` is done at the next one."""
 
     n_waiting: int = 0
-    n_heard: int = 0
+    n_announced: int = 0
     is_subscribed: asyncio.Event = field(default_factory=asyncio.Event)
     next: "asyncio.Future[None]" = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
     def announce(self) -> None:
-        self.n_heard += 1
+        self.n_announced += 1
         done, self.next = self.next, asyncio.get_running_loop().create_future()
         if not done.done():
             done.set_result(None)
 
 
-class Ear:
-    """Somebody who waits for a topic. Called, it returns at the next announcement, at once for one that came since it
-    last returned, or after `timeout_s`."""
+class Subscription:
+    """The subscription of somebody who waits for a topic. Called, it returns at the next announcement, at once for one
+    that came since it last returned, or after `timeout_s`."""
 
     def __init__(self, hub: "_Hub", topic: _Topic) -> None:
         self._hub, self._topic = hub, topic
-        self.heard = topic.n_heard
+        self.n_announced = topic.n_announced
 
     async def __call__(self, timeout_s: float) -> None:
-        if self._topic.n_heard == self.heard:
+        if self._topic.n_announced == self.n_announced:
             # a Valkey that hangs keeps its connection, and says nothing of what is announced
-            is_heard = self._hub.is_connected and not pause.is_on
-            timeout_s = timeout_s if is_heard else min(timeout_s, _AWAY_S)
+            is_listening = self._hub.is_connected and not pause.is_on
+            timeout_s = timeout_s if is_listening else min(timeout_s, _AWAY_S)
             await asyncio.wait([self._topic.next], timeout=timeout_s)
-        self.heard = self._topic.n_heard
+        self.n_announced = self._topic.n_announced
 
 
 class _Hub:
@@ -71,13 +71,13 @@ class _Hub:
         self._task: asyncio.Task[None] | None = None
 
     def enter(self, channel: str) -> _Topic:
-        """Noted at once: whoever is canceled while it waits for the subscription leaves as one who came."""
+        """Note at once who waits: whoever is canceled while it waits for the subscription leaves as one who came."""
         topic = self._topics.setdefault(channel, _Topic())
         topic.n_waiting += 1
         return topic
 
     async def subscribe(self, channel: str, topic: _Topic) -> None:
-        """Returns when the subscription stands, or Redis is away."""
+        """Wait until the subscription stands, or Redis is away."""
         if self._task is None:
             self._task = asyncio.create_task(self._read())
         elif topic.n_waiting == 1 and self.is_connected and self._pubsub is not None:
@@ -160,13 +160,14 @@ def _hub() -> _Hub:
 
 
 @asynccontextmanager
-async def listening_async(topic: UUID | str) -> AsyncIterator[Ear]:
-    """As `wakeups.listening`, for async views. When it is entered, the subscription stands or Redis is away."""
+async def listening_async(topic: UUID | str) -> AsyncIterator[Subscription]:
+    """Listen as `wakeups.listening` does, for async views. When it is entered, the subscription stands or Redis is
+    away."""
     hub = _hub()
     channel = f"kolm:wake:{topic}"  # as `wakeups.announce` has it
     joined = hub.enter(channel)
     try:
         await hub.subscribe(channel, joined)
-        yield Ear(hub, joined)
+        yield Subscription(hub, joined)
     finally:
         await hub.leave(channel, joined)

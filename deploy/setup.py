@@ -112,14 +112,15 @@ def set_up() -> None:
 
 
 def remove_old_name() -> None:
-    """Until 2026-11 this distribution was called `kolm`, as a stranger's on the public index is (docs/decisions/0023).
-    Before the new one is installed, for both own bin/kolm."""
+    """Remove the distribution under the name `kolm`, which it had until 2026-11 and which a stranger's on the public
+    index has (docs/decisions/0023). Before the new one is installed, for both own bin/kolm."""
     if any(VENV.glob("lib/python*/site-packages/kolm-*.dist-info")):
         pip("uninstall", "--yes", "kolm")
 
 
 def set_up_assets() -> None:
-    """What the console's pages load: npm's packages by their lock, our own files, hashed names for all of them."""
+    """Set up what the console's pages load: npm's packages by their lock, our own files, hashed names for all of
+    them."""
     own = sorted(path for path in (CONSOLE / "static").rglob("*") if path.is_file())
     lock = (CONSOLE / "package-lock.json").read_bytes()
     files = digest(b"".join(str(path).encode() + path.read_bytes() for path in own) + lock)
@@ -160,9 +161,9 @@ def run(*command: str, fault: str, cwd: Path = ROOT) -> None:
             command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, cwd=cwd, env=environ
         )
         log.seek(start)
-        said = log.read()
+        output = log.read()
     if done.returncode != 0:
-        raise CannotSetUp(f"{fault} Last words: {_last_line(said)} (all of them: {LOG})")
+        raise CannotSetUp(f"{fault} Last words: {_last_line(output)} (all of them: {LOG})")
 
 
 def create_venv() -> None:
@@ -175,12 +176,12 @@ def create_venv() -> None:
     done = subprocess.run([sys.executable, "-m", "venv", str(VENV)], capture_output=True, text=True)
     if done.returncode != 0:
         shutil.rmtree(VENV, ignore_errors=True)
-        said = done.stdout + done.stderr
-        if "ensurepip" in said:
+        output = done.stdout + done.stderr
+        if "ensurepip" in output:
             raise CannotSetUp(
                 "Python's venv module is incomplete here; on Debian and Ubuntu: apt install python3-venv."
             )
-        raise CannotSetUp(f"Python could not create {VENV}: {_last_line(said)}")
+        raise CannotSetUp(f"Python could not create {VENV}: {_last_line(output)}")
 
 
 def _version_of(python: Path) -> str:
@@ -204,12 +205,12 @@ def pip(*arguments: str) -> None:
         start = log.seek(0, os.SEEK_END)
         done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, cwd=ROOT)
         log.seek(start)
-        said = log.read()
+        output = log.read()
     if done.returncode != 0:
         sentence = next(
-            (sentence for sign, sentence in PIP_FAULTS if sign in said), "pip could not install the packages."
+            (sentence for sign, sentence in PIP_FAULTS if sign in output), "pip could not install the packages."
         )
-        raise CannotSetUp(f"{sentence} pip's last words: {_last_line(said)} (all of them: {LOG})")
+        raise CannotSetUp(f"{sentence} pip's last words: {_last_line(output)} (all of them: {LOG})")
 
 
 def _last_line(text: str) -> str:

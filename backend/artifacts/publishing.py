@@ -43,7 +43,7 @@ def publish(compile: Compile, data: bytes, sha256: str) -> Artifact:
 
 
 def _wait_for_turn(compile: Compile) -> None:
-    """Until the transaction ends nobody else counts versions of this name."""
+    """Lock the versions of this name until the transaction ends, so that nobody else counts them."""
     with connection.cursor() as cursor:
         name = f"artifact/{compile.tenant_id}/{compile.name}"
         cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [name])

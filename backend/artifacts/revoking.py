@@ -17,7 +17,8 @@ from backend.webhooks.emit import emit
 
 
 def revoke(tenant_id: UUID, artifact_id: UUID, *, reason: str, actor: Actor) -> Artifact:
-    """Not run any more from here on. Revoking again changes nothing, the reason neither. Raises NotFound."""
+    """Revoke an artifact: from here on it is not run any more. Revoking again changes nothing, the reason neither.
+    Raises NotFound."""
     with tenant_scope(tenant_id):
         row = Artifact.objects.of_tenant(tenant_id).select_for_update().filter(id=artifact_id).first()
         if row is None:

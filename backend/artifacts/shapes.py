@@ -28,7 +28,8 @@ def artifact_shape(row: Artifact) -> dict[str, Any]:
 
 
 def notice_shape(row: Artifact) -> dict[str, Any]:
-    """For webhooks: without the manifest and the evaluation, with the address of the whole."""
+    """Return the artifact as webhooks show it: without the manifest and the evaluation, with the address of the
+    whole."""
     shape = artifact_shape(row)
     del shape["manifest"], shape["evaluation"]
     return shape | {"url": f"{settings.KOLM_PUBLIC_URL}/v1/artifacts/{shape['id']}"}

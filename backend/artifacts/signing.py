@@ -33,11 +33,11 @@ def signing_key() -> Ed25519PrivateKey:
     rotation reaches every running process with its next signature."""
     path = Path(settings.KOLM_SIGNING_KEY_FILE)
     stat = path.stat()
-    return _loaded(path, (stat.st_ino, stat.st_mtime_ns, stat.st_size))
+    return _load(path, (stat.st_ino, stat.st_mtime_ns, stat.st_size))
 
 
 @lru_cache(maxsize=1)
-def _loaded(path: Path, version: tuple[int, ...]) -> Ed25519PrivateKey:
+def _load(path: Path, version: tuple[int, ...]) -> Ed25519PrivateKey:
     return load_signing_key(path)
 
 
@@ -64,7 +64,7 @@ def sign_document(payload: bytes, payload_type: str) -> dict[str, Any]:
 
 
 def valid_from(public: bytes) -> datetime:
-    """When a key of ours began to vouch for artifacts."""
+    """Return when a key of ours began to vouch for artifacts."""
     document = SigningKey.objects.filter(keyid=keyid(public)).first()
     return ALWAYS if document is None else document.not_before
 

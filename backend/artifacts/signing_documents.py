@@ -40,19 +40,20 @@ def put_in_charge(public: bytes, *, others_until: datetime) -> list[str]:
 
 
 def is_half_done(public: bytes) -> bool:
-    """Whether the key that signs is newer than another open one: it was put into its place, and nothing was retired."""
+    """Return whether the key that signs is newer than another open one: it was put into its place, and nothing was
+    retired."""
     own = SigningKey.objects.filter(keyid=keyid(public)).first()
     others = SigningKey.objects.exclude(keyid=keyid(public)).filter(not_after=None)
     return own is not None and others.exists() and not others.filter(created_at__gt=own.created_at).exists()
 
 
 def revoke(keyids: list[str], at: datetime) -> None:
-    """From here on the keys vouch for nothing, whatever its date. An earlier revocation keeps its time."""
+    """Revoke keys: from here on they vouch for nothing, whatever its date. An earlier revocation keeps its time."""
     SigningKey.objects.filter(keyid__in=keyids, revoked_at=None).update(revoked_at=at.replace(microsecond=0))
 
 
 def is_owner() -> bool:
-    """Whether this connection may write documents at all."""
+    """Return whether this connection may write documents at all."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT has_table_privilege(%s, 'INSERT')", [SigningKey._meta.db_table])
         return bool(cursor.fetchone()[0])

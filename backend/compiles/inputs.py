@@ -1,5 +1,5 @@
-"""What a spec points at, resolved: gold examples and captures, inline or uploaded, and the split that holds gold
-out."""
+"""The data that a spec points at, resolved: gold examples and captures, inline or uploaded, and the split that holds
+gold out."""
 
 import hashlib
 import hmac
@@ -34,7 +34,7 @@ def split(tenant_id: UUID, spec: Spec, examples: list[Example]) -> GoldSplit[Exa
     """The tenant's own salted split: the same examples fall on the same side in every compile of this tenant and name,
     and nobody outside can tell which side a text is on."""
     row = GoldSalt.objects.of_tenant(tenant_id).filter(name=spec.name).first()
-    salt = first_salt(tenant_id, spec.name) if row is None else _opened(row)
+    salt = first_salt(tenant_id, spec.name) if row is None else _open(row)
     is_stratified = isinstance(spec.output, LabelOutput)
     return split_gold(examples, salt=salt, holdout=spec.examples.holdout, is_stratified=is_stratified)
 
@@ -51,7 +51,7 @@ def first_salt(tenant_id: UUID, name: str) -> bytes:
     return hmac.digest(key, f"gold-split/{tenant_id}/{name}".encode(), "sha256")
 
 
-def _opened(row: GoldSalt) -> bytes:
+def _open(row: GoldSalt) -> bytes:
     return unseal(row.tenant_id, bytes(row.sealed), purpose=GOLD_SALT)
 
 

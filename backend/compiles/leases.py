@@ -1,5 +1,5 @@
-"""Who works on a compile: claim, heartbeat, fence, release. Times are the database's, so that no process's clock
-matters.
+"""The lease of whoever works on a compile: claim, heartbeat, fence, release. Times are the database's, so that no
+process's clock matters.
 
 A claim raises the fence by one. Every effect of a step commits in a transaction that first locks the lease row and
 finds its own fence there (`fenced`); a process that was stopped past its lease finds another's and writes nothing.
@@ -16,7 +16,7 @@ from django.utils import timezone
 
 from backend.compiles.booking import Fenced
 from backend.compiles.models import Compile, Outbox
-from backend.queue import TaskName, send_hint
+from backend.queue import TaskName, enqueue
 from backend.tenants.isolation import tenant_scope
 
 
@@ -33,23 +33,23 @@ class Lease:
 
 
 def create_lease(tenant_id: UUID, compile_id: UUID) -> None:
-    """Make the compile due now, in the caller's transaction, with the hint that will start it."""
+    """Make the compile due now, in the caller's transaction, with the message that will start it."""
     _execute(
         "INSERT INTO compiles_compilelease (compile_id, tenant_id, fence, owner, due_at, attempts, cancel_requested)"
         " VALUES (%s, %s, 0, '', now(), 0, false)",
         [compile_id, tenant_id],
     )
-    hint(tenant_id, compile_id)
+    wake_worker(tenant_id, compile_id)
 
 
-def hint(tenant_id: UUID, compile_id: UUID) -> None:
+def wake_worker(tenant_id: UUID, compile_id: UUID) -> None:
     """Put "look at this compile" into the outbox, in the caller's transaction; it is sent on commit, and again by the
     relay if that failed."""
     ids = {"tenant_id": str(tenant_id), "compile_id": str(compile_id)}
     row = Outbox.objects.create(task=TaskName.ADVANCE, ids=ids)
 
     def send() -> None:
-        if send_hint(TaskName.ADVANCE, **ids):
+        if enqueue(TaskName.ADVANCE, **ids):
             Outbox.objects.filter(pk=row.pk).update(sent_at=timezone.now())
 
     transaction.on_commit(send, robust=True)  # the commit stands; the relay sends what this could not
@@ -131,12 +131,12 @@ def release_until_back(lease: Lease, *, due_in_s: float) -> None:
 
 
 def wake(tenant_id: UUID, compile_id: UUID) -> None:
-    """Make a waiting compile due now and hint at it, in the caller's transaction."""
+    """Make a waiting compile due now and wake a worker for it, in the caller's transaction."""
     _execute(
         "UPDATE compiles_compilelease SET due_at = now(), attempts = 0, away_since = NULL WHERE compile_id = %s",
         [compile_id],
     )
-    hint(tenant_id, compile_id)
+    wake_worker(tenant_id, compile_id)
 
 
 def lock(compile_id: UUID) -> None:
@@ -180,7 +180,7 @@ def rearm(tenant_id: UUID, compile_id: UUID) -> None:
         " lease_until = NULL, due_at = now() WHERE compile_id = %s",
         [compile_id],
     )
-    hint(tenant_id, compile_id)
+    wake_worker(tenant_id, compile_id)
 
 
 def _execute(sql: str, params: list[object]) -> tuple[object, ...] | None:  # type: ignore[type-arg]

@@ -39,8 +39,8 @@ class Upload(TenantOwned):
 
 
 class GoldSalt(TenantOwned):
-    """What decides which side of the gold split an example of this name falls on, sealed; written once, with the name's
-    first compile, so that what was held out of one compile is not trained on by the next."""
+    """The secret that decides which side of the gold split an example of this name falls on, sealed; written once, with
+    the name's first compile, so that what was held out of one compile is not trained on by the next."""
 
     name = models.CharField(max_length=100)
     sealed = SealedField(purpose=GOLD_SALT)
@@ -118,7 +118,7 @@ class Compile(TenantOwned):
 
 
 class CompileLease(models.Model):
-    """Who may write to a compile. An effect commits only together with a check of `fence`; a process that lost its
+    """The right to write to a compile. An effect commits only together with a check of `fence`; a process that lost its
     lease writes nothing. `away_since`: since when the compile waits for a store that is away."""
 
     compile_id = models.UUIDField(primary_key=True)
@@ -137,7 +137,7 @@ class CompileLease(models.Model):
 
 
 class Outbox(models.Model):
-    """A hint to send, written in the transaction of the change it announces. Ids only."""
+    """A message to send, written in the transaction of the change it announces. Ids only."""
 
     task = models.CharField(max_length=64)
     ids = models.JSONField()

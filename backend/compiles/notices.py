@@ -1,7 +1,7 @@
-"""What webhooks hear of a compile: every change of its status and every finished step, in the transaction of the
-change.
+"""The events of a compile that webhooks get: every change of its status and every finished step, in the transaction of
+the change.
 
-`transitions.move` is the only way from one status to another and calls `tell`, so that no end goes untold.
+`transitions.move` is the only way from one status to another and calls `notify_status`, so that no end goes untold.
 """
 
 from typing import Any
@@ -27,15 +27,15 @@ EVENT_OF: dict[CompileStatus, EventType | None] = {
 }
 
 
-def tell(compile: Compile, status: CompileStatus) -> None:
-    """The event of a status, if it has one."""
+def notify_status(compile: Compile, status: CompileStatus) -> None:
+    """Emit the event of a status, if it has one."""
     type = EVENT_OF[status]
     if type is not None:
         emit(compile.tenant_id, type, {"object": _object(compile)})
 
 
-def tell_progress(compile: Compile, step: StepName) -> None:
-    """A step was finished."""
+def notify_progress(compile: Compile, step: StepName) -> None:
+    """Emit that a step was finished."""
     n_done = StepRun.objects.filter(
         tenant_id=compile.tenant_id, compile_id=compile.id, status=StepStatus.SUCCEEDED
     ).count()

@@ -36,7 +36,8 @@ def times(pool: Slice, reaction: str) -> int:
 
 
 def passed_over(pool: Slice, mitigation: str) -> bool:
-    """Whether it was tried on this slice to no avail; what was so for the slice it was part of may not be so here."""
+    """Return whether it was tried on this slice to no avail; what was so for the slice it was part of may not be so
+    here."""
     return any(e["reaction"] == "passed_over" and e["mitigation"] == mitigation for e in own(pool))
 
 
@@ -71,6 +72,6 @@ def openers(pool: Slice, round: int) -> list[dict[str, Any]]:
 
 
 def temperature_of(pool: Slice, round: int, *, first_ppm: int) -> int:
-    """Under which temperature the candidates of a round were written; `first_ppm` is the spec's."""
+    """Return the temperature under which the candidates of a round were written; `first_ppm` is the spec's."""
     before = openers(pool, round)
     return int(before[-1]["temperature_ppm"]) if before else first_ppm

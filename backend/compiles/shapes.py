@@ -43,7 +43,7 @@ def compile_shape(row: Compile, *, with_spec: bool = True) -> dict[str, Any]:
 
 
 def ablation_part(row: Compile) -> dict[str, Any] | None:
-    """Of which compile this one is an ablation, and which arm."""
+    """Return the compile that this one is an ablation of, and the arm."""
     return None if row.ablation_of is None else {"of": encode_id(Prefix.COMPILE, row.ablation_of), "arm": row.arm}
 
 

@@ -155,7 +155,7 @@ def _group(value: Any) -> str | None:
 
 
 def _completion(entry: Any) -> dict[str, Any]:
-    """What a teacher answered once; `logprob` is natural, of the whole text."""
+    """An answer of a teacher; `logprob` is natural, of the whole text."""
     if not isinstance(entry, dict) or not isinstance(entry.get("text"), str):
         raise ValueError('"completions" must be a list of objects with a "text"')
     logprob = entry.get("logprob")
@@ -167,7 +167,7 @@ def _completion(entry: Any) -> dict[str, Any]:
 
 
 def _check_text(value: str, key: str) -> None:
-    """What cannot be stored as UTF-8 in Postgres."""
+    """Refuse what cannot be stored as UTF-8 in Postgres."""
     if "\x00" in value:
         raise ValueError(f'"{key}" has a NUL character')
     if any("\ud800" <= char <= "\udfff" for char in value):

@@ -57,7 +57,7 @@ class DraftStatsView(APIView):
         """What is kept and what it was worth, by family, teacher and strategy: acceptance, saving, bad drafts, and the
         slices that were held back for comparison."""
         wanted = _read(StatsQuery, request)
-        data = [family_shape(found) for found in stats(request.auth.tenant_id, **wanted)]
+        data = [family_shape(family) for family in stats(request.auth.tenant_id, **wanted)]
         return Response({"object": "list", "data": data, "has_more": False, "next_cursor": None})
 
 
@@ -134,8 +134,8 @@ def _read(shape: type[StrictSerializer], request: Request, others: Iterable[str]
     """The query parameters by their shape. `others` are read elsewhere."""
     known = shape().fields
     check_query(request.query_params, [*known, *others])
-    given = {name: value for name, value in request.query_params.items() if name in known}
-    form = shape(data=given)
+    values = {name: value for name, value in request.query_params.items() if name in known}
+    form = shape(data=values)
     form.is_valid(raise_exception=True)
     return dict(form.validated_data)
 

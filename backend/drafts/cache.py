@@ -22,7 +22,8 @@ from backend.rest.new_ids import new_uuid7
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DraftScope:
-    """What must be equal for a draft to be seen at all. `teacher` is identity, revision and sampling policy."""
+    """The values that must be equal for a draft to be seen at all. `teacher` is identity, revision and sampling
+    policy."""
 
     family: str
     teacher: str
@@ -49,8 +50,8 @@ class Admitted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourcePrompt:
-    """What a source remembers of its slice, sealed: `slice_text` is what its vector is of, `messages` what the teacher
-    was sent (needed for the one-token repair under the old prompt)."""
+    """The prompt of a source, sealed: `slice_text` is what its vector is of, `messages` what the teacher was sent
+    (needed for the one-token repair under the old prompt)."""
 
     slice_text: str
     messages: tuple[tuple[str, str], ...]  # (role, content)
@@ -154,15 +155,15 @@ def find_scope(tenant_id: UUID, scope: DraftScope) -> Scope | None:
 
 
 def nearest_drafts(tenant_id: UUID, scope: Scope, vectors: Any, *, n_sources: int, seed: int) -> list[list[NearSource]]:
-    """For each of the (m, d) slice vectors the `n_sources` nearest sources that have live drafts, nearest first. One
-    look for all of a compile's slices."""
+    """Return for each of the (m, d) slice vectors the `n_sources` nearest sources that have live drafts, nearest first.
+    One look for all of a compile's slices."""
     vault = open_vault(tenant_id, scope.family)
     if vault is None:
         return [[] for _ in vectors]
     turned = vault.rotate(np.asarray(vectors, dtype=np.float32))
     chosen = _nearest_live(tenant_id, scope, turned, n_sources)
     drafts = {  # opened once, however many slices they are near
-        id: [_stored(vault, row, 0.0) for row in rows]
+        id: [_stored_draft(vault, row, 0.0) for row in rows]
         for id, rows in _drafts_of(scope, {source.id for row in chosen for source, _ in row}, seed).items()
     }
     return [[_near(source, distance, drafts.get(source.id, [])) for source, distance in row] for row in chosen]
@@ -177,7 +178,7 @@ def _nearest_live(tenant_id: UUID, scope: Scope, turned: Any, n_sources: int) ->
         short = [row for row in near if any(id not in sources for id, _ in row[:n_sources])]
         sources |= _with_live_drafts(tenant_id, {id for row in short for id, _ in row[n_sources:]})
         chosen = [[(sources[id], distance) for id, distance in row if id in sources][:n_sources] for row in near]
-        is_all = all(len(found) == n_sources or len(row) < n_looked for found, row in zip(chosen, near, strict=True))
+        is_all = all(len(few) == n_sources or len(row) < n_looked for few, row in zip(chosen, near, strict=True))
         if is_all:
             return chosen
         n_looked *= 4
@@ -215,13 +216,13 @@ def _drafts_of(scope: Scope, source_ids: set[UUID], seed: int) -> dict[UUID, lis
     rows = Draft.objects.filter(
         tenant_id=scope.tenant_id, scope_id=scope.id, source_id__in=source_ids, **_live()
     ).order_by("id")
-    found: dict[UUID, list[Draft]] = {}
+    drafts: dict[UUID, list[Draft]] = {}
     for row in rows.only(*_OPENED):  # times and counts take longer to parse than the rest
         if row.scope_id == scope.id:
-            found.setdefault(row.source_id, []).append(row)
-    for source_id in sorted(found):
-        random.Random(f"{seed}/{source_id}").shuffle(found[source_id])
-    return found
+            drafts.setdefault(row.source_id, []).append(row)
+    for source_id in sorted(drafts):
+        random.Random(f"{seed}/{source_id}").shuffle(drafts[source_id])
+    return drafts
 
 
 _OPENED = (
@@ -237,7 +238,7 @@ _OPENED = (
 )
 
 
-def _stored(vault: Vault, row: Draft, distance: float) -> StoredDraft:
+def _stored_draft(vault: Vault, row: Draft, distance: float) -> StoredDraft:
     return StoredDraft(
         draft_id=row.id,
         source_id=row.source_id,
@@ -263,7 +264,7 @@ def far_drafts(tenant_id: UUID, scope: Scope, vector: Any, *, near: set[UUID], n
     distances = {id: 1.0 - float(turned @ stored / np.linalg.norm(stored)) for id, stored in rows}
     far = sorted((id for id in distances if distances[id] >= FAR), key=lambda id: (-distances[id], id))[:n]
     drafts = _drafts_of(scope, set(far), seed)
-    return [_stored(vault, drafts[id][0], distances[id]) for id in far if drafts.get(id)]
+    return [_stored_draft(vault, drafts[id][0], distances[id]) for id in far if drafts.get(id)]
 
 
 def load_drafts(tenant_id: UUID, family: str, distances: Mapping[UUID, float]) -> dict[UUID, StoredDraft]:
@@ -272,11 +273,11 @@ def load_drafts(tenant_id: UUID, family: str, distances: Mapping[UUID, float]) -
     if vault is None:
         return {}
     rows = Draft.objects.filter(tenant_id=tenant_id, id__in=distances)
-    return {row.id: _stored(vault, row, distances[row.id]) for row in rows}
+    return {row.id: _stored_draft(vault, row, distances[row.id]) for row in rows}
 
 
 def prompt_mac(tenant_id: UUID, family: str, prompt: SourcePrompt) -> bytes | None:
-    """What a source of this very prompt has as its `prompt_mac`; None for a family without drafts. A prompt that nobody
+    """Return the `prompt_mac` of a source of this very prompt; None for a family without drafts. A prompt that nobody
     remembers word for word (no messages) is no other's."""
     vault = open_vault(tenant_id, family)
     return None if vault is None or not prompt.messages else _mac_of(vault, prompt)
@@ -287,7 +288,7 @@ def _mac_of(vault: Vault, prompt: SourcePrompt) -> bytes:
 
 
 def prompts_of(tenant_id: UUID, family: str, source_ids: Sequence[UUID]) -> dict[UUID, SourcePrompt]:
-    """What the teacher was sent when these sources' drafts were written."""
+    """Return what the teacher was sent when these sources' drafts were written."""
     vault = open_vault(tenant_id, family)
     if vault is None:
         return {}

@@ -1,5 +1,5 @@
-"""What a tenant's scope has learnt about acceptance, as rows: read for a decision, written with the verdicts that
-taught it. One row a scope and strategy; it can be computed again from the verdict log (`replayed`)."""
+"""The acceptance that a tenant's scope has learnt, as rows: read for a decision, written with the verdicts that taught
+it. One row a scope and strategy; it can be computed again from the verdict log (`replay`)."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -26,8 +26,8 @@ def calibration(tenant_id: UUID, scope_id: UUID, strategy: Strategy) -> Calibrat
 
 
 def locked_calibration(tenant_id: UUID, scope_id: UUID, strategy: Strategy) -> Calibration:
-    """As `calibration`, saved and locked until the transaction ends: two compiles of a family learn one after the
-    other."""
+    """Return the `calibration`, saved and locked until the transaction ends: two compiles of a family learn one after
+    the other."""
     fresh = calibration(tenant_id, scope_id, strategy)
     if fresh._state.adding:
         Calibration.objects.bulk_create([fresh], ignore_conflicts=True)
@@ -68,7 +68,7 @@ def source_counts(verdicts: Sequence[Verdict]) -> dict[UUID, SourceCount]:
     }
 
 
-def replayed(tenant_id: UUID, scope_id: UUID, strategy: Strategy) -> Curve:
+def replay(tenant_id: UUID, scope_id: UUID, strategy: Strategy) -> Curve:
     """The curve computed again from the verdict log, slice by slice in the order they were saved."""
     rows = Verdict.objects.filter(tenant_id=tenant_id, scope_id=scope_id, strategy=strategy).order_by("id")
     by_offer: dict[UUID, list[Verdict]] = defaultdict(list)
@@ -83,7 +83,8 @@ def replayed(tenant_id: UUID, scope_id: UUID, strategy: Strategy) -> Curve:
 
 
 def measured_bad_rate(row: Calibration) -> BadRate:
-    """Of what was accepted in this scope by this strategy, with an interval that holds at all times at once."""
+    """Return the share of bad drafts among those that this strategy accepted in this scope, with an interval that holds
+    at all times at once."""
     audits = Audits(n=row.n_audited, n_refused=row.n_audited_refused, n_refused_twice=row.n_audited_bad)
     return bad_rate(audits, control_counts(row))
 

@@ -67,8 +67,8 @@ _DELETIONS = (
 
 
 def held_bytes(tenant_id: UUID) -> int:
-    """What the tenant's drafts, sources and label drafts take; inside the tenant's scope. Three scans of narrow index
-    entries, since a counter would make all of a tenant's compiles wait for one row."""
+    """Return the bytes that the tenant's drafts, sources and label drafts take; inside the tenant's scope. Three scans
+    of narrow index entries, since a counter would make all of a tenant's compiles wait for one row."""
     with connection.cursor() as cursor:
         cursor.execute(_HELD, {"tenant": tenant_id})
         return int(cursor.fetchone()[0])

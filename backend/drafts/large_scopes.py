@@ -28,11 +28,12 @@ class LargeScope:
 
 def large_scopes(above: int) -> list[LargeScope]:
     """The scopes with more than `above` sources, of all tenants."""
-    return [found for tenant_id, scope_id in _all_scopes() if (found := _measured(tenant_id, scope_id, above))]
+    return [scope for tenant_id, scope_id in _all_scopes() if (scope := _measure(tenant_id, scope_id, above))]
 
 
 def build_index(scope: LargeScope) -> str:
-    """Outside a transaction; returns the index's name. What an interrupted build left is built again."""
+    """Build the scope's index, outside a transaction, and return its name. What an interrupted build left is built
+    again."""
     name, kind = index_name(scope.scope_id), f"halfvec({scope.n_dimensions})"
     with connection.cursor() as cursor:
         cursor.execute(f"SET maintenance_work_mem = '{BUILD_MEMORY}'")
@@ -65,7 +66,7 @@ def _all_scopes() -> Iterator[tuple[UUID, UUID]]:
         yield from cursor.fetchall()
 
 
-def _measured(tenant_id: UUID, scope_id: UUID, above: int) -> LargeScope | None:
+def _measure(tenant_id: UUID, scope_id: UUID, above: int) -> LargeScope | None:
     with tenant_scope(tenant_id), connection.cursor() as cursor:
         cursor.execute(
             "SELECT count(*), min(tableoid::regclass::text), min(vector_dims(embedding)) FROM drafts_source"

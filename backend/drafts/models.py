@@ -16,7 +16,7 @@ ROW_BYTES = 400  # a row with its index entries, without the texts, log-probs an
 
 
 def _n_bytes(*parts: models.Expression) -> models.GeneratedField:
-    """What a row takes, kept by Postgres itself, so that no writer can forget it."""
+    """The bytes that a row takes, kept by Postgres itself, so that no writer can forget it."""
     total: models.Expression = models.Value(ROW_BYTES)
     for part in parts:
         total = total + part
@@ -48,8 +48,8 @@ class FamilyKey(TenantOwned):
 
 
 class Scope(TenantOwned):
-    """What must be equal for a draft to be seen at all. `teacher` is provider/model@revision and the sampling policy:
-    another teacher or policy is another distribution. `embedder` is name and weights' digest."""
+    """The values that must be equal for a draft to be seen at all. `teacher` is provider/model@revision and the
+    sampling policy: another teacher or policy is another distribution. `embedder` is name and weights' digest."""
 
     family = models.CharField(max_length=100)
     teacher = models.CharField(max_length=400)
@@ -193,9 +193,9 @@ class Offer(TenantOwned):
 
 
 class Verdict(TenantOwned):
-    """What was said about one draft. Append-only; the calibration can be computed again from these rows, in the order
-    of their ids. `cost_microusd` is the draft's share of what its verification was billed, `gate_score` what the task's
-    own verifiers gave it on the new slice, where the spec asks for that."""
+    """A verdict on one draft. Append-only; the calibration can be computed again from these rows, in the order of their
+    ids. `cost_microusd` is the draft's share of what its verification was billed, `gate_score` what the task's own
+    verifiers gave it on the new slice, where the spec asks for that."""
 
     offer_id = models.UUIDField()
     compile_id = models.UUIDField()
@@ -221,7 +221,7 @@ class Verdict(TenantOwned):
 
 
 class Outcome(TenantOwned):
-    """What became of one slice's candidates at selection, for the comparison of held-back slices with the others.
+    """The outcome of one slice's candidates at selection, for the comparison of held-back slices with the others.
     Append-only."""
 
     compile_id = models.UUIDField()
@@ -245,7 +245,7 @@ class Outcome(TenantOwned):
 
 
 class Calibration(TenantOwned):
-    """What is known about acceptance within one scope under one strategy: the posterior over the curves (a few kB), and
+    """The acceptance that is known within one scope under one strategy: the posterior over the curves (a few kB), and
     the counts that the bound and the lock-out guard need."""
 
     scope = models.ForeignKey(Scope, on_delete=models.CASCADE, related_name="calibrations", db_constraint=False)

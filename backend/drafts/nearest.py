@@ -1,4 +1,4 @@
-"""Which sources are near a slice: exact over all of a scope in one read, or through the scope's own index.
+"""The sources that are near a slice: exact over all of a scope in one read, or through the scope's own index.
 
 Exact is the default and costs one range of one index and a matrix product for all of a compile's slices. A scope that
 an operator gave an index (`index_large_scopes`, above 100,000 sources) is asked once per slice instead, and finds
@@ -23,8 +23,8 @@ _TO_DIMENSION = 16
 
 
 def nearest_sources(tenant_id: UUID, scope_id: UUID, turned: Any, n: int) -> list[list[tuple[UUID, float]]]:
-    """For each of the (m, d) float32 rotated unit rows the ids and cosine distances of the `n` nearest sources, nearest
-    first; fewer where the scope has fewer. Inside the tenant's scope."""
+    """Return for each of the (m, d) float32 rotated unit rows the ids and cosine distances of the `n` nearest sources,
+    nearest first; fewer where the scope has fewer. Inside the tenant's scope."""
     if has_index(scope_id):
         return [_by_index(tenant_id, scope_id, row, n) for row in turned]
     return _exactly(tenant_id, scope_id, turned, n)
@@ -35,7 +35,8 @@ def index_name(scope_id: UUID) -> str:
 
 
 def has_index(scope_id: UUID) -> bool:
-    """Whether the scope has an index that is complete (one that is being built, or whose build failed, is not)."""
+    """Return whether the scope has an index that is complete (one that is being built, or whose build failed, is
+    not)."""
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT 1 FROM pg_index WHERE indexrelid = to_regclass(%s) AND indisvalid", [index_name(scope_id)]
@@ -55,7 +56,7 @@ def _by_index(tenant_id: UUID, scope_id: UUID, row: Any, n: int) -> list[tuple[U
             f" ORDER BY {distance} LIMIT %(n)s",
             values,
         )
-        return [(id, max(0.0, float(found))) for id, found in cursor.fetchall()]
+        return [(id, max(0.0, float(cosine))) for id, cosine in cursor.fetchall()]
 
 
 def _exactly(tenant_id: UUID, scope_id: UUID, turned: Any, n: int) -> list[list[tuple[UUID, float]]]:
@@ -103,10 +104,10 @@ def source_blocks(tenant_id: UUID, scope_id: UUID, size: int = BLOCK) -> Iterato
             binary=True,
         )
         while rows := cursor.fetchmany(size):
-            yield _parsed(b"".join([row for (row,) in rows]))
+            yield _parse(b"".join([row for (row,) in rows]))
 
 
-def _parsed(data: bytes) -> tuple[Any, Any]:
+def _parse(data: bytes) -> tuple[Any, Any]:
     d = int.from_bytes(data[_TO_DIMENSION : _TO_DIMENSION + 2], "big")
     rows = np.frombuffer(data, dtype=[("id", "V16"), ("size", "V4"), ("vector", ">f2", (d,))])
     return rows["id"], rows["vector"].astype(np.float32)

@@ -1,6 +1,6 @@
-"""What would be offered for a spec? Asked by the web process, which loads no model, answered by a worker, which can
-embed the slices (`workers/live/draft_preview`). The question is a row that both can see; it is deleted as soon as
-whoever asked has the answer or has given up."""
+"""The drafts that would be offered for a spec: asked for by the web process, which loads no model, answered by a
+worker, which can embed the slices (`workers/live/draft_preview`). The question is a row that both can see; it is
+deleted as soon as whoever asked has the answer or has given up."""
 
 import math
 import time
@@ -13,7 +13,7 @@ from backend.domain.drafts.vocabulary import Arm, Strategy
 from backend.domain.errors import Unavailable
 from backend.domain.spec.parsing import Spec, canonical_spec
 from backend.drafts.models import Preview, Scope
-from backend.queue import TaskName, send_hint
+from backend.queue import TaskName, enqueue
 from backend.rest.async_queries import let_go
 from backend.tenants.isolation import tenant_scope
 from backend.wakeups import announce, listening
@@ -24,8 +24,8 @@ QUEUED, ANSWERED, FAILED = "queued", "answered", "failed"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreviewedSlice:
-    """What one slice could expect. Money in micro-USD, expectations; `acceptance_low` and `acceptance_high` hold with
-    95 % credibility. `reason` says in a sentence why nothing, or what, would be shown."""
+    """The drafts that one slice could expect. Money in micro-USD, expectations; `acceptance_low` and `acceptance_high`
+    hold with 95 % credibility. `reason` says in a sentence why nothing, or what, would be shown."""
 
     name: str
     strategy: Strategy | None
@@ -80,8 +80,8 @@ def total_of(slices: Sequence[PreviewedSlice]) -> dict[str, Any]:
 
 
 def expected_saving(tenant_id: UUID, spec: Spec, *, wait_s: float) -> dict[str, Any]:
-    """What an estimate says of the cache: the preview's total, or nulls and a `reason`. A family that has no drafts
-    takes no worker to tell. Outside a transaction."""
+    """Return an estimate's figures of the cache: the preview's total, or nulls and a `reason`. A family that has no
+    drafts takes no worker to tell. Outside a transaction."""
     with tenant_scope(tenant_id):
         is_known = Scope.objects.filter(tenant_id=tenant_id, family=spec.family).exists()
     if not spec.draft_cache.enabled or spec.draft_cache.verify == "off":
@@ -89,11 +89,11 @@ def expected_saving(tenant_id: UUID, spec: Spec, *, wait_s: float) -> dict[str, 
     if not is_known:
         return total_of(()) | {"reason": f"No draft of the family {spec.family!r} is kept yet."}
     try:
-        found = preview(tenant_id, canonical_spec(spec), wait_s=wait_s)
+        answer = preview(tenant_id, canonical_spec(spec), wait_s=wait_s)
     except Unavailable as away:
         return dict.fromkeys(total_of(()), None) | {"reason": away.message}
-    total: dict[str, Any] = found["total"]
-    reasons = list(dict.fromkeys(part["reason"] for part in found["slices"]))
+    total: dict[str, Any] = answer["total"]
+    reasons = list(dict.fromkeys(part["reason"] for part in answer["slices"]))
     return total | {"reason": None if total["n_shown"] else " ".join(reasons)}
 
 
@@ -104,7 +104,7 @@ def preview(tenant_id: UUID, spec: dict[str, Any], *, wait_s: float) -> dict[str
         asked = Preview.objects.create(tenant_id=tenant_id, spec=spec, status=QUEUED)
     try:
         with listening(asked.id) as wait:
-            if not send_hint(TaskName.DRAFTS_PREVIEW, tenant_id=str(tenant_id), preview_id=str(asked.id)):
+            if not enqueue(TaskName.DRAFTS_PREVIEW, tenant_id=str(tenant_id), preview_id=str(asked.id)):
                 raise Unavailable("The workers cannot be reached just now; try again.", code="no_worker")
             until = time.monotonic() + wait_s
             while True:
@@ -136,7 +136,7 @@ def _answer_of(row: Preview, wait_s: float) -> dict[str, Any]:
 
 
 def question(tenant_id: UUID, preview_id: UUID) -> dict[str, Any] | None:
-    """For the worker: the spec that is asked about, None when nobody waits for the answer any more."""
+    """Return the spec that is asked about, for the worker; None when nobody waits for the answer any more."""
     with tenant_scope(tenant_id):
         row = Preview.objects.filter(tenant_id=tenant_id, id=preview_id, status=QUEUED).first()
     return None if row is None else row.spec
@@ -144,14 +144,14 @@ def question(tenant_id: UUID, preview_id: UUID) -> dict[str, Any] | None:
 
 def answer(tenant_id: UUID, preview_id: UUID, slices: Sequence[PreviewedSlice]) -> None:
     result = {"slices": [part.to_json() for part in slices], "total": total_of(slices)}
-    _settle(tenant_id, preview_id, ANSWERED, result)
+    _close(tenant_id, preview_id, ANSWERED, result)
 
 
 def fail(tenant_id: UUID, preview_id: UUID, message: str) -> None:
-    _settle(tenant_id, preview_id, FAILED, message)
+    _close(tenant_id, preview_id, FAILED, message)
 
 
-def _settle(tenant_id: UUID, preview_id: UUID, status: str, result: Any) -> None:
+def _close(tenant_id: UUID, preview_id: UUID, status: str, result: Any) -> None:
     with tenant_scope(tenant_id):
         Preview.objects.filter(tenant_id=tenant_id, id=preview_id, status=QUEUED).update(status=status, result=result)
     announce(preview_id)

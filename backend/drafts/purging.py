@@ -32,7 +32,7 @@ BATCH = 1_000  # sources with their drafts in one statement, which has 30 s
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Purged:
-    """How many rows went."""
+    """The numbers of rows that went."""
 
     n_keys: int = 0
     n_scopes: int = 0
@@ -73,16 +73,18 @@ def delete_draft(tenant_id: UUID, draft_id: UUID, *, actor: Actor = SYSTEM) -> i
     """A draft and every draft that began as it; sources that are left without drafts go too. Returns how many drafts
     went, 0 where there is none with this id."""
     with tenant_scope(tenant_id):
-        found = _delete(tenant_id, "draft", "id = %(id)s OR root_id = %(id)s", "source_id", id=draft_id)
+        source_ids = _delete(tenant_id, "draft", "id = %(id)s OR root_id = %(id)s", "source_id", id=draft_id)
         empty = (
             "id = ANY(%(sources)s) AND NOT EXISTS (SELECT FROM drafts_draft d"
             " WHERE d.tenant_id = %(tenant)s AND d.source_id = drafts_source.id)"
         )
-        _delete(tenant_id, "source", empty, sources=found)
-        if found:
+        _delete(tenant_id, "source", empty, sources=source_ids)
+        if source_ids:
             target = encode_id(Prefix.DRAFT, draft_id)
-            audit.note(tenant_id, actor=actor, action="draft.deleted", target=target, data={"n_drafts": len(found)})
-    return len(found)
+            audit.note(
+                tenant_id, actor=actor, action="draft.deleted", target=target, data={"n_drafts": len(source_ids)}
+            )
+    return len(source_ids)
 
 
 def _purge(tenant_id: UUID, families: list[str], which_previews: str, **values: Any) -> Purged:
@@ -104,7 +106,8 @@ def _purge(tenant_id: UUID, families: list[str], which_previews: str, **values: 
 
 
 def _delete_keys(tenant_id: UUID, families: list[str]) -> int:
-    """How many keys went. Afterwards none of these families can have another before this transaction ends."""
+    """Delete keys and return how many. Afterwards none of these families can have another before this transaction
+    ends."""
     waiting, n_keys = list(families), 0
     while waiting:
         held = [FamilyKey(tenant_id=tenant_id, family=family, sealed=b"") for family in waiting]

@@ -47,7 +47,7 @@ class Reader:
         return None if vault is None else vault.unseal(bytes(draft.text_sealed))
 
     def slice_text(self, draft: Draft) -> str | None:
-        """Of the slice that it was written for; None when that is gone."""
+        """Return the text of the slice that a draft was written for; None when that is gone."""
         vault = self._vault(draft)
         source = Source.objects.filter(tenant_id=self.tenant_id, id=draft.source_id).only("prompt_sealed").first()
         if vault is None or source is None:

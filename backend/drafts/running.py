@@ -14,9 +14,9 @@ def running_rate(tenant_id: UUID, family: str) -> dict[str, Any]:
     """Over all look-ups of the family: drafts that the teacher was asked about and accepted, the rate with its exact
     95 % interval (ppm), those taken because they answer the same prompt, the net saving in micro-USD."""
     scopes = Scope.objects.filter(tenant_id=tenant_id, family=family).values_list("id", flat=True)
-    told = Verdict.objects.filter(tenant_id=tenant_id, scope_id__in=list(scopes), kind=VerdictKind.VERDICT)
+    verdicts = Verdict.objects.filter(tenant_id=tenant_id, scope_id__in=list(scopes), kind=VerdictKind.VERDICT)
     is_repeat = Q(strategy=Strategy.REPEAT)
-    counts = told.aggregate(
+    counts = verdicts.aggregate(
         offered=Count("id", filter=~is_repeat),
         accepted=Count("id", filter=~is_repeat & Q(is_accepted=True)),
         repeated=Count("id", filter=is_repeat),

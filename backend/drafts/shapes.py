@@ -17,28 +17,28 @@ LEVEL = 0.95  # of every interval
 CURVE_POINTS_PPM = range(0, 1_000_001, 50_000)
 
 
-def family_shape(found: FamilyStats) -> dict[str, Any]:
+def family_shape(family: FamilyStats) -> dict[str, Any]:
     return {
         "object": "draft_stats",
-        "family": found.family,
-        **holdings_shape(found.holdings),
-        "lookups": tally_shape(found.tally, [band for scope in found.scopes for band in scope.verified]),
-        "labels": {"n_reused": found.labels.n_reused, "avoided_microusd": found.labels.saving.avoided},
-        "net_microusd": (found.tally.saving + found.labels.saving).net,
-        "holdback": holdback_shape(found.held_back, found.not_held_back),
-        "scopes": [scope_shape(scope) for scope in found.scopes],
+        "family": family.family,
+        **holdings_shape(family.holdings),
+        "lookups": tally_shape(family.tally, [band for scope in family.scopes for band in scope.verified]),
+        "labels": {"n_reused": family.labels.n_reused, "avoided_microusd": family.labels.saving.avoided},
+        "net_microusd": (family.tally.saving + family.labels.saving).net,
+        "holdback": holdback_shape(family.held_back, family.not_held_back),
+        "scopes": [scope_shape(scope) for scope in family.scopes],
     }
 
 
-def scope_shape(found: ScopeStats) -> dict[str, Any]:
+def scope_shape(scope: ScopeStats) -> dict[str, Any]:
     return {
-        "teacher": found.scope.teacher,
-        "embedder": found.scope.embedder,
-        **holdings_shape(found.holdings),
-        "lookups": tally_shape(found.tally, found.verified),
+        "teacher": scope.scope.teacher,
+        "embedder": scope.scope.embedder,
+        **holdings_shape(scope.holdings),
+        "lookups": tally_shape(scope.tally, scope.verified),
         "strategies": [
-            strategy_shape(name, tally, found.bands.get(name, ()), found.calibrations.get(name))
-            for name, tally in found.tallies.items()
+            strategy_shape(name, tally, scope.bands.get(name, ()), scope.calibrations.get(name))
+            for name, tally in scope.tallies.items()
         ],
     }
 
@@ -90,7 +90,8 @@ def rate_shape(k: int, n: int) -> dict[str, int | None]:
 
 
 def strategy_shape(name: str, tally: Tally, bands: Sequence[Band], known: Calibration | None) -> dict[str, Any]:
-    """Of a strategy that was never used so far `known` is None: nothing was audited, the judge's errors are unknown."""
+    """Return a strategy's figures. `known` is None for one that was never used so far: nothing was audited, the judge's
+    errors are unknown."""
     known = known or Calibration(log_posterior=b"", grid_version=GRID_VERSION)
     return {
         "strategy": name,
@@ -110,13 +111,13 @@ def strategy_shape(name: str, tally: Tally, bands: Sequence[Band], known: Calibr
 
 def bad_drafts_shape(known: Calibration) -> dict[str, int | None]:
     """The share of accepted drafts that are bad, as the fall-back sees it: its interval holds at all times at once."""
-    found = measured_bad_rate(known)
+    rate = measured_bad_rate(known)
     return {
         "n_audited": known.n_audited,
         "n_refused": known.n_audited_bad,
-        "rate_ppm": None if found.estimate is None else ppm(found.estimate),
-        "low_ppm": ppm(found.low),
-        "high_ppm": ppm(found.high),
+        "rate_ppm": None if rate.estimate is None else ppm(rate.estimate),
+        "low_ppm": ppm(rate.low),
+        "high_ppm": ppm(rate.high),
         "bound_ppm": None if known.max_bad_rate is None else ppm(known.max_bad_rate),
     }
 

@@ -22,8 +22,8 @@ _MONEY = ("avoided", "verification", "embedding", "audit", "exploration")
 
 
 def stats(tenant_id: UUID, *, family: str | None = None, since: datetime | None = None) -> list[FamilyStats]:
-    """By family, in the order of their names. `since` bounds look-ups and the comparison; what is stored and what the
-    calibration knows is as it stands."""
+    """Return the figures by family, in the order of their names. `since` bounds look-ups and the comparison; what is
+    stored and what the calibration knows is as it stands."""
     wanted = Q(tenant_id=tenant_id) & (Q() if family is None else Q(family=family))
     recent = wanted & (Q() if since is None else Q(created_at__gte=since))
     scopes = list(Scope.objects.filter(wanted).order_by("family", "created_at", "id"))
@@ -36,7 +36,7 @@ def stats(tenant_id: UUID, *, family: str | None = None, since: datetime | None 
         calibrations.setdefault(row.scope_id, {})[row.strategy] = row
     sides = _sides(Outcome.objects.filter(recent))
     bands = _bands(tenant_id, [scope.id for scope in scopes], since)
-    found = [
+    families = [
         _scope_stats(
             scope, holdings.get(scope.id, Holdings()), tallies, bands.get(scope.id, {}), calibrations.get(scope.id, {})
         )
@@ -46,10 +46,10 @@ def stats(tenant_id: UUID, *, family: str | None = None, since: datetime | None 
     return [
         FamilyStats(
             family=name,
-            holdings=sum((scope.holdings for scope in found if scope.scope.family == name), Holdings()),
+            holdings=sum((scope.holdings for scope in families if scope.scope.family == name), Holdings()),
             tally=_of_family(name, tallies),
             labels=_of_family(name, labels),
-            scopes=tuple(scope for scope in found if scope.scope.family == name),
+            scopes=tuple(scope for scope in families if scope.scope.family == name),
             held_back=sides.get(name, (None, None))[0],
             not_held_back=sides.get(name, (None, None))[1],
         )
@@ -154,16 +154,16 @@ def _bands(tenant_id: UUID, scope_ids: list[UUID], since: datetime | None) -> di
         .annotate(n=Count("id"), accepted=Count("id", filter=Q(is_accepted=True)))
         .order_by("band")
     )
-    found: dict[UUID, dict[str, tuple[Band, ...]]] = {}
+    bands: dict[UUID, dict[str, tuple[Band, ...]]] = {}
     for row in rows:
         band = Band(distance=row["band"] * BAND, n_shown=row["n"], n_accepted=row["accepted"])
-        of_scope = found.setdefault(row["scope_id"], {})
+        of_scope = bands.setdefault(row["scope_id"], {})
         of_scope[row["strategy"]] = (*of_scope.get(row["strategy"], ()), band)
-    return found
+    return bands
 
 
 def _sides(outcomes: QuerySet[Outcome]) -> dict[str, tuple[Side | None, Side | None]]:
-    """Of each family the held-back slices, then the others; None where it has not both."""
+    """Return for each family the held-back slices, then the others; None where it has not both."""
     has_score = Q(mean_score__isnull=False)
     rows = (
         outcomes.filter(arm__in=[Arm.HELD_BACK, *NOT_HELD_BACK])
@@ -177,10 +177,10 @@ def _sides(outcomes: QuerySet[Outcome]) -> dict[str, tuple[Side | None, Side | N
         )
         .order_by()
     )
-    found: dict[str, list[Mapping[str, Any]]] = {}
+    sides: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
-        found.setdefault(row["family"], []).append(row)
-    return {family: _both(of_family) for family, of_family in found.items()}
+        sides.setdefault(row["family"], []).append(row)
+    return {family: _both(of_family) for family, of_family in sides.items()}
 
 
 def _both(rows: list[Mapping[str, Any]]) -> tuple[Side | None, Side | None]:
@@ -189,11 +189,11 @@ def _both(rows: list[Mapping[str, Any]]) -> tuple[Side | None, Side | None]:
     return (_side(held_back), _side(others)) if held_back and others else (None, None)
 
 
-def _side(found: list[Mapping[str, Any]]) -> Side:
-    n_candidates, n_scored = sum(row["candidates"] for row in found), sum(row["scored"] for row in found)
+def _side(outcomes: list[Mapping[str, Any]]) -> Side:
+    n_candidates, n_scored = sum(row["candidates"] for row in outcomes), sum(row["scored"] for row in outcomes)
     return Side(
-        n_slices=sum(row["n"] for row in found),
+        n_slices=sum(row["n"] for row in outcomes),
         n_candidates=n_candidates,
-        cost_per_candidate_microusd=sum(row["cost"] for row in found) / n_candidates if n_candidates else None,
-        mean_score=sum(row["scores"] for row in found) / n_scored if n_scored else None,
+        cost_per_candidate_microusd=sum(row["cost"] for row in outcomes) / n_candidates if n_candidates else None,
+        mean_score=sum(row["scores"] for row in outcomes) / n_scored if n_scored else None,
     )

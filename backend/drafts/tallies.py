@@ -1,4 +1,4 @@
-"""What is known of a draft cache, as counts and sums by family, scope and strategy. Rates are derived where they are
+"""The figures of a draft cache, as counts and sums by family, scope and strategy. Rates are derived where they are
 shown (`shapes`)."""
 
 from collections import Counter
@@ -14,8 +14,8 @@ BAND = 0.05  # of cosine distance
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holdings:
-    """What is stored: `n_drafts` the product's live drafts, `n_kept` rows that are there because an exact rule needs
-    an unbiased sample. Tokens and cost are of the product's drafts, bytes of all rows."""
+    """The drafts that are stored: `n_drafts` the product's live drafts, `n_kept` rows that are there because an exact
+    rule needs an unbiased sample. Tokens and cost are of the product's drafts, bytes of all rows."""
 
     n_drafts: int = 0
     n_kept: int = 0
@@ -42,7 +42,7 @@ class Holdings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tally:
-    """What look-ups came to. `n_shown` drafts were offered, `n_accepted` of them accepted, `n_reused` entered a pool;
+    """The sum of look-ups. `n_shown` drafts were offered, `n_accepted` of them accepted, `n_reused` entered a pool;
     those that were written for the very same prompt, which nobody is asked about, are in all three."""
 
     arms: Counter[str] = field(default_factory=Counter)
@@ -100,7 +100,7 @@ class ScopeStats:
 
     @property
     def verified(self) -> tuple[Band, ...]:
-        """Of every strategy that asks: a repeat is accepted always."""
+        """The tally of every strategy that asks: a repeat is accepted always."""
         return tuple(band for name, bands in self.bands.items() if name != Strategy.REPEAT for band in bands)
 
 

@@ -85,7 +85,7 @@ class Vault:
 def open_vault(tenant_id: UUID, family: str) -> Vault | None:
     """The family's vault, inside the tenant's scope; None when the family has no drafts (any more)."""
     row = FamilyKey.objects.filter(tenant_id=tenant_id, family=family).first()
-    return None if row is None else _opened(tenant_id, family, bytes(row.sealed))
+    return None if row is None else _open(tenant_id, family, bytes(row.sealed))
 
 
 def make_vault(tenant_id: UUID, family: str) -> Vault:
@@ -106,12 +106,12 @@ def make_vault(tenant_id: UUID, family: str) -> Vault:
                 "SELECT sealed FROM drafts_familykey WHERE tenant_id = %s AND family = %s FOR KEY SHARE",
                 [tenant_id, family],
             )
-            found = cursor.fetchone()
-        if found is not None:  # else it was purged between the two statements
-            return _opened(tenant_id, family, bytes(found[0]))
+            row = cursor.fetchone()
+        if row is not None:  # else it was purged between the two statements
+            return _open(tenant_id, family, bytes(row[0]))
 
 
-def _opened(tenant_id: UUID, family: str, sealed: bytes) -> Vault:
+def _open(tenant_id: UUID, family: str, sealed: bytes) -> Vault:
     return Vault(tenant_id, family, base64.b64decode(unseal(tenant_id, sealed, purpose=family_key_purpose(family))))
 
 

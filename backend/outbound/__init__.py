@@ -1,5 +1,5 @@
-"""How kolm calls addresses that customers name (teacher base URLs, webhook endpoints): the one transport between
-their URL and our network.
+"""The way in which kolm calls addresses that customers name (teacher base URLs, webhook endpoints): the one transport
+between their URL and our network.
 
     with open_client(allowed_origins=frozenset()) as client, watching(Watch(deadline_at=..., cancelled=...)):
         with client.stream("POST", url, json=...) as response:

@@ -1,4 +1,4 @@
-"""Which URLs and which addresses may be called: judgements only, nothing is resolved or opened here."""
+"""The URLs and addresses that may be called: judgements only, nothing is resolved or opened here."""
 
 import ipaddress
 import re
@@ -54,7 +54,8 @@ class OutboundRefused(InvalidInput):
 
 
 def is_public(address: IPAddress) -> bool:
-    """Whether an address is ordinary public internet; everything that tunnels to or embeds another address is not."""
+    """Return whether an address is ordinary public internet; everything that tunnels to or embeds another address is
+    not."""
     if isinstance(address, ipaddress.IPv4Address):
         return not any(address in net for net in _NOT_PUBLIC_V4) and address.is_global
     return (

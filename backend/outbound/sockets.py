@@ -33,13 +33,13 @@ class OutboundCanceled(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watch:
-    """When to stop waiting: `deadline_at` on the monotonic clock, or `cancelled()`."""
+    """The conditions to stop waiting: `deadline_at` on the monotonic clock, or `cancelled()`."""
 
     deadline_at: float
     cancelled: Callable[[], bool] = lambda: False
 
     def slice_s(self) -> float:
-        """How long the next wait may be; raises when there is nothing left to wait for."""
+        """Return how long the next wait may be; raises when there is nothing left to wait for."""
         if self.cancelled():
             raise OutboundCanceled
         left = self.deadline_at - time.monotonic()
@@ -67,8 +67,8 @@ def current_watch() -> Watch:
 
 def system_resolver(host: str, port: int) -> Sequence[str]:
     """Every address the name has, as the operating system answers."""
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return tuple(dict.fromkeys(str(entry[4][0]) for entry in found))
+    addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return tuple(dict.fromkeys(str(entry[4][0]) for entry in addresses))
 
 
 def resolve(host: str, port: int, *, resolver: Resolver, private_allowed: bool, watch: Watch) -> tuple[IPAddress, ...]:

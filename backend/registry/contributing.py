@@ -26,14 +26,14 @@ def contribute(tenant_id: UUID, structures: Sequence[Structure], *, submitted_at
     """Put what a compile's answers have in common (`structures_of`) into the registry; how many entries it was.
     `submitted_at` is when the spec that opted in was: before a withdrawal it counts for nothing. What is not structure
     is left out, whoever says that it is."""
-    found = [one for one in structures if structural(one.shape, one.run) == one][:MAX_OF_A_TENANT]
+    entries = [one for one in structures if structural(one.shape, one.run) == one][:MAX_OF_A_TENANT]
     with tenant_scope(tenant_id):
         _one_at_a_time(tenant_id)
         if Withdrawal.objects.of_tenant(tenant_id).filter(at__gte=submitted_at).exists():
             return 0
         rows = [
             Contribution(tenant_id=tenant_id, shape_version=SHAPE_VERSION, shape=one.shape, run=one.run)
-            for one in sorted(set(found))
+            for one in sorted(set(entries))
         ]
         Contribution.objects.bulk_create(
             rows,
@@ -57,7 +57,8 @@ def withdraw(tenant_id: UUID, *, actor: Actor) -> int:
 
 
 def _one_at_a_time(tenant_id: UUID) -> None:
-    """Until the transaction ends: a compile that ends while its tenant withdraws leaves nothing behind."""
+    """Lock the tenant's contributions until the transaction ends: a compile that ends while its tenant withdraws leaves
+    nothing behind."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"registry {tenant_id}"])
 

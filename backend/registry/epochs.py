@@ -49,7 +49,7 @@ def build() -> Epoch | None:
         last = newest()
         before = read_epoch(bytes(last.data)) if last else None
         entries = released(
-            counted(settings.KOLM_REGISTRY_K),
+            count_shared(settings.KOLM_REGISTRY_K),
             k=settings.KOLM_REGISTRY_K,
             margin=settings.KOLM_REGISTRY_MARGIN,
             draw=_draw,
@@ -81,17 +81,17 @@ def build() -> Epoch | None:
         )
 
 
-def counted(k: int) -> list[Counted]:
-    """What at least k parties share, with how many. The rows behind it are never seen: the function of the database
-    runs as the owner of the tables and answers nothing else."""
+def count_shared(k: int) -> list[Counted]:
+    """Return what at least k parties share, with how many. The rows behind it are never seen: the function of the
+    database runs as the owner of the tables and answers nothing else."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT shape, run, parties FROM kolm_registry_shared(%s, %s)", [k, SHAPE_VERSION])
         return [Counted(entry=Entry(shape=shape, run=run), n_parties=n) for shape, run, n in cursor.fetchall()]
 
 
 def _draw(text: str) -> bytes:
-    """Of the deployment's secret: the margin of an entry is the same in every epoch, so that many epochs tell no more
-    of it than one."""
+    """Draw from the deployment's secret: the margin of an entry is the same in every epoch, so that many epochs tell no
+    more of it than one."""
     return salted_hmac("backend.registry.margin", text, algorithm="sha256").digest()
 
 

@@ -30,7 +30,7 @@ class Contribution(TenantOwned):
 
 
 class Withdrawal(TenantOwned):
-    """When a tenant took everything back: no compile from before that contributes again."""
+    """The time at which a tenant took everything back: no compile from before that contributes again."""
 
     at = models.DateTimeField(default=timezone.now)
 

@@ -79,14 +79,14 @@ def docs_page(request: HttpRequest, name: str) -> HttpResponse:
     except FileNotFoundError:
         message = f"This installation lacks the pages of docs/; this one is docs/{name}.md in kolm's source tree."
         return problem_response(request, status=404, code="docs_not_installed", detail=message)
-    response = HttpResponse(_rendered(path, changed_ns), content_type="text/html; charset=utf-8")
+    response = HttpResponse(_render(path, changed_ns), content_type="text/html; charset=utf-8")
     response["Cache-Control"] = "public, max-age=3600"
     response["Content-Security-Policy"] = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
     return response
 
 
 @lru_cache(maxsize=8)
-def _rendered(path: Path, changed_ns: int) -> bytes:
+def _render(path: Path, changed_ns: int) -> bytes:
     """Rendered once for each state of the file."""
     markdown = path.read_text(encoding="utf-8")
     title = markdown.partition("\n")[0].removeprefix("# ")

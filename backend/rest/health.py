@@ -1,4 +1,4 @@
-"""For load balancers and supervisors: is the process alive, and can it do its work.
+"""The health of the process, for load balancers and supervisors: is it alive, and can it do its work.
 
 Each part is looked at in a thread of its own, once at a time whoever asks, and for LIMIT_S at most: a store that hangs
 instead of failing (a stopped process, a network disk) holds one thread, and no answer.
@@ -36,7 +36,7 @@ def healthz(request: HttpRequest) -> JsonResponse:
 def readyz(request: HttpRequest) -> JsonResponse:
     """503 while the database or the blob store does not answer. Without Valkey the process is degraded and goes on:
     reads work, hints are lost and upkeep finds the work."""
-    looks = {part: _begun(part, look) for part, look in _LOOKS.items()}
+    looks = {part: _begin(part, look) for part, look in _LOOKS.items()}
     wait_for(looks.values(), timeout=LIMIT_S)
     parts = {part: look.done() and look.result() for part, look in looks.items()}
     is_ready = parts["database"] and parts["blobs"]
@@ -47,7 +47,7 @@ def readyz(request: HttpRequest) -> JsonResponse:
     return JsonResponse(body, status=200 if is_ready else 503)
 
 
-def _begun(part: str, look: Callable[[], bool]) -> "Future[bool]":
+def _begin(part: str, look: Callable[[], bool]) -> "Future[bool]":
     """The look at this part that is under way, or a new one."""
     with _lock:
         under_way = _under_way.get(part)

@@ -1,5 +1,6 @@
-"""What every log line of web has and has not: the request's id, its route instead of its path, and no fault that the
-server below us would print by itself. Apart from the middleware, because logging is configured before Django is."""
+"""The parts that every log line of web has and has not: the request's id, its route instead of its path, and no fault
+that the server below us would print by itself. Apart from the middleware, because logging is configured before Django
+is."""
 
 import logging
 from collections.abc import Awaitable, Callable
@@ -37,7 +38,7 @@ class RoutesForPaths(logging.Filter):
 
 
 def _reason(record: logging.LogRecord) -> str:
-    """Of CSRF: a sentence of Django's, with another site's address after its dash."""
+    """Return the reason of a CSRF refusal: a sentence of Django's, with another site's address after its dash."""
     args = record.args if isinstance(record.args, tuple) and record.args else ("",)
     return f" ({str(args[0]).partition(' - ')[0]})"
 

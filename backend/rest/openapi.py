@@ -1,4 +1,4 @@
-"""What the OpenAPI document says beyond the views themselves: which addresses are public, and how errors look."""
+"""The parts of the OpenAPI document that no view states: which addresses are public, and how errors look."""
 
 from typing import Any
 

@@ -42,10 +42,10 @@ def list_page(
 ) -> Response:
     """One page of `rows` (already filtered to the tenant) as asked for by the query; `filters` are the view's own
     parameters."""
-    ordered, limit, is_backwards = _asked(request, rows, prefix, filters)
-    found = list(ordered[: limit + 1])
-    edge = found[limit - 1] if len(found) > limit else None
-    return Response(_page(found[:limit], render, prefix, edge=edge, is_backwards=is_backwards))
+    ordered, limit, is_backwards = _page_query(request, rows, prefix, filters)
+    page = list(ordered[: limit + 1])
+    edge = page[limit - 1] if len(page) > limit else None
+    return Response(_page(page[:limit], render, prefix, edge=edge, is_backwards=is_backwards))
 
 
 def search_page(
@@ -58,24 +58,25 @@ def search_page(
     most: int,
     filters: Iterable[str] = (),
 ) -> Response:
-    """As `list_page`, of the rows that `matches` keeps, for what the database cannot search. At most `most` rows are
-    looked at; where the search ended at that, `truncated` is true and `next_cursor` goes on behind the last of them."""
-    ordered, limit, is_backwards = _asked(request, rows, prefix, filters)
-    found: list[_M] = []
+    """List a page as `list_page` does, of the rows that `matches` keeps, for what the database cannot search. At most
+    `most` rows are looked at; where the search ended at that, `truncated` is true and `next_cursor` goes on behind the
+    last of them."""
+    ordered, limit, is_backwards = _page_query(request, rows, prefix, filters)
+    matching: list[_M] = []
     last, n_seen, has_more = None, 0, False
     for row in ordered[: most + 1].iterator(chunk_size=_CHUNK):
-        if len(found) == limit or n_seen == most:
+        if len(matching) == limit or n_seen == most:
             has_more = True
             break
         last, n_seen = row, n_seen + 1
         if matches(row):
-            found.append(row)
-    body = _page(found, render, prefix, edge=last if has_more else None, is_backwards=is_backwards)
-    return Response(body | {"truncated": has_more and len(found) < limit})
+            matching.append(row)
+    body = _page(matching, render, prefix, edge=last if has_more else None, is_backwards=is_backwards)
+    return Response(body | {"truncated": has_more and len(matching) < limit})
 
 
 def page_schema(name: str, item: serializers.BaseSerializer[Any]) -> serializers.BaseSerializer[Any]:
-    """What `list_page` answers, for OpenAPI: `extend_schema(responses=page_schema("CompileList",
+    """Return the schema of what `list_page` answers, for OpenAPI: `extend_schema(responses=page_schema("CompileList",
     CompileSerializer()))`."""
     return inline_serializer(
         name,
@@ -88,7 +89,7 @@ def page_schema(name: str, item: serializers.BaseSerializer[Any]) -> serializers
     )
 
 
-def _asked(
+def _page_query(
     request: Request, rows: models.QuerySet[_M], prefix: Prefix, filters: Iterable[str]
 ) -> tuple[models.QuerySet[_M], int, bool]:
     """The rows beyond the cursor in the order in which to walk them, how many make a page, and whether the walk goes
@@ -106,11 +107,11 @@ def _asked(
 
 
 def _page(
-    found: list[_M], render: Callable[[_M], Any], prefix: Prefix, *, edge: _M | None, is_backwards: bool
+    page: list[_M], render: Callable[[_M], Any], prefix: Prefix, *, edge: _M | None, is_backwards: bool
 ) -> dict[str, Any]:
     """`edge` is the row behind which the next page begins (send it as `before` when walking towards newer rows, else as
     `after`); None at the end of the list."""
-    rows = found[::-1] if is_backwards else found
+    rows = page[::-1] if is_backwards else page
     return {
         "object": "list",
         "data": [render(row) for row in rows],

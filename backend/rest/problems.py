@@ -138,13 +138,13 @@ def answer_to(error: Exception) -> Refusal:
         return _of_ours(error)
     if isinstance(error, drf.APIException):
         return _of_drf(error)
-    return _of_django(error) or _of_database(error) or _masked(error)
+    return _of_django(error) or _of_database(error) or _mask(error)
 
 
 def _of_ours(error: ours.KolmError) -> Refusal:
     status = next((status for kind, status in _STATUS_OF if isinstance(error, kind)), None)
     if status is None:
-        return _masked(error)
+        return _mask(error)
     status = _STATUS_OF_CODE.get(error.code, status)
     headers = {}
     if isinstance(error, ours.TooManyRequests):
@@ -246,7 +246,7 @@ def _of_database(error: Exception) -> Refusal | None:
     )
 
 
-def _masked(error: BaseException | None) -> Refusal:
+def _mask(error: BaseException | None) -> Refusal:
     logger.error("a request failed", exc_info=error)
     return Refusal(
         status=500,
@@ -281,4 +281,4 @@ def page_not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
 def server_error(request: HttpRequest) -> HttpResponse:
     """Also reached when no transaction could be begun, so that the database being away is a 503 here too."""
     error = sys.exc_info()[1]
-    return respond(request, answer_to(error) if isinstance(error, Exception) else _masked(error))
+    return respond(request, answer_to(error) if isinstance(error, Exception) else _mask(error))

@@ -56,7 +56,7 @@ return {1, tightest, left, math.ceil(full), 0}
 
 
 class Caller(Protocol):
-    """What authentication leaves in `request.auth`."""
+    """The caller that authentication leaves in `request.auth`."""
 
     @property
     def tenant_id(self) -> UUID: ...

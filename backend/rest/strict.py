@@ -43,10 +43,10 @@ def check_query(query: QueryDict, known: Iterable[str]) -> None:
         raise serializers.ValidationError(broken)
 
 
-def unknown_keys(given: Iterable[Any], known: Iterable[str]) -> dict[str, list[ErrorDetail]]:
-    """What is wrong with the first of the keys that are not known."""
+def unknown_keys(keys: Iterable[Any], known: Iterable[str]) -> dict[str, list[ErrorDetail]]:
+    """Return what is wrong with the first of the keys that are not known."""
     names = list(known)
-    unknown = (str(key) for key in given if key not in names)
+    unknown = (str(key) for key in keys if key not in names)
     return {key: [ErrorDetail(_unknown(key, names), code="unknown_parameter")] for key in islice(unknown, MAX_UNKNOWN)}
 
 

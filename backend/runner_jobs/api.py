@@ -41,7 +41,7 @@ View = Callable[..., Awaitable[HttpResponseBase]]
 
 
 def guarded_view(view: View) -> View:
-    """Outside any transaction (the views open their own), errors as problem+json, a lost lease as 410."""
+    """Run a view outside any transaction (the views open their own), errors as problem+json, a lost lease as 410."""
 
     async def guarded(request: HttpRequest, **kwargs: Any) -> HttpResponseBase:
         try:
@@ -79,9 +79,9 @@ async def claim(request: HttpRequest) -> HttpResponse:
     until = time.monotonic() + min(wait_s, MAX_WAIT_S)
     async with listening_async(RUNNERS) as wait:
         while True:
-            found = await query(leases.claim)(name, kinds)
-            if found is not None:
-                return JsonResponse(found.to_json())
+            claimed = await query(leases.claim)(name, kinds)
+            if claimed is not None:
+                return JsonResponse(claimed.to_json())
             left_s = until - time.monotonic()
             if left_s <= 0:
                 return HttpResponse(status=204)
@@ -94,7 +94,7 @@ async def heartbeat(request: HttpRequest, job_id: str) -> HttpResponse:
         return not_allowed(request)
     key = (decode_id(Prefix.RUNNER_JOB, job_id), bearer(request))
     await query(leases.authenticate)(*key)  # before the body is looked at
-    progress = _checked(Progress.from_json(await _json(request)))
+    progress = _check_progress(Progress.from_json(await _json(request)))
     cancel = await query(leases.heartbeat)(*key, progress)
     return JsonResponse({"cancel": cancel, "lease_s": float(settings.KOLM_RUNNER_LEASE_S)})
 
@@ -163,8 +163,9 @@ def _checked_put(tenant_id: UUID, data: bytes, sha256: str) -> str | None:
     return put_blob(tenant_id, data)
 
 
-def _checked(progress: Progress) -> Progress:
-    """As it can be stored: a runner is half trusted, and a loss that became NaN is still progress."""
+def _check_progress(progress: Progress) -> Progress:
+    """Return the progress as it can be stored: a runner is half trusted, and a loss that became NaN is still
+    progress."""
     for count in (progress.step, progress.n_steps):
         if not isinstance(count, int) or not 0 <= count < 2**31:
             raise ValueError("step and n_steps are counts")
@@ -178,7 +179,7 @@ def _finite(value: Any) -> float | None:
 
 
 def _text(value: Any, longest: int) -> str:
-    """What Postgres keeps: no NUL, no half of a surrogate pair."""
+    """Return a text as Postgres keeps it: no NUL, no half of a surrogate pair."""
     return str(value)[:longest].replace("\x00", "\ufffd").encode("utf-8", "replace").decode()
 
 

@@ -16,12 +16,12 @@ def sender_by_token(path: str, authorization: str) -> str | None:
     scheme, _, token = authorization.partition(" ")
     if scheme.lower() != "bearer":
         return None
-    found = _OF_A_JOB.match(path)
-    if found is None:
+    match = _OF_A_JOB.match(path)
+    if match is None:
         is_runner = hmac.compare_digest(token.encode(), settings.KOLM_RUNNER_TOKEN.encode())
         return "runners" if is_runner else None
     try:
-        job = leases.authenticate(decode_id(Prefix.RUNNER_JOB, found.group(1)), token)
+        job = leases.authenticate(decode_id(Prefix.RUNNER_JOB, match.group(1)), token)
     except (leases.JobGone, NotFound):
         return None
     return f"job {job.id}"

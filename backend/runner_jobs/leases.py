@@ -71,14 +71,15 @@ def offer(tenant_id: UUID, job: Offer, *, compile_id: UUID | None = None, step: 
 
 
 def _last_checkpoint(compile_id: UUID | None, payload_sha256: str) -> str:
-    """Where an earlier job of this compile with the same work had come to: a resumed compile goes on from there."""
+    """Return the checkpoint that an earlier job of this compile with the same work had come to: a resumed compile goes
+    on from there."""
     if compile_id is None:
         return ""
     earlier = RunnerJob.objects.filter(compile_id=compile_id, payload_sha256=payload_sha256).exclude(
         checkpoint_sha256=""
     )
-    found = earlier.order_by("-created_at").values_list("checkpoint_sha256", flat=True).first()
-    return found or ""
+    digest = earlier.order_by("-created_at").values_list("checkpoint_sha256", flat=True).first()
+    return digest or ""
 
 
 def claim(runner: str, kinds: list[RunnerJobKind]) -> Claim | None:
@@ -87,7 +88,7 @@ def claim(runner: str, kinds: list[RunnerJobKind]) -> Claim | None:
     token = secrets.token_urlsafe(32)
     if own_absence.may_take_over():
         queued = Q()
-        for job_id in list(_exhausted().filter(kind__in=kinds).values_list("id", flat=True)[:20]):
+        for job_id in list(_exhausted_jobs().filter(kind__in=kinds).values_list("id", flat=True)[:20]):
             _give_up(job_id)
     else:
         queued = Q(token_sha256="")
@@ -195,14 +196,14 @@ def report_failure(job_id: UUID, token: str, *, code: str, message: str, is_retr
     """Queue the job again while attempts are left, else end it as failed. Raises JobGone."""
     job = authenticate(job_id, token)
     # what a runner says may quote the tenant's texts: it goes where they are, not into this shared table
-    said = {"error_code": code, "error_sha256": put_json(job.tenant_id, {"message": message[:2000]})}
+    error = {"error_code": code, "error_sha256": put_json(job.tenant_id, {"message": message[:2000]})}
     if is_retryable and job.attempts_in_vain < MAX_ATTEMPTS and job.kind != RunnerJobKind.INFER:
         with tenant_scope(job.tenant_id):
             if job.compile_id is not None:
                 compile_leases.lock(job.compile_id)
             # one statement: a cancel that comes in between must not leave a queued job behind
             mine = RunnerJob.objects.filter(id=job_id, token_sha256=_hash(token), cancel_requested=False)
-            is_queued = mine.update(status=RunnerJobStatus.QUEUED, token_sha256="", lease_until=None, **said)
+            is_queued = mine.update(status=RunnerJobStatus.QUEUED, token_sha256="", lease_until=None, **error)
             if is_queued:
                 book_lost_attempt(job)
         if is_queued:
@@ -210,7 +211,7 @@ def report_failure(job_id: UUID, token: str, *, code: str, message: str, is_retr
             return
     job.refresh_from_db()
     status = RunnerJobStatus.CANCELED if job.cancel_requested else RunnerJobStatus.FAILED
-    _end(job, token, status=status, **said)
+    _end(job, token, status=status, **error)
 
 
 def cancel(job_id: UUID) -> None:
@@ -239,7 +240,7 @@ def expire_leases() -> int:
         )
         ids = [row[0] for row in cursor.fetchall()]
     long_ago = timezone.now() - timedelta(seconds=settings.KOLM_OUTAGE_S)
-    exhausted = list(_exhausted().filter(lease_until__lt=long_ago).values_list("id", flat=True)[:100])
+    exhausted = list(_exhausted_jobs().filter(lease_until__lt=long_ago).values_list("id", flat=True)[:100])
     for end, job_id in [*((_expire, id) for id in ids), *((_give_up, id) for id in exhausted)]:
         try:
             end(job_id)
@@ -272,7 +273,7 @@ def _expire(job_id: UUID) -> None:
     announce(RUNNERS)
 
 
-def _exhausted() -> QuerySet[RunnerJob]:
+def _exhausted_jobs() -> QuerySet[RunnerJob]:
     """Jobs whose last attempt fell silent."""
     silent = RunnerJob.objects.filter(status=RunnerJobStatus.QUEUED, attempts_in_vain__gte=MAX_ATTEMPTS)
     return silent.exclude(token_sha256="")
@@ -285,7 +286,7 @@ def _give_up(job_id: UUID) -> None:
         if job.compile_id is not None:
             compile_leases.lock(job.compile_id)
         ended = {"status": RunnerJobStatus.FAILED, "token_sha256": "", "lease_until": None, "ended_at": timezone.now()}
-        if _exhausted().filter(id=job_id).update(**ended):
+        if _exhausted_jobs().filter(id=job_id).update(**ended):
             _warn_lost(job, "it had no attempt left", is_final=True)
 
 
@@ -308,7 +309,7 @@ def result_of(job: RunnerJob) -> dict[str, Any]:
 
 
 def error_of(job: RunnerJob) -> str:
-    """What is known of a job that did not succeed, as a sentence."""
+    """Return what is known of a job that did not succeed, as a sentence."""
     if job.error_sha256:
         return str(get_json(job.tenant_id, job.error_sha256)["message"])
     return "The runner stopped answering." if job.error_code == "runner_lost" else f"Its job is {job.status}."
@@ -347,8 +348,9 @@ def _show(job: RunnerJob, progress: Progress) -> None:
 
 
 def _checkpoint(job: RunnerJob, progress: Progress) -> dict[str, Any]:
-    """What a heartbeat changes of the job's checkpoint. One that is further on than any before gives the attempts
-    back; the step is compared, since a job that dies at the same place may write other bytes there each time."""
+    """Return what a heartbeat changes of the job's checkpoint. One that is further on than any before gives the
+    attempts back; the step is compared, since a job that dies at the same place may write other bytes there each
+    time."""
     digest = progress.checkpoint_sha256
     if digest == job.checkpoint_sha256 or not _is_kept(job.tenant_id, digest):
         return {}

@@ -1,5 +1,5 @@
-"""Whether this web process was away: started anew, stopped, or without its database. Heartbeats that came meanwhile
-were not heard, so for the length of a lease after that no runner is given another one's job."""
+"""The absence of this web process: started anew, stopped, or without its database. Heartbeats that came meanwhile were
+not heard, so for the length of a lease after that no runner is given another one's job."""
 
 import threading
 import time

@@ -1,4 +1,5 @@
-"""What customers sent to be answered is not kept: ended `infer` jobs are forgotten, rows and blobs, minutes later."""
+"""The retention of what customers sent to be answered: ended `infer` jobs are forgotten, rows and blobs, minutes
+later."""
 
 from collections.abc import Callable
 from datetime import timedelta

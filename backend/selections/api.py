@@ -28,7 +28,7 @@ from backend.rest.strict import check_query
 from backend.runner_jobs import leases
 from backend.runner_jobs.models import RunnerJob
 from backend.runner_jobs.retention import ENDED
-from backend.selections.conclusion import settle
+from backend.selections.conclusion import conclude
 from backend.selections.models import Selection, SelectionStatus
 from backend.selections.options import Number, OptionsRequest, read_options
 from backend.selections.preferences import PREFER, preferred_wait_s
@@ -103,7 +103,7 @@ class SelectionsView(APIView):
                 request,
                 rows,
                 prefix=Prefix.SELECTION,
-                render=lambda row: selection_shape(row, settle(row), with_picks=False),
+                render=lambda row: selection_shape(row, conclude(row), with_picks=False),
             )
 
     @extend_schema(
@@ -189,7 +189,7 @@ def _wait(tenant_id: UUID, selection_id: UUID, wait_s: float) -> Response:
         row = Selection.objects.of_tenant(tenant_id).filter(id=selection_id).first()
         if row is None:
             raise Conflict("This selection was deleted while it was waited for.", code="selection_deleted")
-        shape = selection_shape(row, settle(row))
+        shape = selection_shape(row, conclude(row))
     headers = {"Location": f"/v1/select/{shape['id']}"}
     return Response(shape, status=202 if row.ended_at is None else 201, headers=headers)
 
@@ -202,13 +202,13 @@ class SelectionView(APIView):
         """One selection: status, progress, report with the cohesion log, the first picks."""
         check_query(request.query_params, [])
         row = find_selection(request, selection)
-        return Response(selection_shape(row, settle(row)))
+        return Response(selection_shape(row, conclude(row)))
 
     @extend_schema(operation_id="select_delete", responses={204: None})
     def delete(self, request: Request, selection: str) -> HttpResponse:
         """Delete a selection with its rows and its result; one that is at work is stopped."""
         row = find_selection(request, selection)
-        settle(row)
+        conclude(row)
         delete(row)
         return HttpResponse(status=204)
 
@@ -226,13 +226,13 @@ class CancelSelectionView(APIView):
     def post(self, request: Request, selection: str) -> Response:
         """Stop a selection: a queued one ends now, a running one within seconds."""
         row = find_selection(request, selection)
-        if settle(row) is not None:
+        if conclude(row) is not None:
             Selection.objects.of_tenant(row.tenant_id).filter(id=row.id).update(is_cancel_requested=True)
             leases.cancel(row.runner_job_id)
             row.refresh_from_db()
         elif row.status != SelectionStatus.CANCELED:
             raise Conflict(f"This selection has ended ({row.status}).", code="selection_ended")
-        return Response(selection_shape(row, settle(row)), status=202)
+        return Response(selection_shape(row, conclude(row)), status=202)
 
 
 def find_selection(request: Request, public_id: str) -> Selection:

@@ -25,7 +25,7 @@ RUNNER_SKU, TOKEN_SKU = "runner.second", "embedding.token"
 UNKNOWN = "run_failed"
 
 
-def settle(row: Selection) -> RunnerJob | None:
+def conclude(row: Selection) -> RunnerJob | None:
     """Bring `row` up to date, in its tenant's transaction. Gives the job while it has not ended."""
     if row.ended_at is not None:
         return None
@@ -39,15 +39,15 @@ def settle(row: Selection) -> RunnerJob | None:
     return None
 
 
-def settle_ended(limit: int = 50) -> int:
-    """For upkeep: settle the selections of ended jobs that nobody has asked for since. Returns how many."""
-    found = RunnerJob.objects.filter(kind=RunnerJobKind.SELECT, status__in=ENDED, settled_at=None)
-    jobs = list(found.order_by("ended_at")[:limit])
+def conclude_ended_jobs(limit: int = 50) -> int:
+    """Conclude the selections of ended jobs that nobody has asked for since; return how many. Upkeep calls this."""
+    ended = RunnerJob.objects.filter(kind=RunnerJobKind.SELECT, status__in=ENDED, settled_at=None)
+    jobs = list(ended.order_by("ended_at")[:limit])
     for job in jobs:
         with tenant_scope(job.tenant_id):
             row = Selection.objects.filter(tenant_id=job.tenant_id, runner_job_id=job.id).first()
             if row is not None:
-                settle(row)
+                conclude(row)
             RunnerJob.objects.filter(id=job.id, settled_at=None).update(settled_at=timezone.now())
     return len(jobs)
 
@@ -69,7 +69,7 @@ def _end(row: Selection, job: RunnerJob) -> None:
 
 
 def _take_result(row: Selection, job: RunnerJob) -> None:
-    """What the runner brought, if it can be a result; else a failure of ours, whose time is waste."""
+    """Take what the runner brought, if it can be a result; else a failure of ours, whose time is waste."""
     try:
         k = None if row.options["method"] == Method.ALL else row.k
         result = select_result(leases.result_of(job), n=row.n, k=k, is_text=row.width == 0)

@@ -64,12 +64,12 @@ class Wish:
 
     k: int | None
     k_share: float | None
-    given: Mapping[str, Any]
+    others: Mapping[str, Any]
 
     def options_for(self, n: int) -> tuple[Options, bool]:
         """The domain's options and `stratify`. Raises InvalidInput."""
-        rest = {name: value for name, value in self.given.items() if name != "stratify"}
-        return checked_options(k=self._k_of(n), **rest), bool(self.given["stratify"])
+        rest = {name: value for name, value in self.others.items() if name != "stratify"}
+        return checked_options(k=self._k_of(n), **rest), bool(self.others["stratify"])
 
     def _k_of(self, n: int) -> int:
         if self.k is not None:
@@ -84,7 +84,7 @@ def read_options(data: Mapping[str, Any]) -> Wish:
     form = OptionsRequest(data=data)
     form.is_valid(raise_exception=True)
     values = dict(form.validated_data)
-    wish = Wish(k=values.pop("k", None), k_share=values.pop("k_share", None), given=values)
+    wish = Wish(k=values.pop("k", None), k_share=values.pop("k_share", None), others=values)
     if wish.k is not None and wish.k_share is not None:
         message = "Give either `k` or `k_share`, not both."
         raise InvalidInput(message, problems=(Problem(pointer="/k_share", message=message),))

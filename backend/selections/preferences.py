@@ -1,4 +1,4 @@
-"""How long a client would wait for a result: `Prefer: wait=10` (RFC 7240)."""
+"""The time that a client would wait for a result: `Prefer: wait=10` (RFC 7240)."""
 
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter

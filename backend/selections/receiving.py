@@ -82,7 +82,7 @@ def receive_lines(tenant_id: UUID, selection_id: UUID, lines: LineReader) -> Rec
 
 
 def receive_values(tenant_id: UUID, selection_id: UUID, values: Iterable[object]) -> Received:
-    """As `receive_lines`, for rows that came as parsed JSON."""
+    """Receive rows as `receive_lines` does, for rows that came as parsed JSON."""
     with _Intake(tenant_id, selection_id, word="row", pointer="/rows") as intake:
         for number, value in enumerate(values):
             intake.take(number, value)
@@ -90,7 +90,7 @@ def receive_values(tenant_id: UUID, selection_id: UUID, values: Iterable[object]
 
 
 class _Intake:
-    """What is known of the rows so far. The first good row decides what all rows have."""
+    """The rows as far as they are known. The first good row decides what all rows have."""
 
     def __init__(self, tenant_id: UUID, selection_id: UUID, *, word: str, pointer: str) -> None:
         self._tenant_id, self._selection_id = tenant_id, selection_id
@@ -198,7 +198,8 @@ class _Intake:
             self._write(json.dumps(row.text, ensure_ascii=False).encode() + b"\n")
 
     def _header(self, row: Row) -> bytes:
-        """What makes the bytes this selection's own, so that deleting them takes nothing from another one."""
+        """Return the header that makes the bytes this selection's own, so that deleting them takes nothing from another
+        one."""
         if row.embedding is not None:
             return self._selection_id.bytes
         return json.dumps(encode_id(Prefix.SELECTION, self._selection_id)).encode() + b"\n"
@@ -209,8 +210,8 @@ class _Intake:
 
     def _refusal(self) -> InvalidInput:
         n = len(self._problems)
-        told = f"{'At least ' if n == MAX_PROBLEMS else ''}{n} row(s) cannot be used (see `errors`)"
-        message = f"{self._problems[0].message}. {told}, so nothing was stored."
+        count = f"{'At least ' if n == MAX_PROBLEMS else ''}{n} row(s) cannot be used (see `errors`)"
+        message = f"{self._problems[0].message}. {count}, so nothing was stored."
         return InvalidInput(message, code="invalid_rows", problems=tuple(self._problems))
 
 

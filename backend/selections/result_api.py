@@ -10,7 +10,7 @@ from rest_framework.views import APIView
 from backend.rest.pagination import page_schema
 from backend.selections import tables
 from backend.selections.api import SELECTIONS, find_selection
-from backend.selections.conclusion import settle
+from backend.selections.conclusion import conclude
 from backend.selections.models import Selection
 from backend.selections.shapes import PickShape, SelectRowShape
 from backend.selections.tables import Table
@@ -30,7 +30,7 @@ class PicksView(APIView):
     def get(self, request: Request, selection: str) -> HttpResponse:
         """What was kept, best first, with score, cluster and the distance to the nearest other pick."""
         paging = tables.read_paging(request)
-        return _answer(tables.picks_of(_settled(request, selection)), *paging)
+        return _answer(tables.picks_of(_concluded_selection(request, selection)), *paging)
 
 
 class SelectRowsView(APIView):
@@ -47,7 +47,7 @@ class SelectRowsView(APIView):
     def get(self, request: Request, selection: str) -> HttpResponse:
         """Every row in the order it was sent: picked, dropped or below the score floor, and its cluster."""
         paging = tables.read_paging(request)
-        return _answer(tables.rows_of(_settled(request, selection)), *paging)
+        return _answer(tables.rows_of(_concluded_selection(request, selection)), *paging)
 
 
 def _answer(table: Table, start: int, limit: int, is_jsonl: bool) -> HttpResponse:
@@ -56,7 +56,7 @@ def _answer(table: Table, start: int, limit: int, is_jsonl: bool) -> HttpRespons
     return Response(table.page(start, limit))
 
 
-def _settled(request: Request, public_id: str) -> Selection:
+def _concluded_selection(request: Request, public_id: str) -> Selection:
     row = find_selection(request, public_id)
-    settle(row)
+    conclude(row)
     return row

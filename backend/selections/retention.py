@@ -1,4 +1,5 @@
-"""What customers sent to be selected from is theirs: a day after a selection ended it is gone, rows, result and row."""
+"""The retention of what customers sent to be selected from: a day after a selection ended it is gone, rows, result and
+row."""
 
 from datetime import timedelta
 
@@ -11,7 +12,7 @@ from backend.runner_jobs import leases
 from backend.runner_jobs.models import RunnerJob, RunnerJobStatus
 from backend.runner_jobs.retention import ENDED, forget_job
 from backend.runner_jobs.wasted_attempts import book_lost_attempt
-from backend.selections.conclusion import settle
+from backend.selections.conclusion import conclude
 from backend.selections.models import Selection
 from backend.tenants.isolation import tenant_scope
 
@@ -19,8 +20,8 @@ KEEP = timedelta(hours=24)
 
 
 def forget_selections(limit: int = 50) -> int:
-    """For upkeep: delete what ended a day ago, and end what no runner took for a day. Returns how many were
-    deleted."""
+    """Delete what ended a day ago, and end what no runner took for a day; return how many were deleted. Upkeep calls
+    this."""
     before = timezone.now() - KEEP
     jobs = RunnerJob.objects.filter(kind=RunnerJobKind.SELECT)
     for job in jobs.filter(status=RunnerJobStatus.QUEUED, created_at__lt=before).order_by("created_at")[:limit]:
@@ -32,7 +33,7 @@ def forget_selections(limit: int = 50) -> int:
             if row is None:
                 _forget(job)
             else:
-                settle(row)  # a selection that nobody ever looked at is on the bill all the same
+                conclude(row)  # a selection that nobody ever looked at is on the bill all the same
                 delete(row)
     return len(old)
 

@@ -24,7 +24,7 @@ Vector = NDArray[np.float32]
 
 
 class BadRow(Exception):
-    """What is wrong with one row, without its number."""
+    """The fault of one row, without its number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,19 +86,19 @@ def _refuse_misnamed(name: str) -> None:
 def _misspelt() -> dict[str, str]:
     """Every way to write a field with one letter too many or too few, and a longer one with a letter wrong or two
     turned round. A table, for a body may hold a million other names and each is looked up."""
-    found = {wrong: field for field in _FIELDS if len(field) > 2 for wrong in _slips(field)}
-    return found | _MISNAMED
+    fields = {wrong: field for field in _FIELDS if len(field) > 2 for wrong in _slips(field)}
+    return fields | _MISNAMED
 
 
 def _slips(word: str) -> Iterator[str]:
-    letters = string.ascii_lowercase + "_"
+    alphabet = string.ascii_lowercase + "_"
     for i in range(len(word) + 1):
         head, tail = word[:i], word[i:]
-        yield from (head + letter + tail for letter in letters)
+        yield from (head + character + tail for character in alphabet)
         if tail:
             yield head + tail[1:]
         if tail and len(word) > 4:  # test and next are names of their own
-            yield from (head + letter + tail[1:] for letter in letters)
+            yield from (head + character + tail[1:] for character in alphabet)
         if len(tail) > 1 and len(word) > 4:
             yield head + tail[1] + tail[0] + tail[2:]
 

@@ -37,14 +37,14 @@ def create(
         raise Conflict(f"There is a deployment {name!r} already; change or delete it.", code="deployment_exists")
     if rows.count() >= MOST:
         raise Conflict(f"A tenant has at most {MOST} deployments; delete one.", code="too_many_deployments")
-    found, what = usable(tenant_id, artifact)
+    artifact_row, what = usable(tenant_id, artifact)
     row = Deployment(
         tenant_id=tenant_id,
         name=name,
         base_id=what.base_id[:200],
         base_sha256=what.base_sha256,
         task_type=what.task_type,
-        artifact_id=found.id,
+        artifact_id=artifact_row.id,
         version=0,
         **fields,
     )
@@ -69,10 +69,10 @@ def promote(row: Deployment, artifact: str | None, *, actor: Actor) -> Deploymen
         if row.canary_artifact_id is None:
             raise Conflict("This deployment has no canary to promote; name an `artifact`.", code="no_canary")
         artifact = encode_id(Prefix.ARTIFACT, row.canary_artifact_id)
-    found = _fitting(row, artifact)
-    if found.id == row.artifact_id:
+    candidate = _fitting(row, artifact)
+    if candidate.id == row.artifact_id:
         raise Conflict("This artifact is the primary one already.", code="already_primary")
-    _answer_with(row, found.id)
+    _answer_with(row, candidate.id)
     return _revise(row, "promoted", actor)
 
 
@@ -80,8 +80,8 @@ def roll_back(row: Deployment, *, actor: Actor, why: str = "") -> Deployment:
     """The artifact from before the last promotion answers again; doing it twice takes it back."""
     if row.previous_artifact_id is None:
         raise Conflict("There is no artifact from before to roll back to.", code="no_previous")
-    found = _fitting(row, encode_id(Prefix.ARTIFACT, row.previous_artifact_id))
-    _answer_with(row, found.id)
+    candidate = _fitting(row, encode_id(Prefix.ARTIFACT, row.previous_artifact_id))
+    _answer_with(row, candidate.id)
     return _revise(row, "rolled_back", actor, data={"why": why} if why else {})
 
 
@@ -107,7 +107,7 @@ def delete(row: Deployment, *, actor: Actor) -> None:
     row.delete()
 
 
-def locked(tenant_id: UUID, public_id: str) -> Deployment:
+def lock_deployment(tenant_id: UUID, public_id: str) -> Deployment:
     """The tenant's deployment, locked until the transaction ends. Raises NotFound."""
     rows = Deployment.objects.of_tenant(tenant_id).select_for_update()
     row = rows.filter(id=decode_id(Prefix.DEPLOYMENT, public_id)).first()
@@ -135,7 +135,7 @@ def usable(tenant_id: UUID, public_id: str) -> tuple[Artifact, Answering]:
 
 def _fitting(row: Deployment, public_id: str) -> Artifact:
     """Raises InvalidInput (canary_mismatch) for an artifact of another base or kind of task."""
-    found, what = usable(row.tenant_id, public_id)
+    candidate, what = usable(row.tenant_id, public_id)
     own = Answering(
         base_id=row.base_id,
         base_sha256=row.base_sha256,
@@ -146,16 +146,16 @@ def _fitting(row: Deployment, public_id: str) -> Artifact:
     why = mismatch(what, own)
     if why is not None:
         raise InvalidInput(why, code="canary_mismatch")
-    return found
+    return candidate
 
 
 def _set_canary(row: Deployment, canary: Canary | None) -> None:
     row.canary_artifact_id, row.canary_share_ppm = None, 0
     if canary is not None:
-        found = _fitting(row, canary.artifact)
-        if found.id == row.artifact_id:
+        candidate = _fitting(row, canary.artifact)
+        if candidate.id == row.artifact_id:
             raise Conflict("The canary is the primary artifact itself; name another one.", code="already_primary")
-        row.canary_artifact_id, row.canary_share_ppm = found.id, canary.share_ppm
+        row.canary_artifact_id, row.canary_share_ppm = candidate.id, canary.share_ppm
 
 
 def _answer_with(row: Deployment, artifact_id: UUID) -> None:

@@ -1,4 +1,4 @@
-"""What was tried in the playground; deployments with their history, their numbers and their shadow; what serving found
+"""The questions of the playground; deployments with their history, their numbers and their shadow; what serving found
 out about recipe packs; the servers."""
 
 from enum import StrEnum
@@ -17,7 +17,7 @@ PACK_REPORT = b"pack_report"
 
 
 class AnswerState(StrEnum):
-    """Of the teacher's side; the students' is there from the start."""
+    """The state of the teacher's side; the students' is there from the start."""
 
     NOT_ASKED = "not_asked"
     QUEUED = "queued"
@@ -101,10 +101,9 @@ class DeploymentRevision(TenantOwned):
 
 
 class DeploymentHour(TenantOwned):
-    """What one artifact of a deployment answered in one hour (UTC); `n_rule` of the requests were a rule's, without a
-    model. `first_token` and `total` are histograms of
-    `domain.deployments`; `ran` the engines that answered. The shadow's numbers are sums of comparisons with the
-    teacher."""
+    """The answers of one artifact of a deployment in one hour (UTC); `n_rule` of the requests were a rule's, without a
+    model. `first_token` and `total` are histograms of `domain.deployments`; `ran` the engines that answered. The
+    shadow's numbers are sums of comparisons with the teacher."""
 
     deployment_id = models.UUIDField()
     artifact_id = models.UUIDField()
@@ -152,9 +151,9 @@ class ShadowAnswer(TenantOwned):
 
 
 class PackReport(TenantOwned):
-    """What one server counted of one artifact's recipe pack since it opened its `log`: totals, so that a newer telling
-    replaces the older. Recipe ids and shapes of text, no text; `sealed` holds answers as token ids, and only where
-    the compile's spec has `learn_text`. Gone thirty days after the last telling."""
+    """The counts of one server of one artifact's recipe pack since it opened its `log`: totals, so that a newer telling
+    replaces the older. Recipe ids and shapes of text, no text; `sealed` holds answers as token ids, and only where the
+    compile's spec has `learn_text`. Gone thirty days after the last telling."""
 
     artifact_id = models.UUIDField()
     artifact_sha256 = models.CharField(max_length=64)

@@ -18,7 +18,7 @@ from backend.artifacts.revoking import check_usable
 from backend.compiles.models import Compile
 from backend.domain.errors import InvalidInput, Unavailable
 from backend.domain.ids import Prefix, encode_id
-from backend.queue import TaskName, send_hint
+from backend.queue import TaskName, enqueue
 from backend.serving.models import AnswerState, PlaygroundAnswer
 from backend.serving.running import run_inputs
 from backend.tenants.isolation import tenant_scope
@@ -30,19 +30,20 @@ STUDENT_WAIT_S = 12.0
 GIVE_UP = timedelta(seconds=90)  # a question that no worker took by then is not asked any more
 MAX_SHOWN = 200  # of a label that a teacher made up
 MAX_ANSWER = 20_000  # of the answer of a json or text task
-MAX_SAID = 2_000  # of what a teacher said, word for word
+MAX_VOTE_CHARS = 2_000  # of what a teacher said, word for word
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vote:
-    """What the teacher said, and how often; `label` is None where it was none of the labels, or no valid answer."""
+    """An answer of the teacher, and how often it came; `label` is None where it was none of the labels, or no valid
+    answer."""
 
     said: str
     label: str | None
     n: int
 
     def to_json(self) -> dict[str, Any]:
-        return {"said": self.said[:MAX_SAID], "label": self.label and self.label[:MAX_ANSWER], "n": self.n}
+        return {"said": self.said[:MAX_VOTE_CHARS], "label": self.label and self.label[:MAX_ANSWER], "n": self.n}
 
 
 def ask(tenant_id: UUID, artifacts: Sequence[Artifact], text: str, *, teacher: bool) -> PlaygroundAnswer:
@@ -62,7 +63,7 @@ def ask(tenant_id: UUID, artifacts: Sequence[Artifact], text: str, *, teacher: b
             text=text,
             state=AnswerState.QUEUED if teacher else AnswerState.NOT_ASKED,
         )
-    if teacher and not send_hint(TaskName.PLAYGROUND_ASK, tenant_id=str(tenant_id), answer_id=str(asked.id)):
+    if teacher and not enqueue(TaskName.PLAYGROUND_ASK, tenant_id=str(tenant_id), answer_id=str(asked.id)):
         fail(tenant_id, asked.id, "The workers cannot be reached just now; try again.")
     students = [_student(row, text) for row in artifacts]
     with tenant_scope(tenant_id):
@@ -71,18 +72,18 @@ def ask(tenant_id: UUID, artifacts: Sequence[Artifact], text: str, *, teacher: b
 
 
 def _student(row: Artifact, text: str) -> dict[str, Any]:
-    said: dict[str, Any] = {"artifact": encode_id(Prefix.ARTIFACT, row.id), "name": row.name, "version": row.version}
+    answer: dict[str, Any] = {"artifact": encode_id(Prefix.ARTIFACT, row.id), "name": row.name, "version": row.version}
     try:
         result, cost_microusd = run_inputs(row, [text], wait_s=STUDENT_WAIT_S)
     except Unavailable as error:
-        return said | {"error": error.message}
+        return answer | {"error": error.message}
     output = result.outputs[0]
     if "label" in output:
-        said |= {"label": output["label"][:MAX_SHOWN], "confidence_ppm": round(output["confidence"] * 1_000_000)}
+        answer |= {"label": output["label"][:MAX_SHOWN], "confidence_ppm": round(output["confidence"] * 1_000_000)}
     else:
-        said |= {"label": output["output"][:MAX_ANSWER], "n_tokens": output["n_tokens"]}
-        said |= {"is_cut": output["finish_reason"] != "stop"}
-    return said | {
+        answer |= {"label": output["output"][:MAX_ANSWER], "n_tokens": output["n_tokens"]}
+        answer |= {"is_cut": output["finish_reason"] != "stop"}
+    return answer | {
         "latency_us": output["latency_us"],
         "load_ms": result.load_ms,
         "cost_microusd": cost_microusd,
@@ -90,7 +91,8 @@ def _student(row: Artifact, text: str) -> dict[str, Any]:
 
 
 def question(tenant_id: UUID, answer_id: UUID) -> tuple[PlaygroundAnswer, Compile] | None:
-    """For the worker, once: a hint that comes twice asks the teacher once. None when there is nothing to ask."""
+    """Return the question, once: a message that comes twice asks the teacher once. None when there is nothing to
+    ask."""
     with tenant_scope(tenant_id):
         rows = PlaygroundAnswer.objects.of_tenant(tenant_id).filter(id=answer_id, state=AnswerState.QUEUED)
         if not rows.filter(created_at__gt=timezone.now() - GIVE_UP).update(state=AnswerState.ASKED):
@@ -113,7 +115,7 @@ def answer(
     latency_ms: int,
     cost_microusd: int,
 ) -> None:
-    """For the worker, in the transaction that books the call."""
+    """Store the teacher's answer, in the transaction that books the call."""
     PlaygroundAnswer.objects.of_tenant(tenant_id).filter(id=answer_id).update(
         state=AnswerState.ANSWERED,
         label=(label or "")[:MAX_ANSWER],
@@ -135,13 +137,13 @@ def fail(tenant_id: UUID, answer_id: UUID, message: str) -> None:
 
 
 def is_overdue(row: PlaygroundAnswer) -> bool:
-    """Whether the teacher's answer will not come any more: no worker runs, or the one that asked died."""
+    """Return whether the teacher's answer will not come any more: no worker runs, or the one that asked died."""
     is_open = row.state in (AnswerState.QUEUED, AnswerState.ASKED)
     return is_open and row.created_at < timezone.now() - GIVE_UP
 
 
 def forget_playground() -> int:
-    """For upkeep: what is older than a day goes, of all tenants. Returns how many rows went."""
+    """Delete what is older than a day, of all tenants; return how many rows went. Upkeep calls this."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT kolm_sweep_playground()")
         return int(cursor.fetchone()[0])

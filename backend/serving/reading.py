@@ -1,5 +1,5 @@
-"""What deployments did, for the API and for pages: the numbers of a span, by artifact and by hour, the history, and
-where the comparison with the teacher stands."""
+"""The record of deployments, for the API and for pages: the numbers of a span, by artifact and by hour, the history,
+and where the comparison with the teacher stands."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -68,12 +68,12 @@ def hours_of_all(
     """The counters of many deployments of one tenant, by one query."""
     if not rows:
         return []
-    found = DeploymentHour.objects.of_tenant(rows[0].tenant_id).filter(
+    of_all = DeploymentHour.objects.of_tenant(rows[0].tenant_id).filter(
         deployment_id__in=[row.id for row in rows],
         hour__gte=start.replace(minute=0, second=0, microsecond=0),
         hour__lt=end,
     )
-    hours = list(found)
+    hours = list(of_all)
     return [(row, [hour for hour in hours if hour.deployment_id == row.id]) for row in rows]
 
 
@@ -88,8 +88,8 @@ def hourly(row: Deployment, start: datetime, end: datetime) -> list[dict[str, An
 def figures_of(hours: Sequence[DeploymentHour]) -> dict[str, Any]:
     """Sums over hours; rates and quantiles from the sums."""
     sums = {name: sum(getattr(hour, name) for hour in hours) for name in _COUNTS}
-    first = merged([hour.first_token for hour in hours])
-    total = merged([hour.total for hour in hours])
+    first = merge_histograms([hour.first_token for hour in hours])
+    total = merge_histograms([hour.total for hour in hours])
     n_shadow = sum(hour.n_shadow for hour in hours)
     agreement = sum(hour.shadow_agreement_ppm for hour in hours)
     return sums | {
@@ -120,20 +120,20 @@ def drift_of(row: Deployment) -> Drift | None:
     return drift(int(sums["n"] or 0), int(sums["agreement"] or 0), rule)
 
 
-def drift_shape(found: Drift | None) -> dict[str, Any]:
+def drift_shape(drift: Drift | None) -> dict[str, Any]:
     """`evidence_ppm` is how far the evidence has come towards what a regression needs."""
-    if found is None:
+    if drift is None:
         return {"n_compared": 0, "agreement_ppm": None, "floor_ppm": None, "evidence_ppm": 0, "regression": False}
     return {
-        "n_compared": found.n,
-        "agreement_ppm": found.agreement_ppm,
-        "floor_ppm": found.floor_ppm,
-        "evidence_ppm": round(1_000_000 * min(1.0, max(0.0, found.log_e / found.needed))),
-        "regression": found.is_regression,
+        "n_compared": drift.n,
+        "agreement_ppm": drift.agreement_ppm,
+        "floor_ppm": drift.floor_ppm,
+        "evidence_ppm": round(1_000_000 * min(1.0, max(0.0, drift.log_e / drift.needed))),
+        "regression": drift.is_regression,
     }
 
 
-def merged(histograms: Sequence[Sequence[int]]) -> list[int]:
+def merge_histograms(histograms: Sequence[Sequence[int]]) -> list[int]:
     total = [0] * N_BUCKETS
     for counts in histograms:
         for at, count in enumerate(counts[:N_BUCKETS]):

@@ -31,8 +31,8 @@ SKU = "runner.second"
 def run_inputs(
     row: Artifact, inputs: Sequence[str], *, wait_s: float, api_key_id: UUID | None = None
 ) -> tuple[InferResult, int]:
-    """What the artifact answers, and what that cost in micro-USD. Raises Unavailable: no_runner when none answers in
-    time, run_failed when the one that did could not run it."""
+    """Return what the artifact answers, and what that cost in micro-USD. Raises Unavailable: no_runner when none
+    answers in time, run_failed when the one that did could not run it."""
     with tenant_scope(row.tenant_id):
         job = InferJob(artifact_sha256=row.sha256, inputs=list(inputs), grant=_feedback_grant(row))
         payload = job.to_json()
@@ -49,8 +49,7 @@ def run_inputs(
 
 
 def _feedback_grant(row: Artifact) -> str:
-    """For an artifact with a recipe pack: whose the runner's counts of it are. Too old from the start: it opens no
-    artifact."""
+    """Sign whose the runner's counts of a recipe pack are. Too old from the start: it opens no artifact."""
     if not any(member["path"] == "recipes.json" for member in row.manifest.get("members", [])):
         return ""
     grant = Grant(

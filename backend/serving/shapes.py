@@ -31,7 +31,7 @@ def deployment_shape(row: Deployment) -> dict[str, Any]:
 
 
 def settings_shape(row: Deployment) -> dict[str, Any]:
-    """What a change may change: what the history keeps of each revision."""
+    """Return the settings that a change may change, which the history keeps of each revision."""
     canary = None
     if row.canary_artifact_id is not None:
         canary = {"artifact": _art(row.canary_artifact_id), "share_ppm": row.canary_share_ppm}

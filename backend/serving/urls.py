@@ -20,7 +20,7 @@ urlpatterns = [
     path("v1/completions", openai_views.completions),
     path("v1/models", openai_views.models),
     path("v1/models/<str:model>", openai_views.model),
-    path("internal/runner/servers", runner_api.hello),
+    path("internal/runner/servers", runner_api.register_server),
     path("internal/runner/artifacts/<str:sha256>", runner_api.artifact),
     path("internal/runner/usage", runner_api.usage),
     path("internal/runner/pack-feedback", runner_api.feedback),

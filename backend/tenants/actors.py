@@ -1,4 +1,5 @@
-"""Who did it: a person, an API key, or kolm itself. The audit log, the ledger and the events name an actor."""
+"""The one who did something: a person, an API key, or kolm itself. The audit log, the ledger and the events name an
+actor."""
 
 from dataclasses import dataclass
 

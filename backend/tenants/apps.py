@@ -1,4 +1,4 @@
-"""Who owns what: tenants, their members and keys, and the wall between them."""
+"""The app of tenants, their members and keys, and the wall between them."""
 
 from django.apps import AppConfig
 

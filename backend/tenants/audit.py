@@ -50,7 +50,7 @@ def digest_of(entry: AuditEntry) -> str:
 
 
 def content_of(entry: AuditEntry) -> dict[str, Any]:
-    """What a line's digest covers; the export holds it too, so that anybody can compute the chain again."""
+    """Return what a line's digest covers; the export holds it too, so that anybody can compute the chain again."""
     return {
         "tenant": encode_id(Prefix.TENANT, entry.tenant_id),
         "seq": entry.seq,
@@ -64,7 +64,7 @@ def content_of(entry: AuditEntry) -> dict[str, Any]:
 
 
 def verify_chain(tenant_id: UUID) -> list[str]:
-    """What is wrong with the log, at most twenty sentences; empty when every digest and the head agree."""
+    """Return what is wrong with the log, at most twenty sentences; empty when every digest and the head agree."""
     problems: list[str] = []
     seq, digest = 0, GENESIS
     for entry in AuditEntry.objects.of_tenant(tenant_id).order_by("seq").iterator(chunk_size=1000):

@@ -86,7 +86,7 @@ def read_local(name: str) -> str:
 def tenant_token(tenant_id: UUID, *, expires_at: int | None = None) -> str:
     """`<uuid>.<unix seconds>.<hex HMAC-SHA256 of the two>`; what `kolm_tenant()` accepts."""
     expiry = int(time.time()) + TOKEN_TTL_S if expires_at is None else expires_at
-    return _signed(f"{tenant_id}.{expiry}")
+    return _sign(f"{tenant_id}.{expiry}")
 
 
 def set_user(user_id: int) -> None:
@@ -99,17 +99,17 @@ def set_user(user_id: int) -> None:
 def user_token(user_id: int, *, expires_at: int | None = None) -> str:
     """`user-<id>.<unix seconds>.<hex HMAC-SHA256 of the two>`; what `kolm_user()` accepts."""
     expiry = int(time.time()) + TOKEN_TTL_S if expires_at is None else expires_at
-    return _signed(f"user-{user_id}.{expiry}")
+    return _sign(f"user-{user_id}.{expiry}")
 
 
 def set_erasing(tenant_id: UUID) -> None:
     """Let the transaction under way delete this tenant's rows from append-only tables: the deletion of a tenant."""
     if not connection.in_atomic_block:
         raise transaction.TransactionManagementError("There is no transaction under way to erase in.")
-    set_local("app.erase", _signed(f"erase-{tenant_id}.{int(time.time()) + TOKEN_TTL_S}"))
+    set_local("app.erase", _sign(f"erase-{tenant_id}.{int(time.time()) + TOKEN_TTL_S}"))
 
 
-def _signed(claim: str) -> str:
+def _sign(claim: str) -> str:
     return f"{claim}.{hmac.new(settings.KOLM_TENANT_TOKEN_KEY, claim.encode(), sha256).hexdigest()}"
 
 

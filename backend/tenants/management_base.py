@@ -1,4 +1,4 @@
-"""What the management commands share: a tenant on the command line, and answers for people or, with --json, for
+"""The base of the management commands: a tenant on the command line, and answers for people or, with --json, for
 programs."""
 
 import json
@@ -31,11 +31,11 @@ class TenantCommand(BaseCommand):
         if as_json:
             self.stdout.write(json.dumps(value))
         else:
-            self.stdout.write("\n".join(f"{name}: {shown(item)}" for name, item in value.items() if name != "object"))
+            self.stdout.write("\n".join(f"{name}: {_render(item)}" for name, item in value.items() if name != "object"))
 
 
 def tenant_id(text: str) -> UUID:
-    """For `type=`: the UUID behind `ten_...`."""
+    """Parse `ten_...` into the UUID behind it, for `type=`."""
     try:
         return decode_id(Prefix.TENANT, text)
     except NotFound:
@@ -49,5 +49,5 @@ def check_tenant(wanted: UUID) -> None:
             raise NotFound("There is no such tenant here.")
 
 
-def shown(item: Any) -> str:
+def _render(item: Any) -> str:
     return ", ".join(item) if isinstance(item, list) else "-" if item is None else str(item)

@@ -98,7 +98,7 @@ class AuditEntry(TenantOwned):
 
 
 class AuditHead(TenantOwned):
-    """Where a tenant's audit log ends. Its row lock puts the lines in order."""
+    """The end of a tenant's audit log. Its row lock puts the lines in order."""
 
     seq = models.BigIntegerField(default=0)
     sha256 = models.CharField(max_length=64)
@@ -131,7 +131,7 @@ class Invitation(TenantOwned):
 
 
 class TeamSettings(TenantOwned):
-    """What a team decided for itself. Days are null where nothing is forgotten by age."""
+    """The settings that a team decided for itself. Days are null where nothing is forgotten by age."""
 
     captures_days = models.IntegerField(null=True)
     candidates_days = models.IntegerField(null=True)
@@ -151,7 +151,7 @@ class TeamSettings(TenantOwned):
 
 
 class RetentionDue(models.Model):
-    """When upkeep next forgets what a tenant wants forgotten by age. Shared: an id and a time."""
+    """The time at which upkeep next forgets what a tenant wants forgotten by age. Shared: an id and a time."""
 
     tenant_id = models.UUIDField(primary_key=True)
     due_at = models.DateTimeField(default=timezone.now)

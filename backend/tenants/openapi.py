@@ -1,4 +1,4 @@
-"""How our authentication looks in the OpenAPI document; importing this module is what registers it."""
+"""The form of our authentication in the OpenAPI document; importing this module is what registers it."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What an API key may be allowed to do, and the permission that asks for it."""
+"""The permissions of an API key, its scopes, and the check that asks for one."""
 
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -60,7 +60,7 @@ def HasScope(scope: str) -> type[BasePermission]:
 
 
 def lacking(scope: str) -> Forbidden:
-    """What a key without the scope is told."""
+    """Return the refusal of a key without the scope."""
     return Forbidden(
         f"This API key lacks the scope {scope!r}; make one that has it on the console's page API keys, or under"
         " /v1/api_keys.",

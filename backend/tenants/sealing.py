@@ -75,7 +75,7 @@ def open_with(tenant_id: UUID, sealed: bytes, *, purpose: bytes = b"") -> tuple[
 
 
 def current_head() -> bytes:
-    """How every value begins that the present key has sealed."""
+    """Return the first bytes of every value that the present key has sealed."""
     return _WITH_ID + _id_bytes(settings.KOLM_SEALING_KEY)
 
 

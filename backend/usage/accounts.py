@@ -171,7 +171,7 @@ def month_of(at: datetime) -> tuple[datetime, datetime]:
 def begin_due_period(tenant_id: UUID) -> None:
     """Begin the next period and expire grants where it is time: what a conditional UPDATE cannot do by itself."""
     account = account_row(tenant_id)
-    if account.now >= account.period_end or (account.credit_microusd and _expired(tenant_id, account.now)):
+    if account.now >= account.period_end or (account.credit_microusd and _has_expired_grants(tenant_id, account.now)):
         lock_account(tenant_id)
 
 
@@ -191,6 +191,6 @@ def _at_least(account: Account, cap: int | None) -> int | None:
     return max(cap, account.held_microusd + account.spent_microusd - account.credit_microusd)
 
 
-def _expired(tenant_id: UUID, at: datetime) -> bool:
+def _has_expired_grants(tenant_id: UUID, at: datetime) -> bool:
     rows = Grant.objects.of_tenant(tenant_id).filter(remaining_microusd__gt=0, expires_at__lte=at)
     return rows.exists()

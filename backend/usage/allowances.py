@@ -177,7 +177,7 @@ def expire(account: Account, at: datetime) -> datetime | None:
 
 
 def _is_used_up(row: Allowance) -> bool:
-    """So little is left that hardly a request fits in."""
+    """Return whether so little is left that hardly a request fits in."""
     return (row.amount_microusd - row.settled_microusd) * N_WORST < row.amount_microusd
 
 

@@ -212,12 +212,12 @@ def moment(text: str, name: str) -> datetime:
     try:
         if len(text) == len("2026-11-01"):  # parse_datetime would take it for a time without its zone
             return datetime.combine(date.fromisoformat(text), datetime.min.time(), tzinfo=UTC)
-        found = parse_datetime(text)
+        at = parse_datetime(text)
     except ValueError:
-        found = None
-    if found is None or found.tzinfo is None:
+        at = None
+    if at is None or at.tzinfo is None:
         raise _not_a_time(name, f"`{name}` is a day (2026-11-01) or a time with its zone (2026-11-01T00:00:00Z).")
-    return found
+    return at
 
 
 def _not_a_time(name: str, message: str) -> InvalidInput:

@@ -23,7 +23,7 @@ METER_TITLES = {
 
 
 class LineKind(StrEnum):
-    """What a line of a bill is. Those that count towards the total come first."""
+    """The kind of a line of a bill. Those that count towards the total come first."""
 
     USAGE = "usage"
     CREDIT_OUR_FAULT = "credit_our_fault"
@@ -55,7 +55,7 @@ class BillLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bill:
-    """What a tenant owes for a time, or what a compile came to. `compile_id` is of a compile's bill."""
+    """The bill of a tenant for a time, or of a compile. `compile_id` is of a compile's bill."""
 
     tenant_id: UUID
     start: datetime | None
@@ -73,7 +73,7 @@ class Bill:
 
     @property
     def total_microusd(self) -> int:
-        """What is owed: use, less what was a failure of ours, less what grants paid."""
+        """The amount that is owed: use, less what was a failure of ours, less what grants paid."""
         return sum(line.amount_microusd for line in self.lines if line.kind in COUNTED)
 
     @property

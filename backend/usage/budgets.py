@@ -90,7 +90,7 @@ def claim(account: Account, api_key_id: UUID | None, amount_microusd: int) -> No
 
 
 def headroom(account: Account, api_key_id: UUID | None) -> int:
-    """What the hard budgets leave, micro-USD."""
+    """Return what the hard budgets leave, micro-USD."""
     lefts = [
         budget.cap_microusd - budget.held_microusd - budget.spent_microusd
         for budget in (current(row, account) for row in _of(account.tenant_id, api_key_id))
@@ -113,7 +113,7 @@ def count(account: Account, api_key_id: UUID | None, *, used: int, held: int, at
 
 
 def held_of(tenant_id: UUID, api_key_id: UUID | None) -> int:
-    """What open holds and allowances have left, for all keys or for one."""
+    """Return what open holds and allowances have left, for all keys or for one."""
     held = 0
     for rows in (Hold.objects.of_tenant(tenant_id), Allowance.objects.of_tenant(tenant_id)):
         of_key = rows.filter(is_open=True) if api_key_id is None else rows.filter(is_open=True, api_key_id=api_key_id)
@@ -123,7 +123,7 @@ def held_of(tenant_id: UUID, api_key_id: UUID | None) -> int:
 
 
 def spent_of(account: Account, api_key_id: UUID | None) -> int:
-    """What was used in the account's period, whoever paid: the fold that a budget's `spent` is."""
+    """Return what was used in the account's period, whoever paid: the fold that a budget's `spent` is."""
     rows = LedgerLine.objects.of_tenant(account.tenant_id).filter(
         Q(account=ACCRUED) | Q(account__startswith=CREDIT),
         tx__is_use=True,

@@ -38,13 +38,13 @@ def hold(tenant_id: UUID, compile_id: UUID, amount_microusd: int, *, api_key_id:
 
 
 def left_of(tenant_id: UUID, compile_id: UUID) -> int:
-    """What a compile's hold has left; 0 without one."""
+    """Return what a compile's hold has left; 0 without one."""
     row = Hold.objects.of_tenant(tenant_id).filter(compile_id=compile_id, is_open=True).first()
     return 0 if row is None else row.amount_microusd - row.settled_microusd
 
 
 def amount_of(tenant_id: UUID, compile_id: UUID) -> int | None:
-    """What was last set aside for a compile."""
+    """Return what was last set aside for a compile."""
     rows = Hold.objects.of_tenant(tenant_id).filter(compile_id=compile_id)
     return rows.values_list("amount_microusd", flat=True).first()
 
@@ -96,8 +96,8 @@ def credit_our_fault(tenant_id: UUID, compile_id: UUID, reason: str) -> int:
     return amount
 
 
-def credited(tenant_id: UUID, compile_id: UUID) -> int:
-    """What was credited to a compile for failures of ours."""
+def credited_microusd(tenant_id: UUID, compile_id: UUID) -> int:
+    """Return what was credited to a compile for failures of ours."""
     txs = LedgerTx.objects.of_tenant(tenant_id).filter(compile_id=compile_id, kind=Kind.CREDIT_OUR_FAULT)
     return -used(postings.lines_of(list(txs)))
 

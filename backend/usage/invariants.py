@@ -204,7 +204,7 @@ CHECKS: tuple[Check, ...] = (
 
 
 def violations(tenant_id: UUID) -> Iterator[str]:
-    """Of one tenant, in its scope."""
+    """Return the violations of one tenant, in its scope."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT count(*) FROM usage_account WHERE tenant_id = %s", [tenant_id])
         if cursor.fetchone()[0] != 1:
@@ -216,7 +216,8 @@ def violations(tenant_id: UUID) -> Iterator[str]:
 
 
 def deployment_violations() -> Iterator[str]:
-    """What holds for all tenants: the triggers that keep the journal, and the prices as they were published."""
+    """Return the violations of what holds for all tenants: the triggers that keep the journal, and the prices as they
+    were published."""
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT tgrelid::regclass::text, count(*) FROM pg_trigger WHERE tgname IN ('append_only',"

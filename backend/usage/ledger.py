@@ -83,7 +83,7 @@ def capture(tenant_id: UUID, compile_id: UUID, facts: Sequence[StepFact]) -> int
 
 
 def known_keys(tenant_id: UUID, keys: Iterable[str]) -> set[str]:
-    """Which of these events are recorded already."""
+    """Return which of these events are recorded already."""
     rows = UsageFact.objects.of_tenant(tenant_id).filter(source_key__in=list(keys))
     return set(rows.values_list("source_key", flat=True))
 
@@ -99,7 +99,7 @@ def reverse(tx: LedgerTx, *, actor: Actor, reason: str) -> LedgerTx:
 
 
 def _new(tenant_id: UUID, facts: list[Fact]) -> list[Fact]:
-    """Without those that are recorded already and those that come twice in one go."""
+    """Return the facts without those that are recorded already and those that come twice in one go."""
     seen = known_keys(tenant_id, [fact.source_key for fact in facts])
     fresh = []
     for fact in facts:
@@ -185,7 +185,7 @@ class UsageTotal:
 
 
 def totals_of_compile(tenant_id: UUID, compile_id: UUID) -> list[UsageTotal]:
-    """What a compile used, summed by step, sku and who carries it."""
+    """Return what a compile used, summed by step, sku and who carries it."""
     rows = (
         UsageFact.objects.filter(tenant_id=tenant_id, compile_id=compile_id)
         .values("step", "sku", "unit", "billing")

@@ -16,7 +16,7 @@ from backend.tenants.isolation import TenantOwned
 
 
 class Billing(StrEnum):
-    """Who carries the cost: the customer, or kolm (a repeated call after a crash, a failure of ours)."""
+    """The one who carries the cost: the customer, or kolm (a repeated call after a crash, a failure of ours)."""
 
     CHARGE = "charge"
     WASTE = "waste"
@@ -77,15 +77,15 @@ class PriceBookRow(models.Model):
 
 
 class AccountDefault(models.Model):
-    """What a new tenant's account begins with: one row, written when the deployment is migrated."""
+    """The state that a new tenant's account begins with: one row, written when the deployment is migrated."""
 
     plan = models.CharField(max_length=32)
     cap_microusd = models.BigIntegerField(null=True)
 
 
 class Account(TenantOwned):
-    """What a tenant may spend and has spent. `spent` is what this period's use comes to beyond grants, `held` is set
-    aside for compiles under way, `credit` what is left of grants; a cap of null is none."""
+    """The account of a tenant: what it may spend and has spent. `spent` is what this period's use comes to beyond
+    grants, `held` is set aside for compiles under way, `credit` what is left of grants; a cap of null is none."""
 
     plan = models.CharField(max_length=32)
     cap_microusd = models.BigIntegerField(null=True)
@@ -110,7 +110,7 @@ class Account(TenantOwned):
 
 
 class BillingDue(models.Model):
-    """Which tenants there are, and when an account next wants attention. Ids and times: upkeep and the check serve all
+    """The tenants there are, and when an account next wants attention. Ids and times: upkeep and the check serve all
     tenants."""
 
     tenant_id = models.UUIDField(primary_key=True)
@@ -172,7 +172,7 @@ class LedgerLine(TenantOwned):
 
 
 class Hold(TenantOwned):
-    """What is set aside for one compile. `settled` of `amount` has become a charge; a closed one has nothing left."""
+    """The money set aside for one compile. `settled` of `amount` has become a charge; a closed one has nothing left."""
 
     compile_id = models.UUIDField()
     api_key_id = models.UUIDField(null=True)
@@ -271,7 +271,7 @@ class Budget(TenantOwned):
 
 
 class BudgetNotice(TenantOwned):
-    """That a threshold was told of: once a budget, period and threshold."""
+    """A notice that a threshold was passed: one a budget, period and threshold."""
 
     budget_id = models.UUIDField()
     period_start = models.DateTimeField()
@@ -289,7 +289,7 @@ class BudgetNotice(TenantOwned):
 
 
 class DraftSaving(TenantOwned):
-    """What drafts were worth to one slice (or to the labels) of a compile: output that was not bought, what verifying,
+    """The worth of drafts to one slice (or to the labels) of a compile: output that was not bought, what verifying,
     looking up and auditing cost, and what remains. `source_key` is unique per tenant."""
 
     compile_id = models.UUIDField()

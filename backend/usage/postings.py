@@ -96,7 +96,7 @@ def lines_of(txs: Sequence[LedgerTx]) -> list[Line]:
 
 
 def paid_by_grants(account: Account, amount_microusd: int) -> list[Paid]:
-    """Which grants pay for a charge, in their order, as far as they reach."""
+    """Return which grants pay for a charge, in their order, as far as they reach."""
     parts: list[Paid] = []
     left = min(amount_microusd, account.credit_microusd)
     if left <= 0:
@@ -147,7 +147,7 @@ def reverse(account: Account, tx: LedgerTx, *, at: datetime, actor: str, reason:
 
 
 def account_headroom(account: Account) -> int:
-    """What may still be spent or held, micro-USD; without a cap, more than anybody has."""
+    """Return what may still be spent or held, micro-USD; without a cap, more than anybody has."""
     if account.cap_microusd is None:
         return 1 << 62
     return account.cap_microusd + account.credit_microusd - account.held_microusd - account.spent_microusd

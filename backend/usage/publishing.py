@@ -1,5 +1,5 @@
-"""What a deployment publishes when it is migrated: the price books of `domain.pricing` as immutable rows, and what a
-new tenant's account begins with."""
+"""The rows that a deployment publishes when it is migrated: the price books of `domain.pricing` as immutable rows, and
+what a new tenant's account begins with."""
 
 from typing import Any
 
@@ -11,8 +11,8 @@ from backend.domain.money.pricing import BOOKS, PriceBook
 
 
 def publish(*, apps: Any = None, **_: Any) -> None:
-    """After a migration, as the owner of the tables. Doing it again changes nothing; a migration back to before the
-    tables leaves nothing to do."""
+    """Publish after a migration, as the owner of the tables. Doing it again changes nothing; a migration back to before
+    the tables leaves nothing to do."""
     from backend.usage.models import AccountDefault
 
     if apps is not None and "pricebookrow" not in apps.all_models.get("usage", {}):

@@ -119,7 +119,7 @@ def period_bill(tenant_id: UUID, start: datetime, end: datetime) -> Bill:
 
 
 def compile_bill(tenant_id: UUID, compile_id: UUID) -> Bill:
-    """What one compile came to, step by step."""
+    """Return what one compile came to, step by step."""
     txs = LedgerTx.objects.of_tenant(tenant_id).filter(compile_id=compile_id)
     facts = UsageFact.objects.of_tenant(tenant_id).filter(compile_id=compile_id)
     saving = _saving(DraftSaving.objects.of_tenant(tenant_id).filter(compile_id=compile_id))

@@ -1,4 +1,4 @@
-"""What drafts saved, as a line of the bill: written with the account of the slice that it is of, never changed."""
+"""The savings of drafts, as a line of the bill: written with the account of the slice that it is of, never changed."""
 
 from uuid import UUID
 
@@ -9,8 +9,8 @@ from backend.usage.models import DraftSaving
 def note_saving(
     tenant_id: UUID, compile_id: UUID, *, step: str, source_key: str, saving: Saving, price_version: str
 ) -> None:
-    """In the caller's transaction; the same `source_key` again changes nothing. What verifying cost counts whatever it
-    was spent on: verdicts, look-ups, audits or exploration."""
+    """Note a saving in the caller's transaction; the same `source_key` again changes nothing. What verifying cost
+    counts whatever it was spent on: verdicts, look-ups, audits or exploration."""
     DraftSaving.objects.bulk_create(
         [
             DraftSaving(

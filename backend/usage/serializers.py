@@ -1,4 +1,4 @@
-"""What money's addresses take and answer."""
+"""The requests and answers of money's addresses."""
 
 from typing import Any
 
@@ -68,11 +68,11 @@ class BudgetDeletion(s.Serializer[Any]):
 
 class SpanQuery(StrictSerializer):
     def get_fields(self) -> dict[str, s.Field[Any, Any, Any, Any]]:
-        """`from` is a word of Python's own."""
-        said = "A day (2026-11-01) or a time with its zone"
+        """Return the fields; `from` is a word of Python's own."""
+        help_text = "A day (2026-11-01) or a time with its zone"
         return super().get_fields() | {
-            "from": s.CharField(required=False, help_text=f"{said}; the start of this period if not given."),
-            "to": s.CharField(required=False, help_text=f"{said}, excluded; now if not given."),
+            "from": s.CharField(required=False, help_text=f"{help_text}; the start of this period if not given."),
+            "to": s.CharField(required=False, help_text=f"{help_text}, excluded; now if not given."),
         }
 
 

@@ -21,7 +21,7 @@ from backend.tenants.isolation import tenant_scope
 from backend.tenants.permissions import HasScope
 from backend.webhooks import deliveries, endpoints
 from backend.webhooks.models import WebhookEndpoint
-from backend.webhooks.secrets import shown
+from backend.webhooks.secrets import receiver_secrets
 from backend.webhooks.serializers import (
     DeliveryDetailShape,
     EndpointChanges,
@@ -64,7 +64,7 @@ class EndpointsView(APIView):
         form = NewEndpoint(data=request.data)
         form.is_valid(raise_exception=True)
         row, secret = endpoints.create(request.auth.tenant_id, actor=request.auth.actor, **form.validated_data)
-        body = endpoint_shape(row) | shown(secret)
+        body = endpoint_shape(row) | receiver_secrets(secret)
         return Response(body, status=201, headers={"Location": f"/v1/webhook_endpoints/{body['id']}"})
 
 
@@ -80,10 +80,10 @@ class EndpointView(APIView):
     @extend_schema(operation_id="webhook_endpoints_update", request=EndpointChanges, responses=EndpointShape)
     def patch(self, request: Request, endpoint: str) -> Response:
         """Change url, events or description. What is still to be sent goes to the new URL."""
-        found = endpoints.find(request.auth.tenant_id, _id(endpoint))
+        existing = endpoints.find(request.auth.tenant_id, _id(endpoint))
         form = EndpointChanges(data=request.data)
         form.is_valid(raise_exception=True)
-        row = endpoints.update(request.auth.tenant_id, found.id, actor=request.auth.actor, **form.validated_data)
+        row = endpoints.update(request.auth.tenant_id, existing.id, actor=request.auth.actor, **form.validated_data)
         return Response(endpoint_shape(row))
 
     @extend_schema(operation_id="webhook_endpoints_delete", responses={200: EndpointShape})
@@ -105,11 +105,13 @@ class RollView(APIView):
     @idempotent
     def post(self, request: Request, endpoint: str) -> Response:
         """A new secret. Until the overlap is over each request carries two signatures, of the new and the old one."""
-        found = endpoints.find(request.auth.tenant_id, _id(endpoint))
+        existing = endpoints.find(request.auth.tenant_id, _id(endpoint))
         form = Rolling(data=request.data)
         form.is_valid(raise_exception=True)
-        row, secret = endpoints.roll(request.auth.tenant_id, found.id, actor=request.auth.actor, **form.validated_data)
-        return Response(endpoint_shape(row) | shown(secret))
+        row, secret = endpoints.roll(
+            request.auth.tenant_id, existing.id, actor=request.auth.actor, **form.validated_data
+        )
+        return Response(endpoint_shape(row) | receiver_secrets(secret))
 
 
 class RevealView(APIView):
@@ -125,7 +127,7 @@ class RevealView(APIView):
     def post(self, request: Request, endpoint: str) -> Response:
         """The secret once more. The audit log says which key asked."""
         row, secret = endpoints.reveal(request.auth.tenant_id, _id(endpoint), actor=request.auth.actor)
-        return Response(endpoint_shape(row) | shown(secret))
+        return Response(endpoint_shape(row) | receiver_secrets(secret))
 
 
 class EnableView(APIView):
@@ -167,10 +169,10 @@ class ReplayFailedView(APIView):
     def post(self, request: Request, endpoint: str) -> Response:
         """Send again what failed or was canceled since then, up to 10,000 deliveries, once a minute: the same ids and
         bodies, new timestamps."""
-        found = endpoints.find(request.auth.tenant_id, _id(endpoint))
+        row = endpoints.find(request.auth.tenant_id, _id(endpoint))
         form = ReplayRequest(data=request.data)
         form.is_valid(raise_exception=True)
-        n = deliveries.replay_failed(request.auth.tenant_id, found.id, form.validated_data["since"])
+        n = deliveries.replay_failed(request.auth.tenant_id, row.id, form.validated_data["since"])
         return Response({"object": "webhook_replay", "n_deliveries": n}, status=202)
 
 
@@ -189,10 +191,10 @@ class TestView(APIView):
 
         tenant_id: UUID = request.auth.tenant_id
         with tenant_scope(tenant_id):
-            found = endpoints.find(tenant_id, _id(endpoint))
+            existing = endpoints.find(tenant_id, _id(endpoint))
         form = TestSend(data=request.data)
         form.is_valid(raise_exception=True)
-        row = send_test(tenant_id, found.id, EventType(form.validated_data["type"]))
+        row = send_test(tenant_id, existing.id, EventType(form.validated_data["type"]))
         with tenant_scope(tenant_id):
             return Response(delivery_detail(row))
 

@@ -1,5 +1,5 @@
-"""Which due delivery is sent next: taken in turns among tenants and endpoints, so that nobody's backlog is in another's
-way. Times are the database's.
+"""The choice of the due delivery that is sent next: taken in turns among tenants and endpoints, so that nobody's
+backlog is in another's way. Times are the database's.
 
 A claim is a lease: whoever takes a delivery has `LEASE_S` to send and record it, then another may take it again. What
 was sent and not recorded is so sent again, under the same id (at least once).
@@ -65,8 +65,8 @@ class Claim:
 def take(
     most: int, *, per_tenant: int, slow: Collection[UUID] = (), only_slow: bool = False, lease_s: float = LEASE_S
 ) -> list[Claim]:
-    """Up to `most` due deliveries, now ours to send. With `only_slow` of the endpoints in `slow` alone, else of the
-    others; of one endpoint never more than PER_ENDPOINT at once, of one tenant `per_tenant`."""
+    """Claim up to `most` due deliveries, now ours to send. With `only_slow` of the endpoints in `slow` alone, else of
+    the others; of one endpoint never more than PER_ENDPOINT at once, of one tenant `per_tenant`."""
     if most <= 0 or (only_slow and not slow):
         return []
     values = {
@@ -86,15 +86,15 @@ def take(
 
 
 def next_due() -> datetime | None:
-    """When the next delivery becomes due, of all."""
+    """Return when the next delivery becomes due, of all."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT min(due_at) FROM webhooks_deliverydue")
-        found: datetime | None = cursor.fetchone()[0]
-        return found
+        due_at: datetime | None = cursor.fetchone()[0]
+        return due_at
 
 
 def is_held(claim: Claim) -> bool:
-    """Whether the claim still stands; locks its row until the transaction ends."""
+    """Return whether the claim still stands; locks its row until the transaction ends."""
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT 1 FROM webhooks_deliverydue WHERE delivery_id = %s AND claim = %s FOR UPDATE",

@@ -34,7 +34,7 @@ _rng = random.Random()
 
 
 def message_of(claim: Claim) -> Message | None:
-    """What to send, or None where there is nothing to send any more: then the delivery has ended."""
+    """Return what to send, or None where there is nothing to send any more: then the delivery has ended."""
     with tenant_scope(claim.tenant_id):
         row = (
             WebhookDelivery.objects.of_tenant(claim.tenant_id)

@@ -66,8 +66,8 @@ def update(
         check_url_text(url)
     with tenant_scope(tenant_id):
         row = find(tenant_id, endpoint_id, lock=True)
-        given = {"url": url, "events": events, "description": description}
-        changes = {name: value for name, value in given.items() if value is not None}
+        values = {"url": url, "events": events, "description": description}
+        changes = {name: value for name, value in values.items() if value is not None}
         for name, value in changes.items():
             setattr(row, name, value)
         row.save()
@@ -113,15 +113,16 @@ def set_enabled(tenant_id: UUID, endpoint_id: UUID, *, enabled: bool, actor: Act
 
 
 def disable(row: WebhookEndpoint, reason: DisabledReason) -> None:
-    """Under the row's lock. Where it was not asked for, the tenant's other endpoints are told."""
+    """Disable an endpoint under the row's lock. Where it was not asked for, the tenant's other endpoints are
+    notified."""
     row.status, row.disabled_reason, row.disabled_at = EndpointStatus.DISABLED, reason, timezone.now()
     row.save(update_fields=["status", "disabled_reason", "disabled_at"])
     cancel_pending(row)
     if reason == DisabledReason.REQUESTED:
         return
     shape = endpoint_shape(row)
-    told = {name: shape[name] for name in ("id", "object", "url", "status", "disabled_reason", "disabled_at")}
-    emit(row.tenant_id, EventType.ENDPOINT_DISABLED, {"object": told}, but_not=row.id)
+    summary = {name: shape[name] for name in ("id", "object", "url", "status", "disabled_reason", "disabled_at")}
+    emit(row.tenant_id, EventType.ENDPOINT_DISABLED, {"object": summary}, but_not=row.id)
     _note(row, SYSTEM, "disabled", {"reason": reason.value})
 
 
@@ -166,8 +167,8 @@ def find(tenant_id: UUID, endpoint_id: UUID, *, lock: bool = False) -> WebhookEn
 
 
 def check_url_text(url: str) -> None:
-    """By its text alone: a transaction is open and must not wait for DNS. What a name resolves to is judged on every
-    connection. Raises InvalidInput."""
+    """Check a URL by its text alone: a transaction is open and must not wait for DNS. What a name resolves to is judged
+    on every connection. Raises InvalidInput."""
     from backend.outbound import OutboundRefused, check_url  # brings httpx, which a web process may never need
 
     try:

@@ -24,8 +24,8 @@ def newest(tenant_id: UUID) -> UUID | None:
         f"SELECT id FROM webhooks_webhookevent WHERE tenant_id = %s AND {_SETTLED} ORDER BY xact DESC, id DESC LIMIT 1",
         [tenant_id],
     )
-    found = list(rows)
-    return found[0].id if found else None
+    events = list(rows)
+    return events[0].id if events else None
 
 
 def events_after(tenant_id: UUID, cursor: str, *, limit: int) -> list[WebhookEvent]:

@@ -1,4 +1,4 @@
-"""What is sent to an endpoint, and what came of one attempt: plain values, without the client that does it."""
+"""The message to an endpoint, and what came of one attempt: plain values, without the client that does it."""
 
 from dataclasses import dataclass, field
 from uuid import UUID
@@ -6,7 +6,7 @@ from uuid import UUID
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """What is sent: the same `id` and `body` at every attempt."""
+    """The message that is sent: the same `id` and `body` at every attempt."""
 
     id: str
     url: str

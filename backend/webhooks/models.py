@@ -46,8 +46,9 @@ class CurrentTransaction(models.Func):
 
 
 class WebhookEndpoint(TenantOwned):
-    """Where to send what. `failing_since` is the first failure since the last success, `clock_since` the first one at
-    least twelve hours later. A deleted endpoint keeps its row for the log, without its secrets."""
+    """An endpoint: where to send which events. `failing_since` is the first failure since the last success,
+    `clock_since` the first one at least twelve hours later. A deleted endpoint keeps its row for the log, without its
+    secrets."""
 
     url = models.CharField(max_length=2000)
     description = models.CharField(max_length=200, blank=True)
@@ -137,8 +138,8 @@ class WebhookAttempt(TenantOwned):
 
 
 class DeliveryDue(models.Model):
-    """When a pending delivery is next sent. While `claim` is set a process is at it, and `due_at` is when another may
-    take it over."""
+    """The time at which a pending delivery is next sent. While `claim` is set a process is at it, and `due_at` is when
+    another may take it over."""
 
     delivery_id = models.UUIDField(primary_key=True)
     tenant_id = models.UUIDField()

@@ -13,7 +13,8 @@ _next = 0.0
 
 
 def forget_webhooks(*, always: bool = False) -> int:
-    """For upkeep: once a minute, or once a round while there is more. Returns how many rows went."""
+    """Delete old events and deliveries, once a minute, or once a round while there is more; return how many rows went.
+    Upkeep calls this."""
     global _next
     if time.monotonic() < _next and not always:
         return 0

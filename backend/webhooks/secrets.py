@@ -16,15 +16,15 @@ def make_secret(row: WebhookEndpoint) -> str:
 
 
 def signing_secrets(row: WebhookEndpoint, now: datetime) -> tuple[str, ...]:
-    """What signs now: the secret, and the one before it while the overlap lasts."""
+    """Return what signs now: the secret, and the one before it while the overlap lasts."""
     sealed = [bytes(row.secret)]
     if row.old_secret is not None and row.old_secret_until is not None and row.old_secret_until > now:
         sealed.append(bytes(row.old_secret))
     return tuple(unseal(row.tenant_id, each, purpose=SECRET).decode() for each in sealed)
 
 
-def shown(secret: str) -> dict[str, str | None]:
-    """What a receiver needs: of a `v1` endpoint the shared secret, of a `v1a` one the public key alone."""
+def receiver_secrets(secret: str) -> dict[str, str | None]:
+    """Return what a receiver needs: of a `v1` endpoint the shared secret, of a `v1a` one the public key alone."""
     if secret.startswith("whsk_"):
         return {"secret": None, "public_key": public_key(secret)}
     return {"secret": secret, "public_key": None}

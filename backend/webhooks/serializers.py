@@ -1,4 +1,4 @@
-"""What the addresses of webhooks take and answer."""
+"""The requests and answers of the addresses of webhooks."""
 
 from typing import Any
 

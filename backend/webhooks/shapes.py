@@ -61,7 +61,7 @@ def delivery_shape(row: WebhookDelivery) -> dict[str, Any]:
 
 
 def delivery_detail(row: WebhookDelivery) -> dict[str, Any]:
-    """With the body and every attempt, newest first."""
+    """Return a delivery with the body and every attempt, newest first."""
     attempts = WebhookAttempt.objects.of_tenant(row.tenant_id).filter(delivery_id=row.id).order_by("-number")
     log = [attempt_shape(attempt) for attempt in attempts[:100]]
     return delivery_shape(row) | {"body": bytes(row.event.body).decode(), "log": log}

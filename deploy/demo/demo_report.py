@@ -62,23 +62,23 @@ def slices(rows: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def drafts(rows: Sequence[Mapping[str, Any]]) -> Table:
-    """What the draft cache had for each slice, and what came of it."""
+    """Tabulate what the draft cache had for each slice, and what came of it."""
     table = _table("drafts of earlier compiles", "slice", "how", "offered", "accepted", "entered", "net saving")
     for row in rows:
-        told = row["drafts"]
-        if told is None:
+        ledger = row["drafts"]
+        if ledger is None:
             continue
-        how = told["strategy"] if told["offered"] else told["arm"].replace("_", " ")
-        counts = (str(told[name]) for name in ("offered", "accepted", "entered"))
-        table.add_row(row["name"], how, *counts, signed_usd((told["saving"] or {}).get("net_microusd", 0)))
+        how = ledger["strategy"] if ledger["offered"] else ledger["arm"].replace("_", " ")
+        counts = (str(ledger[name]) for name in ("offered", "accepted", "entered"))
+        table.add_row(row["name"], how, *counts, signed_usd((ledger["saving"] or {}).get("net_microusd", 0)))
     return table
 
 
 def draft_summary(rows: Sequence[Mapping[str, Any]], steps: Sequence[Mapping[str, Any]]) -> Text:
     """Acceptance and net saving of the whole compile."""
-    told = [row["drafts"] for row in rows if row["drafts"] is not None]
-    offered, accepted = (sum(each[name] for each in told) for name in ("offered", "accepted"))
-    net = sum((each["saving"] or {}).get("net_microusd", 0) for each in told)
+    ledgers = [row["drafts"] for row in rows if row["drafts"] is not None]
+    offered, accepted = (sum(each[name] for each in ledgers) for name in ("offered", "accepted"))
+    net = sum((each["saving"] or {}).get("net_microusd", 0) for each in ledgers)
     spent = next(step["spent_microusd"] for step in steps if step["name"] == "synthesis")
     text = Text()
     rate = f"{accepted / offered:.1%} of {offered} drafts accepted" if offered else "no draft was worth offering"
@@ -90,18 +90,18 @@ def draft_summary(rows: Sequence[Mapping[str, Any]], steps: Sequence[Mapping[str
 
 
 def bill(compile: Mapping[str, Any], bill: Mapping[str, Any]) -> Text:
-    """What the compile comes to, in one line, with what kolm carries and what drafts saved."""
+    """Write what the compile comes to, in one line, with what kolm carries and what drafts saved."""
     text = Text()
     parts: dict[str, int] = {}
     for line in bill["lines"]:
         if line["counted"]:
             name = line["step"] or line["label"]
             parts[name] = parts.get(name, 0) + line["amount_microusd"]
-    told = ", ".join(f"{name} {signed_usd(amount)}" for name, amount in parts.items()) or "nothing used"
+    parts_text = ", ".join(f"{name} {signed_usd(amount)}" for name, amount in parts.items()) or "nothing used"
     text.append(
         f"bill        {signed_usd(bill['total_microusd'])} for {compile['name']} {compile['id']}\n", style="bold"
     )
-    text.append(f"            {told}\n", style="dim")
+    text.append(f"            {parts_text}\n", style="dim")
     carried = signed_usd(bill["waste_microusd"])
     saved = signed_usd(bill["draft_savings"]["net_microusd"])
     text.append(f"            carried by kolm {carried}, saved by drafts {saved}", style="dim")

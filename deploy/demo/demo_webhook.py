@@ -21,7 +21,7 @@ ENDS = ("compile.succeeded", "compile.gate_failed", "compile.failed", "compile.c
 
 
 class Inbox:
-    """What arrived and was verified, by type."""
+    """The events that arrived and were verified, by type."""
 
     def __init__(self, secret: str) -> None:
         self._secret = secret

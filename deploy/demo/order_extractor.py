@@ -51,11 +51,14 @@ def street(access: Access, console: Console) -> int:
     if not show(access, compile_id, path, console):
         return 1
     artifact = access.get(f"/v1/compiles/{compile_id}")["artifact"]
-    statuses = [said(access, console, "verify", str(path)), said(access, console, "recipes", str(path), "--top", "6")]
-    statuses += [said(access, console, "bench", str(path), *BENCH), deploy(access, artifact, console)]
-    statuses += [said(access, console, "chat", NAME, mail) for mail in MAILS]
-    statuses.append(said(access, console, "chat", NAME, MAILS[0], "--json"))
-    console.print(report(billed(access, n_at_least=len(MAILS) + 1)))
+    statuses = [
+        run_command(access, console, "verify", str(path)),
+        run_command(access, console, "recipes", str(path), "--top", "6"),
+    ]
+    statuses += [run_command(access, console, "bench", str(path), *BENCH), deploy(access, artifact, console)]
+    statuses += [run_command(access, console, "chat", NAME, mail) for mail in MAILS]
+    statuses.append(run_command(access, console, "chat", NAME, MAILS[0], "--json"))
+    console.print(report(wait_until_billed(access, n_at_least=len(MAILS) + 1)))
     return next((status for status in statuses if status), 0)
 
 
@@ -63,13 +66,13 @@ def deploy(access: Access, artifact: str, console: Console) -> int:
     """A name for the artifact: a new one the first time, the next version under the old name after that."""
     known = {row["name"]: row for row in access.get("/v1/deployments?limit=100")["data"]}
     if NAME not in known:
-        return said(access, console, "deployments", "create", NAME, artifact)
+        return run_command(access, console, "deployments", "create", NAME, artifact)
     if known[NAME]["artifact"] == artifact:
         return 0
-    return said(access, console, "deployments", "promote", NAME, "--artifact", artifact)
+    return run_command(access, console, "deployments", "promote", NAME, "--artifact", artifact)
 
 
-def said(access: Access, console: Console, *arguments: str) -> int:
+def run_command(access: Access, console: Console, *arguments: str) -> int:
     """Run the command as a customer does and print what it says; its status."""
     words = " ".join(f'"{word}"' if " " in word else word for word in arguments)
     console.print(f"\n[bold]$ kolm {words}[/bold]", soft_wrap=True, highlight=False)
@@ -78,20 +81,20 @@ def said(access: Access, console: Console, *arguments: str) -> int:
     return done.returncode
 
 
-def billed(access: Access, *, n_at_least: int) -> dict[str, Any]:
+def wait_until_billed(access: Access, *, n_at_least: int) -> dict[str, Any]:
     """The deployment once what was just answered is in its figures, or as it is after BILLED_WITHIN_S."""
-    found = next(row for row in access.get("/v1/deployments?limit=100")["data"] if row["name"] == NAME)
+    deployment = next(row for row in access.get("/v1/deployments?limit=100")["data"] if row["name"] == NAME)
     until = time.monotonic() + BILLED_WITHIN_S
     while True:
-        one: dict[str, Any] = access.get(f"/v1/deployments/{found['id']}")
-        figures = [row for row in one["last_24h"] if row["artifact"] == found["artifact"]]
+        one: dict[str, Any] = access.get(f"/v1/deployments/{deployment['id']}")
+        figures = [row for row in one["last_24h"] if row["artifact"] == deployment["artifact"]]
         if time.monotonic() > until or sum(row["n_requests"] for row in figures) >= n_at_least:
             return one
         time.sleep(0.5)
 
 
 def report(deployment: dict[str, Any]) -> Table:
-    """What the deployment answered in the last day, by artifact."""
+    """Tabulate what the deployment answered in the last day, by artifact."""
     table = Table(title=f"deployment {deployment['name']}, last 24 hours", title_justify="left", box=None)
     for title in ("artifact", "requests", "prompt tokens", "answer tokens", "first token p50", "billed"):
         table.add_column(title, justify="left" if title == "artifact" else "right")

@@ -48,21 +48,21 @@ def _up_detached(home: Home, variables: Mapping[str, str], parts: tuple[Part, ..
             stderr=out,
             start_new_session=True,
         )
-    said, deadline = "", time.monotonic() + START_WITHIN_S
+    shown, deadline = "", time.monotonic() + START_WITHIN_S
     while time.monotonic() < deadline:
         state = home.read_state()
         doing = state.get("doing", "") if state.get("supervisor") == supervisor.pid else ""
         if doing == "ready":
             print(f"kolm is up at {state['url']} (logs: {home.logs}); `make down` ends it")
             return 0
-        if doing and doing != said:
-            said = doing
+        if doing and doing != shown:
+            shown = doing
             print(f"{doing} ...", flush=True)
         if supervisor.poll() is not None:
             raise CannotStart(last_line(log))
         time.sleep(0.05)
     supervisor.terminate()
-    raise CannotStart(f"kolm was not up after {START_WITHIN_S:.0f} s; it was {said or 'starting'} (logs: {home.logs})")
+    raise CannotStart(f"kolm was not up after {START_WITHIN_S:.0f} s; it was {shown or 'starting'} (logs: {home.logs})")
 
 
 def down(home: Home) -> int:

@@ -36,7 +36,8 @@ from deploy.embedded.stack import EmbeddedServices
 LINKS = ".backup"  # within the blob folder: hard links do not reach across file systems
 SNAPSHOTS = 20
 LOCK_WAIT_S = 5.0  # a backup that was just killed is not quite gone yet: what it was starting holds the lock, too
-# Tables whose rows name blobs, in columns or within JSON. What looks like a digest and is none does no harm (`_lost`).
+# Tables whose rows name blobs, in columns or within JSON. What looks like a digest and is none does no harm:
+# `_is_blob_lost` looks for what is gone since.
 NAMING_BLOBS = (
     "artifacts_artifact",
     "compiles_upload",
@@ -59,11 +60,11 @@ def make(home: Home, variables: Mapping[str, str], to: Path) -> files.Manifest:
     if to.absolute().is_relative_to(home.path):
         raise CannotStart(f"{to} lies in the data that it is a backup of; choose another folder.")
     unfinished = to.with_name(f"{to.name}.unfinished")
-    with _alone(home), _connected(home, variables) as (connection, environ):
+    with _alone(home), _connect(home, variables) as (connection, environ):
         try:
             shutil.rmtree(unfinished, ignore_errors=True)
             files.private_folder(unfinished)
-            manifest = _written(home, connection, environ, unfinished)
+            manifest = _write(home, connection, environ, unfinished)
         except OSError as fault:
             shutil.rmtree(unfinished, ignore_errors=True)
             raise CannotStart(f"The backup could not be written: {fault}") from None
@@ -71,7 +72,7 @@ def make(home: Home, variables: Mapping[str, str], to: Path) -> files.Manifest:
     return manifest
 
 
-def _written(home: Home, connection: Connection, environ: Mapping[str, str], to: Path) -> files.Manifest:
+def _write(home: Home, connection: Connection, environ: Mapping[str, str], to: Path) -> files.Manifest:
     small = files.small_files(home)
     links = home.blobs / LINKS
     shutil.rmtree(links, ignore_errors=True)  # of a backup that was killed
@@ -79,7 +80,7 @@ def _written(home: Home, connection: Connection, environ: Mapping[str, str], to:
         hold(home.blobs, links)
         snapshot_at = _dump(connection, environ, home.blobs, links, to / files.DUMP)
         kept = {files.DUMP: files.digest_of(to / files.DUMP)}
-        copied, damaged = _copied(links, to / files.BLOBS)
+        copied, damaged = _copy_blobs(links, to / files.BLOBS)
     finally:
         shutil.rmtree(links, ignore_errors=True)
     now = files.small_files(home)
@@ -118,16 +119,16 @@ def _dump(connection: Connection, environ: Mapping[str, str], blobs: Path, links
             row = connection.execute("SELECT pg_export_snapshot(), now()").fetchone()
             assert row is not None
             hold(blobs, links)
-            if not _lost(connection, environ["PGURL"], links):
+            if not _is_blob_lost(connection, environ["PGURL"], links):
                 _run_pg_dump(environ, str(row[0]), to)
                 assert isinstance(row[1], datetime)
                 return row[1].astimezone(UTC)
     raise CannotStart(f"Blobs were deleted under {SNAPSHOTS} snapshots in a row; try again when less is being deleted.")
 
 
-def _lost(connection: Connection, url: str, links: Path) -> bool:
-    """Whether a blob that the snapshot names was deleted before it was held. What is named then and now and is not
-    there was gone before, as a forgotten data set's blob is whose digest stays on record."""
+def _is_blob_lost(connection: Connection, url: str, links: Path) -> bool:
+    """Return whether a blob that the snapshot names was deleted before it was held. What is named then and now and is
+    not there was gone before, as a forgotten data set's blob is whose digest stays on record."""
     absent = {
         (tenant, digest)
         for tenant, digest in _references(connection)
@@ -153,7 +154,7 @@ def _run_pg_dump(environ: Mapping[str, str], snapshot: str, to: Path) -> None:
         raise CannotStart(f"pg_dump failed: {(done.stderr.strip().splitlines() or ['nothing said'])[-1]}")
 
 
-def _copied(links: Path, to: Path) -> tuple[dict[str, files.Kept], tuple[str, ...]]:
+def _copy_blobs(links: Path, to: Path) -> tuple[dict[str, files.Kept], tuple[str, ...]]:
     """The held blobs' bytes, checked against their names; and those that are not what their name says."""
     kept: dict[str, files.Kept] = {}
     damaged = []
@@ -168,7 +169,7 @@ def _copied(links: Path, to: Path) -> tuple[dict[str, files.Kept], tuple[str, ..
     return kept, tuple(damaged)
 
 
-def _locked(lock: IO[str]) -> bool:
+def _lock(lock: IO[str]) -> bool:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -184,7 +185,7 @@ def _alone(home: Home) -> Iterator[None]:
     (home.path / "run").mkdir(mode=0o700, exist_ok=True)
     with (home.path / "run" / "backup.lock").open("w") as lock:
         deadline = time.monotonic() + LOCK_WAIT_S
-        while not _locked(lock):
+        while not _lock(lock):
             if time.monotonic() > deadline:
                 raise CannotStart(f"A backup of {home.path} is being made already.")
             time.sleep(0.05)
@@ -192,7 +193,7 @@ def _alone(home: Home) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _connected(home: Home, variables: Mapping[str, str]) -> Iterator[tuple[Connection, dict[str, str]]]:
+def _connect(home: Home, variables: Mapping[str, str]) -> Iterator[tuple[Connection, dict[str, str]]]:
     """A superuser's connection to the home's Postgres, which is started for it where the stack is down; and the
     environment of its command-line programs."""
     secrets = credentials.load_or_create(home)
@@ -214,7 +215,8 @@ def _connected(home: Home, variables: Mapping[str, str]) -> Iterator[tuple[Conne
 
 
 def client_environment(port: int, password: str, variables: Mapping[str, str]) -> dict[str, str]:
-    """For pg_dump and pg_restore: whom to ask, as the superuser. The password is in no command line."""
+    """Return the environment of pg_dump and pg_restore: whom to ask, as the superuser. The password is in no command
+    line."""
     shared = {name: variables[name] for name in ("PATH", "LANG", "LC_ALL", "TMPDIR") if name in variables}
     return shared | {
         "PGHOST": HOST,

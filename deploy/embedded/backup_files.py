@@ -1,4 +1,4 @@
-"""What a backup is on disk: a folder of private files and one manifest that has the SHA-256 of each.
+"""The form of a backup on disk: a folder of private files and one manifest that has the SHA-256 of each.
 
     manifest.json            what follows, and when the database was looked at
     database.dump            pg_dump's custom format: every table, with row-level security and grants
@@ -171,13 +171,13 @@ def small_files(home: Home) -> dict[str, bytes]:
     names = ("secrets.json", "keyring.json", "demo.json")
     paths = [home.path / name for name in names]
     paths += [*home.path.glob("signing_key*.pem"), *(home.server / "usage").glob("*")]
-    found = {}
+    files = {}
     for path in paths:
         name = str(path.relative_to(home.path))
         if not _NAME.fullmatch(f"{HOME}/{name}"):  # half-written, or a person's
             continue
         try:
-            found[name] = path.read_bytes()
+            files[name] = path.read_bytes()
         except (FileNotFoundError, IsADirectoryError):
             continue
-    return found
+    return files

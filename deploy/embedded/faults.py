@@ -1,4 +1,4 @@
-"""What can stop the embedded stack from starting. Each is told in one sentence, without a traceback."""
+"""The faults that stop the embedded stack from starting. Each is told in one sentence, without a traceback."""
 
 
 class CannotStart(Exception):

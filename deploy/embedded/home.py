@@ -76,7 +76,7 @@ class Home:
         return self.path / "run" / "stack.json"
 
     def heartbeat(self, name: str) -> Path:
-        """What a part that listens nowhere touches while it moves."""
+        """The file that a part that listens nowhere touches while it moves."""
         return self.path / "run" / f"{name}.alive"
 
     def log(self, name: str) -> Path:

@@ -1,4 +1,5 @@
-"""What runs where: ports, addresses, and the environment each process gets. Nothing here starts anything.
+"""The layout of the stack, what runs where: ports, addresses, and the environment each process gets. Nothing here
+starts anything.
 
 A process is told what it needs and no more: the runner and the grammar teacher get no database, broker or key; only
 migrations connect as the owner.
@@ -17,7 +18,7 @@ from deploy.embedded.ports import HOST, internal_port, public_port
 
 
 class Part(StrEnum):
-    """In starting order; stopped the other way round."""
+    """The parts in starting order; they are stopped the other way round."""
 
     POSTGRES = "postgres"
     VALKEY = "valkey"
@@ -94,7 +95,7 @@ class Layout:
     def server_environment(self) -> dict[str, str]:
         """The serving runner: it keeps the usage it has not told yet, and fetched artifacts, in this home."""
         own = {name: value for name, value in self.variables.items() if name.startswith("KOLM_SERVER_")}
-        given = {
+        settings = {
             "KOLM_SERVER_HOST": HOST,
             "KOLM_SERVER_PORT": str(self.ports[Part.SERVER]),
             "KOLM_SERVER_URL": f"http://{HOST}:{self.ports[Part.SERVER]}",
@@ -102,10 +103,10 @@ class Layout:
             "KOLM_SERVER_DIR": str(self.home.server),
             "KOLM_SERVER_RAM_DIR": str(self.home.server / "unpacked"),
         }
-        return self.bare_environment() | own | given | self._of_runners()
+        return self.bare_environment() | own | settings | self._of_runners()
 
     def _of_runners(self) -> dict[str, str]:
-        """Where the backend is, whom to trust, and where bases lie: those that `make base` trains, unless told
+        """Return where the backend is, whom to trust, and where bases lie: those that `make base` trains, unless told
         otherwise."""
         return {
             "KOLM_API_URL": self.local_url,
@@ -124,7 +125,7 @@ class Layout:
         return self.backend_environment() | {"DATABASE_OWNER_URL": self.database_owner_url, "KOLM_DB_ROLE": "owner"}
 
     def settings(self) -> dict[str, str]:
-        """What `backend.settings` reads of this deployment."""
+        """Return what `backend.settings` reads of this deployment."""
         keys = self.credentials
         return {
             "DATABASE_URL": self.database_url,
@@ -152,7 +153,7 @@ class Layout:
         }
 
     def exports(self) -> dict[str, str]:
-        """For `env`: everything a shell needs to use manage.py, tests or the `kolm` command against this stack."""
+        """Return everything that a shell needs to use manage.py, tests or the `kolm` command against this stack."""
         return (
             self.settings() | MODELS | {"DATABASE_OWNER_URL": self.database_owner_url, "KOLM_API_URL": self.local_url}
         )
@@ -171,7 +172,7 @@ def plan(
     for.
 
     Raises CannotStart when the web port, the one that people know, is taken."""
-    parts = tuple(part for part in wanted if not _given_from_outside(part, variables))
+    parts = tuple(part for part in wanted if not _is_from_outside(part, variables))
     ports = _choose_ports(parts, variables, recorded or {}, choose)
     web_port = ports.get(Part.WEB, int(variables.get("KOLM_PORT") or DEFAULT_WEB_PORT))
     postgres_port, valkey_port = ports.get(Part.POSTGRES, 0), ports.get(Part.VALKEY, 0)
@@ -192,7 +193,7 @@ def plan(
     )
 
 
-def _given_from_outside(part: Part, variables: Mapping[str, str]) -> bool:
+def _is_from_outside(part: Part, variables: Mapping[str, str]) -> bool:
     outside = {Part.POSTGRES: "DATABASE_URL", Part.VALKEY: "REDIS_URL", Part.GRAMMAR: "KOLM_GRAMMAR_URL"}
     return bool(variables.get(outside.get(part, "")))
 

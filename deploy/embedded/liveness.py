@@ -1,4 +1,4 @@
-"""Whether parts answer: `/healthz` of those that listen, the heartbeat file of those that do not.
+"""The liveness of parts, whether they answer: `/healthz` of those that listen, the heartbeat file of those that do not.
 
 A part shows a sign of life by an answer, or by a file that was touched since the last look. Silence counts from its
 last sign, at the earliest from the end of its time to start. What the supervisor itself slept through (a laptop's lid,
@@ -76,7 +76,7 @@ class Watch:
                 self._seen_at[name] = now
 
     def silent_s(self, name: str, child: Child) -> float:
-        """How long the part has shown no sign; 0 for one that nobody listens to."""
+        """Return how long the part has shown no sign; 0 for one that nobody listens to."""
         spec = self._specs[name]
         if spec.alive_url is None and spec.alive_file is None:
             return 0.0

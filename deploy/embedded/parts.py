@@ -1,4 +1,4 @@
-"""What each part is started with, when it counts as ready, and what has to happen before and after."""
+"""The parts: what each is started with, when it counts as ready, and what has to happen before and after."""
 
 import signal
 import subprocess

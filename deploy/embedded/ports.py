@@ -1,4 +1,4 @@
-"""Which loopback ports the stack listens on."""
+"""The loopback ports that the stack listens on."""
 
 import socket
 

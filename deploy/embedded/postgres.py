@@ -68,7 +68,7 @@ FORGETFUL = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "o
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launcher:
-    """How to run the Postgres binaries: the words before the command, and as which user (None: as we are)."""
+    """The way to run the Postgres binaries: the words before the command, and as which user (None: as we are)."""
 
     bin: Path
     prefix: tuple[str, ...] = ()
@@ -88,7 +88,7 @@ def find_launcher(route: str | None = None) -> Launcher:
     ways = {
         "namespace": lambda: Launcher(bin=binaries, prefix=UNSHARE),
         "nobody": lambda: Launcher(bin=binaries, user=NOBODY),
-        "copy": lambda: Launcher(bin=_copied(binaries), user=NOBODY),
+        "copy": lambda: Launcher(bin=_copy(binaries), user=NOBODY),
     }
     for name in [route] if route else list(ways):
         launcher = ways[name]()
@@ -101,10 +101,10 @@ def find_launcher(route: str | None = None) -> Launcher:
 
 
 def _binaries() -> Path:
-    found = importlib.util.find_spec(PACKAGE)  # not imported: its import warns and looks for a runtime folder
-    if found is None or found.origin is None:
+    spec = importlib.util.find_spec(PACKAGE)  # not imported: its import warns and looks for a runtime folder
+    if spec is None or spec.origin is None:
         raise CannotStart("The embedded Postgres is not installed: run `python3 -m deploy.setup`, or set DATABASE_URL.")
-    return Path(found.origin).parent / f"pginstall{VERSION}" / "bin"
+    return Path(spec.origin).parent / f"pginstall{VERSION}" / "bin"
 
 
 def program(name: str) -> str:
@@ -112,7 +112,7 @@ def program(name: str) -> str:
     return str(_binaries() / name)
 
 
-def _copied(binaries: Path) -> Path:
+def _copy(binaries: Path) -> Path:
     """A world-readable copy in the wheel's own layout, which the binaries' RPATH depends on. Owned by root: nobody can
     replace what we run.
     """

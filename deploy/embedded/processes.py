@@ -134,7 +134,7 @@ def kill_group(leader: int, created: float) -> None:
 
 
 def created_at(pid: int) -> float | None:
-    """When the process was born (seconds since 1970), or None when it is gone; a zombie is gone."""
+    """Return when the process was born (seconds since 1970), or None when it is gone; a zombie is gone."""
     try:
         process = psutil.Process(pid)
         return None if process.status() == psutil.STATUS_ZOMBIE else float(process.create_time())

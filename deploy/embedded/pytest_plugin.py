@@ -34,7 +34,8 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Who is no controller of workers hands nothing on: what a test starts has the environment of its own."""
+    """Hand on the servers of this process, if it is a controller of workers: what a test starts has the environment of
+    its own."""
     if not getattr(config.option, "numprocesses", None):
         os.environ.pop(SET_BY_CONTROLLER, None)
 

@@ -72,8 +72,8 @@ def _copy_files(manifest: files.Manifest, source: Path, new: Home) -> None:
 
 
 def _restore_database(new: Home, variables: Mapping[str, str], dump: Path) -> None:
-    """Into a Postgres that is made for it. The database itself comes from the dump: what was granted on it, or taken
-    from PUBLIC, is nowhere else."""
+    """Restore into a Postgres that is made for it. The database itself comes from the dump: what was granted on it, or
+    taken from PUBLIC, is nowhere else."""
     bare = {name: value for name, value in variables.items() if name != "DATABASE_URL"}
     password = credentials.load_or_create(new).postgres_superuser_password
     with EmbeddedServices(new.path, (Part.POSTGRES,), variables=bare, forgetful=False) as services:
@@ -90,7 +90,7 @@ def _restore_database(new: Home, variables: Mapping[str, str], dump: Path) -> No
 
 
 def _move(new: Path, to: Path) -> None:
-    """Into a home that is not there, in one step; into one where a person keeps other files, part by part."""
+    """Move into a home that is not there, in one step; into one where a person keeps other files, part by part."""
     for name in ("run", "logs"):
         shutil.rmtree(to / name, ignore_errors=True)
     if (to / "blobs").is_dir():

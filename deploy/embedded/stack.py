@@ -150,7 +150,7 @@ class Stack:
 
 
 def _say(text: str) -> None:
-    """To the supervisor's log, where there is room for it."""
+    """Write to the supervisor's log, where there is room for it."""
     with contextlib.suppress(OSError):
         print(text, flush=True)
 

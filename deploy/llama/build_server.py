@@ -42,16 +42,16 @@ def build() -> None:
         return
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="kolm-llama-") as name:
-        sources = unpacked(Path(name))
+        sources = unpack(Path(name))
         say("building llama-server (minutes of one core) ...")
-        built = compiled(sources, Path(name) / "build")
+        built = compile_server(sources, Path(name) / "build")
         fresh = shutil.copy2(built, SERVER.with_name("llama-server.new"))
         Path(fresh).replace(SERVER)
     stamp.write_text(wanted)
     say(f"built in {time.monotonic() - started:.0f} s")
 
 
-def unpacked(folder: Path) -> Path:
+def unpack(folder: Path) -> Path:
     """vendor/llama.cpp of the locked sdist, fetched and checked."""
     version = next(iter(re.findall(r"^llama-cpp-python==(\S+)$", LOCK.read_text(), re.MULTILINE)))
     pip = (str(VENV / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", "--no-input", "download")
@@ -65,7 +65,7 @@ def unpacked(folder: Path) -> Path:
     return next(folder.glob("llama_cpp_python-*/vendor/llama.cpp"))
 
 
-def compiled(sources: Path, folder: Path) -> Path:
+def compile_server(sources: Path, folder: Path) -> Path:
     cmake = shutil.which("cmake")
     if cmake is None:
         raise CannotSetUp("llama-server is built with cmake (3.21 or later), which is not on the PATH.")

@@ -40,7 +40,9 @@ def set_up() -> None:
     command += ["install", "--no-deps", "-r", str(LOCK)]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT, check=False)
     if done.returncode:
-        sentence = next((said for sign, said in PIP_FAULTS if sign in done.stdout), "pip could not build llama.cpp.")
+        sentence = next(
+            (sentence_of for sign, sentence_of in PIP_FAULTS if sign in done.stdout), "pip could not build llama.cpp."
+        )
         last = (done.stdout.strip().splitlines() or ["nothing"])[-1]
         raise CannotSetUp(f"{sentence} It needs cmake's parts and a C++ compiler. pip's last words: {last[:300]}")
     stamp.write_text(wanted)

@@ -26,7 +26,7 @@ HEAD = """\
 """
 
 
-def locked(report: str) -> list[str]:
+def lock_lines(report: str) -> list[str]:
     """The lines of the lock, from pip's installation report."""
     lines = []
     for entry in json.loads(report)["install"]:
@@ -43,7 +43,7 @@ def main() -> int:
         done = subprocess.run([*command, "--quiet", "--report", report.name, VLLM, *BESIDE])
         if done.returncode != 0:
             return done.returncode
-        lines = locked(report.read())
+        lines = lock_lines(report.read())
     LOCK.write_text(HEAD.format(left_out=", ".join(sorted(LEFT_OUT))) + "".join(f"{line}\n" for line in lines))
     return 0
 

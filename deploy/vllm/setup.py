@@ -81,7 +81,9 @@ def pip(*arguments: str, if_missing: str | None = None) -> None:
         return
     if if_missing is not None and any(sign in done.stdout for sign in MISSING):
         raise CannotSetUp(if_missing)
-    sentence = next((said for sign, said in PIP_FAULTS if sign in done.stdout), "pip could not install the packages.")
+    sentence = next(
+        (sentence_of for sign, sentence_of in PIP_FAULTS if sign in done.stdout), "pip could not install the packages."
+    )
     last = (done.stdout.strip().splitlines() or ["nothing"])[-1]
     raise CannotSetUp(f"{sentence} pip's last words: {last[:300]}")
 

@@ -7,7 +7,7 @@ import redis
 from django.conf import settings as django_settings
 
 from backend import queue
-from backend.queue import QUEUE, TaskName, send_hint
+from backend.queue import QUEUE, TaskName, enqueue
 from backend.valkey import pause
 
 
@@ -27,7 +27,7 @@ def _forget() -> None:
 def test_a_hint_lands_in_the_workers_queue(embedded_services):
     with redis.Redis.from_url(django_settings.REDIS_URL) as client:
         client.delete(QUEUE)
-        assert send_hint(TaskName.ADVANCE, compile_id="c", tenant_id="t")
+        assert enqueue(TaskName.ADVANCE, compile_id="c", tenant_id="t")
         (message,) = client.lrange(QUEUE, 0, -1)
         client.delete(QUEUE)
     assert b"compile.advance" in message
@@ -36,6 +36,6 @@ def test_a_hint_lands_in_the_workers_queue(embedded_services):
 @pytest.mark.usefixtures("redis_is_away")
 def test_without_redis_nothing_raises_and_nobody_waits_long():
     began = time.monotonic()
-    assert not send_hint(TaskName.ADVANCE, compile_id="b")
-    assert not send_hint(TaskName.ADVANCE, compile_id="c")
+    assert not enqueue(TaskName.ADVANCE, compile_id="b")
+    assert not enqueue(TaskName.ADVANCE, compile_id="c")
     assert time.monotonic() - began < 2.5

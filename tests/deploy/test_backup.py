@@ -63,7 +63,7 @@ def keep(home: Home, url: str, data: bytes) -> Path:
 
 
 def url_of(home: Home, variables: dict[str, str]) -> str:
-    with backup._connected(home, variables) as (_, environ):
+    with backup._connect(home, variables) as (_, environ):
         return environ["PGURL"]
 
 
@@ -196,7 +196,7 @@ def test_a_failed_backup_leaves_nothing(
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(backup, "_copied", full)
+    monkeypatch.setattr(backup, "_copy_blobs", full)
     with pytest.raises(CannotStart, match="No space left"):
         backup.make(filled, variables, tmp_path / "kept")
     assert list(tmp_path.iterdir()) == []

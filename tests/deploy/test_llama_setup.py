@@ -12,10 +12,10 @@ def test_without_the_sources_of_llama_cpp_it_says_so(tmp_path: Path, monkeypatch
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
     with pytest.raises(CannotSetUp, match="pip could not fetch the sources"):
-        build_server.unpacked(tmp_path)
+        build_server.unpack(tmp_path)
 
 
 def test_without_cmake_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(CannotSetUp, match="cmake"):
-        build_server.compiled(tmp_path, tmp_path / "build")
+        build_server.compile_server(tmp_path, tmp_path / "build")

@@ -45,4 +45,4 @@ def test_the_lock_leaves_out_what_a_cpu_torch_cannot_use() -> None:
         }
 
     report = json.dumps({"install": [entry("Torch", "2.13.0+cpu"), entry("triton", "3.9.0"), entry("PyYAML", "6.0.3")]})
-    assert lock.locked(report) == [f"pyyaml==6.0.3 --hash=sha256:{'0' * 64}"]
+    assert lock.lock_lines(report) == [f"pyyaml==6.0.3 --hash=sha256:{'0' * 64}"]

@@ -50,7 +50,7 @@ def credit_of(row: Compile, error: Exception) -> int:
         fenced = Fenced.around(Compile.objects.select_for_update().get(id=row.id))
         pipeline._cancel(fenced) if isinstance(error, Canceled) else pipeline._fail(fenced, error)
         account = accounts.account_of(row.tenant_id)
-        credited = holds.credited(row.tenant_id, row.id)
+        credited = holds.credited_microusd(row.tenant_id, row.id)
         assert account.held_microusd == 0
         assert account.spent_microusd == COST - credited
         assert [line for line in invariants.violations(row.tenant_id) if not line.startswith("[5] compile")] == []
@@ -94,7 +94,7 @@ def test_a_compile_that_no_worker_took_for_a_day_is_credited():
     row = spent_compile()
     with tenant_scope(row.tenant_id):
         upkeep._expire(Fenced.around(Compile.objects.select_for_update().get(id=row.id)))
-        assert holds.credited(row.tenant_id, row.id) == COST
+        assert holds.credited_microusd(row.tenant_id, row.id) == COST
     assert fresh(row).status == CompileStatus.EXPIRED
 
 

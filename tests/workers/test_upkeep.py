@@ -72,7 +72,7 @@ def test_a_hint_goes_out_with_the_commit_that_it_announces(row):
 def test_a_hint_of_a_transaction_that_was_rolled_back_is_never_sent(row):
     before = hints_for(row.id)
     with pytest.raises(RuntimeError), tenant_scope(row.tenant_id):  # noqa: PT012
-        leases.hint(row.tenant_id, row.id)
+        leases.wake_worker(row.tenant_id, row.id)
         raise RuntimeError
     relay_outbox()
     assert (hints_for(row.id), Outbox.objects.filter(ids__compile_id=str(row.id)).count()) == (before + 1, 1)

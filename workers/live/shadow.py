@@ -17,7 +17,7 @@ from backend.domain.errors import KolmError
 from backend.domain.evaluation.generative import Verdict, verdict_of
 from backend.domain.money.pricing import TeacherPrice
 from backend.domain.spec.parsing import JsonOutput, LabelOutput, Spec, TextOutput, label_names, parse_spec
-from backend.serving.gateway.shadowing import Question, compared, given_up, question
+from backend.serving.gateway.shadowing import Question, abandon, question, record_comparison
 from backend.tenants.isolation import tenant_scope
 from backend.usage.accounts import check_open
 from backend.usage.ledger import Fact, record
@@ -78,10 +78,10 @@ def compare_answer(tenant_id: UUID, answer_id: UUID) -> None:
             price, model = session.price, session.teacher.identity.model
     except KolmError as error:
         log.warning("shadow %s: %s", answer_id, error.code)
-        given_up(asked)
+        abandon(asked)
         return
     except Exception:
-        given_up(asked)
+        abandon(asked)
         raise
     facts = _facts(asked, teacher.calls, price, model, is_own_key=pays_teacher_itself(spec))
     _save(asked, facts, agreement)
@@ -140,7 +140,7 @@ def _save(asked: Question, facts: Sequence[Fact], agreement: int | None) -> None
     cost = sum(fact.amount_microusd + fact.provider_microusd for fact in facts)
     with tenant_scope(tenant_id):
         record(tenant_id, facts, compile_id=None, step=STEP)  # first: whoever counts holds the account's lock
-        compared(asked, agreement_ppm=agreement, cost_microusd=cost)
+        record_comparison(asked, agreement_ppm=agreement, cost_microusd=cost)
 
 
 def _facts(asked: Question, calls: Sequence[_Call], price: TeacherPrice, model: str, *, is_own_key: bool) -> list[Fact]:

@@ -11,7 +11,7 @@ from backend.compiles.booking import Fenced
 from backend.compiles.events import append_event
 from backend.compiles.lifecycle import transitions
 from backend.compiles.models import StepRun
-from backend.compiles.notices import tell_progress
+from backend.compiles.notices import notify_progress
 from backend.domain.canonical import sha256_of
 from backend.domain.lifecycle import CompileStatus, StepName, StepStatus
 from backend.domain.planning.step_outputs import StepOutput
@@ -53,7 +53,7 @@ def finish_step(run: CompileRun, fenced: Fenced, name: StepName, done: StepDone)
     leases.note_progress(run.lease)
     data = {"step": name.value, "cost_microusd": step.spent_microusd, "waste_microusd": step.waste_microusd}
     append_event(run.tenant_id, run.compile_id, "step.succeeded", data)
-    tell_progress(compile, name)
+    notify_progress(compile, name)
     if done.ends is not None:
         transitions.move(fenced, done.ends)
         leases.release(run.lease, due_in_s=None)

@@ -7,7 +7,7 @@ from celery import shared_task
 from django.db import close_old_connections
 
 from backend.drafts.reembedding import move_sources
-from backend.queue import TaskName, send_hint
+from backend.queue import TaskName, enqueue
 from workers.embedding.sentence import load_embedder
 from workers.live.draft_preview import preview
 
@@ -26,7 +26,7 @@ def reembed_drafts(tenant_id: str, scope_id: str) -> None:
         until = time.monotonic() + TURN_S
         while move_sources(UUID(tenant_id), UUID(scope_id), embedder.embed, embedder.identity):
             if time.monotonic() > until:
-                send_hint(TaskName.DRAFTS_REEMBED, tenant_id=tenant_id, scope_id=scope_id)
+                enqueue(TaskName.DRAFTS_REEMBED, tenant_id=tenant_id, scope_id=scope_id)
                 return
     finally:
         close_old_connections()

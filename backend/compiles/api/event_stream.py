@@ -1,8 +1,8 @@
-"""GET /v1/compiles/{id}/events: the compile's story, as a JSON list or, asked with `Accept: text/event-stream`, live.
+"""GET /v1/compiles/{id}/events: the compile's events, as a JSON list or, asked with `Accept: text/event-stream`, live.
 The console's compile page reads the same stream (`answer`).
 
 A plain async view beside DRF: an open stream holds no database connection, no connection to Redis and no thread, and
-readers of one compile share their looks (docs/benchmarks/event-streams.md has 1,000 of them). Events are numbered
+readers of one compile share their reads (docs/benchmarks/event-streams.md has 1,000 of them). Events are numbered
 without gaps under the compile's lock, so a reader that comes back with `Last-Event-ID` (or `?after=`) misses nothing
 and gets nothing twice.
 """
@@ -59,21 +59,21 @@ async def answer(request: HttpRequest, tenant_id: UUID, compile: str) -> HttpRes
     after = last_seen(request)
     compile_id = decode_id(Prefix.COMPILE, compile)
     if "text/event-stream" not in request.headers.get("Accept", ""):
-        events, _ = await query(look)(tenant_id, compile_id, after)
+        events, _ = await query(read_events)(tenant_id, compile_id, after)
         has_more = len(events) == PAGE
         cursor = str(events[-1]["seq"]) if has_more else None
         return JsonResponse({"object": "list", "data": events, "has_more": has_more, "next_cursor": cursor})
-    await query(_check_there)(tenant_id, compile_id)
+    await query(_check_exists)(tenant_id, compile_id)
     response = StreamingHttpResponse(
-        story(tenant_id, compile_id, after), content_type="text/event-stream; charset=utf-8"
+        event_stream(tenant_id, compile_id, after), content_type="text/event-stream; charset=utf-8"
     )
     response["Cache-Control"] = "no-store"
     response["X-Accel-Buffering"] = "no"
     return response
 
 
-async def story(tenant_id: UUID, compile_id: UUID, after: int) -> AsyncIterator[bytes]:
-    """Everything after `after`, then what comes; ends after the terminal event or with `reconnect` after ten
+async def event_stream(tenant_id: UUID, compile_id: UUID, after: int) -> AsyncIterator[bytes]:
+    """Yield every event after `after`, then what comes; ends after the terminal event or with `reconnect` after ten
     minutes."""
     let_go_of_thread()
     started = last_sent = time.monotonic()
@@ -81,7 +81,7 @@ async def story(tenant_id: UUID, compile_id: UUID, after: int) -> AsyncIterator[
     yield f"retry: {round(RETRY_MS * random.uniform(0.5, 1.5))}\n\n".encode()
     async with listening_async(compile_id) as wait:
         while True:
-            blocks, is_over = await _shared_look(tenant_id, compile_id, after, wait.heard)
+            blocks, is_over = await _read_shared(tenant_id, compile_id, after, wait.n_announced)
             for seq, block in blocks:
                 after = seq
                 yield block
@@ -101,31 +101,31 @@ async def story(tenant_id: UUID, compile_id: UUID, after: int) -> AsyncIterator[
 
 
 Blocks = list[tuple[int, bytes]]
-_looks: dict[tuple[int, UUID, UUID, int, int], "asyncio.Task[tuple[Blocks, bool]]"] = {}
+_reads: dict[tuple[int, UUID, UUID, int, int], "asyncio.Task[tuple[Blocks, bool]]"] = {}
 
 
-async def _shared_look(tenant_id: UUID, compile_id: UUID, after: int, heard: int) -> tuple[Blocks, bool]:
+async def _read_shared(tenant_id: UUID, compile_id: UUID, after: int, n_announced: int) -> tuple[Blocks, bool]:
     """The next events as they are sent, and whether there will never be more. Readers of one compile who were woken
-    together share one look: it came after the announcement that woke them (`heard`), else one of them would be given
+    together share one read: it came after the announcement that woke them (`n_announced`), else one of them would get
     what was so before it."""
     loop = asyncio.get_running_loop()
-    key = (id(loop), tenant_id, compile_id, after, heard)
-    task = _looks.get(key)
+    key = (id(loop), tenant_id, compile_id, after, n_announced)
+    task = _reads.get(key)
     if task is None:
-        task = _looks[key] = loop.create_task(_look_once(tenant_id, compile_id, after))
-        task.add_done_callback(lambda done: _forget_look(key, done))
+        task = _reads[key] = loop.create_task(_read_once(tenant_id, compile_id, after))
+        task.add_done_callback(lambda done: _forget_read(key, done))
     return await asyncio.shield(task)  # one reader that hangs up takes nothing from the others
 
 
-async def _look_once(tenant_id: UUID, compile_id: UUID, after: int) -> tuple[Blocks, bool]:
-    events, is_over = await query(look)(tenant_id, compile_id, after)
+async def _read_once(tenant_id: UUID, compile_id: UUID, after: int) -> tuple[Blocks, bool]:
+    events, is_over = await query(read_events)(tenant_id, compile_id, after)
     return [(event["seq"], _block(event)) for event in events], is_over
 
 
-def _forget_look(key: tuple[int, UUID, UUID, int, int], done: "asyncio.Task[tuple[Blocks, bool]]") -> None:
-    del _looks[key]
+def _forget_read(key: tuple[int, UUID, UUID, int, int], done: "asyncio.Task[tuple[Blocks, bool]]") -> None:
+    del _reads[key]
     if not done.cancelled():
-        done.exception()  # heard: whoever asked for it may have hung up
+        done.exception()  # taken: whoever asked for it may have hung up
 
 
 def _block(event: dict[str, Any]) -> bytes:
@@ -134,15 +134,15 @@ def _block(event: dict[str, Any]) -> bytes:
 
 
 def _admit(request: HttpRequest) -> Caller:
-    """What DRF does for its views: key, rate limit, scope."""
+    """Check key, rate limit and scope, as DRF does for its views."""
     header = request.headers.get("Authorization", "")
     scheme, _, presented = header.partition(" ")
     if not header:
-        raise _unauthenticated("Send an API key as `Authorization: Bearer sk_...`.", code="missing_api_key")
+        raise _authentication_error("Send an API key as `Authorization: Bearer sk_...`.", code="missing_api_key")
     try:
         caller = authenticate(presented.strip() if scheme.lower() == "bearer" else "")
     except AuthenticationFailed as refused:
-        raise _unauthenticated(str(refused.detail), code=str(refused.get_codes())) from None
+        raise _authentication_error(str(refused.detail), code=str(refused.get_codes())) from None
     request.api_caller = caller  # type: ignore[attr-defined]  # for `last_use`
     count_request(request, caller)
     if not {"compiles:read", "compiles:write"} & caller.scopes:
@@ -150,14 +150,14 @@ def _admit(request: HttpRequest) -> Caller:
     return caller
 
 
-def _unauthenticated(message: str, *, code: str) -> AuthenticationFailed:
+def _authentication_error(message: str, *, code: str) -> AuthenticationFailed:
     error = AuthenticationFailed(message, code=code)
     error.auth_header = 'Bearer realm="kolm"'  # type: ignore[attr-defined]
     return error
 
 
-def _check_there(tenant_id: UUID, compile_id: UUID) -> None:
-    """Before the stream is begun: afterwards there is no 404 any more. Raises NotFound."""
+def _check_exists(tenant_id: UUID, compile_id: UUID) -> None:
+    """Raise NotFound before the stream is begun: afterwards there is no 404 any more."""
     with tenant_scope(tenant_id):
         _status(tenant_id, compile_id)
 
@@ -170,7 +170,7 @@ def _status(tenant_id: UUID, compile_id: UUID) -> str:
     return str(status)
 
 
-def look(tenant_id: UUID, compile_id: UUID, after: int) -> tuple[list[dict[str, Any]], bool]:
+def read_events(tenant_id: UUID, compile_id: UUID, after: int) -> tuple[list[dict[str, Any]], bool]:
     """The next events, and whether there will never be more."""
     with tenant_scope(tenant_id):
         status = _status(tenant_id, compile_id)

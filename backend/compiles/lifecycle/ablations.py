@@ -33,7 +33,7 @@ def start(source: Compile, arm: Arm, *, budget_microusd: int | None, api_key_id:
     spec = arm_spec(parse_spec(source.spec), arm)
     check_teacher(source.tenant_id, spec)
     n_captured = sum(s.n_candidates for s in _slices(source) if s.is_captured)
-    expected = estimate_arm(estimate(spec, n_captures=n_captured), arm, pools, _paid(source))
+    expected = estimate_arm(estimate(spec, n_captures=n_captured), arm, pools, _paid_by(source))
     budget = source.budget_microusd if budget_microusd is None else budget_microusd
     _check_budget(expected, budget)
     return queue(
@@ -54,7 +54,7 @@ def arms_of(source: Compile) -> list[Compile]:
 
 
 def comparison(source: Compile, arm: Compile) -> Comparison | None:
-    """What selection was worth, once both sides have answered the held-out rows; None before."""
+    """Return what selection was worth, once both sides have answered the held-out rows; None before."""
     ours, theirs = _digests(source), _digests(arm)
     if ours is None or theirs is None:
         return None
@@ -82,21 +82,21 @@ def _rows_right(spec: Spec, measured: dict[str, Any], gold: list[str]) -> list[b
     """A json answer is right when it equals gold as a whole, a text when it did not lose to gold (where checks decide:
     when it fails none)."""
     if isinstance(spec.output, JsonOutput):
-        return [_is_same(said, truth) for said, truth in zip(measured["predictions"], gold, strict=True)]
+        return [_is_same(answer, truth) for answer, truth in zip(measured["predictions"], gold, strict=True)]
     if "verdicts" in measured:
         return [verdict != "loss" for verdict in measured["verdicts"]]
     return [not why for why in measured["failed"]]
 
 
-def _is_same(said: str, truth: str) -> bool:
+def _is_same(answer: str, truth: str) -> bool:
     try:
-        return is_exact(parse_answer(said), parse_answer(truth))
+        return is_exact(parse_answer(answer), parse_answer(truth))
     except BadAnswer:
         return False
 
 
 def label_costs(row: Compile) -> dict[str, int]:
-    """What the labels of each text cost this compile, micro-USD, by text key."""
+    """Return what the labels of each text cost this compile, micro-USD, by text key."""
     costs: defaultdict[str, int] = defaultdict(int)
     calls = TeacherCall.objects.filter(
         tenant_id=row.tenant_id, compile=row, step=StepName.LABELING, state__in=ANSWERED_STATES
@@ -152,7 +152,7 @@ def _counts(row: Compile) -> list[dict[str, int]]:
     return list(counted.order_by("slice"))
 
 
-def _paid(source: Compile) -> Paid:
+def _paid_by(source: Compile) -> Paid:
     steps = {step.name: step for step in StepRun.objects.filter(tenant_id=source.tenant_id, compile=source)}
     facts = steps[StepName.LABELING].output["facts"]
     return Paid(
@@ -165,17 +165,17 @@ def _paid(source: Compile) -> Paid:
 
 
 def _digests(row: Compile) -> dict[str, str] | None:
-    """Of the held-out rows and the answers to them; None while the compile is not evaluated."""
+    """Return the digests of the held-out rows and of the answers to them; None while the compile is not evaluated."""
     steps = StepRun.objects.filter(
         tenant_id=row.tenant_id,
         compile=row,
         name__in=(StepName.SLICING, StepName.EVALUATION),
         status=StepStatus.SUCCEEDED,
     )
-    found: dict[str, str] = {}
+    digests: dict[str, str] = {}
     for step in steps:
-        found |= step.output["digests"]
-    return found if {"gold_heldout", "evals"} <= found.keys() else None
+        digests |= step.output["digests"]
+    return digests if {"gold_heldout", "evals"} <= digests.keys() else None
 
 
 def _outcome(row: Compile, source_costs: dict[str, int], *, correct: int, n: int) -> Outcome:

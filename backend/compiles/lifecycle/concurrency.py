@@ -1,4 +1,4 @@
-"""How many compiles a tenant may have under way: its plan says, and it is asked where the work starts."""
+"""The number of compiles that a tenant may have under way: its plan says, and it is asked where the work starts."""
 
 from uuid import UUID
 
@@ -11,9 +11,8 @@ from backend.usage.accounts import account_row
 
 
 def check_room(tenant_id: UUID) -> None:
-    """Whether one more compile may be under way; asked in the transaction that adds it. Raises PaymentRequired
-    (`entitlement_reached`). Submissions of one tenant wait here for each other, so that two cannot both take the last
-    place."""
+    """Raise PaymentRequired (`entitlement_reached`) where no further compile may be under way, in the transaction that
+    adds one. Submissions of one tenant wait here for each other, so that two cannot both take the last place."""
     allowed = plan(account_row(tenant_id).plan)
     if allowed.concurrent_compiles is None:
         return

@@ -29,7 +29,7 @@ _MADE_OF_CANDIDATES = ("dataset", "completions", "observations", "rules")
 
 
 def sweep_due(*, limit: int = 20) -> int:
-    """For upkeep: the tenants whose turn it is. Returns how many compiles and uploads were forgotten."""
+    """Forget old compiles and uploads of the tenants whose turn it is; return how many. Upkeep calls this."""
     now = timezone.now()
     n_gone = 0
     for tenant_id in list(RetentionDue.objects.filter(due_at__lte=now).values_list("tenant_id", flat=True)[:limit]):
@@ -96,5 +96,5 @@ def _forget_datasets(tenant_id: UUID, compile_ids: list[UUID]) -> None:
 
 
 def _datasets(steps: QuerySet[StepRun]) -> set[str]:
-    found = [output.get("digests", {}) for output in steps.values_list("output", flat=True)]
-    return {digests[name] for digests in found for name in _MADE_OF_CANDIDATES if name in digests}
+    datasets = [output.get("digests", {}) for output in steps.values_list("output", flat=True)]
+    return {digests[name] for digests in datasets for name in _MADE_OF_CANDIDATES if name in digests}

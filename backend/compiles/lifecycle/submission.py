@@ -10,7 +10,7 @@ from backend.compiles.events import append_event
 from backend.compiles.inputs import keep_salt, load_captures, load_gold, split
 from backend.compiles.lifecycle.concurrency import check_room
 from backend.compiles.models import Compile, StepRun, TeacherKey
-from backend.compiles.notices import tell
+from backend.compiles.notices import notify_status
 from backend.compiles.uploads import UploadPurpose, find_upload
 from backend.domain.canonical import sha256_of
 from backend.domain.errors import InvalidSpec, Problem
@@ -38,7 +38,7 @@ def check(tenant_id: UUID, document: object) -> tuple[Spec, Estimate]:
 
 
 def submit(tenant_id: UUID, document: object, *, api_key_id: UUID | None) -> Compile:
-    """Queue a compile in the caller's transaction; its hint goes out on commit. Raises what `check` raises, and
+    """Queue a compile in the caller's transaction; a worker is woken on commit. Raises what `check` raises, and
     InvalidSpec for a budget that cannot be enough."""
     spec, expected = check(tenant_id, document)
     check_budget(expected, spec.budget.microusd)
@@ -72,7 +72,7 @@ def queue(
         for i, name in enumerate(STEPS)
     )
     append_event(tenant_id, compile.id, "compile.status", {"status": CompileStatus.QUEUED.value})
-    tell(compile, CompileStatus.QUEUED)
+    notify_status(compile, CompileStatus.QUEUED)
     leases.create_lease(tenant_id, compile.id)
     holds.hold(tenant_id, compile.id, _to_hold(spec, expected, budget_microusd), api_key_id=api_key_id)
     return compile
@@ -86,7 +86,7 @@ def _to_hold(spec: Spec, expected: Estimate, budget_microusd: int) -> int:
 
 
 def check_teacher(tenant_id: UUID, spec: Spec) -> None:
-    """What a worker would find out only when it calls: the key, the recording, the address."""
+    """Check what a worker would find out only when it calls: the key, the recording, the address."""
     teacher = spec.teacher
     if teacher.provider == "grammar" and not settings.KOLM_GRAMMAR_URL:
         message = "this deployment runs no grammar teacher; take an openai_compatible one, or a replay"
@@ -113,8 +113,8 @@ def _check_fallback(model: str, price: DeclaredPrice | None) -> None:
 
 
 def _check_address(base_url: str) -> None:
-    """By its text alone: a transaction is open and must not wait for DNS. What a name resolves to is judged by the
-    worker on every connection."""
+    """Check an address by its text alone: a transaction is open and must not wait for DNS. What a name resolves to is
+    judged by the worker on every connection."""
     from backend.outbound import OutboundRefused, check_url  # brings httpx, which a web process may never need
 
     try:

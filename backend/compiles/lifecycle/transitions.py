@@ -10,7 +10,7 @@ from backend.compiles.booking import Fenced
 from backend.compiles.events import append_event, touch
 from backend.compiles.lifecycle.concurrency import check_room
 from backend.compiles.models import Compile, StepRun
-from backend.compiles.notices import tell
+from backend.compiles.notices import notify_status
 from backend.domain.errors import Conflict, NotFound
 from backend.domain.ids import Prefix, encode_id
 from backend.domain.lifecycle import TERMINAL, CompileStatus, StepStatus, check_move
@@ -35,7 +35,7 @@ def move(fenced: Fenced, to: CompileStatus, **changes: Any) -> None:
     append_event(compile.tenant_id, compile.id, "compile.status", {"status": to.value})
     if to in TERMINAL:
         append_event(compile.tenant_id, compile.id, f"compile.{to.value}", _summary(compile))
-    tell(compile, to)
+    notify_status(compile, to)
     if to in TERMINAL:
         booking.end(fenced)
 
@@ -70,7 +70,7 @@ def cancel(tenant_id: UUID, compile_id: UUID, *, actor: Actor = SYSTEM) -> Compi
         move(fenced, CompileStatus.CANCELED)
     else:
         move(fenced, CompileStatus.CANCELING)
-        leases.hint(tenant_id, compile_id)
+        leases.wake_worker(tenant_id, compile_id)
     audit.note(tenant_id, actor=actor, action="compile.canceled", target=encode_id(Prefix.COMPILE, compile_id))
     return compile
 

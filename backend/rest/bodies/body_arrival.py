@@ -1,4 +1,4 @@
-"""How a body arrives: not longer than announced, not slower than a slow line, and beside not too many others.
+"""The arrival of a body: not longer than announced, not slower than a slow line, and beside not too many others.
 
 Django writes what is longer than 2.5 MB to disk and keeps the rest in memory, until the request ends. So a body counts
 against its sender from its announcement to that end, in number and in bytes, and against what this process holds.
@@ -51,7 +51,7 @@ class Refused(Exception):
         self.refusal = refusal
 
 
-def counted(receive: Receive, *, limit: int, excess: Refusal) -> Receive:
+def count_bytes(receive: Receive, *, limit: int, excess: Refusal) -> Receive:
     """`receive` for a body of at most `limit` bytes. It raises Refused: `excess` for a longer body, "body_too_slow" for
     one that drips. After the body's end it waits as long as the server does, for the caller to hang up."""
     n_received, waited_s, is_whole = 0, 0.0, False
@@ -79,13 +79,13 @@ def counted(receive: Receive, *, limit: int, excess: Refusal) -> Receive:
 def no_body() -> Receive:
     """The `receive` of a request whose body is not read. It never hears of the caller's hanging up: an answer for want
     of a key does not take long."""
-    is_given = False
+    is_sent = False
 
     async def next_message() -> Message:
-        nonlocal is_given
-        if is_given:
+        nonlocal is_sent
+        if is_sent:
             await asyncio.Event().wait()
-        is_given = True
+        is_sent = True
         return {"type": "http.request", "body": b"", "more_body": False}
 
     return next_message

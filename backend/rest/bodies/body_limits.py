@@ -1,5 +1,5 @@
-"""How large a body may be and whose it must be: refused by its announced length or for want of a key before a byte is
-read, and counted while it arrives.
+"""The limits of a body, how large it may be and whose it must be: refused by its announced length or for want of a key
+before a byte is read, and counted while it arrives.
 
 Two doors, one rule. `limit_bodies` wraps the ASGI application, because Django spools a whole body to disk before its
 first middleware runs; the middleware `body_limits` holds where there is no ASGI server (tests) and compares what
@@ -16,7 +16,7 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.decorators import sync_and_async_middleware
 
 from backend.domain.ids import Prefix
-from backend.rest.bodies.body_arrival import Message, Receive, Refused, Spools, counted, no_body
+from backend.rest.bodies.body_arrival import Message, Receive, Refused, Spools, count_bytes, no_body
 from backend.rest.bodies.body_senders import Area, Headers, SenderBook
 from backend.rest.new_ids import new_id
 from backend.rest.problems import CONTENT_TYPE, Refusal, answer_to, problem_body, respond
@@ -52,12 +52,12 @@ def limit_of(path: str, content_type: str) -> int:
 
 
 def is_streamed(path: str, content_type: str) -> bool:
-    """Whether the view reads this body by itself, and counts it."""
+    """Return whether the view reads this body by itself, and counts it."""
     return path == STREAMED and content_type.partition(";")[0].strip().lower() in LINES
 
 
 def refusal_of(path: str, content_type: str, content_length: str) -> Refusal | None:
-    """What is wrong with a body that is announced like this."""
+    """Return what is wrong with a body that is announced like this."""
     if not content_length:
         return None
     if not (content_length.isascii() and content_length.isdigit()):
@@ -111,11 +111,11 @@ def limit_bodies(application: Application, senders: SenderBook) -> Application:
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
         length = headers.get("content-length", "")
         try:
-            n_announced = _announced(scope["path"], headers)
+            n_announced = _announced_bytes(scope["path"], headers)
             sender = await _sender(senders, scope["path"], headers, n_announced)
             if sender is None:
                 return await application(_without_body(scope), no_body(), _closing(send))
-            bounded = counted(receive, limit=n_announced, excess=_CUT_SHORT if length else _NO_LENGTH)
+            bounded = count_bytes(receive, limit=n_announced, excess=_CUT_SHORT if length else _NO_LENGTH)
             with spools.held(sender, n_announced):
                 await application(scope, bounded, send)
         except Refused as refused:  # Django reads the whole body before it answers, so nothing has been sent yet
@@ -125,8 +125,8 @@ def limit_bodies(application: Application, senders: SenderBook) -> Application:
     return limited
 
 
-def _announced(path: str, headers: Headers) -> int:
-    """How many bytes are to come. Raises Refused."""
+def _announced_bytes(path: str, headers: Headers) -> int:
+    """Return how many bytes are to come. Raises Refused."""
     length = headers.get("content-length", "")
     refusal = refusal_of(path, headers.get("content-type", ""), length)
     if refusal is not None:
@@ -135,21 +135,21 @@ def _announced(path: str, headers: Headers) -> int:
 
 
 async def _sender(senders: SenderBook, path: str, headers: Headers, n_announced: int) -> str | None:
-    """Whose body it is; None where its area takes none from whom it does not know: the view says what is missing.
-    Raises Refused."""
+    """Return whose body it is; None where its area takes none from whom it does not know: the view says what is
+    missing. Raises Refused."""
     if not n_announced and "transfer-encoding" not in headers:
         return "nobody"
     area = senders.area_of(path)
     strangers_bytes = STRANGERS_BYTES if area is None else area.strangers_bytes
     if strangers_bytes and n_announced <= strangers_bytes:
         return "strangers"
-    sender = await _known(senders, area, path, headers)
+    sender = await _known_sender(senders, area, path, headers)
     if sender is None and strangers_bytes:
         raise Refused(_too_large(strangers_bytes))
     return sender
 
 
-async def _known(senders: SenderBook, area: Area | None, path: str, headers: Headers) -> str | None:
+async def _known_sender(senders: SenderBook, area: Area | None, path: str, headers: Headers) -> str | None:
     if area is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Who sends a body, found out before a byte of it is read.
+"""The sender of a body, known before a byte of it is read.
 
 An area of addresses has a rule: how its senders prove themselves, and how many bytes it takes from somebody who does
 not. Which rules there are is the business of the apps that know keys, runners and sessions; `backend.asgi` names them.

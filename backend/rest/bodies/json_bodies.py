@@ -1,4 +1,4 @@
-"""How JSON bodies are read and which form answers have.
+"""The reading of JSON bodies, and the form of answers.
 
 What Postgres cannot keep (NUL, unpaired surrogates) and what readers would disagree on (NaN, a key twice) is refused by
 `backend.domain.strict_json`, in one pass, so that nothing behind it has to ask.
@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Outcome:
-    """Of a body that was parsed ahead."""
+    """The outcome for a body that was parsed ahead."""
 
     value: Any = None
     error: ParseError | None = None
@@ -119,7 +119,7 @@ def parse_lenient(body: bytes) -> Any:
 
 
 def _as_dict(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """What `json` does by itself; in Python other threads get their turn in between."""
+    """Build a dict, as `json` does by itself; in Python other threads get their turn in between."""
     return dict(pairs)
 
 

@@ -68,13 +68,13 @@ class DeploymentsView(APIView):
         """Let an artifact answer under a name. The name is the `model` of POST /v1/chat/completions."""
         form = NewDeployment(data=request.data)
         form.is_valid(raise_exception=True)
-        given = dict(form.validated_data)
+        values = dict(form.validated_data)
         row = deployments.create(
             request.auth.tenant_id,
-            name=given.pop("name"),
-            artifact=given.pop("artifact"),
-            canary=_canary(given.pop("canary", None)),
-            fields=_fields(given),
+            name=values.pop("name"),
+            artifact=values.pop("artifact"),
+            canary=_canary(values.pop("canary", None)),
+            fields=_fields(values),
             actor=request.auth.actor,
         )
         return Response(deployment_shape(row), status=201)
@@ -92,18 +92,18 @@ class DeploymentView(APIView):
     @extend_schema(operation_id="deployments_change", request=DeploymentChange, responses=DeploymentShape)
     def patch(self, request: Request, deployment: str) -> Response:
         """Change settings, or set or remove (null) the canary. What is left out stays."""
-        row = deployments.locked(request.auth.tenant_id, deployment)
+        row = deployments.lock_deployment(request.auth.tenant_id, deployment)
         form = DeploymentChange(data=request.data)
         form.is_valid(raise_exception=True)
-        given = dict(form.validated_data)
-        fields = {"canary": _canary(given.pop("canary"))} if "canary" in given else {}
-        row = deployments.change(row, fields | _fields(given), actor=request.auth.actor)
+        values = dict(form.validated_data)
+        fields = {"canary": _canary(values.pop("canary"))} if "canary" in values else {}
+        row = deployments.change(row, fields | _fields(values), actor=request.auth.actor)
         return Response(deployment_shape(row))
 
     @extend_schema(operation_id="deployments_delete", responses={204: None})
     def delete(self, request: Request, deployment: str) -> Response:
         """Take the name away: the next request to it is answered 404. Artifacts stay."""
-        deployments.delete(deployments.locked(request.auth.tenant_id, deployment), actor=request.auth.actor)
+        deployments.delete(deployments.lock_deployment(request.auth.tenant_id, deployment), actor=request.auth.actor)
         return Response(status=204)
 
 
@@ -130,7 +130,7 @@ class _VerbView(APIView):
     permission_classes: ClassVar = DEPLOYMENTS
 
     def act(self, request: Request, deployment: str, verb: Any) -> Response:
-        row = deployments.locked(request.auth.tenant_id, deployment)
+        row = deployments.lock_deployment(request.auth.tenant_id, deployment)
         form = Nothing(data=request.data)
         form.is_valid(raise_exception=True)
         return Response(deployment_shape(verb(row, actor=request.auth.actor)))
@@ -145,7 +145,7 @@ class PromoteView(APIView):
     @idempotent
     def post(self, request: Request, deployment: str) -> Response:
         """The canary (or `artifact`) answers everything; what answered before can be rolled back to."""
-        row = deployments.locked(request.auth.tenant_id, deployment)
+        row = deployments.lock_deployment(request.auth.tenant_id, deployment)
         form = Promotion(data=request.data)
         form.is_valid(raise_exception=True)
         row = deployments.promote(row, form.validated_data.get("artifact"), actor=request.auth.actor)
@@ -191,22 +191,22 @@ def find_deployment(request: Request, public_id: str) -> Deployment:
     return row
 
 
-def _canary(given: dict[str, Any] | None) -> Canary | None:
-    return None if given is None else Canary(artifact=given["artifact"], share_ppm=_ppm(given["share"]))
+def _canary(canary: dict[str, Any] | None) -> Canary | None:
+    return None if canary is None else Canary(artifact=canary["artifact"], share_ppm=_ppm(canary["share"]))
 
 
-def _fields(given: dict[str, Any]) -> dict[str, Any]:
+def _fields(values: dict[str, Any]) -> dict[str, Any]:
     """The request's settings as columns."""
     fields = {
-        column: given[name]
+        column: values[name]
         for name, column in (
             ("idle_minutes", "idle_minutes"),
             ("pinned", "is_pinned"),
             ("max_concurrent", "max_concurrent"),
         )
-        if name in given
+        if name in values
     }
-    shadow, drift = given.get("shadow", {}), given.get("drift", {})
+    shadow, drift = values.get("shadow", {}), values.get("drift", {})
     if "share" in shadow:
         fields["shadow_share_ppm"] = _ppm(shadow["share"])
     if "usd_per_day" in shadow:

@@ -1,4 +1,4 @@
-"""Letting a request in: whose it is, which artifact answers it, and its worst case promised before anything runs.
+"""Letting a request in: whose it is, which artifact answers it, and its worst case authorized before anything runs.
 
 One transaction a request. What can be taken away (a key, an artifact, a deployment's settings) is read in it, so that a
 revocation holds for the very next request; what never changes (whose key it is, what an artifact is an adapter of) is
@@ -46,7 +46,7 @@ _artifacts: dict[UUID, Answering] = {}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Routed:
-    """Which artifact answers a request, and the deployment that says so."""
+    """The artifact that answers a request, and the deployment that says so."""
 
     caller: Caller
     artifact_id: UUID
@@ -74,14 +74,14 @@ def who(request: HttpRequest) -> Caller:
     header = request.headers.get("Authorization", "")
     scheme, _, presented = header.partition(" ")
     if not header:
-        raise _unauthenticated("Send an API key as `Authorization: Bearer sk_...`.", code="missing_api_key")
+        raise _authentication_error("Send an API key as `Authorization: Bearer sk_...`.", code="missing_api_key")
     key = hash_of(presented.strip()) if scheme.lower() == "bearer" else ""
     kept = _callers.get(key)
     if kept is None or kept[0] < time.monotonic():
         try:
             caller = authenticate(presented.strip() if key else "")
         except AuthenticationFailed as refused:
-            raise _unauthenticated(str(refused.detail), code=str(refused.get_codes())) from None
+            raise _authentication_error(str(refused.detail), code=str(refused.get_codes())) from None
         if len(_callers) >= MOST_KEPT:
             _callers.clear()
         kept = _callers[key] = (time.monotonic() + CALLER_S, caller)
@@ -94,8 +94,8 @@ def who(request: HttpRequest) -> Caller:
 
 
 def route(caller: Caller, model: str, sticky: str) -> Routed:
-    """Which artifact answers. In the tenant's scope. Raises NotFound, Conflict for a revoked artifact or a deployment
-    that is drained."""
+    """Return which artifact answers, in the tenant's scope. Raises NotFound, Conflict for a revoked artifact or a
+    deployment that is drained."""
     _check_key(caller)
     deployment, is_canary = None, False
     if model.startswith(f"{Prefix.ARTIFACT}_"):
@@ -118,22 +118,24 @@ def route(caller: Caller, model: str, sticky: str) -> Routed:
     )
 
 
-def routed(caller: Caller, model: str, sticky: str) -> Routed:
+def route_request(caller: Caller, model: str, sticky: str) -> Routed:
     with tenant_scope(caller.tenant_id):
         return route(caller, model, sticky)
 
 
 def admit(caller: Caller, body: dict[str, Any], *, sticky: str, n_body_bytes: int) -> Admitted:
-    """Route the request and promise its worst case. Raises as `route`, and PaymentRequired."""
+    """Route the request and authorize its worst case. Raises as `route`, and PaymentRequired."""
     with tenant_scope(caller.tenant_id):
-        found = route(caller, body["model"], sticky)
-        n_prompt, n_completion = worst_tokens(body, n_body_bytes=n_body_bytes, n_prompt_bytes=found.what.n_prompt_bytes)
+        target = route(caller, body["model"], sticky)
+        n_prompt, n_completion = worst_tokens(
+            body, n_body_bytes=n_body_bytes, n_prompt_bytes=target.what.n_prompt_bytes
+        )
         worst = worst_microusd(price_book(), n_prompt, n_completion)
         allowance_id = allowances.authorize(caller.tenant_id, caller.api_key_id, worst)
     if allowance_id is None:
         with tenant_scope(caller.tenant_id):
             allowance_id = allowances.reserve(caller.tenant_id, caller.api_key_id, worst)
-    return Admitted(routed=found, allowance_id=allowance_id, worst_microusd=worst, n_answers=n_answers(body))
+    return Admitted(routed=target, allowance_id=allowance_id, worst_microusd=worst, n_answers=n_answers(body))
 
 
 def give_back(admitted: Admitted) -> None:
@@ -144,15 +146,15 @@ def give_back(admitted: Admitted) -> None:
 
 
 def models_of(caller: Caller) -> list[dict[str, Any]]:
-    """What the tenant may name as `model`: its deployments and its artifacts that generate."""
+    """Return what the tenant may name as `model`: its deployments and its artifacts that generate."""
     with tenant_scope(caller.tenant_id):
         _check_key(caller)
         names = list(Deployment.objects.of_tenant(caller.tenant_id).order_by("name"))
         usable = Artifact.objects.of_tenant(caller.tenant_id).filter(revoked_at=None).order_by("-created_at")[:1000]
-        found = [row for row in usable if answering(row.manifest).is_generative]
+        artifacts = [row for row in usable if answering(row.manifest).is_generative]
     return [
         *(_model(row.name, row.created_at) for row in names),
-        *(_model(encode_id(Prefix.ARTIFACT, row.id), row.created_at) for row in found),
+        *(_model(encode_id(Prefix.ARTIFACT, row.id), row.created_at) for row in artifacts),
     ]
 
 
@@ -163,13 +165,13 @@ def _model(name: str, created_at: Any) -> dict[str, Any]:
 def _check_key(caller: Caller) -> None:
     """A kept caller's key may have been revoked since."""
     rows = ApiKey.objects.of_tenant(caller.tenant_id).filter(id=caller.api_key_id)
-    found = rows.values_list("revoked_at", "expires_at").first()
-    if found is None or found[0] is not None:
-        raise _unauthenticated(
+    times = rows.values_list("revoked_at", "expires_at").first()
+    if times is None or times[0] is not None:
+        raise _authentication_error(
             "This API key was revoked; use another, or make one under /v1/api_keys.", code="api_key_revoked"
         )
-    if found[1] is not None and found[1] <= timezone.now():
-        raise _unauthenticated(
+    if times[1] is not None and times[1] <= timezone.now():
+        raise _authentication_error(
             "This API key has expired; use another, or make one under /v1/api_keys.", code="api_key_expired"
         )
 
@@ -218,7 +220,7 @@ def _no_model(model: str) -> NotFound:
     )
 
 
-def _unauthenticated(message: str, *, code: str) -> AuthenticationFailed:
+def _authentication_error(message: str, *, code: str) -> AuthenticationFailed:
     error = AuthenticationFailed(message, code=code)
     error.auth_header = 'Bearer realm="kolm"'  # type: ignore[attr-defined]
     return error

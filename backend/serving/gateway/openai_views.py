@@ -32,9 +32,9 @@ from backend.rest.problems import Refusal
 from backend.serving.gateway import admission, shadowing, upstream
 from backend.serving.gateway.admission import Admitted
 from backend.serving.gateway.openai_errors import event_of, respond, respond_to
-from backend.serving.gateway.upstream import Answer, Lost
+from backend.serving.gateway.upstream import Answer, UpstreamUnavailable
 from backend.serving.runners import servers
-from backend.serving.runners.servers import Place
+from backend.serving.runners.servers import ServerEndpoint
 
 logger = logging.getLogger("kolm.gateway")
 
@@ -85,10 +85,10 @@ async def models(request: HttpRequest) -> HttpResponseBase:
 @_openai("GET")
 async def model(request: HttpRequest, model: str) -> HttpResponseBase:
     caller = await query(admission.who)(request)
-    found = [row for row in await query(admission.models_of)(caller) if row["id"] == model]
-    if not found:
+    rows = [row for row in await query(admission.models_of)(caller) if row["id"] == model]
+    if not rows:
         raise NotFound(f"There is no model {model[:80]!r} here; GET /v1/models lists yours.", code="model_not_found")
-    return JsonResponse(found[0])
+    return JsonResponse(rows[0])
 
 
 async def _serve(request: HttpRequest, path: str) -> HttpResponseBase:
@@ -104,7 +104,7 @@ async def _serve(request: HttpRequest, path: str) -> HttpResponseBase:
         raise
     if answer.status >= 400:
         await query(admission.give_back)(admitted)
-        return await _refused(request, answer, place)
+        return await _refusal(request, answer, place)
     sample = shadowing.sample(admitted, path, body)
     if "text/event-stream" in answer.content_type:
         relayed = _relay(answer, place, sample)
@@ -131,7 +131,9 @@ def _body(request: HttpRequest) -> dict[str, Any]:
     return body
 
 
-async def _ask(request: HttpRequest, path: str, body: dict[str, Any], admitted: Admitted) -> tuple[Answer, Place]:
+async def _ask(
+    request: HttpRequest, path: str, body: dict[str, Any], admitted: Admitted
+) -> tuple[Answer, ServerEndpoint]:
     """The first server that begins to answer. Raises Unavailable."""
     routed = admitted.routed
     places = await query(servers.candidates)(routed.what.base_sha256, routed.sha256)
@@ -142,7 +144,7 @@ async def _ask(request: HttpRequest, path: str, body: dict[str, Any], admitted: 
             code="no_server",
         )
     data = json.dumps(body | {"model": encode_id(Prefix.ARTIFACT, routed.artifact_id)}, ensure_ascii=False).encode()
-    busy: tuple[Answer, Place] | None = None
+    busy: tuple[Answer, ServerEndpoint] | None = None
     for place in places[:MAX_TRIES]:
         servers.begin(place)
         try:
@@ -152,9 +154,9 @@ async def _ask(request: HttpRequest, path: str, body: dict[str, Any], admitted: 
                 grant=_grant(admitted),
                 request_id=request.request_id,  # type: ignore[attr-defined]
             )
-        except Lost as lost:
+        except UpstreamUnavailable as lost:
             servers.end(place)
-            servers.suspect(place)
+            servers.mark_unhealthy(place)
             logger.warning("server %s did not answer: %s", place.name, lost)
             continue
         except BaseException:
@@ -200,7 +202,7 @@ def request_claim(request_id: str, allowance_id: UUID, worst_microusd: int, n_an
     return f"{request_id}:{allowance_id.hex}:{worst_microusd}:{n_answers}"
 
 
-async def _relay(answer: Answer, place: Place, sample: shadowing.Sample | None) -> AsyncIterator[bytes]:
+async def _relay(answer: Answer, place: ServerEndpoint, sample: shadowing.Sample | None) -> AsyncIterator[bytes]:
     """The pieces as they come. When the caller hangs up this is closed, and with it the connection to the server."""
     let_go_of_thread()
     try:
@@ -211,8 +213,8 @@ async def _relay(answer: Answer, place: Place, sample: shadowing.Sample | None) 
             if sample is not None:
                 sample.saw(piece)
             yield piece
-    except Lost as lost:
-        servers.suspect(place)
+    except UpstreamUnavailable as lost:
+        servers.mark_unhealthy(place)
         logger.warning("server %s stopped in the middle of an answer: %s", place.name, lost)
         detail = "The server stopped in the middle of the answer; ask again."
         yield event_of(Refusal(status=502, code="server_lost", detail=detail, is_retryable=True))
@@ -221,54 +223,54 @@ async def _relay(answer: Answer, place: Place, sample: shadowing.Sample | None) 
         servers.end(place)
         await asyncio.shield(answer.close())
     if sample is not None:
-        await query(shadowing.keep)(sample)
+        await query(shadowing.keep_sample)(sample)
 
 
-async def _whole(answer: Answer, place: Place, sample: shadowing.Sample | None) -> HttpResponse:
+async def _whole(answer: Answer, place: ServerEndpoint, sample: shadowing.Sample | None) -> HttpResponse:
     try:
         data = await answer.whole()
-    except Lost as lost:
-        servers.suspect(place)
+    except UpstreamUnavailable as lost:
+        servers.mark_unhealthy(place)
         logger.warning("server %s stopped in the middle of an answer: %s", place.name, lost)
         raise Unavailable("The server stopped in the middle of the answer; ask again.", code="server_lost") from lost
     finally:
         await _drop(answer, place)
     if sample is not None:
         sample.saw(data)
-        await query(shadowing.keep)(sample)
+        await query(shadowing.keep_sample)(sample)
     return HttpResponse(data, content_type=answer.content_type)
 
 
-async def _refused(request: HttpRequest, answer: Answer, place: Place) -> HttpResponse:
+async def _refusal(request: HttpRequest, answer: Answer, place: ServerEndpoint) -> HttpResponse:
     """A server's refusal, in the words of this API where it is about us, in the server's where it is about the
     request."""
     try:
         data = await answer.whole(upstream.MAX_ERROR_BYTES)
-    except Lost:
+    except UpstreamUnavailable:
         data = b""
     finally:
         await _drop(answer, place)
-    said = upstream.error_in(data)
+    error = upstream.error_in(data)
     if answer.status in _BUSY:
         headers = {"Retry-After": answer.retry_after if answer.retry_after.isdigit() else "1"}
-        detail = said or "The servers are busy; try again as Retry-After says."
+        detail = error or "The servers are busy; try again as Retry-After says."
         return respond(
             request,
             Refusal(status=answer.status, code="overloaded", detail=detail, is_retryable=True, headers=headers),
         )
-    if 400 <= answer.status < 500 and answer.status not in (401, 403) and said:
+    if 400 <= answer.status < 500 and answer.status not in (401, 403) and error:
         return HttpResponse(data, status=answer.status, content_type="application/json")
     logger.error("server %s answered %s", place.name, answer.status)
     detail = "The server could not answer; it is logged under the request id."
     return respond(request, Refusal(status=502, code="server_failed", detail=detail, is_retryable=True))
 
 
-async def _drop(answer: Answer, place: Place) -> None:
+async def _drop(answer: Answer, place: ServerEndpoint) -> None:
     servers.end(place)
     await asyncio.shield(answer.close())
 
 
-def _label(response: HttpResponseBase, admitted: Admitted, place: Place) -> HttpResponseBase:
+def _label(response: HttpResponseBase, admitted: Admitted, place: ServerEndpoint) -> HttpResponseBase:
     routed = admitted.routed
     response["Cache-Control"] = "no-store"
     response["X-Kolm-Artifact"] = encode_id(Prefix.ARTIFACT, routed.artifact_id)

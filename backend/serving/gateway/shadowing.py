@@ -21,7 +21,7 @@ from backend.compiles.models import Compile
 from backend.domain.errors import KolmError
 from backend.domain.ids import Prefix, encode_id
 from backend.domain.webhooks.events import EventType
-from backend.queue import TaskName, send_hint
+from backend.queue import TaskName, enqueue
 from backend.serving import deployments
 from backend.serving.gateway.admission import Admitted
 from backend.serving.models import SHADOW, Deployment, DeploymentHour, ShadowAnswer
@@ -62,7 +62,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """For the worker: what was asked and answered, and the compile whose teacher is asked."""
+    """A question to the worker: what was asked and answered, and the compile whose teacher is asked."""
 
     row: ShadowAnswer
     text: str
@@ -125,11 +125,11 @@ def answer_text(data: bytes) -> str | None:
 
 
 def _text_of(choice: dict[str, Any]) -> str:
-    said = choice.get("message") or choice.get("delta") or {"content": choice.get("text")}
-    return str(said.get("content") or "")
+    message = choice.get("message") or choice.get("delta") or {"content": choice.get("text")}
+    return str(message.get("content") or "")
 
 
-def keep(sample: Sample) -> None:
+def keep_sample(sample: Sample) -> None:
     """Put a whole answer where the worker finds it. Never raises: the caller has his answer."""
     answer = sample.answer()
     if not answer:
@@ -146,12 +146,12 @@ def keep(sample: Sample) -> None:
     except DatabaseError as error:
         logger.warning("a shadow answer was not kept: %s", type(error).__name__)
         return
-    send_hint(TaskName.SHADOW_COMPARE, tenant_id=str(sample.tenant_id), answer_id=str(row.id))
+    enqueue(TaskName.SHADOW_COMPARE, tenant_id=str(sample.tenant_id), answer_id=str(row.id))
 
 
 def question(tenant_id: UUID, answer_id: UUID) -> Question | None:
-    """For the worker, once: a hint that comes twice asks the teacher once. None where there is nothing to ask, or the
-    day's money for it is spent."""
+    """Return the question, once: a message that comes twice asks the teacher once. None where there is nothing to ask,
+    or the day's money for it is spent."""
     with tenant_scope(tenant_id):
         rows = ShadowAnswer.objects.of_tenant(tenant_id).filter(id=answer_id)
         if not rows.filter(is_asked=False).update(is_asked=True):
@@ -166,11 +166,11 @@ def question(tenant_id: UUID, answer_id: UUID) -> Question | None:
         if deployment is None or compile is None or left <= 0:
             rows.delete()
             return None
-    told = json.loads(unseal(tenant_id, bytes(row.sealed), purpose=SHADOW))
+    texts = json.loads(unseal(tenant_id, bytes(row.sealed), purpose=SHADOW))
     return Question(
         row=row,
-        text=told["text"],
-        answer=told["answer"],
+        text=texts["text"],
+        answer=texts["answer"],
         deployment=deployment,
         compile=compile,
         left_microusd=left,
@@ -178,13 +178,13 @@ def question(tenant_id: UUID, answer_id: UUID) -> Question | None:
 
 
 def spent_today(row: Deployment) -> int:
-    """Of the deployment's daily money for the shadow, since midnight UTC."""
+    """Return what was spent of the deployment's daily money for the shadow, since midnight UTC."""
     midnight = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     hours = DeploymentHour.objects.of_tenant(row.tenant_id).filter(deployment_id=row.id, hour__gte=midnight)
     return int(hours.aggregate(n=Sum("shadow_microusd"))["n"] or 0)
 
 
-def compared(asked: Question, *, agreement_ppm: int | None, cost_microusd: int) -> None:
+def record_comparison(asked: Question, *, agreement_ppm: int | None, cost_microusd: int) -> None:
     """Count a comparison (None: the teacher said nothing to compare with; it cost all the same) and forget its text;
     tell, once a version, when the evidence is enough. In the transaction that books the teacher's calls."""
     row, tenant_id = asked.row, asked.row.tenant_id
@@ -194,14 +194,14 @@ def compared(asked: Question, *, agreement_ppm: int | None, cost_microusd: int) 
     _look_for_regression(tenant_id, row.deployment_id)
 
 
-def given_up(asked: Question) -> None:
+def abandon(asked: Question) -> None:
     """The teacher did not answer, or not so that it could be compared: the text goes all the same."""
     with tenant_scope(asked.row.tenant_id):
         ShadowAnswer.objects.of_tenant(asked.row.tenant_id).filter(id=asked.row.id).delete()
 
 
 def forget_shadow() -> int:
-    """For upkeep: what nobody compared within an hour goes, of all tenants. Returns how many rows went."""
+    """Delete what nobody compared within an hour, of all tenants; return how many rows went. Upkeep calls this."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT kolm_sweep_shadow()")
         return int(cursor.fetchone()[0])
@@ -219,14 +219,14 @@ def _look_for_regression(tenant_id: UUID, deployment_id: UUID) -> None:
     row = Deployment.objects.of_tenant(tenant_id).select_for_update().filter(id=deployment_id).first()
     if row is None or row.regression_version == row.version:
         return
-    found = drift_of(row)
-    if found is None or not found.is_regression:
+    drift = drift_of(row)
+    if drift is None or not drift.is_regression:
         return
     regression = {
         "artifact": encode_id(Prefix.ARTIFACT, row.artifact_id),
-        "n_compared": found.n,
-        "agreement_ppm": found.agreement_ppm,
-        "floor_ppm": found.floor_ppm,
+        "n_compared": drift.n,
+        "agreement_ppm": drift.agreement_ppm,
+        "floor_ppm": drift.floor_ppm,
         "rolled_back": False,
     }
     row.regression_version = row.version

@@ -15,7 +15,7 @@ MAX_ANSWER_BYTES = 16_000_000
 MAX_ERROR_BYTES = 64_000
 
 
-class Lost(Exception):
+class UpstreamUnavailable(Exception):
     """The server did not answer, or stopped in the middle."""
 
 
@@ -31,23 +31,23 @@ class Answer:
     _pieces: AsyncIterator[bytes]
 
     async def rest(self) -> AsyncIterator[bytes]:
-        """Raises Lost."""
+        """Read the next piece. Raises UpstreamUnavailable."""
         import httpx
 
         try:
             async for piece in self._pieces:
                 yield piece
         except httpx.HTTPError as error:
-            raise Lost(type(error).__name__) from error
+            raise UpstreamUnavailable(type(error).__name__) from error
 
     async def whole(self, most: int = MAX_ANSWER_BYTES) -> bytes:
-        """Everything. Raises Lost, for an answer that is too long too."""
+        """Read everything. Raises UpstreamUnavailable, for an answer that is too long too."""
         parts, size = [self.first], len(self.first)
         async for piece in self.rest():
             parts.append(piece)
             size += len(piece)
             if size > most:
-                raise Lost("its answer is too long")
+                raise UpstreamUnavailable("its answer is too long")
         return b"".join(parts)
 
     async def close(self) -> None:
@@ -56,7 +56,7 @@ class Answer:
 
 
 async def ask(url: str, body: bytes, *, grant: str, request_id: str) -> Answer:
-    """POST to a server; returns with its first bytes. Raises Lost."""
+    """POST to a server and return with its first bytes. Raises UpstreamUnavailable."""
     import httpx
 
     headers = {
@@ -69,13 +69,13 @@ async def ask(url: str, body: bytes, *, grant: str, request_id: str) -> Answer:
     try:
         response = await client.send(client.build_request("POST", url, content=body, headers=headers), stream=True)
     except httpx.HTTPError as error:
-        raise Lost(type(error).__name__) from error
+        raise UpstreamUnavailable(type(error).__name__) from error
     try:
         pieces = response.aiter_raw()
         first = await anext(pieces, b"")
     except httpx.HTTPError as error:
         await response.aclose()
-        raise Lost(type(error).__name__) from error
+        raise UpstreamUnavailable(type(error).__name__) from error
     except BaseException:
         await asyncio.shield(response.aclose())
         raise

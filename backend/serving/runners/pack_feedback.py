@@ -1,4 +1,4 @@
-"""What servers found out about artifacts' recipe packs, by tenant: kept for the next compile of the task, then gone.
+"""The feedback of servers on artifacts' recipe packs, by tenant: kept for the next compile of the task, then gone.
 
 A report is believed as far as its grant goes, as usage is: tenant and artifact stand there. Text is believed to be
 allowed only where the compile's own spec says so, whatever a server sends.
@@ -64,13 +64,13 @@ def keep(batch: FeedbackBatch) -> Kept:
 
 
 def feedback_of(tenant_id: UUID, artifact_sha256s: Sequence[str]) -> list[PackFeedback]:
-    """What is known of these artifacts' packs, a report of a server each, latest first."""
+    """Return what is known of these artifacts' packs, a report of a server each, latest first."""
     rows = PackReport.objects.of_tenant(tenant_id).filter(artifact_sha256__in=list(artifact_sha256s))
     return [_feedback(row) for row in rows.order_by("-told_at", "-id")[: KEPT * max(1, len(artifact_sha256s))]]
 
 
 def forget_pack_reports() -> int:
-    """For upkeep: reports that no server renewed for thirty days, of all tenants."""
+    """Delete reports that no server renewed for thirty days, of all tenants. Upkeep calls this."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT kolm_sweep_pack_reports()")
         return int(cursor.fetchone()[0])
@@ -93,30 +93,30 @@ def _read(raw: Any, key: bytes) -> tuple[Grant, str, PackFeedback]:
     return grant, log, feedback
 
 
-def _store(tenant_id: UUID, grant: Grant, log: str, told: PackFeedback) -> None:
+def _store(tenant_id: UUID, grant: Grant, log: str, report: PackFeedback) -> None:
     """Raises _Refused. An older telling that arrives late changes nothing."""
     artifact = _artifact(tenant_id, grant)
-    if told.pack_sha256 not in (m["sha256"] for m in artifact.manifest["members"] if m["path"] == _PACK_FILE):
+    if report.pack_sha256 not in (m["sha256"] for m in artifact.manifest["members"] if m["path"] == _PACK_FILE):
         raise _Refused("its pack is not the one of its artifact")
-    learned = told.learned if _learns(tenant_id, artifact) else []
-    found = {
-        "n_answers": told.n_answers,
-        "n_tokens": told.n_tokens,
-        "tried": told.tried,
-        "missed": told.missed,
+    learned = report.learned if _learns(tenant_id, artifact) else []
+    values = {
+        "n_answers": report.n_answers,
+        "n_tokens": report.n_tokens,
+        "tried": report.tried,
+        "missed": report.missed,
         "sealed": seal(tenant_id, json.dumps(learned).encode(), purpose=PACK_REPORT) if learned else None,
         "told_at": timezone.now(),
     }
-    names = {"artifact_id": artifact.id, "artifact_sha256": artifact.sha256, "pack_sha256": told.pack_sha256}
+    names = {"artifact_id": artifact.id, "artifact_sha256": artifact.sha256, "pack_sha256": report.pack_sha256}
     row, is_new = PackReport.objects.of_tenant(tenant_id).get_or_create(
-        tenant_id=tenant_id, log=log, defaults=found | names
+        tenant_id=tenant_id, log=log, defaults=values | names
     )
     if is_new:
         _drop_oldest(tenant_id, artifact.sha256)
     elif {name: getattr(row, name) for name in names} != names:
         raise _Refused("its log is another pack's")
     else:
-        PackReport.objects.of_tenant(tenant_id).filter(id=row.id, n_answers__lte=told.n_answers).update(**found)
+        PackReport.objects.of_tenant(tenant_id).filter(id=row.id, n_answers__lte=report.n_answers).update(**values)
 
 
 def _artifact(tenant_id: UUID, grant: Grant) -> Artifact:
@@ -151,16 +151,16 @@ def _feedback(row: PackReport) -> PackFeedback:
         n_tokens=row.n_tokens,
         tried=row.tried,
         missed=row.missed,
-        learned=_learned(row),
+        learned=_learned_texts(row),
     )
 
 
-def _learned(row: PackReport) -> list[dict[str, Any]]:
+def _learned_texts(row: PackReport) -> list[dict[str, Any]]:
     if row.sealed is None:
         return []
     try:
-        found: list[dict[str, Any]] = json.loads(unseal(row.tenant_id, bytes(row.sealed), purpose=PACK_REPORT))
+        texts: list[dict[str, Any]] = json.loads(unseal(row.tenant_id, bytes(row.sealed), purpose=PACK_REPORT))
     except OurError as error:
         logger.error("the answers of a pack report do not open: %s", error.code)
         return []
-    return found
+    return texts

@@ -20,21 +20,21 @@ from backend.rest.bodies.json_bodies import off_the_loop, parse_lenient
 from backend.rest.problems import problem_response
 from backend.runner_jobs.api import bearer, guarded_view, not_allowed, send_blob
 from backend.serving.runners import pack_feedback, servers
-from backend.serving.runners.usage_ingest import MAX_ROWS, take_in
+from backend.serving.runners.usage_ingest import MAX_ROWS, ingest
 from backend.tenants.isolation import tenant_scope
 
 MAX_BYTES = 8_000_000
 
 
 @guarded_view
-async def hello(request: HttpRequest) -> HttpResponse:
+async def register_server(request: HttpRequest) -> HttpResponse:
     """A server says that it is there."""
     if request.method != "POST":
         return not_allowed(request)
     if not _is_runner(request):
         return _wrong_token(request)
-    told = servers.checked_hello(await _object(request))
-    orders = await query(servers.hello)(told)
+    registration = servers.parse_registration(await _object(request))
+    orders = await query(servers.register)(registration)
     return JsonResponse(orders.to_json())
 
 
@@ -49,7 +49,7 @@ async def usage(request: HttpRequest) -> HttpResponse:
     batch = UsageBatch.from_json(await _object(request))
     if not isinstance(batch.rows, list) or len(batch.rows) > MAX_ROWS:
         raise ValueError(f"a batch has at most {MAX_ROWS} rows")
-    taken = await query(take_in)(batch)
+    taken = await query(ingest)(batch)
     return JsonResponse(taken.to_json())
 
 

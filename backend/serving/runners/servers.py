@@ -21,14 +21,14 @@ from backend.rest.new_ids import new_uuid7
 from backend.serving.models import Server
 
 LEASE_S = 15.0
-LOOK_S = 1.0
-SUSPECT_S = 3.0
+REREAD_S = 1.0
+UNHEALTHY_S = 3.0
 KEEP = timedelta(days=1)  # a dead server's row, for whoever looks for it
 MAX_ADAPTERS = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class ServerEndpoint:
     """A live server as this process sees it."""
 
     id: UUID
@@ -38,67 +38,77 @@ class Place:
     load: ServerLoad
 
 
-_places: list[Place] = []
+_endpoints: list[ServerEndpoint] = []
 _looked_at = float("-inf")
 _under_way: Counter[str] = Counter()
-_suspect_until: dict[str, float] = {}
+_unhealthy_until: dict[str, float] = {}
 
 
-def hello(told: ServerHello) -> ServerOrders:
+def register(registration: ServerHello) -> ServerOrders:
     """Note what a server says of itself; by its name it is the same one as before."""
-    found = {
-        "url": told.url,
-        "bases": told.bases,
-        "engine": told.engine,
-        "adapters": told.adapters,
-        "max_running": told.max_running,
-        "n_running": told.n_running,
-        "n_waiting": told.n_waiting,
-        "is_draining": told.draining,
+    values = {
+        "url": registration.url,
+        "bases": registration.bases,
+        "engine": registration.engine,
+        "adapters": registration.adapters,
+        "max_running": registration.max_running,
+        "n_running": registration.n_running,
+        "n_waiting": registration.n_waiting,
+        "is_draining": registration.draining,
         "lease_until": timezone.now() + timedelta(seconds=LEASE_S),
     }
     row, _ = Server.objects.update_or_create(
-        name=told.name, defaults=found, create_defaults=found | {"id": new_uuid7(), "name": told.name}
+        name=registration.name, defaults=values, create_defaults=values | {"id": new_uuid7(), "name": registration.name}
     )
-    revoked = RevokedDigest.objects.filter(sha256__in=told.adapters).values_list("sha256", flat=True)
+    revoked = RevokedDigest.objects.filter(sha256__in=registration.adapters).values_list("sha256", flat=True)
     return ServerOrders(server=encode_id(Prefix.SERVER, row.id), lease_s=LEASE_S, revoked=sorted(revoked))
 
 
-def checked_hello(body: dict[str, Any]) -> ServerHello:
-    """As it can be stored. Raises ValueError."""
-    told = ServerHello.from_json(body)
-    counts = (told.max_running, told.n_running, told.n_waiting)
-    if not all(type(n) is int and 0 <= n < 2**31 for n in counts) or told.max_running < 1:
+def parse_registration(body: dict[str, Any]) -> ServerHello:
+    """Parse what a server says of itself into what can be stored. Raises ValueError."""
+    registration = ServerHello.from_json(body)
+    counts = (registration.max_running, registration.n_running, registration.n_waiting)
+    if not all(type(n) is int and 0 <= n < 2**31 for n in counts) or registration.max_running < 1:
         raise ValueError("max_running, n_running and n_waiting are counts")
-    if not isinstance(told.url, str) or not told.url.startswith(("http://", "https://")) or len(told.url) > 300:
+    if (
+        not isinstance(registration.url, str)
+        or not registration.url.startswith(("http://", "https://"))
+        or len(registration.url) > 300
+    ):
         raise ValueError("url is an http address of at most 300 characters")
-    if not isinstance(told.name, str) or not 0 < len(told.name) <= 100 or not told.name.isprintable():
+    if (
+        not isinstance(registration.name, str)
+        or not 0 < len(registration.name) <= 100
+        or not registration.name.isprintable()
+    ):
         raise ValueError("name is a text of at most 100 characters")
-    if not isinstance(told.adapters, list) or len(told.adapters) > MAX_ADAPTERS:
+    if not isinstance(registration.adapters, list) or len(registration.adapters) > MAX_ADAPTERS:
         raise ValueError(f"adapters are at most {MAX_ADAPTERS} digests")
-    if not all(isinstance(digest, str) and len(digest) == 64 for digest in told.adapters):
+    if not all(isinstance(digest, str) and len(digest) == 64 for digest in registration.adapters):
         raise ValueError("adapters are digests")
-    if not isinstance(told.bases, list) or not all(set(base) == {"id", "sha256"} for base in told.bases):
+    if not isinstance(registration.bases, list) or not all(
+        set(base) == {"id", "sha256"} for base in registration.bases
+    ):
         raise ValueError("bases are {id, sha256}")
-    if not isinstance(told.engine, dict) or len(str(told.engine)) > 10_000:
+    if not isinstance(registration.engine, dict) or len(str(registration.engine)) > 10_000:
         raise ValueError("engine is an object of at most 10,000 characters")
-    return told
+    return registration
 
 
-def look(*, anew: bool = False) -> list[Place]:
-    """Live servers, at most LOOK_S old."""
-    global _places, _looked_at
+def live_servers(*, anew: bool = False) -> list[ServerEndpoint]:
+    """Live servers, at most REREAD_S old."""
+    global _endpoints, _looked_at
     now = time.monotonic()
-    if anew or now - _looked_at > LOOK_S:
+    if anew or now - _looked_at > REREAD_S:
         rows = Server.objects.filter(lease_until__gt=timezone.now(), is_draining=False).defer("engine", "adapters")
-        _places, _looked_at = [_place(row) for row in rows], now
-    return _places
+        _endpoints, _looked_at = [_endpoint(row) for row in rows], now
+    return _endpoints
 
 
-def candidates(base_sha256: str, adapter_sha256: str) -> list[Place]:
+def candidates(base_sha256: str, adapter_sha256: str) -> list[ServerEndpoint]:
     """Servers of a base in the order in which to ask them; those that failed a moment ago come last."""
     now = time.monotonic()
-    of_base = {place.load.key: place for place in look() if base_sha256 in place.bases}
+    of_base = {place.load.key: place for place in live_servers() if base_sha256 in place.bases}
     loads = [
         ServerLoad(
             key=key,
@@ -110,38 +120,38 @@ def candidates(base_sha256: str, adapter_sha256: str) -> list[Place]:
         for key, place in of_base.items()
     ]
     ordered = [of_base[load.key] for load in in_order(adapter_sha256, loads)]
-    return sorted(ordered, key=lambda place: _suspect_until.get(place.load.key, 0.0) > now)
+    return sorted(ordered, key=lambda place: _unhealthy_until.get(place.load.key, 0.0) > now)
 
 
-def begin(place: Place) -> None:
+def begin(place: ServerEndpoint) -> None:
     _under_way[place.load.key] += 1
 
 
-def end(place: Place) -> None:
+def end(place: ServerEndpoint) -> None:
     _under_way[place.load.key] -= 1
     if _under_way[place.load.key] <= 0:
         del _under_way[place.load.key]
 
 
-def suspect(place: Place) -> None:
-    """It did not answer: ask others first for a while."""
-    if len(_suspect_until) > 1_000:
-        _suspect_until.clear()
-    _suspect_until[place.load.key] = time.monotonic() + SUSPECT_S
+def mark_unhealthy(place: ServerEndpoint) -> None:
+    """Ask others first for a while: this one did not answer."""
+    if len(_unhealthy_until) > 1_000:
+        _unhealthy_until.clear()
+    _unhealthy_until[place.load.key] = time.monotonic() + UNHEALTHY_S
 
 
 def forget_servers() -> int:
-    """For upkeep: servers that were silent for a day."""
+    """Delete servers that were silent for a day. Upkeep calls this."""
     return Server.objects.filter(lease_until__lt=timezone.now() - KEEP).delete()[0]
 
 
-def about(server_id: UUID) -> dict[str, Any] | None:
-    """What a server says that it runs."""
+def describe(server_id: UUID) -> dict[str, Any] | None:
+    """Return what a server says that it runs."""
     row = Server.objects.filter(id=server_id).values("name", "engine").first()
     return None if row is None else {"server": row["name"], **row["engine"]}
 
 
-def _place(row: Server) -> Place:
+def _endpoint(row: Server) -> ServerEndpoint:
     load = ServerLoad(key=str(row.id), n_running=row.n_running, n_waiting=row.n_waiting, max_running=row.max_running)
     bases = frozenset(str(base["sha256"]) for base in row.bases)
-    return Place(id=row.id, name=row.name, url=row.url.rstrip("/"), bases=bases, load=load)
+    return ServerEndpoint(id=row.id, name=row.name, url=row.url.rstrip("/"), bases=bases, load=load)

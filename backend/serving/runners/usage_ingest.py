@@ -1,5 +1,5 @@
-"""What servers say was used, booked once: facts and charges out of the allowances, the deployments' counters, and with
-the bookings the budgets.
+"""The usage that servers report, booked once: facts and charges out of the allowances, the deployments' counters, and
+with the bookings the budgets.
 
 A row is believed as far as its grant goes: who is billed, for which artifact and by which key stand in the grant, which
 this deployment signed. A row that comes again (its answer was lost) finds its facts and changes nothing.
@@ -45,7 +45,7 @@ class _Refused(Exception):
 class _Row:
     """A row with what its grant says."""
 
-    told: UsageRow
+    usage: UsageRow
     tenant_id: UUID
     artifact_id: UUID
     deployment_id: UUID | None
@@ -56,14 +56,14 @@ class _Row:
 
     @property
     def is_last(self) -> bool:
-        return self.told.finish_reason != ""
+        return self.usage.finish_reason != ""
 
     def source_key(self, kind: str) -> str:
-        return f"serving:{self.told.key}:{kind}"
+        return f"serving:{self.usage.key}:{kind}"
 
 
 @dataclass(slots=True, kw_only=True)
-class Taken:
+class Ingested:
     n_booked: int = 0
     n_known: int = 0
     refused: list[dict[str, Any]] = field(default_factory=list)
@@ -72,9 +72,9 @@ class Taken:
         return {"booked": self.n_booked, "known": self.n_known, "refused": self.refused}
 
 
-def take_in(batch: UsageBatch) -> Taken:
+def ingest(batch: UsageBatch) -> Ingested:
     """Book a batch, each tenant's rows in a transaction of their own."""
-    taken, by_tenant = Taken(), defaultdict(list)
+    taken, by_tenant = Ingested(), defaultdict(list)
     key = grant_key(settings.KOLM_RUNNER_TOKEN)
     for index, raw in enumerate(batch.rows):
         try:
@@ -83,7 +83,7 @@ def take_in(batch: UsageBatch) -> Taken:
             taken.refused.append({"row": index, "detail": str(refused)})
             continue
         by_tenant[row.tenant_id].append((index, row))
-    about = _about(batch.server)
+    about = _server_description(batch.server)
     for tenant_id, rows in by_tenant.items():
         with tenant_scope(tenant_id):
             if not Account.objects.of_tenant(tenant_id).exists():
@@ -100,19 +100,19 @@ def take_in(batch: UsageBatch) -> Taken:
 def _read(raw: Any, key: bytes) -> _Row:
     """Raises _Refused."""
     try:
-        told = UsageRow.from_json(raw)
-        grant = read_grant(told.grant, key, now=None)
+        usage = UsageRow.from_json(raw)
+        grant = read_grant(usage.grant, key, now=None)
     except BadGrant as bad:
         raise _Refused(bad.message) from None
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise _Refused(f"not a usage row: {error}"[:300]) from None
-    _check(told, grant)
+    _check(usage, grant)
     _, _, claim = grant.request.partition(":")
     allowance, _, promise = claim.partition(":")
     worst, _, n_answers = promise.partition(":")
     try:
         return _Row(
-            told=told,
+            usage=usage,
             tenant_id=UUID(hex=grant.tenant),
             artifact_id=decode_id(Prefix.ARTIFACT, grant.artifact),
             deployment_id=decode_id(Prefix.DEPLOYMENT, grant.deployment) if grant.deployment else None,
@@ -125,36 +125,36 @@ def _read(raw: Any, key: bytes) -> _Row:
         raise _Refused("the grant names what cannot be") from None
 
 
-def _check(told: UsageRow, grant: Grant) -> None:
-    counts = [getattr(told, name) for name in _COUNTS]
+def _check(usage: UsageRow, grant: Grant) -> None:
+    counts = [getattr(usage, name) for name in _COUNTS]
     if not all(type(n) is int and 0 <= n <= MAX_COUNT for n in counts):
         raise _Refused("its tokens are counts of up to ten millions")
-    if not all(type(us) is int and 0 <= us <= MAX_US for us in (told.first_token_us, told.total_us)):
+    if not all(type(us) is int and 0 <= us <= MAX_US for us in (usage.first_token_us, usage.total_us)):
         raise _Refused("its times are microseconds of up to a day")
-    if type(told.part) is not int or not 0 <= told.part < 10**6 or told.finish_reason not in _ENDS:
+    if type(usage.part) is not int or not 0 <= usage.part < 10**6 or usage.finish_reason not in _ENDS:
         raise _Refused("part and finish_reason are not what they can be")
-    if told.cached_tokens > told.prompt_tokens or told.accepted_tokens > told.drafted_tokens:
+    if usage.cached_tokens > usage.prompt_tokens or usage.accepted_tokens > usage.drafted_tokens:
         raise _Refused("a part of its tokens is more than the whole")
-    if told.model != grant.sha256:
+    if usage.model != grant.sha256:
         raise _Refused("its model is not the one of its grant")
-    if told.finish_reason == "rule" and any(counts):
+    if usage.finish_reason == "rule" and any(counts):
         raise _Refused("a rule's answer has no tokens")
 
 
 def _book(tenant_id: UUID, rows: Sequence[_Row], about: dict[str, Any] | None) -> int:
     """Returns how many rows were new."""
-    rows = list({row.told.key: row for row in rows}.values())
+    rows = list({row.usage.key: row for row in rows}.values())
     used, amounts = [], {}
     for row in rows:
         facts = _facts(row)
         amount = sum(fact.amount_microusd for fact in facts)
-        amounts[row.told.key] = amount
+        amounts[row.usage.key] = amount
         used.append(
             Used(
                 allowance_id=row.allowance_id,
                 api_key_id=row.api_key_id,
                 facts=facts,
-                fulfils_microusd=_rest_of_promise(tenant_id, row, amount),
+                fulfils_microusd=_unused_authorization(tenant_id, row, amount),
             )
         )
     fresh = allowances.capture(tenant_id, used)
@@ -164,8 +164,10 @@ def _book(tenant_id: UUID, rows: Sequence[_Row], about: dict[str, Any] | None) -
 
 
 def _facts(row: _Row) -> tuple[Fact, ...]:
-    book, told = price_book(), row.told
-    costs = token_costs(book, prompt=told.prompt_tokens, cached=told.cached_tokens, completion=told.completion_tokens)
+    book, usage = price_book(), row.usage
+    costs = token_costs(
+        book, prompt=usage.prompt_tokens, cached=usage.cached_tokens, completion=usage.completion_tokens
+    )
     return tuple(
         Fact(
             sku=cost.price.sku,
@@ -179,19 +181,19 @@ def _facts(row: _Row) -> tuple[Fact, ...]:
     )
 
 
-def _rest_of_promise(tenant_id: UUID, row: _Row, amount_microusd: int) -> int:
-    """What the request was promised and turned out not to need: known with its last row. Of several answers each is
-    told on its own, and gives back of its share."""
+def _unused_authorization(tenant_id: UUID, row: _Row, amount_microusd: int) -> int:
+    """The part of what was authorized that the request turned out not to need: known with its last row. Of several
+    answers each is reported on its own, and gives back of its share."""
     if not row.is_last:
         return 0
     if row.n_answers > 1:
         return max(0, -(-row.worst_microusd // row.n_answers) - amount_microusd)
     before = 0
-    if row.told.part:
-        head = row.told.key.rpartition(":")[0]
-        keys = [f"serving:{head}:{part}:{kind}" for part in range(row.told.part) for kind in _KINDS]
-        told = UsageFact.objects.of_tenant(tenant_id).filter(source_key__in=keys, billing="charge")
-        before = sum(told.values_list("amount_microusd", flat=True))
+    if row.usage.part:
+        head = row.usage.key.rpartition(":")[0]
+        keys = [f"serving:{head}:{part}:{kind}" for part in range(row.usage.part) for kind in _KINDS]
+        charges = UsageFact.objects.of_tenant(tenant_id).filter(source_key__in=keys, billing="charge")
+        before = sum(charges.values_list("amount_microusd", flat=True))
     return max(0, row.worst_microusd - before - amount_microusd)
 
 
@@ -212,27 +214,27 @@ def _count(tenant_id: UUID, rows: Sequence[_Row], amounts: dict[str, int], about
             tenant_id=tenant_id, deployment_id=deployment_id, artifact_id=artifact_id, hour=hour
         )
         for row in of_place:
-            _add(counter, row, amounts[row.told.key])
+            _add(counter, row, amounts[row.usage.key])
         if about is not None and about not in counter.ran:
             counter.ran = [*counter.ran, about][-8:]
         counter.save()
 
 
 def _add(counter: DeploymentHour, row: _Row, amount_microusd: int) -> None:
-    told = row.told
+    usage = row.usage
     for name in _COUNTS:
-        setattr(counter, name, getattr(counter, name) + getattr(told, name))
+        setattr(counter, name, getattr(counter, name) + getattr(usage, name))
     counter.amount_microusd += amount_microusd
     if not row.is_last:
         return
     counter.n_requests += 1
-    counter.n_failed += told.finish_reason == "failed"
-    counter.n_canceled += told.finish_reason == "canceled"
-    counter.n_rule += told.finish_reason == "rule"
-    if told.first_token_us:
-        counter.first_token = _with(counter.first_token, told.first_token_us)
-    if told.total_us:
-        counter.total = _with(counter.total, told.total_us)
+    counter.n_failed += usage.finish_reason == "failed"
+    counter.n_canceled += usage.finish_reason == "canceled"
+    counter.n_rule += usage.finish_reason == "rule"
+    if usage.first_token_us:
+        counter.first_token = _with(counter.first_token, usage.first_token_us)
+    if usage.total_us:
+        counter.total = _with(counter.total, usage.total_us)
 
 
 def _with(histogram: list[int], us: int) -> list[int]:
@@ -241,8 +243,8 @@ def _with(histogram: list[int], us: int) -> list[int]:
     return counts
 
 
-def _about(public_id: str) -> dict[str, Any] | None:
+def _server_description(public_id: str) -> dict[str, Any] | None:
     try:
-        return servers.about(decode_id(Prefix.SERVER, str(public_id)))
+        return servers.describe(decode_id(Prefix.SERVER, str(public_id)))
     except NotFound:
         return None

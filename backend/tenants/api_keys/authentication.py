@@ -1,4 +1,5 @@
-"""Who is asking: a Bearer API key gives the tenant, and the transaction is bound to that tenant from there on.
+"""The authentication of a request: a Bearer API key gives the tenant, and the transaction is bound to that tenant from
+there on.
 
 The key's row is found before the tenant is known. The policy on the keys' table therefore shows one row to a
 transaction that has put that row's key hash into `app.key_hash`: whoever knows the hash of a key may see that key's

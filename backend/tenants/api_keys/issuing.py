@@ -57,7 +57,7 @@ def find(tenant_id: UUID, key_id: UUID) -> ApiKey:
 
 
 def revoke(tenant_id: UUID, key_id: UUID, *, actor: Actor = SYSTEM) -> ApiKey:
-    """From this commit on the key opens nothing. A second call changes nothing. Raises NotFound."""
+    """Revoke a key: from this commit on it opens nothing. A second call changes nothing. Raises NotFound."""
     open_keys = ApiKey.objects.of_tenant(tenant_id).filter(id=key_id, revoked_at=None)
     is_revoked_now = open_keys.update(revoked_at=timezone.now()) == 1
     row = find(tenant_id, key_id)

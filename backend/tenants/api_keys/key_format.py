@@ -1,4 +1,4 @@
-"""What an API key looks like: `sk_live_` or `sk_test_`, 30 random base62 characters, 6 characters of checksum.
+"""The format of an API key: `sk_live_` or `sk_test_`, 30 random base62 characters, 6 characters of checksum.
 
 The checksum (CRC-32 in base62) lets secret scanners and us tell a key from noise without asking a database.
 """
@@ -39,5 +39,5 @@ def checksum(body: str) -> str:
 
 
 def hash_of(key: str) -> str:
-    """What is stored: hex SHA-256."""
+    """Return what is stored of a key: hex SHA-256."""
     return sha256(key.encode()).hexdigest()

@@ -1,5 +1,6 @@
-"""What keys are mostly for: named lists of scopes. The console's form, the API, `kolm keys create` and
-`manage.py create_api_key` offer them; a key keeps the scopes that its preset had when it was made.
+"""The presets of permissions, for what keys are mostly used for: named lists of scopes. The console's form, the API,
+`kolm keys create` and `manage.py create_api_key` offer them; a key keeps the scopes that its preset had when it was
+made.
 
 tests/gpu_runners/kolm/test_presets.py runs every command with a key of every preset.
 """

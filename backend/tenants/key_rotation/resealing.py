@@ -39,8 +39,8 @@ class Batch:
 
 
 def sealed_columns() -> list[Column]:
-    found = [(model, field) for model in apps.get_models() for field in model._meta.local_fields]
-    return [Column(model=model, field=field) for model, field in found if isinstance(field, SealedField)]
+    columns = [(model, field) for model in apps.get_models() for field in model._meta.local_fields]
+    return [Column(model=model, field=field) for model, field in columns if isinstance(field, SealedField)]
 
 
 def reseal(tenants: Sequence[UUID]) -> Iterator[Batch]:
@@ -75,7 +75,7 @@ def for_a_while(passes: Iterator[Batch], budget_s: float) -> tuple[int, bool]:
 
 
 def count_others(tenants: Sequence[UUID]) -> int:
-    """How many values the present key has not sealed."""
+    """Count the values that the present key has not sealed."""
     n_others = 0
     for tenant_id in tenants:
         for column in _due(tenant_id):
@@ -86,14 +86,14 @@ def count_others(tenants: Sequence[UUID]) -> int:
 
 def needed_keys(tenants: Sequence[UUID]) -> dict[str, int]:
     """Ids of the other keys that values still need, and how many each; under "" those that no key opens."""
-    found: dict[str, int] = {}
+    n_by_key: dict[str, int] = {}
     for tenant_id in tenants:
         for column in _due(tenant_id):
             with tenant_scope(tenant_id):
                 for row in _others(tenant_id, column).iterator(chunk_size=BATCH):
                     needed = _key_of(tenant_id, column, row)
-                    found[needed] = found.get(needed, 0) + 1
-    return found
+                    n_by_key[needed] = n_by_key.get(needed, 0) + 1
+    return n_by_key
 
 
 def _due(tenant_id: UUID) -> list[Column]:
@@ -107,7 +107,8 @@ def _due(tenant_id: UUID) -> list[Column]:
 
 @lru_cache(maxsize=1)
 def _due_sql(columns: tuple[Column, ...]) -> str:
-    """As `_others` asks, written once: to have it written by the ORM takes longer than to have it answered."""
+    """The SQL of what `_others` asks, written once: to have it written by the ORM takes longer than to have it
+    answered."""
     quote = connection.ops.quote_name
     return " UNION ALL ".join(
         f"SELECT {at} WHERE EXISTS (SELECT FROM {quote(column.model._meta.db_table)} WHERE tenant_id = %(tenant)s"

@@ -35,8 +35,8 @@ def accept_only(key: bytes) -> int:
     return int(_execute("DELETE FROM public.kolm_tenant_key WHERE ipad <> %s", [pads(key)[0]]).rowcount)
 
 
-def accepted(key: bytes) -> AcceptedKeys:
-    """What is accepted, seen from one key."""
+def accepted_keys(key: bytes) -> AcceptedKeys:
+    """Return what is accepted, seen from one key."""
     sql = (
         "SELECT min(installed_at) FILTER (WHERE ipad = %(mine)s), count(*) FILTER (WHERE ipad <> %(mine)s)"
         " FROM public.kolm_tenant_key"

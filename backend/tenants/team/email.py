@@ -1,4 +1,4 @@
-"""Letters of ours, beside allauth's: plain text, sent when the transaction is through."""
+"""The e-mails of ours, beside allauth's: plain text, sent when the transaction is through."""
 
 import logging
 import smtplib
@@ -10,13 +10,13 @@ logger = logging.getLogger(__name__)
 
 
 def send_on_commit(to: str, subject: str, text: str) -> None:
-    """A letter for what the transaction under way changes. A mail server that fails is logged, and the change
+    """Send an e-mail for what the transaction under way changes. A mail server that fails is logged, and the change
     stands."""
     transaction.on_commit(lambda: send(to, subject, text))
 
 
 def send(to: str, subject: str, text: str) -> bool:
-    """Whether it was handed over."""
+    """Send an e-mail; return whether it was handed over."""
     try:
         send_mail(subject, text, None, [to])
     except (OSError, smtplib.SMTPException) as fault:

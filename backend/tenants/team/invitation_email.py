@@ -1,4 +1,4 @@
-"""The letter of an invitation."""
+"""The e-mail of an invitation."""
 
 from django.conf import settings
 from django.urls import reverse
@@ -14,12 +14,12 @@ Accept within {days} days, with an account that has this e-mail address:
 
 {link}
 
-If you did not expect this letter, do nothing: the link works for nobody else.
+If you did not expect this e-mail, do nothing: the link works for nobody else.
 """
 
 
 def send_invitation(row: Invitation, token: str) -> str:
-    """Put the letter on its way when the transaction is through; the link in it."""
+    """Send the e-mail when the transaction is through; return the link in it."""
     name = Tenant.objects.values_list("name", flat=True).get(id=row.tenant_id)
     link = link_of(token)
     text = _TEXT.format(by=_one_line(row.invited_by), team=_one_line(name), role=row.role, days=DAYS, link=link)
@@ -32,5 +32,6 @@ def link_of(token: str) -> str:
 
 
 def _one_line(text: str) -> str:
-    """Team names are anybody's words: nothing in them may begin a line of the letter, or a link."""
+    """Return a team's name as one line. It is anybody's words: nothing in them may begin a line of the letter, or a
+    link."""
     return " ".join(text.replace("://", ": //").split())[:100]

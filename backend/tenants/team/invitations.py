@@ -63,8 +63,8 @@ def find(tenant_id: UUID, invitation_id: UUID) -> Invitation:
 
 
 def revoke(tenant_id: UUID, invitation_id: UUID, *, actor: Actor) -> Invitation:
-    """From this commit on the letter opens nothing. A second call changes nothing. Raises NotFound, Conflict for one
-    that was accepted."""
+    """Revoke an invitation: from this commit on its link opens nothing. A second call changes nothing. Raises NotFound,
+    Conflict for one that was accepted."""
     opened = Invitation.objects.of_tenant(tenant_id).filter(id=invitation_id, accepted_at=None, revoked_at=None)
     is_revoked_now = opened.update(revoked_at=timezone.now()) == 1
     row = find(tenant_id, invitation_id)
@@ -89,26 +89,26 @@ def look_up(token: str) -> Invitation | None:
 def accept(token: str, *, user_id: int) -> Invitation:
     """Make the person a member. Raises NotFound for a token that opens nothing, Forbidden for a person whose verified
     addresses do not have the letter's, PaymentRequired when the plan has no seat left."""
-    found = look_up(token)
-    if found is None:
+    invitation = look_up(token)
+    if invitation is None:
         raise NotFound("This invitation has expired, was revoked or was used already; ask for a new one.")
     owned = EmailAddress.objects.filter(user_id=user_id, verified=True).values_list("email", flat=True)
-    if found.email not in {address.strip().lower() for address in owned}:
+    if invitation.email not in {address.strip().lower() for address in owned}:
         raise Forbidden(
-            f"This invitation was sent to {found.email}: log in with that address, or add it to your account and "
+            f"This invitation was sent to {invitation.email}: log in with that address, or add it to your account and "
             "confirm it.",
             code="wrong_person",
         )
-    with tenant_scope(found.tenant_id):
-        return _accept(found, user_id)
+    with tenant_scope(invitation.tenant_id):
+        return _accept(invitation, user_id)
 
 
-def _accept(found: Invitation, user_id: int) -> Invitation:
+def _accept(invitation: Invitation, user_id: int) -> Invitation:
     # the tenant's row before the invitation's, as inviting locks them
-    is_member = Member.objects.of_tenant(found.tenant_id).filter(user_id=user_id).exists()
+    is_member = Member.objects.of_tenant(invitation.tenant_id).filter(user_id=user_id).exists()
     if not is_member:
-        take_seat(found.tenant_id, is_for_invitation=False)
-    row = Invitation.objects.select_for_update().get(tenant_id=found.tenant_id, id=found.id)
+        take_seat(invitation.tenant_id, is_for_invitation=False)
+    row = Invitation.objects.select_for_update().get(tenant_id=invitation.tenant_id, id=invitation.id)
     if not is_open(row):
         raise NotFound("This invitation was used or revoked a moment ago; ask for a new one.")
     row.accepted_at = timezone.now()

@@ -104,8 +104,8 @@ def change_role(tenant_id: UUID, member_id: UUID, role: Role, *, giver: Role, ac
 
 
 def remove(tenant_id: UUID, member_id: UUID, *, giver: Role | None, actor: Actor) -> None:
-    """From this commit on the person sees nothing of the team. `giver` None: a person leaves by himself. Raises as
-    `change_role`."""
+    """Remove a member: from this commit on the person sees nothing of the team. `giver` None: a person leaves by
+    himself. Raises as `change_role`."""
     owners = _locked_owners(tenant_id)
     row = find_member(tenant_id, member_id)
     if giver is not None:

@@ -1,4 +1,4 @@
-"""Which tenants a person belongs to, and as what."""
+"""The tenants that a person belongs to, and as what."""
 
 from dataclasses import dataclass
 from uuid import UUID
@@ -24,9 +24,9 @@ def memberships_of(user_id: int) -> list[Membership]:
         set_user(user_id)
         rows = list(Member.objects.filter(user_id=user_id).order_by("created_at", "id"))
         set_local("app.user", "")
-    found = []
+    memberships = []
     for row in rows:
         with tenant_scope(row.tenant_id):
             name = Tenant.objects.values_list("name", flat=True).get(id=row.tenant_id)
-        found.append(Membership(tenant_id=row.tenant_id, tenant_name=name, member_id=row.id, role=Role(row.role)))
-    return found
+        memberships.append(Membership(tenant_id=row.tenant_id, tenant_name=name, member_id=row.id, role=Role(row.role)))
+    return memberships

@@ -1,4 +1,4 @@
-"""How many people a tenant's plan has room for.
+"""The seats of a tenant: how many people its plan has room for.
 
 Accounts and plans belong to `backend.usage`, which stands on this package: `settings.KOLM_ACCOUNT_OF` names the
 function that knows a tenant's plan, as Django's settings name classes.
@@ -16,8 +16,8 @@ from backend.tenants.models import Invitation, Member, Tenant
 
 
 def take_seat(tenant_id: UUID, *, is_for_invitation: bool) -> None:
-    """Whether one more person fits; the tenant's row stays locked until the transaction ends, so that two cannot take
-    the last seat. Open invitations hold seats. Raises PaymentRequired (`entitlement_reached`)."""
+    """Take a seat for one more person; the tenant's row stays locked until the transaction ends, so that two cannot
+    take the last seat. Open invitations hold seats. Raises PaymentRequired (`entitlement_reached`)."""
     Tenant.objects.select_for_update().get(id=tenant_id)
     used = Member.objects.of_tenant(tenant_id).count()
     if is_for_invitation:

@@ -1,4 +1,4 @@
-"""What a team decided for itself: what is forgotten by age, and whether a second factor is demanded."""
+"""The settings that a team decided for itself: what is forgotten by age, and whether a second factor is demanded."""
 
 from datetime import timedelta
 from typing import Any

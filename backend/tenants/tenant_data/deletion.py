@@ -78,7 +78,8 @@ def erase(erasure_id: UUID, *, sign: Sign) -> Erasure:
 
 
 def erase_due(sign: Sign, *, limit: int = 5) -> int:
-    """For upkeep: what was asked for and is not done, and the second sweep an hour later. Returns how many were run."""
+    """Erase what was asked for and is not done, and sweep again an hour later; return how many were run. Upkeep calls
+    this."""
     now = timezone.now()
     waiting = Erasure.objects.filter(swept_at=None).order_by("requested_at")
     due = [row for row in waiting[:100] if row.done_at is None or row.done_at + SWEEP_AGAIN_AFTER <= now]
@@ -88,12 +89,12 @@ def erase_due(sign: Sign, *, limit: int = 5) -> int:
 
 
 def statement_of(row: Erasure) -> dict[str, Any] | None:
-    """What the receipt says; None while there is none."""
+    """Return what the receipt says; None while there is none."""
     return None if row.receipt is None else json.loads(base64.b64decode(row.receipt["payload"]))
 
 
 def _erase_rows(tenant_id: UUID) -> tuple[dict[str, int], tuple[int, str]]:
-    """How many rows went by table, and (lines, digest) of the audit log's end."""
+    """Erase the rows; return how many went by table, and (lines, digest) of the audit log's end."""
     with tenant_scope(tenant_id), connection.cursor() as cursor:
         set_local("statement_timeout", str(LONGEST_MS))
         set_erasing(tenant_id)
@@ -127,8 +128,8 @@ def _erase_cache(tenant_id: UUID) -> int:
     themselves within minutes."""
     try:
         client = redis.Redis.from_url(settings.REDIS_URL, socket_connect_timeout=1, socket_timeout=5)
-        found = list(client.scan_iter(match=f"*{tenant_id}*", count=1000))
-        return int(client.delete(*found)) if found else 0
+        keys = list(client.scan_iter(match=f"*{tenant_id}*", count=1000))
+        return int(client.delete(*keys)) if keys else 0
     except redis.RedisError as fault:
         logger.warning("redis was not asked for a deleted tenant's keys: %s", type(fault).__name__)
         return 0

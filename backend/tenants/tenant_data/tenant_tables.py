@@ -12,8 +12,8 @@ from backend.tenants.models import Tenant
 
 def owned_models() -> list[type[models.Model]]:
     """The tenant itself last."""
-    found = [model for model in apps.get_models() if issubclass(model, TenantOwned) and not model._meta.proxy]
-    return [*sorted(found, key=lambda model: model._meta.db_table), Tenant]
+    owned = [model for model in apps.get_models() if issubclass(model, TenantOwned) and not model._meta.proxy]
+    return [*sorted(owned, key=lambda model: model._meta.db_table), Tenant]
 
 
 def shared_models() -> Iterator[type[models.Model]]:

@@ -149,7 +149,7 @@ class Embedder:
 def test_the_task_moves_all_of_a_scope_and_hints_at_the_rest_after_its_turn(tenant, monkeypatch):
     monkeypatch.setattr(tasks, "load_embedder", Embedder)
     sent: list[tuple[str, dict[str, str]]] = []
-    monkeypatch.setattr(tasks, "send_hint", lambda name, **ids: sent.append((name, ids)))
+    monkeypatch.setattr(tasks, "enqueue", lambda name, **ids: sent.append((name, ids)))
     ids = {"tenant_id": str(tenant.id), "scope_id": str(old_scope(tenant).id)}
     monkeypatch.setattr(tasks, "TURN_S", -1.0)
     tasks.reembed_drafts(**ids)

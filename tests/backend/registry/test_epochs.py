@@ -130,7 +130,7 @@ def test_the_database_counts_as_the_definition_says(seed):
     wanted = {}
     for entry in {entry for mine, _ in worlds for entry in mine}:
         wanted[entry] = len({party[i] for i, (mine, _) in enumerate(worlds) if entry in mine})
-    found = {(row.entry.shape, row.entry.run): row.n_parties for row in epochs.counted(5)}
+    found = {(row.entry.shape, row.entry.run): row.n_parties for row in epochs.count_shared(5)}
     assert found == {entry: n for entry, n in wanted.items() if n >= 5}
 
 
@@ -138,8 +138,8 @@ def test_the_database_counts_for_no_fewer_than_five_whoever_asks():
     contributors(4, CITY)
     for k in (4, 1, 0, -1, None):
         with pytest.raises(DatabaseError, match="five parties"), transaction.atomic():
-            epochs.counted(k)
-    assert epochs.counted(5) == []
+            epochs.count_shared(k)
+    assert epochs.count_shared(5) == []
 
 
 def test_what_was_not_seen_for_a_year_counts_no_more():

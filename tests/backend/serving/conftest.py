@@ -16,7 +16,7 @@ def fresh_gateway(committed_db: None, settings) -> Iterator[None]:
     settings.KOLM_RATE_PER_KEY = settings.KOLM_RATE_PER_TENANT = 1_000_000
     Server.objects.all().delete()
     servers._looked_at = float("-inf")
-    servers._suspect_until.clear()
+    servers._unhealthy_until.clear()
     servers._under_way.clear()
     admission._callers.clear()
     yield

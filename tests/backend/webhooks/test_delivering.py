@@ -350,13 +350,13 @@ def test_while_a_secret_is_rolled_both_sign_and_afterwards_the_new_one_alone(rec
 
 
 def test_an_ed25519_endpoint_is_signed_for_its_public_key(receiver: Receiver) -> None:
-    from backend.webhooks.secrets import shown
+    from backend.webhooks.secrets import receiver_secrets
 
     tenant = make_tenant()
     _, secret = make_endpoint_with_secret(tenant, receiver.url, signature="v1a")
-    public = shown(secret)["public_key"]
+    public = receiver_secrets(secret)["public_key"]
     assert public is not None
-    assert shown(secret)["secret"] is None
+    assert receiver_secrets(secret)["secret"] is None
     make_event(tenant)
     deliver_due(tenant)
     (received,) = receiver.got

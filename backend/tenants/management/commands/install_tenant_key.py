@@ -21,5 +21,5 @@ class Command(BaseCommand):
             token_keys.accept_only(settings.KOLM_TENANT_TOKEN_KEY)
             return
         token_keys.accept(settings.KOLM_TENANT_TOKEN_KEY)
-        if n := token_keys.accepted(settings.KOLM_TENANT_TOKEN_KEY).n_others:
+        if n := token_keys.accepted_keys(settings.KOLM_TENANT_TOKEN_KEY).n_others:
             self.stdout.write(f"{n} earlier keys are accepted too, until rotate_tenant_token_key --finish.")

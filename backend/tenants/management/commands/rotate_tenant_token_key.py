@@ -51,7 +51,7 @@ class Command(BaseCommand):
 
     def _install(self) -> None:
         token_keys.accept(settings.KOLM_TENANT_TOKEN_KEY)
-        n_others = token_keys.accepted(settings.KOLM_TENANT_TOKEN_KEY).n_others
+        n_others = token_keys.accepted_keys(settings.KOLM_TENANT_TOKEN_KEY).n_others
         if not n_others:
             raise CommandError(
                 "This environment has the key of before: give this command the new KOLM_TENANT_TOKEN_KEY."
@@ -61,7 +61,7 @@ class Command(BaseCommand):
         )
 
     def _finish(self, now: bool) -> None:
-        mine = token_keys.accepted(settings.KOLM_TENANT_TOKEN_KEY)
+        mine = token_keys.accepted_keys(settings.KOLM_TENANT_TOKEN_KEY)
         if mine.since is None:
             raise CommandError(
                 "The key of this environment was never installed: run this command without --finish first."

@@ -20,16 +20,16 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, tenant: UUID | None, **options: Any) -> None:
         tenants = accounts.all_tenants() if tenant is None else [tenant]
-        n_found = 0
+        n_violations = 0
         for line in invariants.deployment_violations():
-            n_found += 1
+            n_violations += 1
             self.stdout.write(line)
         for each in tenants:
             with tenant_scope(each):
                 for line in invariants.violations(each):
-                    n_found += 1
+                    n_violations += 1
                     self.stdout.write(f"{encode_id(Prefix.TENANT, each)} {line}")
-        if n_found:
-            self.stdout.write(f"{n_found} violations in {len(tenants)} accounts")
+        if n_violations:
+            self.stdout.write(f"{n_violations} violations in {len(tenants)} accounts")
             sys.exit(1)
         self.stdout.write(f"{len(tenants)} accounts: the books are in order")

@@ -49,12 +49,12 @@ class Command(BaseCommand):
         self.stdout.write(f"The key {key_id(key)} seals from the next `make down && make up` on; {_ids(others)} open.")
 
     def _reseal(self) -> None:
-        tenants, said_at, n_sealed, n_broken = all_tenants(), 0.0, 0, 0
+        tenants, reported_at, n_sealed, n_broken = all_tenants(), 0.0, 0, 0
         n_all = count_others(tenants)
         for batch in reseal(tenants):
             n_sealed, n_broken = n_sealed + batch.n_sealed, n_broken + batch.n_broken
-            if time.monotonic() - said_at > SAY_EVERY_S:
-                said_at = time.monotonic()
+            if time.monotonic() - reported_at > SAY_EVERY_S:
+                reported_at = time.monotonic()
                 self.stdout.write(f"{n_sealed} of {n_all} values are sealed under {_present()}")
                 self.stdout.flush()
         self.stdout.write(f"{n_sealed} values are sealed under {_present()}; {count_others(tenants)} are not")

@@ -254,7 +254,7 @@ def test_a_server_that_dies_before_the_first_byte_is_replaced(web, world, far):
         for _ in range(6):
             with stream(web, world) as response:
                 assert b"[DONE]" in b"".join(response.iter_raw())
-            servers._suspect_until.clear()
+            servers._unhealthy_until.clear()
 
 
 def test_streams_hold_no_database_connection(web, world, far, settings):

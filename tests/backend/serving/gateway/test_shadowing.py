@@ -31,7 +31,7 @@ def hints(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
     """What the workers were told; a test gives them their turn."""
     sent: list[dict[str, str]] = []
     pause.answered()
-    monkeypatch.setattr(shadowing, "send_hint", lambda name, **ids: sent.append({"name": name} | ids) or True)
+    monkeypatch.setattr(shadowing, "enqueue", lambda name, **ids: sent.append({"name": name} | ids) or True)
     return sent
 
 

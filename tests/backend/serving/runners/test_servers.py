@@ -48,9 +48,9 @@ def test_a_hello_is_a_lease_and_the_same_name_the_same_server(committed_db):
     assert (first["lease_s"], first["revoked"]) == (15.0, [])
     row = Server.objects.get()
     assert (row.url, row.n_waiting) == ("http://127.0.0.1:9002", 3)
-    assert len(servers.look(anew=True)) == 1
+    assert len(servers.live_servers(anew=True)) == 1
     Server.objects.update(lease_until=timezone.now() - timedelta(seconds=1))
-    assert servers.look(anew=True) == []
+    assert servers.live_servers(anew=True) == []
     assert servers.forget_servers() == 0
     Server.objects.update(lease_until=timezone.now() - timedelta(days=2))
     assert servers.forget_servers() == 1

@@ -147,4 +147,4 @@ def test_the_embedded_stack_has_the_new_key_accepted_before_anybody_can_read_it(
     keys = (old, bytes.fromhex(kept["tenant_token_key"]))
     assert [Process(settings, key, secret).ask() for key in keys] == [201, 201]
     with as_owner(embedded_services):
-        assert token_keys.accepted(old).n_others == 1
+        assert token_keys.accepted_keys(old).n_others == 1
