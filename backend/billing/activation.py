@@ -1,4 +1,4 @@
-"""Which plan a subscription gives: decided from the subscription as Stripe has it now, never from an event's body.
+"""The plan that a subscription gives, decided from the subscription as Stripe has it now, never from an event's body.
 
 A plan becomes active only when the price's id is that plan's in our catalog, its amount and currency are those of our
 plan table, it is bought once a month and once, and the plan that was ordered is the plan of that price. Anything else
@@ -53,7 +53,7 @@ def apply(remote: RemoteSubscription) -> UUID | None:
 
 
 def fault_of(remote: RemoteSubscription) -> str:
-    """What does not agree with our plan table; "" where all does.
+    """Return what does not agree with our plan table; "" where all does.
 
     Kept apart from the rest so that every combination can be tried.
     """
@@ -116,7 +116,7 @@ def _row(tenant_id: UUID, remote: RemoteSubscription, status: SubscriptionStatus
 
 
 def _tenant_of(remote: RemoteSubscription) -> UUID | None:
-    """Whose it is: the tenant that it names, if that tenant is this customer."""
+    """Return whose it is: the tenant that it names, if that tenant is this customer."""
     try:
         tenant_id = decode_id(Prefix.TENANT, remote.tenant)
     except NotFound:

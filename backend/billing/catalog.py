@@ -1,5 +1,5 @@
-"""What is sold at Stripe: a flat price per plan and one metered price per meter, under names of ours. Making them again
-finds them; a changed price has another name, so it is a new price."""
+"""The catalog of what is sold at Stripe: a flat price per plan and one metered price per meter, under names of ours.
+Making them again finds them; a changed price has another name, so it is a new price."""
 
 from typing import Any
 
@@ -94,9 +94,9 @@ def _product(id: str, name: str, run: str) -> str:
 
 def _price(lookup_key: str, fields: dict[str, Any], run: str) -> str:
     wanted: Any = {"lookup_keys": [lookup_key], "active": True, "limit": 1}
-    found = ask(lambda api: api.v1.prices.list(wanted)).data
-    if found:
-        return str(found[0].id)
+    prices = ask(lambda api: api.v1.prices.list(wanted)).data
+    if prices:
+        return str(prices[0].id)
     params: Any = fields | {"lookup_key": lookup_key, "currency": CURRENCY}
     return str(ask(lambda api: api.v1.prices.create(params, {"idempotency_key": f"{run}-{lookup_key}"})).id)
 

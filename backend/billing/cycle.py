@@ -49,10 +49,10 @@ def run_cycle(tenant_id: UUID, *, now: datetime | None = None) -> bool:
 def _with_stripe(tenant_id: UUID, customer: str, at: datetime) -> bool:
     with tenant_scope(tenant_id):
         # once a day, and as long as something is unpushed, every hour that Stripe still takes
-        is_whole = at.hour == 0 or meters.unpushed(tenant_id).exists()
+        is_whole = at.hour == 0 or meters.unpushed_totals(tenant_id).exists()
         meters.refresh(tenant_id, now=at, since=at - meters.TAKEN if is_whole else None)
     meters.push(tenant_id, customer, now=at)
-    return settlement.settle_invoices(tenant_id, customer, now=at)
+    return settlement.sync_invoices(tenant_id, customer, now=at)
 
 
 def _customer_at_stripe(tenant_id: UUID) -> str:

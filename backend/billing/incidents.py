@@ -37,8 +37,8 @@ def open_ones(tenant_id: UUID | None = None) -> list[Incident]:
 def detail_of(incident: Incident) -> dict[str, Any]:
     if incident.tenant_id is None or not incident.detail:
         return {}
-    found: dict[str, Any] = json.loads(unseal(incident.tenant_id, bytes(incident.detail), purpose=INCIDENT))
-    return found
+    detail: dict[str, Any] = json.loads(unseal(incident.tenant_id, bytes(incident.detail), purpose=INCIDENT))
+    return detail
 
 
 def resolve(incident: Incident) -> None:

@@ -109,7 +109,7 @@ def _close(account: Account, period: Period, at: datetime) -> Invoice | None:
     postings.post(account, Kind.INVOICE, f"invoice:{invoice.id}", lines, at=at, actor="kolm")
     book_fee(account, invoice, fee, at)
     if by_kolm:
-        tell(invoice)
+        emit_finalized(invoice)
     return invoice
 
 
@@ -166,7 +166,7 @@ def book_payment(invoice: Invoice, *, paid_at: datetime, actor: str) -> bool:
     return True
 
 
-def tell(invoice: Invoice) -> None:
+def emit_finalized(invoice: Invoice) -> None:
     """The event of an invoice that does not change any more."""
     emit(invoice.tenant_id, "invoice.finalized", {"object": invoice_shape(invoice, lines_of(invoice))})
 

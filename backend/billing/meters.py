@@ -60,7 +60,7 @@ def _refresh(tenant_id: UUID, start: datetime, end: datetime) -> int:
     return len(changed) + len(fresh)
 
 
-def unpushed(tenant_id: UUID) -> QuerySet[StripePush]:
+def unpushed_totals(tenant_id: UUID) -> QuerySet[StripePush]:
     rows = StripePush.objects.of_tenant(tenant_id)
     return rows.filter(Q(pushed_total=None) | ~Q(pushed_total=F("total"))).order_by("hour", "meter")
 
@@ -76,7 +76,7 @@ def push(tenant_id: UUID, customer: str, *, now: datetime) -> int:
                 _push_one(row, customer)
                 pushed.append(row)
         finally:
-            _keep_pushed(tenant_id, pushed, now)
+            _record_pushed(tenant_id, pushed, now)
         n_pushed += len(pushed)
     return n_pushed
 
@@ -91,7 +91,7 @@ def _push_one(row: StripePush, customer: str) -> None:
 def _next_batch(tenant_id: UUID, now: datetime) -> list[StripePush]:
     """Some rows that Stripe does not have as they are; that they are tried is in the table before they are."""
     with tenant_scope(tenant_id):
-        rows = unpushed(tenant_id)
+        rows = unpushed_totals(tenant_id)
         for row in rows.filter(hour__lt=now - TAKEN):
             subject = f"{row.meter} {row.hour:%Y-%m-%dT%H}"
             open_incident("usage_too_old_to_push", subject, tenant_id=tenant_id, total=row.total)
@@ -102,7 +102,7 @@ def _next_batch(tenant_id: UUID, now: datetime) -> list[StripePush]:
     return batch
 
 
-def _keep_pushed(tenant_id: UUID, pushed: list[StripePush], now: datetime) -> None:
+def _record_pushed(tenant_id: UUID, pushed: list[StripePush], now: datetime) -> None:
     """A crash before this pushes them once more, which changes nothing."""
     for row in pushed:
         row.pushed_total, row.pushed_at = row.total, now
@@ -114,32 +114,32 @@ def differences(tenant_id: UUID, customer: str, start: datetime, end: datetime) 
     """Hours of [start, end) of which Stripe has another total than what we pushed last: (ours, Stripe's)."""
     with tenant_scope(tenant_id):
         ours = pushed_totals(tenant_id, start, end)
-    found: Differences = {}
+    differing: Differences = {}
     for meter, entry in catalog.meter_entries().items():
         remote = meters.hourly_totals(meter_id=entry.meter_id, customer=customer, start=start, end=end)
         hours = {hour for of, hour in ours if of == meter} | set(remote)
         for hour in sorted(hours):
             mine, theirs = ours.get((meter, hour), 0), int(remote.get(hour, 0))
             if mine != theirs:
-                found[meter, hour] = (mine, theirs)
-    return found
+                differing[meter, hour] = (mine, theirs)
+    return differing
 
 
-def report(tenant_id: UUID, found: Differences) -> None:
+def report(tenant_id: UUID, differing: Differences) -> None:
     """An incident for every hour that differs; nothing is mended."""
-    for (meter, hour), (ours, theirs) in found.items():
+    for (meter, hour), (ours, theirs) in differing.items():
         subject = f"{meter} {hour:%Y-%m-%dT%H}"
         open_incident("meter_differs", subject, tenant_id=tenant_id, ours=ours, stripe=theirs)
 
 
 def was_pushed_since(tenant_id: UUID, start: datetime, end: datetime, since: datetime) -> bool:
-    """Whether hours of [start, end) were pushed so lately that Stripe may not have added them up."""
+    """Return whether hours of [start, end) were pushed so lately that Stripe may not have added them up."""
     with tenant_scope(tenant_id):
         return _between(tenant_id, start, end).filter(pushed_at__gte=since).exists()
 
 
 def pushed_totals(tenant_id: UUID, start: datetime, end: datetime) -> dict[tuple[Meter, datetime], int]:
-    """What Stripe was told of [start, end), in the tenant's scope; 0 of what it was not told."""
+    """Return what was pushed to Stripe of [start, end), in the tenant's scope; 0 where nothing was."""
     return {(Meter(row.meter), row.hour): row.pushed_total or 0 for row in _between(tenant_id, start, end)}
 
 

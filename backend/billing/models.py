@@ -1,4 +1,4 @@
-"""What was sold and invoiced, and what Stripe was told of it.
+"""The tables of billing: what was sold and invoiced, and what was pushed to Stripe.
 
 Invoices are ours: made from the ledger, never changed but for what happens to them afterwards (paid, voided). Stripe
 has a mirror of them. Four tables hold no tenant's content and are read by processes that serve all tenants: the catalog
@@ -23,7 +23,7 @@ def _choices(values: type[StrEnum]) -> list[tuple[str, str]]:
 
 
 class Customer(TenantOwned):
-    """Who a tenant is at Stripe. `n_attempts` counts what was asked for this row: part of idempotency keys."""
+    """A tenant as a customer of Stripe. `n_attempts` counts what was asked for this row: part of idempotency keys."""
 
     stripe_customer_id = models.CharField(max_length=255, blank=True)
     n_attempts = models.IntegerField(default=0)
@@ -83,8 +83,8 @@ class BilledBy(StrEnum):
 
 
 class Invoice(TenantOwned):
-    """Of kind usage: one half-open period [period_start, period_end) of a tenant, each beginning where the last one
-    ended."""
+    """An invoice. Of kind usage: one half-open period [period_start, period_end) of a tenant, each beginning where the
+    last one ended."""
 
     kind = models.CharField(max_length=8, choices=_choices(InvoiceKind), default=InvoiceKind.USAGE.value)
     number = models.CharField(max_length=40)
@@ -220,7 +220,7 @@ class StripeEvent(models.Model):
 
 
 class BillingTurn(models.Model):
-    """When a tenant's books are looked at next. A row is made with the tenant (by a trigger)."""
+    """The moment at which a tenant's books are looked at next. A row is made with the tenant (by a trigger)."""
 
     tenant_id = models.UUIDField(primary_key=True)
     due_at = models.DateTimeField(db_default=Now())

@@ -1,4 +1,4 @@
-"""Where a tenant's periods begin and end, and who bills each: half-open stretches of time, each starting where the one
+"""The periods of a tenant and who bills each: half-open stretches of time, each starting where the one
 before it ended. They are months of UTC, cut once more at the hour in which a subscription begins or ends.
 """
 
@@ -33,18 +33,18 @@ def ended_periods(tenant_id: UUID, account: Account, at: datetime) -> list[Perio
     """The periods without an invoice in which nothing can be booked any more, oldest first. `account` is locked, or
     the answer may lag."""
     subscriptions = list(Subscription.objects.of_tenant(tenant_id).order_by("metered_from", "id"))
-    start, found = open_since(tenant_id), []
+    start, ended = open_since(tenant_id), []
     while True:
         period = _period_from(start, subscriptions)
         is_month_end = period.end == month_of(period.start)[1]
         if not (account.period_start >= period.end if is_month_end else at >= period.end + SETTLING):
-            return found
-        found.append(period)
+            return ended
+        ended.append(period)
         start = period.end
 
 
 def open_since(tenant_id: UUID) -> datetime:
-    """Where the last invoiced period ended; for a new tenant, the beginning of its first month."""
+    """Return where the last invoiced period ended; for a new tenant, the beginning of its first month."""
     rows = Invoice.objects.of_tenant(tenant_id).filter(kind=InvoiceKind.USAGE)
     last = rows.order_by("-period_end").values_list("period_end", flat=True).first()
     return last or month_of(account_row(tenant_id).created_at)[0]
@@ -73,7 +73,7 @@ def whole_hour_after(at: datetime) -> datetime:
 
 
 def lock_books(tenant_id: UUID) -> None:
-    """Until the transaction ends nobody else closes a period or writes an invoice of this tenant. Before the account's
-    lock, which is the last one."""
+    """Lock the tenant's books: until the transaction ends nobody else closes a period or writes an invoice of this
+    tenant. Before the account's lock, which is the last one."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended('billing:' || %s, 0))", [str(tenant_id)])

@@ -39,8 +39,8 @@ def reconcile_tenant(tenant_id: UUID, *, now: datetime) -> None:
     for start, end in spans:
         start = max(start, (now - FULL).replace(minute=0, second=0, microsecond=0))
         if start < end:
-            found = meters.differences(tenant_id, customer.stripe_customer_id, start, end)
-            meters.report(tenant_id, found)
+            differing = meters.differences(tenant_id, customer.stripe_customer_id, start, end)
+            meters.report(tenant_id, differing)
     for row in subscriptions:
         _copies(tenant_id, row.stripe_subscription_id)
 

@@ -13,7 +13,7 @@ from django.db.models import F
 
 from backend.billing import catalog, invoices, meters
 from backend.billing.incidents import open_incident
-from backend.billing.invoices import add_lines, book_fee, book_payment, lines_of, plan_line, tell
+from backend.billing.invoices import add_lines, book_fee, book_payment, emit_finalized, lines_of, plan_line
 from backend.billing.models import BilledBy, Invoice, InvoiceStatus, LineKind, Subscription
 from backend.billing.periods import lock_books
 from backend.billing.stripe import invoices as remote_invoices
@@ -34,7 +34,7 @@ _STATUS = {
 }
 
 
-def settle_invoices(tenant_id: UUID, customer: str, *, now: datetime) -> bool:
+def sync_invoices(tenant_id: UUID, customer: str, *, now: datetime) -> bool:
     """Bring our invoices and Stripe's together, outside of any transaction. True when none is left to settle."""
     with tenant_scope(tenant_id):
         subscriptions = list(Subscription.objects.of_tenant(tenant_id))
@@ -50,35 +50,35 @@ def settle_invoices(tenant_id: UUID, customer: str, *, now: datetime) -> bool:
         elif row.reason != "subscription_cycle" and row.status != "draft":
             mirror_plan(tenant_id, row)
     by_end = {row.period_end: row for row in remote if row.reason == "subscription_cycle"}
-    done = [_settle(invoice, by_end.get(invoice.period_end), customer, now) for invoice in waiting]
+    done = [_sync(invoice, by_end.get(invoice.period_end), customer, now) for invoice in waiting]
     for row in remote:
         sync_status(tenant_id, row)
     return all(done)
 
 
-def _settle(invoice: Invoice, remote: RemoteInvoice | None, customer: str, now: datetime) -> bool:
+def _sync(invoice: Invoice, remote: RemoteInvoice | None, customer: str, now: datetime) -> bool:
     if remote is None:
         if now > invoice.period_end + GIVE_UP:
             open_incident("stripe_has_no_invoice", invoice.number, tenant_id=invoice.tenant_id)
         return False
     if remote.status == "draft":
-        if not _is_told(invoice, customer, now):
+        if not _has_every_hour(invoice, customer, now):
             return False
         remote = _finalize(invoice, remote, customer)
     return _mirror(invoice, remote, now)
 
 
-def _is_told(invoice: Invoice, customer: str, now: datetime) -> bool:
-    """Whether Stripe has every hour of the period as the ledger has it."""
+def _has_every_hour(invoice: Invoice, customer: str, now: datetime) -> bool:
+    """Return whether Stripe has every hour of the period as the ledger has it."""
     with tenant_scope(invoice.tenant_id):
-        hours = meters.unpushed(invoice.tenant_id)
+        hours = meters.unpushed_totals(invoice.tenant_id)
         if hours.filter(hour__gte=invoice.period_start, hour__lt=invoice.period_end).exists():
             return False
     span = (invoice.period_start, invoice.period_end)
-    found = meters.differences(invoice.tenant_id, customer, *span)
-    if found and not meters.was_pushed_since(invoice.tenant_id, *span, now - PATIENCE):
-        meters.report(invoice.tenant_id, found)
-    return not found
+    differing = meters.differences(invoice.tenant_id, customer, *span)
+    if differing and not meters.was_pushed_since(invoice.tenant_id, *span, now - PATIENCE):
+        meters.report(invoice.tenant_id, differing)
+    return not differing
 
 
 def _finalize(invoice: Invoice, remote: RemoteInvoice, customer: str) -> RemoteInvoice:
@@ -124,12 +124,12 @@ def _mirror(invoice: Invoice, remote: RemoteInvoice, now: datetime) -> bool:
         invoice.save()
         account, at = lock_account(invoice.tenant_id)
         book_fee(account, invoice, fee, at)
-        tell(invoice)
+        emit_finalized(invoice)
     return True
 
 
 def faults_of(invoice: Invoice, remote: RemoteInvoice) -> list[str]:
-    """Where the two disagree; none where they are the same to the cent."""
+    """Return where the two disagree; nothing where they are the same to the cent."""
     meter_of = {entry.price_id: meter.value for meter, entry in catalog.meter_entries().items()}
     with tenant_scope(invoice.tenant_id):
         ours = {line.meter: line.amount_cents for line in lines_of(invoice) if line.kind == LineKind.USAGE}
@@ -198,11 +198,11 @@ def mirror_plan(tenant_id: UUID, remote: RemoteInvoice) -> None:
         add_lines(row, [plan_line(row.plan, line.amount, line.description) for line in lines])
         account, at = lock_account(tenant_id)
         book_fee(account, row, remote.total - remote.tax, at)
-        tell(row)
+        emit_finalized(row)
 
 
 def sync_status(tenant_id: UUID, remote: RemoteInvoice) -> None:
-    """What became of an invoice after it was final."""
+    """Take over what became of an invoice after it was final."""
     with tenant_scope(tenant_id):
         row = Invoice.objects.of_tenant(tenant_id).filter(stripe_invoice_id=remote.id).first()
         status = _STATUS.get(remote.status)

@@ -90,7 +90,7 @@ class InvoiceDetailShape(InvoiceShape):
 
 
 def invoice_shape(row: Invoice, lines: list[InvoiceLine] | None = None) -> dict[str, Any]:
-    """Without `lines` the form of a list."""
+    """Return an invoice's public shape; without `lines` that of a list."""
     shape = {
         "object": "invoice",
         "id": encode_id(Prefix.INVOICE, row.id),

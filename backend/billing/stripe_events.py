@@ -1,4 +1,4 @@
-"""What Stripe tells us: taken in with its signature, kept before anything is done, done once by a worker.
+"""Stripe's events: taken in with its signature, kept before anything is done, done once by a worker.
 
 POST /v1/stripe/webhook answers 200 when the event's row is in. The row is written with the status `received` whoever
 comes first, and workers poll for rows of that status: so neither a crash after the insert nor a second delivery loses
@@ -119,10 +119,10 @@ def _handle(event: StripeEvent) -> None:
 
 def _see_to_draft(event: StripeEvent) -> str:
     """Hold a draft of a period's usage: it waits for its last hours (`settling`). Returns its subscription."""
-    found = invoices.invoice(event.object_id)
-    if found.reason == "subscription_cycle" and found.status == "draft" and found.auto_advance:
-        invoices.hold_draft(found.id, key=f"hold-{event.event_id}-{event.n_attempts}")
-    return found.subscription
+    invoice = invoices.invoice(event.object_id)
+    if invoice.reason == "subscription_cycle" and invoice.status == "draft" and invoice.auto_advance:
+        invoices.hold_draft(invoice.id, key=f"hold-{event.event_id}-{event.n_attempts}")
+    return invoice.subscription
 
 
 _NEXT = (

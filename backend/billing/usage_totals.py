@@ -1,4 +1,4 @@
-"""What the ledger says of a stretch of time: by meter, by hour, and what is left to pay.
+"""The ledger's totals of a stretch of time: by meter, by hour, and what is left to pay.
 
 Only bookings of use count: charges, credits for failures of ours, and what reverses one of them. The moment of a
 booking is `booked_at`, by the database's clock, so a period and its hours are cut from the same column.

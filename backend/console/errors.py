@@ -1,4 +1,4 @@
-"""What a person sees where the API would answer a problem."""
+"""The pages that a person sees where the API would answer a problem."""
 
 import sys
 
@@ -35,7 +35,7 @@ def page_not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
-    """Without context processors: what is broken may be the session's database."""
+    """Render without context processors: what is broken may be the session's database."""
     if not is_console(request.path):
         return problems.server_error(request)
     error = sys.exc_info()[1]

@@ -1,4 +1,4 @@
-"""Where a pasted public id leads: an id says by its prefix what it is the id of."""
+"""The search for a pasted public id: an id says by its prefix what it is the id of."""
 
 import re
 from urllib.parse import urlencode
@@ -65,7 +65,7 @@ def _compile_of(tenant_id: UUID, prefix: Prefix, row_id: UUID) -> UUID | None:
             if not Upload.objects.of_tenant(tenant_id).filter(id=row_id).exists():
                 return None
             for place in ("examples__upload", "captures__upload", "teacher__recording"):
-                found = Compile.objects.of_tenant(tenant_id).filter(**{f"spec__{place}": public_id})
-                if (compile_id := found.order_by("-created_at").values_list("id", flat=True).first()) is not None:
+                compiles = Compile.objects.of_tenant(tenant_id).filter(**{f"spec__{place}": public_id})
+                if (compile_id := compiles.order_by("-created_at").values_list("id", flat=True).first()) is not None:
                     return compile_id
     return None

@@ -1,4 +1,4 @@
-"""What the resource and money pages share: a row behind a public id, a page of a long list, a number from a form."""
+"""Helpers that most rooms share: a row behind a public id, a page of a long list, a number from a form."""
 
 from decimal import Decimal, InvalidOperation
 from typing import Any, TypeVar

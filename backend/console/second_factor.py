@@ -16,7 +16,7 @@ def has_factor(user_id: int) -> bool:
 
 
 def missing_factor(session: Any) -> HttpResponse | None:
-    """Where to go instead of the page, in the scope of the session's tenant; None for who has what the team demands."""
+    """Return where to go instead of the page, in the tenant's scope; None for who has what the team demands."""
     if not settings_of(session.tenant_id).is_mfa_required or has_factor(session.user_id):
         return None
     answer = redirect("console:security")

@@ -92,7 +92,7 @@ def _client(key: str, address: str) -> "stripe.StripeClient":
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignedEvent:
-    """What an event is about. What it says of the object is not read: the object is fetched."""
+    """An event, by what it is about. What it says of the object is not read: the object is fetched."""
 
     id: str
     type: str

@@ -19,7 +19,7 @@ def push_total(*, event_name: str, customer: str, hour: datetime, total: int, ke
 
 
 def hourly_totals(*, meter_id: str, customer: str, start: datetime, end: datetime) -> dict[datetime, Decimal]:
-    """What Stripe has for each hour of [start, end), whole hours; hours without usage may be missing."""
+    """Return what Stripe has for each hour of [start, end), whole hours; hours without usage may be missing."""
     params: dict[str, Any] = {
         "customer": customer,
         "start_time": int(start.timestamp()),
@@ -27,12 +27,12 @@ def hourly_totals(*, meter_id: str, customer: str, start: datetime, end: datetim
         "value_grouping_window": "hour",
         "limit": 100,
     }
-    found: dict[datetime, Decimal] = {}
+    totals: dict[datetime, Decimal] = {}
     while True:
         page = _summaries(meter_id, params)
-        found |= {time_of(row.start_time): Decimal(str(row.aggregated_value)) for row in page.data}
+        totals |= {time_of(row.start_time): Decimal(str(row.aggregated_value)) for row in page.data}
         if not page.has_more:
-            return found
+            return totals
         params["starting_after"] = page.data[-1].id
 
 
@@ -42,7 +42,7 @@ def _summaries(meter_id: str, params: Any) -> Any:
 
 def grant_credit(*, customer: str, cents: int, name: str, invoice: str, key: str) -> None:
     """Billing credits for the invoice that is about to become final. Looks first whether they are there."""
-    if cents <= 0 or invoice in _granted(customer):
+    if cents <= 0 or invoice in _invoices_with_credit(customer):
         return
     params: Any = {
         "customer": customer,
@@ -55,7 +55,7 @@ def grant_credit(*, customer: str, cents: int, name: str, invoice: str, key: str
     ask(lambda api: api.v1.billing.credit_grants.create(params, {"idempotency_key": key}))
 
 
-def _granted(customer: str) -> set[str]:
+def _invoices_with_credit(customer: str) -> set[str]:
     """The invoices of ours that credits were granted for."""
     params: Any = {"customer": customer, "limit": 100}
     rows = ask(lambda api: api.v1.billing.credit_grants.list(params)).data

@@ -65,7 +65,7 @@ def make_customer(*, tenant: str, name: str, key: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """What a checkout sells: a plan's flat price and every meter's."""
+    """An order, which a checkout sells: a plan's flat price and every meter's."""
 
     tenant: str
     customer: str

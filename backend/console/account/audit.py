@@ -53,9 +53,9 @@ def audit_page(request: Any) -> HttpResponse:
         rows = rows.filter(actor_label__icontains=asked["actor"]) | rows.filter(actor_id=asked["actor"])
     if asked["target"]:
         rows = rows.filter(target=asked["target"])
-    found = Paginator(rows, PER_PAGE).get_page(request.GET.get("page"))
+    shown_page = Paginator(rows, PER_PAGE).get_page(request.GET.get("page"))
     context = {
-        "page_obj": found,
+        "page_obj": shown_page,
         "asked": asked,
         "nouns": NOUNS,
         "head": AuditHead.objects.of_tenant(request.team_session.tenant_id).first(),

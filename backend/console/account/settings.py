@@ -40,14 +40,15 @@ LONGEST_SECRET = 4_096
 @require_GET
 @page(Permission.KEYS)
 def settings_page(request: Any) -> HttpResponse:
-    """For whoever may do at least a part of what stands there; each part asks for its own permission."""
+    """Show the settings to whoever may do at least a part of what stands there; each part asks for its own
+    permission."""
     return _render(request)
 
 
 @require_POST
 @page(Permission.SETTINGS)
 def rename(request: Any) -> HttpResponse:
-    return _changed(
+    return _change_and_show(
         request,
         lambda session: members.rename(session.tenant_id, request.POST.get("name", ""), actor=session.actor),
     )
@@ -60,13 +61,13 @@ def change_retention(request: Any) -> HttpResponse:
         days = {name: _days(request.POST.get(name, ""), name) for name in ("captures_days", "candidates_days")}
         team_settings.change(session.tenant_id, actor=session.actor, **days)
 
-    return _changed(request, change)
+    return _change_and_show(request, change)
 
 
 @require_POST
 @page(Permission.SETTINGS)
 def change_log_in(request: Any) -> HttpResponse:
-    """Whoever demands a second factor of all must have one, or the team would be shut by it."""
+    """Change the log-in rule. An owner who demands a second factor must have one, or would be shut out."""
 
     def change(session: Any) -> None:
         is_required = request.POST.get("is_mfa_required") == "on"
@@ -74,7 +75,7 @@ def change_log_in(request: Any) -> HttpResponse:
             raise InvalidInput("Set up a second factor for yourself first: you would be shut out.")
         team_settings.change(session.tenant_id, actor=session.actor, is_mfa_required=is_required)
 
-    return _changed(request, change)
+    return _change_and_show(request, change)
 
 
 @require_POST
@@ -88,7 +89,7 @@ def store_teacher_key(request: Any) -> HttpResponse:
             raise InvalidInput(f"A teacher's key has 8 to {LONGEST_SECRET} characters.")
         teacher_keys.store(session.tenant_id, name=name, secret=secret, actor=session.actor)
 
-    return _changed(request, store)
+    return _change_and_show(request, store)
 
 
 @require_POST
@@ -202,7 +203,7 @@ def deletion_receipt(request: Any, erasure: str) -> HttpResponse:
     return render(request, "console/account/deletion.html", context)
 
 
-def _changed(request: Any, change: Any) -> HttpResponse:
+def _change_and_show(request: Any, change: Any) -> HttpResponse:
     """Do it and show the page again; what the form had wrong is said on it."""
     try:
         with transaction.atomic():

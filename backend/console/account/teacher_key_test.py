@@ -1,4 +1,4 @@
-"""Whether a stored teacher key opens: the provider is asked for its list of models, which costs nothing. Only here and
+"""The test of a stored teacher key: the provider is asked for its list of models, which costs nothing. Only here and
 in the worker that calls a teacher is a key opened; the request goes through the same pinned transport."""
 
 import json

@@ -89,7 +89,7 @@ def remove_member(request: Any, member: str) -> HttpResponse:
 @require_POST
 @person_page
 def leave(request: Any, tenant: str) -> HttpResponse:
-    """Whoever is in a team may leave it, whatever his role."""
+    """Leave a team, in whatever role."""
     tenant_id = decode_id(Prefix.TENANT, tenant)
     with tenant_scope(tenant_id):
         row = Member.objects.of_tenant(tenant_id).filter(user_id=request.user.pk).first()

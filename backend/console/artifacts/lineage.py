@@ -1,4 +1,4 @@
-"""Where an artifact comes from: the versions of its name, beside each other, with what changed between them."""
+"""The lineage of an artifact: the versions of its name, beside each other, with what changed between them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -62,14 +62,14 @@ def with_versions(tenant_id: UUID, counted: Sequence[dict[str, Any]]) -> list[Na
     """The names of one page with their newest versions: one query for all of them."""
     names = [row["name"] for row in counted]
     newest = {row["name"]: row["n"] for row in counted}
-    found: dict[str, list[Artifact]] = {name: [] for name in names}
+    versions: dict[str, list[Artifact]] = {name: [] for name in names}
     rows = Artifact.objects.of_tenant(tenant_id).filter(name__in=names).order_by("-version")
     for row in rows.defer("manifest", "evaluation")[: SHOWN_VERSIONS * max(1, len(names))]:
-        found[row.name].append(row)
+        versions[row.name].append(row)
     return [
-        NamedArtifacts(name=name, n_versions=newest[name], versions=found[name][:SHOWN_VERSIONS])
+        NamedArtifacts(name=name, n_versions=newest[name], versions=versions[name][:SHOWN_VERSIONS])
         for name in names
-        if found[name]
+        if versions[name]
     ]
 
 

@@ -34,7 +34,7 @@ MAX_REASON = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What the verifier said of the stored bytes."""
+    """The verifier's verdict on the stored bytes."""
 
     word: str
     keyid: str | None
@@ -48,12 +48,12 @@ class Verdict:
 @require_GET
 @page(Permission.VIEW)
 def artifacts(request: ConsoleRequest) -> HttpResponse:
-    """By name, the most lately published first."""
+    """List artifacts by name, the most lately published first."""
     search = request.GET.get("q", "").strip()[:100]
-    found = page_of(names_of(request.team_session.tenant_id, search=search), request.GET.get("page"))
-    names = with_versions(request.team_session.tenant_id, list(found.object_list))
+    shown_page = page_of(names_of(request.team_session.tenant_id, search=search), request.GET.get("page"))
+    names = with_versions(request.team_session.tenant_id, list(shown_page.object_list))
     rows = [(row, encode_id(Prefix.ARTIFACT, row.latest.id), _trend(row.k_scores)) for row in names]
-    return render(request, "console/artifacts/list.html", {"page_obj": found, "rows": rows, "search": search})
+    return render(request, "console/artifacts/list.html", {"page_obj": shown_page, "rows": rows, "search": search})
 
 
 @require_GET
@@ -68,8 +68,10 @@ def artifact(request: ConsoleRequest, artifact: str) -> HttpResponse:
 def verify(request: ConsoleRequest, artifact: str) -> HttpResponse:
     """Changes nothing, so the answer is the page itself (or its fragment), with the verdict in it."""
     row = own_row(Artifact, request.team_session.tenant_id, Prefix.ARTIFACT, artifact)
-    said = kolm_verify.verify(get_blob(row.tenant_id, row.sha256), keyring())
-    verdict = Verdict(word=VERDICTS[said.exit_code], keyid=said.keyid, reasons=tuple(said.reasons))
+    verification = kolm_verify.verify(get_blob(row.tenant_id, row.sha256), keyring())
+    verdict = Verdict(
+        word=VERDICTS[verification.exit_code], keyid=verification.keyid, reasons=tuple(verification.reasons)
+    )
     if getattr(request, "htmx", None):
         return render(request, "console/artifacts/verdict.html", {"verdict": verdict})
     return render(request, "console/artifacts/one.html", _context(request, row) | {"verdict": verdict})
@@ -139,7 +141,7 @@ def _base_of(compile: Compile | None) -> str | None:
 
 
 def _lines(row: Artifact) -> dict[str, str]:
-    """What is typed on one's own machine, and the same pages of the API."""
+    """Return the lines that one types on one's own machine, and the same pages of the API."""
     file, public_id = f"{row.name}-{row.version}.kolm", encode_id(Prefix.ARTIFACT, row.id)
     return {
         "trust_line": f"kolm trust {settings.KOLM_PUBLIC_URL}",

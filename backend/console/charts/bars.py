@@ -14,7 +14,7 @@ from backend.console.charts.frame import (
     numbers_table,
     rect,
     series_class,
-    shortened,
+    shorten,
     svg,
     text,
 )
@@ -43,10 +43,10 @@ def bars(
     for i, (label, value) in enumerate(rows):
         y = i * ROW
         tone = tones[i] if i < len(tones) else "s1"
-        parts += _labelled(y, label, write(value))
+        parts += _label_and_value(y, label, write(value))
         parts += [rect("0", y + 20, "100%", BAR, "track")]
         parts += [rect("0", y + 20, percent(share(value, 0, top) if top > 0 else 0), BAR, tone)]
-    picture = svg(title=title, desc=desc or _spoken(rows, write), height=len(rows) * ROW, body=join(parts))
+    picture = svg(title=title, desc=desc or _describe(rows, write), height=len(rows) * ROW, body=join(parts))
     return figure(picture, numbers_table(title, ["", head], [(label, [write(value)]) for label, value in rows]))
 
 
@@ -66,7 +66,7 @@ def stacked_bars(
     parts = []
     for i, ((label, values), total) in enumerate(zip(rows, totals, strict=True)):
         y, start = i * ROW, 0.0
-        parts += _labelled(y, label, write(total))
+        parts += _label_and_value(y, label, write(total))
         parts += [rect("0", y + 20, "100%", BAR, "track")]
         for j, amount in enumerate(_amounts(values)):
             width = share(amount, 0, top) if top > 0 else 0.0
@@ -74,7 +74,7 @@ def stacked_bars(
                 tip = f"{names[j]}: {write(values[j])}"
                 parts.append(rect(percent(start), y + 20, percent(width), BAR, series_class(j), tip))
             start += width
-    spoken = desc or _spoken([(label, total) for (label, _), total in zip(rows, totals, strict=True)], write)
+    spoken = desc or _describe([(label, total) for (label, _), total in zip(rows, totals, strict=True)], write)
     picture = svg(title=title, desc=spoken, height=len(rows) * ROW, body=join(parts))
     return figure(picture, _stack_table(title, rows, names, write), legend(names))
 
@@ -114,7 +114,7 @@ def columns(
 
 
 def funnel(stages: Sequence[tuple[str, Number] | tuple[str, Number, str]], *, title: str, desc: str = "") -> SafeString:
-    """What is left after each stage; the pale part of a bar is what the stage took."""
+    """Draw what is left after each stage; the pale part of a bar is what the stage took."""
     if not stages:
         return nothing(title)
     most = max([0.0, *finites(stage[1] for stage in stages)]) or 1.0
@@ -125,7 +125,7 @@ def funnel(stages: Sequence[tuple[str, Number] | tuple[str, Number, str]], *, ti
         note = stage[2] if len(stage) > 2 else ""  # type: ignore[misc]
         y = i * ROW
         kept = f"{n:,.0f}" if before in (None, 0) else f"{n:,.0f} · {n / before:.0%}"  # type: ignore[operator]
-        parts += _labelled(y, f"{label}  {note}" if note else label, kept)
+        parts += _label_and_value(y, f"{label}  {note}" if note else label, kept)
         if before is not None and before > n:
             parts.append(rect("0", y + 20, percent(share(before, 0, most)), BAR, "funnel-link"))
         parts.append(rect("0", y + 20, percent(share(n, 0, most)), BAR, "funnel"))
@@ -152,7 +152,7 @@ def intervals(
     parts, table = [], []
     for i, (label, lower, value, upper) in enumerate(rows):
         y = i * ROW
-        parts += _labelled(y, label, f"{write(value)}  [{write(lower)}, {write(upper)}]")
+        parts += _label_and_value(y, label, f"{write(value)}  [{write(lower)}, {write(upper)}]")
         parts.append(rect("0", y + 23, "100%", 2, "track"))
         start, end = share(lower, low, high), share(upper, low, high)
         is_short = floor is not None and lower is not None and lower < floor
@@ -170,13 +170,13 @@ def _amounts(values: Sequence[Number | None]) -> list[float]:
     return [max(0.0, finite(value) or 0.0) for value in values]
 
 
-def _labelled(y: int, label: str, value: str) -> list[SafeString]:
-    return [text("0", y + 13, shortened(label, 48), "name"), text("100%", y + 13, value, "value", "end")]
+def _label_and_value(y: int, label: str, value: str) -> list[SafeString]:
+    return [text("0", y + 13, shorten(label, 48), "name"), text("100%", y + 13, value, "value", "end")]
 
 
-def _spoken(rows: Sequence[tuple[str, Number | None]], write: Write) -> str:
-    told = ", ".join(f"{shortened(label)} {write(value)}" for label, value in rows[:8])
-    return told + (f" and {len(rows) - 8} more" if len(rows) > 8 else "")
+def _describe(rows: Sequence[tuple[str, Number | None]], write: Write) -> str:
+    described = ", ".join(f"{shorten(label)} {write(value)}" for label, value in rows[:8])
+    return described + (f" and {len(rows) - 8} more" if len(rows) > 8 else "")
 
 
 def _stack_table(
@@ -206,7 +206,7 @@ def _inset(body: SafeString, y: float, height: float) -> SafeString:
 
 
 def _dates(labels: Sequence[str], step: float) -> list[SafeString]:
-    """As many of the labels as have room, the first and the last among them."""
+    """Return as many of the labels as have room, the first and the last among them."""
     every = max(1, -(-len(labels) // 6))
     shown = {i for i in range(0, len(labels), every) if len(labels) - 1 - i >= every} | {0, len(labels) - 1}
     return [text(percent(i * step + step / 2), 14, labels[i], anchor="middle") for i in sorted(shown)]

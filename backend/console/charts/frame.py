@@ -1,4 +1,4 @@
-"""What is around every chart: the figure, its title and description in words, and the table of its numbers."""
+"""The frame of every chart: the figure, its title and description in words, and the table of its numbers."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -96,5 +96,5 @@ def rect(x: str, y: Number, width: str, height: Number | str, kind: str, tip: st
     )
 
 
-def shortened(words: str, limit: int = 60) -> str:
+def shorten(words: str, limit: int = 60) -> str:
     return words if len(words) <= limit else words[: limit - 1] + "…"

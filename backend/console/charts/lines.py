@@ -74,13 +74,13 @@ def line(
     parts.append(_inset(join(curves), top, floor - top, is_stretched=True))
     marks = [text(percent(share(x, left, right)), 15, write_x(x), anchor="middle") for x in ticks(left, right)]
     parts.append(_inset(join(marks), floor, 20))
-    spoken = desc or "; ".join(f"{name}: {_told(points, write)}" for name, points in series)
+    spoken = desc or "; ".join(f"{name}: {_describe(points, write)}" for name, points in series)
     picture = svg(title=title, desc=spoken, height=height, body=join(parts), kind="plotted")
     names = [name for name, _ in series]
     return figure(picture, _table(title, series, write, write_x), legend(names))
 
 
-def _told(points: Sequence[tuple[Number, Number | None]], write: Write) -> str:
+def _describe(points: Sequence[tuple[Number, Number | None]], write: Write) -> str:
     known = finites(y for _, y in points)
     return f"from {write(known[0])} to {write(known[-1])}" if known else "nothing"
 

@@ -15,7 +15,7 @@ from backend.console.charts.frame import (
     nothing,
     numbers_table,
     series_class,
-    shortened,
+    shorten,
     svg,
 )
 from backend.console.charts.scales import finite, finites, percent, share
@@ -67,7 +67,7 @@ def _mark(point: Point, spans: tuple[float, float, float, float], height: int) -
     y = 10 + (100 - share(point.y, low, high)) / 100 * (height - 20)
     shape = SafeString(_SHAPES[point.group % N_SERIES])
     ring = SafeString('<circle class="ring" r="6"/>') if point.is_ringed else EMPTY
-    tip = format_html("<title>{}</title>", shortened(point.label, 160)) if point.label else EMPTY
+    tip = format_html("<title>{}</title>", shorten(point.label, 160)) if point.label else EMPTY
     return format_html(
         '<svg x="{}" y="{}" class="point {}" overflow="visible">{}{}{}</svg>',
         percent(x),

@@ -8,7 +8,7 @@ Number = int | float | Decimal
 
 
 def finite(value: Number | None) -> float | None:
-    """What cannot be drawn (nothing, NaN, an infinity, an integer beyond float) is None."""
+    """Return the number, or None for what cannot be drawn (nothing, NaN, an infinity, an integer beyond float)."""
     if value is None:
         return None
     try:
@@ -23,8 +23,8 @@ def finites(values: Iterable[Number | None]) -> list[float]:
 
 
 def share(value: Number | None, low: float, high: float) -> float:
-    """Where `value` lies between `low` and `high`, in per cent, kept within 0 and 100. An empty span has one place: its
-    middle."""
+    """Return where `value` lies between `low` and `high`, in per cent, kept within 0 and 100. An empty span has one
+    place: its middle."""
     number = finite(value)
     if number is None:
         return 0.0
@@ -35,7 +35,7 @@ def share(value: Number | None, low: float, high: float) -> float:
 
 
 def percent(value: float) -> str:
-    """For attributes: `12.5%`, two places at most."""
+    """Format for attributes: `12.5%`, two places at most."""
     return f"{value:.2f}".rstrip("0").rstrip(".") + "%"
 
 

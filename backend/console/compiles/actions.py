@@ -1,5 +1,5 @@
-"""What a person does to a compile: verify its chain, cancel it, resume it, ablate it. Each is a POST that leads back to
-a page."""
+"""The acts of a person on a compile: verify its chain, cancel it, resume it, ablate it. Each is a POST that leads back
+to a page."""
 
 from decimal import Decimal, InvalidOperation
 

@@ -58,7 +58,7 @@ def compile_compare(request: ConsoleRequest) -> HttpResponse:
         "differences": differences[:MAX_DIFFERENCES],
         "n_differences": len(differences),
         "steps": [(name, first.steps.get(name), second.steps.get(name)) for name in STEPS],
-        "floors": _paired(list(first.floors.values()), list(second.floors.values())),
+        "floors": _pair_by_name(list(first.floors.values()), list(second.floors.values())),
         "slices": [(name, first.pools.get(name), second.pools.get(name)) for name in names[:MAX_SLICES]],
         "n_slices": len(names),
         "accuracies": [first.accuracy, second.accuracy],
@@ -93,8 +93,8 @@ def _intervals(first: Side, second: Side) -> SafeString | None:
     return intervals(rows, title="Accuracy", write=ppm_pct, high=1_000_000) if rows else None
 
 
-def _paired(first: Sequence[Floor], second: Sequence[Floor]) -> list[tuple[Floor | None, Floor | None]]:
-    """By name, in the order in which they are judged."""
+def _pair_by_name(first: Sequence[Floor], second: Sequence[Floor]) -> list[tuple[Floor | None, Floor | None]]:
+    """Pair by name, in the order in which they are judged."""
     names = list(dict.fromkeys([floor.name for floor in (*first, *second)]))
     mine, theirs = ({floor.name: floor for floor in side} for side in (first, second))
     return [(mine.get(name), theirs.get(name)) for name in names]
@@ -102,7 +102,7 @@ def _paired(first: Sequence[Floor], second: Sequence[Floor]) -> list[tuple[Floor
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """At one place of the spec: "" where one of the two has nothing there."""
+    """A difference at one place of the spec: "" where one of the two has nothing there."""
 
     pointer: str
     first: str
@@ -122,10 +122,10 @@ def spec_differences(first: Any, second: Any, pointer: str = "") -> Iterator[Dif
             for at, (mine, theirs) in enumerate(zip_longest(first, second)):
                 yield from spec_differences(mine, theirs, f"{pointer}/{at}")
             return
-    yield Difference(pointer=pointer or "/", first=_told(first), second=_told(second))
+    yield Difference(pointer=pointer or "/", first=_as_text(first), second=_as_text(second))
 
 
-def _told(value: Any) -> str:
+def _as_text(value: Any) -> str:
     if value is None:
         return ""
     if isinstance(value, list) and len(value) > 3:

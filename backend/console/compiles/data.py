@@ -78,9 +78,9 @@ def compile_data(request: ConsoleRequest, compile: str) -> HttpResponse:
     slices = dict(
         Slice.objects.of_tenant(row.tenant_id).filter(compile=row).order_by("position").values_list("id", "name")
     )
-    asked = _asked(request)
-    rows = _filtered(row, asked).defer("embedding", "token_logprobs", "tokens")
-    found, cursor = page_of(
+    asked = _filters_of(request)
+    rows = _filter(row, asked).defer("embedding", "token_logprobs", "tokens")
+    shown_rows, cursor = page_of(
         rows, request.GET.get("cursor", ""), prefix=Prefix.CANDIDATE, size=PAGE_SIZE, newest_first=False
     )
     filters = request.GET.copy()
@@ -88,9 +88,9 @@ def compile_data(request: ConsoleRequest, compile: str) -> HttpResponse:
     context = {
         "row": row,
         "id": encode_id(Prefix.COMPILE, row.id),
-        "lines": _lines(found, slices),
-        "before": _turned(request, cursor["previous"]),
-        "after": _turned(request, cursor["next"]),
+        "lines": _lines(shown_rows, slices),
+        "before": _page_address(request, cursor["previous"]),
+        "after": _page_address(request, cursor["next"]),
         "asked": asked,
         "is_filtered": any(asked.values()),
         "slices": [(encode_id(Prefix.SLICE, slice_id), name) for slice_id, name in list(slices.items())[:256]],
@@ -112,7 +112,7 @@ def download(request: ConsoleRequest, compile: str) -> Any:
     with tenant_scope(tenant_id):
         row = find_compile(request, compile)
         names = dict(Slice.objects.of_tenant(tenant_id).filter(compile=row).values_list("id", "name"))
-        wanted = _filtered(row, _asked(request))
+        wanted = _filter(row, _filters_of(request))
     let_go()  # an open download holds no connection
     response = StreamingHttpResponse(_json_lines(wanted, names, tenant_id), content_type="application/x-ndjson")
     response["Content-Disposition"] = f'attachment; filename="{row.name}-{compile}.jsonl"'
@@ -123,13 +123,13 @@ def download(request: ConsoleRequest, compile: str) -> Any:
 async def _json_lines(rows: QuerySet[Candidate], names: dict[UUID, str], tenant_id: UUID) -> AsyncIterator[bytes]:
     last: UUID | None = None
     while True:
-        found = await query(_chunk)(rows, tenant_id, last)
-        for row in found:
+        chunk = await query(_chunk)(rows, tenant_id, last)
+        for row in chunk:
             shape = candidate_shape(row, names.get(row.slice_id, ""))
             yield json.dumps(shape, ensure_ascii=False, default=str).encode() + b"\n"
-        if len(found) < CHUNK:
+        if len(chunk) < CHUNK:
             return
-        last = found[-1].id
+        last = chunk[-1].id
 
 
 def _chunk(rows: QuerySet[Candidate], tenant_id: UUID, last: UUID | None) -> list[Candidate]:
@@ -138,7 +138,7 @@ def _chunk(rows: QuerySet[Candidate], tenant_id: UUID, last: UUID | None) -> lis
         return list(part.defer("embedding", "token_logprobs", "tokens").order_by("id")[:CHUNK])
 
 
-def _turned(request: ConsoleRequest, cursor: str) -> str:
+def _page_address(request: ConsoleRequest, cursor: str) -> str:
     """The address of another page of the same filter."""
     if not cursor:
         return ""
@@ -147,14 +147,14 @@ def _turned(request: ConsoleRequest, cursor: str) -> str:
     return f"?{query.urlencode()}"
 
 
-def _asked(request: ConsoleRequest) -> dict[str, str]:
+def _filters_of(request: ConsoleRequest) -> dict[str, str]:
     return {name: request.GET.get(name, "")[:100] for name in ("slice", "state", "origin", "reason", "cluster", "id")}
 
 
-def _filtered(row: Compile, asked: dict[str, str]) -> QuerySet[Candidate]:
+def _filter(row: Compile, asked: dict[str, str]) -> QuerySet[Candidate]:
     rows = Candidate.objects.of_tenant(row.tenant_id).filter(compile=row)
     if asked["slice"]:
-        rows = rows.filter(slice_id=_known(asked["slice"], Prefix.SLICE))
+        rows = rows.filter(slice_id=_id_or_none(asked["slice"], Prefix.SLICE))
     if asked["state"] in STATES:
         rows = rows.filter(state=asked["state"])
     if asked["origin"] in ORIGINS:
@@ -164,13 +164,13 @@ def _filtered(row: Compile, asked: dict[str, str]) -> QuerySet[Candidate]:
     if asked["cluster"].isascii() and asked["cluster"].isdigit() and len(asked["cluster"]) < 7:
         rows = rows.filter(cluster=int(asked["cluster"]))
     if asked["id"].startswith(f"{Prefix.SLICE}_"):
-        rows = rows.filter(slice_id=_known(asked["id"], Prefix.SLICE))
+        rows = rows.filter(slice_id=_id_or_none(asked["id"], Prefix.SLICE))
     elif asked["id"]:
-        rows = rows.filter(id=_known(asked["id"], Prefix.CANDIDATE))
+        rows = rows.filter(id=_id_or_none(asked["id"], Prefix.CANDIDATE))
     return rows
 
 
-def _known(text: str, prefix: Prefix) -> UUID | None:
+def _id_or_none(text: str, prefix: Prefix) -> UUID | None:
     """An id that cannot exist finds no rows."""
     try:
         return decode_id(prefix, text)

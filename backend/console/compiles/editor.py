@@ -47,7 +47,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """What became of the text: a spec with its estimate, or faults; `has_budget` is None before there is an
+    """The result of a check: a spec with its estimate, or faults; `has_budget` is None before there is an
     estimate."""
 
     faults: list[Fault] = field(default_factory=list)
@@ -69,7 +69,7 @@ class Checked:
 def compile_new(request: ConsoleRequest) -> HttpResponse:
     """The editor. Its form is posted here: `act` says whether to compile, to check, or to upload a file."""
     if request.method == "POST":
-        return _posted(request)
+        return _handle_post(request)
     name = request.GET.get("example", "")
     text = _example(name) if name in examples() else ""
     if (source := request.GET.get("from", "")) and not text:
@@ -89,7 +89,7 @@ def check_spec(request: ConsoleRequest) -> HttpResponse:
 @require_POST
 @page(Permission.COMPILE, atomic=False)
 def expected_drafts(request: ConsoleRequest) -> HttpResponse:
-    """What the draft cache would save, which a worker is asked; the estimate is complete without."""
+    """Show what the draft cache would save, which a worker is asked; the estimate is complete without."""
     tenant_id = request.team_session.tenant_id
     with tenant_scope(tenant_id):
         checked = check_text(tenant_id, request.POST.get("spec", ""), request.POST.get("budget", ""))
@@ -116,10 +116,10 @@ def check_text(tenant_id: UUID, text: str, budget: str) -> Checked:
     return Checked(faults=faults, spec=spec, estimate=expected, has_budget=not faults, summary=summary)
 
 
-def _posted(request: ConsoleRequest) -> HttpResponse:
+def _handle_post(request: ConsoleRequest) -> HttpResponse:
     text, budget, act = (request.POST.get(name, "") for name in ("spec", "budget", "act"))
     if act == "upload":
-        return _uploaded(request, text, budget)
+        return _upload(request, text, budget)
     if act == "check":
         return _editor(request, text=text, budget=budget, is_checked=True)
     tenant_id = request.team_session.tenant_id
@@ -135,9 +135,10 @@ def _posted(request: ConsoleRequest) -> HttpResponse:
 
 
 def _key(request: ConsoleRequest) -> str:
-    """Of this form and this text: sent again it is the same compile; changed (after going back), another."""
-    told = "\n".join(request.POST.get(name, "") for name in ("token", "budget", "spec"))
-    return f"console/compile/{sha256_hex(told.encode('utf-8', 'replace'))}"
+    """Return the idempotency key of this form and text: sent again it is the same compile; changed (after going back),
+    another."""
+    form_text = "\n".join(request.POST.get(name, "") for name in ("token", "budget", "spec"))
+    return f"console/compile/{sha256_hex(form_text.encode('utf-8', 'replace'))}"
 
 
 def _submit(request: ConsoleRequest, value: Any) -> str:
@@ -147,7 +148,7 @@ def _submit(request: ConsoleRequest, value: Any) -> str:
     return public_id
 
 
-def _uploaded(request: ConsoleRequest, text: str, budget: str) -> HttpResponse:
+def _upload(request: ConsoleRequest, text: str, budget: str) -> HttpResponse:
     """A file of JSON lines: stored, and its id shown for the spec."""
     purpose, file = request.POST.get("purpose", ""), request.FILES.get("file")
     try:

@@ -27,13 +27,13 @@ async def compile_events(request: HttpRequest, compile: str) -> HttpResponseBase
             request, status=405, code="method_not_allowed", detail="Events can only be read; use GET."
         )
     try:
-        tenant_id = await sync_to_async(_admitted)(request)  # in the thread that the middleware ran in
+        tenant_id = await sync_to_async(_admit_in_scope)(request)  # in the thread that the middleware ran in
         return await answer(request, tenant_id, compile)
     except (KolmError, AuthenticationFailed) as error:
         return problem_for(request, error)
 
 
-def _admitted(request: HttpRequest) -> UUID:
+def _admit_in_scope(request: HttpRequest) -> UUID:
     try:
         return _admit(request)
     finally:

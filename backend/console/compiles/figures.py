@@ -1,4 +1,4 @@
-"""What the compile page says of cost, time and quality: rows of the database as values that a template prints.
+"""The figures of the compile page on cost, time and quality: rows of the database as values that a template prints.
 
 Counts are kept and shares derived; every figure is one that the compile's rows hold.
 """
@@ -169,7 +169,7 @@ class Floor:
 
     @property
     def place(self) -> dict[str, int] | None:
-        """Where things stand on a bar of 1,000."""
+        """Return where things stand on a bar of 1,000."""
         if self.unit != "ppm" or self.point is None:
             return None
         low, high = (self.point if bound is None else bound for bound in (self.low, self.high))

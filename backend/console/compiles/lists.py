@@ -34,7 +34,7 @@ def compiles(request: ConsoleRequest) -> HttpResponse:
         return redirect(address_of(request.team_session.tenant_id, asked["q"]))
     mine = Compile.objects.of_tenant(request.team_session.tenant_id)
     rows, cursor = page_of(
-        _columns(_filtered(mine, asked)), request.GET.get("cursor", ""), prefix=Prefix.COMPILE, size=PAGE_SIZE
+        _columns(_filter(mine, asked)), request.GET.get("cursor", ""), prefix=Prefix.COMPILE, size=PAGE_SIZE
     )
     context = {
         "rows": [_line(row) for row in rows],
@@ -51,12 +51,12 @@ def compiles(request: ConsoleRequest) -> HttpResponse:
 
 
 def _columns(rows: QuerySet[Compile]) -> QuerySet[Compile]:
-    """What a line shows; specs and evaluations may be large and stay where they are."""
+    """Read only what a line shows; specs and evaluations may be large and stay where they are."""
     total = KeyTextTransform("expected_microusd", KeyTextTransform("total", "estimate"))
     return rows.only(*_ON_THE_PAGE).annotate(expected=Cast(total, BigIntegerField()))
 
 
-def _filtered(rows: QuerySet[Compile], asked: dict[str, str]) -> QuerySet[Compile]:
+def _filter(rows: QuerySet[Compile], asked: dict[str, str]) -> QuerySet[Compile]:
     if asked["q"]:
         rows = rows.filter(name__icontains=asked["q"])
     if asked["status"] in set(CompileStatus):

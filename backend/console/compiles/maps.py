@@ -60,7 +60,7 @@ class CandidateMap:
 
 
 def candidate_map(row: Compile, pools: Sequence[Pool], *, of_slice: UUID | None = None) -> CandidateMap | None:
-    """Of all slices, or of one; None where fewer than three candidates have an embedding."""
+    """Return the map of all slices, or of one; None where fewer than three candidates have an embedding."""
     key = f"console-map/{row.tenant_id}/{row.id}/{row.version}/{row.event_seq}/{of_slice}"
     try:
         kept = cache.get(key)
@@ -68,10 +68,10 @@ def candidate_map(row: Compile, pools: Sequence[Pool], *, of_slice: UUID | None 
         return _make(row, pools, of_slice)
     if kept is not None:
         return CandidateMap(**kept | {"svg": mark_safe(kept["svg"])}) if kept else None
-    found = _make(row, pools, of_slice)
+    drawn_map = _make(row, pools, of_slice)
     with contextlib.suppress(RedisError):
-        cache.set(key, asdict(found) if found else {}, CACHED_S)
-    return found
+        cache.set(key, asdict(drawn_map) if drawn_map else {}, CACHED_S)
+    return drawn_map
 
 
 def _make(row: Compile, pools: Sequence[Pool], of_slice: UUID | None) -> CandidateMap | None:
@@ -80,17 +80,17 @@ def _make(row: Compile, pools: Sequence[Pool], of_slice: UUID | None) -> Candida
         rows = rows.filter(slice_id=of_slice)
     columns = ("embedding", "state", "origin", "slice_id", "cluster", "text")
     is_picked = Case(When(state__in=PICKED, then=Value(0)), default=Value(1))
-    found = list(rows.order_by(is_picked, "text_key").values_list(*columns)[:MAX_POINTS])
-    if len(found) < 3 or len({len(bytes(entry[0])) for entry in found}) != 1:
+    drawn = list(rows.order_by(is_picked, "text_key").values_list(*columns)[:MAX_POINTS])
+    if len(drawn) < 3 or len({len(bytes(entry[0])) for entry in drawn}) != 1:
         return None
-    vectors = np.stack([np.frombuffer(bytes(entry[0]), dtype=np.float32) for entry in found])
+    vectors = np.stack([np.frombuffer(bytes(entry[0]), dtype=np.float32) for entry in drawn])
     places, shares = principal_plane(vectors)
     xs, ys = _fit(places)
     points = [
         Point(x=x, y=y, is_kept=state in PICKED, is_draft=origin == "draft", slice_id=slice_id, cluster=c, text=text)
-        for (_, state, origin, slice_id, c, text), x, y in zip(found, xs, ys, strict=True)
+        for (_, state, origin, slice_id, c, text), x, y in zip(drawn, xs, ys, strict=True)
     ]
-    n_placed = len(found) if len(found) < MAX_POINTS else rows.count()
+    n_placed = len(drawn) if len(drawn) < MAX_POINTS else rows.count()
     counts = Counter((p.is_kept, p.is_draft) for p in points)
     return CandidateMap(
         svg=_svg(points, pools, is_one=of_slice is not None),
@@ -128,14 +128,14 @@ def principal_plane(rows: NDArray[np.float32]) -> tuple[Floats, tuple[float, flo
 
 def _fit(places: Floats) -> tuple[list[float], list[float]]:
     """Places on the paper, either axis stretched by itself."""
-    found = []
+    axes = []
     for axis, size in ((0, WIDTH), (1, HEIGHT)):
         column = places[:, axis]
         low, high = float(column.min()), float(column.max())
         span = high - low
         unit = (column - low) / span if span > 1e-12 else np.full(len(column), 0.5)
-        found.append(np.round(MARGIN + unit * (size - 2 * MARGIN), 1).tolist())
-    return found[0], found[1]
+        axes.append(np.round(MARGIN + unit * (size - 2 * MARGIN), 1).tolist())
+    return axes[0], axes[1]
 
 
 # --- drawing ----------------------------------------------------------------------------------------------------------
@@ -157,7 +157,7 @@ def _svg(points: Sequence[Point], pools: Sequence[Pool], *, is_one: bool) -> Saf
         *(_clusters(points) if is_one else ()),
         _many("map-dropped", (p for p in points if not p.is_kept and not p.is_draft), "h0"),
         _many("map-dropped-draft", (p for p in points if not p.is_kept and p.is_draft), "m-3.5 3h7l-3.5-6.5z"),
-        *_kept(points),
+        *_kept_points(points),
         *(() if is_one else _names(points, pools)),
         mark_safe("</svg>"),
     ]
@@ -170,7 +170,7 @@ def _many(name: str, points: Iterable[Point], shape: str) -> SafeString:
     return format_html('<path class="{}" d="{}"/>', name, path) if path else mark_safe("")
 
 
-def _kept(points: Sequence[Point]) -> Iterator[SafeString]:
+def _kept_points(points: Sequence[Point]) -> Iterator[SafeString]:
     kept = [p for p in points if p.is_kept]
     for p in kept[:MAX_TITLES]:
         text = p.text if len(p.text) <= _TITLE_CHARS else p.text[:_TITLE_CHARS] + "…"
@@ -198,7 +198,7 @@ def _gaps(points: Sequence[Point], pools: Sequence[Pool]) -> Iterator[SafeString
 
 
 def _clusters(points: Sequence[Point]) -> Iterator[SafeString]:
-    """Of one slice: the clusters that selection saw."""
+    """Return the clusters of one slice: those that selection saw."""
     for cluster in sorted({p.cluster for p in points if p.cluster is not None and p.cluster >= 0}):
         mine = [(p.x, p.y) for p in points if p.cluster == cluster]
         if len(mine) > 1:

@@ -27,7 +27,7 @@ from backend.console.compiles.slices import (
     in_all,
     label_drafts,
     pools_of,
-    shown,
+    shown_slices,
 )
 from backend.domain.ids import Prefix, encode_id
 from backend.domain.lifecycle import TERMINAL, CompileStatus, StepName
@@ -125,7 +125,7 @@ def _results(request: ConsoleRequest, row: Compile, steps: Sequence[StepRun]) ->
     chosen = next((pool for pool in pools if str(pool.row.position) == request.GET.get("slice")), None)
     warnings = CompileEvent.objects.of_tenant(row.tenant_id).filter(compile=row, type="warning").order_by("seq")
     return {
-        "pools": shown(pools),
+        "pools": shown_slices(pools),
         "n_pools": len(pools),
         "all_pools": [(pool.row.position, pool.row.name) for pool in pools[:100]],
         "funnel": in_all(pools),
@@ -169,13 +169,15 @@ def _draft_sums(drafts: list[DraftRow], labels: LabelDrafts | None) -> dict[str,
 
 
 def confusion_of(row: Compile) -> dict[str, Any] | None:
-    found = figures.confusion(row.evaluation or {})
-    if found is None:
+    confusion = figures.confusion(row.evaluation or {})
+    if confusion is None:
         return None
     shaded = None
-    if found.matrix is not None:
-        shaded = heat(found.matrix, found.labels, found.columns, title="Confusion matrix", corner="truth / answer")
-    return {"chart": shaded, "wrong": found.wrong}
+    if confusion.matrix is not None:
+        shaded = heat(
+            confusion.matrix, confusion.labels, confusion.columns, title="Confusion matrix", corner="truth / answer"
+        )
+    return {"chart": shaded, "wrong": confusion.wrong}
 
 
 def _spec(row: Compile) -> dict[str, Any]:
@@ -191,6 +193,6 @@ def _artifact(row: Compile) -> Artifact | None:
 
 
 def _arms(row: Compile) -> list[dict[str, Any]]:
-    found = Compile.objects.of_tenant(row.tenant_id).filter(ablation_of=row.id).order_by("-created_at")
-    columns = found.values("id", "arm", "status", "k_score_ppm", "spent_microusd")[:20]
+    ablations = Compile.objects.of_tenant(row.tenant_id).filter(ablation_of=row.id).order_by("-created_at")
+    columns = ablations.values("id", "arm", "status", "k_score_ppm", "spent_microusd")[:20]
     return [one | {"id": encode_id(Prefix.COMPILE, one["id"])} for one in columns]

@@ -1,4 +1,4 @@
-"""Where the parts of the editor's text stand: the line of what a JSON pointer names."""
+"""The lines of the editor's text: the line of what a JSON pointer names."""
 
 import json
 import re
@@ -21,10 +21,10 @@ def line_of(root: Place, pointer: str) -> int:
     """The line of what `pointer` names, or of the nearest part around it."""
     here = root
     for part in pointer.split("/")[1:]:
-        found = _step(here.inside, part.replace("~1", "/").replace("~0", "~"))
-        if found is None:
+        child = _step(here.inside, part.replace("~1", "/").replace("~0", "~"))
+        if child is None:
             break
-        here = found
+        here = child
     return here.line
 
 
@@ -37,7 +37,7 @@ def _step(inside: Mapping[str, Place] | Sequence[Place] | None, part: str) -> Pl
 
 
 def places_of_json(text: str) -> Place:
-    """Of a text that `json.loads` has read."""
+    """Return the places of a text that `json.loads` has read."""
     root: Place | None = None
     around: list[Any] = []
     key: Place | None = None  # of a field whose value comes next

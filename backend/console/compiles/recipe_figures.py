@@ -1,5 +1,5 @@
-"""What the compile and artifact pages say of recipes and rules: what may draft was measured, what was chosen, which
-rules answer. Every figure is one of the evaluation step's or the labelling step's own."""
+"""The figures of recipes and rules on the pages of compiles and artifacts: what may draft was measured, what was
+chosen, which rules answer. Every figure is one of the evaluation step's or the labelling step's own."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ _WHY_NOT = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredArm:
-    """What drafted, and what came of it on the held-out prompts."""
+    """An arm that drafted, and what came of it on the held-out prompts."""
 
     name: str
     is_chosen: bool
@@ -82,7 +82,7 @@ class FastPaths:
 
 
 def fast_paths_of(row: Compile, evaluation: Mapping[str, Any]) -> FastPaths | None:
-    """For a page that has not read the compile's steps."""
+    """Return the fast paths for a page that has not read the compile's steps."""
     labeling = StepRun.objects.of_tenant(row.tenant_id).filter(compile=row, name=StepName.LABELING).first()
     return fast_paths(row.tenant_id, (labeling.output if labeling is not None else None) or {}, evaluation)
 
@@ -138,12 +138,12 @@ def _rules(tenant_id: UUID, digest: str) -> list[RuleRow]:
     if not digest:
         return []
     try:
-        found = read_rules(get_blob(tenant_id, digest))
+        rules = read_rules(get_blob(tenant_id, digest))
     except (NotFound, InvalidRules):
         return []
     rows = []
-    for rule in found.rules[:MAX_RULES]:
-        when, gives = described(rule, found)
+    for rule in rules.rules[:MAX_RULES]:
+        when, gives = described(rule, rules)
         evidence = rule.evidence
         rows.append(
             RuleRow(when=when, gives=gives, right=evidence.right, support=evidence.support, low_ppm=evidence.low_ppm)

@@ -35,13 +35,13 @@ def page_of(
         edge, is_back, downwards = None, False, newest_first
     if edge is not None:
         rows = rows.filter(**{"id__lt" if downwards else "id__gt": edge})
-    found = list(rows.order_by("-id" if downwards else "id")[: size + 1])
-    has_beyond = len(found) > size
-    found = found[:size]
+    page_rows = list(rows.order_by("-id" if downwards else "id")[: size + 1])
+    has_beyond = len(page_rows) > size
+    page_rows = page_rows[:size]
     if is_back:
-        found.reverse()
+        page_rows.reverse()
     has_before, has_after = (has_beyond, True) if is_back else (edge is not None, has_beyond)
-    if not found:
+    if not page_rows:
         return [], {"previous": "", "next": ""}
-    first, last = encode_id(prefix, found[0].pk), encode_id(prefix, found[-1].pk)
-    return found, {"previous": f"-{first}" if has_before else "", "next": last if has_after else ""}
+    first, last = encode_id(prefix, page_rows[0].pk), encode_id(prefix, page_rows[-1].pk)
+    return page_rows, {"previous": f"-{first}" if has_before else "", "next": last if has_after else ""}

@@ -1,4 +1,4 @@
-"""What became of the candidates, slice by slice: the funnel from N to K, what the pool allowed, what the pipeline did
+"""The fate of the candidates, slice by slice: the funnel from N to K, what the pool allowed, what the pipeline did
 about it by itself, what the draft cache gave."""
 
 from collections import Counter
@@ -39,8 +39,8 @@ _WHY_NOT = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Funnel:
-    """How many were written, are valid, differ from each other, were kept, were agreed on, trained. `n_groups` is None
-    before selection."""
+    """The counts of those that were written, are valid, differ from each other, were kept, were agreed on, trained.
+    `n_groups` is None before selection."""
 
     written: int
     verified: int
@@ -141,7 +141,7 @@ def in_all(pools: Sequence[Pool]) -> Funnel:
     return Funnel(clustered=sum(known) if known else None, **sums)
 
 
-def shown(pools: Sequence[Pool]) -> list[Pool]:
+def shown_slices(pools: Sequence[Pool]) -> list[Pool]:
     """The first of them, those with a gap before the others, when there are more than a page takes."""
     if len(pools) <= MAX_SLICES:
         return list(pools)
@@ -170,7 +170,7 @@ def _reaction(entry: dict[str, Any]) -> Reaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DraftRow:
-    """What one slice was offered from the cache. Money in micro-USD."""
+    """A row of what one slice was offered from the cache. Money in micro-USD."""
 
     slice: str
     arm: str
@@ -188,13 +188,13 @@ class DraftRow:
 
 def draft_rows(pools: Iterable[Pool]) -> list[DraftRow]:
     """Slices that looked into the draft cache."""
-    found = []
+    by_slice = []
     for pool in pools:
         plan = pool.row.drafts
         if plan is None:
             continue
         saving = plan.get("saving") or {}
-        found.append(
+        by_slice.append(
             DraftRow(
                 slice=pool.row.name,
                 arm=plan["arm"],
@@ -210,7 +210,7 @@ def draft_rows(pools: Iterable[Pool]) -> list[DraftRow]:
                 is_settled=bool(saving),
             )
         )
-    return found
+    return by_slice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,8 +228,8 @@ class LabelDrafts:
 
 def label_drafts(row: Compile) -> LabelDrafts | None:
     columns = ("n_reused", "avoided_microusd", "verification_microusd")
-    found = Offer.objects.of_tenant(row.tenant_id).filter(compile_id=row.id, slice_position__lt=0, n_reused__gt=0)
-    first = found.values(*columns).first()
+    offers = Offer.objects.of_tenant(row.tenant_id).filter(compile_id=row.id, slice_position__lt=0, n_reused__gt=0)
+    first = offers.values(*columns).first()
     return None if first is None else LabelDrafts(**first)
 
 

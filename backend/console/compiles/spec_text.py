@@ -263,10 +263,10 @@ def _resolvers() -> dict[str, list[tuple[str, Any]]]:
 def _integer(text: str) -> int:
     if text.isdecimal() and text[0] != "0":
         return int(text)
-    return int(_constructed("construct_yaml_int", text))
+    return int(_construct("construct_yaml_int", text))
 
 
-def _constructed(how: str, text: str) -> Any:
+def _construct(how: str, text: str) -> Any:
     import yaml
 
     return getattr(yaml.constructor.SafeConstructor(), how)(yaml.ScalarNode("", text))
@@ -274,7 +274,7 @@ def _constructed(how: str, text: str) -> Any:
 
 _READ: dict[str, Callable[[str], Any]] = {
     "null": lambda _: None,
-    "bool": lambda text: _constructed("construct_yaml_bool", text),
+    "bool": lambda text: _construct("construct_yaml_bool", text),
     "int": _integer,
-    "float": lambda text: _constructed("construct_yaml_float", text),
+    "float": lambda text: _construct("construct_yaml_float", text),
 }

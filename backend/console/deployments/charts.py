@@ -17,12 +17,12 @@ MS = 1_000
 
 def by_hour(hours: Sequence[DeploymentHour], *, since: datetime, until: datetime) -> list[tuple[datetime, Any]]:
     """Every hour of the span with its figures over all artifacts; None for an hour without requests."""
-    found: defaultdict[datetime, list[DeploymentHour]] = defaultdict(list)
+    hours_by_start: defaultdict[datetime, list[DeploymentHour]] = defaultdict(list)
     for row in hours:
-        found[row.hour].append(row)
+        hours_by_start[row.hour].append(row)
     first = since.replace(minute=0, second=0, microsecond=0)
     every = [first + timedelta(hours=n) for n in range(int((until - first) / timedelta(hours=1)) + 1)]
-    return [(hour, figures_of(found[hour]) if found[hour] else None) for hour in every]
+    return [(hour, figures_of(hours_by_start[hour]) if hours_by_start[hour] else None) for hour in every]
 
 
 def tokens_chart(hours: Sequence[tuple[datetime, Any]]) -> SafeString:

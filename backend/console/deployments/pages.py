@@ -42,11 +42,11 @@ def deployments(request: ConsoleRequest) -> HttpResponse:
 @page(Permission.RELEASE)
 def create(request: ConsoleRequest) -> HttpResponse:
     session, form = request.team_session, request.POST
-    given = NewDeployment(data={"name": form.get("name", "").strip(), "artifact": form.get("artifact", "")})
+    serializer = NewDeployment(data={"name": form.get("name", "").strip(), "artifact": form.get("artifact", "")})
     try:
-        if not given.is_valid():
-            raise InvalidInput(" ".join(str(error) for errors in given.errors.values() for error in errors))
-        name, artifact = given.validated_data["name"], given.validated_data["artifact"]
+        if not serializer.is_valid():
+            raise InvalidInput(" ".join(str(error) for errors in serializer.errors.values() for error in errors))
+        name, artifact = serializer.validated_data["name"], serializer.validated_data["artifact"]
         row = acts.create(session.tenant_id, name=name, artifact=artifact, canary=None, fields={}, actor=session.actor)
     except CustomerError as error:
         context = _list(request) | {"error": error.message, "form": form}
@@ -113,12 +113,12 @@ def _list(request: ConsoleRequest) -> dict[str, Any]:
     tenant_id, now = request.team_session.tenant_id, timezone.now()
     rows = reading.list_deployments(tenant_id)
     names = _names(tenant_id, [row.artifact_id for row in rows])
-    told = []
+    shown_rows = []
     for row, hours in reading.hours_of_all(rows, now - SPAN, now):
-        told.append((deployment_shape(row), names.get(row.artifact_id, ""), reading.figures_of(hours)))
+        shown_rows.append((deployment_shape(row), names.get(row.artifact_id, ""), reading.figures_of(hours)))
     chosen = request.GET.get("artifact", "")
     return {
-        "rows": told,
+        "rows": shown_rows,
         "artifacts": _deployable(tenant_id),
         "chosen": chosen,
         "may_release": request.team_session.may(Permission.RELEASE),
@@ -153,7 +153,7 @@ def _one(request: ConsoleRequest, row: Deployment) -> dict[str, Any]:
 
 
 def _answerers(figures: dict[str, Any]) -> dict[str, Any]:
-    """How many requests a model answered, and the rules' share of all that were answered."""
+    """Return how many requests a model answered, and the rules' share of all that were answered."""
     n_answered = figures["n_requests"] - figures["n_failed"] - figures["n_canceled"]
     share = figures["n_rule"] * 1_000_000 // n_answered if n_answered else None
     return {"n_model": n_answered - figures["n_rule"], "rule_ppm": share}
@@ -171,10 +171,10 @@ def _names(tenant_id: UUID, ids: list[UUID]) -> dict[UUID, str]:
 def _deployable(tenant_id: UUID) -> list[tuple[str, str, str]]:
     """(id, name and version, base) of what can be deployed, the newest first."""
     rows = Artifact.objects.of_tenant(tenant_id).filter(revoked_at=None).order_by("-created_at", "-id")[:MOST_CHOICES]
-    found = [(row, answering(row.manifest)) for row in rows]
+    deployable = [(row, answering(row.manifest)) for row in rows]
     return [
         (encode_id(Prefix.ARTIFACT, row.id), f"{row.name} v{row.version}", what.base_sha256)
-        for row, what in found
+        for row, what in deployable
         if what.is_generative
     ]
 

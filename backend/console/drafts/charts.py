@@ -11,7 +11,7 @@ from backend.console.templatetags.kolm import count, pct, usd, usd_short
 
 
 def savings_chart(days: Sequence[SavedDay]) -> SafeString:
-    """What the cache avoided, parted into what verifying it cost and what remained. A day that lost money has no
+    """Draw what the cache avoided, parted into what verifying it cost and what remained. A day that lost money has no
     remainder."""
     rows = [(f"{row.day:%m-%d}", [max(0, row.net), row.costs]) for row in days]
     net = sum(row.net for row in days)

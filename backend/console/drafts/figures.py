@@ -1,4 +1,4 @@
-"""What the draft cache's charts are drawn from: savings by day, acceptance by distance, why a family is suspended."""
+"""The figures behind the draft cache's charts: savings by day, acceptance by distance, why a family is suspended."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -51,22 +51,22 @@ def saved_days(tenant_id: UUID, family: str | None = None) -> list[SavedDay]:
 
 def bands_of(families: Sequence[FamilyStats]) -> list[Band]:
     """Verdicts by distance over families, scopes and strategies that ask; nearest first."""
-    found: dict[float, Band] = {}
+    bands: dict[float, Band] = {}
     for family in families:
         for scope in family.scopes:
             for band in scope.verified:
                 key = round(band.distance, 6)
-                before = found.get(key, Band(distance=key, n_shown=0, n_accepted=0))
-                found[key] = Band(
+                before = bands.get(key, Band(distance=key, n_shown=0, n_accepted=0))
+                bands[key] = Band(
                     distance=key,
                     n_shown=before.n_shown + band.n_shown,
                     n_accepted=before.n_accepted + band.n_accepted,
                 )
-    return [found[key] for key in sorted(found)]
+    return [bands[key] for key in sorted(bands)]
 
 
 def suspensions_of(family: FamilyStats) -> list[Suspension]:
-    """Which strategies of the family generate afresh, and the measurement that made them."""
+    """Return which strategies of the family generate afresh, and the measurement that made them."""
     return [
         Suspension(
             teacher=scope.scope.teacher,

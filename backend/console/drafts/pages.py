@@ -26,14 +26,14 @@ def drafts(request: ConsoleRequest) -> HttpResponse:
     """All families, or with `?family=` one of them in detail."""
     tenant_id = request.team_session.tenant_id
     family = request.GET.get("family")
-    found = stats(tenant_id, family=family)
-    if family is not None and not found:
+    families = stats(tenant_id, family=family)
+    if family is not None and not families:
         raise NotFound(f"Nothing is kept of a family {family[:60]!r}.")
-    bands, days = bands_of(found), saved_days(tenant_id, family)
+    bands, days = bands_of(families), saved_days(tenant_id, family)
     context: dict[str, Any] = {
         "family": family,
-        "families": [_row(row) for row in found],
-        "total": _total(found),
+        "families": [_row(row) for row in families],
+        "total": _total(families),
         "days": days,
         "n_days": DAYS,
         "acceptance": acceptance_chart([(b.distance, rate_shape(b.n_accepted, b.n_shown)) for b in bands]),
@@ -42,7 +42,7 @@ def drafts(request: ConsoleRequest) -> HttpResponse:
         "ttl_days": settings.KOLM_DRAFT_TTL_DAYS,
         "may_release": request.team_session.may(Permission.RELEASE),
         "stats_path": f"/v1/drafts/stats?family={quote(family or '')}",
-        "shape": family_shape(found[0]) if family is not None else None,
+        "shape": family_shape(families[0]) if family is not None else None,
     }
     return render(request, "console/drafts/list.html", context)
 
@@ -62,27 +62,27 @@ def purge(request: ConsoleRequest) -> HttpResponse:
     return redirect("console:drafts")
 
 
-def _row(found: FamilyStats) -> dict[str, Any]:
-    bands = bands_of([found])
+def _row(family: FamilyStats) -> dict[str, Any]:
+    bands = bands_of([family])
     return {
-        "name": found.family,
-        "held": found.holdings,
-        "tally": found.tally,
-        "labels": found.labels,
+        "name": family.family,
+        "held": family.holdings,
+        "tally": family.tally,
+        "labels": family.labels,
         "acceptance": rate_shape(sum(b.n_accepted for b in bands), sum(b.n_shown for b in bands)),
-        "saving": found.tally.saving + found.labels.saving,
-        "suspensions": suspensions_of(found),
+        "saving": family.tally.saving + family.labels.saving,
+        "suspensions": suspensions_of(family),
     }
 
 
-def _total(found: list[FamilyStats]) -> dict[str, int]:
-    savings = [row.tally.saving + row.labels.saving for row in found]
+def _total(families: list[FamilyStats]) -> dict[str, int]:
+    savings = [row.tally.saving + row.labels.saving for row in families]
     return {
-        "n_drafts": sum(row.holdings.n_drafts for row in found),
-        "n_kept": sum(row.holdings.n_kept for row in found),
-        "n_quarantined": sum(row.holdings.n_quarantined for row in found),
-        "n_bytes": sum(row.holdings.n_bytes for row in found),
+        "n_drafts": sum(row.holdings.n_drafts for row in families),
+        "n_kept": sum(row.holdings.n_kept for row in families),
+        "n_quarantined": sum(row.holdings.n_quarantined for row in families),
+        "n_bytes": sum(row.holdings.n_bytes for row in families),
         "avoided": sum(row.avoided for row in savings),
         "net": sum(row.net for row in savings),
-        "n_reused": sum(row.tally.n_reused for row in found),
+        "n_reused": sum(row.tally.n_reused for row in families),
     }

@@ -63,7 +63,7 @@ def create(request: ConsoleRequest) -> HttpResponse:
 @require_POST
 @page(Permission.KEYS)
 def revoke(request: ConsoleRequest, key: str) -> HttpResponse:
-    """From now on the key opens nothing."""
+    """Revoke a key: from now on it opens nothing."""
     session = request.team_session
     row = issuing.revoke(session.tenant_id, decode_id(Prefix.API_KEY, key), actor=session.actor)
     messages.success(request, f"The key {row.name} opens nothing any more.")
@@ -73,11 +73,13 @@ def revoke(request: ConsoleRequest, key: str) -> HttpResponse:
 def _context(request: ConsoleRequest, *, checked: Sequence[str] = ()) -> dict[str, Any]:
     session, now = request.team_session, timezone.now()
     preset = request.POST.get("preset", COMMAND_LINE.name)
-    found = page_of(ApiKey.objects.of_tenant(session.tenant_id).order_by("-created_at", "-id"), request.GET.get("page"))
+    shown_page = page_of(
+        ApiKey.objects.of_tenant(session.tenant_id).order_by("-created_at", "-id"), request.GET.get("page")
+    )
     may_see_budgets = session.may(Permission.BILLS_READ)
-    budgets = _budgets(session.tenant_id, found.object_list) if may_see_budgets else {}
+    budgets = _budgets(session.tenant_id, shown_page.object_list) if may_see_budgets else {}
     return {
-        "page_obj": found,
+        "page_obj": shown_page,
         "may_see_budgets": may_see_budgets,
         "rows": [
             {
@@ -86,7 +88,7 @@ def _context(request: ConsoleRequest, *, checked: Sequence[str] = ()) -> dict[st
                 "state": _state(row, now),
                 "budget": budgets.get(row.id),
             }
-            for row in found.object_list
+            for row in shown_page.object_list
         ],
         "presets": preset_choices(session, preset),
         "chosen": CHOSEN,

@@ -63,7 +63,7 @@ class PresetChoice:
 
 
 def preset_choices(session: TeamSession, checked: str) -> list[PresetChoice]:
-    """In the presets' own order. One of which the role may give nothing is left out."""
+    """Return the choices in the presets' own order. One of which the role may give nothing is left out."""
     rows = []
     for preset in PRESETS.values():
         lacking = [scope for scope in preset.scopes if not session.may(needed_for(scope))]

@@ -84,7 +84,7 @@ def _group(text: str | None) -> Group:
 
 
 def _room(account: Account) -> int | None:
-    """What may still be spent or held; None without a cap."""
+    """Return what may still be spent or held; None without a cap."""
     if account.cap_microusd is None:
         return None
     return max(0, account.cap_microusd + account.credit_microusd - account.held_microusd - account.spent_microusd)
@@ -122,7 +122,7 @@ def _drill_down(tenant_id: UUID, group: Group, rows: Sequence[UsageRow]) -> dict
 
 
 def _names(tenant_id: UUID, group: Group, keys: Sequence[str]) -> dict[str, str]:
-    """What people call the compiles or API keys behind these public ids."""
+    """Return what people call the compiles or API keys behind these public ids."""
     if group is Group.COMPILE:
         ids = {decode_id(Prefix.COMPILE, key): key for key in keys}
         rows = Compile.objects.of_tenant(tenant_id).filter(id__in=ids)

@@ -28,11 +28,11 @@ def budgets(request: ConsoleRequest) -> HttpResponse:
     rows = [_current(row, account) for row in Budget.objects.of_tenant(tenant_id).order_by("created_at", "id")]
     keys = ApiKey.objects.of_tenant(tenant_id).filter(revoked_at=None).order_by("name", "id")
     names = {key.id: key.name for key in keys}
-    told = _told(tenant_id, account)
+    notified = _notified_thresholds(tenant_id, account)
     context = {
         "account": account,
         "plan": plan(account.plan),
-        "rows": [_row(row, names, told) for row in rows],
+        "rows": [_row(row, names, notified) for row in rows],
         "keys": [(encode_id(Prefix.API_KEY, key.id), key.name) for key in keys if key.id not in _with_budget(rows)],
         "has_tenant_budget": any(row.api_key_id is None for row in rows),
         "example": {"scope": "tenant", "cap_microusd": 25_000_000},
@@ -98,30 +98,30 @@ def cap(request: ConsoleRequest) -> HttpResponse:
 
 
 def _current(row: Budget, account: Account) -> Budget:
-    """As it is in this period: a budget's row moves on with its next booking."""
+    """Return a budget as it is in this period: a budget's row moves on with its next booking."""
     if row.period_start != account.period_start:
         row.period_start, row.spent_microusd = account.period_start, 0
     return row
 
 
-def _row(row: Budget, names: dict[UUID, str], told: dict[UUID, list[int]]) -> dict[str, Any]:
+def _row(row: Budget, names: dict[UUID, str], notified: dict[UUID, list[int]]) -> dict[str, Any]:
     return {
         "public_id": encode_id(Prefix.BUDGET, row.id),
         "budget": row,
         "whose": "the whole team" if row.api_key_id is None else names.get(row.api_key_id, "a key that was revoked"),
         "used_microusd": row.spent_microusd + row.held_microusd,
         "usd": f"{row.cap_microusd / 1e6:.2f}" if row.cap_microusd % 10_000 == 0 else f"{row.cap_microusd / 1e6:.6f}",
-        "told": told.get(row.id, []),
+        "told": notified.get(row.id, []),
     }
 
 
-def _told(tenant_id: UUID, account: Account) -> dict[UUID, list[int]]:
-    """Which thresholds were told of in this period, by budget."""
-    found: dict[UUID, list[int]] = {}
+def _notified_thresholds(tenant_id: UUID, account: Account) -> dict[UUID, list[int]]:
+    """Return the thresholds that were notified of in this period, by budget."""
+    notified: dict[UUID, list[int]] = {}
     rows = BudgetNotice.objects.of_tenant(tenant_id).filter(period_start=account.period_start).order_by("percent")
     for budget_id, percent in rows.values_list("budget_id", "percent"):
-        found.setdefault(budget_id, []).append(percent)
-    return found
+        notified.setdefault(budget_id, []).append(percent)
+    return notified
 
 
 def _with_budget(rows: list[Budget]) -> set[UUID | None]:

@@ -29,15 +29,15 @@ def ledger(request: ConsoleRequest) -> HttpResponse:
     txs = _txs(tenant_id, shown)
     if kind in set(Kind):
         txs = txs.filter(kind=kind)
-    found = page_of(txs.order_by("-booked_at", "-id").prefetch_related("lines"), request.GET.get("page"), size=20)
+    shown_page = page_of(txs.order_by("-booked_at", "-id").prefetch_related("lines"), request.GET.get("page"), size=20)
     sums = _sums(tenant_id, shown)
     context = {
         "month": shown,
         "months": months_since(account_of(tenant_id).created_at),
         "kinds": [each.value for each in Kind],
         "kind": kind,
-        "page_obj": found,
-        "rows": [_row(tx) for tx in found.object_list],
+        "page_obj": shown_page,
+        "rows": [_row(tx) for tx in shown_page.object_list],
         "sums": sums,
         "total_microusd": sum(amount for _, amount in sums),
     }
@@ -49,7 +49,7 @@ def _txs(tenant_id: UUID, shown: Month) -> Any:
 
 
 def _sums(tenant_id: UUID, shown: Month) -> list[tuple[str, int]]:
-    """By account; together they are 0, as every transaction is."""
+    """Return the sums by account; together they are 0, as every transaction is."""
     within = Q(tx__period_start__gte=shown.start, tx__period_start__lt=shown.end)
     rows = LedgerLine.objects.of_tenant(tenant_id).filter(within).values("account")
     return [(row["account"], row["n"]) for row in rows.annotate(n=Sum("amount_microusd")).order_by("account")]

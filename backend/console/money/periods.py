@@ -1,4 +1,4 @@
-"""Which month a money page is about: `?month=2026-11`, the present one without."""
+"""The month that a money page is about: `?month=2026-11`, the present one without."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -40,12 +40,12 @@ def month(text: str | None) -> Month:
 
 
 def months_since(first: datetime) -> list[Month]:
-    """From this one back to that of `first`, the newest twelve."""
-    found = [month(None)]
-    while found[-1].start > first and len(found) < SHOWN:
-        start, end = month_of(before(found[-1].start))
-        found.append(Month(start=start, end=end))
-    return found
+    """Return the months from this one back to that of `first`, the newest twelve."""
+    months = [month(None)]
+    while months[-1].start > first and len(months) < SHOWN:
+        start, end = month_of(before(months[-1].start))
+        months.append(Month(start=start, end=end))
+    return months
 
 
 def before(at: datetime) -> datetime:

@@ -38,7 +38,7 @@ def plan_page(request: ConsoleRequest) -> HttpResponse:
 @require_GET
 @page(Permission.BILLS_READ)
 def came_back(request: ConsoleRequest) -> HttpResponse:
-    """Where Stripe's pages send people back to."""
+    """Show the bills to people whom Stripe's pages send back."""
     query = request.GET.urlencode()
     return redirect(f"{reverse('console:plan')}?{query}" if "checkout" in request.GET else "console:bills")
 
@@ -46,7 +46,7 @@ def came_back(request: ConsoleRequest) -> HttpResponse:
 @require_POST
 @page(Permission.BILLS_WRITE, atomic=False)
 def checkout(request: ConsoleRequest) -> HttpResponse:
-    """Not atomic: Stripe is asked for the address of its page."""
+    """Buy a plan. Not atomic: Stripe is asked for the address of its page."""
     session = request.team_session
     if not settings.KOLM_STRIPE_KEY:
         return redirect("console:plan")  # which says what is missing

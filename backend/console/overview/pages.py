@@ -149,8 +149,8 @@ def _spend_by_day(tenant_id: UUID) -> dict[str, Any]:
     rows = usage_by(tenant_id, "day", datetime(first.year, first.month, first.day, tzinfo=UTC), now)
     by_day = {date.fromisoformat(row.key): row.charged_microusd for row in rows}
     values = [by_day.get(first + timedelta(days=i), 0) for i in range(N_DAYS)]
-    told = f"{usd_short(sum(values))} in {N_DAYS} days, {usd_short(values[-1])} today"
-    picture = charts.sparkline(values, title="Spend per day", desc=told, write=usd_short)
+    summary = f"{usd_short(sum(values))} in {N_DAYS} days, {usd_short(values[-1])} today"
+    picture = charts.sparkline(values, title="Spend per day", desc=summary, write=usd_short)
     return {"spark": picture, "spend_30d": sum(values), "n_days": N_DAYS}
 
 
@@ -171,7 +171,8 @@ def _failing_webhooks(session: TeamSession) -> list[dict[str, Any]]:
 
 
 def _first_steps(session: TeamSession) -> dict[str, Any]:
-    """Until the first compile has succeeded. The curl line is the one of the README, against this deployment."""
+    """Return what is shown until the first compile has succeeded. The curl line is the one of the README, against this
+    deployment."""
     tenant_id = session.tenant_id
     url = settings.KOLM_PUBLIC_URL
     return {

@@ -43,7 +43,7 @@ def playground(request: ConsoleRequest) -> HttpResponse:
 @require_POST
 @page(Permission.COMPILE, atomic=False)
 def ask_both(request: ConsoleRequest) -> HttpResponse:
-    """Not atomic: runners and workers must see what they are asked."""
+    """Ask both. Not atomic: runners and workers must see what they are asked."""
     session, form = request.team_session, request.POST
     with tenant_scope(session.tenant_id):
         if not form.get("artifact"):
@@ -80,12 +80,12 @@ def _answer_context(row: PlaygroundAnswer) -> dict[str, Any]:
     }
 
 
-def _is_same(said: str | None, label: str) -> bool:
-    """Of labels and texts by the letter, of JSON by its value."""
-    if said is None or said == label:
-        return said == label
+def _is_same(answer: str | None, label: str) -> bool:
+    """Compare labels and texts as they stand, JSON by its value."""
+    if answer is None or answer == label:
+        return answer == label
     try:
-        return is_exact(parse_answer(said), parse_answer(label))
+        return is_exact(parse_answer(answer), parse_answer(label))
     except BadAnswer:
         return False
 

@@ -1,4 +1,4 @@
-"""How the console writes money, shares, times, ids and states. Filters return text, or markup made by `format_html`:
+"""The formats of money, shares, times, ids and states. Filters return text, or markup made by `format_html`:
 whatever comes from a customer or a teacher is escaped."""
 
 import json
@@ -42,7 +42,7 @@ def usd(microusd: int | Decimal | None) -> str:
 
 @register.filter
 def usd_short(microusd: int | Decimal | None) -> str:
-    """To the cent where there are cents, for headings: `$12.35`; a smaller amount in full."""
+    """Format to the cent where there are cents, for headings: `$12.35`; a smaller amount in full."""
     if microusd is None or microusd == "":
         return NOTHING
     amount = Decimal(microusd)
@@ -112,7 +112,7 @@ def duration_s(value: float | timedelta | None) -> str:
 
 @register.filter
 def when(moment: datetime | str | None) -> str:
-    """In UTC; our script writes it in the reader's zone."""
+    """Write a time in UTC; our script writes it in the reader's zone."""
     at = _moment(moment)
     if at is None:
         return NOTHING
@@ -152,7 +152,7 @@ def _ago(seconds: float) -> str:
 
 @register.filter
 def json_pretty(value: Any) -> str:
-    """For inside `<pre>`; the template escapes it."""
+    """Write JSON for `<pre>`; the template escapes it."""
     return json.dumps(value, indent=2, ensure_ascii=False, default=str)
 
 
@@ -214,7 +214,7 @@ def api_request(method: str, path: str, body: Any = None, summary: str = "Show a
 
 @register.inclusion_tag("console/parts/empty.html")
 def empty(text: str, method: str = "", path: str = "", body: Any = None) -> dict[str, Any]:
-    """What an empty list says, with the exact line that changes that."""
+    """Render what an empty list says, with the exact line that changes that."""
     return {"text": text, "curl": curl_line(method, path, body) if method else ""}
 
 
@@ -227,7 +227,7 @@ def help_tip(text: str) -> str:
 
 @register.simple_tag
 def chart(svg: SafeString) -> SafeString:
-    """What a function of `backend.console.charts` made; anything that is not marked safe is escaped as ever."""
+    """Place what a function of `backend.console.charts` made; anything that is not marked safe is escaped as ever."""
     return svg
 
 

@@ -35,7 +35,7 @@ def signed_bytes(value: int | None) -> str:
 
 @register.filter
 def usd_exact(value: int | None) -> str:
-    """To the micro-dollar, at least in cents: what a bill is checked with.
+    """Format to the micro-dollar, at least in cents: what a bill is checked with.
 
     >>> usd_exact(1_230_000), usd_exact(42), usd_exact(-1_000_001)
     ('$1.23', '$0.000042', '−$1.000001')

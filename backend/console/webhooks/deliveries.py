@@ -33,13 +33,13 @@ def endpoint_context(request: ConsoleRequest, row: WebhookEndpoint) -> dict[str,
         log = log.filter(status=wanted["status"])
     if wanted["type"] in set(EventType):
         log = log.filter(event__type=wanted["type"])
-    found = page_of(log.order_by("-created_at", "-id"), request.GET.get("page"))
+    shown_page = page_of(log.order_by("-created_at", "-id"), request.GET.get("page"))
     now = timezone.now()
     return {
         "row": row,
         "public_id": encode_id(Prefix.WEBHOOK_ENDPOINT, row.id),
-        "page_obj": found,
-        "log": [(encode_id(Prefix.WEBHOOK_DELIVERY, one.id), one) for one in found.object_list],
+        "page_obj": shown_page,
+        "log": [(encode_id(Prefix.WEBHOOK_DELIVERY, one.id), one) for one in shown_page.object_list],
         "wanted": wanted,
         "states": STATES,
         "types": [type.value for type in EventType],
@@ -52,7 +52,7 @@ def endpoint_context(request: ConsoleRequest, row: WebhookEndpoint) -> dict[str,
 @require_GET
 @page(Permission.WEBHOOKS)
 def delivery(request: ConsoleRequest, delivery: str) -> HttpResponse:
-    """What was sent, and what each attempt came to."""
+    """Show what was sent, and what each attempt came to."""
     row = own_row(WebhookDelivery, request.team_session.tenant_id, Prefix.WEBHOOK_DELIVERY, delivery)
     attempts = WebhookAttempt.objects.of_tenant(row.tenant_id).filter(delivery_id=row.id).order_by("-number")
     context = {

@@ -97,12 +97,12 @@ def roll(request: ConsoleRequest, endpoint: str) -> HttpResponse:
 @require_POST
 @page(Permission.WEBHOOKS)
 def enable(request: ConsoleRequest, endpoint: str) -> HttpResponse:
-    """Or disable it, as the form says."""
+    """Enable an endpoint, or disable it, as the form says."""
     session, is_on = request.team_session, request.POST.get("enabled") == "1"
     endpoint_id = decode_id(Prefix.WEBHOOK_ENDPOINT, endpoint)
     endpoints.set_enabled(session.tenant_id, endpoint_id, enabled=is_on, actor=session.actor)
-    said = "enabled; a replay sends what it missed" if is_on else "disabled; what was pending is canceled"
-    messages.success(request, f"The endpoint is {said}.")
+    outcome = "enabled; a replay sends what it missed" if is_on else "disabled; what was pending is canceled"
+    messages.success(request, f"The endpoint is {outcome}.")
     return redirect("console:webhook", endpoint)
 
 
@@ -167,10 +167,10 @@ def _counts(tenant_id: UUID) -> defaultdict[UUID, dict[str, int]]:
     """Deliveries of the last day by endpoint and state."""
     since = timezone.now() - timedelta(hours=HEALTH_HOURS)
     rows = WebhookDelivery.objects.of_tenant(tenant_id).filter(created_at__gte=since)
-    found: defaultdict[UUID, dict[str, int]] = defaultdict(dict)
+    counts: defaultdict[UUID, dict[str, int]] = defaultdict(dict)
     for row in rows.values("endpoint_id", "status").annotate(n=Count("id")).order_by():
-        found[row["endpoint_id"]][row["status"]] = row["n"]
-    return found
+        counts[row["endpoint_id"]][row["status"]] = row["n"]
+    return counts
 
 
 def event_groups(checked: Sequence[str]) -> list[tuple[str, list[tuple[str, bool]]]]:

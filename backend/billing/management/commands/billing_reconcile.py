@@ -22,13 +22,13 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, as_json: bool, **options: Any) -> None:
         try:
-            found = reconcile()
+            incidents = reconcile()
         except KolmError as fault:
             raise CommandError(fault.message) from None
-        for incident in found:
+        for incident in incidents:
             shown = incident_line(incident)
             self.stdout.write(json.dumps(shown) if as_json else "  ".join(f"{k}={v}" for k, v in shown.items()))
-        if found:
+        if incidents:
             sys.exit(1)
         if not as_json:
             self.stdout.write("No differences.")
