@@ -8,14 +8,11 @@ from typing import Any, Protocol
 
 from backend.domain.recipes.feedback import PackFeedback
 from gpu_runners.models.protocol import Drafting, DraftKind, GenerationRequest
-from gpu_runners.speculation.controller import MARGIN, Controller
+from gpu_runners.speculation.controller import MARGIN, Controller, StepBook
 from gpu_runners.speculation.drafter import Drafter, TokenSource
 from gpu_runners.speculation.feedback_log import FeedbackLog
 from gpu_runners.speculation.packs import PackShelf
-from gpu_runners.speculation.prompt_lookup import PromptSource
-from gpu_runners.speculation.schema_forced import SchemaSource
-from gpu_runners.speculation.sources import PackSource
-from gpu_runners.speculation.step_book import StepBook
+from gpu_runners.speculation.sources import PackSource, PromptSource, SchemaSource
 from gpu_runners.speculation.step_costs import StepCosts
 
 _KEEP_CONTROLLERS = 512

@@ -6,6 +6,8 @@ Whatever those two get wrong, an allowance bounds: what drafts lose, their makin
 three quarters of a per cent of the time that was spent, and less of it the longer nothing is gained.
 """
 
+from dataclasses import dataclass, field
+
 from gpu_runners.models.protocol import DraftKind
 from gpu_runners.speculation.acceptance import Acceptance
 from gpu_runners.speculation.feedback_log import PackLog
@@ -149,3 +151,38 @@ class Controller:
         self._asking[kind, onward].gained += accepted
         if kind is DraftKind.PACK and self.log is not None:
             self.log.tried(key, drafted, accepted)
+
+
+@dataclass(slots=True)
+class Share:
+    """One controller's part of a step."""
+
+    n_rows: int = 0
+    is_asked: bool = False
+    n_asked: int = 0
+    n_fed: int = 0
+    n_accepted: int = 0
+    asked_s: float = 0.0
+    model_s: float = 0.0
+
+    def add(self, n_fed: int, n_accepted: int) -> None:
+        self.n_fed += n_fed
+        self.n_accepted += n_accepted
+
+
+@dataclass(slots=True)
+class StepBook:
+    """One step's account. `noted` is (rows, drafted tokens, seconds) where it was timed."""
+
+    n_rows: int = 0
+    n_asked: int = 0
+    n_kept: int = 0
+    making_s: float = 0.0
+    noted: tuple[int, int, float] | None = None
+    shares: dict[Controller, Share] = field(default_factory=dict)
+
+    def of(self, controller: Controller) -> Share:
+        share = self.shares.get(controller)
+        if share is None:
+            share = self.shares[controller] = Share()
+        return share

@@ -25,7 +25,7 @@ from backend.domain.recipes.mining.building import PackOptions, build_pack
 from backend.domain.recipes.observing import observe
 from backend.domain.recipes.pack import RecipePack
 from backend.domain.recipes.replay import GreedyDraft, Proposer, Replayed, replay
-from gpu_runners.speculation.prompt_lookup import PromptSource
+from gpu_runners.speculation.sources import PromptSource
 from tests.bench.recipe_replay_data import SETS, Encoder, ReplaySet, replay_set
 from tests.bench.recipe_replay_peers import NgramTable, PromptLookup, SuffixDecoding, has_suffix_decoding
 

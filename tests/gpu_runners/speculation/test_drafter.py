@@ -13,7 +13,7 @@ from gpu_runners.models.constraints import Constraints
 from gpu_runners.models.protocol import Constraint, ConstraintKind, DraftKind, SourceCount
 from gpu_runners.speculation.controller import Controller
 from gpu_runners.speculation.drafter import Drafter
-from gpu_runners.speculation.schema_forced import SchemaSource
+from gpu_runners.speculation.sources import SchemaSource
 from gpu_runners.speculation.step_costs import StepCosts
 from tests.gpu_runners.speculation.small_sources import Told
 from tests.tiny_bases import TINY, tiny_bases  # noqa: F401 (a fixture)

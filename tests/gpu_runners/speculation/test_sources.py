@@ -20,8 +20,7 @@ from gpu_runners.speculation.controller import Controller
 from gpu_runners.speculation.drafter import Drafter
 from gpu_runners.speculation.feedback_log import FeedbackLog, PackLog
 from gpu_runners.speculation.packs import PackShelf
-from gpu_runners.speculation.prompt_lookup import MAX_MATCH, PromptSource
-from gpu_runners.speculation.sources import PackSource
+from gpu_runners.speculation.sources import MAX_MATCH, PackSource, PromptSource
 from gpu_runners.speculation.step_costs import StepCosts
 
 TEXTS = [bytes([i]) for i in range(128)]
