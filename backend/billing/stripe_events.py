@@ -118,7 +118,7 @@ def _handle(event: StripeEvent) -> None:
 
 
 def _see_to_draft(event: StripeEvent) -> str:
-    """Hold a draft of a period's usage: it waits for its last hours (`settling`). Returns its subscription."""
+    """Hold a draft of a period's usage: it waits for its last hours (`settlement`). Returns its subscription."""
     invoice = invoices.invoice(event.object_id)
     if invoice.reason == "subscription_cycle" and invoice.status == "draft" and invoice.auto_advance:
         invoices.hold_draft(invoice.id, key=f"hold-{event.event_id}-{event.n_attempts}")
