@@ -13,8 +13,8 @@ _LAST = 4_096  # tokens of a prompt's end that are looked up
 
 
 class PackSource:
-    """The task's pack. `key` is the recipe's place in the pack, of a copy recipe behind all others. `prompt`: what is answered, of which
-    copies are made. Places that no recipe knows go to the log."""
+    """The task's pack. `key` is the recipe's place in the pack, of a copy recipe behind all others. `prompt`: what is
+    answered, of which copies are made. Places that no recipe knows go to the log."""
 
     kind = DraftKind.PACK
 
@@ -77,9 +77,9 @@ class SchemaSource:
 class PromptSource:
     """Prompt look-up: what followed the same tokens in the prompt, or in the answer so far (Saxena, 2023).
 
-    The last two tokens are looked up in a table of all earlier pairs; of the places there, the one that agrees with most
-    of what is written wins, the latest between equals. The table grows with the answer. `key` is how many tokens agreed:
-    a long agreement is worth more than a short one."""
+    The last two tokens are looked up in a table of all earlier pairs; of the places there, the one that agrees with
+    most of what is written wins, the latest between equals. The table grows with the answer. `key` is how many tokens
+    agreed: a long agreement is worth more than a short one."""
 
     kind = DraftKind.PROMPT
 

@@ -2,8 +2,8 @@
 
     python -m tests.bench.recipe_llama_library WORK.json
 
-WORK is that of `tests.gpu_runners.speculation.llama_answers` with "rounds", "context" and "ways" (name: what differs). One
-process, one model, ways in turn and another first each round. Prints by way `{"answers", "steps", "drafted",
+WORK is that of `tests.gpu_runners.speculation.llama_answers` with "rounds", "context" and "ways" (name: what differs).
+One process, one model, ways in turn and another first each round. Prints by way `{"answers", "steps", "drafted",
 "accepted", "cpu_s"}`, the last a list over rounds.
 """
 
