@@ -47,7 +47,7 @@ class AdapterShelf:
 
 
 def prepare(key: str, folder: Path, model: torch.nn.Module, shapes: Shapes) -> Prepared:
-    """For a bank. Raises Rejected(bad_adapter)."""
+    """An adapter made ready for the LoRA slots. Raises Rejected(bad_adapter)."""
     config, tensors = _read(folder)
     scaling = _scaling(config)
     pairs = {path: (a, b * scaling) for path, a, b in _pairs(config, tensors, shapes)}

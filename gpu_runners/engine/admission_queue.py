@@ -8,40 +8,40 @@ as an engine runs at once.
 from collections import deque
 from collections.abc import Callable
 
-from gpu_runners.engine.sequences import Row
+from gpu_runners.engine.sequences import TokenSequence
 
 
 class AdmissionQueue:
     """Not thread-safe."""
 
     def __init__(self) -> None:
-        self._rows: deque[Row] = deque()
+        self._rows: deque[TokenSequence] = deque()
 
     def __len__(self) -> int:
         return len(self._rows)
 
-    def push(self, row: Row) -> None:
-        self._rows.append(row)
+    def push(self, sequence: TokenSequence) -> None:
+        self._rows.append(sequence)
 
-    def push_front(self, row: Row) -> None:
+    def push_front(self, sequence: TokenSequence) -> None:
         """Take back a sequence that ran and had to give its memory up: it goes first."""
-        self._rows.appendleft(row)
+        self._rows.appendleft(sequence)
 
-    def pop(self, fits: Callable[[Row], bool]) -> Row | None:
+    def pop(self, fits: Callable[[TokenSequence], bool]) -> TokenSequence | None:
         """The first that `fits` and has none of its tenant before it; None where there is none."""
         passed: set[str] = set()
-        for i, row in enumerate(self._rows):
-            if row.tenant in passed:
+        for i, sequence in enumerate(self._rows):
+            if sequence.tenant in passed:
                 continue
-            if fits(row):
+            if fits(sequence):
                 del self._rows[i]
-                return row
-            passed.add(row.tenant)
+                return sequence
+            passed.add(sequence.tenant)
         return None
 
-    def drop(self, row: Row) -> bool:
+    def drop(self, sequence: TokenSequence) -> bool:
         """Remove a sequence; False where it does not wait."""
-        if row not in self._rows:
+        if sequence not in self._rows:
             return False
-        self._rows.remove(row)
+        self._rows.remove(sequence)
         return True

@@ -12,18 +12,18 @@ from typing import Any
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
-from gpu_runners.engine.kv import Lane
+from gpu_runners.engine.kv import KVSlotPool
 from gpu_runners.engine.segments import Segment
 
 NAME = "kolm_lanes"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decoding:
+class DecodeBatch:
     """The new tokens of a lane's decoding rows, end to end from `begin` on: `places` (n,) is the row of each,
     `positions` (n,) where it comes."""
 
-    lane: Lane
+    pool: KVSlotPool
     begin: int
     n: int
     places: torch.Tensor
@@ -32,10 +32,10 @@ class Decoding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class PrefillChunk:
     """A chunk of one row's prompt: `n` tokens from position `start`."""
 
-    lane: Lane
+    pool: KVSlotPool
     slot: int
     begin: int
     n: int
@@ -46,12 +46,12 @@ class Reading:
 class Step:
     """What attention has to know of one forward pass; masks are made once for all layers."""
 
-    decoding: Sequence[Decoding]
-    reading: Sequence[Reading]
+    decoding: Sequence[DecodeBatch]
+    reading: Sequence[PrefillChunk]
     masks: dict[tuple[int, int | None], torch.Tensor | None] = field(default_factory=dict)
 
     def mask(
-        self, part: Segment | Reading, window: int | None, like: torch.Tensor, times: int = 1
+        self, part: Segment | PrefillChunk, window: int | None, like: torch.Tensor, times: int = 1
     ) -> torch.Tensor | None:
         """For a segment (n, 1, q, longest) with q = 1 or width * times; for a chunk (n, start + n), or None: simply
         causal from 0. `like` gives type and device."""
@@ -61,7 +61,7 @@ class Step:
         return self.masks[key]
 
 
-def _mask(part: Segment | Reading, window: int | None, like: torch.Tensor, times: int) -> torch.Tensor | None:
+def _mask(part: Segment | PrefillChunk, window: int | None, like: torch.Tensor, times: int) -> torch.Tensor | None:
     if isinstance(part, Segment):
         keys = torch.arange(part.longest, device=like.device)
         queries = part.positions[:, None, :, None]
@@ -95,14 +95,14 @@ def attend(
     layer, (_, heads, total, _) = module.layer_idx, query.shape
     out = query.new_empty((total, heads, value.shape[-1]))
     q, k, v = query[0].transpose(0, 1), key[0].transpose(0, 1), value[0].transpose(0, 1)  # (T, heads, width)
-    for lane in step.decoding:
-        span = slice(lane.begin, lane.begin + lane.n)
-        lane.lane.keys[layer][lane.places, :, lane.positions] = k[span]
-        lane.lane.values[layer][lane.places, :, lane.positions] = v[span]
-        for segment in lane.segments:
+    for pool in step.decoding:
+        span = slice(pool.begin, pool.begin + pool.n)
+        pool.pool.keys[layer][pool.places, :, pool.positions] = k[span]
+        pool.pool.values[layer][pool.places, :, pool.positions] = v[span]
+        for segment in pool.segments:
             mask = step.mask(segment, sliding_window, query, heads // k.shape[1])
             span = slice(segment.begin, segment.begin + segment.n_tokens)
-            out[span] = _decode(lane.lane, segment, layer, q[span], mask, scaling)
+            out[span] = _decode(pool.pool, segment, layer, q[span], mask, scaling)
     for chunk in step.reading:
         mask = step.mask(chunk, sliding_window, query)
         span = slice(chunk.begin, chunk.begin + chunk.n)
@@ -111,13 +111,13 @@ def attend(
 
 
 def _decode(
-    lane: Lane, segment: Segment, layer: int, q: torch.Tensor, mask: torch.Tensor | None, scaling: float | None
+    pool: KVSlotPool, segment: Segment, layer: int, q: torch.Tensor, mask: torch.Tensor | None, scaling: float | None
 ) -> torch.Tensor:
     """`q` (tokens, heads, width); the query heads of one key head are rows of its queries, as a row's drafted tokens
     are, so that keys are read in place."""
     _, heads, width = q.shape
     rows = slice(segment.first, segment.first + segment.n)
-    keys, values = lane.keys[layer][rows, :, : segment.longest], lane.values[layer][rows, :, : segment.longest]
+    keys, values = pool.keys[layer][rows, :, : segment.longest], pool.values[layer][rows, :, : segment.longest]
     n_key_heads, times = keys.shape[1], heads // keys.shape[1]
     if segment.width == 1:
         q = q.view(segment.n, n_key_heads, times, width)
@@ -133,7 +133,7 @@ def _decode(
 
 
 def _read(
-    chunk: Reading,
+    chunk: PrefillChunk,
     layer: int,
     q: torch.Tensor,
     k: torch.Tensor,
@@ -141,7 +141,7 @@ def _read(
     mask: torch.Tensor | None,
     scaling: float | None,
 ) -> torch.Tensor:
-    keys, values = chunk.lane.keys[layer][chunk.slot], chunk.lane.values[layer][chunk.slot]
+    keys, values = chunk.pool.keys[layer][chunk.slot], chunk.pool.values[layer][chunk.slot]
     end = chunk.start + chunk.n
     keys[:, chunk.start : end] = k.transpose(0, 1)
     values[:, chunk.start : end] = v.transpose(0, 1)

@@ -1,10 +1,10 @@
-"""The engine's way to its drafts: what fails in them ends a row's drafts, never its answer; and how much of a draft is
-verified."""
+"""The engine's way to its drafts: what fails in them ends a sequence's drafts, never its answer; and how much of a
+draft is verified."""
 
 import logging
 from collections.abc import Sequence
 
-from gpu_runners.engine.sequences import Row
+from gpu_runners.engine.sequences import TokenSequence
 from gpu_runners.speculation.batch import BatchDrafter
 
 log = logging.getLogger("kolm.generation")
@@ -13,35 +13,35 @@ MOST_DRAFTED = 1024  # of a step: each is a row of logits, and a thousand of 150
 
 
 class GuardedDrafts:
-    """Drafts as the scheduler asks for them. What breaks in them ends a row's drafts, not its answer."""
+    """Drafts as the scheduler asks for them. What breaks in them ends a sequence's drafts, not its answer."""
 
     def __init__(self, *, vocab_size: int) -> None:
-        self.drafts: BatchDrafter | None = None  # set before the first row that has a drafter enters
+        self.drafts: BatchDrafter | None = None  # set before the first sequence that has a drafter enters
         self._vocab_size = vocab_size
 
-    def ask(self, rows: Sequence[Row]) -> int:
-        """Give those of `rows` that decode and may have one a draft; how many tokens that are."""
-        asked = [row for row in rows if row.drafter is not None and not row.reading]
+    def ask(self, sequences: Sequence[TokenSequence]) -> int:
+        """Give those of `sequences` that decode and may have one a draft; how many tokens that are."""
+        asked = [sequence for sequence in sequences if sequence.drafter is not None and not sequence.reading]
         if not asked or self.drafts is None:
             return 0
         share = max(1, MOST_DRAFTED // len(asked))
         try:
-            for row, ids in zip(asked, self.drafts.propose(asked), strict=True):
-                row.draft = fitted(ids, row, share=share, vocab_size=self._vocab_size) if ids else []
+            for sequence, ids in zip(asked, self.drafts.propose(asked), strict=True):
+                sequence.draft = fitted(ids, sequence, share=share, vocab_size=self._vocab_size) if ids else []
         except Exception:
             log.exception("drafting failed: %d requests go on without", len(asked))
             self.end(asked)
-        return sum(len(row.draft) for row in asked)
+        return sum(len(sequence.draft) for sequence in asked)
 
-    def settle(self, row: Row, kept: Sequence[int]) -> None:
-        if row.drafter is None or self.drafts is None:
+    def settle(self, sequence: TokenSequence, kept: Sequence[int]) -> None:
+        if sequence.drafter is None or self.drafts is None:
             return
         try:
-            self.drafts.settle(row, kept)
+            self.drafts.settle(sequence, kept)
         except Exception:
             log.exception("drafting failed: a request goes on without")
-            self.end([row])
-        row.draft = []
+            self.end([sequence])
+        sequence.draft = []
 
     def note_step(self, n_rows: int, n_drafted: int, seconds: float) -> None:
         if self.drafts is None:
@@ -51,31 +51,31 @@ class GuardedDrafts:
         except Exception:
             log.exception("drafting failed: what a step took was not noted")
 
-    def end(self, rows: Sequence[Row]) -> None:
-        """No more drafts for `rows`, which go on."""
-        for row in rows:
-            row.draft = []
-            self.close(row)
+    def end(self, sequences: Sequence[TokenSequence]) -> None:
+        """No more drafts for `sequences`, which go on."""
+        for sequence in sequences:
+            sequence.draft = []
+            self.close(sequence)
 
-    def close(self, row: Row) -> None:
-        if row.drafter is None or self.drafts is None:
+    def close(self, sequence: TokenSequence) -> None:
+        if sequence.drafter is None or self.drafts is None:
             return
         try:
-            row.by_source = row.drafter.counts
-            self.drafts.close(row)
+            sequence.by_source = sequence.drafter.counts
+            self.drafts.close(sequence)
         except Exception:
             log.exception("drafting failed: the drafts of a request were not closed")
-        row.drafter = None
+        sequence.drafter = None
 
 
-def fitted(ids: Sequence[int], row: Row, *, share: int, vocab_size: int) -> list[int]:
-    """As much of a draft as can come true: not past the end of the answer, the row's limit or a token that the base
-    does not have, and one place short of the limit, for the token that follows."""
+def fitted(ids: Sequence[int], sequence: TokenSequence, *, share: int, vocab_size: int) -> list[int]:
+    """As much of a draft as can come true: not past the end of the answer, the sequence's limit or a token that the
+    base does not have, and one place short of the limit, for the token that follows."""
     kept: list[int] = []
-    for token in ids[: max(0, min(share, row.limit - len(row.tokens) - 1))]:
+    for token in ids[: max(0, min(share, sequence.limit - len(sequence.tokens) - 1))]:
         if not 0 <= token < vocab_size:
             break
         kept.append(token)
-        if token in row.eos_ids:
+        if token in sequence.eos_ids:
             break
     return kept

@@ -48,7 +48,7 @@ class Use:
     chunks: Sequence[tuple[int, int, int]] = ()
 
 
-class BankLinear(torch.nn.Module):
+class SlotLinear(torch.nn.Module):
     """The frozen layer and the slots' matrices: `a` (slots + 1, r, in), `b` (slots + 1, r, out), and `stretch`
     (slots + 1, out) once there is a DoRA. The last slot is zeros."""
 
@@ -120,14 +120,14 @@ class BankLinear(torch.nn.Module):
             setattr(self, name, new)
 
 
-class AdapterBank:
+class LoraSlots:
     """`n_slots` adapters at a time. Not thread-safe: the engine's own thread uses it."""
 
     def __init__(self, model: torch.nn.Module, *, n_slots: int) -> None:
         self.n_slots, self.rank = n_slots, 0
         self.loads = self.evictions = 0
         self._model, self._use = model, Use()
-        self._layers: dict[str, BankLinear] = {}
+        self._layers: dict[str, SlotLinear] = {}
         self._slot_of: OrderedDict[str, int] = OrderedDict()  # least recently used first
         self._pins: dict[str, int] = {}
         self._doomed: set[str] = set()
@@ -223,10 +223,10 @@ class AdapterBank:
         for path, layer in self._layers.items():
             layer.fill(slot, adapter, path)
 
-    def _adapted(self, path: str) -> BankLinear:
+    def _adapted(self, path: str) -> SlotLinear:
         parent, _, name = path.rpartition(".")
         holder: Any = self._model.get_submodule(parent)
-        layer = BankLinear(getattr(holder, name), self._use, n_slots=self.n_slots, rank=self.rank)
+        layer = SlotLinear(getattr(holder, name), self._use, n_slots=self.n_slots, rank=self.rank)
         setattr(holder, name, layer)
         return layer
 

@@ -28,7 +28,7 @@ class Mailbox:
             item = self._items[0]
             if isinstance(item, Exception):
                 if deltas:
-                    break  # told at the next call, after what came before it
+                    break  # raised at the next call, after what came before it
                 raise item
             deltas.append(item)
             self._items.popleft()

@@ -1,7 +1,7 @@
-"""A small model of the same tokenizer that drafts for all rows at once, greedily, one forward pass a token.
+"""A small model of the same tokenizer that drafts for all sequences at once, greedily, one forward pass a token.
 
-It keeps keys of its own for each row, and takes up what was written since it was asked last with the next pass. A row
-gets its drafts while there is room for its keys; its prompt is read when it is asked for the first time.
+It keeps keys of its own for each sequence, and takes up what was written since it was asked last with the next pass. A
+sequence gets its drafts while there is room for its keys; its prompt is read when it is asked for the first time.
 """
 
 import weakref
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from gpu_runners.engine.model_runner import Net
+from gpu_runners.engine.model_runner import ModelRunner
 from gpu_runners.speculation.batch import BatchDrafter
 from gpu_runners.speculation.drafter import Drafter
 from gpu_runners.speculation.packs import PackShelf
@@ -22,22 +22,21 @@ if TYPE_CHECKING:
     from gpu_runners.models.causal_base import CausalBase
 
 _KV_BYTES = 1 << 30
-_LONG = (
-    32  # unread tokens of a row from which rows are read one by one: in one pass they would be as wide as the longest
-)
+# unread tokens of a sequence from which sequences are read one by one: in one pass all would be as wide as the longest
+_LONG = 32
 SURE = 8  # bins of how sure the small model is of a token
 
 
 @dataclass(slots=True, eq=False)
 class _Shadow:
-    """A row of the small model: what `Net.forward` and a lane need. `n_cached` of `tokens` have keys, `n_sure` of them
-    were not drafted."""
+    """A sequence of the small model: what `ModelRunner.forward` and a KV slot need. `n_cached` of `tokens` have keys,
+    `n_sure` of them were not drafted."""
 
     owner: "weakref.ref[Drafter]"
     tokens: list[int] = field(default_factory=list)
     n_sure: int = 0
     adapter: None = None
-    lane: Any = None
+    pool: Any = None
     slot: int = -1
     n_cached: int = 0
     draft: list[int] = field(default_factory=list)
@@ -55,13 +54,19 @@ class ModelDrafts:
     """Used by the engine's own thread alone."""
 
     def __init__(
-        self, base: "CausalBase", *, device: str = "cpu", dtype: str = "float32", max_rows: int = 32, kv_tokens: int = 0
+        self,
+        base: "CausalBase",
+        *,
+        device: str = "cpu",
+        dtype: str = "float32",
+        max_sequences: int = 32,
+        kv_tokens: int = 0,
     ) -> None:
         """Raises JobFailed(unsupported_base)."""
-        self._net = Net(base, device=torch.device(device), dtype=getattr(torch, dtype), merged=None)
-        room = kv_tokens or min(max_rows * base.context, _KV_BYTES // self._net.kv_bytes_per_token)
+        self._runner = ModelRunner(base, device=torch.device(device), dtype=getattr(torch, dtype), merged=None)
+        room = kv_tokens or min(max_sequences * base.context, _KV_BYTES // self._runner.kv_bytes_per_token)
         self._context = min(base.context, room)
-        self._lanes = self._net.lanes(budget=room, longest=self._context, max_rows=max_rows)
+        self._pools = self._runner.pools(budget=room, longest=self._context, max_sequences=max_sequences)
         self._shadows: dict[int, _Shadow] = {}
 
     @torch.inference_mode()
@@ -82,36 +87,36 @@ class ModelDrafts:
             return True
         if limit > self._context:
             return False
-        if not self._lanes.has_room(limit):
+        if not self._pools.has_room(limit):
             self._sweep()
-            if not self._lanes.has_room(limit):
+            if not self._pools.has_room(limit):
                 return False
         shadow = self._shadows[id(drafter)] = _Shadow(weakref.ref(drafter))
-        self._lanes.add(shadow, limit)
+        self._pools.add(shadow, limit)
         return True
 
     def close(self, drafter: Drafter) -> None:
         shadow = self._shadows.pop(id(drafter), None)
         if shadow is not None:
-            self._lanes.remove(shadow)
+            self._pools.remove(shadow)
 
     def _step(self, shadows: Sequence[_Shadow]) -> torch.Tensor:
         """(n, V) logits after each one's last token."""
         unread = max(len(shadow.tokens) - shadow.n_cached for shadow in shadows)
         if unread > _LONG or 2 * len(shadows) < len(self._shadows):
             chunks: list[Any] = [(shadow, len(shadow.tokens) - shadow.n_cached) for shadow in shadows]
-            return self._net.forward(self._lanes, chunks, None)[1]
+            return self._runner.forward(self._pools, chunks, None)[1]
         return self._decode(shadows)
 
     def _decode(self, shadows: Sequence[_Shadow]) -> torch.Tensor:
-        """All rows of the lanes in one pass where they lie, those that were not asked too: with many rows that is
+        """Run all sequences of the pools in one pass where they lie, those that were not asked too: with many that is
         cheaper than to read some one by one."""
         asked = {id(shadow): i for i, shadow in enumerate(shadows)}
         whole = {key: shadow.tokens for key, shadow in self._shadows.items()}
         places, n_logits = [0] * len(shadows), 0
-        for lane in self._lanes.by_capacity.values():
-            lane.n_decoding = len(lane.rows)
-            for shadow in lane.rows:
+        for pool in self._pools.by_capacity.values():
+            pool.n_decoding = len(pool.sequences)
+            for shadow in pool.sequences:
                 shadow.n_cached = min(shadow.n_cached, len(shadow.tokens) - 1)
                 begin = shadow.n_cached
                 if id(shadow) in asked:
@@ -120,19 +125,19 @@ class ModelDrafts:
                 shadow.tokens = shadow.tokens[: begin + 1]
                 n_logits += 1 + len(shadow.draft)
         try:
-            _, logits = self._net.forward(self._lanes, [], None)
+            _, logits = self._runner.forward(self._pools, [], None)
         finally:
-            for lane in self._lanes.by_capacity.values():
-                lane.n_decoding = 0
+            for pool in self._pools.by_capacity.values():
+                pool.n_decoding = 0
             for key, shadow in self._shadows.items():
                 shadow.n_cached += len(shadow.draft)
                 shadow.tokens, shadow.draft = whole[key], []
         return logits[torch.tensor(places, device=logits.device)]
 
     def _sweep(self) -> None:
-        """Places of rows that ended without `close`."""
+        """Free the slots of sequences that ended without `close`."""
         for key in [key for key, shadow in self._shadows.items() if shadow.owner() is None]:
-            self._lanes.remove(self._shadows.pop(key))
+            self._pools.remove(self._shadows.pop(key))
 
 
 def open_drafts(
@@ -148,6 +153,6 @@ def open_drafts(
     where `draft_base` cannot be run."""
     models = None
     if draft_base is not None:
-        models = ModelDrafts(draft_base, device=device, dtype=dtype, max_rows=max_running)
+        models = ModelDrafts(draft_base, device=device, dtype=dtype, max_sequences=max_running)
     shelf = PackShelf(lambda: token_texts(base), tokenizer_sha256=base.tokenizer_sha256)
     return BatchDrafter(shelf, models=models, end_ids=base.eos_ids, n_vocab=base.vocab_size, clock=clock)

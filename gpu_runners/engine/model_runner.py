@@ -1,4 +1,5 @@
-"""The base as the engine runs it: its weights on a device under our attention, and one forward over ragged rows."""
+"""The base as the engine runs it: its weights on a device under our attention, and one forward pass over ragged
+sequences."""
 
 import time
 from collections.abc import Sequence
@@ -8,21 +9,21 @@ from typing import Any
 import torch
 
 from gpu_runners.engine.adapters import deltas
-from gpu_runners.engine.attention import NAME, Decoding, Reading, Step, register
-from gpu_runners.engine.kv import Lane, Lanes
-from gpu_runners.engine.lora_slots import AdapterBank, linear_shapes, merge
+from gpu_runners.engine.attention import NAME, DecodeBatch, PrefillChunk, Step, register
+from gpu_runners.engine.kv import KVSlotPool, KVSlotPools
+from gpu_runners.engine.lora_slots import LoraSlots, linear_shapes, merge
 from gpu_runners.engine.segments import segments
-from gpu_runners.engine.sequences import Row
+from gpu_runners.engine.sequences import TokenSequence
 from gpu_runners.errors import JobFailed
 from gpu_runners.models.causal_base import CausalBase, load_weights
 
 # Of a step on a CPU: the thread's own time, which other work on the machine is no part of.
 _CLOCKS = {"cpu": time.thread_time}
-_MOVING_ROPES = ("dynamic", "longrope")  # their angles depend on the longest row of a batch
+_MOVING_ROPES = ("dynamic", "longrope")  # their angles depend on the longest sequence of a batch
 _PROBE = 12
 
 
-class Net:
+class ModelRunner:
     """Not thread-safe."""
 
     def __init__(self, base: CausalBase, *, device: torch.device, dtype: torch.dtype, merged: Path | None) -> None:
@@ -50,66 +51,91 @@ class Net:
         n: int = 2 * self._kv["n_layers"] * self._kv["n_heads"] * self._kv["width"] * self.dtype.itemsize
         return n
 
-    def lanes(self, *, budget: int, longest: int, max_rows: int) -> Lanes:
-        return Lanes(
-            budget=budget, longest=longest, max_rows=max_rows, dtype=self.dtype, device=self.device, **self._kv
+    def pools(self, *, budget: int, longest: int, max_sequences: int) -> KVSlotPools:
+        return KVSlotPools(
+            budget=budget,
+            longest=longest,
+            max_sequences=max_sequences,
+            dtype=self.dtype,
+            device=self.device,
+            **self._kv,
         )
 
     def forward(
-        self, lanes: Lanes, chunks: Sequence[tuple[Row, int]], bank: AdapterBank | None
-    ) -> tuple[list[Row], torch.Tensor]:
-        """One step of all decoding rows with their drafts, and of `chunks` (row, tokens of its prompt to read). (rows,
-        (n, V) logits): the decoding rows by lane, a row of logits for the last token and for each drafted one; then
-        those of the chunks that are whole, a row of logits each. Only the last tokens count as cached."""
-        decoding, ids, positions, step = self._plan(lanes, chunks)
+        self, pools: KVSlotPools, chunks: Sequence[tuple[TokenSequence, int]], lora: LoraSlots | None
+    ) -> tuple[list[TokenSequence], torch.Tensor]:
+        """Run one step: all decoding sequences with their drafts, and `chunks` (sequence, tokens of its prompt to
+        read).
+
+        Returns (sequences, (n, V) logits): the decoding sequences by pool, each with a row of logits for its last token
+        and one for each drafted token; then those whose prompt is now read to its end, a row of logits each. Of
+        decoding sequences only the last token counts as cached: whether drafted ones stay is decided after sampling."""
+        decoding, ids, positions, step = self._plan(pools, chunks)
         wanted = list(range(step.reading[0].begin if chunks else len(ids)))
-        if bank is not None:
-            keys = [(row.adapter.key if row.adapter else None, 1 + len(row.draft)) for row in decoding]
-            bank.use(keys, [(row.adapter.key if row.adapter else None, n) for row, n in chunks], self.device)
+        if lora is not None:
+            keys = [
+                (sequence.adapter.key if sequence.adapter else None, 1 + len(sequence.draft)) for sequence in decoding
+            ]
+            lora.use(
+                keys, [(sequence.adapter.key if sequence.adapter else None, n) for sequence, n in chunks], self.device
+            )
         whole = decoding[:]
-        for (row, n), part in zip(chunks, step.reading, strict=True):
-            if row.n_cached + n == len(row.tokens):
-                whole.append(row)
+        for (sequence, n), part in zip(chunks, step.reading, strict=True):
+            if sequence.n_cached + n == len(sequence.tokens):
+                whole.append(sequence)
                 wanted.append(part.begin + part.n - 1)
+        # (V,) a wanted token: the output layer costs as much as some blocks, so prompt tokens in between do without it
         logits = self._logits(ids, positions, step, wanted)
-        for row in decoding:
-            row.n_cached += 1
-        for row, n in chunks:
-            row.n_cached += n
+        for sequence in decoding:
+            sequence.n_cached += 1
+        for sequence, n in chunks:
+            sequence.n_cached += n
         return whole, logits
 
-    def _plan(self, lanes: Lanes, chunks: Sequence[tuple[Row, int]]) -> tuple[list[Row], list[int], list[int], Step]:
-        rows: list[Row] = []
+    def _plan(
+        self, pools: KVSlotPools, chunks: Sequence[tuple[TokenSequence, int]]
+    ) -> tuple[list[TokenSequence], list[int], list[int], Step]:
+        """(decoding sequences, T token ids, T positions, what attention has to know of them).
+
+        All new tokens of a step lie end to end, without padding: `input_ids` is (1, T). Projections, norms and MLP do
+        not care whose a token is; only attention and LoRA have to, and get `begin` and `n` of each part.
+
+            pool of 64:   a0 b0 b1 b2    a has one new token, b one and two drafted: verified beside each other
+            pool of 256:  c0
+            chunks:       d0 .. d63      a prompt, or the next part of one
+        """
+        sequences: list[TokenSequence] = []
         ids: list[int] = []
         positions: list[int] = []
         decoding, reading = [], []
-        for lane in lanes.by_capacity.values():
-            if lane.n_decoding:
-                decoding.append(self._decoding(lane, ids, positions))
-                rows += lane.rows[: lane.n_decoding]
-        for row, n in chunks:
-            start = row.n_cached
-            reading.append(Reading(lane=row.lane, slot=row.slot, begin=len(ids), n=n, start=start))
-            ids += row.tokens[start : start + n]
+        for pool in pools.by_capacity.values():
+            if pool.n_decoding:
+                decoding.append(self._decoding(pool, ids, positions))
+                sequences += pool.sequences[: pool.n_decoding]
+        for sequence, n in chunks:
+            start = sequence.n_cached
+            reading.append(PrefillChunk(pool=sequence.pool, slot=sequence.slot, begin=len(ids), n=n, start=start))
+            ids += sequence.tokens[start : start + n]
             positions += range(start, start + n)
-        return rows, ids, positions, Step(decoding=decoding, reading=reading)
+        return sequences, ids, positions, Step(decoding=decoding, reading=reading)
 
-    def _decoding(self, lane: Lane, ids: list[int], positions: list[int]) -> Decoding:
-        """Adds to `ids` and `positions` what the lane's decoding rows go on with."""
-        begin, rows = len(ids), lane.rows[: lane.n_decoding]
-        starts = [row.n_cached for row in rows]
-        counts = [1 + len(row.draft) for row in rows]
-        for row, start, n in zip(rows, starts, counts, strict=True):
-            ids.append(row.tokens[-1])
+    def _decoding(self, pool: KVSlotPool, ids: list[int], positions: list[int]) -> DecodeBatch:
+        """Add to `ids` and `positions` the tokens of a pool's decoding sequences."""
+        begin, sequences = len(ids), pool.sequences[: pool.n_decoding]
+        starts = [sequence.n_cached for sequence in sequences]
+        counts = [1 + len(sequence.draft) for sequence in sequences]
+        for sequence, start, n in zip(sequences, starts, counts, strict=True):
+            ids.append(sequence.tokens[-1])
             if n > 1:
-                ids += row.draft
+                ids += sequence.draft
             positions += range(start, start + n)
-        places = torch.arange(len(rows), device=self.device)
-        if len(ids) - begin > len(rows):
+        # (n,) the slot of each token: keys are written at [slot, :, position], so drafted tokens repeat their slot
+        places = torch.arange(len(sequences), device=self.device)
+        if len(ids) - begin > len(sequences):
             places = places.repeat_interleave(torch.tensor(counts, device=self.device))
         at = torch.tensor(positions[begin:], device=self.device)
-        return Decoding(
-            lane=lane,
+        return DecodeBatch(
+            pool=pool,
             begin=begin,
             n=len(at),
             places=places,
@@ -136,16 +162,16 @@ class Net:
         own = self.model(input_ids=torch.tensor([ids], device=self.device), use_cache=False).logits[0, -1].float()
         register()
         self.model.set_attn_implementation(NAME)
-        lanes = self.lanes(budget=64, longest=64, max_rows=1)
-        row = _Probe(ids[: _PROBE - 3])
-        lanes.add(row, 64)
+        pools = self.pools(budget=64, longest=64, max_sequences=1)
+        sequence = _Probe(ids[: _PROBE - 3])
+        pools.add(sequence, 64)
         try:
             for n in (7, _PROBE - 10):
-                self.forward(lanes, [(row, n)], None)  # type: ignore[list-item]
-            row.lane.start_decoding(row)
-            for token, row.draft in ((ids[-3], []), (ids[-2], ids[-1:])):
-                row.tokens.append(token)
-                _, ours = self.forward(lanes, [], None)
+                self.forward(pools, [(sequence, n)], None)  # type: ignore[list-item]
+            sequence.pool.start_decoding(sequence)
+            for token, sequence.draft in ((ids[-3], []), (ids[-2], ids[-1:])):
+                sequence.tokens.append(token)
+                _, ours = self.forward(pools, [], None)
         except (RuntimeError, TypeError, ValueError, AttributeError) as error:
             raise _unsupported(self.base, f"its attention is not like others' ({type(error).__name__})") from error
         allowed = (1e-3 if self.dtype is torch.float32 else 5e-2) * float(own.abs().max())
@@ -154,11 +180,11 @@ class Net:
 
 
 class _Probe:
-    """What `forward` and a lane need of a row."""
+    """What `forward` and a KV slot need of a sequence."""
 
     def __init__(self, tokens: list[int]) -> None:
         self.tokens = tokens
-        self.lane: Any = None
+        self.pool: Any = None
         self.slot = -1
         self.n_cached = 0
         self.adapter = None

@@ -33,7 +33,7 @@ class _Known:
     prefixes: list[_Prefix] = field(default_factory=list)  # least recently used first
 
 
-class Prefixes:
+class PrefixCache:
     """Used by the engine's own thread alone. `budget`: tokens of all prefixes; the owner that was away longest leaves
     first."""
 
@@ -45,12 +45,13 @@ class Prefixes:
     def n_tokens(self) -> int:
         return sum(len(one.tokens) for known in self._known.values() for one in known.prefixes)
 
-    def reuse(self, row: Any) -> None:
-        """Copies what is known of a new row's prompt into its lane; at least one token stays to be read."""
-        known = self._known.get(_owner(row))
+    def reuse(self, sequence: Any) -> None:
+        """Copy the longest known prefix of a new sequence's prompt into its KV slot; at least one token stays to be
+        read."""
+        known = self._known.get(_owner(sequence))
         if known is None:
             return
-        tokens = np.array(row.tokens[:-1])
+        tokens = np.array(sequence.tokens[:-1])
         best, n = None, LEAST - 1
         for prefix in known.prefixes:
             shared = _shared(prefix.tokens, tokens)
@@ -61,20 +62,23 @@ class Prefixes:
         known.prefixes.remove(best)
         known.prefixes.append(best)
         for layer, (keys, values) in enumerate(zip(best.keys, best.values, strict=True)):
-            row.lane.keys[layer][row.slot, :, :n] = keys[:, :n]
-            row.lane.values[layer][row.slot, :, :n] = values[:, :n]
-        row.n_cached = n
-        row.n_reused = min(n, len(row.request.prompt))
+            sequence.pool.keys[layer][sequence.slot, :, :n] = keys[:, :n]
+            sequence.pool.values[layer][sequence.slot, :, :n] = values[:, :n]
+        sequence.n_cached = n
+        sequence.n_reused = min(n, len(sequence.request.prompt))
 
-    def keep(self, row: Any) -> None:
-        """The row's prompt is read: keep what it shares with an earlier one, if that is more than was known."""
-        owner, tokens = _owner(row), np.array(row.request.prompt)
+    def keep(self, sequence: Any) -> None:
+        """Keep what a prompt that was just read shares with an earlier one, if that is more than was known."""
+        owner, tokens = _owner(sequence), np.array(sequence.request.prompt)
         known = self._known.setdefault(owner, _Known())
         self._known.move_to_end(owner)
         n = max((_shared(other, tokens) for other in known.recent), default=0)
         known.recent.append(tokens)
-        if n >= row.n_reused + LEAST and n <= self._budget:
-            blocks = [[block[row.slot, :, :n].clone() for block in side] for side in (row.lane.keys, row.lane.values)]
+        if n >= sequence.n_reused + LEAST and n <= self._budget:
+            blocks = [
+                [block[sequence.slot, :, :n].clone() for block in side]
+                for side in (sequence.pool.keys, sequence.pool.values)
+            ]
             known.prefixes = [one for one in known.prefixes if _shared(one.tokens, tokens[:n]) < len(one.tokens)]
             known.prefixes = [*known.prefixes[1 - _RECENT :], _Prefix(tokens[:n], *blocks)]
         while len(self._known) > _OWNERS or (self.n_tokens > self._budget and len(self._known) > 1):
@@ -90,8 +94,12 @@ class Prefixes:
         self._known.clear()
 
 
-def _owner(row: Any) -> Owner:
-    return row.request.tenant, row.request.cache_salt, "" if row.adapter is None else row.adapter.key
+def _owner(sequence: Any) -> Owner:
+    return (
+        sequence.request.tenant,
+        sequence.request.cache_salt,
+        "" if sequence.adapter is None else sequence.adapter.key,
+    )
 
 
 def _shared(a: Tokens, b: Tokens) -> int:

@@ -34,13 +34,14 @@ def segments(starts: Sequence[int], counts: Sequence[int], positions: torch.Tens
     """`starts` are where each row's `counts` new tokens begin, `positions` where each token comes; `begin` is where
     the first row's lie in the step."""
     n, device = len(counts), positions.device
-    if len(positions) == n:
+    if len(positions) == n:  # nobody has drafts: one call of width 1 over all
         longest = max(starts) + 1
         return [
             Segment(
                 first=0, n=n, begin=begin, n_tokens=n, width=1, at=None, positions=positions[:, None], longest=longest
             )
         ]
+    # with drafts the counts are ragged, and attention wants rectangles (n, width); see the module's docstring
     is_one = device.type != "cpu" or min(counts) == max(counts)
     spans = [(0, n)] if is_one else _spans(counts)
     return [

@@ -8,8 +8,8 @@ import numpy as np
 
 from gpu_runners.engine.lora_slots import Prepared
 from gpu_runners.engine.mailbox import Mailbox
-from gpu_runners.engine.sampling import Chooser, Chosen, Place
-from gpu_runners.engine.text import Detokenizer, StopTexts
+from gpu_runners.engine.sampling import LogitPosition, Sampled, Sampler
+from gpu_runners.engine.text import Detokenizer, StopStrings
 from gpu_runners.models.protocol import (
     Counts,
     Delta,
@@ -23,20 +23,21 @@ from gpu_runners.speculation.drafter import Drafter
 
 
 @dataclass(slots=True, eq=False)
-class Row:
-    """`tokens` are prompt and answer; of them `n_cached` have keys in the lane. `limit` is the longest they may get."""
+class TokenSequence:
+    """A request in the engine. `tokens` are prompt and answer; the first `n_cached` of them have keys in the KV slot.
+    `limit` is the longest they may get."""
 
     request: GenerationRequest
     adapter: Prepared | None
     matcher: Any | None
-    chooser: Chooser
+    sampler: Sampler
     words: Detokenizer
-    stops: StopTexts
+    stops: StopStrings
     eos_ids: frozenset[int]
     limit: int
     mailbox: Mailbox
     tokens: list[int]
-    lane: Any = None
+    pool: Any = None
     slot: int = -1
     n_cached: int = 0
     n_reused: int = 0  # of the prompt, whose keys were known
@@ -49,15 +50,15 @@ class Row:
     n_accepted: int = 0
     by_source: tuple[SourceCount, ...] = ()  # once its drafter is closed
     logprob: float = 0.0
-    told: int = 0  # completion tokens of deltas that were given out
+    n_emitted: int = 0  # completion tokens of deltas that were given out
     text: str = ""
     is_cut: bool = False  # by a stop text
     finish: FinishReason | None = None
     logprobs: list[TokenLogprob] = field(default_factory=list)
-    here: list[Place] = field(init=False)
+    here: list[LogitPosition] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.here = [Place(self.chooser)]
+        self.here = [LogitPosition(self.sampler)]
 
     @property
     def tenant(self) -> str:
@@ -68,23 +69,23 @@ class Row:
         return len(self.tokens) - len(self.request.prompt)
 
     @property
-    def places(self) -> list[Place]:
+    def places(self) -> list[LogitPosition]:
         """Where this step chooses a token: behind the last one and behind each drafted one."""
         if not self.draft:
             return self.here
-        return [Place(self.chooser, self.draft[:n]) for n in range(len(self.draft) + 1)]
+        return [LogitPosition(self.sampler, self.draft[:n]) for n in range(len(self.draft) + 1)]
 
-    def take(self, chosen: Chosen, begin: int) -> list[int]:
-        """What the answer goes on with, of the tokens that were chosen at this row's places (`begin` and following):
-        the first one, and each further one as long as the drafted token before it is the one that was chosen there.
-        Raises EngineFailed(nan_logits, bad_constraint), with what came before taken."""
+    def append_accepted(self, sampled: Sampled, begin: int) -> list[int]:
+        """Append what the answer goes on with, of the tokens that were sampled at this sequence's positions (`begin`
+        and following): the first one, and each further one as long as the drafted token before it is the one that was
+        sampled there. Raises EngineFailed(nan_logits, bad_constraint), with what came before taken."""
         run: list[int] = []
         try:
-            run.append(self._note(chosen, begin))
+            run.append(self._note(sampled, begin))
             for n, drafted in enumerate(self.draft):
                 if self.finish is not None or run[n] != drafted:
                     break
-                run.append(self._note(chosen, begin + n + 1))
+                run.append(self._note(sampled, begin + n + 1))
         finally:
             self._end_step(run)
         return run
@@ -96,7 +97,7 @@ class Row:
         n_prompt = len(self.request.prompt)
         delta = Delta(
             text=self.text,
-            token_ids=tuple(self.tokens[n_prompt + self.told :]),
+            token_ids=tuple(self.tokens[n_prompt + self.n_emitted :]),
             logprobs=tuple(self.logprobs),
             logprob=self.logprob,
             finish_reason=self.finish,
@@ -110,25 +111,25 @@ class Row:
                 by_source=self.by_source if self.drafter is None else self.drafter.counts,
             ),
         )
-        self.told, self.text, self.logprobs = self.n_new, "", []
+        self.n_emitted, self.text, self.logprobs = self.n_new, "", []
         return delta
 
-    def _note(self, chosen: Chosen, at: int) -> int:
-        """The token that was chosen at place `at` is part of the answer."""
-        if not chosen.sound[at]:
+    def _note(self, sampled: Sampled, at: int) -> int:
+        """Append the token that was sampled at position `at`."""
+        if not sampled.sound[at]:
             raise EngineFailed("The model's numbers for this request are not finite.", code="nan_logits")
-        token, logprob = chosen.tokens[at], chosen.logprobs[at]
+        token, logprob = sampled.tokens[at], sampled.logprobs[at]
         ended = token in self.eos_ids
         is_complete = self.matcher is not None and self._is_complete(token, ended)
         self.tokens.append(token)
         self.logprob += logprob
-        self.chooser.note(token)
+        self.sampler.note(token)
         if self.request.top_logprobs is not None:
-            self.logprobs.append(self._told(token, logprob, chosen.top[at]))
+            self.logprobs.append(self._token_logprob(token, logprob, sampled.top[at]))
         if ended or is_complete:
             self.finish = FinishReason.STOP
         if self.request.stop and not ended:
-            self._say([token])
+            self._append_text([token])
         if self.finish is None and len(self.tokens) >= self.limit:
             self.finish = FinishReason.LENGTH
         return token
@@ -141,7 +142,7 @@ class Row:
             raise EngineFailed("The constraint became too complex for this answer.", code="bad_constraint")
         return bool(matcher.is_stopped())
 
-    def _say(self, tokens: Sequence[int]) -> None:
+    def _append_text(self, tokens: Sequence[int]) -> None:
         words = self.words.push(tokens[0]) if len(tokens) == 1 else self.words.push_run(tokens)
         piece, self.is_cut = self.stops.push(words)
         self.text += piece
@@ -151,7 +152,7 @@ class Row:
     def _end_step(self, run: Sequence[int]) -> None:
         said = run[:-1] if run and run[-1] in self.eos_ids else run
         if said and not self.request.stop:
-            self._say(said)
+            self._append_text(said)
         if self.finish is not None and not self.is_cut:
             piece, self.is_cut = self.stops.push(self.words.flush())
             self.text += piece + ("" if self.is_cut else self.stops.flush())
@@ -162,7 +163,7 @@ class Row:
             self.n_accepted += n_agreed(run, self.draft)
         self.n_cached = len(self.tokens) - 1
 
-    def _told(self, token: int, logprob: float, top: Sequence[tuple[int, float]]) -> TokenLogprob:
+    def _token_logprob(self, token: int, logprob: float, top: Sequence[tuple[int, float]]) -> TokenLogprob:
         return TokenLogprob(
             token=self.words.token(token),
             logprob=logprob,
@@ -178,8 +179,8 @@ def n_agreed(run: Sequence[int], draft: Sequence[int]) -> int:
     return min(len(run), len(draft))
 
 
-def chooser_of(request: GenerationRequest) -> Chooser:
-    return Chooser(
+def sampler_of(request: GenerationRequest) -> Sampler:
+    return Sampler(
         temperature=request.temperature,
         top_p=request.top_p,
         top_k=request.top_k,

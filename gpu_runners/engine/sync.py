@@ -1,4 +1,4 @@
-"""Many requests at once for who has no event loop: evaluation jobs, the infer lane, the command line."""
+"""Many requests at once for who has no event loop: evaluation jobs, the inference worker, the command line."""
 
 import asyncio
 from collections.abc import Callable, Sequence

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-HELD = 12  # tokens of one broken character at most; then it is told as it is
+HELD = 12  # tokens of one broken character at most; then it is given out as it is
 
 
 class Detokenizer:
@@ -52,7 +52,7 @@ class Detokenizer:
         return str(self._backend.decode(ids, skip_special_tokens=True)) if ids else ""
 
 
-class StopTexts:
+class StopStrings:
     """Holds text back while it may be the beginning of a stop text, and cuts at the first one."""
 
     def __init__(self, stops: Sequence[str]) -> None:
@@ -60,7 +60,7 @@ class StopTexts:
         self._held = ""
 
     def push(self, piece: str) -> tuple[str, bool]:
-        """(what may be told now, whether a stop text has come)."""
+        """(what may be given out now, whether a stop string has come)."""
         if not self._stops:
             return piece, False
         text = self._held + piece

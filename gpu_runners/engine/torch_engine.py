@@ -18,13 +18,13 @@ import torch
 
 from backend.domain.recipes.feedback import PackFeedback
 from gpu_runners.engine.adapters import AdapterShelf
-from gpu_runners.engine.lora_slots import AdapterBank
+from gpu_runners.engine.lora_slots import LoraSlots
 from gpu_runners.engine.mailbox import Mailbox
 from gpu_runners.engine.model_drafts import open_drafts
-from gpu_runners.engine.model_runner import Net
+from gpu_runners.engine.model_runner import ModelRunner
 from gpu_runners.engine.scheduler import Scheduler
-from gpu_runners.engine.sequences import Row, chooser_of
-from gpu_runners.engine.text import Detokenizer, StopTexts
+from gpu_runners.engine.sequences import TokenSequence, sampler_of
+from gpu_runners.engine.text import Detokenizer, StopStrings
 from gpu_runners.models.causal_base import CausalBase
 from gpu_runners.models.constraints import Constraints
 from gpu_runners.models.protocol import Counts, Delta, DraftKind, GenerationRequest, Rejected
@@ -70,7 +70,7 @@ class TorchEngine:
         where = torch.device(("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device)
         kind = (torch.bfloat16 if where.type == "cuda" else torch.float32) if dtype == "auto" else getattr(torch, dtype)
         self.base, self._merged = base, merged is not None
-        self._net = Net(base, device=where, dtype=kind, merged=merged)
+        self._runner = ModelRunner(base, device=where, dtype=kind, merged=merged)
         sizes = _Sizes(
             max_running=max_running,
             max_waiting=max_waiting,
@@ -81,11 +81,11 @@ class TorchEngine:
         self.context = min(base.context, sizes.kv_tokens)
         self._sizes = sizes
         self._constraints: Constraints | None = None
-        self._shelf = AdapterShelf(self._net.model, self._net.shapes, keep=keep_adapters)
-        self._bank = AdapterBank(self._net.model, n_slots=sizes.n_slots)
-        lanes = self._net.lanes(budget=sizes.kv_tokens, longest=self.context, max_rows=max_running)
+        self._shelf = AdapterShelf(self._runner.model, self._runner.shapes, keep=keep_adapters)
+        self._lora = LoraSlots(self._runner.model, n_slots=sizes.n_slots)
+        pools = self._runner.pools(budget=sizes.kv_tokens, longest=self.context, max_sequences=max_running)
         self._scheduler = Scheduler(
-            self._net, lanes, self._bank, max_running=max_running, max_waiting=max_waiting, chunk=sizes.chunk
+            self._runner, pools, self._lora, max_running=max_running, max_waiting=max_waiting, chunk=sizes.chunk
         )
         self._draft_base, self._opening = draft_base, threading.Lock()
         self._scheduler.drafting.drafts = drafts or (None if draft_base is None else self._open_drafts())
@@ -95,11 +95,11 @@ class TorchEngine:
 
     def _kv_tokens(self, max_running: int) -> int:
         most = max_running * self.base.context
-        if self._net.device.type == "cuda":
-            room = torch.cuda.mem_get_info(self._net.device)[0] // 2
+        if self._runner.device.type == "cuda":
+            room = torch.cuda.mem_get_info(self._runner.device)[0] // 2
         else:
             room = _CPU_KV_BYTES
-        return max(1, min(most, room // self._net.kv_bytes_per_token))
+        return max(1, min(most, room // self._runner.kv_bytes_per_token))
 
     @property
     def about(self) -> Mapping[str, Any]:
@@ -107,10 +107,10 @@ class TorchEngine:
             "name": "kolm-torch",
             "torch": torch.__version__,
             "transformers": version("transformers"),
-            "device": str(self._net.device),
-            "dtype": str(self._net.dtype).removeprefix("torch."),
+            "device": str(self._runner.device),
+            "dtype": str(self._runner.dtype).removeprefix("torch."),
             "attention": "sdpa by lanes",
-            "kv_dtype": str(self._net.dtype).removeprefix("torch."),
+            "kv_dtype": str(self._runner.dtype).removeprefix("torch."),
             "kv_tokens": self._sizes.kv_tokens,
             "context": self.context,
             "prefix_cache": "shared beginnings of a tenant's prompts",
@@ -125,18 +125,18 @@ class TorchEngine:
 
     async def generate(self, request: GenerationRequest) -> AsyncIterator[Delta]:
         """Log-probs are those of the distribution under constraint and penalties, before temperature."""
-        row = await self._row(request)
+        sequence = await self._sequence(request)
         finished = False
-        told = Counter[str]()
+        counted = Counter[str]()
         try:
-            self._scheduler.enter(row)
+            self._scheduler.enter(sequence)
             while not finished:
-                delta = await row.mailbox.get()
+                delta = await sequence.mailbox.get()
                 finished = delta.finish_reason is not None
                 now = _counted(delta.counts)
                 with self._lock:
-                    self._received.update(now - told)
-                told = now
+                    self._received.update(now - counted)
+                counted = now
                 yield delta
         except (asyncio.CancelledError, GeneratorExit):
             with self._lock:
@@ -144,7 +144,7 @@ class TorchEngine:
             raise
         finally:
             if not finished:
-                self._scheduler.leave(row)
+                self._scheduler.leave(sequence)
 
     def counters(self) -> Mapping[str, int]:
         """Tokens count when their reader gets them: those of a canceled request that nobody received do not. `steps`
@@ -161,8 +161,8 @@ class TorchEngine:
             "failed": counts["failed"],
             "running": self._scheduler.n_running,
             "waiting": self._scheduler.n_waiting,
-            "adapter_loads": self._bank.loads,
-            "adapter_evictions": self._bank.evictions,
+            "adapter_loads": self._lora.loads,
+            "adapter_evictions": self._lora.evictions,
             "out_of_memory_halvings": counts["halvings"],
             "steps": counts["steps"],
             **{name: received[name] for kind in DraftKind for name in _names(kind)},
@@ -180,7 +180,7 @@ class TorchEngine:
         done = asyncio.get_running_loop().create_future()
 
         def drop() -> None:
-            self._bank.forget(key)
+            self._lora.forget(key)
             self._scheduler.prefixes.forget(key)
             done.get_loop().call_soon_threadsafe(done.set_result, None)
 
@@ -195,7 +195,7 @@ class TorchEngine:
         self._scheduler.close()
         self._scheduler.join()
 
-    async def _row(self, request: GenerationRequest) -> Row:
+    async def _sequence(self, request: GenerationRequest) -> TokenSequence:
         """Raises Rejected, Overloaded."""
         if not request.prompt:
             raise Rejected("The prompt has no tokens.", code="unsupported")
@@ -217,13 +217,13 @@ class TorchEngine:
             adapter = await asyncio.to_thread(self._shelf.get, request.adapter)
         if request.constraint is not None:
             matcher = await asyncio.to_thread(self._matcher, request.constraint)
-        row = Row(
+        sequence = TokenSequence(
             request=request,
             adapter=adapter,
             matcher=matcher,
-            chooser=chooser_of(request),
+            sampler=sampler_of(request),
             words=Detokenizer(self.base.tokenizer),
-            stops=StopTexts(request.stop),
+            stops=StopStrings(request.stop),
             eos_ids=frozenset(self.base.eos_ids),
             limit=min(len(request.prompt) + request.max_new_tokens, self.context),
             mailbox=Mailbox(),
@@ -232,26 +232,26 @@ class TorchEngine:
         if request.drafting is not None and request.drafting.kinds:
             drafts = self._scheduler.drafting.drafts
             if drafts is not None and drafts.opens_at_once(request):
-                drafts.open(row)
+                drafts.open(sequence)
             else:
-                await asyncio.to_thread(self._open_drafter, row)
-        return row
+                await asyncio.to_thread(self._open_drafter, sequence)
+        return sequence
 
-    def _open_drafter(self, row: Row) -> None:
+    def _open_drafter(self, sequence: TokenSequence) -> None:
         """Raises Rejected(bad_pack)."""
         with self._opening:
             if self._scheduler.drafting.drafts is None:
                 self._scheduler.drafting.drafts = self._open_drafts()
-        self._scheduler.drafting.drafts.open(row)
+        self._scheduler.drafting.drafts.open(sequence)
 
     def _open_drafts(self) -> BatchDrafter:
         return open_drafts(
             self.base,
             draft_base=self._draft_base,
-            device=str(self._net.device),
-            dtype=str(self._net.dtype).removeprefix("torch."),
+            device=str(self._runner.device),
+            dtype=str(self._runner.dtype).removeprefix("torch."),
             max_running=self._sizes.max_running,
-            clock=self._net.clock,
+            clock=self._runner.clock,
         )
 
     def _draft_sources(self) -> str:

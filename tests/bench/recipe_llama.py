@@ -122,15 +122,15 @@ def merged_gguf(task: World, folder: Path) -> Path:
     import torch
     from safetensors.torch import save_file
 
-    from gpu_runners.engine.model_runner import Net
+    from gpu_runners.engine.model_runner import ModelRunner
 
     adapter = task.ref(folder / "adapter").folder
-    net = Net(task.base, device=torch.device("cpu"), dtype=torch.float32, merged=adapter)
+    runner = ModelRunner(task.base, device=torch.device("cpu"), dtype=torch.float32, merged=adapter)
     merged = folder / "merged"
     merged.mkdir()
     for name in ("config.json", "tokenizer.json"):
         (merged / name).write_bytes((task.base.folder / name).read_bytes())
-    weights = {name: one.contiguous() for name, one in net.model.state_dict().items() if name != "lm_head.weight"}
+    weights = {name: one.contiguous() for name, one in runner.model.state_dict().items() if name != "lm_head.weight"}
     save_file(weights, merged / "model.safetensors")
     _run("tests.gpu_runners.speculation.tiny_gguf", str(merged), str(folder / "model.gguf"))
     return folder / "model.gguf"

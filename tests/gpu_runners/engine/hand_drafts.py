@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from backend.domain.recipes.feedback import PackFeedback
-from gpu_runners.engine.sequences import Row, n_agreed
+from gpu_runners.engine.sequences import TokenSequence, n_agreed
 from gpu_runners.models.protocol import (
     Delta,
     Drafting,
@@ -18,7 +18,7 @@ from gpu_runners.models.protocol import (
     TokenLogprob,
 )
 
-Making = Callable[[Row], Sequence[int]]
+Making = Callable[[TokenSequence], Sequence[int]]
 
 
 @dataclass(slots=True)
@@ -43,38 +43,38 @@ class HandDrafts:
     def opens_at_once(self, request: GenerationRequest) -> bool:
         return False
 
-    def open(self, row: Row) -> None:
-        row.drafter = HandDrafter()
+    def open(self, sequence: TokenSequence) -> None:
+        sequence.drafter = HandDrafter()
         self.n_open += 1
 
-    def propose(self, rows: Sequence[Row]) -> list[list[int]]:
-        return [list(self.make(row)) for row in rows]
+    def propose(self, sequences: Sequence[TokenSequence]) -> list[list[int]]:
+        return [list(self.make(sequence)) for sequence in sequences]
 
-    def settle(self, row: Row, kept: Sequence[int]) -> None:
-        assert row.drafter is not None
-        row.drafter.drafted += len(row.draft)
-        row.drafter.accepted += n_agreed(kept, row.draft)
-        self.settled.setdefault(row.request.id, []).append(list(kept))
+    def settle(self, sequence: TokenSequence, kept: Sequence[int]) -> None:
+        assert sequence.drafter is not None
+        sequence.drafter.drafted += len(sequence.draft)
+        sequence.drafter.accepted += n_agreed(kept, sequence.draft)
+        self.settled.setdefault(sequence.request.id, []).append(list(kept))
 
     def note_step(self, n_rows: int, n_drafted: int, seconds: float) -> None:
         self.steps.append((n_rows, n_drafted, seconds))
 
-    def close(self, row: Row) -> None:
+    def close(self, sequence: TokenSequence) -> None:
         self.n_open -= 1
 
     def feedback(self) -> list[tuple[str, PackFeedback]]:
         return []
 
 
-def nothing(row: Row) -> Sequence[int]:
+def nothing(sequence: TokenSequence) -> Sequence[int]:
     return []
 
 
 def right(answers: Mapping[str, Sequence[int]], n: int = 16) -> Making:
     """The next `n` tokens of the answer that is known for a request's id."""
 
-    def make(row: Row) -> Sequence[int]:
-        return answers[row.request.id][row.n_new : row.n_new + n]
+    def make(sequence: TokenSequence) -> Sequence[int]:
+        return answers[sequence.request.id][sequence.n_new : sequence.n_new + n]
 
     return make
 
@@ -82,8 +82,8 @@ def right(answers: Mapping[str, Sequence[int]], n: int = 16) -> Making:
 def wrong(answers: Mapping[str, Sequence[int]], n: int = 16, *, after: int = 0, vocab_size: int = 256) -> Making:
     """`after` right tokens, then none that is right."""
 
-    def make(row: Row) -> Sequence[int]:
-        known = list(answers[row.request.id][row.n_new :])
+    def make(sequence: TokenSequence) -> Sequence[int]:
+        known = list(answers[sequence.request.id][sequence.n_new :])
         known += [0] * (n - len(known))
         return [*known[:after], *[(token + 1) % vocab_size for token in known[after:n]]]
 
@@ -94,8 +94,8 @@ def ragged(answers: Mapping[str, Sequence[int]], *, seed: int = 0, vocab_size: i
     """All there is: nothing, right, too long, wrong after some, random, past the end, ids that no base has."""
     rng = random.Random(seed)
 
-    def make(row: Row) -> Sequence[int]:
-        known = answers[row.request.id][row.n_new :]
+    def make(sequence: TokenSequence) -> Sequence[int]:
+        known = answers[sequence.request.id][sequence.n_new :]
         noise = [rng.randrange(vocab_size) for _ in range(rng.randrange(12))]
         kind = rng.randrange(7)
         if kind == 0:

@@ -14,7 +14,7 @@ from scipy.stats import chisquare
 
 from backend.domain.recipes.replay import replay
 from gpu_runners.engine.guarded_drafts import fitted
-from gpu_runners.engine.sequences import Row
+from gpu_runners.engine.sequences import TokenSequence
 from gpu_runners.engine.sync import finished, generate_all
 from gpu_runners.engine.torch_engine import TorchEngine
 from gpu_runners.models.causal_base import CausalBase, load_weights
@@ -87,6 +87,7 @@ def same_with_any_draft(engine: TorchEngine, requests: Sequence[GenerationReques
             assert (answer.ids, answer.text, answer.finish) == (expected.ids, expected.text, expected.finish), name
             assert answer.last.logprob == pytest.approx(expected.last.logprob, abs=1e-3)
         assert drafts.settled == by_steps(requests, answers, drafts)
+        asyncio.run(engine.forget("none"))  # between two steps: the one that ended the last answer has closed its drafts
         assert drafts.n_open == 0
         found[name] = answers
     return found
@@ -185,7 +186,7 @@ def test_the_end_inside_a_run_ends_the_answer(drafted: TorchEngine, ask: Ask, ba
     ended = [(r, a.ids) for r, a in zip(asked, plain, strict=True) if a.ids[-1] == end and 2 < len(a.ids) < 24]
     assert ended, "no seed's answer ends by itself"
     known = {request.id: ids for request, ids in ended}
-    hand(drafted, lambda row: [*known[row.request.id][row.n_new :], 5, 6, 7])
+    hand(drafted, lambda sequence: [*known[sequence.request.id][sequence.n_new :], 5, 6, 7])
     for answer, (_, ids) in zip(answers_of(drafted, [drafting(r) for r, _ in ended]), ended, strict=True):
         assert answer.ids == ids
         assert answer.finish is FinishReason.STOP
@@ -199,8 +200,8 @@ def test_samples_with_drafts_follow_the_models_distribution(base: CausalBase, as
     weights = exact_answers(base, asked)
     likely, rng = sorted(weights, key=lambda ids: -weights[ids]), random.Random(0)
 
-    def often_right(row: Row) -> Sequence[int]:
-        said = tuple(row.tokens[len(row.request.prompt) :])
+    def often_right(sequence: TokenSequence) -> Sequence[int]:
+        said = tuple(sequence.tokens[len(sequence.request.prompt) :])
         return rng.choice([ids for ids in likely if ids[: len(said)] == said])[len(said) :]
 
     engine = TorchEngine(base, max_running=32, max_waiting=2000, drafts=HandDrafts(often_right))
@@ -231,8 +232,10 @@ def exact_answers(base: CausalBase, request: GenerationRequest) -> dict[tuple[in
         with torch.inference_mode():
             logits = model(torch.tensor([[*request.prompt, *ids] for ids in going])).logits[:, -1].double()
         values, tokens = (logits / request.temperature).topk(request.top_k)
-        for (ids, weight), ps, row in zip(going.items(), values.softmax(-1).tolist(), tokens.tolist(), strict=True):
-            for p, token in zip(ps, row, strict=True):
+        for (ids, weight), ps, sequence in zip(
+            going.items(), values.softmax(-1).tolist(), tokens.tolist(), strict=True
+        ):
+            for p, token in zip(ps, sequence, strict=True):
                 (ended if token in base.eos_ids else open_answers)[(*ids, token)] = weight * p
     return ended | open_answers
 
@@ -247,7 +250,7 @@ def test_a_row_whose_numbers_break_behind_a_draft_fails_alone_and_leaves_a_clean
         poisoned = engine._shelf.get(adapters[0])
         for _, b in poisoned.pairs.values():
             b.fill_(float("nan"))
-        hand(engine, lambda row: [1, 2, 3])
+        hand(engine, lambda sequence: [1, 2, 3])
 
         async def main() -> list[object]:
             broken = [drafting(ask(PROMPTS[4], adapter=adapters[0], id=str(i))) for i in range(4)]
@@ -270,8 +273,8 @@ def test_a_drafted_token_that_breaks_the_numbers_costs_the_answer_nothing(base: 
         plain = answers_of(engine, asked)
         never = base.vocab_size - 1
         assert all(never not in answer.ids for answer in plain)
-        engine._net.model.get_input_embeddings().weight.data[never] = float("nan")
-        hand(engine, lambda row: [never, never] if row.n_new % 2 else [])
+        engine._runner.model.get_input_embeddings().weight.data[never] = float("nan")
+        hand(engine, lambda sequence: [never, never] if sequence.n_new % 2 else [])
         answers = answers_of(engine, [drafting(request) for request in asked])
         assert [answer.ids for answer in answers] == [answer.ids for answer in plain]
     finally:
@@ -281,7 +284,7 @@ def test_a_drafted_token_that_breaks_the_numbers_costs_the_answer_nothing(base: 
 def test_drafts_that_break_end_and_answers_go_on(
     drafted: TorchEngine, ask: Ask, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def breaks(row: Row) -> Sequence[int]:
+    def breaks(sequence: TokenSequence) -> Sequence[int]:
         raise ValueError("a bad pack")
 
     expected = generate_all(drafted, [ask()])[0].text
@@ -292,7 +295,7 @@ def test_drafts_that_break_end_and_answers_go_on(
 
 def test_readers_that_leave_close_their_drafts(base: CausalBase, ask: Ask) -> None:
     """While they run, while they wait, and where there was no room."""
-    drafts = HandDrafts(lambda row: [5, 6])
+    drafts = HandDrafts(lambda sequence: [5, 6])
     engine = TorchEngine(base, max_running=1, max_waiting=1, drafts=drafts)
 
     async def main() -> None:
@@ -323,14 +326,14 @@ def test_out_of_memory_with_drafts_loses_nothing(base: CausalBase, ask: Ask, mon
         plain = answers_of(engine, asked)
         known = {request.id: answer.ids for request, answer in zip(asked, plain, strict=True)}
         hand(engine, right(known, 3))
-        forward, steps = engine._net.forward, iter(range(10**6))
+        forward, steps = engine._runner.forward, iter(range(10**6))
 
-        def small(lanes: object, chunks: object, bank: object) -> object:
-            if next(steps) > 3 and sum(len(lane.rows) for lane in lanes.by_capacity.values()) > 4:  # type: ignore[attr-defined]
+        def small(pools: object, chunks: object, lora: object) -> object:
+            if next(steps) > 3 and sum(len(pool.sequences) for pool in pools.by_capacity.values()) > 4:  # type: ignore[attr-defined]
                 raise torch.OutOfMemoryError("CUDA out of memory")
-            return forward(lanes, chunks, bank)  # type: ignore[arg-type]
+            return forward(pools, chunks, lora)  # type: ignore[arg-type]
 
-        monkeypatch.setattr(engine._net, "forward", small)
+        monkeypatch.setattr(engine._runner, "forward", small)
         answers = answers_of(engine, [drafting(request) for request in asked])
         assert [answer.ids for answer in answers] == [answer.ids for answer in plain]
         assert engine.counters()["out_of_memory_halvings"] == 1
@@ -385,12 +388,14 @@ def test_a_replay_without_an_engine_predicts_its_counters(drafted: TorchEngine, 
     proposers = {request.id: Followers(follower) for request in asked}
 
     class Replayable(HandDrafts):
-        def settle(self, row: Row, kept: Sequence[int]) -> None:
-            HandDrafts.settle(self, row, kept)
+        def settle(self, sequence: TokenSequence, kept: Sequence[int]) -> None:
+            HandDrafts.settle(self, sequence, kept)
             for token in kept:
-                proposers[row.request.id].advance(token)
+                proposers[sequence.request.id].advance(token)
 
-    drafts = Replayable(lambda row: proposers[row.request.id].propose(min(9, row.limit - len(row.tokens) - 1)))
+    drafts = Replayable(
+        lambda sequence: proposers[sequence.request.id].propose(min(9, sequence.limit - len(sequence.tokens) - 1))
+    )
     drafted._scheduler.drafting.drafts = drafts
     counts = [answer.last.counts for answer in answers_of(drafted, [drafting(request) for request in asked])]
     for request, ids, one in zip(asked, answers, counts, strict=True):
@@ -401,8 +406,8 @@ def test_a_replay_without_an_engine_predicts_its_counters(drafted: TorchEngine, 
 
 
 def test_a_draft_is_cut_where_it_cannot_come_true(ask: Ask, drafted: TorchEngine) -> None:
-    row = Row.__new__(Row)
-    row.tokens, row.limit, row.eos_ids = [1] * 10, 20, frozenset({0})
+    sequence = TokenSequence.__new__(TokenSequence)
+    sequence.tokens, sequence.limit, sequence.eos_ids = [1] * 10, 20, frozenset({0})
     for ids, kept in (
         ([5] * 30, 9),  # of the ten that are left the last one follows the draft
         ([5, 6, 0, 7], 3),
@@ -410,7 +415,7 @@ def test_a_draft_is_cut_where_it_cannot_come_true(ask: Ask, drafted: TorchEngine
         ([-1, 7], 0),
         ([], 0),
     ):
-        assert fitted(ids, row, share=64, vocab_size=256) == ids[:kept]
-    assert len(fitted([5] * 30, row, share=4, vocab_size=256)) == 4
-    row.limit = 11
-    assert fitted([5], row, share=64, vocab_size=256) == []
+        assert fitted(ids, sequence, share=64, vocab_size=256) == ids[:kept]
+    assert len(fitted([5] * 30, sequence, share=4, vocab_size=256)) == 4
+    sequence.limit = 11
+    assert fitted([5], sequence, share=64, vocab_size=256) == []

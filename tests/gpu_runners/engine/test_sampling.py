@@ -8,8 +8,8 @@ import pytest
 import torch
 from scipy.stats import chisquare
 
-from gpu_runners.engine.sampling import Place, choose
-from gpu_runners.engine.sequences import chooser_of
+from gpu_runners.engine.sampling import LogitPosition, sample
+from gpu_runners.engine.sequences import sampler_of
 from gpu_runners.engine.sync import generate_all
 from gpu_runners.engine.torch_engine import TorchEngine
 from gpu_runners.models.protocol import GenerationRequest
@@ -20,13 +20,13 @@ LOGITS = torch.tensor([2.0, 1.5, 1.0, 0.5, 0.0, -1.0, -3.0])
 
 def drawn(n: int = 4000, **options: object) -> np.ndarray:
     """How often each token was chosen by one seeded row."""
-    chooser = chooser_of(GenerationRequest(id="", prompt=(1,), max_new_tokens=1, seed=11, **options))  # type: ignore[arg-type]
+    sampler = sampler_of(GenerationRequest(id="", prompt=(1,), max_new_tokens=1, seed=11, **options))  # type: ignore[arg-type]
     counts = np.zeros(len(LOGITS))
     for _ in range(n // 50):
-        places = [Place(chooser, (0,) * ahead) for ahead in range(50)]
-        for token in choose(LOGITS.repeat(50, 1), places, None).tokens:
+        places = [LogitPosition(sampler, (0,) * ahead) for ahead in range(50)]
+        for token in sample(LOGITS.repeat(50, 1), places, None).tokens:
             counts[token] += 1
-            chooser.note(token)
+            sampler.note(token)
     return counts
 
 
@@ -64,12 +64,12 @@ def test_a_mask_and_penalties_come_before_the_choice_and_are_in_the_logprob() ->
     request = GenerationRequest(
         id="", prompt=(1,), max_new_tokens=1, top_logprobs=2, frequency_penalty=1.0, presence_penalty=0.5
     )
-    chooser = chooser_of(request)
+    sampler = sampler_of(request)
     for token in (1, 1, 2):
-        chooser.note(token)
+        sampler.note(token)
     mask = torch.zeros((1, 7), dtype=torch.bool)
     mask[0, 0] = True
-    chosen = choose(LOGITS[None].clone(), [Place(chooser)], mask)
+    chosen = sample(LOGITS[None].clone(), [LogitPosition(sampler)], mask)
     left = [-math.inf, 1.5 - 2.5, 1.0 - 1.5, 0.5, 0.0, -1.0, -3.0]
     norm = math.log(sum(math.exp(x) for x in left))
     assert chosen.tokens == [3]
@@ -100,11 +100,11 @@ def test_logprobs_of_an_answer_are_the_models(engine: TorchEngine, ask: Ask) -> 
 
     deltas = asyncio.run(read())
     ids = [token for delta in deltas for token in delta.token_ids]
-    told = [one for delta in deltas for one in delta.logprobs]
+    columns = [one for delta in deltas for one in delta.logprobs]
     with torch.inference_mode():
         logits = load_weights(engine.base)(torch.tensor([[*request.prompt, *ids]])).logits[0]
     expected = torch.log_softmax(logits[len(request.prompt) - 1 : -1].float(), -1)
-    for row, token, one in zip(expected, ids, told, strict=True):
+    for row, token, one in zip(expected, ids, columns, strict=True):
         assert one.logprob == pytest.approx(float(row[token]), abs=1e-3)
         assert [value for _, value in one.top] == pytest.approx(row.topk(3).values.tolist(), abs=1e-3)
-    assert deltas[-1].logprob == pytest.approx(sum(one.logprob for one in told))
+    assert deltas[-1].logprob == pytest.approx(sum(one.logprob for one in columns))

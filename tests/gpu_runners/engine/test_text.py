@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu_runners.engine.sync import generate_all
-from gpu_runners.engine.text import Detokenizer, StopTexts
+from gpu_runners.engine.text import Detokenizer, StopStrings
 from gpu_runners.engine.torch_engine import TorchEngine
 from gpu_runners.models.causal_base import CausalBase
 from gpu_runners.models.protocol import Delta, FinishReason, GenerationRequest
@@ -44,7 +44,7 @@ def test_bytes_that_are_no_character_come_at_last(base: CausalBase) -> None:
 )
 def test_what_is_told_is_the_text_before_the_first_stop(text: str, stops: list[str], sizes: list[int]) -> None:
     """However the text is cut into pieces: against str.find on the part that had come by then."""
-    watcher, told, at, stopped = StopTexts(stops), "", 0, False
+    watcher, told, at, stopped = StopStrings(stops), "", 0, False
     for size in sizes * 40:
         if at >= len(text) or stopped:
             break

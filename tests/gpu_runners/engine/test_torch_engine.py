@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from gpu_runners.engine.model_runner import Net
+from gpu_runners.engine.model_runner import ModelRunner
 from gpu_runners.engine.sync import finished, generate_all
 from gpu_runners.engine.torch_engine import TorchEngine
 from gpu_runners.errors import JobFailed
@@ -64,33 +64,33 @@ def test_a_base_row_gets_the_very_same_logits_beside_any_adapter(
     """Bit by bit: the same batch with and without an adapter in its other row."""
     engine = TorchEngine(base, max_running=2)
     engine.stop()
-    net, bank, shelf = engine._net, engine._bank, engine._shelf
+    runner, lora, shelf = engine._runner, engine._lora, engine._shelf
     wild = make_adapter(base, tmp_path / "wild", number=99)
     noisy = shelf.get(wild)
     for a, _ in noisy.pairs.values():
         a.fill_(3e38)  # overflows to infinity inside
     with torch.inference_mode():
-        alone = _layer_outputs(net, bank, [None, None], None)
+        alone = _layer_outputs(runner, lora, [None, None], None)
         for adapter in (shelf.get(adapters[0]), noisy):
-            beside = _layer_outputs(net, bank, [None, adapter.key], adapter)
+            beside = _layer_outputs(runner, lora, [None, adapter.key], adapter)
             assert torch.equal(alone[0], beside[0])
             assert not torch.equal(alone[1], beside[1])
 
 
-def _layer_outputs(net: Net, bank: object, keys: list[str | None], adapter: object) -> torch.Tensor:
-    from gpu_runners.engine.sequences import Row
+def _layer_outputs(runner: ModelRunner, lora: object, keys: list[str | None], adapter: object) -> torch.Tensor:
+    from gpu_runners.engine.sequences import TokenSequence
 
-    lanes = net.lanes(budget=128, longest=64, max_rows=2)
-    rows = []
+    pools = runner.pools(budget=128, longest=64, max_sequences=2)
+    sequences = []
     for key in keys:
-        row = Row.__new__(Row)
-        row.tokens, row.n_cached, row.reading, row.draft = [5, 9, 17, 33], 0, True, []
-        row.adapter = adapter if key else None  # type: ignore[assignment]
-        if row.adapter is not None:
-            assert bank.pin(row.adapter)  # type: ignore[attr-defined]
-        lanes.add(row, 8)
-        rows.append(row)
-    _, logits = net.forward(lanes, [(row, 4) for row in rows], bank)  # type: ignore[arg-type]
+        sequence = TokenSequence.__new__(TokenSequence)
+        sequence.tokens, sequence.n_cached, sequence.reading, sequence.draft = [5, 9, 17, 33], 0, True, []
+        sequence.adapter = adapter if key else None  # type: ignore[assignment]
+        if sequence.adapter is not None:
+            assert lora.pin(sequence.adapter)  # type: ignore[attr-defined]
+        pools.add(sequence, 8)
+        sequences.append(sequence)
+    _, logits = runner.forward(pools, [(sequence, 4) for sequence in sequences], lora)  # type: ignore[arg-type]
     return logits
 
 
@@ -290,14 +290,14 @@ def test_out_of_memory_halves_the_batch_once_and_loses_nothing(
     asked = [ask(text, temperature=0.7, seed=3, max_new_tokens=12) for text in PROMPTS] + [ask()] * 3
     try:
         expected = texts(engine, asked)
-        forward, steps = engine._net.forward, iter(range(10**6))
+        forward, steps = engine._runner.forward, iter(range(10**6))
 
-        def small(lanes: object, chunks: object, bank: object) -> object:
-            if next(steps) > 4 and sum(len(lane.rows) for lane in lanes.by_capacity.values()) > 4:  # type: ignore[attr-defined]
+        def small(pools: object, chunks: object, lora: object) -> object:
+            if next(steps) > 4 and sum(len(pool.sequences) for pool in pools.by_capacity.values()) > 4:  # type: ignore[attr-defined]
                 raise torch.OutOfMemoryError("CUDA out of memory")
-            return forward(lanes, chunks, bank)  # type: ignore[arg-type]
+            return forward(pools, chunks, lora)  # type: ignore[arg-type]
 
-        monkeypatch.setattr(engine._net, "forward", small)
+        monkeypatch.setattr(engine._runner, "forward", small)
         assert texts(engine, asked) == expected
         assert engine.counters()["out_of_memory_halvings"] == 1
         assert engine.about["max_running"] == 4
