@@ -15,6 +15,7 @@ from typing import Any
 import httpx
 import pytest
 from django.test import Client
+from django.utils.log import configure_logging
 
 from backend.domain.log_text import guard_logs
 from deploy.embedded.ports import free_ports
@@ -45,12 +46,16 @@ def guarded(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     logging.setLogRecordFactory(factory)
 
 
+def _handler() -> logging.Handler | None:
+    return logging._handlers.get("stderr")  # logging.getHandlerByName is of 3.12
+
+
 @pytest.fixture
 def log(guarded: None, settings: Any) -> Iterator[io.StringIO]:
     """What the handler of the settings writes."""
-    handler = (
-        logging.getHandlerByName("stderr") if hasattr(logging, "getHandlerByName") else logging._handlers["stderr"]
-    )
+    if _handler() is None:  # a test before has configured the logs of another process, a worker's
+        configure_logging(settings.LOGGING_CONFIG, settings.LOGGING)
+    handler = _handler()
     assert isinstance(handler, logging.StreamHandler)
     said = io.StringIO()
     before = handler.setStream(said)
