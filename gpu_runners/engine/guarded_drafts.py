@@ -33,11 +33,11 @@ class GuardedDrafts:
             self.end(asked)
         return sum(len(sequence.draft) for sequence in asked)
 
-    def settle(self, sequence: TokenSequence, kept: Sequence[int]) -> None:
+    def observe_accepted(self, sequence: TokenSequence, kept: Sequence[int]) -> None:
         if sequence.drafter is None or self.drafts is None:
             return
         try:
-            self.drafts.settle(sequence, kept)
+            self.drafts.observe_accepted(sequence, kept)
         except Exception:
             log.exception("drafting failed: a request goes on without")
             self.end([sequence])

@@ -229,7 +229,7 @@ class Scheduler(threading.Thread):
                 continue
             try:
                 kept = sequence.append_accepted(sampled, begin)
-                self.drafting.settle(sequence, kept)
+                self.drafting.observe_accepted(sequence, kept)
             except EngineFailed as error:
                 failed.append((sequence, error))
             if not is_sound and not all(sampled.sound[begin:at]):

@@ -2,8 +2,8 @@
 
 A drafted token pays while the probability that it is accepted, times what a token is worth, is more than what it adds
 to the step. Nobody has to draft to learn the first of these (`acceptance`); steps tell the other two (`step_costs`).
-Whatever those two get wrong, an allowance bounds: what drafts lose, their making and their verification, is paid out of
-three quarters of a per cent of the time that was spent, and less of it the longer nothing is gained.
+Whatever those two get wrong, a regret budget bounds: what drafts lose, their making and their verification, is paid out
+of three quarters of a per cent of the time that was spent, and less of it the longer nothing is gained.
 """
 
 from dataclasses import dataclass, field
@@ -16,11 +16,11 @@ from gpu_runners.speculation.step_costs import StepCosts
 ALLOWED = 0.0075  # of the time of steps, for drafts that lose
 MARGIN = 1.25  # by which a draft must seem to pay, for what is measured is not what will be
 LEAST_ALLOWED = ALLOWED / 6
-_MOST_SAVED_S = 0.1  # of allowance, so that a good hour does not pay for a bad minute; or what was lent
-# steps that may be lost to finding out, once: a part of one to asking, and where that had so many tokens to compare,
+_MOST_SAVED_S = 0.1  # of the budget, so that a good hour does not pay for a bad minute; or what was granted
+# steps that are granted for exploration, once: a part of one to asking, and where that had so many tokens to compare,
 # one to drafting, since among many rows a slow step is worth many tokens
-_ASKING_CREDIT, _LENT_FROM, _CREDIT = 0.25, 32, 1.0
-_SPELL = 1.5  # steps that must be affordable where asking begins; it goes on while one is
+_ASKING_CREDIT, _GRANTED_FROM, _CREDIT = 0.25, 32, 1.0
+_HYSTERESIS_STEPS = 1.5  # steps that must be affordable where asking begins; it goes on while one is
 _LOST_S = 0.015  # without a gain; then half as much is allowed
 
 _ASKED_ANYWAY = 32  # a source that is not worth its asking is asked every so many times
@@ -28,7 +28,7 @@ _JUDGED_FROM = 64  # askings, some of which had time to come true
 _COUNTED = 256.0  # askings; then the counts halve
 
 
-class Allowance:
+class RegretBudget:
     """Seconds that may still be lost. A step is paid for before the next one is asked, so that one step's askings
     and drafts are the most that can be owed."""
 
@@ -41,12 +41,12 @@ class Allowance:
         """Steps took `seconds`."""
         self.saved_s = min(self.saved_s + self._share * seconds, self.most_s)
 
-    def lend(self, seconds: float) -> None:
+    def grant_exploration(self, seconds: float) -> None:
         """What may be owed at once beside what was saved."""
         self.most_s = max(self.most_s, seconds)
         self.saved_s += seconds
 
-    def settle(self, gained: float, spent: float) -> None:
+    def record(self, gained: float, spent: float) -> None:
         self.saved_s = min(self.saved_s + gained - spent, self.most_s)
         if gained > spent:
             self._share, self._lost_s = ALLOWED, 0.0
@@ -81,27 +81,27 @@ class Controller:
         self.costs, self.log = costs, log
         self.is_gated = is_gated
         self.acceptance = Acceptance()
-        self.allowance = Allowance()
+        self.regret_budget = RegretBudget()
         self._asking = {(kind, onward): _Asking() for kind in DraftKind for onward in (False, True)}
-        self._lent = 0.0  # steps
-        self._asks = False
+        self._granted = 0.0  # steps
+        self._is_drafting = False
         self._worth = 0.0
         self._floor = 0.0
 
-    def affords(self, n_rows: int, seconds: float) -> bool:
+    def can_afford(self, n_rows: int, seconds: float) -> bool:
         """Whether one's rows are asked in a step of `n_rows`, which takes `seconds`. Some steps in a row they are, or
         none: what one remembers the next compares, and a row that was not asked for long has to catch up first."""
         if not self.is_gated:
             return True
-        if self._lent < _ASKING_CREDIT + _CREDIT:
-            self._lend(n_rows)
-        least = seconds if self._asks else min(_SPELL * seconds, self.allowance.most_s / 2)
-        self._asks = self.allowance.saved_s >= least
-        return self._asks
+        if self._granted < _ASKING_CREDIT + _CREDIT:
+            self._grant_exploration(n_rows)
+        least = seconds if self._is_drafting else min(_HYSTERESIS_STEPS * seconds, self.regret_budget.most_s / 2)
+        self._is_drafting = self.regret_budget.saved_s >= least
+        return self._is_drafting
 
     @property
     def token_worth(self) -> float:
-        """Seconds that an accepted token saves in the step that `begin` was told of."""
+        """Seconds that an accepted token saves in the step of the last `begin`."""
         return self._worth
 
     def begin(self, n_rows: int) -> None:
@@ -109,12 +109,12 @@ class Controller:
         self._worth = self.costs.token_worth(n_rows)
         self._floor = MARGIN * self.costs.token_cost(n_rows) / self._worth if self._worth else 2.0
 
-    def _lend(self, n_rows: int) -> None:
-        due = _ASKING_CREDIT + (_CREDIT if self.acceptance.n_known >= _LENT_FROM else 0.0)
+    def _grant_exploration(self, n_rows: int) -> None:
+        due = _ASKING_CREDIT + (_CREDIT if self.acceptance.n_known >= _GRANTED_FROM else 0.0)
         plain_s = self.costs.plain(n_rows)
-        if due > self._lent and plain_s:
-            self.allowance.lend((due - self._lent) * plain_s)
-            self._lent = due
+        if due > self._granted and plain_s:
+            self.regret_budget.grant_exploration((due - self._granted) * plain_s)
+            self._granted = due
 
     def length(self, kind: DraftKind, most: int, *, key: int = 0, survival: float = 1.0, made_s: float = 0.0) -> int:
         """How many tokens of a source may be drafted now; 0: not now. `key` is the recipe's place or the length of a
@@ -171,7 +171,7 @@ class Share:
 
 
 @dataclass(slots=True)
-class StepBook:
+class StepAccount:
     """One step's account. `noted` is (rows, drafted tokens, seconds) where it was timed."""
 
     n_rows: int = 0

@@ -151,7 +151,7 @@ class Drafter:
             self._remembered.setdefault(first.kind, _Remembered(first.key, self._draft[: first.end]))
         self.drop()
 
-    def settle(self, tokens: Sequence[int], *, fed: Sequence[int] | None = None) -> int:
+    def observe_accepted(self, tokens: Sequence[int], *, fed: Sequence[int] | None = None) -> int:
         """What really came after the last `propose`: the accepted tokens and the one that followed. `fed` is what the
         engine took of the draft (None: all). How many were accepted."""
         n_fed = len(self._draft) if fed is None else min(len(fed), len(self._draft))

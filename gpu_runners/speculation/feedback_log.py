@@ -60,7 +60,7 @@ class PackLog:
                 return None
             tried = sorted(self._tried.items(), key=lambda item: (-item[1][0], item[0]))[:MAX_ROWS]
             missed = sorted(self._missed.items(), key=lambda item: (-item[1], item[0]))
-            told = PackFeedback(
+            feedback = PackFeedback(
                 artifact_sha256="",
                 pack_sha256=self._key,
                 n_answers=self._n_answers,
@@ -70,7 +70,7 @@ class PackLog:
                 learned=[{"tokens": tokens} for tokens in self._learned],
             )
             self._begin()
-            return told
+            return feedback
 
     def _row(self, place: int, counts: Sequence[int]) -> dict[str, Any]:
         return {"id": self._pack.id_of(place), "tried": counts[0], "accepted": counts[1]}
@@ -97,5 +97,5 @@ class FeedbackLog:
         """(tenant, what came since the last call); `artifact_sha256` is "" and for the caller to fill in."""
         with self._lock:
             logs = list(self._logs.items())
-        told = [(tenant, log.drain()) for (tenant, _), log in logs]
-        return [(tenant, one) for tenant, one in told if one is not None]
+        drained = [(tenant, log.drain()) for (tenant, _), log in logs]
+        return [(tenant, one) for tenant, one in drained if one is not None]

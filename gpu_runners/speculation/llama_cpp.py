@@ -40,7 +40,7 @@ _NOTHING = np.empty(0, dtype=np.intc)
 
 @dataclass(slots=True, eq=False)
 class _Row:
-    """A `DraftRow`: one answer."""
+    """A `DraftedSequence`: one answer."""
 
     request: GenerationRequest
     tokens: list[int]
@@ -89,7 +89,7 @@ class RecipeDrafts:
     def _proposed(self, row: _Row, new: list[int]) -> list[int]:
         if row.drafter is None:
             return []
-        self._drafts.settle(row, new)
+        self._drafts.observe_accepted(row, new)
         return self._drafts.propose([row])[0]
 
     def _begun(self, prompt: list[int]) -> _Row:

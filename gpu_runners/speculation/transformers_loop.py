@@ -49,7 +49,7 @@ class DraftingLoop:
             self.n_steps += 1
             n_before = ids.shape[1]
             ids, is_over = chooses.kept(ids, out.logits.float(), draft)
-            self._drafter.settle(ids[0, n_before:].tolist())
+            self._drafter.observe_accepted(ids[0, n_before:].tolist())
             if is_over:
                 return ids
             wrong = len(draft) + 1 - (ids.shape[1] - n_before)

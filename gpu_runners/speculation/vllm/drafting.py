@@ -35,7 +35,7 @@ def hook_arguments(base: CausalBase, folder: Path, *, max_draft: int) -> dict[st
     )
     return {
         "additional_config": {OPTIONS: options.to_json()},
-        "worker_extension_cls": "gpu_runners.speculation.vllm.plugin.DraftTeller",
+        "worker_extension_cls": "gpu_runners.speculation.vllm.plugin.DraftStatsExtension",
     }
 
 
@@ -44,7 +44,7 @@ class EngineDrafts:
 
     def __init__(self, llm: Any, base: CausalBase) -> None:
         self._llm, self._base = llm, base
-        self.n_errors = 0  # of drafts in vLLM's process, as far as told
+        self.n_errors = 0  # of drafts in vLLM's process, as far as reported
         self._errors = DraftErrors()
         self._checked: OrderedDict[str, None] = OrderedDict()
         self._feedback: list[tuple[str, PackFeedback]] = []
@@ -61,21 +61,25 @@ class EngineDrafts:
         its steps. vLLM itself says nothing of drafts where a stop text ended the answer. Where the call fails, the
         answer ends with vLLM's own counts."""
         with self._errors.caught("what is told of"):
-            told: Mapping[str, Any] = (await self._llm.collective_rpc("kolm_drafts_of", args=(request_id,)))[0]
-            return self._with_told(counts, told)
+            draft_stats: Mapping[str, Any] = (await self._llm.collective_rpc("kolm_drafts_of", args=(request_id,)))[0]
+            return self._with_draft_stats(counts, draft_stats)
         return counts
 
-    def _with_told(self, counts: Counts, told: Mapping[str, Any]) -> Counts:
-        self.n_errors = int(told["errors"])
-        rows: Sequence[tuple[str, dict[str, Any]]] = told["feedback"]
+    def _with_draft_stats(self, counts: Counts, draft_stats: Mapping[str, Any]) -> Counts:
+        self.n_errors = int(draft_stats["errors"])
+        rows: Sequence[tuple[str, dict[str, Any]]] = draft_stats["feedback"]
         self._feedback += [(tenant, PackFeedback.from_json(one)) for tenant, one in rows]
-        by_source = counts_from_json(told["counts"])
+        by_source = counts_from_json(draft_stats["counts"])
         drafted, accepted = counts.drafted_tokens, counts.accepted_tokens
         if not drafted:
             drafted = sum(one.drafted for one in by_source)
             accepted = min(sum(one.accepted for one in by_source), counts.completion_tokens)
         return replace(
-            counts, drafted_tokens=drafted, accepted_tokens=accepted, steps=int(told["steps"]), by_source=by_source
+            counts,
+            drafted_tokens=drafted,
+            accepted_tokens=accepted,
+            steps=int(draft_stats["steps"]),
+            by_source=by_source,
         )
 
     def pack_feedback(self) -> list[tuple[str, PackFeedback]]:

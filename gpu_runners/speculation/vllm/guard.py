@@ -81,8 +81,8 @@ class GuardedDrafter:
     def propose(self, room: int) -> list[int]:
         return self._call(lambda: list(map(index, self._drafter.propose(room))), [])
 
-    def settle(self, tokens: Sequence[int], *, fed: Sequence[int] | None = None) -> int:
-        return self._call(lambda: self._drafter.settle(tokens, fed=fed), 0)
+    def observe_accepted(self, tokens: Sequence[int], *, fed: Sequence[int] | None = None) -> int:
+        return self._call(lambda: self._drafter.observe_accepted(tokens, fed=fed), 0)
 
     def advance(self, tokens: Sequence[int]) -> None:
         self._call(lambda: self._drafter.advance(tokens), None)

@@ -24,7 +24,7 @@ from gpu_runners.models.constraints import Constraints
 from gpu_runners.speculation.batch import BatchDrafter
 from gpu_runners.speculation.packs import PackShelf
 from gpu_runners.speculation.vllm.repairs import hand_over, repair_cpu_sampling
-from gpu_runners.speculation.vllm.sequences import HookedRows
+from gpu_runners.speculation.vllm.sequences import VllmSequences
 from gpu_runners.speculation.vllm.wire import OPTIONS, HookOptions, read_token_texts
 
 
@@ -42,7 +42,7 @@ class RecipeProposer:
         model = vllm_config.model_config
         n_vocab, context = int(model.get_vocab_size()), int(model.max_model_len)
         drafts = BatchDrafter(shelf, end_ids=options.eos_ids, n_vocab=n_vocab)
-        self._rows = HookedRows(drafts, options, _constraints(model, options), context=context)
+        self._sequences = VllmSequences(drafts, options, _constraints(model, options), context=context)
         hand_over(lambda drafter: isinstance(drafter, RecipeProposer))
         repair_cpu_sampling()
 
@@ -56,20 +56,20 @@ class RecipeProposer:
         token_ids_cpu: npt.NDArray[Any],
         slot_mappings: Any = None,
     ) -> list[list[int]]:
-        return self._rows.propose(self.runner, self.fed, sampled_token_ids, num_tokens_no_spec, token_ids_cpu)
+        return self._sequences.propose(self.runner, self.fed, sampled_token_ids, num_tokens_no_spec, token_ids_cpu)
 
-    def told(self, request_id: str) -> dict[str, Any]:
-        return self._rows.told(request_id)
+    def draft_stats(self, request_id: str) -> dict[str, Any]:
+        return self._sequences.draft_stats(request_id)
 
 
-class DraftTeller:
+class DraftStatsExtension:
     """What vLLM adds to its worker (`worker_extension_cls`): how our engine reaches the proposer of another process."""
 
     model_runner: Any
 
     def kolm_drafts_of(self, request_id: str) -> dict[str, Any]:
-        told: dict[str, Any] = self.model_runner.drafter.told(request_id)
-        return told
+        draft_stats: dict[str, Any] = self.model_runner.drafter.draft_stats(request_id)
+        return draft_stats
 
 
 def _constraints(model: Any, options: HookOptions) -> Constraints | None:

@@ -89,7 +89,7 @@ def drafting_args(request: GenerationRequest) -> dict[str, Any] | None:
     if drafting is None or draws_by_seed(request.temperature, request.seed) or not set(drafting.kinds) & set(KINDS):
         return None
     wants_schema = DraftKind.SCHEMA in drafting.kinds and request.constraint is not None
-    told: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         "id": request.id,
         "tenant": request.tenant,
         "kinds": [str(kind) for kind in drafting.kinds if kind in KINDS],
@@ -98,30 +98,30 @@ def drafting_args(request: GenerationRequest) -> dict[str, Any] | None:
         "learns": drafting.learns,
     }
     if drafting.pack is not None:
-        told["pack"] = {"key": drafting.pack.key, "path": str(drafting.pack.path)}
+        arguments["pack"] = {"key": drafting.pack.key, "path": str(drafting.pack.path)}
     if wants_schema and request.constraint is not None:
-        told["constraint"] = [str(request.constraint.kind), request.constraint.value]
-    return {XARG: told}
+        arguments["constraint"] = [str(request.constraint.kind), request.constraint.value]
+    return {XARG: arguments}
 
 
 def request_of(extra_args: Any, prompt: Sequence[int], max_new_tokens: int) -> GenerationRequest | None:
-    """What `drafting_args` told, inside the engine; None for requests without."""
-    told = extra_args.get(XARG) if isinstance(extra_args, dict) else None
-    if told is None:
+    """The request that `drafting_args` was given, read inside the engine; None for requests without."""
+    arguments = extra_args.get(XARG) if isinstance(extra_args, dict) else None
+    if arguments is None:
         return None
-    kind, value = told.get("constraint", (None, ""))
+    kind, value = arguments.get("constraint", (None, ""))
     return GenerationRequest(
-        id=told["id"],
+        id=arguments["id"],
         prompt=tuple(prompt),
         max_new_tokens=max_new_tokens,
-        tenant=told["tenant"],
+        tenant=arguments["tenant"],
         constraint=None if kind is None else Constraint(kind=ConstraintKind(kind), value=value),
         drafting=Drafting(
-            kinds=tuple(DraftKind(one) for one in told["kinds"]),
-            pack=_pack_ref(told["pack"]) if "pack" in told else None,
-            max_draft=told["max_draft"],
-            is_gated=told["is_gated"],
-            learns=told["learns"],
+            kinds=tuple(DraftKind(one) for one in arguments["kinds"]),
+            pack=_pack_ref(arguments["pack"]) if "pack" in arguments else None,
+            max_draft=arguments["max_draft"],
+            is_gated=arguments["is_gated"],
+            learns=arguments["learns"],
         ),
     )
 

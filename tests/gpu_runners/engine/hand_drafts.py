@@ -50,7 +50,7 @@ class HandDrafts:
     def propose(self, sequences: Sequence[TokenSequence]) -> list[list[int]]:
         return [list(self.make(sequence)) for sequence in sequences]
 
-    def settle(self, sequence: TokenSequence, kept: Sequence[int]) -> None:
+    def observe_accepted(self, sequence: TokenSequence, kept: Sequence[int]) -> None:
         assert sequence.drafter is not None
         sequence.drafter.drafted += len(sequence.draft)
         sequence.drafter.accepted += n_agreed(kept, sequence.draft)

@@ -87,7 +87,7 @@ def same_with_any_draft(engine: TorchEngine, requests: Sequence[GenerationReques
             assert (answer.ids, answer.text, answer.finish) == (expected.ids, expected.text, expected.finish), name
             assert answer.last.logprob == pytest.approx(expected.last.logprob, abs=1e-3)
         assert drafts.settled == by_steps(requests, answers, drafts)
-        asyncio.run(engine.forget("none"))  # between two steps: the one that ended the last answer has closed its drafts
+        asyncio.run(engine.forget("none"))  # between two steps: the last one has closed its drafts
         assert drafts.n_open == 0
         found[name] = answers
     return found
@@ -388,8 +388,8 @@ def test_a_replay_without_an_engine_predicts_its_counters(drafted: TorchEngine, 
     proposers = {request.id: Followers(follower) for request in asked}
 
     class Replayable(HandDrafts):
-        def settle(self, sequence: TokenSequence, kept: Sequence[int]) -> None:
-            HandDrafts.settle(self, sequence, kept)
+        def observe_accepted(self, sequence: TokenSequence, kept: Sequence[int]) -> None:
+            HandDrafts.observe_accepted(self, sequence, kept)
             for token in kept:
                 proposers[sequence.request.id].advance(token)
 

@@ -129,7 +129,7 @@ def simulated(
             row.tokens += kept
             n_tokens, n_drafted, n_accepted = n_tokens + len(kept), n_drafted + len(draft), n_accepted + len(kept) - 1
             if drafts:
-                batch.settle(row, kept)
+                batch.observe_accepted(row, kept)
         took = machine.seconds(len(rows), sum(map(len, drafted)), rng)
         if drafts:
             batch.note_step(len(rows), sum(map(len, drafted)), took)

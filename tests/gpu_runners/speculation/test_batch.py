@@ -187,7 +187,7 @@ def test_tokens_that_came_unasked_are_caught_up_with(tiny: CausalBase) -> None:
         batch.propose([asked])
         asked.draft = []
         asked.tokens.append(token)
-        batch.settle(asked, [token])
+        batch.observe_accepted(asked, [token])
     unasked.tokens += answer
     assert batch.propose([asked]) == batch.propose([unasked]) != [[]]
 
@@ -201,7 +201,7 @@ def test_answers_and_what_was_tried_are_told_once(tiny: CausalBase, pack: Recipe
         (row.draft,) = batch.propose([row])
         kept = verified(row.draft, answer[len(row.tokens) - len(row.request.prompt) :])
         row.tokens += kept
-        batch.settle(row, kept)
+        batch.observe_accepted(row, kept)
     batch.close(row)
     ((tenant, told),) = batch.feedback()
     assert (tenant, told.pack_sha256, told.n_answers, told.n_tokens) == ("t", ref.key, 1, len(answer))

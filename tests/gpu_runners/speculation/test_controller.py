@@ -5,7 +5,7 @@ import random
 import pytest
 
 from gpu_runners.models.protocol import DraftKind
-from gpu_runners.speculation.controller import ALLOWED, LEAST_ALLOWED, Allowance, Controller
+from gpu_runners.speculation.controller import ALLOWED, LEAST_ALLOWED, Controller, RegretBudget
 from gpu_runners.speculation.step_costs import StepCosts
 from tests.gpu_runners.speculation.small_sources import Machine, simulated
 
@@ -101,7 +101,7 @@ def test_ungated_drafts_are_as_long_as_they_can_be() -> None:
     for _ in range(50):
         controller.note(DraftKind.PACK, 8, 0, key=3)
     assert controller.length(DraftKind.PACK, 16, key=3) == 16
-    assert controller.affords(1, 9.0)
+    assert controller.can_afford(1, 9.0)
 
 
 def test_a_recipe_below_ninety_percent_is_muted_alone_and_comes_back() -> None:
@@ -141,38 +141,38 @@ def test_a_source_that_brings_less_than_its_asking_is_hardly_asked() -> None:
 
 
 def test_an_allowance_is_a_share_of_time_and_shrinks_while_nothing_is_gained() -> None:
-    allowance = Allowance()
+    regret_budget = RegretBudget()
     lost = 0.0
     for _ in range(10_000):
-        allowance.accrue(0.01)
-        while allowance.saved_s >= 0:
-            allowance.settle(0.0, 0.001)
+        regret_budget.accrue(0.01)
+        while regret_budget.saved_s >= 0:
+            regret_budget.record(0.0, 0.001)
             lost += 0.001
     assert LEAST_ALLOWED * 100 < lost < 0.5 * ALLOWED * 100  # of 100 seconds
-    allowance.settle(1.0, 0.0)
-    before = allowance.saved_s
-    allowance.settle(0.0, 0.05)
-    allowance.accrue(1.0)
-    assert allowance.saved_s == pytest.approx(before - 0.05 + ALLOWED / 2)
+    regret_budget.record(1.0, 0.0)
+    before = regret_budget.saved_s
+    regret_budget.record(0.0, 0.05)
+    regret_budget.accrue(1.0)
+    assert regret_budget.saved_s == pytest.approx(before - 0.05 + ALLOWED / 2)
 
 
 def test_rows_are_asked_some_steps_in_a_row_as_long_as_that_can_be_paid() -> None:
     controller = Controller(StepCosts())
-    assert not controller.affords(32, 0.001), "no step was seen yet"
+    assert not controller.can_afford(32, 0.001), "no step was seen yet"
     told(controller, 32, plain_s=0.008)
     asked = 0
-    while controller.affords(32, 0.0004):
-        controller.allowance.settle(0.0, 0.0004)
+    while controller.can_afford(32, 0.0004):
+        controller.regret_budget.record(0.0, 0.0004)
         asked += 1
     assert asked == 5  # a quarter of a step is lent
-    controller.allowance.accrue(0.0004 / ALLOWED)
-    assert not controller.affords(32, 0.0004), "enough for one step, not for a spell"
-    controller.allowance.accrue(0.0002 / ALLOWED)
-    assert controller.affords(32, 0.0004)
-    controller.allowance.settle(0.0, 0.0004)
+    controller.regret_budget.accrue(0.0004 / ALLOWED)
+    assert not controller.can_afford(32, 0.0004), "enough for one step, not for a spell"
+    controller.regret_budget.accrue(0.0002 / ALLOWED)
+    assert controller.can_afford(32, 0.0004)
+    controller.regret_budget.record(0.0, 0.0004)
     controller.note(DraftKind.PACK, 40, 36)
-    assert controller.affords(32, 0.0004), "what was said could be compared: a step more is lent"
-    assert controller.allowance.saved_s == pytest.approx(0.008 + 0.0002, rel=0.01)
+    assert controller.can_afford(32, 0.0004), "what was said could be compared: a step more is lent"
+    assert controller.regret_budget.saved_s == pytest.approx(0.008 + 0.0002, rel=0.01)
 
 
 def test_step_costs_are_a_line_through_what_was_measured() -> None:

@@ -62,7 +62,7 @@ def ids_of(base: CausalBase, text: str) -> list[int]:
 def test_the_first_source_that_has_something_is_followed_by_the_others() -> None:
     drafter = always(Scripted(DraftKind.PACK, 2, [3, 4]), Scripted(DraftKind.SCHEMA, 0, [1, 2]))
     assert drafter.propose(16) == [1, 2, 3, 4]
-    assert drafter.settle([1, 2, 3, 9]) == 3
+    assert drafter.observe_accepted([1, 2, 3, 9]) == 3
     assert set(drafter.counts) == {
         SourceCount(kind=DraftKind.SCHEMA, drafted=2, accepted=2),
         SourceCount(kind=DraftKind.PACK, drafted=2, accepted=1),
@@ -86,7 +86,7 @@ def test_nothing_is_drafted_behind_an_end_nor_outside_the_vocabulary() -> None:
 def test_counts_are_of_what_the_engine_fed() -> None:
     drafter = always(Told(DraftKind.PACK, [1, 2, 3, 4, 5]))
     assert drafter.propose(16) == [1, 2, 3, 4, 5]
-    assert drafter.settle([1, 2, 3], fed=[1, 2]) == 2
+    assert drafter.observe_accepted([1, 2, 3], fed=[1, 2]) == 2
     assert drafter.counts == (SourceCount(kind=DraftKind.PACK, drafted=2, accepted=2),)
     assert drafter.propose(16) == [4, 5]
 
@@ -94,7 +94,7 @@ def test_counts_are_of_what_the_engine_fed() -> None:
 def test_an_answer_that_ends_inside_its_draft_speaks_not_against_the_source() -> None:
     drafter = always(Told(DraftKind.PACK, [1, 2, 3, 4]))
     drafter.propose(16)
-    assert drafter.settle([1, 2]) == 2  # a stop text came
+    assert drafter.observe_accepted([1, 2]) == 2  # a stop text came
     assert drafter.controller.rate(DraftKind.PACK) > 0.7
 
 
@@ -107,7 +107,7 @@ def test_drafts_of_any_quality_count_what_was_fed_and_what_held(answer: list[int
         n = 0
         while n < len(draft) and draft[n] == answer[at + n]:
             n += 1
-        assert drafter.settle(answer[at : at + n + 1]) == n
+        assert drafter.observe_accepted(answer[at : at + n + 1]) == n
         at, n_drafted, n_accepted = at + n + 1, n_drafted + len(draft), n_accepted + n
     assert drafter.n_seen == len(answer)
     assert sum(count.drafted for count in drafter.counts) == n_drafted
@@ -128,7 +128,7 @@ def test_what_does_not_pay_is_compared_with_what_comes_and_drafted_once_it_would
         controller.begin(1)
         if drafter.propose(100):
             break
-        drafter.settle([answer[n_plain]])
+        drafter.observe_accepted([answer[n_plain]])
         n_plain += 1
     assert 0 < n_plain < 30
     assert drafter.counts == ()
@@ -151,7 +151,7 @@ def test_forced_tokens_come_from_the_schema_and_leave_the_matcher_as_it_was(
             n += 1
         kept = ids[at : at + n + 1]
         assert matcher.consume_tokens(kept)
-        drafter.settle(kept)
+        drafter.observe_accepted(kept)
         at, n_steps = at + len(kept), n_steps + 1
     count = drafter.counts[0]
     assert count.accepted >= 7  # {"size": " and ", "n":  and city

@@ -106,7 +106,7 @@ def test_an_offline_replay_counts_what_a_drafter_without_gates_counts(most: int)
             n = next((i for i, (a, b) in enumerate(zip(draft, answer[at:], strict=False)) if a != b), len(draft))
             kept = answer[at : at + min(n, len(answer) - at) + 1]
             counts["drafted"] += len(draft)
-            counts["accepted"] += drafter.settle(list(kept))
+            counts["accepted"] += drafter.observe_accepted(list(kept))
             counts["steps"] += 1
             at += len(kept)
     told = replay([list(one) for one in answers], lambda i: GreedyDraft(index.cursor(asked[i])), max_draft=most)

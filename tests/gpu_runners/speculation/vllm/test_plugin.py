@@ -26,7 +26,7 @@ from gpu_runners.models.protocol import (
 from gpu_runners.speculation.batch import BatchDrafter
 from gpu_runners.speculation.packs import PackShelf
 from gpu_runners.speculation.vllm.repairs import on_some_rows, spared, spread, spreads, takes_nothing, winds_back
-from gpu_runners.speculation.vllm.sequences import HookedRows
+from gpu_runners.speculation.vllm.sequences import VllmSequences
 from gpu_runners.speculation.vllm.wire import (
     XARG,
     HookOptions,
@@ -59,8 +59,8 @@ def written(pack: RecipePack, folder: Path) -> PackRef:
 class Batch:
     """What vLLM's model runner shows of its requests; `step` is one forward pass that sampled `new` for each."""
 
-    def __init__(self, rows: HookedRows) -> None:
-        self._rows = rows
+    def __init__(self, sequences: VllmSequences) -> None:
+        self._sequences = sequences
         self.requests: dict[str, Any] = {}
         self.input_batch = SimpleNamespace(req_ids=[])
         self._held: dict[str, list[int]] = {}
@@ -95,7 +95,7 @@ class Batch:
             token_ids[place, : len(held)] = held
         n_tokens = np.array([len(self._held[one]) for one in ids])
         fed_by_id = {f"{name}-x": draft for name, draft in (fed or {}).items()}
-        drafts = self._rows.propose(self, fed_by_id, list(new.values()), n_tokens, token_ids)
+        drafts = self._sequences.propose(self, fed_by_id, list(new.values()), n_tokens, token_ids)
         return dict(zip(new, drafts, strict=True))
 
 
@@ -106,10 +106,10 @@ def options(folder: Path, **more: Any) -> HookOptions:
     return HookOptions(**{**fields, **more})
 
 
-def rows_with(told: HookOptions) -> HookedRows:
-    shelf = PackShelf(lambda: read_token_texts(told.token_texts), tokenizer_sha256=told.tokenizer_sha256)
-    drafts = BatchDrafter(shelf, end_ids=told.eos_ids, n_vocab=len(TEXTS))
-    return HookedRows(drafts, told, None, context=64)
+def rows_with(draft_stats: HookOptions) -> VllmSequences:
+    shelf = PackShelf(lambda: read_token_texts(draft_stats.token_texts), tokenizer_sha256=draft_stats.tokenizer_sha256)
+    drafts = BatchDrafter(shelf, end_ids=draft_stats.eos_ids, n_vocab=len(TEXTS))
+    return VllmSequences(drafts, draft_stats, None, context=64)
 
 
 @pytest.fixture
@@ -143,14 +143,16 @@ def test_what_was_fed_and_kept_is_counted_by_source(batch: Batch, tmp_path: Path
     batch.enter("a", [1, 2], always(ref))
     batch.step(a=[7])
     batch.step(fed={"a": [8, 9]}, a=[8, 30])
-    told = batch._rows.told("a")
-    assert counts_from_json(told["counts"]) == (SourceCount(kind=DraftKind.PACK, drafted=2, accepted=1),)
-    assert told["steps"] == 2
+    draft_stats = batch._sequences.draft_stats("a")
+    assert counts_from_json(draft_stats["counts"]) == (SourceCount(kind=DraftKind.PACK, drafted=2, accepted=1),)
+    assert draft_stats["steps"] == 2
     batch.leave("a")
     batch.enter("b", [1], None)
     batch.step(b=[7])
-    assert batch._rows.told("a")["counts"] == told["counts"], "an ended request's counts wait to be asked for"
-    assert batch._rows.told("a")["counts"] == [], "once"
+    assert batch._sequences.draft_stats("a")["counts"] == draft_stats["counts"], (
+        "an ended request's counts wait to be asked for"
+    )
+    assert batch._sequences.draft_stats("a")["counts"] == [], "once"
 
 
 def test_the_prompt_is_a_source_too_and_nothing_is_drafted_beyond_the_context(batch: Batch) -> None:
@@ -175,15 +177,15 @@ def test_a_pack_that_does_not_fit_proposes_nothing(batch: Batch, tmp_path: Path)
 def test_a_request_that_samples_by_its_own_seed_is_not_drafted_for(tmp_path: Path) -> None:
     ref = written(pack_of(((BEGIN, 7), (8, 9))), tmp_path)
     by_name = Batch(rows_with(options(tmp_path, takes_requests=False, packs={"": ref})))
-    told = Batch(rows_with(options(tmp_path)))
-    for seen in (by_name, told):
+    draft_stats = Batch(rows_with(options(tmp_path)))
+    for seen in (by_name, draft_stats):
         seen.enter("seeded", [1], always(ref), seed=4, temperature=0.7)
         seen.enter("greedy", [1], always(ref), seed=4)
         seen.enter("sampled", [1], always(ref), temperature=0.7)
         seen.step(seeded=[7], greedy=[7], sampled=[7])
         seen.step(seeded=[8], greedy=[8], sampled=[8])
-        rows = seen._rows._rows
-        assert [rows[f"{name}-x"] is None for name in ("seeded", "greedy", "sampled")] == [True, False, False]
+        sequences = seen._sequences._sequences
+        assert [sequences[f"{name}-x"] is None for name in ("seeded", "greedy", "sampled")] == [True, False, False]
 
 
 class Raising:
@@ -218,15 +220,15 @@ def test_what_a_source_raises_ends_the_drafts_of_its_request_alone(
         batch.enter(name, [1], always(ref))
     batch.step(a=[], b=[])
     batch.step(a=[7], b=[7])
-    batch._rows._rows["a-x"].drafter._drafter._sources = (Raising(where, error),)
+    batch._sequences._sequences["a-x"].drafter._drafter._sources = (Raising(where, error),)
     batch.step(fed={"a": [8, 9], "b": [8, 9]}, a=[8, 9, 5], b=[8, 9, 5])
     drafts = batch.step(a=[20], b=[20])
     assert drafts == {"a": [], "b": [21]}
-    assert batch._rows.errors.n_errors == 1
+    assert batch._sequences.errors.n_errors == 1
     assert len([one for one in caplog.records if "error 1 in drafts" in one.message]) == 1
     assert "tenant's" not in caplog.text
-    assert batch._rows.told("a")["steps"] == 3
-    assert batch._rows.told("b")["errors"] == 1
+    assert batch._sequences.draft_stats("a")["steps"] == 3
+    assert batch._sequences.draft_stats("b")["errors"] == 1
 
 
 def test_an_error_of_no_request_ends_all_drafts_of_the_step_and_eight_in_a_row_all_drafting(
@@ -246,11 +248,11 @@ def test_an_error_of_no_request_ends_all_drafts_of_the_step_and_eight_in_a_row_a
     for n in range(8):
         batch.enter(f"s{n}", [1], always(ref))
         batch.step(**{f"s{n}": [7]})
-    assert batch._rows.errors.is_off
+    assert batch._sequences.errors.is_off
     monkeypatch.setattr(BatchDrafter, "_weigh", weigh)
     batch.enter("late", [1], always(ref))
     assert batch.step(late=[7]) == {"late": []}
-    assert batch._rows.told("late")["counts"] == []
+    assert batch._sequences.draft_stats("late")["counts"] == []
     assert "drafting is off" in caplog.text
 
 
@@ -271,8 +273,8 @@ def test_where_requests_may_not_say_it_the_adapters_name_does(tmp_path: Path) ->
     drafts = batch.step(a=[7], b=[7])
     assert drafts["b"] == []
     batch.step(a=[8], b=[8])
-    assert batch._rows._rows["a-x"].request.drafting.pack == ref
-    assert batch._rows._rows["b-x"].request.drafting.pack is None
+    assert batch._sequences._sequences["a-x"].request.drafting.pack == ref
+    assert batch._sequences._sequences["b-x"].request.drafting.pack is None
 
 
 def test_a_request_goes_to_the_engines_process_and_back() -> None:
@@ -312,8 +314,8 @@ def test_a_request_goes_to_the_engines_process_and_back() -> None:
 
 
 def test_options_and_tokens_survive_their_files(tmp_path: Path) -> None:
-    told = options(tmp_path, packs={"": PackRef(key="k", path=Path("/k"))})
-    assert HookOptions.from_json(told.to_json()) == told
+    draft_stats = options(tmp_path, packs={"": PackRef(key="k", path=Path("/k"))})
+    assert HookOptions.from_json(draft_stats.to_json()) == draft_stats
     texts = [bytes(range(256)), b"", "é漢".encode()]
     write_token_texts(texts, tmp_path / "t.json")
     assert read_token_texts(tmp_path / "t.json") == texts
@@ -322,11 +324,11 @@ def test_options_and_tokens_survive_their_files(tmp_path: Path) -> None:
 
 
 @given(st.lists(st.tuples(st.floats(0, 2, width=32), st.integers(0, 5)), min_size=1, max_size=6))
-def test_a_value_is_spread_over_its_requests_places(rows: list[tuple[float, int]]) -> None:
-    values = torch.tensor([value for value, _ in rows], dtype=torch.float32)
-    ends = torch.tensor([n for _, n in rows], dtype=torch.int32).cumsum(0, dtype=torch.int32)
+def test_a_value_is_spread_over_its_requests_places(sequences: list[tuple[float, int]]) -> None:
+    values = torch.tensor([value for value, _ in sequences], dtype=torch.float32)
+    ends = torch.tensor([n for _, n in sequences], dtype=torch.int32).cumsum(0, dtype=torch.int32)
     total = int(ends[-1])
-    expected = [1.0 if value == 0 else value for value, n in rows for _ in range(n)]
+    expected = [1.0 if value == 0 else value for value, n in sequences for _ in range(n)]
     assert spread(values, ends, total, 0, 1).tolist() == expected
 
 
