@@ -1,4 +1,4 @@
-"""`python -m gpu_runners.agent`: a runner. Two lanes claim jobs over HTTP: one answers `infer` from warm models, the
+"""`python -m gpu_runners.agent`: a runner. Two loops claim jobs over HTTP: one answers `infer` from warm models, the
 other hands `distill` and `evaluate` to a child process, so that an answer never waits for a training.
 
 SIGTERM and SIGINT: no new claims; a training hands over its last checkpoint and goes back to the queue; then the
@@ -47,22 +47,22 @@ def main() -> int:
 
 
 def run(config: RunnerConfig, stop: threading.Event) -> bool:
-    """Until `stop` is set and the jobs at work are handed back. False where a lane ended by itself: whoever supervises
+    """Until `stop` is set and the jobs at work are handed back. False where a loop ended by itself: whoever supervises
     this process starts it again."""
     training = [kind for kind in config.kinds if kind is not RunnerJobKind.INFER]
-    lanes: list[Lane] = []
+    loops: list[JobLoop] = []
     if training:
-        lanes.append(Lane(config, kinds=training, stop=stop, name="train", prepare=_training))
+        loops.append(JobLoop(config, kinds=training, stop=stop, name="train", prepare=_training))
     if RunnerJobKind.INFER in config.kinds:
-        lanes.append(Lane(config, kinds=[RunnerJobKind.INFER], stop=stop, name="infer", prepare=_inferring))
+        loops.append(JobLoop(config, kinds=[RunnerJobKind.INFER], stop=stop, name="infer", prepare=_inferring))
     log.info("runner %s claims %s from %s", config.name, ", ".join(config.kinds), config.api_url)
-    for lane in lanes:
-        lane.start()
-    while not (is_asked := stop.wait(_LOOK_EVERY_S)) and all(lane.is_alive for lane in lanes):
+    for loop in loops:
+        loop.start()
+    while not (is_asked := stop.wait(_LOOK_EVERY_S)) and all(loop.is_alive for loop in loops):
         pass
     stop.set()
-    for lane in lanes:
-        lane.finish(within_s=_STOP_WITHIN_S)
+    for loop in loops:
+        loop.finish(within_s=_STOP_WITHIN_S)
     log.info("runner %s has stopped", config.name)
     return is_asked
 
@@ -71,7 +71,7 @@ Handle = Callable[[RunnerClient, Claim], None]
 Prepare = Callable[[RunnerConfig, threading.Event], tuple[Handle, Callable[[], None]]]
 
 
-class Lane:
+class JobLoop:
     """One thread that claims and works on one job at a time. `prepare` makes its (handler, cleaner), inside the
     thread."""
 
@@ -97,7 +97,7 @@ class Lane:
         return self._thread.is_alive()
 
     def finish(self, *, within_s: float) -> None:
-        """Wait for the job at work. A lane that waits in a long poll is left behind: should the server answer it in
+        """Wait for the job at work. A loop that waits in a long poll is left behind: should the server answer it in
         this very moment, that lease runs out unused."""
         deadline = threading.Event()
         for _ in range(int(within_s / 0.05)):
@@ -128,7 +128,7 @@ class Lane:
         self._idle.set()
 
     def _work(self, claim: Claim, handle: Handle, client: RunnerClient) -> None:
-        """A fault that is this runner's own (its disk, a library) costs a job an attempt and never the lane. Who ran
+        """A fault that is this runner's own (its disk, a library) costs a job an attempt and never the loop. Who ran
         into it takes no other job to train for the length of a lease, and leaves them to runners that are well."""
         try:
             handle(client, claim)
@@ -162,14 +162,14 @@ def _training(config: RunnerConfig, stop: threading.Event) -> tuple[Handle, Call
 
 
 def _inferring(config: RunnerConfig, stop: threading.Event) -> tuple[Handle, Callable[[], None]]:
-    from gpu_runners.agent.feedback import LaneFeedback
+    from gpu_runners.agent.feedback import InferenceFeedback
     from gpu_runners.agent.inference_worker import answer, loader_for
 
-    loader, feedback = loader_for(config), LaneFeedback(token=config.token, name=config.name)
+    loader, feedback = loader_for(config), InferenceFeedback(token=config.token, name=config.name)
 
     def handle(client: RunnerClient, claim: Claim) -> None:
         answer(claim, job=client.job(claim), loader=loader, feedback=feedback)
-        feedback.tell(client)
+        feedback.report(client)
 
     return handle, lambda: None
 

@@ -1,5 +1,5 @@
-"""What the infer lane finds out about recipe packs, told to the backend as servers tell it (`serving.feedback`): totals
-by artifact, at most once in EVERY_S, best effort."""
+"""Counts of recipe packs in infer jobs, reported to the backend as servers report them (`serving.feedback`): totals by
+artifact, at most once in EVERY_S, best effort."""
 
 import logging
 import time
@@ -11,26 +11,26 @@ from gpu_runners.agent.lease_client import RunnerClient
 from gpu_runners.http import Refused, Unreachable
 from gpu_runners.serving.feedback import EVERY_S, FeedbackBook
 
-if TYPE_CHECKING:  # torch, which a lane that answers label tasks alone does not load
+if TYPE_CHECKING:  # torch, which a worker that answers label tasks alone does not load
     from gpu_runners.artifacts.generative_model import GenerativeModel
     from gpu_runners.artifacts.label_model import LabelModel
 
 log = logging.getLogger("kolm.runner")
 
 
-class LaneFeedback:
-    """Used from the lane's thread. One job is answered at a time, so what an engine counted since the last one is of
-    this one's artifact."""
+class InferenceFeedback:
+    """Feedback of the inference worker, used from its thread. One job is answered at a time, so what an engine counted
+    since the last one is of this one's artifact."""
 
     def __init__(self, *, token: str, name: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._key, self._name, self._clock = grant_key(token), name, clock
         self._book = FeedbackBook()
-        self._told_at = -EVERY_S
+        self._reported_at = -EVERY_S
 
     def note(self, model: "LabelModel | GenerativeModel", grant: str) -> None:
         """`grant` is the job's; without one the counts are nobody's, and dropped."""
-        tell = getattr(model.engine, "pack_feedback", None)
-        found = [] if tell is None else tell()
+        report = getattr(model.engine, "pack_feedback", None)
+        found = [] if report is None else report()
         drafting = getattr(model, "drafting", None)
         if not (found and grant and drafting is not None and drafting.pack is not None):
             return
@@ -42,17 +42,17 @@ class LaneFeedback:
         self._book.expect(named, grant, drafting.pack.key)
         self._book.add((named.tenant, feedback) for _, feedback in found)
 
-    def tell(self, client: RunnerClient) -> None:
-        """Where it is time. What does not get through waits; what is refused is dropped."""
-        if self._clock() - self._told_at < EVERY_S:
+    def report(self, client: RunnerClient) -> None:
+        """Report, where it is time. What does not get through waits; what is refused is dropped."""
+        if self._clock() - self._reported_at < EVERY_S:
             return
         while rows := self._book.news():
-            self._told_at = self._clock()
+            self._reported_at = self._clock()
             batch = FeedbackBatch(server=self._name, rows=[row.to_json() for row in rows])
             try:
                 client.pack_feedback(batch)
             except Unreachable as error:
-                self._book.untold(rows)
+                self._book.requeue(rows)
                 log.warning("feedback of recipe packs does not get through: %s", error)
                 return
             except Refused as error:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from backend.domain.artifact.kolm_verify import KolmFileError
 from backend.domain.jobs.runner_jobs import Claim, InferJob, InferResult, Progress
-from gpu_runners.agent.feedback import LaneFeedback
+from gpu_runners.agent.feedback import InferenceFeedback
 from gpu_runners.agent.lease_client import JobClient, LeaseLost
 from gpu_runners.agent.training_worker import report
 from gpu_runners.artifacts.loader import Loader
@@ -32,7 +32,7 @@ def loader_for(config: RunnerConfig) -> Loader:
     return loader
 
 
-def answer(claim: Claim, *, job: JobClient, loader: Loader, feedback: LaneFeedback | None = None) -> None:
+def answer(claim: Claim, *, job: JobClient, loader: Loader, feedback: InferenceFeedback | None = None) -> None:
     try:
         with _beating(job, claim.lease_s):
             result = _infer(claim, job=job, loader=loader, feedback=feedback)
@@ -69,7 +69,7 @@ def _beating(job: JobClient, lease_s: float) -> Iterator[None]:
         thread.join()
 
 
-def _infer(claim: Claim, *, job: JobClient, loader: Loader, feedback: LaneFeedback | None) -> InferResult:
+def _infer(claim: Claim, *, job: JobClient, loader: Loader, feedback: InferenceFeedback | None) -> InferResult:
     try:
         wanted = InferJob.from_json(claim.payload)
     except (ValueError, TypeError) as error:

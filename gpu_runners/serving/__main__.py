@@ -4,7 +4,7 @@
     GET  /healthz    the process lives           GET /metrics    Prometheus
 
 It starts in a second and holds no model until the first request wants one. SIGTERM and SIGINT: no new requests, the
-running ones have KOLM_SERVER_DRAIN_S seconds to finish, usage is told, then the process ends. A private port: it
+running ones have KOLM_SERVER_DRAIN_S seconds to finish, usage is reported, then the process ends. A private port: it
 believes grants, and puts no limits on who connects.
 """
 
@@ -32,16 +32,16 @@ from gpu_runners.engine.planning.plan import Speculation
 from gpu_runners.serving.adapter_files import KolmFiles
 from gpu_runners.serving.adapter_store import AdapterStore
 from gpu_runners.serving.backend_client import Backend
-from gpu_runners.serving.engine_pool import Bases, Hosts
+from gpu_runners.serving.engine_pool import Bases, EnginePool
 from gpu_runners.serving.engine_startup import EngineMaker
-from gpu_runners.serving.fairness import Turns
-from gpu_runners.serving.feedback import FeedbackTeller
+from gpu_runners.serving.fair_scheduler import FairScheduler
+from gpu_runners.serving.feedback import FeedbackReporter
 from gpu_runners.serving.journal import Journal, JournalBusy
 from gpu_runners.serving.metrics import CONTENT_TYPE, metrics
-from gpu_runners.serving.multi_tenant import Floor, GrantedResponder
+from gpu_runners.serving.multi_tenant import GrantedResponder, ServerContext
 from gpu_runners.serving.openai.app import make_app
 from gpu_runners.serving.openai.connections import web_config
-from gpu_runners.serving.registration import Registration, UsageTeller, hello_of
+from gpu_runners.serving.registration import Registration, UsageReporter, describe_server
 from gpu_runners.serving.server_config import ServerConfig, read_server_config
 
 log = logging.getLogger("kolm.server")
@@ -67,31 +67,31 @@ async def serve(config: ServerConfig) -> None:
     listening = _listen(config.host, config.port)
     backend = Backend(api_url=config.api_url, token=config.token)
     bases = Bases(base_dir=config.base_dir, names=config.bases)
-    floor = make_floor(config, backend, bases)
+    context = make_context(config, backend, bases)
     listed = await asyncio.to_thread(bases.listed)
 
     async def look_for_bases() -> None:
-        """One that is put there while the server runs is served from the next hello on."""
+        """One that is put there while the server runs is served from the next registration on."""
         while True:
             await asyncio.sleep(_LOOK_S)
             listed[:] = await asyncio.to_thread(bases.listed)
 
-    def hello() -> ServerHello:
-        return hello_of(
-            floor,
+    def describe() -> ServerHello:
+        return describe_server(
+            context,
             name=config.name,
             url=config.url,
             bases=listed,
             max_running=config.max_running,
-            engine=floor.hosts.about() or {"name": "none yet", "wanted": str(config.engine)},
+            engine=context.engines.about() or {"name": "none yet", "wanted": str(config.engine)},
         )
 
-    registration = Registration(backend, floor, hello)
-    usage = UsageTeller(backend, floor.journal, lambda: registration.server, first=registration.say_what_runs)
-    feedback = FeedbackTeller(
-        backend, floor.feedback, found=floor.hosts.pack_feedback, server=lambda: registration.server
+    registration = Registration(backend, context, describe)
+    usage = UsageReporter(backend, context.journal, lambda: registration.server, first=registration.register_engine)
+    feedback = FeedbackReporter(
+        backend, context.feedback, found=context.engines.pack_feedback, server=lambda: registration.server
     )
-    app = make_app(GrantedResponder(floor), routes=_own_routes(floor, registration, usage))
+    app = make_app(GrantedResponder(context), routes=_own_routes(context, registration, usage))
     web = _Web(web_config(app, host=config.host, port=config.port, log_config=None, timeout_graceful_shutdown=5))
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -102,18 +102,18 @@ async def serve(config: ServerConfig) -> None:
         "server %s listens on %s:%d for bases %s", config.name, config.host, config.port, [b["id"] for b in listed]
     )
     await asyncio.wait([serving, asyncio.create_task(stopping.wait())], return_when=asyncio.FIRST_COMPLETED)
-    await _drain(floor, registration, within_s=config.drain_s)
+    await _drain(context, registration, within_s=config.drain_s)
     web.should_exit = True
     await serving
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-    await usage.tell_all(within_s=_LAST_WORDS_S)
+    await usage.report_all(within_s=_LAST_WORDS_S)
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_LAST_WORDS_S):
-            await feedback.tell()
-    await floor.hosts.close()
-    floor.journal.close()
+            await feedback.report()
+    await context.engines.close()
+    context.journal.close()
     shutil.rmtree(config.unpacked, ignore_errors=True)
     await backend.close()
     log.info("server %s has stopped", config.name)
@@ -128,7 +128,7 @@ def _listen(host: str, port: int) -> socket.socket:
         ) from error
 
 
-def make_floor(config: ServerConfig, backend: Backend, bases: Bases) -> Floor:
+def make_context(config: ServerConfig, backend: Backend, bases: Bases) -> ServerContext:
     async def fetch(sha256: str, grant: str) -> bytes:
         return await backend.artifact(sha256, grant, max_bytes=config.artifact_bytes)
 
@@ -140,11 +140,11 @@ def make_floor(config: ServerConfig, backend: Backend, bases: Bases) -> Floor:
         open_base=bases.open,
         keyring=config.keyring,
     )
-    return Floor(
+    return ServerContext(
         key=grant_key(config.token),
         store=store,
-        hosts=Hosts(EngineMaker(config), most=config.max_engines),
-        turns=Turns(
+        engines=EnginePool(EngineMaker(config), most=config.max_engines),
+        scheduler=FairScheduler(
             max_running=config.max_running,
             max_waiting=config.max_waiting,
             max_tenant_waiting=max(1, config.max_waiting // 4),
@@ -155,25 +155,25 @@ def make_floor(config: ServerConfig, backend: Backend, bases: Bases) -> Floor:
     )
 
 
-def _own_routes(floor: Floor, registration: Registration, usage: UsageTeller) -> list[BaseRoute]:
+def _own_routes(context: ServerContext, registration: Registration, usage: UsageReporter) -> list[BaseRoute]:
     async def healthz(_: Request) -> Response:
-        return JSONResponse({"status": "draining" if floor.is_draining else "ok"})
+        return JSONResponse({"status": "draining" if context.is_draining else "ok"})
 
-    async def told(_: Request) -> Response:
-        text = metrics(floor, registration, usage, now=time.monotonic())
+    async def show_metrics(_: Request) -> Response:
+        text = metrics(context, registration, usage, now=time.monotonic())
         return PlainTextResponse(text, headers={"Content-Type": CONTENT_TYPE})
 
-    return [Route("/healthz", healthz), Route("/metrics", told)]
+    return [Route("/healthz", healthz), Route("/metrics", show_metrics)]
 
 
-async def _drain(floor: Floor, registration: Registration, *, within_s: float) -> None:
-    floor.is_draining = True
-    registration.say_soon()
+async def _drain(context: ServerContext, registration: Registration, *, within_s: float) -> None:
+    context.is_draining = True
+    registration.register_soon()
     until = time.monotonic() + within_s
-    while (floor.turns.n_running or floor.turns.n_waiting) and time.monotonic() < until:
+    while (context.scheduler.n_running or context.scheduler.n_waiting) and time.monotonic() < until:
         await asyncio.sleep(0.05)
-    if floor.turns.n_running:
-        log.warning("%d requests were not finished within %.0f s", floor.turns.n_running, within_s)
+    if context.scheduler.n_running:
+        log.warning("%d requests were not finished within %.0f s", context.scheduler.n_running, within_s)
 
 
 class _Web(uvicorn.Server):

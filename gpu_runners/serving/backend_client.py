@@ -30,8 +30,8 @@ class Backend:
         self._http = httpx.AsyncClient(base_url=api_url, timeout=httpx.Timeout(10.0), follow_redirects=False)
         self._token = token
 
-    async def hello(self, hello: ServerHello) -> ServerOrders:
-        response = await self._post("/servers", hello.to_json())
+    async def register(self, description: ServerHello) -> ServerOrders:
+        response = await self._post("/servers", description.to_json())
         try:
             return ServerOrders.from_json(response.json())
         except (ValueError, TypeError) as error:

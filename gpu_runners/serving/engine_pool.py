@@ -25,7 +25,7 @@ MakeEngine = Callable[[Adapter], Awaitable[Engine]]  # for the base of the adapt
 
 
 @dataclass(slots=True)
-class _Host:
+class _PooledEngine:
     engine: Engine
     n_using: int = 0
     used_at: float = 0.0
@@ -81,12 +81,12 @@ def _is_causal(config: Path) -> bool:
     return isinstance(kinds, list) and any("CausalLM" in str(kind) for kind in kinds)
 
 
-class Hosts:
-    """Used from one event loop. `most` engines at once."""
+class EnginePool:
+    """The engines that run, `most` at once. Used from one event loop."""
 
     def __init__(self, make: MakeEngine, *, most: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._make, self._most, self._clock = make, most, clock
-        self._hosts: dict[str, _Host] = {}
+        self._engines: dict[str, _PooledEngine] = {}
         self._starting: dict[str, asyncio.Task[None]] = {}
         self._turn = asyncio.Lock()
         self._past: dict[str, int] = {}
@@ -95,60 +95,60 @@ class Hosts:
     @contextlib.asynccontextmanager
     async def using(self, adapter: Adapter) -> AsyncIterator[Engine]:
         """The engine of the adapter's base, which is not ended inside the block. Raises Refusal."""
-        host = await self._host(adapter)
-        host.n_using += 1
+        pooled = await self._pooled(adapter)
+        pooled.n_using += 1
         try:
-            yield host.engine
+            yield pooled.engine
         finally:
-            host.n_using -= 1
-            host.used_at = self._clock()
+            pooled.n_using -= 1
+            pooled.used_at = self._clock()
 
     def running(self) -> dict[str, Engine]:
         """Engines by base, as of now."""
-        return {name: host.engine for name, host in self._hosts.items()}
+        return {name: pooled.engine for name, pooled in self._engines.items()}
 
     def totals(self) -> dict[str, int]:
         """The counters of all engines there were, added up."""
         sums = dict(self._past)
-        for host in self._hosts.values():
-            _add(sums, host.engine.counters())
+        for pooled in self._engines.values():
+            _add(sums, pooled.engine.counters())
         return sums
 
     def pack_feedback(self) -> list[Found]:
         """What engines found out about recipe packs since the last call."""
         found, self._found = self._found, []
-        return found + [one for host in self._hosts.values() for one in _found_by(host.engine)]
+        return found + [one for pooled in self._engines.values() for one in _found_by(pooled.engine)]
 
     def about(self) -> dict[str, Any]:
         """What runs, as ServerHello tells it: one engine as it is, several by base."""
-        abouts = {name: dict(host.engine.about) for name, host in self._hosts.items()}
+        abouts = {name: dict(pooled.engine.about) for name, pooled in self._engines.items()}
         return next(iter(abouts.values())) if len(abouts) == 1 else abouts
 
     async def forget(self, key: str) -> None:
-        for host in list(self._hosts.values()):
-            await host.engine.forget(key)
+        for pooled in list(self._engines.values()):
+            await pooled.engine.forget(key)
 
     async def close(self) -> None:
         for task in self._starting.values():
             task.cancel()
-        for name in list(self._hosts):
+        for name in list(self._engines):
             await self._end(name)
 
-    async def _host(self, adapter: Adapter) -> _Host:
+    async def _pooled(self, adapter: Adapter) -> _PooledEngine:
         name = adapter.base.name
-        while name not in self._hosts:
+        while name not in self._engines:
             task = self._starting.get(name)
             if task is None:
                 task = self._starting[name] = asyncio.create_task(self._start(adapter))
                 task.add_done_callback(lambda _: self._starting.pop(name, None))
             await asyncio.shield(task)
-        return self._hosts[name]
+        return self._engines[name]
 
     async def _start(self, adapter: Adapter) -> None:
         base = adapter.base
         async with self._turn:
-            while len(self._hosts) >= self._most:
-                idle = [(host.used_at, name) for name, host in self._hosts.items() if not host.n_using]
+            while len(self._engines) >= self._most:
+                idle = [(pooled.used_at, name) for name, pooled in self._engines.items() if not pooled.n_using]
                 if not idle:
                     raise Refusal(503, "no_engine_free", "Other bases are at work on this server.", retry_after_s=5.0)
                 await self._end(min(idle)[1])
@@ -158,21 +158,21 @@ class Hosts:
             except JobFailed as error:
                 log.error("no engine for %r: %s (%s)", base.name, error, error.code)
                 raise Refusal(503, error.code, "The base cannot be run on this server.", retry_after_s=60.0) from error
-            self._hosts[base.name] = _Host(engine=engine, used_at=self._clock())
+            self._engines[base.name] = _PooledEngine(engine=engine, used_at=self._clock())
             log.info("an engine for %r runs after %.1f s: %s", base.name, self._clock() - began, dict(engine.about))
 
     async def _end(self, name: str) -> None:
-        host = self._hosts.pop(name)
-        _add(self._past, host.engine.counters())
-        self._found += _found_by(host.engine)
-        await host.engine.close()
+        pooled = self._engines.pop(name)
+        _add(self._past, pooled.engine.counters())
+        self._found += _found_by(pooled.engine)
+        await pooled.engine.close()
         log.info("the engine for %r has ended", name)
 
 
 def _found_by(engine: Engine) -> list[Found]:
     """Not every engine keeps such counts."""
-    tell = getattr(engine, "pack_feedback", None)
-    return [] if tell is None else list(tell())
+    report = getattr(engine, "pack_feedback", None)
+    return [] if report is None else list(report())
 
 
 def _add(sums: dict[str, int], more: Mapping[str, int]) -> None:

@@ -1,7 +1,7 @@
-"""What this server found out about recipe packs: running totals by tenant and pack, told to the backend now and then.
+"""Counts of recipe packs in use: running totals by tenant and pack, reported to the backend now and then.
 
 Counts, recipe ids and shapes; answers, as token ids, only of artifacts whose spec allows it. Best effort: nothing is
-written down, a telling that is lost is made up for by the next (totals, not differences), and what a death takes with
+written down, a report that is lost is made up for by the next (totals, not differences), and what a death takes with
 it was worth a minute of counts.
 """
 
@@ -20,9 +20,9 @@ from gpu_runners.serving.backend_client import Backend
 
 log = logging.getLogger("kolm.server")
 MAX_PACKS = 1_000
-TOLD_ROWS = 500  # of a pack's recipes, shapes and answers each, commonest first
-TOLD_TOKENS = 16_384  # of those answers
-_KEPT_ROWS = 4 * TOLD_ROWS
+REPORTED_ROWS = 500  # of a pack's recipes, shapes and answers each, commonest first
+REPORTED_TOKENS = 16_384  # of those answers
+_KEPT_ROWS = 4 * REPORTED_ROWS
 ROWS_AT_ONCE = 20
 EVERY_S = 60.0
 T = TypeVar("T")
@@ -56,21 +56,21 @@ class _Total:
         self.is_news = True
 
     def row(self) -> FeedbackRow:
-        tried = self.tried.most_common(TOLD_ROWS)
+        tried = self.tried.most_common(REPORTED_ROWS)
         feedback = PackFeedback(
             artifact_sha256=self.artifact_sha256,
             pack_sha256=self.pack_sha256,
             n_answers=self.n_answers,
             n_tokens=self.n_tokens,
             tried=[{"id": id, "tried": n, "accepted": self.accepted[id]} for id, n in tried],
-            missed=[{"shape": shape, "n": n} for shape, n in self.missed.most_common(TOLD_ROWS)],
+            missed=[{"shape": shape, "n": n} for shape, n in self.missed.most_common(REPORTED_ROWS)],
             learned=[{"tokens": list(answer)} for answer in self._answers()],
         )
         return FeedbackRow(grant=self.grant, log=self.log, feedback=feedback.to_json())
 
     def _answers(self) -> Iterator[tuple[int, ...]]:
-        left = TOLD_TOKENS
-        for answer, _ in self.learned.most_common(TOLD_ROWS):
+        left = REPORTED_TOKENS
+        for answer, _ in self.learned.most_common(REPORTED_ROWS):
             if len(answer) <= left:
                 left -= len(answer)
                 yield answer
@@ -98,7 +98,7 @@ class FeedbackBook:
             self._totals.popitem(last=False)
 
     def add(self, found: Iterable[Found]) -> None:
-        """As an engine gives it. What nobody expects is left out."""
+        """Add what an engine counted. What nobody expects is left out."""
         for tenant, feedback in found:
             total = self._totals.get((tenant, feedback.pack_sha256))
             if total is not None:
@@ -111,14 +111,14 @@ class FeedbackBook:
             total.is_news = False
         return [total.row() for total in changed]
 
-    def untold(self, rows: Sequence[FeedbackRow]) -> None:
-        """They are news again."""
+    def requeue(self, rows: Sequence[FeedbackRow]) -> None:
+        """Make them news again."""
         logs = {row.log for row in rows}
         for total in self._totals.values():
             total.is_news = total.is_news or total.log in logs
 
 
-class FeedbackTeller:
+class FeedbackReporter:
     """Sends news to the backend; what does not get through waits for the next time. `found` is what the engines found
     since it was last called, `server` the id that the backend gave, "" before."""
 
@@ -126,25 +126,25 @@ class FeedbackTeller:
         self, backend: Backend, book: FeedbackBook, *, found: Callable[[], Iterable[Found]], server: Callable[[], str]
     ) -> None:
         self._backend, self._book, self._found, self._server = backend, book, found, server
-        self.n_told = self.n_failures = 0
+        self.n_reported = self.n_failures = 0
 
     async def run(self) -> None:
         while True:
             await asyncio.sleep(EVERY_S)
-            await self.tell()
+            await self.report()
 
-    async def tell(self) -> None:
-        """One batch after the other until there is no news or no way through."""
+    async def report(self) -> None:
+        """Send one batch after the other until there is no news or no way through."""
         self._book.add(self._found())
         while self._server() and (rows := self._book.news()):
             batch = FeedbackBatch(server=self._server(), rows=[row.to_json() for row in rows])
             try:
                 await self._backend.pack_feedback(batch)
             except (Unreachable, Refused) as error:
-                self._book.untold(rows if isinstance(error, Unreachable) else [])
+                self._book.requeue(rows if isinstance(error, Unreachable) else [])
                 self._failed(error)
                 return
-            self.n_failures, self.n_told = 0, self.n_told + len(rows)
+            self.n_failures, self.n_reported = 0, self.n_reported + len(rows)
 
     def _failed(self, error: Exception) -> None:
         if self.n_failures in (0, 3) or self.n_failures % 20 == 0:

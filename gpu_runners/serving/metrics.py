@@ -4,17 +4,17 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from gpu_runners.serving.multi_tenant import Floor
-from gpu_runners.serving.registration import Registration, UsageTeller
+from gpu_runners.serving.multi_tenant import ServerContext
+from gpu_runners.serving.registration import Registration, UsageReporter
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _GAUGES = frozenset({"running", "waiting"})
 
 
-def metrics(floor: Floor, registration: Registration, usage: UsageTeller, *, now: float) -> str:
+def metrics(context: ServerContext, registration: Registration, usage: UsageReporter, *, now: float) -> str:
     """`now` is of the clock that `usage` keeps (monotonic)."""
-    lines = [*_of_requests(floor), *_of_engines(floor), *_of_adapters(floor)]
-    journal = floor.journal
+    lines = [*_of_requests(context), *_of_engines(context), *_of_adapters(context)]
+    journal = context.journal
     lag_s = now - usage.last_booked_at if journal.n_unbooked else 0.0
     lines += [
         *_metric("usage_rows_booked_total", "counter", [({}, usage.n_booked)]),
@@ -25,21 +25,23 @@ def metrics(floor: Floor, registration: Registration, usage: UsageTeller, *, now
         *_metric("journal_full", "gauge", [({}, int(journal.is_full))]),
         *_metric("journal_lag_seconds", "gauge", [({}, round(lag_s, 3))]),
         *_metric("registered", "gauge", [({}, int(bool(registration.server) and not registration.n_failures))]),
-        *_metric("draining", "gauge", [({}, int(floor.is_draining))]),
+        *_metric("draining", "gauge", [({}, int(context.is_draining))]),
     ]
     return "\n".join(lines) + "\n"
 
 
-def _of_requests(floor: Floor) -> Iterator[str]:
-    yield from _metric("running", "gauge", [({}, floor.turns.n_running)])
-    yield from _metric("waiting", "gauge", [({}, floor.turns.n_waiting)])
-    yield from _metric("refused_total", "counter", [({"code": code}, n) for code, n in sorted(floor.refusals.items())])
-    for name, n in sorted(floor.totals.items()):
+def _of_requests(context: ServerContext) -> Iterator[str]:
+    yield from _metric("running", "gauge", [({}, context.scheduler.n_running)])
+    yield from _metric("waiting", "gauge", [({}, context.scheduler.n_waiting)])
+    yield from _metric(
+        "refused_total", "counter", [({"code": code}, n) for code, n in sorted(context.refusals.items())]
+    )
+    for name, n in sorted(context.totals.items()):
         yield from _metric(f"{name}_total", "counter", [({}, n)])
 
 
-def _of_engines(floor: Floor) -> Iterator[str]:
-    engines = floor.hosts.running()
+def _of_engines(context: ServerContext) -> Iterator[str]:
+    engines = context.engines.running()
     names = sorted({name for engine in engines.values() for name in engine.counters()})
     for name in names:
         rows = [({"base": base}, engine.counters().get(name, 0)) for base, engine in engines.items()]
@@ -49,8 +51,8 @@ def _of_engines(floor: Floor) -> Iterator[str]:
     yield from _metric("engine_info", "gauge", about)
 
 
-def _of_adapters(floor: Floor) -> Iterator[str]:
-    store = floor.store
+def _of_adapters(context: ServerContext) -> Iterator[str]:
+    store = context.store
     yield from _metric("adapters", "gauge", [({"tier": "ram"}, store.n_in_ram), ({"tier": "disk"}, store.n_on_disk)])
     tiers: list[tuple[dict[str, str], float]] = [
         ({"tier": "ram"}, store.ram_bytes),

@@ -17,8 +17,8 @@ from gpu_runners.artifacts.rules_first import RuleAnswer
 from gpu_runners.models.protocol import Counts, Delta, Drafting, Engine, GenerationRequest, Overloaded
 from gpu_runners.serving.adapter_loading import Adapter
 from gpu_runners.serving.adapter_store import AdapterStore
-from gpu_runners.serving.engine_pool import Hosts
-from gpu_runners.serving.fairness import Turns
+from gpu_runners.serving.engine_pool import EnginePool
+from gpu_runners.serving.fair_scheduler import FairScheduler
 from gpu_runners.serving.feedback import FeedbackBook
 from gpu_runners.serving.journal import CannotJournal, Journal
 from gpu_runners.serving.openai.responder import Refusal, Served
@@ -27,14 +27,15 @@ CANCELED, FAILED, RULE = "canceled", "failed", "rule"
 
 
 @dataclass(slots=True, kw_only=True)
-class Floor:
-    """What all requests of a server share. `dedicated` is the sha256 of the one artifact that is merged into the base
-    here, "" for a server of many. `has_drafts`: packs and their other sources draft here. `refusals` counts by code."""
+class ServerContext:
+    """The state that all requests of a server share. `dedicated` is the sha256 of the one artifact that is merged into
+    the base here, "" for a server of many. `has_drafts`: packs and their other sources draft here. `refusals` counts by
+    code."""
 
     key: bytes
     store: AdapterStore
-    hosts: Hosts
-    turns: Turns
+    engines: EnginePool
+    scheduler: FairScheduler
     journal: Journal
     dedicated: str = ""
     has_drafts: bool = True
@@ -55,8 +56,8 @@ class Floor:
 class GrantedResponder:
     """`Responder` for requests with grants. `now` gives Unix time."""
 
-    def __init__(self, floor: Floor, *, now: Callable[[], float] = time.time) -> None:
-        self._floor, self._now = floor, now
+    def __init__(self, context: ServerContext, *, now: Callable[[], float] = time.time) -> None:
+        self._context, self._now = context, now
 
     async def admit(self, headers: Mapping[str, str]) -> str:
         """The tenant of the grant, which must open something here."""
@@ -76,8 +77,8 @@ class GrantedResponder:
         grant, token = self._open_grant(headers)
         if model.startswith("art_") and model != grant.artifact:
             raise Refusal(403, "artifact_refused", "The grant is for another artifact than was named.")
-        async with self._floor.store.using(grant, token) as adapter:
-            engine = CallEngine(self._floor, grant=grant, token=token, adapter=adapter)
+        async with self._context.store.using(grant, token) as adapter:
+            engine = CallEngine(self._context, grant=grant, token=token, adapter=adapter)
             return Served(
                 engine=engine,
                 base=adapter.base,
@@ -95,14 +96,14 @@ class GrantedResponder:
         try:
             yield
         except Refusal as refusal:
-            self._floor.refusals[refusal.code] += 1
+            self._context.refusals[refusal.code] += 1
             raise
 
     def _open_grant(self, headers: Mapping[str, str]) -> tuple[Grant, str]:
         """Raises Refusal, also where no new work may begin."""
         grant, token = self._grant(headers)
-        self._floor.check_open()
-        if self._floor.dedicated not in ("", grant.sha256):
+        self._context.check_open()
+        if self._context.dedicated not in ("", grant.sha256):
             raise Refusal(403, "dedicated", "This server answers for one other artifact alone.")
         return grant, token
 
@@ -111,7 +112,7 @@ class GrantedResponder:
         if scheme.lower() != "bearer" or not token.strip():
             raise Refusal(401, "no_grant", "This server answers the gateway; send requests to the API.")
         try:
-            return read_grant(token.strip(), self._floor.key, now=self._now()), token.strip()
+            return read_grant(token.strip(), self._context.key, now=self._now()), token.strip()
         except (BadGrant, ValueError, TypeError, KeyError) as error:
             raise Refusal(401, "bad_grant", "The grant is not valid.") from error
 
@@ -119,16 +120,16 @@ class GrantedResponder:
 class CallEngine:
     """One request's engine: waits for its turn, runs the granted adapter, and notes each token before it goes out."""
 
-    def __init__(self, floor: Floor, *, grant: Grant, token: str, adapter: Adapter) -> None:
-        self._floor, self._grant, self._token, self._adapter = floor, grant, token, adapter
+    def __init__(self, context: ServerContext, *, grant: Grant, token: str, adapter: Adapter) -> None:
+        self._context, self._grant, self._token, self._adapter = context, grant, token, adapter
 
     @property
     def about(self) -> Mapping[str, Any]:
-        engine = self._floor.hosts.running().get(self._adapter.base.name)
+        engine = self._context.engines.running().get(self._adapter.base.name)
         return {} if engine is None else engine.about
 
     def counters(self) -> Mapping[str, int]:
-        return self._floor.hosts.totals()
+        return self._context.engines.totals()
 
     async def forget(self, key: str) -> None:
         raise NotImplementedError("one request does not decide about an adapter")
@@ -137,10 +138,10 @@ class CallEngine:
         """The engine under it belongs to the server."""
 
     async def generate(self, request: GenerationRequest) -> AsyncGenerator[Delta, None]:
-        floor, grant = self._floor, self._grant
+        context, grant = self._context, self._grant
         try:
             async with self._ready() as (engine, adapter):
-                is_merged = bool(floor.dedicated) and engine.about.get("adapters") == "merged"
+                is_merged = bool(context.dedicated) and engine.about.get("adapters") == "merged"
                 ref = None if is_merged else adapter.ref
                 mine = replace(
                     request,
@@ -153,41 +154,41 @@ class CallEngine:
                     async for delta in deltas:
                         yield delta
         except (Refusal, Overloaded) as refusal:
-            floor.refusals[getattr(refusal, "code", "overloaded")] += 1
+            context.refusals[getattr(refusal, "code", "overloaded")] += 1
             raise
 
     def note_rule(self, answer: RuleAnswer) -> None:
         """A rule's answer is a request without tokens. Raises Refusal where it may not go out."""
-        if self._floor.store.is_revoked(self._grant.sha256):
+        if self._context.store.is_revoked(self._grant.sha256):
             raise Refusal(410, "artifact_revoked", "The artifact has been revoked.")
-        _Meter(self._floor, self._grant, self._token).rule(answer.latency_us)
+        _Meter(self._context, self._grant, self._token).rule(answer.latency_us)
 
     def _drafting(self, adapter: Adapter) -> Drafting | None:
         """What drafts is the granted artifact's alone; what is found out about its pack is its tenant's."""
-        drafting = adapter.drafting if self._floor.has_drafts else None
+        drafting = adapter.drafting if self._context.has_drafts else None
         if drafting is not None and drafting.pack is not None:
-            self._floor.feedback.expect(self._grant, self._token, drafting.pack.key)
+            self._context.feedback.expect(self._grant, self._token, drafting.pack.key)
         return drafting
 
     @asynccontextmanager
     async def _ready(self) -> AsyncIterator[tuple[Engine, Adapter]]:
         """The engine and the adapter, both held, in this request's turn. Who waits for an engine to start is in the
         queue already."""
-        floor, grant = self._floor, self._grant
-        floor.check_open()
+        context, grant = self._context, self._grant
+        context.check_open()
         async with (
-            floor.turns.turn(grant.tenant, limit=max(1, grant.max_concurrent)),
-            floor.store.using(grant, self._token) as adapter,
-            floor.hosts.using(adapter) as engine,
+            context.scheduler.turn(grant.tenant, limit=max(1, grant.max_concurrent)),
+            context.store.using(grant, self._token) as adapter,
+            context.engines.using(adapter) as engine,
         ):
             yield engine, adapter
 
     async def _metered(self, engine: Engine, request: GenerationRequest) -> AsyncGenerator[Delta, None]:
-        meter = _Meter(self._floor, self._grant, self._token)
+        meter = _Meter(self._context, self._grant, self._token)
         try:
             async with aclosing(drafted_where_taken(engine, request)) as deltas:
                 async for delta in deltas:
-                    if self._floor.store.is_revoked(self._grant.sha256):
+                    if self._context.store.is_revoked(self._grant.sha256):
                         raise Refusal(410, "artifact_revoked", "The artifact has been revoked.")
                     meter.note(delta.counts)
                     if delta.finish_reason is not None:
@@ -203,12 +204,12 @@ class CallEngine:
 class _Meter:
     """One generation in the journal. Until it says otherwise it was cancelled: whoever stops listening says nothing."""
 
-    def __init__(self, floor: Floor, grant: Grant, token: str) -> None:
-        self._floor, self._grant = floor, grant
+    def __init__(self, context: ServerContext, grant: Grant, token: str) -> None:
+        self._context, self._grant = context, grant
         self._began, self._first_us, self._counts = time.perf_counter(), 0, Counts()
         self.reason = CANCELED
         try:
-            self._number = floor.journal.begin(token, model=grant.sha256, expires_at=grant.expires_at)
+            self._number = context.journal.begin(token, model=grant.sha256, expires_at=grant.expires_at)
         except CannotJournal as error:
             raise _cannot_meter() from error
 
@@ -217,11 +218,11 @@ class _Meter:
             self._first_us = self._elapsed_us()
         before, self._counts = self._counts, counts
         try:
-            self._floor.journal.note(self._number, counts)
+            self._context.journal.note(self._number, counts)
         except CannotJournal as error:
             raise _cannot_meter() from error
         new = counts.prompt_tokens - before.prompt_tokens + counts.completion_tokens - before.completion_tokens
-        self._floor.turns.charge(self._grant.tenant, new)
+        self._context.scheduler.charge(self._grant.tenant, new)
 
     def rule(self, latency_us: int) -> None:
         """The whole of a generation that no engine made."""
@@ -229,8 +230,8 @@ class _Meter:
         self.end(total_us=latency_us)
 
     def end(self, *, total_us: int = 0) -> None:
-        counts, totals = self._counts, self._floor.totals
-        self._floor.journal.end(
+        counts, totals = self._counts, self._context.totals
+        self._context.journal.end(
             self._number,
             reason=self.reason,
             first_token_us=self._first_us,

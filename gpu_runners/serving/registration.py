@@ -1,7 +1,7 @@
-"""What a server tells the backend, for as long as it lives: that it is there, and what was used.
+"""A server's reports to the backend, for as long as it lives: that it is there, and what was used.
 
 A backend that does not answer stops neither: granted requests go on being answered, their usage is kept in the journal,
-and both are told later, with jitter, so that servers that lost the same backend do not come back together.
+and both are reported later, with jitter, so that servers that lost the same backend do not come back together.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from backend.domain.serving.wire import ServerHello, ServerOrders, UsageBatch
 from gpu_runners.http import Refused, Unreachable, backoff_s
 from gpu_runners.serving.backend_client import Backend
 from gpu_runners.serving.journal import CannotJournal, Journal
-from gpu_runners.serving.multi_tenant import Floor
+from gpu_runners.serving.multi_tenant import ServerContext
 
 log = logging.getLogger("kolm.server")
 ROWS = 200
@@ -25,37 +25,37 @@ _NAMED_ADAPTERS = 5000
 
 
 class Registration:
-    """Says hello every third of the lease and carries out the orders. `server` is the id the backend gave, "" before
-    the first answer."""
+    """Registers anew every third of the lease and carries out the orders. `server` is the id the backend gave, ""
+    before the first answer."""
 
-    def __init__(self, backend: Backend, floor: Floor, hello: Callable[[], ServerHello]) -> None:
-        self._backend, self._floor, self._hello = backend, floor, hello
+    def __init__(self, backend: Backend, context: ServerContext, description: Callable[[], ServerHello]) -> None:
+        self._backend, self._context, self._describe = backend, context, description
         self.server, self.lease_s, self.n_failures = "", FIRST_LEASE_S, 0
         self._rng, self._soon = random.Random(), asyncio.Event()
-        self._told_engine: dict[str, object] = {}
+        self._registered_engine: dict[str, object] = {}
 
     async def run(self) -> None:
         while True:
-            wait_s = await self.say()
+            wait_s = await self.register()
             self._soon.clear()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
                     await self._soon.wait()
 
-    def say_soon(self) -> None:
-        """Something changed that the gateway should know now."""
+    def register_soon(self) -> None:
+        """Register soon: something changed that the gateway should know now."""
         self._soon.set()
 
-    async def say_what_runs(self) -> None:
-        """A hello now, where another engine runs than was told last."""
-        if self._hello().engine != self._told_engine:
-            await self.say()
+    async def register_engine(self) -> None:
+        """Register now, where another engine runs than at the last registration."""
+        if self._describe().engine != self._registered_engine:
+            await self.register()
 
-    async def say(self) -> float:
-        """One hello; seconds until the next."""
-        hello = self._hello()
+    async def register(self) -> float:
+        """Register once; seconds until the next time."""
+        description = self._describe()
         try:
-            orders = await self._backend.hello(hello)
+            orders = await self._backend.register(description)
         except (Unreachable, Refused) as error:
             if self.n_failures in (0, 3) or self.n_failures % 20 == 0:
                 log.warning("the backend does not know of this server: %s", error)
@@ -63,7 +63,7 @@ class Registration:
             return backoff_s(self.n_failures, rng=self._rng, cap_s=self.lease_s / 3)
         if self.n_failures or not self.server:
             log.info("registered as %s, lease %.0f s", orders.server, orders.lease_s)
-        self.n_failures, self._told_engine = 0, hello.engine
+        self.n_failures, self._registered_engine = 0, description.engine
         await self._obey(orders)
         return max(0.1, self.lease_s / 3 * self._rng.uniform(0.8, 1.0))
 
@@ -71,13 +71,13 @@ class Registration:
         self.server, self.lease_s = orders.server, max(0.3, orders.lease_s)
         for sha256 in orders.revoked:
             log.warning("the artifact %s… is revoked and dropped", sha256[:12])
-            self._floor.store.revoke(sha256)
-            await self._floor.hosts.forget(sha256)
-        for sha256 in self._floor.store.idle():
-            await self._floor.hosts.forget(sha256)
+            self._context.store.revoke(sha256)
+            await self._context.engines.forget(sha256)
+        for sha256 in self._context.store.idle():
+            await self._context.engines.forget(sha256)
 
 
-class UsageTeller:
+class UsageReporter:
     """Sends what ended to the backend, in batches, until it is booked. `first` runs before each: the backend notes with
     the usage which engine answered, and has to know of it by then."""
 
@@ -98,10 +98,10 @@ class UsageTeller:
 
     async def run(self) -> None:
         while True:
-            await asyncio.sleep(await self.tell())
+            await asyncio.sleep(await self.report())
 
-    async def tell(self) -> float:
-        """One batch at most; seconds until the next."""
+    async def report(self) -> float:
+        """Report one batch at most; seconds until the next."""
         rows = self._journal.unbooked(ROWS if self.n_failures == 0 else 1)
         if not rows or not self._server():
             self.last_booked_at = time.monotonic()
@@ -124,12 +124,12 @@ class UsageTeller:
         self.n_booked, self.n_failures, self.last_booked_at = self.n_booked + len(numbers), 0, time.monotonic()
         return 0.0 if self._journal.n_unbooked else self._every_s
 
-    async def tell_all(self, *, within_s: float) -> None:
-        """Before the process ends; what does not get through is told by the next one."""
+    async def report_all(self, *, within_s: float) -> None:
+        """Report what is left before the process ends; what does not get through is reported by the next one."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(within_s):
                 while self._journal.n_unbooked and self._server():
-                    await asyncio.sleep(await self.tell())
+                    await asyncio.sleep(await self.report())
 
     def _later(self, why: str) -> float:
         if self.n_failures in (0, 3) or self.n_failures % 20 == 0:
@@ -151,8 +151,14 @@ class UsageTeller:
                 self._journal.set_aside(number)
 
 
-def hello_of(
-    floor: Floor, *, name: str, url: str, bases: list[dict[str, str]], max_running: int, engine: dict[str, object]
+def describe_server(
+    context: ServerContext,
+    *,
+    name: str,
+    url: str,
+    bases: list[dict[str, str]],
+    max_running: int,
+    engine: dict[str, object],
 ) -> ServerHello:
     return ServerHello(
         name=name,
@@ -160,8 +166,8 @@ def hello_of(
         bases=bases,
         engine=json.loads(json.dumps(engine, default=str)),
         max_running=max_running,
-        n_running=floor.turns.n_running,
-        n_waiting=floor.turns.n_waiting,
-        adapters=floor.store.names()[:_NAMED_ADAPTERS],
-        draining=floor.is_draining,
+        n_running=context.scheduler.n_running,
+        n_waiting=context.scheduler.n_waiting,
+        adapters=context.store.names()[:_NAMED_ADAPTERS],
+        draining=context.is_draining,
     )

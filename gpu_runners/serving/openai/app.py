@@ -21,9 +21,9 @@ from starlette.types import Receive, Scope, Send
 from gpu_runners.models.protocol import Delta
 from gpu_runners.serving.openai.arrival import BodyDoor, Room, n_announced, read_body
 from gpu_runners.serving.openai.bodies import ChatCall, CompletionCall, chat_call, completion_call, read_json
+from gpu_runners.serving.openai.body_threads import cost_of_schema, in_turn
 from gpu_runners.serving.openai.calls import chat_requests, completion_requests, merged
 from gpu_runners.serving.openai.faults import Fault, fault_of
-from gpu_runners.serving.openai.lanes import cost_of_schema, in_turn
 from gpu_runners.serving.openai.responder import Responder, Served
 from gpu_runners.serving.openai.rule_answers import rule_answer, rule_deltas
 from gpu_runners.serving.openai.shapes import Answer
@@ -80,7 +80,7 @@ def guarded(handler: Handler) -> Handler:
         except ClientDisconnect:
             return Response(status_code=499)  # nobody reads it
         except Exception as error:  # noqa: BLE001 - the edge: what nobody foresaw is a 500; its words are not told
-            return _told(error).response
+            return _fault_of(error).response
 
     return handle
 
@@ -137,7 +137,7 @@ async def _events(
             yield _event(answer.usage_chunk())
         yield b"data: [DONE]\n\n"
     except Exception as error:  # noqa: BLE001 - too late for a status: told in the stream, which ends here
-        yield _event(_told(error).body)
+        yield _event(_fault_of(error).body)
 
 
 def _event(value: dict[str, Any]) -> bytes:
@@ -208,7 +208,7 @@ def _headers(request: Request) -> dict[str, str]:
     return {name.lower(): value for name, value in request.headers.items()}
 
 
-def _told(error: Exception) -> Fault:
+def _fault_of(error: Exception) -> Fault:
     fault = fault_of(error)
     if fault.code == "internal_error":
         log.error("a request failed (%s)", type(error).__name__)

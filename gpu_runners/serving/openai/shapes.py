@@ -37,19 +37,19 @@ class Answer:
         choice = self.choices[index]
         is_first = choice.n_deltas == 0
         content, calls, finish = choice.take(delta)
-        told: dict[str, Any] = {"index": index, "logprobs": None, "finish_reason": finish}
+        body: dict[str, Any] = {"index": index, "logprobs": None, "finish_reason": finish}
         if self.has_logprobs:
-            told["logprobs"] = self._logprobs(delta.logprobs, choice)
+            body["logprobs"] = self._logprobs(delta.logprobs, choice)
         if self.is_chat:
             part: dict[str, Any] = {"role": "assistant"} if is_first else {}
             if content or is_first:
                 part["content"] = content
             if calls:
                 part["tool_calls"] = [{"index": i} | call for i, call in enumerate(calls)]
-            told["delta"] = part
+            body["delta"] = part
         else:
-            told["text"] = content
-        return self._object([told], chunk=True) | ({"usage": None} if with_usage else {})
+            body["text"] = content
+        return self._object([body], chunk=True) | ({"usage": None} if with_usage else {})
 
     def usage_chunk(self) -> dict[str, Any]:
         return self._object([], chunk=True) | {"usage": self.usage()}
@@ -83,21 +83,21 @@ class Answer:
         }
 
     def _whole_choice(self, index: int, choice: "Choice") -> dict[str, Any]:
-        told: dict[str, Any] = {"index": index, "logprobs": None, "finish_reason": choice.finish}
+        body: dict[str, Any] = {"index": index, "logprobs": None, "finish_reason": choice.finish}
         if self.has_logprobs:
             choice.n_chars = 0
-            told["logprobs"] = self._logprobs(choice.logprobs, choice)
+            body["logprobs"] = self._logprobs(choice.logprobs, choice)
         if not self.is_chat:
-            return told | {"text": choice.text}
+            return body | {"text": choice.text}
         message: dict[str, Any] = {"role": "assistant", "content": choice.text, "refusal": None}
         if choice.calls:
             message |= {"content": choice.text or None, "tool_calls": choice.calls}
-        return told | {"message": message}
+        return body | {"message": message}
 
     def _object(self, choices: Sequence[Mapping[str, Any]], *, chunk: bool) -> dict[str, Any]:
         kind = ("chat.completion" + (".chunk" if chunk else "")) if self.is_chat else "text_completion"
-        told = {"id": self.id, "object": kind, "created": self.created, "model": self.model, "choices": choices}
-        return told if self.rule is None else told | {"kolm": {"rule": self.rule}}
+        body = {"id": self.id, "object": kind, "created": self.created, "model": self.model, "choices": choices}
+        return body if self.rule is None else body | {"kolm": {"rule": self.rule}}
 
     def _logprobs(self, logprobs: Sequence[TokenLogprob], choice: "Choice") -> dict[str, Any]:
         if self.is_chat:

@@ -26,9 +26,9 @@ from gpu_runners.artifacts.generative_model import GenerativeModel
 from gpu_runners.serving.openai.app import guarded, make_app
 from gpu_runners.serving.openai.arrival import read_body
 from gpu_runners.serving.openai.bodies import read_json
+from gpu_runners.serving.openai.body_threads import in_turn
 from gpu_runners.serving.openai.connections import web_config
 from gpu_runners.serving.openai.faults import BadRequest
-from gpu_runners.serving.openai.lanes import in_turn
 from gpu_runners.serving.openai.responder import Refusal, Served
 
 MAX_INPUTS = 256

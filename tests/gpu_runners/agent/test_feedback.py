@@ -8,7 +8,7 @@ import pytest
 
 from backend.domain.recipes.feedback import PackFeedback
 from backend.domain.serving.wire import Grant, sign_grant
-from gpu_runners.agent.feedback import LaneFeedback
+from gpu_runners.agent.feedback import InferenceFeedback
 from gpu_runners.agent.lease_client import RunnerClient
 from gpu_runners.serving.feedback import EVERY_S
 from tests.gpu_runners.serving.small_backend import KEY, TOKEN, SmallBackend, small_backend
@@ -71,8 +71,8 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def lane(clock: Clock) -> LaneFeedback:
-    return LaneFeedback(token=TOKEN, name="r1", clock=clock)
+def feedback(clock: Clock) -> InferenceFeedback:
+    return InferenceFeedback(token=TOKEN, name="r1", clock=clock)
 
 
 def answers_of(far: SmallBackend) -> dict[str, int]:
@@ -80,61 +80,61 @@ def answers_of(far: SmallBackend) -> dict[str, int]:
 
 
 def test_totals_of_an_artifact_are_told_at_most_once_a_minute(
-    lane: LaneFeedback, far: SmallBackend, client: RunnerClient, clock: Clock
+    feedback: InferenceFeedback, far: SmallBackend, client: RunnerClient, clock: Clock
 ) -> None:
     model = model_of(2, 3, 4)
-    lane.note(model, grant_of("b" * 64))
-    lane.tell(client)
+    feedback.note(model, grant_of("b" * 64))
+    feedback.report(client)
     assert answers_of(far) == {"b" * 64: 2}
-    lane.note(model, grant_of("b" * 64))
-    lane.tell(client)
+    feedback.note(model, grant_of("b" * 64))
+    feedback.report(client)
     assert answers_of(far) == {"b" * 64: 2}, "it is not time yet"
     clock.now += EVERY_S
-    lane.note(model, grant_of("b" * 64))
-    lane.tell(client)
+    feedback.note(model, grant_of("b" * 64))
+    feedback.report(client)
     assert answers_of(far) == {"b" * 64: 9}
     assert len(far.reports) == 1, "totals, in one log"
 
 
 def test_counts_of_one_pack_under_two_tenants_stay_apart(
-    lane: LaneFeedback, far: SmallBackend, client: RunnerClient
+    feedback: InferenceFeedback, far: SmallBackend, client: RunnerClient
 ) -> None:
     model = model_of(2, 3)
-    lane.note(model, grant_of("b" * 64))
-    lane.note(model, grant_of("d" * 64, tenant="e" * 32))
-    lane.tell(client)
+    feedback.note(model, grant_of("b" * 64))
+    feedback.note(model, grant_of("d" * 64, tenant="e" * 32))
+    feedback.report(client)
     assert answers_of(far) == {"b" * 64: 2, "d" * 64: 3}
 
 
 def test_what_does_not_get_through_is_told_later(
-    lane: LaneFeedback, far: SmallBackend, client: RunnerClient, clock: Clock
+    feedback: InferenceFeedback, far: SmallBackend, client: RunnerClient, clock: Clock
 ) -> None:
     far.down = True
-    lane.note(model_of(2), grant_of("b" * 64))
-    lane.tell(client)
+    feedback.note(model_of(2), grant_of("b" * 64))
+    feedback.report(client)
     far.down = False
     clock.now += EVERY_S
-    lane.tell(client)
+    feedback.report(client)
     assert answers_of(far) == {"b" * 64: 2}
 
 
 @pytest.mark.parametrize("grant", ["", "x.y", grant_of("b" * 64, key=b"another")])
 def test_without_a_good_grant_counts_are_nobodys(
-    lane: LaneFeedback, far: SmallBackend, client: RunnerClient, grant: str
+    feedback: InferenceFeedback, far: SmallBackend, client: RunnerClient, grant: str
 ) -> None:
     model = model_of(2, 3)
-    lane.note(model, grant)
-    lane.tell(client)
+    feedback.note(model, grant)
+    feedback.report(client)
     assert far.reports == {}
-    lane.note(model, grant_of("b" * 64))
-    lane.tell(client)
+    feedback.note(model, grant_of("b" * 64))
+    feedback.report(client)
     assert answers_of(far) == {"b" * 64: 3}, "and never go to the next"
 
 
 def test_a_model_without_a_pack_or_without_such_an_engine_tells_nothing(
-    lane: LaneFeedback, far: SmallBackend, client: RunnerClient
+    feedback: InferenceFeedback, far: SmallBackend, client: RunnerClient
 ) -> None:
-    lane.note(model_of(2, pack=None), grant_of("b" * 64))
-    lane.note(cast(Any, SimpleNamespace(engine=object())), grant_of("b" * 64))
-    lane.tell(client)
+    feedback.note(model_of(2, pack=None), grant_of("b" * 64))
+    feedback.note(cast(Any, SimpleNamespace(engine=object())), grant_of("b" * 64))
+    feedback.report(client)
     assert far.reports == {}

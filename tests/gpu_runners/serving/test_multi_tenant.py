@@ -15,13 +15,13 @@ from gpu_runners.models.protocol import Delta, Engine, GenerationRequest, Overlo
 from gpu_runners.serving.adapter_files import KolmFiles
 from gpu_runners.serving.adapter_loading import Adapter
 from gpu_runners.serving.adapter_store import AdapterStore
-from gpu_runners.serving.engine_pool import Hosts
-from gpu_runners.serving.fairness import Turns
+from gpu_runners.serving.engine_pool import EnginePool
+from gpu_runners.serving.fair_scheduler import FairScheduler
 from gpu_runners.serving.journal import Journal
 from gpu_runners.serving.metrics import metrics
-from gpu_runners.serving.multi_tenant import Floor, GrantedResponder
+from gpu_runners.serving.multi_tenant import GrantedResponder, ServerContext
 from gpu_runners.serving.openai.responder import Refusal, Served
-from gpu_runners.serving.registration import Registration, UsageTeller, hello_of
+from gpu_runners.serving.registration import Registration, UsageReporter, describe_server
 from tests.gpu_runners.serving.small_adapters import (
     ALICE,
     BOB,
@@ -54,15 +54,15 @@ class Server:
             open_base=lambda name: {b.name: b for b in (BASE, OTHER_BASE)}[name],
             keyring=pinned_keyring(folder),
         )
-        self.floor = Floor(
+        self.context = ServerContext(
             key=KEY,
             store=store,
-            hosts=Hosts(self.make, most=most),
-            turns=Turns(max_running=max_running, max_waiting=16, max_tenant_waiting=8, max_wait_s=5.0),
+            engines=EnginePool(self.make, most=most),
+            scheduler=FairScheduler(max_running=max_running, max_waiting=16, max_tenant_waiting=8, max_wait_s=5.0),
             journal=Journal(folder / "usage"),
             dedicated=dedicated,
         )
-        self.responder = GrantedResponder(self.floor)
+        self.responder = GrantedResponder(self.context)
 
     async def fetch(self, sha256: str, token: str) -> bytes:
         return self.kolms[sha256]
@@ -96,7 +96,7 @@ class Server:
         return "".join([delta.text async for delta in served.engine.generate(request)])
 
     def rows(self) -> list[UsageRow]:
-        return [row for _, row in self.floor.journal.unbooked(1000)]
+        return [row for _, row in self.context.journal.unbooked(1000)]
 
 
 def asked(**changed: object) -> GenerationRequest:
@@ -154,7 +154,7 @@ def test_forged_altered_and_expired_grants_open_nothing(server: Server) -> None:
     old = signed(server.grant(expires_at=int(time.time()) - 1))
     for token in (forged, f"{others}.{mac}", f"{payload}.{mac[:-2]}AA", f"{payload}.", old):
         assert refused(lambda: server.responder.resolve("m", {"authorization": f"Bearer {token}"})).code == "bad_grant"  # noqa: B023
-    assert server.floor.refusals["bad_grant"] == 5
+    assert server.context.refusals["bad_grant"] == 5
     assert server.made == 0
 
 
@@ -189,7 +189,7 @@ def test_what_is_noted_is_what_the_engine_counted(server: Server) -> None:
         await asyncio.gather(*(server.said(grant, prompt=(1,) * (i + 1)) for i, grant in enumerate(grants)))
 
     asyncio.run(scene())
-    rows, counters = server.rows(), server.floor.hosts.totals()
+    rows, counters = server.rows(), server.context.engines.totals()
     assert sum(row.completion_tokens for row in rows) == counters["completion_tokens"] == 30
     assert sum(row.prompt_tokens for row in rows) == counters["prompt_tokens"] == 21
     assert {row.finish_reason for row in rows} == {"stop"}
@@ -219,7 +219,7 @@ def test_who_stops_listening_is_billed_what_came_and_frees_the_place(server: Ser
             async for delta in deltas:
                 if delta.counts.completion_tokens == 2:
                     break
-        assert server.floor.turns.n_running == 0
+        assert server.context.scheduler.n_running == 0
         assert server.engines[BASE.name].n_running == 0
 
     asyncio.run(scene())
@@ -234,7 +234,7 @@ def test_an_engine_that_breaks_is_billed_what_came_and_frees_the_place(server: S
         server.engines[BASE.name].fails_after = 3
         with pytest.raises(RuntimeError):
             await server.said(grant)
-        assert server.floor.turns.n_running == 0
+        assert server.context.scheduler.n_running == 0
 
     asyncio.run(scene())
     assert [(row.finish_reason, row.completion_tokens) for row in server.rows()] == [("stop", 5), ("failed", 3)]
@@ -250,7 +250,7 @@ def test_an_artifact_revoked_while_it_answers_stops_answering(server: Server) ->
         async for delta in (await server.served(grant)).engine.generate(asked()):
             deltas.append(delta)
             if len(deltas) == 3:
-                server.floor.store.revoke(grant.sha256)
+                server.context.store.revoke(grant.sha256)
 
     async def scene() -> None:
         with pytest.raises(Refusal, match="revoked"):
@@ -290,11 +290,11 @@ def test_too_many_are_told_when_to_come_back(server: Server) -> None:
     turned_away = [one for one in said if isinstance(one, Overloaded)]
     assert len(turned_away) == 3
     assert all(one.retry_after_s >= 1 for one in turned_away)
-    assert server.floor.refusals["overloaded"] == 3
+    assert server.context.refusals["overloaded"] == 3
 
 
 def test_a_draining_server_takes_nothing_new(server: Server) -> None:
-    server.floor.is_draining = True
+    server.context.is_draining = True
     error = refused(lambda: server.served(server.grant()))
     assert (error.status, error.code, error.retry_after_s) == (503, "draining", 1.0)
 
@@ -302,8 +302,8 @@ def test_a_draining_server_takes_nothing_new(server: Server) -> None:
 def test_a_server_that_cannot_note_usage_takes_nothing_new(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     grant = server.grant()
     served = asyncio.run(server.served(grant))
-    server.floor.journal.is_full = True
-    monkeypatch.setattr(server.floor.journal, "_try_again", lambda: False)
+    server.context.journal.is_full = True
+    monkeypatch.setattr(server.context.journal, "_try_again", lambda: False)
     assert refused(lambda: server.served(grant)).code == "cannot_meter"
 
     async def scene() -> None:
@@ -323,9 +323,9 @@ def test_engines_of_two_bases_make_room_for_each_other(server: Server) -> None:
 
     asyncio.run(scene())
     assert server.made == 3
-    assert list(server.floor.hosts.running()) == [BASE.name]
+    assert list(server.context.engines.running()) == [BASE.name]
     assert server.engines[OTHER_BASE.name].is_closed
-    assert server.floor.hosts.totals()["completion_tokens"] == 15
+    assert server.context.engines.totals()["completion_tokens"] == 15
 
 
 def test_a_base_that_is_at_work_is_not_ended_for_another(server: Server) -> None:
@@ -348,7 +348,7 @@ def test_a_dedicated_server_answers_for_its_one_artifact_alone(tmp_path: Path, i
     server = Server(tmp_path)
     server.script["is_merged"] = is_merged
     own, other = server.grant(seed=1), server.grant(seed=2)
-    server.floor.dedicated = own.sha256
+    server.context.dedicated = own.sha256
     assert asyncio.run(server.said(own)) == ("base " if is_merged else f"{own.sha256[:6]} ") * 5
     assert refused(lambda: server.served(other)).code == "dedicated"
 
@@ -367,15 +367,15 @@ class Ear:
         return [i for i, row in enumerate(rows) if row.completion_tokens in self.bad]
 
 
-def told_all(server: Server, ear: Ear) -> UsageTeller:
-    teller = UsageTeller(ear, server.floor.journal, lambda: "srv_1", every_s=0.0)  # type: ignore[arg-type]
+def told_all(server: Server, ear: Ear) -> UsageReporter:
+    reporter = UsageReporter(ear, server.context.journal, lambda: "srv_1", every_s=0.0)  # type: ignore[arg-type]
 
     async def scene() -> None:
         for _ in range(20):
-            await teller.tell()
+            await reporter.report()
 
     asyncio.run(scene())
-    return teller
+    return reporter
 
 
 def answer(server: Server, n: int) -> None:
@@ -390,9 +390,9 @@ def test_usage_that_did_not_get_through_is_told_again_under_the_same_keys(server
     answer(server, 3)
     keys = {row.key for row in server.rows()}
     ear = Ear(Unreachable("down"), Unreachable("down"))
-    teller = told_all(server, ear)
+    reporter = told_all(server, ear)
     assert {row.key for rows in ear.batches for row in rows} == keys
-    assert (server.floor.journal.n_unbooked, teller.n_booked) == (0, 3)
+    assert (server.context.journal.n_unbooked, reporter.n_booked) == (0, 3)
 
 
 def test_one_row_that_is_refused_does_not_hold_up_the_others(server: Server, tmp_path: Path) -> None:
@@ -400,7 +400,7 @@ def test_one_row_that_is_refused_does_not_hold_up_the_others(server: Server, tmp
     ear = Ear(Refused("/usage answered 422"), Refused("/usage answered 422"))
     told_all(server, ear)
     assert sum(map(len, ear.batches)) == 2
-    assert server.floor.journal.n_refused == 1
+    assert server.context.journal.n_refused == 1
     assert len((tmp_path / "usage" / "refused.jsonl").read_text().splitlines()) == 1
 
 
@@ -409,13 +409,13 @@ def test_a_row_that_the_backend_names_as_bad_is_put_aside(server: Server) -> Non
     ear = Ear()
     ear.bad = {5}
     told_all(server, ear)
-    assert (server.floor.journal.n_unbooked, server.floor.journal.n_refused) == (0, 2)
+    assert (server.context.journal.n_unbooked, server.context.journal.n_refused) == (0, 2)
 
 
 def test_a_wrong_token_loses_nothing(server: Server) -> None:
     answer(server, 1)
     told_all(server, Ear(*[Refused("/usage answered 401: wrong token")] * 30))
-    assert server.floor.journal.n_unbooked == 1
+    assert server.context.journal.n_unbooked == 1
 
 
 def test_orders_drop_what_is_revoked_also_from_the_engine(server: Server) -> None:
@@ -425,13 +425,13 @@ def test_orders_drop_what_is_revoked_also_from_the_engine(server: Server) -> Non
     asyncio.run(server.said(grant))
 
     class Commander:
-        async def hello(self, hello: ServerHello) -> ServerOrders:
-            assert hello.adapters == [grant.sha256]
+        async def register(self, description: ServerHello) -> ServerOrders:
+            assert description.adapters == [grant.sha256]
             return ServerOrders(server="srv_9", lease_s=9.0, revoked=[grant.sha256])
 
-    hello = lambda: hello_of(server.floor, name="s", url="u", bases=[], max_running=8, engine={"x": 1})  # noqa: E731
-    registration = Registration(Commander(), server.floor, hello)  # type: ignore[arg-type]
-    assert 0.1 < asyncio.run(registration.say()) <= 3.0
+    description = lambda: describe_server(server.context, name="s", url="u", bases=[], max_running=8, engine={"x": 1})  # noqa: E731
+    registration = Registration(Commander(), server.context, description)  # type: ignore[arg-type]
+    assert 0.1 < asyncio.run(registration.register()) <= 3.0
     assert registration.server == "srv_9"
     assert server.engines[BASE.name].forgotten == [grant.sha256]
     assert refused(lambda: server.served(grant)).code == "artifact_revoked"
@@ -443,31 +443,31 @@ def test_which_engine_runs_is_told_before_what_it_answered(server: Server) -> No
     heard: list[object] = []
 
     class Both(Ear):
-        async def hello(self, hello: ServerHello) -> ServerOrders:
-            heard.append(hello.engine["name"])
+        async def register(self, description: ServerHello) -> ServerOrders:
+            heard.append(description.engine["name"])
             return ServerOrders(server="srv_1", lease_s=9.0, revoked=[])
 
         async def book(self, batch: object) -> list[int]:
             heard.append("usage")
             return await super().book(batch)
 
-    def hello() -> ServerHello:
-        engine = server.floor.hosts.about() or {"name": "none yet"}
-        return hello_of(server.floor, name="s", url="u", bases=[], max_running=8, engine=engine)
+    def description() -> ServerHello:
+        engine = server.context.engines.about() or {"name": "none yet"}
+        return describe_server(server.context, name="s", url="u", bases=[], max_running=8, engine=engine)
 
     async def scene() -> None:
         both = Both()
-        registration = Registration(both, server.floor, hello)  # type: ignore[arg-type]
-        teller = UsageTeller(
+        registration = Registration(both, server.context, description)  # type: ignore[arg-type]
+        reporter = UsageReporter(
             both,  # type: ignore[arg-type]
-            server.floor.journal,
+            server.context.journal,
             lambda: registration.server,
-            first=registration.say_what_runs,
+            first=registration.register_engine,
         )
-        await registration.say()
+        await registration.register()
         for n in range(2):
             await server.said(server.grant(seed=n, request=f"req-{n}"))
-            await teller.tell()
+            await reporter.report()
 
     asyncio.run(scene())
     assert heard == ["none yet", "scripted", "usage", "usage"]
@@ -477,9 +477,9 @@ def test_metrics_are_prometheus_text_without_a_word_about_tenants(server: Server
     grant = server.grant()
     asyncio.run(server.said(grant))
     refused(lambda: server.responder.resolve("m", {}))
-    registration = Registration(None, server.floor, lambda: None)  # type: ignore[arg-type, return-value]
-    usage = UsageTeller(None, server.floor.journal, lambda: "")  # type: ignore[arg-type]
-    text = metrics(server.floor, registration, usage, now=time.monotonic() + 3)
+    registration = Registration(None, server.context, lambda: None)  # type: ignore[arg-type, return-value]
+    usage = UsageReporter(None, server.context.journal, lambda: "")  # type: ignore[arg-type]
+    text = metrics(server.context, registration, usage, now=time.monotonic() + 3)
     values = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
     assert values['kolm_server_engine_completion_tokens_total{base="paper-base"}'] == "5"
     assert values["kolm_server_completion_tokens_total"] == "5"

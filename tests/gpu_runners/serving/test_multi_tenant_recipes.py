@@ -11,7 +11,7 @@ from backend.domain.recipes.feedback import PackFeedback, checked_feedback
 from backend.domain.recipes.shapes import shape_of
 from gpu_runners.models.protocol import DraftKind
 from gpu_runners.serving.backend_client import Backend
-from gpu_runners.serving.feedback import FeedbackTeller
+from gpu_runners.serving.feedback import FeedbackReporter
 from gpu_runners.serving.openai.bodies import chat_call
 from gpu_runners.serving.openai.responder import Refusal, Served
 from gpu_runners.serving.openai.rule_answers import rule_answer, rule_deltas
@@ -58,7 +58,7 @@ def test_a_rule_answers_without_an_engine_and_is_a_request_without_tokens(server
     assert [(row.finish_reason, row.part) for row in rows] == [("rule", 0), ("rule", 1)]
     assert {row.prompt_tokens + row.completion_tokens for row in rows} == {0}
     assert all(row.total_us >= 1 for row in rows)
-    assert server.floor.totals["finished_rule"] == 2
+    assert server.context.totals["finished_rule"] == 2
 
 
 def test_a_revoked_artifacts_rules_answer_nothing_more(server: Server) -> None:
@@ -66,7 +66,7 @@ def test_a_revoked_artifacts_rules_answer_nothing_more(server: Server) -> None:
 
     async def scene() -> None:
         served = await server.served(grant)
-        server.floor.store.revoke(grant.sha256)
+        server.context.store.revoke(grant.sha256)
         with pytest.raises(Refusal):
             await ruled(served, "a refund")
 
@@ -98,7 +98,7 @@ def test_each_tenants_requests_draft_with_its_own_pack_whatever_they_say(server:
 
 
 def test_a_server_without_drafts_ignores_packs(server: Server) -> None:
-    server.floor.has_drafts = False
+    server.context.has_drafts = False
     asyncio.run(server.said(server.grant(beside=packed())))
     (engine,) = server.engines.values()
     assert engine.requests[0].drafting is None
@@ -135,13 +135,13 @@ async def told(server: Server, far: SmallBackend, *rounds: list[tuple[str, PackF
     """Each round is what an engine found by then."""
     backend = Backend(api_url=far.url, token=TOKEN)
     left = list(rounds)
-    teller = FeedbackTeller(
-        backend, server.floor.feedback, found=lambda: left.pop(0) if left else [], server=lambda: says
+    reporter = FeedbackReporter(
+        backend, server.context.feedback, found=lambda: left.pop(0) if left else [], server=lambda: says
     )
     for _ in rounds:
-        await teller.tell()
+        await reporter.report()
     await backend.close()
-    return teller.n_told
+    return reporter.n_reported
 
 
 def test_what_is_found_out_about_a_pack_is_told_in_totals_under_the_grant_that_opened_it(server: Server) -> None:
@@ -182,8 +182,8 @@ def test_what_does_not_get_through_is_told_the_next_time(server: Server) -> None
 
 def test_what_nobody_asked_for_is_not_told(server: Server) -> None:
     alice = server.grant(beside=packed())
-    server.floor.feedback.add([found(alice), ("0" * 32, found(alice)[1])])
-    assert server.floor.feedback.news() == []
+    server.context.feedback.add([found(alice), ("0" * 32, found(alice)[1])])
+    assert server.context.feedback.news() == []
 
 
 def test_an_engine_that_ends_leaves_what_it_found(server: Server) -> None:
@@ -193,11 +193,11 @@ def test_an_engine_that_ends_leaves_what_it_found(server: Server) -> None:
         await server.said(alice)
         (engine,) = server.engines.values()
         engine.found = [found(alice)]
-        await server.floor.hosts.close()
+        await server.context.engines.close()
 
     asyncio.run(scene())
-    assert server.floor.hosts.pack_feedback() == [found(alice)]
-    assert server.floor.hosts.pack_feedback() == []
+    assert server.context.engines.pack_feedback() == [found(alice)]
+    assert server.context.engines.pack_feedback() == []
 
 
 def test_text_is_learnt_only_from_artifacts_whose_spec_allows_it(server: Server) -> None:
