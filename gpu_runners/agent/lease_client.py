@@ -37,7 +37,7 @@ class RunnerClient:
         response = _send(self._http, "POST", "/internal/runner/claim", token=self._token, json=body, timeout=timeout)
         if response.status_code == 204:
             return None
-        _checked(response)
+        _check(response)
         try:
             return Claim.from_json(response.json())
         except (ValueError, TypeError) as error:
@@ -52,7 +52,7 @@ class RunnerClient:
         """Raises Unreachable, Refused."""
         json = batch.to_json()
         path = "/internal/runner/pack-feedback"
-        _checked(_send(self._http, "POST", path, token=self._token, json=json, timeout=httpx.Timeout(10.0)))
+        _check(_send(self._http, "POST", path, token=self._token, json=json, timeout=httpx.Timeout(10.0)))
 
     def close(self) -> None:
         self._http.close()
@@ -117,7 +117,7 @@ class JobClient:
         response = self._send(method, path, **kwargs)
         if response.status_code == 404:
             raise LeaseLost(f"{method} {path} answered 404")
-        return _checked(response)
+        return _check(response)
 
     def _send(self, method: str, path: str, **kwargs: Any) -> httpx.Response:
         response = _send(self._http, method, self._path + path, token=self._token, **kwargs)
@@ -131,7 +131,7 @@ def _refuse_blob(response: httpx.Response, sha256: str) -> None:
         raise LeaseLost("GET of a blob answered 410")
     if response.status_code == 404:
         raise JobFailed(f"The job's input {sha256[:12]}… is not in the blob store.", code="blob_not_found")
-    _checked(response)
+    _check(response)
 
 
 def _mismatch(sha256: str) -> JobFailed:
@@ -145,7 +145,7 @@ def _send(http: httpx.Client, method: str, path: str, *, token: str, **kwargs: A
         raise Unreachable(f"{http.base_url} does not answer ({type(error).__name__}: {error})") from error
 
 
-def _checked(response: httpx.Response) -> httpx.Response:
+def _check(response: httpx.Response) -> httpx.Response:
     status = response.status_code
     if status >= 500 or status in (422, 429):
         raise Unreachable(f"{response.request.url.path} answered {status}")

@@ -50,7 +50,7 @@ class Measured:
     wall_us: int
     p50_us: int
 
-    def told(self, cold: "Measured") -> dict[str, Any]:
+    def summary(self, cold: "Measured") -> dict[str, Any]:
         """Whole numbers; rates in ppm or thousandths."""
         left = self.n_tokens - self.accepted
         same = sum(a == b for a, b in zip(self.texts, cold.texts, strict=True))
@@ -109,7 +109,7 @@ def measure(
             part = requests if turn else requests[:2]
             for arm in arms:
                 asked = [replace(request, id=f"{turn}-{request.id}", drafting=arm.drafting) for request in part]
-                row = _row(arm.name, *asyncio.run(_timed(engine, asked, at_once=at_once)))
+                row = _row(arm.name, *asyncio.run(_time(engine, asked, at_once=at_once)))
                 if turn:
                     found[arm.name] = _faster(found.get(arm.name), row)
     except (Rejected, EngineFailed) as error:
@@ -119,7 +119,7 @@ def measure(
     return [found[arm.name] for arm in arms]
 
 
-async def _timed(
+async def _time(
     engine: Engine, requests: Sequence[GenerationRequest], *, at_once: int
 ) -> tuple[list[Finished], list[int], int]:
     """(answers, microseconds of each, microseconds of all)."""

@@ -112,7 +112,7 @@ class GenerativeModel:
             shutil.rmtree(folder)
             raise
         return cls(
-            base=base, engine=engine, adapter=ref, prompt=prompt, folder=folder, **_mounted(members, base, folder)
+            base=base, engine=engine, adapter=ref, prompt=prompt, folder=folder, **_attach(members, base, folder)
         )
 
     @classmethod
@@ -137,7 +137,7 @@ class GenerativeModel:
             except Rejected as error:
                 raise JobFailed(str(error), code="invalid_adapter") from error
         kept = Path(tempfile.mkdtemp(prefix="kolm-pack-"))
-        return cls(base=base, engine=engine, adapter=None, prompt=prompt, folder=kept, **_mounted(members, base, kept))
+        return cls(base=base, engine=engine, adapter=None, prompt=prompt, folder=kept, **_attach(members, base, kept))
 
     def predict(self, texts: Sequence[str]) -> list[dict[str, Any]]:
         """One row an input, in order: of a label task `label`, `confidence`, `latency_us`; else `output`,
@@ -197,7 +197,7 @@ class GenerativeModel:
         }
 
 
-def _mounted(members: Mapping[str, bytes], base: CausalBase, folder: Path) -> dict[str, Any]:
+def _attach(members: Mapping[str, bytes], base: CausalBase, folder: Path) -> dict[str, Any]:
     """`drafting` and `rules` of a verified artifact."""
     pack = mounted_pack(members, tokenizer_sha256=base.tokenizer_sha256)
     return {

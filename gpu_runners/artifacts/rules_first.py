@@ -72,7 +72,7 @@ class RulesFirst:
         """None: ask the model."""
         began = time.perf_counter_ns()
         found = self.rule_of(text)
-        return self._told(found, time.perf_counter_ns() - began)
+        return self._rule_answer(found, time.perf_counter_ns() - began)
 
     def answers(self, texts: Sequence[str]) -> list[RuleAnswer | None]:
         """`answer` of each; many are cheaper together."""
@@ -81,9 +81,9 @@ class RulesFirst:
         began = time.perf_counter_ns()
         found = self.rules_of(texts)
         each_ns = (time.perf_counter_ns() - began) // len(texts)
-        return [self._told(one, each_ns) for one in found]
+        return [self._rule_answer(one, each_ns) for one in found]
 
-    def _told(self, found: int | str | None, latency_ns: int) -> RuleAnswer | None:
+    def _rule_answer(self, found: int | str | None, latency_ns: int) -> RuleAnswer | None:
         """`found` is the number of a label rule, or a json task's answer. A rule that answers what is no label of the
         task is as good as none."""
         latency_us = -(-latency_ns // 1000)

@@ -65,8 +65,8 @@ def ablate(
     told = contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext()
     try:
         with connect() as client, told:
-            compile = _compiled(client, spec, of)
-            ids = _started(client, compile, wanted, budget_microusd) if compile["status"] in _MEASURED else []
+            compile = _compile(client, spec, of)
+            ids = _start(client, compile, wanted, budget_microusd) if compile["status"] in _MEASURED else []
             for arm, arm_id in zip(wanted, ids, strict=False):
                 print(f"arm {arm} ({arm_id})", flush=True)
                 follow(client, arm_id)
@@ -104,7 +104,7 @@ def _read_options(spec: str | None, of: str | None, arms: str, budget: str | Non
     return wanted, microusd
 
 
-def _compiled(client: Client, spec: str | None, of: str | None) -> Row:
+def _compile(client: Client, spec: str | None, of: str | None) -> Row:
     """The compile with selection, ended."""
     if spec is not None:
         started: Row = client.post("/v1/compiles", read_document(spec))
@@ -120,7 +120,7 @@ def _compiled(client: Client, spec: str | None, of: str | None) -> Row:
     return found
 
 
-def _started(client: Client, compile: Row, wanted: Sequence[str], budget_microusd: int | None) -> list[str]:
+def _start(client: Client, compile: Row, wanted: Sequence[str], budget_microusd: int | None) -> list[str]:
     """The arms' ids: those that are there already and did not fail, the others started."""
     there = {row["arm"]: row["id"] for row in reversed(_arms(client, compile["id"])) if row["status"] not in _LOST}
     ids = []

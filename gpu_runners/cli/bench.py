@@ -78,21 +78,21 @@ def bench(
         if not inputs:
             return failed('the artifact ships no examples; give lines of {"input": …} with --jsonl.', code=2)
         model = model_of(kolm, max_running=at_once, draft=draft)
-        told: dict[str, Any] = {"n_inputs": len(inputs), "own_examples": jsonl is None, "at_once": at_once}
-        told |= _of_model(kolm, model, inputs, at_once=at_once, rounds=rounds)
-        told["rules"] = _of_rules(rules_of(kolm), inputs)
+        result: dict[str, Any] = {"n_inputs": len(inputs), "own_examples": jsonl is None, "at_once": at_once}
+        result |= _measure_model(kolm, model, inputs, at_once=at_once, rounds=rounds)
+        result["rules"] = _measure_rules(rules_of(kolm), inputs)
     except Refused as error:
         return failed(str(error), code=error.exit_code)
     except OurError as error:  # an input longer than the base's context
         return failed(error.message)
     if as_json:
-        print(json.dumps(told, ensure_ascii=False))
+        print(json.dumps(result, ensure_ascii=False))
     else:
-        _print(told)
+        _print(result)
     return 0
 
 
-def _of_model(
+def _measure_model(
     kolm: Kolm,
     model: "LabelModel | GenerativeModel",
     inputs: Sequence[str],
@@ -113,10 +113,10 @@ def _of_model(
     with tempfile.TemporaryDirectory(prefix="kolm-bench-") as folder:
         arms = arms_of(kolm, model, Path(folder), has_draft=has_draft)
         found = measure(model.engine, requests, arms, at_once=at_once, rounds=rounds)
-    return {"engine": dict(model.engine.about), "arms": [row.told(found[0]) for row in found]}
+    return {"engine": dict(model.engine.about), "arms": [row.summary(found[0]) for row in found]}
 
 
-def _of_rules(rules: "RulesFirst | None", inputs: Sequence[str]) -> dict[str, int] | None:
+def _measure_rules(rules: "RulesFirst | None", inputs: Sequence[str]) -> dict[str, int] | None:
     """How many inputs the rules answer; the median call, and calls a second over many texts at a time."""
     if rules is None:
         return None
@@ -155,25 +155,25 @@ def _examples(kolm: Kolm) -> list[str]:
     return list(dict.fromkeys(text for text in found if isinstance(text, str)))
 
 
-def _print(told: dict[str, Any]) -> None:
+def _print(result: dict[str, Any]) -> None:
     from gpu_runners.cli.display.printing import print_table
 
-    origin = "the task's own examples (its pack and rules may know them)" if told["own_examples"] else "your inputs"
-    about = told["engine"]
+    origin = "the task's own examples (its pack and rules may know them)" if result["own_examples"] else "your inputs"
+    about = result["engine"]
     engine = f"{about.get('name', 'encoder')} on {about['device']}"
-    print(f"{told['n_inputs']} of {origin}, {told['at_once']} at a time, {engine}")
-    if "model_p50_us" in told:
-        print(f"model  p50 {told['model_p50_us'] / 1000:.2f} ms; an encoder writes no tokens, so nothing is drafted")
+    print(f"{result['n_inputs']} of {origin}, {result['at_once']} at a time, {engine}")
+    if "model_p50_us" in result:
+        print(f"model  p50 {result['model_p50_us'] / 1000:.2f} ms; an encoder writes no tokens, so nothing is drafted")
     else:
-        rows = [_cells(row, told["n_inputs"]) for row in told["arms"]]
+        rows = [_cells(row, result["n_inputs"]) for row in result["arms"]]
         titles = ["ARM", "TOK/S", "TIMES", "AT MOST", "TOK/STEP", "COVERED", "DRAFTED", "TAKEN", "P50 MS", "SAME"]
         print_table(titles, rows, right=range(1, len(titles)), none="")
-    rules = told["rules"]
+    rules = result["rules"]
     if rules is None:
         print("rules  none")
         return
     print(
-        f"rules  {rules['n_rules']} answer {rules['n_answered']} of {told['n_inputs']} inputs; p50 "
+        f"rules  {rules['n_rules']} answer {rules['n_answered']} of {result['n_inputs']} inputs; p50 "
         f"{rules['p50_ns'] / 1000:.2f} us, {rules['calls_a_second']:,} calls/s many at a time"
     )
 

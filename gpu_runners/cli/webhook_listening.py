@@ -102,7 +102,7 @@ def listen(
             _remember(state, begin)
             for event in events_from(client, begin):
                 if matches(types, event["type"]):
-                    _tell(forwarder.forward(event), as_json=as_json)
+                    _print_delivery(forwarder.forward(event), as_json=as_json)
                 _remember(state, event["id"])
 
     return run_command(act, connect)
@@ -165,11 +165,11 @@ def _say_ready(client: Client, url: str, secret: str, *, as_json: bool) -> None:
     print(f"Ready: events of {client.base_url} go to {url}.\nSigning secret: {secret}  (Ctrl-C ends)", flush=True)
 
 
-def _tell(found: Delivered, *, as_json: bool) -> None:
+def _print_delivery(delivered: Delivered, *, as_json: bool) -> None:
     if as_json:
-        print_json({"object": "forwarded", "event": found.event, "type": found.type, "status": found.status,
-                    "latency_ms": found.latency_ms, "error": found.error or None})  # fmt: skip
+        print_json({"object": "forwarded", "event": delivered.event, "type": delivered.type, "status": delivered.status,
+                    "latency_ms": delivered.latency_ms, "error": delivered.error or None})  # fmt: skip
         return
-    at, answer = time.strftime("%H:%M:%S"), str(found.status) if found.status else found.error
+    at, answer = time.strftime("%H:%M:%S"), str(delivered.status) if delivered.status else delivered.error
     with contextlib.suppress(UnicodeEncodeError):
-        print(f"{at}  {found.type:<28} {found.event}  → {answer}  {found.latency_ms} ms", flush=True)
+        print(f"{at}  {delivered.type:<28} {delivered.event}  → {answer}  {delivered.latency_ms} ms", flush=True)

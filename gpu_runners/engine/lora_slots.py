@@ -76,7 +76,7 @@ class SlotLinear(torch.nn.Module):
             t = len(use.bags)
             inside = self._inside(x[0, :t], use.decoding, use.width, use.at)
             added = embedding_bag(use.bags, self.b.flatten(0, 1), per_sample_weights=inside, mode="sum")
-            y[0, :t] += added if self.stretch is None else self._stretched(added, y[0, :t], use.slots)
+            y[0, :t] += added if self.stretch is None else self._stretch(added, y[0, :t], use.slots)
         for begin, end, slot in use.chunks:
             self._add(x[0, begin:end], y[0, begin:end], slot)
         return y
@@ -93,9 +93,9 @@ class SlotLinear(torch.nn.Module):
     def _add(self, x: torch.Tensor, y: torch.Tensor, slot: int) -> None:
         """To `y` (n, out) in place, what one adapter makes of `x` (n, in)."""
         added = linear(x, self.a[slot]) @ self.b[slot]
-        y += added if self.stretch is None else self._stretched(added, y, slot)
+        y += added if self.stretch is None else self._stretch(added, y, slot)
 
-    def _stretched(self, added: torch.Tensor, y: torch.Tensor, slots: torch.Tensor | int) -> torch.Tensor:
+    def _stretch(self, added: torch.Tensor, y: torch.Tensor, slots: torch.Tensor | int) -> torch.Tensor:
         assert self.stretch is not None
         whole = added + y if self.inner.bias is None else added + y - self.inner.bias
         return added + self.stretch[slots] * whole
@@ -219,11 +219,11 @@ class LoraSlots:
             for layer in self._layers.values():
                 layer.widen(rank)
         for path in adapter.pairs.keys() - self._layers.keys():
-            self._layers[path] = self._adapted(path)
+            self._layers[path] = self._adapt(path)
         for path, layer in self._layers.items():
             layer.fill(slot, adapter, path)
 
-    def _adapted(self, path: str) -> SlotLinear:
+    def _adapt(self, path: str) -> SlotLinear:
         parent, _, name = path.rpartition(".")
         holder: Any = self._model.get_submodule(parent)
         layer = SlotLinear(getattr(holder, name), self._use, n_slots=self.n_slots, rank=self.rank)

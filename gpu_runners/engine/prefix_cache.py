@@ -54,7 +54,7 @@ class PrefixCache:
         tokens = np.array(sequence.tokens[:-1])
         best, n = None, LEAST - 1
         for prefix in known.prefixes:
-            shared = _shared(prefix.tokens, tokens)
+            shared = _n_shared(prefix.tokens, tokens)
             if shared > n:
                 best, n = prefix, shared
         if best is None:
@@ -72,14 +72,14 @@ class PrefixCache:
         owner, tokens = _owner(sequence), np.array(sequence.request.prompt)
         known = self._known.setdefault(owner, _Known())
         self._known.move_to_end(owner)
-        n = max((_shared(other, tokens) for other in known.recent), default=0)
+        n = max((_n_shared(other, tokens) for other in known.recent), default=0)
         known.recent.append(tokens)
         if n >= sequence.n_reused + LEAST and n <= self._budget:
             blocks = [
                 [block[sequence.slot, :, :n].clone() for block in side]
                 for side in (sequence.pool.keys, sequence.pool.values)
             ]
-            known.prefixes = [one for one in known.prefixes if _shared(one.tokens, tokens[:n]) < len(one.tokens)]
+            known.prefixes = [one for one in known.prefixes if _n_shared(one.tokens, tokens[:n]) < len(one.tokens)]
             known.prefixes = [*known.prefixes[1 - _RECENT :], _Prefix(tokens[:n], *blocks)]
         while len(self._known) > _OWNERS or (self.n_tokens > self._budget and len(self._known) > 1):
             self._known.popitem(last=False)
@@ -102,7 +102,7 @@ def _owner(sequence: Any) -> Owner:
     )
 
 
-def _shared(a: Tokens, b: Tokens) -> int:
+def _n_shared(a: Tokens, b: Tokens) -> int:
     """How many tokens both begin with."""
     n = min(len(a), len(b))
     other = np.flatnonzero(a[:n] != b[:n])

@@ -133,7 +133,7 @@ class TorchEngine:
             while not finished:
                 delta = await sequence.mailbox.get()
                 finished = delta.finish_reason is not None
-                now = _counted(delta.counts)
+                now = _count(delta.counts)
                 with self._lock:
                     self._received.update(now - counted)
                 counted = now
@@ -266,7 +266,7 @@ class TorchEngine:
         return self._constraints.matcher(constraint)
 
 
-def _counted(counts: Counts) -> Counter[str]:
+def _count(counts: Counts) -> Counter[str]:
     counted = Counter(
         prompt_tokens=counts.prompt_tokens,
         cached_tokens=counts.cached_tokens,

@@ -192,7 +192,7 @@ class VllmEngine:
             logprobs=None if request.top_logprobs is None else min(request.top_logprobs, _MAX_TOP_LOGPROBS),
             frequency_penalty=request.frequency_penalty,
             presence_penalty=request.presence_penalty,
-            structured_outputs=None if request.constraint is None else _structured(request.constraint),
+            structured_outputs=None if request.constraint is None else _structured_outputs(request.constraint),
             output_kind=RequestOutputKind.DELTA,
         )
 
@@ -201,7 +201,7 @@ class VllmEngine:
         if answer.finish_reason in ("abort", "error"):
             raise EngineFailed("The engine ended this request.", code="engine_failed")
         ids = tuple(int(i) for i in answer.token_ids)
-        drafted, accepted = _speculated(answer.spec_decode_metrics)
+        drafted, accepted = _spec_counts(answer.spec_decode_metrics)
         counts = Counts(
             prompt_tokens=len(request.prompt),
             cached_tokens=int(output.num_cached_tokens or 0),
@@ -245,7 +245,7 @@ def _lora_request(adapter: AdapterRef | None) -> Any:
     return LoRARequest(lora_name=adapter.key, lora_int_id=adapter.number, lora_path=str(adapter.folder))
 
 
-def _structured(constraint: Constraint) -> Any:
+def _structured_outputs(constraint: Constraint) -> Any:
     from vllm.sampling_params import StructuredOutputsParams
 
     try:
@@ -258,7 +258,7 @@ def _structured(constraint: Constraint) -> Any:
         raise Rejected("The constraint on the answer is not JSON.", code="bad_constraint") from error
 
 
-def _speculated(metrics: Any) -> tuple[int, int]:
+def _spec_counts(metrics: Any) -> tuple[int, int]:
     """(drafted, accepted), known when a request ends."""
     if metrics is None:
         return 0, 0

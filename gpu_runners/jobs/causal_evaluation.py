@@ -59,7 +59,7 @@ def evaluate_causal(
                 )
 
             requests = [request(i, one) for one in (ref, None) for i in range(len(texts))]
-            answers = _answered(engine, requests, on_progress)
+            answers = _answer_all(engine, requests, on_progress)
             fitting = [i for i, prompt in enumerate(prompts) if len(prompt) < engine.context]
             timed = [requests[i] for i in fitting]
             latency_us = _latencies(engine, job, base, texts, timed)
@@ -86,7 +86,7 @@ def _labels(job: EvaluateCausalJob) -> list[str] | None:
     return list(job.answer["labels"]) if job.answer["type"] == "label" else None
 
 
-def _answered(
+def _answer_all(
     engine: TorchEngine, requests: Sequence[GenerationRequest], on_progress: Callable[[int, int], None]
 ) -> list[Finished]:
     told = 0

@@ -71,7 +71,7 @@ def pack_recipes(
     started = time.monotonic()
     base = open_causal_base(job.base_model, base_dir=base_dir, expect_sha256=job.base_model_sha256)
     on_progress(0, 1, "observing the teacher's answers")
-    pack = _built(job, inputs, base)
+    pack = _build(job, inputs, base)
     draft_base = open_causal_base(job.draft_base, base_dir=base_dir) if "model" in job.sources else None
     if draft_base is not None and draft_base.tokenizer_sha256 != base.tokenizer_sha256:
         raise JobFailed(
@@ -81,7 +81,7 @@ def pack_recipes(
         )
     engine = TorchEngine(base, draft_base=draft_base)
     try:
-        arms = _measured(job, inputs, base, engine, pack, on_progress)
+        arms = _measure(job, inputs, base, engine, pack, on_progress)
         about = dict(engine.about)
     except (Rejected, EngineFailed) as error:
         raise JobFailed(f"The held-out prompts cannot be answered: {error}", code="generation_failed") from error
@@ -103,7 +103,7 @@ def pack_recipes(
     )
 
 
-def _built(job: PackRecipesJob, inputs: PackInputs, base: CausalBase) -> RecipePack:
+def _build(job: PackRecipesJob, inputs: PackInputs, base: CausalBase) -> RecipePack:
     texts = token_texts(base)
     try:
         options = PackOptions.from_json(job.options)
@@ -117,7 +117,7 @@ def _built(job: PackRecipesJob, inputs: PackInputs, base: CausalBase) -> RecipeP
     # the choice of sources is written in afterwards
     room = replace(options, max_bytes=max(1, options.max_bytes - 64))
     return build_pack(
-        [*_observed(job, inputs.observations, base), *learned_answers(feedback, len(texts))],
+        [*_observe(job, inputs.observations, base), *learned_answers(feedback, len(texts))],
         texts,
         tokenizer_sha256=base.tokenizer_sha256,
         base=base.name,
@@ -130,7 +130,7 @@ def _built(job: PackRecipesJob, inputs: PackInputs, base: CausalBase) -> RecipeP
     )
 
 
-def _observed(job: PackRecipesJob, data: bytes, base: CausalBase) -> Iterator[Observed]:
+def _observe(job: PackRecipesJob, data: bytes, base: CausalBase) -> Iterator[Observed]:
     """Rows without an input are of plain recipes alone. Raises JobFailed(invalid_dataset)."""
     for n, line in enumerate(data.splitlines(), start=1):
         match _json(line):
@@ -164,7 +164,7 @@ def _from_epoch(data: bytes, base: CausalBase, texts: list[bytes]) -> list[Recip
         return []
 
 
-def _measured(
+def _measure(
     job: PackRecipesJob,
     inputs: PackInputs,
     base: CausalBase,

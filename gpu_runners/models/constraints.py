@@ -95,7 +95,7 @@ class Masks:
         if ahead:
             self._look_ahead(ahead, words)
         constrained = [m is not None for m, n in zip(matchers, places, strict=True) for _ in range(n)]
-        return _unpacked(words, constrained, n_logits, device)
+        return _unpack(words, constrained, n_logits, device)
 
     def _look_ahead(self, ahead: Sequence[tuple[Any, int, list[int]]], words: torch.Tensor) -> None:
         """Of copies (1 us): what a draft brings a matcher to, the answer may never come to."""
@@ -109,7 +109,7 @@ def _fill(words: torch.Tensor, matcher: Any) -> None:
     matcher.unsafe_compute_mask_ptr(words.data_ptr(), words.numel() * words.element_size())
 
 
-def _unpacked(words: torch.Tensor, constrained: Sequence[bool], n_logits: int, device: torch.device) -> torch.Tensor:
+def _unpack(words: torch.Tensor, constrained: Sequence[bool], n_logits: int, device: torch.device) -> torch.Tensor:
     forbidden = torch.zeros((len(words), n_logits), dtype=torch.bool, device=device)
     bits = torch.arange(32, dtype=torch.int32, device=device)
     n = min(n_logits, 32 * words.shape[1])

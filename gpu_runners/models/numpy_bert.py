@@ -58,12 +58,12 @@ class NumpyBert:
         """(n, d) float32 unit rows of token-id rows: the mean of the last layer over the real tokens."""
         ids, present = padded(rows, pad_id=self.pad_id)
         mask = present.astype(np.float32)
-        hidden = self._hidden(ids, mask)
+        hidden = self._hidden_states(ids, mask)
         mean = (hidden * mask[:, :, None]).sum(axis=1) / np.maximum(mask.sum(axis=1, keepdims=True), 1.0)
         unit: Array = mean / np.maximum(np.linalg.norm(mean, axis=1, keepdims=True), 1e-12)
         return unit
 
-    def _hidden(self, ids: NDArray[np.int64], mask: Array) -> Array:
+    def _hidden_states(self, ids: NDArray[np.int64], mask: Array) -> Array:
         w = self.weights
         x = w["embeddings.word_embeddings.weight"][ids] + w["embeddings.token_type_embeddings.weight"][0]
         x = self._norm(x + w["embeddings.position_embeddings.weight"][: ids.shape[1]], "embeddings.LayerNorm")

@@ -91,7 +91,7 @@ def _cluster(outcome: Outcome, row: int) -> str:
     others = [pick for pick in winners if pick != row]
     if not others:
         return f"{place}; none of them was kept."
-    return f"{place}; kept from it: {_named(outcome, others)}."
+    return f"{place}; kept from it: {_name_of(outcome, others)}."
 
 
 def _distance(outcome: Outcome, row: int, nearest: Neighbour | None) -> str:
@@ -141,12 +141,12 @@ def _likes(outcome: Outcome, row: int) -> str:
     distances[row] = np.inf
     twins = np.flatnonzero(distances < 1e-6).tolist()
     n_near = int((distances <= NEAR_DUPLICATE_CUT).sum()) - len(twins)
-    twin_part = f"Its twin{_s(len(twins))}: {_named(outcome, twins)}." if twins else "It has no twin."
+    twin_part = f"Its twin{_s(len(twins))}: {_name_of(outcome, twins)}." if twins else "It has no twin."
     near_part = f" {n_near:,} more row{_s(n_near)} within {NEAR_DUPLICATE_CUT:g}." if n_near else ""
     return twin_part + near_part
 
 
-def _named(outcome: Outcome, rows: Sequence[int]) -> str:
+def _name_of(outcome: Outcome, rows: Sequence[int]) -> str:
     scores = outcome.rows.scores
     names = [outcome.name(row) + ("" if scores is None else f" (score {scores[row]:g})") for row in rows[:_LISTED]]
     more = f" and {len(rows) - _LISTED:,} more" if len(rows) > _LISTED else ""

@@ -43,7 +43,7 @@ def json_row(line: bytes, *, has_embeddings_file: bool) -> Row:
     """Raises BadLine. With `has_embeddings_file` the line must not bring an embedding, and need not bring a text."""
     fields = _object(line)
     for name in fields:
-        meant = _meant(name)
+        meant = _did_you_mean(name)
         if meant is not None and meant not in fields:
             raise BadLine(f'it has a field {json.dumps(name[:40])}; did you mean "{meant}"?')
     text, embedding = fields.get("text"), fields.get("embedding")
@@ -66,10 +66,10 @@ def json_row(line: bytes, *, has_embeddings_file: bool) -> Row:
 
 def text_row(line: bytes, number: int) -> Row:
     """A plain line is a text; its number is its id. Raises BadLine."""
-    return Row(id=str(number), text=_text(_decoded(line)), embedding=None, score=None, label=None, rest="")
+    return Row(id=str(number), text=_text(_decode(line)), embedding=None, score=None, label=None, rest="")
 
 
-def _decoded(line: bytes) -> str:
+def _decode(line: bytes) -> str:
     try:
         return line.decode("utf-8").rstrip("\r\n")
     except UnicodeDecodeError as error:
@@ -78,7 +78,7 @@ def _decoded(line: bytes) -> str:
 
 def _object(line: bytes) -> dict[str, Any]:
     try:
-        fields = json.loads(_decoded(line), parse_constant=_refuse_constant, object_pairs_hook=_once_each)
+        fields = json.loads(_decode(line), parse_constant=_refuse_constant, object_pairs_hook=_once_each)
     except json.JSONDecodeError as error:
         raise BadLine(f"it is not JSON ({error.msg} at character {error.pos + 1})") from error
     except (ValueError, RecursionError) as error:  # a number of more than 4,300 digits, or brackets nested too deep
@@ -101,7 +101,7 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 @lru_cache(maxsize=1_024)
-def _meant(name: str) -> str | None:
+def _did_you_mean(name: str) -> str | None:
     """The field that an unknown name looks like."""
     if name in _KNOWN or name == RESULT_FIELD:
         return None

@@ -46,7 +46,7 @@ def _read(request: Request, progress: SelectProgress) -> RowSet:
     """All rows, with embeddings where they came with some."""
     name = "standard input" if request.file == "-" else request.file
     try:
-        with _opened(request.file) as stream:
+        with _open(request.file) as stream:
             refuse_large(stream, name)
 
             def tell(n_lines: int) -> None:
@@ -63,7 +63,7 @@ def _read(request: Request, progress: SelectProgress) -> RowSet:
     return replace(rows, embeddings=read_embeddings(Path(request.embeddings), n=len(rows)))
 
 
-def _opened(file: str) -> AbstractContextManager[BinaryIO]:
+def _open(file: str) -> AbstractContextManager[BinaryIO]:
     """Standard input is not ours to close."""
     return nullcontext(sys.stdin.buffer) if file == "-" else Path(file).open("rb")
 
@@ -73,12 +73,12 @@ def _select(request: Request, rows: RowSet, progress: SelectProgress) -> Outcome
     if unknown:
         raise Refused(f"--explain {unknown[0]}: there is no row with this id.")
     if rows.embeddings is None:
-        rows = _embedded(rows, progress)
+        rows = _embed(rows, progress)
     assert rows.embeddings is not None
     scores = [0.0] * len(rows) if rows.scores is None else rows.scores.tolist()
     keys = rows.keys()
 
-    def selected(k: int) -> Selection:
+    def run_selection(k: int) -> Selection:
         return select_rows(
             rows.embeddings,  # type: ignore[arg-type]
             scores,
@@ -98,14 +98,14 @@ def _select(request: Request, rows: RowSet, progress: SelectProgress) -> Outcome
         )
 
     k = -(-len(rows) // 3) if request.k is None else request.k
-    selection = selected(k)
+    selection = run_selection(k)
     if request.drop_k and selection.report.n_groups < k:
-        selection = selected(selection.report.n_groups)
+        selection = run_selection(selection.report.n_groups)
     units = checked_pool(rows.embeddings, scores, keys, rows.labels).rows
     return Outcome(rows=rows, units=units, selection=selection, k_asked=k)
 
 
-def _embedded(rows: RowSet, progress: SelectProgress) -> RowSet:
+def _embed(rows: RowSet, progress: SelectProgress) -> RowSet:
     try:
         from gpu_runners.config import base_dir
         from gpu_runners.models.text_embedding import load_text_embedder

@@ -174,7 +174,7 @@ class AdapterStore:
             data = await asyncio.to_thread(self._kolms.get, grant.sha256)
             source = "disk_hits" if data is not None else "fetched"
             if data is None:
-                data = await self._fetched(grant, token)
+                data = await self._fetch_bytes(grant, token)
             number = self._numbers.setdefault(grant.sha256, next(self._count))
             adapter = await asyncio.to_thread(
                 opened,
@@ -193,7 +193,7 @@ class AdapterStore:
             await asyncio.to_thread(self._kolms.put, grant.sha256, data)
         return adapter
 
-    async def _fetched(self, grant: Grant, token: str) -> bytes:
+    async def _fetch_bytes(self, grant: Grant, token: str) -> bytes:
         try:
             data = await self._fetch(grant.sha256, token)
         except ArtifactRefused as error:

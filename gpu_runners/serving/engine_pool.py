@@ -90,12 +90,12 @@ class EnginePool:
         self._starting: dict[str, asyncio.Task[None]] = {}
         self._turn = asyncio.Lock()
         self._past: dict[str, int] = {}
-        self._found: list[Found] = []
+        self._feedback: list[Found] = []
 
     @contextlib.asynccontextmanager
     async def using(self, adapter: Adapter) -> AsyncIterator[Engine]:
         """The engine of the adapter's base, which is not ended inside the block. Raises Refusal."""
-        pooled = await self._pooled(adapter)
+        pooled = await self._acquire(adapter)
         pooled.n_using += 1
         try:
             yield pooled.engine
@@ -116,8 +116,8 @@ class EnginePool:
 
     def pack_feedback(self) -> list[Found]:
         """What engines found out about recipe packs since the last call."""
-        found, self._found = self._found, []
-        return found + [one for pooled in self._engines.values() for one in _found_by(pooled.engine)]
+        found, self._feedback = self._feedback, []
+        return found + [one for pooled in self._engines.values() for one in _feedback_of(pooled.engine)]
 
     def about(self) -> dict[str, Any]:
         """What runs, as ServerHello tells it: one engine as it is, several by base."""
@@ -134,7 +134,7 @@ class EnginePool:
         for name in list(self._engines):
             await self._end(name)
 
-    async def _pooled(self, adapter: Adapter) -> _PooledEngine:
+    async def _acquire(self, adapter: Adapter) -> _PooledEngine:
         name = adapter.base.name
         while name not in self._engines:
             task = self._starting.get(name)
@@ -164,12 +164,12 @@ class EnginePool:
     async def _end(self, name: str) -> None:
         pooled = self._engines.pop(name)
         _add(self._past, pooled.engine.counters())
-        self._found += _found_by(pooled.engine)
+        self._feedback += _feedback_of(pooled.engine)
         await pooled.engine.close()
         log.info("the engine for %r has ended", name)
 
 
-def _found_by(engine: Engine) -> list[Found]:
+def _feedback_of(engine: Engine) -> list[Found]:
     """Not every engine keeps such counts."""
     report = getattr(engine, "pack_feedback", None)
     return [] if report is None else list(report())

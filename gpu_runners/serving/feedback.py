@@ -142,11 +142,11 @@ class FeedbackReporter:
                 await self._backend.pack_feedback(batch)
             except (Unreachable, Refused) as error:
                 self._book.requeue(rows if isinstance(error, Unreachable) else [])
-                self._failed(error)
+                self._note_failure(error)
                 return
             self.n_failures, self.n_reported = 0, self.n_reported + len(rows)
 
-    def _failed(self, error: Exception) -> None:
+    def _note_failure(self, error: Exception) -> None:
         if self.n_failures in (0, 3) or self.n_failures % 20 == 0:
             log.warning("feedback of recipe packs does not get through: %s", error)
         self.n_failures += 1

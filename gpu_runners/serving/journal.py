@@ -245,7 +245,7 @@ class Journal:
         self._state.parts = {key: value for key, value in self._state.parts.items() if value[1] >= self._now}
         fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o600)
         try:
-            size = _write_all(fd, self._needed())
+            size = _write_all(fd, self._needs())
             os.fsync(fd)
             os.replace(fresh, path)
         except BaseException:
@@ -255,7 +255,7 @@ class Journal:
             os.close(self._fd)
         self._fd, self._size = fd, size
 
-    def _needed(self) -> Iterator[bytes]:
+    def _needs(self) -> Iterator[bytes]:
         for key, (part, expires_at) in self._state.parts.items():
             yield f"p {key} {part} {expires_at}\n".encode()
         for entry in self._state.entries.values():

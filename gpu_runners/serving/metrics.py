@@ -66,7 +66,7 @@ def _of_adapters(context: ServerContext) -> Iterator[str]:
 def _metric(name: str, kind: str, rows: Iterable[tuple[Mapping[str, str], float]]) -> Iterator[str]:
     yield f"# TYPE kolm_server_{name} {kind}"
     for labels, value in rows:
-        inside = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
+        inside = ",".join(f'{label}="{_escape(text)}"' for label, text in labels.items())
         yield f"kolm_server_{name}{{{inside}}} {value}" if inside else f"kolm_server_{name} {value}"
 
 
@@ -74,5 +74,5 @@ def _labels(about: Mapping[str, Any]) -> dict[str, str]:
     return {re.sub(r"\W", "_", str(key)): str(value) for key, value in about.items() if key != "base"}
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -61,11 +61,11 @@ class GrantedResponder:
 
     async def admit(self, headers: Mapping[str, str]) -> str:
         """The tenant of the grant, which must open something here."""
-        with self._counted():
+        with self._count_refusals():
             return self._open_grant(headers)[0].tenant
 
     async def resolve(self, model: str, headers: Mapping[str, str]) -> Served:
-        with self._counted():
+        with self._count_refusals():
             return await self._resolve(model, headers)
 
     async def models(self, headers: Mapping[str, str]) -> list[dict[str, Any]]:
@@ -92,7 +92,7 @@ class GrantedResponder:
             )
 
     @contextmanager
-    def _counted(self) -> Iterator[None]:
+    def _count_refusals(self) -> Iterator[None]:
         try:
             yield
         except Refusal as refusal:
@@ -150,7 +150,7 @@ class CallEngine:
                     cache_salt=grant.cache_salt,
                     drafting=self._drafting(adapter),
                 )
-                async with aclosing(self._metered(engine, mine)) as deltas:
+                async with aclosing(self._meter_deltas(engine, mine)) as deltas:
                     async for delta in deltas:
                         yield delta
         except (Refusal, Overloaded) as refusal:
@@ -183,7 +183,7 @@ class CallEngine:
         ):
             yield engine, adapter
 
-    async def _metered(self, engine: Engine, request: GenerationRequest) -> AsyncGenerator[Delta, None]:
+    async def _meter_deltas(self, engine: Engine, request: GenerationRequest) -> AsyncGenerator[Delta, None]:
         meter = _Meter(self._context, self._grant, self._token)
         try:
             async with aclosing(drafted_where_taken(engine, request)) as deltas:

@@ -82,7 +82,7 @@ class BatchDrafter:
         drafting = sequence.request.drafting
         if drafting is None:
             return
-        controller, sources = self._made(sequence, drafting)
+        controller, sources = self._open_sources(sequence, drafting)
         has_model = self._models is not None and DraftKind.MODEL in drafting.kinds
         if sources or has_model:
             sequence.drafter = Drafter(
@@ -102,11 +102,11 @@ class BatchDrafter:
         self._book()
         book = self._step = StepAccount(n_rows=len(sequences) + self._n_others, n_asked=len(sequences))
         if self._choose(sequences, book):
-            drafts = [self._proposed(sequence, book) for sequence in sequences]
+            drafts = [self._propose_one(sequence, book) for sequence in sequences]
             self._ask_model(sequences, drafts, book)
             self._weigh(sequences, drafts, book)
         else:
-            drafts = [_rested(sequence) for sequence in sequences]
+            drafts = [_skip(sequence) for sequence in sequences]
         book.making_s = self._clock() - began - sum(share.model_s for share in book.shares.values())
         return drafts
 
@@ -146,7 +146,7 @@ class BatchDrafter:
         """(tenant, what its packs did since the last call); `artifact_sha256` is for the caller to fill in."""
         return self._log.drain()
 
-    def _made(self, sequence: DraftedSequence, drafting: Drafting) -> tuple[Controller, list[TokenSource]]:
+    def _open_sources(self, sequence: DraftedSequence, drafting: Drafting) -> tuple[Controller, list[TokenSource]]:
         request = sequence.request
         sources: list[TokenSource] = []
         ref = drafting.pack if DraftKind.PACK in drafting.kinds else None
@@ -184,11 +184,11 @@ class BatchDrafter:
                 controller.begin(book.n_rows)
         return any(share.is_asked for share in book.shares.values())
 
-    def _proposed(self, sequence: DraftedSequence, book: StepAccount) -> list[int]:
+    def _propose_one(self, sequence: DraftedSequence, book: StepAccount) -> list[int]:
         drafter = _drafter(sequence)
         share = book.of(drafter.controller)
         if not share.is_asked:
-            return _rested(sequence)
+            return _skip(sequence)
         began = self._clock()
         missing = sequence.tokens[len(sequence.request.prompt) + drafter.n_seen :]
         if missing:
@@ -291,7 +291,7 @@ def _drafter(sequence: DraftedSequence) -> Drafter:
     return sequence.drafter
 
 
-def _rested(sequence: DraftedSequence) -> list[int]:
+def _skip(sequence: DraftedSequence) -> list[int]:
     """Not asked in this step."""
     drafter = _drafter(sequence)
     if drafter.is_asked:

@@ -76,7 +76,7 @@ class Fit:
         for group in self.optimizer.param_groups:
             group["lr"] = self.learning_rate * factor
         self.net.train()
-        chosen, size = self._chosen(), self.patch_size
+        chosen, size = self._examples_of_step(), self.patch_size
         done = self._within_memory(lambda: self._gradients(chosen, size))
         if not math.isfinite(done.loss):
             raise JobFailed(
@@ -185,7 +185,7 @@ class Fit:
     def _plan(self, epoch: int) -> Bins:
         return plan_epoch(self.lengths, capacity=self.options.tokens_per_step, seed=self.options.seed, epoch=epoch)
 
-    def _chosen(self) -> list[int]:
+    def _examples_of_step(self) -> list[int]:
         epoch, n = divmod(self.step, self.steps_per_epoch)
         if self._steps[0] != epoch:
             self._steps = (epoch, self._plan(epoch))

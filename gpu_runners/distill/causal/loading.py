@@ -2,6 +2,7 @@
 PEFT, bitsandbytes and Liger; the last two are imported only where they were chosen, which is on CUDA."""
 
 import warnings
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -10,8 +11,11 @@ from torch import Tensor, nn
 from backend.domain.jobs.causal_jobs import CausalOptions
 from gpu_runners.distill.causal.batch import common_prefix
 from gpu_runners.distill.causal.dataset import Encoded
+from gpu_runners.models.causal_adapter import CausalAdapter
 from gpu_runners.models.causal_base import CausalBase, load_weights
 from gpu_runners.models.device import Choice, ModelSize
+from gpu_runners.models.label_adapter import Array
+from gpu_runners.models.merging import to_numpy
 
 NET = "causal."  # what CompletionNet puts before the names of the base's parameters
 
@@ -154,3 +158,21 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tenso
         is_number = tensor.ndim == 0 and tensor.dtype == torch.int64  # bitsandbytes counts steps in an int
         state.setdefault(int(n), {})[name] = int(tensor) if is_number else tensor
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+
+
+_MARKS = {".lora_A.": "A", ".lora_B.": "B", ".lora_magnitude_vector.": "magnitude"}
+
+
+def adapter_from(weights: Mapping[str, Tensor]) -> CausalAdapter:
+    """A trained PEFT model's tensors as our adapter, from names like
+    `causal.base_model.model.<path>.lora_A.default.weight`."""
+    found: dict[str, dict[str, Array]] = {}
+    for name, tensor in weights.items():
+        for mark, part in _MARKS.items():
+            path, there, _ = name.partition(mark)
+            if there:
+                found.setdefault(path.removeprefix(NET + "base_model.model."), {})[part] = to_numpy(tensor)
+    return CausalAdapter(
+        lora={path: (parts["A"], parts["B"]) for path, parts in found.items()},
+        magnitude={path: parts["magnitude"] for path, parts in found.items() if "magnitude" in parts},
+    )

@@ -28,7 +28,7 @@ def plan_epoch(lengths: Sequence[int], *, capacity: int, seed: int, epoch: int) 
     rng = np.random.default_rng([seed % 2**32, epoch])
     shuffled = rng.permutation(len(lengths))
     bins = first_fit_decreasing(lengths, capacity=capacity, order=shuffled)
-    bins = _dealt_out(lengths, n_bins=len(bins), capacity=capacity, order=shuffled) or bins
+    bins = _deal_out(lengths, n_bins=len(bins), capacity=capacity, order=shuffled) or bins
     return [bins[i] for i in rng.permutation(len(bins))]
 
 
@@ -52,7 +52,7 @@ def first_fit_decreasing(
     return bins
 
 
-def _dealt_out(lengths: Sequence[int], *, n_bins: int, capacity: int, order: NDArray[np.int64]) -> Bins | None:
+def _deal_out(lengths: Sequence[int], *, n_bins: int, capacity: int, order: NDArray[np.int64]) -> Bins | None:
     """Lengths within a fifth of each other count as equal here, so that epochs differ. None where a bin would
     overflow."""
     tokens = np.asarray(lengths, dtype=np.int64)
@@ -92,14 +92,14 @@ def lay_out(
     if not step:
         return []
     if batching in ("packed", "shared_prefix"):
-        return _packed(step, lengths, room=math.ceil(capacity / parts), row_tokens=row_tokens, parts=parts)
+        return _pack(step, lengths, room=math.ceil(capacity / parts), row_tokens=row_tokens, parts=parts)
     if batching == "bucketed":
-        return _bucketed(step, lengths, room=math.ceil(capacity / parts))
+        return _bucket(step, lengths, room=math.ceil(capacity / parts))
     size = math.ceil(len(step) / parts)
     return [[[i] for i in step[at : at + size]] for at in range(0, len(step), size)]
 
 
-def _packed(step: Sequence[int], lengths: Sequence[int], *, room: int, row_tokens: int, parts: int) -> list[Bins]:
+def _pack(step: Sequence[int], lengths: Sequence[int], *, room: int, row_tokens: int, parts: int) -> list[Bins]:
     own = [lengths[i] for i in step]
     width = max(min(row_tokens, room), max(own))
     rows = [[step[i] for i in row] for row in first_fit_decreasing(own, capacity=width)]
@@ -109,7 +109,7 @@ def _packed(step: Sequence[int], lengths: Sequence[int], *, room: int, row_token
     return [rows[at : at + size] for at in range(0, len(rows), size)]
 
 
-def _bucketed(step: Sequence[int], lengths: Sequence[int], *, room: int) -> list[Bins]:
+def _bucket(step: Sequence[int], lengths: Sequence[int], *, room: int) -> list[Bins]:
     batches: list[Bins] = []
     longest = 0
     for i in sorted(step, key=lambda i: (-lengths[i], i)):

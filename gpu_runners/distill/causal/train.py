@@ -4,6 +4,32 @@ One fit: a share of the pairs is kept back, its loss is taken after every epoch,
 the adapter. (An encoder's few hundred parameters of a head were better refitted on every pair, see
 `gpu_runners.distill.label.train`; here an epoch too many costs more than a tenth of the pairs.)
 
+A step, from the outside in:
+
+1. `packing.plan_epoch` has dealt the examples out to the epoch's steps, each of at most `tokens_per_step` tokens. What
+   a step holds follows from the lengths, the seed and the epoch alone, never from how it is laid out.
+2. `packing.lay_out` splits the step into batches that fit the device at once: rows of several examples end to end
+   (packed), rows of alike length (bucketed) or padded rows.
+3. `batch.make_batch` makes the tensors: ids (rows, width); `where` (n,), the flat positions whose outputs predict a
+   token of an answer; targets (n, 1) and weights (n,). In packed rows positions begin at 0 anew with each example, by
+   which attention keeps neighbours apart; `selfcheck` has seen that this library does so on this device.
+4. `net.CompletionNet` runs the base, takes the hidden states (rows * width, d) at `where` alone to (n, vocabulary)
+   logits, and sums weight * cross-entropy. It sums and does not average: a batch's mean would give a token of a short
+   batch more say than one of a long batch.
+5. `fit.Fit` divides each sum by the whole step's weight, so that the gradients of batches and processes add up to that
+   of one mean over all answer tokens of the step, whatever the batching. Processes average theirs, hence the factor
+   `world`.
+6. Gradients are clipped to norm 1 and the optimiser steps. The learning rate goes up linearly over the warm-up, then
+   down linearly towards 0 at the last planned step; it follows from the step's number alone, so that a resumed run has
+   the same one and early stopping only cuts it off.
+
+Only the LoRA matrices are trained. The base has no gradients, but its activations are kept for the way back through
+it, which is where the memory goes. A step that does not fit is computed again in halves (`parts`), with the generator
+set back, so that what is random in it is the same.
+
+At the first `n_patch_steps` steps a position may be a patch of several tokens (`patch_size`; Shao et al. 2024): fewer
+positions for the same text. Held-out loss is always taken token by token, and no epoch of patches can be the best one.
+
 Everything random comes from the seed and, on a CPU, sums are made by one thread: the same job gives the same bytes on
 the same machine, whether or not it was interrupted.
 """
@@ -22,9 +48,8 @@ from gpu_runners.distill.causal import checkpoint
 from gpu_runners.distill.causal.active import read_back
 from gpu_runners.distill.causal.checkpoint import Counters
 from gpu_runners.distill.causal.dataset import Encoded, encode, read_rows, split
-from gpu_runners.distill.causal.extracting import adapter_from
 from gpu_runners.distill.causal.fit import Fit, Stepped
-from gpu_runners.distill.causal.loading import load_frozen, prefix_of, size_of, target_names, with_lora
+from gpu_runners.distill.causal.loading import adapter_from, load_frozen, prefix_of, size_of, target_names, with_lora
 from gpu_runners.distill.causal.net import CompletionNet
 from gpu_runners.distill.causal.options import learning_rate_for, read_causal_options
 from gpu_runners.distill.causal.processes import Processes
