@@ -32,10 +32,10 @@ class RuleAnswer:
     def row(self, *, is_label: bool) -> dict[str, Any]:
         """As `LabelModel.predict` and `GenerativeModel.predict` give theirs, with the rule's number."""
         if is_label:
-            told: dict[str, Any] = {"label": self.text, "confidence": self.bound_ppm / 1e6}
+            answer: dict[str, Any] = {"label": self.text, "confidence": self.bound_ppm / 1e6}
         else:
-            told = {"output": self.text, "finish_reason": "stop", "n_tokens": 0}
-        return told | {"latency_us": self.latency_us, "rule": self.rule}
+            answer = {"output": self.text, "finish_reason": "stop", "n_tokens": 0}
+        return answer | {"latency_us": self.latency_us, "rule": self.rule}
 
 
 class RulesFirst:

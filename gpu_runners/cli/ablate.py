@@ -62,9 +62,9 @@ def ablate(
         wanted, budget_microusd = _read_options(spec, of, arms, budget)
     except ValueError as error:
         return fail(str(error), code=USAGE)
-    told = contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext()
+    progress_stream = contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext()
     try:
-        with connect() as client, told:
+        with connect() as client, progress_stream:
             compile = _compile(client, spec, of)
             ids = _start(client, compile, wanted, budget_microusd) if compile["status"] in _MEASURED else []
             for arm, arm_id in zip(wanted, ids, strict=False):

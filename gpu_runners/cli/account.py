@@ -139,17 +139,17 @@ def own_key(client: Client) -> ApiKey | None:
         return None
 
 
-def _address(given: str | None, known: str) -> str:
-    if given or not sys.stdin.isatty():
-        return (given or known).rstrip("/")
+def _address(option: str | None, known: str) -> str:
+    if option or not sys.stdin.isatty():
+        return (option or known).rstrip("/")
     return (input(f"Address of kolm [{known}]: ").strip() or known).rstrip("/")
 
 
-def _secret(given: str | None) -> str:
+def _secret(option: str | None) -> str:
     """Typed unseen, so that it is in no history and on no screen."""
-    if given == "-" or (given is None and not sys.stdin.isatty()):
+    if option == "-" or (option is None and not sys.stdin.isatty()):
         return sys.stdin.readline().strip()
-    return (given if given is not None else getpass.getpass("API key (not shown): ")).strip()
+    return (option if option is not None else getpass.getpass("API key (not shown): ")).strip()
 
 
 def list_keys(*, as_json: bool, connect: Connect) -> int:

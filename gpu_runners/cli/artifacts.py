@@ -89,8 +89,8 @@ def inspect(file: str, *, as_json: bool) -> int:
         return failed(str(error), code=error.exit_code)
     if as_json:
         documents = {path: json.loads(kolm.members[path]) for path in kolm.members if path in _DOCUMENTS}
-        told = {"manifest": kolm.manifest, "documents": documents, "receipts": kolm.receipts}
-        print(json.dumps(told, ensure_ascii=False, indent=2))
+        contents = {"manifest": kolm.manifest, "documents": documents, "receipts": kolm.receipts}
+        print(json.dumps(contents, ensure_ascii=False, indent=2))
         return 0
     _show(kolm)
     return 0

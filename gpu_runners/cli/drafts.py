@@ -211,8 +211,8 @@ def _drafts(client: Client, limit: int, **filters: str | None) -> Iterator[Row]:
 
 
 def _path(path: str, **query: str | None) -> str:
-    given = {name: value for name, value in query.items() if value is not None}
-    return f"{path}?{urlencode(given)}" if given else path
+    parameters = {name: value for name, value in query.items() if value is not None}
+    return f"{path}?{urlencode(parameters)}" if parameters else path
 
 
 OPTIONS: dict[str, AddOptions] = {

@@ -150,9 +150,9 @@ class TokenSequence:
             self.finish = FinishReason.STOP
 
     def _end_step(self, run: Sequence[int]) -> None:
-        said = run[:-1] if run and run[-1] in self.eos_ids else run
-        if said and not self.request.stop:
-            self._append_text(said)
+        visible = run[:-1] if run and run[-1] in self.eos_ids else run
+        if visible and not self.request.stop:
+            self._append_text(visible)
         if self.finish is not None and not self.is_cut:
             piece, self.is_cut = self.stops.push(self.words.flush())
             self.text += piece + ("" if self.is_cut else self.stops.flush())

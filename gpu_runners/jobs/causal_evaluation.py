@@ -89,12 +89,12 @@ def _labels(job: EvaluateCausalJob) -> list[str] | None:
 def _answer_all(
     engine: TorchEngine, requests: Sequence[GenerationRequest], on_progress: Callable[[int, int], None]
 ) -> list[Finished]:
-    told = 0
+    reported = 0
 
     def on_done(done: int) -> None:
-        nonlocal told
-        if done - told >= max(1, len(requests) // 100):
-            told = done
+        nonlocal reported
+        if done - reported >= max(1, len(requests) // 100):
+            reported = done
             on_progress(done, len(requests))
 
     fits = [len(request.prompt) < engine.context for request in requests]

@@ -49,10 +49,10 @@ def select_files(
     if not len(rows) == len(columns["ids"]) == job.n:
         raise JobFailed(f"The job's inputs do not have its {job.n} rows.", code="invalid_job")
     scores = [0.0] * job.n if columns["scores"] is None else columns["scores"]
-    progress.tell(SelectStage.SELECTING, 0, job.n)
+    progress.report(SelectStage.SELECTING, 0, job.n)
     try:
         selection = select(
-            rows, scores, keys, k=job.k, labels=columns["labels"], on_progress=progress.tell, **job.options
+            rows, scores, keys, k=job.k, labels=columns["labels"], on_progress=progress.report, **job.options
         )
     except InvalidInput as refused:
         raise JobFailed(refused.message, code=refused.code) from refused
@@ -66,16 +66,16 @@ class _Progress:
 
     def __init__(self, emit: Emit, should_stop: Callable[[], bool]) -> None:
         self._emit, self._should_stop = emit, should_stop
-        self._stage, self._told_at = "", 0.0
+        self._stage, self._reported_at = "", 0.0
 
-    def tell(self, stage: str, done: int, total: int) -> None:
+    def report(self, stage: str, done: int, total: int) -> None:
         if self._should_stop():
             raise JobStopped
         stage = stage if stage in set(SelectStage) else SelectStage.SELECTING
         now = time.monotonic()
-        if stage == self._stage and now - self._told_at < EVERY_S:
+        if stage == self._stage and now - self._reported_at < EVERY_S:
             return
-        self._stage, self._told_at = stage, now
+        self._stage, self._reported_at = stage, now
         event = {"event": "progress", "step": done, "n_steps": total, "loss": None, "eta_s": None, "note": stage}
         self._emit(event)
 
@@ -94,9 +94,9 @@ def _read_texts(path: Path) -> list[str]:
 
 def _embed(texts: Sequence[str], *, base_dir: Path | None, progress: _Progress) -> tuple[Rows, str, int]:
     """Unit rows, what made them, and how many tokens it read."""
-    progress.tell(SelectStage.EMBEDDING, 0, len(texts))
+    progress.report(SelectStage.EMBEDDING, 0, len(texts))
     embedder = load_text_embedder(n_texts=len(texts), base_dir=base_dir)
-    rows = embedder.embed(texts, on_progress=lambda done, total: progress.tell(SelectStage.EMBEDDING, done, total))
+    rows = embedder.embed(texts, on_progress=lambda done, total: progress.report(SelectStage.EMBEDDING, done, total))
     tokenizer = TextTokenizer(open_base(MINILM, base_dir=base_dir), max_tokens=MAX_TOKENS)
     distinct = list(dict.fromkeys(texts))  # equal texts are embedded, and paid for, once
     parts = (distinct[start : start + _TOKENIZED_AT_ONCE] for start in range(0, len(distinct), _TOKENIZED_AT_ONCE))

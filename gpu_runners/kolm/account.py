@@ -213,8 +213,8 @@ class Budgets(Resource):
         return build(Budget, self._post("/v1/budgets", scope | {"cap_microusd": cap_microusd, "hard_stop": hard_stop}))
 
     def update(self, id: str, *, cap_microusd: int | None = None, hard_stop: bool | None = None) -> Budget:
-        given = {"cap_microusd": cap_microusd, "hard_stop": hard_stop}
-        changes = {name: value for name, value in given.items() if value is not None}
+        settings = {"cap_microusd": cap_microusd, "hard_stop": hard_stop}
+        changes = {name: value for name, value in settings.items() if value is not None}
         return build(Budget, self.transport.send("PATCH", f"/v1/budgets/{id}", json=changes).json())
 
     def delete(self, id: str) -> None:

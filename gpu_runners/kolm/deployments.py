@@ -116,8 +116,8 @@ def _patient(http: httpx.Client) -> httpx.Timeout:
 
 
 def _body(model: str, messages: Sequence[Message] | str, options: Mapping[str, Any]) -> dict[str, Any]:
-    said = [{"role": "user", "content": messages}] if isinstance(messages, str) else list(messages)
-    return {"model": model, "messages": said, **options}
+    turns = [{"role": "user", "content": messages}] if isinstance(messages, str) else list(messages)
+    return {"model": model, "messages": turns, **options}
 
 
 def _chunks(response: httpx.Response) -> Iterator[dict[str, Any]]:

@@ -11,7 +11,7 @@ LINE_EVERY_S = 10.0
 
 
 class SelectProgress(Protocol):
-    def tell(self, stage: str, done: int, total: int) -> None:
+    def show(self, stage: str, done: int, total: int) -> None:
         """`total` 0: not known yet."""
         ...
 
@@ -29,7 +29,7 @@ class LineProgress:
         self._stream = stream
         self._next_line_at = time.monotonic() + QUIET_S
 
-    def tell(self, stage: str, done: int, total: int) -> None:
+    def show(self, stage: str, done: int, total: int) -> None:
         now = time.monotonic()
         if now < self._next_line_at:
             return
@@ -65,7 +65,7 @@ class BarProgress:
         self._stage = ""
         self._task: Any = None
 
-    def tell(self, stage: str, done: int, total: int) -> None:
+    def show(self, stage: str, done: int, total: int) -> None:
         if stage != self._stage:
             if self._task is not None:
                 self._progress.refresh()  # a quick stage is seen to end

@@ -49,13 +49,15 @@ def _read(request: Request, progress: SelectProgress) -> RowSet:
         with _open(request.file) as stream:
             refuse_large(stream, name)
 
-            def tell(n_lines: int) -> None:
-                progress.tell("reading lines", n_lines, 0)
+            def count_lines(n_lines: int) -> None:
+                progress.show("reading lines", n_lines, 0)
 
             if request.text_lines:
-                return read_rows(stream, name, text_row, on_line=tell)
+                return read_rows(stream, name, text_row, on_line=count_lines)
             has_file = request.embeddings is not None
-            rows = read_rows(stream, name, lambda line, _: json_row(line, has_embeddings_file=has_file), on_line=tell)
+            rows = read_rows(
+                stream, name, lambda line, _: json_row(line, has_embeddings_file=has_file), on_line=count_lines
+            )
     except OSError as error:
         raise Refused(f"{name} cannot be read: {error.strerror or error}.") from error
     if request.embeddings is None:
@@ -94,7 +96,7 @@ def _select(request: Request, rows: RowSet, progress: SelectProgress) -> Outcome
             min_distance=request.min_distance,
             overcluster=request.overcluster,
             seed=request.seed,
-            on_progress=progress.tell,
+            on_progress=progress.show,
         )
 
     k = -(-len(rows) // 3) if request.k is None else request.k
@@ -111,7 +113,7 @@ def _embed(rows: RowSet, progress: SelectProgress) -> RowSet:
         from gpu_runners.models.text_embedding import load_text_embedder
 
         embedder = load_text_embedder(n_texts=len(rows), base_dir=base_dir())
-        embeddings = embedder.embed(rows.texts, on_progress=lambda done, n: progress.tell("embedding", done, n))
+        embeddings = embedder.embed(rows.texts, on_progress=lambda done, n: progress.show("embedding", done, n))
     except ImportError as error:
         raise Refused(
             f"{error.name} is needed to embed texts: install kolm with its extra 'runner' (docs/client.md), or bring "

@@ -18,14 +18,14 @@ _LISTED, _LISTED_LABELS = 5, 30
 
 def write_files(request: Request, outcome: Outcome, progress: SelectProgress) -> None:
     if request.out is not None:
-        _write(request.out, (f"{line}\n".encode() for line in outcome.kept_lines(progress.tell)))
+        _write(request.out, (f"{line}\n".encode() for line in outcome.kept_lines(progress.show)))
     if request.dropped is not None:
-        _write(request.dropped, (f"{line}\n".encode() for line in outcome.dropped_lines(progress.tell)))
+        _write(request.dropped, (f"{line}\n".encode() for line in outcome.dropped_lines(progress.show)))
     if request.report is not None:
         fields = ",\n".join(f"  {json.dumps(name)}: {json_line(v)}" for name, v in outcome.report_json().items())
         _write(request.report, [f"{{\n{fields}\n}}\n".encode()])
     if request.map is not None:
-        progress.tell("drawing the map", 0, 0)
+        progress.show("drawing the map", 0, 0)
         _write(request.map, [_map(outcome)])
 
 
@@ -108,4 +108,4 @@ def result_lines(request: Request, outcome: Outcome, progress: SelectProgress) -
         return [json_line({"picks": picks, "report": outcome.report_json(), "explanations": explained})]
     if explained:
         return ["\n  ".join(sentences) for sentences in explained.values()]
-    return [] if request.out is not None else list(outcome.kept_lines(progress.tell))
+    return [] if request.out is not None else list(outcome.kept_lines(progress.show))

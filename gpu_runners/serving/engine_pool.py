@@ -37,7 +37,7 @@ class Bases:
     def __init__(self, *, base_dir: Path | None, names: Sequence[str]) -> None:
         self._base_dir, self._names = base_dir, tuple(names)
         self._open: dict[str, CausalBase] = {}
-        self._told: set[str] = set()
+        self._warned: set[str] = set()
 
     def names(self) -> list[str]:
         return list(self._names) or sorted(causal_bases(self._base_dir))
@@ -49,9 +49,9 @@ class Bases:
             try:
                 found.append({"id": name, "sha256": open_base(name, base_dir=self._base_dir).sha256})
             except JobFailed as error:
-                if name not in self._told:
+                if name not in self._warned:
                     log.warning("the base %r is not served: %s", name, error)
-                self._told.add(name)
+                self._warned.add(name)
         return found
 
     def open(self, name: str) -> CausalBase:

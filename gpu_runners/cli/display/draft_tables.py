@@ -21,8 +21,8 @@ def print_stats(families: list[Row]) -> None:
     if not families:
         console.print("The draft cache is empty: nothing was compiled yet, or nothing was left over.")
     for at, family in enumerate(families):
-        told = (*_holdings(family), *_lookups(family["lookups"]), *_labels(family["labels"]))
-        lines = [*([""] if at else []), *told, *_holdback(family["holdback"])]
+        figures = (*_holdings(family), *_lookups(family["lookups"]), *_labels(family["labels"]))
+        lines = [*([""] if at else []), *figures, *_holdback(family["holdback"])]
         for line in lines:
             console.print(as_line(line), markup=False, highlight=False, soft_wrap=True)
         rows = [(scope, part) for scope in family["scopes"] for part in scope["strategies"]]

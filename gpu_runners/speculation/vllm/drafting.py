@@ -84,8 +84,8 @@ class EngineDrafts:
 
     def pack_feedback(self) -> list[tuple[str, PackFeedback]]:
         """By tenant, since the last call."""
-        given, self._feedback = self._feedback, []
-        return given
+        drained, self._feedback = self._feedback, []
+        return drained
 
     async def _check(self, pack: PackRef) -> None:
         if pack.key in self._checked:

@@ -108,8 +108,8 @@ def spreads(function: Callable[..., Any]) -> bool:
 
     counts = torch.tensor([2, 3], dtype=torch.int32)
     for values in ([0.7, 1.3], [1.3, 0.7]):
-        given = torch.tensor(values, dtype=torch.float32)
-        if not torch.equal(function(given, counts, 3), spread(given, counts, 3)):
+        params = torch.tensor(values, dtype=torch.float32)
+        if not torch.equal(function(params, counts, 3), spread(params, counts, 3)):
             return False
     return True
 

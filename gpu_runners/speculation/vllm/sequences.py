@@ -59,7 +59,7 @@ class VllmSequences:
         self._sequences: dict[str, VllmSequence | None] = {}
         self._ended: OrderedDict[str, dict[str, Any]] = OrderedDict()
         self._stepped: tuple[frozenset[str], float] = (frozenset(), 0.0)
-        self._told_s = 0.0
+        self._feedback_at_s = 0.0
         self.errors = DraftErrors()
 
     def propose(
@@ -95,8 +95,8 @@ class VllmSequences:
             sequence = next(open_rows, None)
             draft_stats = self._ended.pop(request_id, _NOTHING) if sequence is None else sequence.draft_stats()
         with self.errors.caught("what is learned of"):
-            if time.monotonic() - self._told_s > _FEEDBACK_S:
-                self._told_s = time.monotonic()
+            if time.monotonic() - self._feedback_at_s > _FEEDBACK_S:
+                self._feedback_at_s = time.monotonic()
                 feedback = [[tenant, one.to_json()] for tenant, one in self._drafts.feedback()]
         return {**draft_stats, "feedback": feedback, "errors": self.errors.n_errors}
 
