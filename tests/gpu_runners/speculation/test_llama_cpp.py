@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from backend.domain.recipes.mining.building import PackOptions, build_pack
@@ -150,7 +150,6 @@ RUNS = st.lists(
 )
 
 
-@settings(max_examples=50)
 @given(RUNS)
 def test_the_static_file_holds_each_recipes_pairs(runs: list[tuple[list[int], list[int]]]) -> None:
     pack = pack_of(*((tuple(after), tuple(run)) for after, run in runs))
