@@ -316,9 +316,11 @@ def test_what_was_made_while_the_database_was_away_is_saved_when_it_is_back(row,
 
     def come_back() -> None:
         settings.update(PORT=port)
+        settings["OPTIONS"]["pool"]["timeout"] = timeout_s  # of the next pool, which later tests share
         connections["default"].close_pool()  # it knows the other port
 
     settings, port = connection.settings_dict, connection.settings_dict["PORT"]
+    timeout_s = settings["OPTIONS"]["pool"]["timeout"]
     stages[StepName.SLICING] = work
     pipeline.advance(row.id)
     connection.close_pool()
