@@ -22,18 +22,8 @@ from backend.tenants.permissions import HasScope
 from backend.webhooks import deliveries, endpoints
 from backend.webhooks.models import WebhookEndpoint
 from backend.webhooks.secrets import receiver_secrets
-from backend.webhooks.serializers import (
-    DeliveryDetailShape,
-    EndpointChanges,
-    EndpointShape,
-    EndpointWithSecret,
-    NewEndpoint,
-    ReplayRequest,
-    ReplayShape,
-    Rolling,
-    TestSend,
-)
-from backend.webhooks.shapes import delivery_detail, endpoint_shape
+from backend.webhooks.serializers import EndpointChanges, NewEndpoint, ReplayRequest, Rolling, TestSend
+from backend.webhooks.shapes import DeliveryDetailShape, EndpointShape, EndpointWithSecret, ReplayShape
 
 WEBHOOKS: list[type[BasePermission]] = [IsTenant, HasScope("webhooks")]
 WRITE: list[type[BasePermission]] = [IsTenant, HasScope("webhooks:write")]
@@ -50,7 +40,7 @@ class EndpointsView(APIView):
     def get(self, request: Request) -> Response:
         """All endpoints, newest first; never their secrets."""
         rows = WebhookEndpoint.objects.of_tenant(request.auth.tenant_id).filter(deleted_at=None)
-        return list_page(request, rows, prefix=Prefix.WEBHOOK_ENDPOINT, render=endpoint_shape)
+        return list_page(request, rows, prefix=Prefix.WEBHOOK_ENDPOINT, render=EndpointShape.of)
 
     @extend_schema(
         operation_id="webhook_endpoints_create",
@@ -64,7 +54,7 @@ class EndpointsView(APIView):
         form = NewEndpoint(data=request.data)
         form.is_valid(raise_exception=True)
         row, secret = endpoints.create(request.auth.tenant_id, actor=request.auth.actor, **form.validated_data)
-        body = endpoint_shape(row) | receiver_secrets(secret)
+        body = EndpointShape.of(row) | receiver_secrets(secret)
         return Response(body, status=201, headers={"Location": f"/v1/webhook_endpoints/{body['id']}"})
 
 
@@ -75,7 +65,7 @@ class EndpointView(APIView):
     def get(self, request: Request, endpoint: str) -> Response:
         """One endpoint."""
         check_query(request.query_params, [])
-        return Response(endpoint_shape(endpoints.find(request.auth.tenant_id, _id(endpoint))))
+        return Response(EndpointShape.of(endpoints.find(request.auth.tenant_id, _id(endpoint))))
 
     @extend_schema(operation_id="webhook_endpoints_update", request=EndpointChanges, responses=EndpointShape)
     def patch(self, request: Request, endpoint: str) -> Response:
@@ -84,13 +74,13 @@ class EndpointView(APIView):
         form = EndpointChanges(data=request.data)
         form.is_valid(raise_exception=True)
         row = endpoints.update(request.auth.tenant_id, existing.id, actor=request.auth.actor, **form.validated_data)
-        return Response(endpoint_shape(row))
+        return Response(EndpointShape.of(row))
 
     @extend_schema(operation_id="webhook_endpoints_delete", responses={200: EndpointShape})
     def delete(self, request: Request, endpoint: str) -> Response:
         """Delete it. What is still to be sent to it is canceled; its log stays for 30 days."""
         row = endpoints.delete(request.auth.tenant_id, _id(endpoint), actor=request.auth.actor)
-        return Response(endpoint_shape(row))
+        return Response(EndpointShape.of(row))
 
 
 class RollView(APIView):
@@ -111,7 +101,7 @@ class RollView(APIView):
         row, secret = endpoints.roll(
             request.auth.tenant_id, existing.id, actor=request.auth.actor, **form.validated_data
         )
-        return Response(endpoint_shape(row) | receiver_secrets(secret))
+        return Response(EndpointShape.of(row) | receiver_secrets(secret))
 
 
 class RevealView(APIView):
@@ -127,7 +117,7 @@ class RevealView(APIView):
     def post(self, request: Request, endpoint: str) -> Response:
         """The secret once more. The audit log says which key asked."""
         row, secret = endpoints.reveal(request.auth.tenant_id, _id(endpoint), actor=request.auth.actor)
-        return Response(endpoint_shape(row) | receiver_secrets(secret))
+        return Response(EndpointShape.of(row) | receiver_secrets(secret))
 
 
 class EnableView(APIView):
@@ -140,7 +130,7 @@ class EnableView(APIView):
     def post(self, request: Request, endpoint: str) -> Response:
         """Send to it again. What was canceled while it was disabled is sent by /replay."""
         row = endpoints.set_enabled(request.auth.tenant_id, _id(endpoint), enabled=True, actor=request.auth.actor)
-        return Response(endpoint_shape(row))
+        return Response(EndpointShape.of(row))
 
 
 class DisableView(APIView):
@@ -153,7 +143,7 @@ class DisableView(APIView):
     def post(self, request: Request, endpoint: str) -> Response:
         """Send nothing to it. What is still to be sent is canceled."""
         row = endpoints.set_enabled(request.auth.tenant_id, _id(endpoint), enabled=False, actor=request.auth.actor)
-        return Response(endpoint_shape(row))
+        return Response(EndpointShape.of(row))
 
 
 class ReplayFailedView(APIView):
@@ -196,7 +186,7 @@ class TestView(APIView):
         form.is_valid(raise_exception=True)
         row = send_test(tenant_id, existing.id, EventType(form.validated_data["type"]))
         with tenant_scope(tenant_id):
-            return Response(delivery_detail(row))
+            return Response(DeliveryDetailShape.of(row))
 
 
 def _id(public_id: str) -> UUID:

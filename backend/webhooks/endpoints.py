@@ -26,7 +26,7 @@ from backend.webhooks.models import (
     WebhookEndpoint,
 )
 from backend.webhooks.secrets import make_secret, signing_secrets
-from backend.webhooks.shapes import endpoint_shape
+from backend.webhooks.shapes import EndpointShape
 
 MAX_OVERLAP_S = 7 * 86_400
 DEFAULT_OVERLAP_S = 86_400
@@ -120,7 +120,7 @@ def disable(row: WebhookEndpoint, reason: DisabledReason) -> None:
     cancel_pending(row)
     if reason == DisabledReason.REQUESTED:
         return
-    shape = endpoint_shape(row)
+    shape = EndpointShape.of(row)
     summary = {name: shape[name] for name in ("id", "object", "url", "status", "disabled_reason", "disabled_at")}
     emit(row.tenant_id, EventType.ENDPOINT_DISABLED, {"object": summary}, but_not=row.id)
     _note(row, SYSTEM, "disabled", {"reason": reason.value})

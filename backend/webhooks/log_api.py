@@ -18,8 +18,7 @@ from backend.tenants.idempotency import IDEMPOTENCY_KEY, idempotent
 from backend.tenants.permissions import HasScope
 from backend.webhooks import deliveries, feed
 from backend.webhooks.models import DeliveryStatus, WebhookDelivery, WebhookEvent
-from backend.webhooks.serializers import DeliveryDetailShape, DeliveryShape, EventShape, FeedShape
-from backend.webhooks.shapes import delivery_detail, delivery_shape, event_shape
+from backend.webhooks.shapes import DeliveryDetailShape, DeliveryShape, EventShape, FeedShape
 
 READ: list[type[BasePermission]] = [IsTenant, HasScope("webhooks:read")]
 FEED_LIMIT = 100
@@ -38,7 +37,7 @@ class EventsView(APIView):
         rows = WebhookEvent.objects.of_tenant(request.auth.tenant_id)
         if "type" in request.query_params:
             rows = rows.filter(type=request.query_params["type"])
-        return list_page(request, rows, prefix=Prefix.WEBHOOK_EVENT, render=event_shape, filters=("type",))
+        return list_page(request, rows, prefix=Prefix.WEBHOOK_EVENT, render=EventShape.of, filters=("type",))
 
 
 class FeedView(APIView):
@@ -63,7 +62,7 @@ class FeedView(APIView):
             return Response({"object": "list", "data": [], "has_more": False, "next_cursor": cursor})
         rows = feed.events_after(tenant_id, after, limit=FEED_LIMIT)
         cursor = encode_id(Prefix.WEBHOOK_EVENT, rows[-1].id) if rows else after
-        data = [event_shape(row) for row in rows]
+        data = [EventShape.of(row) for row in rows]
         body = {"object": "list", "data": data, "has_more": len(rows) == FEED_LIMIT, "next_cursor": cursor}
         return Response(body)
 
@@ -79,7 +78,7 @@ class EventView(APIView):
         row = WebhookEvent.objects.of_tenant(request.auth.tenant_id).filter(id=id).first()
         if row is None:
             raise NotFound("There is no such event.")
-        return Response(event_shape(row))
+        return Response(EventShape.of(row))
 
 
 class DeliveriesView(APIView):
@@ -106,7 +105,7 @@ class DeliveriesView(APIView):
         if "status" in query:
             rows = rows.filter(status=_status(query["status"]))
         filters = ("endpoint", "event", "status")
-        return list_page(request, rows, prefix=Prefix.WEBHOOK_DELIVERY, render=delivery_shape, filters=filters)
+        return list_page(request, rows, prefix=Prefix.WEBHOOK_DELIVERY, render=DeliveryShape.of, filters=filters)
 
 
 class DeliveryView(APIView):
@@ -116,7 +115,7 @@ class DeliveryView(APIView):
     def get(self, request: Request, delivery: str) -> Response:
         """One delivery with its body and every attempt."""
         check_query(request.query_params, [])
-        return Response(delivery_detail(_find(request, delivery)))
+        return Response(DeliveryDetailShape.of(_find(request, delivery)))
 
 
 class ReplayView(APIView):
@@ -132,7 +131,7 @@ class ReplayView(APIView):
     def post(self, request: Request, delivery: str) -> Response:
         """Send it again now, with the whole schedule before it: the same id and body, a new timestamp."""
         row = deliveries.replay(request.auth.tenant_id, _find(request, delivery).id)
-        return Response(delivery_shape(row), status=202)
+        return Response(DeliveryShape.of(row), status=202)
 
 
 def _find(request: Request, public_id: str) -> WebhookDelivery:

@@ -1,88 +1,130 @@
-"""Rows as the JSON that the API answers."""
+"""Answers about webhooks: endpoints, events, deliveries and their attempts."""
 
 import json
 from typing import Any
 
-from backend.domain.ids import Prefix, encode_id
+from rest_framework import serializers as s
+
+from backend.domain.ids import Prefix
 from backend.domain.webhooks.schedule import WAITS_S
-from backend.rest.times import rfc3339
-from backend.webhooks.models import WebhookAttempt, WebhookDelivery, WebhookEndpoint, WebhookEvent
+from backend.domain.webhooks.signing import Scheme
+from backend.rest.shapes import Constant, PublicId, Shape, TextOrNull, Time
+from backend.webhooks.models import (
+    DeliveryStatus,
+    EndpointStatus,
+    WebhookAttempt,
+    WebhookDelivery,
+    WebhookEndpoint,
+    WebhookEvent,
+)
+
+MAX_LOG = 100  # attempts in the answer about one delivery
 
 
-def endpoint_shape(row: WebhookEndpoint) -> dict[str, Any]:
-    return {
-        "id": encode_id(Prefix.WEBHOOK_ENDPOINT, row.id),
-        "object": "webhook_endpoint",
-        "url": row.url,
-        "description": row.description,
-        "events": row.events,
-        "signature": row.signature,
-        "status": row.status,
-        "disabled_reason": row.disabled_reason or None,
-        "disabled_at": rfc3339(row.disabled_at),
-        "failing_since": rfc3339(row.failing_since),
-        "last_success_at": rfc3339(row.last_success_at),
-        "old_secret_until": rfc3339(row.old_secret_until),
-        "created_at": rfc3339(row.created_at),
-    }
+class EndpointShape(Shape[WebhookEndpoint]):
+    id = PublicId(Prefix.WEBHOOK_ENDPOINT)
+    object = Constant("webhook_endpoint")
+    url = s.CharField()
+    description = s.CharField()
+    events = s.ListField(child=s.CharField())
+    signature = s.ChoiceField([scheme.value for scheme in Scheme])
+    status = s.ChoiceField([status.value for status in EndpointStatus])
+    disabled_reason = TextOrNull(help_text="requested, gone (it answered 410) or failing.")
+    disabled_at = Time(allow_null=True)
+    failing_since = Time(allow_null=True, help_text="The first failure since the last success.")
+    last_success_at = Time(allow_null=True)
+    old_secret_until = Time(allow_null=True, help_text="After a roll: until then both secrets sign.")
+    created_at = Time()
 
 
-def event_shape(row: WebhookEvent) -> dict[str, Any]:
-    body: dict[str, Any] = json.loads(bytes(row.body))
-    return {
-        "id": encode_id(Prefix.WEBHOOK_EVENT, row.id),
-        "object": "webhook_event",
-        "type": row.type,
-        "timestamp": body["timestamp"],
-        "data": body["data"],
-        "body": bytes(row.body).decode(),
-        "created_at": rfc3339(row.created_at),
-    }
+class EndpointWithSecret(EndpointShape):
+    # EndpointShape.of(row) | receiver_secrets(secret)
+
+    secret = s.CharField(allow_null=True, help_text="whsec_..., of a v1 endpoint.")
+    public_key = s.CharField(allow_null=True, help_text="whpk_..., of a v1a endpoint.")
 
 
-def delivery_shape(row: WebhookDelivery) -> dict[str, Any]:
-    """`row.event` is loaded."""
-    return {
-        "id": encode_id(Prefix.WEBHOOK_DELIVERY, row.id),
-        "object": "webhook_delivery",
-        "event": encode_id(Prefix.WEBHOOK_EVENT, row.event_id),
-        "type": row.event.type,
-        "endpoint": encode_id(Prefix.WEBHOOK_ENDPOINT, row.endpoint_id),
-        "status": row.status,
-        "test": row.is_test,
-        "attempts": row.attempts,
-        "attempts_left": max(0, (1 if row.is_test else len(WAITS_S)) - row.tries) if row.status == "pending" else 0,
-        "status_code": row.status_code,
-        "error": row.error or None,
-        "next_attempt_at": rfc3339(row.next_at),
-        "created_at": rfc3339(row.created_at),
-        "ended_at": rfc3339(row.ended_at),
-    }
+class EventShape(Shape[WebhookEvent]):
+    id = PublicId(Prefix.WEBHOOK_EVENT, help_text="The webhook-id of every delivery.")
+    object = Constant("webhook_event")
+    type = s.CharField()
+    timestamp = s.DateTimeField()
+    data = s.JSONField()
+    body = s.CharField(help_text="The bytes that are signed and sent.")
+    created_at = Time()
+
+    def get_timestamp(self, row: WebhookEvent) -> Any:
+        return json.loads(bytes(row.body))["timestamp"]
+
+    def get_data(self, row: WebhookEvent) -> Any:
+        return json.loads(bytes(row.body))["data"]
+
+    def get_body(self, row: WebhookEvent) -> str:
+        return bytes(row.body).decode()
 
 
-def delivery_detail(row: WebhookDelivery) -> dict[str, Any]:
-    """Return a delivery with the body and every attempt, newest first."""
-    attempts = WebhookAttempt.objects.of_tenant(row.tenant_id).filter(delivery_id=row.id).order_by("-number")
-    log = [attempt_shape(attempt) for attempt in attempts[:100]]
-    return delivery_shape(row) | {"body": bytes(row.event.body).decode(), "log": log}
+class FeedShape(s.Serializer[Any]):
+    object = s.ChoiceField(["list"])
+    data = EventShape(many=True)
+    has_more = s.BooleanField()
+    next_cursor = s.CharField(help_text="Send it as `after`; there is always one.")
 
 
-def attempt_shape(row: WebhookAttempt) -> dict[str, Any]:
-    response = {
-        "status_code": row.status_code,
-        "headers": row.response_headers,
-        "body": row.response_head,
-        "size_bytes": row.response_bytes,
-        "cut": row.response_is_cut,
-    }
-    return {
-        "object": "webhook_attempt",
-        "number": row.number,
-        "url": row.url,
-        "request_headers": row.request_headers,
-        "response": response if row.status_code is not None else None,
-        "error": row.error or None,
-        "detail": row.detail or None,
-        "latency_ms": row.latency_ms,
-        "created_at": rfc3339(row.created_at),
-    }
+class DeliveryShape(Shape[WebhookDelivery]):  # of a row whose event is loaded
+    id = PublicId(Prefix.WEBHOOK_DELIVERY)
+    object = Constant("webhook_delivery")
+    event = PublicId(Prefix.WEBHOOK_EVENT, source="event_id")
+    type = s.CharField(source="event.type")
+    endpoint = PublicId(Prefix.WEBHOOK_ENDPOINT, source="endpoint_id")
+    status = s.ChoiceField([status.value for status in DeliveryStatus])
+    test = s.BooleanField(source="is_test")
+    attempts = s.IntegerField()
+    attempts_left = s.IntegerField()
+    status_code = s.IntegerField(allow_null=True, help_text="Of the last attempt.")
+    error = TextOrNull(help_text="Of the last attempt, in one word.")
+    next_attempt_at = Time(source="next_at", allow_null=True)
+    created_at = Time()
+    ended_at = Time(allow_null=True)
+
+    def get_attempts_left(self, row: WebhookDelivery) -> int:
+        return max(0, (1 if row.is_test else len(WAITS_S)) - row.tries) if row.status == "pending" else 0
+
+
+class ResponseShape(Shape[WebhookAttempt]):
+    status_code = s.IntegerField()
+    headers = s.DictField(child=s.CharField(), source="response_headers")
+    body = s.CharField(source="response_head", help_text="The first 2 KB.")
+    size_bytes = s.IntegerField(source="response_bytes", help_text="Read, at most a little more than 64 KB.")
+    cut = s.BooleanField(source="response_is_cut")
+
+
+class AttemptShape(Shape[WebhookAttempt]):
+    object = Constant("webhook_attempt")
+    number = s.IntegerField()
+    url = s.CharField()
+    request_headers = s.DictField(child=s.CharField())
+    response = ResponseShape(allow_null=True)
+    error = TextOrNull()
+    detail = TextOrNull()
+    latency_ms = s.IntegerField()
+    created_at = Time()
+
+    def get_response(self, row: WebhookAttempt) -> WebhookAttempt | None:
+        return None if row.status_code is None else row
+
+
+class DeliveryDetailShape(DeliveryShape):
+    body = s.CharField()
+    log = AttemptShape(many=True, help_text="Newest first.")
+
+    def get_body(self, row: WebhookDelivery) -> str:
+        return bytes(row.event.body).decode()
+
+    def get_log(self, row: WebhookDelivery) -> list[WebhookAttempt]:
+        attempts = WebhookAttempt.objects.of_tenant(row.tenant_id).filter(delivery_id=row.id)
+        return list(attempts.order_by("-number")[:MAX_LOG])
+
+
+class ReplayShape(s.Serializer[Any]):
+    object = s.ChoiceField(["webhook_replay"])
+    n_deliveries = s.IntegerField()

@@ -12,7 +12,7 @@ from backend.rest.new_ids import new_uuid7
 from backend.usage.budgets import budget_shape
 from backend.usage.models import Budget
 from backend.webhooks.models import WebhookEndpoint
-from backend.webhooks.shapes import endpoint_shape
+from backend.webhooks.shapes import EndpointShape
 
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
 
@@ -29,7 +29,7 @@ def an_invoice() -> dict[str, Any]:
 
 
 def an_endpoint() -> dict[str, Any]:
-    shape = endpoint_shape(
+    shape = EndpointShape.of(
         WebhookEndpoint(tenant_id=new_uuid7(), url="https://x.example", events=["*"], created_at=NOW)
     )
     return {name: shape[name] for name in ("id", "object", "url", "status", "disabled_reason", "disabled_at")}
