@@ -1,4 +1,4 @@
-"""What requests about webhooks may hold."""
+"""Requests about webhooks."""
 
 from typing import Any
 
