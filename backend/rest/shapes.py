@@ -19,7 +19,7 @@ A docstring of a shape is published: OpenAPI shows it. What requests may hold is
 
 from collections.abc import Callable
 from functools import cache, cached_property
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 from uuid import UUID
 
 from rest_framework import serializers as s
@@ -31,6 +31,8 @@ Row = TypeVar("Row")
 
 
 class Shape(s.Serializer[Row]):
+    first: ClassVar[tuple[str, ...]] = ()  # fields that the answer begins with; inherited ones come first otherwise
+
     @classmethod
     def of(cls, row: Row) -> dict[str, Any]:
         """Return the answer for `row`, ready for JSON."""
@@ -41,7 +43,8 @@ class Shape(s.Serializer[Row]):
 
     @cached_property
     def _readers(self) -> list[tuple[str, "AnyField", Callable[[Row], Any]]]:
-        return [(name, field, self._reader(name, field)) for name, field in self.fields.items()]
+        names = dict.fromkeys((*self.first, *self.fields))
+        return [(name, self.fields[name], self._reader(name, self.fields[name])) for name in names]
 
     def _reader(self, name: str, field: "AnyField") -> Callable[[Row], Any]:
         is_ours = not hasattr(s.Serializer, f"get_{name}")  # a field may be called `value`
