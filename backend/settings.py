@@ -172,7 +172,6 @@ MIDDLEWARE = [
     "backend.rest.request_ids.request_ids",
     "django.middleware.security.SecurityMiddleware",
     "django.middleware.http.ConditionalGetMiddleware",
-    "backend.rest.bodies.body_limits.body_limits",
     "backend.tenants.api_keys.last_use.last_use",
     "backend.console.middleware.ConsoleStack",  # sessions, CSRF, CSP: at the console's addresses alone
     "allauth.account.middleware.AccountMiddleware",

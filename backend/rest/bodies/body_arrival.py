@@ -51,9 +51,10 @@ class Refused(Exception):
         self.refusal = refusal
 
 
-def count_bytes(receive: Receive, *, limit: int, excess: Refusal) -> Receive:
-    """`receive` for a body of at most `limit` bytes. It raises Refused: `excess` for a longer body, "body_too_slow" for
-    one that drips. After the body's end it waits as long as the server does, for the caller to hang up."""
+def count_bytes(receive: Receive, *, n_announced: int, mismatch: Refusal) -> Receive:
+    """A `receive` for a body of `n_announced` bytes. It raises Refused: `mismatch` for a longer or a shorter body,
+    "body_too_slow" for one that drips. After the body's end it waits as long as the server does, for the caller to hang
+    up."""
     n_received, waited_s, is_whole = 0, 0.0, False
 
     async def next_message() -> Message:
@@ -69,8 +70,9 @@ def count_bytes(receive: Receive, *, limit: int, excess: Refusal) -> Receive:
         waited_s += time.monotonic() - began
         n_received += len(message.get("body", b""))
         is_whole = not message.get("more_body", False)
-        if n_received > limit:
-            raise Refused(excess)
+        is_short = is_whole and message["type"] == "http.request" and n_received < n_announced
+        if n_received > n_announced or is_short:
+            raise Refused(mismatch)
         return message
 
     return next_message

@@ -1,32 +1,26 @@
 """The limits of a body, how large it may be and whose it must be: refused by its announced length or for want of a key
-before a byte is read, and counted while it arrives.
-
-Two doors, one rule. `limit_bodies` wraps the ASGI application, because Django spools a whole body to disk before its
-first middleware runs; the middleware `body_limits` holds where there is no ASGI server (tests) and compares what
-arrived with what was announced.
+before a byte is read, and counted while it arrives. `limit_bodies` wraps the ASGI application, because Django spools a
+whole body to disk before its first middleware runs.
 """
 
 import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from asgiref.sync import iscoroutinefunction
 from django.conf import settings
-from django.http import HttpRequest, HttpResponse
-from django.utils.decorators import sync_and_async_middleware
 
 from backend.domain.ids import Prefix
 from backend.rest.bodies.body_arrival import Message, Receive, Refused, Spools, count_bytes, no_body
 from backend.rest.bodies.body_senders import Area, Headers, SenderBook
 from backend.rest.new_ids import new_id
-from backend.rest.problems import CONTENT_TYPE, Refusal, answer_to, problem_body, respond
+from backend.rest.problems import CONTENT_TYPE, Refusal, answer_to, problem_body
 
 Scope = dict[str, Any]
 Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _RUNNERS = "/internal/"
-STREAMED = "/v1/select"  # its lines are read one by one from where Django has spooled them, never into memory
+_STREAMED = "/v1/select"  # its lines are read one by one from where Django has spooled them, never into memory
 STRANGERS_BYTES = 256_000  # log-in, sign-up, and addresses that take no body at all
 LINES = ("application/x-ndjson", "application/jsonl")
 _NO_LENGTH = Refusal(status=411, code="length_required", detail="Send the body with a Content-Length.")
@@ -43,62 +37,16 @@ _CUT_SHORT = Refusal(
 
 def limit_of(path: str, content_type: str) -> int:
     """The most bytes that a body sent there may have."""
+    media_type = content_type.partition(";")[0].strip().lower()
     if path.startswith(_RUNNERS):
         return settings.KOLM_RUNNER_BODY_BYTES
-    if is_streamed(path, content_type):
+    if path == _STREAMED and media_type in LINES:
         return settings.KOLM_SELECT_BODY_BYTES
-    is_json = content_type.partition(";")[0].strip().lower() in ("application/json", "")
-    return settings.KOLM_JSON_BODY_BYTES if is_json else settings.KOLM_UPLOAD_BODY_BYTES
-
-
-def is_streamed(path: str, content_type: str) -> bool:
-    """Return whether the view reads this body by itself, and counts it."""
-    return path == STREAMED and content_type.partition(";")[0].strip().lower() in LINES
-
-
-def refusal_of(path: str, content_type: str, content_length: str) -> Refusal | None:
-    """Return what is wrong with a body that is announced like this."""
-    if not content_length:
-        return None
-    if not (content_length.isascii() and content_length.isdigit()):
-        return _BAD_LENGTH
-    limit = limit_of(path, content_type)
-    return _too_large(limit) if int(content_length[:20]) > limit else None
+    return settings.KOLM_JSON_BODY_BYTES if media_type in ("application/json", "") else settings.KOLM_UPLOAD_BODY_BYTES
 
 
 def _too_large(limit: int) -> Refusal:
     return Refusal(status=413, code="payload_too_large", detail=f"A body here may have at most {limit:,} bytes.")
-
-
-@sync_and_async_middleware
-def body_limits(get_response: Callable[[HttpRequest], Any]) -> Callable[[HttpRequest], Any]:
-    if iscoroutinefunction(get_response):
-
-        async def asynchronous(request: HttpRequest) -> HttpResponse:
-            refusal = _check(request)
-            return respond(request, refusal) if refusal else await get_response(request)
-
-        return asynchronous
-
-    def synchronous(request: HttpRequest) -> HttpResponse:
-        refusal = _check(request)
-        return respond(request, refusal) if refusal else get_response(request)
-
-    return synchronous
-
-
-def _check(request: HttpRequest) -> Refusal | None:
-    length = request.META.get("CONTENT_LENGTH") or ""
-    refusal = refusal_of(request.path, request.META.get("CONTENT_TYPE", ""), length)
-    if refusal is None and not length and "chunked" in request.headers.get("Transfer-Encoding", "").lower():
-        return _NO_LENGTH  # DRF reads a body without a length as no body at all
-    if refusal is not None or not length or _is_counted_elsewhere(request):
-        return refusal
-    return _CUT_SHORT if len(request.body) != int(length) else None
-
-
-def _is_counted_elsewhere(request: HttpRequest) -> bool:
-    return request.path.startswith(_RUNNERS) or is_streamed(request.path, request.META.get("CONTENT_TYPE", ""))
 
 
 def limit_bodies(application: Application, senders: SenderBook) -> Application:
@@ -115,9 +63,11 @@ def limit_bodies(application: Application, senders: SenderBook) -> Application:
             sender = await _sender(senders, scope["path"], headers, n_announced)
             if sender is None:
                 return await application(_without_body(scope), no_body(), _closing(send))
-            bounded = count_bytes(receive, limit=n_announced, excess=_CUT_SHORT if length else _NO_LENGTH)
+            if not length and "transfer-encoding" in headers:
+                raise Refused(_NO_LENGTH)  # DRF reads a body without a length as no body at all
+            counted = count_bytes(receive, n_announced=n_announced, mismatch=_CUT_SHORT if length else _NO_LENGTH)
             with spools.held(sender, n_announced):
-                await application(scope, bounded, send)
+                await application(scope, counted, send)
         except Refused as refused:  # Django reads the whole body before it answers, so nothing has been sent yet
             await _refuse(scope, send, refused.refusal)
         return None
@@ -128,10 +78,14 @@ def limit_bodies(application: Application, senders: SenderBook) -> Application:
 def _announced_bytes(path: str, headers: Headers) -> int:
     """Return how many bytes are to come. Raises Refused."""
     length = headers.get("content-length", "")
-    refusal = refusal_of(path, headers.get("content-type", ""), length)
-    if refusal is not None:
-        raise Refused(refusal)
-    return int(length) if length else 0
+    if not length:
+        return 0
+    if not (length.isascii() and length.isdigit()):
+        raise Refused(_BAD_LENGTH)
+    limit = limit_of(path, headers.get("content-type", ""))
+    if int(length[:20]) > limit:
+        raise Refused(_too_large(limit))
+    return int(length)
 
 
 async def _sender(senders: SenderBook, path: str, headers: Headers, n_announced: int) -> str | None:

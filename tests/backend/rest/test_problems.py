@@ -159,24 +159,6 @@ def test_every_fault_of_a_body_is_named_at_once(client):
     assert "did you mean 'diversity_lambda'" in typo["detail"]
 
 
-def test_a_large_body_is_refused_by_its_announcement(client):
-    response = client.post("/echo", b'"' + b"a" * 1_000_001 + b'"', content_type="application/json")
-    problem(response, 413, "payload_too_large")
-    response = client.post("/echo", b"a" * 5_000_001, content_type="application/x-ndjson")
-    problem(response, 413, "payload_too_large")
-
-
-def test_a_length_that_is_no_number(client):
-    response = client.post("/echo", b"{}", content_type="application/json", headers={"Content-Length": "-1"})
-    problem(response, 400, "bad_request")
-
-
-def test_a_body_without_a_length_is_not_taken_for_none(client):
-    headers = {"Transfer-Encoding": "chunked", "Content-Length": ""}
-    response = client.post("/echo", b'{"name": "a"}', content_type="application/json", headers=headers)
-    problem(response, 411, "length_required")
-
-
 def test_a_version_that_there_is_not(client):
     response = client.get("/v1/tenant", headers={"Kolm-Version": "2031-01-01"})
     problem(response, 400, "unknown_version")

@@ -1,6 +1,5 @@
 """Rows that cannot be selected from: each named by its number with what is wrong, and nothing of them stored."""
 
-import asyncio
 import io
 import json
 import tracemalloc
@@ -19,6 +18,7 @@ from backend.selections import receiving, submission
 from backend.selections.options import read_options
 from backend.selections.receiving import LineReader, Received, receive_lines
 from backend.selections.rows import row_of
+from tests.backend.asgi_requests import send_to
 from tests.backend.selections.played_runner import lines, post
 from tests.cpu_time import cpu_s
 from tests.factories import make_api_key, make_tenant
@@ -339,21 +339,9 @@ def knock(*parts: bytes, content_type: str, length: str, **more: str) -> tuple[i
     """What the real application answers to a body announced like this, by somebody with a key."""
     from backend.asgi import application
 
-    headers = {"content-type": content_type, "content-length": length, "host": "localhost", **more}
-    raw = [(name.encode(), value.encode()) for name, value in headers.items()]
-    scope = {"type": "http", "path": "/v1/select", "headers": raw, "method": "POST", "query_string": b""}
-    scope |= {"http_version": "1.1", "scheme": "http", "client": ("127.0.0.1", 1), "server": ("localhost", 80)}
-    coming = [{"type": "http.request", "body": part, "more_body": i < len(parts) - 1} for i, part in enumerate(parts)]
-    sent: list[dict[str, Any]] = []
-
-    async def receive() -> dict[str, Any]:
-        return coming.pop(0) if coming else await asyncio.sleep(3600, {"type": "http.disconnect"})
-
-    async def send(message: dict[str, Any]) -> None:
-        sent.append(message)
-
-    asyncio.run(application(scope, receive, send))
-    return sent[0]["status"], json.loads(b"".join(message.get("body", b"") for message in sent[1:]))
+    headers = {"content_type": content_type, "content_length": length, **more}
+    status, _, body = send_to(application, *parts, path="/v1/select", **headers)
+    return status, json.loads(body)
 
 
 @pytest.mark.parametrize("content_type", ["application/x-ndjson", "application/jsonl; charset=utf-8"])

@@ -17,6 +17,7 @@ from backend.compiles.uploads import UploadPurpose
 from backend.domain.ids import Prefix
 from backend.rest.new_ids import new_id
 from backend.tenants.isolation import tenant_scope
+from tests.backend.asgi_requests import send_to
 from tests.compile_factories import gold, make_teacher_key, make_upload, public_id, small_spec
 from tests.factories import bearer, make_api_key, make_tenant
 
@@ -230,9 +231,12 @@ def test_a_body_that_is_no_spec_at_all(client, secret, body, status, code):
     assert (answer.status_code, answer.json()["code"]) == (status, code)
 
 
-def test_a_body_of_fifty_megabytes_is_refused(client, secret):
-    answer = client.post("/v1/compiles", b"x" * 50_000_000, content_type="application/json", headers=bearer(secret))
-    assert (answer.status_code, answer.json()["code"]) == (413, "payload_too_large")
+def test_a_body_of_fifty_megabytes_is_refused(secret):
+    from backend.asgi import application
+
+    headers = {"content_type": "application/json", "authorization": bearer(secret)["Authorization"]}
+    status, _, body = send_to(application, b"x", content_length="50000000", **headers)
+    assert (status, json.loads(body)["code"]) == (413, "payload_too_large")
 
 
 # --- whatever else comes: a good spec with one part of it replaced, removed or added --------------------------

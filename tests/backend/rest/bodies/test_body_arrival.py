@@ -12,7 +12,7 @@ from backend.rest.bodies.body_limits import STRANGERS_BYTES, limit_bodies
 from backend.rest.bodies.body_senders import Area, SenderBook
 from backend.rest.problems import Refusal
 
-EXCESS = Refusal(status=400, code="incomplete_body", detail="Too long.")
+MISMATCH = Refusal(status=400, code="incomplete_body", detail="Too long.")
 LARGE = COUNTED_BYTES + 1
 
 
@@ -152,7 +152,7 @@ def test_a_body_that_drips_is_cut_though_it_never_pauses(quick_pace: None) -> No
         return {"type": "http.request", "body": b"x", "more_body": True}
 
     async def read() -> int:
-        receive, n = count_bytes(drip, limit=10**6, excess=EXCESS), 0
+        receive, n = count_bytes(drip, n_announced=10**6, mismatch=MISMATCH), 0
         while True:
             n += len((await receive())["body"])
 
@@ -170,7 +170,7 @@ def test_after_the_body_the_caller_may_be_silent_for_long(quick_pace: None) -> N
         return coming.pop(0)
 
     async def walk() -> None:
-        bounded = count_bytes(receive, limit=1, excess=EXCESS)
+        bounded = count_bytes(receive, n_announced=1, mismatch=MISMATCH)
         assert (await bounded())["body"] == b"x"
         assert (await bounded())["type"] == "http.disconnect"
 

@@ -1,6 +1,5 @@
 """The ASGI door: bodies are counted before Django spools them."""
 
-import asyncio
 import json
 from typing import Any
 
@@ -8,29 +7,9 @@ import pytest
 
 from backend.rest.bodies.body_limits import limit_bodies, limit_of
 from backend.rest.bodies.body_senders import Area, SenderBook
+from tests.backend.asgi_requests import send_to
 
 EVERYBODY = SenderBook([Area(prefix="/", credential="host", find=lambda path, credential: "somebody")])
-
-
-def send_to(
-    application: Any, *parts: bytes, path: str = "/v1/compiles", **headers: str
-) -> tuple[int, dict[str, str], Any]:
-    """What the application answers to a body that arrives in parts."""
-    headers = {"host": "localhost"} | headers
-    raw = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
-    scope = {"type": "http", "path": path, "headers": raw, "method": "POST", "query_string": b"", "http_version": "1.1"}
-    coming = [{"type": "http.request", "body": part, "more_body": i < len(parts) - 1} for i, part in enumerate(parts)]
-    sent: list[dict[str, Any]] = []
-
-    async def receive() -> dict[str, Any]:
-        return coming.pop(0) if coming else await asyncio.sleep(3600, {"type": "http.disconnect"})
-
-    async def send(message: dict[str, Any]) -> None:
-        sent.append(message)
-
-    asyncio.run(application(scope, receive, send))
-    answer = {name.decode().lower(): value.decode() for name, value in sent[0]["headers"]}
-    return sent[0]["status"], answer, b"".join(message.get("body", b"") for message in sent[1:])
 
 
 async def counting(scope: Any, receive: Any, send: Any) -> None:
@@ -71,8 +50,13 @@ def test_a_body_within_its_length_passes():
         ([b"x"], {"content_length": "50000000"}, 413, "payload_too_large"),
         ([b"x"], {"content_length": "9" * 400}, 413, "payload_too_large"),
         ([b"x"], {"content_length": "1_0"}, 400, "bad_request"),
+        ([b"x"], {"content_length": "-1"}, 400, "bad_request"),
+        ([b"x"], {"content_length": "1000001", "content_type": "application/json"}, 413, "payload_too_large"),
+        ([b"x"], {"content_length": "5000001", "content_type": "application/x-ndjson"}, 413, "payload_too_large"),
+        ([b"a"], {"content_length": "3"}, 400, "incomplete_body"),
         ([b"ab", b"cd"], {"content_length": "3"}, 400, "incomplete_body"),
         ([b"ab", b"cd"], {"transfer_encoding": "chunked"}, 411, "length_required"),
+        ([b""], {"transfer_encoding": "chunked"}, 411, "length_required"),
     ],
 )
 def test_a_body_against_the_rules_is_refused(parts, headers, status, code):
