@@ -6,9 +6,7 @@ from tests.structure.tree import ROOT, modules
 
 TREE = modules(ROOT)
 # folder: why it holds more than LOOSE files of its own
-CROWDED: dict[str, str] = {
-    "gpu_runners.cli": "a file for each group of commands; a reader looks for the command's name",
-}
+CROWDED: dict[str, str] = {}
 # two folders that import each other: why
 PAIRS: dict[tuple[str, str], str] = {
     ("workers", "workers.step"): "the pipeline is above every room, durable and spending below: a contract orders them",

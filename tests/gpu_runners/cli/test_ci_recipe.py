@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from gpu_runners.cli.main import parser
-from tests.gpu_runners.cli.small_api import small_api
+from tests.gpu_runners.cli.api.small_api import small_api
 
 ROOT = Path(__file__).parents[3]
 WORKFLOW = ROOT / "examples" / "ci" / "github-actions.yml"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from backend.domain.artifact import kolm_verify
 from backend.domain.artifact.building import build_kolm
 from backend.domain.canonical import canonical_json
-from gpu_runners.cli.compiles import file_of
+from gpu_runners.cli.api.compiles import file_of
 from gpu_runners.cli.display.printing import print_members, print_table
 from gpu_runners.cli.main import main
 from gpu_runners.kolm import Unreadable

@@ -9,9 +9,8 @@ from typing import Any
 
 from backend.domain.artifact import kolm_verify
 from backend.domain.artifact.keyrings import WELL_KNOWN, BadKeyring, merged, parse_keys
-from gpu_runners.cli.api import agrees
-from gpu_runners.cli.artifact_loading import failed
 from gpu_runners.cli.options import AddOptions
+from gpu_runners.cli.terminal import agrees, fail
 from gpu_runners.terminal_text import as_line
 
 
@@ -32,7 +31,7 @@ def trust(source: str, *, keyring: str | None, yes: bool) -> int:
     try:
         entries = parse_keys(_fetch(source))
     except (BadKeyring, OSError) as error:
-        return failed(f"{source} gives no keys: {error}")
+        return fail(f"{source} gives no keys: {error}")
     print("Compare these fingerprints with ones that reached you another way:")
     for entry in entries:
         # whoever made them may have put anything there, a line with a fingerprint that you know among it
@@ -41,11 +40,11 @@ def trust(source: str, *, keyring: str | None, yes: bool) -> int:
         print(f"  {name}, valid {start} to {end}{revoked}")
         print(f"  {fingerprint(entry['keyid'])}")
     if not yes and not agrees(f"Trust {'this key' if len(entries) == 1 else 'these keys'} for .kolm files? [y/N] "):
-        return failed("nothing was pinned; answer y, or pass --yes after comparing.")
+        return fail("nothing was pinned; answer y, or pass --yes after comparing.")
     try:
         added, replaced = pin(path, entries)
     except (BadKeyring, OSError) as error:
-        return failed(f"{path} cannot be changed: {error}")
+        return fail(f"{path} cannot be changed: {error}")
     print(f"{path}: {added} added, {replaced} renewed.")
     return 0
 

@@ -14,7 +14,7 @@ from backend.domain.artifact.kolm_verify import read_kolm
 from backend.domain.recipes.copy_rules import Copy, CopyKind
 from backend.domain.recipes.pack import BEGIN, Recipe
 from gpu_runners.artifacts.generative_model import GenerativeModel
-from gpu_runners.cli.artifact_loading import model_of
+from gpu_runners.cli.artifacts.loading import model_of
 from gpu_runners.cli.main import main
 from gpu_runners.models.causal_base import CausalBase
 from tests.backend.domain.artifact.tiny_kolm import keyring, small_kolm
@@ -23,7 +23,7 @@ from tests.gpu_runners.small_generative import generative_kolm
 from tests.gpu_runners.small_packs import OPENING, RULED, ids_of, json_rules, label_rules, small_pack
 from tests.gpu_runners.small_task import Trained, kolm_of
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 ORDERS = "orders.kolm"
 MAILS = {"examples": {"inline": [{"input": "three teas"}, {"input": "tea and coffee"}, {"input": "costs 12"}]}}
 

@@ -4,10 +4,11 @@ import argparse
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from gpu_runners.cli.api import Connect, connect_of, fail, run_command
+from gpu_runners.cli.api.connection import Connect, connect_of, run_command
 from gpu_runners.cli.display.printing import print_json, print_lines, print_table, when
 from gpu_runners.cli.exit_codes import FAILED, OK, USAGE
 from gpu_runners.cli.options import AddOptions, add_api_options, count_of
+from gpu_runners.cli.terminal import fail
 from gpu_runners.kolm import Client
 
 if TYPE_CHECKING:
@@ -121,7 +122,7 @@ def _run_replay(options: argparse.Namespace) -> int:
 
 
 def _run_listen(options: argparse.Namespace) -> int:
-    from gpu_runners.cli.webhook_listening import listen
+    from gpu_runners.cli.api.webhook_listening import listen
 
     return listen(
         options.forward,

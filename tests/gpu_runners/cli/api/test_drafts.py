@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gpu_runners.cli.main import main
-from tests.gpu_runners.cli.small_drafts import (
+from tests.gpu_runners.cli.api.small_drafts import (
     DraftsApi,
     draft,
     drafts_api,
@@ -23,7 +23,7 @@ from tests.gpu_runners.cli.small_drafts import (
     verdict,
 )
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 SPEC = str(ROOT / "examples" / "refund-router.yaml")
 SCHEMAS = json.loads((ROOT / "docs" / "openapi.json").read_text())["components"]["schemas"]
 

@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
-from gpu_runners.cli.api import Connect, agrees, connect_of, run_command
+from gpu_runners.cli.api.connection import Connect, connect_of, run_command
 from gpu_runners.cli.display import draft_tables as tables
 from gpu_runners.cli.exit_codes import FAILED
 from gpu_runners.cli.options import AddOptions, add_api_options, count_of
+from gpu_runners.cli.terminal import agrees
 from gpu_runners.kolm import Client, read_document
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from backend.domain.recipes.registry.epochs import Entry, build_epoch, prove, re
 from gpu_runners.cli.main import main
 from tests.backend.domain.artifact.tiny_kolm import KEY
 
-SCHEMAS = json.loads((Path(__file__).parents[3] / "docs" / "openapi.json").read_text())["components"]["schemas"]
+SCHEMAS = json.loads((Path(__file__).parents[4] / "docs" / "openapi.json").read_text())["components"]["schemas"]
 ID = "epo_01m7ycv54jf0sa3fej7e6jfafp"
 ROOT = "/v1/registry"
 

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, cast
 
+from backend.compiles.api.shapes import ComparisonShape
 from backend.domain.evaluation.paired import Paired
 from backend.domain.planning.ablations import Comparison, Outcome
-from tests.gpu_runners.cli.small_api import SmallApi, _Handler
+from tests.gpu_runners.cli.api.small_api import SmallApi, _Handler
 
 PATH = "/v1/compiles/cmp_1/ablations"
 
@@ -27,7 +28,7 @@ class AblationsApi(SmallApi):
         row |= {
             "failure": {"code": "budget_exhausted", "message": "The budget is spent."} if status == "failed" else None
         }
-        row |= {"comparison": None if status == "failed" else self.comparison(arm).to_json()}
+        row |= {"comparison": None if status == "failed" else ComparisonShape.of(self.comparison(arm))}
         self.arms.append(row)
         return row
 

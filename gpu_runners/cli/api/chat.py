@@ -4,10 +4,11 @@ import argparse
 import sys
 from typing import Any
 
-from gpu_runners.cli.api import Connect, connect_of, fail, run_command
+from gpu_runners.cli.api.connection import Connect, connect_of, run_command
 from gpu_runners.cli.display.printing import print_json
 from gpu_runners.cli.exit_codes import OK, USAGE
 from gpu_runners.cli.options import AddOptions, add_api_options
+from gpu_runners.cli.terminal import fail
 from gpu_runners.kolm import Client
 
 

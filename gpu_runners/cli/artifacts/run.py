@@ -8,9 +8,10 @@ from typing import Any
 
 from backend.domain.artifact.kolm_verify import Kolm
 from backend.domain.errors import OurError
-from gpu_runners.cli.artifact_loading import Refused, failed, intact, model_of, read_inputs, rules_of, verified
+from gpu_runners.cli.artifacts.loading import Refused, intact, model_of, read_inputs, rules_of, verified
+from gpu_runners.cli.artifacts.recipes import pack_line, rules_line
 from gpu_runners.cli.options import AddOptions
-from gpu_runners.cli.recipes import pack_line, rules_line
+from gpu_runners.cli.terminal import fail
 from gpu_runners.terminal_text import as_line
 
 
@@ -86,7 +87,7 @@ def inspect(file: str, *, as_json: bool) -> int:
     try:
         kolm = intact(file)
     except Refused as error:
-        return failed(str(error), code=error.exit_code)
+        return fail(str(error), code=error.exit_code)
     if as_json:
         documents = {path: json.loads(kolm.members[path]) for path in kolm.members if path in _DOCUMENTS}
         contents = {"manifest": kolm.manifest, "documents": documents, "receipts": kolm.receipts}
@@ -145,14 +146,14 @@ def run(
     try:
         inputs = list(texts) if jsonl is None else read_inputs(jsonl)
         if jsonl is not None and texts:
-            return failed("give texts or --jsonl, not both.", code=2)
+            return fail("give texts or --jsonl, not both.", code=2)
         if not inputs:
-            return failed('give a text, or lines of {"input": …} with --jsonl.', code=2)
+            return fail('give a text, or lines of {"input": …} with --jsonl.', code=2)
         outputs = _outputs(verified(file, keyring, allow_untrusted), inputs)
     except Refused as error:
-        return failed(str(error), code=error.exit_code)
+        return fail(str(error), code=error.exit_code)
     except OurError as error:  # an input longer than the base's context
-        return failed(error.message)
+        return fail(error.message)
     for text, output in zip(inputs, outputs, strict=True):
         print(json.dumps({"input": text} | output, ensure_ascii=False) if as_json or jsonl else _line(output))
     return 0
@@ -190,7 +191,7 @@ def serve(
         kolm = verified(file, keyring, allow_untrusted)
         model = model_of(kolm, max_running=max_running, draft=draft)
     except Refused as error:
-        return failed(str(error), code=error.exit_code)
+        return fail(str(error), code=error.exit_code)
     from gpu_runners.artifacts.label_model import LabelModel
     from gpu_runners.serving.label_server import ArtifactServer
 
@@ -201,7 +202,7 @@ def serve(
     try:
         server = ArtifactServer((host, port), model=model, manifest=kolm.manifest)
     except OSError as error:
-        return failed(f"{host}:{port} cannot be used ({error.strerror}); choose another --port.")
+        return fail(f"{host}:{port} cannot be used ({error.strerror}); choose another --port.")
     with server:
         print(f"serving {kolm.manifest['name']} on http://{host}:{server.server_address[1]}/v1/run", flush=True)
         server.serve_forever()

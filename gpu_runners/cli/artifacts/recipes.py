@@ -14,8 +14,9 @@ from backend.domain.recipes.copy_rules import Copy
 from backend.domain.recipes.pack import InvalidPack, Recipe, RecipePack, read_pack
 from backend.domain.rules.rule_list import InvalidRules, Rule, RuleList, read_rules
 from backend.domain.rules.rule_words import described
-from gpu_runners.cli.artifact_loading import Refused, failed, intact
+from gpu_runners.cli.artifacts.loading import Refused, intact
 from gpu_runners.cli.options import AddOptions
+from gpu_runners.cli.terminal import fail
 
 _SHOWN_CHARS = 60
 
@@ -43,7 +44,7 @@ def _rules_options(rules: argparse.ArgumentParser) -> None:
 
 def _run_recipes(options: argparse.Namespace) -> int:
     if options.llama_lookup is not None:
-        from gpu_runners.cli.recipe_export import llama_lookup
+        from gpu_runners.cli.artifacts.recipe_export import llama_lookup
 
         return llama_lookup(options.file, options.llama_lookup)
     return recipes(options.file, top=options.top, as_json=options.json)
@@ -59,9 +60,9 @@ def recipes(file: str, *, top: int, as_json: bool) -> int:
         kolm = intact(file)
         pack = read_pack(kolm.members.get("recipes.json", b""))
     except Refused as error:
-        return failed(str(error), code=error.exit_code)
+        return fail(str(error), code=error.exit_code)
     except InvalidPack as error:
-        return failed(f"{file}: its recipes.json is none: {error.message}")
+        return fail(f"{file}: its recipes.json is none: {error.message}")
     ordered = sorted(pack.recipes, key=lambda recipe: (-saved(recipe), recipe.id))
     shown = ordered[:top] if top else ordered
     copies = pack.copies[:top] if top else pack.copies
@@ -86,9 +87,9 @@ def rules(file: str, *, javascript: str | None, as_json: bool) -> int:
         kolm = intact(file)
         found = read_rules(kolm.members.get("rules.json", b"[]"))
     except Refused as error:
-        return failed(str(error), code=error.exit_code)
+        return fail(str(error), code=error.exit_code)
     except InvalidRules as error:
-        return failed(f"{file}: its rules.json is none: {error.message}")
+        return fail(f"{file}: its rules.json is none: {error.message}")
     if javascript is not None:
         return _export(found, javascript)
     if as_json:
@@ -226,7 +227,7 @@ def _export(found: RuleList, path: str) -> int:
     try:
         Path(path).write_text(text, "utf-8")
     except OSError as error:
-        return failed(f"{path} cannot be written ({error.strerror}).")
+        return fail(f"{path} cannot be written ({error.strerror}).")
     print(f"{path}: {found.n} rules as `answer(text)`, in {len(text.encode()):,} bytes.")
     return 0
 

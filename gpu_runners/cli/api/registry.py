@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from backend.domain.artifact import kolm_verify
 from backend.domain.recipes.registry.epochs import Epoch, InvalidEpoch, Proof, read_epoch, read_proof
-from gpu_runners.cli.api import Connect, agrees, connect_of, fail, run_command
+from gpu_runners.cli.api.connection import Connect, connect_of, run_command
 from gpu_runners.cli.display.printing import print_json, print_table, when
 from gpu_runners.cli.exit_codes import OK, UNTRUSTED, USAGE
 from gpu_runners.cli.options import AddOptions, add_api_options
+from gpu_runners.cli.terminal import agrees, fail
 from gpu_runners.kolm import Client, NotFound
 
 if TYPE_CHECKING:

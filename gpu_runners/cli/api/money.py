@@ -2,7 +2,7 @@
 
 import argparse
 
-from gpu_runners.cli.api import Connect, connect_of, run_command
+from gpu_runners.cli.api.connection import Connect, connect_of, run_command
 from gpu_runners.cli.display.printing import print_json, print_lines, print_table, usd, when
 from gpu_runners.cli.options import AddOptions, add_api_options, count_of, microusd_of
 from gpu_runners.kolm import Bill, Budget, Client

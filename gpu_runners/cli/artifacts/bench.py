@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from backend.domain.artifact.kolm_verify import Kolm
 from backend.domain.errors import OurError
-from gpu_runners.cli.artifact_loading import Refused, failed, model_of, read_inputs, rules_of, verified
+from gpu_runners.cli.artifacts.loading import Refused, model_of, read_inputs, rules_of, verified
 from gpu_runners.cli.options import AddOptions
+from gpu_runners.cli.terminal import fail
 
 if TYPE_CHECKING:
     from gpu_runners.artifacts.generative_model import GenerativeModel
@@ -71,20 +72,20 @@ def bench(
     allow_untrusted: bool,
 ) -> int:
     if min(n, at_once, rounds) < 1:
-        return failed("--n, --at-once and --rounds are at least 1.", code=2)
+        return fail("--n, --at-once and --rounds are at least 1.", code=2)
     try:
         kolm = verified(file, keyring, allow_untrusted)
         inputs = (_examples(kolm) if jsonl is None else read_inputs(jsonl))[:n]
         if not inputs:
-            return failed('the artifact ships no examples; give lines of {"input": …} with --jsonl.', code=2)
+            return fail('the artifact ships no examples; give lines of {"input": …} with --jsonl.', code=2)
         model = model_of(kolm, max_running=at_once, draft=draft)
         result: dict[str, Any] = {"n_inputs": len(inputs), "own_examples": jsonl is None, "at_once": at_once}
         result |= _measure_model(kolm, model, inputs, at_once=at_once, rounds=rounds)
         result["rules"] = _measure_rules(rules_of(kolm), inputs)
     except Refused as error:
-        return failed(str(error), code=error.exit_code)
+        return fail(str(error), code=error.exit_code)
     except OurError as error:  # an input longer than the base's context
-        return failed(error.message)
+        return fail(error.message)
     if as_json:
         print(json.dumps(result, ensure_ascii=False))
     else:

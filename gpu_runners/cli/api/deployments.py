@@ -3,10 +3,11 @@
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from gpu_runners.cli.api import Connect, connect_of, fail, run_command
+from gpu_runners.cli.api.connection import Connect, connect_of, run_command
 from gpu_runners.cli.display.printing import print_json, print_lines, print_table, when
 from gpu_runners.cli.exit_codes import USAGE
 from gpu_runners.cli.options import AddOptions, add_api_options
+from gpu_runners.cli.terminal import fail
 from gpu_runners.kolm import Client, Deployment, NotFound
 
 if TYPE_CHECKING:

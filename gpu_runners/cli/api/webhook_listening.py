@@ -19,9 +19,10 @@ from typing import Any
 
 import httpx
 
-from gpu_runners.cli.api import Connect, fail, run_command
+from gpu_runners.cli.api.connection import Connect, run_command
 from gpu_runners.cli.display.printing import print_json
 from gpu_runners.cli.exit_codes import USAGE
+from gpu_runners.cli.terminal import fail
 from gpu_runners.kolm import Client, KolmError, Unreadable
 from gpu_runners.kolm.webhooks import BadSignature, new_secret, sign
 

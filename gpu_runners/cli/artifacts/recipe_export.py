@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from backend.domain.recipes.pack import InvalidPack, RecipePack, read_pack
-from gpu_runners.cli.artifact_loading import Refused, failed, intact
+from gpu_runners.cli.artifacts.loading import Refused, intact
+from gpu_runners.cli.terminal import fail
 from gpu_runners.config import base_dir
 from gpu_runners.errors import JobFailed
 from gpu_runners.models.causal_base import CausalBase, open_causal_base
@@ -18,7 +19,7 @@ def llama_lookup(file: str, out: str) -> int:
     try:
         pack = read_pack(intact(file).members.get("recipes.json", b""))
         if not pack.recipes:
-            return failed(f"{file} has no recipes that llama-server could read.")
+            return fail(f"{file} has no recipes that llama-server could read.")
         base = open_causal_base(pack.base, base_dir=base_dir())
         n_pairs = write_static_lookup(
             pack,
@@ -28,11 +29,11 @@ def llama_lookup(file: str, out: str) -> int:
             prompt_end=prompt_end(base),
         )
     except Refused as error:
-        return failed(str(error), code=error.exit_code)
+        return fail(str(error), code=error.exit_code)
     except (InvalidPack, JobFailed) as error:
-        return failed(f"{file}: {error.message}")
+        return fail(f"{file}: {error.message}")
     except OSError as error:
-        return failed(f"{out} cannot be written ({error.strerror}).")
+        return fail(f"{out} cannot be written ({error.strerror}).")
     print(f"{out}: what {n_pairs:,} pairs of tokens say of the next{_left_out(pack)}.")
     print(f"llama-server -m MODEL.gguf --spec-type ngram-cache --lookup-cache-static {out}")
     return 0

@@ -3,7 +3,7 @@
 import argparse
 from typing import Any
 
-from gpu_runners.cli.api import Connect, connect_of, fail, run_command
+from gpu_runners.cli.api.connection import Connect, connect_of, run_command
 from gpu_runners.cli.display.printing import (
     console,
     print_json,
@@ -16,6 +16,7 @@ from gpu_runners.cli.display.printing import (
 )
 from gpu_runners.cli.exit_codes import USAGE
 from gpu_runners.cli.options import AddOptions, add_api_options, count_of
+from gpu_runners.cli.terminal import fail
 from gpu_runners.kolm import Artifact, Client, Compile
 
 STATUSES = ("queued", "running", "canceling", "succeeded", "gate_failed", "failed", "canceled", "expired")

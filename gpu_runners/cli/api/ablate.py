@@ -13,12 +13,13 @@ from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from gpu_runners.cli.api import Connect, connect_of, fail
-from gpu_runners.cli.compile_outcome import print_accepted
-from gpu_runners.cli.compiles import follow
+from gpu_runners.cli.api.compile_outcome import print_accepted
+from gpu_runners.cli.api.compiles import follow
+from gpu_runners.cli.api.connection import Connect, connect_of
 from gpu_runners.cli.display.progress import usd
 from gpu_runners.cli.exit_codes import FAILED, OK, USAGE, exit_code_of
 from gpu_runners.cli.options import SPEC_HELP, AddOptions, add_api_options
+from gpu_runners.cli.terminal import fail
 from gpu_runners.kolm import Client, KolmError, Unreadable, read_document
 
 ARMS = ("all", "random")

@@ -1,10 +1,10 @@
 """The client that a command asks the API with, and errors as a sentence with the exit code that they mean."""
 
 import argparse
-import sys
 from collections.abc import Callable
 
-from gpu_runners.cli.exit_codes import FAILED, OK, exit_code_of
+from gpu_runners.cli.exit_codes import OK, exit_code_of
+from gpu_runners.cli.terminal import fail
 from gpu_runners.kolm import Client, KolmError, Unreadable
 
 Connect = Callable[[], Client]
@@ -24,12 +24,3 @@ def run_command(act: Callable[[Client], int | None], connect: Connect) -> int:
         return fail(str(error), code=exit_code_of(error))
     except Unreadable as error:
         return fail(str(error))
-
-
-def fail(message: str, *, code: int = FAILED) -> int:
-    print(f"kolm: {message}", file=sys.stderr)
-    return code
-
-
-def agrees(question: str) -> bool:
-    return sys.stdin.isatty() and input(question).strip().lower() in ("y", "yes")

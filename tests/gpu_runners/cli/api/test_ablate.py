@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from backend.domain.evaluation.paired import Paired
-from gpu_runners.cli.ablate import sentence, table
+from gpu_runners.cli.api.ablate import sentence, table
 from gpu_runners.cli.main import main
-from tests.gpu_runners.cli.small_ablations import AblationsApi, ablations_api
+from tests.gpu_runners.cli.api.small_ablations import AblationsApi, ablations_api
 
-SPEC = str(Path(__file__).parents[3] / "examples" / "refund-router.yaml")
+SPEC = str(Path(__file__).parents[4] / "examples" / "refund-router.yaml")
 
 
 @pytest.fixture

@@ -84,9 +84,3 @@ def read_inputs(path: str) -> list[str]:
         if not isinstance(row, dict) or not isinstance(row.get("input"), str):
             raise Refused(f'{path}: row {n} is not {{"input": "text"}}.', exit_code=2)
     return [row["input"] for row in rows]
-
-
-def failed(message: str, *, code: int = 1) -> int:
-    """Tell of a failure; gives the exit code."""
-    print(f"kolm: {message}", file=sys.stderr)
-    return code

@@ -1,0 +1,1 @@
+"""The commands that work on a `.kolm` on this machine, and the keys that it is trusted by."""

@@ -1,0 +1,126 @@
+"""`kolm check`, `compile` and `pull`: what they print, and the exit codes that scripts rely on."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gpu_runners.cli.main import main
+from tests.gpu_runners.cli.api.small_api import SmallApi
+
+SPEC = Path(__file__).parents[4] / "examples" / "refund-router.yaml"
+
+
+def test_check_accepts_the_example_and_points_at_what_is_wrong(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", str(SPEC)]) == 0
+    (home / "bad.yaml").write_text(SPEC.read_text().replace("\ntask:", "\ntaks:", 1))
+    assert main(["check", "bad.yaml"]) == 1
+    assert "/taks" in capsys.readouterr().err
+    (home / "broken.yaml").write_text("a: [1")
+    (home / "binary.yaml").write_bytes(b"\xff\xfe")
+    assert [main(["check", name]) for name in ("broken.yaml", "binary.yaml", "missing.yaml")] == [1, 1, 1]
+
+
+def test_a_compile_is_followed_to_its_end_and_the_artifact_saved(
+    home: Path, api: SmallApi, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["compile", str(SPEC), "--out", "mine.kolm"]) == 0
+    out = capsys.readouterr().out
+    assert "estimate $0.0120 (from $0.0100 to $0.0200)" in out
+    assert "distillation 3/9 calibrate, loss 0.250, 4 s left" in out
+    assert "warning label_skew: one label is rare" in out
+    assert out.count("distillation started") == 1
+    assert (home / "mine.kolm").read_bytes() == api.artifact
+    assert main(["verify", "mine.kolm"]) == 0
+
+
+def test_a_stream_that_breaks_is_taken_up_where_it_broke(
+    home: Path, api: SmallApi, capsys: pytest.CaptureFixture[str]
+) -> None:
+    api.break_after = 2
+    assert main(["compile", str(SPEC)]) == 0
+    out = capsys.readouterr().out
+    assert out.count("slicing started") == out.count("slicing succeeded") == out.count("distillation started") == 1
+    assert api.n_streams > 1
+
+
+@pytest.mark.nightly
+def test_where_no_stream_gets_through_the_events_are_polled(
+    home: Path, api: SmallApi, capsys: pytest.CaptureFixture[str]
+) -> None:
+    api.has_no_stream = True
+    assert main(["compile", str(SPEC)]) == 0
+    assert capsys.readouterr().out.count("distillation succeeded") == 1
+
+
+def test_a_gate_that_was_not_passed_is_exit_code_four_and_names_the_next_step(
+    home: Path, api: SmallApi, capsys: pytest.CaptureFixture[str]
+) -> None:
+    api.end = "gate_failed"
+    assert main(["compile", str(SPEC)]) == 4
+    out = capsys.readouterr().out
+    assert "FAILED  the lower bound is 0.71 and 0.80 is needed" in out
+    assert "next: add 40 gold examples" in out
+
+
+def test_a_failed_compile_is_exit_code_one_with_its_reason(
+    home: Path, api: SmallApi, capsys: pytest.CaptureFixture[str]
+) -> None:
+    api.end = "failed"
+    assert main(["compile", str(SPEC)]) == 1
+    assert "synthesis: The teacher did not answer. (teacher_timeout)" in capsys.readouterr().err
+
+
+def test_no_wait_returns_at_once_with_the_id(home: Path, api: SmallApi, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compile", str(SPEC), "--no-wait"]) == 0
+    assert capsys.readouterr().out.startswith("cmp_1 ")
+    assert api.n_streams == 0
+
+
+def test_a_lost_answer_is_asked_for_again_with_the_same_idempotency_key(home: Path, api: SmallApi) -> None:
+    api.n_unavailable = 2
+    assert main(["compile", str(SPEC), "--no-wait"]) == 0
+    assert len(api.idempotency_keys) == 3
+    assert len(set(api.idempotency_keys)) == 1
+
+
+def test_a_problem_is_shown_with_its_pointers(home: Path, api: SmallApi, capsys: pytest.CaptureFixture[str]) -> None:
+    api.refuses = True
+    assert main(["compile", str(SPEC)]) == 1
+    err = capsys.readouterr().err
+    assert "The spec breaks a rule." in err
+    assert "/examples: 3 examples are held out" in err
+
+
+def test_an_api_that_is_not_there_is_one_sentence(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["pull", "art_1", "--api", "http://127.0.0.1:9"]) == 7
+    assert "does not answer" in capsys.readouterr().err
+
+
+def test_a_download_with_another_digest_is_not_kept(home: Path, api: SmallApi) -> None:
+    api.corrupts = True
+    assert main(["pull", "art_1"]) == 1
+    assert not list(home.glob("*.kolm"))
+
+
+def test_pull_names_the_file_after_the_artifact(home: Path, api: SmallApi) -> None:
+    assert main(["pull", "art_1"]) == 0
+    assert (home / "refund-router-1.kolm").read_bytes() == api.artifact
+
+
+def test_the_score_is_set_beside_that_of_the_last_artifact_of_the_name(
+    home: Path, api: SmallApi, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["compile", str(SPEC), "--compare-last"]) == 0
+    assert "There is no earlier artifact 'refund-router'" in capsys.readouterr().out
+    api.has_earlier, api.n_told = True, 0
+    assert main(["compile", str(SPEC), "--compare-last"]) == 0
+    assert "K-score 0.912 against 0.897 of version 0 (art_0): +0.015" in capsys.readouterr().out
+
+
+def test_json_has_standard_output_to_itself(home: Path, api: SmallApi, capsys: pytest.CaptureFixture[str]) -> None:
+    api.end = "gate_failed"
+    assert main(["compile", str(SPEC), "--watch", "--json"]) == 4
+    out, err = capsys.readouterr()
+    assert json.loads(out)["status"] == "gate_failed"
+    assert "slicing started" in err
