@@ -25,7 +25,7 @@ from backend.domain.spec.parsing import parse_spec
 from backend.tenants.isolation import tenant_scope
 from backend.tenants.models import Tenant
 from backend.tenants.sealing import seal
-from workers.durable import CompileRun
+from workers.step.durable import CompileRun
 
 LABELS = ("refund", "other")
 

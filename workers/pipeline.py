@@ -34,9 +34,10 @@ from backend.domain.lifecycle import STEPS, TERMINAL, CompileStatus, StepName, S
 from backend.domain.spec.parsing import parse_spec
 from backend.runner_jobs import leases as job_leases
 from backend.usage import holds
-from workers.durable import Canceled, CompileRun, Heartbeat, StopSignal, begin_step, is_away, patiently
+from workers.step.durable import Canceled, CompileRun, Heartbeat, StopSignal, begin_step, is_away, patiently
 from workers.step.result import StepDone, StepWaiting
 from workers.step.runner_wait import RunnerJobFailed
+from workers.step.teacher_calls import write_off
 from workers.steps.ablation import ARM_STEPS
 from workers.steps.distillation import run_distillation
 from workers.steps.evaluation import run_evaluation
@@ -47,7 +48,6 @@ from workers.steps.selection import run_selection
 from workers.steps.slicing import run_slicing
 from workers.steps.synthesis import run_synthesis
 from workers.steps.verification import run_verification
-from workers.teacher_calls import write_off
 from workers.teachers.protocol import TeacherFailed
 
 log = logging.getLogger("kolm.walk")

@@ -255,7 +255,7 @@ def _expire(fenced: "Fenced") -> None:
     from backend.domain.lifecycle import TERMINAL, CompileStatus, StepStatus
     from backend.runner_jobs.leases import cancel
     from backend.usage.holds import credit_our_fault
-    from workers.teacher_calls import write_off
+    from workers.step.teacher_calls import write_off
 
     compile = fenced.compile
     if CompileStatus(compile.status) in TERMINAL:

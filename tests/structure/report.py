@@ -18,7 +18,7 @@ WALKS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
     "a posted spec": ("backend.compiles", ("submit",), ("document",)),
     "a slice that is offered drafts": ("workers", ("offer_drafts",), ("slice_row", "pool")),
     "a compile that becomes an artifact": ("workers", ("run_packaging",), ("run",)),
-    "a usage fact": ("workers.spending", ("capture", "book", "settle"), ("facts",)),
+    "a usage fact": ("workers", ("capture", "book", "settle"), ("facts",)),
     "a chat request at the gateway": ("backend.serving", ("chat_completions",), ("request",)),
     "one step of the engine": ("gpu_runners", ("Scheduler._step",), ("self",)),
 }
@@ -54,8 +54,8 @@ def find_walk(index: Index, start: tuple[str, tuple[str, ...], tuple[str, ...]])
     room, functions, parameters = start
     for function in functions:
         for (module, name), (_, _, node) in index.functions.items():
-            if name == function and f"{module}.".startswith(f"{room}."):
-                known = {argument.arg for argument in (*node.args.args, *node.args.kwonlyargs)}
+            known = {argument.arg for argument in (*node.args.args, *node.args.kwonlyargs)}
+            if name == function and f"{module}.".startswith(f"{room}.") and known & set(parameters):
                 return walk(index, module, name, next(each for each in parameters if each in known))
     raise LookupError(f"{room} has no {' or '.join(functions)}: docs/structure.md follows a value from there")
 

@@ -8,15 +8,7 @@ TREE = modules(ROOT)
 # folder: why it holds more than LOOSE files of its own
 CROWDED: dict[str, str] = {}
 # two folders that import each other: why
-PAIRS: dict[tuple[str, str], str] = {
-    ("workers", "workers.step"): "the pipeline is above every room, durable and spending below: a contract orders them",
-    ("workers", "workers.steps"): "as above",
-    (
-        "workers.teachers",
-        "workers.teachers.openai_compatible",
-    ): "factory is above its kinds, protocol below: a contract",
-    ("workers.teachers", "workers.teachers.vllm"): "as above",
-}
+PAIRS: dict[tuple[str, str], str] = {}
 
 
 def test_a_folder_is_read_at_a_glance() -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from backend.domain.money.pricing import TeacherPrice, price_book, teacher_price
-from workers.teacher_calls import PlannedCall
+from workers.step.teacher_calls import PlannedCall
 from workers.teachers.protocol import (
     Choice,
     Completion,

@@ -8,7 +8,7 @@ from backend.domain.lifecycle import CompileStatus, StepName, StepStatus
 from backend.tenants.isolation import tenant_scope
 from tests.compile_factories import LABELS, change, fresh
 from tests.workers.pipeline_helpers import step, walk_through
-from workers.durable import CompileRun
+from workers.step.durable import CompileRun
 
 TO_LABELING = (StepName.SLICING, StepName.SYNTHESIS, StepName.VERIFICATION, StepName.SELECTION, StepName.LABELING)
 

@@ -12,9 +12,9 @@ from backend.tenants.isolation import tenant_scope
 from backend.usage import invariants
 from backend.usage.models import Billing, UsageFact
 from tests.compile_factories import LABELS, fresh, hold, lapse
-from workers.durable import CompileRun, begin_step
 from workers.pipeline import STEP_FUNCTIONS
 from workers.step import teacher_session
+from workers.step.durable import CompileRun, begin_step
 from workers.teachers.prompts.candidate_and_label import unfence
 from workers.teachers.prompts.judge import JUDGE_ASK
 from workers.teachers.protocol import (

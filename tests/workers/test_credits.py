@@ -13,8 +13,9 @@ from backend.usage.ledger import Fact
 from backend.usage.models import BillingDue, LedgerTx
 from tests.compile_factories import change, fresh, hold, make_compile
 from tests.factories import make_tenant
-from workers import pipeline, spending, upkeep
-from workers.durable import Canceled
+from workers import pipeline, upkeep
+from workers.step import spending
+from workers.step.durable import Canceled
 from workers.step.runner_wait import RunnerJobFailed
 from workers.teachers.protocol import TeacherFailed
 

@@ -22,7 +22,7 @@ from tests.compile_factories import change, fresh, make_artifact, make_compile, 
 from tests.factories import make_tenant
 from tests.webhook_factories import make_endpoint
 from workers import pipeline
-from workers.durable import CompileRun
+from workers.step.durable import CompileRun
 from workers.step.result import StepDone, finish_step
 from workers.upkeep import expire_compiles
 

@@ -22,7 +22,7 @@ from backend.tenants.isolation import tenant_scope
 from tests.compile_factories import change, fresh, lapse, make_compile
 from tests.factories import make_tenant
 from workers import pipeline
-from workers.durable import Canceled, CompileRun
+from workers.step.durable import Canceled, CompileRun
 from workers.step.result import StepDone, StepWaiting, finish_step
 from workers.teachers.protocol import TeacherFailed
 

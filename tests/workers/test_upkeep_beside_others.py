@@ -18,7 +18,7 @@ from tests.factories import make_tenant
 from tests.workers.calls import EchoTeacher, plan, price
 from tests.workers.pipeline_helpers import check_money
 from workers import upkeep
-from workers.teacher_calls import call_batch
+from workers.step.teacher_calls import call_batch
 
 pytestmark = pytest.mark.usefixtures("committed_db")
 

@@ -6,8 +6,8 @@ from backend.compiles.models import Candidate
 from backend.domain.canonical import sha256_of
 from backend.domain.money.pricing import cost_microusd, price_book
 from backend.usage.ledger import Fact
-from workers.durable import CompileRun
 from workers.embedding.protocol import Embedder
+from workers.step.durable import CompileRun
 
 SKU = "embedding.token"
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from backend.compiles.models import Slice
 from backend.drafts.cache import load_drafts
-from workers.durable import CompileRun
-from workers.teachers.factory import caps_of
+from workers.step.durable import CompileRun
+from workers.step.teacher_profile import caps_of
 from workers.teachers.protocol import CompletionRequest
 
 

@@ -23,13 +23,13 @@ from backend.domain.spec.parsing import LabelOutput
 from workers.candidates.embedding_usage import embedding_fact
 from workers.candidates.engine_proposals import with_proposals
 from workers.candidates.slices import slice_spec
-from workers.durable import CompileRun
 from workers.embedding.protocol import Embedder
 from workers.scoring.verifier import check_text, gate_reasons
-from workers.spending import capture
+from workers.step.durable import CompileRun
+from workers.step.spending import capture
+from workers.step.teacher_calls import MadeCall, PlannedCall, call_batch
+from workers.step.teacher_profile import caps_of
 from workers.step.teacher_session import TeacherSession, seed_of, teacher_session
-from workers.teacher_calls import MadeCall, PlannedCall, call_batch
-from workers.teachers.factory import caps_of
 from workers.teachers.prompts.candidate_and_label import candidate_request, parse_message
 from workers.teachers.protocol import CompletionRequest, TeacherFailed
 

@@ -8,8 +8,8 @@ from backend.domain.lifecycle import STEPS, StepName
 from backend.domain.money.pricing import TeacherPrice, price_book, teacher_price
 from backend.domain.planning.estimates import CHOICES_PER_CALL
 from workers.candidates.generation import model_of, request_of, shown_exemplars
-from workers.durable import CompileRun
-from workers.teacher_calls import worst_cost
+from workers.step.durable import CompileRun
+from workers.step.teacher_calls import worst_cost
 
 _AFTER_SELECTION = frozenset(STEPS[STEPS.index(StepName.SELECTION) + 1 :])
 

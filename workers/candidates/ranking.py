@@ -7,9 +7,9 @@ from backend.compiles.states import CandidateState
 from backend.domain.answers import candidates as domain
 from backend.domain.answers.candidates import rank_signal, with_scores
 from backend.domain.spec.parsing import LabelOutput
-from workers.durable import CompileRun
 from workers.embedding.protocol import Embedder, Rows
 from workers.scoring.verifier import rank_scores
+from workers.step.durable import CompileRun
 
 
 def stack(blobs: list[bytes | memoryview | None]) -> Rows:

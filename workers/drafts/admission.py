@@ -10,8 +10,8 @@ from backend.compiles.states import CandidateState, state_when_written
 from backend.domain.answers.candidates import Origin, text_key
 from backend.domain.drafts.offer_plan import OfferPlan
 from backend.domain.drafts.vocabulary import Certificate, DraftVerdict, StoredDraft, VerdictKind, Verification
-from workers.durable import CompileRun
 from workers.scoring.verifier import check_text, gate_reasons
+from workers.step.durable import CompileRun
 
 
 def with_bounds(

@@ -20,7 +20,7 @@ from workers.candidates.generation import shown_exemplars
 from workers.drafts.proposals import verification_context
 from workers.drafts.records import audit_rows, count_controls, verified_by
 from workers.drafts.verification_dialogue import run_dialogue
-from workers.durable import CompileRun
+from workers.step.durable import CompileRun
 from workers.step.teacher_session import TeacherSession, seed_of
 from workers.teachers.judges.draft_judge import JudgeVerifier
 from workers.teachers.protocol import TeacherFailed

@@ -14,9 +14,9 @@ from backend.domain.spec.parsing import Spec
 from backend.drafts.calibrations import calibration, control_counts
 from backend.drafts.models import Verdict
 from workers.candidates.ranking import reference_rows
-from workers.durable import CompileRun
 from workers.embedding.sentence import load_embedder
 from workers.scoring.verifier import rank_scores
+from workers.step.durable import CompileRun
 from workers.teachers.verifiers.gate_verifier import GateVerifier
 
 MOST_AUDITS = 20_000  # the newest judged drafts of a scope that a threshold is certified on

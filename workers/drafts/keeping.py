@@ -18,9 +18,9 @@ from backend.drafts.vault import from_float16
 from workers.candidates.generation import exemplars_of, first_temperature
 from workers.drafts.repeats import source_prompt
 from workers.drafts.scopes import draft_scope
-from workers.durable import CompileRun
 from workers.embedding.sentence import load_embedder
-from workers.teachers.factory import caps_of, identity_of
+from workers.step.durable import CompileRun
+from workers.step.teacher_profile import caps_of, identity_of
 
 
 def keep_drafts(run: CompileRun, slice_row: Slice, rows: Sequence[Candidate]) -> None:

@@ -21,8 +21,8 @@ from backend.drafts.models import LabelDraft, Offer
 from backend.drafts.vault import Vault, make_vault, open_vault
 from backend.usage.savings import note_saving
 from workers.drafts.scopes import label_scope
-from workers.durable import CompileRun
-from workers.teachers.factory import identity_of
+from workers.step.durable import CompileRun
+from workers.step.teacher_profile import identity_of
 from workers.teachers.prompts.answer import item_request
 from workers.teachers.protocol import TeacherIdentity
 

@@ -14,10 +14,10 @@ from backend.drafts.cache import NearSource, nearest_drafts
 from backend.drafts.models import Scope
 from backend.queue import TaskName
 from workers.drafts.scopes import draft_scope, find_scopes
-from workers.durable import CompileRun
 from workers.embedding.protocol import Embedder
+from workers.step.durable import CompileRun
+from workers.step.teacher_profile import identity_of
 from workers.step.teacher_session import seed_of
-from workers.teachers.factory import identity_of
 
 N_SOURCES = 4
 

@@ -24,7 +24,7 @@ from workers.drafts.plan import PlanContext, PlannedOffer, plan_offer
 from workers.drafts.records import save_repeats, save_verdicts
 from workers.drafts.repeats import accept_all
 from workers.drafts.verification_dialogue import nothing_verified, verify_drafts
-from workers.durable import CompileRun
+from workers.step.durable import CompileRun
 from workers.step.teacher_session import TeacherSession, seed_of
 from workers.teachers.protocol import TeacherFailed
 

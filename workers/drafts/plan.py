@@ -33,7 +33,7 @@ from workers.drafts.proposals import (
 from workers.drafts.repeats import repeats
 from workers.drafts.scopes import revision_of
 from workers.scoring.verifier import check_text, gate_reasons
-from workers.teachers.factory import caps_of, identity_of
+from workers.step.teacher_profile import caps_of, identity_of
 from workers.teachers.verifiers.gate_verifier import GateVerifier
 
 N_CONTROLS = 4

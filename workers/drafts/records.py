@@ -12,7 +12,7 @@ from backend.domain.drafts.offer_plan import OfferPlan
 from backend.domain.drafts.vocabulary import DraftState, DraftVerdict, StoredDraft, Strategy, VerdictKind, Verification
 from backend.drafts.calibrations import learn, locked_calibration, source_counts
 from backend.drafts.models import Calibration, Draft, Source, Verdict
-from workers.durable import CompileRun
+from workers.step.durable import CompileRun
 
 NO_ID = UUID(int=0)
 MAX_USES = 8  # a draft that entered this many pools is retired

@@ -23,8 +23,8 @@ from backend.usage.savings import note_saving
 from workers.candidates.embedding_usage import SKU
 from workers.candidates.slices import slice_text
 from workers.drafts.records import verified_by
-from workers.durable import CompileRun
 from workers.embedding.protocol import Embedder
+from workers.step.durable import CompileRun
 
 
 def close_offer(run: CompileRun, slice_row: Slice, price: TeacherPrice, embedder: Embedder) -> None:

@@ -24,10 +24,10 @@ from workers.drafts.proposals import (
     with_old_prompts,
 )
 from workers.drafts.records import counts_of, verified_by
-from workers.durable import CompileRun
+from workers.step.durable import CompileRun
+from workers.step.teacher_calls import PlannedCall, ask_batch, request_sha256
+from workers.step.teacher_profile import caps_of
 from workers.step.teacher_session import TeacherSession, seed_of
-from workers.teacher_calls import PlannedCall, ask_batch, request_sha256
-from workers.teachers.factory import caps_of
 from workers.teachers.protocol import Choice
 from workers.teachers.verifiers.protocol import (
     Answer,

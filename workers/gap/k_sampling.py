@@ -10,8 +10,8 @@ from backend.compiles.reactions import own, split_from, split_into
 from backend.compiles.states import ANSWERED_STATES
 from backend.domain.lifecycle import StepName
 from workers.drafts.savings import drafts_of_compile
-from workers.durable import CompileRun
 from workers.gap.selection_record import at_k_requested, without_columns
+from workers.step.durable import CompileRun
 
 VERSION = 1
 _WRITES_CANDIDATES = (StepName.SYNTHESIS, StepName.SELECTION)

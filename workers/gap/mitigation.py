@@ -28,9 +28,9 @@ from backend.domain.selection.select import Selection, SelectionReport, select
 from workers.candidates.generation import hotter_ppm, later_round_size
 from workers.candidates.headroom import can_spare, worst_round
 from workers.candidates.ranking import stack
-from workers.durable import CompileRun
 from workers.gap.selection_record import Chosen
 from workers.gap.splitting import plan_division, split
+from workers.step.durable import CompileRun
 
 LEAST_GROWTH = 0.05  # of the groups there were, by which a round must add new ones to be worth another
 BASELINES = frozenset({Method.RANDOM, Method.ALL})  # they show what selection does by not doing it

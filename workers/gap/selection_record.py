@@ -12,7 +12,7 @@ from backend.compiles.models import Candidate, Slice
 from backend.compiles.reactions import own
 from backend.domain.answers.candidates import Origin
 from backend.domain.selection.select import Selection, SelectionReport, cohesion_log
-from workers.durable import CompileRun
+from workers.step.durable import CompileRun
 
 log = logging.getLogger("kolm.selection")
 

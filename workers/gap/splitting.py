@@ -35,11 +35,11 @@ from workers.candidates.generation import model_of
 from workers.candidates.headroom import can_spare, price_of, worst_rounds
 from workers.candidates.ranking import stack
 from workers.candidates.slices import slice_spec
-from workers.durable import CompileRun
 from workers.embedding.sentence import load_embedder
 from workers.gap.selection_record import emit_report, split_record
+from workers.step.durable import CompileRun
+from workers.step.teacher_calls import PlannedCall, call_batch, worst_cost
 from workers.step.teacher_session import seed_of, teacher_session
-from workers.teacher_calls import PlannedCall, call_batch, worst_cost
 from workers.teachers.prompts.split import split_request
 from workers.teachers.protocol import TeacherFailed
 

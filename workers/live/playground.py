@@ -19,9 +19,9 @@ from backend.serving.models import PlaygroundAnswer
 from backend.serving.playground import MAX_SHOWN, Vote, answer, fail, question
 from backend.tenants.isolation import tenant_scope
 from backend.usage.ledger import Fact, record
-from workers.spending import pays_teacher_itself
+from workers.step.spending import pays_teacher_itself
+from workers.step.teacher_calls import worst_cost
 from workers.step.teacher_session import open_teacher
-from workers.teacher_calls import worst_cost
 from workers.teachers.prompts.answer import item_request
 from workers.teachers.prompts.candidate_and_label import parse_label
 from workers.teachers.protocol import Completion
@@ -98,7 +98,7 @@ def _label_votes(spec: Spec, said: list[str]) -> tuple[str | None, list[Vote]]:
     allowed = label_names(spec)
     labels = [parse_label(text, allowed) for text in said]
     counted = Counter(zip(said, labels, strict=True)).most_common()
-    return vote(labels, allowed).label, [Vote(said=text[:MAX_SHOWN], label=label, n=n) for (text, label), n in counted]
+    return vote(labels, allowed).label, [Vote(reply=text[:MAX_SHOWN], label=label, n=n) for (text, label), n in counted]
 
 
 def _answer_votes(spec: Spec, row: PlaygroundAnswer, said: list[str]) -> tuple[str | None, list[Vote]]:
@@ -106,7 +106,7 @@ def _answer_votes(spec: Spec, row: PlaygroundAnswer, said: list[str]) -> tuple[s
     valid = valid_answers(spec, row.text, said)
     counted = Counter(zip(said, valid, strict=True)).most_common()
     (agreed,) = agree(spec, [(row.text, said)])
-    return agreed.answer or None, [Vote(said=text, label=found, n=n) for (text, found), n in counted]
+    return agreed.answer or None, [Vote(reply=text, label=found, n=n) for (text, found), n in counted]
 
 
 def _facts(row: PlaygroundAnswer, asked: _Asked, *, is_own_key: bool) -> list[Fact]:

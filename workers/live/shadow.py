@@ -22,9 +22,9 @@ from backend.tenants.isolation import tenant_scope
 from backend.usage.accounts import check_open
 from backend.usage.ledger import Fact, record
 from workers.scoring.answer_checks import failed_checks
-from workers.spending import pays_teacher_itself
+from workers.step.spending import pays_teacher_itself
+from workers.step.teacher_calls import worst_cost
 from workers.step.teacher_session import TeacherSession, open_teacher
-from workers.teacher_calls import worst_cost
 from workers.teachers.prompts.answer import item_request
 from workers.teachers.prompts.candidate_and_label import parse_label
 from workers.teachers.prompts.pairwise import pairwise_request, parse_preference

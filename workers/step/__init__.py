@@ -1,2 +1,3 @@
-"""The needs of every step: how it ends (`result`), the teacher it asks (`teacher_session`), the runner it waits for
-(`runner_wait`)."""
+"""The ground that every step stands on: the held compile and its transactions (`durable`), its budget (`spending`),
+the teacher it asks (`teacher_profile`, `teacher_session`, `teacher_calls`), the runner it waits for (`runner_wait`) and
+how it ends (`result`)."""

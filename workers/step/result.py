@@ -15,7 +15,7 @@ from backend.compiles.notices import notify_progress
 from backend.domain.canonical import sha256_of
 from backend.domain.lifecycle import CompileStatus, StepName, StepStatus
 from backend.domain.planning.step_outputs import StepOutput
-from workers.durable import Canceled, CompileRun
+from workers.step.durable import Canceled, CompileRun
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from backend.runner_jobs import leases as job_leases
 from backend.runner_jobs.leases import Offer
 from backend.runner_jobs.models import RunnerJob, RunnerJobStatus
 from backend.usage.ledger import Fact
-from workers.durable import CompileRun
+from workers.step.durable import CompileRun
 
 SAFETY_POLL_S = 30.0  # a report wakes the compile at once; this only bounds what a lost wake-up costs
 SKU = "runner.second"

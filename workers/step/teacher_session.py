@@ -1,4 +1,4 @@
-"""The compile's teacher, its price and its identity, made from the spec's rows and secrets."""
+"""The client for a spec's teacher and the price of its model, made from the spec's rows and secrets."""
 
 import hashlib
 from collections.abc import Iterator
@@ -10,15 +10,19 @@ from django.conf import settings
 
 from backend.blobs import get_blob
 from backend.compiles.models import TEACHER_KEY, TeacherKey, Upload
-from backend.domain.errors import NotFound
+from backend.domain.errors import InvalidSpec, NotFound, Problem
 from backend.domain.ids import Prefix, decode_id
 from backend.domain.money.pricing import TeacherPrice, price_book, teacher_price
 from backend.domain.spec.parsing import Spec
+from backend.domain.spec.parsing import Teacher as TeacherSpec
 from backend.tenants.isolation import tenant_scope
 from backend.tenants.sealing import unseal
-from workers.durable import CompileRun
-from workers.teachers.factory import make_teacher
+from workers.step.durable import CompileRun
+from workers.step.teacher_profile import caps_of, identity_of
+from workers.teachers.openai_compatible.teacher import OpenAICompatibleTeacher
 from workers.teachers.protocol import Teacher
+from workers.teachers.replay import ReplayTeacher
+from workers.teachers.vllm.teacher import VllmTeacher
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +67,43 @@ def open_teacher(tenant_id: UUID, spec: Spec, *, model: str | None = None) -> It
         teacher.close()
 
 
+def make_teacher(
+    spec: TeacherSpec,
+    *,
+    api_key: str | None,
+    recording: bytes | None,
+    allowed_private_origins: frozenset[str],
+    grammar_url: str,
+) -> Teacher:
+    """Make a client for the teacher that a spec names, of an unsealed key and a fetched recording. `grammar_url` is the
+    deployment's own grammar server up to /v1; only the `grammar` provider may reach it when it is not among
+    `allowed_private_origins`. Raises InvalidSpec where the spec lacks what its provider needs."""
+    if spec.provider == "replay":
+        if recording is None:
+            raise _lacks("recording", "Replay needs the id of an uploaded recording.")
+        return ReplayTeacher(recording, model=spec.model)
+    if spec.provider == "grammar":
+        return OpenAICompatibleTeacher(
+            identity=identity_of(spec),
+            base_url=grammar_url,
+            api_key=None,
+            caps=caps_of(spec),
+            concurrency=spec.concurrency,
+            allowed_origins=frozenset({grammar_url}),
+        )
+    if spec.base_url is None:
+        raise _lacks("base_url", "An openai_compatible teacher needs a base_url, up to /v1.")
+    kind = VllmTeacher if spec.engine == "vllm" else OpenAICompatibleTeacher
+    return kind(
+        identity=identity_of(spec),
+        base_url=spec.base_url,
+        api_key=api_key,
+        caps=caps_of(spec),
+        concurrency=spec.concurrency,
+        allowed_origins=allowed_private_origins,
+    )
+
+
 def seed_of(run: CompileRun, *parts: object) -> int:
     """A 31-bit seed that depends on the spec's seed and the place in the pipeline, never on the compile: the same spec
     asks the same questions."""
@@ -93,3 +134,8 @@ def _recording(tenant_id: UUID, spec: Spec) -> bytes | None:
             code="unknown_upload",
         )
     return get_blob(tenant_id, row.sha256)
+
+
+def _lacks(field: str, message: str) -> InvalidSpec:
+    problem = Problem(pointer=f"/teacher/{field}", message=message, code="missing")
+    return InvalidSpec(message, problems=(problem,))

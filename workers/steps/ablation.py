@@ -32,8 +32,8 @@ from backend.domain.planning.step_outputs import (
 from backend.domain.selection.select import select
 from backend.domain.spec.parsing import canonical_spec
 from workers.candidates.ranking import stack
-from workers.durable import CompileRun
 from workers.gap.selection_record import Chosen, emit_report, selection_record, without_columns
+from workers.step.durable import CompileRun
 from workers.step.result import StepDone, finish_step
 
 COPIED_AT_ONCE = 500  # candidates a transaction: a few MB of embeddings, far from any time limit

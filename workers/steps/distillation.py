@@ -5,10 +5,10 @@ from backend.domain.ids import Prefix, encode_id
 from backend.domain.lifecycle import StepName
 from backend.domain.planning.step_outputs import DistillationOut, LabelingOut
 from backend.domain.planning.trials import first_trial
-from workers.durable import CompileRun
-from workers.spending import capture
+from workers.step.durable import CompileRun
 from workers.step.result import StepDone, StepWaiting, finish_step
 from workers.step.runner_wait import result_or_wait, runner_fact
+from workers.step.spending import capture
 from workers.training.trial_jobs import Trained, distill_facts, distill_offer, read_trained
 
 

@@ -5,7 +5,7 @@ is what the gate judges and what is packaged, with the recipe pack that is made 
 from backend.domain.lifecycle import StepName
 from backend.domain.planning.step_outputs import EvaluationOut, SlicingOut
 from backend.domain.planning.trials import best
-from workers.durable import CompileRun
+from workers.step.durable import CompileRun
 from workers.step.result import StepDone, StepWaiting, finish_step
 from workers.training.heldout import evaluation_of
 from workers.training.recipes import pack_recipes

@@ -6,7 +6,7 @@ from backend.compiles.events import append_event, touch
 from backend.domain.evaluation.kscore import decide_gate
 from backend.domain.lifecycle import CompileStatus, StepName
 from backend.domain.planning.step_outputs import EvaluationOut, GateOut
-from workers.durable import CompileRun
+from workers.step.durable import CompileRun
 from workers.step.result import StepDone, finish_step
 from workers.training.heldout import evaluation_of, gate_options, public_evaluation, score_of
 from workers.training.trials import chosen_measurement, chosen_trial

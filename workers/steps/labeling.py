@@ -19,11 +19,11 @@ from backend.domain.spec.defaults import train_kind
 from backend.domain.spec.parsing import LabelOutput, Spec, label_names
 from backend.drafts.models import Offer
 from workers.drafts.label_drafts import LABELS, keep_labels, known_labels, note_labels
-from workers.durable import CompileRun
 from workers.gap.selection_record import without_columns
+from workers.step.durable import CompileRun
 from workers.step.result import StepDone, finish_step
+from workers.step.teacher_calls import MadeCall, PlannedCall, call_batch
 from workers.step.teacher_session import TeacherSession, seed_of, teacher_session
-from workers.teacher_calls import MadeCall, PlannedCall, call_batch
 from workers.teachers.prompts.answer import item_request
 from workers.teachers.prompts.candidate_and_label import parse_label
 from workers.training.observations import observe, rules_of

@@ -29,10 +29,10 @@ from backend.domain.rules.rule_list import EMPTY as NO_RULES
 from backend.domain.spec.parsing import LabelOutput, canonical_spec, label_names
 from backend.domain.spec.task_prompt import prompt_json
 from backend.registry.contributing import contribute
-from workers.durable import CompileRun
 from workers.gap.k_sampling import k_sampling
+from workers.step.durable import CompileRun
 from workers.step.result import StepDone, finish_step
-from workers.teachers.factory import CARD_NOTES
+from workers.step.teacher_profile import CARD_NOTES
 from workers.training.heldout import rules_shipped
 from workers.training.measurement import Measurement
 from workers.training.trial_jobs import Trained, base_name

@@ -13,10 +13,10 @@ from workers.candidates.generation import add_round, heldout_keys
 from workers.candidates.ranking import score_slice
 from workers.candidates.slices import slice_text
 from workers.drafts.keeping import keep_drafts, note_outcome
-from workers.durable import CompileRun
 from workers.embedding.sentence import load_embedder
 from workers.gap.mitigation import choose, warn_of_gap
 from workers.gap.selection_record import Chosen, emit_report, selection_record, without_columns
+from workers.step.durable import CompileRun
 from workers.step.result import StepDone, finish_step
 
 

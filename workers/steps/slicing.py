@@ -13,9 +13,9 @@ from backend.domain.spec.gold import GoldSplit
 from backend.domain.spec.parsing import Example, Spec, canonical_spec, default_k_select
 from backend.tenants.isolation import tenant_scope
 from workers.candidates.slices import declare_slices, slice_text
-from workers.durable import CompileRun
 from workers.embedding.protocol import Embedder
 from workers.embedding.sentence import load_embedder
+from workers.step.durable import CompileRun
 from workers.step.result import StepDone, finish_step
 
 CAPTURED = "captured"

@@ -19,9 +19,9 @@ from workers.drafts.audit import audit_drafts
 from workers.drafts.lookup import DraftLookup, look_up_drafts
 from workers.drafts.offering import offer_drafts
 from workers.drafts.savings import close_offer, drafts_of_compile
-from workers.durable import CompileRun
 from workers.embedding.protocol import Embedder
 from workers.embedding.sentence import load_embedder
+from workers.step.durable import CompileRun
 from workers.step.result import StepDone, finish_step
 from workers.step.teacher_session import teacher_session
 

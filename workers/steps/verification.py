@@ -10,8 +10,8 @@ from backend.domain.canonical import sha256_of
 from backend.domain.lifecycle import StepName
 from backend.domain.planning.step_outputs import SlicingOut, VerificationOut
 from workers.candidates.ranking import score_slice
-from workers.durable import CompileRun
 from workers.embedding.sentence import load_embedder
+from workers.step.durable import CompileRun
 from workers.step.result import StepDone, finish_step
 
 

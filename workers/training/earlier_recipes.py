@@ -12,7 +12,7 @@ from backend.domain.errors import NotFound
 from backend.domain.recipes.pack import MAX_PACK_BYTES, InvalidPack, read_pack
 from backend.registry.epochs import epoch_blob
 from backend.serving.runners.pack_feedback import feedback_of
-from workers.durable import CompileRun
+from workers.step.durable import CompileRun
 
 N_LOOKED_AT = 3  # newest artifacts of the family: the newest may be of another base
 

@@ -20,8 +20,8 @@ from backend.domain.planning.step_outputs import LabelingOut, SlicingOut
 from backend.domain.planning.trials import TrialKind
 from backend.domain.spec.gold import leakage
 from backend.domain.spec.parsing import JsonOutput, LabelOutput, Spec, TextOutput, label_names
-from workers.durable import CompileRun
 from workers.scoring.answer_checks import failed_checks
+from workers.step.durable import CompileRun
 from workers.step.runner_wait import SKU
 from workers.training.judging import judge_texts
 from workers.training.measurement import Measurement, RuleShare, quantiles_us

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from backend.domain.canonical import sha256_hex
 from backend.domain.evaluation.generative import Verdict, verdict_of
 from backend.domain.lifecycle import StepName
-from workers.durable import CompileRun
+from workers.step.durable import CompileRun
+from workers.step.teacher_calls import PlannedCall, ask_batch
 from workers.step.teacher_session import seed_of, teacher_session
-from workers.teacher_calls import PlannedCall, ask_batch
 from workers.teachers.prompts.pairwise import pairwise_request, parse_preference
 
 Row = dict[str, str]

@@ -15,7 +15,7 @@ from backend.domain.spec.defaults import train_kind
 from backend.domain.spec.gold import drop_leaks
 from backend.domain.spec.parsing import LabelOutput, Spec, TextOutput
 from backend.domain.spec.task_prompt import answer_form
-from workers.durable import CompileRun
+from workers.step.durable import CompileRun
 from workers.teachers.prompts.answer import parse_answer_choice
 from workers.training.votes import MAX_VOTE_CHARS
 

@@ -27,9 +27,9 @@ from backend.domain.spec.defaults import answer_max_tokens
 from backend.domain.spec.task_prompt import answer_form, system_prompt
 from backend.runner_jobs.leases import Offer
 from backend.runner_jobs.models import RunnerJob
-from workers.durable import CompileRun
-from workers.spending import capture, left_of
+from workers.step.durable import CompileRun
 from workers.step.runner_wait import RunnerJobFailed, RunnerRefused, Slot, result_or_wait, runner_fact
+from workers.step.spending import capture, left_of
 from workers.training.earlier_recipes import EarlierRecipes, earlier_recipes
 from workers.training.heldout import evaluation_of, gate_options, score_of
 from workers.training.measurement import Measurement, quantiles_us

@@ -25,7 +25,7 @@ from backend.domain.spec.defaults import answer_max_tokens
 from backend.domain.spec.parsing import Spec, label_names
 from backend.domain.spec.task_prompt import answer_form, system_prompt
 from backend.runner_jobs.leases import Offer
-from workers.durable import CompileRun
+from workers.step.durable import CompileRun
 
 Trained = DistillResult | DistillCausalResult
 Answered = EvaluateResult | EvaluateCausalResult

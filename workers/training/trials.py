@@ -20,9 +20,9 @@ from backend.domain.planning.trials import Trial, TrialOutcome, next_trial
 from backend.runner_jobs.leases import result_of
 from backend.runner_jobs.models import RunnerJob, RunnerJobStatus
 from backend.usage.ledger import Fact
-from workers.durable import CompileRun
-from workers.spending import capture, left_of
+from workers.step.durable import CompileRun
 from workers.step.runner_wait import RunnerJobFailed, RunnerRefused, Slot, result_or_wait, runner_fact, runner_ms_of
+from workers.step.spending import capture, left_of
 from workers.training.heldout import evaluation_of, gate_options, measure, score_of
 from workers.training.measurement import Measurement
 from workers.training.trial_jobs import Trained, distill_offer, evaluate_offer, read_answered, read_trained

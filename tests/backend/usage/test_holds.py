@@ -28,7 +28,7 @@ from backend.usage.models import Account, Billing, Budget, Hold, LedgerTx, Usage
 from backend.usage.reports import LineKind, compile_bill, period_bill
 from tests.compile_factories import fresh, hold, make_compile, public_id, small_spec
 from tests.factories import bearer, make_api_key, make_tenant
-from workers import spending
+from workers.step import spending
 
 pytestmark = pytest.mark.usefixtures("committed_db")
 

@@ -28,7 +28,7 @@ from backend.usage.savings import note_saving
 from backend.webhooks.models import WebhookEvent
 from tests.compile_factories import hold, make_compile, public_id
 from tests.factories import bearer, make_api_key, make_member, make_tenant
-from workers import spending
+from workers.step import spending
 
 pytestmark = pytest.mark.usefixtures("committed_db")
 

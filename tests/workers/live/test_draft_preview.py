@@ -23,8 +23,8 @@ from workers.drafts.repeats import source_prompt
 from workers.drafts.scopes import draft_scope
 from workers.embedding.sentence import load_embedder
 from workers.live.draft_preview import preview
+from workers.step.teacher_profile import identity_of
 from workers.tasks.drafts import preview_drafts
-from workers.teachers.factory import identity_of
 
 pytestmark = pytest.mark.usefixtures("committed_db")
 

@@ -32,8 +32,8 @@ from tests.workers.pipeline_helpers import (
     taught_by,
     told_apart,
 )
-from workers.durable import Canceled, CompileRun, begin_step
 from workers.pipeline import STEP_FUNCTIONS, steps_of
+from workers.step.durable import Canceled, CompileRun, begin_step
 from workers.steps import ablation
 
 pytestmark = pytest.mark.usefixtures("committed_db")

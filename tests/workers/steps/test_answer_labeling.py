@@ -25,7 +25,7 @@ from tests.workers.pipeline_helpers import (
     taught_by,
     walk_through,
 )
-from workers.durable import begin_step
+from workers.step.durable import begin_step
 from workers.steps import labeling
 from workers.teachers.prompts.candidate_and_label import unfence
 

@@ -100,7 +100,7 @@ def _clean(text: str, request: CompletionRequest) -> str:
 
 def most_input_tokens(request: CompletionRequest) -> int:
     """No tokenizer makes more tokens than bytes; 16 a message allow for the chat template. What is reserved before a
-    call (workers.teacher_calls.worst_cost) is the same sum, so no report can cost more than was reserved."""
+    call (workers.step.teacher_calls.worst_cost) is the same sum, so no report can cost more than was reserved."""
     begun = len(request.prefix.encode("utf-8")) + 16 if request.prefix else 0
     return sum(len(m.content.encode("utf-8")) + 16 for m in request.messages) + begun
 

@@ -10,7 +10,7 @@ import pytest
 
 from backend.domain.answers.json_schemas import validator
 from backend.domain.spec.parsing import Spec, parse_spec
-from workers.teachers.factory import make_teacher
+from workers.step.teacher_session import make_teacher
 from workers.teachers.grammar.answers import SLIPS
 from workers.teachers.grammar.files import BadGrammar, build_grammar, load_grammar, shipped_grammar
 from workers.teachers.grammar.message_reader import Reader

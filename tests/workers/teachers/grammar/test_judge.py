@@ -13,7 +13,7 @@ from backend.domain.drafts.judge_controls import ControlCounts, audits_of, contr
 from backend.domain.drafts.vocabulary import Certificate, StoredDraft, VerdictKind, Verification
 from backend.domain.money.pricing import price_book, teacher_price
 from backend.domain.spec.parsing import SliceSpec, Spec, Teacher
-from workers.teachers.factory import make_teacher
+from workers.step.teacher_session import make_teacher
 from workers.teachers.grammar.fallback import fallback_grammar
 from workers.teachers.grammar.files import build_grammar
 from workers.teachers.grammar.model import GrammarModel, Policy

@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from backend.domain.spec.parsing import Spec, Teacher
-from workers.teachers.factory import make_teacher
+from workers.step.teacher_session import make_teacher
 from workers.teachers.grammar.model import GrammarModel
 from workers.teachers.grammar.pcfg import END, Grammar, tokenize
 from workers.teachers.grammar.server import GrammarServer, serving

@@ -15,9 +15,9 @@ from tests.factories import make_tenant
 from tests.workers.calls import EchoTeacher, answered, plan, price
 from tests.workers.pipeline_helpers import check_money
 from workers import pipeline
-from workers.durable import CompileRun
+from workers.step.durable import CompileRun
 from workers.step.result import StepDone, finish_step
-from workers.teacher_calls import call_batch
+from workers.step.teacher_calls import call_batch
 from workers.teachers.openai_compatible import answers
 from workers.teachers.protocol import Completion, CompletionRequest, Message, TeacherFailed, TeacherIdentity
 

@@ -16,7 +16,7 @@ from backend.usage.ledger import Fact
 from backend.usage.models import Billing, UsageFact
 from tests.compile_factories import change, fresh, hold, make_compile
 from tests.factories import make_tenant
-from workers.spending import capture, reserve
+from workers.step.spending import capture, reserve
 
 pytestmark = pytest.mark.django_db
 

@@ -5,7 +5,7 @@ import pytest
 from backend.domain.errors import InvalidSpec
 from backend.domain.spec.parsing import Teacher
 from tests.workers.teachers.hostile import HostileTeacher, answer
-from workers.teachers.factory import make_teacher
+from workers.step.teacher_session import make_teacher
 from workers.teachers.protocol import CompletionRequest, Message, TeacherFailed
 from workers.teachers.protocol import Teacher as TeacherProtocol
 

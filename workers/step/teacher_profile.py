@@ -1,16 +1,11 @@
-"""From the `teacher` part of a spec to a Teacher that can be called. The caller has already unsealed the key and
-fetched the recording."""
+"""The profile of a spec's teacher, known before anybody asks it: identity, capabilities, the note on the model card."""
 
 import functools
 import hashlib
 
-from backend.domain.errors import InvalidSpec, Problem
 from backend.domain.spec.parsing import Teacher as TeacherSpec
 from workers.teachers.grammar.files import shipped_grammar
-from workers.teachers.openai_compatible.teacher import OpenAICompatibleTeacher
-from workers.teachers.protocol import Teacher, TeacherCaps, TeacherIdentity
-from workers.teachers.replay import ReplayTeacher
-from workers.teachers.vllm.teacher import VllmTeacher
+from workers.teachers.protocol import TeacherCaps, TeacherIdentity
 
 VLLM_TOP_LOGPROBS = 20  # its default; a server started with a larger --max-logprobs tells no more than it is asked
 
@@ -23,42 +18,6 @@ CARD_NOTES = {
     "openai_compatible": "",
     "replay": "Taught by recorded answers; who gave them is for whoever made the recording to say.",
 }
-
-
-def make_teacher(
-    spec: TeacherSpec,
-    *,
-    api_key: str | None,
-    recording: bytes | None,
-    allowed_private_origins: frozenset[str],
-    grammar_url: str,
-) -> Teacher:
-    """`grammar_url` is the deployment's own grammar server up to /v1; only the `grammar` provider may reach it when it
-    is not among `allowed_private_origins`. Raises InvalidSpec where the spec lacks what its provider needs."""
-    if spec.provider == "replay":
-        if recording is None:
-            raise _lacks("recording", "Replay needs the id of an uploaded recording.")
-        return ReplayTeacher(recording, model=spec.model)
-    if spec.provider == "grammar":
-        return OpenAICompatibleTeacher(
-            identity=identity_of(spec),
-            base_url=grammar_url,
-            api_key=None,
-            caps=caps_of(spec),
-            concurrency=spec.concurrency,
-            allowed_origins=frozenset({grammar_url}),
-        )
-    if spec.base_url is None:
-        raise _lacks("base_url", "An openai_compatible teacher needs a base_url, up to /v1.")
-    kind = VllmTeacher if spec.engine == "vllm" else OpenAICompatibleTeacher
-    return kind(
-        identity=identity_of(spec),
-        base_url=spec.base_url,
-        api_key=api_key,
-        caps=caps_of(spec),
-        concurrency=spec.concurrency,
-        allowed_origins=allowed_private_origins,
-    )
 
 
 def identity_of(spec: TeacherSpec) -> TeacherIdentity:
@@ -93,8 +52,3 @@ def _grammar_revision() -> str:
     """The revision of the grammars this release ships. A server started with another file says so in each answer
     (`Completion.revision`)."""
     return shipped_grammar().revision
-
-
-def _lacks(field: str, message: str) -> InvalidSpec:
-    problem = Problem(pointer=f"/teacher/{field}", message=message, code="missing")
-    return InvalidSpec(message, problems=(problem,))

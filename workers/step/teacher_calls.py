@@ -27,8 +27,8 @@ from backend.domain.lifecycle import StepName
 from backend.domain.money.pricing import TeacherPrice
 from backend.usage.ledger import Fact
 from backend.usage.models import Billing
-from workers.durable import CompileRun, is_away, patiently
-from workers.spending import capture, pays_teacher_itself, reserve
+from workers.step.durable import CompileRun, is_away, patiently
+from workers.step.spending import capture, pays_teacher_itself, reserve
 from workers.teachers.protocol import (
     Completion,
     ScoreRequest,

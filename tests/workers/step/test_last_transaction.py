@@ -15,7 +15,7 @@ from backend.tenants.isolation import tenant_scope
 from tests.compile_factories import fresh, make_compile
 from tests.factories import make_tenant
 from workers import pipeline
-from workers.durable import CompileRun
+from workers.step.durable import CompileRun
 from workers.step.result import StepDone, finish_step
 
 pytestmark = pytest.mark.usefixtures("committed_db")

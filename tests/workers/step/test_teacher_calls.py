@@ -22,8 +22,8 @@ from tests.compile_factories import change, fresh, hold, lapse, make_compile
 from tests.factories import make_tenant
 from tests.workers.calls import MODEL, USAGE, EchoTeacher, answered, plan, price
 from workers import pipeline
-from workers.durable import Canceled, CompileRun
-from workers.teacher_calls import MadeCall, PlannedCall, call_batch, worst_cost
+from workers.step.durable import Canceled, CompileRun
+from workers.step.teacher_calls import MadeCall, PlannedCall, call_batch, worst_cost
 from workers.teachers.protocol import Completion, CompletionRequest, TeacherCanceled, TeacherFailed, Usage
 
 pytestmark = pytest.mark.usefixtures("committed_db")
