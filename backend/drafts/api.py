@@ -1,6 +1,7 @@
 """/v1/drafts: what the draft cache holds, what it was worth, what it would offer a spec, and deleting from it."""
 
 from collections.abc import Iterable
+from dataclasses import asdict
 from typing import Any, ClassVar
 from uuid import UUID
 
@@ -18,23 +19,21 @@ from backend.domain.errors import NotFound
 from backend.domain.ids import Prefix, decode_id
 from backend.domain.spec.parsing import canonical_spec, parse_spec
 from backend.drafts.models import Draft
-from backend.drafts.previews import preview
+from backend.drafts.previews import PreviewShape, preview
 from backend.drafts.purging import delete_draft, purge_family
 from backend.drafts.reading import Reader, drafts_of, verdicts_on
-from backend.drafts.serializers import (
+from backend.drafts.serializers import ListQuery, PurgeQuery, StatsQuery
+from backend.drafts.shapes import (
     DeletionShape,
     DraftDetailShape,
     DraftListShape,
+    DraftShape,
     DraftStatsShape,
-    ListQuery,
-    PreviewShape,
-    PurgeQuery,
     PurgeShape,
-    StatsQuery,
+    VerdictShape,
 )
-from backend.drafts.shapes import draft_shape, family_shape, purge_shape, verdict_shape
 from backend.drafts.statistics import stats
-from backend.rest.pagination import PAGE_PARAMETERS, list_page, page_schema, search_page
+from backend.rest.pagination import PAGE_PARAMETERS, list_page, page_schema, search_page, whole_list
 from backend.rest.strict import StrictSerializer, check_query
 from backend.tenants.api_keys.authentication import IsTenant
 from backend.tenants.permissions import HasScope
@@ -57,8 +56,8 @@ class DraftStatsView(APIView):
         """What is kept and what it was worth, by family, teacher and strategy: acceptance, saving, bad drafts, and the
         slices that were held back for comparison."""
         wanted = _read(StatsQuery, request)
-        data = [family_shape(family) for family in stats(request.auth.tenant_id, **wanted)]
-        return Response({"object": "list", "data": data, "has_more": False, "next_cursor": None})
+        data = [DraftStatsShape.of(family) for family in stats(request.auth.tenant_id, **wanted)]
+        return whole_list(data)
 
 
 class DraftsView(APIView):
@@ -75,7 +74,7 @@ class DraftsView(APIView):
         reader = Reader(tenant_id)
 
         def render(row: Draft) -> dict[str, Any]:
-            return draft_shape(row, reader.scope(row), reader.text(row))
+            return DraftShape.of(reader.open(row))
 
         if not q:
             page = list_page(request, rows, prefix=Prefix.DRAFT, render=render, filters=FILTERS)
@@ -97,7 +96,7 @@ class DraftsView(APIView):
         of the database cannot be read either."""
         family = _read(PurgeQuery, request)["family"]
         purged = purge_family(request.auth.tenant_id, family, actor=request.auth.actor)
-        return Response(purge_shape(family, purged))
+        return Response(PurgeShape.of(asdict(purged) | {"family": family}))
 
 
 class DraftView(APIView):
@@ -109,9 +108,9 @@ class DraftView(APIView):
         check_query(request.query_params, [])
         row = find_draft(request, draft)
         reader = Reader(row.tenant_id)
-        shape = draft_shape(row, reader.scope(row), reader.text(row))
-        verdicts = [verdict_shape(verdict) for verdict in verdicts_on(row)]
-        return Response(shape | {"slice_text": reader.slice_text(row), "verdicts": verdicts})
+        verdicts = [VerdictShape.of(verdict) for verdict in verdicts_on(row)]
+        body = DraftShape.of(reader.open(row)) | {"slice_text": reader.slice_text(row), "verdicts": verdicts}
+        return Response(body)
 
     @extend_schema(operation_id="drafts_delete", responses={200: DeletionShape})
     def delete(self, request: Request, draft: str) -> Response:
@@ -119,7 +118,7 @@ class DraftView(APIView):
         check_query(request.query_params, [])
         row = find_draft(request, draft)
         n_deleted = delete_draft(row.tenant_id, row.id, actor=request.auth.actor)
-        return Response({"object": "draft_deletion", "n_drafts": n_deleted})
+        return Response(DeletionShape.of({"n_drafts": n_deleted}))
 
 
 def find_draft(request: Request, public_id: str) -> Draft:

@@ -121,6 +121,8 @@ class Draft(TenantOwned):
     cost_microusd = models.BigIntegerField()
     created_at = models.DateTimeField(auto_now_add=True)
     expires_at = models.DateTimeField()
+    scope: Scope  # this and the text are there once `reading.Reader` has opened the row
+    text: str | None
 
     class Meta:
         constraints = [

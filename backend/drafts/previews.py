@@ -9,12 +9,16 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from rest_framework import serializers as s
+
 from backend.domain.drafts.vocabulary import Arm, Strategy
 from backend.domain.errors import Unavailable
 from backend.domain.spec.parsing import Spec, canonical_spec
 from backend.drafts.models import Preview, Scope
+from backend.drafts.shapes import Ppm, Rounded, Whole
 from backend.queue import TaskName, enqueue
 from backend.rest.async_queries import let_go
+from backend.rest.shapes import Shape
 from backend.tenants.isolation import tenant_scope
 from backend.wakeups import announce, listening
 
@@ -44,39 +48,54 @@ class PreviewedSlice:
     break_even: float | None
     reason: str
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "slice": self.name,
-            "strategy": None if self.strategy is None else self.strategy.value,
-            "arm": self.arm.value,
-            "n_sources": self.n_sources,
-            "nearest_distance_ppm": _ppm(self.nearest_distance),
-            "n_drafts": self.n_drafts,
-            "n_shown": self.n_shown,
-            "expected_accepted": round(self.expected_accepted, 2),
-            "acceptance_low_ppm": _ppm(self.acceptance_low),
-            "acceptance_high_ppm": _ppm(self.acceptance_high),
-            "fresh_microusd": None if self.fresh_microusd is None else round(self.fresh_microusd, 3),
-            "expected_avoided_microusd": round(self.expected_avoided_microusd),
-            "expected_verification_microusd": round(self.expected_verification_microusd),
-            "expected_net_microusd": round(self.expected_net_microusd),
-            "break_even_ppm": _ppm(self.break_even),
-            "reason": self.reason,
-        }
+
+class PreviewSliceShape(Shape[PreviewedSlice]):
+    slice = s.CharField(source="name")
+    strategy = s.ChoiceField([strategy.value for strategy in Strategy], allow_null=True)
+    arm = s.ChoiceField([arm.value for arm in Arm], help_text="What would happen to the slice.")
+    n_sources = s.IntegerField(help_text="Slices of earlier compiles that are near.")
+    nearest_distance_ppm = Ppm(source="nearest_distance", allow_null=True)
+    n_drafts = s.IntegerField(help_text="Their live drafts.")
+    n_shown = s.IntegerField(help_text="How many would be offered to the teacher.")
+    expected_accepted = Rounded(2)
+    acceptance_low_ppm = Ppm(
+        source="acceptance_low", allow_null=True, help_text="95 % credible interval of the acceptance."
+    )
+    acceptance_high_ppm = Ppm(source="acceptance_high", allow_null=True)
+    fresh_microusd = Rounded(3, allow_null=True, help_text="What one fresh candidate costs.")
+    expected_avoided_microusd = Whole()
+    expected_verification_microusd = Whole()
+    expected_net_microusd = Whole()
+    break_even_ppm = Ppm(source="break_even", allow_null=True, help_text="The acceptance above which a draft pays.")
+    reason = s.CharField()
+
+
+class PreviewTotalShape(Shape[Any]):
+    n_slices = s.IntegerField()
+    n_slices_offered = s.IntegerField()
+    n_drafts = s.IntegerField()
+    n_shown = s.IntegerField()
+    expected_accepted = Rounded(2)
+    expected_avoided_microusd = Whole()
+    expected_verification_microusd = Whole()
+    expected_net_microusd = Whole()
+
+
+class PreviewShape(s.Serializer[Any]):  # {"object": ..., "family": ...} | the worker's answer
+    object = s.ChoiceField(["draft_preview"])
+    family = s.CharField()
+    slices = PreviewSliceShape(many=True)
+    total = PreviewTotalShape()
+
+
+_SUMS = [name for name in PreviewTotalShape().fields if not name.startswith("n_slices")]
 
 
 def total_of(slices: Sequence[PreviewedSlice]) -> dict[str, Any]:
     """Summed before it is rounded: a slice may save less than a micro-dollar."""
-    return {
-        "n_slices": len(slices),
-        "n_slices_offered": sum(part.n_shown > 0 for part in slices),
-        "n_drafts": sum(part.n_drafts for part in slices),
-        "n_shown": sum(part.n_shown for part in slices),
-        "expected_accepted": round(math.fsum(part.expected_accepted for part in slices), 2),
-        "expected_avoided_microusd": round(math.fsum(part.expected_avoided_microusd for part in slices)),
-        "expected_verification_microusd": round(math.fsum(part.expected_verification_microusd for part in slices)),
-        "expected_net_microusd": round(math.fsum(part.expected_net_microusd for part in slices)),
-    }
+    sums = {name: math.fsum(getattr(part, name) for part in slices) for name in _SUMS}
+    counts = {"n_slices": len(slices), "n_slices_offered": sum(part.n_shown > 0 for part in slices)}
+    return PreviewTotalShape.of(counts | sums)
 
 
 def expected_saving(tenant_id: UUID, spec: Spec, *, wait_s: float) -> dict[str, Any]:
@@ -143,7 +162,7 @@ def question(tenant_id: UUID, preview_id: UUID) -> dict[str, Any] | None:
 
 
 def answer(tenant_id: UUID, preview_id: UUID, slices: Sequence[PreviewedSlice]) -> None:
-    result = {"slices": [part.to_json() for part in slices], "total": total_of(slices)}
+    result = {"slices": [PreviewSliceShape.of(part) for part in slices], "total": total_of(slices)}
     _close(tenant_id, preview_id, ANSWERED, result)
 
 
@@ -155,7 +174,3 @@ def _close(tenant_id: UUID, preview_id: UUID, status: str, result: Any) -> None:
     with tenant_scope(tenant_id):
         Preview.objects.filter(tenant_id=tenant_id, id=preview_id, status=QUEUED).update(status=status, result=result)
     announce(preview_id)
-
-
-def _ppm(share: float | None) -> int | None:
-    return None if share is None or not math.isfinite(share) else round(share * 1_000_000)

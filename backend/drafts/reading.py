@@ -41,6 +41,11 @@ class Reader:
             self._scopes |= {row.id: row for row in Scope.objects.filter(tenant_id=self.tenant_id)}
         return self._scopes[draft.scope_id]
 
+    def open(self, draft: Draft) -> Draft:
+        """Add the scope and the text to the row, and return it."""
+        draft.scope, draft.text = self.scope(draft), self.text(draft)
+        return draft
+
     def text(self, draft: Draft) -> str | None:
         """None when the family's key is gone."""
         vault = self._vault(draft)

@@ -1,205 +1,310 @@
-"""The draft cache's rows and sums as the API writes them."""
+"""Answers about the draft cache: figures, drafts, the verdicts on them, deletions. Previews have theirs in `previews`."""
 
-from collections.abc import Sequence
-from typing import Any
+import math
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from rest_framework import serializers as s
 
 from backend.domain.drafts.calibration import GRID_VERSION, predict
 from backend.domain.drafts.judge_controls import exact_interval
-from backend.domain.drafts.vocabulary import Saving
-from backend.domain.ids import Prefix, encode_id
-from backend.drafts.calibrations import curve_of, measured_bad_rate
-from backend.drafts.models import Calibration, Draft, Scope, Verdict
-from backend.drafts.purging import Purged
-from backend.drafts.tallies import Band, FamilyStats, Holdings, ScopeStats, Side, Tally
-from backend.rest.times import rfc3339
+from backend.domain.drafts.vocabulary import Arm, Certificate, DraftState, Strategy, VerdictKind
+from backend.domain.ids import Prefix
+from backend.drafts.calibrations import curve_of
+from backend.drafts.models import Draft, Verdict
+from backend.drafts.tallies import Band, FamilyStats, ScopeStats, Side, StrategyStats, Tally
+from backend.rest.shapes import Constant, PublicId, Shape, TextOrNull, Time
 
 LEVEL = 0.95  # of every interval
 CURVE_POINTS_PPM = range(0, 1_000_001, 50_000)
 
 
-def family_shape(family: FamilyStats) -> dict[str, Any]:
-    return {
-        "object": "draft_stats",
-        "family": family.family,
-        **holdings_shape(family.holdings),
-        "lookups": tally_shape(family.tally, [band for scope in family.scopes for band in scope.verified]),
-        "labels": {"n_reused": family.labels.n_reused, "avoided_microusd": family.labels.saving.avoided},
-        "net_microusd": (family.tally.saving + family.labels.saving).net,
-        "holdback": holdback_shape(family.held_back, family.not_held_back),
-        "scopes": [scope_shape(scope) for scope in family.scopes],
-    }
+class Ppm(s.IntegerField):
+    """A share in parts per million; null where it is not finite."""
+
+    def to_representation(self, value: float) -> int | None:  # type: ignore[override]
+        return ppm(value) if math.isfinite(value) else None
 
 
-def scope_shape(scope: ScopeStats) -> dict[str, Any]:
-    return {
-        "teacher": scope.scope.teacher,
-        "embedder": scope.scope.embedder,
-        **holdings_shape(scope.holdings),
-        "lookups": tally_shape(scope.tally, scope.verified),
-        "strategies": [
-            strategy_shape(name, tally, scope.bands.get(name, ()), scope.calibrations.get(name))
-            for name, tally in scope.tallies.items()
-        ],
-    }
+class Whole(s.IntegerField):
+    def to_representation(self, value: float) -> int:  # type: ignore[override]
+        return round(value)
 
 
-def holdings_shape(held: Holdings) -> dict[str, Any]:
-    return {
-        "n_drafts": held.n_drafts,
-        "n_kept": held.n_kept,
-        "n_quarantined": held.n_quarantined,
-        "n_sources": held.n_sources,
-        "n_bytes": held.n_bytes,
-        "n_tokens": held.n_tokens,
-        "cost_microusd": held.cost_microusd,
-        "newest_at": rfc3339(held.newest_at),
-    }
+class Rounded(s.FloatField):
+    def __init__(self, n_digits: int, **options: Any) -> None:
+        super().__init__(**options)
+        self._n_digits = n_digits
 
-
-def tally_shape(tally: Tally, verified: Sequence[Band]) -> dict[str, Any]:
-    """`verified` are the verdicts that the acceptance is counted over."""
-    return {
-        "n_lookups": tally.n_lookups,
-        "arms": dict(sorted(tally.arms.items())),
-        "n_shown": tally.n_shown,
-        "n_accepted": tally.n_accepted,
-        "n_reused": tally.n_reused,
-        "acceptance": rate_shape(sum(b.n_accepted for b in verified), sum(b.n_shown for b in verified)),
-        "kept_tokens": dict(sorted(tally.kept_tokens.items())),
-        **saving_shape(tally.saving),
-    }
-
-
-def saving_shape(saving: Saving) -> dict[str, int]:
-    return {
-        "avoided_microusd": saving.avoided,
-        "verification_microusd": saving.verification,
-        "embedding_microusd": saving.embedding,
-        "audit_microusd": saving.audits,
-        "exploration_microusd": saving.exploration,
-        "net_microusd": saving.net,
-    }
-
-
-def rate_shape(k: int, n: int) -> dict[str, int | None]:
-    """`k` of `n` with its exact 95 % interval; nulls where there is nothing to divide."""
-    if n == 0:
-        return {"k": k, "n": n, "rate_ppm": None, "low_ppm": None, "high_ppm": None}
-    low, high = exact_interval(k, n, LEVEL)
-    return {"k": k, "n": n, "rate_ppm": ppm(k / n), "low_ppm": ppm(low), "high_ppm": ppm(high)}
-
-
-def strategy_shape(name: str, tally: Tally, bands: Sequence[Band], known: Calibration | None) -> dict[str, Any]:
-    """Return a strategy's figures. `known` is None for one that was never used so far: nothing was audited, the judge's
-    errors are unknown."""
-    known = known or Calibration(log_posterior=b"", grid_version=GRID_VERSION)
-    return {
-        "strategy": name,
-        "lookups": tally_shape(tally, bands),
-        "is_suspended": known.suspended_at is not None,
-        "suspended_at": rfc3339(known.suspended_at),
-        "bad_drafts": bad_drafts_shape(known),
-        "negative_controls": rate_shape(known.n_negative_accepted, known.n_negative_controls),
-        "positive_controls": rate_shape(known.n_positive_accepted, known.n_positive_controls),
-        "n_observations": known.n_observations,
-        "by_distance": [
-            {"distance_ppm": ppm(band.distance), **rate_shape(band.n_accepted, band.n_shown)} for band in bands
-        ],
-        "curve": curve_shape(known),
-    }
-
-
-def bad_drafts_shape(known: Calibration) -> dict[str, int | None]:
-    """The share of accepted drafts that are bad, as the fall-back sees it: its interval holds at all times at once."""
-    rate = measured_bad_rate(known)
-    return {
-        "n_audited": known.n_audited,
-        "n_refused": known.n_audited_bad,
-        "rate_ppm": None if rate.estimate is None else ppm(rate.estimate),
-        "low_ppm": ppm(rate.low),
-        "high_ppm": ppm(rate.high),
-        "bound_ppm": None if known.max_bad_rate is None else ppm(known.max_bad_rate),
-    }
-
-
-def curve_shape(known: Calibration) -> list[dict[str, int]] | None:
-    """The acceptance that the next look-up expects, by distance; None before the first verdict."""
-    if known.n_observations == 0 or known.grid_version != GRID_VERSION:
-        return None
-    expected = predict(curve_of(known), [point / 1_000_000 for point in CURVE_POINTS_PPM])
-    return [
-        {"distance_ppm": point, "acceptance_ppm": ppm(float(value))}
-        for point, value in zip(CURVE_POINTS_PPM, expected, strict=True)
-    ]
-
-
-def holdback_shape(held_back: Side | None, others: Side | None) -> dict[str, Any] | None:
-    if held_back is None or others is None:
-        return None
-    return {"held_back": _side_shape(held_back), "not_held_back": _side_shape(others)}
-
-
-def _side_shape(side: Side) -> dict[str, Any]:
-    cost = side.cost_per_candidate_microusd
-    return {
-        "n_slices": side.n_slices,
-        "n_candidates": side.n_candidates,
-        "cost_per_candidate_microusd": None if cost is None else round(cost, 3),
-        "mean_score": None if side.mean_score is None else round(side.mean_score, 6),
-    }
-
-
-def draft_shape(row: Draft, scope: Scope, text: str | None) -> dict[str, Any]:
-    return {
-        "id": encode_id(Prefix.DRAFT, row.id),
-        "object": "draft",
-        "family": scope.family,
-        "teacher": scope.teacher,
-        "embedder": scope.embedder,
-        "text": text,
-        "state": row.state,
-        "is_kept": row.is_kept,
-        "score": row.score,
-        "signal": row.signal or None,
-        "logprob": row.logprob,
-        "n_tokens": row.n_tokens,
-        "n_bytes": row.n_bytes,
-        "n_shown": row.n_shown,
-        "n_accepted": row.n_accepted,
-        "root": None if row.root_id is None else encode_id(Prefix.DRAFT, row.root_id),
-        "compile": encode_id(Prefix.COMPILE, row.compile_id),
-        "cost_microusd": row.cost_microusd,
-        "created_at": rfc3339(row.created_at),
-        "expires_at": rfc3339(row.expires_at),
-    }
-
-
-def verdict_shape(row: Verdict) -> dict[str, Any]:
-    return {
-        "compile": encode_id(Prefix.COMPILE, row.compile_id),
-        "strategy": row.strategy,
-        "kind": row.kind,
-        "certificate": row.certificate or None,
-        "is_accepted": row.is_accepted,
-        "distance_ppm": ppm(row.distance),
-        "predicted_ppm": ppm(row.predicted),
-        "n_tokens_kept": row.n_tokens_kept,
-        "cost_microusd": row.cost_microusd,
-        "created_at": rfc3339(row.created_at),
-    }
-
-
-def purge_shape(family: str, purged: Purged) -> dict[str, Any]:
-    return {
-        "object": "draft_purge",
-        "family": family,
-        "n_drafts": purged.n_drafts,
-        "n_sources": purged.n_sources,
-        "n_label_drafts": purged.n_label_drafts,
-        "n_calibrations": purged.n_calibrations,
-        "n_keys": purged.n_keys,
-    }
+    def to_representation(self, value: float) -> float:
+        return round(value, self._n_digits)
 
 
 def ppm(share: float) -> int:
     return round(share * 1_000_000)
+
+
+class Rate(NamedTuple):
+    """`k` of `n` with its exact 95 % interval; None where there is nothing to divide."""
+
+    k: int
+    n: int
+    rate_ppm: int | None = None
+    low_ppm: int | None = None
+    high_ppm: int | None = None
+
+
+def rate(k: int, n: int) -> Rate:
+    if n == 0:
+        return Rate(k, n)
+    low, high = exact_interval(k, n, LEVEL)
+    return Rate(k, n, ppm(k / n), ppm(low), ppm(high))
+
+
+def acceptance(bands: Iterable[Band]) -> Rate:
+    verified = list(bands)
+    return rate(sum(band.n_accepted for band in verified), sum(band.n_shown for band in verified))
+
+
+class RateShape(Shape[Any]):
+    k = s.IntegerField()
+    n = s.IntegerField()
+    rate_ppm = s.IntegerField(allow_null=True)
+    low_ppm = s.IntegerField(allow_null=True, help_text="Exact (Clopper-Pearson) 95 % interval.")
+    high_ppm = s.IntegerField(allow_null=True)
+
+
+Stats = FamilyStats | ScopeStats | StrategyStats
+
+
+class LookupsShape(Shape[Stats]):
+    first = ("n_lookups", "arms", "n_shown", "n_accepted", "n_reused", "acceptance", "kept_tokens")
+
+    avoided_microusd = s.IntegerField(
+        source="tally.saving.avoided", help_text="What the candidates that drafts stand in for would have cost fresh."
+    )
+    verification_microusd = s.IntegerField(source="tally.saving.verification")
+    embedding_microusd = s.IntegerField(source="tally.saving.embedding")
+    audit_microusd = s.IntegerField(source="tally.saving.audits")
+    exploration_microusd = s.IntegerField(source="tally.saving.exploration")
+    net_microusd = s.IntegerField(
+        source="tally.saving.net", help_text="Avoided less all the others. Below zero where the cache cost money."
+    )
+    n_lookups = s.IntegerField(source="tally.n_lookups", help_text="Slices that looked for drafts.")
+    arms = s.DictField(child=s.IntegerField(), help_text=f"Of these, by what happened: {', '.join(Arm)}.")
+    n_shown = s.IntegerField(
+        source="tally.n_shown", help_text="Drafts that were offered, written for the very same prompt or not."
+    )
+    n_accepted = s.IntegerField(source="tally.n_accepted")
+    n_reused = s.IntegerField(source="tally.n_reused", help_text="Accepted ones that entered a pool.")
+    acceptance = RateShape(help_text="Of the drafts that a verifier was asked about.")
+    kept_tokens = s.DictField(child=s.IntegerField(), help_text=f"By certificate: {', '.join(Certificate)}.")
+
+    def get_arms(self, row: Stats) -> dict[str, int]:
+        return dict(sorted(row.tally.arms.items()))
+
+    def get_acceptance(self, row: Stats) -> Rate:
+        return acceptance(row.verified)
+
+    def get_kept_tokens(self, row: Stats) -> dict[str, int]:
+        return dict(sorted(row.tally.kept_tokens.items()))
+
+
+class BadDraftsShape(Shape[StrategyStats]):
+    n_audited = s.IntegerField(
+        source="calibration.n_audited", help_text="Accepted drafts that the teacher was asked about again."
+    )
+    n_refused = s.IntegerField(source="calibration.n_audited_bad")
+    rate_ppm = Ppm(
+        source="bad_rate.estimate",
+        allow_null=True,
+        help_text="Corrected for the judge's errors; null before an audit.",
+    )
+    low_ppm = Ppm(source="bad_rate.low", help_text="95 % interval that holds at all times at once.")
+    high_ppm = Ppm(source="bad_rate.high")
+    bound_ppm = Ppm(
+        source="calibration.max_bad_rate",
+        allow_null=True,
+        help_text="The spec's draft_cache.max_bad_rate at the last audit.",
+    )
+
+
+class BandShape(RateShape):
+    first = ("distance_ppm",)
+
+    distance_ppm = Ppm(source="distance", help_text="Where the band begins; it is 50,000 wide.")
+
+
+class CurvePoint(Shape[Any]):
+    distance_ppm = s.IntegerField()
+    acceptance_ppm = Ppm(source="acceptance")
+
+
+class StrategyShape(Shape[StrategyStats]):
+    strategy = s.ChoiceField([strategy.value for strategy in Strategy])
+    lookups = LookupsShape(source="*")
+    is_suspended = s.BooleanField(help_text="Too many bad drafts: this scope generates afresh.")
+    suspended_at = Time(source="calibration.suspended_at", allow_null=True)
+    bad_drafts = BadDraftsShape(source="*")
+    negative_controls = RateShape(help_text="Planted drafts of far slices, and how many the judge accepted.")
+    positive_controls = RateShape(help_text="Planted fresh candidates, and how many the judge accepted.")
+    n_observations = s.IntegerField(source="calibration.n_observations")
+    by_distance = BandShape(many=True, help_text="Accepted of shown, by cosine distance.")
+    curve = CurvePoint(many=True, allow_null=True, help_text="Expected acceptance by cosine distance.")
+
+    def get_is_suspended(self, row: StrategyStats) -> bool:
+        return row.calibration.suspended_at is not None
+
+    def get_negative_controls(self, row: StrategyStats) -> Rate:
+        return rate(row.calibration.n_negative_accepted, row.calibration.n_negative_controls)
+
+    def get_positive_controls(self, row: StrategyStats) -> Rate:
+        return rate(row.calibration.n_positive_accepted, row.calibration.n_positive_controls)
+
+    def get_by_distance(self, row: StrategyStats) -> list[dict[str, Any]]:
+        return [{"distance": band.distance} | acceptance([band])._asdict() for band in row.verified]
+
+    def get_curve(self, row: StrategyStats) -> list[dict[str, Any]] | None:
+        """The acceptance that the next look-up expects; None before the first verdict."""
+        known = row.calibration
+        if known.n_observations == 0 or known.grid_version != GRID_VERSION:
+            return None
+        expected = predict(curve_of(known), [point / 1_000_000 for point in CURVE_POINTS_PPM])
+        return [
+            {"distance_ppm": point, "acceptance": float(value)}
+            for point, value in zip(CURVE_POINTS_PPM, expected, strict=True)
+        ]
+
+
+class HoldingsShape(Shape[Any]):
+    n_drafts = s.IntegerField(
+        source="holdings.n_drafts", help_text="Live candidates that no selection kept: the product's drafts."
+    )
+    n_kept = s.IntegerField(
+        source="holdings.n_kept", help_text="Picked ones, there because an exact rule needs an unbiased sample."
+    )
+    n_quarantined = s.IntegerField(source="holdings.n_quarantined")
+    n_sources = s.IntegerField(source="holdings.n_sources", help_text="Slices that they were written for.")
+    n_bytes = s.IntegerField(source="holdings.n_bytes", help_text="Of all rows.")
+    n_tokens = s.IntegerField(source="holdings.n_tokens", help_text="Of the product's drafts.")
+    cost_microusd = s.IntegerField(
+        source="holdings.cost_microusd", help_text="What the teacher was paid for the product's drafts."
+    )
+    newest_at = Time(source="holdings.newest_at", allow_null=True)
+
+
+class ScopeShape(HoldingsShape):  # of ScopeStats
+    first = ("teacher", "embedder")
+
+    teacher = s.CharField(source="scope.teacher")
+    embedder = s.CharField(source="scope.embedder")
+    lookups = LookupsShape(source="*")
+    strategies = StrategyShape(many=True)
+
+
+class SideShape(Shape[Side]):
+    n_slices = s.IntegerField()
+    n_candidates = s.IntegerField()
+    cost_per_candidate_microusd = Rounded(3, allow_null=True)
+    mean_score = Rounded(6, allow_null=True)
+
+
+class HoldbackShape(Shape[FamilyStats]):
+    """Slices that had drafts near, parted at random: some got none, the others were treated as usual."""
+
+    held_back = SideShape()
+    not_held_back = SideShape()
+
+
+class LabelsShape(Shape[Tally]):
+    n_reused = s.IntegerField(help_text="Label prompts that the teacher had answered before, word for word.")
+    avoided_microusd = s.IntegerField(source="saving.avoided")
+
+
+class DraftStatsShape(HoldingsShape):  # of FamilyStats
+    first = ("object", "family")
+
+    object = Constant("draft_stats")
+    family = s.CharField()
+    lookups = LookupsShape(source="*")
+    labels = LabelsShape()
+    net_microusd = s.IntegerField(help_text="Of look-ups and labels together.")
+    holdback = HoldbackShape(allow_null=True, help_text="Null until both sides have slices.")
+    scopes = ScopeShape(many=True)
+
+    def get_net_microusd(self, row: FamilyStats) -> int:
+        return (row.tally.saving + row.labels.saving).net
+
+    def get_holdback(self, row: FamilyStats) -> FamilyStats | None:
+        return None if row.held_back is None or row.not_held_back is None else row
+
+
+class DraftShape(Shape[Draft]):  # of a row that `reading.Reader` opened
+    id = PublicId(Prefix.DRAFT)
+    object = Constant("draft")
+    family = s.CharField(source="scope.family")
+    teacher = s.CharField(source="scope.teacher")
+    embedder = s.CharField(source="scope.embedder")
+    text = s.CharField(allow_null=True, help_text="Null when the family's key is gone.")
+    state = s.ChoiceField([state.value for state in DraftState])
+    is_kept = s.BooleanField(help_text="Its own compile picked it.")
+    score = s.FloatField(allow_null=True)
+    signal = TextOrNull()
+    logprob = s.FloatField(allow_null=True)
+    n_tokens = s.IntegerField()
+    n_bytes = s.IntegerField()
+    n_shown = s.IntegerField()
+    n_accepted = s.IntegerField()
+    root = PublicId(Prefix.DRAFT, source="root_id", allow_null=True, help_text="The draft that this text began as.")
+    compile = PublicId(Prefix.COMPILE, source="compile_id", help_text="The compile that paid for it.")
+    cost_microusd = s.IntegerField()
+    created_at = Time()
+    expires_at = Time()
+
+
+class VerdictShape(Shape[Verdict]):
+    compile = PublicId(Prefix.COMPILE, source="compile_id", help_text="The compile that it was offered to.")
+    strategy = s.ChoiceField([strategy.value for strategy in Strategy])
+    kind = s.ChoiceField([kind.value for kind in VerdictKind])
+    certificate = s.ChoiceField([name.value for name in Certificate], allow_null=True)
+    is_accepted = s.BooleanField()
+    distance_ppm = Ppm(source="distance")
+    predicted_ppm = Ppm(source="predicted", help_text="The acceptance that was expected.")
+    n_tokens_kept = s.IntegerField()
+    cost_microusd = s.IntegerField()
+    created_at = Time()
+
+    def get_certificate(self, row: Verdict) -> str | None:
+        return row.certificate or None
+
+
+class DraftDetailShape(DraftShape):  # DraftShape.of(row) | the rest
+    slice_text = s.CharField(allow_null=True, help_text="The slice that it was written for, as it was embedded.")
+    verdicts = VerdictShape(many=True, help_text="The newest 100.")
+
+
+class DraftListShape(s.Serializer[object]):
+    object = s.ChoiceField(["list"])
+    data = DraftShape(many=True)
+    has_more = s.BooleanField()
+    next_cursor = s.CharField(allow_null=True)
+    truncated = s.BooleanField(
+        help_text="With `q`: the search stopped before the page was full; go on with `next_cursor`."
+    )
+
+
+class DeletionShape(Shape[Any]):
+    object = Constant("draft_deletion")
+    n_drafts = s.IntegerField(help_text="The draft itself and those that began as its text.")
+
+
+class PurgeShape(Shape[Any]):
+    """What was deleted; all zeros where nothing was kept of the family."""
+
+    object = Constant("draft_purge")
+    family = s.CharField()
+    n_drafts = s.IntegerField()
+    n_sources = s.IntegerField()
+    n_label_drafts = s.IntegerField()
+    n_calibrations = s.IntegerField()
+    n_keys = s.IntegerField(help_text="1 where the family's key was destroyed.")

@@ -11,9 +11,11 @@ from django.db.models import BigIntegerField, Count, F, Max, Q, QuerySet, Sum
 from django.db.models.fields.json import KeyTextTransform
 from django.db.models.functions import Cast, Floor
 
+from backend.domain.drafts.calibration import GRID_VERSION
 from backend.domain.drafts.vocabulary import Arm, Certificate, DraftState, Saving, VerdictKind
+from backend.drafts.calibrations import measured_bad_rate
 from backend.drafts.models import Calibration, Draft, Offer, Outcome, Scope, Source, Verdict
-from backend.drafts.tallies import BAND, Band, FamilyStats, Holdings, ScopeStats, Side, Tally
+from backend.drafts.tallies import BAND, Band, FamilyStats, Holdings, ScopeStats, Side, StrategyStats, Tally
 
 # A slice is held back at random among those that have drafts near, before anything is decided about them: compared with
 # the offered ones alone, it would stand beside a choice of the easy ones.
@@ -72,9 +74,17 @@ def _scope_stats(
         scope=scope,
         holdings=holdings,
         tally=sum(own.values(), Tally()),
-        tallies={strategy: own.get(strategy, Tally()) for strategy in sorted({*own, *calibrations, *bands} - {""})},
-        bands=bands,
-        calibrations=calibrations,
+        strategies=tuple(
+            _strategy_stats(name, own.get(name, Tally()), bands.get(name, ()), calibrations.get(name))
+            for name in sorted({*own, *calibrations, *bands} - {""})
+        ),
+    )
+
+
+def _strategy_stats(name: str, tally: Tally, bands: tuple[Band, ...], row: Calibration | None) -> StrategyStats:
+    known = row or Calibration(log_posterior=b"", grid_version=GRID_VERSION)
+    return StrategyStats(
+        strategy=name, tally=tally, verified=bands, calibration=known, bad_rate=measured_bad_rate(known)
     )
 
 

@@ -2,10 +2,10 @@
 shown (`shapes`)."""
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from backend.domain.drafts.judge_controls import BadRate
 from backend.domain.drafts.vocabulary import Saving, Strategy
 from backend.drafts.models import Calibration, Scope
 
@@ -88,20 +88,29 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StrategyStats:
+    """`verified` has the verdicts, nearest first. `calibration` is one without observations before the first use."""
+
+    strategy: str
+    tally: Tally
+    verified: tuple[Band, ...]
+    calibration: Calibration
+    bad_rate: BadRate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ScopeStats:
-    """`tallies`, `bands` (nearest first) and `calibrations` are by strategy; `tally` sums what had none too."""
+    """`tally` sums the strategies and what had none."""
 
     scope: Scope
     holdings: Holdings
     tally: Tally
-    tallies: Mapping[str, Tally]
-    bands: Mapping[str, tuple[Band, ...]]
-    calibrations: Mapping[str, Calibration]
+    strategies: tuple[StrategyStats, ...]
 
     @property
     def verified(self) -> tuple[Band, ...]:
-        """The tally of every strategy that asks: a repeat is accepted always."""
-        return tuple(band for name, bands in self.bands.items() if name != Strategy.REPEAT for band in bands)
+        """The verdicts of every strategy that asks: a repeat is accepted always."""
+        return tuple(band for one in self.strategies if one.strategy != Strategy.REPEAT for band in one.verified)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,3 +125,7 @@ class FamilyStats:
     scopes: tuple[ScopeStats, ...]
     held_back: Side | None
     not_held_back: Side | None
+
+    @property
+    def verified(self) -> tuple[Band, ...]:
+        return tuple(band for scope in self.scopes for band in scope.verified)

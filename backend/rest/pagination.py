@@ -75,6 +75,11 @@ def search_page(
     return Response(body | {"truncated": has_more and len(matching) < limit})
 
 
+def whole_list(data: list[dict[str, Any]]) -> Response:
+    """Answer a list that is never longer than a page."""
+    return Response({"object": "list", "data": data, "has_more": False, "next_cursor": None})
+
+
 def page_schema(name: str, item: serializers.BaseSerializer[Any]) -> serializers.BaseSerializer[Any]:
     """Return the schema of what `list_page` answers, for OpenAPI: `extend_schema(responses=page_schema("CompileList",
     CompileSerializer()))`."""

@@ -1,13 +1,13 @@
 """The charts of the draft cache's page: which numbers, in which words."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from django.utils.safestring import SafeString
 
 from backend.console.charts import columns, intervals
 from backend.console.drafts.figures import SavedDay
 from backend.console.templatetags.kolm import count, pct, usd, usd_short
+from backend.drafts.shapes import Rate
 
 
 def savings_chart(days: Sequence[SavedDay]) -> SafeString:
@@ -19,16 +19,16 @@ def savings_chart(days: Sequence[SavedDay]) -> SafeString:
     return columns(rows, ["Net saving", "Verification and audits"], title="Savings by day", desc=desc, write=usd_short)
 
 
-def acceptance_chart(bands: Sequence[tuple[float, dict[str, Any]]]) -> SafeString | None:
+def acceptance_chart(bands: Sequence[tuple[float, Rate]]) -> SafeString | None:
     """Bands of cosine distance, each with its exact interval; None where no verifier was asked."""
     rows = [
         (
-            f"from {distance:.2f}, {count(rate['k'])} of {count(rate['n'])}",
-            rate["low_ppm"] / 1e6,
-            rate["rate_ppm"] / 1e6,
-            rate["high_ppm"] / 1e6,
+            f"from {distance:.2f}, {count(rate.k)} of {count(rate.n)}",
+            (rate.low_ppm or 0) / 1e6,
+            rate.rate_ppm / 1e6,
+            (rate.high_ppm or 0) / 1e6,
         )
         for distance, rate in bands
-        if rate["rate_ppm"] is not None
+        if rate.rate_ppm is not None
     ]
     return intervals(rows, title="Acceptance by distance", write=pct) if rows else None

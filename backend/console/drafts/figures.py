@@ -11,7 +11,7 @@ from django.db.models.functions import TruncDate
 from django.utils import timezone
 
 from backend.drafts.models import Offer
-from backend.drafts.shapes import bad_drafts_shape
+from backend.drafts.shapes import BadDraftsShape
 from backend.drafts.tallies import Band, FamilyStats
 
 DAYS = 30
@@ -70,13 +70,13 @@ def suspensions_of(family: FamilyStats) -> list[Suspension]:
     return [
         Suspension(
             teacher=scope.scope.teacher,
-            strategy=strategy,
-            since=row.suspended_at,
-            reason=_reason(bad_drafts_shape(row)),
+            strategy=one.strategy,
+            since=one.calibration.suspended_at,
+            reason=_reason(BadDraftsShape.of(one)),
         )
         for scope in family.scopes
-        for strategy, row in scope.calibrations.items()
-        if row.suspended_at is not None
+        for one in scope.strategies
+        if one.calibration.suspended_at is not None
     ]
 
 

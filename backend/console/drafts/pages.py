@@ -15,7 +15,7 @@ from backend.console.drafts.figures import DAYS, bands_of, saved_days, suspensio
 from backend.domain.errors import InvalidInput, NotFound
 from backend.domain.roles import Permission
 from backend.drafts.purging import purge_family
-from backend.drafts.shapes import family_shape, rate_shape
+from backend.drafts.shapes import DraftStatsShape, acceptance
 from backend.drafts.statistics import stats
 from backend.drafts.tallies import FamilyStats
 
@@ -36,13 +36,13 @@ def drafts(request: ConsoleRequest) -> HttpResponse:
         "total": _total(families),
         "days": days,
         "n_days": DAYS,
-        "acceptance": acceptance_chart([(b.distance, rate_shape(b.n_accepted, b.n_shown)) for b in bands]),
+        "acceptance": acceptance_chart([(band.distance, acceptance([band])) for band in bands]),
         "savings": savings_chart(days),
         "limit_bytes": settings.KOLM_DRAFT_BYTES_PER_TENANT,
         "ttl_days": settings.KOLM_DRAFT_TTL_DAYS,
         "may_release": request.team_session.may(Permission.RELEASE),
         "stats_path": f"/v1/drafts/stats?family={quote(family or '')}",
-        "shape": family_shape(families[0]) if family is not None else None,
+        "shape": DraftStatsShape.of(families[0]) if family is not None else None,
     }
     return render(request, "console/drafts/list.html", context)
 
@@ -63,13 +63,12 @@ def purge(request: ConsoleRequest) -> HttpResponse:
 
 
 def _row(family: FamilyStats) -> dict[str, Any]:
-    bands = bands_of([family])
     return {
         "name": family.family,
         "held": family.holdings,
         "tally": family.tally,
         "labels": family.labels,
-        "acceptance": rate_shape(sum(b.n_accepted for b in bands), sum(b.n_shown for b in bands)),
+        "acceptance": acceptance(family.verified),
         "saving": family.tally.saving + family.labels.saving,
         "suspensions": suspensions_of(family),
     }
