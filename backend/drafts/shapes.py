@@ -1,4 +1,4 @@
-"""Answers about the draft cache: figures, drafts, the verdicts on them, deletions. Previews have theirs in `previews`."""
+"""Answers about the draft cache: figures, drafts and the verdicts on them, deletions. A preview has its own."""
 
 import math
 from collections.abc import Iterable

@@ -20,13 +20,14 @@ from backend.domain.ids import Prefix, decode_id
 from backend.rest.pagination import PAGE_PARAMETERS, list_page, page_schema
 from backend.rest.streaming import streamed_file
 from backend.rest.strict import StrictSerializer, check_query
-from backend.rest.times import rfc3339
 from backend.tenants.api_keys.authentication import IsTenant
 from backend.tenants.idempotency import IDEMPOTENCY_KEY, idempotent
 from backend.tenants.permissions import HasScope
-from backend.usage import accounts, budgets, reports, serializers
+from backend.usage import accounts, budgets, reports
+from backend.usage.budgets import BudgetDeletion, BudgetShape
 from backend.usage.models import Budget
-from backend.usage.shapes import account_shape, bill_shape, usage_row_shape
+from backend.usage.serializers import AccountChange, BudgetChange, NewBudget, SpanQuery, UsageQuery
+from backend.usage.shapes import AccountShape, BillShape, UsageShape
 
 BILLING: list[type[BasePermission]] = [IsTenant, HasScope("billing")]
 READ_ONLY: list[type[BasePermission]] = [IsTenant, HasScope("billing:read")]
@@ -35,18 +36,18 @@ READ_ONLY: list[type[BasePermission]] = [IsTenant, HasScope("billing:read")]
 class AccountView(APIView):
     permission_classes = BILLING
 
-    @extend_schema(operation_id="account_get", responses=serializers.AccountShape)
+    @extend_schema(operation_id="account_get", responses=AccountShape)
     def get(self, request: Request) -> Response:
         """The plan, the spend cap, and what this period's spending has left of it."""
         check_query(request.query_params, [])
-        return Response(account_shape(accounts.account_of(request.auth.tenant_id)))
+        return Response(AccountShape.of(accounts.account_of(request.auth.tenant_id)))
 
-    @extend_schema(operation_id="account_change", request=serializers.AccountChange, responses=serializers.AccountShape)
+    @extend_schema(operation_id="account_change", request=AccountChange, responses=AccountShape)
     def patch(self, request: Request) -> Response:
         """Set the monthly spend cap, as high as the plan allows. Nothing is ever spent beyond it."""
-        wanted = _read(serializers.AccountChange, request.data)
+        wanted = _read(AccountChange, request.data)
         cap: int | None = wanted["cap_microusd"]
-        return Response(account_shape(accounts.set_cap(request.auth.tenant_id, cap, actor=request.auth.actor)))
+        return Response(AccountShape.of(accounts.set_cap(request.auth.tenant_id, cap, actor=request.auth.actor)))
 
 
 class BudgetsView(APIView):
@@ -55,27 +56,27 @@ class BudgetsView(APIView):
     @extend_schema(
         operation_id="budgets_list",
         parameters=PAGE_PARAMETERS,
-        responses=page_schema("BudgetList", serializers.BudgetShape()),
+        responses=page_schema("BudgetList", BudgetShape()),
     )
     def get(self, request: Request) -> Response:
         """All budgets, newest first."""
         rows = Budget.objects.of_tenant(request.auth.tenant_id)
         account = accounts.account_of(request.auth.tenant_id)
         return list_page(
-            request, rows, prefix=Prefix.BUDGET, render=lambda row: budgets.budget_shape(budgets.current(row, account))
+            request, rows, prefix=Prefix.BUDGET, render=lambda row: BudgetShape.of(budgets.current(row, account))
         )
 
     @extend_schema(
         operation_id="budgets_create",
         parameters=[IDEMPOTENCY_KEY],
-        request=serializers.NewBudget,
-        responses={201: serializers.BudgetShape},
+        request=NewBudget,
+        responses={201: BudgetShape},
     )
     @idempotent
     def post(self, request: Request) -> Response:
         """A monthly budget for the whole team or for one API key. It tells you at 50, 80 and 100 %, and unless
         `hard_stop` is false nothing is started that would not fit."""
-        wanted = _read(serializers.NewBudget, request.data)
+        wanted = _read(NewBudget, request.data)
         key = wanted["api_key"]
         row = budgets.create(
             request.auth.tenant_id,
@@ -85,61 +86,52 @@ class BudgetsView(APIView):
             is_hard=wanted["hard_stop"],
             actor=request.auth.actor,
         )
-        body = budgets.budget_shape(row)
+        body = BudgetShape.of(row)
         return Response(body, status=201, headers={"Location": f"/v1/budgets/{body['id']}"})
 
 
 class BudgetView(APIView):
     permission_classes = BILLING
 
-    @extend_schema(operation_id="budgets_get", responses=serializers.BudgetShape)
+    @extend_schema(operation_id="budgets_get", responses=BudgetShape)
     def get(self, request: Request, budget: str) -> Response:
         """One budget with what this month has used of it."""
         check_query(request.query_params, [])
-        return Response(budgets.budget_shape(budgets.in_period(find_budget(request.auth.tenant_id, budget))))
+        return Response(BudgetShape.of(budgets.in_period(find_budget(request.auth.tenant_id, budget))))
 
-    @extend_schema(operation_id="budgets_change", request=serializers.BudgetChange, responses=serializers.BudgetShape)
+    @extend_schema(operation_id="budgets_change", request=BudgetChange, responses=BudgetShape)
     def patch(self, request: Request, budget: str) -> Response:
         """Another cap, or another kind of stop."""
         row = find_budget(request.auth.tenant_id, budget)
-        wanted = _read(serializers.BudgetChange, request.data)
+        wanted = _read(BudgetChange, request.data)
         changed = budgets.change(
             row,
             actor=request.auth.actor,
             cap_microusd=wanted.get("cap_microusd"),
             is_hard=wanted.get("hard_stop"),
         )
-        return Response(budgets.budget_shape(changed))
+        return Response(BudgetShape.of(changed))
 
-    @extend_schema(operation_id="budgets_delete", responses={200: serializers.BudgetDeletion})
+    @extend_schema(operation_id="budgets_delete", responses={200: BudgetDeletion})
     def delete(self, request: Request, budget: str) -> Response:
         """Take a budget away. The spend cap of the account stays."""
         row = find_budget(request.auth.tenant_id, budget)
-        body = {"id": budget, "object": "budget_deletion"}
         budgets.delete(row, actor=request.auth.actor)
-        return Response(body)
+        return Response(BudgetDeletion.of({"id": budget}))
 
 
 class UsageReportView(APIView):
     permission_classes = READ_ONLY
 
-    @extend_schema(operation_id="usage_report", parameters=[serializers.UsageQuery], responses=serializers.UsageShape)
+    @extend_schema(operation_id="usage_report", parameters=[UsageQuery], responses=UsageShape)
     def get(self, request: Request) -> Response:
         """Usage by day, step, sku, API key or compile."""
-        wanted = _read(serializers.UsageQuery, request.query_params.dict(), request=request)
+        wanted = _read(UsageQuery, request.query_params.dict(), request=request)
         start, end = _span(request.auth.tenant_id, wanted)
         rows = reports.usage_by(request.auth.tenant_id, wanted["group_by"], start, end)
-        body = {
-            "object": "usage_report",
-            "group_by": wanted["group_by"],
-            "period_start": rfc3339(start),
-            "period_end": rfc3339(end),
-            "data": [usage_row_shape(row) for row in rows],
-            "charged_microusd": sum(row.charged_microusd for row in rows),
-            "waste_microusd": sum(row.waste_microusd for row in rows),
-            "provider_microusd": sum(row.provider_microusd for row in rows),
-        }
-        return Response(body)
+        report = {"group_by": wanted["group_by"], "period_start": start, "period_end": end, "data": rows}
+        sums = ("charged_microusd", "waste_microusd", "provider_microusd")
+        return Response(UsageShape.of(report | {name: sum(getattr(row, name) for row in rows) for name in sums}))
 
 
 class UsageCsvView(APIView):
@@ -147,12 +139,12 @@ class UsageCsvView(APIView):
 
     @extend_schema(
         operation_id="usage_csv",
-        parameters=[serializers.SpanQuery],
+        parameters=[SpanQuery],
         responses={(200, "text/csv"): OpenApiTypes.STR},
     )
     def get(self, request: Request) -> StreamingHttpResponse:
         """Every usage fact as a line of CSV, oldest first; streamed, so that it may be long."""
-        wanted = _read(serializers.SpanQuery, request.query_params.dict(), request=request)
+        wanted = _read(SpanQuery, request.query_params.dict(), request=request)
         tenant_id: UUID = request.auth.tenant_id
         start, end = _span(tenant_id, wanted)
         return csv_response(request._request, tenant_id, start, end)
@@ -161,13 +153,13 @@ class UsageCsvView(APIView):
 class CurrentBillView(APIView):
     permission_classes = READ_ONLY
 
-    @extend_schema(operation_id="bills_current", responses=serializers.BillShape)
+    @extend_schema(operation_id="bills_current", responses=BillShape)
     def get(self, request: Request) -> Response:
         """What this period comes to so far, with credits, what kolm carries and what drafts saved."""
         check_query(request.query_params, [])
         account = accounts.account_of(request.auth.tenant_id)
         bill = reports.period_bill(request.auth.tenant_id, account.period_start, account.period_end)
-        return Response(bill_shape(bill))
+        return Response(BillShape.of(bill))
 
 
 class _Echo:

@@ -8,12 +8,13 @@ from uuid import UUID
 from django.conf import settings
 from django.db import connection, transaction
 from django.db.models import Q, QuerySet, Sum
+from rest_framework import serializers as s
 
 from backend.domain.errors import Conflict, NotFound
 from backend.domain.ids import Prefix, encode_id
 from backend.domain.money.ledger import ACCRUED, CREDIT
 from backend.domain.roles import Role
-from backend.rest.times import rfc3339
+from backend.rest.shapes import Constant, PublicId, Shape, Time
 from backend.tenants import audit
 from backend.tenants.actors import Actor
 from backend.tenants.models import ApiKey, Member, Tenant
@@ -25,6 +26,33 @@ THRESHOLDS = (50, 80, 100)
 _NOTIFIED = (Role.OWNER, Role.BILLING)
 
 
+class BudgetShape(Shape[Budget]):
+    id = PublicId(Prefix.BUDGET)
+    object = Constant("budget")
+    scope = s.CharField()
+    api_key = PublicId(Prefix.API_KEY, source="api_key_id", allow_null=True)
+    cap_microusd = s.IntegerField()
+    hard_stop = s.BooleanField(
+        source="is_hard", help_text="Whether what would not fit is refused; else it only notifies."
+    )
+    spent_microusd = s.IntegerField(help_text="This month's use, whoever paid.")
+    held_microusd = s.IntegerField()
+    period_start = Time()
+    period_end = Time()
+    created_at = Time()
+
+    def get_period_start(self, row: Budget) -> datetime:
+        return accounts.month_of(row.period_start)[0]
+
+    def get_period_end(self, row: Budget) -> datetime:
+        return accounts.month_of(row.period_start)[1]
+
+
+class BudgetDeletion(Shape[Any]):
+    id = s.CharField()
+    object = Constant("budget_deletion")
+
+
 def create(
     tenant_id: UUID, *, scope: str, api_key_id: UUID | None, cap_microusd: int, is_hard: bool, actor: Actor
 ) -> Budget:
@@ -34,7 +62,7 @@ def create(
         raise NotFound("There is no such API key.")
     account, at = accounts.lock_account(tenant_id)
     if Budget.objects.of_tenant(tenant_id).filter(scope=scope, api_key_id=api_key_id).exists():
-        raise Conflict("There is a budget for this already; change it.", code="budget_exists")
+        raise Conflict("There is already a budget for this; change that one.", code="budget_exists")
     row = Budget.objects.create(
         tenant_id=tenant_id,
         scope=scope,
@@ -134,24 +162,6 @@ def spent_of(account: Account, api_key_id: UUID | None) -> int:
     return int(rows.aggregate(n=Sum("amount_microusd"))["n"] or 0)
 
 
-def budget_shape(row: Budget) -> dict[str, Any]:
-    """The budget as the API and webhooks show it."""
-    start, end = accounts.month_of(row.period_start)
-    return {
-        "id": encode_id(Prefix.BUDGET, row.id),
-        "object": "budget",
-        "scope": row.scope,
-        "api_key": None if row.api_key_id is None else encode_id(Prefix.API_KEY, row.api_key_id),
-        "cap_microusd": row.cap_microusd,
-        "hard_stop": row.is_hard,
-        "spent_microusd": row.spent_microusd,
-        "held_microusd": row.held_microusd,
-        "period_start": rfc3339(start),
-        "period_end": rfc3339(end),
-        "created_at": rfc3339(row.created_at),
-    }
-
-
 def current(row: Budget, account: Account) -> Budget:
     """The budget in the account's period: nothing is spent of a new one."""
     if row.period_start != account.period_start:
@@ -192,7 +202,7 @@ def _notify_of_thresholds(account: Account, budget: Budget, at: datetime) -> Non
         for percent in sorted(new)
     )
     highest = max(new)
-    shape = budget_shape(budget) | {"threshold_percent": highest}
+    shape = BudgetShape.of(budget) | {"threshold_percent": highest}
     emit(budget.tenant_id, "budget.reached" if highest == 100 else "budget.threshold", {"object": shape})
     _mail(budget, highest)
 
@@ -205,12 +215,12 @@ def _mail(budget: Budget, percent: int) -> None:
         return
     name = Tenant.objects.values_list("name", flat=True).get(id=budget.tenant_id)
     whose = "the team's budget" if budget.api_key_id is None else "the budget of an API key"
-    subject = f"kolm: {percent} % of {whose} is used"
-    stop = "Nothing more is started until the month ends or the budget is raised.\n" if budget.is_hard else ""
+    subject = f"[kolm] {percent} % of {whose} is used"
+    stop = "Nothing new starts until the month ends or the budget is raised.\n" if budget.is_hard else ""
     text = (
         f"{name}: {percent} % of {whose} for this month is used "
         f"(${budget.spent_microusd / 1e6:.2f} of ${budget.cap_microusd / 1e6:.2f}).\n"
-        f"{stop if percent >= 100 else ''}\n{settings.KOLM_PUBLIC_URL}/app/bills\n"
+        f"{stop if percent >= 100 else ''}\nUsage and budgets: {settings.KOLM_PUBLIC_URL}/app/bills\n"
     )
 
     def send() -> None:

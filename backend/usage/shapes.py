@@ -1,20 +1,26 @@
-"""The public shapes of usage, accounts and bills. A budget's is in `budgets`, which sends it with its notices."""
+"""Answers about usage, accounts and bills. A budget's is in `budgets`, which sends it with its notices."""
 
-from dataclasses import asdict
 from typing import Any
 
 from rest_framework import serializers as s
 
-from backend.domain.ids import Prefix, encode_id
-from backend.rest.times import rfc3339
+from backend.domain.drafts.vocabulary import Saving
+from backend.domain.ids import Prefix
+from backend.domain.money.plans import CURRENCY
+from backend.rest.shapes import Constant, PublicId, Shape, Time
 from backend.usage.ledger import UsageTotal
 from backend.usage.models import Account
 from backend.usage.postings import account_headroom
-from backend.usage.reports import COUNTED, Bill, BillLine, UsageRow
+from backend.usage.reports import COUNTED, Bill, BillLine, LineKind, UsageRow
 
 
-class UsageTotalShape(s.Serializer[object]):
-    object = s.ChoiceField(["usage_total"])
+class Currency(s.CharField):
+    def get_attribute(self, instance: Any) -> str:
+        return CURRENCY
+
+
+class UsageTotalShape(Shape[UsageTotal]):
+    object = Constant("usage_total")
     step = s.CharField()
     sku = s.CharField()
     unit = s.CharField()
@@ -23,54 +29,83 @@ class UsageTotalShape(s.Serializer[object]):
     amount_microusd = s.IntegerField()
 
 
-def usage_total_shape(total: UsageTotal) -> dict[str, Any]:
-    return {"object": "usage_total", **asdict(total)}
+class AccountShape(Shape[Account]):
+    object = Constant("account")
+    plan = s.CharField()
+    cap_microusd = s.IntegerField(allow_null=True, help_text="The most this period may cost; null: no cap.")
+    spent_microusd = s.IntegerField(help_text="This period's use, less what grants paid and what was credited.")
+    held_microusd = s.IntegerField(help_text="Set aside for compiles that have not ended.")
+    credit_microusd = s.IntegerField(help_text="What is left of grants.")
+    available_microusd = s.IntegerField(allow_null=True, help_text="What may still be held or spent; null: no cap.")
+    period_start = Time()
+    period_end = Time()
+    currency = Currency()
+
+    def get_available_microusd(self, row: Account) -> int | None:
+        return None if row.cap_microusd is None else max(0, account_headroom(row))
 
 
-def account_shape(row: Account) -> dict[str, Any]:
-    return {
-        "object": "account",
-        "plan": row.plan,
-        "cap_microusd": row.cap_microusd,
-        "spent_microusd": row.spent_microusd,
-        "held_microusd": row.held_microusd,
-        "credit_microusd": row.credit_microusd,
-        "available_microusd": None if row.cap_microusd is None else max(0, account_headroom(row)),
-        "period_start": rfc3339(row.period_start),
-        "period_end": rfc3339(row.period_end),
-        "currency": "usd",
-    }
+class UsageRowShape(Shape[UsageRow]):
+    object = Constant("usage")
+    key = s.CharField(help_text='The day, step, sku or id; "" for what belongs to none.')
+    n_facts = s.IntegerField()
+    charged_microusd = s.IntegerField()
+    waste_microusd = s.IntegerField(help_text="Carried by kolm.")
+    provider_microusd = s.IntegerField(help_text="What your teacher's provider bills you, by estimate.")
 
 
-def usage_row_shape(row: UsageRow) -> dict[str, Any]:
-    return {"object": "usage", **asdict(row)}
+class UsageShape(Shape[Any]):
+    object = Constant("usage_report")
+    group_by = s.CharField()
+    period_start = Time()
+    period_end = Time()
+    data = s.ListField(child=UsageRowShape())
+    charged_microusd = s.IntegerField()
+    waste_microusd = s.IntegerField()
+    provider_microusd = s.IntegerField()
 
 
-def bill_shape(bill: Bill) -> dict[str, Any]:
-    return {
-        "object": "bill",
-        "compile": None if bill.compile_id is None else encode_id(Prefix.COMPILE, bill.compile_id),
-        "period_start": rfc3339(bill.start),
-        "period_end": rfc3339(bill.end),
-        "lines": [_line_shape(line) for line in bill.lines],
-        "usage_microusd": bill.usage_microusd,
-        "credited_microusd": bill.credited_microusd,
-        "total_microusd": bill.total_microusd,
-        "total_cents": bill.total_cents,
-        "waste_microusd": bill.waste_microusd,
-        "provider_microusd": bill.provider_microusd,
-        "draft_savings": {
-            "avoided_microusd": bill.saving.avoided,
-            "verification_microusd": bill.saving.verification,
-            "net_microusd": bill.saving.net,
-        },
-        "currency": "usd",
-    }
+class BillLineShape(Shape[BillLine]):
+    first = ("kind", "label", "amount_microusd", "meter", "step", "sku", "quantity", "unit", "reason")
+
+    kind = s.ChoiceField([kind.value for kind in LineKind])
+    label = s.CharField()
+    amount_microusd = s.IntegerField(help_text="Negative where it is taken off.")
+    meter = s.CharField()
+    step = s.CharField()
+    sku = s.CharField()
+    quantity = s.IntegerField(allow_null=True)
+    unit = s.CharField()
+    compile = PublicId(Prefix.COMPILE, source="compile_id", allow_null=True)
+    reason = s.CharField()
+    counted = s.BooleanField(help_text="Whether the line is part of the total; the others inform.")
+
+    def get_counted(self, row: BillLine) -> bool:
+        return row.kind in COUNTED
 
 
-def _line_shape(line: BillLine) -> dict[str, Any]:
-    fields = asdict(line)
-    compile_id = fields.pop("compile_id")
-    fields["kind"] = line.kind.value
-    fields["compile"] = None if compile_id is None else encode_id(Prefix.COMPILE, compile_id)
-    return {**fields, "counted": line.kind in COUNTED}
+class SavingsShape(Shape[Saving]):
+    avoided_microusd = s.IntegerField(source="avoided", help_text="Output that drafts stood in for, at its price.")
+    verification_microusd = s.IntegerField(
+        source="verification", help_text="What asking, looking up and auditing drafts cost."
+    )
+    net_microusd = s.IntegerField(source="net")
+
+
+class BillShape(Shape[Bill]):
+    object = Constant("bill")
+    compile = PublicId(Prefix.COMPILE, source="compile_id", allow_null=True)
+    period_start = Time(source="start", allow_null=True)
+    period_end = Time(source="end", allow_null=True)
+    lines = s.ListField(child=BillLineShape())
+    usage_microusd = s.IntegerField()
+    credited_microusd = s.IntegerField(help_text="Booked back by itself because the failure was ours.")
+    total_microusd = s.IntegerField(help_text="The sum of the counted lines.")
+    total_cents = s.IntegerField(help_text="Rounded half to even, as an invoice has it.")
+    waste_microusd = s.IntegerField(help_text="Carried by kolm, not in the total.")
+    provider_microusd = s.IntegerField(help_text="Your teacher's provider bills about this; not in the total.")
+    draft_savings = SavingsShape(source="saving")
+    currency = Currency()
+
+
+bill_shape, usage_total_shape = BillShape.of, UsageTotalShape.of  # until compiles.api calls them

@@ -14,7 +14,7 @@ from backend.tenants.actors import Actor
 from backend.tenants.isolation import tenant_scope
 from backend.tenants.management_base import TenantCommand, check_tenant, tenant_id
 from backend.usage import accounts
-from backend.usage.shapes import account_shape
+from backend.usage.shapes import AccountShape
 
 OPERATOR = Actor(kind="system", label="operator")
 
@@ -52,4 +52,4 @@ class Command(TenantCommand):
                 source_key=key or f"by_hand:{new_uuid7()}",
                 actor=OPERATOR,
             )
-            self.answer(account_shape(accounts.account_of(tenant)), as_json=as_json)
+            self.answer(AccountShape.of(accounts.account_of(tenant)), as_json=as_json)

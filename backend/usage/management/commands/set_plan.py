@@ -11,7 +11,7 @@ from backend.tenants.actors import Actor
 from backend.tenants.isolation import tenant_scope
 from backend.tenants.management_base import TenantCommand, check_tenant, tenant_id
 from backend.usage import accounts
-from backend.usage.shapes import account_shape
+from backend.usage.shapes import AccountShape
 
 OPERATOR = Actor(kind="system", label="operator")
 
@@ -36,4 +36,4 @@ class Command(TenantCommand):
             if no_cap or cap_usd is not None:
                 cap = None if cap_usd is None else int(cap_usd * 1_000_000)
                 account = accounts.set_cap(tenant, cap, actor=OPERATOR)
-            self.answer(account_shape(account), as_json=as_json)
+            self.answer(AccountShape.of(account), as_json=as_json)
