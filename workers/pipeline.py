@@ -222,8 +222,8 @@ def _fail(fenced: Fenced, error: Exception) -> None:
 
 
 def _is_ours(compile: Compile, error: Exception) -> bool:
-    """Whether the customer gets back what the compile cost. A teacher of the customer's own that does not answer is no
-    failure of ours."""
+    """Decide whether the customer gets back what the compile cost. A teacher of the customer's own that does not answer
+    is no failure of ours."""
     if isinstance(error, TeacherFailed):
         return bool(compile.spec["teacher"]["provider"] == "grammar")
     return not isinstance(error, CustomerError)

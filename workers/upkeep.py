@@ -34,7 +34,7 @@ LOOK_EVERY_S, BREAK_S = 2.0, 10.0  # a third of the usual lease: longer without 
 REHINT_AFTER_S = 5.0
 EXPIRE_AFTER_H = 24
 KEEP_SENT_H = 24
-SETTLE_S = 600.0
+FIRST_EXPIRY_S = 600.0
 SWEEP_EVERY_S = 60.0
 SWEEP_ROWS = 1_000  # of each table in one statement: about a second
 RESEAL_S = 0.5  # of a round
@@ -55,7 +55,7 @@ def main() -> None:
     while not stop.wait(PERIOD_S):
         heartbeat.turn()
         # after a day without any process every compile looks abandoned: the workers get their chance first
-        tick(may_expire=time.monotonic() - started > SETTLE_S)
+        tick(may_expire=time.monotonic() - started > FIRST_EXPIRY_S)
 
 
 def tick(*, may_expire: bool = True) -> None:

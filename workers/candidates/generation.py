@@ -83,15 +83,15 @@ def _next_batch(run: CompileRun, slice_row: Slice, exemplars: tuple[str, ...]) -
     """The calls that come after those whose answers this round has, none when it has enough. Many servers give one
     choice whatever `n` says: what is missing is asked for again, in calls of the size that was given."""
     prefix = f"synthesis:{slice_row.position}:{slice_row.round}"
-    n_given: Func = Func(F("choices"), function="jsonb_array_length", output_field=IntegerField())
+    n_choices: Func = Func(F("choices"), function="jsonb_array_length", output_field=IntegerField())
     with run.fenced():
         calls = TeacherCall.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id, state=CallState.APPLIED)
-        made = list(calls.filter(key__startswith=f"{prefix}:").values_list("n", n_given))
+        made = list(calls.filter(key__startswith=f"{prefix}:").values_list("n", n_choices))
     wanted = round_size(slice_row)
-    missing = wanted - sum(given for _, given in made)
+    missing = wanted - sum(n for _, n in made)
     if len(made) >= wanted:  # an answer has at least one choice
         return []
-    per_call = max(1, min([CHOICES_PER_CALL, *(given for asked, given in made if given < asked)]))
+    per_call = max(1, min([CHOICES_PER_CALL, *(n for n_asked, n in made if n < n_asked)]))
     sizes = [min(per_call, missing - at) for at in range(0, missing, per_call)][: run.spec.teacher.concurrency]
     return [
         PlannedCall(

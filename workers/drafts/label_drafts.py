@@ -40,7 +40,7 @@ class KnownLabels:
 
 
 def known_labels(run: CompileRun, rows: Sequence[Candidate]) -> KnownLabels:
-    """Inside a fenced transaction: which of these inputs were labelled before, by as many answers as the spec asks."""
+    """The inputs that were labelled before, by as many answers as the spec asks; read inside a fenced transaction."""
     nothing = KnownLabels(answers={}, input_tokens=0, output_tokens=0)
     scope = _scope(run, identity_of(run.spec.teacher), "")
     if scope is None or not run.spec.draft_cache.enabled or run.spec.draft_cache.verify == "off":
@@ -65,7 +65,7 @@ def known_labels(run: CompileRun, rows: Sequence[Candidate]) -> KnownLabels:
 
 
 def keep_labels(run: CompileRun, rows: Sequence[Candidate], answers: Mapping[str, list[list[dict[str, Any]]]]) -> None:
-    """Inside the transaction of the votes: remember the answers of these freshly labelled inputs."""
+    """Remember the answers of freshly labelled inputs, inside the transaction of their votes."""
     if not run.spec.draft_cache.enabled or not rows:
         return
     billed = _tokens_billed(run, rows)

@@ -57,11 +57,11 @@ def load_embedder(name: str = DEFAULT_MODEL) -> Embedder:
     """The process's one instance of this embedder; the first call loads it (about 8 s with its imports), the others
     wait."""
     with _loading:
-        return _loaded(name)
+        return _embedder(name)
 
 
 @cache
-def _loaded(name: str) -> Embedder:
+def _embedder(name: str) -> Embedder:
     return SentenceEmbedder(name)
 
 

@@ -1,9 +1,9 @@
-"""What is done about a slice that holds fewer distinct candidates than the K picks asked of it: `sampling.on_gap`, in
+"""The reactions to a slice that holds fewer distinct candidates than the K picks asked of it: `sampling.on_gap`, in
 order.
 
-It is acted on only when the split at K is degenerate: the pool has fewer near-duplicate groups than min(K, n), so some
-picks would be variants of others; and not where K = N asks for all of them. A mere warning is reported and nothing is
-done. What cannot help here is passed over, with the reason, and the next is tried:
+A gap is acted on only when the split at K is degenerate: the pool has fewer near-duplicate groups than min(K, n), so
+some picks would be variants of others; and not where K = N asks for all of them. A mere warning is reported and nothing
+is done. What cannot help here is passed over, with the reason, and the next is tried:
 
     resynthesize   N/2 more candidates, hotter; at most `resynthesis_rounds` times, within the budget, not for captures,
                    not after a round that added under 5 % new groups or that the teacher refused
@@ -129,7 +129,7 @@ def _drop_k(run: CompileRun, rows: Sequence[Candidate], first: Selection) -> Cho
 
 
 def _why_no_round(run: CompileRun, slice_row: Slice, report: SelectionReport) -> str | None:
-    """Why another round of candidates cannot help, or None where it may."""
+    """The reason why another round of candidates cannot help; None where it may."""
     if slice_row.is_captured:
         return "captured"
     if own(slice_row) and own(slice_row)[-1]["reaction"] == "refused":

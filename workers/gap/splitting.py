@@ -81,17 +81,17 @@ def plan_division(run: CompileRun, slice_row: Slice, rows: Sequence[Candidate]) 
 def _division(run: CompileRun, slice_row: Slice, rows: Sequence[Candidate]) -> Division | None:
     """The two halves of the slice's valid candidates (in the order of their keys); None where they are one group."""
     vectors = stack([row.embedding for row in rows])
-    found = halves(vectors)
-    if found is None:
+    indices = halves(vectors)
+    if indices is None:
         return None
-    parts = [rows[i] for i in found[0].tolist()], [rows[i] for i in found[1].tolist()]
+    parts = [rows[i] for i in indices[0].tolist()], [rows[i] for i in indices[1].tolist()]
     one, two = divide(
         share_ppm=slice_row.share_ppm,
         n_candidates=slice_row.n_candidates,
         k=slice_row.k_requested,
         sizes=[len(part) for part in parts],
     )
-    centres = np.stack([vectors[indices].mean(axis=0) for indices in found])
+    centres = np.stack([vectors[half].mean(axis=0) for half in indices])
     shown = [[row.text for row in part[:N_SHOWN]] for part in parts]
     request = split_request(
         run.spec, slice_spec(slice_row), first=shown[0], second=shown[1], seed=seed_of(run, "split", slice_row.name)
@@ -151,7 +151,7 @@ def _make_halves(
     taken = list(
         Slice.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id).values_list("name", flat=True)
     )
-    parts, names, named_by = _named(slice_row.name, division, answer, taken)
+    parts, names, named_by = _name_halves(slice_row.name, division, answer, taken)
     children = [
         _half(run, slice_row, division, nth, name=name, part=part)
         for nth, (name, part) in enumerate(zip(names, parts, strict=True))
@@ -186,14 +186,14 @@ def _make_halves(
 _NAMERS = {"teacher": "the teacher", "terms": "their own terms"}
 
 
-def _named(
+def _name_halves(
     parent: str, division: Division, answer: str | None, taken: Sequence[str]
 ) -> tuple[Sequence[HalfName], tuple[str, ...], str]:
     """The parts, the full names, and who gave them: the teacher, else the halves' own terms, else numbers."""
-    said = None if answer is None else read_names(answer)
-    names = None if said is None else full_names(parent, said, taken)
-    if said is not None and names is not None:
-        return said, names, "teacher"
+    proposed = None if answer is None else read_names(answer)
+    names = None if proposed is None else full_names(parent, proposed, taken)
+    if proposed is not None and names is not None:
+        return proposed, names, "teacher"
     own: Sequence[HalfName] = names_from_terms(*division.texts)
     numbers = itertools.count(1)
     while (names := full_names(parent, own, taken)) is None:  # a slice has that name

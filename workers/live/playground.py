@@ -44,10 +44,10 @@ class _Asked:
 
 def answer_playground(tenant_id: UUID, answer_id: UUID) -> None:
     """Ask once and write down what was said. Whoever waits hears of every failure: nobody asks again by himself."""
-    found = question(tenant_id, answer_id)
-    if found is None:
+    asked_for = question(tenant_id, answer_id)
+    if asked_for is None:
         return
-    row, compile = found
+    row, compile = asked_for
     try:
         spec = parse_spec(compile.spec)
         asked = _ask(tenant_id, spec, row.text)
@@ -78,8 +78,10 @@ def _ask(tenant_id: UUID, spec: Spec, text: str) -> _Asked:
 
 
 def _save(tenant_id: UUID, row: PlaygroundAnswer, spec: Spec, asked: _Asked) -> None:
-    said = [choice.text for choice in asked.completion.choices]
-    agreed, votes = _label_votes(spec, said) if isinstance(spec.output, LabelOutput) else _answer_votes(spec, row, said)
+    replies = [choice.text for choice in asked.completion.choices]
+    agreed, votes = (
+        _label_votes(spec, replies) if isinstance(spec.output, LabelOutput) else _answer_votes(spec, row, replies)
+    )
     facts = _facts(row, asked, is_own_key=pays_teacher_itself(spec))
     with tenant_scope(tenant_id):
         answer(
@@ -94,19 +96,19 @@ def _save(tenant_id: UUID, row: PlaygroundAnswer, spec: Spec, asked: _Asked) -> 
         record(tenant_id, facts, compile_id=None, step=STEP)
 
 
-def _label_votes(spec: Spec, said: list[str]) -> tuple[str | None, list[Vote]]:
+def _label_votes(spec: Spec, replies: list[str]) -> tuple[str | None, list[Vote]]:
     allowed = label_names(spec)
-    labels = [parse_label(text, allowed) for text in said]
-    counted = Counter(zip(said, labels, strict=True)).most_common()
+    labels = [parse_label(text, allowed) for text in replies]
+    counted = Counter(zip(replies, labels, strict=True)).most_common()
     return vote(labels, allowed).label, [Vote(reply=text[:MAX_SHOWN], label=label, n=n) for (text, label), n in counted]
 
 
-def _answer_votes(spec: Spec, row: PlaygroundAnswer, said: list[str]) -> tuple[str | None, list[Vote]]:
+def _answer_votes(spec: Spec, row: PlaygroundAnswer, replies: list[str]) -> tuple[str | None, list[Vote]]:
     """The answer that speaks for all, whatever the agreement; a vote's `label` is the answer when it is valid."""
-    valid = valid_answers(spec, row.text, said)
-    counted = Counter(zip(said, valid, strict=True)).most_common()
-    (agreed,) = agree(spec, [(row.text, said)])
-    return agreed.answer or None, [Vote(reply=text, label=found, n=n) for (text, found), n in counted]
+    valid = valid_answers(spec, row.text, replies)
+    counted = Counter(zip(replies, valid, strict=True)).most_common()
+    (agreed,) = agree(spec, [(row.text, replies)])
+    return agreed.answer or None, [Vote(reply=text, label=valid_answer, n=n) for (text, valid_answer), n in counted]
 
 
 def _facts(row: PlaygroundAnswer, asked: _Asked, *, is_own_key: bool) -> list[Fact]:

@@ -53,7 +53,7 @@ class _Teacher:
     calls: list[_Call]
 
     def ask(self, request: CompletionRequest) -> list[str] | None:
-        """What it said; None where the money does not reach."""
+        """Ask for its replies; None where the money does not reach."""
         worst = worst_cost(self.session.price, request)
         if worst > self.left_microusd:
             return None
@@ -88,29 +88,29 @@ def compare_answer(tenant_id: UUID, answer_id: UUID) -> None:
 
 
 def _agreement(spec: Spec, asked: Question, teacher: _Teacher) -> int | None:
-    """In ppm; None where there is nothing to compare with."""
+    """The agreement of the served answer with the teacher, in ppm; None where there is nothing to compare with."""
     if isinstance(spec.output, TextOutput) and spec.output.accuracy == "checks":
         (failed,) = failed_checks(spec.output, [(asked.text, asked.answer)])
         return 0 if failed else PPM
     request = item_request(
         spec, asked.text, n=spec.sampling.label_samples, temperature=spec.sampling.temperature_labels, seed=None
     )
-    said = teacher.ask(request)
-    if said is None:
+    replies = teacher.ask(request)
+    if replies is None:
         return None
     if isinstance(spec.output, LabelOutput):
         allowed = label_names(spec)
-        told = vote([parse_label(text, allowed) for text in said], allowed).label
-        return None if told is None else PPM * (parse_label(asked.answer, allowed) == told)
-    (agreed,) = agree(spec, [(asked.text, said)])
+        label = vote([parse_label(text, allowed) for text in replies], allowed).label
+        return None if label is None else PPM * (parse_label(asked.answer, allowed) == label)
+    (agreed,) = agree(spec, [(asked.text, replies)])
     if not agreed.answer:
         return None
     if isinstance(spec.output, JsonOutput):
         return json_agreement(asked.answer, agreed.answer, is_exact_wanted=spec.output.accuracy == "exact")
-    return _preferred(spec, asked, agreed.answer, teacher)
+    return _preference(spec, asked, agreed.answer, teacher)
 
 
-def json_agreement(student: str, told: str, *, is_exact_wanted: bool) -> int:
+def json_agreement(student: str, teacher: str, *, is_exact_wanted: bool) -> int:
     """
     >>> json_agreement('{"a": 1, "b": 2}', '{"a": 1, "b": 3}', is_exact_wanted=False)
     500000
@@ -119,19 +119,19 @@ def json_agreement(student: str, told: str, *, is_exact_wanted: bool) -> int:
         value = parse_answer(student)
     except BadAnswer:
         return 0
-    gold = parse_answer(told)
+    gold = parse_answer(teacher)
     return PPM * is_exact(value, gold) if is_exact_wanted else field_scores(value, gold).f1_ppm
 
 
-def _preferred(spec: Spec, asked: Question, told: str, teacher: _Teacher) -> int | None:
-    if asked.answer.strip() == told.strip():
+def _preference(spec: Spec, asked: Question, agreed: str, teacher: _Teacher) -> int | None:
+    """The teacher's preference between the served answer and its own, asked both ways round; None without money."""
+    if asked.answer.strip() == agreed.strip():
         return PPM
-    said = [
-        teacher.ask(pairwise_request(spec, asked.text, a, b)) for a, b in ((asked.answer, told), (told, asked.answer))
-    ]
-    if said[0] is None or said[1] is None:
+    orders = (asked.answer, agreed), (agreed, asked.answer)
+    first, second = (teacher.ask(pairwise_request(spec, asked.text, a, b)) for a, b in orders)
+    if first is None or second is None:
         return None
-    verdict = verdict_of(parse_preference(said[0][0]), parse_preference(said[1][0]))
+    verdict = verdict_of(parse_preference(first[0]), parse_preference(second[0]))
     return 0 if verdict == Verdict.LOSS else PPM
 
 

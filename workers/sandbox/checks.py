@@ -28,9 +28,10 @@ def run_checks(
     limits: Limits | None = None,
     allow_weak: bool | None = None,
 ) -> list[list[Verdict]]:
-    """For each row (input, decoded answer) one verdict a check, in order. A check with a `field` is called for each
-    part the pointer finds and holds when it holds for all; where there is none it holds. Raises SandboxUnavailable on a
-    platform without a system-call filter, unless `allow_weak` (default: the deployment's setting) says otherwise."""
+    """Run the checks over rows (input, decoded answer): one verdict a check, in order, for each row. A check with a
+    `field` is called for each part the pointer finds and holds when it holds for all; where there is none it holds.
+    Raises SandboxUnavailable on a platform without a system-call filter, unless `allow_weak` (default: the deployment's
+    setting) says otherwise."""
     if not checks or not rows:
         return [[] for _ in rows]
     _refuse_weak(allow_weak)
@@ -42,11 +43,11 @@ def run_checks(
             for part in [value] if check.field is None else parts_at(value, check.field):
                 calls.append(Call(check=which, text=text, value=part))
                 places.append((at, which))
-    found: list[list[Verdict]] = [[True] * len(checks) for _ in rows]
+    verdicts: list[list[Verdict]] = [[True] * len(checks) for _ in rows]
     for (at, which), verdict in zip(places, _run_all(checks, calls, limits), strict=True):
-        if found[at][which] is True:
-            found[at][which] = verdict
-    return found
+        if verdicts[at][which] is True:
+            verdicts[at][which] = verdict
+    return verdicts
 
 
 def protections() -> tuple[str, ...]:
@@ -80,16 +81,16 @@ def _run_all(checks: Sequence[PythonCheck], calls: Sequence[Call], limits: Limit
         at = len(verdicts)
         call = calls[at]
         if time.monotonic() >= deadline:
-            return verdicts + [CheckFault(sentence=_stopped(End.BATCH_TIME, limits))] * (len(calls) - at)
+            return verdicts + [CheckFault(sentence=_stop_sentence(End.BATCH_TIME, limits))] * (len(calls) - at)
         if stops[call.check] >= limits.max_stops:
             verdicts.append(CheckFault(sentence=f"it was stopped {limits.max_stops} times before and not run again"))
             continue
         job = _a_job(calls, at, limits, stops)
         outcome = run_process([check.source for check in checks], job, limits=limits, deadline=deadline)
-        verdicts += [said if isinstance(said, bool) else CheckFault(sentence=said) for said in outcome.verdicts]
+        verdicts += [each if isinstance(each, bool) else CheckFault(sentence=each) for each in outcome.verdicts]
         if outcome.end not in (End.DONE, End.BATCH_TIME):
             stops[calls[len(verdicts)].check] += 1
-            verdicts.append(CheckFault(sentence=_stopped(outcome.end, limits)))
+            verdicts.append(CheckFault(sentence=_stop_sentence(outcome.end, limits)))
     return verdicts
 
 
@@ -109,7 +110,7 @@ def _size(value: object) -> int:
     return len(value) if isinstance(value, str) else len(json.dumps(value))
 
 
-def _stopped(end: End, limits: Limits) -> str:
+def _stop_sentence(end: End, limits: Limits) -> str:
     match end:
         case End.ROW_TIME:
             return f"it took longer than {limits.row_s:g} s for one answer and was stopped"

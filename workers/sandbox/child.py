@@ -183,7 +183,7 @@ def _give_up_privileges(libc: ctypes.CDLL) -> list[str]:
 
 
 def _limit(wanted: dict[str, int]) -> None:
-    """After this nothing can be opened: NOFILE counts the descriptors that are already open, too."""
+    """Limit what the process may use. Nothing can be opened afterwards: NOFILE counts what is already open, too."""
     for what, limit in (
         ("AS", wanted["memory_bytes"]),
         ("DATA", wanted["memory_bytes"]),
@@ -252,13 +252,13 @@ def _run(job: dict[str, Any]) -> None:
     checks: dict[int, object] = {}
     for at, (which, text_at, value) in enumerate(job["calls"]):
         if which not in checks:
-            checks[which] = _compiled(job["sources"][which])
+            checks[which] = _compile(job["sources"][which])
         check = checks[which]
         verdict = check if isinstance(check, str) else _verdict(check, job["inputs"][text_at], value, job, which)
         _write_frame([at, verdict])
 
 
-def _compiled(source: str) -> object:
+def _compile(source: str) -> object:
     """The function `check` of a program, or a sentence about why there is none."""
     builtin = {name: value for name, value in vars(builtins).items() if name not in WITHHELD}
     builtin["__import__"] = _import
@@ -272,7 +272,7 @@ def _compiled(source: str) -> object:
 
 
 def _import(name: str, *args: object, **kwargs: object) -> types.ModuleType:
-    """Says what may be imported; it is the filter that keeps a check from using the rest."""
+    """Import what a check may import; it is the filter that keeps a check from using the rest."""
     if name.partition(".")[0] not in ALLOWED | LATE:
         raise ImportError(f"checks may not import {name[:60]!r}")
     return __import__(name, *args, **kwargs)  # type: ignore
@@ -280,10 +280,10 @@ def _import(name: str, *args: object, **kwargs: object) -> types.ModuleType:
 
 def _verdict(check: object, text: str, value: object, job: dict[str, Any], which: int) -> object:
     try:
-        said = check(text, value)  # type: ignore
-        if said is True or said is False:
-            return said
-        return f"`check` returned {type(said).__name__[:60]}, not True or False"
+        verdict = check(text, value)  # type: ignore
+        if verdict is True or verdict is False:
+            return verdict
+        return f"`check` returned {type(verdict).__name__[:60]}, not True or False"
     except BaseException as fault:  # noqa: BLE001
         return _sentence(fault, job["sources"][which])
 
@@ -292,20 +292,20 @@ def _sentence(fault: BaseException, source: str) -> str:
     """ "line 3: ValueError: what it says (return int(output))", bounded. Neither linecache nor traceback: they read
     files."""
     try:
-        return _told(fault, source)[:FAULT_CHARS]
+        return _describe(fault, source)[:FAULT_CHARS]
     except BaseException:  # noqa: BLE001 (its __str__ is the check's own code)
         return "it raised an exception that cannot be shown"
 
 
-def _told(fault: BaseException, source: str) -> str:
+def _describe(fault: BaseException, source: str) -> str:
     line = fault.lineno if isinstance(fault, SyntaxError) and fault.filename == SOURCE_NAME else None
     at = fault.__traceback__
     while at is not None:
         if at.tb_frame.f_code.co_filename == SOURCE_NAME:
             line = at.tb_lineno
         at = at.tb_next
-    said = fault.msg if isinstance(fault, SyntaxError) else str(fault)
-    text = f"{type(fault).__name__[:60]}: {' '.join(str(said)[:160].split())}".rstrip(": ")
+    message = fault.msg if isinstance(fault, SyntaxError) else str(fault)
+    text = f"{type(fault).__name__[:60]}: {' '.join(str(message)[:160].split())}".rstrip(": ")
     lines = source.split("\n")
     if line is None or not 1 <= line <= len(lines):
         return text

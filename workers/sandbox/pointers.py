@@ -6,10 +6,10 @@ from collections.abc import Iterator
 def parts_at(value: object, pointer: str) -> list[object]:
     """The values that an RFC 6901 pointer finds, with `*` for each element of a list or each value of an object; empty
     where there is nothing. parts_at({"items": [{"n": 1}, {"n": 2}]}, "/items/*/n") == [1, 2]."""
-    found = [value]
+    parts = [value]
     for token in pointer.split("/")[1:]:
-        found = [part for one in found for part in _below(one, token)]
-    return found
+        parts = [part for one in parts for part in _below(one, token)]
+    return parts
 
 
 def _below(value: object, token: str) -> Iterator[object]:

@@ -67,7 +67,7 @@ def run_process(sources: Sequence[str], calls: Sequence[Call], *, limits: Limits
     """Run the calls in a new process until all are done or one has to be stopped. `deadline` is of time.monotonic.
     Raises SandboxUnavailable where the process could not be locked in."""
     outcome = Outcome()
-    with _started() as process:
+    with _start() as process:
         ended = _talk(process, _job(sources, calls, limits), outcome, len(calls), limits, deadline)
         if ended is End.LEFT:
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -90,16 +90,16 @@ def _job(sources: Sequence[str], calls: Sequence[Call], limits: Limits) -> bytes
     }
     texts: dict[str, int] = {}
     rows = [(call.check, texts.setdefault(call.text, len(texts)), call.value) for call in calls]
-    return _framed(head) + _framed({"sources": list(sources), "inputs": list(texts), "calls": rows})
+    return _frame(head) + _frame({"sources": list(sources), "inputs": list(texts), "calls": rows})
 
 
-def _framed(value: object) -> bytes:
+def _frame(value: object) -> bytes:
     data = json.dumps(value).encode()
     return struct.pack(">I", len(data)) + data
 
 
 @contextlib.contextmanager
-def _started() -> Iterator[subprocess.Popen[bytes]]:
+def _start() -> Iterator[subprocess.Popen[bytes]]:
     """A process in a session of its own, in an empty folder that nobody can write to, with an empty environment."""
     with tempfile.TemporaryDirectory(prefix="kolm-check-") as folder:
         os.chmod(folder, 0o555)
@@ -166,7 +166,7 @@ def _talk(
 
 
 def _send(fd: int, unsent: memoryview) -> memoryview:
-    """What is still to be sent; nothing, to a process that has gone (the other pipe says so)."""
+    """Send a piece and return the rest: nothing, where the process has gone (the other pipe says so)."""
     try:
         return unsent[os.write(fd, unsent[: 1 << 16]) :]
     except BlockingIOError:
@@ -186,26 +186,26 @@ def _take_frames(unread: bytearray, outcome: Outcome, n_calls: int) -> bool:
         frame = bytes(unread[4 : 4 + n])
         del unread[: 4 + n]
         try:
-            said = json.loads(frame)
+            message = json.loads(frame)
         except (ValueError, RecursionError):
             return False
         if outcome.active is None:
-            outcome.active = tuple(str(name) for name in said["active"])  # written before any check was decoded
+            outcome.active = tuple(str(name) for name in message["active"])  # written before any check was decoded
             continue
-        if not _is_next(said, len(outcome.verdicts)) or len(outcome.verdicts) >= n_calls:
+        if not _is_next(message, len(outcome.verdicts)) or len(outcome.verdicts) >= n_calls:
             return False
-        outcome.verdicts.append(said[1] if isinstance(said[1], bool) else showable(said[1]))
+        outcome.verdicts.append(message[1] if isinstance(message[1], bool) else showable(message[1]))
     return True
 
 
-def _is_next(said: object, turn: int) -> bool:
+def _is_next(message: object, turn: int) -> bool:
     return (
-        isinstance(said, list)
-        and len(said) == 2
-        and isinstance(said[0], int)
-        and not isinstance(said[0], bool)
-        and said[0] == turn
-        and isinstance(said[1], bool | str)
+        isinstance(message, list)
+        and len(message) == 2
+        and isinstance(message[0], int)
+        and not isinstance(message[0], bool)
+        and message[0] == turn
+        and isinstance(message[1], bool | str)
     )
 
 
@@ -215,7 +215,8 @@ def showable(sentence: str) -> str:
 
 
 def _cause(status: int) -> End:
-    """Of a process that closed its pipe with verdicts still due: its own status, or its child's as 128 + signal."""
+    """The end of a process that closed its pipe with verdicts still due. `status` is its own, or its child's as 128 +
+    signal."""
     number = -status if status < 0 else status - 128
     if number == signal.SIGSYS:
         return End.FORBIDDEN

@@ -1,4 +1,4 @@
-"""Which of the spec's checks an answer fails: a teacher's when it is labelled, a student's when it is evaluated.
+"""The checks of a spec that an answer fails: a teacher's when it is labelled, a student's when it is evaluated.
 
 Form comes first (JSON that fits the schema; a text that is there and not too long); on what has no form nothing else is
 run. Python checks run in the sandbox, all rows in one go, which takes its time: never inside a transaction. The other
@@ -42,27 +42,27 @@ class Failed:
 
 
 def failed_checks(output: JsonOutput | TextOutput, rows: Sequence[tuple[str, str]]) -> list[list[str]]:
-    """For each (input, answer as written) the names of the checks it fails, in the order of the spec; none: it is good.
+    """The names of the checks that each (input, answer as written) fails, in the order of the spec; none: it is good.
     Raises SandboxUnavailable where the spec has python checks and this platform cannot hold them."""
-    return [[failed.name for failed in row] for row in judged(output, rows)]
+    return [[failed.name for failed in row] for row in judge_answers(output, rows)]
 
 
-def judged(output: JsonOutput | TextOutput, rows: Sequence[tuple[str, str]]) -> list[list[Failed]]:
-    """`failed_checks` with what the programs said of themselves."""
+def judge_answers(output: JsonOutput | TextOutput, rows: Sequence[tuple[str, str]]) -> list[list[Failed]]:
+    """Judge as `failed_checks` does, and keep what the programs said of themselves."""
     read = [_read(output, answer) for _, answer in rows]
     good = [i for i, (failed, _) in enumerate(read) if failed is None]
     values = [(rows[i][0], read[i][1]) for i in good]
     programs = [check for check in output.checks if isinstance(check, PythonCheck)]
     verdicts = iter(run_checks(programs, values))
-    found = [[] if failed is None else [Failed(name=failed)] for failed, _ in read]
+    failures = [[] if failed is None else [Failed(name=failed)] for failed, _ in read]
     for i, (text, value) in zip(good, values, strict=True):
-        said = iter(next(verdicts))
+        of_programs = iter(next(verdicts))
         for check in output.checks:
-            holds = next(said) if isinstance(check, PythonCheck) else _holds(check, text, value)
+            holds = next(of_programs) if isinstance(check, PythonCheck) else _holds(check, text, value)
             if holds is not True:
                 fault = holds.sentence if isinstance(holds, CheckFault) else ""
-                found[i].append(Failed(name=check_name(check), fault=fault))
-    return found
+                failures[i].append(Failed(name=check_name(check), fault=fault))
+    return failures
 
 
 def _read(output: JsonOutput | TextOutput, answer: str) -> tuple[str | None, object]:

@@ -112,7 +112,7 @@ class CompileRun:
 
 
 def is_away(error: BaseException) -> bool:
-    """Whether the database was not there, other than that it refused or broke off this statement."""
+    """Say whether the database was not there, other than that it refused or broke off this statement."""
     if not isinstance(error, DatabaseError):
         return False
     state = getattr(error.__cause__, "sqlstate", None)

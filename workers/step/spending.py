@@ -17,7 +17,7 @@ from backend.usage.models import Billing
 
 
 def pays_teacher_itself(spec: Spec) -> bool:
-    """Whether the teacher is called with the customer's own key: its provider bills the customer, kolm does not."""
+    """Say whether the teacher is called with the customer's own key: then its provider bills the customer, not kolm."""
     return spec.teacher.api_key is not None
 
 

@@ -123,7 +123,7 @@ Answers = list[list[dict[str, Any]]]  # of one text: the choices of each call
 
 
 def _answers_so_far(run: CompileRun) -> defaultdict[str, Answers]:
-    """By text_key: where an earlier process stopped in the middle of a text's calls."""
+    """The answers by text_key that an earlier process left when it stopped in the middle of a text's calls."""
     answers: defaultdict[str, Answers] = defaultdict(list)
     with run.fenced():
         calls = TeacherCall.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id, state=CallState.APPLIED)
@@ -160,7 +160,7 @@ def _save_votes(run: CompileRun, rows: Sequence[Candidate], answers: Mapping[str
 
 
 def _vote(spec: Spec, rows: Sequence[Candidate], answers: Mapping[str, Answers]) -> None:
-    """Outside a transaction: a customer's checks take their time."""
+    """Let the answers vote, outside a transaction: a customer's checks take their time."""
     replies = [[choice["text"] for call in answers[row.text_key] for choice in call] for row in rows]
     if not isinstance(spec.output, LabelOutput):
         for row, agreed in zip(rows, agree(spec, list(zip([r.text for r in rows], replies, strict=True))), strict=True):
@@ -209,7 +209,7 @@ def _save(
     if balanced is not None:
         _report_skew(run, balanced)
     unverified = Candidate.objects.filter(tenant_id=run.tenant_id, compile=compile, state=CandidateState.UNVERIFIED)
-    reasons = Counter(reason for found in unverified.values_list("reasons", flat=True) for reason in found)
+    reasons = Counter(reason for each in unverified.values_list("reasons", flat=True) for reason in each)
     labels = [[row.text_key, row.label or row.answer, row.agreement_ppm] for row in rows]
     output = LabelingOut(
         dataset=blobs.dataset,

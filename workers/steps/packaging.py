@@ -122,12 +122,12 @@ def _members(run: CompileRun, compile: Compile, trained: Trained, parts: _Parts)
 def _receipts(compile: Compile, key: Ed25519PrivateKey) -> dict[str, bytes]:
     """The chain, under the one key that signs the file. Steps that ended before a rotation have the key of before,
     which may be retired or revoked by now: their statements, which are what is chained, are signed once more."""
-    own, found = keyid(raw_of(key)), {}
+    own, envelopes = keyid(raw_of(key)), {}
     for receipt in Receipt.objects.filter(tenant_id=compile.tenant_id, compile_id=compile.id).order_by("seq"):
         signers = [signature["keyid"] for signature in receipt.envelope["signatures"]]
         envelope = receipt.envelope if signers == [own] else sign_envelope(payload_of(receipt.envelope), key)
-        found[f"receipts/{receipt.seq:02d}-{receipt.step}.dsse.json"] = canonical_json(envelope)
-    return found
+        envelopes[f"receipts/{receipt.seq:02d}-{receipt.step}.dsse.json"] = canonical_json(envelope)
+    return envelopes
 
 
 def _check_trusted(data: bytes) -> None:
@@ -160,12 +160,12 @@ def _fast_paths(run: CompileRun, measured: Measurement) -> tuple[bytes, bytes]:
 
 def _of_kind(run: CompileRun, trained: Trained) -> dict[str, Any]:
     """The files that only label tasks have, and those that only adapters of one kind of base have."""
-    found: dict[str, Any] = {}
+    files: dict[str, Any] = {}
     if isinstance(run.spec.output, LabelOutput):
-        found["labels.json"] = label_names(run.spec)
+        files["labels.json"] = label_names(run.spec)
     if isinstance(trained, DistillResult):
-        return found | {"calibration.json": {"temperature_ppm": round(trained.temperature * 1_000_000)}}
-    return found | {"prompt.json": prompt_json(run.spec)}
+        return files | {"calibration.json": {"temperature_ppm": round(trained.temperature * 1_000_000)}}
+    return files | {"prompt.json": prompt_json(run.spec)}
 
 
 def _predictions(measured: Measurement) -> dict[str, Any]:

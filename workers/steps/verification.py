@@ -41,7 +41,7 @@ def _summary(run: CompileRun, slices: list[Slice]) -> StepDone:
         .order_by("text_key")
         .values_list("text_key", "state", "score", "reasons")
     )
-    reasons = Counter(reason for _, _, _, found in rows for reason in found)
+    reasons = Counter(reason for _, _, _, each in rows for reason in each)
     scores = [[key, state, None if score is None else f"{score:.6f}"] for key, state, score, _ in rows]
     output = VerificationOut(
         scores=sha256_of(scores),

@@ -60,11 +60,11 @@ class ReplayTeacher:
     ) -> Completion:
         if cancelled():
             raise TeacherCanceled
-        found = self._rows.get(item_sha256(request))
-        if found is None:
+        recorded = self._rows.get(item_sha256(request))
+        if recorded is None:
             raise TeacherFailed(_no_answer(request), code="teacher_no_recording")
-        choices = tuple(found.choices[i % len(found.choices)] for i in range(request.n))
-        usage = found.usage or Usage(
+        choices = tuple(recorded.choices[i % len(recorded.choices)] for i in range(request.n))
+        usage = recorded.usage or Usage(
             input_tokens=sum(estimate_tokens(m.content) for m in request.messages),
             output_tokens=sum(c.n_tokens for c in choices),
             estimated=True,

@@ -62,7 +62,7 @@ def rules_of(
 
 
 def _answers_of_calls(run: CompileRun) -> dict[str, list[str]]:
-    """By text_key, what the teacher answered in this compile."""
+    """The teacher's answers in this compile, by text_key."""
     answers: dict[str, list[str]] = {}
     with run.fenced():
         calls = TeacherCall.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id, state=CallState.APPLIED)

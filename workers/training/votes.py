@@ -36,12 +36,12 @@ class Agreed:
 
 
 def agree(spec: Spec, asked: Sequence[tuple[str, Sequence[str]]]) -> list[Agreed]:
-    """For each (input, what the teacher said), the answer that speaks for all and whether it may train."""
+    """Agree on one answer for each (input, replies of the teacher), and on whether it may train."""
     return [_agree_on_one(spec, judged) for judged in _judge(spec, asked)]
 
 
 def valid_answers(spec: Spec, text: str, replies: Sequence[str]) -> list[str | None]:
-    """Of each thing said of one input, the answer in it; None where it is not valid."""
+    """The answer in each reply to one input; None where it is not valid."""
     (judged,) = _judge(spec, [(text, replies)])
     return [one.answer.text if one.is_valid and one.answer else None for one in judged]
 
@@ -70,14 +70,14 @@ def _judge(spec: Spec, asked: Sequence[tuple[str, Sequence[str]]]) -> list[list[
 
 def _agree_on_one(spec: Spec, judged: Sequence[_Judged]) -> Agreed:
     valid = [one.answer if one.is_valid else None for one in judged]
-    found = _consensus(spec, valid)
-    chosen = None if found.index is None else valid[found.index]
+    agreed = _consensus(spec, valid)
+    chosen = None if agreed.index is None else valid[agreed.index]
     counted = Counter(answer.text for answer in valid if answer is not None)
     return Agreed(
         answer="" if chosen is None else chosen.text,
         votes={text[:MAX_VOTE_CHARS]: n for text, n in counted.most_common(MAX_VOTES)},
-        agreement_ppm=found.agreement_ppm,
-        reasons=[] if found.reaches(spec.sampling.min_agreement) else _reasons(judged),
+        agreement_ppm=agreed.agreement_ppm,
+        reasons=[] if agreed.reaches(spec.sampling.min_agreement) else _reasons(judged),
     )
 
 

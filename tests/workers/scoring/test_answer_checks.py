@@ -4,7 +4,7 @@ import pytest
 
 from backend.domain.spec.parsing import JsonOutput, TextOutput
 from workers.sandbox import process
-from workers.scoring.answer_checks import Failed, failed_checks, judged
+from workers.scoring.answer_checks import Failed, failed_checks, judge_answers
 
 SCHEMA = {
     "type": "object",
@@ -97,7 +97,7 @@ def test_a_text_must_be_there_and_not_too_long():
 def test_checks_are_named_in_the_order_of_the_spec_with_what_a_program_said():
     raising = {"kind": "python", "name": "raises", "source": "def check(input, output):\n    return 1 / 0 > 1"}
     output = json_output({"kind": "excludes", "any_of": ["mugs"]}, raising, {"kind": "copied", "name": "whole"})
-    (row,) = judged(output, [(INPUT, GOOD)])
+    (row,) = judge_answers(output, [(INPUT, GOOD)])
     assert [failed.name for failed in row] == ["excludes", "raises", "whole"]
     assert row[1] == Failed(name="raises", fault="line 2: ZeroDivisionError: division by zero (return 1 / 0 > 1)")
 

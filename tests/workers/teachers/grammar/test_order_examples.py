@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from backend.domain.spec.parsing import JsonOutput, Spec, TextOutput, parse_spec
-from workers.scoring.answer_checks import judged
+from workers.scoring.answer_checks import judge_answers
 from workers.teachers.grammar.files import SHIPPED, shipped_grammar
 
 EXAMPLES = Path(__file__).parents[4] / "examples"
@@ -24,7 +24,9 @@ def spec(request: pytest.FixtureRequest) -> Spec:
 def test_gold_passes_the_checks_of_its_own_spec(spec):
     assert isinstance(spec.output, JsonOutput | TextOutput)
     rows = [(row.input, row.output) for row in spec.examples.inline]
-    assert {text: failed for (text, _), failed in zip(rows, judged(spec.output, rows), strict=True) if failed} == {}
+    assert {
+        text: failed for (text, _), failed in zip(rows, judge_answers(spec.output, rows), strict=True) if failed
+    } == {}
 
 
 def test_gold_was_not_written_by_the_grammar_and_shares_no_sentence_with_it(spec):
