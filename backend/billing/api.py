@@ -1,5 +1,6 @@
 """/v1/plans, /v1/invoices and /v1/billing: what may be bought, what was invoiced, and the way to Stripe's pages."""
 
+from dataclasses import asdict
 from uuid import UUID
 
 from django.db import transaction
@@ -12,12 +13,12 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from backend.billing import checkout
-from backend.billing.invoices import find_invoice, lines_of, list_of
-from backend.billing.shapes import InvoiceDetailShape, InvoiceShape, PlanShape, invoice_shape, plan_shape
+from backend.billing.invoices import find_invoice, list_of
+from backend.billing.shapes import AddressShape, InvoiceDetailShape, InvoiceShape, PlanShape
 from backend.billing.stripe.api import is_configured
 from backend.domain.ids import Prefix
 from backend.domain.money.plans import PLANS, PlanName
-from backend.rest.pagination import PAGE_PARAMETERS, list_page, page_schema
+from backend.rest.pagination import PAGE_PARAMETERS, list_page, page_schema, whole_list
 from backend.rest.strict import StrictSerializer, check_query
 from backend.tenants.api_keys.authentication import IsTenant
 from backend.tenants.permissions import HasScope
@@ -34,8 +35,12 @@ class PlansView(APIView):
         """The plans, smallest first: price, spend cap, and how much of each thing they allow."""
         check_query(request.query_params, [])
         current = account_of(request.auth.tenant_id).plan
-        data = [plan_shape(plan, current=current, sells=is_configured()) for plan in PLANS]
-        return Response({"object": "list", "data": data, "has_more": False, "next_cursor": None})
+        sells = is_configured()
+        data = [
+            PlanShape.of(asdict(plan) | {"is_current": plan.name == current, "is_sold_here": sells and plan.is_sold})
+            for plan in PLANS
+        ]
+        return whole_list(data)
 
 
 class InvoicesView(APIView):
@@ -47,7 +52,7 @@ class InvoicesView(APIView):
     def get(self, request: Request) -> Response:
         """All invoices, newest first."""
         rows = list_of(request.auth.tenant_id)
-        return list_page(request, rows, prefix=Prefix.INVOICE, render=invoice_shape)
+        return list_page(request, rows, prefix=Prefix.INVOICE, render=InvoiceShape.of)
 
 
 class InvoiceView(APIView):
@@ -57,17 +62,11 @@ class InvoiceView(APIView):
     def get(self, request: Request, invoice: str) -> Response:
         """One invoice with its lines."""
         check_query(request.query_params, [])
-        row = find_invoice(request.auth.tenant_id, invoice)
-        return Response(invoice_shape(row, lines_of(row)))
+        return Response(InvoiceDetailShape.of(find_invoice(request.auth.tenant_id, invoice)))
 
 
 class CheckoutRequest(StrictSerializer):
     plan = s.ChoiceField([PlanName.PRO.value, PlanName.TEAM.value])
-
-
-class AddressShape(s.Serializer[object]):
-    object = s.CharField()
-    url = s.CharField(help_text="Open it in a browser; it is good for a day at most.")
 
 
 @method_decorator(transaction.non_atomic_requests, name="dispatch")
@@ -84,7 +83,7 @@ class CheckoutView(APIView):
         form.is_valid(raise_exception=True)
         tenant_id: UUID = request.auth.tenant_id
         url = checkout.start(tenant_id, form.validated_data["plan"], request.auth.actor)
-        return Response({"object": "checkout", "url": url}, status=201)
+        return Response(AddressShape.of({"object": "checkout", "url": url}), status=201)
 
 
 class NothingRequest(StrictSerializer):
@@ -102,4 +101,4 @@ class PortalView(APIView):
         """Stripe's page for your cards and invoices, and for giving up a plan at the end of its month."""
         NothingRequest(data=request.data).is_valid(raise_exception=True)
         url = checkout.open_portal(request.auth.tenant_id, request.auth.actor)
-        return Response({"object": "portal", "url": url}, status=201)
+        return Response(AddressShape.of({"object": "portal", "url": url}), status=201)

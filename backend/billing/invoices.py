@@ -12,7 +12,7 @@ from backend.billing import usage_totals
 from backend.billing.incidents import open_incident
 from backend.billing.models import BilledBy, Invoice, InvoiceKind, InvoiceLine, InvoiceStatus, LineKind
 from backend.billing.periods import Period, ended_periods, lock_books
-from backend.billing.shapes import invoice_shape
+from backend.billing.shapes import InvoiceDetailShape
 from backend.domain.errors import NotFound
 from backend.domain.ids import Prefix, decode_id, encode_id
 from backend.domain.money.invoices import usage_sum
@@ -168,7 +168,7 @@ def book_payment(invoice: Invoice, *, paid_at: datetime, actor: str) -> bool:
 
 def emit_finalized(invoice: Invoice) -> None:
     """The event of an invoice that does not change any more."""
-    emit(invoice.tenant_id, "invoice.finalized", {"object": invoice_shape(invoice, lines_of(invoice))})
+    emit(invoice.tenant_id, "invoice.finalized", {"object": InvoiceDetailShape.of(invoice)})
 
 
 def lines_of(invoice: Invoice) -> list[InvoiceLine]:

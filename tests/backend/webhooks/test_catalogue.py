@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from backend.billing.models import Invoice, InvoiceLine
-from backend.billing.shapes import invoice_shape
+from backend.billing.shapes import InvoiceLineShape, InvoiceShape
 from backend.domain.webhooks.events import EventType, entry
 from backend.rest.new_ids import new_uuid7
-from backend.usage.budgets import budget_shape
+from backend.usage.budgets import BudgetShape
 from backend.usage.models import Budget
 from backend.webhooks.models import WebhookEndpoint
 from backend.webhooks.shapes import EndpointShape
@@ -19,13 +19,14 @@ NOW = datetime(2026, 11, 22, tzinfo=UTC)
 
 def a_budget() -> dict[str, Any]:
     row = Budget(tenant_id=new_uuid7(), scope="tenant", cap_microusd=1, period_start=NOW, created_at=NOW)
-    return budget_shape(row) | {"threshold_percent": 80}
+    return BudgetShape.of(row) | {"threshold_percent": 80}
 
 
 def an_invoice() -> dict[str, Any]:
     row = Invoice(tenant_id=new_uuid7(), number="1", plan="pro", period_start=NOW, period_end=NOW, status="open")
     row.created_at = NOW
-    return invoice_shape(row, [InvoiceLine(kind="usage", description="x", amount_microusd=1, amount_cents=0)])
+    line = InvoiceLineShape.of(InvoiceLine(kind="usage", description="x", amount_microusd=1, amount_cents=0))
+    return InvoiceShape.of(row) | {"lines": [line]}
 
 
 def an_endpoint() -> dict[str, Any]:

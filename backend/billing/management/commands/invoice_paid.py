@@ -7,7 +7,7 @@ from django.utils import timezone
 
 from backend.billing.invoices import book_payment, find_invoice
 from backend.billing.models import BilledBy
-from backend.billing.shapes import invoice_shape
+from backend.billing.shapes import InvoiceShape
 from backend.domain.ids import Prefix, decode_id
 from backend.tenants.isolation import tenant_scope
 from backend.tenants.management_base import TenantCommand
@@ -29,4 +29,4 @@ class Command(TenantCommand):
                 raise CommandError("Stripe collects this invoice and tells us when it is paid.")
             if not book_payment(row, paid_at=timezone.now(), actor="operator"):
                 raise CommandError(f"This invoice is {row.status}, not open.")
-            self.answer(invoice_shape(row), as_json=as_json)
+            self.answer(InvoiceShape.of(row), as_json=as_json)
