@@ -72,17 +72,6 @@ def anytime_high(k: int, n: int, alpha: float) -> float:
     return 1.0 - anytime_low(n - k, n, alpha)
 
 
-def anytime_interval(k: int, n: int, confidence: float = 0.95) -> tuple[float, float]:
-    """Interval of a rate that holds at all times at once, `k` of `n` seen so far; (0, 1) for n = 0. It is wider than
-    the exact one, which is what looking at any time costs.
-
-    >>> [round(bound, 3) for bound in anytime_interval(294, 300)]
-    [0.944, 0.997]
-    """
-    alpha = (1 - confidence) / 2
-    return anytime_low(k, n, alpha), anytime_high(k, n, alpha)
-
-
 def _check(k: float, n: int) -> None:
     if not 0 <= k <= n:
         raise InvalidInput(f"{k} of {n} are not a proportion.")

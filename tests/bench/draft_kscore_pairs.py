@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import binomtest, t
 
+from backend.domain.evaluation.classification import PPM
 from backend.domain.evaluation.kscore import k_score
 
 COLD, JUDGE, LOGPROBS, REPEAT = "cold", "judge", "logprobs", "repeat"
@@ -124,8 +125,8 @@ def equal_speed(rows: Sequence[Measured]) -> Value:
 
     def value(row: Measured) -> float:
         score = k_score(
-            correct=row.n_correct,
-            answered=row.n_answered,
+            accuracy_ppm=row.n_correct * PPM // max(row.n_heldout, 1),
+            coverage_ppm=row.n_answered * PPM // max(row.n_heldout, 1),
             n=row.n_heldout,
             size_bytes=row.size_bytes,
             p50_us=p50_us,

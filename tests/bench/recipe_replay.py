@@ -24,10 +24,10 @@ from backend.domain.recipes.lookup import PackIndex
 from backend.domain.recipes.mining.building import PackOptions, build_pack
 from backend.domain.recipes.observing import observe
 from backend.domain.recipes.pack import RecipePack
-from backend.domain.recipes.replay import GreedyDraft, Proposer, Replayed, replay
 from gpu_runners.speculation.sources import PromptSource
 from tests.bench.recipe_replay_data import SETS, Encoder, ReplaySet, replay_set
 from tests.bench.recipe_replay_peers import NgramTable, PromptLookup, SuffixDecoding, has_suffix_decoding
+from tests.greedy_replay import GreedyDraft, Proposer, Replayed, replay
 
 MAX_DRAFT = 16
 # seed 001's table: coverage of its packs in percent, and the speed-up it claims

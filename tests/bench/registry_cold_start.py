@@ -30,10 +30,10 @@ from backend.domain.recipes.registry.anonymity import Counted, released
 from backend.domain.recipes.registry.cold_start import epoch_recipes
 from backend.domain.recipes.registry.contributed import structures_of
 from backend.domain.recipes.registry.epochs import Entry, Epoch, build_epoch, read_epoch
-from backend.domain.recipes.replay import Replayed, replay
 from backend.domain.recipes.shapes import SHAPE_VERSION
 from tests.bench.recipe_replay_data import END, Encoder
 from tests.bench.snips_data import read_snips
+from tests.greedy_replay import Replayed, replay
 
 K, MARGIN, FEW, MANY, N_MEASURED = 10, 6, 10, 100, 100
 PROBLEMS, SAMPLES = 12, 40

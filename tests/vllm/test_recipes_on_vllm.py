@@ -11,7 +11,6 @@ import pytest
 
 from backend.domain.recipes.lookup import PackIndex
 from backend.domain.recipes.pack import RecipePack
-from backend.domain.recipes.replay import replay
 from gpu_runners.models.causal_base import CausalBase, open_causal_base
 from gpu_runners.models.protocol import Drafting, DraftKind, GenerationRequest, PackRef
 from gpu_runners.speculation.controller import Controller
@@ -20,6 +19,7 @@ from gpu_runners.speculation.sources import PackSource
 from gpu_runners.speculation.step_costs import StepCosts
 from gpu_runners.speculation.vocabulary import token_texts
 from tests.gpu_runners.speculation.tiny_task import prompts
+from tests.greedy_replay import replay
 from tests.tiny_bases import tiny_bases  # noqa: F401
 from tests.vllm import engine, recipe_engine
 from tests.vllm.recipe_engine import Answer, Asked

@@ -67,25 +67,6 @@ class StopOutcome:
 StopDistribution = tuple[StopOutcome, ...]
 
 
-def token_rule(
-    tokens: Sequence[str], target: Sequence[Distribution], drafted: Sequence[Distribution]
-) -> StopDistribution:
-    """Keep x_i with probability min(1, p(x_i)/q(x_i)); the residual is (p - q)+, renormalised. Exact where the draft is
-    a sample of `drafted` (arXiv 2302.01318, theorem 1). Raises ImpossibleDraft.
-
-    >>> stops = token_rule(["a"], [{"a": 0.5, "b": 0.5}], [{"a": 1.0}])
-    >>> [(stop.n_kept, stop.probability) for stop in stops], stops[0].residual
-    ([(0, 0.5), (1, 0.5)], {'b': 1.0})
-    """
-    return chain([token_step(x, p, q) for x, p, q in zip(tokens, target, drafted, strict=True)])
-
-
-def point_mass_rule(tokens: Sequence[str], target: Sequence[Distribution]) -> StopDistribution:
-    """Keep x_i with probability p(x_i); the residual is p without x_i, renormalised. Exact for any draft, wherever it
-    comes from: it is the token rule for a proposal that could be nothing else."""
-    return chain([point_step(x, p) for x, p in zip(tokens, target, strict=True)])
-
-
 def argmax_rule(tokens: Sequence[str], places: Sequence[Distribution]) -> int:
     """Return how many tokens are kept at temperature 0: up to the first that is not likelier than every other. Exact
     where the teacher then goes on itself: where two tokens tie, what it would draw does not depend on the draft.

@@ -75,20 +75,6 @@ def score_quote(
     )
 
 
-def expected_kept_tokens(n_tokens: int, tv_per_token: float) -> float:
-    """Return how many of a draft's tokens an exact rule keeps where each differs by total variation `tv_per_token`: the
-    mean of a geometric stopping time, about min(n, 1 / tv).
-
-    >>> round(expected_kept_tokens(500, 0.01), 1)
-    98.3
-    """
-    if tv_per_token <= 0:
-        return float(n_tokens)
-    if tv_per_token >= 1:
-        return 0.0
-    return (1 - tv_per_token) * -math.expm1(n_tokens * math.log1p(-tv_per_token)) / tv_per_token
-
-
 def break_even(quote: Quote, fresh: float) -> float:
     """The acceptance rate at which showing all the quoted drafts nets nothing, where one that is accepted saves `fresh`
     micro-USD; infinite where nothing is quoted or there is nothing to save."""

@@ -54,22 +54,10 @@ class ControlCounts:
         """The share of far drafts that the judge refuses; None without a negative control."""
         return 1 - self.n_negative_accepted / self.n_negative if self.n_negative else None
 
-    def sensitivity_interval(self, confidence: float = 0.95) -> tuple[float, float]:
-        return exact_interval(self.n_positive_accepted, self.n_positive, confidence)
-
-    def specificity_interval(self, confidence: float = 0.95) -> tuple[float, float]:
-        return exact_interval(self.n_negative - self.n_negative_accepted, self.n_negative, confidence)
-
-    def corrected(self, apparent: float) -> float | None:
-        """The acceptance rate behind an apparent one; None while the controls cannot tell it."""
-        if self.sensitivity is None or self.specificity is None or self.sensitivity + self.specificity <= 1:
-            return None
-        return corrected_rate(apparent, self.sensitivity, self.specificity)
-
 
 def exact_interval(k: int, n: int, confidence: float = 0.95) -> tuple[float, float]:
     """Clopper-Pearson interval of `k` of `n` (Clopper and Pearson 1934); (0, 1) for n = 0. For an n that was fixed
-    beforehand; whoever may act at any time takes `anytime_interval`.
+    beforehand; whoever may act at any time takes `anytime_low` and `anytime_high`.
 
     >>> [round(bound, 3) for bound in exact_interval(294, 300)]
     [0.957, 0.993]

@@ -64,7 +64,7 @@ def composite_ppm(axes: Mapping[str, int]) -> int:
     return sum(weight * axes[name] for name, weight in WEIGHTS.items()) // 100
 
 
-def _score(
+def k_score(
     *,
     accuracy_ppm: int,
     coverage_ppm: int,
@@ -74,6 +74,11 @@ def _score(
     cost_nanousd: int,
     rule_coverage_ppm: int = 0,
 ) -> KScore:
+    """S = 1 - log2(max(1, KiB)) / 30, L = 1 / (1 + p50_us / 1e5), C = 1 / (1 + 1000 usd a call).
+
+    `size_bytes` is what is shipped (adapter, pack, rules), not the frozen base; `cost_nanousd` is one call's cost in
+    1e-9 USD, because a call on a CPU costs less than a micro-USD. All axes are 0 for n = 0, where nothing was
+    measured."""
     if min(size_bytes, p50_us, cost_nanousd) < 0:
         raise InvalidInput("A k_score needs a size, latency and cost of 0 or more.")
     axes = dict.fromkeys(WEIGHTS, 0)
@@ -95,31 +100,12 @@ def _score(
     )
 
 
-def k_score(*, correct: int, answered: int, n: int, size_bytes: int, p50_us: int, cost_nanousd: int) -> KScore:
-    """A = correct / n, V = answered / n, S = 1 - log2(max(1, KiB)) / 30, L = 1 / (1 + p50_us / 1e5), C = 1 / (1 + 1000
-    usd a call).
-
-    `size_bytes` is what is shipped (adapter, pack, rules), not the frozen base; `cost_nanousd` is one call's cost in
-    1e-9 USD, because a call on a CPU costs less than a micro-USD. All axes are 0 for n = 0, where nothing was
-    measured."""
-    if not 0 <= correct <= answered <= n:
-        raise InvalidInput("A k_score needs 0 <= correct <= answered <= n.")
-    return _score(
-        accuracy_ppm=correct * PPM // max(n, 1),
-        coverage_ppm=answered * PPM // max(n, 1),
-        n=n,
-        size_bytes=size_bytes,
-        p50_us=p50_us,
-        cost_nanousd=cost_nanousd,
-    )
-
-
 def score_evaluation(
     evaluation: AnyEvaluation, *, size_bytes: int, p50_us: int, cost_nanousd: int, rule_coverage_ppm: int = 0
 ) -> KScore:
     """The K-score of what was measured on held-out data: A is its accuracy, V the share of inputs that are answered, by
     a sure rule or else by the model (validly)."""
-    return _score(
+    return k_score(
         accuracy_ppm=evaluation.accuracy_ppm,
         coverage_ppm=evaluation.answered * PPM // max(evaluation.n, 1),
         n=evaluation.n,

@@ -11,7 +11,6 @@ from enum import StrEnum
 from backend.domain.errors import InvalidInput, PaymentRequired
 
 MICROUSD_PER_USD = 1_000_000
-MICROUSD_PER_CENT = 10_000
 CURRENCY = "usd"
 
 

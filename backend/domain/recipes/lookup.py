@@ -27,7 +27,6 @@ class PackIndex:
         self.pack = pack
         self.shapes = shapes or ShapeTable(token_texts)
         self.runs = [recipe.run for recipe in pack.recipes]
-        self.has_shapes = False
         self._by_shape: dict[str, int] = {}
         self._children: list[dict[int, int]] = [{}]
         self.recipe_at = [NONE]
@@ -71,7 +70,6 @@ class PackIndex:
     def _add(self, i: int, recipe: Recipe) -> None:
         if not recipe.after:
             if self.pack.shape_version == SHAPE_VERSION:
-                self.has_shapes = True
                 self._by_shape[recipe.shape] = i
             return
         node = 0

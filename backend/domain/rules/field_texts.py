@@ -15,7 +15,6 @@ from backend.domain.rules.reading import MAX_ANSWER_CHARS, MAX_DEPTH, MAX_FIELDS
 ABSENT = ""  # no value of JSON is spelt so
 OTHER = "?"  # a list, an object or a number with a fraction: no rule gives it
 MIN_OUTSIDE = 4  # texts in which a known word stands outside of what is copied
-MAX_WORD_BYTES = 100
 Path = tuple[str, ...]
 
 
@@ -87,11 +86,6 @@ class FieldTexts:
         """Return whether every word that no field but this one copies is known."""
         copied = self._copied(at, but=field)
         return all(word in self.known or number in copied for number, word in enumerate(self.places[at].words))
-
-
-def _is_text(word: bytes) -> bool:
-    """Return whether a word is text, not half of a surrogate pair."""
-    return "\ufffd" not in word.decode("utf-8", "replace")
 
 
 def _value(answer: str) -> Any:

@@ -14,7 +14,6 @@ from scipy.special import betaln, xlogy
 from backend.domain.confidence_sequences import (
     PRIOR,
     anytime_high,
-    anytime_interval,
     anytime_low,
     log_e_above,
     log_e_below,
@@ -23,6 +22,10 @@ from backend.domain.drafts.judge_controls import exact_interval
 from backend.domain.errors import InvalidInput
 
 ALPHA = 0.05
+
+
+def anytime_interval(k: int, n: int) -> tuple[float, float]:
+    return anytime_low(k, n, ALPHA / 2), anytime_high(k, n, ALPHA / 2)
 
 
 @functools.cache

@@ -12,10 +12,9 @@ import pytest
 import torch
 from scipy.stats import chisquare
 
-from backend.domain.recipes.replay import replay
-from gpu_runners.engine.guarded_drafts import fitted
+from gpu_runners.engine.guarded_drafts import fit_draft
 from gpu_runners.engine.sequences import TokenSequence
-from gpu_runners.engine.sync import finished, generate_all
+from gpu_runners.engine.sync import generate_all, read_to_end
 from gpu_runners.engine.torch_engine import TorchEngine
 from gpu_runners.models.causal_base import CausalBase, load_weights
 from gpu_runners.models.protocol import (
@@ -38,6 +37,7 @@ from tests.gpu_runners.engine.hand_drafts import (
     right,
     wrong,
 )
+from tests.greedy_replay import replay
 
 Ask = Callable[..., GenerationRequest]
 SCHEMA = {
@@ -254,7 +254,7 @@ def test_a_row_whose_numbers_break_behind_a_draft_fails_alone_and_leaves_a_clean
 
         async def main() -> list[object]:
             broken = [drafting(ask(PROMPTS[4], adapter=adapters[0], id=str(i))) for i in range(4)]
-            return await asyncio.gather(*[finished(engine, r) for r in broken], return_exceptions=True)
+            return await asyncio.gather(*[read_to_end(engine, r) for r in broken], return_exceptions=True)
 
         for outcome in asyncio.run(main()):
             assert isinstance(outcome, EngineFailed)
@@ -301,15 +301,15 @@ def test_readers_that_leave_close_their_drafts(base: CausalBase, ask: Ask) -> No
     async def main() -> None:
         long = engine.generate(drafting(ask(max_new_tokens=400, prompt=(9,) * 30)))
         await anext(long)
-        waiting = asyncio.create_task(finished(engine, drafting(ask())))
+        waiting = asyncio.create_task(read_to_end(engine, drafting(ask())))
         await asyncio.sleep(0.05)
         with pytest.raises(Exception, match="waiting"):
-            await finished(engine, drafting(ask()))
+            await read_to_end(engine, drafting(ask()))
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
         await long.aclose()  # type: ignore[attr-defined]
-        await finished(engine, drafting(ask()))
+        await read_to_end(engine, drafting(ask()))
 
     try:
         asyncio.run(main())
@@ -415,7 +415,7 @@ def test_a_draft_is_cut_where_it_cannot_come_true(ask: Ask, drafted: TorchEngine
         ([-1, 7], 0),
         ([], 0),
     ):
-        assert fitted(ids, sequence, share=64, vocab_size=256) == ids[:kept]
-    assert len(fitted([5] * 30, sequence, share=4, vocab_size=256)) == 4
+        assert fit_draft(ids, sequence, share=64, vocab_size=256) == ids[:kept]
+    assert len(fit_draft([5] * 30, sequence, share=4, vocab_size=256)) == 4
     sequence.limit = 11
-    assert fitted([5], sequence, share=64, vocab_size=256) == []
+    assert fit_draft([5], sequence, share=64, vocab_size=256) == []

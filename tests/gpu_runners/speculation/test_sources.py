@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from backend.domain.recipes.copy_rules import Copy, CopyKind
 from backend.domain.recipes.lookup import PackIndex
 from backend.domain.recipes.pack import BEGIN, MAX_PACK_BYTES, Recipe, RecipePack, read_pack
-from backend.domain.recipes.replay import GreedyDraft, replay
 from backend.domain.recipes.shapes import SHAPE_VERSION
 from gpu_runners.models.protocol import PackRef, Rejected
 from gpu_runners.speculation.controller import Controller
@@ -22,6 +21,7 @@ from gpu_runners.speculation.feedback_log import FeedbackLog, PackLog
 from gpu_runners.speculation.packs import PackShelf
 from gpu_runners.speculation.sources import MAX_MATCH, PackSource, PromptSource
 from gpu_runners.speculation.step_costs import StepCosts
+from tests.greedy_replay import GreedyDraft, replay
 
 TEXTS = [bytes([i]) for i in range(128)]
 TOKENIZER = "ab" * 32
@@ -122,8 +122,8 @@ def test_copy_recipes_are_told_by_their_own_place() -> None:
         source.advance(token)
     assert bytes(source.propose((), 9)) == b"Bonn"
     assert source.key == len(CITIES.recipes)
-    log.tried(source.key, 4, 4)
-    log.answered([1], learns=False)
+    log.count_run(source.key, 4, 4)
+    log.count_answer([1], learns=False)
     ((_, told),) = logs.drain()
     assert told.tried == [{"id": CITIES.copies[0].id, "tried": 4, "accepted": 4}]
     assert "Bonn" not in str(told.to_json())
@@ -238,13 +238,13 @@ def test_a_log_tells_counts_by_recipe_and_shapes_and_no_text() -> None:
     logs = FeedbackLog()
     log = logs.of("tenant", "k" * 64, ONE)
     source = PackSource(PackIndex(ONE, TEXTS), log)
-    log.tried(1, 2, 1)
-    log.tried(1, 2, 2)
+    log.count_run(1, 2, 1)
+    log.count_run(1, 2, 2)
     for token in b"the secret plan":
         source.advance(token)
         source.propose((), 4)
     assert logs.drain() == []  # before an answer has ended
-    log.answered(list(b"the secret plan"), learns=False)
+    log.count_answer(list(b"the secret plan"), learns=False)
     ((tenant, told),) = logs.drain()
     assert tenant == "tenant"
     assert (told.n_answers, told.n_tokens, told.pack_sha256) == (1, 15, "k" * 64)
@@ -264,11 +264,11 @@ def test_two_tenants_with_one_pack_are_told_apart() -> None:
 
 def test_answers_are_kept_only_of_who_opted_in_and_not_without_end() -> None:
     log = PackLog("k", ONE)
-    log.answered([1, 2], learns=False)
+    log.count_answer([1, 2], learns=False)
     for _ in range(200):
-        log.answered([3] * 5000, learns=True)
+        log.count_answer([3] * 5000, learns=True)
     for i in range(5000):
-        log.missed(f"text d{i}")
+        log.count_miss(f"text d{i}")
     told = log.drain()
     assert told is not None
     assert len(told.learned) == 64

@@ -2,7 +2,7 @@
 nothing."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from backend.domain.recipes.copy_rule_lookup import RequestCopies
@@ -11,7 +11,6 @@ from backend.domain.recipes.lookup import CopyingCursor, PackIndex
 from backend.domain.recipes.mining.copy_rule_learning import MAX_EXAMPLES, Pair
 from backend.domain.recipes.mining.decision_lists import WHOLE, Example, decision_list
 from backend.domain.recipes.mining.runs import whole_length
-from backend.domain.recipes.replay import greedy_draft
 
 
 class UndraftedPosition(NamedTuple):
@@ -111,3 +110,16 @@ def _run(
         run.append(token)
         agreed.append(weight)
     return tuple(run), agreed
+
+
+def greedy_draft(cursor: CopyingCursor, most: int, end_ids: Collection[int] = ()) -> list[int]:
+    """The runs that follow each other, at most `most` tokens, up to an end; `cursor` stays where it is."""
+    draft = list(cursor.propose(most))
+    ahead, at = None, 0
+    while at < len(draft) < most and draft[-1] not in end_ids:
+        ahead = ahead or cursor.copy()
+        for token in draft[at:]:
+            ahead.advance(token)
+        at = len(draft)
+        draft += ahead.propose(most - at)
+    return draft

@@ -11,7 +11,14 @@ from collections.abc import Callable, Mapping, Sequence
 
 from scipy.stats import chisquare
 
-from backend.domain.drafts.acceptance_rules import Distribution, StopDistribution, sample_stop
+from backend.domain.drafts.acceptance_rules import (
+    Distribution,
+    StopDistribution,
+    chain,
+    point_step,
+    sample_stop,
+    token_step,
+)
 from backend.domain.drafts.token_distributions import draw, processed, whole_place
 from workers.teachers.grammar.files import build_grammar
 from workers.teachers.grammar.pcfg import END, Frontier
@@ -33,6 +40,25 @@ RULES: dict[str, object] = {
     "flat": [[2, "a b"], [2, "a c"], "d", "d e"],  # heaviest alternatives that tie at temperature 0
 }
 GRAMMAR = build_grammar(RULES, {}, revision="")
+
+
+def token_rule(
+    tokens: Sequence[str], target: Sequence[Distribution], drafted: Sequence[Distribution]
+) -> StopDistribution:
+    """Keep x_i with probability min(1, p(x_i)/q(x_i)); the residual is (p - q)+, renormalised. Exact where the draft is
+    a sample of `drafted` (arXiv 2302.01318, theorem 1). Raises ImpossibleDraft.
+
+    >>> stops = token_rule(["a"], [{"a": 0.5, "b": 0.5}], [{"a": 1.0}])
+    >>> [(stop.n_kept, stop.probability) for stop in stops], stops[0].residual
+    ([(0, 0.5), (1, 0.5)], {'b': 1.0})
+    """
+    return chain([token_step(x, p, q) for x, p, q in zip(tokens, target, drafted, strict=True)])
+
+
+def point_mass_rule(tokens: Sequence[str], target: Sequence[Distribution]) -> StopDistribution:
+    """Keep x_i with probability p(x_i); the residual is p without x_i, renormalised. Exact for any draft, wherever it
+    comes from: it is the token rule for a proposal that could be nothing else."""
+    return chain([point_step(x, p) for x, p in zip(tokens, target, strict=True)])
 
 
 def grammar_world(start: str, *, temperature: float = 1.0, top_k: int | None = None) -> dict[Path, Distribution]:

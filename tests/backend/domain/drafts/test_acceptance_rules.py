@@ -15,10 +15,8 @@ from backend.domain.drafts.acceptance_rules import (
     argmax_rule,
     block_rule,
     chain,
-    point_mass_rule,
     point_step,
     sample_stop,
-    token_rule,
     token_step,
 )
 from tests.backend.domain.drafts.draft_worlds import (
@@ -30,8 +28,10 @@ from tests.backend.domain.drafts.draft_worlds import (
     grammar_world,
     output_law,
     places,
+    point_mass_rule,
     random_world,
     sampled,
+    token_rule,
     total_variation,
 )
 

@@ -16,9 +16,7 @@ from backend.domain.drafts.acceptance_rules import (
     block_rule,
     chain,
     normalised,
-    point_mass_rule,
     token_residual,
-    token_rule,
 )
 from backend.domain.drafts.token_distributions import processed
 from tests.backend.domain.drafts.draft_worlds import (
@@ -29,8 +27,10 @@ from tests.backend.domain.drafts.draft_worlds import (
     chi_square_p,
     grammar_world,
     output_law,
+    point_mass_rule,
     random_world,
     sampled,
+    token_rule,
     total_variation,
 )
 

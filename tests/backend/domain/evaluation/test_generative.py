@@ -172,7 +172,7 @@ def test_the_k_score_takes_the_accuracy_and_the_share_of_valid_answers() -> None
     score = score_evaluation(e, **SMALL)
     assert (score.accuracy_ppm, score.coverage_ppm) == (e.accuracy_ppm, 975_000)
     exact = measured(gold, answers, passed=[i > 0 for i in range(40)], accuracy="exact")
-    assert score_evaluation(exact, **SMALL) == k_score(correct=30, answered=39, n=40, **SMALL)
+    assert score_evaluation(exact, **SMALL) == k_score(accuracy_ppm=750_000, coverage_ppm=975_000, n=40, **SMALL)
 
 
 def test_a_good_model_passes_the_floors_of_its_kind() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest
 
 from backend.domain.errors import InvalidInput
-from backend.domain.evaluation.classification import Evaluation, evaluate, interval_ppm, percent, wilson_interval
+from backend.domain.evaluation.classification import PPM, Evaluation, evaluate, interval_ppm, percent, wilson_interval
 from backend.domain.evaluation.kscore import (
     FloorName,
     GateOptions,
@@ -92,7 +92,7 @@ def test_nothing_measured_leaves_everything_possible() -> None:
     [(10, 50, 0.889, 1.0, 0.983), (32 * 1024, 10_000, 0.5, 0.909, 0.911), (96 * 1024, 80_000, 0.447, 0.556, 0.850)],
 )
 def test_the_axes_are_the_seeds_formula(kib: int, p50_us: int, size: float, latency: float, composite: float) -> None:
-    score = k_score(correct=10, answered=10, n=10, size_bytes=kib * 1024, p50_us=p50_us, cost_nanousd=0)
+    score = k_score(accuracy_ppm=PPM, coverage_ppm=PPM, n=10, size_bytes=kib * 1024, p50_us=p50_us, cost_nanousd=0)
     assert score.size_ppm / 1e6 == pytest.approx(size, abs=6e-4)
     assert score.latency_ppm / 1e6 == pytest.approx(latency, abs=6e-4)
     assert score.composite_ppm / 1e6 == pytest.approx(composite, abs=6e-4)
@@ -101,7 +101,8 @@ def test_the_axes_are_the_seeds_formula(kib: int, p50_us: int, size: float, late
 @given(counts.filter(lambda c: c[1] > 0), st.integers(0, 10**11), st.integers(0, 10**9), st.integers(0, 10**10))
 def test_the_composite_is_the_weighted_sum_of_the_published_axes(count: tuple, size: int, p50: int, cost: int) -> None:
     correct, n = count
-    s = k_score(correct=correct, answered=n, n=n, size_bytes=size, p50_us=p50, cost_nanousd=cost)
+    share = correct * PPM // n
+    s = k_score(accuracy_ppm=share, coverage_ppm=PPM, n=n, size_bytes=size, p50_us=p50, cost_nanousd=cost)
     total = 40 * s.accuracy_ppm + 15 * (s.size_ppm + s.latency_ppm + s.cost_ppm + s.coverage_ppm)
     assert s.composite_ppm == total // 100 == composite_ppm(s.axes())
     exact = 0.4 * correct / n + 0.15 * (
@@ -112,11 +113,11 @@ def test_the_composite_is_the_weighted_sum_of_the_published_axes(count: tuple, s
     assert all(0 <= axis <= 1_000_000 for axis in s.axes().values())
 
 
-def test_a_score_of_nothing_is_zero_and_impossible_counts_are_refused() -> None:
-    assert k_score(correct=0, answered=0, n=0, **SMALL).composite_ppm == 0
-    for wrong in ({"correct": 3}, {"answered": 5}, {"size_bytes": -1}, {"cost_nanousd": -1}):
+def test_a_score_of_nothing_is_zero_and_sizes_below_zero_are_refused() -> None:
+    assert k_score(accuracy_ppm=0, coverage_ppm=0, n=0, **SMALL).composite_ppm == 0
+    for wrong in ({"size_bytes": -1}, {"p50_us": -1}, {"cost_nanousd": -1}):
         with pytest.raises(InvalidInput):
-            k_score(**({"correct": 2, "answered": 2, "n": 4} | SMALL | wrong))
+            k_score(accuracy_ppm=500_000, coverage_ppm=500_000, n=4, **(SMALL | wrong))
 
 
 # --- the evaluation

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.domain.recipes.replay import Replayed, replay
+from tests.greedy_replay import Replayed, replay
 
 
 class Fixed:

@@ -9,7 +9,7 @@ from decimal import Decimal
 import pytest
 
 from backend.domain.drafts.costs import judge_quote
-from backend.domain.drafts.judge_controls import Audits, ControlCounts, audits_of, bad_rate, controls_of
+from backend.domain.drafts.judge_controls import Audits, ControlCounts, audits_of, bad_rate, controls_of, exact_interval
 from backend.domain.drafts.vocabulary import Certificate, Cost, StoredDraft, Strategy, VerdictKind
 from backend.domain.money.pricing import Price, TeacherPrice
 from tests.workers.teachers.judges.simulated_judges import (
@@ -287,8 +287,8 @@ def test_controls_and_audits_recover_the_judges_errors_and_the_share_of_bad_draf
             controls += controls_of(found.controls)
             audits += audits_of(found.verdicts)
     for (low, high), truth in (
-        (controls.sensitivity_interval(0.99), 0.95),
-        (controls.specificity_interval(0.99), 0.97),
+        (exact_interval(controls.n_positive_accepted, controls.n_positive, 0.99), 0.95),
+        (exact_interval(controls.n_negative - controls.n_negative_accepted, controls.n_negative, 0.99), 0.97),
     ):
         assert low <= truth <= high
     found_rate = bad_rate(audits, controls)

@@ -17,7 +17,6 @@ from backend.domain.recipes.mining.corpus import corpus_of, grouped_by_literal
 from backend.domain.recipes.mining.runs import whole_length
 from backend.domain.recipes.observing import Observed
 from backend.domain.recipes.pack import BEGIN, RecipePack, read_pack
-from backend.domain.recipes.replay import Replayed, replay
 from backend.domain.recipes.shapes import shape_of
 from tests.backend.domain.recipes.letters import (
     END,
@@ -28,6 +27,7 @@ from tests.backend.domain.recipes.letters import (
     recipe,
     tokens_of,
 )
+from tests.greedy_replay import Replayed, replay
 
 
 def orders(n: int, seed: int = 1) -> list[str]:

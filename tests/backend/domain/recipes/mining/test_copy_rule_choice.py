@@ -7,8 +7,8 @@ from backend.domain.recipes.copy_rules import Copy, CopyKind
 from backend.domain.recipes.lookup import PackIndex
 from backend.domain.recipes.observing import Observed, observe
 from backend.domain.recipes.pack import RecipePack, read_pack
-from backend.domain.recipes.replay import GreedyDraft, replay
 from tests.backend.domain.recipes.letters import END, TEXTS, pack, pack_of_observed, tokens_of
+from tests.greedy_replay import GreedyDraft, replay
 
 FRAME = ((300_000,), (300_001,))  # beyond the vocabulary: no text
 SYLLABLES = ("Ul", "Mö", "Ka", "Je", "Tri", "Ho", "Wei", "Bra", "Lu", "Sta")

@@ -2,7 +2,10 @@
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Protocol, Self
+from typing import Protocol
+
+from backend.domain.recipes.lookup import CopyingCursor
+from backend.domain.recipes.mining.conditional_runs import greedy_draft
 
 
 class Proposer(Protocol):
@@ -13,14 +16,10 @@ class Proposer(Protocol):
     def advance(self, token: int) -> None: ...
 
 
-class Cursor(Proposer, Protocol):
-    def copy(self) -> Self: ...
-
-
 class GreedyDraft:
     """A cursor that goes on where its run ends, as an engine asks it to."""
 
-    def __init__(self, cursor: Cursor, end_ids: Collection[int] = ()) -> None:
+    def __init__(self, cursor: CopyingCursor, end_ids: Collection[int] = ()) -> None:
         self._cursor, self._end_ids = cursor, end_ids
 
     def advance(self, token: int) -> None:
@@ -28,19 +27,6 @@ class GreedyDraft:
 
     def propose(self, most: int) -> Sequence[int]:
         return greedy_draft(self._cursor, most, self._end_ids)
-
-
-def greedy_draft(cursor: Cursor, most: int, end_ids: Collection[int] = ()) -> list[int]:
-    """The runs that follow each other, at most `most` tokens, up to an end; `cursor` stays where it is."""
-    draft = list(cursor.propose(most))
-    ahead, at = None, 0
-    while at < len(draft) < most and draft[-1] not in end_ids:
-        ahead = ahead or cursor.copy()
-        for token in draft[at:]:
-            ahead.advance(token)
-        at = len(draft)
-        draft += ahead.propose(most - at)
-    return draft
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
