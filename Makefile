@@ -9,6 +9,9 @@ FILES :=
 SUITE := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(RUN) -m pytest -q -p no:cacheprovider
 WORKERS := -n logical --maxprocesses 8
 
+# bytecode is kept: the suite and the stack start hundreds of processes, each of which would compile a thousand files anew
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help setup demo demo-json up key down status test check unit static test-all lines structure durations lint format types contracts migrations-check openapi openapi-check pytest test-faults setup-vllm test-vllm bench-vllm-drafts bench-vllm-recipes bench-vllm-exactness bench-banking77 bench-selection bench-draft-policy bench-drafts bench-draft-kscore test-browser screenshots bench-api bench-streams bench-serving base base-anew bench-trainer bench-snips bench-recipes bench-registry bench-rules setup-llama setup-llama-server test-llama bench-llama ledger-check backup restore lock wheel clean
 
 help:

@@ -41,6 +41,16 @@ FOLDERS = {
 DATABASE_FIXTURES = frozenset({"db", "django_db_setup", "committed_db", "embedded_services"})
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out the folders of other tiers where one tier alone is asked for: importing their tests takes longer than
+    the unit tests themselves."""
+    asked, path = config.option.markexpr, collection_path
+    if asked not in {Tier.UNIT, Tier.DB} or not path.is_relative_to(HERE):
+        return None
+    tier = FOLDERS.get(path.relative_to(HERE).as_posix())
+    return None if tier is None or tier == asked else True
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Before `-m` chooses among them."""
