@@ -6,11 +6,8 @@ the change.
 
 from typing import Any
 
-from django.conf import settings
-
 from backend.compiles.models import Compile, StepRun
-from backend.compiles.shapes import compile_shape
-from backend.domain.ids import Prefix, encode_id
+from backend.compiles.shapes import CompileNotice
 from backend.domain.lifecycle import STEPS, CompileStatus, StepName, StepStatus
 from backend.domain.webhooks.events import EventType
 from backend.webhooks.emit import emit
@@ -44,8 +41,5 @@ def notify_progress(compile: Compile, step: StepName) -> None:
 
 
 def _object(compile: Compile) -> dict[str, Any]:
-    """The compile as GET shows it, without what its owner wrote and was told at the start."""
     row = Compile.objects.get(tenant_id=compile.tenant_id, id=compile.id)  # its numbers move past the caller's copy
-    shape = compile_shape(row, with_spec=False)
-    del shape["estimate"]
-    return shape | {"url": f"{settings.KOLM_PUBLIC_URL}/v1/compiles/{encode_id(Prefix.COMPILE, compile.id)}"}
+    return CompileNotice.of(row)

@@ -1,177 +1,195 @@
-"""The public shapes: rows as the JSON that the API answers."""
+"""Answers about a compile and what hangs on it: its steps, slices, candidates and events."""
 
 from typing import Any
 
-from backend.compiles.models import Candidate, Compile, CompileEvent, Slice, StepRun, TeacherKey, Upload
+from django.conf import settings
+from rest_framework import serializers as s
+
+from backend.compiles.models import Candidate, Compile, CompileEvent, Slice, StepRun
 from backend.compiles.reactions import split_from, split_into
+from backend.domain.drafts.offer_plan import saving_to_json
 from backend.domain.ids import Prefix, encode_id
-from backend.domain.lifecycle import STEPS
-from backend.domain.planning.ablations import Comparison
-from backend.rest.times import rfc3339
+from backend.domain.lifecycle import STEPS, CompileStatus, StepName, StepStatus
+from backend.domain.planning.ablations import Arm
+from backend.rest.shapes import Constant, PublicId, Shape, TextOrNull, Time
 
 
-def compile_shape(row: Compile, *, with_spec: bool = True) -> dict[str, Any]:
-    failure = None
-    if row.failure_code:
-        failure = {"code": row.failure_code, "message": row.failure_message, "step": row.failed_step or None}
-    shape: dict[str, Any] = {
-        "id": encode_id(Prefix.COMPILE, row.id),
-        "object": "compile",
-        "name": row.name,
-        "family": row.family,
-        "status": row.status,
-        "spec_sha256": row.spec_sha256,
-        "estimate": row.estimate,
-        "budget_microusd": row.budget_microusd,
-        "reserved_microusd": row.reserved_microusd,
-        "spent_microusd": row.spent_microusd,
-        "waste_microusd": row.waste_microusd,
-        "currency": "usd",
-        "k_score_ppm": row.k_score_ppm,
-        "evaluation": row.evaluation,
-        "gate": row.gate,
-        "artifact": None if row.artifact_id is None else encode_id(Prefix.ARTIFACT, row.artifact_id),
-        "ablation": ablation_part(row),
-        "failure": failure,
-        "sequence": row.event_seq,
-        "created_at": rfc3339(row.created_at),
-        "started_at": rfc3339(row.started_at),
-        "ended_at": rfc3339(row.ended_at),
-        "last_progress_at": rfc3339(row.last_progress_at),
-    }
-    return shape | ({"spec": row.spec} if with_spec else {})
+class FailureShape(Shape[Compile]):
+    code = s.CharField(source="failure_code")
+    message = s.CharField(source="failure_message")
+    step = TextOrNull(source="failed_step")
 
 
-def ablation_part(row: Compile) -> dict[str, Any] | None:
-    """Return the compile that this one is an ablation of, and the arm."""
-    return None if row.ablation_of is None else {"of": encode_id(Prefix.COMPILE, row.ablation_of), "arm": row.arm}
+class AblationPartShape(Shape[Compile]):
+    of = PublicId(
+        Prefix.COMPILE,
+        source="ablation_of",
+        help_text="The compile whose candidates, scores and labels this one took over.",
+    )
+    arm = s.ChoiceField([arm.value for arm in Arm])
 
 
-def ablation_shape(row: Compile, comparison: Comparison | None) -> dict[str, Any]:
-    """One arm as `GET /v1/compiles/{id}/ablations` lists it; `comparison` once it is measured."""
-    whole = compile_shape(row, with_spec=False)
-    kept = ("id", "name", "status", "failure", "spent_microusd", "k_score_ppm", "created_at", "ended_at")
-    return {
-        "object": "ablation",
-        **{name: whole[name] for name in kept},
-        **whole["ablation"],
-        "comparison": None if comparison is None else comparison.to_json(),
-    }
+class CompileSummary(Shape[Compile]):  # as lists have it
+    id = PublicId(Prefix.COMPILE)
+    object = Constant("compile")
+    name = s.CharField()
+    family = s.CharField()
+    status = s.ChoiceField([status.value for status in CompileStatus])
+    spec_sha256 = s.CharField()
+    estimate = s.JSONField(help_text="Low, expected and high per step, micro-USD, with the assumptions.")
+    budget_microusd = s.IntegerField()
+    reserved_microusd = s.IntegerField(help_text="Set aside for teacher calls in flight.")
+    spent_microusd = s.IntegerField()
+    waste_microusd = s.IntegerField(help_text="Carried by kolm: calls repeated after a crash, faults of ours.")
+    currency = Constant("usd")
+    k_score_ppm = s.IntegerField(allow_null=True, help_text="K-score in parts per million.")
+    evaluation = s.DictField(
+        allow_null=True,
+        help_text="Held-out n, accuracy with interval, table per class or per field, baselines, latency, leakage; "
+        "what rules answered, what was measured and chosen to draft.",
+    )
+    gate = s.DictField(allow_null=True, help_text="The decision, floor by floor, and what to try next.")
+    artifact = PublicId(Prefix.ARTIFACT, source="artifact_id", allow_null=True)
+    ablation = AblationPartShape(allow_null=True)
+    failure = FailureShape(allow_null=True)
+    sequence = s.IntegerField(source="event_seq", help_text="Number of the newest event.")
+    created_at = Time()
+    started_at = Time(allow_null=True)
+    ended_at = Time(allow_null=True)
+    last_progress_at = Time(allow_null=True)
+
+    def get_ablation(self, row: Compile) -> Compile | None:
+        return None if row.ablation_of is None else row
+
+    def get_failure(self, row: Compile) -> Compile | None:
+        return row if row.failure_code else None
 
 
-def step_shape(row: StepRun) -> dict[str, Any]:
-    return {
-        "id": encode_id(Prefix.STEP, row.id),
-        "object": "step",
-        "name": row.name,
-        "position": STEPS.index(row.name),  # type: ignore[arg-type]
-        "status": row.status,
-        "attempts": row.attempts,
-        "progress": {"done": row.done, "total": row.total, "message": row.message},
-        "estimate": row.estimate or None,
-        "spent_microusd": row.spent_microusd,
-        "waste_microusd": row.waste_microusd,
-        "output": row.output or None,
-        "started_at": rfc3339(row.started_at),
-        "ended_at": rfc3339(row.ended_at),
-    }
+class CompileShape(CompileSummary):
+    spec = s.JSONField(required=False)
 
 
-def slice_shape(row: Slice) -> dict[str, Any]:
-    report = {k: v for k, v in (row.selection or {}).items() if k != "cluster_of"} or None
-    return {
-        "id": encode_id(Prefix.SLICE, row.id),
-        "object": "slice",
-        "name": row.name,
-        "share_ppm": row.share_ppm,
-        "hint": row.hint,
-        "label": row.label or None,
-        "n_candidates": row.n_candidates,
-        "n_generated": row.n_generated,
-        "n_from_drafts": row.n_from_drafts,
-        "n_rejected": row.n_rejected,
-        "n_duplicates": row.n_duplicates,
-        "k_requested": row.k_requested,
-        "k_actual": row.k_actual,
-        "signal": row.signal or None,
-        "split_from": split_from(row),
-        "split_into": split_into(row),
-        "reactions": row.reactions,
-        "drafts": _drafts_shape(row),
-        "selection": report,
-    }
+class CompileNotice(CompileSummary):  # as webhooks tell of it: without what its owner wrote and was told at the start
+    estimate = None  # type: ignore[assignment]
+    url = s.CharField()
+
+    def get_url(self, row: Compile) -> str:
+        return f"{settings.KOLM_PUBLIC_URL}/v1/compiles/{encode_id(Prefix.COMPILE, row.id)}"
 
 
-def _drafts_shape(row: Slice) -> dict[str, Any] | None:
-    """Counts and money; null for a slice that looked for no drafts (captures, halves, a cache that is off)."""
-    plan = row.drafts
-    if plan is None:
-        return None
-    return {
-        "arm": plan["arm"],
-        "strategy": plan["strategy"] or None,
-        "n_sources": plan["n_sources"],
-        "nearest_distance": plan["nearest_distance"],
-        "break_even": plan.get("break_even"),
-        "threshold_distance": plan.get("threshold_distance"),
-        "offered": plan["n_shown"],
-        "accepted": plan["n_accepted"],
-        "entered": row.n_from_drafts,
-        "saving": plan.get("saving"),
-    }
+class ProgressShape(Shape[StepRun]):
+    done = s.IntegerField()
+    total = s.IntegerField()
+    message = s.CharField()
 
 
-def candidate_shape(row: Candidate, slice_name: str) -> dict[str, Any]:
-    return {
-        "id": encode_id(Prefix.CANDIDATE, row.id),
-        "object": "candidate",
-        "slice": slice_name,
-        "text": row.text,
-        "origin": row.origin,
-        "certificate": row.certificate or None,
-        "state": row.state,
-        "reasons": row.reasons,
-        "score": row.score,
-        "signal": row.signal or None,
-        "logprob": row.logprob,
-        "n_tokens": row.n_tokens,
-        "cluster": row.cluster,
-        "label": row.label or None,
-        "answer": row.answer or None,
-        "votes": row.votes,
-        "agreement_ppm": row.agreement_ppm,
-        "cost_microusd": row.cost_microusd,
-        "created_at": rfc3339(row.created_at),
-    }
+class StepShape(Shape[StepRun]):
+    id = PublicId(Prefix.STEP)
+    object = Constant("step")
+    name = s.ChoiceField([name.value for name in StepName])
+    position = s.IntegerField()
+    status = s.ChoiceField([status.value for status in StepStatus])
+    attempts = s.IntegerField()
+    progress = ProgressShape(source="*")
+    estimate = s.DictField(allow_null=True)
+    spent_microusd = s.IntegerField()
+    waste_microusd = s.IntegerField()
+    output = s.DictField(allow_null=True)
+    started_at = Time(allow_null=True)
+    ended_at = Time(allow_null=True)
+
+    def get_position(self, row: StepRun) -> int:
+        return STEPS.index(StepName(row.name))
+
+    def get_estimate(self, row: StepRun) -> dict[str, Any] | None:
+        return row.estimate or None
+
+    def get_output(self, row: StepRun) -> dict[str, Any] | None:
+        return row.output or None
 
 
-def event_shape(row: CompileEvent) -> dict[str, Any]:
-    return {
-        "object": "event",
-        "type": row.type,
-        "seq": row.seq,
-        "data": row.data,
-        "created_at": rfc3339(row.created_at),
-    }
+class SliceShape(Shape[Slice]):
+    id = PublicId(Prefix.SLICE)
+    object = Constant("slice")
+    name = s.CharField()
+    share_ppm = s.IntegerField()
+    hint = s.CharField()
+    label = TextOrNull()
+    n_candidates = s.IntegerField()
+    n_generated = s.IntegerField()
+    n_from_drafts = s.IntegerField(help_text="Candidates that are drafts of earlier compiles; the teacher wrote fewer.")
+    n_rejected = s.IntegerField()
+    n_duplicates = s.IntegerField()
+    k_requested = s.IntegerField()
+    k_actual = s.IntegerField(allow_null=True, help_text="0 for a slice that was split: its halves pick.")
+    signal = TextOrNull()
+    split_from = s.CharField(allow_null=True, help_text="The slice that this one is a half of.")
+    split_into = s.ListField(child=s.CharField(), help_text="The two slices that this one was made into.")
+    reactions = s.JSONField(
+        help_text="What the pipeline did by itself, in order: rounds, splits, what was passed over."
+    )
+    drafts = s.DictField(
+        allow_null=True,
+        help_text="What was offered from the draft cache, what of it was accepted, what that cost and saved.",
+    )
+    selection = s.DictField(
+        allow_null=True,
+        help_text="The selection's report: what was asked, what the pool allowed, the picks, the cohesion log as text.",
+    )
+
+    def get_split_from(self, row: Slice) -> str | None:
+        return split_from(row)
+
+    def get_split_into(self, row: Slice) -> list[str]:
+        return split_into(row)
+
+    def get_drafts(self, row: Slice) -> dict[str, Any] | None:
+        """Counts and money; None of a slice that looked for no drafts (captures, halves, a cache that is off)."""
+        plan = row.offer_plan
+        if plan is None:
+            return None
+        return {
+            "arm": plan.arm.value,
+            "strategy": None if plan.strategy is None else plan.strategy.value,
+            "n_sources": plan.n_sources,
+            "nearest_distance": plan.nearest_distance,
+            "break_even": plan.break_even,
+            "threshold_distance": plan.threshold_distance,
+            "offered": plan.n_shown,
+            "accepted": plan.n_accepted,
+            "entered": row.n_from_drafts,
+            "saving": None if plan.saving is None else saving_to_json(plan.saving),
+        }
+
+    def get_selection(self, row: Slice) -> dict[str, Any] | None:
+        return {name: value for name, value in (row.selection or {}).items() if name != "cluster_of"} or None
 
 
-def upload_shape(row: Upload) -> dict[str, Any]:
-    return {
-        "id": encode_id(Prefix.UPLOAD, row.id),
-        "object": "upload",
-        "purpose": row.purpose,
-        "sha256": row.sha256,
-        "size_bytes": row.size_bytes,
-        "n_rows": row.n_rows,
-        "created_at": rfc3339(row.created_at),
-    }
+class CandidateShape(Shape[Candidate]):  # of a row that is annotated with `slice_name`
+    id = PublicId(Prefix.CANDIDATE)
+    object = Constant("candidate")
+    slice = s.CharField(source="slice_name")
+    text = s.CharField()
+    origin = s.CharField(help_text="fresh, capture, or draft.")
+    certificate = TextOrNull(help_text="Of a draft: exact, bounded, typical, judged or gated; how it was accepted.")
+    state = s.CharField()
+    reasons = s.ListField(child=s.CharField())
+    score = s.FloatField(allow_null=True)
+    signal = TextOrNull()
+    logprob = s.FloatField(allow_null=True)
+    n_tokens = s.IntegerField()
+    cluster = s.IntegerField(allow_null=True)
+    label = TextOrNull()
+    answer = TextOrNull(help_text="Of a json or text task: what the teacher agreed on.")
+    votes = s.JSONField(help_text="How often each label, or each of the commonest answers, was given.")
+    agreement_ppm = s.IntegerField(allow_null=True)
+    cost_microusd = s.IntegerField()
+    created_at = Time()
 
 
-def teacher_key_shape(row: TeacherKey) -> dict[str, Any]:
-    return {
-        "id": encode_id(Prefix.TEACHER_KEY, row.id),
-        "object": "teacher_key",
-        "name": row.name,
-        "last4": row.last4,
-        "created_at": rfc3339(row.created_at),
-    }
+class EventShape(Shape[CompileEvent]):
+    object = Constant("event")
+    type = s.CharField()
+    seq = s.IntegerField(help_text="1, 2, 3 ... within the compile, without gaps.")
+    data = s.DictField()
+    created_at = Time()

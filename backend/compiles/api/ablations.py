@@ -5,10 +5,11 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from backend.compiles.api import serializers
 from backend.compiles.api.compiles import COMPILES, find_compile, whole_list
+from backend.compiles.api.serializers import AblationRequest
+from backend.compiles.api.shapes import AblationShape
 from backend.compiles.lifecycle import ablations
-from backend.compiles.shapes import ablation_shape, compile_shape
+from backend.compiles.shapes import CompileShape
 from backend.domain.planning.ablations import Arm
 from backend.rest.pagination import page_schema
 from backend.rest.strict import check_query
@@ -18,28 +19,24 @@ from backend.tenants.idempotency import IDEMPOTENCY_KEY, idempotent
 class AblationsView(APIView):
     permission_classes = COMPILES
 
-    @extend_schema(
-        operation_id="compiles_ablations", responses=page_schema("AblationList", serializers.AblationShape())
-    )
+    @extend_schema(operation_id="compiles_ablations", responses=page_schema("AblationList", AblationShape()))
     def get(self, request: Request, compile: str) -> Response:
         """The compile's ablations, newest first: each arm's state and, once measured, what selection was worth."""
         check_query(request.query_params, [])
-        source = find_compile(request, compile)
-        arms = ablations.arms_of(source)
-        return whole_list([ablation_shape(arm, ablations.comparison(source, arm)) for arm in arms])
+        return whole_list([AblationShape.of(arm) for arm in ablations.arms_of(find_compile(request, compile))])
 
     @extend_schema(
         operation_id="compiles_ablate",
         parameters=[IDEMPOTENCY_KEY],
-        request=serializers.AblationRequest,
-        responses={202: serializers.CompileShape},
+        request=AblationRequest,
+        responses={202: CompileShape},
     )
     @idempotent
     def post(self, request: Request, compile: str) -> Response:
         """Compile the same candidates once more without selection. The arm is a compile of its own, with its own
         budget; candidates, scores and the labels already bought are taken over and cost nothing."""
         source = find_compile(request, compile)
-        form = serializers.AblationRequest(data=request.data or {})
+        form = AblationRequest(data=request.data or {})
         form.is_valid(raise_exception=True)
         row = ablations.start(
             source,
@@ -48,5 +45,5 @@ class AblationsView(APIView):
             api_key_id=request.auth.api_key_id,
         )
         row.refresh_from_db()
-        shape = compile_shape(row)
+        shape = CompileShape.of(row)
         return Response(shape, status=202, headers={"Location": f"/v1/compiles/{shape['id']}"})

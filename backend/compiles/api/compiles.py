@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 from uuid import UUID
 
 from django.db import transaction
+from django.db.models import F
 from django.utils.decorators import method_decorator
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
@@ -13,14 +14,15 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from backend.compiles.api import serializers
+from backend.compiles.api.serializers import EstimateQuery, ResumeRequest
+from backend.compiles.api.shapes import EstimateShape, ValidationShape
 from backend.compiles.lifecycle import submission, transitions
 from backend.compiles.models import Candidate, Compile, Slice, StepRun
-from backend.compiles.shapes import candidate_shape, compile_shape, slice_shape, step_shape
+from backend.compiles.shapes import CandidateShape, CompileShape, CompileSummary, SliceShape, StepShape
 from backend.domain.errors import NotFound
 from backend.domain.ids import Prefix, decode_id
 from backend.domain.lifecycle import CompileStatus
-from backend.domain.spec.parsing import canonical_spec, spec_json_schema
+from backend.domain.spec.parsing import spec_json_schema
 from backend.drafts.previews import expected_saving
 from backend.rest.pagination import PAGE_PARAMETERS, list_page, page_schema
 from backend.rest.strict import check_query
@@ -51,14 +53,11 @@ class SpecSchemaView(APIView):
 class SpecValidateView(APIView):
     permission_classes = READ_ONLY
 
-    @extend_schema(operation_id="specs_validate", request=OpenApiTypes.OBJECT, responses=serializers.ValidationShape)
+    @extend_schema(operation_id="specs_validate", request=OpenApiTypes.OBJECT, responses=ValidationShape)
     def post(self, request: Request) -> Response:
         """Check a spec without starting anything: 200 with every default filled in and an estimate, or 422 with all
         problems."""
-        spec, expected = submission.check(request.auth.tenant_id, request.data)
-        return Response(
-            {"object": "spec_validation", "valid": True, "spec": canonical_spec(spec), "estimate": expected.to_json()}
-        )
+        return Response(ValidationShape.of(submission.check(request.auth.tenant_id, request.data)))
 
 
 class CompilesView(APIView):
@@ -72,7 +71,7 @@ class CompilesView(APIView):
             OpenApiParameter("status", OpenApiTypes.STR, enum=[status.value for status in CompileStatus]),
             OpenApiParameter("name", OpenApiTypes.STR),
         ],
-        responses=page_schema("CompileList", serializers.CompileShape()),
+        responses=page_schema("CompileList", CompileShape()),
     )
     def get(self, request: Request) -> Response:
         """All compiles, newest first, without their specs."""
@@ -80,26 +79,21 @@ class CompilesView(APIView):
         for name in ("status", "name"):
             if name in request.query_params:
                 rows = rows.filter(**{name: request.query_params[name]})
-        return list_page(
-            request,
-            rows,
-            prefix=Prefix.COMPILE,
-            render=lambda row: compile_shape(row, with_spec=False),
-            filters=("status", "name"),
-        )
+        filters = ("status", "name")
+        return list_page(request, rows, prefix=Prefix.COMPILE, render=CompileSummary.of, filters=filters)
 
     @extend_schema(
         operation_id="compiles_create",
         parameters=[IDEMPOTENCY_KEY],
         request=OpenApiTypes.OBJECT,
-        responses={202: serializers.CompileShape},
+        responses={202: CompileShape},
     )
     @idempotent
     def post(self, request: Request) -> Response:
         """Start a compile. The body is the spec (its schema is at /v1/specs/schema)."""
         row = submission.submit(request.auth.tenant_id, request.data, api_key_id=request.auth.api_key_id)
         row.refresh_from_db()
-        shape = compile_shape(row)
+        shape = CompileShape.of(row)
         return Response(shape, status=202, headers={"Location": f"/v1/compiles/{shape['id']}"})
 
 
@@ -111,15 +105,15 @@ class EstimateView(APIView):
 
     @extend_schema(
         operation_id="compiles_estimate",
-        parameters=[serializers.EstimateQuery],
+        parameters=[EstimateQuery],
         request=OpenApiTypes.OBJECT,
-        responses=serializers.EstimateShape,
+        responses=EstimateShape,
     )
     def post(self, request: Request) -> Response:
         """What a spec would cost: low, expected and high per step in micro-USD, and whether its budget covers it. With
         `drafts=true` also what the draft cache is expected to save of that."""
-        check_query(request.query_params, serializers.EstimateQuery().fields)
-        query = serializers.EstimateQuery(data=request.query_params.dict())
+        check_query(request.query_params, EstimateQuery().fields)
+        query = EstimateQuery(data=request.query_params.dict())
         query.is_valid(raise_exception=True)
         tenant_id: UUID = request.auth.tenant_id
         with tenant_scope(tenant_id):
@@ -140,12 +134,12 @@ class EstimateView(APIView):
 class CompileView(APIView):
     permission_classes = READ_ONLY
 
-    @extend_schema(operation_id="compiles_get", responses=serializers.CompileShape)
+    @extend_schema(operation_id="compiles_get", responses=CompileShape)
     def get(self, request: Request, compile: str) -> Response:
         """One compile with its spec, costs, evaluation and gate."""
         check_query(request.query_params, [])
         row = find_compile(request, compile)
-        response = Response(compile_shape(row))
+        response = Response(CompileShape.of(row))
         # both: an event moves `sequence` and `last_progress_at` without a new version
         response["ETag"] = f'"{row.version}.{row.event_seq}"'
         return response
@@ -154,25 +148,25 @@ class CompileView(APIView):
 class StepsView(APIView):
     permission_classes = READ_ONLY
 
-    @extend_schema(operation_id="compiles_steps", responses=page_schema("StepList", serializers.StepShape()))
+    @extend_schema(operation_id="compiles_steps", responses=page_schema("StepList", StepShape()))
     def get(self, request: Request, compile: str) -> Response:
         """The steps in order: state, progress, estimate beside actual cost, what each put out."""
         check_query(request.query_params, [])
         row = find_compile(request, compile)
         steps = StepRun.objects.filter(tenant_id=row.tenant_id, compile=row).order_by("position")
-        return whole_list([step_shape(step) for step in steps])
+        return whole_list([StepShape.of(step) for step in steps])
 
 
 class SlicesView(APIView):
     permission_classes = READ_ONLY
 
-    @extend_schema(operation_id="compiles_slices", responses=page_schema("SliceList", serializers.SliceShape()))
+    @extend_schema(operation_id="compiles_slices", responses=page_schema("SliceList", SliceShape()))
     def get(self, request: Request, compile: str) -> Response:
         """The slices: k_requested and k_actual, the selection's report, what the pipeline did by itself."""
         check_query(request.query_params, [])
         row = find_compile(request, compile)
         slices = Slice.objects.filter(tenant_id=row.tenant_id, compile=row).order_by("position")
-        return whole_list([slice_shape(part) for part in slices])
+        return whole_list([SliceShape.of(part) for part in slices])
 
 
 class CandidatesView(APIView):
@@ -189,7 +183,7 @@ class CandidatesView(APIView):
             ),
             OpenApiParameter("slice", OpenApiTypes.STR, description="The slice's name."),
         ],
-        responses=page_schema("CandidateList", serializers.CandidateShape()),
+        responses=page_schema("CandidateList", CandidateShape()),
     )
     def get(self, request: Request, compile: str) -> Response:
         """Every candidate: kept, dropped or rejected, and why; its score, label, votes and cost."""
@@ -199,14 +193,9 @@ class CandidatesView(APIView):
             rows = rows.filter(state=request.query_params["state"])
         if "slice" in request.query_params:
             rows = rows.filter(slice__name=request.query_params["slice"])
-        names = dict(Slice.objects.filter(tenant_id=row.tenant_id, compile=row).values_list("id", "name"))
-        return list_page(
-            request,
-            rows.defer("embedding", "token_logprobs"),
-            prefix=Prefix.CANDIDATE,
-            render=lambda candidate: candidate_shape(candidate, names[candidate.slice_id]),
-            filters=("state", "slice"),
-        )
+        rows = rows.annotate(slice_name=F("slice__name")).defer("embedding", "token_logprobs")
+        filters = ("state", "slice")
+        return list_page(request, rows, prefix=Prefix.CANDIDATE, render=CandidateShape.of, filters=filters)
 
 
 class UsageView(APIView):
@@ -240,7 +229,7 @@ class CancelView(APIView):
         operation_id="compiles_cancel",
         parameters=[IDEMPOTENCY_KEY],
         request=None,
-        responses={202: serializers.CompileShape},
+        responses={202: CompileShape},
     )
     @idempotent
     def post(self, request: Request, compile: str) -> Response:
@@ -248,7 +237,7 @@ class CancelView(APIView):
         caller = request.auth
         row = transitions.cancel(caller.tenant_id, decode_id(Prefix.COMPILE, compile), actor=caller.actor)
         row.refresh_from_db()
-        return Response(compile_shape(row), status=202)
+        return Response(CompileShape.of(row), status=202)
 
 
 class ResumeView(APIView):
@@ -258,14 +247,14 @@ class ResumeView(APIView):
     @extend_schema(
         operation_id="compiles_resume",
         parameters=[IDEMPOTENCY_KEY],
-        request=serializers.ResumeRequest,
-        responses={202: serializers.CompileShape},
+        request=ResumeRequest,
+        responses={202: CompileShape},
     )
     @idempotent
     def post(self, request: Request, compile: str) -> Response:
         """Go on with a failed, expired or canceled compile at its first unfinished step, with a larger budget if you
         give one."""
-        form = serializers.ResumeRequest(data=request.data or {})
+        form = ResumeRequest(data=request.data or {})
         form.is_valid(raise_exception=True)
         row = transitions.resume(
             request.auth.tenant_id,
@@ -274,7 +263,7 @@ class ResumeView(APIView):
             actor=request.auth.actor,
         )
         row.refresh_from_db()
-        return Response(compile_shape(row), status=202)
+        return Response(CompileShape.of(row), status=202)
 
 
 def find_compile(request: Request, public_id: str) -> Compile:

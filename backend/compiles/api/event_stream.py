@@ -21,7 +21,7 @@ from rest_framework.exceptions import APIException, AuthenticationFailed
 
 from backend.compiles.events import events_after
 from backend.compiles.models import Compile
-from backend.compiles.shapes import event_shape
+from backend.compiles.shapes import EventShape
 from backend.domain.errors import InvalidInput, KolmError, NotFound
 from backend.domain.ids import Prefix, decode_id
 from backend.domain.lifecycle import TERMINAL, CompileStatus
@@ -175,7 +175,7 @@ def read_events(tenant_id: UUID, compile_id: UUID, after: int) -> tuple[list[dic
     with tenant_scope(tenant_id):
         status = _status(tenant_id, compile_id)
         # the status was read first: once it is terminal, the events that follow are all there is
-        events = [event_shape(row) for row in events_after(tenant_id, compile_id, after, limit=PAGE)]
+        events = [EventShape.of(row) for row in events_after(tenant_id, compile_id, after, limit=PAGE)]
     return events, CompileStatus(status) in TERMINAL
 
 

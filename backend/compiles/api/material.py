@@ -12,9 +12,9 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from backend.compiles import teacher_keys
-from backend.compiles.api import serializers
+from backend.compiles.api.serializers import TeacherKeyRequest
+from backend.compiles.api.shapes import TeacherKeyShape, UploadShape
 from backend.compiles.models import TeacherKey, Upload
-from backend.compiles.shapes import teacher_key_shape, upload_shape
 from backend.compiles.uploads import UploadPurpose, store_upload
 from backend.domain.errors import InvalidInput, NotFound, Problem
 from backend.domain.ids import Prefix, decode_id
@@ -45,12 +45,12 @@ class UploadsView(APIView):
     @extend_schema(
         operation_id="uploads_list",
         parameters=PAGE_PARAMETERS,
-        responses=page_schema("UploadList", serializers.UploadShape()),
+        responses=page_schema("UploadList", UploadShape()),
     )
     def get(self, request: Request) -> Response:
         """All uploads, newest first."""
         rows = Upload.objects.of_tenant(request.auth.tenant_id)
-        return list_page(request, rows, prefix=Prefix.UPLOAD, render=upload_shape)
+        return list_page(request, rows, prefix=Prefix.UPLOAD, render=UploadShape.of)
 
     @extend_schema(
         operation_id="uploads_create",
@@ -64,7 +64,7 @@ class UploadsView(APIView):
             ),
         ],
         request={"application/x-ndjson": OpenApiTypes.BINARY},
-        responses={201: serializers.UploadShape},
+        responses={201: UploadShape},
     )
     @idempotent
     def post(self, request: Request) -> Response:
@@ -79,21 +79,21 @@ class UploadsView(APIView):
         row = store_upload(
             request.auth.tenant_id, UploadPurpose(purpose), data, sha256=request.query_params.get("sha256")
         )
-        shape = upload_shape(row)
+        shape = UploadShape.of(row)
         return Response(shape, status=201, headers={"Location": f"/v1/uploads/{shape['id']}"})
 
 
 class UploadView(APIView):
     permission_classes: list[type[BasePermission]] = [IsTenant, HasScope("uploads")]
 
-    @extend_schema(operation_id="uploads_get", responses=serializers.UploadShape)
+    @extend_schema(operation_id="uploads_get", responses=UploadShape)
     def get(self, request: Request, upload: str) -> Response:
         """One upload; its rows are not shown again."""
         check_query(request.query_params, [])
         row = Upload.objects.of_tenant(request.auth.tenant_id).filter(id=decode_id(Prefix.UPLOAD, upload)).first()
         if row is None:
             raise NotFound("There is no such upload.")
-        return Response(upload_shape(row))
+        return Response(UploadShape.of(row))
 
 
 class TeacherKeysView(APIView):
@@ -102,41 +102,41 @@ class TeacherKeysView(APIView):
     @extend_schema(
         operation_id="teacher_keys_list",
         parameters=PAGE_PARAMETERS,
-        responses=page_schema("TeacherKeyList", serializers.TeacherKeyShape()),
+        responses=page_schema("TeacherKeyList", TeacherKeyShape()),
     )
     def get(self, request: Request) -> Response:
         """All stored teacher keys, never their secrets."""
         rows = TeacherKey.objects.of_tenant(request.auth.tenant_id)
-        return list_page(request, rows, prefix=Prefix.TEACHER_KEY, render=teacher_key_shape)
+        return list_page(request, rows, prefix=Prefix.TEACHER_KEY, render=TeacherKeyShape.of)
 
     @extend_schema(
         operation_id="teacher_keys_create",
         parameters=[IDEMPOTENCY_KEY],
-        request=serializers.TeacherKeyRequest,
-        responses={201: serializers.TeacherKeyShape},
+        request=TeacherKeyRequest,
+        responses={201: TeacherKeyShape},
     )
     @idempotent
     def post(self, request: Request) -> Response:
         """Store your key for a teacher. It is sealed at rest and opened only by the worker that calls the teacher."""
-        form = serializers.TeacherKeyRequest(data=request.data)
+        form = TeacherKeyRequest(data=request.data)
         form.is_valid(raise_exception=True)
         wanted = form.validated_data
         row = teacher_keys.store(
             request.auth.tenant_id, name=wanted["name"], secret=wanted["secret"], actor=request.auth.actor
         )
-        shape = teacher_key_shape(row)
+        shape = TeacherKeyShape.of(row)
         return Response(shape, status=201, headers={"Location": f"/v1/teacher_keys/{shape['id']}"})
 
 
 class TeacherKeyView(APIView):
     permission_classes: list[type[BasePermission]] = [IsTenant, HasScope("teacher_keys")]
 
-    @extend_schema(operation_id="teacher_keys_get", responses=serializers.TeacherKeyShape)
+    @extend_schema(operation_id="teacher_keys_get", responses=TeacherKeyShape)
     def get(self, request: Request, key: str) -> Response:
         """One teacher key, without its secret."""
         check_query(request.query_params, [])
         row = teacher_keys.find(request.auth.tenant_id, decode_id(Prefix.TEACHER_KEY, key))
-        return Response(teacher_key_shape(row))
+        return Response(TeacherKeyShape.of(row))
 
     @extend_schema(operation_id="teacher_keys_delete", responses={204: None})
     def delete(self, request: Request, key: str) -> HttpResponse:

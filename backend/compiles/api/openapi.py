@@ -2,22 +2,24 @@
 
 from typing import Any
 
+from rest_framework import serializers as s
+
+from backend.compiles.shapes import EventShape
+from backend.rest.shapes import AnyField, Time
+
 _PATH = "/v1/compiles/{compile}/events"
+_TYPES: dict[type[AnyField], dict[str, Any]] = {
+    s.IntegerField: {"type": "integer"},
+    s.DictField: {"type": "object", "additionalProperties": True},
+    Time: {"type": "string", "format": "date-time"},
+}
 
 
 def describe_events(result: dict[str, Any], **_: Any) -> dict[str, Any]:
     """drf-spectacular's post-processing hook."""
-    event = {
-        "type": "object",
-        "required": ["object", "type", "seq", "data", "created_at"],
-        "properties": {
-            "object": {"type": "string", "enum": ["event"]},
-            "type": {"type": "string", "examples": ["step.progress"]},
-            "seq": {"type": "integer", "description": "1, 2, 3 ... within the compile, without gaps."},
-            "data": {"type": "object", "additionalProperties": True},
-            "created_at": {"type": "string", "format": "date-time"},
-        },
-    }
+    properties = {name: _schema(field) for name, field in EventShape().fields.items()}
+    properties["type"]["examples"] = ["step.progress"]
+    event = {"type": "object", "required": list(properties), "properties": properties}
     page = {
         "type": "object",
         "required": ["object", "data", "has_more", "next_cursor"],
@@ -32,6 +34,12 @@ def describe_events(result: dict[str, Any], **_: Any) -> dict[str, Any]:
     result["paths"][_PATH] = {"get": _operation(page)}
     result["paths"] = dict(sorted(result["paths"].items()))
     return result
+
+
+def _schema(field: AnyField) -> dict[str, Any]:
+    enum = {"enum": list(field.choices)} if isinstance(field, s.ChoiceField) else {}
+    description = {"description": field.help_text} if field.help_text else {}
+    return _TYPES.get(type(field), {"type": "string"}) | enum | description
 
 
 def _operation(page: dict[str, Any]) -> dict[str, Any]:

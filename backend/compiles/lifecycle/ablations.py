@@ -5,6 +5,7 @@ An arm is a compile like any other: steps, lease, events, receipts, budget. The 
 """
 
 from collections import defaultdict
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -24,6 +25,14 @@ from backend.domain.spec.parsing import JsonOutput, LabelOutput, Spec, parse_spe
 
 MAX_ARMS = 100  # shown of one compile
 _ENDED_WELL = (CompileStatus.SUCCEEDED, CompileStatus.GATE_FAILED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ablation:
+    """One arm of a compile; `comparison` once both sides are evaluated."""
+
+    compile: Compile
+    comparison: Comparison | None
 
 
 def start(source: Compile, arm: Arm, *, budget_microusd: int | None, api_key_id: UUID | None) -> Compile:
@@ -47,10 +56,11 @@ def start(source: Compile, arm: Arm, *, budget_microusd: int | None, api_key_id:
     )
 
 
-def arms_of(source: Compile) -> list[Compile]:
+def arms_of(source: Compile) -> list[Ablation]:
     """The ablations of a compile, newest first."""
     rows = Compile.objects.of_tenant(source.tenant_id).filter(ablation_of=source.id)
-    return list(rows.order_by("-created_at", "-id")[:MAX_ARMS])
+    arms = rows.order_by("-created_at", "-id")[:MAX_ARMS]
+    return [Ablation(compile=arm, comparison=comparison(source, arm)) for arm in arms]
 
 
 def comparison(source: Compile, arm: Compile) -> Comparison | None:

@@ -156,14 +156,14 @@ class OfferPlan:
 
 
 def saving_to_json(saving: Saving) -> dict[str, int]:
-    """A saving in whole micro-USD, with its net."""
+    """A saving in whole micro-USD, with its net, in the order in which Postgres keeps it."""
     return {
-        "avoided_microusd": saving.avoided,
-        "verification_microusd": saving.verification,
-        "embedding_microusd": saving.embedding,
-        "audit_microusd": saving.audits,
-        "exploration_microusd": saving.exploration,
         "net_microusd": saving.net,
+        "audit_microusd": saving.audits,
+        "avoided_microusd": saving.avoided,
+        "embedding_microusd": saving.embedding,
+        "exploration_microusd": saving.exploration,
+        "verification_microusd": saving.verification,
     }
 
 

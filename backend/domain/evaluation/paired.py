@@ -9,7 +9,6 @@ the luck of a training run or of a random draw is not in here.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from backend.domain.errors import InvalidInput
 from backend.domain.evaluation.classification import PPM, wilson_interval
@@ -52,18 +51,27 @@ class Paired:
         low, high = self.interval
         return low > 0 or high < 0
 
-    def to_json(self) -> dict[str, Any]:
-        """Counts, and ppm with the bounds rounded outwards; `p_value` in ppm too, rounded up."""
-        low, high = self.interval
-        counts = {name: getattr(self, name) for name in ("n", "both", "first", "second", "neither")}
-        return counts | {
-            "difference_ppm": round(self.difference * PPM),
-            "low_ppm": math.floor(low * PPM),
-            "high_ppm": math.ceil(high * PPM),
-            "confidence_ppm": round(self.confidence * PPM),
-            "p_value_ppm": min(PPM, math.ceil(self.p_value * PPM)),
-            "is_clear": self.is_clear,
-        }
+    @property
+    def difference_ppm(self) -> int:
+        return round(self.difference * PPM)
+
+    @property
+    def low_ppm(self) -> int:
+        """The lower bound, rounded down: bounds are rounded outwards."""
+        return math.floor(self.interval[0] * PPM)
+
+    @property
+    def high_ppm(self) -> int:
+        return math.ceil(self.interval[1] * PPM)
+
+    @property
+    def confidence_ppm(self) -> int:
+        return round(self.confidence * PPM)
+
+    @property
+    def p_value_ppm(self) -> int:
+        """The p-value, rounded up."""
+        return min(PPM, math.ceil(self.p_value * PPM))
 
 
 def compare(

@@ -128,13 +128,17 @@ class Outcome:
     n_pairs: int
     k_score_ppm: int | None
 
-    def to_json(self) -> dict[str, Any]:
-        low, high = interval_ppm(self.correct, self.n)
-        return {name: getattr(self, name) for name in self.__slots__} | {
-            "accuracy_ppm": self.correct * PPM // self.n if self.n else 0,
-            "accuracy_low_ppm": low,
-            "accuracy_high_ppm": high,
-        }
+    @property
+    def accuracy_ppm(self) -> int:
+        return self.correct * PPM // self.n if self.n else 0
+
+    @property
+    def accuracy_low_ppm(self) -> int:
+        return interval_ppm(self.correct, self.n)[0]
+
+    @property
+    def accuracy_high_ppm(self) -> int:
+        return interval_ppm(self.correct, self.n)[1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,15 +154,11 @@ class Comparison:
         if not self.selected.n == self.arm.n == self.paired.n:
             raise InvalidInput("Both sides of an ablation are evaluated on the same rows.")
 
-    def to_json(self) -> dict[str, Any]:
-        ours, theirs = self.selected, self.arm
-        k_scores = None
-        if ours.k_score_ppm is not None and theirs.k_score_ppm is not None:
-            k_scores = ours.k_score_ppm - theirs.k_score_ppm
-        return {
-            "selected": ours.to_json(),
-            "arm": theirs.to_json(),
-            "paired": self.paired.to_json(),
-            "k_score_difference_ppm": k_scores,
-            "label_cost_difference_microusd": ours.label_cost_microusd - theirs.label_cost_microusd,
-        }
+    @property
+    def k_score_difference_ppm(self) -> int | None:
+        ours, theirs = self.selected.k_score_ppm, self.arm.k_score_ppm
+        return None if ours is None or theirs is None else ours - theirs
+
+    @property
+    def label_cost_difference_microusd(self) -> int:
+        return self.selected.label_cost_microusd - self.arm.label_cost_microusd

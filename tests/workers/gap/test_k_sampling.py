@@ -13,7 +13,7 @@ import pytest
 
 from backend.artifacts.receipting import as_integers
 from backend.compiles.models import Candidate, Compile, Slice, TeacherCall
-from backend.compiles.shapes import slice_shape
+from backend.compiles.shapes import SliceShape
 from backend.domain.canonical import canonical_json, sha256_of
 from backend.domain.lifecycle import StepName
 from backend.domain.selection.select import select
@@ -201,7 +201,7 @@ def test_the_log_the_event_and_the_api_tell_the_same(world):
     assert "WARN cluster gap detected; degenerate split" in told["log"]
     assert re.search(r"candidates: \d+   K target: 6   kept: \d", told["log"])
     for pool, entry in zip(world.slices, told["slices"], strict=True):
-        shown = slice_shape(pool)
+        shown = SliceShape.of(pool)
         same = set(by_slice[pool.name]) & set(entry)
         assert len(same) > 10
         assert {n: by_slice[pool.name][n] for n in same - {"gap_detected"}} == {

@@ -108,13 +108,13 @@ def test_the_interval_holds_the_truth_about_as_often_as_it_says(n: int, shares: 
 
 def test_what_is_published_is_integers_rounded_away_from_looking_good() -> None:
     found = Paired(both=40, first=9, second=2, neither=3)
-    value = found.to_json()
     low, high = found.interval
-    assert value["low_ppm"] <= low * PPM
-    assert value["high_ppm"] >= high * PPM
-    assert value["p_value_ppm"] >= found.p_value * PPM
-    assert {type(item) for item in value.values()} == {int, bool}
-    assert (value["n"], value["first"], value["second"]) == (54, 9, 2)
+    assert found.low_ppm <= low * PPM
+    assert found.high_ppm >= high * PPM
+    assert found.p_value_ppm >= found.p_value * PPM
+    figures = (found.low_ppm, found.high_ppm, found.p_value_ppm, found.difference_ppm, found.confidence_ppm)
+    assert {type(item) for item in (*figures, found.is_clear)} == {int, bool}
+    assert (found.n, found.first, found.second) == (54, 9, 2)
 
 
 def test_models_that_answered_different_rows_are_not_compared() -> None:

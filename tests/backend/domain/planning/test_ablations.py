@@ -86,13 +86,12 @@ def test_a_comparison_is_selected_less_arm() -> None:
     paired = Paired(both=40, first=4, second=1, neither=5)
     found = Comparison(
         selected=outcome(44), arm=outcome(41, label_cost_microusd=1200, k_score_ppm=880_000), paired=paired
-    ).to_json()
-    assert found["label_cost_difference_microusd"] == -800
-    assert found["k_score_difference_ppm"] == 20_000
-    assert found["paired"]["difference_ppm"] == 60_000
-    assert found["selected"]["accuracy_ppm"] == 880_000
-    low, high = found["selected"]["accuracy_low_ppm"], found["selected"]["accuracy_high_ppm"]
-    assert low < 880_000 < high
+    )
+    assert found.label_cost_difference_microusd == -800
+    assert found.k_score_difference_ppm == 20_000
+    assert found.paired.difference_ppm == 60_000
+    assert found.selected.accuracy_ppm == 880_000
+    assert found.selected.accuracy_low_ppm < 880_000 < found.selected.accuracy_high_ppm
 
 
 def test_sides_of_different_rows_are_not_compared() -> None:
