@@ -14,7 +14,7 @@ from backend.domain.ids import Prefix, decode_id, encode_id
 from backend.domain.serving.deployments import Answering, answering, mismatch
 from backend.domain.webhooks.events import EventType
 from backend.serving.models import Deployment, DeploymentRevision
-from backend.serving.shapes import deployment_shape, settings_shape
+from backend.serving.shapes import DeploymentShape, settings_of
 from backend.tenants import audit
 from backend.tenants.actors import Actor
 from backend.webhooks.emit import emit
@@ -34,7 +34,7 @@ def create(
     """A new name. Raises Conflict where it is taken or the artifact is revoked, NotFound, InvalidInput."""
     rows = Deployment.objects.of_tenant(tenant_id)
     if rows.filter(name=name).exists():
-        raise Conflict(f"There is a deployment {name!r} already; change or delete it.", code="deployment_exists")
+        raise Conflict(f"There is already a deployment {name!r}; change or delete it.", code="deployment_exists")
     if rows.count() >= MOST:
         raise Conflict(f"A tenant has at most {MOST} deployments; delete one.", code="too_many_deployments")
     artifact_row, what = usable(tenant_id, artifact)
@@ -71,7 +71,7 @@ def promote(row: Deployment, artifact: str | None, *, actor: Actor) -> Deploymen
         artifact = encode_id(Prefix.ARTIFACT, row.canary_artifact_id)
     candidate = _fitting(row, artifact)
     if candidate.id == row.artifact_id:
-        raise Conflict("This artifact is the primary one already.", code="already_primary")
+        raise Conflict("This artifact is already the primary one.", code="already_primary")
     _answer_with(row, candidate.id)
     return _revise(row, "promoted", actor)
 
@@ -79,7 +79,7 @@ def promote(row: Deployment, artifact: str | None, *, actor: Actor) -> Deploymen
 def roll_back(row: Deployment, *, actor: Actor, why: str = "") -> Deployment:
     """The artifact from before the last promotion answers again; doing it twice takes it back."""
     if row.previous_artifact_id is None:
-        raise Conflict("There is no artifact from before to roll back to.", code="no_previous")
+        raise Conflict("There is no previous artifact to roll back to.", code="no_previous")
     candidate = _fitting(row, encode_id(Prefix.ARTIFACT, row.previous_artifact_id))
     _answer_with(row, candidate.id)
     return _revise(row, "rolled_back", actor, data={"why": why} if why else {})
@@ -182,11 +182,11 @@ def _revise(
         action=action,
         actor_kind=actor.kind,
         actor_id=actor.id[:64],
-        data=settings_shape(row) | (data or {}),
+        data=settings_of(row) | (data or {}),
         created_at=row.updated_at,
     )
     public_id = encode_id(Prefix.DEPLOYMENT, row.id)
-    emit(row.tenant_id, event, {"object": deployment_shape(row) | {"action": action}})
+    emit(row.tenant_id, event, {"object": DeploymentShape.of(row) | {"action": action}})
     audit.note(
         row.tenant_id,
         actor=actor,

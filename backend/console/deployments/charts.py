@@ -10,7 +10,7 @@ from django.utils.safestring import SafeString
 from backend.console.charts import columns, line
 from backend.console.templatetags.kolm import count, pct
 from backend.serving.models import DeploymentHour
-from backend.serving.reading import figures_of
+from backend.serving.shapes import DeploymentFiguresShape
 
 MS = 1_000
 
@@ -22,7 +22,7 @@ def by_hour(hours: Sequence[DeploymentHour], *, since: datetime, until: datetime
         hours_by_start[row.hour].append(row)
     first = since.replace(minute=0, second=0, microsecond=0)
     every = [first + timedelta(hours=n) for n in range(int((until - first) / timedelta(hours=1)) + 1)]
-    return [(hour, figures_of(hours_by_start[hour]) if hours_by_start[hour] else None) for hour in every]
+    return [(hour, DeploymentFiguresShape.of(hours_by_start[hour]) if hours_by_start[hour] else None) for hour in every]
 
 
 def tokens_chart(hours: Sequence[tuple[datetime, Any]]) -> SafeString:

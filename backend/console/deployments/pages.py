@@ -25,7 +25,7 @@ from backend.serving import reading
 from backend.serving.api.serializers import NewDeployment
 from backend.serving.deployments import Canary
 from backend.serving.models import Deployment
-from backend.serving.shapes import deployment_shape
+from backend.serving.shapes import DeploymentFiguresShape, DeploymentShape
 
 SPAN = timedelta(hours=24)
 VERBS = {"promote": "promoted", "rollback": "rolled back", "drain": "drained", "start": "started"}
@@ -105,7 +105,7 @@ def change(request: ConsoleRequest, deployment: str) -> HttpResponse:
 def delete(request: ConsoleRequest, deployment: str) -> HttpResponse:
     row = acts.lock_deployment(request.team_session.tenant_id, deployment)
     acts.delete(row, actor=request.team_session.actor)
-    messages.success(request, f"{row.name} does not answer any more; its artifacts stay.")
+    messages.success(request, f"{row.name} is deleted; its artifacts are kept.")
     return redirect("console:deployments")
 
 
@@ -115,7 +115,7 @@ def _list(request: ConsoleRequest) -> dict[str, Any]:
     names = _names(tenant_id, [row.artifact_id for row in rows])
     shown_rows = []
     for row, hours in reading.hours_of_all(rows, now - SPAN, now):
-        shown_rows.append((deployment_shape(row), names.get(row.artifact_id, ""), reading.figures_of(hours)))
+        shown_rows.append((DeploymentShape.of(row), names.get(row.artifact_id, ""), DeploymentFiguresShape.of(hours)))
     chosen = request.GET.get("artifact", "")
     return {
         "rows": shown_rows,
@@ -184,7 +184,7 @@ def _share(text: str, *, field: str) -> int:
     try:
         value = Decimal(text.strip().rstrip("%") or "0")
     except InvalidOperation:
-        raise InvalidInput(f"{field} is a number of per cent, such as 5.") from None
+        raise InvalidInput(f"{field} is a percentage, such as 5.") from None
     if not value.is_finite() or not 0 <= value <= 100:
-        raise InvalidInput(f"{field} lies between 0 and 100 per cent.")
+        raise InvalidInput(f"{field} must be between 0 and 100 percent.")
     return int(value * 10_000)

@@ -15,19 +15,13 @@ from rest_framework.views import APIView
 
 from backend.domain.errors import NotFound
 from backend.domain.ids import Prefix, decode_id
-from backend.rest.pagination import PAGE_PARAMETERS, list_page, page_schema
+from backend.rest.pagination import PAGE_PARAMETERS, list_page, page_schema, whole_list
 from backend.rest.strict import StrictSerializer, check_query
 from backend.serving import deployments, reading
-from backend.serving.api.serializers import (
-    DeploymentChange,
-    DeploymentDetailShape,
-    DeploymentHourShape,
-    DeploymentShape,
-    NewDeployment,
-)
+from backend.serving.api.serializers import DeploymentChange, NewDeployment
 from backend.serving.deployments import Canary
 from backend.serving.models import Deployment
-from backend.serving.shapes import deployment_shape
+from backend.serving.shapes import DeploymentDetailShape, DeploymentHourShape, DeploymentShape
 from backend.tenants.api_keys.authentication import IsTenant
 from backend.tenants.idempotency import IDEMPOTENCY_KEY, idempotent
 from backend.tenants.permissions import HasScope
@@ -55,7 +49,7 @@ class DeploymentsView(APIView):
     def get(self, request: Request) -> Response:
         """All deployments, newest first."""
         rows = Deployment.objects.of_tenant(request.auth.tenant_id)
-        return list_page(request, rows, prefix=Prefix.DEPLOYMENT, render=deployment_shape)
+        return list_page(request, rows, prefix=Prefix.DEPLOYMENT, render=DeploymentShape.of)
 
     @extend_schema(
         operation_id="deployments_create",
@@ -77,7 +71,7 @@ class DeploymentsView(APIView):
             fields=_fields(values),
             actor=request.auth.actor,
         )
-        return Response(deployment_shape(row), status=201)
+        return Response(DeploymentShape.of(row), status=201)
 
 
 class DeploymentView(APIView):
@@ -98,7 +92,7 @@ class DeploymentView(APIView):
         values = dict(form.validated_data)
         fields = {"canary": _canary(values.pop("canary"))} if "canary" in values else {}
         row = deployments.change(row, fields | _fields(values), actor=request.auth.actor)
-        return Response(deployment_shape(row))
+        return Response(DeploymentShape.of(row))
 
     @extend_schema(operation_id="deployments_delete", responses={204: None})
     def delete(self, request: Request, deployment: str) -> Response:
@@ -122,8 +116,8 @@ class HoursView(APIView):
         if not (text.isascii() and text.isdigit() and len(text) < 6 and 1 <= int(text) <= MAX_HOURS):
             raise s.ValidationError({"hours": [f"A whole number from 1 to {MAX_HOURS}."]})
         row, now = find_deployment(request, deployment), timezone.now()
-        data = reading.hourly(row, now - timedelta(hours=int(text)), now)
-        return Response({"object": "list", "data": data, "has_more": False, "next_cursor": None})
+        hours = reading.hours_of(row, now - timedelta(hours=int(text)), now)
+        return whole_list([DeploymentHourShape.of([hour]) for hour in hours])
 
 
 class _VerbView(APIView):
@@ -133,7 +127,7 @@ class _VerbView(APIView):
         row = deployments.lock_deployment(request.auth.tenant_id, deployment)
         form = Nothing(data=request.data)
         form.is_valid(raise_exception=True)
-        return Response(deployment_shape(verb(row, actor=request.auth.actor)))
+        return Response(DeploymentShape.of(verb(row, actor=request.auth.actor)))
 
 
 class PromoteView(APIView):
@@ -149,7 +143,7 @@ class PromoteView(APIView):
         form = Promotion(data=request.data)
         form.is_valid(raise_exception=True)
         row = deployments.promote(row, form.validated_data.get("artifact"), actor=request.auth.actor)
-        return Response(deployment_shape(row))
+        return Response(DeploymentShape.of(row))
 
 
 class RollbackView(_VerbView):

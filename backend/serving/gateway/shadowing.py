@@ -26,7 +26,7 @@ from backend.serving import deployments
 from backend.serving.gateway.admission import Admitted
 from backend.serving.models import SHADOW, Deployment, DeploymentHour, ShadowAnswer
 from backend.serving.reading import drift_of
-from backend.serving.shapes import deployment_shape
+from backend.serving.shapes import DeploymentShape
 from backend.tenants.actors import SYSTEM
 from backend.tenants.isolation import tenant_scope
 from backend.tenants.sealing import seal, unseal
@@ -237,4 +237,4 @@ def _look_for_regression(tenant_id: UUID, deployment_id: UUID) -> None:
             regression["rolled_back"] = True
         except KolmError as error:  # the one from before was revoked: there is nothing to go back to
             logger.warning("no rollback of %s: %s", encode_id(Prefix.DEPLOYMENT, row.id), error.code)
-    emit(tenant_id, EventType.DEPLOYMENT_REGRESSION, {"object": deployment_shape(row) | {"regression": regression}})
+    emit(tenant_id, EventType.DEPLOYMENT_REGRESSION, {"object": DeploymentShape.of(row) | {"regression": regression}})
