@@ -17,11 +17,11 @@ from backend.artifacts.revoking import check_usable, revoke
 from backend.artifacts.shapes import artifact_shape, receipt_shape
 from backend.artifacts.signing import keyring
 from backend.blobs import get_blob
-from backend.compiles.api.compiles import READ_ONLY, find_compile, whole_list
+from backend.compiles.api.compiles import READ_ONLY, find_compile
 from backend.domain.artifact import kolm_verify
 from backend.domain.errors import NotFound
 from backend.domain.ids import Prefix, decode_id
-from backend.rest.pagination import PAGE_PARAMETERS, list_page, page_schema
+from backend.rest.pagination import PAGE_PARAMETERS, list_page, page_schema, whole_list
 from backend.rest.problems import problem_for
 from backend.rest.strict import StrictSerializer, check_query
 from backend.tenants.api_keys.authentication import IsTenant

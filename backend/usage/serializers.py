@@ -7,7 +7,6 @@ from rest_framework import serializers as s
 from backend.rest.strict import StrictSerializer
 from backend.usage.models import BudgetScope
 from backend.usage.reports import Group
-from backend.usage.shapes import BillShape  # noqa: F401 (until compiles.api imports it from there)
 
 MOST_MICROUSD = 1_000_000_000_000_000  # a thousand million dollars: a slip of the hand, not a cap
 

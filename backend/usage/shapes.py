@@ -106,6 +106,3 @@ class BillShape(Shape[Bill]):
     provider_microusd = s.IntegerField(help_text="Your teacher's provider bills about this; not in the total.")
     draft_savings = SavingsShape(source="saving")
     currency = Currency()
-
-
-bill_shape, usage_total_shape = BillShape.of, UsageTotalShape.of  # until compiles.api calls them

@@ -5,13 +5,13 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from backend.compiles.api.compiles import COMPILES, find_compile, whole_list
+from backend.compiles.api.compiles import COMPILES, find_compile
 from backend.compiles.api.serializers import AblationRequest
 from backend.compiles.api.shapes import AblationShape
 from backend.compiles.lifecycle import ablations
 from backend.compiles.shapes import CompileShape
 from backend.domain.planning.ablations import Arm
-from backend.rest.pagination import page_schema
+from backend.rest.pagination import page_schema, whole_list
 from backend.rest.strict import check_query
 from backend.tenants.idempotency import IDEMPOTENCY_KEY, idempotent
 

@@ -1,7 +1,7 @@
 """/v1/specs, /v1/compiles and what hangs on a compile. The event stream is in `event_stream`, uploads and teacher keys
 in `material_api`."""
 
-from typing import Any, ClassVar
+from typing import ClassVar
 from uuid import UUID
 
 from django.db import transaction
@@ -24,7 +24,7 @@ from backend.domain.ids import Prefix, decode_id
 from backend.domain.lifecycle import CompileStatus
 from backend.domain.spec.parsing import spec_json_schema
 from backend.drafts.previews import expected_saving
-from backend.rest.pagination import PAGE_PARAMETERS, list_page, page_schema
+from backend.rest.pagination import PAGE_PARAMETERS, list_page, page_schema, whole_list
 from backend.rest.strict import check_query
 from backend.tenants.api_keys.authentication import IsTenant
 from backend.tenants.idempotency import IDEMPOTENCY_KEY, idempotent
@@ -32,8 +32,7 @@ from backend.tenants.isolation import tenant_scope
 from backend.tenants.permissions import HasScope
 from backend.usage.ledger import totals_of_compile
 from backend.usage.reports import compile_bill
-from backend.usage.serializers import BillShape
-from backend.usage.shapes import UsageTotalShape, bill_shape, usage_total_shape
+from backend.usage.shapes import BillShape, UsageTotalShape
 
 COMPILES: list[type[BasePermission]] = [IsTenant, HasScope("compiles")]
 READ_ONLY: list[type[BasePermission]] = [IsTenant, HasScope("compiles:read")]
@@ -207,7 +206,7 @@ class UsageView(APIView):
         of."""
         check_query(request.query_params, [])
         row = find_compile(request, compile)
-        return whole_list([usage_total_shape(total) for total in totals_of_compile(row.tenant_id, row.id)])
+        return whole_list([UsageTotalShape.of(total) for total in totals_of_compile(row.tenant_id, row.id)])
 
 
 class BillView(APIView):
@@ -219,7 +218,7 @@ class BillView(APIView):
         key's provider, what drafts saved."""
         check_query(request.query_params, [])
         row = find_compile(request, compile)
-        return Response(bill_shape(compile_bill(row.tenant_id, row.id)))
+        return Response(BillShape.of(compile_bill(row.tenant_id, row.id)))
 
 
 class CancelView(APIView):
@@ -272,8 +271,3 @@ def find_compile(request: Request, public_id: str) -> Compile:
     if row is None:
         raise NotFound(f"There is no compile {public_id[:60]!r}.")
     return row
-
-
-def whole_list(data: list[dict[str, Any]]) -> Response:
-    """A list that is never longer than a page."""
-    return Response({"object": "list", "data": data, "has_more": False, "next_cursor": None})
