@@ -1,6 +1,9 @@
 """/v1/tenant and /v1/api_keys."""
 
+from typing import Any
+
 from drf_spectacular.utils import extend_schema
+from rest_framework import serializers as s
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -9,22 +12,40 @@ from rest_framework.views import APIView
 from backend.domain.errors import Forbidden
 from backend.domain.ids import Prefix, decode_id
 from backend.rest.pagination import PAGE_PARAMETERS, list_page, page_schema
-from backend.rest.strict import check_query
+from backend.rest.strict import StrictSerializer, check_query
 from backend.tenants.api_keys import issuing
 from backend.tenants.api_keys.authentication import Caller, IsTenant
-from backend.tenants.api_keys.serializers import (
-    ApiKeyShape,
-    NewApiKey,
-    ShownOnceApiKey,
-    TenantShape,
-    render_api_key,
-    render_tenant,
-)
+from backend.tenants.api_keys.permission_presets import PRESETS
+from backend.tenants.api_keys.shapes import ApiKeyShape, ShownOnceApiKey, TenantShape
 from backend.tenants.idempotency import IDEMPOTENCY_KEY, idempotent
 from backend.tenants.models import ApiKey, Tenant
-from backend.tenants.permissions import HasScope
+from backend.tenants.permissions import ALL_SCOPES, HasScope
 
 KEYS: list[type[BasePermission]] = [IsTenant, HasScope("api_keys")]
+
+
+class NewApiKey(StrictSerializer):
+    name = s.CharField(max_length=100, help_text="For people: where the key is used.")
+    scopes = s.ListField(
+        child=s.ChoiceField(choices=ALL_SCOPES),
+        allow_empty=False,
+        max_length=len(ALL_SCOPES),
+        required=False,
+        help_text="What the key may do. This, or `preset`.",
+    )
+    preset = s.ChoiceField(
+        [(preset.name, preset.allows) for preset in PRESETS.values()],
+        required=False,
+        help_text="The scopes of a purpose, as they are now; a key's scopes never change. This, or `scopes`.",
+    )
+    live = s.BooleanField(default=True, help_text="sk_live_ or sk_test_.")
+    expires_at = s.DateTimeField(default=None, allow_null=True)
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        """`scopes` is there afterwards, whichever of the two was sent."""
+        if ("scopes" in attrs) == ("preset" in attrs):
+            raise s.ValidationError({"scopes": "Give either scopes or a preset."})
+        return {"scopes": list(PRESETS[attrs["preset"]].scopes)} | attrs if "preset" in attrs else attrs
 
 
 class TenantView(APIView):
@@ -34,7 +55,7 @@ class TenantView(APIView):
     def get(self, request: Request) -> Response:
         """The tenant that the API key belongs to."""
         check_query(request.query_params, [])
-        return Response(render_tenant(Tenant.objects.get(id=request.auth.tenant_id)))
+        return Response(TenantShape.of(Tenant.objects.get(id=request.auth.tenant_id)))
 
 
 class ApiKeysView(APIView):
@@ -48,7 +69,7 @@ class ApiKeysView(APIView):
     def get(self, request: Request) -> Response:
         """All keys, revoked and expired ones too; never their secrets."""
         rows = ApiKey.objects.of_tenant(request.auth.tenant_id)
-        return list_page(request, rows, prefix=Prefix.API_KEY, render=render_api_key)
+        return list_page(request, rows, prefix=Prefix.API_KEY, render=ApiKeyShape.of)
 
     @extend_schema(
         operation_id="api_keys_create",
@@ -71,7 +92,7 @@ class ApiKeysView(APIView):
             expires_at=wanted["expires_at"],
             actor=request.auth.actor,
         )
-        body = render_api_key(row) | {"secret": secret}
+        body = ApiKeyShape.of(row) | {"secret": secret}
         return Response(body, status=201, headers={"Location": f"/v1/api_keys/{body['id']}"})
 
 
@@ -82,7 +103,7 @@ class ApiKeyView(APIView):
     def get(self, request: Request, key: str) -> Response:
         """One key, without its secret."""
         check_query(request.query_params, [])
-        return Response(render_api_key(issuing.find(request.auth.tenant_id, decode_id(Prefix.API_KEY, key))))
+        return Response(ApiKeyShape.of(issuing.find(request.auth.tenant_id, decode_id(Prefix.API_KEY, key))))
 
 
 class RevokeApiKeyView(APIView):
@@ -94,13 +115,13 @@ class RevokeApiKeyView(APIView):
         """The key opens nothing from now on. Revoking it again changes nothing."""
         caller: Caller = request.auth
         row = issuing.revoke(caller.tenant_id, decode_id(Prefix.API_KEY, key), actor=caller.actor)
-        return Response(render_api_key(row))
+        return Response(ApiKeyShape.of(row))
 
 
 def _check_not_above(caller: Caller, scopes: list[str]) -> None:
     above = sorted(set(scopes) - caller.scopes)
     if above:
         raise Forbidden(
-            f"A key cannot give away a scope that it lacks, {above[0]!r}; ask with one that has it.",
+            f"A key cannot grant a scope that it lacks, {above[0]!r}; ask with one that has it.",
             code="missing_scope",
         )

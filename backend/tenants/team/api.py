@@ -5,6 +5,7 @@ from typing import ClassVar
 from django.http import HttpResponse
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import serializers as s
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -13,26 +14,26 @@ from rest_framework.views import APIView
 from backend.domain.ids import Prefix, decode_id
 from backend.domain.roles import Role
 from backend.rest.pagination import PAGE_PARAMETERS, list_page, page_schema
-from backend.rest.strict import check_query
+from backend.rest.strict import StrictSerializer, check_query
 from backend.tenants.api_keys.authentication import Caller, IsTenant
 from backend.tenants.idempotency import IDEMPOTENCY_KEY, idempotent
 from backend.tenants.models import AuditEntry, Invitation, Member
 from backend.tenants.permissions import HasScope
 from backend.tenants.team import invitations, members
 from backend.tenants.team.invitation_email import send_invitation
-from backend.tenants.team.serializers import (
-    AuditEntryShape,
-    InvitationShape,
-    MemberChange,
-    MemberShape,
-    NewInvitation,
-    render_audit_entry,
-    render_invitation,
-    render_member,
-)
+from backend.tenants.team.shapes import ROLES, AuditEntryShape, InvitationShape, MemberShape
 
 TEAM: list[type[BasePermission]] = [IsTenant, HasScope("team")]
 AUDIT_FILTERS = ("action", "actor", "target")
+
+
+class MemberChange(StrictSerializer):
+    role = s.ChoiceField(choices=ROLES)
+
+
+class NewInvitation(StrictSerializer):
+    email = s.CharField(max_length=254)
+    role = s.ChoiceField(choices=ROLES)
 
 
 class MembersView(APIView):
@@ -44,7 +45,7 @@ class MembersView(APIView):
     def get(self, request: Request) -> Response:
         """The people of the team, newest first."""
         rows = Member.objects.of_tenant(request.auth.tenant_id).select_related("user")
-        return list_page(request, rows, prefix=Prefix.MEMBER, render=render_member)
+        return list_page(request, rows, prefix=Prefix.MEMBER, render=MemberShape.of)
 
 
 class MemberView(APIView):
@@ -54,7 +55,7 @@ class MemberView(APIView):
     def get(self, request: Request, member: str) -> Response:
         """One member."""
         check_query(request.query_params, [])
-        return Response(render_member(members.find_member(request.auth.tenant_id, decode_id(Prefix.MEMBER, member))))
+        return Response(MemberShape.of(members.find_member(request.auth.tenant_id, decode_id(Prefix.MEMBER, member))))
 
     @extend_schema(operation_id="members_update", request=MemberChange, responses=MemberShape)
     def patch(self, request: Request, member: str) -> Response:
@@ -66,7 +67,7 @@ class MemberView(APIView):
         form.is_valid(raise_exception=True)
         role = Role(form.validated_data["role"])
         row = members.change_role(caller.tenant_id, member_id, role, giver=members.KEYS_ROLE, actor=caller.actor)
-        return Response(render_member(row))
+        return Response(MemberShape.of(row))
 
     @extend_schema(operation_id="members_delete", responses={204: None})
     def delete(self, request: Request, member: str) -> HttpResponse:
@@ -88,7 +89,7 @@ class InvitationsView(APIView):
     def get(self, request: Request) -> Response:
         """All invitations, accepted and expired ones too."""
         rows = Invitation.objects.of_tenant(request.auth.tenant_id)
-        return list_page(request, rows, prefix=Prefix.INVITATION, render=render_invitation)
+        return list_page(request, rows, prefix=Prefix.INVITATION, render=InvitationShape.of)
 
     @extend_schema(
         operation_id="invitations_create",
@@ -106,7 +107,7 @@ class InvitationsView(APIView):
         email, role = form.validated_data["email"], Role(form.validated_data["role"])
         row, token = invitations.invite(caller.tenant_id, email, role, giver=members.KEYS_ROLE, actor=caller.actor)
         send_invitation(row, token)
-        return Response(render_invitation(row), status=201)
+        return Response(InvitationShape.of(row), status=201)
 
 
 class RevokeInvitationView(APIView):
@@ -120,7 +121,7 @@ class RevokeInvitationView(APIView):
         """The letter opens nothing from now on. Revoking it again changes nothing."""
         caller: Caller = request.auth
         row = invitations.revoke(caller.tenant_id, decode_id(Prefix.INVITATION, invitation), actor=caller.actor)
-        return Response(render_invitation(row))
+        return Response(InvitationShape.of(row))
 
 
 class AuditLogView(APIView):
@@ -146,4 +147,4 @@ class AuditLogView(APIView):
             rows = rows.filter(actor_id=actor)
         if target := query.get("target"):
             rows = rows.filter(target=target)
-        return list_page(request, rows, prefix=Prefix.AUDIT_ENTRY, render=render_audit_entry, filters=AUDIT_FILTERS)
+        return list_page(request, rows, prefix=Prefix.AUDIT_ENTRY, render=AuditEntryShape.of, filters=AUDIT_FILTERS)

@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from backend.tenants.api_keys import issuing
 from backend.tenants.api_keys.permission_presets import PRESETS
-from backend.tenants.api_keys.serializers import render_api_key
+from backend.tenants.api_keys.shapes import ApiKeyShape
 from backend.tenants.isolation import tenant_scope
 from backend.tenants.management_base import TenantCommand, check_tenant, tenant_id
 from backend.tenants.permissions import ALL_SCOPES
@@ -50,7 +50,7 @@ class Command(TenantCommand):
                 is_live=not test,
                 expires_at=None if expires_days is None else timezone.now() + timedelta(days=expires_days),
             )
-        self.answer(render_api_key(row) | {"secret": secret}, as_json=as_json)
+        self.answer(ApiKeyShape.of(row) | {"secret": secret}, as_json=as_json)
 
 
 def _scopes(preset: str | None, scopes: str) -> Sequence[str]:

@@ -5,7 +5,7 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from backend.rest.new_ids import new_uuid7
-from backend.tenants.api_keys.serializers import render_tenant
+from backend.tenants.api_keys.shapes import TenantShape
 from backend.tenants.isolation import tenant_scope
 from backend.tenants.management_base import TenantCommand
 from backend.tenants.models import Tenant
@@ -24,4 +24,4 @@ class Command(TenantCommand):
         tenant = Tenant(id=new_uuid7(), name=name.strip())
         with tenant_scope(tenant.id):
             tenant.save(force_insert=True)
-        self.answer(render_tenant(tenant), as_json=as_json)
+        self.answer(TenantShape.of(tenant), as_json=as_json)
