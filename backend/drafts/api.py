@@ -10,11 +10,13 @@ from django.db.models import QuerySet
 from django.utils.decorators import method_decorator
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema
+from rest_framework import serializers as s
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from backend.domain.drafts.vocabulary import DraftState
 from backend.domain.errors import NotFound
 from backend.domain.ids import Prefix, decode_id
 from backend.domain.spec.parsing import canonical_spec, parse_spec
@@ -22,7 +24,6 @@ from backend.drafts.models import Draft
 from backend.drafts.previews import PreviewShape, preview
 from backend.drafts.purging import delete_draft, purge_family
 from backend.drafts.reading import Reader, drafts_of, verdicts_on
-from backend.drafts.serializers import ListQuery, PurgeQuery, StatsQuery
 from backend.drafts.shapes import (
     DeletionShape,
     DraftDetailShape,
@@ -42,6 +43,22 @@ DRAFTS: list[type[BasePermission]] = [IsTenant, HasScope("drafts")]
 PREVIEW_WAIT_S = 10.0
 MOST_SEARCHED = 5_000  # drafts that one search unseals
 FILTERS = ("family", "state", "q")
+MAX_Q = 200
+
+
+class StatsQuery(StrictSerializer):
+    family = s.CharField(required=False, max_length=100)
+    since = s.DateTimeField(required=False, help_text="RFC 3339; look-ups and the comparison from then on.")
+
+
+class ListQuery(StrictSerializer):
+    family = s.CharField(required=False, max_length=100)
+    state = s.ChoiceField([state.value for state in DraftState], required=False)
+    q = s.CharField(required=False, max_length=MAX_Q, trim_whitespace=False, help_text="Part of the text.")
+
+
+class PurgeQuery(StrictSerializer):
+    family = s.CharField(max_length=100, help_text="The family whose drafts are deleted.")
 
 
 class DraftStatsView(APIView):
@@ -53,7 +70,7 @@ class DraftStatsView(APIView):
         responses=page_schema("DraftStatsList", DraftStatsShape()),
     )
     def get(self, request: Request) -> Response:
-        """What is kept and what it was worth, by family, teacher and strategy: acceptance, saving, bad drafts, and the
+        """The draft cache in figures, by family, teacher and strategy: size, acceptance, saving, bad drafts, and the
         slices that were held back for comparison."""
         wanted = _read(StatsQuery, request)
         data = [DraftStatsShape.of(family) for family in stats(request.auth.tenant_id, **wanted)]
@@ -141,14 +158,14 @@ def _read(shape: type[StrictSerializer], request: Request, others: Iterable[str]
 
 @method_decorator(transaction.non_atomic_requests, name="dispatch")
 class PreviewView(APIView):
-    """Not atomic: the question must be visible to workers while this request waits for the answer."""
+    """A view without a transaction: the question must be visible to workers while this request waits for the answer."""
 
     permission_classes: ClassVar = [IsTenant, HasScope("drafts:read")]
 
     @extend_schema(operation_id="drafts_preview", request=OpenApiTypes.OBJECT, responses=PreviewShape)
     def post(self, request: Request) -> Response:
-        """Which drafts would be offered for this spec, slice by slice, and what that is expected to save. Nothing is
-        asked of the teacher, nothing is spent."""
+        """The drafts that would be offered for this spec, slice by slice, and the saving to expect. The teacher is not
+        asked and nothing is spent."""
         check_query(request.query_params, [])
         spec = parse_spec(request.data)
         tenant_id: UUID = request.auth.tenant_id
