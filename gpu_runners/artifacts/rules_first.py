@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 
 from backend.domain.rules.closure import compile_batch, compile_numbers, compile_rules
-from backend.domain.rules.rule_list import InvalidRules, LabelRule, RuleList, read_rules
+from backend.domain.rules.reading import read_rules
+from backend.domain.rules.rule_list import InvalidRules, LabelRule, RuleList
 
 log = logging.getLogger("kolm.serving")
 ONE_BY_ONE = 16

@@ -13,8 +13,9 @@ from backend.compiles.models import Compile, StepRun
 from backend.console.charts import bars
 from backend.domain.errors import NotFound
 from backend.domain.lifecycle import StepName
-from backend.domain.rules.rule_list import InvalidRules, read_rules
-from backend.domain.rules.rule_words import described
+from backend.domain.rules.reading import read_rules
+from backend.domain.rules.rule_list import InvalidRules
+from backend.domain.rules.rule_words import describe
 
 MAX_RULES = 40
 _PLAIN = "no drafts"
@@ -143,7 +144,7 @@ def _rules(tenant_id: UUID, digest: str) -> list[RuleRow]:
         return []
     rows = []
     for rule in rules.rules[:MAX_RULES]:
-        when, gives = described(rule, rules)
+        when, gives = describe(rule, rules)
         evidence = rule.evidence
         rows.append(
             RuleRow(when=when, gives=gives, right=evidence.right, support=evidence.support, low_ppm=evidence.low_ppm)

@@ -7,7 +7,8 @@ from typing import Any
 from backend.domain.rules.certifying import Judged, list_sizes, longest_certified, low_ppm
 from backend.domain.rules.field_induction import judge_fields, propose_fields, with_field_evidence
 from backend.domain.rules.label_induction import first_rules, judge_prefix, propose_labels, with_evidence, without_wrong
-from backend.domain.rules.rule_list import EMPTY, InvalidRules, RuleList, read_rules
+from backend.domain.rules.reading import read_rules
+from backend.domain.rules.rule_list import EMPTY, InvalidRules, RuleList
 from backend.domain.rules.splitting import halves
 
 MIN_PAIRS = 40

@@ -2,11 +2,13 @@
 look. Every text is in the normal form of `wording`, every index inside its list, every list bounded.
 """
 
+import json
 from collections.abc import Callable
 from typing import Any, NoReturn, TypeVar
 
 from backend.domain.answers.json_values import MAX_INTEGER
 from backend.domain.rules.rule_list import (
+    EMPTY,
     FORMAT,
     Condition,
     Copy,
@@ -21,6 +23,7 @@ from backend.domain.rules.rule_list import (
 from backend.domain.rules.text_patterns import SOURCES
 from backend.domain.rules.wording import words_of
 
+MAX_RULES_BYTES = 1 << 20
 MAX_RULES = 5_000
 MAX_CONDITIONS = 6
 MAX_PHRASE_WORDS = 8
@@ -35,8 +38,29 @@ _EVIDENCE = ("seen", "support", "right", "low_ppm")
 T = TypeVar("T")
 
 
-def read_document(value: Any) -> RuleList:
-    """Raises InvalidRules."""
+def read_rules(data: bytes) -> RuleList:
+    """`[]`, what artifacts carried before there were rules, is an empty list. Raises InvalidRules."""
+    if len(data) > MAX_RULES_BYTES:
+        raise InvalidRules(f"rules.json has {len(data):,} bytes; at most {MAX_RULES_BYTES:,} are read.")
+    try:
+        value = json.loads(data, object_pairs_hook=_object, parse_float=_no_float, parse_constant=_no_float)
+    except (ValueError, RecursionError) as error:
+        raise InvalidRules(f"rules.json is not JSON that can be read: {error}") from error
+    return EMPTY if value == [] else _list_of(value)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        raise ValueError("a key stands in it twice")
+    return made
+
+
+def _no_float(_digits: str) -> float:
+    raise ValueError("it holds a number that is not whole")
+
+
+def _list_of(value: Any) -> RuleList:
     task = value.get("task") if isinstance(value, dict) else None
     if not isinstance(value, dict) or value.get("format") != FORMAT or task not in ("label", "json"):
         _refuse(f"it is no document of format {FORMAT} for a label or json task")

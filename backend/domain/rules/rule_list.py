@@ -1,4 +1,4 @@
-"""rules.json: what a rule is, how a list is written and read. Hostile until `read_rules` took it.
+"""rules.json: what a rule is, how a list is written. Hostile until `reading.read_rules` took it.
 
 A condition is a text: words of `wording` in a row ("top up"; `#` stands for any word of digits, `^` and `$` for the
 beginning and the end of the text), or the name of a pattern of `text_patterns` ("<email>"), or `<known>`: every word
@@ -16,7 +16,6 @@ For a json task `fields` are the leaves of the answer in the order of its spelli
 it. The list answers when every field was given, and says nothing otherwise.
 """
 
-import json
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -25,7 +24,6 @@ from backend.domain.canonical import canonical_json, sha256_hex
 from backend.domain.errors import OurError
 
 FORMAT = "kolm-rules/1"
-MAX_RULES_BYTES = 1 << 20
 
 
 class InvalidRules(OurError):
@@ -102,7 +100,7 @@ class FieldRule:
     evidence: Evidence
 
     def to_json(self) -> dict[str, Any]:
-        def written(conditions: tuple[Condition, ...]) -> list[Any]:
+        def as_json(conditions: tuple[Condition, ...]) -> list[Any]:
             return [c if isinstance(c, str) else c.to_json() for c in conditions]
 
         outcome: dict[str, Any] = {"value": self.value}
@@ -110,7 +108,7 @@ class FieldRule:
             outcome = {"absent": True}
         elif self.copy is not None:
             outcome = {"copy": self.copy.to_json()}
-        parts = {"field": self.field, "when": written(self.when), "unless": written(self.unless)}
+        parts = {"field": self.field, "when": as_json(self.when), "unless": as_json(self.unless)}
         return parts | outcome | self.evidence.to_json()
 
 
@@ -152,27 +150,3 @@ class RuleList:
 
 
 EMPTY = RuleList(task="label", rules=())
-
-
-def read_rules(data: bytes) -> RuleList:
-    """`[]`, what artifacts carried before there were rules, is an empty list. Raises InvalidRules."""
-    from backend.domain.rules.reading import read_document
-
-    if len(data) > MAX_RULES_BYTES:
-        raise InvalidRules(f"rules.json has {len(data):,} bytes; at most {MAX_RULES_BYTES:,} are read.")
-    try:
-        value = json.loads(data, object_pairs_hook=_object, parse_float=_no_float, parse_constant=_no_float)
-    except (ValueError, RecursionError) as error:
-        raise InvalidRules(f"rules.json is not JSON that can be read: {error}") from error
-    return EMPTY if value == [] else read_document(value)
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) < len(pairs):
-        raise ValueError("a key stands in it twice")
-    return made
-
-
-def _no_float(_digits: str) -> float:
-    raise ValueError("it holds a number that is not whole")

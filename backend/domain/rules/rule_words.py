@@ -5,8 +5,8 @@ import json
 from backend.domain.rules.rule_list import Copy, FieldIs, LabelRule, Rule, RuleList
 
 
-def described(rule: Rule, rules: RuleList) -> tuple[str, str]:
-    """(when it applies, what it gives)."""
+def describe(rule: Rule, rules: RuleList) -> tuple[str, str]:
+    """Return (when it applies, what it gives)."""
     when = " and ".join(_condition(c, rules) for c in rule.when) or "always"
     unless = " or ".join(_condition(c, rules) for c in rule.unless)
     return when + (f", unless {unless}" if unless else ""), _outcome(rule, rules)
@@ -23,11 +23,11 @@ def _outcome(rule: Rule, rules: RuleList) -> str:
         return rule.answer
     if rule.is_absent:
         return f"{_field(rules, rule.field)}: left out"
-    value = json.dumps(rule.value, ensure_ascii=False) if rule.copy is None else _copied(rule.copy)
+    value = json.dumps(rule.value, ensure_ascii=False) if rule.copy is None else _describe_copy(rule.copy)
     return f"{_field(rules, rule.field)}: {value}"
 
 
-def _copied(copy: Copy) -> str:
+def _describe_copy(copy: Copy) -> str:
     place = copy.pattern or (f"words between {copy.between[0]!r} and {copy.between[1]!r}" if copy.between else "")
     place = place or f"a phrase of list {copy.vocabulary + 1}"
     return f"{place}{f' after {copy.after!r}' if copy.after else ''}{' as a number' if copy.as_number else ''}"

@@ -12,8 +12,9 @@ from pathlib import Path
 from backend.domain.artifact.kolm_verify import Kolm
 from backend.domain.recipes.copy_rules import Copy
 from backend.domain.recipes.pack import InvalidPack, Recipe, RecipePack, read_pack
-from backend.domain.rules.rule_list import InvalidRules, Rule, RuleList, read_rules
-from backend.domain.rules.rule_words import described
+from backend.domain.rules.reading import read_rules
+from backend.domain.rules.rule_list import InvalidRules, Rule, RuleList
+from backend.domain.rules.rule_words import describe
 from gpu_runners.cli.artifacts.loading import Refused, intact
 from gpu_runners.cli.options import AddOptions
 from gpu_runners.cli.terminal import fail
@@ -202,7 +203,7 @@ def _print_rules(found: RuleList) -> None:
     from gpu_runners.cli.display.printing import print_table
 
     rows = [
-        (str(n), *described(rule, found), f"{rule.evidence.right}/{rule.evidence.support}", _bound(rule))
+        (str(n), *describe(rule, found), f"{rule.evidence.right}/{rule.evidence.support}", _bound(rule))
         for n, rule in enumerate(found.rules, start=1)
     ]
     print_table(["RULE", "WHEN", "ANSWER", "RIGHT", "BOUND"], rows, right=(0, 3, 4), none="It holds no rule.")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from backend.domain.rules.rule_list import read_rules
+from backend.domain.rules.reading import read_rules
 from gpu_runners.artifacts.rules_first import RulesFirst, labels_of, predicted
 from tests.gpu_runners.small_packs import RULED, json_rules, label_rules
 

@@ -8,7 +8,7 @@ from backend.blobs import get_blob, get_jsonl
 from backend.compiles.models import Candidate, Compile
 from backend.domain.lifecycle import StepName
 from backend.domain.rules.closure import compile_rules
-from backend.domain.rules.rule_list import read_rules
+from backend.domain.rules.reading import read_rules
 from tests.compile_factories import make_compile
 from tests.factories import make_tenant
 from tests.workers.answer_helpers import json_answer, json_spec, text_answer, text_spec

@@ -6,7 +6,8 @@ import pytest
 from backend.domain.answers.json_values import is_exact
 from backend.domain.rules.closure import compile_rules
 from backend.domain.rules.induction import RuleOptions, induce_rules
-from backend.domain.rules.rule_list import LabelRule, read_rules
+from backend.domain.rules.reading import read_rules
+from backend.domain.rules.rule_list import LabelRule
 from tests.backend.domain.rules.worlds import KEYS, SCHEMA, orders, questions
 
 LABELS = {"type": "label", "labels": sorted(KEYS)}

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from backend.domain.canonical import sha256_hex
-from backend.domain.rules.rule_list import EMPTY, MAX_RULES_BYTES, InvalidRules, RuleList, read_rules
+from backend.domain.rules.reading import MAX_RULES_BYTES, read_rules
+from backend.domain.rules.rule_list import EMPTY, InvalidRules, RuleList
 from tests.backend.domain.rules.random_lists import field_list, label_list
 
 EVIDENCE = {"seen": 41, "support": 23, "right": 23, "low_ppm": 877_855}

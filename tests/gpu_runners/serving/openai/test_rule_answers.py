@@ -10,7 +10,7 @@ import httpx
 import pytest
 from starlette.applications import Starlette
 
-from backend.domain.rules.rule_list import read_rules
+from backend.domain.rules.reading import read_rules
 from gpu_runners.artifacts.rules_first import RuleAnswer, RulesFirst
 from gpu_runners.models.protocol import Counts, Delta, DraftKind, FinishReason, GenerationRequest, SourceCount
 from gpu_runners.serving.openai.app import make_app
