@@ -11,6 +11,7 @@ database:
 """
 
 from enum import StrEnum
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -44,11 +45,8 @@ DATABASE_FIXTURES = frozenset({"db", "django_db_setup", "committed_db", "embedde
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Leave out the folders of other tiers where one tier alone is asked for: importing their tests takes longer than
     the unit tests themselves."""
-    asked, path = config.option.markexpr, collection_path
-    if asked not in {Tier.UNIT, Tier.DB} or not path.is_relative_to(HERE):
-        return None
-    tier = FOLDERS.get(path.relative_to(HERE).as_posix())
-    return None if tier is None or tier == asked else True
+    asked, tier = config.option.markexpr, _tier_of_folder(collection_path)
+    return True if asked in {Tier.UNIT, Tier.DB} and tier not in {None, asked} else None
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -60,13 +58,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def tier_of(item: pytest.Item) -> Tier:
-    for path in (item.path, *item.path.parents):
-        if not path.is_relative_to(HERE):
-            break
-        tier = FOLDERS.get(path.relative_to(HERE).as_posix())
-        if tier is not None:
-            return tier
-    return Tier.DB if asks_for_the_database(item) else Tier.UNIT
+    tier = _tier_of_folder(item.path)
+    return tier or (Tier.DB if asks_for_the_database(item) else Tier.UNIT)
+
+
+@cache  # asked for thousands of tests in a few hundred files
+def _tier_of_folder(path: Path) -> Tier | None:
+    if not path.is_relative_to(HERE):
+        return None
+    return FOLDERS.get(path.relative_to(HERE).as_posix()) or _tier_of_folder(path.parent)
 
 
 def asks_for_the_database(item: pytest.Item) -> bool:
