@@ -5,7 +5,7 @@ python -m workers.sandbox
 
 import time
 
-from backend.domain.spec.checks import PythonCheck
+from backend.domain.spec.outputs import PythonCheck
 from workers.sandbox.checks import protections, run_checks
 
 N_ROWS = 20_000

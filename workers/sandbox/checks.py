@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 
-from backend.domain.spec.checks import PythonCheck
+from backend.domain.spec.outputs import PythonCheck
 from workers.sandbox.filter import ARCHITECTURES
 from workers.sandbox.limits import CheckFault, Limits, SandboxUnavailable
 from workers.sandbox.pointers import parts_at

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from backend.domain.answers.json_schemas import validator
 from backend.domain.answers.json_values import BadAnswer, parse_answer
 from backend.domain.patterns.matching import occurs_in
-from backend.domain.spec.checks import check_name
+from backend.domain.spec.outputs import check_name
 from backend.domain.spec.parsing import (
     ContainsCheck,
     CopiedCheck,

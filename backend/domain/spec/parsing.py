@@ -2,7 +2,7 @@
 nothing else.
 
 A `Spec` that exists is valid. The fields are in `models` and the files of its parts, rules that join two fields
-(shares that sum, K <= N) in `rules`, those of gold in `gold_rules`, the wording of what is wrong in
+(shares that sum, K <= N) in `rules`, those of answers and gold in `answer_rules`, the wording of what is wrong in
 `problems`. Text comes in parsed from YAML or JSON, as plain objects.
 """
 
@@ -12,15 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from backend.domain.errors import InvalidSpec, Problem
-from backend.domain.spec.checks import (
-    ContainsCheck,
-    CopiedCheck,
-    ExcludesCheck,
-    LengthCheck,
-    OutputCheck,
-    PythonCheck,
-    RegexCheck,
-)
+from backend.domain.spec.answer_rules import gold_problems
 from backend.domain.spec.defaults import (
     MAX_CANDIDATE_TOKENS,
     answer_max_tokens,
@@ -32,7 +24,6 @@ from backend.domain.spec.defaults import (
     target_shares,
 )
 from backend.domain.spec.fields import MAX_INLINE, MAX_TEXT_CHARS
-from backend.domain.spec.gold_rules import gold_problems
 from backend.domain.spec.inputs import (
     Captures,
     ContainsVerifier,
@@ -46,7 +37,19 @@ from backend.domain.spec.inputs import (
     VerifierSpec,
 )
 from backend.domain.spec.models import Spec
-from backend.domain.spec.outputs import JsonOutput, Label, LabelOutput, TextOutput
+from backend.domain.spec.outputs import (
+    ContainsCheck,
+    CopiedCheck,
+    ExcludesCheck,
+    JsonOutput,
+    Label,
+    LabelOutput,
+    LengthCheck,
+    OutputCheck,
+    PythonCheck,
+    RegexCheck,
+    TextOutput,
+)
 from backend.domain.spec.problems import MAX_SHOWN, document_problems, problems_of
 from backend.domain.spec.rules import rule_problems
 from backend.domain.spec.teacher import DeclaredPrice, DraftCache, Sampling, Teacher

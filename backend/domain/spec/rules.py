@@ -8,19 +8,18 @@ from urllib.parse import urlsplit
 from backend.domain.errors import Problem
 from backend.domain.patterns.matching import UnsafePattern, compile_pattern, takes_too_long_to_read
 from backend.domain.pointers import suggestion
-from backend.domain.spec.checks import RegexCheck
+from backend.domain.spec.answer_rules import output_problems
 from backend.domain.spec.defaults import default_k_select, effective_slices
 from backend.domain.spec.inputs import LengthVerifier, RegexVerifier, SimilarityVerifier
 from backend.domain.spec.models import Spec
-from backend.domain.spec.output_rules import output_problems
-from backend.domain.spec.outputs import LabelOutput
+from backend.domain.spec.outputs import LabelOutput, RegexCheck
 from backend.domain.spec.problems import MAX_SHOWN
 
 SHARE_TOLERANCE = 0.01
 
 
 def rule_problems(spec: Spec) -> list[Problem]:
-    """The first broken rules, but those about gold (`gold_rules`), in the order of the document."""
+    """The first broken rules, but those about gold (`answer_rules.gold_problems`), in the order of the document."""
     if _are_patterns_too_slow(spec):
         message = (
             "the patterns of verifiers and output.checks together take too long to read; take fewer or shorter ones, "

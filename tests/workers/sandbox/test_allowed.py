@@ -2,7 +2,7 @@
 
 import pytest
 
-from backend.domain.spec.checks import PythonCheck
+from backend.domain.spec.outputs import PythonCheck
 from workers.sandbox import Limits, run_checks
 from workers.sandbox.child import ALLOWED
 from workers.sandbox.pointers import parts_at

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from backend.domain.spec.checks import PythonCheck
+from backend.domain.spec.outputs import PythonCheck
 from workers.sandbox import CheckFault, Limits, SandboxUnavailable, protections, run_checks
 
 pytestmark = pytest.mark.skipif(
@@ -270,7 +270,7 @@ def test_the_batch_has_an_end():
 
 def test_a_killed_worker_leaves_no_process_behind(tmp_path: Path):
     program = (
-        "from workers.sandbox import run_checks, Limits\nfrom backend.domain.spec.checks import PythonCheck\n"
+        "from workers.sandbox import run_checks, Limits\nfrom backend.domain.spec.outputs import PythonCheck\n"
         "c = PythonCheck(kind='python', source='def check(input, output):\\n    while True: pass')\n"
         "run_checks([c], [('', '')], limits=Limits(row_s=60, batch_s=60))"
     )

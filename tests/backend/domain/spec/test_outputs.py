@@ -9,8 +9,8 @@ import jsonschema
 import pytest
 
 from backend.domain.errors import InvalidSpec, Problem
-from backend.domain.spec.checks import check_name
 from backend.domain.spec.defaults import train_kind
+from backend.domain.spec.outputs import check_name
 from backend.domain.spec.parsing import (
     Example,
     JsonOutput,
