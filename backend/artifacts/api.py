@@ -14,7 +14,7 @@ from rest_framework.views import APIView
 
 from backend.artifacts.models import Artifact, Receipt
 from backend.artifacts.revoking import check_usable, revoke
-from backend.artifacts.shapes import artifact_shape, receipt_shape
+from backend.artifacts.shapes import ArtifactShape, ReceiptShape, VerificationShape
 from backend.artifacts.signing import keyring
 from backend.blobs import get_blob
 from backend.compiles.api.compiles import READ_ONLY, find_compile
@@ -31,42 +31,8 @@ from backend.tenants.permissions import HasScope
 ARTIFACTS: list[type[BasePermission]] = [IsTenant, HasScope("artifacts:read")]
 
 
-class ArtifactShape(s.Serializer[object]):
-    id = s.CharField()
-    object = s.ChoiceField(["artifact"])
-    compile = s.CharField()
-    name = s.CharField()
-    version = s.IntegerField()
-    sha256 = s.CharField()
-    size_bytes = s.IntegerField()
-    k_score_ppm = s.IntegerField()
-    evaluation = s.JSONField()
-    manifest = s.JSONField()
-    created_at = s.DateTimeField()
-    revoked_at = s.DateTimeField(allow_null=True)
-    revoked_reason = s.CharField(allow_null=True)
-
-
 class Revocation(StrictSerializer):
     reason = s.CharField(max_length=500, default="", allow_blank=True, help_text="Shown with the artifact.")
-
-
-class ReceiptShape(s.Serializer[object]):
-    id = s.CharField()
-    object = s.ChoiceField(["receipt"])
-    seq = s.IntegerField()
-    step = s.CharField()
-    payload_sha256 = s.CharField()
-    envelope = s.JSONField(help_text="DSSE envelope with an in-toto statement; the payload is signed as it stands.")
-    created_at = s.DateTimeField()
-
-
-class VerificationShape(s.Serializer[object]):
-    object = s.ChoiceField(["verification"])
-    verdict = s.ChoiceField(["trusted", "untrusted", "broken", "not_an_artifact"])
-    exit_code = s.IntegerField()
-    reasons = s.ListField(child=s.CharField())
-    keyid = s.CharField(allow_null=True)
 
 
 class ArtifactsView(APIView):
@@ -82,7 +48,7 @@ class ArtifactsView(APIView):
         rows = Artifact.objects.of_tenant(request.auth.tenant_id)
         if "name" in request.query_params:
             rows = rows.filter(name=request.query_params["name"])
-        return list_page(request, rows, prefix=Prefix.ARTIFACT, render=artifact_shape, filters=("name",))
+        return list_page(request, rows, prefix=Prefix.ARTIFACT, render=ArtifactShape.of, filters=("name",))
 
 
 class ArtifactView(APIView):
@@ -92,7 +58,7 @@ class ArtifactView(APIView):
     def get(self, request: Request, artifact: str) -> Response:
         """One artifact with its manifest."""
         check_query(request.query_params, [])
-        return Response(artifact_shape(find_artifact(request, artifact)))
+        return Response(ArtifactShape.of(find_artifact(request, artifact)))
 
 
 class DownloadView(APIView):
@@ -136,7 +102,7 @@ class RevokeView(APIView):
         form = Revocation(data=request.data)
         form.is_valid(raise_exception=True)
         row = revoke(row.tenant_id, row.id, reason=form.validated_data["reason"], actor=request.auth.actor)
-        return Response(artifact_shape(row))
+        return Response(ArtifactShape.of(row))
 
 
 class VerifyView(APIView):
@@ -147,16 +113,7 @@ class VerifyView(APIView):
         """Verify the stored bytes with the code that `kolm verify` runs, against this deployment's keys. Trust your own
         copy of both more."""
         row = find_artifact(request, artifact)
-        verdict = kolm_verify.verify(get_blob(row.tenant_id, row.sha256), keyring())
-        return Response(
-            {
-                "object": "verification",
-                "verdict": {0: "trusted", 3: "untrusted", 1: "broken", 2: "not_an_artifact"}[verdict.exit_code],
-                "exit_code": verdict.exit_code,
-                "reasons": list(verdict.reasons),
-                "keyid": verdict.keyid,
-            }
-        )
+        return Response(VerificationShape.of(kolm_verify.verify(get_blob(row.tenant_id, row.sha256), keyring())))
 
 
 class ReceiptsView(APIView):
@@ -168,7 +125,7 @@ class ReceiptsView(APIView):
         check_query(request.query_params, [])
         row = find_compile(request, compile)
         receipts = Receipt.objects.of_tenant(row.tenant_id).filter(compile_id=row.id).order_by("seq")
-        return whole_list([receipt_shape(receipt) for receipt in receipts])
+        return whole_list([ReceiptShape.of(receipt) for receipt in receipts])
 
 
 @transaction.non_atomic_requests

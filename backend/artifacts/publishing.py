@@ -9,7 +9,7 @@ from django.db import connection
 from django.db.models import Max
 
 from backend.artifacts.models import Artifact
-from backend.artifacts.shapes import notice_shape
+from backend.artifacts.shapes import ArtifactNotice
 from backend.compiles.events import touch
 from backend.compiles.models import Compile
 from backend.domain.webhooks.events import EventType
@@ -38,7 +38,7 @@ def publish(compile: Compile, data: bytes, sha256: str) -> Artifact:
         evaluation=compile.evaluation or {},
     )
     touch(compile, artifact_id=artifact.id)
-    emit(compile.tenant_id, EventType.ARTIFACT_PUBLISHED, {"object": notice_shape(artifact)})
+    emit(compile.tenant_id, EventType.ARTIFACT_PUBLISHED, {"object": ArtifactNotice.of(artifact)})
     return artifact
 
 

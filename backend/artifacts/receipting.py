@@ -6,9 +6,12 @@ from typing import Any
 from backend.artifacts.models import Receipt
 from backend.artifacts.signing import signing_key
 from backend.compiles.models import Compile, StepRun, TeacherCall
+from backend.compiles.states import ANSWERED_STATES, CallState
 from backend.domain.artifact.receipts import sign_envelope, step_statement
 from backend.domain.canonical import canonical_json, sha256_hex
 from backend.domain.ids import Prefix, encode_id
+
+MADE_STATES = ANSWERED_STATES | {CallState.FAILED, CallState.WASTED}  # a call that went out and has ended
 
 
 def issue_receipt(
@@ -52,13 +55,13 @@ def as_integers(value: Any) -> Any:
 
 def _teacher_usage(compile: Compile, step: StepRun) -> dict[str, Any]:
     calls = TeacherCall.objects.filter(tenant_id=compile.tenant_id, compile=compile, step=step.name)
-    made = [call for call in calls if call.state in ("succeeded", "applied", "failed", "wasted")]
+    made = [call for call in calls if call.state in MADE_STATES]
     return {
         "models": sorted({call.model for call in made}),
         "requests": len(made),
         "input_tokens": sum(call.input_tokens for call in made),
         "output_tokens": sum(call.output_tokens for call in made),
-        "wasted_requests": sum(call.state == "wasted" for call in made),
+        "wasted_requests": sum(call.state == CallState.WASTED for call in made),
     }
 
 

@@ -6,7 +6,7 @@ from uuid import UUID
 from django.utils import timezone
 
 from backend.artifacts.models import Artifact, RevokedDigest
-from backend.artifacts.shapes import notice_shape
+from backend.artifacts.shapes import ArtifactNotice
 from backend.domain.errors import Conflict, NotFound
 from backend.domain.ids import Prefix, encode_id
 from backend.domain.webhooks.events import EventType
@@ -30,7 +30,7 @@ def revoke(tenant_id: UUID, artifact_id: UUID, *, reason: str, actor: Actor) -> 
         RevokedDigest.objects.get_or_create(sha256=row.sha256, defaults={"revoked_at": row.revoked_at})
         public_id = encode_id(Prefix.ARTIFACT, row.id)
         audit.note(tenant_id, actor=actor, action="artifact.revoked", target=public_id, data={"reason": reason})
-        emit(tenant_id, EventType.ARTIFACT_REVOKED, {"object": notice_shape(row)})
+        emit(tenant_id, EventType.ARTIFACT_REVOKED, {"object": ArtifactNotice.of(row)})
         return row
 
 

@@ -1,47 +1,62 @@
-"""Rows as the JSON that the API answers, and as webhooks tell of them."""
+"""Answers about artifacts and receipts, and artifacts as webhooks tell of them."""
 
-from typing import Any
+from typing import ClassVar
 
 from django.conf import settings
+from rest_framework import serializers as s
 
 from backend.artifacts.models import Artifact, Receipt
+from backend.domain.artifact.kolm_verify import Verdict
 from backend.domain.ids import Prefix, encode_id
-from backend.rest.times import rfc3339
+from backend.rest.shapes import Constant, PublicId, Shape, Time
 
 
-def artifact_shape(row: Artifact) -> dict[str, Any]:
-    return {
-        "id": encode_id(Prefix.ARTIFACT, row.id),
-        "object": "artifact",
-        "compile": encode_id(Prefix.COMPILE, row.compile_id),
-        "name": row.name,
-        "version": row.version,
-        "sha256": row.sha256,
-        "size_bytes": row.size_bytes,
-        "k_score_ppm": row.k_score_ppm,
-        "evaluation": row.evaluation,
-        "manifest": row.manifest,
-        "created_at": rfc3339(row.created_at),
-        "revoked_at": rfc3339(row.revoked_at),
-        "revoked_reason": row.revoked_reason if row.revoked_at else None,
-    }
+class ArtifactShape(Shape[Artifact]):
+    id = PublicId(Prefix.ARTIFACT)
+    object = Constant("artifact")
+    compile = PublicId(Prefix.COMPILE, source="compile_id")
+    name = s.CharField()
+    version = s.IntegerField()
+    sha256 = s.CharField()
+    size_bytes = s.IntegerField()
+    k_score_ppm = s.IntegerField()
+    evaluation = s.JSONField()
+    manifest = s.JSONField()
+    created_at = Time()
+    revoked_at = Time(allow_null=True)
+    revoked_reason = s.CharField(allow_null=True)
+
+    def get_revoked_reason(self, row: Artifact) -> str | None:
+        return row.revoked_reason if row.revoked_at else None
 
 
-def notice_shape(row: Artifact) -> dict[str, Any]:
-    """Return the artifact as webhooks show it: without the manifest and the evaluation, with the address of the
-    whole."""
-    shape = artifact_shape(row)
-    del shape["manifest"], shape["evaluation"]
-    return shape | {"url": f"{settings.KOLM_PUBLIC_URL}/v1/artifacts/{shape['id']}"}
+class ArtifactNotice(ArtifactShape):  # as webhooks tell of it: with the address of the whole
+    manifest = None  # type: ignore[assignment]
+    evaluation = None  # type: ignore[assignment]
+    url = s.CharField()
+
+    def get_url(self, row: Artifact) -> str:
+        return f"{settings.KOLM_PUBLIC_URL}/v1/artifacts/{encode_id(Prefix.ARTIFACT, row.id)}"
 
 
-def receipt_shape(row: Receipt) -> dict[str, Any]:
-    return {
-        "id": encode_id(Prefix.RECEIPT, row.id),
-        "object": "receipt",
-        "seq": row.seq,
-        "step": row.step,
-        "payload_sha256": row.payload_sha256,
-        "envelope": row.envelope,
-        "created_at": rfc3339(row.created_at),
-    }
+class ReceiptShape(Shape[Receipt]):
+    id = PublicId(Prefix.RECEIPT)
+    object = Constant("receipt")
+    seq = s.IntegerField()
+    step = s.CharField()
+    payload_sha256 = s.CharField()
+    envelope = s.JSONField(help_text="DSSE envelope with an in-toto statement; the payload is signed as it stands.")
+    created_at = Time()
+
+
+class VerificationShape(Shape[Verdict]):
+    WORDS: ClassVar = {0: "trusted", 3: "untrusted", 1: "broken", 2: "not_an_artifact"}  # by exit code
+
+    object = Constant("verification")
+    verdict = s.ChoiceField(list(WORDS.values()))
+    exit_code = s.IntegerField()
+    reasons = s.ListField(child=s.CharField())
+    keyid = s.CharField(allow_null=True)
+
+    def get_verdict(self, verdict: Verdict) -> str:
+        return str(self.WORDS[verdict.exit_code])
