@@ -10,42 +10,19 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from backend.compiles.api.compiles import whole_list
 from backend.domain.errors import InvalidInput, NotFound, Problem
 from backend.domain.ids import Prefix, decode_id
 from backend.domain.recipes.registry.epochs import prove
 from backend.registry.contributing import MAX_OF_A_TENANT, withdraw
 from backend.registry.models import Contribution, Epoch
-from backend.registry.shapes import contribution_shape, epoch_shape
-from backend.rest.pagination import page_schema
+from backend.registry.shapes import ContributionShape, EpochShape
+from backend.rest.pagination import page_schema, whole_list
 from backend.rest.strict import check_query
 from backend.tenants.api_keys.authentication import IsTenant
 from backend.tenants.permissions import HasScope
 
 MOST_LISTED = 100
 EPOCH_FILE = "application/vnd.kolm.epoch+json"
-
-
-class EpochShape(s.Serializer[object]):
-    id = s.CharField()
-    object = s.ChoiceField(["registry_epoch"])
-    epoch = s.IntegerField(help_text="1, 2, 3: each names the digest of the one before it.")
-    sha256 = s.CharField(help_text="Of the file.")
-    size_bytes = s.IntegerField()
-    merkle_root = s.CharField()
-    shape_version = s.CharField()
-    k = s.IntegerField(help_text="How many parties, at least, share each entry.")
-    n_entries = s.IntegerField()
-    created_at = s.DateTimeField()
-
-
-class ContributionShape(s.Serializer[object]):
-    object = s.ChoiceField(["registry_contribution"])
-    shape = s.CharField()
-    run = s.CharField()
-    shape_version = s.CharField()
-    created_at = s.DateTimeField()
-    seen_at = s.DateTimeField(help_text="When a compile last came to it; a year later it counts no more.")
 
 
 class EpochsView(APIView):
@@ -55,7 +32,7 @@ class EpochsView(APIView):
     def get(self, request: Request) -> Response:
         """The newest 100 epochs of the registry of recipes, newest first."""
         check_query(request.query_params, [])
-        return whole_list([epoch_shape(row) for row in Epoch.objects.defer("data").order_by("-number")[:MOST_LISTED]])
+        return whole_list([EpochShape.of(row) for row in Epoch.objects.defer("data").order_by("-number")[:MOST_LISTED]])
 
 
 class EpochView(APIView):
@@ -65,7 +42,7 @@ class EpochView(APIView):
     def get(self, request: Request, epoch: str) -> Response:
         """One epoch, without its entries."""
         check_query(request.query_params, [])
-        return Response(epoch_shape(find_epoch(epoch)))
+        return Response(EpochShape.of(find_epoch(epoch)))
 
 
 class EpochDownloadView(APIView):
@@ -122,7 +99,7 @@ class ContributionsView(APIView):
         """Everything that this tenant has in the registry, also what no other tenant shares and no epoch holds."""
         check_query(request.query_params, [])
         rows = Contribution.objects.of_tenant(request.auth.tenant_id).order_by("shape", "run")[:MAX_OF_A_TENANT]
-        return whole_list([contribution_shape(row) for row in rows])
+        return whole_list([ContributionShape.of(row) for row in rows])
 
     @extend_schema(operation_id="registry_withdraw", request=None, responses={204: None})
     def delete(self, request: Request) -> Response:

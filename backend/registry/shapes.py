@@ -1,33 +1,29 @@
-"""Rows of the registry as the JSON that the API answers."""
+"""Answers about the registry: its epochs, and what a tenant contributed."""
 
-from typing import Any
+from rest_framework import serializers as s
 
-from backend.domain.ids import Prefix, encode_id
+from backend.domain.ids import Prefix
 from backend.registry.models import Contribution, Epoch
-from backend.rest.times import rfc3339
+from backend.rest.shapes import Constant, PublicId, Shape, Time
 
 
-def epoch_shape(row: Epoch) -> dict[str, Any]:
-    return {
-        "id": encode_id(Prefix.EPOCH, row.id),
-        "object": "registry_epoch",
-        "epoch": row.number,
-        "sha256": row.sha256,
-        "size_bytes": row.size_bytes,
-        "merkle_root": row.merkle_root,
-        "shape_version": row.shape_version,
-        "k": row.k,
-        "n_entries": row.n_entries,
-        "created_at": rfc3339(row.created_at),
-    }
+class EpochShape(Shape[Epoch]):
+    id = PublicId(Prefix.EPOCH)
+    object = Constant("registry_epoch")
+    epoch = s.IntegerField(source="number", help_text="1, 2, 3: each names the digest of the one before it.")
+    sha256 = s.CharField(help_text="Of the file.")
+    size_bytes = s.IntegerField()
+    merkle_root = s.CharField()
+    shape_version = s.CharField()
+    k = s.IntegerField(help_text="How many parties, at least, share each entry.")
+    n_entries = s.IntegerField()
+    created_at = Time()
 
 
-def contribution_shape(row: Contribution) -> dict[str, Any]:
-    return {
-        "object": "registry_contribution",
-        "shape": row.shape,
-        "run": row.run,
-        "shape_version": row.shape_version,
-        "created_at": rfc3339(row.created_at),
-        "seen_at": rfc3339(row.seen_at),
-    }
+class ContributionShape(Shape[Contribution]):
+    object = Constant("registry_contribution")
+    shape = s.CharField()
+    run = s.CharField()
+    shape_version = s.CharField()
+    created_at = Time()
+    seen_at = Time(help_text="When a compile last came to it; a year later it counts no more.")
