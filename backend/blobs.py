@@ -72,7 +72,7 @@ def put_blob(tenant_id: UUID, data: bytes) -> str:
     digest = hashlib.sha256(data).hexdigest()
     path = _path(tenant_id, digest)
     with _store():
-        if _renewed(path):
+        if _renew(path):
             return digest
         _make_folder(path.parent)
         with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
@@ -114,7 +114,7 @@ class BlobWriter:
         digest = self._digest.hexdigest()
         path = _path(self._tenant_id, digest)
         with _store():
-            if not _renewed(path):  # to replace a blob that a sweep has judged would give the sweep the new one
+            if not _renew(path):  # to replace a blob that a sweep has judged would give the sweep the new one
                 _make_folder(path.parent)
                 self._file.flush()
                 _name(self._file, path)
@@ -174,7 +174,7 @@ def blob_parts(tenant_id: UUID, digest: str, *, part_bytes: int = 1 << 20) -> It
 def delete_blob(tenant_id: UUID, digest: str) -> None:
     """Forget a blob; one that is gone already is forgotten."""
     path = _path(tenant_id, digest)
-    with _store(), suppress(FileNotFoundError), _locked(path):  # not while a sweep is between its look and its deletion
+    with _store(), suppress(FileNotFoundError), _lock(path):  # not while a sweep is between its look and its deletion
         path.unlink()
 
 
@@ -182,7 +182,7 @@ def sweep_blob(tenant_id: UUID, digest: str) -> bool:
     """Forget a blob that no row named when the sweep looked, unless it was stored again since: whoever did may be about
     to commit a row that names it. True when it is gone. Should that commit fail, an orphan stays, as after a crash."""
     path = _path(tenant_id, digest)
-    with _store(), suppress(FileNotFoundError), _locked(path) as file:
+    with _store(), suppress(FileNotFoundError), _lock(path) as file:
         judged = os.fstat(file)
         if not judged.st_nlink:  # another sweep was first: what has the name by now is another file
             return not path.exists()
@@ -235,7 +235,7 @@ def _path(tenant_id: UUID, digest: str) -> Path:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[int]:
+def _lock(path: Path) -> Iterator[int]:
     """The open blob, to one process at a time: what it is by its number, whatever becomes of its name. Raises
     FileNotFoundError."""
     number = os.open(path, os.O_RDWR)
@@ -256,10 +256,10 @@ def _name(file: "tempfile._TemporaryFileWrapper[bytes]", path: Path) -> None:
     fcntl.flock(file.fileno(), fcntl.LOCK_UN)
 
 
-def _renewed(path: Path) -> bool:
+def _renew(path: Path) -> bool:
     """True when the blob is there and sweeps now see that it was stored again. One that a sweep deletes in this moment
     is not there; one that another process stores in this moment is waited for until its name is on the disk."""
-    with suppress(FileNotFoundError), _locked(path) as file:
+    with suppress(FileNotFoundError), _lock(path) as file:
         if os.fstat(file).st_nlink:
             os.utime(file)
             return True

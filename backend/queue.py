@@ -42,10 +42,10 @@ def enqueue(name: TaskName, **ids: str) -> bool:
     try:
         _app().send_task(name, kwargs=ids, retry=False, ignore_result=True)
     except (redis.RedisError, OperationalError, OSError) as fault:
-        pause.failed()
+        pause.note_failure()
         logger.warning("the hint %s was not sent: %s", name, type(fault).__name__)
         return False
-    pause.answered()
+    pause.note_answer()
     return True
 
 

@@ -34,5 +34,5 @@ urlpatterns = [
 
 handler400 = "backend.rest.problems.bad_request"
 handler403 = "backend.rest.problems.permission_denied"
-handler404 = "backend.console.errors.page_not_found"
+handler404 = "backend.console.errors.not_found_page"
 handler500 = "backend.console.errors.server_error"

@@ -30,11 +30,11 @@ class Pause:
     def is_on(self) -> bool:
         return self._until is not None
 
-    def failed(self) -> None:
+    def note_failure(self) -> None:
         with self._lock:
             self._until = time.monotonic() + PAUSE_S
 
-    def answered(self) -> None:
+    def note_answer(self) -> None:
         if self._until is not None:
             with self._lock:
                 self._until = None
@@ -52,10 +52,10 @@ class PausingRedis(redis.Redis):
         try:
             answer = super().execute_command(*args, **options)  # type: ignore[no-untyped-call]
         except (redis.ConnectionError, redis.TimeoutError):
-            pause.failed()
+            pause.note_failure()
             raise
         except redis.ResponseError:  # also NOSCRIPT, which one that was started anew says, and the script is sent again
-            pause.answered()
+            pause.note_answer()
             raise
-        pause.answered()
+        pause.note_answer()
         return answer

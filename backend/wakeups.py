@@ -58,7 +58,7 @@ def listening(topic: UUID | str) -> Iterator[Wait]:
     try:
         subscription.subscribe(_channel(topic))
     except redis.RedisError:
-        pause.failed()
+        pause.note_failure()
         yield _sleep
         return
 

@@ -89,7 +89,7 @@ class _Hub:
             async with asyncio.timeout(_CONNECT_S):
                 await topic.is_subscribed.wait()
         except TimeoutError:
-            pause.failed()
+            pause.note_failure()
 
     async def leave(self, channel: str, topic: _Topic) -> None:
         topic.n_waiting -= 1

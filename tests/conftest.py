@@ -65,4 +65,4 @@ def _connect_as(address: str) -> None:
 @pytest.fixture(autouse=True)
 def valkey_may_be_asked() -> None:
     """A test before may have taken Valkey away, less than a moment ago."""
-    pause.answered()
+    pause.note_answer()

@@ -21,8 +21,8 @@ MEANS = {
     Permission.BILLS_WRITE: "plan, payment, budgets",
     Permission.TEAM: "invite and remove people, change roles",
     Permission.AUDIT: "read the audit log",
-    Permission.SETTINGS: "name, retention, log-in rules",
-    Permission.OWN: "make owners, export everything, delete the team",
+    Permission.SETTINGS: "name, retention, login rules",
+    Permission.OWN: "appoint owners, export everything, delete the team",
 }
 
 

@@ -114,7 +114,7 @@ def _end_patiently(lease: Lease, error: Exception, stop: StopSignal, *, anew: bo
 
 def _open(lease: Lease, stop: StopSignal) -> CompileRun | None:
     """The compile as a run, or None when there is nothing left to do."""
-    with leases.fenced(lease) as fenced:
+    with leases.fenced_transaction(lease) as fenced:
         status = CompileStatus(fenced.compile.status)
         if status in TERMINAL:
             leases.release(lease, due_in_s=None)
@@ -146,7 +146,7 @@ def _run_steps(run: CompileRun) -> None:
 
 def _end(lease: Lease, error: Exception, *, anew: bool = False) -> None:
     """Give the compile its end or its next try, as the table above says."""
-    with leases.fenced(lease) as fenced:
+    with leases.fenced_transaction(lease) as fenced:
         if isinstance(error, Canceled) or fenced.compile.status == CompileStatus.CANCELING:
             _cancel(fenced)
             leases.release(lease, due_in_s=None)

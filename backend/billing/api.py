@@ -71,14 +71,14 @@ class CheckoutRequest(StrictSerializer):
 
 @method_decorator(transaction.non_atomic_requests, name="dispatch")
 class CheckoutView(APIView):
-    """Not atomic: it asks Stripe, which no transaction waits for."""
+    """A view without a transaction: it asks Stripe, which no transaction waits for."""
 
     permission_classes = BILLING
 
     @extend_schema(operation_id="billing_checkout", request=CheckoutRequest, responses={201: AddressShape})
     def post(self, request: Request) -> Response:
-        """Stripe's page that sells a plan. The plan is yours when Stripe has told us of the payment: minutes at most.
-        Usage from the next whole hour on is on Stripe's invoice."""
+        """The address of Stripe's page for buying a plan. The plan becomes active when Stripe reports the payment,
+        within minutes. Usage from the next whole hour on is on Stripe's invoice."""
         form = CheckoutRequest(data=request.data)
         form.is_valid(raise_exception=True)
         tenant_id: UUID = request.auth.tenant_id
@@ -92,7 +92,7 @@ class NothingRequest(StrictSerializer):
 
 @method_decorator(transaction.non_atomic_requests, name="dispatch")
 class PortalView(APIView):
-    """Not atomic, as the checkout."""
+    """A view without a transaction, like the checkout."""
 
     permission_classes = BILLING
 

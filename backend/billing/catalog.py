@@ -21,7 +21,7 @@ def entry_of_plan(name: str) -> CatalogEntry:
     """Raises CustomerError before `manage.py stripe_setup`."""
     row = CatalogEntry.objects.filter(lookup_key=f"plan:{name}").first()
     if row is None:
-        message = "This deployment has a Stripe key and no prices yet: its operator runs `manage.py stripe_setup`."
+        message = "This installation has a Stripe key and no prices yet: its operator runs `manage.py stripe_setup`."
         raise CustomerError(message, code="payments_not_configured")
     return row
 

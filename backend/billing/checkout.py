@@ -29,7 +29,7 @@ def start(tenant_id: UUID, name: str, actor: Actor) -> str:
     check_configured()
     wanted = plan(name)
     if not wanted.is_sold:
-        message = f"The {wanted.title} plan is not bought here; take pro or team, or write to us."
+        message = f"The {wanted.title} plan is not sold here; choose pro or team, or contact us."
         raise InvalidInput(message, code="plan_not_sold")
     entry = catalog.entry_of_plan(name)
     with tenant_scope(tenant_id):
@@ -87,7 +87,7 @@ def customer_of(tenant_id: UUID) -> str:
 def _check_none(tenant_id: UUID) -> None:
     live = (SubscriptionStatus.ACTIVE, SubscriptionStatus.PAST_DUE)
     if Subscription.objects.of_tenant(tenant_id).filter(status__in=live).exists():
-        message = "There is a subscription already; change it in the portal (POST /v1/billing/portal)."
+        message = "There is already a subscription; change it in the portal (POST /v1/billing/portal)."
         raise Conflict(message, code="already_subscribed")
 
 

@@ -42,10 +42,11 @@ def webhook(request: HttpRequest) -> HttpResponse:
             request, status=405, code="method_not_allowed", detail="Stripe sends its events by POST."
         )
     if not (is_configured() and settings.KOLM_STRIPE_WEBHOOK_SECRET):
-        detail = "This deployment takes no payments: it has no Stripe key and webhook secret."
+        detail = "This installation takes no payments: it has no Stripe key and webhook secret."
         return problem_response(request, status=501, code="payments_not_configured", detail=detail)
     if len(request.body) > MAX_BODY:
-        return problem_response(request, status=413, code="payload_too_large", detail="No event is so large.")
+        detail = f"The body is larger than {MAX_BODY:,} bytes, more than any event of Stripe has."
+        return problem_response(request, status=413, code="payload_too_large", detail=detail)
     signature = request.headers.get("Stripe-Signature", "")
     event = signed_event(request.body, signature, settings.KOLM_STRIPE_WEBHOOK_SECRET)
     if event is None or not event.id:
@@ -53,13 +54,13 @@ def webhook(request: HttpRequest) -> HttpResponse:
         return problem_response(request, status=400, code="invalid_signature", detail=detail)
     keep(event)
     if event.type in DONE_BEFORE_THE_ANSWER and not _do_now(event.id):
-        detail = "The event is kept and not done yet; send it again."
+        detail = "The event is stored and not processed yet; send it again."
         return problem_response(request, status=503, code="unavailable", detail=detail, is_retryable=True)
     return JsonResponse({"received": True})
 
 
 def keep(event: SignedEvent) -> bool:
-    """Write the event down; False when it was there."""
+    """Store the event; False when it was stored before."""
     with connection.cursor() as cursor:
         cursor.execute(
             "INSERT INTO billing_stripeevent"

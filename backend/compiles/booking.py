@@ -43,7 +43,7 @@ class Unbooked:
         self._hold_left = left
 
     def book(self) -> None:
-        """Book what waits. `leases.fenced` and the end of a compile do this by themselves."""
+        """Book what waits. `leases.fenced_transaction` and the end of a compile do this by themselves."""
         if self.facts:
             capture(self.tenant_id, self.compile_id, self.facts)
         self.facts, self._hold_left = [], None

@@ -2,7 +2,8 @@
 process's clock matters.
 
 A claim raises the fence by one. Every effect of a step commits in a transaction that first locks the lease row and
-finds its own fence there (`fenced`); a process that was stopped past its lease finds another's and writes nothing.
+finds its own fence there (`fenced_transaction`); a process that was stopped past its lease finds another's and writes
+nothing.
 """
 
 from collections.abc import Iterator
@@ -82,8 +83,8 @@ def heartbeat(lease: Lease) -> bool:
 
 
 @contextmanager
-def fenced(lease: Lease) -> Iterator[Fenced]:
-    """One transaction in the tenant's scope that commits only if this lease still holds; yields the compile, locked,
+def fenced_transaction(lease: Lease) -> Iterator[Fenced]:
+    """Open one transaction in the tenant's scope that commits only if this lease still holds; yield the locked compile,
     with what the transaction uses of its money; that is booked at the end."""
     with tenant_scope(lease.tenant_id):
         row = _execute(
@@ -100,7 +101,7 @@ def fenced(lease: Lease) -> Iterator[Fenced]:
 
 
 def release(lease: Lease, *, due_in_s: float | None, is_retry: bool = False) -> None:
-    """Give the lease back inside a `fenced` transaction. `due_in_s`: look again then (0 at once); None when the compile
+    """Give the lease back inside a `fenced_transaction`. `due_in_s`: look again then (0 at once); None when the compile
     has ended."""
     _execute(
         "UPDATE compiles_compilelease SET lease_until = NULL, owner = '',"
@@ -112,7 +113,7 @@ def release(lease: Lease, *, due_in_s: float | None, is_retry: bool = False) -> 
 
 def away_for_s(lease: Lease, *, anew: bool) -> float:
     """Seconds for which a store has been away from this compile, which starts waiting for it now if it did not yet, or
-    `anew`. Inside a `fenced` transaction."""
+    `anew`. Inside a `fenced_transaction`."""
     row = _execute(
         "UPDATE compiles_compilelease SET away_since = CASE WHEN %s THEN now() ELSE coalesce(away_since, now()) END"
         " WHERE compile_id = %s AND fence = %s RETURNING extract(epoch FROM now() - away_since)",
@@ -122,7 +123,7 @@ def away_for_s(lease: Lease, *, anew: bool) -> float:
 
 
 def release_until_back(lease: Lease, *, due_in_s: float) -> None:
-    """Give the lease back inside a `fenced` transaction because a store is away: this claim is no attempt."""
+    """Give the lease back inside a `fenced_transaction` because a store is away: this claim is no attempt."""
     _execute(
         "UPDATE compiles_compilelease SET lease_until = NULL, owner = '', attempts = greatest(attempts - 1, 0),"
         " due_at = now() + make_interval(secs => %s) WHERE compile_id = %s AND fence = %s",
@@ -145,7 +146,7 @@ def lock(compile_id: UUID) -> None:
 
 
 def note_progress(lease: Lease) -> None:
-    """A step was finished: the attempts so far are forgotten. Inside a `fenced` transaction."""
+    """A step was finished: the attempts so far are forgotten. Inside a `fenced_transaction`."""
     _execute(
         "UPDATE compiles_compilelease SET attempts = 0, away_since = NULL WHERE compile_id = %s AND fence = %s",
         [lease.compile_id, lease.fence],

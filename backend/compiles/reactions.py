@@ -1,8 +1,8 @@
-"""What the pipeline did to a slice by itself, in order: `Slice.reactions`.
+"""The reactions of the pipeline to a slice, in order: `Slice.reactions`.
 
     exemplars, hotter, fallback_model   synthesis asked again          (opens a round)
     collapsed                           synthesis has nothing left to try
-    resynthesize                        selection asked for more, hotter (opens a round)
+    resynthesize                        selection asked for more at a higher temperature (opens a round)
     refused                             the teacher refused a round of selection; it goes on with what there is
     split_slice                         the slice was made into the two slices named in `into`
     split_off                           the slice is one of the two that `from` was made into (opens its first round)

@@ -72,7 +72,7 @@ def page(permission: Permission, *, atomic: bool = True) -> Callable[[View], Vie
     def decorate(view: View) -> View:
         @transaction.non_atomic_requests
         @functools.wraps(view)
-        def guarded(request: Any, *args: Any, **kwargs: Any) -> HttpResponse:
+        def wrapper(request: Any, *args: Any, **kwargs: Any) -> HttpResponse:
             if not request.user.is_authenticated:
                 return redirect_to_login(request.get_full_path())
             session = team_session_of(request)
@@ -94,8 +94,8 @@ def page(permission: Permission, *, atomic: bool = True) -> Callable[[View], Vie
             except KolmError as error:
                 return problem_page(request, error)
 
-        guarded.permission = permission  # type: ignore[attr-defined]  # the role x page test reads it
-        return guarded
+        wrapper.permission = permission  # type: ignore[attr-defined]  # the role x page test reads it
+        return wrapper
 
     return decorate
 
@@ -123,7 +123,7 @@ def person_page(view: Any) -> Any:
 
     @transaction.non_atomic_requests
     @functools.wraps(view)
-    def guarded(request: Any, *args: Any, **kwargs: Any) -> HttpResponse:
+    def wrapper(request: Any, *args: Any, **kwargs: Any) -> HttpResponse:
         if not request.user.is_authenticated:
             return redirect_to_login(request.get_full_path())
         try:
@@ -131,8 +131,8 @@ def person_page(view: Any) -> Any:
         except KolmError as error:
             return problem_page(request, error)
 
-    guarded.is_for_any_person = True  # type: ignore[attr-defined]  # the role x page test reads it
-    return guarded
+    wrapper.is_for_any_person = True  # type: ignore[attr-defined]  # the role x page test reads it
+    return wrapper
 
 
 def person_of(request: Any) -> Actor:
@@ -150,13 +150,13 @@ def recently_authenticated(view: Any) -> Any:
     Not for forms with secrets in them: the request waits in the session until the person has answered."""
 
     @functools.wraps(view)
-    def guarded(request: Any, *args: Any, **kwargs: Any) -> HttpResponse:
+    def wrapper(request: Any, *args: Any, **kwargs: Any) -> HttpResponse:
         if not is_recent(request):
             raise ReauthenticationRequired
         return view(request, *args, **kwargs)
 
-    guarded.asks_again = True  # type: ignore[attr-defined]
-    return guarded
+    wrapper.asks_again = True  # type: ignore[attr-defined]
+    return wrapper
 
 
 def is_recent(request: Any) -> bool:

@@ -28,9 +28,9 @@ def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
 # --- Django's handlers (backend/urls.py): pages at the console's addresses, problems elsewhere ----------------
 
 
-def page_not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
+def not_found_page(request: HttpRequest, exception: Exception) -> HttpResponse:
     if not is_console(request.path):
-        return problems.page_not_found(request, exception)
+        return problems.not_found(request, exception)
     return render(request, "console/404.html", {"path": request.path[:200]}, status=404)
 
 
@@ -41,8 +41,8 @@ def server_error(request: HttpRequest) -> HttpResponse:
     error = sys.exc_info()[1]
     if isinstance(error, RedisError):  # log-in's limits are counted there: without them nobody may guess
         error = Unavailable(
-            "Log-in, sign-up and password reset wait while a part of this deployment does not answer. Nothing was done;"
-            " go back and send the form again soon."
+            "Login, sign-up and password reset are not available: a part of this installation does not answer. Nothing"
+            " was done; wait a minute, go back and send the form again."
         )
     refusal = answer_to(error if isinstance(error, Exception) else RuntimeError("no error to show"))
     context = {"status": refusal.status, "detail": refusal.detail, "request_id": getattr(request, "request_id", "")}

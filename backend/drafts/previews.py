@@ -106,7 +106,7 @@ def expected_saving(tenant_id: UUID, spec: Spec, *, wait_s: float) -> dict[str, 
     if not spec.draft_cache.enabled or spec.draft_cache.verify == "off":
         return total_of(()) | {"reason": "This spec offers no drafts (draft_cache.enabled, draft_cache.verify)."}
     if not is_known:
-        return total_of(()) | {"reason": f"No draft of the family {spec.family!r} is kept yet."}
+        return total_of(()) | {"reason": f"There are no drafts of the family {spec.family!r} yet."}
     try:
         answer = preview(tenant_id, canonical_spec(spec), wait_s=wait_s)
     except Unavailable as away:

@@ -66,19 +66,19 @@ class Vault:
     def mac(self, *parts: str) -> bytes:
         """16 bytes that name a text within the family and tell nothing of it to who has not the key."""
         message = b"\x00".join(part.encode() for part in parts)
-        return hmac.new(self._derived(b"mac"), message, hashlib.sha256).digest()[:16]
+        return hmac.new(self._derive(b"mac"), message, hashlib.sha256).digest()[:16]
 
     def rotate(self, vectors: "np.ndarray[Any, np.dtype[np.float32]]") -> "np.ndarray[Any, np.dtype[np.float32]]":
         """(n, d) float32 unit rows in, (n, min(d, MAX_DIMENSIONS)) rotated unit rows out. Wider ones are cut after the
         rotation, which is a random projection: cosines move by about 1 / sqrt(MAX_DIMENSIONS)."""
         rows = np.asarray(vectors, dtype=np.float32)
-        turned = rows @ _rotation(self._derived(b"rotation"), rows.shape[1])
+        turned = rows @ _rotation(self._derive(b"rotation"), rows.shape[1])
         if turned.shape[1] > MAX_DIMENSIONS:
             turned = turned[:, :MAX_DIMENSIONS]
             turned /= np.linalg.norm(turned, axis=1, keepdims=True)
         return np.ascontiguousarray(turned, dtype=np.float32)
 
-    def _derived(self, purpose: bytes) -> bytes:
+    def _derive(self, purpose: bytes) -> bytes:
         return hmac.new(self._key, b"kolm/draft/" + purpose, hashlib.sha256).digest()
 
 

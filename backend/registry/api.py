@@ -82,8 +82,8 @@ class EpochProofView(APIView):
         ),
     )
     def get(self, request: Request, epoch: str) -> Response:
-        """That one entry is in the epoch: the entry, the signed head, and the digests that lead from one to the
-        other."""
+        """The proof that an entry is in the epoch: the entry, the signed head, and the digests that lead from one to
+        the other."""
         check_query(request.query_params, ["index"])
         row = find_epoch(epoch)
         return Response(prove(bytes(row.data), _index(request.query_params.get("index", "0"), row.n_entries)))

@@ -43,7 +43,7 @@ View = Callable[..., Awaitable[HttpResponseBase]]
 def guarded_view(view: View) -> View:
     """Run a view outside any transaction (the views open their own), errors as problem+json, a lost lease as 410."""
 
-    async def guarded(request: HttpRequest, **kwargs: Any) -> HttpResponseBase:
+    async def wrapper(request: HttpRequest, **kwargs: Any) -> HttpResponseBase:
         try:
             return await view(request, **kwargs)
         except JobGone:
@@ -60,8 +60,8 @@ def guarded_view(view: View) -> View:
                 request, status=400, code="invalid_request", detail=f"The body is not what this address takes: {error}"
             )
 
-    guarded.__name__ = view.__name__
-    return csrf_exempt(transaction.non_atomic_requests(guarded))
+    wrapper.__name__ = view.__name__
+    return csrf_exempt(transaction.non_atomic_requests(wrapper))
 
 
 @guarded_view

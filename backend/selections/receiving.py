@@ -78,7 +78,7 @@ def receive_lines(tenant_id: UUID, selection_id: UUID, lines: LineReader) -> Rec
     with _Intake(tenant_id, selection_id, word="line", pointer="") as intake:
         for number, line in lines:
             intake.take(number, line)
-        return intake.received()
+        return intake.finish()
 
 
 def receive_values(tenant_id: UUID, selection_id: UUID, values: Iterable[object]) -> Received:
@@ -86,7 +86,7 @@ def receive_values(tenant_id: UUID, selection_id: UUID, values: Iterable[object]
     with _Intake(tenant_id, selection_id, word="row", pointer="/rows") as intake:
         for number, value in enumerate(values):
             intake.take(number, value)
-        return intake.received()
+        return intake.finish()
 
 
 class _Intake:
@@ -126,7 +126,7 @@ class _Intake:
             return
         self._keep(number, row)
 
-    def received(self) -> Received:
+    def finish(self) -> Received:
         """Everything is stored. Raises InvalidInput for the problems that were found."""
         if self._problems:
             raise self._refusal()

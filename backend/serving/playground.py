@@ -30,7 +30,7 @@ STUDENT_WAIT_S = 12.0
 GIVE_UP = timedelta(seconds=90)  # a question that no worker took by then is not asked any more
 MAX_SHOWN = 200  # of a label that a teacher made up
 MAX_ANSWER = 20_000  # of the answer of a json or text task
-MAX_VOTE_CHARS = 2_000  # of what a teacher said, word for word
+MAX_VOTE_CHARS = 2_000  # of a reply, word for word
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,12 +38,12 @@ class Vote:
     """An answer of the teacher, and how often it came; `label` is None where it was none of the labels, or no valid
     answer."""
 
-    said: str
+    reply: str
     label: str | None
     n: int
 
     def to_json(self) -> dict[str, Any]:
-        return {"said": self.said[:MAX_VOTE_CHARS], "label": self.label and self.label[:MAX_ANSWER], "n": self.n}
+        return {"said": self.reply[:MAX_VOTE_CHARS], "label": self.label and self.label[:MAX_ANSWER], "n": self.n}
 
 
 def ask(tenant_id: UUID, artifacts: Sequence[Artifact], text: str, *, teacher: bool) -> PlaygroundAnswer:

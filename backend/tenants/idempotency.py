@@ -42,7 +42,7 @@ def idempotent(view: _View) -> _View:
     """Make the `post` of an atomic view obey `Idempotency-Key` where the request has one."""
 
     @functools.wraps(view)
-    def wrapped(self: Any, request: Request, *args: Any, **kwargs: Any) -> Any:
+    def wrapper(self: Any, request: Request, *args: Any, **kwargs: Any) -> Any:
         key = request.headers.get("Idempotency-Key")
         if key is None:
             return view(self, request, *args, **kwargs)
@@ -61,7 +61,7 @@ def idempotent(view: _View) -> _View:
             _keep(tenant_id, key, digest, response)
         return response
 
-    return wrapped  # type: ignore[return-value]
+    return wrapper  # type: ignore[return-value]
 
 
 def run_once(tenant_id: UUID, key: str, act: Callable[[], str]) -> str:
@@ -110,7 +110,7 @@ def _claim(tenant_id: UUID, key: str) -> None:
         (is_ours,) = cursor.fetchone()
     if not is_ours:
         raise Conflict(
-            "A request with this Idempotency-Key is being worked on; ask again for its answer.",
+            "A request with this Idempotency-Key is in progress; send it again for its answer.",
             code="idempotency_in_flight",
         )
 
@@ -144,7 +144,7 @@ def _forget_old(tenant_id: UUID) -> None:
 def _replay(kept: IdempotencyKey, digest: str) -> HttpResponse:
     if kept.request_hash != digest:
         raise InvalidInput(
-            "This Idempotency-Key was used for another request; take a new key for a new request.",
+            "This Idempotency-Key was used for another request; use a new key for a new request.",
             code="idempotency_key_reuse",
         )
     body = unseal(kept.tenant_id, bytes(kept.body), purpose=KEPT_ANSWER)

@@ -68,8 +68,8 @@ def open_with(tenant_id: UUID, sealed: bytes, *, purpose: bytes = b"") -> tuple[
         except (InvalidTag, ValueError):
             continue
     raise OurError(
-        "A stored secret does not open with this deployment's sealing keys (KOLM_SEALING_KEY, KOLM_SEALING_KEYS_OTHER);"
-        " store it again.",
+        "A stored secret does not open with this installation's sealing keys"
+        " (KOLM_SEALING_KEY, KOLM_SEALING_KEYS_OTHER); store it again.",
         code="sealed_value_broken",
     )
 

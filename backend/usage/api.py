@@ -155,7 +155,7 @@ class CurrentBillView(APIView):
 
     @extend_schema(operation_id="bills_current", responses=BillShape)
     def get(self, request: Request) -> Response:
-        """What this period comes to so far, with credits, what kolm carries and what drafts saved."""
+        """The bill of this period so far, with credits, what kolm pays itself and what drafts saved."""
         check_query(request.query_params, [])
         account = accounts.account_of(request.auth.tenant_id)
         bill = reports.period_bill(request.auth.tenant_id, account.period_start, account.period_end)

@@ -168,7 +168,7 @@ class ReplayFailedView(APIView):
 
 @method_decorator(transaction.non_atomic_requests, name="dispatch")
 class TestView(APIView):
-    """Not atomic: no transaction waits for the receiver."""
+    """A view without a transaction: none waits for the receiver."""
 
     permission_classes = WRITE
     spending_methods: ClassVar = ("POST",)

@@ -89,7 +89,7 @@ def replay(tenant_id: UUID, delivery_id: UUID) -> WebhookDelivery:
             raise NotFound("There is no such delivery.")
         _check_open(delivery.endpoint)
         if delivery.status == DeliveryStatus.PENDING:
-            raise Conflict("This delivery is under way already; see next_attempt_at.", code="delivery_pending")
+            raise Conflict("This delivery is already in progress; see next_attempt_at.", code="delivery_pending")
         _requeue(tenant_id, [delivery.id], delivery.endpoint_id)
         delivery.refresh_from_db(fields=["status", "tries", "next_at", "ended_at"])
         return delivery

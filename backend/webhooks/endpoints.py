@@ -44,7 +44,7 @@ def create(
         n_used = WebhookEndpoint.objects.of_tenant(tenant_id).filter(deleted_at=None).count()
         check_entitlement(plan_of(tenant_id), Entitlement.WEBHOOK_ENDPOINTS, n_used)
         if n_used >= MAX_ENDPOINTS:
-            raise Conflict(f"There are {n_used} endpoints already; delete one first.", code="too_many_endpoints")
+            raise Conflict(f"There are {n_used} endpoints, the limit; delete one first.", code="too_many_endpoints")
         row = WebhookEndpoint(tenant_id=tenant_id, url=url, events=events, description=description, signature=signature)
         secret = make_secret(row)
         row.save(force_insert=True)

@@ -50,7 +50,7 @@ def _place(tenant_id: UUID, cursor: str) -> tuple[int, UUID]:
     row = WebhookEvent.objects.of_tenant(tenant_id).filter(id=id).values_list("xact", "id").first()
     if row is None:
         raise InvalidInput(
-            f"`after` names no event: {cursor[:60]!r}; take next_cursor of the last answer, or {START!r}.",
+            f"`after` is not a cursor: {cursor[:60]!r}; use next_cursor of the last answer, or {START!r}.",
             code="invalid_request",
         )
     return row

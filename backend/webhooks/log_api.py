@@ -51,8 +51,8 @@ class FeedView(APIView):
         responses=FeedShape,
     )
     def get(self, request: Request) -> Response:
-        """For following events: up to 100, oldest first, behind `after`; none is ever inserted before one that was
-        shown. Without `after` none, and the cursor from which to follow what comes."""
+        """Follow events: up to 100 after the cursor `after`, oldest first; none is ever inserted before one that was
+        returned. Without `after`: no events, and the cursor from which to follow new ones."""
         check_query(request.query_params, ["after"])
         tenant_id: UUID = request.auth.tenant_id
         after = request.query_params.get("after")

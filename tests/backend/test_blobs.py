@@ -115,7 +115,7 @@ def test_a_put_that_meets_a_sweep_in_the_act_stores_the_bytes_anew(root: Path):
     digest = put_blob(TENANT, b"x")
     age(root, digest)
     stored = threading.Event()
-    with blobs._locked(path_of(root, digest)):  # where a sweep is, between its look and its deletion
+    with blobs._lock(path_of(root, digest)):  # where a sweep is, between its look and its deletion
         putter = threading.Thread(target=lambda: (put_blob(TENANT, b"x"), stored.set()))
         putter.start()
         assert not stored.wait(0.2)
@@ -127,7 +127,7 @@ def test_a_put_that_meets_a_sweep_in_the_act_stores_the_bytes_anew(root: Path):
 def test_a_sweep_that_comes_second_leaves_what_was_stored_after_the_first(root: Path):
     digest = put_blob(TENANT, b"x")
     age(root, digest)
-    with blobs._locked(path_of(root, digest)):
+    with blobs._lock(path_of(root, digest)):
         second = threading.Thread(target=sweep_blob, args=(TENANT, digest))
         second.start()
         second.join(0.5)  # it has the old file open and waits
@@ -149,7 +149,7 @@ def test_a_writer_that_meets_a_sweep_in_the_act_stores_the_bytes_anew(root: Path
             assert writer.keep() == digest
         stored.set()
 
-    with blobs._locked(path_of(root, digest)):
+    with blobs._lock(path_of(root, digest)):
         writing = threading.Thread(target=write)
         writing.start()
         assert not stored.wait(0.2)

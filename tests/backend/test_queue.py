@@ -17,7 +17,7 @@ def redis_is_away(settings, monkeypatch):
     _forget()
     yield
     _forget()
-    pause.answered()
+    pause.note_answer()
 
 
 def _forget() -> None:

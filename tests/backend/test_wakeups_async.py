@@ -16,7 +16,7 @@ def test_who_listens_looks_again_soon_while_valkey_hangs() -> None:
     async def listen() -> float:
         async with listening_async("hanging") as wait:
             await wait(5.0)  # the subscription's own announcement
-            pause.failed()
+            pause.note_failure()
             began = time.monotonic()
             await wait(60.0)
             return time.monotonic() - began
@@ -24,4 +24,4 @@ def test_who_listens_looks_again_soon_while_valkey_hangs() -> None:
     try:
         assert asyncio.run(listen()) < 30
     finally:
-        pause.answered()
+        pause.note_answer()

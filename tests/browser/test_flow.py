@@ -90,10 +90,10 @@ def sign_up(watched: Watched, address: str, mail: Path) -> None:
         press(page, "Log in")
     page.wait_for_url("**/app/welcome")
     page.fill("input[name=name]", "Newcomer & Sons")
-    press(page, "Begin")
+    press(page, "Create the team")
     page.wait_for_url("**/app/")
     expect(page.locator("h1")).to_have_text("Newcomer & Sons")
-    expect(page.get_by_role("heading", name="How to begin")).to_be_visible()
+    expect(page.get_by_role("heading", name="Get started")).to_be_visible()
     expect(page.locator("main")).to_contain_text("curl -s ")
 
 
@@ -101,7 +101,7 @@ def make_key(watched: Watched) -> str:
     page = watched.page
     watched.open("/app/api_keys")
     page.fill("input[name=name]", "laptop")
-    press(page, "Make the key")
+    press(page, "Create the key")
     shown = page.locator("[data-copy^=sk_]").first
     secret = shown.get_attribute("data-copy") or ""
     assert re.fullmatch(r"sk_live_[0-9A-Za-z]{36}", secret)
@@ -261,7 +261,7 @@ def test_a_webhook_is_made_tested_and_verified_by_its_receiver(signed_in: Opened
     watched.open("/app/webhooks")
     page.fill("input[name=url]", f"{house.receiver.origin}/from-the-console")
     page.locator("input[name=events][value='*']").check()
-    press(page, "Make the endpoint")
+    press(page, "Create the endpoint")
     secret = page.locator("[data-copy^=whsec_]").first.get_attribute("data-copy") or ""
     assert secret.startswith("whsec_")
     before = len(house.receiver.bodies)

@@ -22,7 +22,7 @@ KNOWN = {
 
 @pytest.mark.parametrize("text", PATHS)
 def test_a_path_leads_somewhere(text: str) -> None:
-    """`steps/slicing` is short for workers/steps/slicing.py, `leases.fenced` a name in a module."""
+    """`steps/slicing` is short for workers/steps/slicing.py, `leases.fenced_transaction` a name in a module."""
     place = text.removesuffix(".py")
     whole, _, last = place.rpartition("/")
     ends = {f"/{place}", f"/{whole}/{last.partition('.')[0]}"}

@@ -32,7 +32,7 @@ def row(committed_db: None, monkeypatch: pytest.MonkeyPatch) -> Compile:
     """The only compile that is due, and the only hint that is not sent: the tables are everybody's."""
     CompileLease.objects.update(due_at=None)
     Outbox.objects.all().delete()
-    pause.answered()
+    pause.note_answer()
     monkeypatch.setattr(upkeep, "absence", Absence(break_s=10))  # another test's upkeep may have been away just now
     compile = make_compile(make_tenant())
     Outbox.objects.filter(ids__compile_id=str(compile.id)).update(sent_at=None)
@@ -45,7 +45,7 @@ def without_redis(settings) -> Iterator[None]:
     queue._app.cache_clear()
     yield
     queue._app.cache_clear()
-    pause.answered()
+    pause.note_answer()
 
 
 def age(row: Compile, *, hours: float = 0, seconds: float = 0) -> None:
@@ -111,7 +111,7 @@ def test_rows_that_were_kept_go_out_when_redis_is_back(row):
     before = hints_for(row.id)
     pause._until = float("inf")
     assert relay_outbox() == 0
-    pause.answered()
+    pause.note_answer()
     assert relay_outbox() == 1
     assert hints_for(row.id) == before + 1
 
@@ -195,8 +195,8 @@ def test_after_an_absence_a_holder_has_the_time_to_be_heard(row, monkeypatch):
     lapse(lease)
     absence, now, before = Absence(break_s=10), time.monotonic(), hints_for(row.id)
     monkeypatch.setattr(upkeep, "absence", absence)
-    absence.seen(now - 100)
-    absence.seen(now)
+    absence.note_presence(now - 100)
+    absence.note_presence(now)
     assert (hint_due(), hints_for(row.id)) == (0, before)
     monkeypatch.setattr(upkeep, "absence", Absence(break_s=10))
     assert (hint_due(), hints_for(row.id)) == (1, before + 1)

@@ -1,8 +1,8 @@
 """Durable execution: one compile, carried step by step by whichever process holds its lease.
 
 Nothing here trusts the process to live. A step's effects commit under the lease's fence
-(`backend.compiles.leases.fenced`); a heartbeat thread prolongs the lease and hears of cancellation; what a dead process
-left is found again in the rows. Celery carries hints only: a hint that is lost is sent again by `workers.upkeep`, one
+(`backend.compiles.leases.fenced_transaction`); a heartbeat thread prolongs the lease and hears of cancellation; what a
+dead process left is in the rows. Celery carries hints only: a hint that is lost is sent again by `workers.upkeep`, one
 that comes twice finds the lease taken.
 """
 
@@ -79,7 +79,7 @@ class CompileRun:
         transaction uses of its money. Begins when the database is
         there: what was made meanwhile, such as a teacher's answers, is not lost."""
         with ExitStack() as stack:
-            yield patiently(lambda: stack.enter_context(leases.fenced(self.lease)), stop=self.stop)
+            yield patiently(lambda: stack.enter_context(leases.fenced_transaction(self.lease)), stop=self.stop)
 
     def step(self, name: StepName) -> StepRun:
         row: StepRun = StepRun.objects.get(tenant_id=self.tenant_id, compile_id=self.compile_id, name=name)

@@ -51,9 +51,9 @@ def is_configured() -> bool:
 
 
 def check_configured() -> None:
-    """Raises CustomerError where this deployment takes no payments."""
+    """Raises CustomerError where this installation takes no payments."""
     if not is_configured():
-        message = "This deployment takes no payments: it has no Stripe key. Everything else works; see docs/billing.md."
+        message = "This installation takes no payments: it has no Stripe key. The rest works; see docs/billing.md."
         raise CustomerError(message, code="payments_not_configured")
 
 
@@ -78,7 +78,7 @@ def ask(call: "Callable[[stripe.StripeClient], _T]") -> _T:
             error = fault
         if turn < TRIES:
             time.sleep(PAUSE_S * turn)
-    raise StripeUnavailable(f"Stripe does not answer ({type(error).__name__}); it is tried again.")
+    raise StripeUnavailable(f"Stripe does not answer ({type(error).__name__}); try again in a minute.")
 
 
 @functools.lru_cache(maxsize=4)

@@ -72,7 +72,7 @@ def change_log_in(request: Any) -> HttpResponse:
     def change(session: Any) -> None:
         is_required = request.POST.get("is_mfa_required") == "on"
         if is_required and not has_factor(session.user_id):
-            raise InvalidInput("Set up a second factor for yourself first: you would be shut out.")
+            raise InvalidInput("Set up a second factor for yourself first, or you would lose access too.")
         team_settings.change(session.tenant_id, actor=session.actor, is_mfa_required=is_required)
 
     return _change_and_show(request, change)
@@ -86,7 +86,7 @@ def store_teacher_key(request: Any) -> HttpResponse:
         if not 0 < len(name) <= 100 or "\x00" in name:
             raise InvalidInput("Give the key a name of 1 to 100 characters.")
         if not 8 <= len(secret) <= LONGEST_SECRET or "\x00" in secret:
-            raise InvalidInput(f"A teacher's key has 8 to {LONGEST_SECRET} characters.")
+            raise InvalidInput(f"A teacher key has 8 to {LONGEST_SECRET} characters; copy it whole.")
         teacher_keys.store(session.tenant_id, name=name, secret=secret, actor=session.actor)
 
     return _change_and_show(request, store)
@@ -170,7 +170,7 @@ def delete_tenant(request: Any) -> HttpResponse:
     row = deletion.erase(row.id, sign=lambda payload: sign_document(payload, deletion.RECEIPT_TYPE))
     send(
         session.email,
-        "[kolm] Your team is deleted",
+        "[kolm] Your team has been deleted",
         _DELETION_EMAIL.format(name=session.tenant_name, link=_receipt_link(row)),
     )
     return redirect("console:deletion", erasure=encode_id(Prefix.ERASURE, row.id))
@@ -183,7 +183,7 @@ def _check_nothing_is_billed(tenant_id: UUID) -> None:
     )
     if running.exists():
         raise Conflict(
-            "This team has a paid plan: end the subscription under Usage & bills first, or it would be paid for ever.",
+            "This team has a paid plan: cancel the subscription under Usage & bills first.",
             code="subscription_running",
         )
 
@@ -234,7 +234,7 @@ def _days(text: str, name: str) -> int | None:
     if not text:
         return None
     if not text.isdecimal() or len(text) > 6:
-        raise InvalidInput(f"Days are a whole number, or nothing: not {text[:20]!r} in {name}.")
+        raise InvalidInput(f"{name} must be a whole number of days, or empty to keep everything; it is {text[:20]!r}.")
     return int(text)
 
 
@@ -244,9 +244,9 @@ def _receipt_link(row: Erasure) -> str:
 
 
 _DELETION_EMAIL = """\
-The team {name} is deleted, with everything it had here.
+The team {name} has been deleted, with everything that belonged to it.
 
-The signed receipt, for as long as you have your account:
+Your signed receipt, which you can open for as long as you have your account:
 
 {link}
 """

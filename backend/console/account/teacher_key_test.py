@@ -31,7 +31,8 @@ def try_key(row: TeacherKey, base_url: str) -> Verdict:
 
     secret = unseal(row.tenant_id, bytes(row.sealed), purpose=TEACHER_KEY).decode()
     if not (secret.isascii() and secret.isprintable() and " " not in secret):
-        return Verdict(is_good=False, text="the key holds characters that no key has; store it again, bare.")
+        text = "the key contains characters that no key has; store it again without spaces or quotes."
+        return Verdict(is_good=False, text=text)
     url = f"{base_url.strip().rstrip('/')}/models"
     watch = Watch(deadline_at=time.monotonic() + PATIENCE_S)
     try:
@@ -47,18 +48,20 @@ def try_key(row: TeacherKey, base_url: str) -> Verdict:
     except BodyTooLarge:
         return Verdict(is_good=False, text="the provider's answer is too long to be a list of models.")
     except (httpx.HTTPError, httpx.InvalidURL, OSError, OutboundTimeout) as fault:
-        return Verdict(is_good=False, text=f"the provider does not answer ({type(fault).__name__}).")
+        text = f"the provider does not answer ({type(fault).__name__}); check the base URL."
+        return Verdict(is_good=False, text=text)
 
 
 def _verdict(status: int, body: bytes) -> Verdict:
     if status in (401, 403):
-        return Verdict(is_good=False, text=f"the provider refuses this key ({status}).")
+        return Verdict(is_good=False, text=f"the provider refuses this key ({status}); check it and store it again.")
     if status != 200:
         return Verdict(is_good=False, text=f"the provider answers {status}; does the base URL end in /v1?")
     n_models = _count(body)
     if n_models is None:
-        return Verdict(is_good=False, text="the provider answers, but not with a list of models.")
-    return Verdict(is_good=True, text=f"the provider takes this key and names {n_models} models.")
+        text = "the provider answers, but not with a list of models; does the base URL end in /v1?"
+        return Verdict(is_good=False, text=text)
+    return Verdict(is_good=True, text=f"the provider accepts this key and lists {n_models} models.")
 
 
 def _count(body: bytes) -> int | None:

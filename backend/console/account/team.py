@@ -28,8 +28,8 @@ MEANS = {
     Permission.BILLS_WRITE: "plan, payment, budgets",
     Permission.TEAM: "invite and remove people",
     Permission.AUDIT: "read the audit log",
-    Permission.SETTINGS: "retention, log-in rules",
-    Permission.OWN: "make owners, export everything, delete the team",
+    Permission.SETTINGS: "retention, login rules",
+    Permission.OWN: "appoint owners, export everything, delete the team",
 }
 
 
@@ -133,4 +133,4 @@ def _role(text: str) -> Role:
     try:
         return Role(text)
     except ValueError:
-        raise InvalidInput(f"There is no role {text[:40]!r}; there are {', '.join(Role)}.") from None
+        raise InvalidInput(f"There is no role {text[:40]!r}; choose one of {', '.join(Role)}.") from None

@@ -84,7 +84,7 @@ def download(request: ConsoleRequest, artifact: str) -> HttpResponse:
     row = own_row(Artifact, request.team_session.tenant_id, Prefix.ARTIFACT, artifact)
     if row.revoked_at is not None and request.GET.get("revoked") != "true":
         raise Conflict(
-            f"{row.name} {row.version} was revoked; its page has the way to its bytes.", code="artifact_revoked"
+            f"{row.name} {row.version} was revoked; its page has a link to the revoked file.", code="artifact_revoked"
         )
     response = HttpResponse(get_blob(row.tenant_id, row.sha256), content_type="application/vnd.kolm")
     response["Content-Disposition"] = f'attachment; filename="{row.name}-{row.version}.kolm"'

@@ -133,7 +133,7 @@ def funnel(stages: Sequence[tuple[str, Number] | tuple[str, Number, str]], *, ti
         before = n
     spoken = desc or ", then ".join(f"{stage[0]} {finite(stage[1]) or 0:,.0f}" for stage in stages)
     picture = svg(title=title, desc=spoken, height=len(stages) * ROW, body=join(parts))
-    return figure(picture, numbers_table(title, ["Stage", "Left", "Of the one before", ""], table))
+    return figure(picture, numbers_table(title, ["Stage", "Left", "Of the previous", ""], table))
 
 
 def intervals(

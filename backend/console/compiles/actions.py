@@ -35,8 +35,8 @@ def verify(request: ConsoleRequest, compile: str) -> HttpResponse:
 def cancel(request: ConsoleRequest, compile: str) -> HttpResponse:
     session = request.team_session
     row = transitions.cancel(session.tenant_id, find_compile(request, compile).id, actor=session.actor)
-    word = "Canceled." if row.status == "canceled" else "Stopping; teacher and runner let go within seconds."
-    messages.success(request, f"{word} What was made and paid for is kept.")
+    word = "Canceled." if row.status == "canceled" else "Canceling; teacher and runner stop within seconds."
+    messages.success(request, f"{word} What is done and paid for is kept.")
     return redirect("console:compile", compile)
 
 
@@ -46,7 +46,7 @@ def resume(request: ConsoleRequest, compile: str) -> HttpResponse:
     session, budget = request.team_session, _microusd(request.POST.get("budget_usd", ""))
     row = find_compile(request, compile)
     transitions.resume(session.tenant_id, row.id, budget_microusd=budget, actor=session.actor)
-    messages.success(request, "Queued again: it goes on at the first unfinished step.")
+    messages.success(request, "Queued again: it continues at the first unfinished step.")
     return redirect("console:compile", compile)
 
 

@@ -48,7 +48,7 @@ def compile_compare(request: ConsoleRequest) -> HttpResponse:
     """`?compile=a&compile=b`, as the list's form sends them."""
     ids = list(dict.fromkeys(request.GET.getlist("compile")))
     if len(ids) != 2:
-        raise InvalidInput("Choose exactly two compiles in the list, then compare them.", code="invalid_request")
+        raise InvalidInput("Select exactly two compiles in the list, then compare them.", code="invalid_request")
     first, second = (_side(find_compile(request, one)) for one in ids)
     differences = list(spec_differences(first.row.spec, second.row.spec))
     names = list(dict.fromkeys([*first.pools, *second.pools]))

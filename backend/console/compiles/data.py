@@ -28,13 +28,13 @@ CHUNK = 500
 STATES = ("rejected", "valid", "picked", "dropped", "labeled", "unverified", "trained", "left_out")
 ORIGINS = ("fresh", "capture", "draft")
 WHY = {
-    "valid": "passed its checks; selection has not been there yet",
+    "valid": "passed its checks; selection has not run yet",
     "picked": "kept by selection; waits for its label",
     "dropped": "not among the K of its slice; kept in the draft cache",
     "labeled": "the teacher agreed on its label",
     "unverified": "the teacher did not agree on a label often enough",
     "trained": "kept, labeled and trained on",
-    "left_out": "kept and labeled, but not among the pairs that train",
+    "left_out": "kept and labeled, but not among the training pairs",
 }
 REASONS = {
     "empty": "empty",
@@ -207,7 +207,7 @@ def _why(row: Candidate) -> str:
     if row.state == "rejected":
         return "for: " + ", ".join(REASONS.get(str(reason), str(reason)[:40]) for reason in row.reasons[:8])
     if row.state == "unverified" and row.reasons:
-        return "no answer of the teacher may train: " + ", ".join(str(reason)[:80] for reason in row.reasons[:8])
+        return "no teacher answer can be trained on: " + ", ".join(str(reason)[:80] for reason in row.reasons[:8])
     if row.state == "dropped" and row.cluster == -1:
         return "among the lowest scores, dropped before clustering"
     return WHY.get(row.state, row.state)

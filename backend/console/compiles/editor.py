@@ -153,7 +153,7 @@ def _upload(request: ConsoleRequest, text: str, budget: str) -> HttpResponse:
     purpose, file = request.POST.get("purpose", ""), request.FILES.get("file")
     try:
         if purpose not in set(UploadPurpose) or file is None:
-            raise InvalidInput("Choose a file of JSON lines and what it holds.", code="invalid_request")
+            raise InvalidInput("Choose a JSON Lines file and its purpose.", code="invalid_request")
         row = store_upload(request.team_session.tenant_id, UploadPurpose(purpose), file.read())
     except InvalidInput as error:
         faults = [Fault(pointer="", line=None, message=error.message, code=error.code), *_faults(error, None)][:20]
@@ -216,8 +216,8 @@ def _summary(spec: Spec) -> list[tuple[str, str]]:
     return [
         ("Task", f"{spec.name}, {_answers(spec)}, {len(slices)} slices"),
         ("Teacher", model + (f", falls back to {teacher.fallback_model}" if teacher.fallback_model else "")),
-        ("Candidates", f"N = {sampling.n_candidates} a slice, {k} kept by {sampling.method}"),
-        ("Labels", f"{sampling.label_samples} votes a pick, at least {sampling.min_agreement:.0%} agreed"),
+        ("Candidates", f"N = {sampling.n_candidates} per slice, {k} kept by {sampling.method}"),
+        ("Labels", f"{sampling.label_samples} votes per pick, at least {sampling.min_agreement:.0%} agreed"),
         ("If a slice is poor", ", then ".join(sampling.on_gap)),
         ("Drafts", spec.draft_cache.verify if spec.draft_cache.enabled else "off"),
         ("Gate", f"K-score {spec.gate.k_min:g}, accuracy {spec.gate.accuracy_lower:g} at its lower bound"),

@@ -34,13 +34,13 @@ DOES = {
     "labeling": "the teacher labels the picks",
     "distillation": "trains the small model",
     "evaluation": "answers the held-out gold",
-    "gate": "decides by floors",
+    "gate": "checks the floors and the K-score",
     "packaging": "signs the .kolm",
 }
 FLOORS = {
     "heldout_size": "Held-out examples",
     "accuracy_lower": "Accuracy, lower bound",
-    "beat_majority": "Beats the commonest label",
+    "beat_majority": "Beats the majority label",
     "beat_baseline": "Beats the base without an adapter",
     "worst_class_recall": "Recall of the worst label",
     "worst_field_f1": "F1 of the worst field",
@@ -269,7 +269,7 @@ def loss_curve(output: dict[str, Any]) -> dict[str, Any] | None:
         return None
     curves = {
         "training, first fit": [row["train_loss"] if row.get("fit") == "calibrate" else None for row in rows],
-        "held back in training": [row.get("validation_loss") for row in rows],
+        "validation loss": [row.get("validation_loss") for row in rows],
         "training, final fit": [
             row["train_loss"] if row.get("fit", "calibrate") != "calibrate" else None for row in rows
         ],

@@ -146,8 +146,8 @@ def _svg(points: Sequence[Point], pools: Sequence[Pool], *, is_one: bool) -> Saf
     parts = [
         format_html(
             '<svg class="map" viewBox="0 0 {} {}" role="img" aria-labelledby="map-title map-desc">'
-            '<title id="map-title">Map of the candidates</title><desc id="map-desc">{} candidates by likeness of '
-            "their text, {} of them kept. Near points are alike.</desc>",
+            '<title id="map-title">Map of the candidates</title><desc id="map-desc">{} candidates by similarity '
+            "of their texts, {} of them kept. Nearby points are similar.</desc>",
             WIDTH,
             HEIGHT,
             len(points),

@@ -53,9 +53,9 @@ TYPES = (
     "artifact.published",
 )
 _NEXT = {  # what a person can do about an end that is not a success
-    CompileStatus.CANCELED: "What was made and paid for is kept; resuming goes on at the first unfinished step.",
-    CompileStatus.EXPIRED: "No worker took it in time. Resume it; what is done stays done.",
-    CompileStatus.FAILED: "What is done stays done; resuming goes on at this step, with the budget you give it.",
+    CompileStatus.CANCELED: "What is done and paid for is kept; Resume continues at the first unfinished step.",
+    CompileStatus.EXPIRED: "No worker took it in time. Resume it; finished steps are kept.",
+    CompileStatus.FAILED: "Finished steps are kept; Resume continues at this step, with the budget that you set.",
 }
 
 

@@ -87,7 +87,7 @@ def _check(row: Receipt, seq: int, prev: str, compile_id: str, keys: dict[str, b
     if not isinstance(predicate, dict) or statement.get("predicateType") != kolm_verify.PREDICATE:
         return digest, "is not a statement about a compile step"
     if digest != row.payload_sha256:
-        return digest, "the digest stored beside it is another's"
+        return digest, "does not have the digest stored with it"
     if row.seq != seq or predicate.get("seq") != seq or predicate.get("prev") != prev:
         return digest, "does not follow the receipt before it"
     if predicate.get("compile") != compile_id or predicate.get("step") != row.step:

@@ -20,7 +20,7 @@ from backend.domain.rules.rule_words import describe
 MAX_RULES = 40
 _PLAIN = "no drafts"
 _WHY_NOT = {
-    "gate_missed": "No pack: the gate is missed, or would be with the pack's bytes.",
+    "gate_missed": "No pack: the gate was missed, or would be with the size of a pack.",
     "budget": "No pack: the budget had no room for the runner's job.",
     "not_wanted": "No pack: the spec asks for none.",
 }
@@ -127,9 +127,9 @@ def _chart(arms: list[MeasuredArm]) -> SafeString | None:
         return None
     return bars(
         [(arm.name, arm.ms_a_prompt) for arm in arms],
-        title="Time an answer takes, by what drafts",
+        title="Time per answer, by draft source",
         write=lambda ms: "–" if ms is None else f"{ms:,.1f} ms",
-        head="Milliseconds an answer",
+        head="Milliseconds per answer",
         tones=["good" if arm.is_chosen else "s1" for arm in arms],
     )
 

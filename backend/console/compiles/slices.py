@@ -17,23 +17,23 @@ PICKED = ("picked", *LABELED)
 MAX_SLICES = 24  # shown on the compile page; the data page has all
 
 _DID = {
-    "exemplars": "Many rejects: two good texts were shown to the teacher.",
-    "hotter": "Too many duplicates: asked again, hotter.",
-    "fallback_model": "Still poor: asked the fallback model.",
-    "collapsed": "The teacher has nothing new to write; the slice goes on with what there is.",
-    "resynthesize": "Too few distinct candidates: another, hotter round was asked for.",
-    "refused": "The teacher refused a round; the slice goes on with what there is.",
-    "split_slice": "The slice was made into two.",
-    "split_off": "Began as a half of a slice that was split.",
+    "exemplars": "Many rejects: the teacher was shown two good texts.",
+    "hotter": "Too many duplicates: asked again at a higher temperature.",
+    "fallback_model": "Still too poor: the fallback model was asked.",
+    "collapsed": "The teacher writes nothing new; the slice continues with the candidates it has.",
+    "resynthesize": "Too few distinct candidates: another round at a higher temperature.",
+    "refused": "The teacher refused a round; the slice continues with the candidates it has.",
+    "split_slice": "The slice was split in two.",
+    "split_off": "Created as one half of a split slice.",
 }
 _WHY_NOT = {
-    "captured": "captures are what the customer sent",
+    "captured": "captures are not generated",
     "rounds_used": "all rounds of resynthesis are used",
     "stopped_growing": "the last round added under 5 % new groups",
     "refused": "the teacher refused the last round",
     "budget": "the budget does not cover it and the rest of the compile",
-    "already_split": "the slice is a half of one that was split",
-    "one_group": "the candidates are one group, which nothing divides",
+    "already_split": "the slice is already one half of a split slice",
+    "one_group": "the candidates form one group, which cannot be split",
 }
 
 
@@ -155,13 +155,13 @@ def _reaction(entry: dict[str, Any]) -> Reaction:
     text = _DID.get(name, name)
     if name == "passed_over":
         why = _WHY_NOT.get(str(entry.get("reason")), str(entry.get("reason")))
-        text = f"{entry.get('mitigation')} was passed over: {why}."
+        text = f"{entry.get('mitigation')} was skipped: {why}."
     elif name == "resynthesize" and "n_groups" in entry:
-        text = f"{entry['n_groups']} distinct groups were too few: another, hotter round was asked for."
+        text = f"{entry['n_groups']} distinct groups were too few: another round at a higher temperature."
     elif name == "split_slice":
-        text = f"The slice was made into two: {', '.join(map(str, entry.get('into', [])))}."
+        text = f"The slice was split in two: {', '.join(map(str, entry.get('into', [])))}."
     elif name == "split_off":
-        text = f"Began as a half of {entry.get('from')}."
+        text = f"Created as one half of {entry.get('from')}."
     return Reaction(text=text, round=entry["round"], temperature=entry["temperature_ppm"] / 1_000_000)
 
 

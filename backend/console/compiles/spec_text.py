@@ -91,7 +91,7 @@ def _json(text: str) -> Any:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made = dict(pairs)
     if len(made) < len(pairs):
-        raise ValueError("a key stands twice")
+        raise ValueError("a key appears twice")
     return made
 
 
@@ -172,12 +172,12 @@ class _Builder:
         elif isinstance(event, yaml.AliasEvent):
             self._repeat(event.anchor, event.start_mark.line + 1)
         elif isinstance(event, yaml.DocumentStartEvent) and self.root is not None:
-            raise _unreadable(f"Line {event.start_mark.line + 1}: another document begins; leave one.")
+            raise _unreadable(f"Line {event.start_mark.line + 1}: another document starts; keep one.")
 
     def _repeat(self, anchor: str, line: int) -> None:
         target = self._anchors.get(anchor)
         if target is None:
-            why = "stands inside of what it names" if anchor in self._anchors else "names nothing above it"
+            why = "is inside the value that it refers to" if anchor in self._anchors else "refers to nothing above it"
             raise _unreadable(f"Line {line}: *{anchor[:40]} {why}; write it out.")
         self._count(target.n_parts, target.n_chars)
         key = None if isinstance(target.value, dict | list) else str(target.value)
@@ -206,7 +206,7 @@ class _Builder:
         if self._n_parts > MAX_PARTS:
             raise _unreadable(_TOO_MANY)
         if self._n_chars > MAX_CHARS:
-            words = f"its aliases come to more than {MAX_CHARS:,} characters; upload examples and captures instead"
+            words = f"its aliases expand to more than {MAX_CHARS:,} characters; upload examples and captures instead"
             raise _unreadable(f"The spec is too large: {words}.")
 
     def _add(self, value: Any, place: Place, key: str | None) -> Place:
@@ -233,7 +233,7 @@ class _Builder:
             message = "a key is a list or an object; write a name"
             raise _unreadable(f"Line {place.line}: this is not YAML or JSON that is read here: {message}.")
         if value in around.value:
-            raise _unreadable(f"Line {place.line}: the key {key[:60]!r} stands twice in one object; leave one.")
+            raise _unreadable(f"Line {place.line}: the key {key[:60]!r} appears twice in one object; keep one.")
         around.key = value, Place(place.line)
         around.place.inside[key] = around.key[1]  # type: ignore[call-overload,index]
 

@@ -86,7 +86,7 @@ def _reason(bad: dict[str, int | None]) -> str:
         "the spec’s draft_cache.max_bad_rate" if bound is None else f"the {bound / 1e4:.1f} % that the spec allows"
     )
     return (
-        f"Of {bad['n_audited']} accepted drafts that the teacher was asked about again, {bad['n_refused']} were "
+        f"The audit asked the teacher again about {bad['n_audited']} accepted drafts; {bad['n_refused']} were "
         f"refused twice: between {low / 1e4:.1f} % and {high / 1e4:.1f} % are bad, above {allowed}. "
-        "The family generates afresh until its drafts are purged."
+        "The teacher writes all candidates of the family anew until its drafts are purged."
     )

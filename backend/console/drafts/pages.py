@@ -28,7 +28,7 @@ def drafts(request: ConsoleRequest) -> HttpResponse:
     family = request.GET.get("family")
     families = stats(tenant_id, family=family)
     if family is not None and not families:
-        raise NotFound(f"Nothing is kept of a family {family[:60]!r}.")
+        raise NotFound(f"There are no drafts of a family {family[:60]!r}.")
     bands, days = bands_of(families), saved_days(tenant_id, family)
     context: dict[str, Any] = {
         "family": family,
@@ -54,10 +54,10 @@ def purge(request: ConsoleRequest) -> HttpResponse:
     session = request.team_session
     family, confirmed = request.POST.get("family", ""), request.POST.get("confirm", "")
     if not family or family != confirmed:
-        raise InvalidInput("Type the family’s name as it stands to purge it; nothing was deleted.")
+        raise InvalidInput("Type the family’s exact name to purge it; nothing was deleted.")
     gone = purge_family(session.tenant_id, family, actor=session.actor)
     messages.success(
-        request, f"{gone.n_drafts:,} drafts of {family} are gone, and the key that their texts were sealed with."
+        request, f"{gone.n_drafts:,} drafts of {family} are deleted, and the key that their texts were sealed with."
     )
     return redirect("console:drafts")
 

@@ -66,7 +66,7 @@ def revoke(request: ConsoleRequest, key: str) -> HttpResponse:
     """Revoke a key: from now on it opens nothing."""
     session = request.team_session
     row = issuing.revoke(session.tenant_id, decode_id(Prefix.API_KEY, key), actor=session.actor)
-    messages.success(request, f"The key {row.name} opens nothing any more.")
+    messages.success(request, f"The key {row.name} is revoked.")
     return redirect("console:api_keys")
 
 
@@ -114,11 +114,11 @@ def _state(row: ApiKey, now: datetime) -> str:
 def _name(text: str) -> str:
     name = text.strip()
     if not name or len(name) > MAX_NAME:
-        raise InvalidInput(f"Name the key after where it is used, in up to {MAX_NAME} characters.")
+        raise InvalidInput(f"Give the key a name of 1 to {MAX_NAME} characters, such as where it is used.")
     return name
 
 
 def _expiry(choice: str) -> datetime | None:
     if choice not in LIFETIMES:
-        raise InvalidInput("Choose one of the lifetimes that are offered.")
+        raise InvalidInput("Choose one of the offered lifetimes.")
     return None if choice == "never" else timezone.now() + timedelta(days=int(choice))

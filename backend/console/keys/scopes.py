@@ -78,9 +78,9 @@ def scopes_of_form(session: TeamSession, preset: str, boxes: Sequence[str]) -> l
     if preset == CHOSEN:
         return check_scopes(session, boxes)
     if preset not in PRESETS:
-        raise InvalidInput("Choose one of the purposes that are offered.")
+        raise InvalidInput("Choose one of the offered purposes.")
     if boxes:  # or a key would get more than what was ticked
-        raise InvalidInput("Boxes are ticked: choose “Scopes of your choice” for them, or untick them all.")
+        raise InvalidInput("Scopes are ticked: choose “Custom scopes” to use them, or untick them all.")
     return check_scopes(session, [scope for scope in PRESETS[preset].scopes if session.may(needed_for(scope))])
 
 
@@ -106,11 +106,11 @@ def scope_groups(session: TeamSession, checked: Iterable[str] = ()) -> list[Scop
 def check_scopes(session: TeamSession, scopes: Sequence[str]) -> list[str]:
     """The scopes if the member may give them. Raises InvalidInput, Forbidden (missing_role)."""
     if not scopes:
-        raise InvalidInput("Choose at least one scope: a key without any opens nothing.")
+        raise InvalidInput("Choose at least one scope: a key without any can do nothing.")
     for scope in scopes:
         if scope in ALL_SCOPES and not session.may(needed_for(scope)):
             raise Forbidden(
-                f"Your role, {session.role}, may not give a key the scope {scope!r}; ask an owner or admin.",
+                f"Your role, {session.role}, cannot give a key the scope {scope!r}; ask an owner or admin.",
                 code="missing_role",
             )
     return list(scopes)

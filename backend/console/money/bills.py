@@ -76,7 +76,7 @@ def usage_csv(request: ConsoleRequest) -> StreamingHttpResponse:
     return csv_response(request, request.team_session.tenant_id, shown.start, shown.end)
 
 
-_NAMES = ["Charged", "Carried by kolm"]
+_NAMES = ["Charged", "Paid by kolm"]
 
 
 def _group(text: str | None) -> Group:

@@ -56,7 +56,7 @@ def create(request: ConsoleRequest) -> HttpResponse:
         is_hard=form.get("stop", "hard") == "hard",
         actor=session.actor,
     )
-    messages.success(request, "The budget is set, from the beginning of this month.")
+    messages.success(request, "The budget is set; it counts this month from its first day.")
     return redirect("console:budgets")
 
 
@@ -86,7 +86,7 @@ def cap(request: ConsoleRequest) -> HttpResponse:
     """The account's spend cap, within what the plan allows; "none" takes it away."""
     text = request.POST.get("usd", "").strip()
     if not text:
-        raise InvalidInput("Say how much may be spent a month, or “none”.")
+        raise InvalidInput("Enter an amount a month, or “none”.")
     session = request.team_session
     set_cap(
         session.tenant_id,
@@ -111,7 +111,7 @@ def _row(row: Budget, names: dict[UUID, str], notified: dict[UUID, list[int]]) -
         "whose": "the whole team" if row.api_key_id is None else names.get(row.api_key_id, "a key that was revoked"),
         "used_microusd": row.spent_microusd + row.held_microusd,
         "usd": f"{row.cap_microusd / 1e6:.2f}" if row.cap_microusd % 10_000 == 0 else f"{row.cap_microusd / 1e6:.6f}",
-        "told": notified.get(row.id, []),
+        "notices": notified.get(row.id, []),
     }
 
 

@@ -35,7 +35,7 @@ def month(text: str | None) -> Month:
     try:
         start, end = month_of(datetime.strptime(text, "%Y-%m").replace(tzinfo=UTC))
     except (ValueError, OverflowError):
-        raise InvalidInput("A month is written as 2026-11.") from None
+        raise InvalidInput("Write the month like 2026-11.") from None
     return Month(start=start, end=end)
 
 

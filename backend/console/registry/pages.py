@@ -35,7 +35,7 @@ def registry(request: ConsoleRequest) -> HttpResponse:
 def withdraw(request: ConsoleRequest) -> HttpResponse:
     """Everything at once; the word typed is the confirmation."""
     if request.POST.get("confirm", "").strip() != "withdraw":
-        raise InvalidInput("Type the word withdraw; nothing was taken back.")
+        raise InvalidInput("Type the word withdraw; nothing was withdrawn.")
     n_gone = withdraw_all(request.team_session.tenant_id, actor=request.team_session.actor)
-    messages.success(request, f"{n_gone:,} entries are withdrawn; the next epoch counts without them.")
+    messages.success(request, f"{n_gone:,} entries are withdrawn; the next epoch is built without them.")
     return redirect("console:registry")

@@ -73,7 +73,7 @@ def replay(request: ConsoleRequest, delivery: str) -> HttpResponse:
     session = request.team_session
     deliveries.replay(session.tenant_id, decode_id(Prefix.WEBHOOK_DELIVERY, delivery))
     audit.note(session.tenant_id, actor=session.actor, action="webhook_delivery.replayed", target=delivery)
-    messages.success(request, "It is sent again, under the same id: receivers that saw it can tell.")
+    messages.success(request, "It is sent again with the same id, so that receivers can recognize it.")
     return redirect("console:webhook_delivery", delivery)
 
 
@@ -84,7 +84,7 @@ def replay_failed(request: ConsoleRequest, endpoint: str) -> HttpResponse:
     n = deliveries.replay_failed(session.tenant_id, decode_id(Prefix.WEBHOOK_ENDPOINT, endpoint), since)
     data = {"since": since.isoformat(), "n_deliveries": n}
     audit.note(session.tenant_id, actor=session.actor, action="webhook_endpoint.replayed", target=endpoint, data=data)
-    messages.success(request, f"{n:,} deliveries are sent again." if n else "Nothing failed since then.")
+    messages.success(request, f"{n:,} deliveries are sent again." if n else "No delivery has failed since then.")
     return redirect("console:webhook", endpoint)
 
 
@@ -92,7 +92,7 @@ def _since(text: str) -> datetime:
     try:
         return datetime.fromisoformat(text).replace(tzinfo=UTC)
     except ValueError:
-        raise InvalidInput("Say from when on, as a date and a time (UTC).") from None
+        raise InvalidInput("Enter the start as a date and a time (UTC).") from None
 
 
 def _readable(body: bytes) -> str:

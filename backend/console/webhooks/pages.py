@@ -27,7 +27,7 @@ from backend.webhooks.models import WebhookAttempt, WebhookDelivery, WebhookEndp
 from backend.webhooks.secrets import receiver_secrets
 from backend.webhooks.trial_sends import send_test
 
-OVERLAPS = {"0": "none: the old secret ends now", "3600": "an hour", "86400": "a day", "604800": "seven days"}
+OVERLAPS = {"0": "none: the old secret stops now", "3600": "an hour", "86400": "a day", "604800": "seven days"}
 USUAL_OVERLAP = "86400"
 HEALTH_HOURS = 24
 MAX_DESCRIPTION = 200
@@ -77,7 +77,7 @@ def update(request: ConsoleRequest, endpoint: str) -> HttpResponse:
         events=_events(form.getlist("events")),
         description=form.get("description", "").strip()[:MAX_DESCRIPTION],
     )
-    messages.success(request, "The endpoint is changed; what is pending goes to its new address.")
+    messages.success(request, "The endpoint is changed; pending deliveries go to its new address.")
     return redirect("console:webhook", endpoint)
 
 
@@ -101,7 +101,7 @@ def enable(request: ConsoleRequest, endpoint: str) -> HttpResponse:
     session, is_on = request.team_session, request.POST.get("enabled") == "1"
     endpoint_id = decode_id(Prefix.WEBHOOK_ENDPOINT, endpoint)
     endpoints.set_enabled(session.tenant_id, endpoint_id, enabled=is_on, actor=session.actor)
-    outcome = "enabled; a replay sends what it missed" if is_on else "disabled; what was pending is canceled"
+    outcome = "enabled; a replay sends what it missed" if is_on else "disabled; pending deliveries are canceled"
     messages.success(request, f"The endpoint is {outcome}.")
     return redirect("console:webhook", endpoint)
 
@@ -111,7 +111,7 @@ def enable(request: ConsoleRequest, endpoint: str) -> HttpResponse:
 def delete(request: ConsoleRequest, endpoint: str) -> HttpResponse:
     session = request.team_session
     row = endpoints.delete(session.tenant_id, decode_id(Prefix.WEBHOOK_ENDPOINT, endpoint), actor=session.actor)
-    messages.success(request, f"{row.url} gets nothing any more, and its secrets are destroyed.")
+    messages.success(request, f"{row.url} is deleted, and its secrets are destroyed.")
     return redirect("console:webhooks")
 
 
@@ -186,5 +186,5 @@ def _events(chosen: Sequence[str]) -> list[str]:
     known = known_patterns()
     unknown = [name for name in chosen if name not in known]
     if unknown or not chosen:
-        raise InvalidInput("Choose at least one event of the catalogue.")
+        raise InvalidInput("Choose at least one event type.")
     return list(dict.fromkeys(chosen))

@@ -139,7 +139,7 @@ async def _ask(
     places = await query(servers.candidates)(routed.what.base_sha256, routed.sha256)
     if not places:
         raise Unavailable(
-            f"No server for the base {routed.what.base_id} is running here. Whoever runs this deployment starts one "
+            f"No server for the base {routed.what.base_id} is running here. Whoever runs this installation starts one "
             "with `python -m gpu_runners.serving`; docs/serving.md says how.",
             code="no_server",
         )

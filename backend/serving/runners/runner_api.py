@@ -77,7 +77,7 @@ async def artifact(request: HttpRequest, sha256: str) -> HttpResponseBase:
         tenant_id = UUID(hex=grant.tenant)
     except (BadGrant, ValueError, TypeError):
         return problem_response(
-            request, status=401, code="bad_grant", detail="The grant is not signed by this deployment, or too old."
+            request, status=401, code="bad_grant", detail="The grant is not signed by this installation, or too old."
         )
     if grant.sha256 != sha256:
         raise NotFound("This grant is for another artifact.", code="blob_not_found")

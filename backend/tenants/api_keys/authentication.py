@@ -87,7 +87,7 @@ def authenticate(presented: str) -> Caller:
             )
     if row is None:
         raise AuthenticationFailed(
-            "There is no such API key here; was it made on another deployment?", code="invalid_api_key"
+            "There is no such API key here; was it made on another installation?", code="invalid_api_key"
         )
     if row.revoked_at is not None:
         raise AuthenticationFailed(

@@ -27,13 +27,13 @@ _NOT_ON_A_LAPTOP = {Scope.API_KEYS_WRITE, Scope.TEAM_READ, Scope.TEAM_WRITE, Sco
 COMMAND_LINE = Preset(
     name="command_line",
     title="Command line",
-    allows="Every kolm command and all of the tour, budgets and deployments too; not the making and revoking of keys.",
+    allows="All kolm commands and the tour, budgets and deployments included; cannot make or revoke keys.",
     scopes=tuple(scope for scope in ALL_SCOPES if scope not in _NOT_ON_A_LAPTOP),
 )
 CI = Preset(
     name="ci",
     title="CI",
-    allows="Compiles specs, waits, compares with the last version, fetches the artifact. Sees no bill, draft or key.",
+    allows="Compiles specs, waits, compares with the last version, downloads artifacts. Sees no bills, drafts or keys.",
     scopes=(
         Scope.COMPILES_READ,
         Scope.COMPILES_WRITE,
@@ -46,19 +46,19 @@ CI = Preset(
 SERVING = Preset(
     name="serving",
     title="Serving",
-    allows="For an application: asks deployments and artifacts. Downloads no model, compiles and changes nothing.",
+    allows="For an application: runs deployments and artifacts. Downloads no model, compiles and changes nothing.",
     scopes=(Scope.ARTIFACTS_RUN, Scope.DEPLOYMENTS_READ, Scope.TENANT_READ),
 )
 READ_ONLY = Preset(
     name="read_only",
     title="Read only",
-    allows="Looks at everything and downloads artifacts; changes nothing and spends nothing.",
+    allows="Reads everything and downloads artifacts; changes and spends nothing.",
     scopes=tuple(scope for scope in ALL_SCOPES if scope.endswith(":read")),
 )
 EVERYTHING = Preset(
     name="everything",
     title="Everything",
-    allows="All that there is: makes and revokes keys, changes the team, reads the audit log.",
+    allows="Everything: makes and revokes keys, changes the team, reads the audit log.",
     scopes=ALL_SCOPES,
 )
 

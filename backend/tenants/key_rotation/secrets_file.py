@@ -17,7 +17,7 @@ from backend.rest.private_files import replace_private
 def read_secrets() -> dict[str, Any]:
     """Raises Conflict where this deployment has no such file."""
     if settings.KOLM_SECRETS_FILE is None or not settings.KOLM_SECRETS_FILE.is_file():
-        raise Conflict("This deployment's secrets are in its environment, where no command can write (docs/keys.md).")
+        raise Conflict("This installation's secrets are in its environment, where no command can write (docs/keys.md).")
     secrets: dict[str, Any] = json.loads(settings.KOLM_SECRETS_FILE.read_text())
     return secrets
 

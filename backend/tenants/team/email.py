@@ -20,6 +20,6 @@ def send(to: str, subject: str, text: str) -> bool:
     try:
         send_mail(subject, text, None, [to])
     except (OSError, smtplib.SMTPException) as fault:
-        logger.warning("a letter was not sent: %s", type(fault).__name__)
+        logger.warning("an e-mail was not sent: %s", type(fault).__name__)
         return False
     return True

@@ -14,7 +14,7 @@ Accept within {days} days, with an account that has this e-mail address:
 
 {link}
 
-If you did not expect this e-mail, do nothing: the link works for nobody else.
+If you did not expect this e-mail, ignore it: the link works for nobody else.
 """
 
 

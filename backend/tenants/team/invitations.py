@@ -34,9 +34,9 @@ def invite(tenant_id: UUID, email: str, role: Role, *, giver: Role, actor: Actor
     revoked. Raises InvalidInput, Forbidden for a role above the giver's, Conflict for a member, PaymentRequired."""
     email = checked_email(email)
     if not may_grant(giver, role):
-        raise Forbidden(f"Your role, {giver}, may not invite an {role}; ask an owner.", code="missing_role")
+        raise Forbidden(f"Your role, {giver}, cannot invite an {role}; ask an owner.", code="missing_role")
     if Member.objects.of_tenant(tenant_id).filter(user__email__iexact=email).exists():
-        raise Conflict(f"{email} is a member of this team already.", code="already_member")
+        raise Conflict(f"{email} is already a member of this team.", code="already_member")
     before = Invitation.objects.of_tenant(tenant_id).filter(email=email, accepted_at=None, revoked_at=None)
     before.update(revoked_at=timezone.now())
     take_seat(tenant_id, is_for_invitation=True)
@@ -69,7 +69,7 @@ def revoke(tenant_id: UUID, invitation_id: UUID, *, actor: Actor) -> Invitation:
     is_revoked_now = opened.update(revoked_at=timezone.now()) == 1
     row = find(tenant_id, invitation_id)
     if row.accepted_at is not None:
-        raise Conflict("This invitation was accepted already: remove the member instead.", code="invitation_accepted")
+        raise Conflict("This invitation was already accepted; remove the member instead.", code="invitation_accepted")
     if is_revoked_now:
         audit.note(
             tenant_id, actor=actor, action="invitation.revoked", target=public_id(row), data={"email": row.email}
@@ -139,7 +139,7 @@ def checked_email(email: str) -> str:
     try:
         validate_email(email)
     except ValidationError:
-        message = f"{email[:100]!r} is no e-mail address."
+        message = f"{email[:100]!r} is not an e-mail address."
         raise InvalidInput(
             message, code="invalid_request", problems=(Problem(pointer="/email", message=message),)
         ) from None

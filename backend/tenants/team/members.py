@@ -126,7 +126,7 @@ def _locked_owners(tenant_id: UUID) -> set[UUID]:
 
 def _check_may(giver: Role, role: Role) -> None:
     if not may_grant(giver, role):
-        raise Forbidden(f"Your role, {giver}, may not give or take the role {role}; ask an owner.", code="missing_role")
+        raise Forbidden(f"Your role, {giver}, cannot grant or remove {role}; ask an owner.", code="missing_role")
 
 
 def _check_not_last(owners: set[UUID], row: Member) -> None:

@@ -25,7 +25,7 @@ def change(tenant_id: UUID, *, actor: Actor, **changes: Any) -> TeamSettings:
     for name in ("captures_days", "candidates_days"):
         days = changes.get(name)
         if days is not None and not 1 <= days <= MOST_DAYS:
-            message = f"Give 1 to {MOST_DAYS} days, or nothing to keep them."
+            message = f"Set 1 to {MOST_DAYS} days, or none to keep them."
             raise InvalidInput(message, problems=(Problem(pointer=f"/{name}", message=message),))
     row, _ = TeamSettings.objects.select_for_update().get_or_create(tenant_id=tenant_id)
     changed = {name: value for name, value in changes.items() if getattr(row, name) != value}

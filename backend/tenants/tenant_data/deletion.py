@@ -48,10 +48,10 @@ def ask(tenant_id: UUID, *, user_id: int, typed_name: str, actor: Actor) -> Eras
     not the team's, Conflict when it was asked for already."""
     tenant = Tenant.objects.select_for_update().get(id=tenant_id)
     if " ".join(typed_name.split()) != tenant.name:
-        message = "Type the team's name exactly as it stands there; nothing was deleted."
+        message = "Type the team's exact name; nothing was deleted."
         raise InvalidInput(message, problems=(Problem(pointer="/name", message=message),))
     if Erasure.objects.filter(tenant_id=tenant_id).exists():
-        raise Conflict("The deletion of this team is under way already.", code="erasure_under_way")
+        raise Conflict("This team is already being deleted.", code="erasure_under_way")
     now = timezone.now()
     audit.note(tenant_id, actor=actor, action="tenant.deleted", target=encode_id(Prefix.TENANT, tenant_id))
     ApiKey.objects.of_tenant(tenant_id).filter(revoked_at=None).update(revoked_at=now)

@@ -40,7 +40,7 @@ def tenant() -> Tenant:
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(api, "PREVIEW_WAIT_S", 0.4)
     monkeypatch.setattr(compiles, "DRAFTS_WAIT_S", 0.4)
-    pause.answered()  # a test before took Redis away, less than a second ago
+    pause.note_answer()  # a test before took Redis away, less than a second ago
 
 
 def ask(tenant: Tenant, path: str, body: Any = None, *, scopes: list[str] | None = None) -> Any:
@@ -213,7 +213,7 @@ def test_with_redis_away_nobody_waits(tenant, settings, monkeypatch):
         found = preview(tenant)
     finally:
         queue._app.cache_clear()
-        pause.answered()
+        pause.note_answer()
     assert (found.status_code, found.json()["code"]) == (503, "no_worker")
     assert time.monotonic() - began < 10
     assert rows(tenant) == 0

@@ -30,7 +30,7 @@ def redis_is_away(settings, monkeypatch):
     rate_limits._script.cache_clear()
     yield
     rate_limits._script.cache_clear()
-    pause.answered()
+    pause.note_answer()
 
 
 def test_a_burst_of_the_quota_passes_and_no_more(quotas):
@@ -121,7 +121,7 @@ def test_a_redis_that_comes_back_without_its_scripts_is_counted_with_again():
     rate_limits.decide(tenant, key)
     with redis.Redis.from_url(django_settings.REDIS_URL) as client:
         client.script_flush()
-    pause.failed()
+    pause.note_failure()
     with pytest.raises(redis.ConnectionError):
         rate_limits.decide(tenant, key)
     time.sleep(PAUSE_S + 0.1)

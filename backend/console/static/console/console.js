@@ -116,7 +116,7 @@
     let text = "";
     if (isPage) text = new DOMParser().parseFromString(xhr.responseText, "text/html").querySelector("[data-problem]")?.textContent.trim();
     else try { text = JSON.parse(xhr.responseText).detail; } catch { /* not ours */ }
-    notice(text || `That did not work (${xhr.status}).`);
+    notice(text || `Something went wrong (${xhr.status}). Try again.`);
   });
   document.addEventListener("htmx:sendError", () => notice("kolm does not answer; is the network there?", "warn"));
   document.addEventListener("htmx:afterSwap", (event) => tellTimes(event.detail.target));

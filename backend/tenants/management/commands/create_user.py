@@ -21,7 +21,7 @@ from backend.tenants.models import Member
 class Command(TenantCommand):
     help = (
         "Make a person a member of a tenant. A new person's address counts as confirmed; there is no password until"
-        " `changepassword` or a reset letter gives one."
+        " `changepassword` or a reset e-mail gives one."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:

@@ -99,7 +99,7 @@ def test_the_audit_page_filters_verifies_and_exports(tenant):
     assert "invitation · created" in text
     assert "invitation · created" not in get(client, "/app/audit?action=member")
     assert "invitation · created" in get(client, "/app/audit?action=invitation")
-    assert "follow one another" in post(client, "/app/audit/verify", status=200).content.decode()
+    assert "lines is intact" in post(client, "/app/audit/verify", status=200).content.decode()
     answer = client.get("/app/audit/export")
     lines = [json.loads(line) for line in b"".join(answer.streaming_content).splitlines()]
     before = audit.GENESIS
@@ -186,7 +186,7 @@ def test_a_stored_key_is_tried_at_its_provider_and_never_at_a_private_address(te
 
         assert "not allowed" in said(right, f"{origin}/v1")
         settings.KOLM_ALLOW_PRIVATE_TEACHERS = (origin,)
-        assert "names 2 models" in said(right, f"{origin}/v1")
+        assert "lists 2 models" in said(right, f"{origin}/v1")
         assert "refuses this key" in said(wrong, f"{origin}/v1")
         assert "not allowed" in said(right, "http://169.254.169.254/v1")
         assert "not allowed" in said(right, "not a url")

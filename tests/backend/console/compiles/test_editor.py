@@ -52,9 +52,9 @@ def send(client, text: str, *, status: int = 302, **fields: Any) -> Any:
 def test_an_example_is_valid_and_has_its_estimate(client):
     text = get(client, f"{NEW}?example=refund-router")
     assert "Route a message that a customer sent" in text
-    assert "The spec is valid and its budget suffices" in text
+    assert "The spec is valid and its budget is enough" in text
     assert "covers even the high estimate" in text
-    assert "N = 48 a slice" in text
+    assert "N = 48 per slice" in text
 
 
 def test_a_spec_is_submitted_as_yaml_or_as_json(client, tenant):

@@ -51,7 +51,7 @@ def test_the_page_of_a_json_compile_has_its_fields_and_trials(json_row):
     assert "Field by field" in text
     assert "/subject" in text
     assert "10 of 24 (41." in text
-    assert "What was taken for what" not in text
+    assert "Confusions" not in text
     assert "base_constrained" in text or "base constrained" in text
     assert "causal, rank 8" in text
     assert "causal, rank 16" in text
@@ -65,7 +65,7 @@ def test_the_candidates_show_their_answers_and_why_one_has_none(json_row):
     data = get(client, f"/app/compiles/{public_id(json_row)}/data")
     assert "<th>Answer</th>" in data
     assert json_answer(TEXTS[0]).replace('"', "&quot;") in data
-    assert "no answer of the teacher may train: schema, copied /subject" in data
+    assert "no teacher answer can be trained on: schema, copied /subject" in data
     assert HOSTILE not in data
     assert "&lt;script&gt;" in data
     listed = client.get(f"/app/compiles/{public_id(json_row)}/data.jsonl")

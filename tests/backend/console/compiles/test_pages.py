@@ -76,14 +76,14 @@ def test_what_a_walked_compile_leaves_is_shown(monkeypatch):
     assert "map-gap" in text
     assert "map-kept" in text
     assert "map-dropped" in text
-    assert "distinct groups were too few: another, hotter round was asked for" in text
+    assert "distinct groups were too few: another round at a higher temperature" in text
     assert "mitigation: drop_k" in text
     assert "natural clusters" in text
     assert "Accuracy, lower bound" in text
     assert "wilson" in text
     assert "no answer" in text  # a column of the confusion matrix
     assert '"loss-data"' in text
-    assert "held back in training" in text
+    assert "validation loss" in text
     with tenant_scope(row.tenant_id):
         n_kept = Candidate.objects.filter(compile=row).exclude(state__in=("dropped", "rejected")).count()
     assert f"kept ({n_kept})" in text
@@ -108,7 +108,7 @@ def test_a_compile_that_has_just_been_queued_has_a_page_that_follows_it(row):
     text = get(logged_in_for(row), f"/app/compiles/{public_id(row)}")
     assert f'data-stream="/app/compiles/{public_id(row)}/events"' in text
     assert "Packaging" in text
-    assert "The first is signed when the first step ends" in text
+    assert "The first receipt is signed when the first step ends" in text
     assert "Cancel" in text
 
 
@@ -209,7 +209,7 @@ def test_a_compile_is_canceled_and_resumed_with_a_larger_budget(row):
     post(client, f"/app/compiles/{public_id(row)}/cancel")
     assert fresh(row).status == CompileStatus.CANCELED
     text = get(client, f"/app/compiles/{public_id(row)}")
-    assert "resuming goes on at the first unfinished step" in text
+    assert "Resume continues at the first unfinished step" in text
     assert "data-stream" not in text
     post(client, f"/app/compiles/{public_id(row)}/resume", {"budget_usd": "3.5"})
     assert (fresh(row).status, fresh(row).budget_microusd) == (CompileStatus.QUEUED, 3_500_000)

@@ -51,7 +51,7 @@ def test_what_was_measured_and_chosen_is_shown_on_both_pages(committed_db):
     for text in (page(row), page(row, f"/app/artifacts/{public_id(artifact)}")):
         assert "Recipes and rules" in text
         assert "On 8 prompts pack takes 65 % less time than no drafts." in text
-        assert "Time an answer takes, by what drafts" in text
+        assert "Time per answer, by draft source" in text
         assert ">4.00<" in text, "96 tokens in 24 steps"
         assert "8 of 8" in text
         assert "0.7 ms" in text
@@ -75,7 +75,7 @@ def test_the_share_that_rules_answer_is_shown(committed_db):
     ruled(row, right(18), [json_answer(text) if i >= 18 else None for i, text in enumerate(TEXTS)])
     advance(row)
     text = page(row)
-    assert "They answer 6 of 24 held-out inputs (25.0 %)" in text
+    assert "The rules answer 6 of 24 held-out inputs (25.0 %)" in text
     assert "subject: &quot;x&quot;" in text
 
 
@@ -89,7 +89,7 @@ def test_rules_of_hostile_words_are_only_words(committed_db):
         output = {"digests": digests, "facts": {"rules": induced()}}
         StepRun.objects.filter(compile=row, name=StepName.LABELING).update(output=output)
     text = page(row)
-    assert "1 rule found; the evaluation decides about it." in text
+    assert "1 rule learned; the evaluation decides whether to use it." in text
     assert HOSTILE not in text
     assert "&lt;script&gt;" in text
 
@@ -99,7 +99,7 @@ def test_rules_that_are_not_sure_enough_are_told_of(committed_db):
     with tenant_scope(row.tenant_id):
         output = {"digests": {}, "facts": {"rules": induced(state="none_sure_enough", rules=0, n_rules=0)}}
         StepRun.objects.filter(compile=row, name=StepName.LABELING).update(output=output)
-    assert "No rule is sure enough: of 1,000 pairs 400 judged 3,000 proposals." in page(row)
+    assert "No rule is reliable enough: 3,000 proposals were tested on 400 of 1,000 pairs." in page(row)
 
 
 def test_a_compile_that_has_come_to_neither_shows_nothing(committed_db):

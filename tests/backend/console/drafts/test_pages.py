@@ -84,7 +84,7 @@ def test_a_purge_wants_the_name_typed_and_deletes_that_family_alone(tenant):
     answer = post(client, "/app/drafts/purge", {"family": "router", "confirm": "router"})
     assert answer["Location"] == "/app/drafts"
     assert n_drafts(tenant) == 1
-    assert "2 drafts of router are gone" in get(client, "/app/drafts")
+    assert "2 drafts of router are deleted" in get(client, "/app/drafts")
 
 
 def n_drafts(tenant):

@@ -67,8 +67,8 @@ def test_a_revoked_key_opens_nothing_and_stays_in_the_list(tenant):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"name": ""}, "Name the key"),
-        ({"name": "x" * 101}, "Name the key"),
+        ({"name": ""}, "Give the key a name"),
+        ({"name": "x" * 101}, "Give the key a name"),
         ({"scopes": []}, "at least one scope"),
         ({"scopes": ["everything"]}, "There is no scope"),
         ({"expires": "4000"}, "lifetimes"),
@@ -86,7 +86,7 @@ def test_a_developer_gives_no_scope_that_his_role_lacks(tenant):
     post(developer, "/app/api_keys/create", {"name": "mine", "scopes": ["compiles:write"], "expires": "30"}, status=200)
     refused = {"name": "more", "scopes": ["compiles:write", "team:write"], "expires": "30"}
     answer = post(developer, "/app/api_keys/create", refused, status=403)
-    assert "may not give" in answer.content.decode()
+    assert "cannot give a key the scope" in answer.content.decode()
     assert [row.name for row in keys_of(tenant)] == ["mine"]
 
 
@@ -156,15 +156,15 @@ def test_a_preset_reaches_as_far_as_the_role_and_says_what_is_left_out(tenant, p
     assert set(row.scopes) == set(preset.scopes) - beyond
     assert bool(beyond) == (preset.name in ("command_line", "read_only", "everything"))
     said = re.search(rf'value="{preset.name}".*?</label>', text, re.DOTALL)[0]
-    assert ("may not give" in said) == bool(beyond)
+    assert ("cannot grant it" in said) == bool(beyond)
     assert all(scope in said for scope in beyond)
 
 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"preset": "root"}, "Choose one of the purposes"),
-        ({"preset": "ci", "scopes": ["compiles:read"]}, "Boxes are ticked"),
+        ({"preset": "root"}, "Choose one of the offered purposes"),
+        ({"preset": "ci", "scopes": ["compiles:read"]}, "Scopes are ticked"),
         ({"preset": "chosen"}, "at least one scope"),
     ],
 )

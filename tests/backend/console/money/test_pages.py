@@ -125,7 +125,7 @@ def test_the_ledger_shows_every_line_and_its_sums_come_to_nothing(tenant):
         assert line.account in text
         assert line.tx.key in text
         assert f"{abs(line.amount_microusd):,}" in text
-    assert re.search(r"Together</th><td class=\"num\"><strong>0</strong>", text)
+    assert re.search(r"Total</th><td class=\"num\"><strong>0</strong>", text)
     assert public_id(row) in text
     assert "revenue:teacher" in get(logged_in(tenant), "/app/bills/ledger?kind=charge")
 
@@ -187,21 +187,21 @@ def test_without_stripe_the_plans_are_shown_and_what_is_missing_is_said(tenant, 
     text = get(client, "/app/plan")
     assert "KOLM_STRIPE_KEY" in text
     assert "$49.00" in text
-    assert "Take Pro" not in text
+    assert "Choose Pro" not in text
     assert post(client, "/app/plan/checkout", {"plan": "pro"})["Location"] == "/app/plan"
 
 
 def test_with_stripe_there_are_buttons_for_those_who_may_pay(tenant, settings):
     settings.KOLM_STRIPE_KEY = "sk_test_x"
-    assert "Take Pro" in get(logged_in(tenant), "/app/plan")
-    assert "Take Pro" not in get(logged_in(tenant, Role.DEVELOPER), "/app/plan")
+    assert "Choose Pro" in get(logged_in(tenant), "/app/plan")
+    assert "Choose Pro" not in get(logged_in(tenant, Role.DEVELOPER), "/app/plan")
 
 
 def test_coming_back_from_stripe_says_what_happens_next(tenant):
     client = logged_in(tenant)
     answer = client.get("/app/bills/?checkout=done")
     assert answer["Location"] == "/app/plan?checkout=done"
-    assert "Stripe took the order" in get(client, answer["Location"])
+    assert "Stripe received your order" in get(client, answer["Location"])
 
 
 def make_invoice(tenant):

@@ -32,9 +32,9 @@ def make_compile(tenant, **fields) -> Compile:
 
 def test_an_empty_team_is_told_how_to_begin(settings):
     text = get(logged_in(make_tenant("Newcomers")), "/app/")
-    assert "How to begin" in text
+    assert "Get started" in text
     assert f"curl -s {settings.KOLM_PUBLIC_URL}/v1/compiles" in text
-    assert "Nothing is compiling just now." in text
+    assert "No compile is running." in text
     assert "No compile has ended yet." in text
 
 
@@ -43,7 +43,7 @@ def test_a_team_that_has_compiled_is_not():
     gate = {"passed": True, "first_failed": None, "next_step": ""}
     make_compile(tenant, status="succeeded", k_score_ppm=912_345, gate=gate, ended_at=timezone.now())
     text = get(logged_in(tenant), "/app/")
-    assert "How to begin" not in text
+    assert "Get started" not in text
     assert "0.912" in text
     assert '<span class="tag good">passed</span>' in text
 
@@ -180,7 +180,7 @@ def test_a_form_from_elsewhere_is_refused_with_a_page():
     client = Client(enforce_csrf_checks=True)
     answer = client.post("/accounts/login/", {"login": "a@b.example", "password": "x"})
     assert answer.status_code == 403
-    assert "This form is not from here, or too old" in answer.content.decode()
+    assert "This form has expired" in answer.content.decode()
 
 
 def test_pages_are_sent_compressed_and_with_the_policy():

@@ -137,7 +137,7 @@ def test_what_failed_is_sent_again_one_or_all(tenant, receiver):
     deliver_due()
     assert deliveries_of(tenant)[0].status == "succeeded"
     post(client, f"{path}/replay_failed", {"since": "2026-01-01T00:00"})
-    assert "Nothing failed since then" in get(client, path)
+    assert "No delivery has failed since then" in get(client, path)
     post(client, f"{path}/replay_failed", {"since": "yesterday"}, status=400)
 
 
@@ -146,7 +146,7 @@ def test_a_roll_shows_the_new_secret_and_both_sign_for_the_overlap(tenant, recei
     client, path = logged_in(tenant), path_of(row)
     text = post(client, f"{path}/roll", {"overlap": "3600"}, status=200).content.decode()
     assert SECRET.search(text)
-    assert "with the secret before it until" in get(client, path)
+    assert "together with the previous secret until" in get(client, path)
     make_event(tenant)
     deliver_due()
     assert len(receiver.got[0].headers["webhook-signature"].split()) == 2

@@ -30,7 +30,7 @@ SHADOW = {"shadow": {"share": 1, "usd_per_day": 5}}
 def hints(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
     """What the workers were told; a test gives them their turn."""
     sent: list[dict[str, str]] = []
-    pause.answered()
+    pause.note_answer()
     monkeypatch.setattr(shadowing, "enqueue", lambda name, **ids: sent.append({"name": name} | ids) or True)
     return sent
 
