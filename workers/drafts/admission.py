@@ -8,8 +8,7 @@ from uuid import UUID
 from backend.compiles.models import Candidate, Compile, Slice
 from backend.compiles.states import CandidateState, state_when_written
 from backend.domain.answers.candidates import Origin, text_key
-from backend.domain.drafts.offer_plan import OfferPlan
-from backend.domain.drafts.vocabulary import Certificate, DraftVerdict, StoredDraft, VerdictKind, Verification
+from backend.domain.drafts.vocabulary import Certificate, DraftVerdict, StoredDraft, Verification
 from workers.scoring.verifier import check_text, gate_reasons
 from workers.step.durable import CompileRun
 
@@ -86,20 +85,4 @@ def _candidate(
         cost_microusd=verdict.cost_microusd,
         draft_id=draft.draft_id,
         certificate=verdict.certificate or "",
-    )
-
-
-def record_verdicts(plan: OfferPlan, verification: Verification, n_added: int) -> OfferPlan:
-    """The slice's plan with the verdicts counted: no text."""
-    kept = dict(plan.kept_tokens)
-    for verdict in verification.verdicts:
-        if verdict.certificate is not None and verdict.kept_tokens:
-            kept[verdict.certificate] = kept.get(verdict.certificate, 0) + verdict.kept_tokens
-    return replace(
-        plan,
-        n_shown=plan.n_shown + len(verification.verdicts),
-        n_accepted=plan.n_accepted + sum(verdict.is_accepted for verdict in verification.verdicts),
-        n_entered=plan.n_entered + n_added,
-        n_void=plan.n_void + sum(verdict.kind == VerdictKind.VOID for verdict in verification.verdicts),
-        kept_tokens=kept,
     )

@@ -12,7 +12,6 @@ from backend.domain.drafts.judge_controls import audits_of
 from backend.domain.drafts.offer_plan import OfferPlan
 from backend.domain.drafts.vocabulary import Strategy, Verification
 from backend.domain.errors import PaymentRequired
-from backend.domain.planning.estimates import CHOICES_PER_CALL
 from backend.drafts.cache import load_drafts
 from backend.drafts.calibrations import locked_calibration, measured_bad_rate, suspend
 from backend.drafts.models import Verdict
@@ -60,7 +59,7 @@ def _ask_again(run: CompileRun, slice_row: Slice, session: TeacherSession, plan:
         accepted = load_drafts(run.tenant_id, run.spec.family, distances)
         fresh = list(mine.filter(origin=Origin.FRESH).values_list("text", flat=True)[:MAX_FRESH])
         far = load_drafts(run.tenant_id, run.spec.family, {one.draft_id: one.distance for one in plan.controls})
-    context = verification_context(run.spec, slice_row, n=CHOICES_PER_CALL, exemplars=shown_exemplars(run, slice_row))
+    context = verification_context(run.spec, slice_row, shown_exemplars(run, slice_row))
     context = replace(context, far=tuple(far.values()), fresh=tuple(fresh))
     drafts = [accepted[id] for id in distances if id in accepted]
     rng = random.Random(seed_of(run, "audit", run.compile_id, slice_row.position))

@@ -11,22 +11,21 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from uuid import UUID
 
-from backend.compiles.models import Candidate, Compile, Slice
+from backend.compiles.models import Candidate, Slice
 from backend.domain.drafts.offer_plan import OfferPlan, OfferState
-from backend.domain.drafts.vocabulary import StoredDraft, Strategy, Verification
-from backend.domain.errors import PaymentRequired
+from backend.domain.drafts.vocabulary import StoredDraft, Strategy
 from backend.domain.lifecycle import StepName
 from workers.candidates.generation import shown_exemplars
-from workers.drafts.admission import add_candidates, record_verdicts, with_bounds
+from workers.drafts.admission import add_candidates
 from workers.drafts.gate_verification import gate_scores
 from workers.drafts.lookup import DraftLookup
-from workers.drafts.plan import PlanContext, PlannedOffer, plan_offer
-from workers.drafts.records import save_repeats, save_verdicts
-from workers.drafts.repeats import accept_all
-from workers.drafts.verification_dialogue import nothing_verified, verify_drafts
+from workers.drafts.plan import PlannedOffer, plan_offer
+from workers.drafts.proposals import PlanContext
+from workers.drafts.records import record_verdicts, save_verdicts
+from workers.drafts.repeats import take_repeats
+from workers.drafts.verification_dialogue import VerifiedDrafts, verify_drafts
 from workers.step.durable import CompileRun
 from workers.step.teacher_session import TeacherSession, seed_of
-from workers.teachers.protocol import TeacherFailed
 
 
 def offer_drafts(
@@ -39,12 +38,11 @@ def offer_drafts(
             return
         with run.fenced() as fenced:
             planned = _plan(run, slice_row, session, lookup, heldout)
-            plan = _take_repeats(run, fenced.compile, slice_row, planned, heldout)
+            plan = take_repeats(run, fenced.compile, slice_row, planned.plan, planned.repeats, heldout)
             slice_row.offer_plan = plan
             slice_row.save(update_fields=["drafts", "n_from_drafts"])
     if plan.state is OfferState.PLANNED:
-        verification, shown, refusal = _verify(run, slice_row, session, plan)
-        _save(run, slice_row, plan, verification, shown, refusal, heldout)
+        _save(run, slice_row, plan, verify_drafts(run, slice_row, session, plan), heldout)
 
 
 def _plan(
@@ -71,55 +69,21 @@ def _plan(
     return plan_offer(context, slice_row, lookup.scope, near, shown_exemplars(run, slice_row))
 
 
-def _take_repeats(
-    run: CompileRun, compile: Compile, slice_row: Slice, planned: PlannedOffer, heldout: frozenset[str]
-) -> OfferPlan:
-    """Add the drafts of this very prompt, in the transaction of the plan: there is nothing to ask about them."""
-    drafts = planned.repeats
-    if not drafts:
-        return planned.plan
-    verification = with_bounds(accept_all(drafts), drafts, planned.plan.missing_ppm)
-    slice_row.n_from_drafts = add_candidates(run, compile, slice_row, verification, drafts, heldout)
-    save_repeats(run, planned.plan, verification, drafts)
-    return record_verdicts(planned.plan, verification, slice_row.n_from_drafts)
-
-
-def _verify(
-    run: CompileRun, slice_row: Slice, session: TeacherSession, plan: OfferPlan
-) -> tuple[Verification, list[StoredDraft], str]:
-    """The teacher's verdicts on the planned drafts, which they are, and why there are none where it could not be asked:
-    that does not end a compile, which can do without."""
-    try:
-        verification, shown = verify_drafts(run, slice_row, session, plan)
-    except PaymentRequired:
-        return nothing_verified(), [], "the budget has no room for the question"
-    except TeacherFailed as failed:
-        if failed.retryable:
-            raise
-        return nothing_verified(), [], "the teacher refused the question"
-    return with_bounds(verification, shown, plan.missing_ppm), shown, ""
-
-
 def _save(
-    run: CompileRun,
-    slice_row: Slice,
-    plan: OfferPlan,
-    verification: Verification,
-    shown: Sequence[StoredDraft],
-    refusal: str,
-    heldout: frozenset[str],
+    run: CompileRun, slice_row: Slice, plan: OfferPlan, verified: VerifiedDrafts, heldout: frozenset[str]
 ) -> None:
     """Save candidates, verdicts and what they teach, in one transaction."""
+    verification, shown = verified.verification, verified.shown
     scores = _gate_scores(run, slice_row, plan, shown)
     with run.fenced() as fenced:
-        if refusal:
-            message = f"Slice {slice_row.name}: no drafts: {refusal}."
+        if verified.refusal:
+            message = f"Slice {slice_row.name}: no drafts: {verified.refusal}."
             run.warn("drafts_not_verified", message, slice=slice_row.name)
         n_added = add_candidates(run, fenced.compile, slice_row, verification, shown, heldout)
-        save_verdicts(run, plan, verification, shown, scores)
         slice_row.n_from_drafts += n_added
         slice_row.offer_plan = _carried_out(record_verdicts(plan, verification, n_added))
         slice_row.save(update_fields=["drafts", "n_from_drafts"])
+        save_verdicts(run, plan, verification, shown, scores)
         if verification.verdicts:
             message = f"{slice_row.name}: {n_added} of {len(verification.verdicts)} drafts taken"
             run.progress(StepName.SYNTHESIS, done=0, total=slice_row.n_candidates, message=message)

@@ -13,13 +13,12 @@ from backend.domain.answers.candidates import text_key
 from backend.domain.drafts.calibration import interval
 from backend.domain.drafts.vocabulary import Arm, StoredDraft, Strategy
 from backend.domain.money.pricing import TeacherPrice, price_book, teacher_price
-from backend.domain.planning.estimates import CHOICES_PER_CALL
 from backend.domain.spec.parsing import Spec
 from backend.drafts.cache import NearSource
 from backend.drafts.previews import PreviewedSlice
 from workers.drafts.lookup import look_up, offers_drafts
-from workers.drafts.plan import PlanContext, PlannedOffer, plan_offer
-from workers.drafts.proposals import Proposal, fresh_cost, verification_context
+from workers.drafts.plan import PlannedOffer, plan_offer
+from workers.drafts.proposals import PlanContext, Proposal, fresh_cost, verification_context
 
 REASONS = {
     Arm.OFFERED: "These drafts are expected to cost less than the teacher's own writing.",
@@ -124,7 +123,7 @@ def _with_repeats(
     spec: Spec, slice_row: Slice, drafts: Sequence[StoredDraft], nothing: PreviewedSlice, price: TeacherPrice
 ) -> PreviewedSlice:
     """Drafts that were written for this very prompt: they cost nothing, and each saves a fresh candidate."""
-    context = verification_context(spec, slice_row, n=CHOICES_PER_CALL, exemplars=slice_row.exemplars)
+    context = verification_context(spec, slice_row, slice_row.exemplars)
     fresh = fresh_cost(context, price, output_tokens=sum(draft.n_tokens for draft in drafts) / len(drafts))
     return replace(
         nothing,

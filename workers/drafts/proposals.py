@@ -1,31 +1,55 @@
-"""Ways of offering drafts to a teacher, and which of them is expected to pay. Decides, and asks nothing."""
+"""Ways of offering drafts to a teacher, and which of them is expected to pay. Decides, and asks nothing: before the
+first question about a slice (`propose`), and after a probe about the rest (`propose_by`)."""
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from uuid import UUID
 
 from backend.compiles.models import Slice
-from backend.domain.drafts.calibration import Curve
+from backend.domain.answers.candidates import text_key
+from backend.domain.drafts.calibration import Curve, SourceCount
 from backend.domain.drafts.costs import Quote, fresh_microusd
+from backend.domain.drafts.offer_plan import PlannedDraft
 from backend.domain.drafts.policy import Decision, Offerable, decide
 from backend.domain.drafts.vocabulary import Arm, StoredDraft, Strategy
 from backend.domain.money.pricing import TeacherPrice
 from backend.domain.planning.estimates import CHOICES_PER_CALL
 from backend.domain.spec.parsing import Spec
 from backend.drafts.cache import NearSource, prompts_of
-from backend.drafts.calibrations import curve_of, ledger_of
-from backend.drafts.models import Calibration
+from backend.drafts.calibrations import calibration, curve_of, ledger_of
+from backend.drafts.models import Calibration, Scope
 from workers.candidates.slices import slice_spec
+from workers.drafts.gate_verification import certified_threshold_of
+from workers.scoring.verifier import check_text, gate_reasons
+from workers.step.teacher_profile import caps_of
 from workers.teachers.judges.draft_judge import JudgeVerifier
 from workers.teachers.prompts.candidate_and_label import candidate_request, head, slice_lines
-from workers.teachers.protocol import Message, TeacherCaps
+from workers.teachers.protocol import Message
 from workers.teachers.token_estimates import estimate_tokens
 from workers.teachers.verifiers.acceptance_rules import Rule
+from workers.teachers.verifiers.gate_verifier import GateVerifier
 from workers.teachers.verifiers.logprob_verifier import LogprobVerifier
 from workers.teachers.verifiers.protocol import DraftVerifier, SamplingPolicy, VerificationContext
 
 MAX_SHOWN = 96  # drafts of one slice, whatever they promise
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanContext:
+    """The values that a plan depends on beside the slice and what is near it. `heldout` are the keys of texts that no
+    candidate may repeat, `known_keys` says which of some keys are candidates already; `lot` and `control_seed` are
+    where the decision's and the controls' randomness begins. A preview draws no slice to be held back."""
+
+    tenant_id: UUID
+    spec: Spec
+    price: TeacherPrice
+    heldout: frozenset[str]
+    known_keys: Callable[[Collection[str]], set[str]]
+    lot: str
+    control_seed: int
+    is_held_back: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,11 +63,46 @@ class Proposal:
     quote: Quote
     curve: Curve
     fresh_microusd: float
+    gate_threshold: float | None = None
 
 
-def verifiers_of(spec: Spec, caps: TeacherCaps, policy: SamplingPolicy) -> tuple[DraftVerifier, ...]:
-    """The verifications that this teacher can be asked for, the strongest certificate first."""
-    wanted = spec.draft_cache.verify
+def propose(
+    context: PlanContext,
+    slice_row: Slice,
+    scope: Scope,
+    near: Sequence[NearSource],
+    exemplars: Sequence[str],
+    *,
+    n_open: int,
+) -> Proposal | Arm:
+    """Choose the first way, in the order of the verifiers, that is expected to pay for the `n_open` candidates that the
+    repeats leave open; else one that is worth a probe; else the first, which shows nothing and says why. Where there is
+    none, or one is suspended, the arm says so."""
+    spec = context.spec
+    prompt = verification_context(spec, slice_row, exemplars)
+    prompt = with_old_prompts(context.tenant_id, spec, prompt, [source.source_id for source in near])
+    threshold = certified_threshold_of(context.tenant_id, spec, scope.id) if spec.draft_cache.gate else None
+    verifiers = verifiers_of(spec, prompt.policy)
+    if threshold is not None:  # its quote needs no scores; those are worked out when it verifies
+        verifiers = (*verifiers, GateVerifier(scores=lambda _: None, threshold=threshold))
+    calibrations = {v.strategy: calibration(context.tenant_id, scope.id, v.strategy) for v in verifiers}
+    if any(row.suspended_at is not None for row in calibrations.values()):
+        return Arm.SUSPENDED
+    fitting = _fitting(context, _offered_by(Strategy.JUDGE, near))
+    proposals = []
+    for v in verifiers:
+        drafts = _offered_by(v.strategy, near) if v.strategy == Strategy.LOGPROBS else fitting
+        if drafts:
+            rng = random.Random(f"{context.lot}/{v.strategy}")
+            row = calibrations[v.strategy]
+            proposals.append(propose_by(v, prompt, drafts[:MAX_SHOWN], row, context.price, n_wanted=n_open, rng=rng))
+    paying = (each for arm in (Arm.OFFERED, Arm.PROBED) for each in proposals if each.decision.arm == arm)
+    return replace(next(paying, proposals[0]), gate_threshold=threshold) if proposals else Arm.NO_DRAFTS
+
+
+def verifiers_of(spec: Spec, policy: SamplingPolicy) -> tuple[DraftVerifier, ...]:
+    """The verifications that the spec's teacher can be asked for, the strongest certificate first."""
+    caps, wanted = caps_of(spec.teacher), spec.draft_cache.verify
     known: dict[str, DraftVerifier] = {
         "logprobs": LogprobVerifier(caps, rule=Rule.STORED),
         "judge": JudgeVerifier(),
@@ -51,6 +110,51 @@ def verifiers_of(spec: Spec, caps: TeacherCaps, policy: SamplingPolicy) -> tuple
     chosen = known.values() if wanted == "auto" else [known[wanted]] if wanted in known else []
     can_judge = spec.teacher.provider != "replay"  # a recording answers nothing that was not asked before
     return tuple(v for v in chosen if v.capable(caps, policy) and (can_judge or v.strategy != Strategy.JUDGE))
+
+
+def propose_by(
+    verifier: DraftVerifier,
+    context: VerificationContext,
+    drafts: Sequence[StoredDraft],
+    row: Calibration,
+    price: TeacherPrice,
+    *,
+    n_wanted: int,
+    rng: random.Random,
+    probe: Sequence[StoredDraft] = (),
+    counts: Mapping[UUID, SourceCount] = MappingProxyType({}),
+) -> Proposal:
+    """Decide which of the drafts this verifier shows. `counts` says, by source, what became of the drafts of a `probe`
+    that were shown just before."""
+    quote = verifier.quote(context, drafts, price)
+    fresh = fresh_cost(context, price, output_tokens=sum(d.n_tokens for d in drafts) / len(drafts))
+    curve = curve_of(row)
+    order = _source_order((*probe, *drafts))
+    decision = decide(
+        curve,
+        _offerables(drafts, quote, order),
+        n_wanted=n_wanted,
+        fresh_microusd=fresh,
+        overhead_microusd=quote.overhead_microusd,
+        ledger=ledger_of(row),
+        rng=rng,
+        seen={order[id]: count for id, count in counts.items()},
+    )
+    return Proposal(
+        strategy=verifier.strategy,
+        drafts=tuple(drafts),
+        decision=decision,
+        quote=quote,
+        curve=curve,
+        fresh_microusd=fresh,
+    )
+
+
+def drafts_for_the_engine(near: Sequence[NearSource]) -> tuple[PlannedDraft, ...]:
+    """The drafts that go along with the fresh requests: the engine verifies while it writes, and asks nothing more.
+    There are no verdicts: which tokens it kept is in the engine's own metrics."""
+    drafts = [draft for source in near for draft in source.drafts][:MAX_SHOWN]
+    return tuple(PlannedDraft(draft_id=draft.draft_id, distance=draft.distance) for draft in drafts)
 
 
 def with_old_prompts(
@@ -65,12 +169,14 @@ def with_old_prompts(
     return replace(context, old_messages=old)
 
 
-def verification_context(spec: Spec, slice_row: Slice, *, n: int, exemplars: Sequence[str] = ()) -> VerificationContext:
+def verification_context(spec: Spec, slice_row: Slice, exemplars: Sequence[str]) -> VerificationContext:
     """The slice as a verifier sees it."""
     temperature = slice_row.temperature_ppm / 1_000_000
     part = slice_spec(slice_row)
     return VerificationContext(
-        request=candidate_request(spec, part, n=n, temperature=temperature, seed=None, exemplars=exemplars),
+        request=candidate_request(
+            spec, part, n=CHOICES_PER_CALL, temperature=temperature, seed=None, exemplars=exemplars
+        ),
         policy=SamplingPolicy(temperature=temperature),
         head=tuple(head(spec)),
         slice_lines=tuple(slice_lines(part)),
@@ -85,63 +191,34 @@ def fresh_cost(context: VerificationContext, price: TeacherPrice, *, output_toke
     )
 
 
-def propose(
-    context: VerificationContext,
-    verifiers: Sequence[DraftVerifier],
-    drafts: Mapping[Strategy, Sequence[StoredDraft]],
-    calibrations: Mapping[Strategy, Calibration],
-    price: TeacherPrice,
-    *,
-    n_wanted: int,
-    seed: str,
-) -> Proposal | None:
-    """The first way, in the order of the verifiers, that is expected to pay; else one that is worth a probe; else the
-    first, which shows nothing and says why. None without drafts or verifiers."""
-    proposals = [
-        _proposal(context, verifier, drafts[verifier.strategy], calibrations[verifier.strategy], price, n_wanted, seed)
-        for verifier in verifiers
-        if drafts[verifier.strategy]
-    ]
-    for arm in (Arm.OFFERED, Arm.PROBED):
-        for proposal in proposals:
-            if proposal.decision.arm == arm:
-                return proposal
-    return proposals[0] if proposals else None
+def _fitting(context: PlanContext, drafts: Sequence[StoredDraft]) -> tuple[StoredDraft, ...]:
+    """The drafts that could become candidates: what fails a check, or is here already, is not asked about. Only for
+    rules that need no sample of the teacher's distribution."""
+    keys = {draft.draft_id: text_key(draft.text) for draft in drafts}
+    known = context.known_keys(keys.values())
+    fitting = []
+    for draft in drafts:
+        key = keys[draft.draft_id]
+        if key in known or check_text(draft.text, context.heldout, key) or gate_reasons(context.spec, draft.text):
+            continue
+        known.add(key)
+        fitting.append(draft)
+    return tuple(fitting)
 
 
-def _proposal(
-    context: VerificationContext,
-    verifier: DraftVerifier,
-    drafts: Sequence[StoredDraft],
-    row: Calibration,
-    price: TeacherPrice,
-    n_wanted: int,
-    seed: str,
-) -> Proposal:
-    drafts = tuple(drafts[:MAX_SHOWN])
-    quote = verifier.quote(context, drafts, price)
-    fresh = fresh_cost(context, price, output_tokens=sum(d.n_tokens for d in drafts) / len(drafts))
-    curve = curve_of(row)
-    decision = decide(
-        curve,
-        offerables(drafts, quote, source_order(drafts)),
-        n_wanted=n_wanted,
-        fresh_microusd=fresh,
-        overhead_microusd=quote.overhead_microusd,
-        ledger=ledger_of(row),
-        rng=random.Random(f"{seed}/{verifier.strategy}"),
-    )
-    return Proposal(
-        strategy=verifier.strategy, drafts=drafts, decision=decision, quote=quote, curve=curve, fresh_microusd=fresh
-    )
+def _offered_by(strategy: Strategy, near: Sequence[NearSource]) -> tuple[StoredDraft, ...]:
+    """The drafts that a strategy may show. An exact rule takes them as they were drawn, picked ones among them; a judge
+    is shown what no selection kept."""
+    drafts = [draft for source in near for draft in source.drafts]
+    return tuple(draft for draft in drafts if strategy == Strategy.LOGPROBS or not draft.is_kept)
 
 
-def source_order(drafts: Sequence[StoredDraft]) -> dict[UUID, int]:
+def _source_order(drafts: Sequence[StoredDraft]) -> dict[UUID, int]:
     """A number for each source, in the order they come."""
     return {id: at for at, id in enumerate(dict.fromkeys(draft.source_id for draft in drafts))}
 
 
-def offerables(drafts: Sequence[StoredDraft], quote: Quote, order: Mapping[UUID, int]) -> list[Offerable]:
+def _offerables(drafts: Sequence[StoredDraft], quote: Quote, order: Mapping[UUID, int]) -> list[Offerable]:
     """Drafts as the decision sees them: which source, how far, what showing one costs: for all of a source the same,
     because to prefer its short drafts would be to choose by text."""
     costs: dict[UUID, list[float]] = {}
@@ -157,10 +234,3 @@ def offerables(drafts: Sequence[StoredDraft], quote: Quote, order: Mapping[UUID,
         )
         for i, draft in enumerate(drafts)
     ]
-
-
-def offered_by(strategy: Strategy, near: Sequence[NearSource]) -> tuple[StoredDraft, ...]:
-    """The drafts that a strategy may show. An exact rule takes them as they were drawn, picked ones among them; a judge
-    is shown what no selection kept."""
-    drafts = [draft for source in near for draft in source.drafts]
-    return tuple(draft for draft in drafts if strategy == Strategy.LOGPROBS or not draft.is_kept)

@@ -6,11 +6,10 @@ from uuid import UUID
 
 from django.db.models import F
 
-from backend.domain.drafts.calibration import SourceCount
 from backend.domain.drafts.judge_controls import controls_of
 from backend.domain.drafts.offer_plan import OfferPlan
 from backend.domain.drafts.vocabulary import DraftState, DraftVerdict, StoredDraft, Strategy, VerdictKind, Verification
-from backend.drafts.calibrations import learn, locked_calibration, source_counts
+from backend.drafts.calibrations import learn, locked_calibration
 from backend.drafts.models import Calibration, Draft, Source, Verdict
 from workers.step.durable import CompileRun
 
@@ -57,6 +56,22 @@ def save_repeats(run: CompileRun, plan: OfferPlan, verification: Verification, d
     _count_uses(run, verdicts)
 
 
+def record_verdicts(plan: OfferPlan, verification: Verification, n_added: int) -> OfferPlan:
+    """Count the verdicts on the slice's plan: no text."""
+    kept = dict(plan.kept_tokens)
+    for verdict in verification.verdicts:
+        if verdict.certificate is not None and verdict.kept_tokens:
+            kept[verdict.certificate] = kept.get(verdict.certificate, 0) + verdict.kept_tokens
+    return replace(
+        plan,
+        n_shown=plan.n_shown + len(verification.verdicts),
+        n_accepted=plan.n_accepted + sum(verdict.is_accepted for verdict in verification.verdicts),
+        n_entered=plan.n_entered + n_added,
+        n_void=plan.n_void + sum(verdict.kind == VerdictKind.VOID for verdict in verification.verdicts),
+        kept_tokens=kept,
+    )
+
+
 def verified_by(plan: OfferPlan) -> tuple[UUID, Strategy]:
     """The scope and the strategy of a plan whose drafts get verdicts."""
     assert plan.scope_id is not None
@@ -70,22 +85,6 @@ def count_controls(row: Calibration, controls: Iterable[DraftVerdict]) -> None:
     row.n_negative_accepted += counted.n_negative_accepted
     row.n_positive_controls += counted.n_positive
     row.n_positive_accepted += counted.n_positive_accepted
-
-
-def counts_of(verification: Verification, drafts: Sequence[StoredDraft]) -> dict[UUID, SourceCount]:
-    """Shown and accepted by source, as `source_counts` of the rows that these verdicts will be."""
-    by_id = {draft.draft_id: draft for draft in drafts}
-    return source_counts(
-        [
-            Verdict(
-                kind=verdict.kind,
-                source_id=by_id[verdict.draft_id].source_id,
-                distance=by_id[verdict.draft_id].distance,
-                is_accepted=verdict.is_accepted,
-            )
-            for verdict in verification.verdicts
-        ]
-    )
 
 
 def audit_rows(run: CompileRun, plan: OfferPlan, verification: Verification) -> list[Verdict]:

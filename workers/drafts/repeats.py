@@ -6,11 +6,15 @@ off by at most that share."""
 from collections.abc import Sequence
 from uuid import UUID
 
-from backend.compiles.models import Slice
+from backend.compiles.models import Compile, Slice
+from backend.domain.drafts.offer_plan import OfferPlan
 from backend.domain.drafts.vocabulary import Certificate, DraftVerdict, StoredDraft, Verification
 from backend.domain.spec.parsing import Spec
 from backend.drafts.cache import NearSource, SourcePrompt, prompt_mac
 from workers.candidates.slices import slice_spec, slice_text
+from workers.drafts.admission import add_candidates, with_bounds
+from workers.drafts.records import record_verdicts, save_repeats
+from workers.step.durable import CompileRun
 from workers.teachers.prompts.candidate_and_label import candidate_request
 from workers.teachers.protocol import TeacherIdentity
 
@@ -19,11 +23,11 @@ MOST_MISSING_PPM = 200_000  # with more of the sample gone, the teacher is asked
 
 def source_prompt(spec: Spec, slice_row: Slice, *, temperature: float, exemplars: Sequence[str]) -> SourcePrompt:
     """The slice's prompt as a source remembers it."""
-    request = candidate_request(
-        spec, slice_spec(slice_row), n=1, temperature=temperature, seed=None, exemplars=exemplars
-    )
+    text = slice_text(spec, slice_row)
+    part = slice_spec(slice_row)
+    request = candidate_request(spec, part, n=1, temperature=temperature, seed=None, exemplars=exemplars)
     messages = tuple((message.role, message.content) for message in request.messages)
-    return SourcePrompt(slice_text=slice_text(spec, slice_row), messages=messages)
+    return SourcePrompt(slice_text=text, messages=messages)
 
 
 def repeats(
@@ -42,8 +46,24 @@ def repeats(
     return [source for source in near if source.prompt_mac == mac and source.missing_ppm <= MOST_MISSING_PPM]
 
 
-def accept_all(drafts: Sequence[StoredDraft]) -> Verification:
-    """The verification that accepts all of these drafts."""
+def take_repeats(
+    run: CompileRun,
+    compile: Compile,
+    slice_row: Slice,
+    plan: OfferPlan,
+    drafts: Sequence[StoredDraft],
+    heldout: frozenset[str],
+) -> OfferPlan:
+    """Add the drafts of this very prompt, in the transaction of the plan, and count them on it."""
+    if not drafts:
+        return plan
+    verification = with_bounds(_accept_all(drafts), drafts, plan.missing_ppm)
+    slice_row.n_from_drafts = add_candidates(run, compile, slice_row, verification, drafts, heldout)
+    save_repeats(run, plan, verification, drafts)
+    return record_verdicts(plan, verification, slice_row.n_from_drafts)
+
+
+def _accept_all(drafts: Sequence[StoredDraft]) -> Verification:
     verdicts = tuple(
         DraftVerdict(
             draft_id=draft.draft_id,

@@ -18,7 +18,7 @@ from backend.domain.money.pricing import TeacherPrice, cost_microusd, price_book
 from backend.domain.planning.estimates import CHOICES_PER_CALL
 from backend.drafts.calibrations import locked_calibration
 from backend.drafts.models import Offer
-from backend.drafts.running import running_rate
+from backend.drafts.statistics import running_rate
 from backend.usage.savings import note_saving
 from workers.candidates.embedding_usage import SKU
 from workers.candidates.slices import slice_text

@@ -4,31 +4,26 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+from uuid import UUID
 
 from backend.compiles.models import Slice
+from backend.domain.drafts.calibration import SourceCount
 from backend.domain.drafts.offer_plan import OfferPlan
-from backend.domain.drafts.policy import decide
 from backend.domain.drafts.vocabulary import StoredDraft, Strategy, Verification
+from backend.domain.errors import PaymentRequired
 from backend.domain.lifecycle import StepName
-from backend.domain.planning.estimates import CHOICES_PER_CALL
 from backend.drafts.cache import load_drafts
-from backend.drafts.calibrations import calibration, curve_of, ledger_of
+from backend.drafts.calibrations import calibration, source_counts
+from backend.drafts.models import Verdict
 from workers.candidates.generation import shown_exemplars
+from workers.drafts.admission import with_bounds
 from workers.drafts.gate_verification import gate_verifier
-from workers.drafts.proposals import (
-    fresh_cost,
-    offerables,
-    source_order,
-    verification_context,
-    verifiers_of,
-    with_old_prompts,
-)
-from workers.drafts.records import counts_of, verified_by
+from workers.drafts.proposals import propose_by, verification_context, verifiers_of, with_old_prompts
+from workers.drafts.records import verified_by
 from workers.step.durable import CompileRun
 from workers.step.teacher_calls import PlannedCall, ask_batch, request_sha256
-from workers.step.teacher_profile import caps_of
 from workers.step.teacher_session import TeacherSession, seed_of
-from workers.teachers.protocol import Choice
+from workers.teachers.protocol import Choice, TeacherFailed
 from workers.teachers.verifiers.protocol import (
     Answer,
     Conversation,
@@ -50,7 +45,30 @@ class _Dialogue:
     context: VerificationContext
 
 
-def verify_drafts(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifiedDrafts:
+    """The verdicts and the drafts they are about; `refusal` says why there are none where the teacher could not be
+    asked."""
+
+    verification: Verification
+    shown: Sequence[StoredDraft] = ()
+    refusal: str = ""
+
+
+def verify_drafts(run: CompileRun, slice_row: Slice, session: TeacherSession, plan: OfferPlan) -> VerifiedDrafts:
+    """Get the teacher's verdicts on the planned drafts. Where it cannot be asked, the compile does without them."""
+    try:
+        verification, shown = _verify(run, slice_row, session, plan)
+    except PaymentRequired:
+        return VerifiedDrafts(verification=_nothing_verified(), refusal="the budget has no room for the question")
+    except TeacherFailed as failed:
+        if failed.retryable:
+            raise
+        return VerifiedDrafts(verification=_nothing_verified(), refusal="the teacher refused the question")
+    return VerifiedDrafts(verification=with_bounds(verification, shown, plan.missing_ppm), shown=shown)
+
+
+def _verify(
     run: CompileRun, slice_row: Slice, session: TeacherSession, plan: OfferPlan
 ) -> tuple[Verification, list[StoredDraft]]:
     """Ask about the planned drafts; after an adaptive probe, about the rest only where it still pays."""
@@ -79,8 +97,7 @@ def verify_drafts(
 def _load(run: CompileRun, slice_row: Slice, plan: OfferPlan) -> tuple[VerificationContext, list[StoredDraft]]:
     """The slice and its drafts as planned; a draft that was deleted since is not asked about."""
     distances = {one.draft_id: one.distance for one in plan.shown} | {one.draft_id: one.distance for one in plan.far}
-    exemplars = shown_exemplars(run, slice_row)
-    context = verification_context(run.spec, slice_row, n=CHOICES_PER_CALL, exemplars=exemplars)
+    context = verification_context(run.spec, slice_row, shown_exemplars(run, slice_row))
     with run.fenced():
         stored = load_drafts(run.tenant_id, run.spec.family, distances)
         sources = [draft.source_id for draft in stored.values()]
@@ -93,14 +110,14 @@ def _load(run: CompileRun, slice_row: Slice, plan: OfferPlan) -> tuple[Verificat
 def _verifier(run: CompileRun, slice_row: Slice, context: VerificationContext, plan: OfferPlan) -> DraftVerifier:
     if plan.strategy is Strategy.GATE:
         return gate_verifier(run, slice_row, plan.gate_threshold)
-    able = verifiers_of(run.spec, caps_of(run.spec.teacher), context.policy)
+    able = verifiers_of(run.spec, context.policy)
     return next(verifier for verifier in able if verifier.strategy == plan.strategy)
 
 
 def _ask(dialogue: _Dialogue, drafts: Sequence[StoredDraft], *, stage: int) -> Verification:
     """Verify these drafts, unless the teacher turns out to be another than the one that wrote them."""
     if not drafts:
-        return nothing_verified()
+        return _nothing_verified()
     run, slice_row, plan = dialogue.run, dialogue.slice_row, dialogue.plan
     rng = random.Random(seed_of(run, "verification", run.compile_id, slice_row.position, stage))
     conversation = dialogue.verifier.verify(dialogue.context, drafts, rng)
@@ -122,23 +139,38 @@ def _still_worth(
     """The drafts that the probe's verdicts leave worth showing of the rest."""
     if not rest or first.is_void:
         return []
-    run, slice_row, price = dialogue.run, dialogue.slice_row, dialogue.session.price
+    run, slice_row = dialogue.run, dialogue.slice_row
     scope_id, strategy = verified_by(dialogue.plan)
     with run.fenced():
         row = calibration(run.tenant_id, scope_id, strategy)
-    quote = dialogue.verifier.quote(dialogue.context, rest, price)
-    order = source_order([*probe, *rest])
-    decision = decide(
-        curve_of(row),
-        offerables(rest, quote, order),
+    proposal = propose_by(
+        dialogue.verifier,
+        dialogue.context,
+        rest,
+        row,
+        dialogue.session.price,
         n_wanted=slice_row.n_candidates - sum(bool(verdict.text) for verdict in first.verdicts),
-        fresh_microusd=fresh_cost(dialogue.context, price, output_tokens=sum(d.n_tokens for d in rest) / len(rest)),
-        overhead_microusd=quote.overhead_microusd,
-        ledger=ledger_of(row),
         rng=random.Random(f"{run.compile_id}/{slice_row.position}/rest"),
-        seen={order[id]: count for id, count in counts_of(first, probe).items()},
+        probe=probe,
+        counts=_counts_of(first, probe),
     )
-    return [rest[i] for i in decision.shown]
+    return [rest[i] for i in proposal.decision.shown]
+
+
+def _counts_of(verification: Verification, drafts: Sequence[StoredDraft]) -> dict[UUID, SourceCount]:
+    """Shown and accepted by source, as `source_counts` of the rows that these verdicts will be."""
+    by_id = {draft.draft_id: draft for draft in drafts}
+    return source_counts(
+        [
+            Verdict(
+                kind=verdict.kind,
+                source_id=by_id[verdict.draft_id].source_id,
+                distance=by_id[verdict.draft_id].distance,
+                is_accepted=verdict.is_accepted,
+            )
+            for verdict in verification.verdicts
+        ]
+    )
 
 
 def _join(first: Verification, later: Verification) -> Verification:
@@ -151,7 +183,7 @@ def _join(first: Verification, later: Verification) -> Verification:
     )
 
 
-def nothing_verified() -> Verification:
+def _nothing_verified() -> Verification:
     """The verification of drafts that nobody was asked about."""
     return Verification(verdicts=(), is_void=True)
 
