@@ -8,17 +8,6 @@ from html import escape
 
 import numpy as np
 
-from gpu_runners.selecting.colours import (
-    DARK_FATE_COLOURS,
-    DARK_FRAME,
-    DARK_INK,
-    DARK_PAPER,
-    FATE_COLOURS,
-    FRAME,
-    INK,
-    PALETTE,
-    PAPER,
-)
 from gpu_runners.selecting.map import (
     BOTTOM,
     HEIGHT,
@@ -35,6 +24,13 @@ from gpu_runners.selecting.map import (
     ring_width,
 )
 
+# Okabe and Ito's palette without black and yellow: colour-blind readers tell the colours apart, and they show on white
+# and on dark paper (https://jfly.uni-koeln.de/color/)
+PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
+FATE_COLOURS = {Fate.KEPT: "#0072b2", Fate.DROPPED: "#8a6d3b", Fate.FLOOR: "#a8a8a8"}
+DARK_FATE_COLOURS = {Fate.KEPT: "#4aa8e0", Fate.DROPPED: "#c9a86a", Fate.FLOOR: "#6f747c"}
+PAPER, INK, FRAME = "#ffffff", "#1c1e21", "#d4d7dc"
+DARK_PAPER, DARK_INK, DARK_FRAME = "#15171b", "#e7e9ec", "#3a3f47"
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _GRID = 2  # dots of a large map are put on half pixels, one dot to a place: the file stays under 2 MB
 _SAMPLE_RADIUS = 5.0

@@ -10,10 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu_runners.selecting import map as selection_map
-from gpu_runners.selecting.colours import PALETTE
 from gpu_runners.selecting.map import BOTTOM, LEFT, NOTE_Y, RIGHT, WIDTH, Fate, Mapped, picture_of
 from gpu_runners.selecting.principal_plane import principal_plane
-from gpu_runners.selecting.svg import svg_of
+from gpu_runners.selecting.svg import PALETTE, svg_of
 
 SVG = "{http://www.w3.org/2000/svg}"
 
