@@ -34,14 +34,14 @@ class RunnerConfig:
 
 
 def read_config(environ: Mapping[str, str] = os.environ) -> RunnerConfig:
-    """From KOLM_API_URL, KOLM_RUNNER_TOKEN (required), KOLM_RUNNER_NAME, KOLM_RUNNER_KINDS (comma-separated, default
-    all), KOLM_KEYRING, KOLM_BASE_DIR, KOLM_RUNNER_MODELS (models kept warm, 8), KOLM_RUNNER_WAIT_S (20),
-    KOLM_OUTAGE_S (600), KOLM_RUNNER_STILL_S (60). Raises BadSetting."""
+    """Read KOLM_API_URL, KOLM_RUNNER_TOKEN (required), KOLM_RUNNER_NAME, KOLM_RUNNER_KINDS (comma-separated, default
+    all), KOLM_KEYRING, KOLM_BASE_DIR, KOLM_RUNNER_MODELS (models kept warm, 8), KOLM_RUNNER_WAIT_S (20), KOLM_OUTAGE_S
+    (600), KOLM_RUNNER_STILL_S (60). Raises BadSetting."""
     return RunnerConfig(
-        api_url=required(environ, "KOLM_API_URL", "the web process's address, such as http://127.0.0.1:8000").rstrip(
+        api_url=require(environ, "KOLM_API_URL", "the web process's address, such as http://127.0.0.1:8000").rstrip(
             "/"
         ),
-        token=required(environ, "KOLM_RUNNER_TOKEN", "the token that the web process was started with"),
+        token=require(environ, "KOLM_RUNNER_TOKEN", "the token that the web process was started with"),
         name=environ.get("KOLM_RUNNER_NAME") or f"{socket.gethostname()}-{os.getpid()}",
         kinds=_kinds(environ.get("KOLM_RUNNER_KINDS", "")),
         keyring=folder(environ, "KOLM_KEYRING"),
@@ -58,7 +58,7 @@ def base_dir(environ: Mapping[str, str] = os.environ) -> Path | None:
     return folder(environ, "KOLM_BASE_DIR")
 
 
-def required(environ: Mapping[str, str], name: str, what: str) -> str:
+def require(environ: Mapping[str, str], name: str, what: str) -> str:
     value = environ.get(name, "").strip()
     if not value:
         raise BadSetting(f"Set {name} to {what}.")

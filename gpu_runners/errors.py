@@ -1,5 +1,5 @@
-"""What ends a runner's job, as the report over the lease API says it: a stable code, one sentence, and whether another
-attempt may help."""
+"""The error that ends a runner's job, as the report over the lease API has it: a stable code, one sentence, and whether
+another attempt may help."""
 
 from backend.domain.errors import OurError
 

@@ -18,7 +18,7 @@ FRESH_S = 30.0
 
 
 def keep_beating(environ: Mapping[str, str] = os.environ) -> None:
-    """From now on to the end of the process, where a file is named."""
+    """Beat from now on to the end of the process, where a file is named."""
     if environ.get(VARIABLE):
         path = Path(environ[VARIABLE])
         threading.Thread(target=_beat, args=(path,), name="heartbeat", daemon=True).start()

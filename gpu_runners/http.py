@@ -1,4 +1,4 @@
-"""How the processes of this machine ask a server again: what went wrong, and how long to wait.
+"""The retries of this machine's processes: what went wrong, and how long to wait.
 
 Unreachable  no answer, 5xx, 429, or bytes that were damaged on the way (422): try again later
 Refused      any other 4xx: this side is wrong (bad token, malformed report); trying again cannot help

@@ -1,5 +1,5 @@
-"""What a server or a file says, shown on a terminal as text: no character of it moves the cursor, names the window or
-turns the direction of reading.
+"""The text of a server or a file as a terminal shows it: no character of it moves the cursor, names the window or turns
+the direction of reading.
 
 One stream stands before standard output and standard error of every command, so that no command has to remember. The
 escapes are JSON's, so a document printed for a program means what it meant.
@@ -14,7 +14,7 @@ _KEPT = "\n\t"
 def as_text(text: str) -> str:
     """`text` with every control and format character (categories Cc, Cf, Zl, Zp, Cs) but line feed and tab as
     `\\u001b`."""
-    return text if text.isascii() and text.isprintable() else "".join(map(_shown, text))
+    return text if text.isascii() and text.isprintable() else "".join(map(_escape, text))
 
 
 def as_line(text: str) -> str:
@@ -22,7 +22,7 @@ def as_line(text: str) -> str:
     return as_text(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
-def _shown(character: str) -> str:
+def _escape(character: str) -> str:
     if character in _KEPT or unicodedata.category(character) not in ("Cc", "Cf", "Zl", "Zp", "Cs"):
         return character
     units = character.encode("utf-16-be", "surrogatepass").hex()

@@ -47,8 +47,8 @@ def main() -> int:
 
 
 def run(config: RunnerConfig, stop: threading.Event) -> bool:
-    """Until `stop` is set and the jobs at work are handed back. False where a loop ended by itself: whoever supervises
-    this process starts it again."""
+    """Work until `stop` is set and the jobs at work are handed back. False where a loop ended by itself: whoever
+    supervises this process starts it again."""
     training = [kind for kind in config.kinds if kind is not RunnerJobKind.INFER]
     loops: list[JobLoop] = []
     if training:

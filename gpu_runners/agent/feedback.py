@@ -30,9 +30,9 @@ class InferenceFeedback:
     def note(self, model: "LabelModel | GenerativeModel", grant: str) -> None:
         """`grant` is the job's; without one the counts are nobody's, and dropped."""
         report = getattr(model.engine, "pack_feedback", None)
-        found = [] if report is None else report()
+        reports = [] if report is None else report()
         drafting = getattr(model, "drafting", None)
-        if not (found and grant and drafting is not None and drafting.pack is not None):
+        if not (reports and grant and drafting is not None and drafting.pack is not None):
             return
         try:
             named = read_grant(grant, self._key, now=None)
@@ -40,7 +40,7 @@ class InferenceFeedback:
             log.warning("feedback of a recipe pack is dropped: %s", error)
             return
         self._book.expect(named, grant, drafting.pack.key)
-        self._book.add((named.tenant, feedback) for _, feedback in found)
+        self._book.add((named.tenant, feedback) for _, feedback in reports)
 
     def report(self, client: RunnerClient) -> None:
         """Report, where it is time. What does not get through waits; what is refused is dropped."""

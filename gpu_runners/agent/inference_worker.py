@@ -23,7 +23,7 @@ MAX_CHARS = 100_000
 
 
 def loader_for(config: RunnerConfig) -> Loader:
-    """With the default base already in memory: the first answer then costs a merge, not an import."""
+    """Make a loader with the default base already in memory: the first answer then costs a merge, not an import."""
     loader = Loader(keyring=config.keyring, base_dir=config.base_dir, keep=config.keep_models)
     try:
         loader.base(MINILM)

@@ -1,4 +1,4 @@
-"""Whether a child process stands still: an agent that only looked for its death would prolong the lease of a stopped
+"""The check that a child process moves on: an agent that only looked for its death would prolong the lease of a stopped
 training for ever.
 
 Two rules. Nothing was heard of the child for STILL_S and it used no processor meanwhile: it is stopped, or waits for
@@ -29,8 +29,8 @@ SILENT_S = {
 
 
 class StallWatch:
-    """Of one job. `cpu_s` gives the processor's seconds of the child and all that it started, None where that cannot be
-    known: then only the second rule holds."""
+    """The watch over one job. `cpu_s` gives the processor's seconds of the child and all that it started, None where
+    that cannot be known: then only the second rule holds."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class StallWatch:
         self._longest_step_s = 0.0
         self._is_between_steps = False
 
-    def heard(self, *, step: int = 0, n_steps: int = 0, note: str = "") -> None:
+    def record_event(self, *, step: int = 0, n_steps: int = 0, note: str = "") -> None:
         """An event came; of a step, which is the last one where `step` is `n_steps`."""
         now = self._clock()
         if step and (step, n_steps, note) == self._last_step:
@@ -63,7 +63,7 @@ class StallWatch:
         self._heard_at = self._still_since = now
 
     def verdict(self) -> str | None:
-        """Why the child counts as standing still, or None. Cheap to ask often."""
+        """Say why the child counts as standing still, or None. Cheap to ask often."""
         now = self._clock()
         if now - self._looked_at < _LOOK_EVERY_S:
             return None

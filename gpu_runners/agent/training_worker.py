@@ -48,7 +48,7 @@ _OPTIONAL = frozenset(("rules", "earlier", "feedback", "epoch"))  # "", or no su
 
 
 class Lease:
-    """When to say we are alive, and until when the job may be ours. Its clock starts at the claim's arrival."""
+    """The time of the next heartbeat, and until when the job may be ours. Its clock starts at the claim's arrival."""
 
     def __init__(
         self, *, job: JobClient, claim: Claim, outage_s: float, clock: Callable[[], float] = time.monotonic
@@ -69,7 +69,7 @@ class Lease:
 
     @property
     def is_heard(self) -> bool:
-        """Whether the last heartbeat came through."""
+        """Say whether the last heartbeat came through."""
         return self._failures == 0
 
     def expedite(self) -> None:
@@ -164,7 +164,7 @@ def _attempt(*, lease: Lease, child: Child, watch: StallWatch, stopping: Callabl
             )
         event = child.next_event(timeout_s=min(_TICK_S, lease.due_in_s))
         if event is not None:
-            watch.heard(step=event.get("step", 0), n_steps=event.get("n_steps", 0), note=event.get("note", ""))
+            watch.record_event(step=event.get("step", 0), n_steps=event.get("n_steps", 0), note=event.get("note", ""))
             if (result := _handle(event, lease=lease)) is not None:
                 return result
         elif (why := watch.verdict()) is not None:

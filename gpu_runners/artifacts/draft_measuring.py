@@ -15,7 +15,7 @@ from typing import Any
 from backend.domain.artifact.kolm_verify import Kolm
 from gpu_runners.artifacts.generative_model import GenerativeModel
 from gpu_runners.artifacts.pack_attachment import PACK_FILE, mounted_pack
-from gpu_runners.engine.sync import Finished, finished
+from gpu_runners.engine.sync import Finished, read_to_end
 from gpu_runners.errors import JobFailed
 from gpu_runners.models.protocol import (
     Drafting,
@@ -39,7 +39,7 @@ class Arm:
 
 @dataclass(slots=True, kw_only=True)
 class Measured:
-    """Of one arm: the counts of a round (the first, where they differ) and the times of the fastest."""
+    """The measurement of one arm: the counts of a round (the first, where they differ) and the times of the fastest."""
 
     name: str
     texts: list[str]
@@ -103,7 +103,7 @@ def measure(
     rounds: int,
 ) -> list[Measured]:
     """One row an arm, in order. Raises JobFailed for inputs that the engine does not take."""
-    found: dict[str, Measured] = {}
+    fastest: dict[str, Measured] = {}
     try:
         for turn in range(rounds + 1):  # the first warms up: imports, compiled constraints, a pack's index
             part = requests if turn else requests[:2]
@@ -111,12 +111,12 @@ def measure(
                 asked = [replace(request, id=f"{turn}-{request.id}", drafting=arm.drafting) for request in part]
                 row = _row(arm.name, *asyncio.run(_time(engine, asked, at_once=at_once)))
                 if turn:
-                    found[arm.name] = _faster(found.get(arm.name), row)
+                    fastest[arm.name] = _faster(fastest.get(arm.name), row)
     except (Rejected, EngineFailed) as error:
         raise JobFailed(str(error), code=error.code) from error
     except Overloaded as error:
         raise JobFailed(str(error), code="busy") from error
-    return [found[arm.name] for arm in arms]
+    return [fastest[arm.name] for arm in arms]
 
 
 async def _time(
@@ -128,7 +128,7 @@ async def _time(
     async def one(request: GenerationRequest) -> tuple[Finished, int]:
         async with places:
             began = time.perf_counter_ns()
-            answer = await finished(engine, request)
+            answer = await read_to_end(engine, request)
             return answer, (time.perf_counter_ns() - began) // 1000
 
     began = time.perf_counter_ns()

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from gpu_runners.artifacts.pack_attachment import mounted_pack
-from gpu_runners.artifacts.rules_first import RulesFirst, labels_of, predicted
+from gpu_runners.artifacts.rules_first import RulesFirst, labels_of, predict_with_rules
 from gpu_runners.engine.sync import Finished, generate_all
 from gpu_runners.errors import JobFailed
 from gpu_runners.models.answers import constraint_of
@@ -69,7 +69,7 @@ class TaskPrompt:
         return {"system": self.system, "answer": dict(self.answer), "max_new_tokens": self.max_new_tokens}
 
 
-def unpacked(members: Mapping[str, bytes], base: CausalBase, folder: Path) -> AdapterRef:
+def unpack_adapter(members: Mapping[str, bytes], base: CausalBase, folder: Path) -> AdapterRef:
     """The adapter of a verified artifact as a PEFT folder. Raises JobFailed(invalid_adapter, base_mismatch)."""
     config = AdapterConfig.from_json(_json(members, "adapter_config.json"))
     check_fit(config, base)
@@ -107,7 +107,7 @@ class GenerativeModel:
         constraint_of(prompt.answer)
         folder = Path(tempfile.mkdtemp(prefix="kolm-adapter-"))
         try:
-            ref = unpacked(members, base, folder)
+            ref = unpack_adapter(members, base, folder)
         except JobFailed:
             shutil.rmtree(folder)
             raise
@@ -116,7 +116,7 @@ class GenerativeModel:
         )
 
     @classmethod
-    def merged(
+    def merge_members(
         cls,
         members: Mapping[str, bytes],
         *,
@@ -131,7 +131,7 @@ class GenerativeModel:
         prompt = TaskPrompt.from_members(members)
         constraint_of(prompt.answer)
         with tempfile.TemporaryDirectory(prefix="kolm-adapter-") as folder:
-            ref = unpacked(members, base, Path(folder))
+            ref = unpack_adapter(members, base, Path(folder))
             try:
                 engine = TorchEngine(base, merged=ref.folder, max_running=max_running, draft_base=draft_base)
             except Rejected as error:
@@ -144,10 +144,10 @@ class GenerativeModel:
         `finish_reason`, `n_tokens`, `latency_us`; and where a rule answered its number, `rule`. Raises
         JobFailed(context_too_long, busy, generation_failed)."""
         is_label = self.prompt.answer["type"] == "label"
-        return predicted(self.rules, texts, is_label=is_label, model=self._predict)
+        return predict_with_rules(self.rules, texts, is_label=is_label, model=self._predict)
 
     def request(self, text: str, i: int) -> GenerationRequest:
-        """As `predict` asks the engine."""
+        """Make the request that `predict` sends to the engine."""
         return GenerationRequest(
             id=str(i),
             prompt=tuple(prompt_ids(self.base, self.prompt.system, text)),

@@ -13,7 +13,7 @@ from typing import Any, NotRequired, Self, TypedDict, cast
 import numpy as np
 from scipy.special import softmax
 
-from gpu_runners.artifacts.rules_first import RulesFirst, predicted
+from gpu_runners.artifacts.rules_first import RulesFirst, predict_with_rules
 from gpu_runners.errors import JobFailed
 from gpu_runners.models.bases import Base
 from gpu_runners.models.encoder_runtimes import Engine, Runtime
@@ -93,7 +93,7 @@ class LabelModel:
 
     def predict(self, texts: Sequence[str]) -> list[Output]:
         """One row an input, in order."""
-        return cast(list[Output], predicted(self.rules, texts, is_label=True, model=self._predict))
+        return cast(list[Output], predict_with_rules(self.rules, texts, is_label=True, model=self._predict))
 
     def _predict(self, texts: Sequence[str]) -> list[Output]:
         size = 1 if len(texts) <= ONE_BY_ONE else BATCH

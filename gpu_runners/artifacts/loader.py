@@ -1,4 +1,4 @@
-"""From bytes to a model that answers: verified first, base checked, a few kept warm.
+"""The way from bytes to a model that answers: verified first, base checked, a few kept warm.
 
 Nothing of an artifact is parsed, let alone run, before `kolm_verify.load_verified` has re-derived its bytes and checked
 its signature.
@@ -116,7 +116,7 @@ def merged_model(
     _check_base(wanted, causal.base)
     name = draft or draft_base_name(kolm.members)
     small = draft_base(causal, name, base_dir=base_dir) if name else None
-    return GenerativeModel.merged(kolm.members, base=causal, max_running=max_running, draft_base=small)
+    return GenerativeModel.merge_members(kolm.members, base=causal, max_running=max_running, draft_base=small)
 
 
 def _check_base(wanted: Mapping[str, str], base: Base) -> None:

@@ -31,7 +31,7 @@ class RuleAnswer:
     latency_us: int
 
     def row(self, *, is_label: bool) -> dict[str, Any]:
-        """As `LabelModel.predict` and `GenerativeModel.predict` give theirs, with the rule's number."""
+        """The row as `LabelModel.predict` and `GenerativeModel.predict` give theirs, with the rule's number."""
         if is_label:
             answer: dict[str, Any] = {"label": self.text, "confidence": self.bound_ppm / 1e6}
         else:
@@ -72,31 +72,31 @@ class RulesFirst:
     def answer(self, text: str) -> RuleAnswer | None:
         """None: ask the model."""
         began = time.perf_counter_ns()
-        found = self.rule_of(text)
-        return self._rule_answer(found, time.perf_counter_ns() - began)
+        rule = self.rule_of(text)
+        return self._rule_answer(rule, time.perf_counter_ns() - began)
 
     def answers(self, texts: Sequence[str]) -> list[RuleAnswer | None]:
         """`answer` of each; many are cheaper together."""
         if len(texts) <= ONE_BY_ONE:
             return [self.answer(text) for text in texts]
         began = time.perf_counter_ns()
-        found = self.rules_of(texts)
+        rules = self.rules_of(texts)
         each_ns = (time.perf_counter_ns() - began) // len(texts)
-        return [self._rule_answer(one, each_ns) for one in found]
+        return [self._rule_answer(one, each_ns) for one in rules]
 
-    def _rule_answer(self, found: int | str | None, latency_ns: int) -> RuleAnswer | None:
-        """`found` is the number of a label rule, or a json task's answer. A rule that answers what is no label of the
+    def _rule_answer(self, rule: int | str | None, latency_ns: int) -> RuleAnswer | None:
+        """`rule` is the number of a label rule, or a json task's answer. A rule that answers what is no label of the
         task is as good as none."""
         latency_us = -(-latency_ns // 1000)
-        if isinstance(found, str):
-            return RuleAnswer(text=found, rule=0, bound_ppm=0, latency_us=latency_us)
-        answer = None if found is None else self._answers[found]
-        if found is None or answer is None:
+        if isinstance(rule, str):
+            return RuleAnswer(text=rule, rule=0, bound_ppm=0, latency_us=latency_us)
+        answer = None if rule is None else self._answers[rule]
+        if rule is None or answer is None:
             return None
-        return RuleAnswer(text=answer[0], rule=found + 1, bound_ppm=answer[1], latency_us=latency_us)
+        return RuleAnswer(text=answer[0], rule=rule + 1, bound_ppm=answer[1], latency_us=latency_us)
 
 
-def predicted(
+def predict_with_rules(
     rules: RulesFirst | None,
     texts: Sequence[str],
     *,

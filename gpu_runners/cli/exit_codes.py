@@ -1,4 +1,4 @@
-"""What the `kolm` command's exit status says. Scripts rely on these; docs/client.md has the table."""
+"""The exit statuses of the `kolm` command. Scripts rely on these; docs/client.md has the table."""
 
 from typing import TYPE_CHECKING
 

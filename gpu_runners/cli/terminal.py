@@ -1,4 +1,4 @@
-"""What a command tells the person at the terminal beside its answer: why it failed, and a question before it acts."""
+"""The words to a person at the terminal beside a command's answer: why it failed, and a question before it acts."""
 
 import sys
 
@@ -12,5 +12,5 @@ def fail(message: str, *, code: int = FAILED) -> int:
 
 
 def agrees(question: str) -> bool:
-    """Whether somebody at a terminal answers yes."""
+    """Say whether somebody at a terminal answers yes."""
     return sys.stdin.isatty() and input(question).strip().lower() in ("y", "yes")

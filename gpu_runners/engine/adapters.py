@@ -100,7 +100,7 @@ def _read(folder: Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
 def _pairs(
     config: Mapping[str, Any], tensors: Mapping[str, torch.Tensor], shapes: Shapes
 ) -> Iterator[tuple[str, torch.Tensor, torch.Tensor]]:
-    found = 0
+    n_tensors = 0
     for name, a in tensors.items():
         if not name.endswith(".lora_A.weight"):
             continue
@@ -111,9 +111,9 @@ def _pairs(
         wide, tall = shapes[path]
         if a.shape != (config["r"], wide) or b.shape != (tall, config["r"]):
             raise _bad(f"the pair of {path!r} is {tuple(a.shape)}, {tuple(b.shape)}; the layer is {wide} to {tall}")
-        found += 2
+        n_tensors += 2
         yield path, a, b
-    if found == 0 or found + sum(name.endswith(".lora_magnitude_vector") for name in tensors) != len(tensors):
+    if n_tensors == 0 or n_tensors + sum(name.endswith(".lora_magnitude_vector") for name in tensors) != len(tensors):
         raise _bad("it has tensors that are no whole LoRA pair")
 
 

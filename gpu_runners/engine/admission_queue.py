@@ -12,7 +12,7 @@ from gpu_runners.engine.sequences import TokenSequence
 
 
 class AdmissionQueue:
-    """Not thread-safe."""
+    """A queue of waiting sequences; not thread-safe."""
 
     def __init__(self) -> None:
         self._rows: deque[TokenSequence] = deque()

@@ -44,7 +44,7 @@ class PrefillChunk:
 
 @dataclass(slots=True)
 class Step:
-    """What attention has to know of one forward pass; masks are made once for all layers."""
+    """The layout of one forward pass for attention; masks are made once for all layers."""
 
     decoding: Sequence[DecodeBatch]
     reading: Sequence[PrefillChunk]
@@ -53,8 +53,8 @@ class Step:
     def mask(
         self, part: Segment | PrefillChunk, window: int | None, like: torch.Tensor, times: int = 1
     ) -> torch.Tensor | None:
-        """For a segment (n, 1, q, longest) with q = 1 or width * times; for a chunk (n, start + n), or None: simply
-        causal from 0. `like` gives type and device."""
+        """Make the mask: for a segment (n, 1, q, longest) with q = 1 or width * times; for a chunk (n, start + n), or
+        None: simply causal from 0. `like` gives type and device."""
         key = part.begin, window
         if key not in self.masks:
             self.masks[key] = _mask(part, window, like, times)

@@ -27,7 +27,7 @@ class GuardedDrafts:
         share = max(1, MOST_DRAFTED // len(asked))
         try:
             for sequence, ids in zip(asked, self.drafts.propose(asked), strict=True):
-                sequence.draft = fitted(ids, sequence, share=share, vocab_size=self._vocab_size) if ids else []
+                sequence.draft = fit_draft(ids, sequence, share=share, vocab_size=self._vocab_size) if ids else []
         except Exception:
             log.exception("drafting failed: %d requests go on without", len(asked))
             self.end(asked)
@@ -68,9 +68,9 @@ class GuardedDrafts:
         sequence.drafter = None
 
 
-def fitted(ids: Sequence[int], sequence: TokenSequence, *, share: int, vocab_size: int) -> list[int]:
-    """As much of a draft as can come true: not past the end of the answer, the sequence's limit or a token that the
-    base does not have, and one place short of the limit, for the token that follows."""
+def fit_draft(ids: Sequence[int], sequence: TokenSequence, *, share: int, vocab_size: int) -> list[int]:
+    """Cut a draft to what can come true: not past the end of the answer, the sequence's limit or a token that the base
+    does not have, and one place short of the limit, for the token that follows."""
     kept: list[int] = []
     for token in ids[: max(0, min(share, sequence.limit - len(sequence.tokens) - 1))]:
         if not 0 <= token < vocab_size:

@@ -34,9 +34,9 @@ class Prepared:
 
 @dataclass(slots=True)
 class Use:
-    """Which slots the tokens of a step take. `same`: all of them this one. Else `decoding` (n,) of the rows that decode
-    with their t tokens, the step's first, and (begin, end, slot) of each chunk behind them that has an adapter. The
-    decoding rows have `width` places each; `at` (t,) says which are taken, None: all."""
+    """The slots that the tokens of a step take. `same`: all of them this one. Else `decoding` (n,) of the rows that
+    decode with their t tokens, the step's first, and (begin, end, slot) of each chunk behind them that has an adapter.
+    The decoding rows have `width` places each; `at` (t,) says which are taken, None: all."""
 
     is_bare: bool = True
     same: int | None = None
@@ -91,7 +91,7 @@ class SlotLinear(torch.nn.Module):
         return inside if at is None else inside.index_select(0, at)
 
     def _add(self, x: torch.Tensor, y: torch.Tensor, slot: int) -> None:
-        """To `y` (n, out) in place, what one adapter makes of `x` (n, in)."""
+        """Add to `y` (n, out) in place what one adapter makes of `x` (n, in)."""
         added = linear(x, self.a[slot]) @ self.b[slot]
         y += added if self.stretch is None else self._stretch(added, y, slot)
 

@@ -1,4 +1,5 @@
-"""From the engine's thread to readers in event loops: deltas that came while a reader was busy are read as one."""
+"""The way from the engine's thread to readers in event loops: deltas that came while a reader was busy are read as
+one."""
 
 import asyncio
 from collections import deque
@@ -14,7 +15,7 @@ class Mailbox:
         self._items: deque[Delta | Exception] = deque()
 
     def put(self, item: Delta | Exception) -> None:
-        """From the engine's thread; `wake` must follow."""
+        """Leave a delta, from the engine's thread; `wake` must follow."""
         self._items.append(item)
 
     async def get(self) -> Delta:
@@ -32,7 +33,7 @@ class Mailbox:
                 raise item
             deltas.append(item)
             self._items.popleft()
-        return joined(deltas)
+        return join_deltas(deltas)
 
     def _set(self) -> None:
         self._ready.set()
@@ -55,7 +56,7 @@ def _set_all(mailboxes: Iterable[Mailbox]) -> None:
         mailbox._set()
 
 
-def joined(deltas: list[Delta]) -> Delta:
+def join_deltas(deltas: list[Delta]) -> Delta:
     if len(deltas) == 1:
         return deltas[0]
     last = deltas[-1]

@@ -42,7 +42,7 @@ class _Shadow:
     draft: list[int] = field(default_factory=list)
 
     def take_up(self, written: Sequence[int], drafted: Sequence[int]) -> None:
-        """What was drafted and did not come is forgotten. The last token is always read, for what follows it."""
+        """Forget what was drafted and did not come. The last token is always read, for what follows it."""
         tokens = [*written, *drafted]
         n, most = self.n_sure, min(self.n_cached, len(tokens) - 1)
         while n < most and self.tokens[n] == tokens[n]:
@@ -82,7 +82,8 @@ class ModelDrafts:
         ]
 
     def has_place(self, drafter: Drafter, limit: int) -> bool:
-        """Whether there is, or now is, room for an answer of at most `limit` tokens with its prompt."""
+        """Make room if need be, and say whether there is room for an answer of at most `limit` tokens with its
+        prompt."""
         if id(drafter) in self._shadows:
             return True
         if limit > self._context:

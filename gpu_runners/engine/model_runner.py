@@ -24,7 +24,7 @@ _PROBE = 12
 
 
 class ModelRunner:
-    """Not thread-safe."""
+    """The forward passes of a base; not thread-safe."""
 
     def __init__(self, base: CausalBase, *, device: torch.device, dtype: torch.dtype, merged: Path | None) -> None:
         """Raises JobFailed(unsupported_base), Rejected(bad_adapter)."""
@@ -34,7 +34,7 @@ class ModelRunner:
         config = self.model.config
         rope = (getattr(config, "rope_parameters", None) or {}).get("rope_type", "default")
         if not getattr(self.model, "_supports_attention_backend", False) or rope in _MOVING_ROPES:
-            raise _unsupported(base, f"{type(self.model).__name__} with {rope} positions")
+            raise _base_error(base, f"{type(self.model).__name__} with {rope} positions")
         self.shapes = linear_shapes(self.model)
         if merged is not None:
             merge(self.model, deltas(merged, self.model, self.shapes))
@@ -173,14 +173,14 @@ class ModelRunner:
                 sequence.tokens.append(token)
                 _, ours = self.forward(pools, [], None)
         except (RuntimeError, TypeError, ValueError, AttributeError) as error:
-            raise _unsupported(self.base, f"its attention is not like others' ({type(error).__name__})") from error
+            raise _base_error(self.base, f"its attention is not like others' ({type(error).__name__})") from error
         allowed = (1e-3 if self.dtype is torch.float32 else 5e-2) * float(own.abs().max())
         if float((ours[-1].float() - own).abs().max()) > allowed:
-            raise _unsupported(self.base, "its attention does more than ours")
+            raise _base_error(self.base, "its attention does more than ours")
 
 
 class _Probe:
-    """What `forward` and a KV slot need of a sequence."""
+    """The part of a sequence that `forward` and a KV slot need."""
 
     def __init__(self, tokens: list[int]) -> None:
         self.tokens = tokens
@@ -191,5 +191,5 @@ class _Probe:
         self.draft: list[int] = []
 
 
-def _unsupported(base: CausalBase, why: str) -> JobFailed:
+def _base_error(base: CausalBase, why: str) -> JobFailed:
     return JobFailed(f"This engine cannot run the base {base.name!r}: {why}. vLLM may.", code="unsupported_base")

@@ -103,7 +103,7 @@ def _owner(sequence: Any) -> Owner:
 
 
 def _n_shared(a: Tokens, b: Tokens) -> int:
-    """How many tokens both begin with."""
+    """Count the tokens that both begin with."""
     n = min(len(a), len(b))
     other = np.flatnonzero(a[:n] != b[:n])
     return int(other[0]) if len(other) else n

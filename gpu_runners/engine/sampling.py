@@ -1,4 +1,4 @@
-"""From logits to one token a place, all places of all rows at once.
+"""The way from logits to one token a place, all places of all rows at once.
 
 Each row draws with the uniform numbers of its own seeded stream, one a token, by inverting the distribution of its
 tokens: what stands beside it in the batch has no part in it. Nor have drafts: the tokens at the places behind drafted
@@ -51,7 +51,7 @@ class Sampler:
 
 @dataclass(frozen=True, slots=True)
 class LogitPosition:
-    """Where a token is chosen: after the answer and the drafted tokens `ahead`."""
+    """The place where a token is chosen: after the answer and the drafted tokens `ahead`."""
 
     sampler: Sampler
     ahead: Sequence[int] = ()
@@ -59,7 +59,8 @@ class LogitPosition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampled:
-    """Of each place: the token, its log-prob, whether its logits were numbers, and the likeliest others where asked."""
+    """The choice at each place: the token, its log-prob, whether its logits were numbers, and the likeliest others
+    where asked."""
 
     tokens: list[int]
     logprobs: list[float]

@@ -87,7 +87,7 @@ class Scheduler(threading.Thread):
             self._changed.notify()
 
     def call(self, do: Callable[[], None]) -> None:
-        """Between two steps, in the engine's thread."""
+        """Call between two steps, in the engine's thread."""
         with self._changed:
             self._calls.append(do)
             self._changed.notify()
@@ -187,8 +187,8 @@ class Scheduler(threading.Thread):
         return self._pools.has_room(sequence.limit) and (adapter is None or self._lora.has_place(adapter.key))
 
     def _chunks(self) -> list[tuple[TokenSequence, int]]:
-        """How much of its prompt each sequence in prefill reads now: the oldest at least half of the step's share, so
-        that it ends; what is left goes to the shortest, which can then begin to answer."""
+        """Share out how much of its prompt each sequence in prefill reads now: the oldest at least half of the step's
+        share, so that it ends; what is left goes to the shortest, which can then begin to answer."""
         reading = [sequence for sequence in self._running if sequence.reading]
         if not reading:
             return []
@@ -243,13 +243,13 @@ class Scheduler(threading.Thread):
                 self._end(sequence)
 
     def _ask_again(self, sequence: TokenSequence) -> None:
-        """In the next step without a draft, whose tokens may be what is not finite here."""
+        """Ask in the next step without a draft, whose tokens may be what is not finite here."""
         sequence.n_cached -= 1
         sequence.pool.wipe(sequence)
         self.drafting.end([sequence])
 
     def _forget(self, sequence: TokenSequence) -> None:
-        """What may not be finite must not stay where the next sequence comes: 0 times NaN is NaN under every mask."""
+        """Clear what may not be finite before the next sequence comes there: 0 times NaN is NaN under every mask."""
         sequence.n_cached = 0
         sequence.pool.wipe(sequence)
 

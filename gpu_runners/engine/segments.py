@@ -1,5 +1,5 @@
-"""How the new tokens of a lane's decoding rows are laid out for attention: neighbours that have about as many are
-padded to the longest of them and make one call.
+"""The layout of the new tokens of decoding rows for attention: neighbours that have about as many are padded to the
+longest of them and make one call.
 
 A drafted token that is padding costs what a real one costs, a call of its own what some tokens cost: on a CPU, where
 one call over 32 rows takes as long as 32 calls, rows are split apart sooner than on a GPU, which reads the keys once

@@ -70,7 +70,7 @@ class TokenSequence:
 
     @property
     def places(self) -> list[LogitPosition]:
-        """Where this step chooses a token: behind the last one and behind each drafted one."""
+        """The places where this step chooses a token: behind the last one and behind each drafted one."""
         if not self.draft:
             return self.here
         return [LogitPosition(self.sampler, self.draft[:n]) for n in range(len(self.draft) + 1)]
@@ -91,7 +91,7 @@ class TokenSequence:
         return run
 
     def delta(self) -> Delta | None:
-        """What has come since the last one, if that is text or the end."""
+        """The text that has come since the last one, if that is text or the end."""
         if not self.text and self.finish is None:
             return None
         n_prompt = len(self.request.prompt)
@@ -135,7 +135,7 @@ class TokenSequence:
         return token
 
     def _is_complete(self, token: int, ended: bool) -> bool:
-        """Whether the constraint lets nothing follow `token`."""
+        """Say whether the constraint lets nothing follow `token`."""
         matcher: Any = self.matcher
         # a mask that became too complex lets the end alone pass, wherever the answer is
         if not (matcher.is_accepting() if ended else matcher.consume_token(token)):
@@ -172,7 +172,7 @@ class TokenSequence:
 
 
 def n_agreed(run: Sequence[int], draft: Sequence[int]) -> int:
-    """How many tokens both begin with."""
+    """Count the tokens that both begin with."""
     for n, (token, drafted) in enumerate(zip(run, draft, strict=False)):
         if token != drafted:
             return n

@@ -33,7 +33,7 @@ def generate_all(
     return asyncio.run(_all(engine, requests, on_done=on_done, at_once=at_once))
 
 
-async def finished(engine: Engine, request: GenerationRequest) -> Finished:
+async def read_to_end(engine: Engine, request: GenerationRequest) -> Finished:
     """Read one answer to its end."""
     texts = []
     async for delta in engine.generate(request):
@@ -54,7 +54,7 @@ async def _all(
     async def one(request: GenerationRequest) -> Finished:
         nonlocal n_done
         async with places:
-            answer = await finished(engine, request)
+            answer = await read_to_end(engine, request)
         n_done += 1
         on_done(n_done)
         return answer

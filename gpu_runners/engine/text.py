@@ -16,7 +16,7 @@ class Detokenizer:
         self._prefix = self._read = 0
 
     def push_run(self, tokens: Sequence[int]) -> str:
-        """What `push` of one after the other gives, in two decodings instead of two a token."""
+        """Push many tokens as `push` would one after the other, in two decodings instead of two a token."""
         text = self._decode([*self._ids[self._prefix :], *tokens])
         if "\ufffd" in text:
             return "".join([self.push(token) for token in tokens])
@@ -38,7 +38,7 @@ class Detokenizer:
         return text[len(known) :]
 
     def flush(self) -> str:
-        """What was held back as an unfinished character."""
+        """Return the text that was held back as an unfinished character."""
         known = self._decode(self._ids[self._prefix : self._read])
         text = self._decode(self._ids[self._prefix :])
         self._prefix = self._read = len(self._ids)
@@ -64,10 +64,10 @@ class StopStrings:
         if not self._stops:
             return piece, False
         text = self._held + piece
-        found = [at for at in (text.find(stop) for stop in self._stops) if at >= 0]
-        if found:
+        starts = [at for at in (text.find(stop) for stop in self._stops) if at >= 0]
+        if starts:
             self._held = ""
-            return text[: min(found)], True
+            return text[: min(starts)], True
         keep = max(_overlap(text, stop) for stop in self._stops)
         self._held = text[len(text) - keep :]
         return text[: len(text) - keep], False

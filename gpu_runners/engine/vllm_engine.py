@@ -113,7 +113,7 @@ class VllmEngine:
                 async for output in outputs:
                     delta = self._delta(output, request, counts)
                     if delta.finish_reason is not None and self._drafts is not None and sampling.extra_args:
-                        delta = replace(delta, counts=await self._drafts.counted(request.id, delta.counts))
+                        delta = replace(delta, counts=await self._drafts.complete_counts(request.id, delta.counts))
                     self._receive(counts, delta.counts)
                     counts = delta.counts
                     yield delta
@@ -137,7 +137,7 @@ class VllmEngine:
         return kept if self._drafts is None else kept | {"draft_errors": self._drafts.n_errors}
 
     def pack_feedback(self) -> list[tuple[str, PackFeedback]]:
-        """What packs brought since the last call, by tenant."""
+        """Take the feedback of packs since the last call, by tenant."""
         return [] if self._drafts is None else self._drafts.pack_feedback()
 
     async def forget(self, key: str) -> None:
@@ -265,11 +265,11 @@ def _spec_counts(metrics: Any) -> tuple[int, int]:
     return int(metrics.num_draft_tokens), sum(n * int(times) for n, times in enumerate(metrics.histogram))
 
 
-def _logprobs(ids: tuple[int, ...], found: Any, n_top: int | None) -> list[TokenLogprob]:
-    if n_top is None or found is None:
+def _logprobs(ids: tuple[int, ...], logprobs: Any, n_top: int | None) -> list[TokenLogprob]:
+    if n_top is None or logprobs is None:
         return []
     rows = []
-    for token, row in zip(ids, found, strict=True):
+    for token, row in zip(ids, logprobs, strict=True):
         likeliest = sorted(row.values(), key=lambda one: -one.logprob)[:n_top]
         top = tuple((str(one.decoded_token), float(one.logprob)) for one in likeliest)
         chosen = row[token]

@@ -1,5 +1,5 @@
-"""Which sources should draft for a task: the choices on the same held-out prompts, one request at a time, within a
-budget of seconds; then the fastest, unless fewer sources do nearly as well.
+"""The choice of the sources that draft for a task: the choices on the same held-out prompts, one request at a time,
+within a budget of seconds; then the fastest, unless fewer sources do nearly as well.
 
 The arms take turns on each prompt, in another order each time, so that a machine that grows slower is no arm's fault.
 They are measured as they are served: gated, with what the controllers learn on the way.
@@ -22,7 +22,7 @@ NOISE_PPM = 30_000  # two paces that differ by less are the same
 
 @dataclass(slots=True, kw_only=True)
 class Arm:
-    """What drafts, and what came of it. `answers` are those of the measured prompts."""
+    """The sources that draft, and what came of it. `answers` are those of the measured prompts."""
 
     sources: tuple[str, ...]
     drafting: Drafting | None
@@ -70,15 +70,15 @@ class Arm:
 
 
 def choices(allowed: Sequence[str]) -> list[tuple[str, ...]]:
-    """What is measured: nothing, each source alone, and the chains of those that are allowed: two, then more.
+    """The arms to measure: nothing, each source alone, and the chains of those that are allowed: two, then more.
 
     >>> choices(["schema", "pack"])
     [(), ('pack',), ('schema',), ('pack', 'schema')]
     """
     known = [name for name in SOURCES if name in allowed]
-    found: list[tuple[str, ...]] = [(), *((name,) for name in known)]
-    found += [pair for pair in combinations(known, 2) if pair[0] == "pack" or len(known) == 2]
-    return found + [tuple(known[:n]) for n in range(3, len(known) + 1)]
+    groups: list[tuple[str, ...]] = [(), *((name,) for name in known)]
+    groups += [pair for pair in combinations(known, 2) if pair[0] == "pack" or len(known) == 2]
+    return groups + [tuple(known[:n]) for n in range(3, len(known) + 1)]
 
 
 def measure_arms(

@@ -8,7 +8,7 @@ import numpy as np
 
 from backend.domain.jobs.runner_jobs import EvaluateJob, EvaluateResult
 from gpu_runners.artifacts.label_model import BATCH, LabelModel
-from gpu_runners.artifacts.rules_first import RulesFirst, predicted
+from gpu_runners.artifacts.rules_first import RulesFirst, predict_with_rules
 from gpu_runners.distill.label.dataset import read_inputs
 from gpu_runners.models.bases import Base
 from gpu_runners.models.encoder_runtimes import load_runtime
@@ -72,4 +72,4 @@ def _latencies(model: LabelModel, texts: Sequence[str], *, rules: RulesFirst | N
     sample = [texts[i * len(texts) // n] for i in range(n)]
     for text in sample[:N_WARM_UP]:
         model.predict([text])
-    return [predicted(rules, [text], is_label=True, model=model.predict)[0]["latency_us"] for text in sample]
+    return [predict_with_rules(rules, [text], is_label=True, model=model.predict)[0]["latency_us"] for text in sample]

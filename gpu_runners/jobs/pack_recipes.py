@@ -54,9 +54,9 @@ class PackInputs:
 
 
 def read_inputs_of(folder: Path) -> PackInputs:
-    """As the training lane put them there."""
-    found = {path.name: path.read_bytes() for path in folder.iterdir() if path.name in PackInputs.__slots__}
-    return PackInputs(**found)
+    """Read the inputs as the training worker put them there."""
+    inputs = {path.name: path.read_bytes() for path in folder.iterdir() if path.name in PackInputs.__slots__}
+    return PackInputs(**inputs)
 
 
 def pack_recipes(
@@ -188,7 +188,7 @@ def _measure(
 
 
 def _choices(job: PackRecipesJob, pack: RecipePack) -> list[tuple[str, ...]]:
-    """What can draft here: a pack that has recipes, a schema where there is one."""
+    """The sources that can draft here: a pack that has recipes, a schema where there is one."""
     cannot = {"pack"} if pack.is_empty else set()
     cannot |= {"schema"} if constraint_of(job.answer) is None else set()
     return choices([name for name in job.sources if name not in cannot])

@@ -62,7 +62,7 @@ def select_files(
 
 
 class _Progress:
-    """At most two events a second, and the place where a runner that is to stop finds out."""
+    """A reporter of at most two events a second, and the place where a runner that is to stop finds out."""
 
     def __init__(self, emit: Emit, should_stop: Callable[[], bool]) -> None:
         self._emit, self._should_stop = emit, should_stop

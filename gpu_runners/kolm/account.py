@@ -13,7 +13,7 @@ Time = str | datetime | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountState(Row):
-    """What may be spent this period, what is held for running compiles, and what was spent. A cap of None is none."""
+    """The cap of this period, what is held for running compiles, and what was spent. A cap of None is none."""
 
     plan: str
     held_microusd: int
@@ -167,7 +167,7 @@ class TeacherKeys(Resource):
 
 class Tenants(Resource):
     def get(self) -> Tenant:
-        """Whose key this is."""
+        """Get the tenant that this key belongs to."""
         return build(Tenant, self._get("/v1/tenant"))
 
 

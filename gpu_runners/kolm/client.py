@@ -17,8 +17,8 @@ VERSION = "0.1.0"
 
 
 class Client:
-    """Where it asks and as whom: what is given, else KOLM_API_URL and KOLM_API_KEY, else the log-in that `kolm login`
-    saved (`profile` names another than the default one).
+    """A client of one deployment. It asks where and as whom its arguments say, else KOLM_API_URL and KOLM_API_KEY, else
+    the log-in that `kolm login` saved (`profile` names another than the default one).
 
     >>> client = Client("sk_test_...", "https://kolm.example")
     >>> client.base_url
@@ -36,15 +36,15 @@ class Client:
         http: httpx.Client | None = None,
     ) -> None:
         """`http` brings a connection pool, proxy or certificates of your own; it is then yours to close."""
-        found = access(api_key, base_url, profile)
-        self.base_url, self._owns_http = found.url, http is None
+        credentials = access(api_key, base_url, profile)
+        self.base_url, self._owns_http = credentials.url, http is None
         self._http = http or httpx.Client()
-        self._http.base_url = httpx.URL(found.url)
+        self._http.base_url = httpx.URL(credentials.url)
         self._http.timeout = httpx.Timeout(timeout_s)
         self._http.headers["User-Agent"] = f"kolm-python/{VERSION}"
-        self.key = found.key
-        if found.key is not None:
-            self._http.headers["Authorization"] = f"Bearer {found.key}"
+        self.key = credentials.key
+        if credentials.key is not None:
+            self._http.headers["Authorization"] = f"Bearer {credentials.key}"
         self.transport = Transport(http=self._http, max_attempts=max_attempts)
         self.compiles = Compiles(self.transport)
         self.artifacts = Artifacts(self.transport)

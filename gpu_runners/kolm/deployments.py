@@ -10,7 +10,7 @@ import httpx
 
 from .resources import Resource
 from .rows import Json, Row, build
-from .transport import checked, not_reachable
+from .transport import check, not_reachable
 
 CHAT = "/v1/chat/completions"
 PATIENCE_S = 150.0  # for each piece of an answer: a server may have to load the base first, and the API waits 120 s
@@ -74,8 +74,8 @@ class Deployments(Resource):
 
     def hours(self, id: str, *, hours: int = 24) -> Sequence[Json]:
         """Counters by hour and artifact, oldest first."""
-        found: list[Json] = self._get(f"/v1/deployments/{id}/hours", hours=hours)["data"]
-        return found
+        rows: list[Json] = self._get(f"/v1/deployments/{id}/hours", hours=hours)["data"]
+        return rows
 
     def delete(self, id: str) -> None:
         self.transport.send("DELETE", f"/v1/deployments/{id}")
@@ -105,7 +105,7 @@ class Chats(Resource):
             with http.stream("POST", CHAT, json=body, timeout=_patient(http)) as response:
                 if response.status_code >= 400:
                     response.read()
-                yield from _chunks(checked(response))
+                yield from _chunks(check(response))
         except httpx.HTTPError as error:
             raise not_reachable(http, error) from error
 

@@ -1,4 +1,4 @@
-"""What the client raises.
+"""The exceptions that the client raises.
 
 KolmError                everything below; `str()` is ready to be shown
   NotReachable           no answer, or one that broke off: the deployment is away or the address is wrong
@@ -111,7 +111,7 @@ def error_of(status: int, document: Any, *, url: str, retry_after_s: float | Non
         for fault in faults
     )
     lines = [str(problem.get("detail") or f"{url} answered {status}.")]
-    lines += [f"  {found.pointer}: {found.message}" for found in problems]
+    lines += [f"  {one.pointer}: {one.message}" for one in problems]
     if status == 401:
         lines.append("Log in with `kolm login`, or set KOLM_API_KEY to an API key of this deployment.")
     if problem.get("request_id"):

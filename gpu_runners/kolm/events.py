@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 
 from .errors import KolmError, NotReachable
-from .transport import Transport, backoff_s, checked, not_reachable
+from .transport import Transport, backoff_s, check, not_reachable
 
 TERMINAL = frozenset({"succeeded", "gate_failed", "failed", "canceled", "expired"})
 _POLL_S = 2.0
@@ -64,12 +64,13 @@ class Follower:
     _lines: Lines = field(default_factory=Lines)
 
     def events(self) -> Iterator[Event]:
-        """Until the compile has ended. Raises KolmError; NotReachable after five minutes without an answer."""
+        """Yield events until the compile has ended. Raises KolmError; NotReachable after five minutes without an
+        answer."""
         heard_at = time.monotonic()
         while True:
             try:
-                with closing(self._stream() if self._failures < _STREAM_TRIES else self._page()) as found:
-                    for event in self._in_order(found):
+                with closing(self._stream() if self._failures < _STREAM_TRIES else self._page()) as source:
+                    for event in self._in_order(source):
                         heard_at = time.monotonic()
                         yield event
                         if _is_last(event) and self._status() == (True, True):
@@ -115,7 +116,7 @@ class Follower:
             with http.stream("GET", path, headers=headers, timeout=timeout) as response:
                 if response.status_code != 200:
                     response.read()
-                checked(response)
+                check(response)
                 if not response.headers.get("Content-Type", "").startswith("text/event-stream"):
                     raise KolmError("The API does not stream events.", retryable=True)
                 self._lines = Lines()
@@ -134,8 +135,8 @@ class Follower:
                 return
 
     def _get(self, path: str) -> dict[str, Any]:
-        found: dict[str, Any] = self.transport.send("GET", path).json()
-        return found
+        page: dict[str, Any] = self.transport.send("GET", path).json()
+        return page
 
 
 def lines_of(parts: Iterable[bytes]) -> Iterator[str]:

@@ -93,8 +93,8 @@ class Compiles(Resource):
         uploads = Uploads(self.transport)
         for part, rows in (("examples", examples), ("captures", captures)):
             if rows is not None:
-                found = uploads.create(rows, purpose=part)
-                document[part] = {**(document.get(part) or {}), "upload": found.id}
+                upload = uploads.create(rows, purpose=part)
+                document[part] = {**(document.get(part) or {}), "upload": upload.id}
         row = build(Compile, self._post("/v1/compiles", document, idempotency_key=idempotency_key))
         return self.wait(row.id, on_event=on_event, timeout_s=timeout_s) if wait else row
 
@@ -196,16 +196,16 @@ class Drafts(Resource):
         return build(Draft, self._get(f"/v1/drafts/{id}"))
 
     def stats(self, *, family: str | None = None, since: str | None = None) -> Sequence[Json]:
-        found: Sequence[Json] = self._get("/v1/drafts/stats", family=family, since=since)["data"]
-        return found
+        stats: Sequence[Json] = self._get("/v1/drafts/stats", family=family, since=since)["data"]
+        return stats
 
     def delete(self, id: str) -> Json:
-        found: Json = self.transport.send("DELETE", f"/v1/drafts/{id}").json()
-        return found
+        counts: Json = self.transport.send("DELETE", f"/v1/drafts/{id}").json()
+        return counts
 
     def purge(self, *, family: str) -> Json:
-        found: Json = self.transport.send("DELETE", "/v1/drafts", query={"family": family}).json()
-        return found
+        counts: Json = self.transport.send("DELETE", "/v1/drafts", query={"family": family}).json()
+        return counts
 
 
 class Uploads(Resource):

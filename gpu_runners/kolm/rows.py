@@ -1,4 +1,4 @@
-"""What the API answers, as frozen values. `raw` is the whole answer, with members that are newer than this client.
+"""The API's answers as frozen values. `raw` is the whole answer, with members that are newer than this client.
 
 Money is in micro-USD (`*_microusd`), shares and scores in parts per million (`*_ppm`), times are aware UTC.
 """
@@ -166,7 +166,8 @@ class Artifact(Row):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Output(Row):
-    """Of a label task `label` and `confidence`, of a json or text task `output`, `finish_reason` and `n_tokens`."""
+    """The answer to one input: of a label task `label` and `confidence`, of a json or text task `output`,
+    `finish_reason` and `n_tokens`."""
 
     latency_us: int
     label: str | None = None
@@ -275,13 +276,13 @@ def _members(cls: Any) -> tuple[tuple[str, bool, Callable[[Any], Any]], ...]:
 
 def _reader(hint: Any) -> Callable[[Any], Any]:
     options = [option for option in typing.get_args(hint) if option is not type(None)] or [hint]
-    found = options[0]
+    kind = options[0]
     if typing.get_origin(hint) is Sequence:
-        if isinstance(found, type) and issubclass(found, Row):
-            return lambda value: tuple(build(found, each) for each in value)
+        if isinstance(kind, type) and issubclass(kind, Row):
+            return lambda value: tuple(build(kind, each) for each in value)
         return tuple
-    if found is datetime:
+    if kind is datetime:
         return datetime.fromisoformat
-    if isinstance(found, type) and issubclass(found, Row):
-        return lambda value: build(found, value)
+    if isinstance(kind, type) and issubclass(kind, Row):
+        return lambda value: build(kind, value)
     return lambda value: value

@@ -26,7 +26,7 @@ class Profile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """Where to ask, and as whom; `key` None is nobody."""
+    """The address to ask, and as whom; `key` None is nobody."""
 
     url: str
     key: str | None
@@ -42,8 +42,8 @@ def config_path(environ: Mapping[str, str] = os.environ) -> Path:
 def access(
     api_key: str | None, base_url: str | None, profile: str | None, environ: Mapping[str, str] = os.environ
 ) -> Access:
-    """What is given wins over KOLM_API_KEY and KOLM_API_URL, those over the saved log-in `profile` (KOLM_PROFILE).
-    A profile that is named wins over the environment."""
+    """Look up the access: an argument wins over KOLM_API_KEY and KOLM_API_URL, those over the saved log-in `profile`
+    (KOLM_PROFILE). A profile that is named wins over the environment."""
     named = profile or environ.get("KOLM_PROFILE")
     saved = load(named or DEFAULT_PROFILE, environ)
     if named and saved is None:
@@ -71,7 +71,7 @@ def save(profile: str, entry: Profile, environ: Mapping[str, str] = os.environ) 
 
 
 def forget(profile: str, environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether there was one."""
+    """Delete a saved log-in; say whether there was one."""
     path = config_path(environ)
     document = _read(path)
     if document["profiles"].pop(profile, None) is None:

@@ -34,8 +34,8 @@ def jsonl_of(rows: Rows, *, columns: Mapping[str, str] | None = None) -> bytes:
 
 def _records(rows: Rows) -> Iterable[Any]:
     if hasattr(rows, "columns") and hasattr(rows, "to_dict"):
-        found: Iterable[Any] = rows.to_dict(orient="records")
-        return found
+        records: Iterable[Any] = rows.to_dict(orient="records")
+        return records
     if isinstance(rows, Mapping | bytes) or not isinstance(rows, Iterable):
         raise TypeError(f"rows are a DataFrame, a list of dicts or texts, or a JSONL file, not {type(rows).__name__}")
     return rows

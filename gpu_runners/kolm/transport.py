@@ -62,25 +62,25 @@ class Transport:
             attempt += 1
             try:
                 # an address with a query of its own (a cursor) keeps it
-                return checked(self.http.request(method, path, params=params or None, headers=sent, **more))
+                return check(self.http.request(method, path, params=params or None, headers=sent, **more))
             except httpx.HTTPError as error:
-                found: KolmError = not_reachable(self.http, error)
+                failure: KolmError = not_reachable(self.http, error)
                 is_safe = method != "DELETE" or isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
             except KolmError as error:
-                found, is_safe = error, _is_worth_asking_again(error)
+                failure, is_safe = error, _is_worth_asking_again(error)
             if not is_safe or attempt >= last:
-                raise found
-            pause_s = self._pause_s(attempt, found)
+                raise failure
+            pause_s = self._pause_s(attempt, failure)
             if pause_s > LONGEST_PAUSE_S:
-                raise found
+                raise failure
             self.sleep(pause_s)
 
     def _pause_s(self, attempt: int, error: KolmError) -> float:
-        """What the server asks for and a little more, so that those it sent away do not return together."""
+        """The pause that the server asks for and a little more, so that those it sent away do not return together."""
         return (error.retry_after_s or 0.0) + backoff_s(attempt, self.rng)
 
 
-def checked(response: httpx.Response) -> httpx.Response:
+def check(response: httpx.Response) -> httpx.Response:
     if response.status_code < 400:
         return response
     try:

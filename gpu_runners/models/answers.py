@@ -1,4 +1,4 @@
-"""What an answer of a task is held to: the form that jobs and prompt.json give, as a constraint."""
+"""The constraint on an answer of a task: the form that jobs and prompt.json give, as a constraint."""
 
 import json
 from collections.abc import Mapping
@@ -22,6 +22,6 @@ def constraint_of(answer: Mapping[str, Any]) -> Constraint | None:
 
 
 def schema_constraint(schema: Mapping[str, Any]) -> Constraint:
-    """Of a vetted schema. Fields come in the order that training wrote them in."""
+    """The constraint of a vetted schema. Fields come in the order that training wrote them in."""
     value = json.dumps(decoding_schema(schema), ensure_ascii=False)
     return Constraint(kind=ConstraintKind.JSON_SCHEMA, value=value)

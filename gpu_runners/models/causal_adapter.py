@@ -24,8 +24,8 @@ VARIANTS = ("lora", "rslora", "dora", "qlora")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdapterConfig:
-    """What the tensors do not say. Whole numbers and texts only: it is signed as it stands. `variant` qlora: the base
-    was quantised to 4 bits while the adapter was trained."""
+    """The settings that the tensors do not hold. Whole numbers and texts only: it is signed as it stands. `variant`
+    qlora: the base was quantised to 4 bits while the adapter was trained."""
 
     format: str
     base: str
@@ -57,7 +57,7 @@ class AdapterConfig:
 
     @property
     def scaling(self) -> float:
-        """What B @ A is multiplied with (rsLoRA: Kalajdzievski 2023, eq. 6)."""
+        """The factor of B @ A (rsLoRA: Kalajdzievski 2023, eq. 6)."""
         return self.alpha / (self.rank**0.5 if self.variant == "rslora" else self.rank)
 
 
@@ -137,7 +137,7 @@ def write_peft_folder(folder: Path, adapter: CausalAdapter, config: AdapterConfi
 
 
 def is_causal(members: Mapping[str, bytes]) -> bool:
-    """Whether a verified artifact's adapter is for a causal base."""
+    """Say whether a verified artifact's adapter is for a causal base."""
     try:
         config = json.loads(members.get("adapter_config.json", b"{}"))
     except ValueError:

@@ -111,8 +111,8 @@ def _special_tokens(tokenizer: Any) -> tuple[str, ...]:
 def _eos_ids(folder: Path, config: dict[str, Any], tokenizer: Any) -> tuple[int, ...]:
     """The tokenizer's own first (an instruct model's end of turn), then those of the generation config."""
     path = folder / "generation_config.json"
-    found = [tokenizer.eos_token_id, (_json(path) if path.is_file() else config).get("eos_token_id")]
-    ids = [i for one in found if one is not None for i in (one if isinstance(one, list) else [one])]
+    ends = [tokenizer.eos_token_id, (_json(path) if path.is_file() else config).get("eos_token_id")]
+    ids = [i for one in ends if one is not None for i in (one if isinstance(one, list) else [one])]
     return tuple(dict.fromkeys(int(i) for i in ids))
 
 

@@ -98,5 +98,5 @@ def _texts(value: Any) -> list[str]:
 def _ids_of_each(base: CausalBase, texts: list[str], *, is_plain: bool) -> list[list[int]]:
     if not texts:
         return []
-    found = base.tokenizer(texts, add_special_tokens=False, split_special_tokens=is_plain)["input_ids"]
-    return [[int(i) for i in ids] for ids in found]
+    encoded = base.tokenizer(texts, add_special_tokens=False, split_special_tokens=is_plain)["input_ids"]
+    return [[int(i) for i in ids] for ids in encoded]

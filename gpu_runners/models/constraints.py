@@ -24,7 +24,7 @@ _WHITE_SPACE: Any = {"item_separator": ", ", "key_separator": ": ", "whitespace_
 
 
 def n_vocab(tokenizer: Any, vocab_size: int) -> int:
-    """How many tokens a mask is about: the base's rows, or the tokenizer's tokens should they be more."""
+    """The number of tokens in a mask: the base's rows, or the tokenizer's tokens should they be more."""
     return max(vocab_size, int(tokenizer.backend_tokenizer.get_vocab_size(with_added_tokens=True)))
 
 
@@ -98,7 +98,7 @@ class Masks:
         return _unpack(words, constrained, n_logits, device)
 
     def _look_ahead(self, ahead: Sequence[tuple[Any, int, list[int]]], words: torch.Tensor) -> None:
-        """Of copies (1 us): what a draft brings a matcher to, the answer may never come to."""
+        """Look ahead with copies (1 us): what a draft brings a matcher to, the answer may never come to."""
         self._executor = self._executor or llguidance.LLExecutor()
         copies = [(matcher.deep_copy(), at, draft) for matcher, at, draft in ahead]
         size = words.shape[1] * words.element_size()

@@ -1,4 +1,4 @@
-"""What this machine can do, as a value, and what a distillation should switch on there, as a pure function of it.
+"""The abilities of this machine as a value, and what a distillation should switch on there, as a pure function of it.
 
 `choose` decides and gives its reasons; what was really active is read back from the model and the optimiser after they
 are made (`gpu_runners.distill.causal.active`), never copied from here.
@@ -57,7 +57,8 @@ class Fallback:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """What to switch on. `row_tokens`: length of packed rows, 0 for one row a step (kernels of variable length)."""
+    """The settings to switch on. `row_tokens`: length of packed rows, 0 for one row a step (kernels of variable
+    length)."""
 
     precision: str  # fp32 | bf16
     attention: str  # sdpa | flash_attention_2 | flex_attention
@@ -74,7 +75,9 @@ def detect() -> Capabilities:
     """Asks torch and the package metadata; imports none of the optional libraries."""
     import torch
 
-    libraries = {name: found for name, (module, package) in _LIBRARIES.items() if (found := _version(module, package))}
+    libraries = {
+        name: version for name, (module, package) in _LIBRARIES.items() if (version := _version(module, package))
+    }
     if not torch.cuda.is_available():
         return Capabilities(device="cpu", name="cpu", flex=True, libraries=libraries)
     properties = torch.cuda.get_device_properties(0)
@@ -196,7 +199,7 @@ def _optimizer(options: CausalOptions, can: Capabilities, notes: list[Fallback])
 
 
 def _must_recompute(options: CausalOptions, can: Capabilities, size: ModelSize, precision: str) -> bool:
-    """Whether activations are computed a second time in the backward pass instead of kept. 7B in bf16, 4096 tokens:
+    """Say whether activations are computed a second time in the backward pass instead of kept. 7B in bf16, 4096 tokens:
     15.2 GB + 34 * 4096 * 28 * 3584 B = 14.0 GB: kept on 40 GB, not on 24."""
     if can.device != "cuda":
         return False

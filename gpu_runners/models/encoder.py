@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from gpu_runners.models.bases import Base
-from gpu_runners.models.encoder_tokens import padded
+from gpu_runners.models.encoder_tokens import pad
 from gpu_runners.models.label_adapter import SCALE, Head
 
 
@@ -41,7 +41,7 @@ class LabelNet(nn.Module):
             self.head.bias.copy_(torch.from_numpy(head.bias))
 
     def pad(self, rows: Sequence[Sequence[int]]) -> Tokens:
-        ids, mask = padded(rows, pad_id=self._pad_id)
+        ids, mask = pad(rows, pad_id=self._pad_id)
         return Tokens(ids=torch.from_numpy(ids), mask=torch.from_numpy(mask))
 
     def embed(self, tokens: Tokens) -> Tensor:

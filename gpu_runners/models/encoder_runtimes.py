@@ -1,4 +1,5 @@
-"""What computes logits: numpy for plain BERT bases (starts in no time), transformers for every other encoder.
+"""The runtimes that compute logits: numpy for plain BERT bases (starts in no time), transformers for every other
+encoder.
 
 A `Runtime` is a base in memory; `engine()` puts an adapter and a head on it. Both engines give the same logits to 1e-4
 (tested).

@@ -31,7 +31,7 @@ class TextTokenizer:
         return [encoding.ids for encoding in self._tokenizer.encode_batch(clean)]
 
 
-def padded(rows: Sequence[Sequence[int]], *, pad_id: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def pad(rows: Sequence[Sequence[int]], *, pad_id: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """(ids, mask), both (n, longest)."""
     width = max(1, max(len(row) for row in rows))
     ids = np.full((len(rows), width), pad_id, dtype=np.int64)

@@ -25,7 +25,7 @@ Array = NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdapterConfig:
-    """What the tensors do not say. Integers and strings only: it is signed as it stands."""
+    """The settings that the tensors do not hold. Integers and strings only: it is signed as it stands."""
 
     format: str
     base: str
@@ -73,7 +73,7 @@ class Adapter:
 
     @property
     def n_parameters(self) -> int:
-        """What was trained: LoRA matrices and head, not the baseline."""
+        """The number of trained parameters: LoRA matrices and head, not the baseline."""
         return sum(a.size + b.size for a, b in self.lora.values()) + self.head.weight.size + self.head.bias.size
 
 

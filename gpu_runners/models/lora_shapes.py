@@ -1,4 +1,4 @@
-"""Whether a PEFT folder's matrices fit a base, from the files' headers alone.
+"""The check that a PEFT folder's matrices fit a base, from the files' headers alone.
 
 vLLM finds out inside its worker, which does not outlive the surprise: one bad adapter would end everybody's engine.
 """
@@ -42,10 +42,10 @@ def check_shapes(adapter: Path, base: Path, *, rank: int) -> None:
     shapes, n_layers = linear_shapes(config), int(config["num_hidden_layers"])
     try:
         with safe_open(str(adapter / "adapter_model.safetensors"), framework="np") as file:
-            found = {name: list(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+            stored = {name: list(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, OSError) as error:
         raise _bad("its file cannot be read") from error
-    for name, shape in found.items():
+    for name, shape in stored.items():
         match = _NAME.fullmatch(name)
         if match is None or match[2] not in shapes or int(match[1]) >= n_layers:
             raise _bad(f"it adapts {name[:80]!r}, which the base does not have")

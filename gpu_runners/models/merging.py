@@ -1,4 +1,5 @@
-"""Between adapters and torch: out of a trained peft model, and merged into a plain one that computes the same."""
+"""The steps between adapters and torch: out of a trained peft model, and merged into a plain one that computes the
+same."""
 
 import copy
 from collections.abc import Sequence
@@ -36,13 +37,13 @@ def merged_body(body: nn.Module, adapter: Adapter, config: AdapterConfig) -> nn.
 
 def from_peft(net: LabelNet, *, baseline: Head) -> Adapter:
     """Read the LoRA matrices out of a peft model (names `base_model.model.<path>.lora_A.default.weight`)."""
-    found: dict[str, dict[str, Array]] = {}
+    pairs: dict[str, dict[str, Array]] = {}
     for name, parameter in net.body.named_parameters():
         for side in "AB":
             path, marker, _ = name.partition(f".lora_{side}.")
             if marker:
-                found.setdefault(path.removeprefix("base_model.model."), {})[side] = to_numpy(parameter)
-    lora = {path: (sides["A"], sides["B"]) for path, sides in found.items()}
+                pairs.setdefault(path.removeprefix("base_model.model."), {})[side] = to_numpy(parameter)
+    lora = {path: (sides["A"], sides["B"]) for path, sides in pairs.items()}
     head = Head(weight=to_numpy(net.head.weight), bias=to_numpy(net.head.bias))
     return Adapter(lora=lora, head=head, baseline=baseline)
 

@@ -14,14 +14,14 @@ from safetensors.numpy import load_file
 from scipy.special import erf
 
 from gpu_runners.models.bases import Base
-from gpu_runners.models.encoder_tokens import padded, read_config
+from gpu_runners.models.encoder_tokens import pad, read_config
 from gpu_runners.models.label_adapter import Array, unfit
 
 _ROOT_HALF = np.float32(0.5**0.5)
 
 
 def can_run(base: Base) -> bool:
-    """Whether this base is a BERT of the plain kind: absolute positions, exact GELU."""
+    """Say whether this base is a BERT of the plain kind: absolute positions, exact GELU."""
     config = read_config(base)
     plain = config.get("position_embedding_type", "absolute") == "absolute" and config.get("hidden_act") == "gelu"
     return config.get("model_type") == "bert" and plain
@@ -56,7 +56,7 @@ class NumpyBert:
 
     def embed(self, rows: Sequence[Sequence[int]]) -> Array:
         """(n, d) float32 unit rows of token-id rows: the mean of the last layer over the real tokens."""
-        ids, present = padded(rows, pad_id=self.pad_id)
+        ids, present = pad(rows, pad_id=self.pad_id)
         mask = present.astype(np.float32)
         hidden = self._hidden_states(ids, mask)
         mean = (hidden * mask[:, :, None]).sum(axis=1) / np.maximum(mask.sum(axis=1, keepdims=True), 1.0)

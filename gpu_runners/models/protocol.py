@@ -1,4 +1,4 @@
-"""What is asked of an engine and what it says, whichever engine it is. Nothing here knows torch, vLLM or HTTP.
+"""The requests to an engine and its answers, whichever engine it is. Nothing here knows torch, vLLM or HTTP.
 
 An engine batches whatever is asked at the same time. Who stops reading an answer closes the iterator, and the engine
 gives its place to the next request at the next token.
@@ -24,8 +24,8 @@ class ConstraintKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Constraint:
-    """What an answer must be. White space outside strings is not free: it is what `json.dumps` writes, so that a
-    student cannot dawdle and a schema forces as many tokens as it can."""
+    """The form that an answer must have. White space outside strings is not free: it is what `json.dumps` writes, so
+    that a student cannot dawdle and a schema forces as many tokens as it can."""
 
     kind: ConstraintKind
     value: str = ""
@@ -43,7 +43,7 @@ class AdapterRef:
 
 
 class DraftKind(StrEnum):
-    """Where drafted tokens come from."""
+    """The source of drafted tokens."""
 
     PACK = "pack"  # the artifact's recipe pack
     SCHEMA = "schema"  # what the constraint forces
@@ -61,8 +61,8 @@ class PackRef:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drafting:
-    """Which sources may draft for a request, in order of preference, and how far. `is_gated`: measured acceptance and
-    cost decide how much is drafted, so that drafts cost next to nothing where they do not pay; False drafts always
+    """The sources that may draft for a request, in order of preference, and how far. `is_gated`: measured acceptance
+    and cost decide how much is drafted, so that drafts cost next to nothing where they do not pay; False drafts always
     (tests and benchmarks). `learns`: the answer's tokens may go into the pack's feedback, as its tenant said."""
 
     kinds: tuple[DraftKind, ...]
@@ -114,8 +114,9 @@ class SourceCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """Of one request so far. `cached` prompt tokens were not computed again; `accepted` of the `drafted` tokens are
-    among the completion tokens. `steps` are the forward passes that gave completion tokens (0: not known)."""
+    """The counts of one request so far. `cached` prompt tokens were not computed again; `accepted` of the `drafted`
+    tokens are among the completion tokens. `steps` are the forward passes that gave completion tokens (0: not
+    known)."""
 
     prompt_tokens: int = 0
     cached_tokens: int = 0
@@ -128,8 +129,8 @@ class Counts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delta:
-    """What came since the last one. `text` is whole characters: a token that ends inside one waits for the next. The
-    last delta alone has a `finish_reason`. `logprob` is the sum over all completion tokens so far."""
+    """The text that came since the last one. `text` is whole characters: a token that ends inside one waits for the
+    next. The last delta alone has a `finish_reason`. `logprob` is the sum over all completion tokens so far."""
 
     text: str
     token_ids: tuple[int, ...] = ()

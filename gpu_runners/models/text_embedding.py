@@ -68,7 +68,7 @@ class TextEmbedder:
         return out
 
     def _token_ids(self, texts: Sequence[str]) -> list["array[int]"]:
-        """In arrays: 100,000 texts of 256 tokens are 100 MB so, and 900 MB as lists."""
+        """Tokenize into arrays: 100,000 texts of 256 tokens are 100 MB so, and 900 MB as lists."""
         out: list[array[int]] = []
         for start in range(0, len(texts), TOKENIZED_AT_ONCE):
             cut = [text[:MAX_CHARACTERS] for text in texts[start : start + TOKENIZED_AT_ONCE]]
@@ -110,7 +110,7 @@ def _has_torch() -> bool:
 
 
 def _weights_sha256(folder: Path) -> str:
-    """As `workers.embedding.sentence` counts it: the bytes of weights and tokenizer, by path."""
+    """The digest as `workers.embedding.sentence` counts it: the bytes of weights and tokenizer, by path."""
     digest = hashlib.sha256()
     for file in sorted(
         [*folder.rglob("*.safetensors"), *folder.rglob("pytorch_model.bin"), *folder.rglob("tokenizer.json")]

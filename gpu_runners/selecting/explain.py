@@ -1,4 +1,4 @@
-"""Why one row was kept or dropped, in sentences."""
+"""The reasons why one row was kept or dropped, in sentences."""
 
 from collections.abc import Sequence
 
@@ -108,7 +108,7 @@ def _distance(outcome: Outcome, row: int, nearest: Neighbour | None) -> str:
 
 
 def _last_reason(outcome: Outcome, row: int, nearest: Neighbour | None) -> str:
-    """What decided for a row above the floor that was not picked."""
+    """The reason that decided for a row above the floor that was not picked."""
     why, report, scores = outcome.why(row), outcome.report, outcome.rows.scores
     if why is Why.OUTSCORED:
         winner = outcome.picks_of[report.cluster_of[row]][0]

@@ -24,7 +24,7 @@ _MISSPELLED = {"vector": "embedding", "emb": "embedding", "input": "text", "cont
 
 
 class BadLine(Exception):
-    """What is wrong with one line, without its number."""
+    """The fault of one line, without its number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

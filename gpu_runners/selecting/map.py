@@ -35,7 +35,7 @@ _NAME_CHARACTERS = 22
 
 
 class Kind(StrEnum):
-    """How a mark looks."""
+    """The look of a mark."""
 
     DISC = "disc"
     RING = "ring"
@@ -43,7 +43,7 @@ class Kind(StrEnum):
 
 
 class Fate(StrEnum):
-    """What became of a row; the order in which they are drawn."""
+    """The fate of a row; the order in which they are drawn."""
 
     FLOOR = "floor"
     DROPPED = "dropped"
@@ -150,7 +150,7 @@ def _layer(mapped: Mapped, fate: Fate, members: Ints, at: Floats, colour: Ints) 
 
 
 def _links(mapped: Mapped, fates: NDArray[np.object_], at: Floats) -> Floats:
-    """From each dropped row to the best pick of its cluster, where there is one."""
+    """The lines from each dropped row to the best pick of its cluster, where there is one."""
     winner: dict[int, int] = {}
     for pick in mapped.picks:
         winner.setdefault(mapped.clusters[pick], pick)

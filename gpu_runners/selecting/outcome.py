@@ -1,4 +1,5 @@
-"""What a selection did, row by row: why each was kept or dropped, what is nearest to it, and the lines that say so."""
+"""The outcome of a selection, row by row: why each was kept or dropped, what is nearest to it, and the lines that say
+so."""
 
 import json
 import re
@@ -26,7 +27,7 @@ OnProgress = Callable[[str, int, int], None]
 
 
 class Why(StrEnum):
-    """What became of a row."""
+    """The reason for a row's fate."""
 
     KEPT = "kept"
     BELOW_FLOOR = "below_score_floor"
@@ -87,8 +88,8 @@ class Outcome:
         return Why.OUTSCORED if is_two_step and self.report.cluster_of[row] in self.picks_of else Why.NOT_PICKED
 
     def nearest_picks(self, rows: Sequence[int], on_progress: OnProgress | None = None) -> list[Neighbour | None]:
-        """For each row the nearest pick that is not itself (the earliest of equals); None where there is none. A matrix
-        product of rows x picks x width."""
+        """Find for each row the nearest pick that is not itself (the earliest of equals); None where there is none. A
+        matrix product of rows x picks x width."""
         picks = list(self.selection.picks)
         if not picks or not rows:
             return [None] * len(rows)

@@ -37,11 +37,11 @@ def principal_plane(rows: Rows) -> tuple[Floats, Floats]:
     values, vectors = np.maximum(values[::-1], 0.0), vectors[:, ::-1]
     loadings = (rows - centre).T @ vectors if n <= d else vectors
     signs = np.sign(loadings[np.abs(loadings).argmax(axis=0), np.arange(loadings.shape[1])])
-    found = values.shape[0]
+    n_axes = values.shape[0]
     if n <= d:
-        plane[:, :found] = vectors * np.sqrt(values) * signs
+        plane[:, :n_axes] = vectors * np.sqrt(values) * signs
     else:
         for block in blocks:
-            plane[block, :found] = (rows[block] - centre) @ (vectors * signs)
-    shares[:found] = values / total
+            plane[block, :n_axes] = (rows[block] - centre) @ (vectors * signs)
+    shares[:n_axes] = values / total
     return plane, shares

@@ -1,5 +1,5 @@
-"""What `kolm select` shows while it works, on standard error: a bar for each stage on a terminal, elsewhere a plain
-line now and then, and nothing at all where the whole run takes a moment."""
+"""The progress of `kolm select` on standard error: a bar for each stage on a terminal, elsewhere a plain line now and
+then, and nothing at all where the whole run takes a moment."""
 
 import sys
 import time

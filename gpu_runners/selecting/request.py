@@ -44,7 +44,7 @@ class Refused(Exception):
 
 
 def check(request: Request) -> None:
-    """What can be refused without reading a row. Raises Refused, InvalidInput."""
+    """Refuse what can be refused without reading a row. Raises Refused, InvalidInput."""
     checked_options(
         k=request.k or 0,
         method=request.method,

@@ -1,4 +1,5 @@
-"""What `kolm select` reads, whole: JSON lines, or plain lines of text, or JSON lines beside a .npy file of embeddings.
+"""The input of `kolm select`, read whole: JSON lines, or plain lines of text, or JSON lines beside a .npy file of
+embeddings.
 
 A file is refused from its size before a byte of it is read; what can only be counted (a pipe) is counted. Lines that
 cannot be used are named by their numbers, up to MAX_PROBLEMS of them at once.
@@ -51,8 +52,8 @@ class RowSet:
         return len(self.ids)
 
     def keys(self) -> list[str]:
-        """What breaks ties: the content's hash, then the id. Neither the order of the lines nor, among different
-        contents, the naming of the rows decides."""
+        """The keys that break ties: the content's hash, then the id. Neither the order of the lines nor, among
+        different contents, the naming of the rows decides."""
         if self.embeddings is None or all(self.texts):
             contents = [text_key(text) for text in self.texts]
         else:

@@ -1,4 +1,4 @@
-"""What `kolm select` leaves behind: the files that were asked for, the cohesion log and the result."""
+"""The output of `kolm select`: the files that were asked for, the cohesion log and the result."""
 
 import json
 import os
@@ -77,9 +77,9 @@ def print_log(request: Request, outcome: Outcome) -> None:
     name = "standard input" if request.file == "-" else Path(request.file).name
     print(cohesion_log(report, name), file=sys.stderr)
     for stratum in report.strata[:_LISTED_LABELS]:
-        found = f"natural clusters {stratum.k_natural:,}, near-duplicate groups {stratum.n_groups:,}"
+        groups = f"natural clusters {stratum.k_natural:,}, near-duplicate groups {stratum.n_groups:,}"
         kept = f"{stratum.k_actual:,} of {stratum.n:,} kept"
-        print(f"  label {stratum.label!r}: {kept}, {found}, split {stratum.severity}", file=sys.stderr)
+        print(f"  label {stratum.label!r}: {kept}, {groups}, split {stratum.severity}", file=sys.stderr)
     warnings = []
     if report.method_reason:
         warnings.append(f"auto chose {report.method}: {report.method_reason}")
@@ -99,7 +99,7 @@ def print_log(request: Request, outcome: Outcome) -> None:
 
 
 def result_lines(request: Request, outcome: Outcome, progress: SelectProgress) -> list[str]:
-    """For standard output: the kept rows, or explanations where they were asked for, or one JSON object with
+    """The lines for standard output: the kept rows, or explanations where they were asked for, or one JSON object with
     everything."""
     places = {name: at for at, name in enumerate(outcome.rows.ids)}
     explained = {name: explain(outcome, places[name]) for name in request.explain}

@@ -26,7 +26,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from backend.domain.log_text import guard_logs
-from backend.domain.serving.wire import ServerHello, grant_key
+from backend.domain.serving.wire import ServerRegistration, grant_key
 from gpu_runners.config import BadSetting
 from gpu_runners.engine.planning.plan import Speculation
 from gpu_runners.serving.adapter_files import KolmFiles
@@ -63,20 +63,20 @@ def main() -> int:
 
 
 async def serve(config: ServerConfig) -> None:
-    """Until a signal ends it. Raises BadSetting, JournalBusy."""
+    """Serve until a signal ends it. Raises BadSetting, JournalBusy."""
     listening = _listen(config.host, config.port)
     backend = Backend(api_url=config.api_url, token=config.token)
     bases = Bases(base_dir=config.base_dir, names=config.bases)
     context = make_context(config, backend, bases)
-    listed = await asyncio.to_thread(bases.listed)
+    listed = await asyncio.to_thread(bases.list_bases)
 
     async def look_for_bases() -> None:
         """One that is put there while the server runs is served from the next registration on."""
         while True:
             await asyncio.sleep(_LOOK_S)
-            listed[:] = await asyncio.to_thread(bases.listed)
+            listed[:] = await asyncio.to_thread(bases.list_bases)
 
-    def describe() -> ServerHello:
+    def describe() -> ServerRegistration:
         return describe_server(
             context,
             name=config.name,
@@ -89,7 +89,7 @@ async def serve(config: ServerConfig) -> None:
     registration = Registration(backend, context, describe)
     usage = UsageReporter(backend, context.journal, lambda: registration.server, first=registration.register_engine)
     feedback = FeedbackReporter(
-        backend, context.feedback, found=context.engines.pack_feedback, server=lambda: registration.server
+        backend, context.feedback, collect=context.engines.pack_feedback, server=lambda: registration.server
     )
     app = make_app(GrantedResponder(context), routes=_own_routes(context, registration, usage))
     web = _Web(web_config(app, host=config.host, port=config.port, log_config=None, timeout_graceful_shutdown=5))

@@ -100,7 +100,7 @@ class Unpacked:
     files: dict[str, tuple[int, int, int, str]]
 
     def is_as_written(self, *, to_the_byte: bool) -> bool:
-        """`to_the_byte`: by digest; else by size, time and inode alone."""
+        """Compare with what was written: `to_the_byte` by digest; else by size, time and inode alone."""
         try:
             for name, (size, changed, inode, digest) in self.files.items():
                 facts = (self.folder / name).stat()

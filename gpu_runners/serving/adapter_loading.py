@@ -1,4 +1,5 @@
-"""From the bytes of a `.kolm` to an adapter in a folder: verified, the tenant's own, fitting a base that is here.
+"""The way from the bytes of a `.kolm` to an adapter in a folder: verified, the tenant's own, fitting a base that is
+here.
 
 Nothing of the bytes is parsed before `kolm_verify.load_verified` has re-derived them and checked their signatures.
 """
@@ -40,7 +41,9 @@ class Adapter:
     rules: RulesFirst | None = None
 
 
-def opened(data: bytes, grant: Grant, *, number: int, root: Path, keyring: Path | None, open_base: OpenBase) -> Adapter:
+def open_adapter(
+    data: bytes, grant: Grant, *, number: int, root: Path, keyring: Path | None, open_base: OpenBase
+) -> Adapter:
     """The adapter of an artifact, under `root`. The keyring is read each time: a key may have been revoked since.
     Raises Refusal."""
     trusted, _ = read_keyring(str(keyring)) if keyring is not None else (None, None)
@@ -48,15 +51,17 @@ def opened(data: bytes, grant: Grant, *, number: int, root: Path, keyring: Path 
         kolm = load_verified(data, trusted)
     except KolmFileError as error:
         code = "artifact_untrusted" if error.exit_code == 3 else "artifact_altered"
-        raise refused(409, code, f"This server does not load the artifact: {error}.") from error
+        raise make_refusal(409, code, f"This server does not load the artifact: {error}.") from error
     check_tenant(grant, kolm.manifest["tenant_digest"])
     try:
         base, config, prompt = _fitting(kolm, open_base)
         adapter = from_bytes(kolm.members["adapter.safetensors"], config)
     except JobFailed as error:
-        raise refused(409, error.code, f"This server cannot run the artifact: {error.message}") from error
+        raise make_refusal(409, error.code, f"This server cannot run the artifact: {error.message}") from error
     except KeyError as error:
-        raise refused(409, "invalid_artifact", f"This server cannot run the artifact: no {error} in it.") from error
+        raise make_refusal(
+            409, "invalid_artifact", f"This server cannot run the artifact: no {error} in it."
+        ) from error
     pack = mounted_pack(kolm.members, tokenizer_sha256=base.tokenizer_sha256)
     beside = {} if pack is None else {PACK_FILE: pack.data}
     unpacked = unpack(root, grant.sha256, adapter, config, beside=beside)
@@ -77,12 +82,12 @@ def check_tenant(grant: Grant, digest: str) -> None:
     try:
         own = hashlib.sha256(b"kolm/tenant/" + UUID(hex=grant.tenant).bytes).hexdigest()
     except ValueError as error:
-        raise refused(403, "artifact_refused", "The grant names no tenant.") from error
+        raise make_refusal(403, "artifact_refused", "The grant names no tenant.") from error
     if own != digest:
-        raise refused(403, "artifact_refused", "The artifact is not to be had.")
+        raise make_refusal(403, "artifact_refused", "The artifact is not to be had.")
 
 
-def refused(status: int, code: str, message: str) -> Refusal:
+def make_refusal(status: int, code: str, message: str) -> Refusal:
     """A fresh one each time: an exception that is raised twice grows its traceback."""
     return Refusal(status, code, message)
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from backend.domain.serving.wire import Grant
 from gpu_runners.http import Unreachable
 from gpu_runners.serving.adapter_files import KolmFiles, is_digest, private_folder
-from gpu_runners.serving.adapter_loading import Adapter, OpenBase, check_tenant, opened, refused
+from gpu_runners.serving.adapter_loading import Adapter, OpenBase, check_tenant, make_refusal, open_adapter
 from gpu_runners.serving.backend_client import ArtifactRefused
 from gpu_runners.serving.openai.responder import Refusal
 
@@ -152,12 +152,12 @@ class AdapterStore:
     def _refuse_known(self, grant: Grant) -> None:
         now = self._clock()
         if self.is_revoked(grant.sha256):
-            raise refused(410, "artifact_revoked", "The artifact has been revoked.")
+            raise make_refusal(410, "artifact_revoked", "The artifact has been revoked.")
         if len(self._refused) > 1000:
             self._refused = {where: known for where, known in self._refused.items() if known[0] > now}
         until, refusal = self._refused.get((grant.tenant, grant.sha256), (0.0, None))
         if refusal is not None and until > now:
-            raise refused(refusal.status, refusal.code, refusal.message)
+            raise make_refusal(refusal.status, refusal.code, refusal.message)
 
     async def _is_sound(self, kept: _Kept) -> bool:
         to_the_byte = not kept.n_using and self._clock() - kept.used_at > _TRUSTED_FOR_S
@@ -177,7 +177,7 @@ class AdapterStore:
                 data = await self._fetch_bytes(grant, token)
             number = self._numbers.setdefault(grant.sha256, next(self._count))
             adapter = await asyncio.to_thread(
-                opened,
+                open_adapter,
                 data,
                 grant,
                 number=number,
@@ -199,13 +199,13 @@ class AdapterStore:
         except ArtifactRefused as error:
             gone = error.status in (404, 410)
             code = "artifact_not_available" if gone else "artifact_refused"
-            raise refused(404 if gone else 403, code, "The artifact is not to be had.") from error
+            raise make_refusal(404 if gone else 403, code, "The artifact is not to be had.") from error
         except Unreachable as error:
             raise Refusal(
                 503, "backend_unreachable", "The artifact cannot be fetched at the moment.", retry_after_s=2.0
             ) from error
         if hashlib.sha256(data).hexdigest() != grant.sha256:
-            raise refused(502, "artifact_altered", "The artifact that came is not the one that was granted.")
+            raise make_refusal(502, "artifact_altered", "The artifact that came is not the one that was granted.")
         return data
 
     def _keep(self, grant: Grant, adapter: Adapter) -> _Kept:

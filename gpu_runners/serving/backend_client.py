@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 
-from backend.domain.serving.wire import FeedbackBatch, ServerHello, ServerOrders, UsageBatch
+from backend.domain.serving.wire import FeedbackBatch, ServerOrders, ServerRegistration, UsageBatch
 from gpu_runners.http import Refused, Unreachable
 
 _PREFIX = "/internal/runner"
@@ -30,7 +30,7 @@ class Backend:
         self._http = httpx.AsyncClient(base_url=api_url, timeout=httpx.Timeout(10.0), follow_redirects=False)
         self._token = token
 
-    async def register(self, description: ServerHello) -> ServerOrders:
+    async def register(self, description: ServerRegistration) -> ServerOrders:
         response = await self._post("/servers", description.to_json())
         try:
             return ServerOrders.from_json(response.json())

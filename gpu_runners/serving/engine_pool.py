@@ -16,7 +16,7 @@ from gpu_runners.models.bases import NAME, open_base
 from gpu_runners.models.causal_base import CausalBase, open_causal_base
 from gpu_runners.models.protocol import Engine
 from gpu_runners.serving.adapter_loading import Adapter
-from gpu_runners.serving.feedback import Found
+from gpu_runners.serving.feedback import TenantFeedback
 from gpu_runners.serving.openai.responder import Refusal
 
 log = logging.getLogger("kolm.server")
@@ -42,17 +42,17 @@ class Bases:
     def names(self) -> list[str]:
         return list(self._names) or sorted(causal_bases(self._base_dir))
 
-    def listed(self) -> list[dict[str, str]]:
+    def list_bases(self) -> list[dict[str, str]]:
         """`{"id", "sha256"}` of each that is here; hashes their files the first time."""
-        found = []
+        bases = []
         for name in self.names():
             try:
-                found.append({"id": name, "sha256": open_base(name, base_dir=self._base_dir).sha256})
+                bases.append({"id": name, "sha256": open_base(name, base_dir=self._base_dir).sha256})
             except JobFailed as error:
                 if name not in self._warned:
                     log.warning("the base %r is not served: %s", name, error)
                 self._warned.add(name)
-        return found
+        return bases
 
     def open(self, name: str) -> CausalBase:
         """Raises JobFailed: unknown_base, not_causal."""
@@ -90,7 +90,7 @@ class EnginePool:
         self._starting: dict[str, asyncio.Task[None]] = {}
         self._turn = asyncio.Lock()
         self._past: dict[str, int] = {}
-        self._feedback: list[Found] = []
+        self._feedback: list[TenantFeedback] = []
 
     @contextlib.asynccontextmanager
     async def using(self, adapter: Adapter) -> AsyncIterator[Engine]:
@@ -114,13 +114,13 @@ class EnginePool:
             _add(sums, pooled.engine.counters())
         return sums
 
-    def pack_feedback(self) -> list[Found]:
-        """What engines found out about recipe packs since the last call."""
-        found, self._feedback = self._feedback, []
-        return found + [one for pooled in self._engines.values() for one in _feedback_of(pooled.engine)]
+    def pack_feedback(self) -> list[TenantFeedback]:
+        """Take what engines learned about recipe packs since the last call."""
+        rows, self._feedback = self._feedback, []
+        return rows + [one for pooled in self._engines.values() for one in _feedback_of(pooled.engine)]
 
     def about(self) -> dict[str, Any]:
-        """What runs, as ServerHello tells it: one engine as it is, several by base."""
+        """The engines that run, as ServerRegistration has them: one engine as it is, several by base."""
         abouts = {name: dict(pooled.engine.about) for name, pooled in self._engines.items()}
         return next(iter(abouts.values())) if len(abouts) == 1 else abouts
 
@@ -169,8 +169,8 @@ class EnginePool:
         log.info("the engine for %r has ended", name)
 
 
-def _feedback_of(engine: Engine) -> list[Found]:
-    """Not every engine keeps such counts."""
+def _feedback_of(engine: Engine) -> list[TenantFeedback]:
+    """Take an engine's feedback; not every engine keeps such counts."""
     report = getattr(engine, "pack_feedback", None)
     return [] if report is None else list(report())
 

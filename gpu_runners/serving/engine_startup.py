@@ -1,5 +1,5 @@
-"""From a base to the engine that this machine runs it on, with the settings of `plan`. Loading takes seconds to minutes
-and happens in a thread; model libraries are imported here and not before."""
+"""The start of the engine that this machine runs a base on, with the settings of `plan`. Loading takes seconds to
+minutes and happens in a thread; model libraries are imported here and not before."""
 
 import asyncio
 import importlib.util
@@ -27,7 +27,7 @@ class EngineMaker:
 
     async def __call__(self, adapter: Adapter) -> Engine:
         """Raises JobFailed."""
-        planned = await asyncio.to_thread(self.planned, adapter.base)
+        planned = await asyncio.to_thread(self.choose_plan, adapter.base)
         for note in planned.notes:
             log.info("%s: %s", adapter.base.name, note)
         if self._kind() is EngineKind.VLLM:
@@ -40,7 +40,7 @@ class EngineMaker:
         except Rejected as error:
             raise JobFailed(str(error), code=error.code) from error
 
-    def planned(self, base: CausalBase) -> EnginePlan:
+    def choose_plan(self, base: CausalBase) -> EnginePlan:
         config = self._config
         draft, draft_folder = self._draft(base)
         needs = Needs(
@@ -97,7 +97,8 @@ class EngineMaker:
         )
 
     def _drafting_base(self, base: CausalBase) -> CausalBase | None:
-        """For artifacts whose pack wants a model's drafts: the one that this server was told of."""
+        """The base that drafts for artifacts whose pack wants a model's drafts, where this server is configured with
+        one."""
         if self._config.speculation is not Speculation.RECIPES or not self._config.draft:
             return None
         return draft_base(base, self._config.draft, base_dir=self._config.base_dir)

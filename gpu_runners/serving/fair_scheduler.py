@@ -61,7 +61,7 @@ class FairScheduler:
             self._tenants[tenant].clock += n_tokens
 
     def retry_after_s(self) -> float:
-        """When the queue as it stands will be through, from 1 to 60 s."""
+        """Estimate when the queue as it stands will be through, from 1 to 60 s."""
         return min(60.0, max(1.0, self._length_s * (self.n_waiting + 1) / self.max_running))
 
     async def _enter(self, name: str, limit: int) -> None:

@@ -26,7 +26,7 @@ _KEPT_ROWS = 4 * REPORTED_ROWS
 ROWS_AT_ONCE = 20
 EVERY_S = 60.0
 T = TypeVar("T")
-Found = tuple[str, PackFeedback]  # tenant, and what came since the last time
+TenantFeedback = tuple[str, PackFeedback]  # tenant, and what came since the last time
 
 
 @dataclass(slots=True, kw_only=True)
@@ -43,14 +43,14 @@ class _Total:
     learned: Counter[tuple[int, ...]] = field(default_factory=Counter)
     is_news: bool = False
 
-    def add(self, found: PackFeedback) -> None:
-        self.n_answers += found.n_answers
-        self.n_tokens += found.n_tokens
-        for row in found.tried:
+    def add(self, feedback: PackFeedback) -> None:
+        self.n_answers += feedback.n_answers
+        self.n_tokens += feedback.n_tokens
+        for row in feedback.tried:
             self.tried[row["id"]] += row["tried"]
             self.accepted[row["id"]] += row["accepted"]
-        self.missed.update({row["shape"]: row["n"] for row in found.missed if row["shape"]})  # "": lost track
-        self.learned.update(tuple(row["tokens"]) for row in found.learned)
+        self.missed.update({row["shape"]: row["n"] for row in feedback.missed if row["shape"]})  # "": lost track
+        self.learned.update(tuple(row["tokens"]) for row in feedback.learned)
         self.tried, self.missed, self.learned = _cut(self.tried), _cut(self.missed), _cut(self.learned)
         self.accepted = Counter({id: self.accepted[id] for id in self.tried})
         self.is_news = True
@@ -97,9 +97,9 @@ class FeedbackBook:
         while len(self._totals) > MAX_PACKS:
             self._totals.popitem(last=False)
 
-    def add(self, found: Iterable[Found]) -> None:
+    def add(self, rows: Iterable[TenantFeedback]) -> None:
         """Add what an engine counted. What nobody expects is left out."""
-        for tenant, feedback in found:
+        for tenant, feedback in rows:
             total = self._totals.get((tenant, feedback.pack_sha256))
             if total is not None:
                 total.add(feedback)
@@ -119,13 +119,18 @@ class FeedbackBook:
 
 
 class FeedbackReporter:
-    """Sends news to the backend; what does not get through waits for the next time. `found` is what the engines found
-    since it was last called, `server` the id that the backend gave, "" before."""
+    """Sends news to the backend; what does not get through waits for the next time. `collect` gives what the engines
+    learned since it was last called, `server` the id that the backend gave, "" before."""
 
     def __init__(
-        self, backend: Backend, book: FeedbackBook, *, found: Callable[[], Iterable[Found]], server: Callable[[], str]
+        self,
+        backend: Backend,
+        book: FeedbackBook,
+        *,
+        collect: Callable[[], Iterable[TenantFeedback]],
+        server: Callable[[], str],
     ) -> None:
-        self._backend, self._book, self._found, self._server = backend, book, found, server
+        self._backend, self._book, self._collect, self._server = backend, book, collect, server
         self.n_reported = self.n_failures = 0
 
     async def run(self) -> None:
@@ -135,7 +140,7 @@ class FeedbackReporter:
 
     async def report(self) -> None:
         """Send one batch after the other until there is no news or no way through."""
-        self._book.add(self._found())
+        self._book.add(self._collect())
         while self._server() and (rows := self._book.news()):
             batch = FeedbackBatch(server=self._server(), rows=[row.to_json() for row in rows])
             try:

@@ -1,4 +1,5 @@
-"""What each request used, written down before the client sees it, so that a server that is killed bills what it served.
+"""A journal of what each request used, written down before the client sees it, so that a server that is killed bills
+what it served.
 
 One file of lines, appended with one `write` each: what the kernel has taken survives the process (`kill -9`), not the
 machine. A line that a death cut short is left out. Before each delta goes out, its request's counts so far are noted;
@@ -78,7 +79,7 @@ class _Entry:
 
 @dataclass(slots=True)
 class _State:
-    """What the lines say so far. `parts` are the next part and the age limit by the grant's hash."""
+    """The state after the lines so far. `parts` are the next part and the age limit by the grant's hash."""
 
     entries: dict[int, _Entry] = field(default_factory=dict)
     parts: dict[str, tuple[int, int]] = field(default_factory=dict)
@@ -146,7 +147,7 @@ class Journal:
         return number
 
     def note(self, number: int, counts: Counts) -> None:
-        """What request `number` used so far. Raises CannotJournal."""
+        """Note what request `number` used so far. Raises CannotJournal."""
         entry = self._state.entries[number]
         entry.counts = _five(counts)
         self._write(b"n %d %d %d %d %d %d\n" % (number, *entry.counts))
@@ -161,11 +162,11 @@ class Journal:
         except CannotJournal:
             log.error("the usage journal is full: no new work until it is not")
 
-    def unbooked(self, most: int) -> list[tuple[int, UsageRow]]:
+    def next_unbooked(self, most: int) -> list[tuple[int, UsageRow]]:
         ended = (entry for entry in self._state.entries.values() if entry.reason is not None)
         return [(entry.number, entry.row()) for entry, _ in zip(ended, range(most), strict=False)]
 
-    def booked(self, numbers: Sequence[int], *, now: float) -> None:
+    def drop_booked(self, numbers: Sequence[int], *, now: float) -> None:
         """The backend has these. Grants older than `now` are forgotten when the file is next written anew."""
         for number in numbers:
             del self._state.entries[number]
@@ -185,7 +186,7 @@ class Journal:
         self._write(b"a %d\n" % number)
 
     def sync(self) -> None:
-        """To the disk itself: for the moments that can wait for it."""
+        """Write to the disk itself: for the moments that can wait for it."""
         os.fsync(self._fd)
 
     def close(self) -> None:
@@ -231,7 +232,7 @@ class Journal:
             raise CannotJournal("the disk took half a line")
 
     def _shrink(self, more: int = 0) -> bool:
-        """Whether there is room again after writing the file anew."""
+        """Write the file anew; say whether there is room again."""
         try:
             self._rewrite()
         except OSError:

@@ -67,14 +67,14 @@ class ArtifactServer(ThreadingHTTPServer):
 
 
 class _Paced(io.RawIOBase):
-    """What comes from a connection, request by request. Raises TimeoutError where one drips."""
+    """The bytes of a connection, request by request. Raises TimeoutError where one drips."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
         self.begin()
 
     def begin(self) -> None:
-        """Of the next request."""
+        """Start the clock of the next request."""
         self._n_received, self._waited_s = 0, 0.0
 
     def readable(self) -> bool:

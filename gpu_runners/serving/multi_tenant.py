@@ -164,7 +164,7 @@ class CallEngine:
         _Meter(self._context, self._grant, self._token).rule(answer.latency_us)
 
     def _drafting(self, adapter: Adapter) -> Drafting | None:
-        """What drafts is the granted artifact's alone; what is found out about its pack is its tenant's."""
+        """The drafting of the granted artifact alone; what is learned about its pack is its tenant's."""
         drafting = adapter.drafting if self._context.has_drafts else None
         if drafting is not None and drafting.pack is not None:
             self._context.feedback.expect(self._grant, self._token, drafting.pack.key)

@@ -12,7 +12,7 @@ import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
 
-from backend.domain.serving.wire import ServerHello, ServerOrders, UsageBatch
+from backend.domain.serving.wire import ServerOrders, ServerRegistration, UsageBatch
 from gpu_runners.http import Refused, Unreachable, backoff_s
 from gpu_runners.serving.backend_client import Backend
 from gpu_runners.serving.journal import CannotJournal, Journal
@@ -28,7 +28,7 @@ class Registration:
     """Registers anew every third of the lease and carries out the orders. `server` is the id the backend gave, ""
     before the first answer."""
 
-    def __init__(self, backend: Backend, context: ServerContext, description: Callable[[], ServerHello]) -> None:
+    def __init__(self, backend: Backend, context: ServerContext, description: Callable[[], ServerRegistration]) -> None:
         self._backend, self._context, self._describe = backend, context, description
         self.server, self.lease_s, self.n_failures = "", FIRST_LEASE_S, 0
         self._rng, self._soon = random.Random(), asyncio.Event()
@@ -102,7 +102,7 @@ class UsageReporter:
 
     async def report(self) -> float:
         """Report one batch at most; seconds until the next."""
-        rows = self._journal.unbooked(ROWS if self.n_failures == 0 else 1)
+        rows = self._journal.next_unbooked(ROWS if self.n_failures == 0 else 1)
         if not rows or not self._server():
             self.last_booked_at = time.monotonic()
             return self._every_s
@@ -120,7 +120,7 @@ class UsageReporter:
             return self._set_aside(rows[0][0], error)
         self._put_aside([rows[place][0] for place in refused])
         numbers = [number for place, (number, _) in enumerate(rows) if place not in refused]
-        self._journal.booked(numbers, now=time.time())
+        self._journal.drop_booked(numbers, now=time.time())
         self.n_booked, self.n_failures, self.last_booked_at = self.n_booked + len(numbers), 0, time.monotonic()
         return 0.0 if self._journal.n_unbooked else self._every_s
 
@@ -159,8 +159,8 @@ def describe_server(
     bases: list[dict[str, str]],
     max_running: int,
     engine: dict[str, object],
-) -> ServerHello:
-    return ServerHello(
+) -> ServerRegistration:
+    return ServerRegistration(
         name=name,
         url=url,
         bases=bases,

@@ -8,7 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TypeVar
 
-from gpu_runners.config import BadSetting, folder, number, required
+from gpu_runners.config import BadSetting, folder, number, require
 from gpu_runners.engine.planning.plan import Speculation
 from gpu_runners.serving.adapter_files import is_digest
 
@@ -59,17 +59,17 @@ class ServerConfig:
 
 
 def read_server_config(environ: Mapping[str, str] = os.environ) -> ServerConfig:
-    """From KOLM_API_URL, KOLM_RUNNER_TOKEN, KOLM_KEYRING (required), KOLM_BASE_DIR and KOLM_SERVER_*, which
+    """Read KOLM_API_URL, KOLM_RUNNER_TOKEN, KOLM_KEYRING (required), KOLM_BASE_DIR and KOLM_SERVER_*, which
     deploy/env.example explains. Raises BadSetting."""
-    api_url = required(environ, "KOLM_API_URL", "the web process's address, such as http://127.0.0.1:8000").rstrip("/")
+    api_url = require(environ, "KOLM_API_URL", "the web process's address, such as http://127.0.0.1:8000").rstrip("/")
     host = environ.get("KOLM_SERVER_HOST") or "127.0.0.1"
     port = int(number(environ, "KOLM_SERVER_PORT", 8014, low=1, high=65535))
     name = environ.get("KOLM_SERVER_NAME") or f"{socket.gethostname()}-{port}"
     state = folder(environ, "KOLM_SERVER_DIR") or Path.home() / ".local" / "state" / "kolm" / f"server-{port}"
     return ServerConfig(
         api_url=api_url,
-        token=required(environ, "KOLM_RUNNER_TOKEN", "the token that the web process was started with"),
-        keyring=Path(required(environ, "KOLM_KEYRING", "the pinned keys whose artifacts may be loaded")).expanduser(),
+        token=require(environ, "KOLM_RUNNER_TOKEN", "the token that the web process was started with"),
+        keyring=Path(require(environ, "KOLM_KEYRING", "the pinned keys whose artifacts may be loaded")).expanduser(),
         base_dir=folder(environ, "KOLM_BASE_DIR"),
         bases=tuple(part.strip() for part in environ.get("KOLM_SERVER_BASES", "").split(",") if part.strip()),
         name=name,
@@ -96,7 +96,7 @@ def read_server_config(environ: Mapping[str, str] = os.environ) -> ServerConfig:
 
 
 def _memory_backed(state: Path, port: int) -> Path:
-    """Under /dev/shm, where there is one to write to: adapters are read from memory then."""
+    """A folder under /dev/shm, where there is one to write to: adapters are read from memory then."""
     is_there = _SHM.is_dir() and os.access(_SHM, os.W_OK)
     return _SHM / f"kolm-{os.getuid()}-server-{port}" if is_there else state / "unpacked"
 

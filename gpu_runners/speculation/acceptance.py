@@ -1,4 +1,4 @@
-"""How often drafted tokens are taken: by source, and by recipe (or length of match) shrunk towards its source.
+"""The rate at which drafted tokens are taken: by source, and by recipe (or length of match) shrunk towards its source.
 
 A drafted token is the model's choice or it is not, whether it was fed to the model or only remembered and compared with
 what came. So what was not drafted is scored as well, and a source that was stopped is known to be good again at no cost
@@ -34,14 +34,14 @@ class Tally:
 
 
 class Acceptance:
-    """Of one pack's requests."""
+    """The acceptance of one pack's requests."""
 
     def __init__(self) -> None:
         self._kinds = {kind: Tally() for kind in DraftKind}
         self._keys: dict[tuple[DraftKind, int], Tally] = {}
 
     def note(self, kind: DraftKind, key: int, drafted: int, accepted: int) -> None:
-        """Of one run of a source: `drafted` tokens were there to be compared, the first `accepted` of them held."""
+        """Count one run of a source: `drafted` tokens were there to be compared, the first `accepted` of them held."""
         self._kinds[kind].add(drafted, accepted)
         tally = self._keys.get((kind, key))
         if tally is None:
@@ -66,8 +66,8 @@ class Acceptance:
         return sum(tally.reached for tally in self._kinds.values())
 
     def is_muted(self, recipe: int) -> bool:
-        """Whether less than 90 % of a recipe's drafted tokens hold. One that never failed is not; a failure weighs less
-        the more it has to its credit."""
+        """Say whether less than 90 % of a recipe's drafted tokens hold. One that never failed is not; a failure weighs
+        less the more it has to its credit."""
         tally = self._keys.get((DraftKind.PACK, recipe))
         if tally is None or tally.drafted == tally.accepted:
             return False

@@ -40,7 +40,7 @@ class DraftModel(Protocol):
         ...
 
     def has_place(self, drafter: Drafter, limit: int) -> bool:
-        """Whether an answer of at most `limit` tokens with its prompt has room."""
+        """Say whether an answer of at most `limit` tokens with its prompt has room."""
         ...
 
     def close(self, drafter: Drafter) -> None: ...
@@ -72,7 +72,7 @@ class BatchDrafter:
         self._n_others = 0  # sequences of the last step that were not asked
 
     def opens_at_once(self, request: GenerationRequest) -> bool:
-        """Whether `open` has nothing to read from the disk."""
+        """Say whether `open` has nothing to read from the disk."""
         drafting = request.drafting
         ref = None if drafting is None or DraftKind.PACK not in drafting.kinds else drafting.pack
         return ref is None or self._shelf.has(ref)
@@ -138,7 +138,7 @@ class BatchDrafter:
         log = drafter.controller.log
         if log is not None:
             learns = sequence.request.drafting is not None and sequence.request.drafting.learns
-            log.answered(answer, learns=learns)
+            log.count_answer(answer, learns=learns)
         if self._models is not None:
             self._models.close(drafter)
 
@@ -258,8 +258,8 @@ class BatchDrafter:
             drafts[i] = []
 
     def _book(self) -> None:
-        """What the step before gained and spent. Its drafts are charged what such drafts cost by all that was measured:
-        one step alone says little."""
+        """Book what the step before gained and spent. Its drafts are charged what such drafts cost by all that was
+        measured: one step alone says little."""
         book, costs = self._step, self.costs
         if not book.n_rows:
             return
@@ -292,7 +292,7 @@ def _drafter(sequence: DraftedSequence) -> Drafter:
 
 
 def _skip(sequence: DraftedSequence) -> list[int]:
-    """Not asked in this step."""
+    """Skip a row in this step."""
     drafter = _drafter(sequence)
     if drafter.is_asked:
         drafter.drop()

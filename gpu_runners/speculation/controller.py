@@ -1,4 +1,5 @@
-"""How far to draft: measured acceptance against measured cost, source by source. Shared by all requests of one pack.
+"""The decision how far to draft: measured acceptance against measured cost, source by source. Shared by all requests of
+one pack.
 
 A drafted token pays while the probability that it is accepted, times what a token is worth, is more than what it adds
 to the step. Nobody has to draft to learn the first of these (`acceptance`); steps tell the other two (`step_costs`).
@@ -42,7 +43,7 @@ class RegretBudget:
         self.saved_s = min(self.saved_s + self._share * seconds, self.most_s)
 
     def grant_exploration(self, seconds: float) -> None:
-        """What may be owed at once beside what was saved."""
+        """Grant what may be owed at once beside what was saved."""
         self.most_s = max(self.most_s, seconds)
         self.saved_s += seconds
 
@@ -57,7 +58,7 @@ class RegretBudget:
 
 
 class _Asking:
-    """What asking a source takes and brings."""
+    """The cost and the gain of asking a source."""
 
     __slots__ = ("gained", "n", "seconds", "skipped")
 
@@ -75,7 +76,7 @@ class _Asking:
 
 
 class Controller:
-    """What one pack's requests may draft, and what came of it."""
+    """The controller of what one pack's requests may draft, by what came of it."""
 
     def __init__(self, costs: StepCosts, *, is_gated: bool = True, log: PackLog | None = None) -> None:
         self.costs, self.log = costs, log
@@ -89,8 +90,8 @@ class Controller:
         self._floor = 0.0
 
     def can_afford(self, n_rows: int, seconds: float) -> bool:
-        """Whether one's rows are asked in a step of `n_rows`, which takes `seconds`. Some steps in a row they are, or
-        none: what one remembers the next compares, and a row that was not asked for long has to catch up first."""
+        """Say whether one's rows are asked in a step of `n_rows`, which takes `seconds`. Some steps in a row they are,
+        or none: what one remembers the next compares, and a row that was not asked for long has to catch up first."""
         if not self.is_gated:
             return True
         if self._granted < _ASKING_CREDIT + _CREDIT:
@@ -117,9 +118,9 @@ class Controller:
             self._granted = due
 
     def length(self, kind: DraftKind, most: int, *, key: int = 0, survival: float = 1.0, made_s: float = 0.0) -> int:
-        """How many tokens of a source may be drafted now; 0: not now. `key` is the recipe's place or the length of a
-        match, `survival` the probability that what was drafted before them is accepted, `made_s` what it takes to make
-        one of them."""
+        """Count the tokens of a source that may be drafted now; 0: not now. `key` is the recipe's place or the length
+        of a match, `survival` the probability that what was drafted before them is accepted, `made_s` what it takes to
+        make one of them."""
         if not self.is_gated:
             return most
         if kind is DraftKind.PACK and self.acceptance.is_muted(key):
@@ -135,7 +136,7 @@ class Controller:
         return self.acceptance.rate(kind, key)
 
     def may_ask(self, kind: DraftKind, onward: bool) -> bool:
-        """Whether asking a source brings more than it takes, so far. `onward`: behind other drafted tokens."""
+        """Say whether asking a source brings more than it takes, so far. `onward`: behind other drafted tokens."""
         asking = self._asking[kind, onward]
         if not self.is_gated or asking.n < _JUDGED_FROM or asking.gained * self._worth >= asking.seconds:
             return True
@@ -146,11 +147,11 @@ class Controller:
         self._asking[kind, onward].note(seconds)
 
     def note(self, kind: DraftKind, drafted: int, accepted: int, *, key: int = 0, onward: bool = False) -> None:
-        """Of `drafted` tokens, fed to the model or only remembered, the first `accepted` came."""
+        """Note that of `drafted` tokens, fed to the model or only remembered, the first `accepted` came."""
         self.acceptance.note(kind, key, drafted, accepted)
         self._asking[kind, onward].gained += accepted
         if kind is DraftKind.PACK and self.log is not None:
-            self.log.tried(key, drafted, accepted)
+            self.log.count_run(key, drafted, accepted)
 
 
 @dataclass(slots=True)

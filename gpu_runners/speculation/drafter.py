@@ -28,7 +28,8 @@ class TokenSource(Protocol):
         ...
 
     def propose(self, ahead: Sequence[int], most: int) -> Sequence[int]:
-        """At most `most` tokens to come after the answer and `ahead`, drafted tokens that other sources put there."""
+        """Propose at most `most` tokens to come after the answer and `ahead`, drafted tokens that other sources put
+        there."""
         ...
 
 
@@ -94,7 +95,7 @@ class Drafter:
         )
 
     def propose(self, room: int) -> list[int]:
-        """At most `room` tokens; [] for none."""
+        """Propose at most `room` tokens; [] for none."""
         self.drop()
         self.is_asked = True
         room = min(room, self._max_draft)
@@ -109,11 +110,11 @@ class Drafter:
         return self.trim(self._sound())
 
     def wants_model(self, room: int) -> bool:
-        """Whether a small model's tokens may stand behind the draft."""
+        """Say whether a small model's tokens may stand behind the draft."""
         return self._has_model and self.is_asked and self._is_open and len(self._draft) < min(room, self._max_draft)
 
     def may_ask_model(self, pass_s: float) -> bool:
-        """Whether a small model's next token seems to pay for itself and `pass_s`, the row's share of making it."""
+        """Say whether a small model's next token seems to pay for itself and `pass_s`, the row's share of making it."""
         is_first = not self._parts or self._parts[-1].kind is not DraftKind.MODEL
         if is_first and not self.controller.may_ask(DraftKind.MODEL, False):
             return False
@@ -152,8 +153,8 @@ class Drafter:
         self.drop()
 
     def observe_accepted(self, tokens: Sequence[int], *, fed: Sequence[int] | None = None) -> int:
-        """What really came after the last `propose`: the accepted tokens and the one that followed. `fed` is what the
-        engine took of the draft (None: all). How many were accepted."""
+        """Read what really came after the last `propose`: the accepted tokens and the one that followed. `fed` is what
+        the engine took of the draft (None: all). How many were accepted."""
         n_fed = len(self._draft) if fed is None else min(len(fed), len(self._draft))
         accepted = 0
         while accepted < min(n_fed, len(tokens)) and tokens[accepted] == self._draft[accepted]:
@@ -218,7 +219,7 @@ class Drafter:
             del self._remembered[kind]
 
     def _sound(self) -> int:
-        """How many tokens of the draft the engine may be given."""
+        """Count the tokens of the draft that the engine may be given."""
         n = len(self._draft)
         for i, token in enumerate(self._draft):
             if token < 0 or (self._n_vocab is not None and token >= self._n_vocab):

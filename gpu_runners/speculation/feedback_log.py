@@ -1,4 +1,4 @@
-"""What this runner tells of packs in use: counts by recipe, and shapes of places that no recipe knew. Text only of
+"""The feedback of this runner on packs in use: counts by recipe, and shapes of places that no recipe knew. Text only of
 tenants who opted in, and then as token ids."""
 
 import threading
@@ -16,7 +16,7 @@ _KEEP = 1024  # packs
 
 
 class PackLog:
-    """Of one tenant's one pack since the last report. Any thread."""
+    """The log of one tenant's one pack since the last report. Any thread."""
 
     def __init__(self, key: str, pack: RecipePack) -> None:
         self._key, self._pack = key, pack
@@ -30,8 +30,9 @@ class PackLog:
         self._learned: list[list[int]] = []
         self._n_answers = self._n_tokens = 0
 
-    def tried(self, place: int, drafted: int, accepted: int) -> None:
-        """Of a recipe's run `drafted` tokens met the answer (drafted, or only compared), the first `accepted` held."""
+    def count_run(self, place: int, drafted: int, accepted: int) -> None:
+        """Count a recipe's run, of which `drafted` tokens met the answer (drafted, or only compared), the first
+        `accepted` held."""
         with self._lock:
             counts = self._tried.setdefault(place, [0, 0])
             counts[0] += drafted
@@ -41,12 +42,12 @@ class PackLog:
         self._n_missed += 1
         return self._n_missed % MISSED_EVERY == 0
 
-    def missed(self, shape: str) -> None:
+    def count_miss(self, shape: str) -> None:
         with self._lock:
             if shape in self._missed or len(self._missed) < MAX_ROWS:
                 self._missed[shape] = self._missed.get(shape, 0) + MISSED_EVERY
 
-    def answered(self, tokens: Sequence[int], *, learns: bool) -> None:
+    def count_answer(self, tokens: Sequence[int], *, learns: bool) -> None:
         with self._lock:
             self._n_answers += 1
             self._n_tokens += len(tokens)

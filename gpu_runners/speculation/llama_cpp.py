@@ -67,18 +67,18 @@ class RecipeDrafts:
         goes_on = row is not None and 0 < n_new <= len(row.draft) + 1 and np.array_equal(input_ids[:-n_new], self._seen)
         if row is None or not goes_on:
             n_new = 1
-            row = self._begun(input_ids[:-1].tolist())
+            row = self._begin(input_ids[:-1].tolist())
         elif row.drafter is not None:
             self._drafts.note_step(1, len(row.draft), time.perf_counter() - self._at_s)
         new = input_ids[-n_new:].tolist()
         row.tokens += new
         self._seen = np.array(input_ids, dtype=np.intc)
-        row.draft = self._proposed(row, new)
+        row.draft = self._propose(row, new)
         self._at_s = time.perf_counter()
         return np.asarray(row.draft, dtype=np.intc)
 
     def finish(self) -> tuple[SourceCount, ...]:
-        """What drafts brought, of all answers until now. The next call begins an answer."""
+        """End an answer: what drafts brought, of all answers until now. The next call begins an answer."""
         self._end()
         kinds = dict.fromkeys(kind for kind, _ in self._counts)
         return tuple(
@@ -86,13 +86,13 @@ class RecipeDrafts:
             for kind in kinds
         )
 
-    def _proposed(self, row: _Row, new: list[int]) -> list[int]:
+    def _propose(self, row: _Row, new: list[int]) -> list[int]:
         if row.drafter is None:
             return []
         self._drafts.observe_accepted(row, new)
         return self._drafts.propose([row])[0]
 
-    def _begun(self, prompt: list[int]) -> _Row:
+    def _begin(self, prompt: list[int]) -> _Row:
         self._end()
         request = GenerationRequest(id="", prompt=tuple(prompt), max_new_tokens=self._context, drafting=self._drafting)
         self._row = _Row(request=request, tokens=prompt, limit=self._context)
@@ -132,7 +132,7 @@ def write_static_lookup(
 
 
 def following_pairs(pack: RecipePack, prompt_end: Sequence[int] = ()) -> dict[tuple[int, int], Counter[int]]:
-    """What follows each two tokens in the pack's runs, and how often. Recipes overlap (a run begins again inside
+    """Count what follows each two tokens in the pack's runs, and how often. Recipes overlap (a run begins again inside
     another, behind a longer or shorter context), so a follower's count is that of the recipe that saw it most."""
     table: dict[tuple[int, int], Counter[int]] = defaultdict(Counter)
     for recipe in pack.recipes:

@@ -23,7 +23,7 @@ class PackShelf:
         self._ready: OrderedDict[str, PackIndex] = OrderedDict()
 
     def has(self, ref: PackRef) -> bool:
-        """Whether a pack is ready, and nobody reads another one just now."""
+        """Say whether a pack is ready, and nobody reads another one just now."""
         if not self._lock.acquire(blocking=False):
             return False
         try:
@@ -39,7 +39,7 @@ class PackShelf:
                 self._ready.clear()
             index = self._ready.get(ref.key)
             if index is None:
-                index = self._ready[ref.key] = self._made(ref)
+                index = self._ready[ref.key] = self._build(ref)
             self._ready.move_to_end(ref.key)
             while len(self._ready) > self._keep:
                 self._ready.popitem(last=False)
@@ -49,7 +49,7 @@ class PackShelf:
         with self._lock:
             self._ready.pop(key, None)
 
-    def _made(self, ref: PackRef) -> PackIndex:
+    def _build(self, ref: PackRef) -> PackIndex:
         data = _bytes(ref)
         if hashlib.sha256(data).hexdigest() != ref.key:
             raise _bad("its bytes are not those that its key names")

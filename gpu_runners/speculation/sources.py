@@ -1,4 +1,4 @@
-"""Where the drafted tokens of one answer come from: its pack, its schema, its own prompt."""
+"""The sources of the drafted tokens of one answer: its pack, its schema, its own prompt."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -35,7 +35,7 @@ class PackSource:
         run = cursor.propose(most)
         self.key = cursor.proposed
         if not run and not ahead and self._log is not None and self._log.wants_missed():
-            self._log.missed(cursor.shape)
+            self._log.count_miss(cursor.shape)
         return run
 
 
@@ -111,7 +111,7 @@ class PromptSource:
         return tokens[best_at : best_at + most] if best else ()
 
     def _agreeing(self, tail: Sequence[int], at: int) -> int:
-        """How many tokens before `at` are the end of `tail`."""
+        """Count the tokens before `at` that are the end of `tail`."""
         tokens, n = self._tokens, 2
         while n < len(tail) and n < at and tokens[at - 1 - n] == tail[-1 - n]:
             n += 1

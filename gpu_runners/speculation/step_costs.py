@@ -1,4 +1,4 @@
-"""What a forward pass takes on this machine, without drafted tokens and with them.
+"""The cost of a forward pass on this machine, without drafted tokens and with them.
 
 A machine has other work too: a step may take three times what the one before took, for no reason of its own. So every
 time here is a low quantile of the last few steps of its kind, and what is compared are such quantiles. What drafted
@@ -86,10 +86,10 @@ class _Line:
         fixed, slope = self.guess
         points = [(0.25, 0.0, fixed), (0.25, float(_GUESS_X), fixed + slope * _GUESS_X)]
         points += [(float(len(shares)), lengths.low, shares.low) for lengths, shares in self._kinds.values()]
-        self.fixed, self.slope = _fitted(points)
+        self.fixed, self.slope = _fit_line(points)
 
 
-def _fitted(points: Sequence[tuple[float, float, float]]) -> tuple[float, float]:
+def _fit_line(points: Sequence[tuple[float, float, float]]) -> tuple[float, float]:
     """(fixed, slope) of (weight, x, y), neither of them below nothing."""
     w = sum(weight for weight, _, _ in points)
     x = sum(weight * x for weight, x, _ in points)
@@ -134,7 +134,7 @@ class StepCosts:
             line.note(n_rows, n_drafted, seconds / plain - 1)
 
     def note_gain(self, n_rows: int, n_tokens: int, n_drafted: int, making_s: float) -> None:
-        """How many tokens came of a step, and what the making of its drafts took."""
+        """Note how many tokens came of a step, and what the making of its drafts took."""
         plain = self.plain(n_rows)
         self._plain_seconds = 0.98 * self._plain_seconds + n_tokens * plain / max(n_rows, 1)
         self._seconds = 0.98 * self._seconds + plain * (1 + self.extra(n_rows, n_drafted)) + making_s
@@ -150,11 +150,12 @@ class StepCosts:
         return known.low
 
     def wants_plain(self) -> bool:
-        """Whether a step without drafts is due, so that both are known of the same time."""
+        """Say whether a step without drafts is due, so that both are known of the same time."""
         return self._since_plain >= _PLAIN_EVERY
 
     def most(self, n_rows: int) -> int:
-        """How many tokens may be drafted in one step of `n_rows` rows, so that what is not known cannot cost much."""
+        """Count the tokens that may be drafted in one step of `n_rows` rows, so that what is not known cannot cost
+        much."""
         return max(_FIRST_TOKENS, n_rows // 2, 2 * self._line(n_rows).reach)
 
     def extra(self, n_rows: int, n_drafted: int) -> float:
@@ -179,7 +180,7 @@ class StepCosts:
         return self.plain(n_rows) / max(n_rows, 1) / max(speedup, 1.0)
 
     def _line(self, n_rows: int) -> _Line:
-        """Of so many rows, by powers of two. What is not known is guessed from the nearest that is."""
+        """The line of so many rows, by powers of two. What is not known is guessed from the nearest that is."""
         size = max(n_rows - 1, 0).bit_length()
         line = self._lines.setdefault(size, _Line())
         if not line.is_known:

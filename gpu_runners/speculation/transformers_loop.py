@@ -19,7 +19,7 @@ from gpu_runners.speculation.drafter import Drafter
 
 
 class DraftingLoop:
-    """For one answer, as its drafter is. `n_steps` are the forward passes it took."""
+    """A loop for one answer, as its drafter is. `n_steps` are the forward passes it took."""
 
     def __init__(self, drafter: Drafter) -> None:
         self._drafter = drafter
@@ -48,7 +48,7 @@ class DraftingLoop:
             out = model(input_ids=read, past_key_values=cache, use_cache=True, logits_to_keep=len(draft) + 1)
             self.n_steps += 1
             n_before = ids.shape[1]
-            ids, is_over = chooses.kept(ids, out.logits.float(), draft)
+            ids, is_over = chooses.accept(ids, out.logits.float(), draft)
             self._drafter.observe_accepted(ids[0, n_before:].tolist())
             if is_over:
                 return ids
@@ -63,17 +63,17 @@ class _Choosing:
     def __init__(self, processors: LogitsProcessorList, criteria: StoppingCriteriaList, *, samples: bool) -> None:
         self._processors, self._criteria, self._samples = processors, criteria, samples
 
-    def kept(self, ids: Any, logits: torch.Tensor, draft: list[int]) -> tuple[torch.Tensor, bool]:
+    def accept(self, ids: Any, logits: torch.Tensor, draft: list[int]) -> tuple[torch.Tensor, bool]:
         """(`ids` with the tokens that hold and the one that follows, whether the answer is over)."""
         for place in range(len(draft) + 1):
-            token = self._chosen(self._processors(ids, logits[:, place]))
+            token = self._choose(self._processors(ids, logits[:, place]))
             ids = torch.cat([ids, token.view(1, 1)], dim=-1)
             is_over = bool(self._criteria(ids, None).all())
             if is_over or place == len(draft) or int(token) != draft[place]:
                 break
         return ids, is_over
 
-    def _chosen(self, scores: torch.Tensor) -> torch.Tensor:
+    def _choose(self, scores: torch.Tensor) -> torch.Tensor:
         if self._samples:
             return torch.multinomial(torch.softmax(scores, dim=-1), 1)[0, 0]
         return scores[0].argmax()

@@ -39,7 +39,7 @@ def answer_text(value: dict[str, Any]) -> str:
 
 
 def chats(seed: int) -> Iterator[Chat]:
-    """Without end. Two thirds are extractions."""
+    """Yield chats without end. Two thirds are extractions."""
     rng = random.Random(seed)
     makers = (extraction, extraction, extraction, pairs, pairs, label, short_text)
     while True:

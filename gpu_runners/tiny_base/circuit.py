@@ -1,4 +1,4 @@
-"""What the weights start from: an induction circuit, planted.
+"""The start of the weights: an induction circuit, planted.
 
 A transformer learns to copy late: first it must find "attend to the token before" in one layer and "attend to what
 followed this token last time" in the next, and until both are there neither lowers the loss. At this size that takes

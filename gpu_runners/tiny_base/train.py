@@ -123,7 +123,7 @@ def _code(source: str) -> str:
 
 
 def _texts(recipe: Recipe) -> Iterator[str]:
-    """What the vocabulary is trained on; common words often enough to become one token each."""
+    """The texts that the vocabulary is trained on; common words often enough to become one token each."""
     for chat in islice(chats(recipe.seed), recipe.tokenizer_chats):
         yield from (chat.system, chat.user, chat.answer)
     lists = (words.COMMON, words.FIRST, words.LAST, words.CITIES, words.THINGS, words.FIELD_WORDS, words.TITLE_WORDS)
@@ -157,7 +157,8 @@ def _new_model(recipe: Recipe, tokenizer: Any) -> Any:
 
 
 def _groups(model: Any) -> list[dict[str, Any]]:
-    """What was planted is sharp and moves slowly: at the full rate it is gone after 40 steps (measured)."""
+    """Group the parameters: what was planted is sharp and moves slowly: at the full rate it is gone after 40 steps
+    (measured)."""
     slow = {"embed_tokens": 0.3, "layers.0.self_attn": 0.1, "layers.1.self_attn": 0.1}
     groups: dict[float, list[Any]] = {}
     for name, parameter in model.named_parameters():
@@ -184,7 +185,7 @@ def _step(model: Any, optimizer: Any, batch: list[rows.Row], pad: int, rate: flo
 
 
 def _rate(recipe: Recipe, step: int) -> float:
-    """Up over the warm-up, then linearly down to a twentieth."""
+    """Rise over the warm-up, then linearly down to a twentieth."""
     if step < recipe.warmup:
         return recipe.learning_rate * (step + 1) / recipe.warmup
     left = 1 - (step - recipe.warmup) / max(1, recipe.steps - recipe.warmup)
@@ -213,7 +214,7 @@ def _stamp(folder: Path) -> str:
 
 
 def _replace(made: Path, scratch: Path) -> None:
-    """Under the lock. Whoever has the old files open keeps them."""
+    """Replace under the lock. Whoever has the old files open keeps them."""
     if made.exists():
         shutil.rmtree(made)
     scratch.rename(made)

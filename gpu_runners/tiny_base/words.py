@@ -1,4 +1,4 @@
-"""What the generated texts are made of. Written for this; no corpus is read."""
+"""The words that the generated texts are made of. Written for this; no corpus is read."""
 
 COMMON = """
 a about above after again all also always am an and another any are around as ask at away back bad be because been

@@ -29,12 +29,12 @@ from pathlib import Path
 import numpy as np
 
 from backend.domain.rules.closure import compile_batch, compile_rules
-from backend.domain.rules.conditions import View, all_of, padded, test_of
+from backend.domain.rules.conditions import View, all_of, pad, test_of
 from backend.domain.rules.induction import RuleOptions, induce_rules
 from backend.domain.rules.javascript.export import to_javascript
 from backend.domain.rules.rule_list import Evidence, LabelRule, RuleList
 from backend.domain.rules.wording import word_bytes, words_of
-from gpu_runners.artifacts.rules_first import RulesFirst, predicted
+from gpu_runners.artifacts.rules_first import RulesFirst, predict_with_rules
 from tests.backend.domain.rules.javascript.node_answers import node
 from tests.backend.domain.rules.worlds import SCHEMA, orders
 from tests.bench.banking77_data import data_folder
@@ -164,7 +164,7 @@ def as_run(rules: RuleList) -> Callable[[Sequence[str]], list[dict[str, object]]
     first, is_label = RulesFirst(rules, labels=None), rules.task == "label"
 
     def run(texts: Sequence[str]) -> list[dict[str, object]]:
-        return predicted(first, texts, is_label=is_label, model=lambda left: [{}] * len(left))
+        return predict_with_rules(first, texts, is_label=is_label, model=lambda left: [{}] * len(left))
 
     return run
 
@@ -205,7 +205,7 @@ def naive(rules: RuleList) -> Callable[[str], str | None]:
     tests = [(all_of(map(test_of, rule.when), map(test_of, rule.unless)), rule.answer) for rule in known]
 
     def answer(text: str) -> str | None:
-        view = View(text, padded(word_bytes(text)))
+        view = View(text, pad(word_bytes(text)))
         return next((said for applies, said in tests if applies(view)), None)
 
     return answer

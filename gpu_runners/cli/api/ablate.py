@@ -71,12 +71,12 @@ def ablate(
             for arm, arm_id in zip(wanted, ids, strict=False):
                 print(f"arm {arm} ({arm_id})", flush=True)
                 follow(client, arm_id)
-            found = _arms(client, compile["id"]) if ids else []
+            arm_rows = _arms(client, compile["id"]) if ids else []
     except KolmError as error:
         return fail(str(error), code=exit_code_of(error))
     except Unreadable as error:
         return fail(str(error))
-    rows = [next(row for row in found if row["id"] == arm_id) for arm_id in ids]
+    rows = [next(row for row in arm_rows if row["id"] == arm_id) for arm_id in ids]
     measured = [row for row in rows if row["comparison"] is not None]
     if as_json:
         print(json.dumps({"compile": compile["id"], "status": compile["status"], "ablations": rows}))
@@ -114,11 +114,11 @@ def _compile(client: Client, spec: str | None, of: str | None) -> Row:
         of = started["id"]
         follow(client, of)
         return dict(client.get(f"/v1/compiles/{of}"))
-    found: Row = client.get(f"/v1/compiles/{of}")
-    if found["status"] not in (*_MEASURED, *_LOST):
-        follow(client, found["id"])
-        found = client.get(f"/v1/compiles/{of}")
-    return found
+    row: Row = client.get(f"/v1/compiles/{of}")
+    if row["status"] not in (*_MEASURED, *_LOST):
+        follow(client, row["id"])
+        row = client.get(f"/v1/compiles/{of}")
+    return row
 
 
 def _start(client: Client, compile: Row, wanted: Sequence[str], budget_microusd: int | None) -> list[str]:
@@ -164,9 +164,9 @@ def table(rows: Sequence[Row]) -> list[str]:
 
 
 def sentence(row: Row) -> str:
-    """What one arm says about selection, in words."""
-    found = row["comparison"]
-    ours, theirs, paired = found["selected"], found["arm"], found["paired"]
+    """Say in words what one arm shows about selection."""
+    comparison = row["comparison"]
+    ours, theirs, paired = comparison["selected"], comparison["arm"], comparison["paired"]
     verdict = "no clear difference"
     if paired["is_clear"]:
         verdict = "clearly better" if paired["difference_ppm"] > 0 else "clearly worse"

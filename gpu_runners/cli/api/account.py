@@ -122,10 +122,10 @@ def logout(*, profile: str) -> int:
 def whoami(*, as_json: bool, connect: Connect) -> int:
     def act(client: Client) -> None:
         tenant, key = client.tenant.get(), own_key(client)
-        found: dict[str, Any] = {"tenant": tenant.id, "name": tenant.name, "api": client.base_url}
+        members: dict[str, Any] = {"tenant": tenant.id, "name": tenant.name, "api": client.base_url}
         if key is not None:
-            found |= {"key": key.id, "key_name": key.name, "scopes": list(key.scopes)}
-        print_json(found) if as_json else print_members(found)
+            members |= {"key": key.id, "key_name": key.name, "scopes": list(key.scopes)}
+        print_json(members) if as_json else print_members(members)
 
     return run_command(act, connect)
 

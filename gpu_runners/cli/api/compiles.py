@@ -196,7 +196,7 @@ def follow(client: Client, compile_id: str, *, after: int = 0) -> None:
 
 
 def estimate(spec: str, *, connect: Connect, as_json: bool = False) -> int:
-    """What a compile would cost, step by step, and what the draft cache is expected to save of it. Starts nothing."""
+    """Print what a compile would cost, step by step, and what the draft cache should save of it. Starts nothing."""
     from gpu_runners.cli.display.draft_tables import saving_sentence
 
     def act(client: Client) -> int:
@@ -235,7 +235,7 @@ def _artifacts_of(client: Client, document: Any) -> list[Row]:
 
 
 def _apart(as_json: bool) -> "contextlib.AbstractContextManager[Any]":
-    """With --json, standard output is the document's alone."""
+    """Keep standard output for the document alone with --json."""
     return contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext()
 
 

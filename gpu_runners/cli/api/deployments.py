@@ -165,25 +165,25 @@ def promote(*, deployment: str, artifact: str | None, as_json: bool, connect: Co
 
 def verb(*, deployment: str, verb: str, as_json: bool, connect: Connect) -> int:
     def act(client: Client) -> None:
-        found = id_of(client, deployment)
+        deployment_id = id_of(client, deployment)
         if verb == "rm":
-            client.deployments.delete(found)
-            print_json({"id": found, "deleted": True}) if as_json else print(f"{deployment}: deleted.")
+            client.deployments.delete(deployment_id)
+            print_json({"id": deployment_id, "deleted": True}) if as_json else print(f"{deployment}: deleted.")
             return
-        row = getattr(client.deployments, verb)(found)
+        row = getattr(client.deployments, verb)(deployment_id)
         _say(row, f"{row.name} {DONE[verb]}; {row.artifact} answers.", as_json=as_json)
 
     return run_command(act, connect)
 
 
 def id_of(client: Client, deployment: str) -> str:
-    """Of a name or an id. Raises NotFound."""
+    """The id of a deployment, from its name or its id. Raises NotFound."""
     if deployment.startswith("dep_"):
         return deployment
-    found = next((row.id for row in client.deployments.list() if row.name == deployment), None)
-    if found is None:
+    deployment_id = next((row.id for row in client.deployments.list() if row.name == deployment), None)
+    if deployment_id is None:
         raise NotFound(f"There is no deployment {deployment!r}; `kolm deployments ls` shows those there are.")
-    return found
+    return deployment_id
 
 
 def settings_of(options: argparse.Namespace) -> dict[str, Any]:

@@ -172,8 +172,8 @@ def preview(spec: str, *, as_json: bool, connect: Connect) -> int:
 
 def delete(draft: str, *, connect: Connect) -> int:
     def act(client: Client) -> None:
-        found = client.delete(f"/v1/drafts/{quote(draft, safe='')}")
-        n_others = found["n_drafts"] - 1
+        counts = client.delete(f"/v1/drafts/{quote(draft, safe='')}")
+        n_others = counts["n_drafts"] - 1
         print(f"{draft} is deleted" + (f", and {n_others} that began as it." if n_others else "."))
 
     return run_command(act, connect)
@@ -183,13 +183,13 @@ def purge(family: str, *, yes: bool, connect: Connect) -> int:
     """Asks before it deletes, unless it was told not to."""
 
     def act(client: Client) -> None:
-        found = client.delete(_path("/v1/drafts", family=family))
-        if found["n_keys"] == 0:
+        counts = client.delete(_path("/v1/drafts", family=family))
+        if counts["n_keys"] == 0:
             print(f"Nothing was kept of the family {family!r}.")
             return
         print(
-            f"{family}: {found['n_drafts']} drafts of {found['n_sources']} slices and {found['n_label_drafts']} label "
-            "answers are deleted, and the key that their texts were sealed with."
+            f"{family}: {counts['n_drafts']} drafts of {counts['n_sources']} slices and {counts['n_label_drafts']} "
+            "label answers are deleted, and the key that their texts were sealed with."
         )
 
     if not yes and not agrees(f"Delete all drafts of the family {family!r}? There is no way back. [y/N] "):

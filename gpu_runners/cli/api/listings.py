@@ -122,7 +122,7 @@ def _print_artifacts(rows: list[Artifact]) -> None:
 
 
 def _print_compile(client: Client, row: dict[str, Any]) -> None:
-    """What people ask of a compile: how it stands, what it cost where, and why it ended so."""
+    """Print what people ask of a compile: how it stands, what it cost where, and why it ended so."""
     names = ("id", "name", "status", "k_score_ppm", "artifact", "budget_microusd", "spent_microusd", "waste_microusd",
              "created_at", "started_at", "ended_at")  # fmt: skip
     print_members({name: row.get(name) for name in names})

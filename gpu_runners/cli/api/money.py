@@ -96,8 +96,8 @@ def usage(by: str, *, start: str | None, end: str | None, as_csv: bool, as_json:
 
 def bill(compile_id: str | None, *, as_json: bool, connect: Connect) -> int:
     def act(client: Client) -> None:
-        found = client.bills.current() if compile_id is None else client.bills.of_compile(compile_id)
-        print_json(found.raw) if as_json else _print_bill(found)
+        bill = client.bills.current() if compile_id is None else client.bills.of_compile(compile_id)
+        print_json(bill.raw) if as_json else _print_bill(bill)
 
     return run_command(act, connect)
 
@@ -129,7 +129,7 @@ def budgets(*, limit: int, as_json: bool, connect: Connect) -> int:
 
 
 def set_budget(cap_microusd: int, *, of_key: str | None, notify_only: bool, as_json: bool, connect: Connect) -> int:
-    """Where there is a budget of this scope already, its cap is changed."""
+    """Create a budget, or change the cap of the one that this scope has."""
 
     def act(client: Client) -> None:
         there = next((row for row in client.budgets.list() if row.api_key == of_key), None)
@@ -156,13 +156,13 @@ def _sentence(row: Budget) -> str:
     return f"{row.id}: {usd(row.cap_microusd)} a month for {whose}; {end}."
 
 
-def _print_bill(found: Bill) -> None:
-    of = found.compile or f"{when(found.period_start)} to {when(found.period_end)}"
-    cells = [(line.label, _quantity(line.quantity, line.unit), usd(line.amount_microusd)) for line in found.lines
+def _print_bill(bill: Bill) -> None:
+    of = bill.compile or f"{when(bill.period_start)} to {when(bill.period_end)}"
+    cells = [(line.label, _quantity(line.quantity, line.unit), usd(line.amount_microusd)) for line in bill.lines
              if line.counted]  # fmt: skip
-    cells.append(("total", "", usd(found.total_microusd)))
+    cells.append(("total", "", usd(bill.total_microusd)))
     print_table((of, "quantity", "amount"), cells, right=(1, 2), none="")
-    beside = [line for line in found.lines if not line.counted]
+    beside = [line for line in bill.lines if not line.counted]
     for line in beside:
         print(f"not in the total: {line.label}, {usd(line.amount_microusd)}")
 

@@ -123,16 +123,16 @@ def pull(epoch: str | None, *, output: str | None, keyring: str | None, as_json:
         row = _epoch_row(client, epoch)
         data = client.download(f"{EPOCHS}/{row['id']}/download")
         try:
-            found = read_epoch(data)
+            document = read_epoch(data)
         except InvalidEpoch as error:
             return fail(f"what came for {row['id']} is not used: {error.message}")
-        path = Path(output or f"registry-{found.number}.epoch.json")
+        path = Path(output or f"registry-{document.number}.epoch.json")
         path.write_bytes(data)
-        doubts = _doubts(found, keyring)
+        doubts = _doubts(document, keyring)
         if as_json:
             print_json(row | {"file": str(path), "trusted": not doubts, "doubts": doubts})
         else:
-            _say(path, found, doubts)
+            _say(path, document, doubts)
         return UNTRUSTED if doubts else OK
 
     return run_command(act, connect)
@@ -141,17 +141,17 @@ def pull(epoch: str | None, *, output: str | None, keyring: str | None, as_json:
 def verify(file: str, *, after: str | None, keyring: str | None, with_entries: bool) -> int:
     try:
         data = Path(file).read_bytes()
-        found = read_proof(data) if _is_proof(data) else read_epoch(data)
+        document = read_proof(data) if _is_proof(data) else read_epoch(data)
         if after is not None:
-            _check_follows(found, read_epoch(Path(after).read_bytes()))
+            _check_follows(document, read_epoch(Path(after).read_bytes()))
     except OSError as error:
         return fail(f"a file cannot be read: {error}", code=USAGE)
     except InvalidEpoch as error:
         return fail(f"{file}: ALTERED OR BROKEN: {error.message}")
-    doubts = _doubts(found, keyring)
-    _say(Path(file), found, doubts)
-    if with_entries and isinstance(found, Epoch):
-        for entry in found.entries:
+    doubts = _doubts(document, keyring)
+    _say(Path(file), document, doubts)
+    if with_entries and isinstance(document, Epoch):
+        for entry in document.entries:
             print(f"  {entry.shape}  →  {json.dumps(entry.run)}")
     return UNTRUSTED if doubts else OK
 
@@ -184,7 +184,7 @@ def withdraw(*, yes: bool, as_json: bool, connect: Connect) -> int:
 
 
 def _epoch_row(client: Client, epoch: str | None) -> dict[str, Any]:
-    """Of an id, a number or the newest. Raises NotFound."""
+    """The epoch of an id or a number, or the newest. Raises NotFound."""
     if epoch is not None and epoch.startswith("epo_"):
         return dict(client.get(f"{EPOCHS}/{epoch}"))
     for row in client.get(EPOCHS)["data"]:
@@ -197,29 +197,29 @@ def _is_proof(data: bytes) -> bool:
     return b'"path":' in data and b'"entries":' not in data
 
 
-def _check_follows(found: Epoch | Proof, before: Epoch) -> None:
+def _check_follows(document: Epoch | Proof, before: Epoch) -> None:
     """Raises InvalidEpoch."""
-    if found.head["prev"] != before.head_sha256 or found.head["epoch"] != before.number + 1:
+    if document.head["prev"] != before.head_sha256 or document.head["epoch"] != before.number + 1:
         raise InvalidEpoch(
             f"It does not follow epoch {before.number}: another one stands between, or one was exchanged."
         )
 
 
-def _doubts(found: Epoch | Proof, keyring: str | None) -> list[str]:
+def _doubts(document: Epoch | Proof, keyring: str | None) -> list[str]:
     pinned, problem = kolm_verify.read_keyring(keyring or kolm_verify.default_keyring())
-    return [*([problem] if problem else []), *found.doubts(pinned)]
+    return [*([problem] if problem else []), *document.doubts(pinned)]
 
 
-def _say(path: Path, found: Epoch | Proof, doubts: list[str]) -> None:
+def _say(path: Path, document: Epoch | Proof, doubts: list[str]) -> None:
     print(f"{path}: {'intact, but NOT TRUSTED' if doubts else 'trusted'}")
     for doubt in doubts:
         print("  " + "".join(char if char.isprintable() else "?" for char in doubt))
-    head = found.head
+    head = document.head
     shared = f"{head['n_entries']} entries, each of {head['k']} parties at least"
     print(f"  epoch {head['epoch']}, {head['created_at']}, {shared}")
     print(f"  Merkle root {head['merkle_root']}")
-    if isinstance(found, Proof):
-        print(f"  has the entry: {found.entry.shape}  →  {json.dumps(found.entry.run)}")
+    if isinstance(document, Proof):
+        print(f"  has the entry: {document.entry.shape}  →  {json.dumps(document.entry.run)}")
 
 
 OPTIONS: dict[str, AddOptions] = {

@@ -86,7 +86,7 @@ class Forwarder:
 def listen(
     url: str, *, types: Sequence[str], secret: str | None, state: str | None, as_json: bool, connect: Connect
 ) -> int:
-    """Until it is interrupted. Exit 2 where the URL or the secret makes no sense."""
+    """Listen until interrupted. Exit 2 where the URL or the secret makes no sense."""
     if not url.startswith(("http://", "https://")):
         return fail(f"--forward takes a URL such as http://localhost:3000/webhooks, not {url!r}.", code=USAGE)
     signing = secret or new_secret()

@@ -227,7 +227,7 @@ def replay(id: str, *, since: str | None, as_json: bool, connect: Connect) -> in
 
 
 def _answer(row: Mapping[str, Any]) -> str:
-    """What the receiver said to the last attempt."""
+    """The receiver's answer to the last attempt."""
     attempt = (row.get("log") or [{}])[0]
     parts = [str(part) for part in (row.get("status_code"), row.get("error"), attempt.get("detail")) if part]
     latency = f" in {attempt['latency_ms']} ms" if attempt.get("latency_ms") is not None else ""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from backend.domain.artifact.kolm_verify import Kolm
 from backend.domain.errors import OurError
-from gpu_runners.cli.artifacts.loading import Refused, model_of, read_inputs, rules_of, verified
+from gpu_runners.cli.artifacts.loading import Refused, model_of, read_inputs, read_trusted, rules_of
 from gpu_runners.cli.options import AddOptions
 from gpu_runners.cli.terminal import fail
 
@@ -74,7 +74,7 @@ def bench(
     if min(n, at_once, rounds) < 1:
         return fail("--n, --at-once and --rounds are at least 1.", code=2)
     try:
-        kolm = verified(file, keyring, allow_untrusted)
+        kolm = read_trusted(file, keyring, allow_untrusted)
         inputs = (_examples(kolm) if jsonl is None else read_inputs(jsonl))[:n]
         if not inputs:
             return fail('the artifact ships no examples; give lines of {"input": …} with --jsonl.', code=2)
@@ -113,12 +113,12 @@ def _measure_model(
     requests = [model.request(text, i) for i, text in enumerate(inputs)]
     with tempfile.TemporaryDirectory(prefix="kolm-bench-") as folder:
         arms = arms_of(kolm, model, Path(folder), has_draft=has_draft)
-        found = measure(model.engine, requests, arms, at_once=at_once, rounds=rounds)
-    return {"engine": dict(model.engine.about), "arms": [row.summary(found[0]) for row in found]}
+        measured = measure(model.engine, requests, arms, at_once=at_once, rounds=rounds)
+    return {"engine": dict(model.engine.about), "arms": [row.summary(measured[0]) for row in measured]}
 
 
 def _measure_rules(rules: "RulesFirst | None", inputs: Sequence[str]) -> dict[str, int] | None:
-    """How many inputs the rules answer; the median call, and calls a second over many texts at a time."""
+    """Measure the rules: how many inputs they answer; the median call, and calls a second over many texts at a time."""
     if rules is None:
         return None
     answered = [rules.answer(text) for text in inputs]
@@ -150,10 +150,10 @@ def _examples(kolm: Kolm) -> list[str]:
     if not isinstance(spec, dict):
         return []
     gold = (spec.get("examples") or {}).get("inline") or []
-    found = [row.get("input") for row in gold if isinstance(row, dict)]
-    found += [text for part in spec.get("slices") or [] for text in part.get("exemplars") or []]
-    found += (spec.get("captures") or {}).get("inline") or []
-    return list(dict.fromkeys(text for text in found if isinstance(text, str)))
+    values = [row.get("input") for row in gold if isinstance(row, dict)]
+    values += [text for part in spec.get("slices") or [] for text in part.get("exemplars") or []]
+    values += (spec.get("captures") or {}).get("inline") or []
+    return list(dict.fromkeys(text for text in values if isinstance(text, str)))
 
 
 def _print(result: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""From the path of a `.kolm` to what it holds and to the model in it, for the commands that run one."""
+"""The way from the path of a `.kolm` to what it holds and to the model in it, for the commands that run one."""
 
 import json
 import os
@@ -23,16 +23,16 @@ class Refused(Exception):
         self.exit_code = exit_code
 
 
-def intact(file: str) -> Kolm:
-    """What an intact file says about itself, whoever signed it. Raises Refused."""
+def read_intact(file: str) -> Kolm:
+    """Read what an intact file says about itself, whoever signed it. Raises Refused."""
     try:
         return kolm_verify.read_kolm(kolm_verify.read_file(file))
     except KolmFileError as error:
         raise Refused(f"{file}: {error}", exit_code=error.exit_code) from error
 
 
-def verified(file: str, keyring: str | None, allow_untrusted: bool) -> Kolm:
-    """Before any model library is even imported. Raises Refused."""
+def read_trusted(file: str, keyring: str | None, allow_untrusted: bool) -> Kolm:
+    """Verify a file before any model library is even imported. Raises Refused."""
     keys, problem = kolm_verify.read_keyring(keyring or kolm_verify.default_keyring())
     try:
         return kolm_verify.load_verified(file, keys, allow_untrusted)

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from backend.domain.recipes.pack import InvalidPack, RecipePack, read_pack
-from gpu_runners.cli.artifacts.loading import Refused, intact
+from gpu_runners.cli.artifacts.loading import Refused, read_intact
 from gpu_runners.cli.terminal import fail
 from gpu_runners.config import base_dir
 from gpu_runners.errors import JobFailed
@@ -17,7 +17,7 @@ _PAIR = 2  # tokens that llama-server looks at
 def llama_lookup(file: str, out: str) -> int:
     """The exit status; says what was written, and how a server is started with it."""
     try:
-        pack = read_pack(intact(file).members.get("recipes.json", b""))
+        pack = read_pack(read_intact(file).members.get("recipes.json", b""))
         if not pack.recipes:
             return fail(f"{file} has no recipes that llama-server could read.")
         base = open_causal_base(pack.base, base_dir=base_dir())

@@ -15,7 +15,7 @@ from backend.domain.recipes.pack import InvalidPack, Recipe, RecipePack, read_pa
 from backend.domain.rules.reading import read_rules
 from backend.domain.rules.rule_list import InvalidRules, Rule, RuleList
 from backend.domain.rules.rule_words import describe
-from gpu_runners.cli.artifacts.loading import Refused, intact
+from gpu_runners.cli.artifacts.loading import Refused, read_intact
 from gpu_runners.cli.options import AddOptions
 from gpu_runners.cli.terminal import fail
 
@@ -58,13 +58,13 @@ def _run_rules(options: argparse.Namespace) -> int:
 def recipes(file: str, *, top: int, as_json: bool) -> int:
     """The pack's recipes, the biggest savings first."""
     try:
-        kolm = intact(file)
+        kolm = read_intact(file)
         pack = read_pack(kolm.members.get("recipes.json", b""))
     except Refused as error:
         return fail(str(error), code=error.exit_code)
     except InvalidPack as error:
         return fail(f"{file}: its recipes.json is none: {error.message}")
-    ordered = sorted(pack.recipes, key=lambda recipe: (-saved(recipe), recipe.id))
+    ordered = sorted(pack.recipes, key=lambda recipe: (-count_saved(recipe), recipe.id))
     shown = ordered[:top] if top else ordered
     copies = pack.copies[:top] if top else pack.copies
     if as_json:
@@ -85,23 +85,23 @@ def recipes(file: str, *, top: int, as_json: bool) -> int:
 def rules(file: str, *, javascript: str | None, as_json: bool) -> int:
     """The rules in the order in which they are asked, or as a JavaScript module."""
     try:
-        kolm = intact(file)
-        found = read_rules(kolm.members.get("rules.json", b"[]"))
+        kolm = read_intact(file)
+        rule_list = read_rules(kolm.members.get("rules.json", b"[]"))
     except Refused as error:
         return fail(str(error), code=error.exit_code)
     except InvalidRules as error:
         return fail(f"{file}: its rules.json is none: {error.message}")
     if javascript is not None:
-        return _export(found, javascript)
+        return _export(rule_list, javascript)
     if as_json:
-        print(json.dumps(found.to_json(), ensure_ascii=False, indent=2))
+        print(json.dumps(rule_list.to_json(), ensure_ascii=False, indent=2))
         return 0
     print(rules_line(kolm))
-    _print_rules(found)
+    _print_rules(rule_list)
     return 0
 
 
-def saved(recipe: Recipe) -> int:
+def count_saved(recipe: Recipe) -> int:
     """Tokens of the observed answers that this run alone would have drafted rightly."""
     return recipe.agreed * len(recipe.run)
 
@@ -127,14 +127,14 @@ def rules_line(kolm: Kolm) -> str:
     """The artifact's rules in a line."""
     data = kolm.members.get("rules.json", b"[]")
     try:
-        found = read_rules(data)
+        rule_list = read_rules(data)
     except InvalidRules as error:
         return f"cannot be read, so the model answers: {error.message}"
-    if not found.n:
+    if not rule_list.n:
         return "none"
-    lowest = min(rule.evidence.low_ppm for rule in found.rules)
-    fields = f" for {len(found.fields)} fields" if found.task == "json" else ""
-    return f"{found.n:,}{fields} in {len(data):,} bytes; lowest bound of precision {lowest / 1e6:.3f}"
+    lowest = min(rule.evidence.low_ppm for rule in rule_list.rules)
+    fields = f" for {len(rule_list.fields)} fields" if rule_list.task == "json" else ""
+    return f"{rule_list.n:,}{fields} in {len(data):,} bytes; lowest bound of precision {lowest / 1e6:.3f}"
 
 
 def _longest(pack: RecipePack) -> int:
@@ -151,7 +151,7 @@ def _row(recipe: Recipe) -> dict[str, object]:
         "n_tokens": len(recipe.run),
         "support": recipe.support,
         "agreed": recipe.agreed,
-        "saved_tokens": saved(recipe),
+        "saved_tokens": count_saved(recipe),
     }
 
 
@@ -188,7 +188,7 @@ def _print_recipes(shown: Sequence[Recipe]) -> None:
 
     rows = [
         (
-            f"{saved(recipe):,}",
+            f"{count_saved(recipe):,}",
             f"{recipe.agreed:,}/{recipe.support:,}",
             str(len(recipe.run)),
             _cut(recipe.after_text) if recipe.after else f"any {recipe.shape}",
@@ -199,12 +199,12 @@ def _print_recipes(shown: Sequence[Recipe]) -> None:
     print_table(["SAVED", "HELD", "TOKENS", "AFTER", "COMES"], rows, right=(0, 1, 2), none="It holds no recipe.")
 
 
-def _print_rules(found: RuleList) -> None:
+def _print_rules(rule_list: RuleList) -> None:
     from gpu_runners.cli.display.printing import print_table
 
     rows = [
-        (str(n), *describe(rule, found), f"{rule.evidence.right}/{rule.evidence.support}", _bound(rule))
-        for n, rule in enumerate(found.rules, start=1)
+        (str(n), *describe(rule, rule_list), f"{rule.evidence.right}/{rule.evidence.support}", _bound(rule))
+        for n, rule in enumerate(rule_list.rules, start=1)
     ]
     print_table(["RULE", "WHEN", "ANSWER", "RIGHT", "BOUND"], rows, right=(0, 3, 4), none="It holds no rule.")
 
@@ -218,10 +218,10 @@ def _cut(text: str) -> str:
     return shown if len(shown) <= _SHOWN_CHARS else shown[: _SHOWN_CHARS - 1] + "…"
 
 
-def _export(found: RuleList, path: str) -> int:
+def _export(rule_list: RuleList, path: str) -> int:
     from backend.domain.rules.javascript.export import to_javascript
 
-    text = to_javascript(found)
+    text = to_javascript(rule_list)
     if path == "-":
         print(text, end="")
         return 0
@@ -229,7 +229,7 @@ def _export(found: RuleList, path: str) -> int:
         Path(path).write_text(text, "utf-8")
     except OSError as error:
         return fail(f"{path} cannot be written ({error.strerror}).")
-    print(f"{path}: {found.n} rules as `answer(text)`, in {len(text.encode()):,} bytes.")
+    print(f"{path}: {rule_list.n} rules as `answer(text)`, in {len(text.encode()):,} bytes.")
     return 0
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from backend.domain.artifact.kolm_verify import Kolm
 from backend.domain.errors import OurError
-from gpu_runners.cli.artifacts.loading import Refused, intact, model_of, read_inputs, rules_of, verified
+from gpu_runners.cli.artifacts.loading import Refused, model_of, read_inputs, read_intact, read_trusted, rules_of
 from gpu_runners.cli.artifacts.recipes import pack_line, rules_line
 from gpu_runners.cli.options import AddOptions
 from gpu_runners.cli.terminal import fail
@@ -83,9 +83,9 @@ def _run_serve(options: argparse.Namespace) -> int:
 
 
 def inspect(file: str, *, as_json: bool) -> int:
-    """What an intact file says about itself. Trust is `kolm verify`'s question, and not answered here."""
+    """Print what an intact file says about itself. Trust is `kolm verify`'s question, and not answered here."""
     try:
-        kolm = intact(file)
+        kolm = read_intact(file)
     except Refused as error:
         return fail(str(error), code=error.exit_code)
     if as_json:
@@ -126,7 +126,7 @@ def _show(kolm: Kolm) -> None:
 
 
 def _answers(prompt: Any) -> str:
-    """What a model on a causal base writes, in a line; the file's maker may have put anything there."""
+    """Say in a line what a model on a causal base writes; the file's maker may have put anything there."""
     answer = prompt.get("answer") if isinstance(prompt, dict) else None
     kind = answer.get("type") if isinstance(answer, dict) else None
     if not isinstance(answer, dict) or kind not in ("json", "label", "text"):
@@ -149,7 +149,7 @@ def run(
             return fail("give texts or --jsonl, not both.", code=2)
         if not inputs:
             return fail('give a text, or lines of {"input": …} with --jsonl.', code=2)
-        outputs = _outputs(verified(file, keyring, allow_untrusted), inputs)
+        outputs = _outputs(read_trusted(file, keyring, allow_untrusted), inputs)
     except Refused as error:
         return fail(str(error), code=error.exit_code)
     except OurError as error:  # an input longer than the base's context
@@ -161,13 +161,13 @@ def run(
 
 def _outputs(kolm: Kolm, inputs: Sequence[str]) -> list[dict[str, Any]]:
     """Rules before the model: where they answer everything, no model is loaded. Raises Refused, OurError."""
-    from gpu_runners.artifacts.rules_first import predicted
+    from gpu_runners.artifacts.rules_first import predict_with_rules
 
     def model(left: Sequence[str]) -> list[dict[str, Any]]:
-        found = model_of(kolm)
-        return [dict(row) for row in found.predict(left)]
+        loaded = model_of(kolm)
+        return [dict(row) for row in loaded.predict(left)]
 
-    return predicted(rules_of(kolm), inputs, is_label=kolm.manifest["task_type"] == "label", model=model)
+    return predict_with_rules(rules_of(kolm), inputs, is_label=kolm.manifest["task_type"] == "label", model=model)
 
 
 def _line(output: Mapping[str, Any]) -> str:
@@ -188,7 +188,7 @@ def serve(
     draft: str | None = None,
 ) -> int:
     try:
-        kolm = verified(file, keyring, allow_untrusted)
+        kolm = read_trusted(file, keyring, allow_untrusted)
         model = model_of(kolm, max_running=max_running, draft=draft)
     except Refused as error:
         return fail(str(error), code=error.exit_code)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from backend.domain.artifact import kolm_verify
-from backend.domain.artifact.keyrings import WELL_KNOWN, BadKeyring, merged, parse_keys
+from backend.domain.artifact.keyrings import WELL_KNOWN, BadKeyring, merge_keyrings, parse_keys
 from gpu_runners.cli.options import AddOptions
 from gpu_runners.cli.terminal import agrees, fail
 from gpu_runners.terminal_text import as_line
@@ -73,7 +73,7 @@ def pin(path: Path, entries: list[dict[str, Any]]) -> tuple[int, int]:
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".keyring-")
     with os.fdopen(handle, "w", encoding="utf-8") as file:
-        file.write(merged(known, entries))
+        file.write(merge_keyrings(known, entries))
     os.replace(temporary, path)
     return len({entry["keyid"] for entry in entries}) - replaced, replaced
 

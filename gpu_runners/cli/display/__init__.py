@@ -1,1 +1,1 @@
-"""What commands print: tables, members and JSON, a compile's progress, and the draft cache's pages."""
+"""The output of commands: tables, members and JSON, a compile's progress, and the draft cache's pages."""

@@ -85,8 +85,7 @@ def _preview_cells(part: Row) -> list[str]:
 
 
 def saving_sentence(total: Row) -> str:
-    """What the drafts of earlier compiles are expected to be worth to this one, from a preview's or an estimate's
-    total."""
+    """Say what the drafts of earlier compiles should be worth to this one, from a preview's or an estimate's total."""
     if total["expected_net_microusd"] is None:
         return f"draft cache: unknown. {total['reason']}"
     if not total["n_shown"]:
@@ -110,32 +109,32 @@ def _holdings(family: Row) -> list[str]:
     ]
 
 
-def _lookups(found: Row) -> list[str]:
-    if not found["n_lookups"]:
+def _lookups(lookups: Row) -> list[str]:
+    if not lookups["n_lookups"]:
         return ["  no slice has looked for drafts yet"]
-    arms = ", ".join(f"{name.replace('_', ' ')} {n:,}" for name, n in found["arms"].items())
+    arms = ", ".join(f"{name.replace('_', ' ')} {n:,}" for name, n in lookups["arms"].items())
     costs = (
-        f"{_usd(found[f'{name}_microusd'])} {words}"
+        f"{_usd(lookups[f'{name}_microusd'])} {words}"
         for name, words in (("verification", "verification"), ("embedding", "embedding"), ("audit", "audits"),
                             ("exploration", "exploration"))
     )  # fmt: skip
     return [
-        f"  {found['n_lookups']:,} slices looked: {arms}",
-        f"  accepted: {_rate(found['acceptance'])}; {found['n_reused']:,} entered a pool",
-        f"  net {_usd(found['net_microusd'])}: avoided {_usd(found['avoided_microusd'])}, less {', '.join(costs)}",
+        f"  {lookups['n_lookups']:,} slices looked: {arms}",
+        f"  accepted: {_rate(lookups['acceptance'])}; {lookups['n_reused']:,} entered a pool",
+        f"  net {_usd(lookups['net_microusd'])}: avoided {_usd(lookups['avoided_microusd'])}, less {', '.join(costs)}",
     ]
 
 
-def _labels(found: Row) -> list[str]:
-    if not found["n_reused"]:
+def _labels(labels: Row) -> list[str]:
+    if not labels["n_reused"]:
         return []
-    return [f"  {found['n_reused']:,} label prompts were answered before: avoided {usd(found['avoided_microusd'])}"]
+    return [f"  {labels['n_reused']:,} label prompts were answered before: avoided {usd(labels['avoided_microusd'])}"]
 
 
-def _holdback(found: Row | None) -> list[str]:
-    if found is None:
+def _holdback(holdback: Row | None) -> list[str]:
+    if holdback is None:
         return []
-    sides = [_side(words, found[name]) for name, words in (("held_back", "held back"), ("not_held_back", "not"))]
+    sides = [_side(words, holdback[name]) for name, words in (("held_back", "held back"), ("not_held_back", "not"))]
     return [f"  slices that had drafts near, {'; '.join(sides)}"]
 
 
@@ -149,14 +148,14 @@ def _side(words: str, side: Row) -> str:
 def _strategies(rows: list[tuple[Row, Row]]) -> Table:
     table = _table("teacher", "by", "accepted", "kept tokens", "net", "bad drafts", "", right=(4,))
     for scope, part in rows:
-        found, bad = part["lookups"], part["bad_drafts"]
-        tokens = ", ".join(f"{name} {n:,}" for name, n in found["kept_tokens"].items())
+        lookups, bad = part["lookups"], part["bad_drafts"]
+        tokens = ", ".join(f"{name} {n:,}" for name, n in lookups["kept_tokens"].items())
         rate = "not measured"
         if bad["n_audited"]:
             measured = "unknown" if bad["rate_ppm"] is None else _percent(bad["rate_ppm"])
             rate = f"{measured} {_interval(bad['low_ppm'], bad['high_ppm'])}, {bad['n_audited']:,} audits"
         state = "suspended" if part["is_suspended"] else ""
-        cells = (_rate(found["acceptance"]), tokens, _usd(found["net_microusd"]), rate, state)
+        cells = (_rate(lookups["acceptance"]), tokens, _usd(lookups["net_microusd"]), rate, state)
         _add(table, _teacher(scope["teacher"]), part["strategy"], *cells)
     return table
 

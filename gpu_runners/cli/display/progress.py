@@ -1,4 +1,4 @@
-"""What `kolm compile` shows while it waits: one table on a terminal, plain lines elsewhere. Unknown events are passed
+"""The view of `kolm compile` while it waits: one table on a terminal, plain lines elsewhere. Unknown events are passed
 over."""
 
 import sys
@@ -30,7 +30,7 @@ class Step:
 
 @dataclass(slots=True)
 class Story:
-    """What the events have said so far."""
+    """The state of a compile after the events so far."""
 
     steps: dict[str, Step] = field(default_factory=dict)
     status: str = "queued"

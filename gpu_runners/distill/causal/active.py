@@ -1,6 +1,6 @@
-"""What was really switched on, read back from the objects that trained: the model's own attention setting, the classes
-of its layers and of the optimiser, the types of its parameters. Whole numbers and texts alone, because receipts are
-signed as they stand."""
+"""The settings that were really switched on, read back from the objects that trained: the model's own attention
+setting, the classes of its layers and of the optimiser, the types of its parameters. Whole numbers and texts alone,
+because receipts are signed as they stand."""
 
 import dataclasses
 from collections import Counter
@@ -60,7 +60,7 @@ def _types(net: nn.Module, *, trained: bool) -> dict[str, int]:
 
 
 def _state_types(optimizer: torch.optim.Optimizer) -> list[str]:
-    """Of the moments: bitsandbytes keeps small tensors in float32 whatever its name says."""
+    """The types of the optimiser's moments: bitsandbytes keeps small tensors in float32 whatever its name says."""
     return sorted(
         {
             str(value.dtype).removeprefix("torch.")

@@ -90,7 +90,7 @@ class Fit:
 
     @property
     def patch_size(self) -> int:
-        """Of the step to come."""
+        """The size of a patch in the step to come."""
         return self.options.patch_size if self.step < self.n_patch_steps else 1
 
     def held_loss(self, examples: Sequence[Example]) -> float:
@@ -196,8 +196,8 @@ class Fit:
         return {name: p.detach().cpu().clone() for name, p in self.trained.items()}
 
     def whole_weights(self) -> dict[str, Tensor]:
-        """As `weights`, gathered where processes hold a shard each."""
-        return self.weights() if self.processes.accelerator is None else self.processes.gathered(self.called, self.net)
+        """The `weights`, gathered where each process holds a shard."""
+        return self.weights() if self.processes.accelerator is None else self.processes.gather(self.called, self.net)
 
     def set_weights(self, weights: Mapping[str, Tensor]) -> None:
         with torch.no_grad():

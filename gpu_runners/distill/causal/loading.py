@@ -21,7 +21,7 @@ NET = "causal."  # what CompletionNet puts before the names of the base's parame
 
 
 def size_of(base: CausalBase) -> ModelSize:
-    """From the sizes of its files' tensors, without loading them."""
+    """Read a base's size from its files' tensors, without loading them."""
     from safetensors import safe_open
     from transformers import AutoConfig
 
@@ -131,7 +131,7 @@ def target_names(model: Any) -> list[str]:
 
 
 def make_optimizer(choice: Choice, parameters: list[nn.Parameter], rate: float) -> torch.optim.Optimizer:
-    """Without weight decay: it would pull B @ A to the base, not to fewer parameters."""
+    """Make an optimiser without weight decay: it would pull B @ A to the base, not to fewer parameters."""
     if choice.optimizer == "paged_adamw_8bit":
         from bitsandbytes.optim import PagedAdamW8bit  # type: ignore[import-not-found,unused-ignore]
 
@@ -166,13 +166,13 @@ _MARKS = {".lora_A.": "A", ".lora_B.": "B", ".lora_magnitude_vector.": "magnitud
 def adapter_from(weights: Mapping[str, Tensor]) -> CausalAdapter:
     """A trained PEFT model's tensors as our adapter, from names like
     `causal.base_model.model.<path>.lora_A.default.weight`."""
-    found: dict[str, dict[str, Array]] = {}
+    by_path: dict[str, dict[str, Array]] = {}
     for name, tensor in weights.items():
         for mark, part in _MARKS.items():
             path, there, _ = name.partition(mark)
             if there:
-                found.setdefault(path.removeprefix(NET + "base_model.model."), {})[part] = to_numpy(tensor)
+                by_path.setdefault(path.removeprefix(NET + "base_model.model."), {})[part] = to_numpy(tensor)
     return CausalAdapter(
-        lora={path: (parts["A"], parts["B"]) for path, parts in found.items()},
-        magnitude={path: parts["magnitude"] for path, parts in found.items() if "magnitude" in parts},
+        lora={path: (parts["A"], parts["B"]) for path, parts in by_path.items()},
+        magnitude={path: parts["magnitude"] for path, parts in by_path.items() if "magnitude" in parts},
     )

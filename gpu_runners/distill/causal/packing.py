@@ -1,4 +1,4 @@
-"""Which examples make a step, and how a step is laid out. Pure: everything follows from (lengths, seed, epoch).
+"""The choice of the examples of a step, and the layout of a step. Pure: everything follows from (lengths, seed, epoch).
 
 The two are kept apart on purpose: a step holds the same examples whatever the batching, so packing, bucketing and
 padding compute one and the same gradient, in different shapes. Packing cannot change what is learnt.
@@ -69,7 +69,7 @@ def _deal_out(lengths: Sequence[int], *, n_bins: int, capacity: int, order: NDAr
 
 
 def share_of(step: Sequence[int], lengths: Sequence[int], *, rank: int, world: int) -> list[int]:
-    """What one of `world` processes computes of a step: parts of nearly equal size. May be empty."""
+    """The share of a step that one of `world` processes computes: parts of nearly equal size. May be empty."""
     parts: Bins = [[] for _ in range(world)]
     heap = [(0, at) for at in range(world)]
     for i in sorted(step, key=lambda i: (-lengths[i], i)):

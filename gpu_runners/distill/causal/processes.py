@@ -55,14 +55,14 @@ class Processes:
         else:
             self.accelerator.clip_grad_norm_(parameters, norm)
 
-    def gathered(self, called: nn.Module, net: nn.Module) -> dict[str, Tensor]:
+    def gather(self, called: nn.Module, net: nn.Module) -> dict[str, Tensor]:
         """Trained parameters by name, whole and on the CPU, on every process."""
         names = {name for name, p in net.named_parameters() if p.requires_grad}
         state = self.accelerator.get_state_dict(called)
         return {name: state[name].detach().cpu().clone() for name in names} if self.is_first else {}
 
     def agree(self, wish: bool) -> bool:
-        """Whether any process wishes it: none may stop while the others wait for its gradients."""
+        """Say whether any process wishes it: none may stop while the others wait for its gradients."""
         if self.accelerator is None:
             return wish
         return bool(self.sum(torch.tensor(float(wish), device=self.accelerator.device)) > 0)

@@ -39,7 +39,7 @@ class Checked:
 
 
 def check(net: CompletionNet, choice: Choice, *, vocab_size: int, device: torch.device) -> tuple[Choice, Checked]:
-    """What was measured, and the choice that it allows: packed rows in place of those that share a prefix where that
+    """Measure, and choose what the measurement allows: packed rows in place of those that share a prefix where that
     changes what is computed, bucketed batches in place of packed ones where a neighbour is seen. Sets `net.direct`.
     Leaves `net` in eval mode."""
     net.eval()

@@ -204,7 +204,7 @@ class _Run:
         self.log.append(row)
 
     def _is_worn_out(self) -> bool:
-        """Whether the held-out loss has not fallen for `patience` epochs."""
+        """Say whether the held-out loss has not fallen for `patience` epochs."""
         if self.best_epoch is None or self.options.patience == 0:
             return False
         return len(self.log) - self.best_epoch >= self.options.patience
@@ -235,10 +235,10 @@ class _Run:
 
     def restore(self, data: bytes) -> int:
         """Go on from a checkpoint; returns the number of steps already done, 0 where the bytes are not this job's."""
-        found = checkpoint.from_bytes(data, fingerprint=self._fingerprint())
-        if found is None:
+        saved = checkpoint.from_bytes(data, fingerprint=self._fingerprint())
+        if saved is None:
             return 0
-        c, tensors = found
+        c, tensors = saved
         self.log, self.epoch_loss, self.n_tokens, self.n_positions = c.log, c.epoch_loss, c.n_tokens, c.n_positions
         self.best_loss, self.best_epoch = c.best_loss, c.best_epoch
         self.best = {name.removeprefix("best."): t for name, t in tensors.items() if name.startswith("best.")}
@@ -259,7 +259,7 @@ class _Run:
         )
 
     def active(self) -> dict[str, Any]:
-        """What was really switched on, for the receipt."""
+        """The settings that were really switched on, for the receipt."""
         return read_back(self.fit, can=self.can, checked=self.checked) | {
             "n_train": len(self.train),
             "n_validation": len(self.held),

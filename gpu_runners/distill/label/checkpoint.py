@@ -23,7 +23,7 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counters:
-    """Where the run stands: `step` optimiser steps of `phase` are done, `steps_before` of the phase before it;
+    """The state of a run: `step` optimiser steps of `phase` are done, `steps_before` of the phase before it;
     `epoch_loss` is the sum over the current epoch."""
 
     fingerprint: str

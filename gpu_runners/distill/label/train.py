@@ -53,7 +53,7 @@ class StepDone:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hooks:
-    """What the run tells its surroundings, and asks of them, after each step."""
+    """The calls that a run makes to its surroundings after each step."""
 
     on_step: Callable[[StepDone], None] = lambda _: None
     on_checkpoint: Callable[[bytes], None] = lambda _: None
@@ -194,10 +194,10 @@ class _Run:
     def restore(self, data: bytes) -> int:
         """Go on from a checkpoint; returns the number of epochs already done in both fits, 0 where the bytes are not
         this job's."""
-        found = checkpoint.from_bytes(data, fingerprint=self._fingerprint())
-        if found is None:
+        saved = checkpoint.from_bytes(data, fingerprint=self._fingerprint())
+        if saved is None:
             return 0
-        c, tensors = found
+        c, tensors = saved
         self.log, self.temperature = c.log, c.temperature
         self.epoch_loss, self._steps_before, self.phase = c.epoch_loss, c.steps_before, Phase(c.phase)
         self.fit = self._new_fit()
@@ -220,7 +220,7 @@ class _Run:
         )
 
     def active(self) -> dict[str, Any]:
-        """What was really switched on, for the receipt."""
+        """The settings that were really switched on, for the receipt."""
         return {
             "device": self.fit.device.type,
             "precision": self.precision,

@@ -1,4 +1,4 @@
-"""What planning wants to know of a base, read from its config without loading anything."""
+"""The facts about a base that planning needs, read from its config without loading anything."""
 
 import json
 from collections.abc import Mapping
@@ -11,9 +11,9 @@ BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "fp8": 1}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaseFacts:
-    """What a base's files say. `quantization` is the method its weights were shipped in (awq, gptq, ...), or "".
-    `adapted_width` is the sum of (in + out) over the linear layers of one block: an adapter of rank r has
-    r * adapted_width * n_layers weights."""
+    """The facts that a base's files state. `quantization` is the method its weights were shipped in (awq, gptq, ...),
+    or "". `adapted_width` is the sum of (in + out) over the linear layers of one block: an adapter of rank r has r *
+    adapted_width * n_layers weights."""
 
     name: str
     weight_bytes: int

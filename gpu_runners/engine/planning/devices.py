@@ -1,4 +1,4 @@
-"""What a serving engine runs on, as a value that `plan` can be asked about without having one."""
+"""The device that a serving engine runs on, as a value that `plan` can be asked about without having one."""
 
 import importlib.util
 import os

@@ -1,4 +1,4 @@
-"""Which settings an engine is started with: a pure function of the base, the device and what is wanted.
+"""The settings that an engine is started with: a pure function of the base, the device and what is wanted.
 
 Nothing here imports an engine, so that the plan for a B200 is tested on a laptop. What a plan leaves out, and why,
 is in its `notes`; what then really ran is in the engine's `about`.
@@ -21,8 +21,8 @@ RECIPE_TOKENS = 16  # of a draft by recipes at most: what packs are built with
 
 
 class Speculation(StrEnum):
-    """Where draft tokens come from. `recipes`: what a request itself names, its pack above all. `suffix` looks in
-    what all requests said before."""
+    """The source of draft tokens. `recipes`: what a request itself names, its pack above all. `suffix` looks in what
+    all requests said before."""
 
     NONE = "none"
     RECIPES = "recipes"
@@ -33,7 +33,7 @@ class Speculation(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Needs:
-    """What is asked of an engine. `slots` adapters may be in one batch; `max_rank` is the highest rank among them.
+    """The demands on an engine. `slots` adapters may be in one batch; `max_rank` is the highest rank among them.
     `draft` and `draft_folder` name the base that drafts (DRAFT_MODEL). `greedy_only`: requests with a temperature are
     refused. `single_tenant`: nobody else's text is in this engine."""
 
@@ -89,8 +89,8 @@ class EnginePlan:
         return {key: int(value) if isinstance(value, bool) else value for key, value in shown.items()}
 
     def vllm_arguments(self) -> dict[str, Any]:
-        """For vLLM 0.32's AsyncEngineArgs; model and tokenizer are added by the engine. AWQ and GPTQ are not named:
-        vLLM reads them from the base's config and chooses its kernels."""
+        """The arguments of vLLM 0.32's AsyncEngineArgs; model and tokenizer are added by the engine. AWQ and GPTQ are
+        not named: vLLM reads them from the base's config and chooses its kernels."""
         is_cpu = self.device is DeviceKind.CPU
         arguments: dict[str, Any] = {
             "dtype": self.dtype,
@@ -120,7 +120,7 @@ class EnginePlan:
         return arguments
 
     def vllm_environment(self) -> dict[str, str]:
-        """What vLLM reads from the environment when it is imported."""
+        """The environment variables that vLLM reads when it is imported."""
         always = {"VLLM_NO_USAGE_STATS": "1", "VLLM_PLUGINS": "", "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "0"}
         if self.device is not DeviceKind.CPU:
             return always

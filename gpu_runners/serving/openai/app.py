@@ -22,7 +22,7 @@ from gpu_runners.models.protocol import Delta
 from gpu_runners.serving.openai.arrival import BodyDoor, Room, n_announced, read_body
 from gpu_runners.serving.openai.bodies import ChatCall, CompletionCall, chat_call, completion_call, read_json
 from gpu_runners.serving.openai.body_threads import cost_of_schema, in_turn
-from gpu_runners.serving.openai.calls import chat_requests, completion_requests, merged
+from gpu_runners.serving.openai.calls import chat_requests, completion_requests, merge_deltas
 from gpu_runners.serving.openai.faults import Fault, fault_of
 from gpu_runners.serving.openai.responder import Responder, Served
 from gpu_runners.serving.openai.rule_answers import rule_answer, rule_deltas
@@ -47,13 +47,13 @@ def make_app(responder: Responder, *, routes: Sequence[BaseRoute] = ()) -> Starl
         if ruled is not None:
             deltas = rule_deltas(ruled, served, n=call.sampling.n)
             return await _answer(request, call, served, deltas, n=call.sampling.n, rule=ruled.rule)
-        return await _answer(request, call, served, merged(served.engine, requests), n=len(requests))
+        return await _answer(request, call, served, merge_deltas(served.engine, requests), n=len(requests))
 
     async def completion(request: Request) -> Response:
         async with _read(request, responder, room, completion_call) as (call, n_bytes):
             served = await responder.resolve(call.model, _headers(request))
             requests = await in_turn(n_bytes, lambda: completion_requests(call, served))
-        return await _answer(request, call, served, merged(served.engine, requests), n=len(requests))
+        return await _answer(request, call, served, merge_deltas(served.engine, requests), n=len(requests))
 
     async def models(request: Request) -> Response:
         return JSONResponse({"object": "list", "data": await responder.models(_headers(request))})
@@ -62,17 +62,17 @@ def make_app(responder: Responder, *, routes: Sequence[BaseRoute] = ()) -> Starl
         return JSONResponse({"status": "ok"})
 
     own = [
-        Route("/v1/chat/completions", guarded(chat), methods=["POST"]),
-        Route("/v1/completions", guarded(completion), methods=["POST"]),
-        Route("/v1/models", guarded(models), methods=["GET"]),
+        Route("/v1/chat/completions", guard(chat), methods=["POST"]),
+        Route("/v1/completions", guard(completion), methods=["POST"]),
+        Route("/v1/models", guard(models), methods=["GET"]),
         Route("/healthz", healthz, methods=["GET"]),
     ]
     handlers: dict[Any, Any] = {404: _no_such_route, 405: _no_such_route}
     return Starlette(routes=[*routes, *own], exception_handlers=handlers, middleware=[Middleware(BodyDoor)])
 
 
-def guarded(handler: Handler) -> Handler:
-    """With every failure as an answer in OpenAI's shape."""
+def guard(handler: Handler) -> Handler:
+    """Turn every failure into an answer in OpenAI's shape."""
 
     async def handle(request: Request) -> Response:
         try:
@@ -196,7 +196,7 @@ async def _read(
 ) -> AsyncIterator[tuple[T, int]]:
     """The call and the bytes that it came in, which are held as long. Whose they are is asked before they are read."""
     sender = await responder.admit(_headers(request))
-    with room.held(sender, n_announced(request)):
+    with room.hold(sender, n_announced(request)):
         data = await read_body(request)
         n_bytes = len(data)
         body = await in_turn(n_bytes, lambda: read_json(data))

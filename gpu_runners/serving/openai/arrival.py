@@ -1,5 +1,5 @@
-"""How a body arrives: from whom the responder admits, not longer than bodies may be, not slower than a slow line, and
-beside not too many others.
+"""The arrival of a body: from whom the responder admits, not longer than bodies may be, not slower than a slow line,
+and beside not too many others.
 
 `BodyDoor` stands before every route. A route that wants the body asks `read_body` for it, after it has asked the
 responder whose it is; whatever is answered before the body is there closes the connection, and what is left of the body
@@ -76,7 +76,7 @@ async def read_body(request: Request) -> bytes:
 
 
 def n_announced(request: Request) -> int:
-    """How many bytes are to come: one more than a body may have stands for all that are more, the most that a body may
+    """Count the bytes to come: one more than a body may have stands for all that are more, the most that a body may
     have for one that does not say."""
     length = request.headers.get("content-length")
     if length is None:
@@ -94,8 +94,8 @@ class Room:
         self._held: Counter[str] = Counter()
 
     @contextmanager
-    def held(self, sender: str, n_bytes: int) -> Iterator[None]:
-        """From the body's announcement until it is tokens. Raises Refusal where there is no room for it."""
+    def hold(self, sender: str, n_bytes: int) -> Iterator[None]:
+        """Hold room from the body's announcement until it is tokens. Raises Refusal where there is no room for it."""
         if n_bytes <= _COUNTED:
             yield
             return

@@ -78,7 +78,7 @@ def read_json(data: bytes) -> dict[str, Any]:
 
 
 def _is_crowded(data: bytes) -> bool:
-    """What is inside strings does not count, and is looked at only where it could make the difference."""
+    """Say whether there are too many brackets. Strings do not count, and are looked at only where they matter."""
     if data.count(b"[") + data.count(b"{") <= _MAX_CONTAINERS:
         return False
     bare = _STRING.sub(b"", data)
@@ -108,8 +108,8 @@ def completion_call(body: Mapping[str, Any]) -> CompletionCall:
     fields = Fields(body)
     model = _model(fields)
     prompts = _prompts(fields)
-    fields.fixed("echo", False)
-    fields.fixed("best_of", 1)
+    fields.take_fixed("echo", False)
+    fields.take_fixed("best_of", 1)
     top = fields.whole("logprobs", low=0, high=MAX_TOP_LOGPROBS)
     sampling = _sampling(fields, top_logprobs=top, most=None)
     fields.end()
@@ -126,10 +126,10 @@ def _model(fields: Fields) -> str:
 def _sampling(fields: Fields, *, top_logprobs: int | None, most: int | None) -> Sampling:
     for name in _IGNORED:
         fields.take(name)
-    fields.fixed("store", False)
-    fields.fixed("service_tier", "auto", "default")
-    fields.fixed("logit_bias", {})
-    fields.fixed("modalities", ["text"])
+    fields.take_fixed("store", False)
+    fields.take_fixed("service_tier", "auto", "default")
+    fields.take_fixed("logit_bias", {})
+    fields.take_fixed("modalities", ["text"])
     max_tokens = fields.whole("max_tokens", low=1, high=_MAX_TOKENS)
     stream = fields.flag("stream")
     form, constraint = _format(fields)
@@ -242,7 +242,7 @@ def _tools(fields: Fields) -> tuple[Any, ...]:
     choice = fields.take("tool_choice")
     if choice not in (None, "auto", "none"):
         raise fields.bad("tool_choice", "is auto or none here", code="unsupported_parameter")
-    fields.fixed("parallel_tool_calls", True)
+    fields.take_fixed("parallel_tool_calls", True)
     if tools is None:
         return ()
     if not isinstance(tools, list) or len(tools) > MAX_TOOLS:
@@ -280,7 +280,7 @@ def _message(value: Any, i: int) -> dict[str, Any]:
         message["content"] = ""
     if role == "tool":
         message["tool_call_id"] = fields.text("tool_call_id") or ""
-    fields.fixed("refusal")
+    fields.take_fixed("refusal")
     if name := fields.text("name"):
         message["name"] = name
     fields.end()
@@ -301,7 +301,7 @@ def _content(content: Any, fields: Fields) -> str:
 
 
 def _calls(calls: Any, fields: Fields) -> list[dict[str, Any]]:
-    """As chat templates take them: arguments as an object, not as its JSON text."""
+    """The calls as chat templates take them: arguments as an object, not as its JSON text."""
     out = []
     for call in calls if isinstance(calls, list) else [None]:
         function = call.get("function") if isinstance(call, dict) else None

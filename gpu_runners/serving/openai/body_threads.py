@@ -25,5 +25,5 @@ async def in_turn(n_bytes: int, work: Callable[[], T]) -> T:
 
 
 def cost_of_schema(n_bytes: int) -> int:
-    """For a body of so many bytes with a schema in it. Never on the loop."""
+    """Measure the cost of a body of so many bytes with a schema in it. Never on the loop."""
     return max(SHORT + 1, n_bytes * _A_SCHEMA)

@@ -1,4 +1,4 @@
-"""From a call and what serves it to the engine's requests, and back to one stream of deltas."""
+"""The way from a call and what serves it to the engine's requests, and back to one stream of deltas."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -43,7 +43,9 @@ def completion_requests(call: CompletionCall, served: Served) -> list[Generation
     return _requests(prompts, call.sampling, served, constraint, default)
 
 
-async def merged(engine: Engine, requests: Sequence[GenerationRequest]) -> AsyncGenerator[tuple[int, Delta], None]:
+async def merge_deltas(
+    engine: Engine, requests: Sequence[GenerationRequest]
+) -> AsyncGenerator[tuple[int, Delta], None]:
     """(which request, its delta) as they come. Closing it cancels all that are not ready."""
     if len(requests) == 1:
         async with aclosing(drafted_where_taken(engine, requests[0])) as deltas:
@@ -116,7 +118,7 @@ def _requests(
 
 
 def _constraint(sampling: Sampling, prompt: Mapping[str, Any]) -> Constraint | None:
-    """What the call asks for; else, unless it asks for text, what the artifact's answers are held to."""
+    """The constraint that the call asks for; else, unless it asks for text, what the artifact's answers are held to."""
     own = constraint_of(prompt["answer"]) if "answer" in prompt else None
     if sampling.format is None or (sampling.format == "json_object" and prompt.get("answer", {}).get("type") == "json"):
         return own
@@ -135,7 +137,7 @@ def _check_tools(served: Served, constraint: Constraint | None) -> None:
 
 
 def _check_fits(prompt: Sequence[int], served: Served) -> None:
-    """What no engine takes waits for no turn, and is not looked at again on the event loop. Raises Rejected."""
+    """Refuse at once what no engine takes; it is not looked at again on the event loop. Raises Rejected."""
     context = served.base.context
     if len(prompt) >= context:
         raise Rejected(

@@ -23,7 +23,7 @@ _LEAST_PIECE = 100  # bytes, on the average of those after the free ones
 
 
 def web_config(app: ASGIApp, **more: Any) -> uvicorn.Config:
-    """What a port that strangers may reach is served with."""
+    """The settings for a port that strangers may reach."""
     return uvicorn.Config(
         app, http=BoundedProtocol, ws="none", h11_max_incomplete_event_size=MAX_HEAD, access_log=False, lifespan="off",
         server_header=False, date_header=False, **more,
@@ -47,7 +47,7 @@ class BoundedProtocol(H11Protocol):
         self._unset_write_timer()
 
     def data_received(self, data: bytes) -> None:
-        """In slices, because h11 looks at a head's size only while it is not complete."""
+        """Feed the parser in slices, because h11 looks at a head's size only while it is not complete."""
         for begin in range(0, len(data), MAX_HEAD):
             if self.transport.is_closing():
                 break

@@ -1,5 +1,5 @@
-"""What a caller is told when a call cannot be answered, in OpenAI's shape. Nothing of the request is in it but names of
-its parameters."""
+"""The error that a caller gets when a call cannot be answered, in OpenAI's shape. Nothing of the request is in it but
+names of its parameters."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -43,7 +43,7 @@ class Fault:
 
 
 def fault_of(error: Exception) -> Fault:
-    """Of anything that a call may end with; what nobody foresaw is a 500 without its words."""
+    """The fault of anything that a call may end with; what nobody foresaw is a 500 without its words."""
     match error:
         case BadRequest():
             return Fault(status=error.status, message=error.message, param=error.param, code=error.code)

@@ -42,7 +42,7 @@ class Fields:
             raise self.bad(name, f"is a number from {low:g} to {high:g}")
         return float(value)
 
-    def fixed(self, name: str, *allowed: Any) -> None:
+    def take_fixed(self, name: str, *allowed: Any) -> None:
         """A parameter that is known but does nothing here but at these values."""
         value = self.take(name)
         if value is not None and value not in allowed:

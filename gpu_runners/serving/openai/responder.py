@@ -1,4 +1,5 @@
-"""Who may use what: the one thing that `kolm serve FILE` and the server of many tenants answer differently."""
+"""The rules of who may use what: the one thing that `kolm serve FILE` and the server of many tenants answer
+differently."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -11,8 +12,8 @@ from gpu_runners.models.protocol import AdapterRef, Drafting, Engine
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Served:
-    """What one call may use. `prompt` is the artifact's prompt.json (`{}` for a bare base), `model` the name that is
-    told back. Metering and revocation are in `engine`, which may be a wrapper made for this one call; `rules` answer
+    """The resources of one call. `prompt` is the artifact's prompt.json (`{}` for a bare base), `model` the name that
+    is told back. Metering and revocation are in `engine`, which may be a wrapper made for this one call; `rules` answer
     before it, and each answer of theirs is handed to `note_rule` before it goes out (which may raise Refusal)."""
 
     engine: Engine
@@ -37,12 +38,12 @@ class Refusal(Exception):
 
 class Responder(Protocol):
     async def admit(self, headers: Mapping[str, str]) -> str:
-        """Whether a body that comes with these headers is read at all, and on whose account: who may not send one is
-        told before it is. Raises Refusal."""
+        """Decide whether a body that comes with these headers is read at all, and on whose account: who may not send
+        one is told before it is. Raises Refusal."""
         ...
 
     async def resolve(self, model: str, headers: Mapping[str, str]) -> Served:
-        """What `model` stands for, to whom sent these headers (names in lower case). Raises Refusal."""
+        """Look up what `model` stands for, to whom sent these headers (names in lower case). Raises Refusal."""
         ...
 
     async def models(self, headers: Mapping[str, str]) -> list[dict[str, Any]]:

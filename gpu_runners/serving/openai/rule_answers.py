@@ -10,8 +10,8 @@ from gpu_runners.serving.openai.responder import Served
 
 
 def rule_answer(call: ChatCall, served: Served) -> RuleAnswer | None:
-    """For one user message under the artifact's own system message, answered greedily in the artifact's own form; None
-    for every other chat, and where no rule is sure."""
+    """Answer one user message under the artifact's own system message, answered greedily in the artifact's own form;
+    None for every other chat, and where no rule is sure."""
     text = _input(call.messages, str(served.prompt.get("system", "")))
     if served.rules is None or text is None or call.tools or not _is_greedy(call.sampling, served.prompt):
         return None
@@ -48,5 +48,6 @@ def _is_greedy(sampling: Sampling, prompt: Mapping[str, Any]) -> bool:
 
 
 def _fits(text: str, max_tokens: int | None, prompt: Mapping[str, Any]) -> bool:
-    """Whether the answer and its end surely have no more tokens than were asked for: a token has at least a byte."""
+    """Say whether the answer and its end surely have no more tokens than were asked for: a token has at least a
+    byte."""
     return max_tokens is None or max_tokens >= prompt.get("max_new_tokens", 0) or len(text.encode()) < max_tokens

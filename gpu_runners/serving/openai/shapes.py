@@ -33,7 +33,7 @@ class Answer:
         self.choices = [Choice(tools=ToolReader() if self.reads_tools else None) for _ in range(self.n_choices)]
 
     def chunk(self, index: int, delta: Delta, *, with_usage: bool) -> dict[str, Any]:
-        """What a delta adds. `with_usage`: the stream ends with usage, so each chunk has the member."""
+        """The chunk that a delta adds. `with_usage`: the stream ends with usage, so each chunk has the member."""
         choice = self.choices[index]
         is_first = choice.n_deltas == 0
         content, calls, finish = choice.take(delta)
@@ -67,7 +67,7 @@ class Answer:
         return self._object(choices, chunk=False) | {"usage": self.usage()}
 
     def usage(self) -> dict[str, Any]:
-        """Of all choices: each reads the prompt for itself."""
+        """The usage of all choices: each reads the prompt for itself."""
         counts = [choice.counts for choice in self.choices]
         prompt, completion = sum(c.prompt_tokens for c in counts), sum(c.completion_tokens for c in counts)
         return {
@@ -149,10 +149,10 @@ def by_source(counts: Sequence[Counts]) -> dict[str, dict[str, int]]:
 
 
 def _chat_logprob(one: TokenLogprob) -> dict[str, Any]:
-    return _named(one.token, one.logprob) | {"top_logprobs": [_named(text, value) for text, value in one.top]}
+    return _token_row(one.token, one.logprob) | {"top_logprobs": [_token_row(text, value) for text, value in one.top]}
 
 
-def _named(text: str, logprob: float) -> dict[str, Any]:
+def _token_row(text: str, logprob: float) -> dict[str, Any]:
     return {"token": text, "logprob": _finite(logprob), "bytes": list(text.encode("utf-8", "replace"))}
 
 

@@ -23,7 +23,7 @@ from starlette.routing import Route
 
 from backend.domain.artifact.kolm_verify import Kolm
 from gpu_runners.artifacts.generative_model import GenerativeModel
-from gpu_runners.serving.openai.app import guarded, make_app
+from gpu_runners.serving.openai.app import guard, make_app
 from gpu_runners.serving.openai.arrival import read_body
 from gpu_runners.serving.openai.bodies import read_json
 from gpu_runners.serving.openai.body_threads import in_turn
@@ -74,14 +74,14 @@ def app_of(kolm: Kolm, model: GenerativeModel) -> Starlette:
         return JSONResponse(shown | {"answer": model.prompt.answer, "engine": dict(model.engine.about)})
 
     old = [
-        Route("/v1/run", guarded(run), methods=["POST"]),
-        Route("/v1/model", guarded(about), methods=["GET"]),
+        Route("/v1/run", guard(run), methods=["POST"]),
+        Route("/v1/model", guard(about), methods=["GET"]),
     ]
     return make_app(OneArtifact(kolm, model), routes=old)
 
 
 def serve_one(kolm: Kolm, model: GenerativeModel, *, host: str, port: int) -> int:
-    """Until it is interrupted. Gives the exit code."""
+    """Serve until interrupted; the exit code."""
     try:
         listening = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:

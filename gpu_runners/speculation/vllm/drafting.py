@@ -1,4 +1,4 @@
-"""How `VllmEngine` has its requests drafted for: what vLLM is started with, what goes with each request, and what the
+"""The drafting for the requests of `VllmEngine`: what vLLM is started with, what goes with each request, and what the
 drafts brought. The other end is in vLLM's own process: `gpu_runners.speculation.vllm.plugin`."""
 
 import asyncio
@@ -21,8 +21,8 @@ _KEEP_CHECKED = 4096
 
 
 def hook_arguments(base: CausalBase, folder: Path, *, max_draft: int) -> dict[str, Any]:
-    """Of AsyncEngineArgs. Writes what the hook needs to know of the base's tokens into `folder`, so that it opens no
-    base itself."""
+    """The arguments of AsyncEngineArgs. Writes what the hook needs to know of the base's tokens into `folder`, so that
+    it opens no base itself."""
     path = folder / "token_texts.json"
     write_token_texts(token_texts(base), path)
     options = HookOptions(
@@ -50,13 +50,13 @@ class EngineDrafts:
         self._feedback: list[tuple[str, PackFeedback]] = []
 
     async def extra_args(self, request: GenerationRequest) -> dict[str, Any] | None:
-        """For vLLM's SamplingParams. Raises Rejected(bad_pack)."""
+        """Make the extra arguments of vLLM's SamplingParams. Raises Rejected(bad_pack)."""
         drafting = request.drafting
         if drafting is not None and drafting.pack is not None and DraftKind.PACK in drafting.kinds:
             await self._check(drafting.pack)
         return drafting_args(request)
 
-    async def counted(self, request_id: str, counts: Counts) -> Counts:
+    async def complete_counts(self, request_id: str, counts: Counts) -> Counts:
         """`counts` of a request that has ended with what the hook knows: one call into vLLM's process, between two of
         its steps. vLLM itself says nothing of drafts where a stop text ended the answer. Where the call fails, the
         answer ends with vLLM's own counts."""
@@ -83,7 +83,7 @@ class EngineDrafts:
         )
 
     def pack_feedback(self) -> list[tuple[str, PackFeedback]]:
-        """By tenant, since the last call."""
+        """Take the feedback since the last call, by tenant."""
         drained, self._feedback = self._feedback, []
         return drained
 

@@ -1,5 +1,5 @@
-"""What keeps an error of ours out of vLLM: what a proposer raises would end its engine, and with it every tenant's
-answers.
+"""The guard that keeps an error of ours out of vLLM: what a proposer raises would end its engine, and with it every
+tenant's answers.
 
 An error that belongs to one request ends that request's drafts. One that belongs to none ends those of all that run;
 after eight steps of these in a row, drafting is over until the server starts anew. Answers go on without. What is
@@ -96,7 +96,7 @@ class GuardedDrafter:
         return otherwise
 
 
-def guarded(drafter: Drafter, errors: DraftErrors) -> Drafter:
+def guard(drafter: Drafter, errors: DraftErrors) -> Drafter:
     return cast(Drafter, GuardedDrafter(drafter, errors))
 
 

@@ -29,8 +29,8 @@ from gpu_runners.speculation.vllm.wire import OPTIONS, HookOptions, read_token_t
 
 
 class RecipeProposer:
-    """What vLLM makes of `speculative_config`. `runner` and `fed` are set before every call (`vllm_repairs`). What is
-    wrong with the options ends the start."""
+    """The proposer that vLLM makes of `speculative_config`. `runner` and `fed` are set before every call
+    (`vllm_repairs`). What is wrong with the options ends the start."""
 
     def __init__(self, vllm_config: Any) -> None:
         self.runner: Any = None
@@ -63,7 +63,8 @@ class RecipeProposer:
 
 
 class DraftStatsExtension:
-    """What vLLM adds to its worker (`worker_extension_cls`): how our engine reaches the proposer of another process."""
+    """The extension that vLLM adds to its worker (`worker_extension_cls`): how our engine reaches the proposer of
+    another process."""
 
     model_runner: Any
 

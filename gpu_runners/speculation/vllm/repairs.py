@@ -1,4 +1,5 @@
-"""What vLLM 0.32 leaves out or gets wrong beside drafts, each looked for before it is mended, in the engine's process.
+"""The repairs of what vLLM 0.32 leaves out or gets wrong beside drafts, each looked for before it is mended, in the
+engine's process.
 
 It tells a proposer the batch's tokens but not whose they are. As soon as one request is within a draft's length of the
 context's end, it asks for no drafts at all and feeds every request a draft of zeros. And its CPU platform has three
@@ -18,8 +19,8 @@ from typing import Any
 
 
 def hand_over(is_ours: Callable[[Any], bool]) -> None:
-    """Before each call, a proposer that `is_ours` gets the model runner as `runner` and the drafted tokens by request
-    that the step verified as `fed`, and it is always asked. Safe to do twice."""
+    """Have it that before each call a proposer that `is_ours` gets the model runner as `runner` and the drafted tokens
+    by request that the step verified as `fed`, and it is always asked. Safe to do twice."""
     from vllm.v1.worker.gpu_model_runner import GPUModelRunner
 
     original = GPUModelRunner.propose_draft_token_ids
@@ -69,7 +70,7 @@ def _spare_generators() -> None:
 
     @functools.wraps(original)
     def sample_tokens(runner: Any, grammar_output: Any) -> Any:
-        with spared(runner.input_batch.generators, runner.discard_request_mask.np[: runner.input_batch.num_reqs]):
+        with spare(runner.input_batch.generators, runner.discard_request_mask.np[: runner.input_batch.num_reqs]):
             return original(runner, grammar_output)
 
     sample_tokens.spares_generators = True  # type: ignore[attr-defined]
@@ -77,7 +78,7 @@ def _spare_generators() -> None:
 
 
 @contextmanager
-def spared(generators: dict[int, Any], is_dropped: Sequence[Any]) -> Iterator[None]:
+def spare(generators: dict[int, Any], is_dropped: Sequence[Any]) -> Iterator[None]:
     """The generators of dropped rows are away for a while."""
     kept = {i: generators.pop(i) for i, dropped in enumerate(is_dropped) if dropped and i in generators}
     try:
@@ -103,7 +104,7 @@ def spread(x: Any, cu_num_tokens: Any, num_tokens: int, replace_from: int = 0, r
 
 
 def spreads(function: Callable[..., Any]) -> bool:
-    """Whether `function` does what `spread` does."""
+    """Say whether `function` does what `spread` does."""
     import torch
 
     counts = torch.tensor([2, 3], dtype=torch.int32)
@@ -115,7 +116,7 @@ def spreads(function: Callable[..., Any]) -> bool:
 
 
 def takes_nothing(function: Callable[..., Any]) -> bool:
-    """Whether `function` takes logits of no rows."""
+    """Say whether `function` takes logits of no rows."""
     import torch
 
     try:

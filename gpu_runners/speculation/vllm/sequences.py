@@ -14,7 +14,7 @@ from gpu_runners.models.constraints import Constraints
 from gpu_runners.models.protocol import GenerationRequest, Rejected, SourceCount
 from gpu_runners.speculation.batch import BatchDrafter
 from gpu_runners.speculation.drafter import Drafter
-from gpu_runners.speculation.vllm.guard import DraftErrors, guarded
+from gpu_runners.speculation.vllm.guard import DraftErrors, guard
 from gpu_runners.speculation.vllm.wire import HookOptions, counts_to_json, draws_by_seed, request_of
 
 log = logging.getLogger("kolm.server")
@@ -76,7 +76,7 @@ class VllmSequences:
         nothing."""
         if not self.errors.is_off:
             with self.errors.caught("a step's"):
-                return self._proposed(runner, fed, sampled, n_tokens, token_ids)
+                return self._propose(runner, fed, sampled, n_tokens, token_ids)
             self.errors.note_step(is_good=False)
             for sequence in self._sequences.values():
                 if sequence is not None:
@@ -84,7 +84,8 @@ class VllmSequences:
         return [[] for _ in sampled]
 
     def draft_stats(self, request_id: str) -> dict[str, Any]:
-        """What the drafts of a request brought (`request_id` is our engine's), and, from time to time, feedback."""
+        """Take what the drafts of a request brought (`request_id` is our engine's), and, from time to time,
+        feedback."""
         draft_stats, feedback = _NOTHING, []
         with self.errors.caught("what is told of"):
             open_rows = (
@@ -100,7 +101,7 @@ class VllmSequences:
                 feedback = [[tenant, one.to_json()] for tenant, one in self._drafts.feedback()]
         return {**draft_stats, "feedback": feedback, "errors": self.errors.n_errors}
 
-    def _proposed(
+    def _propose(
         self,
         runner: Any,
         fed: Mapping[str, Sequence[int]],
@@ -150,7 +151,7 @@ class VllmSequences:
             sequence = VllmSequence(request=request, tokens=prompt, matcher=matcher, limit=limit)
             self._drafts.open(sequence)
             if sequence.drafter is not None:
-                sequence.drafter = guarded(sequence.drafter, self.errors)
+                sequence.drafter = guard(sequence.drafter, self.errors)
         except Rejected as error:
             log.warning("no drafts for a request: %s", error)
             return None

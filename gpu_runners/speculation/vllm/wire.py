@@ -1,4 +1,4 @@
-"""What goes between our vLLM engine and the hook inside vLLM's own process (`vllm_plugin`), as JSON values: with the
+"""The messages between our vLLM engine and the hook inside vLLM's own process (`vllm_plugin`), as JSON values: with the
 engine's start, with each request, and back at a request's end. Nothing here imports vLLM."""
 
 import json
@@ -46,7 +46,7 @@ class HookOptions:
         }
 
     def request(self, adapter: str, prompt: Sequence[int], max_new_tokens: int) -> GenerationRequest:
-        """Of a request that says nothing itself."""
+        """The request for one that says nothing itself."""
         pack = self.packs.get(adapter)
         kinds = (DraftKind.PROMPT,) if pack is None else (DraftKind.PACK, DraftKind.PROMPT)
         drafting = Drafting(kinds=kinds, pack=pack, max_draft=self.max_draft)
@@ -78,8 +78,8 @@ def read_token_texts(path: Path) -> list[bytes]:
 
 
 def draws_by_seed(temperature: float, seed: int | None) -> bool:
-    """Whether the answer hangs on the numbers that the request's own seed gives. vLLM draws others for drafted places
-    than for plain ones, so such a request is not drafted for, and its answer is the one without."""
+    """Say whether the answer hangs on the numbers that the request's own seed gives. vLLM draws others for drafted
+    places than for plain ones, so such a request is not drafted for, and its answer is the one without."""
     return temperature > 0 and seed is not None
 
 

@@ -39,7 +39,7 @@ def test_a_word_or_a_second_of_work_begins_it_anew() -> None:
     world = World()
     for _ in range(5):
         assert world.passes(STILL_S - 4, working=False) is None
-        world.watch.heard()
+        world.watch.record_event()
         assert world.passes(STILL_S - 4, working=False) is None
         assert world.passes(2, working=True) is None
 
@@ -54,7 +54,7 @@ def test_between_steps_it_goes_by_the_longest_of_them() -> None:
     world = World()
     for step in range(1, 5):
         assert world.passes(14, working=True) is None
-        world.watch.heard(step=step, n_steps=100)
+        world.watch.record_event(step=step, n_steps=100)
     expected = max(LEAST_STEP_S, STEPS * 14)
     assert world.passes(expected - 2, working=True) is None
     assert "no step" in str(world.passes(4, working=True))
@@ -64,10 +64,10 @@ def test_a_child_that_repeats_itself_makes_no_step() -> None:
     world = World()
     for step in (1, 2, 3):
         world.passes(2, working=True)
-        world.watch.heard(step=step, n_steps=100, note="epoch 1")
+        world.watch.record_event(step=step, n_steps=100, note="epoch 1")
     for _ in range(int(LEAST_STEP_S / 2) - 1):
         assert world.passes(2, working=True) is None
-        world.watch.heard(step=3, n_steps=100, note="epoch 1")
+        world.watch.record_event(step=3, n_steps=100, note="epoch 1")
     assert "no step" in str(world.passes(4, working=True))
 
 
@@ -76,7 +76,7 @@ def test_the_step_that_ends_a_long_epoch_may_last_as_long_as_the_epoch() -> None
     world = World(RunnerJobKind.DISTILL_CAUSAL)
     for step in range(1, 402):
         world.passes(4, working=True)
-        world.watch.heard(step=step, n_steps=1000)
+        world.watch.record_event(step=step, n_steps=1000)
     assert world.passes(1600 - 2, working=True) is None
     assert "no step" in str(world.passes(4, working=True))
 
@@ -85,7 +85,7 @@ def test_after_the_last_step_the_kinds_own_time_holds_again() -> None:
     world = World()
     for step in (1, 2, 3):
         world.passes(2, working=True)
-        world.watch.heard(step=step, n_steps=3)
+        world.watch.record_event(step=step, n_steps=3)
     assert world.passes(SILENT_S[RunnerJobKind.DISTILL] - 2, working=True) is None
 
 

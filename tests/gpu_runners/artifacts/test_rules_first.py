@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from backend.domain.rules.reading import read_rules
-from gpu_runners.artifacts.rules_first import RulesFirst, labels_of, predicted
+from gpu_runners.artifacts.rules_first import RulesFirst, labels_of, predict_with_rules
 from tests.gpu_runners.small_packs import RULED, json_rules, label_rules
 
 LABELS = ["refund", "other"]
@@ -49,11 +49,11 @@ def test_a_rule_answers_with_its_number_and_its_bound() -> None:
 def test_the_model_sees_only_what_no_rule_is_sure_of_and_rows_keep_their_order(n: int) -> None:
     model = CountingModel()
     texts = ["a refund", "where is it?", "refund now"] * n
-    rows = predicted(rules(("refund", "refund")), texts, is_label=True, model=model)
+    rows = predict_with_rules(rules(("refund", "refund")), texts, is_label=True, model=model)
     assert [row["label"] for row in rows] == ["refund", "other", "refund"] * n
     assert [row.get("rule") for row in rows] == [1, None, 1] * n
     assert model.asked == ["where is it?"] * n
-    predicted(rules(("refund", "refund")), ["refund"] * n, is_label=True, model=model)
+    predict_with_rules(rules(("refund", "refund")), ["refund"] * n, is_label=True, model=model)
     assert len(model.asked) == n, "a model that nothing is left for is not called"
 
 

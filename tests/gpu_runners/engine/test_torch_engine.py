@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from gpu_runners.engine.model_runner import ModelRunner
-from gpu_runners.engine.sync import finished, generate_all
+from gpu_runners.engine.sync import generate_all, read_to_end
 from gpu_runners.engine.torch_engine import TorchEngine
 from gpu_runners.errors import JobFailed
 from gpu_runners.models.causal_base import CausalBase, load_weights
@@ -187,7 +187,7 @@ def test_a_closed_iterator_gives_its_place_to_the_next(base: CausalBase, ask: As
     async def main() -> tuple[Delta, str]:
         long = engine.generate(ask(max_new_tokens=400, prompt=(9,) * 30))
         first = await anext(long)
-        second = asyncio.create_task(finished(engine, ask()))
+        second = asyncio.create_task(read_to_end(engine, ask()))
         await asyncio.sleep(0.05)
         with pytest.raises(Overloaded) as full:
             await anext(engine.generate(ask()))
@@ -213,9 +213,9 @@ def test_a_reader_that_leaves_while_it_waits_is_not_run(base: CausalBase, ask: A
     engine = TorchEngine(base, max_running=1, max_waiting=4)
 
     async def main() -> None:
-        running = asyncio.create_task(finished(engine, ask(max_new_tokens=60)))
+        running = asyncio.create_task(read_to_end(engine, ask(max_new_tokens=60)))
         await asyncio.sleep(0.02)
-        waiting = asyncio.create_task(finished(engine, ask()))
+        waiting = asyncio.create_task(read_to_end(engine, ask()))
         await asyncio.sleep(0.02)
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -246,7 +246,7 @@ def test_a_thousand_requests_are_bounded_and_answered(base: CausalBase, ask: Ask
     engine = TorchEngine(base, max_running=16, max_waiting=600)
 
     async def main() -> list[object]:
-        asked = [finished(engine, ask(max_new_tokens=2, tenant=f"t{i % 7}")) for i in range(1000)]
+        asked = [read_to_end(engine, ask(max_new_tokens=2, tenant=f"t{i % 7}")) for i in range(1000)]
         return await asyncio.gather(*asked, return_exceptions=True)
 
     try:
@@ -270,7 +270,7 @@ def test_a_row_whose_numbers_break_fails_alone(base: CausalBase, ask: Ask, adapt
             b.fill_(float("nan"))
 
         async def main() -> list[object]:
-            asked = [finished(engine, ask(adapter=adapters[0])), finished(engine, ask(adapter=adapters[1]))]
+            asked = [read_to_end(engine, ask(adapter=adapters[0])), read_to_end(engine, ask(adapter=adapters[1]))]
             return await asyncio.gather(*asked, return_exceptions=True)
 
         expected = texts(engine, [ask(adapter=adapters[1])])[0]
@@ -324,13 +324,13 @@ def test_a_stopped_engine_says_so(base: CausalBase, ask: Ask) -> None:
     engine = TorchEngine(base)
 
     async def main() -> None:
-        running = asyncio.create_task(finished(engine, ask(max_new_tokens=400, prompt=(9,) * 40)))
+        running = asyncio.create_task(read_to_end(engine, ask(max_new_tokens=400, prompt=(9,) * 40)))
         await asyncio.sleep(0.05)
         await engine.close()
         with pytest.raises(EngineFailed, match="stopped"):
             await running
         with pytest.raises(EngineFailed, match="stopped"):
-            await finished(engine, ask())
+            await read_to_end(engine, ask())
 
     asyncio.run(main())
 

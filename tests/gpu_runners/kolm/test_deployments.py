@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from backend.domain.serving.wire import ServerHello
+from backend.domain.serving.wire import ServerRegistration
 from gpu_runners import kolm
 from gpu_runners.cli.main import main
 from tests.backend.serving.worlds import BASE, FarSide, chunk, served
@@ -58,7 +58,7 @@ def far(stack: WebStack, far_address: tuple[FarSide, str], settings: Any) -> Far
     side, url = far_address
     for each in fields(FarSide):
         setattr(side, each.name, getattr(FarSide(), each.name))
-    hello = ServerHello(
+    hello = ServerRegistration(
         name="loopback", url=url, bases=[BASE], engine={"name": "torch"}, max_running=8, n_running=0, n_waiting=0,
         adapters=[], draining=False,
     )  # fmt: skip

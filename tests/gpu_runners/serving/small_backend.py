@@ -13,7 +13,7 @@ from backend.domain.serving.wire import (
     BadGrant,
     FeedbackBatch,
     FeedbackRow,
-    ServerHello,
+    ServerRegistration,
     UsageBatch,
     UsageRow,
     grant_key,
@@ -33,7 +33,7 @@ class SmallBackend(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.kolms: dict[str, bytes] = {}
-        self.hellos: list[ServerHello] = []
+        self.hellos: list[ServerRegistration] = []
         self.rows: dict[str, UsageRow] = {}
         self.sent: Counter[str] = Counter()
         self.reports: dict[str, FeedbackRow] = {}
@@ -65,7 +65,7 @@ class _Handler(BaseHTTPRequestHandler):
         if self.headers["Authorization"] != f"Bearer {TOKEN}":
             return self._say(401)
         if self.path == "/internal/runner/servers":
-            backend.hellos.append(ServerHello.from_json(body))
+            backend.hellos.append(ServerRegistration.from_json(body))
             orders = {"server": "srv_test", "lease_s": backend.lease_s, "revoked": backend.revoked}
             return self._say(200, json.dumps(orders).encode())
         if self.path == "/internal/runner/usage":

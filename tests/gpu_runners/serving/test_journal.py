@@ -32,10 +32,10 @@ def test_a_request_that_ended_is_told_until_it_is_booked(tmp_path: Path) -> None
     journal.end(number, reason="stop", first_token_us=5, total_us=9)
     for _ in range(2):
         journal = again(journal, tmp_path)
-        ((number, row),) = journal.unbooked(10)
+        ((number, row),) = journal.next_unbooked(10)
         assert (row.completion_tokens, row.drafted_tokens, row.finish_reason, row.total_us) == (3, 6, "stop", 9)
-    journal.booked([number], now=0)
-    assert again(journal, tmp_path).unbooked(10) == []
+    journal.drop_booked([number], now=0)
+    assert again(journal, tmp_path).next_unbooked(10) == []
 
 
 def test_a_request_that_was_running_at_the_death_failed_with_what_was_noted(tmp_path: Path) -> None:
@@ -43,7 +43,7 @@ def test_a_request_that_was_running_at_the_death_failed_with_what_was_noted(tmp_
     number = journal.begin("grant-1", model=MODEL, expires_at=10)
     for n in range(1, 6):
         journal.note(number, counts(n))
-    ((_, row),) = again(journal, tmp_path).unbooked(10)
+    ((_, row),) = again(journal, tmp_path).next_unbooked(10)
     assert (row.finish_reason, row.completion_tokens, row.prompt_tokens) == ("failed", 5, 7)
 
 
@@ -53,9 +53,9 @@ def test_parts_of_one_grant_go_on_after_a_death_even_when_all_is_booked(tmp_path
     for _ in range(3):
         number = journal.begin("grant-1", model=MODEL, expires_at=10)
         journal.end(number, reason="stop", first_token_us=0, total_us=0)
-        ((_, row),) = journal.unbooked(10)
+        ((_, row),) = journal.next_unbooked(10)
         keys.add(row.key)
-        journal.booked([number], now=0)
+        journal.drop_booked([number], now=0)
         journal = again(journal, tmp_path)
     assert len(keys) == 3
 
@@ -66,7 +66,7 @@ def test_half_a_line_is_left_out_and_everything_before_it_kept(tmp_path: Path) -
     journal.note(number, counts(4))
     with (tmp_path / "usage.journal").open("ab") as file:
         file.write(b"n 1 7 0 99")
-    ((_, row),) = again(journal, tmp_path).unbooked(10)
+    ((_, row),) = again(journal, tmp_path).next_unbooked(10)
     assert row.completion_tokens == 4
 
 
@@ -77,7 +77,7 @@ def test_the_file_stays_small_while_requests_come_and_go(tmp_path: Path) -> None
         for n in range(1, 20):
             journal.note(number, counts(n))
         journal.end(number, reason="stop", first_token_us=0, total_us=0)
-        journal.booked([number], now=i)
+        journal.drop_booked([number], now=i)
         assert (tmp_path / "usage.journal").stat().st_size <= 20_000
     assert not journal.is_full
 
@@ -95,8 +95,8 @@ def test_a_full_journal_takes_no_new_work_until_something_is_booked(tmp_path: Pa
     with pytest.raises(CannotJournal):
         fill()
     assert journal.is_full
-    assert len(journal.unbooked(1000)) == len(numbers)
-    journal.booked(numbers, now=1)
+    assert len(journal.next_unbooked(1000)) == len(numbers)
+    journal.drop_booked(numbers, now=1)
     journal.begin("one more", model=MODEL, expires_at=0)
 
 
@@ -115,9 +115,9 @@ def test_a_full_disk_is_told_and_loses_nothing(tmp_path: Path, monkeypatch: pyte
         journal.end(number, reason="stop", first_token_us=0, total_us=0)
         with pytest.raises(CannotJournal):
             journal.begin("grant-2", model=MODEL, expires_at=10)
-    ((_, row),) = journal.unbooked(10)
+    ((_, row),) = journal.next_unbooked(10)
     assert row.completion_tokens == 3
-    journal.booked([number], now=0)
+    journal.drop_booked([number], now=0)
     journal.begin("grant-2", model=MODEL, expires_at=10)
 
 
@@ -149,5 +149,5 @@ def test_what_was_printed_before_a_kill_9_is_in_the_journal(tmp_path: Path) -> N
     )
     done = subprocess.run([sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True)
     received = dict(tuple(map(int, line.split())) for line in done.stdout.splitlines())
-    journaled = {number: row.completion_tokens for number, row in Journal(tmp_path).unbooked(10)}
+    journaled = {number: row.completion_tokens for number, row in Journal(tmp_path).next_unbooked(10)}
     assert journaled == received == dict.fromkeys(received, 700)

@@ -96,7 +96,7 @@ class Server:
         return "".join([delta.text async for delta in served.engine.generate(request)])
 
     def rows(self) -> list[UsageRow]:
-        return [row for _, row in self.context.journal.unbooked(1000)]
+        return [row for _, row in self.context.journal.next_unbooked(1000)]
 
 
 def asked(**changed: object) -> GenerationRequest:
@@ -419,13 +419,13 @@ def test_a_wrong_token_loses_nothing(server: Server) -> None:
 
 
 def test_orders_drop_what_is_revoked_also_from_the_engine(server: Server) -> None:
-    from backend.domain.serving.wire import ServerHello, ServerOrders
+    from backend.domain.serving.wire import ServerOrders, ServerRegistration
 
     grant = server.grant()
     asyncio.run(server.said(grant))
 
     class Commander:
-        async def register(self, description: ServerHello) -> ServerOrders:
+        async def register(self, description: ServerRegistration) -> ServerOrders:
             assert description.adapters == [grant.sha256]
             return ServerOrders(server="srv_9", lease_s=9.0, revoked=[grant.sha256])
 
@@ -438,12 +438,12 @@ def test_orders_drop_what_is_revoked_also_from_the_engine(server: Server) -> Non
 
 
 def test_which_engine_runs_is_told_before_what_it_answered(server: Server) -> None:
-    from backend.domain.serving.wire import ServerHello, ServerOrders
+    from backend.domain.serving.wire import ServerOrders, ServerRegistration
 
     heard: list[object] = []
 
     class Both(Ear):
-        async def register(self, description: ServerHello) -> ServerOrders:
+        async def register(self, description: ServerRegistration) -> ServerOrders:
             heard.append(description.engine["name"])
             return ServerOrders(server="srv_1", lease_s=9.0, revoked=[])
 
@@ -451,7 +451,7 @@ def test_which_engine_runs_is_told_before_what_it_answered(server: Server) -> No
             heard.append("usage")
             return await super().book(batch)
 
-    def description() -> ServerHello:
+    def description() -> ServerRegistration:
         engine = server.context.engines.about() or {"name": "none yet"}
         return describe_server(server.context, name="s", url="u", bases=[], max_running=8, engine=engine)
 

@@ -136,7 +136,7 @@ async def told(server: Server, far: SmallBackend, *rounds: list[tuple[str, PackF
     backend = Backend(api_url=far.url, token=TOKEN)
     left = list(rounds)
     reporter = FeedbackReporter(
-        backend, server.context.feedback, found=lambda: left.pop(0) if left else [], server=lambda: says
+        backend, server.context.feedback, collect=lambda: left.pop(0) if left else [], server=lambda: says
     )
     for _ in rounds:
         await reporter.report()

@@ -258,7 +258,7 @@ def test_a_log_tells_counts_by_recipe_and_shapes_and_no_text() -> None:
 def test_two_tenants_with_one_pack_are_told_apart() -> None:
     logs = FeedbackLog()
     for tenant, n in (("a", 2), ("b", 3)):
-        logs.of(tenant, "k", ONE).answered([1] * n, learns=False)
+        logs.of(tenant, "k", ONE).count_answer([1] * n, learns=False)
     assert sorted((tenant, told.n_tokens) for tenant, told in logs.drain()) == [("a", 2), ("b", 3)]
 
 

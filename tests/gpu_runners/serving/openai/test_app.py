@@ -35,7 +35,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> CausalBase:
 
 @pytest.fixture(scope="module")
 def model(base: CausalBase) -> Iterator[GenerativeModel]:
-    model = GenerativeModel.merged(read_kolm(generative_kolm(base)).members, base=base, max_running=4)
+    model = GenerativeModel.merge_members(read_kolm(generative_kolm(base)).members, base=base, max_running=4)
     yield model
     model.engine.stop()  # type: ignore[attr-defined]
 
@@ -269,7 +269,7 @@ def test_more_than_may_wait_is_told_to_come_back(base: CausalBase) -> None:
     from gpu_runners.engine.torch_engine import TorchEngine
 
     kolm = read_kolm(generative_kolm(base))
-    model = GenerativeModel.merged(kolm.members, base=base)
+    model = GenerativeModel.merge_members(kolm.members, base=base)
     model.engine.stop()  # type: ignore[attr-defined]
     model.engine = engine = TorchEngine(base, max_running=1, max_waiting=3)
     app = app_of(kolm, model)

@@ -189,15 +189,15 @@ def test_who_does_not_take_the_answer_is_cut(port: int) -> None:
 
 def test_large_bodies_of_one_sender_leave_room_for_anothers() -> None:
     room = Room(n_bytes=1_000_000, sender_bytes=400_000)
-    with room.held("alice", 300_000):
-        with pytest.raises(Refusal) as refused, room.held("alice", 300_000):
+    with room.hold("alice", 300_000):
+        with pytest.raises(Refusal) as refused, room.hold("alice", 300_000):
             pass
         assert (refused.value.status, refused.value.code) == (429, "too_many_uploads")
-        with room.held("alice", 1_000), room.held("bob", 400_000), room.held("carol", 300_000):
-            with pytest.raises(Refusal) as refused, room.held("dave", 100_000):
+        with room.hold("alice", 1_000), room.hold("bob", 400_000), room.hold("carol", 300_000):
+            with pytest.raises(Refusal) as refused, room.hold("dave", 100_000):
                 pass
             assert (refused.value.status, refused.value.code) == (503, "uploads_busy")
-    with room.held("alice", 400_000):
+    with room.hold("alice", 400_000):
         pass
 
 

@@ -25,7 +25,7 @@ from gpu_runners.models.protocol import (
 )
 from gpu_runners.speculation.batch import BatchDrafter
 from gpu_runners.speculation.packs import PackShelf
-from gpu_runners.speculation.vllm.repairs import on_some_rows, spared, spread, spreads, takes_nothing, winds_back
+from gpu_runners.speculation.vllm.repairs import on_some_rows, spare, spread, spreads, takes_nothing, winds_back
 from gpu_runners.speculation.vllm.sequences import VllmSequences
 from gpu_runners.speculation.vllm.wire import (
     XARG,
@@ -334,7 +334,7 @@ def test_a_value_is_spread_over_its_requests_places(sequences: list[tuple[float,
 
 def test_a_row_that_still_reads_its_prompt_is_drawn_without_its_generator() -> None:
     generators = {0: "a", 2: "c", 3: "d"}
-    with spared(generators, np.array([True, True, False, True])):
+    with spare(generators, np.array([True, True, False, True])):
         assert generators == {2: "c"}
     assert generators == {0: "a", 2: "c", 3: "d"}
     assert not winds_back()
