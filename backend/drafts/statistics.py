@@ -12,9 +12,9 @@ from django.db.models.fields.json import KeyTextTransform
 from django.db.models.functions import Cast, Floor
 
 from backend.domain.drafts.calibration import GRID_VERSION
-from backend.domain.drafts.vocabulary import Arm, Certificate, DraftState, Saving, VerdictKind
-from backend.drafts.calibrations import measured_bad_rate
+from backend.domain.drafts.vocabulary import Arm, Certificate, DraftState, Saving, Strategy, VerdictKind
 from backend.drafts.models import Calibration, Draft, Offer, Outcome, Scope, Source, Verdict
+from backend.drafts.shapes import rate
 from backend.drafts.tallies import BAND, Band, FamilyStats, Holdings, ScopeStats, Side, StrategyStats, Tally
 
 # A slice is held back at random among those that have drafts near, before anything is decided about them: compared with
@@ -59,6 +59,27 @@ def stats(tenant_id: UUID, *, family: str | None = None, since: datetime | None 
     ]
 
 
+def running_rate(tenant_id: UUID, family: str) -> dict[str, Any]:
+    """Return a family's acceptance so far, as every receipt publishes it: drafts that the teacher was asked about and
+    accepted, those taken because they answer the same prompt, the rate with its exact 95 % interval, the net saving."""
+    scopes = Scope.objects.filter(tenant_id=tenant_id, family=family).values_list("id", flat=True)
+    verdicts = Verdict.objects.filter(tenant_id=tenant_id, scope_id__in=list(scopes), kind=VerdictKind.VERDICT)
+    is_repeat = Q(strategy=Strategy.REPEAT)
+    counts = verdicts.aggregate(
+        offered=Count("id", filter=~is_repeat),
+        accepted=Count("id", filter=~is_repeat & Q(is_accepted=True)),
+        repeated=Count("id", filter=is_repeat),
+    )
+    share = rate(counts["accepted"], counts["offered"])
+    tally = _of_family(family, _tallies(Offer.objects.filter(tenant_id=tenant_id, family=family)))
+    return counts | {
+        "rate_ppm": share.rate_ppm,
+        "low_ppm": share.low_ppm,
+        "high_ppm": share.high_ppm,
+        "net_microusd": tally.saving.net,
+    }
+
+
 _Key = tuple[str, UUID | None, str]  # family, scope, strategy
 
 
@@ -75,16 +96,14 @@ def _scope_stats(
         holdings=holdings,
         tally=sum(own.values(), Tally()),
         strategies=tuple(
-            _strategy_stats(name, own.get(name, Tally()), bands.get(name, ()), calibrations.get(name))
+            StrategyStats(
+                strategy=name,
+                tally=own.get(name, Tally()),
+                verified=bands.get(name, ()),
+                calibration=calibrations.get(name) or Calibration(log_posterior=b"", grid_version=GRID_VERSION),
+            )
             for name in sorted({*own, *calibrations, *bands} - {""})
         ),
-    )
-
-
-def _strategy_stats(name: str, tally: Tally, bands: tuple[Band, ...], row: Calibration | None) -> StrategyStats:
-    known = row or Calibration(log_posterior=b"", grid_version=GRID_VERSION)
-    return StrategyStats(
-        strategy=name, tally=tally, verified=bands, calibration=known, bad_rate=measured_bad_rate(known)
     )
 
 

@@ -4,9 +4,11 @@ shown (`shapes`)."""
 from collections import Counter
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 
 from backend.domain.drafts.judge_controls import BadRate
 from backend.domain.drafts.vocabulary import Saving, Strategy
+from backend.drafts.calibrations import measured_bad_rate
 from backend.drafts.models import Calibration, Scope
 
 BAND = 0.05  # of cosine distance
@@ -87,7 +89,7 @@ class Side:
     mean_score: float | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # no slots: one value is cached
 class StrategyStats:
     """`verified` has the verdicts, nearest first. `calibration` is one without observations before the first use."""
 
@@ -95,7 +97,10 @@ class StrategyStats:
     tally: Tally
     verified: tuple[Band, ...]
     calibration: Calibration
-    bad_rate: BadRate
+
+    @cached_property
+    def bad_rate(self) -> BadRate:
+        return measured_bad_rate(self.calibration)  # some milliseconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
