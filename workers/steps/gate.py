@@ -9,13 +9,14 @@ from backend.domain.planning.step_outputs import EvaluationOut, GateOut
 from workers.step.durable import CompileRun
 from workers.step.result import StepDone, finish_step
 from workers.training.heldout import evaluation_of, gate_options, public_evaluation, score_of
-from workers.training.trials import chosen_measurement, chosen_trial
+from workers.training.trials import chosen_trial
 
 
 def run_gate(run: CompileRun) -> StepDone:
-    measured = chosen_measurement(run)
+    chosen = chosen_trial(run)
+    measured = chosen.measured
     evaluation = evaluation_of(run, measured)
-    score = score_of(run, evaluation, measured, chosen_trial(run))
+    score = score_of(run, evaluation, measured, chosen.trained)
     decision = decide_gate(gate_options(run.spec), evaluation, score)
     k_json, gate_json = score.to_json(), decision.to_json()
     k_ppm = score.composite_ppm

@@ -33,10 +33,9 @@ from workers.gap.k_sampling import k_sampling
 from workers.step.durable import CompileRun
 from workers.step.result import StepDone, finish_step
 from workers.step.teacher_profile import CARD_NOTES
-from workers.training.heldout import rules_shipped
 from workers.training.measurement import Measurement
-from workers.training.trial_jobs import Trained, base_name
-from workers.training.trials import chosen_measurement, chosen_trial
+from workers.training.trial_jobs import Trained
+from workers.training.trials import ChosenTrial, chosen_trial
 
 # of a trial: what differs when the same spec is compiled again; its receipt has it
 _MEASURED = frozenset({"k_score_ppm", "cost_microusd", "evals"})
@@ -44,8 +43,10 @@ _MEASURED = frozenset({"k_score_ppm", "cost_microusd", "evals"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Parts:
-    """The parts that lie in blobs and are large: read, and mined, before a row is locked."""
+    """The parts that are read, and mined, before a row is locked: most lie in blobs and are large."""
 
+    trained: Trained
+    base: dict[str, str]
     adapter: bytes
     recipes: bytes
     rules: bytes
@@ -56,11 +57,11 @@ class _Parts:
 
 
 def run_packaging(run: CompileRun) -> StepDone:
-    trained, key = chosen_trial(run), signing_key()
-    parts = _read_parts(run, trained)
+    parts = _read_parts(run, chosen_trial(run))
+    key = signing_key()
     with run.fenced() as fenced:
-        members = _members(run, fenced.compile, trained, parts) | _receipts(fenced.compile, key)
-        fields = _manifest_fields(run, fenced.compile, trained, key)
+        members = _members(run, fenced.compile, parts) | _receipts(fenced.compile, key)
+        fields = _manifest_fields(run, fenced.compile, parts.base, key)
     data = build_kolm(members, manifest_fields=fields, key=key)
     _check_trusted(data)
     digest = put_blob(run.tenant_id, data)
@@ -68,7 +69,7 @@ def run_packaging(run: CompileRun) -> StepDone:
         artifact = publish(fenced.compile, data, digest)
         public_id = encode_id(Prefix.ARTIFACT, artifact.id)
         done = StepDone(
-            inputs={"adapter": trained.adapter_sha256},
+            inputs={"adapter": parts.trained.adapter_sha256},
             output=PackagingOut(kolm=digest, artifact=public_id, version=artifact.version, size_bytes=len(data)),
             ends=CompileStatus.SUCCEEDED,
         )
@@ -84,22 +85,27 @@ def run_packaging(run: CompileRun) -> StepDone:
     return done
 
 
-def _read_parts(run: CompileRun, trained: Trained) -> _Parts:
-    measured, gate = chosen_measurement(run), run.output(GateOut)
-    recipes, rules = _fast_paths(run, measured)
+def _read_parts(run: CompileRun, chosen: ChosenTrial) -> _Parts:
+    trained, measured = chosen.trained, chosen.measured
+    gate, labeling = run.output(GateOut), run.output(LabelingOut)
+    recipes, rules = _fast_paths(run, measured, labeling)
     return _Parts(
+        trained=trained,
+        base=_base_of(run, trained),
         adapter=get_blob(run.tenant_id, trained.adapter_sha256),
         recipes=recipes,
         rules=rules,
         k_score=get_json(run.tenant_id, gate.k_score_sha256),
         gate=get_json(run.tenant_id, gate.gate_sha256),
         predictions=_predictions(measured),
-        structures=_structures(run),
+        structures=_structures(run, labeling),
     )
 
 
-def _members(run: CompileRun, compile: Compile, trained: Trained, parts: _Parts) -> dict[str, bytes]:
+def _members(run: CompileRun, compile: Compile, parts: _Parts) -> dict[str, bytes]:
     """The files of the artifact, but for the receipts."""
+    trained = parts.trained
+    of_kind = _of_kind(run, trained)
     steps = {step.name: step for step in StepRun.objects.filter(tenant_id=run.tenant_id, compile=compile)}
     values: dict[str, Any] = {
         "spec.json": canonical_spec(run.spec),
@@ -108,10 +114,9 @@ def _members(run: CompileRun, compile: Compile, trained: Trained, parts: _Parts)
         "k_score.json": parts.k_score,
         "gate.json": parts.gate,
         "training_stats.json": as_integers(_training_stats(run, compile, trained)),
-        "provenance.json": _provenance(run, steps, trained),
+        "provenance.json": _provenance(run, steps, parts.base),
     }
-    values |= _of_kind(run, trained)
-    members = {path: canonical_json(value) for path, value in values.items()}
+    members = {path: canonical_json(value) for path, value in (values | of_kind).items()}
     return members | {
         "recipes.json": parts.recipes,
         "rules.json": parts.rules,
@@ -140,18 +145,17 @@ def _check_trusted(data: bytes) -> None:
         )
 
 
-def _structures(run: CompileRun) -> list[Structure]:
+def _structures(run: CompileRun, labeling: LabelingOut) -> list[Structure]:
     """The structures of the task's answers that the registry gets; nothing where the spec does not say so."""
-    observations = run.output(LabelingOut).observations
-    if run.spec.recipes.registry != "contribute" or not observations:
+    if run.spec.recipes.registry != "contribute" or not labeling.observations:
         return []
-    return structures_of(row["output"] for row in get_jsonl(run.tenant_id, observations))
+    return structures_of(row["output"] for row in get_jsonl(run.tenant_id, labeling.observations))
 
 
-def _fast_paths(run: CompileRun, measured: Measurement) -> tuple[bytes, bytes]:
+def _fast_paths(run: CompileRun, measured: Measurement, labeling: LabelingOut) -> tuple[bytes, bytes]:
     """recipes.json and rules.json; empty ones where nothing was made or kept."""
     pack = measured.pack_sha256
-    rules = rules_shipped(run, measured)
+    rules = measured.shipped_rules(labeling)
     return (
         get_blob(run.tenant_id, pack) if pack else RecipePack.empty().to_bytes(),
         get_blob(run.tenant_id, rules) if rules else NO_RULES.to_bytes(),
@@ -166,6 +170,13 @@ def _of_kind(run: CompileRun, trained: Trained) -> dict[str, Any]:
     if isinstance(trained, DistillResult):
         return files | {"calibration.json": {"temperature_ppm": round(trained.temperature * 1_000_000)}}
     return files | {"prompt.json": prompt_json(run.spec)}
+
+
+def _base_of(run: CompileRun, trained: Trained) -> dict[str, str]:
+    """The base that the adapter fits."""
+    train = run.spec.train
+    name = train.base if isinstance(trained, DistillResult) else train.causal.base
+    return {"id": name, "sha256": trained.base_model_sha256}
 
 
 def _predictions(measured: Measurement) -> dict[str, Any]:
@@ -194,12 +205,12 @@ def _training_stats(run: CompileRun, compile: Compile, trained: Trained) -> dict
     }
 
 
-def _provenance(run: CompileRun, steps: dict[str, StepRun], trained: Trained) -> dict[str, Any]:
+def _provenance(run: CompileRun, steps: dict[str, StepRun], base: dict[str, str]) -> dict[str, Any]:
     teacher = run.spec.teacher
     return {
         "spec_sha256": sha256_of(canonical_spec(run.spec)),
         "teacher": {"provider": teacher.provider, "model": teacher.model, "note": CARD_NOTES[teacher.provider]},
-        "base": {"id": base_name(run.spec, trained), "sha256": trained.base_model_sha256},
+        "base": base,
         "steps": {
             name: step.output["digests"] for name, step in steps.items() if step.output and name != StepName.PACKAGING
         },
@@ -207,7 +218,7 @@ def _provenance(run: CompileRun, steps: dict[str, StepRun], trained: Trained) ->
     }
 
 
-def _manifest_fields(run: CompileRun, compile: Compile, trained: Trained, key: Ed25519PrivateKey) -> dict[str, Any]:
+def _manifest_fields(run: CompileRun, compile: Compile, base: dict[str, str], key: Ed25519PrivateKey) -> dict[str, Any]:
     last = Receipt.objects.filter(tenant_id=run.tenant_id, compile_id=compile.id).order_by("seq").last()
     assert last is not None
     assert compile.started_at is not None
@@ -218,7 +229,7 @@ def _manifest_fields(run: CompileRun, compile: Compile, trained: Trained, key: E
         "task_type": run.spec.output.type,
         # a key vouches for nothing from before its time: a compile that is older than the key is of the key's first day
         "created_at": utc_text(max(compile.started_at, valid_from(raw_of(key)))),
-        "base": {"id": base_name(run.spec, trained), "sha256": trained.base_model_sha256},
+        "base": base,
         "k_score_ppm": compile.k_score_ppm,
         "gate": "passed",
         "receipt_head": last.payload_sha256,

@@ -154,7 +154,7 @@ def score_of(run: CompileRun, evaluation: AnyEvaluation, measured: Measurement, 
     """The K-score: what is shipped is the adapter with its pack and rules, a call costs its median time on a runner."""
     p50_us = measured.latency_us_p50
     usd_per_second = price_book().prices[SKU].usd_per_unit
-    rules = rules_shipped(run, measured)
+    rules = measured.shipped_rules(run.output(LabelingOut))
     shipped = [trained.adapter_sha256, measured.pack_sha256, rules]
     return score_evaluation(
         evaluation,
@@ -163,11 +163,6 @@ def score_of(run: CompileRun, evaluation: AnyEvaluation, measured: Measurement, 
         cost_nanousd=int(usd_per_second * p50_us * 1000),
         rule_coverage_ppm=measured.used_rules.coverage_ppm if rules and measured.used_rules else 0,
     )
-
-
-def rules_shipped(run: CompileRun, measured: Measurement) -> str:
-    """The digest of the rules.json that the artifact gets; "" for none."""
-    return "" if measured.used_rules is None else run.output(LabelingOut).rules
 
 
 def gate_options(spec: Spec) -> GateOptions:

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
+from backend.domain.planning.step_outputs import LabelingOut
 from backend.domain.planning.trials import TrialKind
 
 _BY_ROW = ("predictions", "baseline_predictions", "failed", "verdicts", "baseline_failed")
@@ -87,6 +88,10 @@ class Measurement:
     def used_rules(self) -> RuleShare | None:
         """The rules' share where they answer in the artifact."""
         return self.rules if self.rules is not None and self.rules.is_used else None
+
+    def shipped_rules(self, labeling: LabelingOut) -> str:
+        """The digest of the rules that ship; "" for none."""
+        return "" if self.used_rules is None else labeling.rules
 
     @property
     def pack_sha256(self) -> str:

@@ -22,7 +22,7 @@ from backend.domain.jobs.runner_results import (
 from backend.domain.planning.step_outputs import LabelingOut
 from backend.domain.planning.trials import Trial, TrialKind
 from backend.domain.spec.defaults import answer_max_tokens
-from backend.domain.spec.parsing import Spec, label_names
+from backend.domain.spec.parsing import label_names
 from backend.domain.spec.task_prompt import answer_form, system_prompt
 from backend.runner_jobs.leases import Offer
 from workers.step.durable import CompileRun
@@ -111,8 +111,3 @@ def distill_facts(trained: Trained) -> dict[str, Any]:
         "active": trained.active,
         "training_log": trained.training_log,
     }
-
-
-def base_name(spec: Spec, trained: Trained) -> str:
-    """The base that an adapter fits."""
-    return spec.train.base if isinstance(trained, DistillResult) else spec.train.causal.base

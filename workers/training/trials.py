@@ -6,7 +6,7 @@ decision on the next trial are one transaction, so that no trial is offered twic
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from backend.blobs import get_json, get_jsonl, put_json
@@ -165,11 +165,16 @@ def _report(run: CompileRun, outcome: TrialOutcome, following: Trial | None) -> 
         run.progress(STEP, done=0, total=0, message=message)
 
 
-def chosen_trial(run: CompileRun) -> Trained:
-    """The training of the trial that the evaluation found best."""
-    return trained_in(run, run.output(EvaluationOut).chosen)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChosenTrial:
+    """The trial that the evaluation found best: what was trained, and its measurement."""
+
+    trained: Trained
+    measured: Measurement
 
 
-def chosen_measurement(run: CompileRun) -> Measurement:
-    """The evaluation step's measurement of it."""
-    return measurement_at(run, run.output(EvaluationOut).evals)
+def chosen_trial(run: CompileRun) -> ChosenTrial:
+    """Read the trial that the evaluation found best."""
+    evaluation = run.output(EvaluationOut)
+    trained = trained_in(run, evaluation.chosen)
+    return ChosenTrial(trained=trained, measured=measurement_at(run, evaluation.evals))
