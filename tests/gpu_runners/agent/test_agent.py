@@ -24,7 +24,7 @@ from backend.domain.jobs.runner_jobs import (
     InferResult,
 )
 from gpu_runners.agent import __main__ as agent_process
-from gpu_runners.config import read_config
+from gpu_runners.config import BadSetting, read_config
 from tests.backend.domain.artifact.tiny_kolm import OTHER_KEY, keyring, receipts, small_kolm
 from tests.gpu_runners.agent.lease_server import RUNNER_TOKEN, Job, LeaseServer, lease_server
 from tests.gpu_runners.small_task import LABELS, Trained, jsonl, kolm_of, task_rows
@@ -328,8 +328,14 @@ def test_a_job_that_cannot_be_done_is_reported_with_its_reason(
         ({"KOLM_RUNNER_MODELS": "many"}, "KOLM_RUNNER_MODELS"),
     ],
 )
-def test_a_wrong_setting_ends_the_agent_with_one_sentence(env: dict[str, str], named: str) -> None:
-    environment = os.environ | {"KOLM_API_URL": "http://127.0.0.1:1", "KOLM_RUNNER_TOKEN": "x"} | env
+def test_a_wrong_setting_is_named_in_one_sentence(env: dict[str, str], named: str) -> None:
+    with pytest.raises(BadSetting, match=named) as wrong:
+        read_config({"KOLM_API_URL": "http://127.0.0.1:1", "KOLM_RUNNER_TOKEN": "x"} | env)
+    assert "\n" not in str(wrong.value)
+
+
+def test_a_wrong_setting_ends_the_agent_with_that_sentence() -> None:
+    environment = os.environ | {"KOLM_API_URL": "http://127.0.0.1:1", "KOLM_RUNNER_TOKEN": ""}
     done = subprocess.run(
         [sys.executable, "-m", "gpu_runners.agent"],
         cwd=ROOT,
@@ -339,5 +345,5 @@ def test_a_wrong_setting_ends_the_agent_with_one_sentence(env: dict[str, str], n
         check=False,
     )
     assert done.returncode == 2
-    assert named in done.stderr
+    assert "KOLM_RUNNER_TOKEN" in done.stderr
     assert done.stderr.count("\n") == 1

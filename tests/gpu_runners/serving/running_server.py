@@ -99,19 +99,9 @@ def running_server(
 ) -> Iterator[RunningServer]:
     """`folder` holds its state, which the next one there finds."""
     port, log = free_ports(1)[0], folder / "server.log"
-    env = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH") if name in os.environ} | {
-        "PYTHONPATH": str(ROOT),
-        "KOLM_API_URL": backend_url,
-        "KOLM_RUNNER_TOKEN": TOKEN,
-        "KOLM_KEYRING": str(pinned_keyring(folder)),
-        "KOLM_BASE_DIR": str(base_dir),
-        "KOLM_SERVER_PORT": str(port),
-        "KOLM_SERVER_DIR": str(folder / "state"),
-        "KOLM_SERVER_RAM_DIR": str(folder / "unpacked"),
-        "OMP_NUM_THREADS": "1",
-        "HF_HUB_OFFLINE": "1",
-        **settings,
-    }
+    env = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH") if name in os.environ}
+    env |= {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+    env |= settings_in(folder, backend_url, base_dir) | {"KOLM_SERVER_PORT": str(port)} | settings
     with log.open("ab") as out:
         process = subprocess.Popen(
             [python, "-m", "gpu_runners.serving"], env=env, cwd=folder, stdout=out, stderr=out, start_new_session=True
@@ -124,6 +114,18 @@ def running_server(
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait(10)
+
+
+def settings_in(folder: Path, backend_url: str, base_dir: Path) -> dict[str, str]:
+    """A server's environment, with its state in `folder`."""
+    return {
+        "KOLM_API_URL": backend_url,
+        "KOLM_RUNNER_TOKEN": TOKEN,
+        "KOLM_KEYRING": str(pinned_keyring(folder)),
+        "KOLM_BASE_DIR": str(base_dir),
+        "KOLM_SERVER_DIR": str(folder / "state"),
+        "KOLM_SERVER_RAM_DIR": str(folder / "unpacked"),
+    }
 
 
 def _wait(server: RunningServer, within_s: float) -> None:

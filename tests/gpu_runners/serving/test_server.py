@@ -1,5 +1,6 @@
 """The server as a process: real engine, real base, real adapters; the backend alone is a double."""
 
+import asyncio
 import json
 import signal
 import threading
@@ -7,18 +8,33 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 
 from backend.domain.serving.wire import Grant
 from gpu_runners.models.causal_base import CausalBase, open_causal_base
-from tests.gpu_runners.serving.running_server import RunningServer, bearer, body, endless, n_tokens, running_server
+from gpu_runners.serving.__main__ import make_context
+from gpu_runners.serving.backend_client import Backend
+from gpu_runners.serving.engine_pool import Bases
+from gpu_runners.serving.multi_tenant import GrantedResponder
+from gpu_runners.serving.openai.app import make_app
+from gpu_runners.serving.server_config import read_server_config
+from tests.gpu_runners.serving.running_server import (
+    RunningServer,
+    bearer,
+    body,
+    endless,
+    n_tokens,
+    running_server,
+    settings_in,
+)
 from tests.gpu_runners.serving.small_adapters import ALICE, BOB, attention_shapes, grant_for, kolm_of
 from tests.gpu_runners.serving.small_backend import SmallBackend, small_backend
 from tests.tiny_bases import tiny_bases  # noqa: F401
 
-NAME = "kolm-tiny-1"
+NAME, CHAT = "kolm-tiny-1", "/v1/chat/completions"
 pytestmark = pytest.mark.slow
 
 
@@ -151,11 +167,28 @@ def test_a_client_that_hangs_up_frees_its_place_and_is_billed_what_came(
 def test_a_dedicated_server_with_its_adapter_merged_answers_as_the_server_of_many(
     server: RunningServer, backend: SmallBackend, base: CausalBase, grants: Grants, tmp_path: Path
 ) -> None:
+    """In this process: what it is started with and what it loads is all that differs."""
     grant, wanted = grants("alice-2"), server.text(grants("alice-2"))
-    with running_server(tmp_path, backend.url, base.folder.parent, KOLM_SERVER_DEDICATED=grant.sha256) as dedicated:
-        assert dedicated.text(grant) == wanted
-        assert dedicated.ask(grants("alice-1")).json()["error"]["code"] == "dedicated"
-        assert any('adapters="merged"' in name for name in dedicated.metrics())
+    environ = settings_in(tmp_path, backend.url, base.folder.parent) | {"KOLM_SERVER_DEDICATED": grant.sha256}
+
+    async def scene() -> None:
+        config = read_server_config(environ)
+        asked = Backend(api_url=config.api_url, token=config.token)
+        context = make_context(config, asked, Bases(base_dir=config.base_dir, names=config.bases))
+        door = httpx.ASGITransport(make_app(GrantedResponder(context)))
+        async with httpx.AsyncClient(transport=door, base_url="http://here", timeout=110) as client:
+
+            async def ask(grant: Grant) -> Any:
+                return (await client.post(CHAT, json=body("The lamp is broken."), headers=bearer(grant))).json()
+
+            assert (await ask(grant))["choices"][0]["message"]["content"] == wanted
+            assert (await ask(grants("alice-1")))["error"]["code"] == "dedicated"
+        assert context.engines.about()["adapters"] == "merged"
+        await context.engines.close()
+        context.journal.close()
+        await asked.close()
+
+    asyncio.run(scene())
 
 
 def test_without_its_backend_it_goes_on_and_tells_later(
