@@ -18,16 +18,13 @@ from backend.queue import QUEUE  # noqa: E402
 
 guard_logs()
 
-TASKS = ["workers.tasks.compile", "workers.tasks.drafts", "workers.tasks.playground", "workers.tasks.shadow"]
-TASKS += ["workers.tasks.billing"]
-
 # Linux alone has all three names; elsewhere a cut without a reset is noticed as late as the system's settings have it
 _KEEPALIVE = {
     getattr(socket, name): value
     for name, value in {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}.items()
     if hasattr(socket, name)
 }
-app = Celery("kolm", broker=settings.REDIS_URL, include=TASKS)
+app = Celery("kolm", broker=settings.REDIS_URL, include=["workers.tasks"])
 app.conf.update(
     task_serializer="json",
     accept_content=["json"],

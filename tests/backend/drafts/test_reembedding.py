@@ -14,7 +14,7 @@ from backend.tenants.isolation import tenant_scope
 from backend.tenants.models import Tenant
 from tests.draft_factories import SCOPE, axis, n_rows, store, store_label
 from tests.factories import make_tenant
-from workers.tasks import drafts as tasks
+from workers import tasks
 
 pytestmark = pytest.mark.usefixtures("committed_db")
 

@@ -24,7 +24,7 @@ from workers.drafts.scopes import draft_scope
 from workers.embedding.sentence import load_embedder
 from workers.live.draft_preview import preview
 from workers.step.teacher_profile import identity_of
-from workers.tasks.drafts import preview_drafts
+from workers.tasks import preview_drafts
 
 pytestmark = pytest.mark.usefixtures("committed_db")
 

@@ -32,7 +32,7 @@ from tests.backend.console.pages import get, logged_in, post
 from tests.compile_factories import make_artifact, make_compile, make_receipts, public_id
 from tests.factories import make_tenant
 from tests.workers.teachers.hostile import HostileTeacher, answer, completion_body
-from workers.tasks.playground import ask_teacher
+from workers.tasks import ask_teacher
 from workers.teachers.grammar.files import shipped_grammar
 from workers.teachers.grammar.model import GrammarModel
 from workers.teachers.grammar.server import serving

@@ -21,7 +21,7 @@ from tests.backend.serving.worlds import MESSAGES, World, chat, chunk, make_worl
 from tests.compile_factories import public_id
 from tests.workers.teachers.hostile import HostileTeacher, answer, completion_body
 from workers.live.shadow import json_agreement
-from workers.tasks.shadow import compare
+from workers.tasks import compare
 
 SHADOW = {"shadow": {"share": 1, "usd_per_day": 5}}
 
