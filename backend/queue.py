@@ -1,6 +1,6 @@
 """The queue by which the web process starts work: a task's name and ids, as a message over Redis that wakes a worker.
 
-Postgres is the truth; a hint may be lost or doubled. Nothing here raises when Redis is away: the outbox relay sends
+Postgres is the truth; a wake-up may be lost or doubled. Nothing here raises when Redis is away: the outbox relay sends
 it again.
 """
 
@@ -43,7 +43,7 @@ def enqueue(name: TaskName, **ids: str) -> bool:
         _app().send_task(name, kwargs=ids, retry=False, ignore_result=True)
     except (redis.RedisError, OperationalError, OSError) as fault:
         pause.note_failure()
-        logger.warning("the hint %s was not sent: %s", name, type(fault).__name__)
+        logger.warning("the wake-up %s was not sent: %s", name, type(fault).__name__)
         return False
     pause.note_answer()
     return True

@@ -89,7 +89,7 @@ KOLM_DRAFT_BYTES_PER_TENANT = _env.read(
     "KOLM_DRAFT_BYTES_PER_TENANT", parse_positive, placeholder=1, default="268435456"
 )
 # The registry of recipes: how many parties must share an entry, how many more at most (a secret margin, drawn for each
-# entry), and the days between epochs; 0 days: this deployment makes none.
+# entry), and the days between epochs; 0 days: this installation makes none.
 KOLM_REGISTRY_K = _env.read("KOLM_REGISTRY_K", parse_parties, placeholder=10, default="10")
 KOLM_REGISTRY_MARGIN = _env.read("KOLM_REGISTRY_MARGIN", parse_count, placeholder=6, default="6")
 KOLM_REGISTRY_EPOCH_DAYS = _env.read("KOLM_REGISTRY_EPOCH_DAYS", parse_count, placeholder=7, default="7")

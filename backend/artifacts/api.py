@@ -110,8 +110,8 @@ class VerifyView(APIView):
 
     @extend_schema(operation_id="artifacts_verify", request=None, responses=VerificationShape)
     def post(self, request: Request, artifact: str) -> Response:
-        """Verify the stored bytes with the code that `kolm verify` runs, against this deployment's keys. Trust your own
-        copy of both more."""
+        """Verify the stored bytes with the code that `kolm verify` runs, against this installation's keys. Your own
+        copy of both is stronger evidence."""
         row = find_artifact(request, artifact)
         return Response(VerificationShape.of(kolm_verify.verify(get_blob(row.tenant_id, row.sha256), keyring())))
 

@@ -70,7 +70,7 @@ def valid_from(public: bytes) -> datetime:
 
 
 def keyring() -> dict[str, Any]:
-    """The public keys of this deployment with their windows, as `kolm trust` pins them: the one that signs, retired
+    """The public keys of this installation with their windows, as `kolm trust` pins them: the one that signs, retired
     ones, which vouch for what they signed in their time, and revoked ones, which vouch for nothing."""
     documents = list(SigningKey.objects.order_by("not_before", "keyid"))
     own = public_raw()

@@ -3,7 +3,7 @@ where to go on.
 
 Two tables carry no tenant's content and no row-level security, because processes that serve all tenants read them:
 `CompileLease` (ids and times: who works on a compile, and when it is due) and `Outbox` (task names and ids to be sent
-as hints).
+as wake-ups).
 """
 
 from django.db import models

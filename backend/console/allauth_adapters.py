@@ -113,7 +113,7 @@ def _is_known_address(login: str, ip: str) -> bool:
 
 class SocialAccountAdapter(DefaultSocialAccountAdapter):
     def is_open_for_signup(self, request: HttpRequest, sociallogin: Any) -> bool:
-        """The operator of this deployment chose the providers, so their people may come in."""
+        """The operator of this installation chose the providers, so their people may come in."""
         return True
 
 

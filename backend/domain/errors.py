@@ -10,7 +10,7 @@
     |  |- TooManyRequests  a rate limit; carries `retry_after_s`
     |  `- Forbidden        the key lacks the scope
     `- OurError           ours to mend: logged, 5xx, retried
-       |- Unavailable      a part of this deployment does not answer just now
+       |- Unavailable      a part of this installation does not answer just now
        `- TeacherFailed    the teacher could not be made to answer within its retries
 
 Only `backend.rest` knows HTTP; nothing here names a status.

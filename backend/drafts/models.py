@@ -37,7 +37,7 @@ def family_key_purpose(family: str) -> bytes:
 
 
 class FamilyKey(TenantOwned):
-    """The data key of one task family, sealed under the deployment's key. Deleting it is what deletes the texts."""
+    """The data key of one task family, sealed under the installation's key. Deleting it is what deletes the texts."""
 
     family = models.CharField(max_length=100)
     sealed = SealedField(purpose=lambda row: family_key_purpose(row.family))

@@ -1,6 +1,6 @@
 """The secret of one task family: its texts are sealed with it and its vectors rotated by it.
 
-A family's key is made at its first draft and sealed under the deployment's key. Whoever deletes it has deleted the
+A family's key is made at its first draft and sealed under the installation's key. Whoever deletes it has deleted the
 texts (crypto-shredding), in every copy of the table. The rotation is an orthogonal matrix drawn from the key: cosines
 within a family stay what they were, between families they mean nothing, so a filter that is forgotten finds no hit.
 """

@@ -90,8 +90,8 @@ def count_shared(k: int) -> list[Counted]:
 
 
 def _draw(text: str) -> bytes:
-    """Draw from the deployment's secret: the margin of an entry is the same in every epoch, so that many epochs tell no
-    more of it than one."""
+    """Draw from the installation's secret: the margin of an entry is the same in every epoch, so that many epochs
+    reveal no more of it than one."""
     return salted_hmac("backend.registry.margin", text, algorithm="sha256").digest()
 
 

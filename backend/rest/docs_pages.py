@@ -1,5 +1,5 @@
 """GET /docs/errors and /docs/events: the pages that `doc_url` and the event stream point at, from docs/ of the source
-tree this deployment runs, as HTML: CommonMark with tables, without raw HTML and images.
+tree this installation runs, as HTML: CommonMark with tables, without raw HTML and images.
 
 Headings have the anchors that GitHub gives them, so that a link works in the repository and on a deployment alike.
 

@@ -96,7 +96,7 @@ def count_request(request: HttpRequest, caller: Caller, *, is_spending: bool = F
     except redis.RedisError:
         if is_spending:
             raise Unavailable(
-                "Calls that spend money are held back while a part of this deployment does not answer; try again soon."
+                "Calls that spend money are refused while a part of this installation does not answer; try again soon."
             ) from None
         return
     request.rate_limit_headers = headers_of(decision)  # type: ignore[attr-defined]

@@ -44,7 +44,7 @@ def _begin(request: HttpRequest) -> HttpResponse | None:
         request,
         status=400,
         code="unknown_version",
-        detail=f"There is no API version {wanted[:40]!r}; this deployment speaks {settings.KOLM_VERSION}. Send that as "
+        detail=f"There is no API version {wanted[:40]!r}; this installation has {settings.KOLM_VERSION}. Send that as "
         "Kolm-Version, or leave the header out.",
     )
 

@@ -1,4 +1,4 @@
-"""Secrets at rest: AES-256-GCM under the deployment's sealing key, bound to the tenant (a value copied to another
+"""Secrets at rest: AES-256-GCM under the installation's sealing key, bound to the tenant (a value copied to another
 tenant's row does not open).
 
 A sealed value is a format byte, the id of its key, a nonce and the ciphertext. The id says which of the configured keys

@@ -215,8 +215,8 @@ def violations(tenant_id: UUID) -> Iterator[str]:
                 yield f"[{check.number}] {check.says.format(*row)}"
 
 
-def deployment_violations() -> Iterator[str]:
-    """Return the violations of what holds for all tenants: the triggers that keep the journal, and the prices as they
+def installation_violations() -> Iterator[str]:
+    """Return the violations of what holds for all tenants: the triggers that keep the ledger, and the prices as they
     were published."""
     with connection.cursor() as cursor:
         cursor.execute(

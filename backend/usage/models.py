@@ -1,4 +1,4 @@
-"""Money: usage facts at dated prices, the double-entry journal over them, and each tenant's account.
+"""Money: usage facts at dated prices, the double-entry ledger over them, and each tenant's account.
 
 Facts, transactions, lines, notices and savings are append-only: the database refuses UPDATE and DELETE. `Account`,
 `Hold`, `Grant` and `Budget` hold sums of them, written in the same transaction; `manage.py ledger_check` folds the
@@ -77,7 +77,7 @@ class PriceBookRow(models.Model):
 
 
 class AccountDefault(models.Model):
-    """The state that a new tenant's account begins with: one row, written when the deployment is migrated."""
+    """The state that a new tenant's account begins with: one row, written when the installation is migrated."""
 
     plan = models.CharField(max_length=32)
     cap_microusd = models.BigIntegerField(null=True)
@@ -121,7 +121,7 @@ class BillingDue(models.Model):
 
 
 class LedgerTx(TenantOwned):
-    """One transaction of the journal. `key` names what it books: booking it again changes nothing. `period_start` is
+    """One transaction of the ledger. `key` names what it books: booking it again changes nothing. `period_start` is
     the tenant's billing period that it fell into; `is_use` says that its lines count as spent (an invoice's do not)."""
 
     key = models.CharField(max_length=200)
@@ -193,9 +193,9 @@ class Hold(TenantOwned):
 
 
 class Allowance(TenantOwned):
-    """Money set aside for an API key's requests to be served, before it is known what they use. Requests are promised
-    their worst case out of it (`promised`), their usage settles from it (`settled`); once nothing is promised, or at
-    `expires_at`, what is left goes back. New promises are made until `takes_until`."""
+    """Money set aside for an API key's requests to be served, before it is known what they use. The worst case of a
+    request is authorized out of it (`promised`), its usage is captured from it (`settled`); once nothing is authorized,
+    or at `expires_at`, what is left goes back. New authorizations are made until `takes_until`."""
 
     api_key_id = models.UUIDField(null=True)
     amount_microusd = models.BigIntegerField()

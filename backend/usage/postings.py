@@ -1,4 +1,4 @@
-"""Writing the journal: a transaction, its lines, and what they make of the account and its grants, in one place.
+"""The writing of the ledger: a transaction, its lines, and what they make of the account and its grants, in one place.
 
 Whoever posts has locked the account's row (`accounts.lock_account`), which is the last lock of its transaction: so that
 transactions of one tenant are booked one after another, in the order of their periods.

@@ -1,4 +1,4 @@
-"""Bills and reports: the journal's figures for money, the facts' for quantities. The same numbers wherever they are
+"""Bills and reports: the ledger's figures for money, the facts' for quantities. The same numbers wherever they are
 shown: API, console, invoice and CSV."""
 
 from collections.abc import Iterator

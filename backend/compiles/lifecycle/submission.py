@@ -89,7 +89,7 @@ def check_teacher(tenant_id: UUID, spec: Spec) -> None:
     """Check what a worker would find out only when it calls: the key, the recording, the address."""
     teacher = spec.teacher
     if teacher.provider == "grammar" and not settings.KOLM_GRAMMAR_URL:
-        message = "this deployment runs no grammar teacher; take an openai_compatible one, or a replay"
+        message = "this installation runs no grammar teacher; take an openai_compatible one, or a replay"
         raise _wrong("/teacher/provider", "not_on_this_deployment", message)
     if teacher.fallback_model is not None:
         _check_fallback(teacher.fallback_model, teacher.price)

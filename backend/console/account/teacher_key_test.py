@@ -16,12 +16,12 @@ CAP = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class KeyTest:
     is_good: bool
     text: str
 
 
-def try_key(row: TeacherKey, base_url: str) -> Verdict:
+def try_key(row: TeacherKey, base_url: str) -> KeyTest:
     """`base_url` up to /v1. Nothing of the provider's answer is shown but its status and how many models it names."""
     import httpx
 
@@ -32,7 +32,7 @@ def try_key(row: TeacherKey, base_url: str) -> Verdict:
     secret = unseal(row.tenant_id, bytes(row.sealed), purpose=TEACHER_KEY).decode()
     if not (secret.isascii() and secret.isprintable() and " " not in secret):
         text = "the key contains characters that no key has; store it again without spaces or quotes."
-        return Verdict(is_good=False, text=text)
+        return KeyTest(is_good=False, text=text)
     url = f"{base_url.strip().rstrip('/')}/models"
     watch = Watch(deadline_at=time.monotonic() + PATIENCE_S)
     try:
@@ -40,28 +40,28 @@ def try_key(row: TeacherKey, base_url: str) -> Verdict:
             request = client.build_request("GET", url, headers={"authorization": f"Bearer {secret}"})
             answer = client.send(request, stream=True)
             try:
-                return _verdict(answer.status_code, read_capped(answer, cap=CAP))
+                return _judge(answer.status_code, read_capped(answer, cap=CAP))
             finally:
                 answer.close()
     except OutboundRefused as fault:
-        return Verdict(is_good=False, text=f"the address is not allowed: {fault}")
+        return KeyTest(is_good=False, text=f"the address is not allowed: {fault}")
     except BodyTooLarge:
-        return Verdict(is_good=False, text="the provider's answer is too long to be a list of models.")
+        return KeyTest(is_good=False, text="the provider's answer is too long to be a list of models.")
     except (httpx.HTTPError, httpx.InvalidURL, OSError, OutboundTimeout) as fault:
         text = f"the provider does not answer ({type(fault).__name__}); check the base URL."
-        return Verdict(is_good=False, text=text)
+        return KeyTest(is_good=False, text=text)
 
 
-def _verdict(status: int, body: bytes) -> Verdict:
+def _judge(status: int, body: bytes) -> KeyTest:
     if status in (401, 403):
-        return Verdict(is_good=False, text=f"the provider refuses this key ({status}); check it and store it again.")
+        return KeyTest(is_good=False, text=f"the provider refuses this key ({status}); check it and store it again.")
     if status != 200:
-        return Verdict(is_good=False, text=f"the provider answers {status}; does the base URL end in /v1?")
+        return KeyTest(is_good=False, text=f"the provider answers {status}; does the base URL end in /v1?")
     n_models = _count(body)
     if n_models is None:
         text = "the provider answers, but not with a list of models; does the base URL end in /v1?"
-        return Verdict(is_good=False, text=text)
-    return Verdict(is_good=True, text=f"the provider accepts this key and lists {n_models} models.")
+        return KeyTest(is_good=False, text=text)
+    return KeyTest(is_good=True, text=f"the provider accepts this key and lists {n_models} models.")
 
 
 def _count(body: bytes) -> int | None:

@@ -15,7 +15,7 @@ from backend.domain.roles import ALLOWED, Permission, Role, may_grant
 from backend.tenants.isolation import tenant_scope
 from backend.tenants.models import Invitation, Member
 from backend.tenants.team import invitations, members
-from backend.tenants.team.invitation_email import send_invitation
+from backend.tenants.team.email import send_invitation
 from backend.tenants.team.seats import plan_of
 
 MEANS = {

@@ -33,7 +33,7 @@ MAX_REASON = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class ArtifactVerdict:
     """The verifier's verdict on the stored bytes."""
 
     word: str
@@ -69,7 +69,7 @@ def verify(request: ConsoleRequest, artifact: str) -> HttpResponse:
     """Changes nothing, so the answer is the page itself (or its fragment), with the verdict in it."""
     row = own_row(Artifact, request.team_session.tenant_id, Prefix.ARTIFACT, artifact)
     verification = kolm_verify.verify(get_blob(row.tenant_id, row.sha256), keyring())
-    verdict = Verdict(
+    verdict = ArtifactVerdict(
         word=VERDICTS[verification.exit_code], keyid=verification.keyid, reasons=tuple(verification.reasons)
     )
     if getattr(request, "htmx", None):

@@ -64,7 +64,7 @@ def candidate_map(row: Compile, pools: Sequence[Pool], *, of_slice: UUID | None 
     key = f"console-map/{row.tenant_id}/{row.id}/{row.version}/{row.event_seq}/{of_slice}"
     try:
         kept = cache.get(key)
-    except RedisError:  # a hint that is not there: drawn anew
+    except RedisError:  # without the cache: drawn again
         return _make(row, pools, of_slice)
     if kept is not None:
         return CandidateMap(**kept | {"svg": mark_safe(kept["svg"])}) if kept else None

@@ -50,7 +50,7 @@ class Verification:
 
 
 def verify_compile(tenant_id: UUID, compile_id: UUID) -> Verification:
-    """Check what this deployment stores about a compile against its own keys."""
+    """Check what this installation stores about a compile against its own keys."""
     receipts = Receipt.objects.of_tenant(tenant_id).filter(compile_id=compile_id).order_by("seq")
     links = check_chain(list(receipts), encode_id(Prefix.COMPILE, compile_id))
     artifact = Artifact.objects.of_tenant(tenant_id).filter(compile_id=compile_id).first()

@@ -1,4 +1,4 @@
-"""The journal of a month, transaction by transaction with its lines: what a bill can be checked with, to the
+"""The ledger of a month, transaction by transaction with its lines: what a bill can be checked with, to the
 micro-dollar."""
 
 from typing import Any

@@ -1,5 +1,5 @@
 """OpenAI's addresses in the OpenAPI document: plain async views, which the generator cannot see. Their bodies are
-OpenAI's; what is said here is what this deployment itself looks at."""
+OpenAI's; the properties named here are those that this installation itself reads."""
 
 from typing import Any
 

@@ -2,7 +2,7 @@
 with the bookings the budgets.
 
 A row is believed as far as its grant goes: who is billed, for which artifact and by which key stand in the grant, which
-this deployment signed. A row that comes again (its answer was lost) finds its facts and changes nothing.
+this installation signed. A row that comes again (its answer was lost) finds its facts and changes nothing.
 """
 
 import logging

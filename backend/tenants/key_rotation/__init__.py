@@ -1,1 +1,1 @@
-"""The rotation of the deployment's keys: sealed values come under the new one, tenant tokens are signed by another."""
+"""The rotation of the installation's keys: sealed values are sealed again, tenant tokens are signed by another."""

@@ -1,4 +1,4 @@
-"""The embedded stack's secrets.json, changed by the commands that change keys; other deployments keep secrets in an
+"""The embedded stack's secrets.json, changed by the commands that change keys; other installations keep secrets in an
 environment that no command of ours can write."""
 
 import fcntl
@@ -15,7 +15,7 @@ from backend.rest.private_files import replace_private
 
 
 def read_secrets() -> dict[str, Any]:
-    """Raises Conflict where this deployment has no such file."""
+    """Raises Conflict where this installation has no such file."""
     if settings.KOLM_SECRETS_FILE is None or not settings.KOLM_SECRETS_FILE.is_file():
         raise Conflict("This installation's secrets are in its environment, where no command can write (docs/keys.md).")
     secrets: dict[str, Any] = json.loads(settings.KOLM_SECRETS_FILE.read_text())

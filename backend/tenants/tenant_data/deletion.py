@@ -36,7 +36,7 @@ from backend.tenants.tenant_data.tenant_tables import owned_models, shared_model
 
 logger = logging.getLogger(__name__)
 
-Sign = Callable[[bytes], dict[str, Any]]  # the deployment's key: a DSSE envelope around the receipt
+Sign = Callable[[bytes], dict[str, Any]]  # the installation's key: a DSSE envelope around the receipt
 
 RECEIPT_TYPE = "application/vnd.kolm.deletion+json"
 SWEEP_AGAIN_AFTER = timedelta(hours=1)

@@ -221,7 +221,7 @@ def test_the_published_prices_are_the_books_and_publishing_again_changes_nothing
     with pytest.raises(Exception, match="permission denied"):
         publish()  # the default is the owner's to write; the prices were there
     assert PriceBookRow.objects.count() == before
-    assert list(invariants.deployment_violations()) == []
+    assert list(invariants.installation_violations()) == []
 
 
 def test_the_check_is_a_command_that_fails_with_one_line_a_violation(capsys):

@@ -21,7 +21,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, tenant: UUID | None, **options: Any) -> None:
         tenants = accounts.all_tenants() if tenant is None else [tenant]
         n_violations = 0
-        for line in invariants.deployment_violations():
+        for line in invariants.installation_violations():
             n_violations += 1
             self.stdout.write(line)
         for each in tenants:
