@@ -73,7 +73,8 @@ def _save(
     run: CompileRun, slice_row: Slice, plan: OfferPlan, verified: VerifiedDrafts, heldout: frozenset[str]
 ) -> None:
     """Save candidates, verdicts and what they teach, in one transaction."""
-    verification, shown = verified.verification, verified.shown
+    verification = verified.verification
+    shown = verified.shown
     scores = _gate_scores(run, slice_row, plan, shown)
     with run.fenced() as fenced:
         if verified.refusal:

@@ -86,8 +86,10 @@ def run_packaging(run: CompileRun) -> StepDone:
 
 
 def _read_parts(run: CompileRun, chosen: ChosenTrial) -> _Parts:
-    trained, measured = chosen.trained, chosen.measured
-    gate, labeling = run.output(GateOut), run.output(LabelingOut)
+    trained = chosen.trained
+    measured = chosen.measured
+    gate = run.output(GateOut)
+    labeling = run.output(LabelingOut)
     recipes, rules = _fast_paths(run, measured, labeling)
     return _Parts(
         trained=trained,
