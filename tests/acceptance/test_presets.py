@@ -5,18 +5,19 @@ import json
 import os
 import re
 import shlex
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from backend.tenants.api_keys.permission_presets import CI, COMMAND_LINE, SERVING
 from deploy.embedded.home import ROOT
+from gpu_runners.cli.main import main
 from tests.acceptance.conftest import STREET
 from tests.acceptance.deployment import Customer, Deployment, Row
 
 pytestmark = pytest.mark.timeout(300)
+Kolm = Callable[..., tuple[int, str]]
 
 # of the tour, what has tests of its own: listening goes on for ever, `make demo-json` compiles what `chat` asks
 APART = ("webhooks listen", "chat orders")
@@ -28,13 +29,21 @@ def key_of(customer: Customer, preset: str) -> str:
     return str(made.json()["secret"])
 
 
-def kolm(folder: Path, deployment: Deployment, *words: str, **variables: str) -> "subprocess.CompletedProcess[str]":
-    ours = ("KOLM_", "DATABASE_", "REDIS_")
-    environ = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
-    environ |= {"KOLM_CONFIG": str(folder / "config.json"), "KOLM_KEYRING": str(folder / "keyring.json")}
-    environ |= {"PYTHONPATH": str(ROOT)} | variables
-    command = [sys.executable, "-m", "gpu_runners.cli", *words]
-    return subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, timeout=250)
+@pytest.fixture
+def kolm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Kolm:
+    """`kolm("ls")` -> (exit code, all that it printed), in a folder with a log-in and a keyring of its own."""
+    for name in [name for name in os.environ if name.startswith("KOLM_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("KOLM_CONFIG", str(tmp_path / "config.json"))
+    monkeypatch.setenv("KOLM_KEYRING", str(tmp_path / "keyring.json"))
+    monkeypatch.chdir(tmp_path)
+
+    def act(*words: str) -> tuple[int, str]:
+        capsys.readouterr()
+        code = main(words)
+        return code, "".join(capsys.readouterr())
+
+    return act
 
 
 def tour() -> list[str]:
@@ -45,37 +54,39 @@ def tour() -> list[str]:
 @pytest.mark.nightly
 @pytest.mark.slow
 def test_the_tour_is_walked_with_the_console_s_usual_key(
-    deployment: Deployment, customer: Customer, tmp_path: Path
+    deployment: Deployment, customer: Customer, kolm: Kolm, tmp_path: Path
 ) -> None:
     key = key_of(customer, COMMAND_LINE.name)
     (tmp_path / "spec.json").write_text(json.dumps(STREET))
-    assert kolm(tmp_path, deployment, "login", "--api", deployment.url, "--key", key).returncode == 0
+    assert kolm("login", "--api", deployment.url, "--key", key)[0] == 0
     newest = ""
     for line in tour():
         if line == "login" or line.startswith(APART):
             continue
         line = line.replace("examples/refund-router.yaml", "spec.json").replace("refund-router.kolm", "street.kolm")
         line = line.replace("$ID", newest).replace("http://127.0.0.1:8000", deployment.url)
-        done = kolm(tmp_path, deployment, *shlex.split(line), *(["--yes"] if line.startswith("trust") else []))
-        assert done.returncode == 0, (line, done.stdout[-1500:], done.stderr[-1500:])
-        found = re.search(r"\bcmp_\w+", done.stdout)
+        code, text = kolm(*shlex.split(line), *(["--yes"] if line.startswith("trust") else []))
+        assert code == 0, (line, text[-3000:])
+        found = re.search(r"\bcmp_\w+", text)
         newest = found[0] if found else newest
     assert (tmp_path / "street.kolm").exists()
 
 
 @pytest.mark.nightly
 def test_ci_compares_and_fetches_and_serving_asks(
-    deployment: Deployment, customer: Customer, compile: Row, tmp_path: Path
-) -> None:
+    deployment: Deployment, customer: Customer, compile: Row, kolm: Kolm, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
     """The compile of the recipe's line is the twins' by its idempotency key's sibling: fetched, compared, not paid for
     again."""
     ci, serving = key_of(customer, CI.name), key_of(customer, SERVING.name)
-    access = {"KOLM_API_URL": deployment.url, "KOLM_API_KEY": ci}
+    monkeypatch.setenv("KOLM_API_URL", deployment.url)
+    monkeypatch.setenv("KOLM_API_KEY", ci)
     (tmp_path / "spec.json").write_text(json.dumps(STREET))
     line = ["compile", "spec.json", "--watch", "--compare-last", "--out", "router.kolm", "--idempotency-key", "ci-1"]
-    done = kolm(tmp_path, deployment, *line, **access)
-    assert done.returncode == 0, done.stderr[-1500:]
-    assert "against" in done.stdout + done.stderr  # the last version's K-score
+    code, text = kolm(*line)
+    assert code == 0, text[-1500:]
+    assert "against" in text  # the last version's K-score
     assert (tmp_path / "router.kolm").exists()
     asked = customer.api.post(
         f"/v1/artifacts/{compile['artifact']}/run",
