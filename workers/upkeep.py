@@ -106,7 +106,7 @@ def note_presence() -> None:
     """Look, every other second, whether the database is there: after a time without it no lease is ended at once."""
     if time.monotonic() - absence.seen_at > LOOK_EVERY_S:
         _execute("SELECT 1", [])
-        absence.seen(time.monotonic())
+        absence.note_presence(time.monotonic())
 
 
 absence = Absence(break_s=BREAK_S)

@@ -19,7 +19,7 @@ from django.db import connection, transaction
 from backend.artifacts import signing_documents
 from backend.artifacts.models import SigningKey
 from backend.artifacts.signing import keyring, load_signing_key, public_raw, raw_of
-from backend.domain.artifact.keyrings import merged, parse_keys
+from backend.domain.artifact.keyrings import merge_keyrings, parse_keys
 from backend.domain.artifact.receipts import keyid
 from backend.domain.errors import Conflict
 from backend.rest.private_files import move, replace_private
@@ -119,5 +119,5 @@ def pin_here(say: Say) -> None:
     """Renew the keyring of the runners on this machine, where KOLM_KEYRING names one that can be written."""
     path = Path(os.environ.get("KOLM_KEYRING", ""))
     if path.is_file() and os.access(path.parent, os.W_OK):
-        replace_private(path, merged(parse_keys(path.read_bytes()), keyring()["keys"]))
+        replace_private(path, merge_keyrings(parse_keys(path.read_bytes()), keyring()["keys"]))
         say(f"{path} has the keys as they are published now.")

@@ -47,11 +47,11 @@ def log_what_escapes(app: Callable[..., Awaitable[None]]) -> Callable[..., Await
     """The ASGI application, with its faults in our log: granian prints a fault's words itself, and `guard_logs` can
     only cut them off, with the traceback that precedes them."""
 
-    async def logged(scope: Any, receive: Any, send: Any) -> None:
+    async def log_faults(scope: Any, receive: Any, send: Any) -> None:
         try:
             await app(scope, receive, send)
         except Exception:
             _log.exception("a request ended the application")
             raise
 
-    return logged
+    return log_faults

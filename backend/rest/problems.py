@@ -2,7 +2,7 @@
 
 `code` is stable and for programs; `detail` is for people and says what to do; `errors` names the places in the body
 by JSON Pointer; `retryable` says whether the same request may succeed later. What is ours to mend is logged
-and masked in the answer. `doc_url` is the code's entry on the page that this deployment serves (`docs_pages`).
+and masked in the answer. `doc_url` is the code's entry on the page that this installation serves (`docs_pages`).
 """
 
 import json
@@ -29,7 +29,7 @@ from backend.domain.errors import Problem
 logger = logging.getLogger(__name__)
 
 CONTENT_TYPE = "application/problem+json"
-TYPE = "urn:kolm:error:"  # a name, not an address: the same on every deployment
+TYPE = "urn:kolm:error:"  # a name, not an address: the same on every installation
 RETRY_AFTER_S = 5  # of a part that does not answer just now
 MAX_PROBLEMS = 100  # places that one answer names
 
@@ -240,7 +240,7 @@ def _of_database(error: Exception) -> Refusal | None:
     return Refusal(
         status=503,
         code="unavailable",
-        detail="A part of this deployment does not answer just now; try again.",
+        detail="A part of this installation does not answer just now; try again.",
         is_retryable=True,
         headers={"Retry-After": str(RETRY_AFTER_S)},
     )
@@ -269,7 +269,7 @@ def permission_denied(request: HttpRequest, exception: Exception) -> HttpRespons
     return respond(request, Refusal(status=403, code="forbidden", detail="This is not allowed."))
 
 
-def page_not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
+def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
     return respond(
         request,
         Refusal(

@@ -16,7 +16,7 @@ absence = Absence(break_s=5.0)
 
 def note_absence() -> None:
     """A runner could not be heard just now."""
-    absence.away(time.monotonic())
+    absence.note_absence(time.monotonic())
 
 
 def note_fault(fault: DatabaseError) -> None:
@@ -36,7 +36,7 @@ def watch() -> None:
 
     def look() -> None:
         while True:
-            absence.seen(time.monotonic())
+            absence.note_presence(time.monotonic())
             time.sleep(LOOK_EVERY_S)
 
     threading.Thread(target=look, name="own-absence", daemon=True).start()

@@ -131,7 +131,7 @@ def _capture_one(account: Account, used: Used, at: datetime) -> None:
     from_hold = min(charged, left)
     book(
         account,
-        Kind.SETTLE if is_open else Kind.CHARGE,
+        Kind.CAPTURE if is_open else Kind.CHARGE,
         booked,
         at=at,
         compile_id=None,

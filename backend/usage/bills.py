@@ -98,7 +98,7 @@ def _lines(tenant_id: UUID, txs: QuerySet[LedgerTx]) -> QuerySet[LedgerLine]:
 
 
 def usage_by_meter(tenant_id: UUID, txs: QuerySet[LedgerTx]) -> Iterator[BillLine]:
-    used = _lines(tenant_id, txs.filter(kind__in=(Kind.SETTLE, Kind.CHARGE))).filter(account__startswith=REVENUE)
+    used = _lines(tenant_id, txs.filter(kind__in=(Kind.CAPTURE, Kind.CHARGE))).filter(account__startswith=REVENUE)
     sums = {row["account"]: -row["n"] for row in used.values("account").annotate(n=Sum("amount_microusd"))}
     for meter in Meter:
         amount = sums.get(f"{REVENUE}{meter}", 0)

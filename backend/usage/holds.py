@@ -8,7 +8,7 @@ from uuid import UUID
 
 from django.db import connection
 
-from backend.domain.money.ledger import Kind, Line, hold_lines, our_fault_lines, release_lines, used
+from backend.domain.money.ledger import Kind, Line, hold_lines, our_fault_lines, release_lines, sum_usage
 from backend.usage import accounts, budgets, postings
 from backend.usage.models import Account, Hold, LedgerTx
 
@@ -76,7 +76,7 @@ def credit_our_fault(tenant_id: UUID, compile_id: UUID, reason: str) -> int:
     account, at = accounts.lock_account(tenant_id)
     txs = list(LedgerTx.objects.of_tenant(tenant_id).filter(compile_id=compile_id))
     lines = our_fault_lines(_net(postings.lines_of(txs)))
-    amount = -used(lines)
+    amount = -sum_usage(lines)
     if amount <= 0:
         return 0
     n_before = sum(tx.kind == Kind.CREDIT_OUR_FAULT for tx in txs)
@@ -99,7 +99,7 @@ def credit_our_fault(tenant_id: UUID, compile_id: UUID, reason: str) -> int:
 def credited_microusd(tenant_id: UUID, compile_id: UUID) -> int:
     """Return what was credited to a compile for failures of ours."""
     txs = LedgerTx.objects.of_tenant(tenant_id).filter(compile_id=compile_id, kind=Kind.CREDIT_OUR_FAULT)
-    return -used(postings.lines_of(list(txs)))
+    return -sum_usage(postings.lines_of(list(txs)))
 
 
 def _net(lines: list[Line]) -> list[Line]:

@@ -11,7 +11,7 @@ from uuid import UUID
 from django.db.models import Sum
 
 from backend.domain.canonical import sha256_of
-from backend.domain.money.ledger import Kind, Meter, charge_lines, meter_of, used
+from backend.domain.money.ledger import Kind, Meter, charge_lines, meter_of, sum_usage
 from backend.rest.new_ids import new_uuid7
 from backend.tenants.actors import Actor
 from backend.usage import accounts, budgets, postings
@@ -79,7 +79,7 @@ def capture(tenant_id: UUID, compile_id: UUID, facts: Sequence[StepFact]) -> int
         row.settled_microusd += from_hold
         row.save(update_fields=["settled_microusd"])
     api_key_id = None if row is None else row.api_key_id
-    return book(account, Kind.SETTLE, fresh, at=at, compile_id=compile_id, api_key_id=api_key_id, from_hold=from_hold)
+    return book(account, Kind.CAPTURE, fresh, at=at, compile_id=compile_id, api_key_id=api_key_id, from_hold=from_hold)
 
 
 def known_keys(tenant_id: UUID, keys: Iterable[str]) -> set[str]:
@@ -93,7 +93,7 @@ def reverse(tx: LedgerTx, *, actor: Actor, reason: str) -> LedgerTx:
     account, at = accounts.lock_account(tx.tenant_id)
     made = postings.reverse(account, tx, at=at, actor=actor.id or actor.kind, reason=reason)
     if made.is_use:
-        back = used(postings.lines_of([made]))
+        back = sum_usage(postings.lines_of([made]))
         budgets.count(account, tx.api_key_id, used=back, held=0, at=at)
     return made
 

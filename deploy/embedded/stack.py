@@ -202,7 +202,7 @@ def take_over(home: Home) -> IO[str]:
 
 
 def run(home: Home, variables: Mapping[str, str], parts: tuple[Part, ...]) -> None:
-    """`up` in the foreground: returns after a signal has ended it."""
+    """Run `up` in the foreground, until a signal has ended it."""
 
     def request_stop(number: int, frame: FrameType | None) -> None:
         raise StopRequested

@@ -74,7 +74,7 @@ def site_packages() -> Path:
 
 
 def pip(*arguments: str, if_missing: str | None = None) -> None:
-    """`if_missing` is what to say where no index has the package."""
+    """Run pip in the environment; `if_missing` is the message where no index has the package."""
     command = [str(VENV / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", "--no-input", *arguments]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT)
     if done.returncode == 0:

@@ -357,7 +357,7 @@ def _around(inside: Sequence[_Extent], n_chars: int) -> _Extent:
 
 
 class _Unfolding:
-    """How large a schema is with its references written out; each definition is measured once."""
+    """The size of a schema with its references written out; each definition is measured once."""
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
         self._schema = schema

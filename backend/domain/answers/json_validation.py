@@ -202,7 +202,7 @@ def _additional(others: Any, schema: Mapping[str, Any]) -> Rule:
         extra = [name for name in value if name not in fields]
         if judge is not None:
             return inside(judge, value, extra, at, budget)
-        return [(at, _unexpected(extra))] if extra else _NOTHING
+        return [(at, _describe_unexpected(extra))] if extra else _NOTHING
 
     def inside(judge: Judge, value: Any, extra: list[str], at: Place, budget: ValidationBudget) -> Iterator[Fault]:
         for name in extra:
@@ -211,13 +211,13 @@ def _additional(others: Any, schema: Mapping[str, Any]) -> Rule:
     return rule
 
 
-def _unexpected(names: list[str]) -> str:
+def _describe_unexpected(names: list[str]) -> str:
     shown = ", ".join(repr(name[:_QUOTED]) for name in names[:3])
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return f"Additional properties are not allowed ({shown}{more} {'was' if len(names) == 1 else 'were'} unexpected)"
 
 
-def _required(names: Any, _schema: Mapping[str, Any]) -> Rule:
+def _require(names: Any, _schema: Mapping[str, Any]) -> Rule:
     def rule(value: Any, at: Place, budget: ValidationBudget) -> Iterable[Fault]:
         if not isinstance(value, dict):
             return _NOTHING
@@ -332,7 +332,7 @@ def _is_number(value: object) -> bool:
 
 
 def _bound(is_broken: Callable[[Any, Any], bool], words: str) -> Callable[[Any, Mapping[str, Any]], Rule]:
-    def made(bound: Any, _schema: Mapping[str, Any]) -> Rule:
+    def make_rule(bound: Any, _schema: Mapping[str, Any]) -> Rule:
         def rule(value: Any, at: Place, _budget: ValidationBudget) -> Iterable[Fault]:
             if not _is_number(value) or not is_broken(value, bound):
                 return _NOTHING
@@ -340,11 +340,11 @@ def _bound(is_broken: Callable[[Any, Any], bool], words: str) -> Callable[[Any, 
 
         return rule
 
-    return made
+    return make_rule
 
 
 def _size(kind: type, is_broken: Callable[[int, Any], bool], words: str) -> Callable[[Any, Mapping[str, Any]], Rule]:
-    def made(bound: Any, _schema: Mapping[str, Any]) -> Rule:
+    def make_rule(bound: Any, _schema: Mapping[str, Any]) -> Rule:
         def rule(value: Any, at: Place, _budget: ValidationBudget) -> Iterable[Fault]:
             if not isinstance(value, kind) or not is_broken(len(value), bound):  # type: ignore[arg-type]
                 return _NOTHING
@@ -352,7 +352,7 @@ def _size(kind: type, is_broken: Callable[[int, Any], bool], words: str) -> Call
 
         return rule
 
-    return made
+    return make_rule
 
 
 _MADE: dict[str, Callable[[Any, Mapping[str, Any]], Rule]] = {
@@ -362,7 +362,7 @@ _MADE: dict[str, Callable[[Any, Mapping[str, Any]], Rule]] = {
     "uniqueItems": _unique,
     "properties": _properties,
     "additionalProperties": _additional,
-    "required": _required,
+    "required": _require,
     "items": _items,
     "prefixItems": _prefix,
     "anyOf": _any_of,

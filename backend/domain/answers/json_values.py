@@ -54,7 +54,7 @@ def parse_answer(text: str) -> Any:
     return value
 
 
-def unfenced(text: str) -> str:
+def strip_fence(text: str) -> str:
     """The text without the ``` fence that chat models like to put around JSON."""
     fenced = _FENCE.fullmatch(text[: MAX_CHARS + 40])
     return fenced[1] if fenced else text
@@ -196,10 +196,10 @@ def field_scores(predicted: Any, gold: Any) -> FieldCounts:
     >>> field_scores({"a": 1, "b": ["x", "y"]}, {"a": 1.0, "b": ["y"], "c": "z"})
     FieldCounts(tp=2, fp=1, fn=1)
     """
-    return matched(leaves(predicted), leaves(gold))
+    return count_matches(leaves(predicted), leaves(gold))
 
 
-def matched(theirs: Counter[Leaf], ours: Counter[Leaf]) -> FieldCounts:
+def count_matches(theirs: Counter[Leaf], ours: Counter[Leaf]) -> FieldCounts:
     tp = (theirs & ours).total()
     return FieldCounts(tp=tp, fp=theirs.total() - tp, fn=ours.total() - tp)
 
@@ -258,7 +258,7 @@ def consensus(samples: Sequence[Any], asked: int) -> Consensus:
     Consensus(index=0, agreement_ppm=500000, n_valid=3, asked=4)
     """
     leaves_of = [None if sample is None else leaves(sample) for sample in samples]
-    return medoid(leaves_of, asked, lambda a, b: matched(a, b).f1_ppm)
+    return medoid(leaves_of, asked, lambda a, b: count_matches(a, b).f1_ppm)
 
 
 def medoid(samples: Sequence[T | None], asked: int, likeness_ppm: Callable[[T, T], int]) -> Consensus:

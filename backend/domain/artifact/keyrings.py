@@ -31,7 +31,7 @@ def parse_keys(data: bytes) -> list[dict[str, Any]]:
     return entries
 
 
-def merged(known: Iterable[Mapping[str, Any]], fresh: Iterable[Mapping[str, Any]]) -> str:
+def merge_keyrings(known: Iterable[Mapping[str, Any]], fresh: Iterable[Mapping[str, Any]]) -> str:
     """The text of a keyring with both, the fresh entry where both have a key. A revocation that is known is never taken
     back."""
     before = {entry["keyid"]: entry for entry in known}

@@ -51,7 +51,7 @@ _TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-
 
 
 class KolmFileError(Exception):
-    """Why a file was refused; `exit_code` as in the module's docstring."""
+    """The reason why a file was refused; `exit_code` as in the module's docstring."""
 
     exit_code = 1
 
@@ -328,7 +328,7 @@ _PATTERNS = {
 
 
 def _check_fields(manifest: dict[str, Any]) -> None:
-    """What every manifest has; a signer may add fields."""
+    """Check what every manifest has; a signer may add fields."""
     for name, pattern in _PATTERNS.items():
         value = manifest.get(name)
         if not isinstance(value, str) or not re.fullmatch(pattern, value):
@@ -478,7 +478,7 @@ def verify(data: bytes, keyring: Mapping[str, Any] | None) -> Verdict:
 
 
 def distrust(keyid: str, kolm: Kolm, keyring: Mapping[str, Any] | None) -> str | None:
-    """Why a key is not trusted to have signed this file, or None when it is.
+    """Return why a key is not trusted to have signed this file, or None when it is.
 
     Validity is that of the signing time the manifest states. A thief could state an earlier one, so a revoked key is
     trusted for nothing.
@@ -522,7 +522,7 @@ def _when(text: Any) -> datetime:
 def load_verified(
     source: bytes | str | os.PathLike[str], keyring: Mapping[str, Any] | None, allow_untrusted: bool = False
 ) -> Kolm:
-    """What every loader uses: the file's content, only if it is intact, and trusted (or `allow_untrusted`).
+    """Load a file's content, only if it is intact, and trusted (or `allow_untrusted`): every loader uses this.
 
     Raises NotAnArtifact, Altered or Untrusted. A path is read once, so what was checked is what is used."""
     data = source if isinstance(source, bytes) else read_file(source)

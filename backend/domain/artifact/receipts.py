@@ -74,7 +74,7 @@ def step_statement(
 
 
 def _resources(digests: Mapping[str, str]) -> list[dict[str, Any]]:
-    """in-toto ResourceDescriptors, by name."""
+    """List the ResourceDescriptors of in-toto, by name."""
     for name, digest in digests.items():
         if not _HEX64.fullmatch(digest):
             raise ValueError(f"{name!r} is not named by a sha256: {digest[:80]!r}")

@@ -8,10 +8,10 @@ teacher writes the rest from there. It is exact when the whole of that is distri
 A rule is a `StopDistribution`: the probability of every place to stop at, with the residual to draw from there. So a
 proof can enumerate it, and `sample_stop` draws from it with one uniform number.
 
-All distributions are the ones that are sampled from: temperature and top-k applied (`processed`), summing to one. If a
-draft really comes from another distribution than the q that its rule reads (chosen by its text or score, logged at
-another temperature, of another revision), the output is off by at most the total variation between the two, whatever
-the rule: data processing. Only the point mass needs no q at all.
+All distributions are the ones that are sampled from: temperature and top-k applied (`process_logprobs`), summing to
+one. If a draft really comes from another distribution than the q that its rule reads (chosen by its text or score,
+logged at another temperature, of another revision), the output is off by at most the total variation between the two,
+whatever the rule: data processing. Only the point mass needs no q at all.
 
     rule             exact where                                                       source
     token            q and p are known at every place                                  arXiv 2302.01318, 2211.17192
@@ -133,7 +133,7 @@ def stored_acceptance(target_probability: float, stored_logprob: float) -> float
 
 def stored_residual(target: Distribution, drafted: Distribution) -> Distribution | None:
     """p - q a, renormalised; `drafted` is q as it was asked for again, in full precision. None where it is empty."""
-    return normalised({x: max(0.0, p - _kept_mass(p, drafted.get(x, 0.0))) for x, p in target.items()})
+    return normalise({x: max(0.0, p - _kept_mass(p, drafted.get(x, 0.0))) for x, p in target.items()})
 
 
 def _kept_mass(p: float, q: float) -> float:
@@ -157,15 +157,15 @@ def token_step(token: str, target: Distribution, drafted: Distribution) -> Step:
 
 def point_step(token: str, target: Distribution) -> Step:
     rest = {name: p for name, p in target.items() if name != token}
-    return Step(acceptance=min(1.0, target.get(token, 0.0)), residual=normalised(rest))
+    return Step(acceptance=min(1.0, target.get(token, 0.0)), residual=normalise(rest))
 
 
 def token_residual(target: Distribution, drafted: Distribution, weight: float = 1.0) -> Distribution | None:
     """(weight * p - q)+, renormalised; None where it is empty."""
-    return normalised({x: max(0.0, weight * p - drafted.get(x, 0.0)) for x, p in target.items()})
+    return normalise({x: max(0.0, weight * p - drafted.get(x, 0.0)) for x, p in target.items()})
 
 
-def normalised(masses: Mapping[str, float]) -> Distribution | None:
+def normalise(masses: Mapping[str, float]) -> Distribution | None:
     total = sum(masses.values())
     return {x: mass / total for x, mass in masses.items() if mass > 0} if total > 0 else None
 

@@ -100,5 +100,5 @@ def _prompt_microusd(prompt_tokens: int, cached_tokens: int, price: TeacherPrice
 
 
 def _microusd(price: Price) -> float:
-    """Of one token."""
+    """The price of one token."""
     return float(price.usd_per_unit) * 1e6

@@ -20,7 +20,7 @@ def whole_place(alternatives: Sequence[tuple[str, float]]) -> Distribution | Non
     return {token: p / total for token, p in place.items() if p > 0}
 
 
-def processed(
+def process_logprobs(
     raw: Sequence[tuple[str, float]], *, temperature: float, top_k: int | None
 ) -> tuple[tuple[str, float], ...]:
     """Alternatives at temperature 1 as the ones that are sampled: the `top_k` likeliest (all where None), divided by

@@ -16,10 +16,10 @@ from backend.domain.answers.json_schemas import validator
 from backend.domain.answers.json_values import (
     BadAnswer,
     FieldCounts,
+    count_matches,
     field_scores,
     fields_of,
     is_exact,
-    matched,
     parse_answer,
 )
 from backend.domain.answers.text_scores import rouge_l
@@ -235,7 +235,7 @@ def _field_rows(truths: Sequence[Any], answers: Sequence[Any], confidence: float
         ours, theirs = fields_of(truth), fields_of(answer)
         n_answers.update(ours.keys())
         for path in ours.keys() | theirs.keys():
-            counts = matched(theirs.get(path, Counter()), ours.get(path, Counter()))
+            counts = count_matches(theirs.get(path, Counter()), ours.get(path, Counter()))
             n[path] += counts.tp + counts.fn
             predicted[path] += counts.tp + counts.fp
             correct[path] += counts.tp

@@ -17,13 +17,13 @@ class Absence:
     seen_at: float = -inf
     _back_at: float = -inf
 
-    def seen(self, now: float) -> None:
+    def note_presence(self, now: float) -> None:
         """Everything works at this moment."""
         if now - self.seen_at > self.break_s and self.seen_at > -inf:
             self._back_at = now
         self.seen_at = now
 
-    def away(self, now: float) -> None:
+    def note_absence(self, now: float) -> None:
         """Note an absence: at this moment something does not work."""
         self._back_at = now
 
@@ -31,9 +31,9 @@ class Absence:
         """Return whether `grace_s` have passed since: each who is alive has been heard in that time.
 
         >>> upkeep = Absence(break_s=15)
-        >>> upkeep.seen(0); upkeep.is_over(0, grace_s=30)  # nothing is known of any absence
+        >>> upkeep.note_presence(0); upkeep.is_over(0, grace_s=30)  # nothing is known of any absence
         True
-        >>> upkeep.seen(60); upkeep.is_over(60, grace_s=30), upkeep.is_over(90, grace_s=30)
+        >>> upkeep.note_presence(60); upkeep.is_over(60, grace_s=30), upkeep.is_over(90, grace_s=30)
         (False, True)
         """
         return now - self._back_at >= grace_s

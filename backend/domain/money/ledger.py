@@ -30,7 +30,7 @@ MICROUSD_PER_CENT = 10_000
 class Kind(StrEnum):
     GRANT = "grant"
     HOLD = "hold"
-    SETTLE = "settle"
+    CAPTURE = "settle"
     RELEASE = "release"
     CHARGE = "charge"
     CREDIT_OUR_FAULT = "credit_our_fault"
@@ -69,7 +69,7 @@ CREDIT, REVENUE, COGS = "credit:", "revenue:", "cogs:"
 # a promise is used up before money that was paid
 GRANT_PRIORITY = {GrantKind.PROMO: 10, GrantKind.PREPAID: 20}
 # what moves `accrued` by use, and what reverses it; an invoice only moves it on to `receivable`
-OF_USE = frozenset({Kind.SETTLE, Kind.CHARGE, Kind.CREDIT_OUR_FAULT})
+OF_USE = frozenset({Kind.CAPTURE, Kind.CHARGE, Kind.CREDIT_OUR_FAULT})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,7 +182,7 @@ def reverse_lines(lines: Iterable[Line]) -> tuple[Line, ...]:
     )
 
 
-def used(lines: Iterable[Line]) -> int:
+def sum_usage(lines: Iterable[Line]) -> int:
     """Return what these lines say was used, whoever paid: accrued and covered by grants."""
     return sum(line.amount_microusd for line in lines if line.account == ACCRUED or line.account.startswith(CREDIT))
 

@@ -182,7 +182,7 @@ def teacher_price(book: PriceBook, model: str, declared: DeclaredPrice | None) -
     input, that is billed as input. Raises InvalidSpec (unknown_teacher_price) without either.
     """
     if declared is not None:
-        return _declared(model, declared)
+        return _price_of(model, declared)
     plain, cached, written, output = (book.prices.get(f"teacher.{model}.{kind}_token") for kind in _KINDS)
     if plain is not None and output is not None:
         return TeacherPrice(
@@ -201,7 +201,7 @@ def teacher_price(book: PriceBook, model: str, declared: DeclaredPrice | None) -
     )
 
 
-def _declared(model: str, declared: DeclaredPrice) -> TeacherPrice:
+def _price_of(model: str, declared: DeclaredPrice) -> TeacherPrice:
     plain, output = declared.input_usd_per_mtok, declared.output_usd_per_mtok
     cached, written = declared.cached_input_usd_per_mtok, declared.cache_write_usd_per_mtok
     per_mtok = (plain, plain if cached is None else cached, plain if written is None else written, output)

@@ -39,7 +39,7 @@ class Alphabet:
     width: int
     classes: Mapping[str, str]  # of each Chars.source: the engine's pattern of the symbols that it takes
 
-    def written(self, text: str) -> bytes:
+    def encode(self, text: str) -> bytes:
         """The text in symbols, `width` bytes for each character."""
         made = self.symbols[np.searchsorted(self.starts, codes_of(text), "right") - 1].tobytes()
         return made[: -self.width] + NEW_LINE * self.width if text.endswith("\n") else made
@@ -51,10 +51,10 @@ def alphabet_of(syntax: Syntax) -> Alphabet:
     signatures = [column.tobytes() for column in np.packbits(takes, axis=0).T] if len(takes) else [b""] * len(samples)
     is_word = takes[syntax.sources.index(syntax.word)] if syntax.word else np.zeros(len(samples), np.bool_)
     lines = [char == "\n" and syntax.has_lines for char in samples]
-    letters = {signature for signature, yes in zip(signatures, is_word, strict=True) if yes}
-    others = {s for s, is_letter, is_line in zip(signatures, is_word, lines, strict=True) if not is_letter | is_line}
-    width = 1 if len(letters) <= len(_WORD) and len(others) <= len(_OTHER) else 2
-    symbol = {**_symbols(letters, _WORD, width), **_symbols(others, _OTHER, width)}
+    words = {signature for signature, yes in zip(signatures, is_word, strict=True) if yes}
+    others = {s for s, is_part, is_line in zip(signatures, is_word, lines, strict=True) if not is_part | is_line}
+    width = 1 if len(words) <= len(_WORD) and len(others) <= len(_OTHER) else 2
+    symbol = {**_symbols(words, _WORD, width), **_symbols(others, _OTHER, width)}
     line = NEW_LINE * width
     per_sample = [line if is_line else symbol[s] for s, is_line in zip(signatures, lines, strict=True)]
     # one sample will do for a symbol; a new line that ends the text is taken by what takes any
@@ -89,8 +89,8 @@ def _takes(sources: Sequence[str], samples: str) -> NDArray[np.bool_]:
     order = np.argsort(codes)
     takes = np.zeros((len(sources), len(samples)), np.bool_)
     for row, source in zip(takes, sources, strict=True):
-        is_letter = source.startswith("\\U")
-        taken = np.array([int(source[2:], 16)]) if is_letter else codes_of("".join(_asks(source).findall(samples)))
+        is_escape = source.startswith("\\U")
+        taken = np.array([int(source[2:], 16)]) if is_escape else codes_of("".join(_asks(source).findall(samples)))
         row[order[np.searchsorted(codes, taken, sorter=order)]] = True
     return takes
 
@@ -124,9 +124,9 @@ def _cells(syntax: Syntax) -> tuple[Ints, str, Ints]:
 
 
 def _alone(edges: Ints) -> Ints:
-    letters = cases()
-    is_apart = np.searchsorted(edges, letters.lowest, "right") != np.searchsorted(edges, letters.highest, "right")
-    alone: Ints = letters.codes[is_apart]
+    cased = cases()
+    is_apart = np.searchsorted(edges, cased.lowest, "right") != np.searchsorted(edges, cased.highest, "right")
+    alone: Ints = cased.codes[is_apart]
     return alone
 
 

@@ -9,7 +9,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 DIGITS, OCTAL, HEX = frozenset("0123456789"), frozenset("01234567"), frozenset("0123456789abcdefABCDEF")
-_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
+_ASCII_ALPHA = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 _ASCII_EDGES = range(0x81)  # where ASCII's own \w, \s and \d may begin or end
 _CONTROLS = {"a": 7, "f": 12, "n": 10, "r": 13, "t": 9, "v": 11, "\\": 92}
 _N_HEX = {"x": 2, "u": 4, "U": 8}
@@ -83,7 +83,7 @@ class CharacterReader:
             return f"\\{char}"
         if char in _CONTROLS:
             return _CONTROLS[char]
-        if not char or char in _LETTERS or char in DIGITS:
+        if not char or char in _ASCII_ALPHA or char in DIGITS:
             raise self._fault(f"\\{char} is not known; write \\\\ for a backslash", at)
         return ord(char)
 
@@ -148,7 +148,7 @@ class CharacterReader:
 
     # what was read
 
-    def _letter(self, point: int, flags: str) -> Chars:
+    def _literal(self, point: int, flags: str) -> Chars:
         self.edges |= {point, point + 1}
         return self._chars(_escape_of(point), flags)
 

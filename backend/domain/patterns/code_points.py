@@ -59,8 +59,8 @@ def cases() -> Cases:
     """Groups are made generously: by the first letter of the whole lower and upper form. A group that is too large
     costs a question more; one too small would be wrong."""
     group: dict[str, list[str]] = {}
-    for letter in _cased():
-        mates = {letter: None, letter.lower()[0]: None, letter.upper()[0]: None}
+    for char in _cased_characters():
+        mates = {char: None, char.lower()[0]: None, char.upper()[0]: None}
         joined = list(dict.fromkeys(member for mate in mates for member in group.get(mate, [mate])))
         for member in joined:
             group[member] = joined
@@ -72,7 +72,7 @@ def cases() -> Cases:
     )
 
 
-def _cased() -> list[str]:
+def _cased_characters() -> list[str]:
     blocks = (text_of(np.arange(first, first + _BLOCK)) for first in range(0, N_CODE_POINTS, _BLOCK))
     cased = (block for block in blocks if not block == block.lower() == block.upper())
-    return [letter for block in cased for letter in block if not letter == letter.lower() == letter.upper()]
+    return [char for block in cased for char in block if not char == char.lower() == char.upper()]

@@ -60,7 +60,7 @@ class Pattern:
 
     def occurs_in(self, text: str) -> bool:
         """Return whether the pattern is found in the first MAX_MATCHED_CHARS characters."""
-        return self.program.match(self.alphabet.written(text[:MAX_MATCHED_CHARS])) is not None
+        return self.program.match(self.alphabet.encode(text[:MAX_MATCHED_CHARS])) is not None
 
 
 def occurs_in(pattern: str, text: str) -> bool:

@@ -105,16 +105,16 @@ class _Reader(CharacterReader):
         flags = ""
         flags_or_comment = re.compile(rf"\(\?[aiLmsux]+\)|{_COMMENT.pattern}", re.DOTALL)
         while match := flags_or_comment.match(self.text, self.at):
-            letters = "" if match[0].startswith("(?#") else match[0][2:-1]
-            self._check_flags(letters, self.at)
-            flags = _with(flags, letters)
+            added = "" if match[0].startswith("(?#") else match[0][2:-1]
+            self._check_flags(added, self.at)
+            flags = _with(flags, added)
             if "a" in flags and "u" in flags:
                 raise self._fault("the flags a and u exclude each other", self.at)
             self.at = match.end()
         return flags.replace("u", "")
 
-    def _check_flags(self, letters: str, at: int) -> None:
-        if "L" in letters:
+    def _check_flags(self, added: str, at: int) -> None:
+        if "L" in added:
             raise self._fault("the flag L is for bytes; leave it out", at)
 
     def _choice(self, flags: str) -> Node:
@@ -254,7 +254,7 @@ class _Reader(CharacterReader):
             return self._place(Place.LINE_START if "m" in flags else Place.START, at)
         if char == "$":
             return self._place(Place.LINE_END if "m" in flags else Place.LAST_LINE_END, at)
-        return self._escape(at, flags) if char == "\\" else self._letter(ord(char), flags)
+        return self._escape(at, flags) if char == "\\" else self._literal(ord(char), flags)
 
     def _escape(self, at: int, flags: str) -> Node:
         char = self._next()
@@ -273,12 +273,12 @@ class _Reader(CharacterReader):
                 number = self._while(DIGITS, 2)
                 words = f"\\{number} repeats what a group matched, which is not supported; write the alternatives out"
                 raise self._fault(words, at)
-            return self._letter(octal, flags)
+            return self._literal(octal, flags)
         point = self._read_escape(at)
         if isinstance(point, str):
             self._category(flags)
             return self._chars(point, flags)
-        return self._letter(point, flags)
+        return self._literal(point, flags)
 
     def _place(self, place: Place, at: int) -> Place:
         self.places.setdefault(place, at)

@@ -61,7 +61,7 @@ class Pool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paid:
-    """What the ablated compile paid, micro-USD: for the labels of each text, for training on `n_pairs` pairs (of them
+    """The costs of the ablated compile, micro-USD: of the labels of each text, for training on `n_pairs` pairs (of them
     `n_gold` gold), for the evaluation."""
 
     labels: Sequence[int]

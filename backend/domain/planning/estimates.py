@@ -147,7 +147,7 @@ def usd(microusd: int) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Plan:
-    """How many calls of what size the teacher will get."""
+    """The number and size of the calls that the teacher will get."""
 
     spec: Spec
     price: TeacherPrice

@@ -103,7 +103,7 @@ def assumption(spec: Spec) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trials:
-    """What the runners of all trials cost."""
+    """The costs of the runners of all trials."""
 
     spec: Spec
     price: Price

@@ -30,7 +30,7 @@ class TrialRecord:
             value["outcome"] = self.outcome.to_json()
         if self.has_recipes:
             value["recipes_done"] = True
-        return value | self._found()
+        return value | self._results()
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "TrialRecord":
@@ -49,9 +49,9 @@ class TrialRecord:
         """The trial as receipts and the API tell it."""
         outcome = {} if self.outcome is None else self.outcome.to_json()
         outcome.pop("trial", None)
-        return outcome | self.trial.to_json() | self._found()
+        return outcome | self.trial.to_json() | self._results()
 
-    def _found(self) -> dict[str, Any]:
+    def _results(self) -> dict[str, Any]:
         if self.evals:
             return {"evals": self.evals, "accuracy_ppm": self.accuracy_ppm, "first_failed": self.first_failed}
         return {"why_not": self.why_not} if self.why_not else {}

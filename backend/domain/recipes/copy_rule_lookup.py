@@ -57,7 +57,7 @@ class RequestCopies:
         self._begun: dict[str, tuple[int, int]] = {}
         self._decisions: dict[tuple[str, int, int], int] = {}
 
-    def copied(self, place: str, written: Sequence[int], most: int) -> tuple[tuple[int, ...], int]:
+    def continue_copy(self, place: str, written: Sequence[int], most: int) -> tuple[tuple[int, ...], int]:
         """(tokens that go on from `written`, number of the recipe) at the value `place`."""
         value = self._value(place, written)
         begin, recipe = self._begun_at(place, value)
@@ -71,7 +71,7 @@ class RequestCopies:
         begin, _ = self._begun_at(place, value)
         if not value or begin < 0 or not self._may_end(begin + len(value)):
             return False
-        decided = self._decided(place, begin, begin + len(value))
+        decided = self._decide(place, begin, begin + len(value))
         return decided >= 0 and self.index.copies[decided].what is CopyKind.ENDS
 
     def run_for(self, cues: Sequence[tuple[str, int]]) -> tuple[tuple[int, ...], int]:
@@ -129,7 +129,7 @@ class RequestCopies:
         is_begun = at > begin
         while len(run) < most:
             if is_begun and self._may_end(at):
-                decided = self._decided(place, begin, at)
+                decided = self._decide(place, begin, at)
                 recipe = decided if recipe < 0 else recipe
                 kind = self.index.copies[decided].what if decided >= 0 else CopyKind.OPEN
                 if kind is CopyKind.ENDS and not run:
@@ -147,7 +147,7 @@ class RequestCopies:
     def _may_end(self, at: int) -> bool:
         return self.text.is_boundary(at) and not self.text.is_inside(at)
 
-    def _decided(self, place: str, begin: int, at: int) -> int:
+    def _decide(self, place: str, begin: int, at: int) -> int:
         known = self._decisions.get((place, begin, at))
         if known is None:
             ahead = self.index.ahead.get(place, {})

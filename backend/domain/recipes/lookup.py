@@ -141,7 +141,7 @@ class PackCursor:
 
     @property
     def shape(self) -> str:
-        """Without names of keys."""
+        """The shape at this place, without names of keys."""
         return self._index.shapes.text(self._state)
 
 
@@ -166,7 +166,7 @@ class CopyingCursor(PackCursor):
         place = self._copies.place_of(self._state)
         run: Sequence[int] = _EMPTY
         if place:
-            run, self._proposed = self._request.copied(place, self._written, most)
+            run, self._proposed = self._request.continue_copy(place, self._written, most)
         if not run:
             run = super().propose(most)
         if not run:

@@ -20,7 +20,7 @@ KEYWORDS = frozenset(
     b"const function public static void".split()
 )
 _BEGINNINGS = frozenset(word[:n] for word in KEYWORDS for n in range(1, len(word) + 1))
-_DIGITS, _LETTERS = frozenset(b"0123456789"), frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_")
+_DIGITS, _WORD_BYTES = frozenset(b"0123456789"), frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_")
 _BLANKS, _OPENING, _CLOSING = frozenset(range(33)) - {10}, frozenset(b"([{"), frozenset(b")]}")
 _NEWLINE, _BACKSLASH, _QUOTE, _BRACE, _BRACKET = 10, ord("\\"), ord('"'), ord("{"), ord("[")
 _QUOTES = frozenset(b"\"'`")
@@ -99,7 +99,7 @@ def _in_json(shape: Shape, byte: int) -> Shape:
     if byte in (ord("}"), ord("]")) and _may_close(shape, byte):
         levels = shape.levels[:-1]
         return _unit(shape, byte)._replace(levels=levels, place="after" if levels else "end")
-    if shape.place in ("value", "scalar") and (byte in _DIGITS or byte in _LETTERS or byte in b"+-."):
+    if shape.place in ("value", "scalar") and (byte in _DIGITS or byte in _WORD_BYTES or byte in b"+-."):
         return _unit(shape, byte)._replace(place="scalar")
     return _as_text(shape, byte)
 
@@ -147,7 +147,7 @@ def _as_text(shape: Shape, byte: int) -> Shape:
 def _unit(shape: Shape, byte: int) -> Shape:
     """The byte as a unit of its own, or as more of the last one."""
     last = shape.units[-1] if shape.units else ""
-    if byte in _LETTERS or byte >= 0x80 or (byte in _DIGITS and (shape.word or last == ID)):
+    if byte in _WORD_BYTES or byte >= 0x80 or (byte in _DIGITS and (shape.word or last == ID)):
         goes_on = bool(shape.word) or last == ID
         word = (shape.word if goes_on else b"") + bytes([byte])
         if (goes_on and not shape.word) or word not in _BEGINNINGS:

@@ -129,8 +129,8 @@ class ShapeTable:
             return self.lost
         self._numbers[shape] = number = len(self._shapes)
         self._shapes.append(shape)
-        self._written.append(_written(shape))
-        self._keyed.append(_keyed(shape))
+        self._written.append(_serialise(shape))
+        self._keyed.append(_serialise_keyed(shape))
         self.moves.append({})
         return number
 
@@ -146,7 +146,7 @@ def shape_of(text: bytes) -> str:
     shape = Shape()
     for byte in text:
         shape = step(shape, byte)
-    return _written(shape)
+    return _serialise(shape)
 
 
 def is_keyed(shape: str) -> bool:
@@ -154,7 +154,7 @@ def is_keyed(shape: str) -> bool:
     return SHAPE_TEXT.fullmatch(shape) is None
 
 
-def _written(shape: Shape) -> str:
+def _serialise(shape: Shape) -> str:
     if shape.place == "lost":
         return ""
     if not shape.place:
@@ -176,7 +176,7 @@ def _last_key(shape: Shape) -> str:
     return next((level.key for level in reversed(shape.levels) if level.key), "")
 
 
-def _keyed(shape: Shape) -> str:
+def _serialise_keyed(shape: Shape) -> str:
     key = _last_key(shape)
     if not key:
         return ""

@@ -34,7 +34,7 @@ class View:
         return self._matches[pattern]
 
 
-def padded(words: Iterable[bytes]) -> bytes:
+def pad(words: Iterable[bytes]) -> bytes:
     return b" ^ " + b" ".join(words) + b" $ "
 
 

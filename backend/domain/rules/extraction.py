@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from backend.domain.rules.conditions import Test, View, padded, test_of
+from backend.domain.rules.conditions import Test, View, pad, test_of
 from backend.domain.rules.places import Place, Reader, TextPlaces, reader_of
 from backend.domain.rules.rule_list import Condition, FieldIs, FieldRule, RuleList
 
@@ -82,7 +82,7 @@ class Filling:
 
     def __init__(self, text: str, n_fields: int) -> None:
         self.places = TextPlaces(text)
-        self.view = View(text, padded(self.places.words))
+        self.view = View(text, pad(self.places.words))
         self.literals = [NULL] * n_fields
         self.absent = [False] * n_fields
         self.taken: list[Place] = []

@@ -117,7 +117,7 @@ def _vocabularies(texts: FieldTexts, field: int, spots: Spots) -> tuple[tuple[st
             if phrase in by_phrase:
                 met[phrase][at % N_FOLDS] += 1
 
-    def chosen(fold: int) -> tuple[str, ...]:
+    def choose(fold: int) -> tuple[str, ...]:
         counted = {
             phrase: (values.total() - values[fold], met[phrase].total() - met[phrase][fold])
             for phrase, values in by_phrase.items()
@@ -126,7 +126,7 @@ def _vocabularies(texts: FieldTexts, field: int, spots: Spots) -> tuple[tuple[st
         plain = [phrase.decode("utf-8", "replace") for phrase in sorted(sure, key=lambda p: (-counted[p][0], p))]
         return tuple(sorted([phrase for phrase in plain if _is_plain(phrase)][:MAX_VOCABULARY]))
 
-    return chosen(-1), [chosen(fold) for fold in range(N_FOLDS)]
+    return choose(-1), [choose(fold) for fold in range(N_FOLDS)]
 
 
 def _phrases(words: Sequence[bytes]) -> Iterable[bytes]:

@@ -60,31 +60,31 @@ class FieldTexts:
             [None if is_closed else _spot(places, literal) for places, literal in zip(self.places, column, strict=True)]
             for column, is_closed in zip(self.leaves, paths.values(), strict=True)
         ]
-        self.known = self._known()
+        self.known = self._find_known()
 
     @property
     def n(self) -> int:
         return len(self.texts)
 
-    def _known(self) -> frozenset[bytes]:
+    def _find_known(self) -> frozenset[bytes]:
         """The words that mostly stand outside of what is copied."""
         inside: Counter[bytes] = Counter()
         outside: Counter[bytes] = Counter()
         for at, places in enumerate(self.places):
-            copied = self._copied(at)
+            copied = self._copied_words(at)
             for number, word in enumerate(places.words):
                 (inside if number in copied else outside)[word] += 1
         return frozenset(
             w for w, count in outside.items() if count >= MIN_OUTSIDE and count > inside[w] and len(w) < 100
         )
 
-    def _copied(self, at: int, but: int = -1) -> set[int]:
+    def _copied_words(self, at: int, but: int = -1) -> set[int]:
         spots = [spots[at] for field, spots in enumerate(self.spots) if field != but]
         return {number for spot in spots if spot is not None for number in range(*spot)}
 
     def is_known(self, at: int, field: int) -> bool:
         """Return whether every word that no field but this one copies is known."""
-        copied = self._copied(at, but=field)
+        copied = self._copied_words(at, but=field)
         return all(word in self.known or number in copied for number, word in enumerate(self.places[at].words))
 
 

@@ -100,8 +100,8 @@ def _class_of(ranges: tuple[tuple[int, int], ...]) -> str:
 
 
 _DROPS = "".join(chr(code) for code in DROPPED)
-_LETTER = f"[^{_DROPS}{_class_of(SEPARATORS)}{_class_of(SINGLES)}]"
-_PLACES = re.compile(f"[{_class_of(SINGLES)}]|{_LETTER}+(?:[{_DROPS}]+{_LETTER}+)*")
+_WORD_CHAR = f"[^{_DROPS}{_class_of(SEPARATORS)}{_class_of(SINGLES)}]"
+_PLACES = re.compile(f"[{_class_of(SINGLES)}]|{_WORD_CHAR}+(?:[{_DROPS}]+{_WORD_CHAR}+)*")
 
 
 def placed_words(text: str) -> tuple[list[bytes], list[Span]]:

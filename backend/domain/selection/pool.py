@@ -110,7 +110,7 @@ def canonical_order(ranks: Floats, pool: Pool, members: Ints) -> Ints:
     return members[np.array(sorted(range(len(names)), key=names.__getitem__), dtype=np.int64)]
 
 
-def rescaled(values: Floats) -> Floats:
+def rescale(values: Floats) -> Floats:
     """Scores on [0, 1] over the pool; all zeros where they are all equal. Halved first: the range may exceed the
     largest float."""
     if len(values) == 0:

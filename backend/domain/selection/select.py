@@ -27,7 +27,7 @@ from backend.domain.selection.linkage.clustering import Dendrogram, Floats, Ints
 from backend.domain.selection.linkage.criteria import Linkage
 from backend.domain.selection.options import DEFAULT_LAMBDA, Options, Penalty, checked_options
 from backend.domain.selection.options import Method as Method
-from backend.domain.selection.pool import Part, Pool, canonical_order, checked_pool, rescaled
+from backend.domain.selection.pool import Part, Pool, canonical_order, checked_pool, rescale
 from backend.domain.selection.report import SelectionReport as SelectionReport
 from backend.domain.selection.report import cohesion_log as cohesion_log
 from backend.domain.selection.report import report_on
@@ -164,12 +164,12 @@ def _picks(rows: Rows, ranks: Floats, split: Dendrogram, k: int, options: Option
         case Method.TOP_K:
             return diverse_picks(rows, np.arange(len(rows), 0, -1.0), k, weight=0.0, min_distance=apart)
         case Method.DIVERSE:
-            gains = rescaled(ranks)
+            gains = rescale(ranks)
             return diverse_picks(rows, gains, k, weight=weight, penalty=options.penalty, min_distance=apart)
         case Method.DPP:
-            return dpp_map_picks(rows, rescaled(ranks), k, weight=weight, min_distance=apart)
+            return dpp_map_picks(rows, rescale(ranks), k, weight=weight, min_distance=apart)
         case Method.FACILITY_LOCATION:
-            return facility_location_picks(rows, rescaled(ranks), k, weight=weight, min_distance=apart)
+            return facility_location_picks(rows, rescale(ranks), k, weight=weight, min_distance=apart)
         case Method.K_CENTER:
             return k_center_picks(rows, k, min_distance=apart)
         case Method.RANDOM:

@@ -5,7 +5,7 @@ Three ways:
 
     gateway -> server   POST {server}/v1/chat/completions | /v1/completions, OpenAI's bodies, with
                         `Authorization: Bearer <grant>`: which artifact of which tenant this one request may use.
-    server -> backend   POST /internal/runner/servers: ServerHello, answered with ServerOrders; its absence for
+    server -> backend   POST /internal/runner/servers: ServerRegistration, answered with ServerOrders; its absence for
                         `lease_s` takes the server out of rotation.
                         GET /internal/runner/artifacts/<sha256> with the grant: the `.kolm` itself.
     server -> backend   POST /internal/runner/usage: UsageBatch. Sent until it is answered with 2xx; a row that was
@@ -94,7 +94,7 @@ def _unb64(text: str) -> bytes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServerHello(Wire):
+class ServerRegistration(Wire):
     """A server says that it is there, every third of the lease. `bases` are `{"id", "sha256"}`; `engine` is what runs
     (name, version, draft source, KV dtype, adapter slots ...), texts and whole numbers. `n_running`, `n_waiting` and
     `adapters` (sha256, warmest first) are as of now. `draining`: no new requests, please."""

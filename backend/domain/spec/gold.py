@@ -182,7 +182,7 @@ class Leak:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeakageReport:
-    """At most one leak per training text, the closest; `exact` before `near`. `n_heldout_touched` counts held-out
+    """The leaks, at most one per training text, the closest; `exact` before `near`. `n_heldout_touched` counts held-out
     texts given away.
     """
 

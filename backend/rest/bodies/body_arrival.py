@@ -39,7 +39,7 @@ _TOO_MANY = Refusal(
 _BUSY = Refusal(
     status=503,
     code="uploads_busy",
-    detail="This deployment is taking in as many large bodies as it can hold; send it again a little later.",
+    detail="This installation is taking in as many large bodies as it can hold; send it again a little later.",
     is_retryable=True,
     headers={"Retry-After": "10"},
 )
@@ -101,7 +101,7 @@ class Spools:
         self._bytes: Counter[str] = Counter()
 
     @contextmanager
-    def held(self, sender: str, n_bytes: int) -> Iterator[None]:
+    def hold(self, sender: str, n_bytes: int) -> Iterator[None]:
         """A body of a sender, while its request lasts. Raises Refused where there is no room for it."""
         if n_bytes <= COUNTED_BYTES:
             yield

@@ -53,7 +53,7 @@ def limit_bodies(application: Application, senders: SenderBook) -> Application:
     """The ASGI application behind a door that asks whose a body is and counts it as it comes in."""
     spools = Spools()
 
-    async def limited(scope: Scope, receive: Receive, send: Send) -> None:
+    async def guard(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await application(scope, receive, send)
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
@@ -66,13 +66,13 @@ def limit_bodies(application: Application, senders: SenderBook) -> Application:
             if not length and "transfer-encoding" in headers:
                 raise Refused(_NO_LENGTH)  # DRF reads a body without a length as no body at all
             counted = count_bytes(receive, n_announced=n_announced, mismatch=_CUT_SHORT if length else _NO_LENGTH)
-            with spools.held(sender, n_announced):
+            with spools.hold(sender, n_announced):
                 await application(scope, counted, send)
         except Refused as refused:  # Django reads the whole body before it answers, so nothing has been sent yet
             await _refuse(scope, send, refused.refusal)
         return None
 
-    return limited
+    return guard
 
 
 def _announced_bytes(path: str, headers: Headers) -> int:

@@ -16,7 +16,7 @@ from django.utils import timezone
 from backend.artifacts.models import RevokedDigest
 from backend.domain.ids import Prefix, encode_id
 from backend.domain.serving.deployments import ServerLoad, in_order
-from backend.domain.serving.wire import ServerHello, ServerOrders
+from backend.domain.serving.wire import ServerOrders, ServerRegistration
 from backend.rest.new_ids import new_uuid7
 from backend.serving.models import Server
 
@@ -44,7 +44,7 @@ _under_way: Counter[str] = Counter()
 _unhealthy_until: dict[str, float] = {}
 
 
-def register(registration: ServerHello) -> ServerOrders:
+def register(registration: ServerRegistration) -> ServerOrders:
     """Note what a server says of itself; by its name it is the same one as before."""
     values = {
         "url": registration.url,
@@ -64,9 +64,9 @@ def register(registration: ServerHello) -> ServerOrders:
     return ServerOrders(server=encode_id(Prefix.SERVER, row.id), lease_s=LEASE_S, revoked=sorted(revoked))
 
 
-def parse_registration(body: dict[str, Any]) -> ServerHello:
+def parse_registration(body: dict[str, Any]) -> ServerRegistration:
     """Parse what a server says of itself into what can be stored. Raises ValueError."""
-    registration = ServerHello.from_json(body)
+    registration = ServerRegistration.from_json(body)
     counts = (registration.max_running, registration.n_running, registration.n_waiting)
     if not all(type(n) is int and 0 <= n < 2**31 for n in counts) or registration.max_running < 1:
         raise ValueError("max_running, n_running and n_waiting are counts")

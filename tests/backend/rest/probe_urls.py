@@ -108,5 +108,5 @@ urlpatterns = [
 
 handler400 = "backend.rest.problems.bad_request"
 handler403 = "backend.rest.problems.permission_denied"
-handler404 = "backend.rest.problems.page_not_found"
+handler404 = "backend.rest.problems.not_found"
 handler500 = "backend.rest.problems.server_error"

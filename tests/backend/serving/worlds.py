@@ -17,7 +17,7 @@ from django.test import Client
 from backend.artifacts.models import Artifact
 from backend.blobs import put_blob
 from backend.compiles.models import Compile
-from backend.domain.serving.wire import Grant, ServerHello, UsageRow, grant_key, read_grant
+from backend.domain.serving.wire import Grant, ServerRegistration, UsageRow, grant_key, read_grant
 from backend.tenants.isolation import tenant_scope
 from backend.tenants.models import Tenant
 from backend.usage import holds
@@ -223,7 +223,7 @@ def runner(path: str, body: Any) -> Any:
 
 
 def say_hello(url: str, *, name: str = "s1", **changes: Any) -> Any:
-    told = ServerHello(
+    told = ServerRegistration(
         name=name,
         url=url,
         bases=[BASE],

@@ -8,7 +8,7 @@ import json
 from dataclasses import dataclass
 
 from backend.domain.answers.json_schemas import normal_schema
-from backend.domain.answers.json_values import BadAnswer, answer_text, parse_answer, unfenced
+from backend.domain.answers.json_values import BadAnswer, answer_text, parse_answer, strip_fence
 from backend.domain.spec.parsing import (
     ContainsCheck,
     CopiedCheck,
@@ -105,7 +105,7 @@ def parse_answer_choice(spec: Spec, choice_text: str) -> ReadAnswer | None:
     if isinstance(output, TextOutput):
         return ReadAnswer(text=said, value=said) if said else None
     try:
-        value = parse_answer(unfenced(said))
+        value = parse_answer(strip_fence(said))
     except BadAnswer:
         return None
     return ReadAnswer(text=answer_text(value, output.answer_schema), value=value)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from backend.domain.drafts.token_distributions import processed
+from backend.domain.drafts.token_distributions import process_logprobs
 from workers.teachers.openai_compatible.answers import Answer, as_completion, parse_json, read_chat, read_usage
 from workers.teachers.openai_compatible.logprobs import (
     LEAST_LOGPROB,
@@ -87,7 +87,7 @@ def _as_sampled(place: PromptToken, request: ScoreRequest) -> tuple[float, Alter
     """(log-prob of the place's own token, the likeliest) at the request's temperature and top-k."""
     if request.temperature == 1.0 and request.top_k is None:
         return place.logprob, place.top
-    top = processed(place.top, temperature=request.temperature, top_k=request.top_k)
+    top = process_logprobs(place.top, temperature=request.temperature, top_k=request.top_k)
     return (top[place.rank - 1][1] if place.rank <= len(top) else LEAST_LOGPROB), top
 
 

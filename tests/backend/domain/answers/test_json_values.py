@@ -18,7 +18,7 @@ from backend.domain.answers.json_values import (
     field_scores,
     is_exact,
     parse_answer,
-    unfenced,
+    strip_fence,
 )
 from backend.domain.answers.labels import vote
 from tests.backend.domain.answers.json_worlds import ORDER, objects, orders, shuffled, values
@@ -68,7 +68,7 @@ def test_every_value_that_json_can_hold_is_read_as_it_was_written(value: Any) ->
     "text", ['```json\n{"a": 1}\n```', '```\n{"a": 1}```', ' ```JSON \r\n{"a": 1}\n``` \n', '{"a": 1}']
 )
 def test_a_fence_around_an_answer_is_taken_off(text: str) -> None:
-    assert parse_answer(unfenced(text)) == {"a": 1}
+    assert parse_answer(strip_fence(text)) == {"a": 1}
 
 
 def test_an_answer_stands_in_the_order_of_required_and_then_by_name() -> None:

@@ -19,7 +19,7 @@ from backend.domain.drafts.acceptance_rules import (
     sample_stop,
     token_step,
 )
-from backend.domain.drafts.token_distributions import draw, processed, whole_place
+from backend.domain.drafts.token_distributions import draw, process_logprobs, whole_place
 from workers.teachers.grammar.files import build_grammar
 from workers.teachers.grammar.pcfg import END, Frontier
 
@@ -65,7 +65,7 @@ def grammar_world(start: str, *, temperature: float = 1.0, top_k: int | None = N
     world: dict[Path, Distribution] = {}
 
     def visit(path: Path, frontier: Frontier) -> None:
-        told = processed(list(frontier.logprobs.items()), temperature=1.0, top_k=top_k)
+        told = process_logprobs(list(frontier.logprobs.items()), temperature=1.0, top_k=top_k)
         place = whole_place(told)
         assert place is not None
         world[path] = place

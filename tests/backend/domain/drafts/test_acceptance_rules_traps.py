@@ -15,10 +15,10 @@ from backend.domain.drafts.acceptance_rules import (
     StopDistribution,
     block_rule,
     chain,
-    normalised,
+    normalise,
     token_residual,
 )
-from backend.domain.drafts.token_distributions import processed
+from backend.domain.drafts.token_distributions import process_logprobs
 from tests.backend.domain.drafts.draft_worlds import (
     Path,
     Rule,
@@ -46,7 +46,7 @@ def chosen_token_residual(
     steps = [
         Step(
             acceptance=min(1.0, p.get(x, 0.0) / q[x]),
-            residual=normalised({y: mass for y, mass in p.items() if y != x}),
+            residual=normalise({y: mass for y, mass in p.items() if y != x}),
         )
         for x, p, q in zip(tokens, target, drafted, strict=True)
     ]
@@ -77,7 +77,7 @@ def cooled(world: World, temperature: float) -> dict[Path, Distribution]:
     """A world sampled at another temperature, as an engine does it: token by token."""
     out: dict[Path, Distribution] = {}
     for path, place in world.items():
-        told = processed([(x, math.log(p)) for x, p in place.items()], temperature=temperature, top_k=None)
+        told = process_logprobs([(x, math.log(p)) for x, p in place.items()], temperature=temperature, top_k=None)
         out[path] = {x: math.exp(p) for x, p in told}
     return out
 

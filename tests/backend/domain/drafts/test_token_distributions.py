@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.domain.drafts.token_distributions import draw, logsumexp, processed, whole_place
+from backend.domain.drafts.token_distributions import draw, logsumexp, process_logprobs, whole_place
 
 RAW = [("a", math.log(0.5)), ("b", math.log(0.3)), ("c", math.log(0.2))]
 
@@ -37,15 +37,15 @@ def test_what_is_missing_within_the_tolerance_is_spread() -> None:
 
 
 def test_processed_is_top_k_then_temperature_then_renormalised() -> None:
-    half = dict(processed(RAW, temperature=0.5, top_k=2))
+    half = dict(process_logprobs(RAW, temperature=0.5, top_k=2))
     assert {t: math.exp(p) for t, p in half.items()} == pytest.approx({"a": 0.25 / 0.34, "b": 0.09 / 0.34})
-    assert processed(RAW, temperature=0.0, top_k=None) == (("a", 0.0),)
-    assert dict(processed(RAW, temperature=1.0, top_k=None)) == pytest.approx(dict(RAW))
+    assert process_logprobs(RAW, temperature=0.0, top_k=None) == (("a", 0.0),)
+    assert dict(process_logprobs(RAW, temperature=1.0, top_k=None)) == pytest.approx(dict(RAW))
 
 
 @given(st.lists(st.floats(min_value=-50, max_value=0), min_size=1, max_size=8), st.sampled_from([0.2, 0.7, 1.0, 3.0]))
 def test_processed_always_sums_to_one_and_keeps_the_order(logs: list[float], temperature: float) -> None:
-    told = processed([(str(i), p) for i, p in enumerate(logs)], temperature=temperature, top_k=5)
+    told = process_logprobs([(str(i), p) for i, p in enumerate(logs)], temperature=temperature, top_k=5)
     assert logsumexp(p for _, p in told) == pytest.approx(0.0, abs=1e-9)
     assert [p for _, p in told] == sorted((p for _, p in told), reverse=True)
 

@@ -42,8 +42,8 @@ def test_an_entry_and_its_reversal_are_nothing(lines):
 def test_a_credit_takes_back_what_was_charged_whoever_paid(charged, paid):
     lines = ledger.charge_lines(charged, paid=paid)
     back = ledger.our_fault_lines(lines)
-    assert ledger.used(lines) == sum(charged.values()) == -ledger.used(back)
-    assert ledger.used(ledger.entry(*lines, *back)) == 0
+    assert ledger.sum_usage(lines) == sum(charged.values()) == -ledger.sum_usage(back)
+    assert ledger.sum_usage(ledger.entry(*lines, *back)) == 0
 
 
 def test_lines_that_do_not_balance_are_refused():

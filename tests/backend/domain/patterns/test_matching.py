@@ -103,7 +103,7 @@ def test_other_threads_run_while_a_pattern_does() -> None:
     """The engine lets go of the interpreter: heartbeats and other requests go on. Asked of the engine itself, with a
     hundred times the text that a customer's pattern ever gets."""
     compiled = compile_pattern("(?:a?b?){800}c")
-    symbols = compiled.alphabet.written(TEXTS[-2])
+    symbols = compiled.alphabet.encode(TEXTS[-2])
     searching = threading.Thread(target=compiled.program.match, args=(symbols,))
     searching.start()
     n_beats = 0

@@ -101,7 +101,7 @@ def test_every_code_point_is_taken_as_python_takes_it(source: str) -> None:
     everything = text_of(np.arange(0x110000))
     alphabet = alphabet_of(read_pattern(source))
     (own,) = alphabet.classes.values()
-    symbols = np.frombuffer(alphabet.written(everything), np.uint8)
+    symbols = np.frombuffer(alphabet.encode(everything), np.uint8)
     taken = np.array([re.fullmatch(own.encode(), bytes([byte])) is not None for byte in range(256)])
     expected = np.zeros(0x110000, np.bool_)
     expected[[ord(char) for char in re.compile(source, re.DOTALL * (source == "(?s).")).findall(everything)]] = True

@@ -127,17 +127,17 @@ def test_one_sender_has_so_many_large_bodies_here_and_others_still_theirs(settin
 def test_bytes_are_bounded_by_sender_and_in_all(settings: Any) -> None:
     settings.KOLM_SPOOL_BYTES_PER_SENDER, settings.KOLM_SPOOL_BYTES = 2 * LARGE, 3 * LARGE
     spools = Spools()
-    with spools.held("a", LARGE), spools.held("a", LARGE):
-        with pytest.raises(Refused) as refused, spools.held("a", LARGE):
+    with spools.hold("a", LARGE), spools.hold("a", LARGE):
+        with pytest.raises(Refused) as refused, spools.hold("a", LARGE):
             pass
         assert refused.value.refusal.code == "too_many_uploads"
-        with spools.held("b", LARGE):
-            with pytest.raises(Refused) as refused, spools.held("c", LARGE):
+        with spools.hold("b", LARGE):
+            with pytest.raises(Refused) as refused, spools.hold("c", LARGE):
                 pass
             assert (refused.value.refusal.status, refused.value.refusal.code) == (503, "uploads_busy")
-            with spools.held("c", COUNTED_BYTES):
+            with spools.hold("c", COUNTED_BYTES):
                 pass
-        with spools.held("c", LARGE):
+        with spools.hold("c", LARGE):
             pass
 
 
