@@ -3,7 +3,7 @@
 from django.urls import include, path
 from drf_spectacular.views import SpectacularJSONAPIView
 
-from backend.console.account.sso import start_sso
+from backend.console.account.security import start_sso
 from backend.rest.docs_pages import docs_page
 from backend.rest.health import healthz, readyz
 

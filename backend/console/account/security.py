@@ -1,12 +1,14 @@
-"""A person's own log-in: second factors, sessions, addresses, teams. The pages that change them are allauth's."""
+"""A person's own login: second factors, sessions, addresses, teams. The pages that change them are allauth's; so is the
+start of single sign-on, beside a page for a provider that does not answer."""
 
 from typing import Any
 
 from allauth.account.models import EmailAddress
 from allauth.mfa.models import Authenticator
 from allauth.socialaccount.models import SocialAccount
+from allauth.socialaccount.providers.openid_connect.views import login
 from allauth.usersessions.models import UserSession
-from django.http import HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_GET
 
@@ -33,3 +35,14 @@ def security(request: Any) -> HttpResponse:
         "must": request.GET.get("must", "")[:100],
     }
     return render(request, "console/account/security.html", context)
+
+
+def start_sso(request: HttpRequest, provider_id: str) -> HttpResponse:
+    """Ask the provider, through allauth, where to send the person; a page where it does not answer."""
+    import requests
+
+    try:
+        answer: Any = login(request, provider_id)
+    except requests.RequestException:
+        return render(request, "socialaccount/away.html", {"provider_id": provider_id}, status=502)
+    return answer

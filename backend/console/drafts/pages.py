@@ -1,5 +1,6 @@
 """The draft cache's page: what is kept, what it was worth, whether it can be trusted, and deleting it."""
 
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -7,15 +8,17 @@ from django.conf import settings
 from django.contrib import messages
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
+from django.utils.safestring import SafeString
 from django.views.decorators.http import require_GET, require_POST
 
 from backend.console.access import ConsoleRequest, page
-from backend.console.drafts.charts import acceptance_chart, savings_chart
-from backend.console.drafts.figures import DAYS, bands_of, saved_days, suspensions_of
+from backend.console.charts import columns, intervals
+from backend.console.drafts.figures import DAYS, SavedDay, bands_of, saved_days, suspensions_of
+from backend.console.templatetags.kolm import count, pct, usd, usd_short
 from backend.domain.errors import InvalidInput, NotFound
 from backend.domain.roles import Permission
 from backend.drafts.purging import purge_family
-from backend.drafts.shapes import DraftStatsShape, acceptance
+from backend.drafts.shapes import DraftStatsShape, Rate, acceptance
 from backend.drafts.statistics import stats
 from backend.drafts.tallies import FamilyStats
 
@@ -36,8 +39,8 @@ def drafts(request: ConsoleRequest) -> HttpResponse:
         "total": _total(families),
         "days": days,
         "n_days": DAYS,
-        "acceptance": acceptance_chart([(band.distance, acceptance([band])) for band in bands]),
-        "savings": savings_chart(days),
+        "acceptance": _acceptance_chart([(band.distance, acceptance([band])) for band in bands]),
+        "savings": _savings_chart(days),
         "limit_bytes": settings.KOLM_DRAFT_BYTES_PER_TENANT,
         "ttl_days": settings.KOLM_DRAFT_TTL_DAYS,
         "may_release": request.team_session.may(Permission.RELEASE),
@@ -85,3 +88,27 @@ def _total(families: list[FamilyStats]) -> dict[str, int]:
         "net": sum(row.net for row in savings),
         "n_reused": sum(row.tally.n_reused for row in families),
     }
+
+
+def _savings_chart(days: Sequence[SavedDay]) -> SafeString:
+    """Draw what the cache avoided, split into what verifying it cost and what remained. A day that lost money has no
+    remainder."""
+    rows = [(f"{row.day:%m-%d}", [max(0, row.net), row.costs]) for row in days]
+    net = sum(row.net for row in days)
+    desc = f"{usd(net)} net of {usd(sum(row.avoided for row in days))} avoided"
+    return columns(rows, ["Net saving", "Verification and audits"], title="Savings by day", desc=desc, write=usd_short)
+
+
+def _acceptance_chart(bands: Sequence[tuple[float, Rate]]) -> SafeString | None:
+    """Draw the bands of cosine distance, each with its exact interval; None where no verifier was asked."""
+    rows = [
+        (
+            f"from {distance:.2f}, {count(rate.k)} of {count(rate.n)}",
+            (rate.low_ppm or 0) / 1e6,
+            rate.rate_ppm / 1e6,
+            (rate.high_ppm or 0) / 1e6,
+        )
+        for distance, rate in bands
+        if rate.rate_ppm is not None
+    ]
+    return intervals(rows, title="Acceptance by distance", write=pct) if rows else None

@@ -1,5 +1,5 @@
-"""Usage and bills: the month's bill line by line, what it was used on, and the facts as a file. The figures are those
-of `backend.usage.reports`, the same as the API's and the invoice's."""
+"""Usage and bills: the month's bill line by line, what it was used on, the facts as a file, and one invoice. The
+figures are those of `backend.usage.reports`, the same as the API's and the invoice's."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,11 +9,12 @@ from django.http import HttpResponse, StreamingHttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_GET
 
-from backend.billing.models import Invoice
+from backend.billing.models import Invoice, InvoiceLine
 from backend.compiles.models import Compile
 from backend.console.access import ConsoleRequest, page
 from backend.console.charts import bars, columns
 from backend.console.money.periods import month, months_since
+from backend.console.rows_and_forms import own_row
 from backend.console.templatetags.kolm import usd, usd_short
 from backend.domain.ids import Prefix, decode_id, encode_id
 from backend.domain.money.ledger import ACCRUED
@@ -74,6 +75,22 @@ def usage_csv(request: ConsoleRequest) -> StreamingHttpResponse:
     """Every fact of a month, streamed: reports opens a transaction for each chunk. Not atomic for that reason."""
     shown = month(request.GET.get("month"))
     return csv_response(request, request.team_session.tenant_id, shown.start, shown.end)
+
+
+@require_GET
+@page(Permission.BILLS_READ)
+def invoice(request: ConsoleRequest, invoice: str) -> HttpResponse:
+    """One invoice, for reading and for printing."""
+    row = own_row(Invoice, request.team_session.tenant_id, Prefix.INVOICE, invoice)
+    context = {
+        "row": row,
+        "public_id": invoice,
+        "plan": plan(row.plan),
+        "lines": InvoiceLine.objects.of_tenant(row.tenant_id).filter(invoice_id=row.id).order_by("position"),
+        "month": f"{row.period_start:%Y-%m}",
+        "path": f"/v1/invoices/{invoice}",
+    }
+    return render(request, "console/bills/invoice.html", context)
 
 
 _NAMES = ["Charged", "Paid by kolm"]
