@@ -51,18 +51,20 @@ def extraction(rng: random.Random) -> Chat:
     chosen = rng.sample(list(KINDS), rng.randint(1, 4))
     names = {kind: rng.choice(KINDS[kind].fields) for kind in chosen}
     values = {kind: KINDS[kind].make(rng) for kind in chosen}
-    n_said = max(1, len(chosen) - (rng.random() < 0.3))
-    said, asked = chosen[:n_said], rng.sample(chosen, max(1, len(chosen) - (rng.random() < 0.3)))
+    n_mentioned = max(1, len(chosen) - (rng.random() < 0.3))
+    mentioned, asked = chosen[:n_mentioned], rng.sample(chosen, max(1, len(chosen) - (rng.random() < 0.3)))
     topics = rng.sample(list(words.TOPICS), rng.randint(2, 5)) if rng.random() < 0.5 else []
-    parts = [rng.choice(KINDS[kind].say).format(v=values[kind]) for kind in said]
-    properties, found = _schema_and_values(rng, asked, names, {kind: values[kind] for kind in said})
+    parts = [rng.choice(KINDS[kind].say).format(v=values[kind]) for kind in mentioned]
+    properties, answer = _schema_and_values(rng, asked, names, {kind: values[kind] for kind in mentioned})
     if topics:
         name = rng.choice(("intent", "action", "topic", "kind"))
-        found[name] = rng.choice(topics)
+        answer[name] = rng.choice(topics)
         wanted: dict[str, Any] = {"enum": topics} if rng.random() < 0.5 else {"enum": topics, "type": "string"}
         properties = {name: wanted} | properties if rng.random() < 0.7 else properties | {name: wanted}
-        parts.insert(0, rng.choice(words.TOPICS[found[name]]))
-    return Chat(system=system_message(rng, properties), user=_message(rng, parts), answer=_ordered(properties, found))
+        parts.insert(0, rng.choice(words.TOPICS[answer[name]]))
+    return Chat(
+        system=system_message(rng, properties), user=_message(rng, parts), answer=_write_answer(properties, answer)
+    )
 
 
 def _schema_and_values(
@@ -70,16 +72,16 @@ def _schema_and_values(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     with_null = rng.random() < 0.4
     properties: dict[str, Any] = {}
-    found: dict[str, Any] = {}
+    answer: dict[str, Any] = {}
     for kind in asked:
         number = KINDS[kind].is_number
         one = "integer" if number else "string"
         properties[names[kind]] = {"type": [one, "null"] if with_null else one}
         if kind in values:
-            found[names[kind]] = int(values[kind]) if number else values[kind]
+            answer[names[kind]] = int(values[kind]) if number else values[kind]
         elif with_null:
-            found[names[kind]] = None
-    return properties, found
+            answer[names[kind]] = None
+    return properties, answer
 
 
 def pairs(rng: random.Random) -> Chat:
@@ -87,13 +89,15 @@ def pairs(rng: random.Random) -> Chat:
     n = rng.randint(2, 4)
     names = list({_field_name(rng) for _ in range(n)})
     values = {name: " ".join(pseudo_word(rng) for _ in range(rng.choice((1, 1, 2, 3)))) for name in sorted(names)}
-    said = rng.sample(sorted(values), len(values))
+    shuffled = rng.sample(sorted(values), len(values))
     form, join = rng.choice((("{k}: {v}", "; "), ("{k} is {v}", ", "), ("the {k} is {v}", ". "), ("{k}={v}", "\n")))
-    text = join.join(form.format(k=name.replace("_", " "), v=values[name]) for name in said)
-    asked = rng.sample(said, rng.randint(1, len(said)))
+    text = join.join(form.format(k=name.replace("_", " "), v=values[name]) for name in shuffled)
+    asked = rng.sample(shuffled, rng.randint(1, len(shuffled)))
     properties = {name: {"type": "string"} for name in asked}
     return Chat(
-        system=system_message(rng, properties), user=text, answer=_ordered(properties, {k: values[k] for k in asked})
+        system=system_message(rng, properties),
+        user=text,
+        answer=_write_answer(properties, {k: values[k] for k in asked}),
     )
 
 
@@ -101,7 +105,7 @@ def label(rng: random.Random) -> Chat:
     topics = rng.sample(list(words.TOPICS), rng.randint(2, 6))
     right = rng.choice(topics)
     kinds = rng.sample(list(KINDS), rng.randint(0, 2))
-    parts = [rng.choice(words.TOPICS[right]), *(_said(rng, KINDS[kind]) for kind in kinds)]
+    parts = [rng.choice(words.TOPICS[right]), *(_mention(rng, KINDS[kind]) for kind in kinds)]
     lines = " | ".join(topics)
     task = rng.choice(("Classify the message.", "Route the request.", ""))
     system = f"{task}\nAnswer with one of these labels alone: {lines}"
@@ -111,7 +115,7 @@ def label(rng: random.Random) -> Chat:
 def short_text(rng: random.Random) -> Chat:
     name, thing = KINDS["person"].make(rng), KINDS["thing"].make(rng)
     parts = [f"this is {name}", f"my {thing} is broken"]
-    parts += [_said(rng, KINDS[kind]) for kind in rng.sample(["date", "code", "amount"], rng.randint(0, 2))]
+    parts += [_mention(rng, KINDS[kind]) for kind in rng.sample(["date", "code", "amount"], rng.randint(0, 2))]
     rng.shuffle(parts)
     if rng.random() < 0.5:
         return Chat(
@@ -135,12 +139,12 @@ def system_message(rng: random.Random, properties: dict[str, Any]) -> str:
     return f"{task}\nAnswer with JSON alone that has these fields: {', '.join(properties)}"
 
 
-def _ordered(properties: dict[str, Any], found: dict[str, Any]) -> str:
+def _write_answer(properties: dict[str, Any], answer: dict[str, Any]) -> str:
     """Keys as the system message has them."""
-    return answer_text({name: found[name] for name in properties if name in found})
+    return answer_text({name: answer[name] for name in properties if name in answer})
 
 
-def _said(rng: random.Random, kind: Kind) -> str:
+def _mention(rng: random.Random, kind: Kind) -> str:
     return rng.choice(kind.say).format(v=kind.make(rng))
 
 

@@ -25,8 +25,8 @@ _PHRASES = (
     '","type":"object"}',
     '},"type":"object"}',
 )
-_SAID = "|".join(re.escape(phrase) for phrase in _PHRASES)
-_PIECES = rf"{_SAID}|{_GLUE}|\p{{L}}+|\p{{N}}|\s|[^\s\p{{L}}\p{{N}}]"
+_WHOLE = "|".join(re.escape(phrase) for phrase in _PHRASES)
+_PIECES = rf"{_WHOLE}|{_GLUE}|\p{{L}}+|\p{{N}}|\s|[^\s\p{{L}}\p{{N}}]"
 
 # a tool's message is a user's; the tools themselves are named after the system message
 CHAT_TEMPLATE = (
