@@ -34,11 +34,7 @@ from backend.selections.options import Number, OptionsRequest, read_options
 from backend.selections.preferences import PREFER, preferred_wait_s
 from backend.selections.receiving import LineReader, Received, receive_lines, receive_values
 from backend.selections.retention import delete
-from backend.selections.shapes import (
-    SelectionShape,
-    SelectRequest,
-    selection_shape,
-)
+from backend.selections.shapes import SelectionShape, SelectionSummary, SelectRequest
 from backend.selections.submission import Order, order_of, refuse_too_many_open, submit
 from backend.tenants.api_keys.authentication import IsTenant
 from backend.tenants.idempotency import IDEMPOTENCY_KEY, idempotent
@@ -85,8 +81,8 @@ class SelectionsView(APIView):
 
     @method_decorator(transaction.non_atomic_requests)
     def dispatch(self, *args: Any, **kwargs: Any) -> Any:
-        """Not atomic: reading rows takes longer than a transaction may, and the job must be visible to runners while
-        the request waits for it."""
+        """Run without a transaction: reading rows takes longer than one may, and the job must be visible to runners
+        while the request waits for it."""
         return super().dispatch(*args, **kwargs)
 
     @extend_schema(
@@ -100,10 +96,7 @@ class SelectionsView(APIView):
         with tenant_scope(tenant_id):
             rows = Selection.objects.of_tenant(tenant_id)
             return list_page(
-                request,
-                rows,
-                prefix=Prefix.SELECTION,
-                render=lambda row: selection_shape(row, conclude(row), with_picks=False),
+                request, rows, prefix=Prefix.SELECTION, render=lambda row: SelectionSummary.of(conclude(row))
             )
 
     @extend_schema(
@@ -138,7 +131,7 @@ class SelectionsView(APIView):
     def _submit(self, request: Request, order: Order) -> Response:
         check_open(request.auth.tenant_id, request.auth.api_key_id)
         row = submit(order, api_key_id=request.auth.api_key_id)
-        shape = selection_shape(row, None)
+        shape = SelectionShape.of(row)
         return Response(shape, status=202, headers={"Location": f"/v1/select/{shape['id']}"})
 
 
@@ -189,7 +182,7 @@ def _wait(tenant_id: UUID, selection_id: UUID, wait_s: float) -> Response:
         row = Selection.objects.of_tenant(tenant_id).filter(id=selection_id).first()
         if row is None:
             raise Conflict("This selection was deleted while it was waited for.", code="selection_deleted")
-        shape = selection_shape(row, conclude(row))
+        shape = SelectionShape.of(conclude(row))
     headers = {"Location": f"/v1/select/{shape['id']}"}
     return Response(shape, status=202 if row.ended_at is None else 201, headers=headers)
 
@@ -202,7 +195,7 @@ class SelectionView(APIView):
         """One selection: status, progress, report with the cohesion log, the first picks."""
         check_query(request.query_params, [])
         row = find_selection(request, selection)
-        return Response(selection_shape(row, conclude(row)))
+        return Response(SelectionShape.of(conclude(row)))
 
     @extend_schema(operation_id="select_delete", responses={204: None})
     def delete(self, request: Request, selection: str) -> HttpResponse:
@@ -226,13 +219,13 @@ class CancelSelectionView(APIView):
     def post(self, request: Request, selection: str) -> Response:
         """Stop a selection: a queued one ends now, a running one within seconds."""
         row = find_selection(request, selection)
-        if conclude(row) is not None:
+        if conclude(row).ended_at is None:
             Selection.objects.of_tenant(row.tenant_id).filter(id=row.id).update(is_cancel_requested=True)
             leases.cancel(row.runner_job_id)
             row.refresh_from_db()
         elif row.status != SelectionStatus.CANCELED:
             raise Conflict(f"This selection has ended ({row.status}).", code="selection_ended")
-        return Response(selection_shape(row, conclude(row)), status=202)
+        return Response(SelectionShape.of(conclude(row)), status=202)
 
 
 def find_selection(request: Request, public_id: str) -> Selection:

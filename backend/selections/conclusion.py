@@ -25,18 +25,21 @@ RUNNER_SKU, TOKEN_SKU = "runner.second", "embedding.token"
 UNKNOWN = "run_failed"
 
 
-def conclude(row: Selection) -> RunnerJob | None:
-    """Bring `row` up to date, in its tenant's transaction. Gives the job while it has not ended."""
+def conclude(row: Selection) -> Selection:
+    """Bring `row` up to date, in its tenant's transaction, and return it: a job that has ended ends it, one that a
+    runner holds becomes its `running_job`."""
+    row.running_job = None
     if row.ended_at is not None:
-        return None
+        return row
     job = RunnerJob.objects.get(id=row.runner_job_id)
-    if job.status not in ENDED:
-        return job
-    locked = Selection.objects.select_for_update().get(tenant_id=row.tenant_id, id=row.id)
-    if locked.ended_at is None:
-        _end(locked, job)
-    row.refresh_from_db()
-    return None
+    if job.status in ENDED:
+        locked = Selection.objects.select_for_update().get(tenant_id=row.tenant_id, id=row.id)
+        if locked.ended_at is None:
+            _end(locked, job)
+        row.refresh_from_db()
+    elif job.status == RunnerJobStatus.LEASED:
+        row.running_job = job
+    return row
 
 
 def conclude_ended_jobs(limit: int = 50) -> int:

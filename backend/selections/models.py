@@ -5,6 +5,7 @@ from enum import StrEnum
 
 from django.db import models
 
+from backend.runner_jobs.models import RunnerJob
 from backend.tenants.isolation import TenantOwned
 
 
@@ -19,6 +20,8 @@ class SelectionStatus(StrEnum):
 class Selection(TenantOwned):
     """One `POST /v1/select`. `width` is that of the embeddings, 0 where the rows are texts. Until its job has ended the
     runner's row has the state; `settling` brings it here, once."""
+
+    running_job: RunnerJob | None = None  # no column: while a runner holds it, as `conclude` read it
 
     runner_job_id = models.UUIDField()
     api_key_id = models.UUIDField(null=True)

@@ -1,18 +1,19 @@
-"""The public shape of a selection, and of its rows."""
+"""What a request to select may hold, and the answers about a selection and its rows."""
 
+from datetime import datetime
 from typing import Any
 
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers as s
 
-from backend.domain.ids import Prefix, encode_id
-from backend.rest.times import rfc3339
-from backend.runner_jobs.models import RunnerJob, RunnerJobStatus
-from backend.selections import tables
+from backend.domain.ids import Prefix
+from backend.rest.shapes import Constant, PublicId, Shape, TextOrNull, Time
+from backend.runner_jobs.models import RunnerJob
 from backend.selections.models import Selection, SelectionStatus
 from backend.selections.options import OptionsRequest
 from backend.selections.retention import KEEP
 from backend.selections.rows import MAX_SCORE, MAX_TEXT, MAX_WIDTH
+from backend.selections.tables import ResultRow, picks_of
 
 FIRST_PICKS = 100
 
@@ -40,18 +41,18 @@ class SelectRequest(OptionsRequest):
     rows = RowsField(help_text="Each a text or an embedding; all with `score` and `label`, or none.")
 
 
-class SelectProgressShape(s.Serializer[object]):
-    stage = s.CharField(allow_null=True, help_text="embedding, neighbours, clustering or selecting.")
+class SelectProgressShape(Shape[RunnerJob]):
+    stage = TextOrNull(help_text="embedding, neighbours, clustering or selecting.")
     done = s.IntegerField()
     total = s.IntegerField()
 
 
-class SelectFailureShape(s.Serializer[object]):
-    code = s.CharField()
-    message = s.CharField()
+class SelectFailureShape(Shape[Selection]):
+    code = s.CharField(source="failure_code")
+    message = s.CharField(source="failure_message")
 
 
-class PickShape(s.Serializer[object]):
+class PickShape(Shape[ResultRow]):
     rank = s.IntegerField(help_text="1 is the best.")
     id = s.CharField()
     score = s.FloatField(allow_null=True, help_text="As it was sent.")
@@ -61,7 +62,7 @@ class PickShape(s.Serializer[object]):
     )
 
 
-class SelectRowShape(s.Serializer[object]):
+class SelectRowShape(Shape[ResultRow]):
     id = s.CharField()
     state = s.ChoiceField(["picked", "dropped", "below_floor"])
     rank = s.IntegerField(allow_null=True)
@@ -70,16 +71,16 @@ class SelectRowShape(s.Serializer[object]):
     cluster = s.IntegerField(allow_null=True)
 
 
-class PicksShape(s.Serializer[object]):
-    object = s.ChoiceField(["list"])
+class PicksShape(Shape[dict[str, Any]]):  # of a page of a table
+    object = Constant("list")
     data = s.ListField(child=PickShape())
     has_more = s.BooleanField()
     next_cursor = s.CharField(allow_null=True)
 
 
-class SelectionShape(s.Serializer[object]):
-    id = s.CharField()
-    object = s.ChoiceField(["selection"])
+class SelectionSummary(Shape[Selection]):  # as lists have it, of a row that `conclude` brought up to date
+    id = PublicId(Prefix.SELECTION)
+    object = Constant("selection")
     status = s.ChoiceField([status.value for status in SelectionStatus])
     n = s.IntegerField()
     input = s.ChoiceField(["texts", "embeddings"])
@@ -88,49 +89,40 @@ class SelectionShape(s.Serializer[object]):
     options = s.JSONField(help_text="Every option with its value, as `select` was called.")
     progress = SelectProgressShape(allow_null=True)
     report = s.DictField(allow_null=True, help_text="The SelectionReport without its columns of one entry a row.")
-    cohesion_log = s.CharField(allow_null=True)
-    embedder = s.CharField(allow_null=True, help_text="What made embeddings of texts: name and sha256 of its weights.")
+    cohesion_log = TextOrNull()
+    embedder = TextOrNull(help_text="What made embeddings of texts: name and sha256 of its weights.")
     failure = SelectFailureShape(allow_null=True)
     cost_microusd = s.IntegerField()
-    created_at = s.DateTimeField()
-    started_at = s.DateTimeField(allow_null=True)
-    ended_at = s.DateTimeField(allow_null=True)
-    expires_at = s.DateTimeField(allow_null=True, help_text="When it will be deleted with its rows.")
+    created_at = Time()
+    started_at = Time(allow_null=True)
+    ended_at = Time(allow_null=True)
+    expires_at = Time(allow_null=True, help_text="When it will be deleted with its rows.")
+
+    def get_status(self, row: Selection) -> str:
+        return row.status if row.running_job is None else SelectionStatus.RUNNING
+
+    def get_input(self, row: Selection) -> str:
+        return "embeddings" if row.width else "texts"
+
+    def get_width(self, row: Selection) -> int | None:
+        return row.width or None
+
+    def get_progress(self, row: Selection) -> RunnerJob | None:
+        return row.running_job
+
+    def get_failure(self, row: Selection) -> Selection | None:
+        return row if row.failure_code else None
+
+    def get_started_at(self, row: Selection) -> datetime | None:
+        return (row.running_job or row).started_at
+
+    def get_expires_at(self, row: Selection) -> datetime | None:
+        return None if row.ended_at is None else row.ended_at + KEEP
+
+
+class SelectionShape(SelectionSummary):
     picks = PicksShape(required=False, allow_null=True, help_text=f"The first {FIRST_PICKS}; not in lists.")
 
-
-def selection_shape(row: Selection, job: RunnerJob | None, *, with_picks: bool = True) -> dict[str, Any]:
-    """`row` is settled; `job` is at work or None."""
-    is_running = job is not None and job.status == RunnerJobStatus.LEASED
-    started_at = job.started_at if job is not None and is_running else row.started_at
-    failure = {"code": row.failure_code, "message": row.failure_message} if row.failure_code else None
-    shape: dict[str, Any] = {
-        "id": encode_id(Prefix.SELECTION, row.id),
-        "object": "selection",
-        "status": SelectionStatus.RUNNING.value if is_running else row.status,
-        "n": row.n,
-        "input": "embeddings" if row.width else "texts",
-        "width": row.width or None,
-        "k": row.k,
-        "options": row.options,
-        "progress": _progress(job) if is_running else None,
-        "report": row.report,
-        "cohesion_log": row.cohesion_log or None,
-        "embedder": row.embedder or None,
-        "failure": failure,
-        "cost_microusd": row.cost_microusd,
-        "created_at": rfc3339(row.created_at),
-        "started_at": rfc3339(started_at),
-        "ended_at": rfc3339(row.ended_at),
-        "expires_at": None if row.ended_at is None else rfc3339(row.ended_at + KEEP),
-    }
-    if not with_picks:
-        return shape
-    has_result = row.status == SelectionStatus.SUCCEEDED
-    return shape | {"picks": tables.picks_of(row).page(0, FIRST_PICKS) if has_result else None}
-
-
-def _progress(job: RunnerJob | None) -> dict[str, Any] | None:
-    if job is None:
-        return None
-    return {"stage": job.stage or None, "done": job.done, "total": job.total}
+    def get_picks(self, row: Selection) -> dict[str, Any] | None:
+        has_result = row.status == SelectionStatus.SUCCEEDED
+        return picks_of(row).page(0, FIRST_PICKS) if has_result else None

@@ -1,7 +1,6 @@
 """The rows of a result, page by page or as a file of JSON lines: picks, and all rows with what became of them."""
 
-import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,11 +28,24 @@ PARAMETERS = [
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ResultRow:
+    """One row of a result. `rank` (1 is the best) and `nearest_pick_ppm` are None of a row that was not picked."""
+
+    id: str
+    state: str
+    rank: int | None
+    score: float | None
+    label: str | None
+    cluster: int | None
+    nearest_pick_ppm: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """`n` objects of which `at(i)` is the one at place i, from 0."""
+    """`n` rows of which `at(i)` is the one at place i, from 0."""
 
     n: int
-    at: Callable[[int], dict[str, Any]]
+    at: Callable[[int], ResultRow]
 
     def page(self, start: int, limit: int) -> dict[str, Any]:
         end = min(start + limit, self.n)
@@ -41,49 +53,38 @@ class Table:
         data = [self.at(i) for i in range(start, end)]
         return {"object": "list", "data": data, "has_more": has_more, "next_cursor": str(end) if has_more else None}
 
-    def lines(self) -> Iterator[bytes]:
-        for i in range(self.n):
-            yield json.dumps(self.at(i), ensure_ascii=False).encode() + b"\n"
-
 
 def picks_of(row: Selection) -> Table:
-    """`{"rank", "id", "score", "cluster", "nearest_pick_ppm"}`, best first. Raises Conflict before there is a
-    result."""
+    """The picks, best first. Raises Conflict before there is a result."""
     columns, result = _read(row)
-    ids, scores = columns["ids"], columns["scores"]
-
-    def at(place: int) -> dict[str, Any]:
-        i = result.picks[place]
-        return {
-            "rank": place + 1,
-            "id": ids[i],
-            "score": None if scores is None else scores[i],
-            "cluster": _cluster(result.cluster_of, i),
-            "nearest_pick_ppm": result.nearest_pick_ppm[place],
-        }
-
-    return Table(n=len(result.picks), at=at)
+    at = _rows(columns, result)
+    return Table(n=len(result.picks), at=lambda place: at(result.picks[place]))
 
 
 def rows_of(row: Selection) -> Table:
-    """`{"id", "state", "rank", "score", "label", "cluster"}` in the order of the request. Raises Conflict before there
-    is a result."""
+    """All rows in the order of the request. Raises Conflict before there is a result."""
     columns, result = _read(row)
+    return Table(n=len(columns["ids"]), at=_rows(columns, result))
+
+
+def _rows(columns: dict[str, Any], result: SelectResult) -> Callable[[int], ResultRow]:
     ids, scores, labels = columns["ids"], columns["scores"], columns["labels"]
     ranks = {i: rank for rank, i in enumerate(result.picks, start=1)}
     below = frozenset(result.floor_dropped)
 
-    def at(i: int) -> dict[str, Any]:
-        return {
-            "id": ids[i],
-            "state": "picked" if i in ranks else "below_floor" if i in below else "dropped",
-            "rank": ranks.get(i),
-            "score": None if scores is None else scores[i],
-            "label": None if labels is None else labels[i],
-            "cluster": _cluster(result.cluster_of, i),
-        }
+    def at(i: int) -> ResultRow:
+        rank = ranks.get(i)
+        return ResultRow(
+            id=ids[i],
+            state="picked" if rank else "below_floor" if i in below else "dropped",
+            rank=rank,
+            score=None if scores is None else scores[i],
+            label=None if labels is None else labels[i],
+            cluster=None if result.cluster_of[i] < 0 else result.cluster_of[i],
+            nearest_pick_ppm=result.nearest_pick_ppm[rank - 1] if rank else None,
+        )
 
-    return Table(n=len(ids), at=at)
+    return at
 
 
 def read_paging(request: Request) -> tuple[int, int, bool]:
@@ -104,10 +105,6 @@ def _read(row: Selection) -> tuple[dict[str, Any], SelectResult]:
     return get_json(row.tenant_id, row.columns_sha256), SelectResult.from_json(
         get_json(row.tenant_id, row.result_sha256)
     )
-
-
-def _cluster(cluster_of: Sequence[int], i: int) -> int | None:
-    return None if cluster_of[i] < 0 else cluster_of[i]
 
 
 def _count(text: str, name: str, *, most: int, least: int) -> int:
