@@ -100,11 +100,11 @@ KOLM_MAIL_URL = _env.read(
     "KOLM_MAIL_URL", parse_mail, placeholder=("dir", ""), default=f"dir:{ROOT / '.kolm' / 'mail'}"
 )
 KOLM_MAIL_FROM = os.environ.get("KOLM_MAIL_FROM", f"kolm <no-reply@{urlsplit(KOLM_PUBLIC_URL).hostname}>")
-# Companies' own log-in: a JSON list of {"id", "name", "client_id", "secret", "server_url"}.
+# Single sign-on (OpenID Connect): a JSON list of {"id", "name", "client_id", "secret", "server_url"}.
 KOLM_OIDC = _env.read("KOLM_OIDC", parse_oidc, placeholder=[], default="[]")
-# closed: only who was invited to a team, or comes from a company's own log-in, gets an account.
+# closed: only who was invited to a team, or comes from a single sign-on provider, gets an account.
 KOLM_SIGNUP = _env.read("KOLM_SIGNUP", parse_signup, placeholder="open", default="open")
-# How many proxies of ours stand in front of the web process and add to X-Forwarded-For: log-in limits count addresses.
+# How many of our proxies are in front of the web process and add to X-Forwarded-For: login limits count addresses.
 KOLM_PROXIES = _env.read("KOLM_PROXIES", parse_count, placeholder=0, default="0")
 # Payment: without a Stripe key everything but paying works.
 KOLM_STRIPE_KEY = os.environ.get("KOLM_STRIPE_KEY", "")
@@ -323,7 +323,7 @@ CONTENT_SECURITY_POLICY = {
         "img-src": ["'self'", "data:"],
         "font-src": ["'self'"],
         "connect-src": ["'self'"],
-        # a form that leads on to another site needs that site here: payment, and companies' own log-in
+        # a form that leads on to another site needs that site here: payment, and single sign-on
         "form-action": [
             "'self'",
             *(["https://checkout.stripe.com", "https://billing.stripe.com"] if KOLM_STRIPE_KEY else []),

@@ -102,10 +102,10 @@ WITHOUT_A_WALL = {
     "usage_billingdue": "ids and times: which accounts want attention",
     "usage_pricebookrow": "the prices, which are public",
     "usage_accountdefault": "what every new account begins with",
-    "django_session": "people's, not tenants': a key, sealed-off data of the log-in and a time",
+    "django_session": "people's, not tenants': a key, sealed-off data of the login and a time",
     "account_emailaddress": "people's: their addresses",
     "account_emailconfirmation": "people's; empty, confirmations are signed links",
-    "socialaccount_socialaccount": "people's: who they are at their company's log-in",
+    "socialaccount_socialaccount": "people's: who they are at a single sign-on provider",
     "socialaccount_socialapp": "empty: providers come from KOLM_OIDC",
     "socialaccount_socialtoken": "empty: tokens of providers are not kept",
     "mfa_authenticator": "people's: their second factors",
@@ -132,7 +132,7 @@ SHARED = {
 }
 # Written by the owner when the deployment is migrated.
 PUBLISHED = {"usage_pricebookrow", "usage_accountdefault", "artifacts_signingkey"}
-# The tables of log-in, which the web process reads and writes for people before it knows of a tenant.
+# The tables of login, which the web process reads and writes for people before it knows of a tenant.
 OF_PEOPLE = {
     "django_session",
     "account_emailaddress",

@@ -46,7 +46,7 @@ class AccountAdapter(DefaultAccountAdapter):
         return "/app/"
 
     def get_email_verification_redirect_url(self, email_address: Any) -> str:
-        """The person comes from an e-mail, not logged in as a rule: the log-in page leads on."""
+        """The person comes from an e-mail, not logged in as a rule: the login page leads on."""
         return "/app/"
 
     def is_safe_url(self, url: str) -> bool:
@@ -119,6 +119,6 @@ class SocialAccountAdapter(DefaultSocialAccountAdapter):
 
 @receiver(user_logged_in)
 def remember_when(sender: Any, request: HttpRequest | None, user: AbstractBaseUser, **kwargs: Any) -> None:
-    """Note the time of a log-in in the session, for `recently_authenticated`."""
+    """Note the time of a login in the session, for `recently_authenticated`."""
     if request is not None and hasattr(request, "session"):
         request.session[LOGGED_IN_AT] = time.time()

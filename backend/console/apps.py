@@ -1,4 +1,4 @@
-"""The console as one of Django's apps: templates, static files, and what is told to allauth."""
+"""The console as one of Django's apps: templates, static files, and the adapters of allauth."""
 
 from django.apps import AppConfig
 
@@ -8,4 +8,4 @@ class ConsoleConfig(AppConfig):
     label = "console"
 
     def ready(self) -> None:
-        import backend.console.allauth_adapters  # noqa: F401 (listens for log-ins)
+        import backend.console.allauth_adapters  # noqa: F401 (listens for logins)

@@ -39,7 +39,7 @@ def server_error(request: HttpRequest) -> HttpResponse:
     if not is_console(request.path):
         return problems.server_error(request)
     error = sys.exc_info()[1]
-    if isinstance(error, RedisError):  # log-in's limits are counted there: without them nobody may guess
+    if isinstance(error, RedisError):  # login limits are counted there: without them nobody may guess
         error = Unavailable(
             "Login, sign-up and password reset are not available: a part of this installation does not answer. Nothing"
             " was done; wait a minute, go back and send the form again."

@@ -54,7 +54,7 @@ class PageGzip(GZipMiddleware):
 
 
 class ConsoleStack:
-    """Static files, sessions, CSRF, log-in and CSP, around the console's views. allauth's own stands in MIDDLEWARE: it
+    """Static files, sessions, CSRF, login and CSP, around the console's views. allauth's own stands in MIDDLEWARE: it
     insists, and it is cheap."""
 
     sync_capable = async_capable = True

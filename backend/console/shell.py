@@ -1,6 +1,6 @@
 """The frame of every page of the console: where one can go, where one is, as whom.
 
-No query: everything is in `request.team_session`, which `access.page` made. Pages without one (log-in) get no
+No query: everything is in `request.team_session`, which `access.page` made. Pages without one (login) get no
 navigation.
 """
 

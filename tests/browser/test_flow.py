@@ -1,4 +1,4 @@
-"""The whole way of a new customer, in a real browser on a running deployment: sign-up, the letter, a team, a key, a
+"""The whole way of a new customer, in a real browser on a running deployment: sign-up, the e-mail, a team, a key, a
 compile watched while it runs, the file and its proof, the bill; then a second factor, a passkey and a webhook."""
 
 import base64
@@ -37,7 +37,7 @@ NEW_PASSWORD = "a quiet blueprint 42"
 
 
 def letter_to(address: str, folder: Path, *, subject: str = "") -> str:
-    """The newest letter to an address, as its reader sees it."""
+    """The newest e-mail to an address, as its reader sees it."""
 
     def look() -> str | None:
         for path in sorted(folder.iterdir(), key=lambda p: p.stat().st_mtime, reverse=True):
@@ -50,7 +50,7 @@ def letter_to(address: str, folder: Path, *, subject: str = "") -> str:
                     return None if body is None else str(body.get_content())
         return None
 
-    return eventually(look, within_s=15, what=f"a letter to {address}")
+    return eventually(look, within_s=15, what=f"an e-mail to {address}")
 
 
 def press(page: Page, name: str) -> None:

@@ -1,4 +1,4 @@
-"""A company's log-in on loopback: OpenID Connect's authorization code flow, as much of it as a relying party can get
+"""A single sign-on provider on loopback: OpenID Connect's authorization code flow, as much of it as a client can get
 wrong.
 
 It refuses what the standards say it must: a code used twice or by another client (RFC 6749, 4.1.2), a verifier that

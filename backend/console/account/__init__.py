@@ -1,1 +1,1 @@
-"""The pages of a person and a team: coming in, the team's people, its settings, its audit log, one's own log-in."""
+"""The pages of a person and a team: signing up, members, team settings, the audit log, account security."""

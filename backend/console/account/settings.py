@@ -1,4 +1,4 @@
-"""The settings page: the team's name, keys for teachers, what is forgotten by age, the log-in rule, export, the end."""
+"""The settings page: the team's name, keys for teachers, data retention, the login rule, export, deletion."""
 
 import json
 from collections.abc import Iterator
@@ -67,7 +67,7 @@ def change_retention(request: Any) -> HttpResponse:
 @require_POST
 @page(Permission.SETTINGS)
 def change_log_in(request: Any) -> HttpResponse:
-    """Change the log-in rule. An owner who demands a second factor must have one, or would be shut out."""
+    """Change the login rule. An owner who requires a second factor must have one, or would lose access."""
 
     def change(session: Any) -> None:
         is_required = request.POST.get("is_mfa_required") == "on"

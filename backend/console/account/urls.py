@@ -1,4 +1,4 @@
-"""Addresses of the console's account pages: the team, its settings, one's own log-in."""
+"""Addresses of the console's account pages: the team, its settings, account security."""
 
 from django.urls import URLPattern, path
 

@@ -86,8 +86,8 @@ def _side(row: Compile) -> Side:
 def _intervals(first: Side, second: Side) -> SafeString | None:
     """Both accuracies with their intervals on one scale."""
     rows = [
-        (f"{letter} · {side.row.name}", *(side.accuracy[f"accuracy{end}_ppm"] for end in ("_low", "", "_high")))
-        for letter, side in (("A", first), ("B", second))
+        (f"{name} · {side.row.name}", *(side.accuracy[f"accuracy{end}_ppm"] for end in ("_low", "", "_high")))
+        for name, side in (("A", first), ("B", second))
         if side.accuracy
     ]
     return intervals(rows, title="Accuracy", write=ppm_pct, high=1_000_000) if rows else None

@@ -24,7 +24,7 @@ WITHOUT_A_ROLE = {
     "app/welcome": "for people without a team",
     "app/invitations/<str:token>": "for people who are invited",
     "app/switch": "to another team of one's own",
-    "app/security": "one's own log-in",
+    "app/security": "one's own account security",
     "app/team/<str:tenant>/leave": "a team of one's own",
     "app/deletions/<str:erasure>": "for who asked for it",
 }

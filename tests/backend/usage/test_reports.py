@@ -134,7 +134,7 @@ def test_a_budget_tells_of_50_80_and_100_percent_once_each_by_webhook_and_mail()
         types = list(WebhookEvent.objects.order_by("created_at", "id").values_list("type", flat=True))
     assert told == [(50, 50), (80, 81), (100, 121)]
     assert types == ["budget.threshold", "budget.threshold", "budget.reached"]
-    assert [letter.to for letter in mail.outbox] == [["billing@example.com"]] * 3
+    assert [email.to for email in mail.outbox] == [["billing@example.com"]] * 3
     assert [email.subject[:12] for email in mail.outbox] == ["[kolm] 50 % ", "[kolm] 80 % ", "[kolm] 100 %"]
     assert violations(tenant) == []
 

@@ -1,4 +1,4 @@
-"""Coming in: sign-up, confirmation, log-in, reset, second factors, sessions. The letters are read as people read
+"""Coming in: sign-up, confirmation, login, reset, second factors, sessions. The e-mails are read as people read
 them."""
 
 import re
@@ -35,8 +35,8 @@ def fresh() -> str:
     return f"p{new_uuid7().hex[-12:]}@example.com"
 
 
-def link_in(letter: Any) -> str:
-    return "/" + re.search(r"https?://[^/\s]+/(\S+)", letter.body).group(1)
+def link_in(message: Any) -> str:
+    return "/" + re.search(r"https?://[^/\s]+/(\S+)", message.body).group(1)
 
 
 def sign_up(client: Client, email: str, password: str = PASSWORD) -> Any:
@@ -56,11 +56,11 @@ def test_from_sign_up_to_a_team_of_ones_own():
     answer = sign_up(client, email.upper())
     assert answer["Location"] == "/accounts/confirm-email/"
     assert not is_in(client)
-    letter = mail.outbox[-1]
-    assert letter.to == [email]
-    page = client.get(link_in(letter))
+    message = mail.outbox[-1]
+    assert message.to == [email]
+    page = client.get(link_in(message))
     assert email in page.content.decode()
-    client.post(link_in(letter))
+    client.post(link_in(message))
     log_in(client, email)
     assert client.get("/app/").headers["Location"] == "/app/welcome"
     assert client.post("/app/welcome", {"name": "  "}).status_code == 422

@@ -1,4 +1,4 @@
-"""A stranger at the log-in form: whom wrong passwords shut out, where letters lead, where `next` leads."""
+"""A stranger at the login form: whom wrong passwords lock out, where e-mails lead, where `next` leads."""
 
 import json
 from typing import Any
@@ -108,10 +108,10 @@ def test_letters_lead_to_the_public_address_whatever_host_was_asked(owner: str) 
         "/accounts/signup/", {"email": f"p{new_uuid7().hex[-12:]}@example.com", "password1": PASSWORD}, **hosts
     )
     assert len(mail.outbox) == 2
-    for letter in mail.outbox:
-        assert "localhost:1/" not in letter.body
-        assert "evil.example" not in letter.body
-        assert f"{settings.KOLM_PUBLIC_URL}/accounts/" in letter.body
+    for email in mail.outbox:
+        assert "localhost:1/" not in email.body
+        assert "evil.example" not in email.body
+        assert f"{settings.KOLM_PUBLIC_URL}/accounts/" in email.body
 
 
 @pytest.mark.parametrize(

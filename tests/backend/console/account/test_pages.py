@@ -52,9 +52,9 @@ def test_an_invitation_from_the_page_to_the_person(tenant):
     text = post(
         client, "/app/team/invite", {"email": "NEW@example.com", "role": "developer"}, status=200
     ).content.decode()
-    letter = mail.outbox[-1]
-    assert letter.to == ["new@example.com"]
-    link = re.search(r"/app/invitations/[\w-]+", letter.body).group(0)
+    email = mail.outbox[-1]
+    assert email.to == ["new@example.com"]
+    link = re.search(r"/app/invitations/[\w-]+", email.body).group(0)
     assert link in text, "shown to the inviter, once"
     guest = Client()
     page = guest.get(link).content.decode()

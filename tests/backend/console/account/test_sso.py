@@ -1,4 +1,4 @@
-"""A company's own log-in, over the wire: the IdP of tests/doubles on loopback, the browser's redirects followed by
+"""Single sign-on, over the wire: the IdP of tests/doubles on loopback, the browser's redirects followed by
 hand."""
 
 from collections.abc import Iterator
