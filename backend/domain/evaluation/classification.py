@@ -8,7 +8,7 @@ rounded outwards, so that none looks better than it is.
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from statistics import NormalDist
 from typing import Any
 
@@ -76,8 +76,7 @@ class ClassRow:
         return self.correct * PPM // self.predicted if self.predicted else None
 
     def to_json(self) -> dict[str, Any]:
-        own = {name: getattr(self, name) for name in self.__slots__}
-        return own | {"recall_ppm": self.recall_ppm, "precision_ppm": self.precision_ppm}
+        return asdict(self) | {"recall_ppm": self.recall_ppm, "precision_ppm": self.precision_ppm}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,7 +24,7 @@ from backend.domain.answers.json_values import (
 )
 from backend.domain.answers.text_scores import rouge_l
 from backend.domain.errors import InvalidInput
-from backend.domain.evaluation.classification import PPM, Baseline, interval_ppm
+from backend.domain.evaluation.classification import PPM, Baseline, ClassRow, interval_ppm
 from backend.domain.spec.outputs import JsonOutput, TextOutput
 
 MIN_FIELD = 5  # held-out answers: a field that stands in fewer of them is shown, and not judged
@@ -52,34 +52,19 @@ def verdict_of(student_first: str | None, gold_first: str | None) -> Verdict:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FieldRow:
+class FieldRow(ClassRow):
     """One field on held-out data: it stands in `n_answers` gold answers, `n` times in all; it was `predicted` so often,
-    `correct` of them rightly. The interval is the recall's."""
+    `correct` of them rightly."""
 
-    label: str
     n_answers: int
-    n: int
-    predicted: int
-    correct: int
-    recall_low_ppm: int
-    recall_high_ppm: int
 
     @property
     def f1_ppm(self) -> int:
         counts = FieldCounts(tp=self.correct, fp=self.predicted - self.correct, fn=self.n - self.correct)
         return counts.f1_ppm
 
-    @property
-    def recall_ppm(self) -> int | None:
-        return self.correct * PPM // self.n if self.n else None
-
-    @property
-    def precision_ppm(self) -> int | None:
-        return self.correct * PPM // self.predicted if self.predicted else None
-
     def to_json(self) -> dict[str, Any]:
-        own = {name: getattr(self, name) for name in self.__slots__}
-        return own | {"recall_ppm": self.recall_ppm, "precision_ppm": self.precision_ppm, "f1_ppm": self.f1_ppm}
+        return ClassRow.to_json(self) | {"f1_ppm": self.f1_ppm}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,26 +23,14 @@ from backend.domain.spec.defaults import (
     label_names,
     target_shares,
 )
-from backend.domain.spec.fields import MAX_INLINE, MAX_TEXT_CHARS
-from backend.domain.spec.inputs import (
-    Captures,
-    ContainsVerifier,
-    Example,
-    Examples,
-    ExcludesVerifier,
-    LengthVerifier,
-    RegexVerifier,
-    SimilarityVerifier,
-    SliceSpec,
-    VerifierSpec,
-)
+from backend.domain.spec.fields import MAX_TEXT_CHARS
+from backend.domain.spec.inputs import Example, SliceSpec, VerifierSpec
 from backend.domain.spec.models import Spec
 from backend.domain.spec.outputs import (
     ContainsCheck,
     CopiedCheck,
     ExcludesCheck,
     JsonOutput,
-    Label,
     LabelOutput,
     LengthCheck,
     OutputCheck,
@@ -52,44 +40,26 @@ from backend.domain.spec.outputs import (
 )
 from backend.domain.spec.problems import MAX_SHOWN, document_problems, problems_of
 from backend.domain.spec.rules import rule_problems
-from backend.domain.spec.teacher import DeclaredPrice, DraftCache, Sampling, Teacher
-from backend.domain.spec.training import Budget, CausalTrain, Gate, Recipes, Train
+from backend.domain.spec.teacher import DeclaredPrice, Teacher
 
 __all__ = [
     "MAX_CANDIDATE_TOKENS",
-    "MAX_INLINE",
     "MAX_TEXT_CHARS",
-    "SCHEMA_ID",
-    "Budget",
-    "Captures",
-    "CausalTrain",
     "ContainsCheck",
-    "ContainsVerifier",
     "CopiedCheck",
     "DeclaredPrice",
-    "DraftCache",
     "Example",
-    "Examples",
     "ExcludesCheck",
-    "ExcludesVerifier",
-    "Gate",
     "JsonOutput",
-    "Label",
     "LabelOutput",
     "LengthCheck",
-    "LengthVerifier",
     "OutputCheck",
     "PythonCheck",
-    "Recipes",
     "RegexCheck",
-    "RegexVerifier",
-    "Sampling",
-    "SimilarityVerifier",
     "SliceSpec",
     "Spec",
     "Teacher",
     "TextOutput",
-    "Train",
     "VerifierSpec",
     "answer_max_tokens",
     "canonical_spec",
