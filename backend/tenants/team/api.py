@@ -20,7 +20,7 @@ from backend.tenants.idempotency import IDEMPOTENCY_KEY, idempotent
 from backend.tenants.models import AuditEntry, Invitation, Member
 from backend.tenants.permissions import HasScope
 from backend.tenants.team import invitations, members
-from backend.tenants.team.invitation_email import send_invitation
+from backend.tenants.team.email import send_invitation
 from backend.tenants.team.shapes import ROLES, AuditEntryShape, InvitationShape, MemberShape
 
 TEAM: list[type[BasePermission]] = [IsTenant, HasScope("team")]

@@ -1,18 +1,27 @@
-"""The e-mails of ours, beside allauth's: plain text, sent when the transaction is through."""
+"""The e-mails of ours, beside allauth's: plain text."""
 
 import logging
 import smtplib
 
+from django.conf import settings
 from django.core.mail import send_mail
 from django.db import transaction
+from django.urls import reverse
+
+from backend.tenants.models import Invitation, Tenant
+from backend.tenants.team.invitations import DAYS
 
 logger = logging.getLogger(__name__)
 
+_TEXT = """\
+{by} invites you to the team {team} on kolm, as {role}.
 
-def send_on_commit(to: str, subject: str, text: str) -> None:
-    """Send an e-mail for what the transaction under way changes. A mail server that fails is logged, and the change
-    stands."""
-    transaction.on_commit(lambda: send(to, subject, text))
+Accept within {days} days, with an account that has this e-mail address:
+
+{link}
+
+If you did not expect this e-mail, ignore it: the link works for nobody else.
+"""
 
 
 def send(to: str, subject: str, text: str) -> bool:
@@ -23,3 +32,23 @@ def send(to: str, subject: str, text: str) -> bool:
         logger.warning("an e-mail was not sent: %s", type(fault).__name__)
         return False
     return True
+
+
+def send_invitation(row: Invitation, token: str) -> str:
+    """Send the e-mail when the transaction is through; return the link in it. A mail server that fails is logged, and
+    the invitation stands."""
+    name = Tenant.objects.values_list("name", flat=True).get(id=row.tenant_id)
+    link = link_of(token)
+    text = _TEXT.format(by=_one_line(row.invited_by), team=_one_line(name), role=row.role, days=DAYS, link=link)
+    transaction.on_commit(lambda: send(row.email, f"[kolm] Join {_one_line(name)}", text))
+    return link
+
+
+def link_of(token: str) -> str:
+    return f"{settings.KOLM_PUBLIC_URL}{reverse('console:invitation', args=[token])}"
+
+
+def _one_line(text: str) -> str:
+    """Return a team's name as one line. It is anybody's words: nothing in them may begin a line of the letter, or a
+    link."""
+    return " ".join(text.replace("://", ": //").split())[:100]
