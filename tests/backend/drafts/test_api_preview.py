@@ -272,7 +272,7 @@ def test_an_estimate_of_a_family_without_drafts_asks_no_worker(tenant):
         found = estimated(tenant)
         off = estimated(tenant, draft_cache={"verify": "off"})
     assert specs == []
-    assert (found["expected_net_microusd"], found["reason"]) == (0, "No draft of the family 'router' is kept yet.")
+    assert (found["expected_net_microusd"], found["reason"]) == (0, "There are no drafts of the family 'router' yet.")
     assert off["reason"].startswith("This spec offers no drafts")
 
 
