@@ -1,4 +1,4 @@
-"""What a request to select may hold, and the answers about a selection and its rows."""
+"""Requests to select, and the answers about a selection and its rows."""
 
 from datetime import datetime
 from typing import Any

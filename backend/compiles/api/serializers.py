@@ -1,4 +1,4 @@
-"""What requests about compiles and their material may hold."""
+"""Requests about compiles and their material."""
 
 from rest_framework import serializers as s
 

@@ -12,8 +12,10 @@ from django.shortcuts import render
 
 from backend.compiles.models import Candidate, Compile, Slice
 from backend.compiles.shapes import CandidateShape
+from backend.compiles.states import CandidateState
 from backend.console.access import ConsoleRequest, page
 from backend.console.compiles.rows import find_compile, page_of
+from backend.domain.answers.candidates import Origin
 from backend.domain.errors import NotFound
 from backend.domain.ids import Prefix, decode_id, encode_id
 from backend.domain.roles import Permission
@@ -25,16 +27,16 @@ CLIP_CHARS = 240
 MAX_SHOWN_CHARS = 4_000  # of one text, opened; the download has all of it
 MAX_PAGE_CHARS = 40_000  # of all texts of a page together, so that the page stays small
 CHUNK = 500
-STATES = ("rejected", "valid", "picked", "dropped", "labeled", "unverified", "trained", "left_out")
-ORIGINS = ("fresh", "capture", "draft")
+STATES = tuple(state.value for state in CandidateState)
+ORIGINS = tuple(origin.value for origin in Origin)
 WHY = {
-    "valid": "passed its checks; selection has not run yet",
-    "picked": "kept by selection; waits for its label",
-    "dropped": "not among the K of its slice; kept in the draft cache",
-    "labeled": "the teacher agreed on its label",
-    "unverified": "the teacher did not agree on a label often enough",
-    "trained": "kept, labeled and trained on",
-    "left_out": "kept and labeled, but not among the training pairs",
+    CandidateState.VALID: "passed its checks; selection has not run yet",
+    CandidateState.PICKED: "kept by selection; waits for its label",
+    CandidateState.DROPPED: "not among the K of its slice; kept in the draft cache",
+    CandidateState.LABELED: "the teacher agreed on its label",
+    CandidateState.UNVERIFIED: "the teacher did not agree on a label often enough",
+    CandidateState.TRAINED: "kept, labeled and trained on",
+    CandidateState.LEFT_OUT: "kept and labeled, but not among the training pairs",
 }
 REASONS = {
     "empty": "empty",
@@ -46,7 +48,7 @@ REASONS = {
     "contains": "the spec's contains check",
     "excludes": "the spec's excludes check",
 }
-KEPT = ("picked", "labeled", "trained")
+KEPT = frozenset({CandidateState.PICKED, CandidateState.LABELED, CandidateState.TRAINED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,10 +206,10 @@ def _lines(rows: Any, slices: dict[UUID, str]) -> list[Line]:
 
 
 def _why(row: Candidate) -> str:
-    if row.state == "rejected":
+    if row.state == CandidateState.REJECTED:
         return "for: " + ", ".join(REASONS.get(str(reason), str(reason)[:40]) for reason in row.reasons[:8])
-    if row.state == "unverified" and row.reasons:
+    if row.state == CandidateState.UNVERIFIED and row.reasons:
         return "no teacher answer can be trained on: " + ", ".join(str(reason)[:80] for reason in row.reasons[:8])
-    if row.state == "dropped" and row.cluster == -1:
+    if row.state == CandidateState.DROPPED and row.cluster == -1:
         return "among the lowest scores, dropped before clustering"
-    return WHY.get(row.state, row.state)
+    return WHY[CandidateState(row.state)]

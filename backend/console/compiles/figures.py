@@ -3,7 +3,7 @@
 Counts are kept and shares derived; every figure is one that the compile's rows hold.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -261,9 +261,9 @@ def confusion(evaluation: dict[str, Any]) -> Confusion | None:
 # --- the loss curve ---------------------------------------------------------------------------------------------------
 
 
-def loss_curve(output: dict[str, Any]) -> dict[str, Any] | None:
+def loss_curve(training: Mapping[str, Any]) -> dict[str, Any] | None:
     """The training log as the chart wants it: epochs counted through, the losses of either fit; None without one."""
-    log = (output.get("facts") or {}).get("training_log") or []
+    log = training.get("training_log") or []
     rows = [entry for entry in log if isinstance(entry.get("train_loss"), int | float)]
     if not rows:
         return None

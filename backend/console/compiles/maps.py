@@ -21,6 +21,7 @@ from redis import RedisError
 
 from backend.compiles.models import Candidate, Compile
 from backend.console.compiles.slices import PICKED, Pool
+from backend.domain.answers.candidates import Origin
 
 MAX_POINTS = 2_000
 MAX_TITLES = 60  # picks that tell their text under the pointer
@@ -87,7 +88,9 @@ def _make(row: Compile, pools: Sequence[Pool], of_slice: UUID | None) -> Candida
     places, shares = principal_plane(vectors)
     xs, ys = _fit(places)
     points = [
-        Point(x=x, y=y, is_kept=state in PICKED, is_draft=origin == "draft", slice_id=slice_id, cluster=c, text=text)
+        Point(
+            x=x, y=y, is_kept=state in PICKED, is_draft=origin == Origin.DRAFT, slice_id=slice_id, cluster=c, text=text
+        )
         for (_, state, origin, slice_id, c, text), x, y in zip(drawn, xs, ys, strict=True)
     ]
     n_placed = len(drawn) if len(drawn) < MAX_POINTS else rows.count()

@@ -18,7 +18,7 @@ from backend.console.charts import funnel, heat
 from backend.console.compiles import figures
 from backend.console.compiles.maps import candidate_map
 from backend.console.compiles.recipe_figures import fast_paths
-from backend.console.compiles.rows import find_compile
+from backend.console.compiles.rows import find_compile, output_of
 from backend.console.compiles.slices import (
     DraftRow,
     LabelDrafts,
@@ -31,6 +31,7 @@ from backend.console.compiles.slices import (
 )
 from backend.domain.ids import Prefix, encode_id
 from backend.domain.lifecycle import TERMINAL, CompileStatus, StepName
+from backend.domain.planning.step_outputs import EvaluationOut, GateOut, LabelingOut
 from backend.domain.roles import Permission
 from backend.domain.spec.parsing import Spec
 from backend.usage.reports import compile_bill
@@ -116,12 +117,15 @@ def _progress(row: Compile, steps: Sequence[StepRun]) -> dict[str, Any]:
 
 def _results(request: ConsoleRequest, row: Compile, steps: Sequence[StepRun]) -> dict[str, Any]:
     """All that grows as steps end."""
-    outputs = {step.name: step.output for step in steps}
-    facts = {name: output.get("facts", {}) for name, output in outputs.items()}
+    labeling, evaluation, gate = (
+        output_of(LabelingOut, steps),
+        output_of(EvaluationOut, steps),
+        output_of(GateOut, steps),
+    )
+    training = next((step.output.get("facts", {}) for step in steps if step.name == StepName.DISTILLATION), {})
     pools = pools_of(row)
     drafts = draft_rows(pools)
-    n_known = facts.get(StepName.LABELING, {}).get("n_labeled_before")
-    labels_known = label_drafts(row) if n_known else None
+    labels_known = label_drafts(row) if labeling is not None and labeling.n_labeled_before else None
     chosen = next((pool for pool in pools if str(pool.row.position) == request.GET.get("slice")), None)
     warnings = CompileEvent.objects.of_tenant(row.tenant_id).filter(compile=row, type="warning").order_by("seq")
     return {
@@ -137,14 +141,13 @@ def _results(request: ConsoleRequest, row: Compile, steps: Sequence[StepRun]) ->
         "draft_total": draft_total(drafts),
         "label_drafts": labels_known,
         "draft_sums": _draft_sums(drafts, labels_known),
-        "loss": figures.loss_curve(outputs.get(StepName.DISTILLATION, {})),
-        "training": facts.get(StepName.DISTILLATION, {}),
-        "trials": facts.get(StepName.EVALUATION, {}).get("trials", []),
-        "chosen_trial": facts.get(StepName.EVALUATION, {}).get("chosen"),
-        "labels": facts.get(StepName.LABELING, {}),
-        "fast": fast_paths(row.tenant_id, outputs.get(StepName.LABELING, {}), facts.get(StepName.EVALUATION, {})),
+        "loss": figures.loss_curve(training),
+        "training": training,
+        "evaluation": evaluation,
+        "labels": labeling,
+        "fast": fast_paths(row.tenant_id, labeling, {} if evaluation is None else evaluation.figures),
         "floors": figures.floors(row),
-        "axes": figures.axes(facts.get(StepName.GATE, {}).get("k_score", {})),
+        "axes": figures.axes({} if gate is None else gate.k_score),
         "confusion": confusion_of(row),
         "receipts": list(
             Receipt.objects.of_tenant(row.tenant_id)

@@ -11,8 +11,10 @@ from django.utils.safestring import SafeString
 from backend.blobs import get_blob
 from backend.compiles.models import Compile, StepRun
 from backend.console.charts import bars
+from backend.console.compiles.rows import output_of
 from backend.domain.errors import NotFound
 from backend.domain.lifecycle import StepName
+from backend.domain.planning.step_outputs import LabelingOut
 from backend.domain.rules.reading import read_rules
 from backend.domain.rules.rule_list import InvalidRules
 from backend.domain.rules.rule_words import describe
@@ -84,19 +86,19 @@ class FastPaths:
 
 def fast_paths_of(row: Compile, evaluation: Mapping[str, Any]) -> FastPaths | None:
     """Return the fast paths for a page that has not read the compile's steps."""
-    labeling = StepRun.objects.of_tenant(row.tenant_id).filter(compile=row, name=StepName.LABELING).first()
-    return fast_paths(row.tenant_id, (labeling.output if labeling is not None else None) or {}, evaluation)
+    steps = StepRun.objects.of_tenant(row.tenant_id).filter(compile=row, name=StepName.LABELING)
+    return fast_paths(row.tenant_id, output_of(LabelingOut, steps), evaluation)
 
 
-def fast_paths(tenant_id: UUID, labeling: Mapping[str, Any], evaluation: Mapping[str, Any]) -> FastPaths | None:
+def fast_paths(tenant_id: UUID, labeling: LabelingOut | None, evaluation: Mapping[str, Any]) -> FastPaths | None:
     """`labeling` is that step's output. None for a compile that has come to neither."""
-    induced = labeling.get("facts", {}).get("rules") or {}
+    induced = (None if labeling is None else labeling.rule_induction) or {}
     recipes, rules = evaluation.get("recipes") or {}, evaluation.get("rules") or {}
     why_not = recipes.get("why_not", "")
     if not induced and not rules and not recipes.get("measured") and why_not in ("", "not_wanted"):
         return None
     arms = _arms(recipes)
-    rows = _rules(tenant_id, labeling.get("digests", {}).get("rules", ""))
+    rows = _rules(tenant_id, "" if labeling is None else labeling.rules)
     return FastPaths(
         recipes=recipes,
         why_not=why_not and _WHY_NOT.get(why_not, "No pack: the runner could not make one (see the warnings)."),

@@ -1,16 +1,18 @@
 """Finding a compile by what stands in the address, and walking lists of rows by cursor."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 from django.db import models
 
-from backend.compiles.models import Compile
+from backend.compiles.models import Compile, StepRun
 from backend.console.access import ConsoleRequest
 from backend.domain.errors import NotFound
 from backend.domain.ids import Prefix, decode_id, encode_id
+from backend.domain.planning.step_outputs import StepOutput
 
 _M = TypeVar("_M", bound=models.Model)
+_Out = TypeVar("_Out", bound=StepOutput)
 
 
 def find_compile(request: ConsoleRequest, public_id: str) -> Compile:
@@ -20,6 +22,12 @@ def find_compile(request: ConsoleRequest, public_id: str) -> Compile:
     if row is None:
         raise NotFound(f"There is no compile {public_id[:60]!r} in {request.team_session.tenant_name}.")
     return row
+
+
+def output_of(kind: type[_Out], steps: Iterable[StepRun]) -> _Out | None:
+    """Return the output of the step of this kind; None before it has one."""
+    output = next((step.output for step in steps if step.name == kind.STEP), None)
+    return kind.from_json(output) if output else None
 
 
 def page_of(

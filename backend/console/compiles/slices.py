@@ -10,10 +10,12 @@ from django.db.models import Count
 
 from backend.compiles.models import Candidate, Compile, Slice
 from backend.compiles.reactions import own, split_from, split_into
+from backend.compiles.states import LABELED_STATES, CandidateState
+from backend.domain.answers.candidates import Origin
+from backend.domain.drafts.vocabulary import Saving
 from backend.drafts.models import Offer
 
-LABELED = ("labeled", "unverified", "trained", "left_out")
-PICKED = ("picked", *LABELED)
+PICKED = LABELED_STATES | {CandidateState.PICKED}
 MAX_SLICES = 24  # shown on the compile page; the data page has all
 
 _DID = {
@@ -112,13 +114,13 @@ def _pool(row: Slice, counts: Counter[str]) -> Pool:
     n = sum(count for name, count in counts.items() if not name.startswith("origin:"))
     funnel = Funnel(
         written=n + row.n_duplicates,
-        verified=n - counts["rejected"],
+        verified=n - counts[CandidateState.REJECTED],
         clustered=forced.get("n_groups"),
         kept=sum(counts[state] for state in PICKED),
-        agreed=counts["labeled"] + counts["trained"] + counts["left_out"],
-        trained=counts["trained"],
-        from_drafts=counts["origin:draft"],
-        rejected=counts["rejected"],
+        agreed=sum(counts[state] for state in LABELED_STATES - {CandidateState.UNVERIFIED}),
+        trained=counts[CandidateState.TRAINED],
+        from_drafts=counts[f"origin:{Origin.DRAFT}"],
+        rejected=counts[CandidateState.REJECTED],
         duplicates=row.n_duplicates,
     )
     return Pool(
@@ -190,24 +192,24 @@ def draft_rows(pools: Iterable[Pool]) -> list[DraftRow]:
     """Slices that looked into the draft cache."""
     by_slice = []
     for pool in pools:
-        plan = pool.row.drafts
+        plan = pool.row.offer_plan
         if plan is None:
             continue
-        saving = plan.get("saving") or {}
+        saving = plan.saving or Saving()
         by_slice.append(
             DraftRow(
                 slice=pool.row.name,
-                arm=plan["arm"],
-                strategy=plan["strategy"] or "",
-                n_sources=plan["n_sources"],
-                nearest=plan["nearest_distance"],
-                shown=plan["n_shown"],
-                accepted=plan["n_accepted"],
+                arm=plan.arm,
+                strategy=plan.strategy or "",
+                n_sources=plan.n_sources,
+                nearest=plan.nearest_distance,
+                shown=plan.n_shown,
+                accepted=plan.n_accepted,
                 entered=pool.row.n_from_drafts,
-                avoided=saving.get("avoided_microusd", 0),
-                verification=saving.get("verification_microusd", 0),
-                net=saving.get("net_microusd", 0),
-                is_settled=bool(saving),
+                avoided=saving.avoided,
+                verification=saving.verification,
+                net=saving.net,
+                is_settled=plan.saving is not None,
             )
         )
     return by_slice

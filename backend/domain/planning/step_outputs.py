@@ -199,7 +199,10 @@ class EvaluationOut(StepOutput):
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         facts = dict(value["facts"])
         return cls(
-            evals=value["digests"]["evals"], trials=facts.pop("trials"), chosen=facts.pop("chosen"), figures=facts
+            evals=value["digests"].get("evals", ""),
+            trials=facts.pop("trials", []),
+            chosen=facts.pop("chosen", 0),
+            figures=facts,
         )
 
 
