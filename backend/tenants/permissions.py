@@ -62,7 +62,7 @@ def HasScope(scope: str) -> type[BasePermission]:
 def lacking(scope: str) -> Forbidden:
     """Return the refusal of a key without the scope."""
     return Forbidden(
-        f"This API key lacks the scope {scope!r}; make one that has it on the console's page API keys, or under"
+        f"This API key lacks the scope {str(scope)!r}; make one that has it on the console's page API keys, or under"
         " /v1/api_keys.",
         code="missing_scope",
     )

@@ -133,6 +133,6 @@ def _check_not_above(caller: Caller, scopes: list[str]) -> None:
     above = sorted(set(scopes) - caller.scopes)
     if above:
         raise Forbidden(
-            f"A key cannot grant a scope that it lacks, {above[0]!r}; ask with one that has it.",
+            f"A key cannot grant a scope that it lacks, {str(above[0])!r}; ask with one that has it.",
             code="missing_scope",
         )
