@@ -7,7 +7,7 @@ the same; so its worst case is authorized out of money that is reserved already.
     void        an authorization whose request never ran
     expire      what is left goes back, when nothing is authorized any more or at the allowance's end
 
-Most requests touch neither the account nor the journal. Money goes back however the request, the gateway or the server
+Most requests touch neither the account nor the ledger. Money goes back however the request, the gateway or the server
 died.
 """
 

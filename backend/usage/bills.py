@@ -1,4 +1,4 @@
-"""A bill and its lines: money from the journal, quantities from the facts."""
+"""A bill and its lines: money from the ledger, quantities from the facts."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

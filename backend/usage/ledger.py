@@ -89,7 +89,7 @@ def known_keys(tenant_id: UUID, keys: Iterable[str]) -> set[str]:
 
 
 def reverse(tx: LedgerTx, *, actor: Actor, reason: str) -> LedgerTx:
-    """Correct the journal: the opposite of a transaction, once. Raises Conflict."""
+    """Correct the ledger: the opposite of a transaction, once. Raises Conflict."""
     account, at = accounts.lock_account(tx.tenant_id)
     made = postings.reverse(account, tx, at=at, actor=actor.id or actor.kind, reason=reason)
     if made.is_use:
