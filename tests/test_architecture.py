@@ -7,6 +7,7 @@ import resource
 import subprocess
 import sys
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -36,7 +37,7 @@ DOMAIN_MAY_IMPORT = sys.stdlib_module_names | {
 }
 SLOW = {"jsonschema"}  # half a second of CPU: the API's description wants it, no process at its start
 MODEL_LIBRARIES = {"torch", "transformers", "peft", "sentence_transformers", "sklearn", "vllm"}
-COLD_START_S = 2.0
+COLD_START = 5.0  # times what Django, numpy and pydantic take: seconds would depend on what else the machine does
 # Tables that processes for all tenants read; each says so in its module's docstring.
 SHARED_TABLES = {
     "AccountDefault",
@@ -119,18 +120,24 @@ def test_the_web_process_starts_without_a_model_library_and_soon():
         for name, value in os.environ.items()
         if name.startswith(("KOLM_", "DATABASE_", "REDIS_", "DJANGO_"))
     }
-    # processor time, not the clock on the wall, and the best of three: other tests may share the machine
-    took_s = []
+    ours_s, djangos_s = [], []
     for _ in range(3):
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, env=environment)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        assert done.returncode == 0, done.stderr
-        assert not (MODEL_LIBRARIES | SLOW) & set(done.stdout.split())
-        took_s.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-        if took_s[-1] < COLD_START_S:
+        out, took_s = processor_time_of(code, environment)
+        assert not (MODEL_LIBRARIES | SLOW) & set(out.split())
+        ours_s.append(took_s)
+        djangos_s.append(processor_time_of("import django.core.asgi, django.urls, numpy, pydantic", environment)[1])
+        if min(ours_s) < COLD_START * min(djangos_s):
             return
-    pytest.fail(f"a cold start takes {min(took_s):.2f} s of processor time")
+    pytest.fail(f"a cold start takes {min(ours_s):.2f} s of processor time, its libraries {min(djangos_s):.2f} s of it")
+
+
+def processor_time_of(code: str, environment: Mapping[str, str]) -> tuple[str, float]:
+    """What the code prints in a Python of its own, and the seconds that it worked."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, env=environment)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert done.returncode == 0, done.stderr
+    return done.stdout, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 def test_the_workers_know_every_task_by_name():
