@@ -1,4 +1,4 @@
-"""What the grammar teacher answers to a json or text task, as a distribution over whole answers.
+"""The grammar teacher's answers to a json or text task, as a distribution over whole answers.
 
 A message that one of its grammars wrote is read exactly (`message_reader`); a few answers are wrong in one field all
 the same, by SLIPS, so that votes have something to settle. A message from elsewhere is guessed at, and its answers
@@ -34,12 +34,12 @@ def answer_grammar(
     weights: dict[str, float] = {}
     for reading, p in _readings(reader, text).items():
         slip = SLIPS[reading.sure]
-        variants = list(_slipped(grammar, reading))
+        variants = list(_slip_variants(grammar, reading))
         shares = [(reading, p * (1 - slip if variants else 1.0))]
         shares += [(variant, p * slip / len(variants)) for variant in variants]
         for one, weight in shares:
-            said = _json(grammar, one, text, schema) if schema is not None else _sentence(grammar, one, text, longest)
-            weights[said] = weights.get(said, 0.0) + weight
+            answer = _json(grammar, one, text, schema) if schema is not None else _sentence(grammar, one, text, longest)
+            weights[answer] = weights.get(answer, 0.0) + weight
     return as_grammar(weights)
 
 
@@ -54,7 +54,7 @@ def _readings(reader: Reader, text: str) -> Mapping[Reading, float]:
     return reader.readings(text) if reader.can_read else {nothing: 1.0}
 
 
-def _slipped(grammar: Grammar, reading: Reading) -> Iterator[Reading]:
+def _slip_variants(grammar: Grammar, reading: Reading) -> Iterator[Reading]:
     """The ways to get one field wrong: overlooked, or a number off by one."""
     for at, (name, value) in enumerate(reading.captures):
         others = reading.captures[:at], reading.captures[at + 1 :]
@@ -132,8 +132,8 @@ def _is_nullable(schema: Mapping[str, Any]) -> bool:
 
 
 def _allows(schema: Mapping[str, Any], kind: str) -> bool:
-    said = schema.get("type", ())
-    return kind == said or (isinstance(said, list) and kind in said)
+    types = schema.get("type", ())
+    return kind == types or (isinstance(types, list) and kind in types)
 
 
 def _least(schema: Mapping[str, Any], text: str) -> Any:
@@ -148,8 +148,8 @@ def _least(schema: Mapping[str, Any], text: str) -> Any:
     if _allows(schema, "boolean"):
         return False
     if _allows(schema, "integer") or _allows(schema, "number"):
-        found = number_of(text)
-        return max(found if found is not None else 0, int(schema.get("minimum", 0)))
+        number = number_of(text)
+        return max(number if number is not None else 0, int(schema.get("minimum", 0)))
     return {} if _allows(schema, "object") else None
 
 
@@ -163,8 +163,8 @@ def _sentence(grammar: Grammar, reading: Reading, text: str, longest: int) -> st
     for line in lines:
         needed = re.findall(r"\{(\w+)\}", line)
         if all(values.get(name) is not None for name in needed):
-            said = re.sub(r"\{(\w+)\}", lambda found: _with_count(found[1], values), line)
-            return said[:longest]
+            sentence = re.sub(r"\{(\w+)\}", lambda match: _with_count(match[1], values), line)
+            return sentence[:longest]
     first = re.split(r"(?<=[.!?])\s", " ".join(text.split()), maxsplit=1)[0]
     return first[:longest] or "-"
 

@@ -74,7 +74,7 @@ def text_completion(model: GrammarModel, body: dict[str, Any]) -> dict[str, Any]
     if body.get("echo") is True or body.get("prompt_logprobs") is not None:
         if _number(body, "max_tokens", 0, 0, 1, int) != 0:
             raise BadRequest("a prompt is scored with max_tokens 0: nothing is generated after it")
-        return _scored(model, prompt, body)
+        return _score(model, prompt, body)
     written = _write(model, prompt, body, 0, "")
     wants = isinstance(body.get("logprobs"), int) and not isinstance(body.get("logprobs"), bool)
     choices = [
@@ -90,7 +90,7 @@ def text_completion(model: GrammarModel, body: dict[str, Any]) -> dict[str, Any]
     return _envelope(model, "text_completion", body, choices, len(tokenize(prompt)), n_tokens)
 
 
-def _scored(model: GrammarModel, prompt: str, body: dict[str, Any]) -> dict[str, Any]:
+def _score(model: GrammarModel, prompt: str, body: dict[str, Any]) -> dict[str, Any]:
     """The grammar is a model of answers, not of prompts: the prompt's own tokens have no log-prob (null)."""
     asked, text = split_echo(prompt)
     n_top = _number(body, "logprobs", 0, 0, MAX_TOP, int)

@@ -68,7 +68,7 @@ def _plain(text: str) -> str:
 
 def _phrases(hint: str) -> list[str]:
     """The hint cut at its punctuation and its "or"s, stop words trimmed off both ends, at most eight words each."""
-    found: list[str] = []
+    phrases: list[str] = []
     for piece in re.split(r"[.,;:!?()/\n]|\bor\b", _plain(hint)):
         words = piece.split()
         while words and words[0].lower().strip("'\"") in _STOP:
@@ -76,5 +76,5 @@ def _phrases(hint: str) -> list[str]:
         while words and words[-1].lower().strip("'\"") in _STOP:
             words.pop()
         if words:
-            found.append(" ".join(words[:8]))
-    return list(dict.fromkeys(found))
+            phrases.append(" ".join(words[:8]))
+    return list(dict.fromkeys(phrases))

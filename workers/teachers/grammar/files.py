@@ -47,11 +47,11 @@ def load_grammar(*files: bytes) -> Grammar:
             raise BadGrammar("not valid YAML") from wrong
         if not isinstance(document, dict) or not isinstance(document.get("rules"), dict):
             raise BadGrammar("a grammar is a mapping with `rules` and `slices`")
-        for part, found in joined.items():
+        for part, merged in joined.items():
             more = document.get(part) or {}
-            if found.keys() & more.keys():
-                raise BadGrammar(f"two files have {part} called {sorted(found.keys() & more.keys())}")
-            found.update(more)
+            if merged.keys() & more.keys():
+                raise BadGrammar(f"two files have {part} called {sorted(merged.keys() & more.keys())}")
+            merged.update(more)
     revision = hashlib.sha256(b"\0".join(files)).hexdigest()
     return build_grammar(joined["rules"], joined["slices"], revision=revision, fields=joined["fields"])
 
@@ -65,15 +65,15 @@ def build_grammar(
 ) -> Grammar:
     """A checked grammar from plain values: the parts of the YAML form."""
     plain = {str(name): _alternatives(str(name), rows) for name, rows in rules.items()}
-    found: dict[str, GrammarSlice] = {}
+    grammar_slices: dict[str, GrammarSlice] = {}
     for name, row in slices.items():
-        found[str(name)] = _slice(str(name), row)
+        grammar_slices[str(name)] = _slice(str(name), row)
         plain[f"slice:{name}"] = _alternatives(str(name), [row["start"]])  # type: ignore[index]
     expanded: dict[str, tuple[Alternative, ...]] = {}
     for name in plain:
         _expand_filters(name, plain, expanded, ())
     read = {str(name): _field(str(name), row, plain) for name, row in (fields or {}).items()}
-    return Grammar(rules=expanded, slices=found, revision=revision, fields=read)
+    return Grammar(rules=expanded, slices=grammar_slices, revision=revision, fields=read)
 
 
 def _slice(name: str, row: object) -> GrammarSlice:
@@ -98,10 +98,10 @@ def _field(name: str, row: object, rules: Mapping[str, object]) -> AnswerField:
     if not isinstance(named, list) or not named or not set(named) <= set(rules):
         raise BadGrammar(f"field {name}: `rules` names rules of this grammar")
     try:
-        found = tuple(re.compile(pattern).pattern for pattern in patterns)
+        find = tuple(re.compile(pattern).pattern for pattern in patterns)
     except (re.error, TypeError) as wrong:
         raise BadGrammar(f"field {name}: `find` holds regular expressions") from wrong
-    return AnswerField(rules=tuple(named), is_count=row.get("kind") == "count", find=found)
+    return AnswerField(rules=tuple(named), is_count=row.get("kind") == "count", find=find)
 
 
 def _alternatives(name: str, rows: object) -> tuple[Alternative, ...]:
@@ -137,7 +137,7 @@ def _expand_filters(
     if base not in plain or any(f not in _FILTERS for f in filters):
         raise BadGrammar(f"no rule or filter {name!r} (used in {path[-1] if path else 'the slices'})")
 
-    def changed(part: Part) -> Part:
+    def apply_filters(part: Part) -> Part:
         if isinstance(part, Ref):
             inner, *more = part.name.split("|")
             return Ref("|".join([inner, *dict.fromkeys([*more, *filters])]))
@@ -145,7 +145,7 @@ def _expand_filters(
             part = _FILTERS[f](part)
         return part
 
-    rows = tuple(Alternative(a.weight, tuple(p for p in map(changed, a.parts) if p != "")) for a in plain[base])
+    rows = tuple(Alternative(a.weight, tuple(p for p in map(apply_filters, a.parts) if p != "")) for a in plain[base])
     for row in rows:
         for part in row.parts:
             if isinstance(part, Ref):

@@ -1,4 +1,4 @@
-"""Which label the grammar teacher gives a text, as a probability over all labels.
+"""The label that the grammar teacher gives a text, as a probability over all labels.
 
 Inside the grammar's language the answer is Bayes' rule on exact text probabilities, labels equally likely
 beforehand. Outside it (a gold or captured message) a class-conditional word model answers: unigrams and bigrams of
@@ -57,24 +57,24 @@ class Labeller:
     ) -> dict[str, float]:
         """{label: log-prob}, -inf where impossible; sums to one."""
         exact = self._exact(text, labels)
-        return tempered(exact if exact is not None else self._guessed(text, labels, meanings), temperature)
+        return apply_temperature(exact if exact is not None else self._guess(text, labels, meanings), temperature)
 
     def knows(self, labels: Sequence[str]) -> bool:
-        """Whether every label is one of the grammar file's; if not, its messages say nothing about the task at hand."""
+        """Say whether all labels are the grammar file's; if not, its messages say nothing about the task at hand."""
         return set(labels) <= {s.label for s in self._grammar.slices.values()}
 
     def _exact(self, text: str, labels: tuple[str, ...]) -> dict[str, float] | None:
         """log P(text | label), or None outside the language of these labels."""
         if not self.knows(labels) or "\n" in text:
             return None
-        found: dict[str, list[float]] = {label: [] for label in labels}
+        logprobs: dict[str, list[float]] = {label: [] for label in labels}
         for slice_ in self._grammar.slices.values():
-            if slice_.label in found:
-                found[slice_.label].append(self._grammar.logprob(slice_.start, text, temperature=1.0))
-        scores = {label: logmean(logs) for label, logs in found.items()}
+            if slice_.label in logprobs:
+                logprobs[slice_.label].append(self._grammar.logprob(slice_.start, text, temperature=1.0))
+        scores = {label: logmean(logs) for label, logs in logprobs.items()}
         return scores if max(scores.values()) > -math.inf else None
 
-    def _guessed(self, text: str, labels: tuple[str, ...], meanings: tuple[str, ...]) -> dict[str, float]:
+    def _guess(self, text: str, labels: tuple[str, ...], meanings: tuple[str, ...]) -> dict[str, float]:
         models = self._models(labels, meanings)
         known = {stem for model in models for stem in model.unigrams}
         stems = stems_of(text)[:400]
@@ -125,7 +125,7 @@ def logmean(logs: Sequence[float]) -> float:
     return top if top == -math.inf else top + math.log(math.fsum(math.exp(v - top) for v in logs) / len(logs))
 
 
-def tempered(scores: Mapping[str, float], temperature: float) -> dict[str, float]:
+def apply_temperature(scores: Mapping[str, float], temperature: float) -> dict[str, float]:
     """Normalised log-probs of scores sharpened by 1/temperature; at 0 uniform over the best."""
     top = max(scores.values())
     if temperature <= 0:

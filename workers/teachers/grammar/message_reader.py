@@ -1,5 +1,5 @@
-"""What a text says, read out of it with a grammar: which slice it is of and what its fields' rules wrote, with exact
-probabilities. Slices are equally likely beforehand.
+"""Read a text with a grammar: which slice it is of and what its fields' rules wrote, with exact probabilities. Slices
+are equally likely beforehand.
 
 A text that the grammar did not write is read by what its words look like: the fields by their patterns and by the texts
 that their rules can write, the slice by a word model. That part errs, and is given as a distribution that says so.
@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from workers.teachers.grammar.labels import SAMPLE_SEED, WordModel, count_words, stems_of, tempered
+from workers.teachers.grammar.labels import SAMPLE_SEED, WordModel, apply_temperature, count_words, stems_of
 from workers.teachers.grammar.pcfg import Grammar, Part, Ref
 
 SAMPLES_PER_SLICE = 300
@@ -47,20 +47,20 @@ class Reader:
     def readings(self, text: str) -> dict[Reading, float]:
         """{reading: probability}, summing to one; exact inside the language."""
         exact = self._exact(text[:MAX_READ_CHARS])
-        return exact or self._guessed(text[:MAX_READ_CHARS])
+        return exact or self._guess(text[:MAX_READ_CHARS])
 
     def _exact(self, text: str) -> dict[Reading, float]:
         if "\n" in text:
             return {}
-        found: dict[Reading, float] = {}
+        masses: dict[Reading, float] = {}
         chart = _Chart(self._grammar, text, self._field_of)
         for name, slice_ in self._slices.items():
             for captures, mass in chart.at(slice_.start, 0).get(len(text), {}).items():
-                found[Reading(slice_name=name, captures=captures)] = mass
-        total = math.fsum(found.values())
-        return {reading: mass / total for reading, mass in found.items()} if total > 0 else {}
+                masses[Reading(slice_name=name, captures=captures)] = mass
+        total = math.fsum(masses.values())
+        return {reading: mass / total for reading, mass in masses.items()} if total > 0 else {}
 
-    def _guessed(self, text: str) -> dict[Reading, float]:
+    def _guess(self, text: str) -> dict[Reading, float]:
         captures = tuple(
             (name, value) for name in sorted(self._grammar.fields) if (value := self._find(name, text)) is not None
         )
@@ -69,7 +69,7 @@ class Reader:
         scores = {name: model.logprob(stems, len(known)) for name, model in self._models.items()}
         return {
             Reading(slice_name=name, captures=captures, sure=False): math.exp(p)
-            for name, p in tempered(scores, 1.0).items()
+            for name, p in apply_temperature(scores, 1.0).items()
             if p > -20
         }
 
@@ -92,7 +92,7 @@ class Reader:
 
     @functools.cached_property
     def _models(self) -> Mapping[str, WordModel]:
-        """What the mails of each slice sound like, without the values in them."""
+        """The word model of each slice, estimated from samples of its messages."""
         models = {}
         for name, slice_ in self._slices.items():
             rng = random.Random(f"{SAMPLE_SEED}|{name}")
@@ -102,7 +102,7 @@ class Reader:
 
 
 class _Chart:
-    """Of a symbol at a position: {end: {what was captured on the way: probability}}."""
+    """The ends of each symbol from each position: {end: {what was captured on the way: probability}}."""
 
     def __init__(self, grammar: Grammar, text: str, field_of: Mapping[str, str]) -> None:
         self._rules = grammar.rules
@@ -115,21 +115,21 @@ class _Chart:
         known = self._memo.get((name, start))
         if known is not None:
             return known
-        found: Ends = {}
+        ends: Ends = {}
         for alternative, weight in zip(self._rules[name], self._weights[name], strict=True):
             alive: Ends = {start: {(): math.exp(weight)}}
             for part in alternative.parts:
                 alive = self._step(part, alive)
                 if not alive:
                     break
-            _add_all(found, alive)
+            _add_all(ends, alive)
         captured = self._field_of.get(name.partition("|")[0])
         if captured is not None:
-            found = {
-                end: {((captured, self._text[start:end]),): math.fsum(masses.values())} for end, masses in found.items()
+            ends = {
+                end: {((captured, self._text[start:end]),): math.fsum(masses.values())} for end, masses in ends.items()
             }
-        self._memo[(name, start)] = found
-        return found
+        self._memo[(name, start)] = ends
+        return ends
 
     def _step(self, part: Part, alive: Ends) -> Ends:
         after: Ends = {}
@@ -137,13 +137,13 @@ class _Chart:
             if isinstance(part, Ref):
                 for end, inside in self.at(part.name, at).items():
                     for (mine, p), (more, q) in itertools.product(before.items(), inside.items()):
-                        _add(after.setdefault(end, {}), _joined(mine, more), p * q)
+                        _add(after.setdefault(end, {}), _merge_captures(mine, more), p * q)
             elif self._text.startswith(part, at):
                 _add_all(after, {at + len(part): before})
         return after
 
 
-def _joined(mine: Captures, more: Captures) -> Captures:
+def _merge_captures(mine: Captures, more: Captures) -> Captures:
     return tuple(sorted({**dict(more), **dict(mine)}.items())) if more else mine
 
 

@@ -14,14 +14,14 @@ from workers.teachers.grammar.labels import Labeller
 from workers.teachers.grammar.message_reader import Reader
 from workers.teachers.grammar.pcfg import END, Frontier, Grammar, tokenize
 from workers.teachers.grammar.prompt_reader import NotOurPrompt, ReadPrompt, read_prompt
-from workers.teachers.grammar.sampling import Token, Written, begun, likeliest, retrace, walk
+from workers.teachers.grammar.sampling import Token, Written, advance, likeliest, retrace, walk
 
 MODEL = "kolm-grammar-1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """How answers are sampled, and how much is told of each token. `prefix` is how each answer begins."""
+    """The sampling of answers. `n_top` alternatives are reported of each token; `prefix` is how each answer begins."""
 
     temperature: float = 1.0
     top_k: int | None = None
@@ -91,7 +91,7 @@ class GrammarModel:
         grammar, start = self._grammar_for(asked)
         if policy.prefix or policy.top_k is not None:
             try:
-                frontier = begun(grammar.next_tokens(start, policy.temperature), policy.prefix)
+                frontier = advance(grammar.next_tokens(start, policy.temperature), policy.prefix)
             except KeyError:
                 raise NotOurPrompt("no answer to this prompt begins so") from None
             return walk(frontier, top_k=policy.top_k, rng=rng, max_tokens=policy.max_tokens, n_top=policy.n_top)
@@ -132,5 +132,5 @@ def _possible(ranked: list[tuple[str, float]], n_top: int) -> tuple[tuple[str, f
 
 
 def _with_top(tokens: list[Token], frontier: Frontier, n_top: int) -> list[Token]:
-    told = retrace(frontier, [t.text for t in tokens], top_k=None, n_top=n_top)
-    return [Token(text=t.text, logprob=t.logprob, top=row.top) for t, row in zip(tokens, told, strict=True)]
+    rows = retrace(frontier, [t.text for t in tokens], top_k=None, n_top=n_top)
+    return [Token(text=t.text, logprob=t.logprob, top=row.top) for t, row in zip(tokens, rows, strict=True)]

@@ -83,7 +83,9 @@ class Grammar:
         if known is None:
             if len(self._log_weights) >= 64:  # temperatures come from requests
                 self._log_weights.clear()
-            known = {name: _tempered([a.weight for a in alts], temperature) for name, alts in self.rules.items()}
+            known = {
+                name: _apply_temperature([a.weight for a in alts], temperature) for name, alts in self.rules.items()
+            }
             self._log_weights[temperature] = known
         return known
 
@@ -124,7 +126,7 @@ class Grammar:
         )
 
     def next_tokens(self, start: str, temperature: float) -> "Frontier":
-        """Where a text stands before its first token; see Frontier."""
+        """The frontier of a text before its first token."""
         return Frontier(self, {(Ref(start), None): 0.0}, temperature)
 
     def language(self, start: str, *, temperature: float = 1.0) -> Iterator[tuple[str, float]]:
@@ -254,7 +256,7 @@ def _push(parts: tuple[Part, ...], rest: Stack) -> Stack:
 
 
 def _word_end(token: str, part: str) -> int | None:
-    """Where in `part` the word begun by `token` is over: at the first space after a letter. None if it may go on."""
+    """The end in `part` of the word begun by `token`: the first space after a letter. None if it may go on."""
     in_word = bool(token.strip(" "))
     for at, char in enumerate(part):
         if char == " " and in_word:
@@ -283,7 +285,7 @@ def _tail_sums(lcp: Mapping[int, tuple[float, float]], last: int) -> list[float]
     return sums
 
 
-def _tempered(weights: Sequence[float], temperature: float) -> tuple[float, ...]:
+def _apply_temperature(weights: Sequence[float], temperature: float) -> tuple[float, ...]:
     logs = [math.log(w) for w in weights]
     top = max(logs)
     if temperature <= 0:

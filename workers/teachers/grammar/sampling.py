@@ -1,8 +1,8 @@
 """Token by token through a grammar: how an answer is sampled under top-k or from a begun text, and how a given one is
 scored with the alternatives at each place.
 
-Under top-k a place keeps its k likeliest tokens (ties by their text) and renormalises, as an engine does: so what is
-told is the distribution that was sampled.
+Under top-k a place keeps its k likeliest tokens (ties by their text) and renormalises, as an engine does: so the
+log-probs are those of the distribution that was sampled.
 """
 
 import math
@@ -32,7 +32,7 @@ class Written:
     is_cut: bool = False
 
 
-def begun(frontier: Frontier, prefix: str) -> Frontier:
+def advance(frontier: Frontier, prefix: str) -> Frontier:
     """The frontier after `prefix`; KeyError where no answer begins so."""
     for token in tokenize(prefix):
         frontier = frontier.after(token)
@@ -65,11 +65,11 @@ def walk(frontier: Frontier, *, top_k: int | None, rng: random.Random, max_token
 def retrace(frontier: Frontier, tokens: Sequence[str], *, top_k: int | None, n_top: int) -> tuple[Token, ...]:
     """The given tokens, each with its log-prob after the ones before it: -inf where it cannot be drawn. After one that
     cannot even follow, all are, and there are no alternatives."""
-    told: list[Token] = []
+    scores: list[Token] = []
     here: Frontier | None = frontier
     for text in tokens:
         ranked = likeliest(here.logprobs, top_k) if here is not None else []
-        told.append(Token(text=text, logprob=dict(ranked).get(text, -math.inf), top=tuple(ranked[:n_top])))
+        scores.append(Token(text=text, logprob=dict(ranked).get(text, -math.inf), top=tuple(ranked[:n_top])))
         can_follow = here is not None and text != END and text in here.logprobs
         here = here.after(text) if here is not None and can_follow else None
-    return tuple(told)
+    return tuple(scores)

@@ -18,8 +18,8 @@ from workers.teachers.verifiers.protocol import Answer, VerificationContext
 MAX_BATCH_CHARS = 32_000  # of drafts, some 8,000 tokens beside the prompt
 ID_ROOM = 8  # tokens of `"kx",` with line breaks and indentation
 NO_DRAFT = UUID(int=0)  # of a control that is no stored draft
-_ID_LETTERS = "bcdfghjklmnpqrstvwxz"  # no vowels: an id spells no word
-IDS = tuple(one + other for one in _ID_LETTERS for other in _ID_LETTERS)
+_CONSONANTS = "bcdfghjklmnpqrstvwxz"  # no vowels: an id spells no word
+IDS = tuple(one + other for one in _CONSONANTS for other in _CONSONANTS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """`accepted` is {place: whether}, empty for a void batch; controls are told whenever they were answered."""
+    """`accepted` is {place: whether}, empty for a void batch; controls are reported whenever they were answered."""
 
     accepted: dict[int, bool] = field(default_factory=dict)
     controls: tuple[DraftVerdict, ...] = ()
@@ -62,10 +62,10 @@ class Batch:
         )
 
     def read(self, answer: Answer) -> Reading:
-        said = read_verdicts(answer.choices[0].text, list(self.items)) if answer.choices else None
-        if said is None:
+        verdicts = read_verdicts(answer.choices[0].text, list(self.items)) if answer.choices else None
+        if verdicts is None:
             return Reading()
-        rows = [(item, said[id_]) for id_, item in self.items.items()]
+        rows = [(item, verdicts[id_]) for id_, item in self.items.items()]
         controls = tuple(
             DraftVerdict(draft_id=item.draft_id, is_accepted=is_accepted, kind=item.kind)
             for item, is_accepted in rows
@@ -98,7 +98,7 @@ class Plants:
 
 
 class Tally:
-    """What was said of each draft, and what asking cost."""
+    """The verdict on each draft, and the cost of asking."""
 
     def __init__(self, drafts: Sequence[StoredDraft]) -> None:
         self._drafts = drafts
@@ -108,8 +108,8 @@ class Tally:
         self.cost = Cost()
 
     def book(self, batch: Batch, answer: Answer) -> dict[int, bool]:
-        """Count the controls and the cost, in equal parts of whole micro-USD that sum to the amount; returns what was
-        said of the drafts."""
+        """Count the controls and the cost, in equal parts of whole micro-USD that sum to the amount; returns the
+        verdicts on the drafts."""
         reading = batch.read(answer)
         self.controls += reading.controls
         self.cost += answer.cost
@@ -119,7 +119,7 @@ class Tally:
         return reading.accepted
 
     def verdict(self, place: int, kind: VerdictKind) -> DraftVerdict:
-        """VOID where nothing was said. Only an accepted draft that was offered has a text and a certificate."""
+        """VOID where the judge gave no verdict. Only an accepted draft that was offered has a text and certificate."""
         draft, cost = self._drafts[place], self._microusd[place]
         is_accepted = self.accepted.get(place, False)
         if place not in self.accepted:

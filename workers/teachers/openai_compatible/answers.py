@@ -106,22 +106,23 @@ def most_input_tokens(request: CompletionRequest) -> int:
 
 
 def read_usage(value: object, request: CompletionRequest, choices: tuple[Choice, ...]) -> Usage:
-    """What to bill. A missing, malformed or negative count is estimated from bytes; one beyond what this request could
-    cost at most (`n` times `max_tokens` out, a token a byte in) is clamped to that. A report that had to be mended is
-    `disputed`, so that a person can settle it with the vendor; none at all is `estimated`. Input that was read from the
-    vendor's prompt cache and input that was written to it are parts of the input, never more than it together."""
+    """The usage to bill. A missing, malformed or negative count is estimated from bytes; one beyond what this request
+    could cost at most (`n` times `max_tokens` out, a token a byte in) is clamped to that. A report that had to be
+    mended is `disputed`, so that a person can settle it with the vendor; none at all is `estimated`. Input that was
+    read from the vendor's prompt cache and input that was written to it are parts of the input, never more than it
+    together."""
     likely_in = likely_input_tokens(request)
     likely_out = min(request.n * request.max_tokens, sum(choice.n_tokens for choice in choices))
     if not isinstance(value, dict):
         return Usage(input_tokens=likely_in, output_tokens=likely_out, estimated=True)
     details = value.get("prompt_tokens_details")
     details = details if isinstance(details, dict) else {}
-    given_cached = details.get("cached_tokens")
-    given_written = next((details[name] for name in CACHE_WRITES if name in details), value.get(CACHE_WRITES[-1]))
+    reported_cached = details.get("cached_tokens")
+    reported_written = next((details[name] for name in CACHE_WRITES if name in details), value.get(CACHE_WRITES[-1]))
     tokens_in, wrong_in = _count(value.get("prompt_tokens"), most_input_tokens(request), likely_in)
     tokens_out, wrong_out = _count(value.get("completion_tokens"), request.n * request.max_tokens, likely_out)
-    cached, wrong_cached = _count(0 if given_cached is None else given_cached, tokens_in, 0)
-    written, wrong_written = _count(0 if given_written is None else given_written, tokens_in - cached, 0)
+    cached, wrong_cached = _count(0 if reported_cached is None else reported_cached, tokens_in, 0)
+    written, wrong_written = _count(0 if reported_written is None else reported_written, tokens_in - cached, 0)
     if tokens_out == 0 and likely_out > 0:
         tokens_out, wrong_out = likely_out, True
     return Usage(
@@ -165,7 +166,7 @@ def read_echo_score(body: bytes, request: ScoreRequest, prompt: str) -> Answer:
 
 
 def as_completion(request: ScoreRequest) -> CompletionRequest:
-    """What a score may cost at most, as the completion that costs as much: its text is input, and one token is out."""
+    """The completion that costs what a score may cost at most: its text is input, and one token is out."""
     return CompletionRequest(
         messages=(*request.messages, Message(role="assistant", content=request.text)), max_tokens=1
     )

@@ -1,4 +1,4 @@
-"""What is sent: the JSON bodies of a chat completion, and of a text completion that scores a given text.
+"""The JSON bodies that are sent: of a chat completion, and of a text completion that scores a given text.
 
 OpenAI's fields, and three of vLLM's where the teacher is one that knows them: `continue_final_message` with a begun
 answer, `cache_salt`, and proposals for its engine in `vllm_xargs`. A field is left out rather than sent at its default:
@@ -52,7 +52,7 @@ def _engine_fields(request: CompletionRequest) -> dict[str, Any]:
 
 
 def _fitting(drafts: Sequence[str]) -> list[str]:
-    """As many of the first drafts as the proposer reads: 64, and 65,536 characters of JSON."""
+    """The first drafts, as many as the proposer reads: 64, and 65,536 characters of JSON."""
     sizes = itertools.accumulate(len(json.dumps(draft, ensure_ascii=False)) + 2 for draft in drafts[:64])
     return [draft for draft, size in zip(drafts, sizes, strict=False) if size <= 60_000]
 

@@ -18,7 +18,7 @@ class BadAnswer(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenRows:
-    """What is told of each token. `tokens` and `top` are None where the teacher leaves them out."""
+    """The columns that a teacher reports, a row for each token. `tokens` and `top` are None where they are missing."""
 
     logprobs: tuple[float, ...] = ()
     tokens: tuple[str, ...] | None = None
@@ -57,15 +57,15 @@ def read_echo_rows(value: object, starts_at: int, n_top: int) -> TokenRows:
         raise BadAnswer("the columns of the log-probabilities are not equally long")
     if not all(isinstance(at, int) for at in offsets) or starts_at not in offsets:
         raise BadAnswer("no token starts where the text starts")
-    told = [i for i, at in enumerate(offsets) if at >= starts_at]
+    places = [i for i, at in enumerate(offsets) if at >= starts_at]
     top: tuple[Alternatives, ...] | None = None
     if n_top > 0 and value.get("top_logprobs") is not None:
         rows = _column(value, "top_logprobs")
         if len(rows) != len(offsets):
             raise BadAnswer("the columns of the log-probabilities are not equally long")
-        top = tuple(_echo_alternatives(rows[i], n_top) for i in told)
+        top = tuple(_echo_alternatives(rows[i], n_top) for i in places)
     return TokenRows(
-        logprobs=tuple(logprob(logprobs[i]) for i in told), tokens=tuple(token(tokens[i]) for i in told), top=top
+        logprobs=tuple(logprob(logprobs[i]) for i in places), tokens=tuple(token(tokens[i]) for i in places), top=top
     )
 
 

@@ -1,4 +1,4 @@
-"""When a failed call to a teacher is worth another try, and how long to wait before it. Pure: time and chance come
+"""The rule for trying a failed call to a teacher again, and for how long to wait before it. Pure: time and chance come
 in as arguments."""
 
 import random

@@ -155,7 +155,7 @@ class OpenAICompatibleTeacher:
                 try:
                     with self._slot(watch), watching(watch):
                         request_id, raw = self._post(path, body, request)
-                    value = _parsed(parse, raw, request)
+                    value = _parse_answer(parse, raw, request)
                 except _Attempt as failed:
                     last, wasted = failed, _sum(wasted, failed.usage)
                     n_billed += failed.usage is not None
@@ -255,7 +255,7 @@ def _check_status(response: httpx.Response) -> None:
     raise _Attempt("teacher_rejected", _HINTS.get(status, f"it answers with status {status}"))
 
 
-def _parsed(parse: Callable[[bytes], T], raw: bytes, request: CompletionRequest) -> T:
+def _parse_answer(parse: Callable[[bytes], T], raw: bytes, request: CompletionRequest) -> T:
     try:
         return parse(raw)
     except BadAnswer as wrong:
@@ -263,8 +263,8 @@ def _parsed(parse: Callable[[bytes], T], raw: bytes, request: CompletionRequest)
 
 
 def _most(request: CompletionRequest) -> Usage:
-    """What an attempt that was sent but not understood may have cost: the estimated prompt, and every token it could
-    write."""
+    """The most that an attempt may have cost that was sent but not understood: the estimated prompt, and every token
+    that it could write."""
     return Usage(
         input_tokens=likely_input_tokens(request), output_tokens=request.n * request.max_tokens, estimated=True
     )

@@ -25,7 +25,7 @@ from workers.teachers.protocol import CompletionRequest, Message
 
 ANSWER_JSON_ASK = "Answer with the JSON alone."
 ANSWER_TEXT_ASK = "Answer with the text alone."
-MAX_TOLD_PHRASES = 20  # of a check's phrases; a check may hold 200
+MAX_SHOWN_PHRASES = 20  # of a check's phrases; a check may hold 200
 
 _SYSTEM = (
     "You do one task for one input after another. Answer as the task says and with nothing else: no explanation, no "
@@ -78,7 +78,7 @@ def answer_head(spec: Spec) -> list[str]:
 
 
 def _rule(check: OutputCheck) -> str:
-    """What a check asks for, in words; "" for a pattern or a program, which are its owner's to explain in the task."""
+    """A check's demand in words; "" for a pattern or a program, which are its owner's to explain in the task."""
     what = "the answer" if check.field is None else one_line(check.field)
     match check:
         case LengthCheck():
@@ -94,24 +94,25 @@ def _rule(check: OutputCheck) -> str:
 
 
 def _phrases(phrases: list[str]) -> str:
-    return json.dumps([one_line(phrase) for phrase in phrases[:MAX_TOLD_PHRASES]], ensure_ascii=False)
+    return json.dumps([one_line(phrase) for phrase in phrases[:MAX_SHOWN_PHRASES]], ensure_ascii=False)
 
 
 def parse_answer_choice(spec: Spec, choice_text: str) -> ReadAnswer | None:
     """The answer that a choice holds, or None for none. White space at the ends is forgiven, around JSON also one
     Markdown code fence; JSON inside a sentence is no answer."""
-    said = choice_text.strip()
+    reply = choice_text.strip()
     output = answer_output(spec)
     if isinstance(output, TextOutput):
-        return ReadAnswer(text=said, value=said) if said else None
+        return ReadAnswer(text=reply, value=reply) if reply else None
     try:
-        value = parse_answer(strip_fence(said))
+        value = parse_answer(strip_fence(reply))
     except BadAnswer:
         return None
     return ReadAnswer(text=answer_text(value, output.answer_schema), value=value)
 
 
 def item_request(spec: Spec, text: str, *, n: int, temperature: float, seed: int | None) -> CompletionRequest:
-    """What a teacher is asked of one input, `n` times, whatever the task's output: its label, or its answer."""
+    """The request that asks a teacher about one input `n` times: for its label, or for its answer if the task has
+    no labels."""
     ask = label_request if isinstance(spec.output, LabelOutput) else answer_request
     return ask(spec, text, n=n, temperature=temperature, seed=seed)

@@ -126,7 +126,7 @@ def fence(text: str) -> str:
 
 def unfence(content: str) -> tuple[str, ...]:
     """The fenced texts of a prompt, in order: the inverse of `fence`."""
-    found: list[str] = []
+    texts: list[str] = []
     lines = content.split("\n")
     at = 0
     while at < len(lines):
@@ -138,9 +138,9 @@ def unfence(content: str) -> tuple[str, ...]:
             end = lines.index(bar, at)
         except ValueError:
             break
-        found.append("\n".join(lines[at:end]))
+        texts.append("\n".join(lines[at:end]))
         at = end + 1
-    return tuple(found)
+    return tuple(texts)
 
 
 def parse_message(choice_text: str) -> str | None:
@@ -155,11 +155,11 @@ def parse_message(choice_text: str) -> str | None:
 def parse_label(choice_text: str, labels: Sequence[str]) -> str | None:
     """The label a pass-2 answer names, or None. Case, quotes, a final stop and a leading "Label:" are forgiven; a
     sentence that merely contains a label is not an answer ("this is not refund_status")."""
-    said = re.sub(r"^\s*(?:label|answer)\s*:\s*", "", choice_text.strip(), flags=re.IGNORECASE)
-    said = said.strip().strip("\"'`*.").strip()
-    if said in labels:
-        return said
-    matches = [label for label in labels if _loose(label) == _loose(said)]
+    reply = re.sub(r"^\s*(?:label|answer)\s*:\s*", "", choice_text.strip(), flags=re.IGNORECASE)
+    reply = reply.strip().strip("\"'`*.").strip()
+    if reply in labels:
+        return reply
+    matches = [label for label in labels if _loose(label) == _loose(reply)]
     return matches[0] if len(matches) == 1 else None
 
 

@@ -41,7 +41,7 @@ def judge_messages(
 ) -> tuple[Message, Message]:
     """`drafts` is {id: text} in the order in which they are shown."""
     shown = json.dumps(list(drafts.items()), ensure_ascii=False, separators=(",", ":"))
-    shown = _INVISIBLE.sub(lambda found: f"\\u{ord(found[0]):04x}", shown)
+    shown = _INVISIBLE.sub(lambda match: f"\\u{ord(match[0]):04x}", shown)
     lines = [*head, *slice_lines, "Drafts:", fence(shown), JUDGE_ASK]
     return Message(role="system", content=JUDGE_SYSTEM), Message(role="user", content="\n".join(lines))
 
@@ -52,13 +52,13 @@ def read_verdicts(answer: str, ids: Sequence[str]) -> dict[str, bool] | None:
     habits that change no verdict."""
     if len(answer) > MAX_CHARS_PER_ID * (len(ids) + 2):
         return None
-    said = answer.strip(" \t\r\n")
-    fenced = _CODE_FENCE.fullmatch(said)
+    reply = answer.strip(" \t\r\n")
+    fenced = _CODE_FENCE.fullmatch(reply)
     if fenced is not None:
-        said = fenced[1].strip(" \t\r\n")
-    if _ANSWER.fullmatch(said) is None:
+        reply = fenced[1].strip(" \t\r\n")
+    if _ANSWER.fullmatch(reply) is None:
         return None
-    named = _ONE_ID.findall(said)
+    named = _ONE_ID.findall(reply)
     if len(set(named)) < len(named) or not set(named) <= set(ids):
         return None
     return {id_: id_ in named for id_ in ids}

@@ -25,7 +25,7 @@ PAIRWISE_SYSTEM = (
     f"order of the answers means nothing. {DATA_RULE}"
 )
 MAX_TOKENS = 8
-_SAID: dict[str, Preference] = {"A": "a", "B": "b", "TIE": "tie"}
+_PREFERENCES: dict[str, Preference] = {"A": "a", "B": "b", "TIE": "tie"}
 _AROUND = " \t\r\n.*\"'`"
 
 
@@ -37,11 +37,11 @@ def pairwise_messages(head: Sequence[str], text: str, a: str, b: str) -> tuple[M
     )
 
 
-def parse_preference(said: str) -> Preference | None:
-    """What a judge said: exactly A, B or TIE, in any case, with or without "Answer" before it and quotes, stars or a
-    full stop around it; None for anything longer."""
-    word = said.strip(_AROUND).upper()
-    return _SAID.get(word.removeprefix("ANSWER").strip(_AROUND + ":"))
+def parse_preference(reply: str) -> Preference | None:
+    """The preference in a judge's reply: exactly A, B or TIE, in any case, with or without "Answer" before it and
+    quotes, stars or a full stop around it; None for anything longer."""
+    word = reply.strip(_AROUND).upper()
+    return _PREFERENCES.get(word.removeprefix("ANSWER").strip(_AROUND + ":"))
 
 
 def pairwise_request(spec: Spec, text: str, a: str, b: str, *, seed: int | None = None) -> CompletionRequest:

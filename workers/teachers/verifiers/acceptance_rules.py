@@ -1,4 +1,4 @@
-"""Which rule a draft is verified by, and where one chunk of it stops under that rule.
+"""The rule that a draft is verified by, and the place where one chunk of it stops under that rule.
 
 The rule must not depend on the draft's own tokens, or the choice itself would bias what comes out. It follows from
 what the teacher tells and what is asked for; within a draft, a place that is not known whole goes by the point mass,
@@ -22,7 +22,7 @@ from workers.teachers.verifiers.token_scores import TokenDistribution
 
 
 class Rule(StrEnum):
-    """How much is asked of the teacher for it, least first."""
+    """The rules, in order of what they ask of the teacher, least first."""
 
     ARGMAX = "argmax"  # temperature 0: the new prompt's score
     POINT = "point"  # the new prompt's score

@@ -21,7 +21,7 @@ class Billed:
     cost: Cost
 
 
-def billed(draft: StoredDraft, part: Part[DraftVerdict]) -> Part[Billed]:
+def with_cost(draft: StoredDraft, part: Part[DraftVerdict]) -> Part[Billed]:
     """`part` with its cost. Its draft is refused where it raises Refused, or where the answers come from more than one
     revision of the teacher: they are not about one distribution then."""
     cost, revisions = Cost(), set[str]()
@@ -29,15 +29,15 @@ def billed(draft: StoredDraft, part: Part[DraftVerdict]) -> Part[Billed]:
     try:
         requests = next(part)
         while True:
-            told = yield requests
-            for answer in told:
+            answers = yield requests
+            for answer in answers:
                 cost += answer.cost
                 revisions |= {answer.revision} - {""}
             if len(revisions) > 1:
                 part.close()
                 verdict = refused
                 break
-            requests = part.send(told)
+            requests = part.send(answers)
     except StopIteration as ended:
         verdict = ended.value
     except Refused:
@@ -46,13 +46,14 @@ def billed(draft: StoredDraft, part: Part[DraftVerdict]) -> Part[Billed]:
 
 
 def together(parts: Sequence[Part[T]]) -> Part[list[T]]:
-    """What the parts return, in their order; each batch holds the requests of all that are still talking."""
+    """Hold conversations side by side: what the parts return, in their order. Each batch holds the requests of all that
+    are still talking."""
     returned: dict[int, T] = {}
     asking: dict[int, list[TeacherRequest]] = {}
 
-    def go_on(n: int, told: list[Answer] | None) -> None:
+    def go_on(n: int, answers: list[Answer] | None) -> None:
         try:
-            asking[n] = next(parts[n]) if told is None else parts[n].send(told)
+            asking[n] = next(parts[n]) if answers is None else parts[n].send(answers)
         except StopIteration as ended:
             returned[n] = ended.value
             asking.pop(n, None)
@@ -60,9 +61,9 @@ def together(parts: Sequence[Part[T]]) -> Part[list[T]]:
     for n in range(len(parts)):
         go_on(n, None)
     while asking:
-        told = yield [request for requests in asking.values() for request in requests]
+        answers = yield [request for requests in asking.values() for request in requests]
         at = 0
         for n, requests in list(asking.items()):
-            go_on(n, told[at : at + len(requests)])
+            go_on(n, answers[at : at + len(requests)])
             at += len(requests)
     return [returned[n] for n in range(len(parts))]

@@ -27,7 +27,7 @@ class GateVerifier:
         self._threshold = threshold
 
     def capable(self, caps: TeacherCaps, policy: SamplingPolicy) -> bool:
-        """Whatever the teacher is: it is not asked."""
+        """Say whether a threshold is certified. Any teacher will do: it is not asked."""
         return self._threshold is not None
 
     def quote(self, asked: VerificationContext, drafts: Sequence[StoredDraft], price: TeacherPrice) -> Quote:

@@ -76,7 +76,10 @@ def _argmax(case: DraftCase, tokens: Tokens) -> Part[AcceptedPrefix]:
     for start, stop in _chunks(len(tokens.names), case.chunk_tokens):
         (answer,) = yield [_score(case, case.asked.request.messages, tokens.text(stop))]
         places = distributions_of(tokens, start, stop, answer)
-        ranked = [place.told if len(place.told) > 1 or place.probability >= CERTAIN else {} for place in places]
+        ranked = [
+            place.alternatives if len(place.alternatives) > 1 or place.probability >= CERTAIN else {}
+            for place in places
+        ]
         n = argmax_rule(tokens.names[start:stop], ranked)
         if n < stop - start:
             return AcceptedPrefix(n=start + n)
@@ -106,7 +109,7 @@ def _walk(case: DraftCase, tokens: Tokens) -> Part[AcceptedPrefix]:
 
 
 def _are_known(places: list[TokenDistribution]) -> bool:
-    """Whether all places are known whole, up to one where the draft cannot go on."""
+    """Say whether all places are known whole, up to one where the draft cannot go on."""
     reached = list(itertools.takewhile(lambda place: place.probability > 0, places))
     return all(place.whole is not None for place in places[: len(reached) + 1])
 
@@ -120,7 +123,7 @@ def _are_as_stored(old: list[TokenDistribution] | None, stored: tuple[float, ...
 def _distributions(
     case: DraftCase, tokens: Tokens, start: int, stop: int
 ) -> Part[tuple[list[TokenDistribution], list[TokenDistribution] | None]]:
-    """Of one chunk, under the new prompt, and under the old one where the rule needs all of q."""
+    """The distributions of one chunk under the new prompt, and under the old one where the rule needs all of q."""
     new = _score(case, case.asked.request.messages, tokens.text(stop))
     if case.old is None or case.rule not in (Rule.TOKEN, Rule.BLOCK):
         (answer,) = yield [new]
@@ -132,9 +135,9 @@ def _distributions(
 def _next_token(
     case: DraftCase, tokens: Tokens, n: int, new: TokenDistribution, residual: Distribution | None
 ) -> Part[str]:
-    """What stands where the draft's token `n` was not kept."""
+    """Draw the token that stands where the draft's token `n` was not kept."""
     if case.rule is Rule.STORED:
-        residual = yield from _repaired(case, tokens, n, new)
+        residual = yield from _ask_residual(case, tokens, n, new)
     elif residual is None and new.whole is not None:
         raise Refused  # a stop that only rounding makes possible
     if residual is None or not tokens.has_end:
@@ -142,7 +145,7 @@ def _next_token(
     return draw(residual, case.rng.random())
 
 
-def _repaired(case: DraftCase, tokens: Tokens, n: int, new: TokenDistribution) -> Part[Distribution]:
+def _ask_residual(case: DraftCase, tokens: Tokens, n: int, new: TokenDistribution) -> Part[Distribution]:
     """The residual of the stored rule: all of q at this one place is asked for under the old prompt."""
     if case.old is None or tokens.logprobs is None:
         raise Refused

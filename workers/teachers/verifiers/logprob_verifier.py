@@ -28,7 +28,7 @@ from backend.domain.money.pricing import TeacherPrice
 from workers.teachers.protocol import Message, TeacherCaps
 from workers.teachers.token_estimates import estimate_tokens, likely_input_tokens
 from workers.teachers.verifiers.acceptance_rules import Rule
-from workers.teachers.verifiers.conversations import Billed, Part, billed, together
+from workers.teachers.verifiers.conversations import Billed, Part, together, with_cost
 from workers.teachers.verifiers.logprob_verification import DraftCase, verify_one
 from workers.teachers.verifiers.protocol import Conversation, SamplingPolicy, VerificationContext
 from workers.teachers.verifiers.token_scores import stored_tokens
@@ -83,30 +83,30 @@ class LogprobVerifier:
         rule = self.rule_for(asked.policy, has_old=bool(old), has_end=True, has_logprobs=has_logprobs)
         both = rule in (Rule.TOKEN, Rule.BLOCK)
 
-        def scored(prompt: int, chunk_tokens: int | None) -> float:
+        def score_cost(prompt: int, chunk_tokens: int | None) -> float:
             quote = score_quote(
                 prompt_tokens=prompt, draft_tokens=[draft.n_tokens], price=price, chunk_tokens=chunk_tokens
             )
             return quote.whole_microusd
 
-        going_on = scored(prompt_tokens, None) + (scored(old_tokens, None) if rule is Rule.STORED else 0.0)
-        under_old = scored(old_tokens, self._chunk_tokens) if both else 0.0
-        return scored(prompt_tokens, self._chunk_tokens) + under_old + going_on
+        going_on = score_cost(prompt_tokens, None) + (score_cost(old_tokens, None) if rule is Rule.STORED else 0.0)
+        under_old = score_cost(old_tokens, self._chunk_tokens) if both else 0.0
+        return score_cost(prompt_tokens, self._chunk_tokens) + under_old + going_on
 
     def verify(self, asked: VerificationContext, drafts: Sequence[StoredDraft], rng: random.Random) -> Conversation:
         seeds = [rng.getrandbits(64) for _ in drafts]
         parts = [
-            billed(draft, self._part(asked, draft, random.Random(seed)))
+            with_cost(draft, self._part(asked, draft, random.Random(seed)))
             for draft, seed in zip(drafts, seeds, strict=True)
         ]
-        told: list[Billed] = yield from together(parts)
+        results: list[Billed] = yield from together(parts)
         kept: dict[Certificate, int] = {}
-        for one in told:
+        for one in results:
             if one.verdict.certificate is not None:
                 kept[one.verdict.certificate] = kept.get(one.verdict.certificate, 0) + one.verdict.kept_tokens
         return Verification(
-            verdicts=tuple(one.verdict for one in told),
-            cost=sum((one.cost for one in told), start=Cost()),
+            verdicts=tuple(one.verdict for one in results),
+            cost=sum((one.cost for one in results), start=Cost()),
             kept_tokens=kept,
         )
 

@@ -1,4 +1,4 @@
-"""What verifies a draft: a conversation with the teacher, written down as requests and answers.
+"""The verification of a draft: a conversation with the teacher, written down as requests and answers.
 
 A verifier asks nothing itself. `verify` yields batches of requests and is sent their answers, in order; what it returns
 at the end is all it has to say. So the pipeline journals every call, a crash replays the conversation from the journal,
@@ -31,7 +31,7 @@ TeacherRequest = CompletionRequest | ScoreRequest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What came back for one request; `revision` is what the teacher says it is, "" where it says nothing."""
+    """The answer to one request; `revision` is what the teacher says it is, "" where it says nothing."""
 
     choices: tuple[Choice, ...]
     cost: Cost
@@ -40,7 +40,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplingPolicy:
-    """How the teacher's answers are sampled: part of what a draft's distribution is."""
+    """The sampling of the teacher's answers: part of what a draft's distribution is."""
 
     temperature: float
     top_p: float = 1.0
@@ -73,11 +73,11 @@ class DraftVerifier(Protocol):
     def strategy(self) -> Strategy: ...
 
     def capable(self, caps: TeacherCaps, policy: SamplingPolicy) -> bool:
-        """Whether this teacher can be asked in this way, under this policy."""
+        """Say whether this teacher can be asked in this way, under this policy."""
         ...
 
     def quote(self, asked: VerificationContext, drafts: Sequence[StoredDraft], price: TeacherPrice) -> Quote:
-        """What showing these drafts would cost, before anything is spent."""
+        """Estimate what showing these drafts would cost, before anything is spent."""
         ...
 
     def verify(self, asked: VerificationContext, drafts: Sequence[StoredDraft], rng: random.Random) -> Conversation:
@@ -98,12 +98,12 @@ def converse(
         while True:
             requests = conversation.send([_ask(teacher, price, request, deadline_s) for request in requests])
     except StopIteration as ended:
-        said: Verification = ended.value
-        return said
+        verification: Verification = ended.value
+        return verification
 
 
 def cost_of(price: TeacherPrice, usage: Usage) -> Cost:
-    """What one answered call is billed."""
+    """The cost of one answered call."""
     return Cost(
         input_tokens=usage.input_tokens,
         cached_tokens=usage.cached_tokens,

@@ -31,18 +31,18 @@ class Tokens:
         return len(self.names) - self.has_end
 
     def text(self, n: int) -> str:
-        """Of the first `n` tokens."""
+        """The text of the first `n` tokens."""
         return "".join(self.names[: min(n, self.n_text)])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenDistribution:
     """One place of a scored draft: the probability of the draft's token, and the whole distribution where the
-    alternatives are all of it. `told` are the alternatives as they came, with log-probs."""
+    alternatives are all of it. They are kept as they came, with log-probs."""
 
     probability: float
     whole: Distribution | None
-    told: dict[str, float]
+    alternatives: dict[str, float]
 
 
 def stored_tokens(draft: StoredDraft, *, max_tokens: int) -> Tokens:
@@ -77,7 +77,7 @@ def score_request(messages: tuple[Message, ...], text: str, policy: SamplingPoli
 
 def distributions_of(tokens: Tokens, start: int, stop: int, answer: Answer) -> list[TokenDistribution]:
     """The places `start` ... `stop` - 1 of the draft, from the score of its first `stop` tokens."""
-    choice = _scored(answer)
+    choice = _checked_choice(answer)
     names = choice.tokens or ()
     n_text = min(stop, tokens.n_text)
     if names[:n_text] != tokens.names[:n_text] or len(names) > n_text + 1:
@@ -85,7 +85,7 @@ def distributions_of(tokens: Tokens, start: int, stop: int, answer: Answer) -> l
     return [_distribution(tokens.names[i], choice, i) for i in range(start, stop)]
 
 
-def _scored(answer: Answer) -> Choice:
+def _checked_choice(answer: Answer) -> Choice:
     """Answers may come from a journal: the lengths are checked again."""
     if not answer.choices:
         raise Refused
@@ -99,22 +99,25 @@ def _scored(answer: Answer) -> Choice:
 
 
 def _distribution(name: str, choice: Choice, i: int) -> TokenDistribution:
-    """At the end of the text a teacher may name another token than the draft's end: then the alternatives decide."""
+    """The place's distribution. At the text's end a teacher may name another token than the draft's end: then the
+    alternatives decide."""
     names, logprobs = choice.tokens or (), choice.token_logprobs or ()
     if i >= len(names):
         raise Refused
-    alternatives = () if choice.top_logprobs is None else choice.top_logprobs[i]
-    whole = whole_place(alternatives)
-    told = dict(alternatives)
+    rows = () if choice.top_logprobs is None else choice.top_logprobs[i]
+    whole = whole_place(rows)
+    alternatives = dict(rows)
     if names[i] == name:
-        told[name] = logprobs[i]
+        alternatives[name] = logprobs[i]
         if whole is not None and abs(whole.get(name, 0.0) - math.exp(logprobs[i])) > AGREEMENT:
             raise Refused
         return TokenDistribution(
-            probability=math.exp(logprobs[i]) if whole is None else whole.get(name, 0.0), whole=whole, told=told
+            probability=math.exp(logprobs[i]) if whole is None else whole.get(name, 0.0),
+            whole=whole,
+            alternatives=alternatives,
         )
-    if name in told:
-        return TokenDistribution(probability=math.exp(told[name]), whole=whole, told=told)
+    if name in alternatives:
+        return TokenDistribution(probability=math.exp(alternatives[name]), whole=whole, alternatives=alternatives)
     if whole is None:
         raise Refused
-    return TokenDistribution(probability=0.0, whole=whole, told=told)
+    return TokenDistribution(probability=0.0, whole=whole, alternatives=alternatives)

@@ -103,19 +103,19 @@ def read_text_completion(body: bytes, request: CompletionRequest) -> Answer:
 def _as_chat(row: object) -> dict[str, Any]:
     if not isinstance(row, dict):
         raise BadAnswer("a choice is not an object")
-    told = row.get("logprobs")
+    logprobs = row.get("logprobs")
     return {
         "message": {"content": row.get("text")},
         "finish_reason": row.get("finish_reason"),
-        "logprobs": None if told is None else {"content": _chat_rows(told)},
+        "logprobs": None if logprobs is None else {"content": _chat_rows(logprobs)},
     }
 
 
-def _chat_rows(told: object) -> list[dict[str, Any]]:
-    if not isinstance(told, dict):
+def _chat_rows(value: object) -> list[dict[str, Any]]:
+    if not isinstance(value, dict):
         raise BadAnswer("the log-probabilities are not an object")
-    tokens, logprobs = _column(told, "tokens"), _column(told, "token_logprobs")
-    tops = _column(told, "top_logprobs") if told.get("top_logprobs") is not None else [{}] * len(tokens)
+    tokens, logprobs = _column(value, "tokens"), _column(value, "token_logprobs")
+    tops = _column(value, "top_logprobs") if value.get("top_logprobs") is not None else [{}] * len(tokens)
     if not len(tokens) == len(logprobs) == len(tops) or not all(isinstance(top, dict) for top in tops):
         raise BadAnswer("the columns of the log-probabilities do not fit together")
     return [
@@ -124,8 +124,8 @@ def _chat_rows(told: object) -> list[dict[str, Any]]:
     ]
 
 
-def _column(told: dict[str, Any], name: str) -> list[Any]:
-    column = told.get(name)
+def _column(value: dict[str, Any], name: str) -> list[Any]:
+    column = value.get(name)
     if not isinstance(column, list):
         raise BadAnswer("a column of the log-probabilities is not a list")
     return column

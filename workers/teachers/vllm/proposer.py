@@ -89,8 +89,8 @@ class DraftMatcher:
         self._agreeing = agreeing
 
     def propose(self, most: int) -> list[int]:
-        """What follows the longest agreement, to the end of its draft, `most` tokens and twice the agreement at most.
-        Between equals: the next one after the last proposal's place, else the first."""
+        """Propose what follows the longest agreement, to the end of its draft, `most` tokens and twice the agreement at
+        most. Between equals: the next one after the last proposal's place, else the first."""
         best = int(self._agreeing.max())
         if best < MIN_MATCH:
             return []
@@ -156,8 +156,8 @@ class BatchProposer:
 
 
 class DraftProposer:
-    """What vLLM makes of `speculative_config`, one in every worker. Deterministic, so that the ranks of one model
-    agree."""
+    """The proposer that vLLM makes of `speculative_config`, one in every worker. Deterministic, so that the ranks of
+    one model agree."""
 
     def __init__(self, vllm_config: Any) -> None:
         from vllm.tokenizers.registry import cached_tokenizer_from_config

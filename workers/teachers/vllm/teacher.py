@@ -27,7 +27,7 @@ PROBE = (Message(role="user", content="a"),)
 
 
 class VllmTeacher(OpenAICompatibleTeacher):
-    """As its parent. `base_url` ends in /v1; the tokenizer is asked beside it, at /tokenize."""
+    """A teacher that vLLM serves. `base_url` ends in /v1; the tokenizer is beside it, at /tokenize."""
 
     def __init__(self, *, base_url: str, **fields: Any) -> None:
         root = base_url.rstrip("/").removesuffix("/v1")
@@ -53,21 +53,21 @@ class VllmTeacher(OpenAICompatibleTeacher):
         self, request: ScoreRequest, *, deadline_s: float, cancelled: Callable[[], bool] = lambda: False
     ) -> Completion:
         """One prefill; the end of the text is its last token where the chat template has one."""
-        is_told = request.temperature in (0.0, 1.0) if request.top_k is None else request.top_k <= self._most_told
-        if not is_told:
+        can_score = request.temperature in (0.0, 1.0) if request.top_k is None else request.top_k <= self._max_top
+        if not can_score:
             raise TeacherFailed(
                 f"vLLM tells the log-probs of a given text at temperature 0 or 1, or with a top-k up to"
-                f" {self._most_told}.",
+                f" {self._max_top}.",
                 code="teacher_rejected",
             )
         watch = Watch(deadline_at=time.monotonic() + deadline_s, cancelled=cancelled)
         prompt = self._prompt_ids(request.messages, watch)
         ids = [*prompt, *self._text_ids(request.text, watch), *self._end_ids(watch)]
-        n_told = max(1, min(request.top_logprobs, self._most_told), request.top_k or 0)
+        n_top = max(1, min(request.top_logprobs, self._max_top), request.top_k or 0)
         body = {
             "model": self.identity.model,
             "prompt": ids,
-            "prompt_logprobs": n_told,
+            "prompt_logprobs": n_top,
             "max_tokens": 1,
             "temperature": 0.0,
         }
@@ -75,26 +75,26 @@ class VllmTeacher(OpenAICompatibleTeacher):
         return completion_of(self._call("/completions", body, as_completion(request), watch, parse))
 
     @property
-    def _most_told(self) -> int:
+    def _max_top(self) -> int:
         return self.caps.max_top_logprobs
 
     def _prompt_ids(self, messages: Sequence[Message], watch: Watch) -> tuple[int, ...]:
         """The messages in the server's chat template, up to where the answer begins."""
-        return self._tokenized({"messages": _dicts(messages), "add_generation_prompt": True}, watch)
+        return self._tokenize({"messages": _dicts(messages), "add_generation_prompt": True}, watch)
 
     def _text_ids(self, text: str, watch: Watch) -> tuple[int, ...]:
-        return self._tokenized({"prompt": text, "add_special_tokens": False}, watch) if text else ()
+        return self._tokenize({"prompt": text, "add_special_tokens": False}, watch) if text else ()
 
     def _end_ids(self, watch: Watch) -> tuple[int, ...]:
         """The token that ends an answer, asked for once; () where the template's way to close one is not to be seen."""
         if self._end is None:
             answer = Message(role="assistant", content="b")
-            closed = self._tokenized({"messages": _dicts([*PROBE, answer]), "add_generation_prompt": False}, watch)
+            closed = self._tokenize({"messages": _dicts([*PROBE, answer]), "add_generation_prompt": False}, watch)
             open_ = (*self._prompt_ids(PROBE, watch), *self._text_ids("b", watch))
             self._end = closed[len(open_) : len(open_) + 1] if closed[: len(open_)] == open_ else ()
         return self._end
 
-    def _tokenized(self, body: dict[str, Any], watch: Watch) -> tuple[int, ...]:
+    def _tokenize(self, body: dict[str, Any], watch: Watch) -> tuple[int, ...]:
         body = {"model": self.identity.model, **body}
         return self._call("/tokenize", body, FREE, watch, answers.read_ids).value
 

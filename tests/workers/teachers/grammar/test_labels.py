@@ -7,7 +7,7 @@ import pytest
 
 from backend.domain.spec.parsing import Spec
 from workers.teachers.grammar.files import build_grammar
-from workers.teachers.grammar.labels import Labeller, tempered
+from workers.teachers.grammar.labels import Labeller, apply_temperature
 from workers.teachers.grammar.pcfg import Grammar
 from workers.teachers.prompts.candidate_and_label import label_names
 
@@ -69,7 +69,11 @@ def test_labels_it_does_not_know_are_told_apart_by_what_the_prompt_says_of_them(
 
 
 def test_temperature_zero_shares_ties() -> None:
-    assert tempered({"a": -1.0, "b": -1.0, "c": -2.0}, 0.0) == {"a": -math.log(2), "b": -math.log(2), "c": -math.inf}
+    assert apply_temperature({"a": -1.0, "b": -1.0, "c": -2.0}, 0.0) == {
+        "a": -math.log(2),
+        "b": -math.log(2),
+        "c": -math.inf,
+    }
 
 
 def test_no_gold_message_can_be_said_by_the_grammar(grammar: Grammar, spec: Spec) -> None:
