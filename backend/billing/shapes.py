@@ -25,7 +25,7 @@ class PlanShape(Shape[dict[str, Any]]):  # asdict(plan) and the two booleans
     monthly_microusd = Cents(source="monthly_cents", allow_null=True, help_text="null: agreed by contract.")
     currency = Currency()
     is_current = s.BooleanField(help_text="Whether your team is on it.")
-    is_sold_here = s.BooleanField(help_text="Whether POST /v1/billing/checkout sells it on this deployment.")
+    is_sold_here = s.BooleanField(help_text="Whether POST /v1/billing/checkout sells it on this installation.")
     spend_cap_microusd = s.IntegerField(
         source="cap_default_microusd", allow_null=True, help_text="The monthly cap it begins with."
     )

@@ -299,7 +299,7 @@ class DeletionShape(Shape[Any]):
 
 
 class PurgeShape(Shape[Any]):
-    """What was deleted; all zeros where nothing was kept of the family."""
+    """The counts of what was deleted; all zeros where nothing of the family was stored."""
 
     object = Constant("draft_purge")
     family = s.CharField()

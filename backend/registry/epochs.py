@@ -12,7 +12,7 @@ from django.utils.crypto import salted_hmac
 from backend.artifacts.signing import signing_key
 from backend.blobs import put_blob
 from backend.domain.canonical import sha256_hex
-from backend.domain.recipes.registry.anonymity import Counted, released
+from backend.domain.recipes.registry.anonymity import Counted, choose_released
 from backend.domain.recipes.registry.epochs import Entry, build_epoch, read_epoch
 from backend.domain.recipes.shapes import SHAPE_VERSION
 from backend.registry.models import Epoch
@@ -48,7 +48,7 @@ def build() -> Epoch | None:
             return None
         last = newest()
         before = read_epoch(bytes(last.data)) if last else None
-        entries = released(
+        entries = choose_released(
             count_shared(settings.KOLM_REGISTRY_K),
             k=settings.KOLM_REGISTRY_K,
             margin=settings.KOLM_REGISTRY_MARGIN,

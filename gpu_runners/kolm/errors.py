@@ -1,7 +1,7 @@
 """The exceptions that the client raises.
 
 KolmError                everything below; `str()` is ready to be shown
-  NotReachable           no answer, or one that broke off: the deployment is away or the address is wrong
+  NotReachable           no answer, or one that broke off: the installation is away or the address is wrong
   InvalidRequest         400, 413, 415, 422: the request breaks a rule; `problems` names the places
   Unauthenticated        401: no key, or one that opens nothing
   PaymentRequired        402: a spend cap, a budget or a plan's limit
@@ -28,7 +28,7 @@ class Problem:
 
 class KolmError(Exception):
     """`code` is the API's stable code, `retryable` whether the same request may succeed later, `request_id` what finds
-    it in the deployment's logs."""
+    it in the installation's logs."""
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ def error_of(status: int, document: Any, *, url: str, retry_after_s: float | Non
     lines = [str(problem.get("detail") or f"{url} answered {status}.")]
     lines += [f"  {one.pointer}: {one.message}" for one in problems]
     if status == 401:
-        lines.append("Log in with `kolm login`, or set KOLM_API_KEY to an API key of this deployment.")
+        lines.append("Log in with `kolm login`, or set KOLM_API_KEY to an API key of this installation.")
     if problem.get("request_id"):
         lines.append(f"(request {problem['request_id']})")
     return _CLASS_OF.get(status, ServerError)(

@@ -26,7 +26,7 @@ from backend.domain.recipes.lookup import PackIndex
 from backend.domain.recipes.mining.building import PackOptions, build_pack
 from backend.domain.recipes.observing import observe
 from backend.domain.recipes.pack import Recipe, RecipePack
-from backend.domain.recipes.registry.anonymity import Counted, released
+from backend.domain.recipes.registry.anonymity import Counted, choose_released
 from backend.domain.recipes.registry.cold_start import epoch_recipes
 from backend.domain.recipes.registry.contributed import structures_of
 from backend.domain.recipes.registry.epochs import Entry, Epoch, build_epoch, read_epoch
@@ -121,7 +121,7 @@ def _given(tenant: Tenant) -> set[Entry]:
 def _epoch(given: Sequence[set[Entry]], margin: int) -> Epoch:
     counts = Counter(entry for entries in given for entry in entries)
     rows = [Counted(entry=entry, n_parties=n) for entry, n in counts.items() if n >= K]
-    entries = released(rows, k=K, margin=margin, draw=lambda text: hashlib.sha256(text.encode()).digest())
+    entries = choose_released(rows, k=K, margin=margin, draw=lambda text: hashlib.sha256(text.encode()).digest())
     made = {"number": 1, "prev": "", "k": K, "created_at": "2026-11-22T00:00:00Z", "key": KEY}
     return read_epoch(build_epoch(entries, shape_version=SHAPE_VERSION, **made))
 

@@ -42,7 +42,7 @@ _REASONS = {
     "refused": "the teacher refused the last round",
     "budget": "the budget does not cover it and the rest of the compile",
     "already_split": "the slice is a half of one that was split",
-    "one_group": "the candidates are one group, which nothing divides",
+    "one_group": "the candidates are one group, which cannot be split",
 }
 
 

@@ -60,7 +60,7 @@ class SpecValidateView(APIView):
 
 
 class CompilesView(APIView):
-    # no spending method: what a compile may spend is held in Postgres' ledger first, and upkeep finds it without a hint
+    # no spending method: what a compile may spend is held in the ledger first, and upkeep finds it without a wake-up
     permission_classes = COMPILES
 
     @extend_schema(
@@ -98,7 +98,7 @@ class CompilesView(APIView):
 
 @method_decorator(transaction.non_atomic_requests, name="dispatch")
 class EstimateView(APIView):
-    """Not atomic: with `drafts` a worker is asked, and waited for."""
+    """Estimate outside a transaction: with `drafts` the view waits for a worker."""
 
     permission_classes = READ_ONLY
 
@@ -109,8 +109,8 @@ class EstimateView(APIView):
         responses=EstimateShape,
     )
     def post(self, request: Request) -> Response:
-        """What a spec would cost: low, expected and high per step in micro-USD, and whether its budget covers it. With
-        `drafts=true` also what the draft cache is expected to save of that."""
+        """Estimate what a spec would cost: low, expected and high per step in micro-USD, and whether its budget covers
+        it. With `drafts=true` also what the draft cache is expected to save of that."""
         check_query(request.query_params, EstimateQuery().fields)
         query = EstimateQuery(data=request.query_params.dict())
         query.is_valid(raise_exception=True)
@@ -202,8 +202,8 @@ class UsageView(APIView):
 
     @extend_schema(operation_id="compiles_usage", responses=page_schema("UsageTotalList", UsageTotalShape()))
     def get(self, request: Request, compile: str) -> Response:
-        """What the compile used, by step and sku: the facts that `spent_microusd` and `waste_microusd` are the sums
-        of."""
+        """List what the compile used, by step and sku: the facts that `spent_microusd` and `waste_microusd` are the
+        sums of."""
         check_query(request.query_params, [])
         row = find_compile(request, compile)
         return whole_list([UsageTotalShape.of(total) for total in totals_of_compile(row.tenant_id, row.id)])
@@ -214,8 +214,8 @@ class BillView(APIView):
 
     @extend_schema(operation_id="compiles_bill", responses=BillShape)
     def get(self, request: Request, compile: str) -> Response:
-        """What the compile comes to, step by step: charges, what kolm carries, credits for failures of ours, your own
-        key's provider, what drafts saved."""
+        """Get the bill of the compile, step by step: charges, what kolm carries, credits for failures of ours, your
+        own key's provider, what drafts saved."""
         check_query(request.query_params, [])
         row = find_compile(request, compile)
         return Response(BillShape.of(compile_bill(row.tenant_id, row.id)))

@@ -68,7 +68,7 @@ class UploadsView(APIView):
     )
     @idempotent
     def post(self, request: Request) -> Response:
-        """Up to 5 MB of JSON lines: `{"input"}` for captures, `{"input", "output"}` for examples, `{"item",
+        """Upload up to 5 MB of JSON lines: `{"input"}` for captures, `{"input", "output"}` for examples, `{"item",
         "completions"}` for a recording."""
         check_query(request.query_params, ["purpose", "sha256"])
         purpose = request.query_params.get("purpose", "")

@@ -27,7 +27,7 @@ def welcome(request: Any) -> HttpResponse:
     if request.method == "POST":
         name = request.POST.get("name", "")
         try:
-            tenant = members.found_team(name, user_id=request.user.pk, actor=person_of(request))
+            tenant = members.create_team(name, user_id=request.user.pk, actor=person_of(request))
         except InvalidInput as fault:
             error = fault.message
         else:

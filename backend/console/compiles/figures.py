@@ -185,12 +185,12 @@ def floors(row: Compile) -> list[Floor]:
     """The gate's floors as they were judged, each with its Wilson interval where it is a proportion."""
     gate, evaluation = row.gate or {}, row.evaluation or {}
     intervals = _intervals(evaluation)
-    found = []
+    judged = []
     for floor in gate.get("floors", []):
         point, low, high = intervals.get(floor["name"], (None, None, None))
         if floor["unit"] == "ppm" and point is None:
             point = floor["measured"]
-        found.append(
+        judged.append(
             Floor(
                 **{key: floor[key] for key in ("name", "passed", "unit", "measured", "required", "message")},
                 word=FLOORS.get(floor["name"], floor["name"]),
@@ -199,20 +199,20 @@ def floors(row: Compile) -> list[Floor]:
                 high=high,
             )
         )
-    return found
+    return judged
 
 
 def _intervals(evaluation: dict[str, Any]) -> dict[str, tuple[int | None, int | None, int | None]]:
     if not evaluation:
         return {}
     bounds = (evaluation["accuracy_ppm"], evaluation["accuracy_low_ppm"], evaluation["accuracy_high_ppm"])
-    found: dict[str, tuple[int | None, int | None, int | None]] = dict.fromkeys(
+    intervals: dict[str, tuple[int | None, int | None, int | None]] = dict.fromkeys(
         ("accuracy_lower", "beat_majority", "beat_baseline"), bounds
     )
     worst = min(evaluation["per_class"], key=lambda one: (one["recall_ppm"] or 0, one["n"], one["label"]), default=None)
     if worst is not None:
-        found["worst_class_recall"] = (worst["recall_ppm"] or 0, worst["recall_low_ppm"], worst["recall_high_ppm"])
-    return found
+        intervals["worst_class_recall"] = (worst["recall_ppm"] or 0, worst["recall_low_ppm"], worst["recall_high_ppm"])
+    return intervals
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -241,12 +241,12 @@ def hull(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
         return ordered
 
     def half(walk: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
-        found: list[tuple[float, float]] = []
+        outline: list[tuple[float, float]] = []
         for p in walk:
-            while len(found) > 1 and _turn(found[-2], found[-1], p) <= 0:
-                found.pop()
-            found.append(p)
-        return found[:-1]
+            while len(outline) > 1 and _turn(outline[-2], outline[-1], p) <= 0:
+                outline.pop()
+            outline.append(p)
+        return outline[:-1]
 
     return half(ordered) + half(reversed(ordered))
 

@@ -56,10 +56,10 @@ class Funnel:
 
     @property
     def stages(self) -> list[tuple[str, int]]:
-        found = [("written", self.written), ("verified", self.verified)]
+        stages = [("written", self.written), ("verified", self.verified)]
         if self.clustered is not None:
-            found.append(("distinct groups", self.clustered))
-        return [*found, ("kept (K)", self.kept), ("label agreed", self.agreed), ("trained", self.trained)]
+            stages.append(("distinct groups", self.clustered))
+        return [*stages, ("kept (K)", self.kept), ("label agreed", self.agreed), ("trained", self.trained)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

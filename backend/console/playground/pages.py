@@ -68,14 +68,15 @@ def _answer_context(row: PlaygroundAnswer) -> dict[str, Any]:
     label = row.label or None
     return {
         "row": row,
-        "is_label": all("is_cut" not in said for said in row.students),
+        "is_label": all("is_cut" not in student for student in row.students),
         "answer_id": encode_id(Prefix.PLAYGROUND_ANSWER, row.id),
         "is_waiting": row.state in (AnswerState.QUEUED, AnswerState.ASKED) and not is_late,
         "failure": NO_ANSWER_MESSAGE if is_late else row.message,
         "n_votes": sum(vote["n"] for vote in row.votes),
         "n_for_label": sum(vote["n"] for vote in row.votes if label and vote["label"] == label),
         "students": [
-            said | {"agrees": label is not None and _is_same(said.get("label"), label)} for said in row.students
+            student | {"agrees": label is not None and _is_same(student.get("label"), label)}
+            for student in row.students
         ],
     }
 

@@ -1,4 +1,4 @@
-"""The double-entry journal: its accounts, and the lines of every kind of transaction. Amounts are whole micro-USD.
+"""The double-entry ledger: its accounts, and the lines of every kind of transaction. Amounts are whole micro-USD.
 
 Debit is positive. What a tenant owes or has used is positive (`held`, `accrued`, `receivable`, `waste`), what it has
 been given and not used is negative (`credit:promo`, `credit:prepaid`), and `available` is the other side of `held`.

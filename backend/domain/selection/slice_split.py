@@ -47,7 +47,7 @@ class HalfSize:
 
 def halves(unit_rows: Rows) -> tuple[Ints, Ints] | None:
     """Row indices of the two clusters joined last, the larger first, each with its most central rows first; None where
-    the rows are one near-duplicate group, which nothing divides.
+    the rows are one near-duplicate group, which cannot be split.
 
     `(n, d)`, unit or zero rows, in canonical order: ties go to the lower index."""
     dendrogram = average_linkage(unit_rows)

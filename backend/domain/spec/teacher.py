@@ -26,7 +26,7 @@ OnGap = Annotated[
 
 
 class DeclaredPrice(Part):
-    """What the teacher's vendor charges you; needed for a model that this deployment's price book does not know."""
+    """The prices of the teacher's vendor; needed for a model that this installation's price book does not know."""
 
     input_usd_per_mtok: Money = Field(
         ge=0,
@@ -120,7 +120,7 @@ class Teacher(Part):
 
 
 class Sampling(Part):
-    """How many candidates, which are kept, and how they are labelled."""
+    """The number of candidates, the selection of those that are kept, and their labelling."""
 
     n_candidates: int = Field(
         default=12, ge=1, le=1000, description="N: candidates asked for per slice.", examples=[12]

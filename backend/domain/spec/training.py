@@ -209,7 +209,7 @@ class Recipes(Part):
 
 
 class Gate(Part):
-    """What the model must reach on held-out gold before anything is published."""
+    """The floors that the model must reach on held-out gold before anything is published."""
 
     k_min: float = Field(default=0.85, ge=0, le=1, description="Least K-score.", examples=[0.85])
     accuracy_lower: float = Field(
@@ -240,7 +240,7 @@ class Gate(Part):
 
 
 class Budget(Part):
-    """What this compile may cost; reached, it stops before the next call."""
+    """The most that this compile may cost. When it is reached, the compile stops before the next call."""
 
     usd: Money = Field(
         default=Decimal("5.0"),

@@ -70,7 +70,7 @@ class RunShape(s.Serializer[object]):
 
 @method_decorator(transaction.non_atomic_requests, name="dispatch")
 class RunView(APIView):
-    """Not atomic: the job must be visible to runners while this request waits for it."""
+    """Run inputs outside a transaction: the job must be visible to runners while this request waits for it."""
 
     permission_classes: list[type[BasePermission]] = [IsTenant, HasScope("artifacts:run")]
     spending_methods: ClassVar = ("POST",)

@@ -48,7 +48,7 @@ def _openai(method: str) -> Callable[[View], View]:
     """An async view outside any transaction, whose errors OpenAI's clients can read."""
 
     def decorate(view: View) -> View:
-        async def guarded(request: HttpRequest, **kwargs: Any) -> HttpResponseBase:
+        async def wrapper(request: HttpRequest, **kwargs: Any) -> HttpResponseBase:
             if request.method != method:
                 detail = f'Method "{request.method}" not allowed. The header Allow names those of this address.'
                 refusal = Refusal(status=405, code="method_not_allowed", detail=detail, headers={"Allow": method})
@@ -60,8 +60,8 @@ def _openai(method: str) -> Callable[[View], View]:
             except Exception as error:  # noqa: BLE001  # any fault of ours, as every other view answers it
                 return respond_to(request, error)
 
-        guarded.__name__ = view.__name__
-        return csrf_exempt(transaction.non_atomic_requests(guarded))
+        wrapper.__name__ = view.__name__
+        return csrf_exempt(transaction.non_atomic_requests(wrapper))
 
     return decorate
 

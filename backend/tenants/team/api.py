@@ -138,7 +138,7 @@ class AuditLogView(APIView):
         responses=page_schema("AuditLog", AuditEntryShape()),
     )
     def get(self, request: Request) -> Response:
-        """What people and keys changed, newest first. Each line's digest covers the one before."""
+        """List what people and keys changed, newest first. Each line's digest covers the one before."""
         rows = AuditEntry.objects.of_tenant(request.auth.tenant_id)
         query = request.query_params
         if action := query.get("action"):

@@ -31,8 +31,8 @@ class Person:
     since: datetime
 
 
-def found_team(name: str, *, user_id: int, actor: Actor) -> Tenant:
-    """A new tenant with its first owner. Raises InvalidInput."""
+def create_team(name: str, *, user_id: int, actor: Actor) -> Tenant:
+    """Create a tenant with its first owner. Raises InvalidInput."""
     tenant = Tenant(id=new_uuid7(), name=checked_name(name))
     with tenant_scope(tenant.id):
         tenant.save(force_insert=True)

@@ -54,5 +54,5 @@ class AuditEntryShape(Shape[AuditEntry]):
     sha256 = s.CharField(help_text="Over this line's content and `prev_sha256`, as docs/accounts.md says.")
 
     def get_at(self, row: AuditEntry) -> str:
-        """To the microsecond, as the digest has it."""
+        """The time to the microsecond, as the digest has it."""
         return row.created_at.isoformat(timespec="microseconds").replace("+00:00", "Z")

@@ -9,7 +9,7 @@ import numpy as np
 from backend.domain.canonical import canonical_json
 from backend.domain.recipes.copy_rules import Copy, Frame
 from backend.domain.recipes.mining.calibrating import is_set_aside, least_support
-from backend.domain.recipes.mining.choosing import Candidate, chosen
+from backend.domain.recipes.mining.choosing import Candidate, choose_recipes
 from backend.domain.recipes.mining.copy_rule_choice import copies_size, with_copies
 from backend.domain.recipes.mining.corpus import PPM, Corpus, Ints, corpus_of, grouped_by_literal, grouped_by_shape
 from backend.domain.recipes.mining.runs import Groups, runs_of
@@ -78,7 +78,7 @@ def _plain(
 ) -> RecipePack:
     corpus = corpus_of(observed, token_texts)
     counting = _Counting(corpus, token_texts, options, end_ids)
-    support = counting.calibrated()
+    support = counting.calibrate_support()
     levels, contexts = counting.levels(support)
     recipes: dict[_Key, Recipe] = {}
     for level, (groups, m) in enumerate(zip(levels, contexts, strict=True)):
@@ -94,7 +94,7 @@ def _plain(
         for (level, group), recipe in recipes.items()
     ]
     room = options.max_bytes - _HEAD_BYTES - len(canonical_json(base))
-    taken = chosen(corpus, levels, candidates, max_bytes=room, missed=frozenset(missed or ()))
+    taken = choose_recipes(corpus, levels, candidates, max_bytes=room, missed=frozenset(missed or ()))
     of_pack = sorted((recipes[one.level, one.group] for one in taken), key=_frequency)
     return RecipePack(
         tokenizer_sha256=tokenizer_sha256,
@@ -120,10 +120,10 @@ class _Counting:
         self._places |= sorted(grouped_by_literal(corpus, options.contexts, options.min_support).items())
 
     def levels(self, min_support: int) -> tuple[list[Groups], list[int]]:
-        """With the length of each kind's contexts (_SHAPE, _KEYED for shapes)."""
+        """The groups of each kind of contexts, and the contexts' length (_SHAPE, _KEYED for shapes)."""
         return [self._runs(of_place, min_support) for of_place in self._places.values()], list(self._places)
 
-    def calibrated(self) -> int:
+    def calibrate_support(self) -> int:
         """The support that a run needs on this corpus."""
         aside = is_set_aside(self._corpus)
         tried = [

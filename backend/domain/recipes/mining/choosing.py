@@ -33,7 +33,7 @@ class Candidate:
     more: int = 0
 
 
-def chosen(
+def choose_recipes(
     corpus: Corpus,
     levels: Sequence[Groups],
     candidates: Sequence[Candidate],

@@ -21,11 +21,11 @@ class Counted:
     n_parties: int
 
 
-def released(
+def choose_released(
     counted: Iterable[Counted], *, k: int, margin: int, draw: Callable[[str], bytes], most: int = MAX_ENTRIES
 ) -> list[Entry]:
     """The entries of an epoch, those of the most parties first where there are more than `most`. `draw` gives at least
-    8 bytes that only this deployment can know, the same for the same text. Entries with the same names of members
+    8 bytes that only this installation can know, the same for the same text. Entries with the same names of members
     share their draw: variations of one guess are no second guess."""
     rows = []
     for row in counted:

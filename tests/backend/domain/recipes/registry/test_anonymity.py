@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from backend.domain.recipes.registry.anonymity import Counted, margin_of, released
+from backend.domain.recipes.registry.anonymity import Counted, choose_released, margin_of
 from backend.domain.recipes.registry.epochs import Entry
 
 SHAPE = "json d1 key #1 | STR : STR ,"
@@ -41,7 +41,7 @@ def test_nothing_of_fewer_than_k_is_released_and_everything_of_k_and_the_margin_
     names = [a + b for a in "abcdefgh" for b in "ijklmnop"]
     for n, least, most in ((9, 0, 0), (10, 0, 6), (13, 38, 56), (16, 64, 64)):
         rows = [Counted(entry=entry(name), n_parties=n) for name in names]
-        assert least <= len(released(rows, k=10, margin=6, draw=drawn)) <= most
+        assert least <= len(choose_released(rows, k=10, margin=6, draw=drawn)) <= most
 
 
 def test_variations_of_a_guess_share_its_threshold():
@@ -51,16 +51,16 @@ def test_variations_of_a_guess_share_its_threshold():
         shapes = [SHAPE, "json d1 key #2 | : STR ,", "json d2 key #1.1 | : STR ,"]
         entries = [Entry(shape=shape, run=run) for shape in shapes for run in runs]
         for n in range(10, 17):
-            told = released([Counted(entry=e, n_parties=n) for e in entries], k=10, margin=6, draw=drawn)
+            told = choose_released([Counted(entry=e, n_parties=n) for e in entries], k=10, margin=6, draw=drawn)
             assert len(told) in (0, len(entries))
 
 
 def test_what_is_not_structure_is_not_released_however_many_share_it():
     rows = [Counted(entry=Entry(shape=SHAPE, run=' "city": "Bern"'), n_parties=1_000)]
     rows += [Counted(entry=Entry(shape='json d1 key "x" | ,', run=' "'), n_parties=1_000)]
-    assert released(rows, k=10, margin=0, draw=drawn) == []
+    assert choose_released(rows, k=10, margin=0, draw=drawn) == []
 
 
 def test_of_too_many_the_most_shared_stay():
     rows = [Counted(entry=entry(name), n_parties=10 + n) for n, name in enumerate(("a", "b", "c"))]
-    assert released(rows, k=10, margin=0, draw=drawn, most=2) == [entry("c"), entry("b")]
+    assert choose_released(rows, k=10, margin=0, draw=drawn, most=2) == [entry("c"), entry("b")]
