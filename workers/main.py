@@ -1,4 +1,4 @@
-"""The Celery application: `celery -A workers.main worker`. Settings as measured in research: messages are hints,
+"""The Celery application: `celery -A workers.main worker`. Settings as measured in research: messages are wake-ups,
 nothing is kept in Redis."""
 
 import os

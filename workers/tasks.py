@@ -63,7 +63,7 @@ def take_turn(tenant_id: str) -> None:
 )
 def reembed_drafts(tenant_id: str, scope_id: str) -> None:
     """Embed the sources of a scope again for this deployment's embedder. After a turn the rest is another task; should
-    that hint be lost, the family's next compile gives one."""
+    that wake-up be lost, the family's next compile gives one."""
     with _fresh_connections():
         embedder = load_embedder()
         until = time.monotonic() + TURN_S

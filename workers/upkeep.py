@@ -1,9 +1,9 @@
 """Upkeep: the loop that makes every loss harmless. `python -m workers.upkeep`
 
-It relays the outbox to Celery, hints again at compiles that are due and held by nobody, ends runner leases that ran out
-and compiles that waited too long, books selections that nobody looked at, forgets old ones, sweeps expired drafts,
-seals values under a new key and makes the registry's epochs. It holds nothing in memory that would be missed; two of
-them do no harm.
+It relays the outbox to Celery, wakes workers again for compiles that are due and held by nobody, ends runner leases
+that ran out and compiles that waited too long, books selections that nobody looked at, forgets old ones, sweeps
+expired drafts, seals values under a new key and makes the registry's epochs. It holds nothing in memory that would be
+missed; two of them do no harm.
 """
 
 import logging
@@ -31,7 +31,7 @@ log = logging.getLogger("kolm.upkeep")
 
 PERIOD_S = 1.0
 LOOK_EVERY_S, BREAK_S = 2.0, 10.0  # a third of the usual lease: longer without the database, and some ran out unheard
-REHINT_AFTER_S = 5.0
+WAKE_AGAIN_AFTER_S = 5.0
 EXPIRE_AFTER_H = 24
 KEEP_SENT_H = 24
 FIRST_EXPIRY_S = 600.0
@@ -76,7 +76,7 @@ def tick(*, may_expire: bool = True) -> None:
     from backend.webhooks.retention import forget_webhooks
 
     parts = [
-        hint_due,
+        wake_due_compiles,
         relay_outbox,
         expire_runners,
         forget_infer_jobs,
@@ -138,10 +138,10 @@ def relay_outbox(limit: int = 200) -> int:
     return len(sent)
 
 
-def hint_due() -> int:
-    """Hint at compiles that are due and that nobody holds, each at most every few seconds: the cure for every lost
-    message. After an absence a lease that ran out meanwhile is left for as long as one lasts: its holder may be waiting
-    for the same database, with answers in hand."""
+def wake_due_compiles() -> int:
+    """Wake workers for compiles that are due and that nobody holds, each at most every few seconds: the cure for every
+    lost message. After an absence a lease that ran out meanwhile is left for as long as one lasts: its holder may be
+    waiting for the same database, with answers in hand."""
     from django.conf import settings
 
     from backend.queue import TaskName, enqueue
@@ -154,7 +154,7 @@ def hint_due() -> int:
         " AND (hinted_at IS NULL OR hinted_at < now() - make_interval(secs => %s))"
         " ORDER BY due_at LIMIT 100 FOR UPDATE SKIP LOCKED"
         ") RETURNING tenant_id, compile_id",
-        [is_heard, REHINT_AFTER_S],
+        [is_heard, WAKE_AGAIN_AFTER_S],
     )
     for tenant_id, compile_id in rows:
         enqueue(TaskName.ADVANCE, tenant_id=str(tenant_id), compile_id=str(compile_id))

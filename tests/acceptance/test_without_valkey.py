@@ -78,7 +78,7 @@ def test_every_route_of_the_api_answers(web: WebStack, acme: Customer) -> None:
         (method, re.sub(r"{\w+}", "{}", path)) for method, path in REFUSED
     }
     assert all(answers[call].headers["Retry-After"] for call in refused)
-    # each waited for the hint, the count or the cache before: 0.25 to 1 s
+    # each waited for the wake-up, the count or the cache before: 0.25 to 1 s
     assert statistics.median(times) < 0.2, sorted(times)[-9:]
 
 

@@ -85,7 +85,7 @@ def test_a_compile_walks_all_steps_in_order_and_ends(row, stages):
     assert [e["step"] for e in events(row, "step.succeeded")] == [name.value for name in STEPS]
     assert lease_of(row).due_at is None
     pipeline.advance(row.id)
-    assert len(events(row, "step.started")) == len(STEPS), "a second hint does nothing"
+    assert len(events(row, "step.started")) == len(STEPS), "a second wake-up does nothing"
 
 
 def test_a_stage_that_waits_for_a_runner_lets_go_and_goes_on_later(row, stages):

@@ -1,4 +1,4 @@
-"""Upkeep: a lost hint is sent again, and what nobody takes comes to an end."""
+"""Upkeep: a lost wake-up is sent again, and what nobody takes comes to an end."""
 
 import time
 from collections.abc import Iterator
@@ -20,16 +20,16 @@ from backend.tenants.isolation import tenant_scope
 from backend.valkey import pause
 from tests.compile_factories import change, fresh, hold, lapse, make_compile
 from tests.factories import make_tenant
-from tests.workers.hints import hints_for
+from tests.workers.wake_ups import wake_ups_for
 from workers import upkeep
-from workers.upkeep import expire_compiles, hint_due, relay_outbox, tick
+from workers.upkeep import expire_compiles, relay_outbox, tick, wake_due_compiles
 
 pytestmark = pytest.mark.usefixtures("committed_db")
 
 
 @pytest.fixture
 def row(committed_db: None, monkeypatch: pytest.MonkeyPatch) -> Compile:
-    """The only compile that is due, and the only hint that is not sent: the tables are everybody's."""
+    """The only compile that is due, and the only wake-up that is not sent: the tables are everybody's."""
     CompileLease.objects.update(due_at=None)
     Outbox.objects.all().delete()
     pause.note_answer()
@@ -63,30 +63,30 @@ def unsent(row: Compile) -> int:
     return Outbox.objects.filter(ids__compile_id=str(row.id), sent_at=None).count()
 
 
-def test_a_hint_goes_out_with_the_commit_that_it_announces(row):
+def test_a_wake_up_goes_out_with_the_commit_that_it_announces(row):
     compile = make_compile(make_tenant())
-    assert hints_for(compile.id) == 1
+    assert wake_ups_for(compile.id) == 1
     assert unsent(compile) == 0
 
 
-def test_a_hint_of_a_transaction_that_was_rolled_back_is_never_sent(row):
-    before = hints_for(row.id)
+def test_a_wake_up_of_a_transaction_that_was_rolled_back_is_never_sent(row):
+    before = wake_ups_for(row.id)
     with pytest.raises(RuntimeError), tenant_scope(row.tenant_id):  # noqa: PT012
         leases.wake_worker(row.tenant_id, row.id)
         raise RuntimeError
     relay_outbox()
-    assert (hints_for(row.id), Outbox.objects.filter(ids__compile_id=str(row.id)).count()) == (before + 1, 1)
+    assert (wake_ups_for(row.id), Outbox.objects.filter(ids__compile_id=str(row.id)).count()) == (before + 1, 1)
 
 
 def test_what_the_outbox_holds_is_relayed_once(row):
-    before = hints_for(row.id)
+    before = wake_ups_for(row.id)
     assert relay_outbox() == 1
     assert relay_outbox() == 0
-    assert (hints_for(row.id), unsent(row)) == (before + 1, 0)
+    assert (wake_ups_for(row.id), unsent(row)) == (before + 1, 0)
 
 
 def test_two_upkeeps_at_once_relay_a_row_once(row):
-    before = hints_for(row.id)
+    before = wake_ups_for(row.id)
 
     def relay(_: int) -> int:
         try:
@@ -96,7 +96,7 @@ def test_two_upkeeps_at_once_relay_a_row_once(row):
 
     with ThreadPoolExecutor(4) as threads:
         assert sum(threads.map(relay, range(4))) == 1
-    assert hints_for(row.id) == before + 1
+    assert wake_ups_for(row.id) == before + 1
 
 
 def test_while_redis_is_away_rows_stay_and_are_relayed_when_it_is_back(row, without_redis, settings):
@@ -108,12 +108,12 @@ def test_while_redis_is_away_rows_stay_and_are_relayed_when_it_is_back(row, with
 
 
 def test_rows_that_were_kept_go_out_when_redis_is_back(row):
-    before = hints_for(row.id)
+    before = wake_ups_for(row.id)
     pause._until = float("inf")
     assert relay_outbox() == 0
     pause.note_answer()
     assert relay_outbox() == 1
-    assert hints_for(row.id) == before + 1
+    assert wake_ups_for(row.id) == before + 1
 
 
 def test_what_was_sent_long_ago_is_swept(row):
@@ -124,27 +124,27 @@ def test_what_was_sent_long_ago_is_swept(row):
     assert not Outbox.objects.filter(ids__compile_id=str(row.id)).exists()
 
 
-def test_a_due_compile_that_nobody_holds_is_hinted_at_again_every_few_seconds(row):
-    before = hints_for(row.id)
-    assert hint_due() == 1
-    assert hint_due() == 0, "not twice in the same moment"
+def test_workers_are_woken_again_for_a_due_compile_that_nobody_holds_every_few_seconds(row):
+    before = wake_ups_for(row.id)
+    assert wake_due_compiles() == 1
+    assert wake_due_compiles() == 0, "not twice in the same moment"
     age(row, seconds=6)
-    assert hint_due() == 1
-    assert hints_for(row.id) == before + 2
+    assert wake_due_compiles() == 1
+    assert wake_ups_for(row.id) == before + 2
 
 
 def test_a_held_compile_is_left_alone_until_its_lease_lapses(row):
     run = hold(row)
-    assert hint_due() == 0
+    assert wake_due_compiles() == 0
     lapse(run.lease)
-    assert hint_due() == 1
+    assert wake_due_compiles() == 1
 
 
 def test_a_compile_that_waits_for_its_runner_is_left_alone(row):
     run = hold(row)
     with run.fenced():
         leases.release(run.lease, due_in_s=30)
-    assert hint_due() == 0
+    assert wake_due_compiles() == 0
 
 
 def test_a_compile_that_nobody_took_for_a_day_expires(row):
@@ -155,7 +155,7 @@ def test_a_compile_that_nobody_took_for_a_day_expires(row):
     assert (row.failure_code, row.ended_at is not None) == ("expired", True)
     with tenant_scope(row.tenant_id):
         assert CompileEvent.objects.filter(compile=row).order_by("seq").last().type == "compile.expired"
-    assert (expire_compiles(), hint_due()) == (0, 0)
+    assert (expire_compiles(), wake_due_compiles()) == (0, 0)
 
 
 def test_an_expired_compile_stops_its_runner_job_and_can_be_resumed(row):
@@ -193,10 +193,10 @@ def test_after_an_absence_a_holder_has_the_time_to_be_heard(row, monkeypatch):
     lease = leases.claim(row.id, owner="alive")
     assert lease is not None
     lapse(lease)
-    absence, now, before = Absence(break_s=10), time.monotonic(), hints_for(row.id)
+    absence, now, before = Absence(break_s=10), time.monotonic(), wake_ups_for(row.id)
     monkeypatch.setattr(upkeep, "absence", absence)
     absence.note_presence(now - 100)
     absence.note_presence(now)
-    assert (hint_due(), hints_for(row.id)) == (0, before)
+    assert (wake_due_compiles(), wake_ups_for(row.id)) == (0, before)
     monkeypatch.setattr(upkeep, "absence", Absence(break_s=10))
-    assert (hint_due(), hints_for(row.id)) == (1, before + 1)
+    assert (wake_due_compiles(), wake_ups_for(row.id)) == (1, before + 1)

@@ -83,13 +83,13 @@ def test_calls_in_flight_of_a_compile_that_expires_are_written_off(row):
 
 
 @pytest.mark.parametrize("fault", [OperationalError("lock timeout"), KeyError("a bug")])
-@pytest.mark.parametrize("broken", ["hint_due", "relay_outbox", "expire_compiles"])
+@pytest.mark.parametrize("broken", ["wake_due_compiles", "relay_outbox", "expire_compiles"])
 def test_a_part_of_upkeep_that_fails_does_not_stop_the_others(row, monkeypatch, fault, broken):
     def fail() -> None:
         raise fault
 
     ran: list[str] = []
-    for name in ("hint_due", "relay_outbox", "expire_compiles"):
+    for name in ("wake_due_compiles", "relay_outbox", "expire_compiles"):
         monkeypatch.setattr(upkeep, name, fail if name == broken else lambda name=name: ran.append(name))
     upkeep.tick()
     assert len(ran) == 2

@@ -2,7 +2,7 @@
 
 Nothing here trusts the process to live. A step's effects commit under the lease's fence
 (`backend.compiles.leases.fenced_transaction`); a heartbeat thread prolongs the lease and hears of cancellation; what a
-dead process left is in the rows. Celery carries hints only: a hint that is lost is sent again by `workers.upkeep`, one
+dead process left is in the rows. Celery carries wake-ups only: one that is lost is sent again by `workers.upkeep`, one
 that comes twice finds the lease taken.
 """
 

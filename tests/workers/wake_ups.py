@@ -10,7 +10,7 @@ from django.conf import settings
 from backend.queue import QUEUE
 
 
-def hints_for(compile_id: UUID) -> int:
+def wake_ups_for(compile_id: UUID) -> int:
     """How many messages in the queue ask to look at this compile."""
     with redis.Redis.from_url(settings.REDIS_URL) as client:
         bodies = [base64.b64decode(json.loads(message)["body"]) for message in client.lrange(QUEUE, 0, -1)]
