@@ -130,7 +130,7 @@ def _open(lease: Lease, stop: StopSignal) -> CompileRun | None:
 
 
 def _run_steps(run: CompileRun) -> None:
-    with run.fenced() as fenced:
+    with run.transaction() as fenced:
         functions = steps_of(fenced.compile)
         rows = StepRun.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id)
         finished = set(rows.filter(status=StepStatus.SUCCEEDED).values_list("name", flat=True))

@@ -123,7 +123,7 @@ def taught_by(monkeypatch: Any, teacher: ScriptedTeacher) -> ScriptedTeacher:
 def start(row: Compile) -> CompileRun:
     """Held by a worker, and running."""
     run = hold(fresh(row))
-    with run.fenced() as fenced:
+    with run.transaction() as fenced:
         if fenced.compile.status == CompileStatus.QUEUED:
             transitions.move(fenced, CompileStatus.RUNNING)
     return run

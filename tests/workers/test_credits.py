@@ -32,7 +32,7 @@ THEIRS = {
 
 def spent_compile(**changes: object) -> Compile:
     row = make_compile(make_tenant(), **changes)
-    with hold(row).fenced() as fenced:
+    with hold(row).transaction() as fenced:
         fact = Fact(
             sku="runner.second",
             quantity=1,

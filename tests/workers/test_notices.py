@@ -56,7 +56,7 @@ def types(row: Compile) -> list[str]:
 def stage(name: StepName, act: Callable[[], CompileStatus | None]) -> Callable[[CompileRun], StepDone]:
     def run_stage(run: CompileRun) -> StepDone:
         done = StepDone(ends=act())
-        with run.fenced() as fenced:
+        with run.transaction() as fenced:
             finish_step(run, fenced, name, done)
         return done
 

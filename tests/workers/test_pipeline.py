@@ -37,7 +37,7 @@ def row() -> Compile:
 def finishing(name: StepName, *, ends: CompileStatus | None = None) -> Callable[[CompileRun], StepDone]:
     def stage(run: CompileRun) -> StepDone:
         done = StepDone(ends=ends)
-        with run.fenced() as fenced:
+        with run.transaction() as fenced:
             finish_step(run, fenced, name, done)
         return done
 
@@ -90,7 +90,7 @@ def test_a_compile_walks_all_steps_in_order_and_ends(row, stages):
 
 def test_a_stage_that_waits_for_a_runner_lets_go_and_goes_on_later(row, stages):
     def wait(run: CompileRun) -> StepWaiting:
-        with run.fenced():
+        with run.transaction():
             leases.release(run.lease, due_in_s=30)
         return StepWaiting()
 
@@ -185,7 +185,7 @@ def test_a_compile_that_kills_whoever_takes_it_is_stopped(row, stages):
 def test_a_step_that_moves_on_outlives_any_number_of_workers(row, stages):
     def die_further_on(done: int) -> Callable[[CompileRun], StepDone]:
         def stage(run: CompileRun) -> StepDone:
-            with run.fenced():
+            with run.transaction():
                 run.progress(StepName.SLICING, done=done, total=99, message="rows saved")
             lapse(run.lease)  # as a worker that was killed leaves it
             raise SystemExit
@@ -203,7 +203,7 @@ def test_a_step_that_moves_on_outlives_any_number_of_workers(row, stages):
 
 def test_a_step_that_dies_at_the_same_row_is_stopped(row, stages):
     def die(run: CompileRun) -> StepDone:
-        with run.fenced():
+        with run.transaction():
             run.progress(StepName.SLICING, done=7, total=99, message="rows saved")
         lapse(run.lease)
         raise SystemExit
@@ -344,7 +344,7 @@ def test_a_canceled_compile_stops_its_step_and_its_runner(row, stages):
     jobs: list[RunnerJob] = []
 
     def cancel_meanwhile(run: CompileRun) -> StepDone:
-        with run.fenced() as fenced:
+        with run.transaction() as fenced:
             work = Offer(kind=RunnerJobKind.DISTILL, payload={}, inputs=())
             jobs.append(offer(fenced.compile.tenant_id, work, compile_id=fenced.compile.id, step=StepName.DISTILLATION))
             row_ = run.step(StepName.DISTILLATION)

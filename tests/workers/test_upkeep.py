@@ -142,7 +142,7 @@ def test_a_held_compile_is_left_alone_until_its_lease_lapses(row):
 
 def test_a_compile_that_waits_for_its_runner_is_left_alone(row):
     run = hold(row)
-    with run.fenced():
+    with run.transaction():
         leases.release(run.lease, due_in_s=30)
     assert wake_due_compiles() == 0
 

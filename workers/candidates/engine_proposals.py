@@ -18,7 +18,7 @@ def with_proposals(run: CompileRun, slice_row: Slice, request: CompletionRequest
         return request
     plan = slice_row.offer_plan
     proposed = () if plan is None else plan.proposed
-    with run.fenced():
+    with run.transaction():
         stored = load_drafts(run.tenant_id, run.spec.family, {one.draft_id: one.distance for one in proposed})
     texts = tuple(stored[one.draft_id].text for one in proposed if one.draft_id in stored)
     salt = hashlib.sha256(b"kolm/cache_salt/" + run.tenant_id.bytes).hexdigest()[:32]

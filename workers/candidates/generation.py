@@ -49,7 +49,7 @@ def add_round(run: CompileRun, slice_row: Slice, embedder: Embedder, heldout: fr
                 raise
             refusal = error.code
     embed_slice(run, slice_row, embedder, StepName.SELECTION)
-    with run.fenced():
+    with run.transaction():
         slice_row.is_synthesized = True
         if refusal is not None:
             note(slice_row, "refused", failure=refusal)
@@ -84,7 +84,7 @@ def _next_batch(run: CompileRun, slice_row: Slice, exemplars: tuple[str, ...]) -
     choice whatever `n` says: what is missing is asked for again, in calls of the size that was given."""
     prefix = f"synthesis:{slice_row.position}:{slice_row.round}"
     n_choices: Func = Func(F("choices"), function="jsonb_array_length", output_field=IntegerField())
-    with run.fenced():
+    with run.transaction():
         calls = TeacherCall.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id, state=CallState.APPLIED)
         made = list(calls.filter(key__startswith=f"{prefix}:").values_list("n", n_choices))
     wanted = round_size(slice_row)
@@ -191,14 +191,14 @@ def embed_slice(run: CompileRun, slice_row: Slice, embedder: Embedder, step: Ste
         tenant_id=run.tenant_id, slice=slice_row, state=CandidateState.VALID, embedding=None
     )
     query = rows_without.order_by("text_key")  # who shares a batch moves the last bits: not left to the ids
-    with run.fenced():
+    with run.transaction():
         rows = list(query)
     for first in range(0, len(rows), 512):
         part = rows[first : first + 512]
         vectors = embedder.embed([row.text for row in part])
         fact = embedding_fact(run, part, embedder)
         run.stop.check()
-        with run.fenced() as fenced:
+        with run.transaction() as fenced:
             for row, vector in zip(part, vectors, strict=True):
                 row.embedding = vector.tobytes()
             Candidate.objects.bulk_update(part, ["embedding"])

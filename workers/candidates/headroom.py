@@ -17,7 +17,7 @@ _AFTER_SELECTION = frozenset(STEPS[STEPS.index(StepName.SELECTION) + 1 :])
 def can_spare(run: CompileRun, amount_microusd: int) -> bool:
     """Say whether the budget, less this amount, still covers what the steps after selection are expected to cost, and
     the reservation of their widest batch of calls besides."""
-    with run.fenced() as fenced:
+    with run.transaction() as fenced:
         left = fenced.compile.budget_microusd - fenced.compile.spent_microusd - fenced.compile.reserved_microusd
         return bool(left - amount_microusd >= _rest(fenced.compile))
 

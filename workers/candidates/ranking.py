@@ -31,7 +31,7 @@ def reference_rows(run: CompileRun, slice_row: Slice, embedder: Embedder, gold: 
 
 def score_slice(run: CompileRun, slice_row: Slice, embedder: Embedder, gold: list[dict[str, str]]) -> None:
     """Score one slice's valid candidates and record which signal ranks them. Same candidates, same scores."""
-    with run.fenced():
+    with run.transaction():
         rows = list(
             Candidate.objects.filter(tenant_id=run.tenant_id, slice=slice_row, state=CandidateState.VALID).order_by(
                 "text_key"
@@ -42,7 +42,7 @@ def score_slice(run: CompileRun, slice_row: Slice, embedder: Embedder, gold: lis
     values = [None] * len(rows) if scores is None else scores
     ranked = with_scores([_as_value(row, slice_row, score) for row, score in zip(rows, values, strict=True)])
     signal = rank_signal(ranked)
-    with run.fenced():
+    with run.transaction():
         for row, value in zip(rows, ranked, strict=True):
             row.score, row.signal = value.score, signal
         Candidate.objects.bulk_update(rows, ["score", "signal"], batch_size=500)

@@ -39,7 +39,7 @@ def audit_drafts(run: CompileRun, slice_row: Slice, session: TeacherSession) -> 
         if isinstance(failed, TeacherFailed) and failed.retryable:
             raise
         verification = Verification(verdicts=())
-    with run.fenced():
+    with run.transaction():
         _save(run, slice_row, plan, verification)
 
 
@@ -51,7 +51,7 @@ def _is_drawn(run: CompileRun, slice_row: Slice, plan: OfferPlan) -> bool:
 
 
 def _ask_again(run: CompileRun, slice_row: Slice, session: TeacherSession, plan: OfferPlan) -> Verification:
-    with run.fenced():
+    with run.transaction():
         mine = Candidate.objects.filter(tenant_id=run.tenant_id, slice=slice_row, state=CandidateState.VALID).order_by(
             "text_key"
         )

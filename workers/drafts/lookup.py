@@ -55,7 +55,7 @@ def look_up_drafts(run: CompileRun, slices: Sequence[Slice], embedder: Embedder)
     if not offers_drafts(run.spec) or not todo:
         return None
     vectors = np.stack([np.frombuffer(bytes(row.embedding or b""), dtype=np.float32) for row in todo])
-    with run.fenced():
+    with run.transaction():
         seed = seed_of(run, "drafts", run.compile_id)
         result = look_up(run.tenant_id, run.spec, embedder.identity, vectors, seed=seed)
         _ask_for_reembedding(run, embedder)

@@ -36,7 +36,7 @@ def offer_drafts(
     if plan is None:
         if lookup is None:
             return
-        with run.fenced() as fenced:
+        with run.transaction() as fenced:
             planned = _plan(run, slice_row, session, lookup, heldout)
             plan = take_repeats(run, fenced.compile, slice_row, planned.plan, planned.repeats, heldout)
             slice_row.offer_plan = plan
@@ -76,7 +76,7 @@ def _save(
     verification = verified.verification
     shown = verified.shown
     scores = _gate_scores(run, slice_row, plan, shown)
-    with run.fenced() as fenced:
+    with run.transaction() as fenced:
         if verified.refusal:
             message = f"Slice {slice_row.name}: no drafts: {verified.refusal}."
             run.warn("drafts_not_verified", message, slice=slice_row.name)

@@ -98,7 +98,7 @@ def _load(run: CompileRun, slice_row: Slice, plan: OfferPlan) -> tuple[Verificat
     """The slice and its drafts as planned; a draft that was deleted since is not asked about."""
     distances = {one.draft_id: one.distance for one in plan.shown} | {one.draft_id: one.distance for one in plan.far}
     context = verification_context(run.spec, slice_row, shown_exemplars(run, slice_row))
-    with run.fenced():
+    with run.transaction():
         stored = load_drafts(run.tenant_id, run.spec.family, distances)
         sources = [draft.source_id for draft in stored.values()]
         context = with_old_prompts(run.tenant_id, run.spec, context, sources)
@@ -123,7 +123,7 @@ def _ask(dialogue: _Dialogue, drafts: Sequence[StoredDraft], *, stage: int) -> V
     conversation = dialogue.verifier.verify(dialogue.context, drafts, rng)
     verification, revisions = run_dialogue(run, dialogue.session, f"drafts:{slice_row.position}:{stage}", conversation)
     if plan.revision and not run.spec.teacher.revision and revisions - {plan.revision}:
-        with run.fenced():
+        with run.transaction():
             run.warn(
                 "teacher_revision_changed",
                 "The teacher is another revision than the one that wrote the drafts: their verdicts count for nothing.",
@@ -141,7 +141,7 @@ def _still_worth(
         return []
     run, slice_row = dialogue.run, dialogue.slice_row
     scope_id, strategy = verified_by(dialogue.plan)
-    with run.fenced():
+    with run.transaction():
         row = calibration(run.tenant_id, scope_id, strategy)
     proposal = propose_by(
         dialogue.verifier,

@@ -148,7 +148,7 @@ def _n_own_rounds(slice_row: Slice) -> int:
 
 def _open_round(run: CompileRun, slice_row: Slice, report: SelectionReport) -> None:
     """One more, hotter round of candidates for this slice."""
-    with run.fenced():
+    with run.transaction():
         slice_row.round += 1
         slice_row.is_synthesized = False
         slice_row.temperature_ppm = hotter_ppm(slice_row)
@@ -163,7 +163,7 @@ def _open_round(run: CompileRun, slice_row: Slice, report: SelectionReport) -> N
 
 
 def _pass_over(run: CompileRun, slice_row: Slice, mitigation: str, reason: str) -> None:
-    with run.fenced():
+    with run.transaction():
         note(slice_row, "passed_over", mitigation=mitigation, reason=reason)
         slice_row.save()
         run.warn(

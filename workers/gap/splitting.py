@@ -124,7 +124,7 @@ def split(run: CompileRun, slice_row: Slice, division: Division, report: Selecti
         _make_halves(run, slice_row, division, report, answer)
 
     if run.spec.teacher.provider == "replay":  # a recording knows nothing of this slice
-        with run.fenced():
+        with run.transaction():
             save(None)
         return
     with teacher_session(run, model=model_of(run, slice_row)) as session:
@@ -140,7 +140,7 @@ def split(run: CompileRun, slice_row: Slice, division: Division, report: Selecti
         except TeacherFailed as error:
             if error.retryable:
                 raise
-            with run.fenced():
+            with run.transaction():
                 save(None)
 
 

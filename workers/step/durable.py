@@ -74,7 +74,7 @@ class CompileRun:
         return self.lease.compile_id
 
     @contextmanager
-    def fenced(self) -> Iterator[Fenced]:
+    def transaction(self) -> Iterator[Fenced]:
         """A transaction that commits only while the lease holds; yields the locked compile with what the
         transaction uses of its money. Begins when the database is
         there: what was made meanwhile, such as a teacher's answers, is not lost."""
@@ -86,8 +86,8 @@ class CompileRun:
         return row
 
     def output(self, kind: type[Output]) -> Output:
-        """The output of a finished step of the compile. It never changes again, so nothing is locked: inside a `fenced`
-        transaction or outside."""
+        """The output of a finished step of the compile. It never changes again, so nothing is locked, inside a
+        `transaction` or outside."""
 
         def read() -> Output:
             with tenant_scope(self.tenant_id):
@@ -96,11 +96,11 @@ class CompileRun:
         return patiently(read, stop=self.stop)
 
     def warn(self, code: str, message: str, **data: Any) -> None:
-        """Append a warning event, inside a `fenced` transaction."""
+        """Append a warning event, inside a `transaction`."""
         append_event(self.tenant_id, self.compile_id, "warning", {"code": code, "message": message, **data})
 
     def progress(self, name: StepName, *, done: int, total: int, message: str) -> None:
-        """Show how far a step is, inside the `fenced` transaction that saves it. Further than ever gives the attempts
+        """Show how far a step is, inside the `transaction` that saves it. Further than ever gives the attempts
         back: a long step outlives any number of workers."""
         step = StepRun.objects.filter(tenant_id=self.tenant_id, compile_id=self.compile_id, name=name)
         is_further = step.filter(done__lt=done).exists()
@@ -137,7 +137,7 @@ def patiently(act: Callable[[], T], *, stop: StopSignal) -> T:
 
 def begin_step(run: CompileRun, name: StepName) -> None:
     """Mark a step as running, once; a second start after a crash counts as an attempt."""
-    with run.fenced():
+    with run.transaction():
         step = StepRun.objects.select_for_update().get(tenant_id=run.tenant_id, compile_id=run.compile_id, name=name)
         if step.status != StepStatus.RUNNING:
             append_event(run.tenant_id, run.compile_id, "step.started", {"step": name.value})

@@ -34,7 +34,7 @@ class StepWaiting:
 
 
 def finish_step(run: CompileRun, fenced: Fenced, name: StepName, done: StepDone) -> None:
-    """Close a step inside a `fenced` transaction and sign its receipt; the step that ends the compile ends it here, in
+    """Close a step inside a fenced transaction and sign its receipt; the step that ends the compile ends it here, in
     the same transaction. Raises Canceled where the customer was first."""
     compile = fenced.compile
     if done.ends is not None and compile.status == CompileStatus.CANCELING:

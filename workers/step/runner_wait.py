@@ -48,13 +48,13 @@ def result_or_wait(
     job = _find_job(run, step, slot)
     if job is None:
         offer = make_offer()
-        with run.fenced() as fenced:
+        with run.transaction() as fenced:
             job = job_leases.offer(fenced.compile.tenant_id, offer, compile_id=fenced.compile.id, step=step)
             _note(run.step(step), slot, job)
             run.progress(step, done=0, total=0, message="waiting for a runner")
             leases.release(run.lease, due_in_s=SAFETY_POLL_S)
         return None
-    with run.fenced():
+    with run.transaction():
         job.refresh_from_db()
         if job.status in (RunnerJobStatus.QUEUED, RunnerJobStatus.LEASED):
             leases.release(run.lease, due_in_s=SAFETY_POLL_S)
@@ -68,7 +68,7 @@ def result_or_wait(
 def _find_job(run: CompileRun, step: StepName, slot: Slot | None) -> RunnerJob | None:
     """The job that was offered before. A resumed compile has forgotten the one that was waited for: a slot's job that
     came to nothing is offered anew."""
-    with run.fenced():
+    with run.transaction():
         row = run.step(step)
         waited_for = None if row.runner_job_id is None else str(row.runner_job_id)
         id = waited_for if slot is None else _record(row, slot).jobs.get(slot.role)

@@ -113,7 +113,7 @@ def worst_cost(price: TeacherPrice, request: TeacherRequest) -> int:
 
 
 def _find_journaled(run: CompileRun, plans: Sequence[PlannedCall]) -> tuple[dict[str, MadeCall], bool]:
-    with run.fenced():
+    with run.transaction():
         rows = TeacherCall.objects.filter(
             tenant_id=run.tenant_id,
             compile_id=run.compile_id,
@@ -146,7 +146,7 @@ def _as_made(row: TeacherCall) -> MadeCall:
 def _open(
     run: CompileRun, step: StepName, teacher: Teacher, price: TeacherPrice, plans: Sequence[PlannedCall]
 ) -> dict[str, TeacherCall]:
-    with run.fenced() as fenced:
+    with run.transaction() as fenced:
         older = TeacherCall.objects.filter(
             tenant_id=run.tenant_id, compile_id=run.compile_id, key__in=[p.key for p in plans]
         )
@@ -229,7 +229,7 @@ def _close(
     order: Sequence[str],
     save: Save,
 ) -> TeacherFailed | None:
-    with run.fenced() as fenced:
+    with run.transaction() as fenced:
         failure = _journal(run, fenced, step, price, rows, outcomes)
         made |= {key: _as_made(rows[key]) for key, outcome in outcomes.items() if isinstance(outcome, Completion)}
         if all(key in made for key in order):
@@ -249,7 +249,7 @@ def _keep(
 ) -> None:
     """Journal what was answered and nothing else, after a transaction that broke off: whether it was committed all the
     same, the rows say. `save` is not called again, since what it changed in memory is not taken back."""
-    with run.fenced() as fenced:
+    with run.transaction() as fenced:
         ids = [row.id for row in rows.values()]
         started = TeacherCall.objects.filter(tenant_id=run.tenant_id, id__in=ids, state=CallState.STARTED)
         open_keys = set(started.values_list("key", flat=True))

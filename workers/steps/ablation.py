@@ -47,7 +47,7 @@ _OF_CANDIDATE = _MADE_LATER | {
 
 def copy_slicing(run: CompileRun) -> StepDone:
     """The source's slices and its gold split. K is what the arm keeps of each."""
-    with run.fenced() as fenced:
+    with run.transaction() as fenced:
         source, step = _source_step(fenced.compile, StepName.SLICING)
         theirs = list(Slice.objects.filter(tenant_id=run.tenant_id, compile=source).order_by("position"))
         valid = Candidate.objects.filter(tenant_id=run.tenant_id, compile=source).exclude(state=CandidateState.REJECTED)
@@ -72,7 +72,7 @@ def copy_slicing(run: CompileRun) -> StepDone:
 
 def copy_candidates(run: CompileRun) -> StepDone:
     """The source's candidates, the rejected ones too, with their embeddings; no call, no cost."""
-    with run.fenced() as fenced:
+    with run.transaction() as fenced:
         source, step = _source_step(fenced.compile, StepName.SYNTHESIS)
         ids = list(
             Candidate.objects.filter(tenant_id=run.tenant_id, compile=source)
@@ -82,13 +82,13 @@ def copy_candidates(run: CompileRun) -> StepDone:
         slice_of = _slices_of(run, source)
     for first in range(0, len(ids), COPIED_AT_ONCE):
         run.stop.check()
-        with run.fenced() as fenced:
+        with run.transaction() as fenced:
             part = Candidate.objects.filter(tenant_id=run.tenant_id, id__in=ids[first : first + COPIED_AT_ONCE])
             copies = [_copy(fenced.compile, row, slice_of[row.slice_id]) for row in part.order_by("text_key")]
             Candidate.objects.bulk_create(copies, ignore_conflicts=True)  # of a process that died: there already
             done_so_far = min(first + COPIED_AT_ONCE, len(ids))
             run.progress(StepName.SYNTHESIS, done=done_so_far, total=len(ids), message="candidates copied")
-    with run.fenced() as fenced:
+    with run.transaction() as fenced:
         keys = Candidate.objects.filter(tenant_id=run.tenant_id, compile=fenced.compile).order_by("text_key")
         copied = SynthesisOut.from_json(step.output)
         output = replace(
@@ -104,7 +104,7 @@ def copy_candidates(run: CompileRun) -> StepDone:
 
 def copy_scores(run: CompileRun) -> StepDone:
     """The source's scores, by text. Nothing is computed anew: the same candidates, the same verdicts."""
-    with run.fenced() as fenced:
+    with run.transaction() as fenced:
         source, step = _source_step(fenced.compile, StepName.VERIFICATION)
         with connection.cursor() as cursor:
             cursor.execute(
@@ -130,7 +130,7 @@ def copy_scores(run: CompileRun) -> StepDone:
 def keep_without_selection(run: CompileRun) -> StepDone:
     """All of a slice or K of it by lot, whatever its clusters; no reaction, no drafts. Labels that the source has
     bought are taken over."""
-    with run.fenced() as fenced:
+    with run.transaction() as fenced:
         source, _ = _source_step(fenced.compile, StepName.SELECTION)
         labels_step = StepRun.objects.get(tenant_id=run.tenant_id, compile=source, name=StepName.LABELING)
         slices = list(Slice.objects.filter(tenant_id=run.tenant_id, compile=fenced.compile).order_by("position"))
@@ -138,10 +138,10 @@ def keep_without_selection(run: CompileRun) -> StepDone:
         run.stop.check()
         if slice_row.selection is None:
             _keep(run, slice_row)
-        with run.fenced():
+        with run.transaction():
             message = f"{slice_row.name}: {slice_row.k_actual} of {slice_row.n_candidates}"
             run.progress(StepName.SELECTION, done=n_done, total=len(slices), message=message)
-    with run.fenced() as fenced:
+    with run.transaction() as fenced:
         _take_labels_over(fenced.compile, source)
         done = _summary(run, fenced.compile, source, labels_step)
         finish_step(run, fenced, StepName.SELECTION, done)
@@ -185,7 +185,7 @@ def _copy(compile: Compile, row: Candidate, slice_id: UUID) -> Candidate:
 
 
 def _keep(run: CompileRun, slice_row: Slice) -> None:
-    with run.fenced():
+    with run.transaction():
         rows = list(
             Candidate.objects.filter(tenant_id=run.tenant_id, slice=slice_row, state=CandidateState.VALID).order_by(
                 "text_key"
@@ -200,7 +200,7 @@ def _keep(run: CompileRun, slice_row: Slice) -> None:
         seed=run.spec.sampling.seed,
     )
     picks = set(kept.picks)
-    with run.fenced():
+    with run.transaction():
         for i, row in enumerate(rows):
             row.move(CandidateState.PICKED if i in picks else CandidateState.DROPPED)
             row.cluster = kept.report.cluster_of[i]

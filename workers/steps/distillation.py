@@ -28,7 +28,7 @@ def run_distillation(run: CompileRun) -> StepDone | StepWaiting:
     )
     inputs = {"dataset": run.output(LabelingOut).dataset, "base": result.base_model_sha256}
     done = StepDone(inputs=inputs, output=output)
-    with run.fenced() as fenced:
+    with run.transaction() as fenced:
         capture(fenced, StepName.DISTILLATION, [runner_fact(row, result.runner_ms)])
         _warn_of_left_out(run, result)
         finish_step(run, fenced, StepName.DISTILLATION, done)

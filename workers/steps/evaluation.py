@@ -31,6 +31,6 @@ def run_evaluation(run: CompileRun) -> StepDone | StepWaiting:
     )
     inputs = {"adapter": trained.adapter_sha256, "gold_heldout": run.output(SlicingOut).gold_heldout}
     done = StepDone(inputs=inputs, output=output)
-    with run.fenced() as fenced:
+    with run.transaction() as fenced:
         finish_step(run, fenced, StepName.EVALUATION, done)
     return done

@@ -20,7 +20,7 @@ def run_gate(run: CompileRun) -> StepDone:
     decision = decide_gate(gate_options(run.spec), evaluation, score)
     k_json, gate_json = score.to_json(), decision.to_json()
     k_ppm = score.composite_ppm
-    with run.fenced() as fenced:
+    with run.transaction() as fenced:
         touch(fenced.compile, k_score_ppm=k_ppm, evaluation=public_evaluation(evaluation, measured), gate=gate_json)
         data = {"passed": decision.passed, "k_score_ppm": k_ppm, "gate": gate_json}
         append_event(run.tenant_id, run.compile_id, "gate.decided", data)

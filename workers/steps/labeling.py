@@ -35,7 +35,7 @@ _VOTED = ["label", "answer", "votes", "agreement_ppm", "reasons", "state"]
 
 def run_labeling(run: CompileRun) -> StepDone:
     _label_all(run)
-    with run.fenced():
+    with run.transaction():
         rows = list(
             Candidate.objects.filter(
                 tenant_id=run.tenant_id, compile_id=run.compile_id, state=CandidateState.LABELED
@@ -56,7 +56,7 @@ def run_labeling(run: CompileRun) -> StepDone:
         rules=rules,
         rule_induction=induction,
     )
-    with run.fenced() as fenced:
+    with run.transaction() as fenced:
         synthetic = made.texts - {row["input"] for row in gold}
         done = _save(run, fenced.compile, rows, synthetic, made, blobs)
         finish_step(run, fenced, StepName.LABELING, done)
@@ -77,7 +77,7 @@ class _Blobs:
 def _label_all(run: CompileRun) -> None:
     """Ask for k labels of every pick, a batch of picks at a time. Many servers give one choice whatever `n` says: a
     pick that has fewer than k answers is asked about again, at most k times."""
-    with run.fenced():
+    with run.transaction():
         base = Candidate.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id)
         todo = list(base.filter(state=CandidateState.PICKED).order_by("text_key"))
         total = len(todo) + base.filter(state__in=(CandidateState.LABELED, CandidateState.UNVERIFIED)).count()
@@ -98,7 +98,7 @@ def _label_all(run: CompileRun) -> None:
                 call_batch(run, StepName.LABELING, session.teacher, session.price, plans, save)
             _save_votes(run, open_rows, answers)
             todo = [row for row in todo if row.state == CandidateState.PICKED]
-            with run.fenced():
+            with run.transaction():
                 done = total - len(todo)
                 run.progress(StepName.LABELING, done=done, total=total, message=f"{done} of {total} inputs labeled")
 
@@ -106,12 +106,12 @@ def _label_all(run: CompileRun) -> None:
 def _take_known(run: CompileRun, todo: list[Candidate], session: TeacherSession, total: int) -> list[Candidate]:
     """Give the inputs that the teacher labelled in an earlier compile, by the same prompt, their votes; returns the
     others."""
-    with run.fenced():
+    with run.transaction():
         known = known_labels(run, todo)
     mine = [row for row in todo if row.text_key in known.answers]
     if mine:
         _vote(run.spec, mine, {row.text_key: [known.answers[row.text_key]] for row in mine})
-        with run.fenced() as fenced:
+        with run.transaction() as fenced:
             Candidate.objects.bulk_update(mine, _VOTED)
             note_labels(run, fenced.compile, known, len(todo) - len(mine), session.price)
             message = f"{len(mine)} of {total} inputs were labeled before"
@@ -125,7 +125,7 @@ Answers = list[list[dict[str, Any]]]  # of one text: the choices of each call
 def _answers_so_far(run: CompileRun) -> defaultdict[str, Answers]:
     """The answers by text_key that an earlier process left when it stopped in the middle of a text's calls."""
     answers: defaultdict[str, Answers] = defaultdict(list)
-    with run.fenced():
+    with run.transaction():
         calls = TeacherCall.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id, state=CallState.APPLIED)
         for key, choices in calls.filter(step=StepName.LABELING).order_by("started_at").values_list("key", "choices"):
             answers[key.split(":")[1]].append(choices)
@@ -154,7 +154,7 @@ def _save_votes(run: CompileRun, rows: Sequence[Candidate], answers: Mapping[str
         return
     _vote(run.spec, full, answers)
     run.stop.check()
-    with run.fenced():
+    with run.transaction():
         Candidate.objects.bulk_update(full, _VOTED)
         keep_labels(run, full, answers)
 
@@ -178,7 +178,7 @@ def _vote(spec: Spec, rows: Sequence[Candidate], answers: Mapping[str, Answers])
 
 def _check_answers(run: CompileRun) -> None:
     """Raise CustomerError when not one answer of the teacher may train: gold alone makes no student."""
-    with run.fenced():
+    with run.transaction():
         base = Candidate.objects.filter(
             tenant_id=run.tenant_id, compile_id=run.compile_id, state=CandidateState.UNVERIFIED
         )

@@ -59,13 +59,13 @@ class _Parts:
 def run_packaging(run: CompileRun) -> StepDone:
     parts = _read_parts(run, chosen_trial(run))
     key = signing_key()
-    with run.fenced() as fenced:
+    with run.transaction() as fenced:
         members = _members(run, fenced.compile, parts) | _receipts(fenced.compile, key)
         fields = _manifest_fields(run, fenced.compile, parts.base, key)
     data = build_kolm(members, manifest_fields=fields, key=key)
     _check_trusted(data)
     digest = put_blob(run.tenant_id, data)
-    with run.fenced() as fenced:
+    with run.transaction() as fenced:
         artifact = publish(fenced.compile, data, digest)
         public_id = encode_id(Prefix.ARTIFACT, artifact.id)
         done = StepDone(

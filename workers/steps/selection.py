@@ -23,12 +23,12 @@ from workers.step.result import StepDone, finish_step
 def run_selection(run: CompileRun) -> StepDone:
     while (slice_row := _next_slice(run)) is not None:
         _select_slice(run, slice_row)
-        with run.fenced():
+        with run.transaction():
             slices = _slices(run)
             done = sum(part.selection is not None for part in slices)
             message = f"{slice_row.name}: {slice_row.k_actual} of {slice_row.n_candidates}"
             run.progress(StepName.SELECTION, done=done, total=len(slices), message=message)
-    with run.fenced() as fenced:
+    with run.transaction() as fenced:
         done_step = _summary(run, _slices(run))
         finish_step(run, fenced, StepName.SELECTION, done_step)
     shrink(run.tenant_id)
@@ -41,7 +41,7 @@ def _slices(run: CompileRun) -> list[Slice]:
 
 def _next_slice(run: CompileRun) -> Slice | None:
     """The first slice that is not selected from yet; the halves of one that was split come last."""
-    with run.fenced():
+    with run.transaction():
         return next((slice_row for slice_row in _slices(run) if slice_row.selection is None), None)
 
 
@@ -49,14 +49,14 @@ def _select_slice(run: CompileRun, slice_row: Slice) -> None:
     while True:
         _finish_round(run, slice_row)
         valid = Candidate.objects.filter(tenant_id=run.tenant_id, slice=slice_row, state=CandidateState.VALID)
-        with run.fenced():
+        with run.transaction():
             rows = list(valid.order_by("text_key"))
         chosen = choose(run, slice_row, rows)
         if slice_row.selection is not None:  # it was split
             return
         if chosen is not None:
             break
-    with run.fenced():
+    with run.transaction():
         _save(run, slice_row, rows, chosen)
         if run.spec.draft_cache.enabled and not slice_row.is_captured:
             keep_drafts(run, slice_row, rows)
@@ -69,13 +69,13 @@ def _finish_round(run: CompileRun, slice_row: Slice) -> None:
     embedder = load_embedder()
     if slice_row.embedding is None:  # a half that was just split off
         (vector,) = embedder.embed([slice_text(run.spec, slice_row)])
-        with run.fenced():
+        with run.transaction():
             slice_row.embedding = vector.tobytes()
             slice_row.save(update_fields=["embedding"])
     if not slice_row.is_synthesized:
         add_round(run, slice_row, embedder, heldout_keys(run))
     valid = Candidate.objects.filter(tenant_id=run.tenant_id, slice=slice_row, state=CandidateState.VALID)
-    with run.fenced():
+    with run.transaction():
         is_scored = not valid.filter(score=None).exists()
     if not is_scored:
         score_slice(run, slice_row, embedder, get_jsonl(run.tenant_id, run.output(SlicingOut).gold_train))

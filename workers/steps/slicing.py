@@ -29,7 +29,7 @@ def run_slicing(run: CompileRun) -> StepDone:
     slices = [*declare_slices(run.spec), *_capture_slices(run.spec, captures)]
     for row, vector in zip(slices, embedder.embed([slice_text(run.spec, row) for row in slices]), strict=True):
         row.embedding = vector.tobytes()
-    with run.fenced() as fenced:
+    with run.transaction() as fenced:
         done = _save(run, fenced.compile, slices, captures, gold, embedder)
         finish_step(run, fenced, StepName.SLICING, done)
     return done

@@ -40,7 +40,7 @@ def run_synthesis(run: CompileRun) -> StepDone:
             embed_slice(run, slice_row, embedder, StepName.SYNTHESIS)
         else:
             synthesize_slice(run, slice_row, embedder, heldout, lookup)
-    with run.fenced() as fenced:
+    with run.transaction() as fenced:
         done = _summary(run)
         finish_step(run, fenced, StepName.SYNTHESIS, done)
     return done
@@ -60,7 +60,7 @@ def synthesize_slice(
                 audit_drafts(run, slice_row, session)
         embed_slice(run, slice_row, embedder, StepName.SYNTHESIS)
         reaction = _reaction(run, slice_row)
-        with run.fenced():
+        with run.transaction():
             _react(run, slice_row, reaction)
             if slice_row.is_synthesized:
                 close_offer(run, slice_row, session.price, embedder)
@@ -70,7 +70,7 @@ def synthesize_slice(
 def _reaction(run: CompileRun, slice_row: Slice) -> str | None:
     """The reaction that the pool asks for: "exemplars", "hotter", "fallback_model", "collapsed" (nothing left to try)
     or None."""
-    with run.fenced():
+    with run.transaction():
         vectors = list(
             Candidate.objects.filter(tenant_id=run.tenant_id, slice=slice_row, state=CandidateState.VALID)
             .order_by("text_key")
@@ -116,7 +116,7 @@ _REACTIONS = {
 
 
 def _slices(run: CompileRun) -> list[Slice]:
-    with run.fenced():
+    with run.transaction():
         return list(Slice.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id).order_by("position"))
 
 

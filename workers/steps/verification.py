@@ -17,19 +17,19 @@ from workers.step.result import StepDone, finish_step
 
 def run_verification(run: CompileRun) -> StepDone:
     embedder = load_embedder()
-    with run.fenced():
+    with run.transaction():
         slices = list(Slice.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id).order_by("position"))
     gold = get_jsonl(run.tenant_id, run.output(SlicingOut).gold_train)
     for done, slice_row in enumerate(slices, start=1):
         score_slice(run, slice_row, embedder, gold)
-        with run.fenced():
+        with run.transaction():
             run.progress(
                 StepName.VERIFICATION,
                 done=done,
                 total=len(slices),
                 message=f"{slice_row.name}: ranked by {slice_row.signal}",
             )
-    with run.fenced() as fenced:
+    with run.transaction() as fenced:
         done_step = _summary(run, slices)
         finish_step(run, fenced, StepName.VERIFICATION, done_step)
     return done_step

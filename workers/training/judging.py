@@ -36,7 +36,7 @@ def judge_texts(
             preferences = [parse_preference(call.choices[0]["text"]) for call in made]
             for nth, i in enumerate(part):
                 verdicts[i] = verdict_of(preferences[2 * nth], preferences[2 * nth + 1])
-            with run.fenced():
+            with run.transaction():
                 done = first + len(part)
                 run.progress(StepName.EVALUATION, done=done, total=len(todo), message=f"{done} answers judged")
     return [str(verdict) for verdict in verdicts]

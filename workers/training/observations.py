@@ -64,7 +64,7 @@ def rules_of(
 def _answers_of_calls(run: CompileRun) -> dict[str, list[str]]:
     """The teacher's answers in this compile, by text_key."""
     answers: dict[str, list[str]] = {}
-    with run.fenced():
+    with run.transaction():
         calls = TeacherCall.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id, state=CallState.APPLIED)
         for key, choices in calls.filter(step=StepName.LABELING).order_by("started_at").values_list("key", "choices"):
             answers.setdefault(key.split(":")[1], []).extend(choice["text"] for choice in choices)

@@ -69,7 +69,7 @@ def _why_not(run: CompileRun, record: TrialRecord) -> str:
     """The reason for which no pack is made; "" where one is."""
     recipes = run.spec.recipes
     has_observations = bool(run.output(LabelingOut).observations)
-    with run.fenced() as fenced:
+    with run.transaction() as fenced:
         has_money = left_of(fenced.compile) >= recipes_cost(run.spec).expected
     if not recipes.enabled or not recipes.sources or not has_observations:
         return "not_wanted"
@@ -90,7 +90,7 @@ def _prompts(run: CompileRun, measured: Measurement) -> list[str]:
 def _offer(run: CompileRun, trained: DistillCausalResult, prompts: list[str]) -> Offer:
     recipes = run.spec.recipes
     observations = run.output(LabelingOut).observations
-    with run.fenced():
+    with run.transaction():
         earlier: EarlierRecipes = earlier_recipes(run, trained.tokenizer_sha256)
     job = PackRecipesJob(
         base_model=run.spec.train.causal.base,
@@ -183,7 +183,7 @@ def _end(
     """Write down what came of it and what it cost; once."""
     record = trial_records(run)[nth]
     evals = put_json(run.tenant_id, with_recipes(measurement_at(run, record.evals), facts).to_json())
-    with run.fenced() as fenced:
+    with run.transaction() as fenced:
         if job is not None and result is not None:
             capture(fenced, STEP, [runner_fact(job, result.runner_ms)])
         step = run.step(STEP)

@@ -32,7 +32,7 @@ STEP = StepName.EVALUATION
 
 def open_trial(run: CompileRun) -> int | None:
     """The number of the trial that is under way; None when all have ended."""
-    with run.fenced():
+    with run.transaction():
         step = run.step(STEP)
         if not step.trials:
             first = run.step(StepName.DISTILLATION)
@@ -87,7 +87,7 @@ def trained_in(run: CompileRun, nth: int) -> Trained:
 
 def trial_records(run: CompileRun) -> list[TrialRecord]:
     """The compile's trials so far, in their order."""
-    with run.fenced():
+    with run.transaction():
         return list(map(TrialRecord.from_json, run.step(STEP).trials))
 
 
@@ -121,7 +121,7 @@ def _end(run: CompileRun, nth: int, outcome: TrialOutcome, **ended: Any) -> None
     """Write down what came of a trial, what it cost, and which one comes next."""
     # the first training was paid by its own step
     facts = [fact for role, fact in _runner_facts(run, nth) if nth or role == "evaluate"]
-    with run.fenced() as fenced:
+    with run.transaction() as fenced:
         capture(fenced, STEP, facts)
         step = run.step(STEP)
         records = list(map(TrialRecord.from_json, step.trials))

@@ -56,11 +56,11 @@ def test_a_heartbeat_prolongs_also_a_lease_that_just_lapsed_unclaimed(row):
 
 def test_effects_under_the_fence_are_kept_and_under_a_lost_one_never(row):
     first = hold(row)
-    with first.fenced() as fenced:
+    with first.transaction() as fenced:
         append_event(fenced.compile.tenant_id, fenced.compile.id, "kept")
     lapse(first.lease)
     hold(row, owner="two")
-    with pytest.raises(LeaseLost), first.fenced() as fenced:
+    with pytest.raises(LeaseLost), first.transaction() as fenced:
         append_event(fenced.compile.tenant_id, fenced.compile.id, "lost")
     with tenant_scope(row.tenant_id):
         assert [e.type for e in CompileEvent.objects.order_by("seq")] == ["compile.status", "kept"]
@@ -68,9 +68,9 @@ def test_effects_under_the_fence_are_kept_and_under_a_lost_one_never(row):
 
 def test_after_a_release_the_fence_is_closed_too(row):
     run = hold(row)
-    with run.fenced():
+    with run.transaction():
         leases.release(run.lease, due_in_s=0)
-    with pytest.raises(LeaseLost), run.fenced():
+    with pytest.raises(LeaseLost), run.transaction():
         pass
     with pytest.raises(LeaseLost):
         leases.heartbeat(run.lease)
@@ -78,7 +78,7 @@ def test_after_a_release_the_fence_is_closed_too(row):
 
 def test_a_release_says_when_to_look_again(row):
     run = hold(row)
-    with run.fenced():
+    with run.transaction():
         leases.release(run.lease, due_in_s=30)
     assert leases.claim(row.id, owner="early") is None
     leases.wake(row.tenant_id, row.id)
@@ -89,18 +89,18 @@ def test_a_release_says_when_to_look_again(row):
 
 def test_a_retry_keeps_counting_and_a_finished_step_starts_the_count_anew(row):
     run = hold(row)
-    with run.fenced():
+    with run.transaction():
         leases.release(run.lease, due_in_s=0, is_retry=True)
     run = hold(row)
     assert (run.lease.attempts, leases.attempts_of(run.lease)) == (2, 2)
-    with run.fenced():
+    with run.transaction():
         leases.note_progress(run.lease)
     assert leases.attempts_of(run.lease) == 0
 
 
 def test_the_lease_of_an_ended_compile_is_never_due(row):
     run = hold(row)
-    with run.fenced():
+    with run.transaction():
         leases.release(run.lease, due_in_s=None)
     assert lease_of(row).due_at is None
     assert leases.claim(row.id, owner="two") is None
@@ -141,7 +141,8 @@ def test_sixteen_workers_that_claim_at_once_get_one_lease(committed_db):
 
 
 def test_a_takeover_waits_for_the_effect_that_is_being_committed(committed_db):
-    """A holder inside `fenced` has the lease row locked: the next claim comes after its commit, never in between."""
+    """A holder inside a fenced transaction has the lease row locked: the next claim comes after its commit, never in
+    between."""
     row = make_compile(make_tenant())
     run = hold(row)
     inside, done = threading.Event(), []
@@ -156,7 +157,7 @@ def test_a_takeover_waits_for_the_effect_that_is_being_committed(committed_db):
 
     with ThreadPoolExecutor(1) as threads:
         other = threads.submit(take_over)
-        with run.fenced() as fenced:
+        with run.transaction() as fenced:
             inside.set()
             time.sleep(0.3)
             assert done == []

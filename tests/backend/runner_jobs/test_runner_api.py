@@ -103,7 +103,7 @@ def is_due(row: Compile) -> bool:
 def wait_for_runner(row: Compile) -> None:
     """The compile as it is while a runner works: held by nobody and not due."""
     run = hold(row)
-    with run.fenced():
+    with run.transaction():
         compile_leases.release(run.lease, due_in_s=60)
     assert not is_due(row)
 
@@ -553,7 +553,7 @@ def test_a_heartbeat_and_a_worker_that_cancels_the_job_do_not_block_each_other_f
             connection.close()
 
     with ThreadPoolExecutor(1) as threads:
-        with run.fenced():
+        with run.transaction():
             beating = threads.submit(beat_meanwhile)
             time.sleep(0.4)
             leases.cancel(job.id)

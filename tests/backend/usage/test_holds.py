@@ -176,10 +176,10 @@ def test_a_compile_holds_its_budget_spends_from_it_and_gives_back_the_rest():
     row = make_compile(tenant)
     assert account(tenant).held_microusd == row.budget_microusd == DOLLAR
     run = hold(row)
-    with run.fenced() as fenced:
+    with run.transaction() as fenced:
         spending.capture(fenced, StepName.SYNTHESIS, [fact(f"{row.id}:a", 600), fact(f"{row.id}:b", 250)])
     assert (account(tenant).held_microusd, account(tenant).spent_microusd) == (DOLLAR - 850, 850)
-    with run.fenced() as fenced:
+    with run.transaction() as fenced:
         transitions.move(fenced, CompileStatus.RUNNING)
         transitions.move(fenced, CompileStatus.FAILED, failure_code="x")
         leases.release(run.lease, due_in_s=None)
@@ -194,7 +194,7 @@ def test_a_compile_holds_its_budget_spends_from_it_and_gives_back_the_rest():
 def test_every_end_of_a_compile_releases_its_hold(end):
     tenant = make_tenant()
     run = hold(make_compile(tenant))
-    with run.fenced() as fenced:
+    with run.transaction() as fenced:
         if end == CompileStatus.CANCELED:
             transitions.move(fenced, CompileStatus.CANCELED)
         else:
@@ -224,7 +224,7 @@ def test_what_a_failure_of_ours_cost_is_credited_by_itself_and_the_bill_says_so(
             tenant.id, kind="promo", amount_microusd=500, expires_at=None, source_key="welcome", actor=SYSTEM
         )
     run = hold(row)
-    with run.fenced() as fenced:
+    with run.transaction() as fenced:
         spending.capture(fenced, StepName.SYNTHESIS, [fact(f"{row.id}:a", 600)])
     assert (account(tenant).spent_microusd, account(tenant).credit_microusd) == (100, 0)
     with tenant_scope(tenant.id):
@@ -355,7 +355,7 @@ def test_with_a_key_of_the_customers_own_only_our_part_is_held_and_charged():
     assert 0 < held < row.budget_microusd
     run = hold(row)
     provider = fact(f"{row.id}:t", 0, provider_microusd=999_000, sku="teacher.m.input_token", unit="token")
-    with run.fenced() as fenced:
+    with run.transaction() as fenced:
         spending.capture(fenced, StepName.LABELING, [provider, fact(f"{row.id}:r", 100)])
         with pytest.raises(PaymentRequired):
             spending.reserve(fenced.compile, 2_000)

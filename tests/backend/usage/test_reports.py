@@ -52,7 +52,7 @@ def test_the_bill_of_a_period_has_a_line_a_meter_and_says_what_kolm_carries_and_
     tenant = make_tenant()
     secret = make_api_key(tenant)
     row = make_compile(tenant)
-    with hold(row).fenced() as fenced:
+    with hold(row).transaction() as fenced:
         tokens = {"unit": "token", "sku": "teacher.m.output_token"}
         spending.capture(
             fenced,

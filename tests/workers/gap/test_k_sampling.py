@@ -53,7 +53,7 @@ class World:
 def walked(row: Compile) -> World:
     run = start(row)
     walk_through(run, *TO_SELECTION, StepName.LABELING)
-    with run.fenced() as fenced:
+    with run.transaction() as fenced:
         told = k_sampling(
             run,
             fenced.compile,

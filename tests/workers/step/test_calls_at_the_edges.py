@@ -78,7 +78,7 @@ def test_a_step_that_gets_on_between_its_failures_is_not_given_up(row, monkeypat
             if name == STEP:
                 for each in plans:
                     call_batch(run, STEP, teacher, price(), [each], nothing)
-            with run.fenced() as fenced:
+            with run.transaction() as fenced:
                 finish_step(run, fenced, name, StepDone())
             return StepDone()
 

@@ -34,7 +34,7 @@ def row(committed_db: None) -> Compile:
 def stage_of(name: StepName, *, ends: CompileStatus | None = None, then: Callable[[CompileRun], None] = lambda _: None):
     def stage(run: CompileRun) -> StepDone:
         done = StepDone(ends=ends)
-        with run.fenced() as fenced:
+        with run.transaction() as fenced:
             finish_step(run, fenced, name, done)
         then(run)
         return done

@@ -44,7 +44,7 @@ def fact(amount: int, *, billing: Billing = Billing.CHARGE) -> Fact:
 
 
 def test_what_exceeds_the_budget_becomes_waste(row):
-    with hold(row).fenced() as fenced:
+    with hold(row).transaction() as fenced:
         capture(fenced, STEP, [fact(600), fact(600), fact(400)])
     fresh(row)
     assert (row.spent_microusd, row.waste_microusd) == (1_000, 600)
@@ -58,7 +58,7 @@ def test_what_exceeds_the_budget_becomes_waste(row):
 def test_what_a_transaction_uses_is_its_own_until_it_ends(row):
     """No other copy of the compile's row knows of it, and it is booked once, at the end."""
     run = hold(row)
-    with run.fenced() as fenced:
+    with run.transaction() as fenced:
         before = fenced.unbooked.hold_left
         capture(fenced, STEP, [known := fact(600)])
         capture(fenced, STEP, [known])
@@ -68,12 +68,12 @@ def test_what_a_transaction_uses_is_its_own_until_it_ends(row):
         assert not UsageFact.objects.filter(compile_id=row.id).exists()
     with tenant_scope(row.tenant_id):
         assert UsageFact.objects.filter(compile_id=row.id).count() == 1
-    with run.fenced() as fenced:
+    with run.transaction() as fenced:
         assert (fenced.unbooked.facts, fenced.unbooked.hold_left) == ([], before - 600)
 
 
 def test_money_set_aside_for_others_is_not_spent(row):
-    with hold(row).fenced() as fenced:
+    with hold(row).transaction() as fenced:
         reserve(fenced.compile, 700)
         capture(fenced, STEP, [fact(400)])
     fresh(row)
@@ -82,9 +82,9 @@ def test_money_set_aside_for_others_is_not_spent(row):
 
 def test_a_reservation_is_given_back_with_its_settlement(row):
     run = hold(row)
-    with run.fenced() as fenced:
+    with run.transaction() as fenced:
         reserve(fenced.compile, 700)
-    with run.fenced() as fenced:
+    with run.transaction() as fenced:
         capture(fenced, STEP, [fact(250)], reserved_microusd=700)
         reserve(fenced.compile, 750)
         with pytest.raises(PaymentRequired, match=r"\$0.000001 .* \$0.000000 left"):
@@ -103,7 +103,7 @@ def test_no_history_of_reserving_and_settling_overspends(row, history):
     run = hold(row)
     spent = wasted = 0
     for aside, cost, billing in history:
-        with run.fenced() as fenced:
+        with run.transaction() as fenced:
             try:
                 reserve(fenced.compile, aside)
             except PaymentRequired:
@@ -115,5 +115,5 @@ def test_no_history_of_reserving_and_settling_overspends(row, history):
         spent, wasted = row.spent_microusd, row.waste_microusd
         assert spent <= BUDGET
         assert row.reserved_microusd == 0
-    with run.fenced():
+    with run.transaction():
         leases.release(run.lease, due_in_s=0)
