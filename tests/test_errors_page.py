@@ -16,6 +16,9 @@ ROOT = Path(__file__).parent.parent
 CLIENT = {
     ROOT / "gpu_runners" / "kolm",
     ROOT / "gpu_runners" / "cli",
+    ROOT / "gpu_runners" / "cli" / "api",
+    ROOT / "gpu_runners" / "cli" / "artifacts",
+    ROOT / "gpu_runners" / "cli" / "display",
 }
 SOURCE = sorted(
     path

@@ -266,8 +266,8 @@ CATALOGUE: tuple[EventEntry, ...] = (
     ),
     EventEntry(
         type=EventType.COMPILE_FAILED,
-        says="The compile ended by a fault, named in `failure`; `status` is `failed`, or `expired` when no worker came "
-        "for a day.",
+        says="The compile ended with an error, named in `failure`; `status` is `failed`, or `expired` when no worker "
+        "came for a day.",
         object=_ENDED | {"status": "failed", "failure": _FAILURE},
     ),
     EventEntry(
@@ -298,13 +298,13 @@ CATALOGUE: tuple[EventEntry, ...] = (
     ),
     EventEntry(
         type=EventType.DEPLOYMENT_REGRESSION,
-        says="Live answers agree with the teacher less than the held-out accuracy promised; once a version of the "
+        says="Live answers agree with the teacher less than the held-out accuracy promised; once per version of the "
         "deployment.",
         object=_REGRESSION,
     ),
     EventEntry(
         type=EventType.BUDGET_THRESHOLD,
-        says="Spending passed 50 or 80 % of a budget, once a period each.",
+        says="Spending passed 50 or 80 % of a budget, once each per period.",
         object=_BUDGET,
     ),
     EventEntry(

@@ -374,7 +374,7 @@ def take_back_what_a_budget_counted(machine: Ledger) -> None:
 
 
 MUTATIONS = [
-    (take_back_what_a_budget_counted, ledger, "used", lambda lines: 0),
+    (take_back_what_a_budget_counted, ledger, "sum_usage", lambda lines: 0),
     (grant_and_charge, postings, "paid_by_grants", reversed_grants),
     (grant_and_charge, postings, "paid_by_grants", lambda account, amount: []),
     (grant_and_charge, ledger, "known_keys", lambda tenant_id, keys: set()),
