@@ -58,7 +58,7 @@ AnyField = s.Field[Any, Any, Any, Any]
 
 
 def _attribute_reader(field: AnyField) -> Callable[[Any], Any]:
-    """Read as `Field.get_attribute` does, a quarter faster, but raise AttributeError where the row has none."""
+    """Read as `Field.get_attribute` does, with less work, but raise AttributeError where the row has none."""
     of_row = attrgetter(field.source)
     return lambda row: field.get_attribute(row) if isinstance(row, dict) else of_row(row)
 
