@@ -51,9 +51,10 @@ def _leaves_of(paths: tuple[Path, ...]) -> list[tuple[ast.expr, str]]:
 
 def _read(paths: tuple[Path, ...]) -> Iterator[tuple[ast.expr, str]]:
     trees = {path: ast.parse(path.read_text()) for path in paths}
-    everywhere = {name: at for tree in trees.values() for name, at in _positions(tree).items()}
+    positions = {path: _positions(tree) for path, tree in trees.items()}
+    everywhere = {name: at for of_file in positions.values() for name, at in of_file.items()}
     for path, tree in trees.items():
-        for place in _places(tree, everywhere | _positions(tree)):
+        for place in _places(tree, everywhere | positions[path]):
             for leaf in _followed(place, tree):
                 yield leaf, f"{path}:{place.lineno}"
 
@@ -61,6 +62,8 @@ def _read(paths: tuple[Path, ...]) -> Iterator[tuple[ast.expr, str]]:
 def _places(tree: ast.Module, positions: Positions) -> Iterator[ast.expr]:
     """Every expression that stands where a code goes."""
     for node in ast.walk(tree):
+        if not isinstance(node, ast.Call | ast.Assign | ast.AnnAssign | ast.Dict):
+            continue
         match node:
             case ast.Call(func=func, args=args, keywords=keywords):
                 yield from (keyword.value for keyword in keywords if keyword.arg in NAMES)

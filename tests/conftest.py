@@ -12,6 +12,7 @@ from collections.abc import Generator
 from io import StringIO
 
 import pytest
+from django.test import override_settings
 from psycopg.conninfo import conninfo_to_dict
 from pytest_django import DjangoDbBlocker
 
@@ -60,6 +61,12 @@ def _connect_as(address: str) -> None:
     connection.close_pool()
     parts = conninfo_to_dict(address)
     connection.settings_dict.update({"USER": parts["user"], "PASSWORD": parts["password"]})
+
+
+@pytest.fixture(scope="session", autouse=True)
+def passwords_are_quick() -> Generator[None]:
+    with override_settings(PASSWORD_HASHERS=["tests.quick_passwords.QuickArgon2"]):
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -6,6 +6,7 @@ the table need not be exact and a new test needs no line.
 """
 
 from collections import defaultdict
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -46,9 +47,20 @@ def function_of(node_id: str) -> str:
     return node_id.partition("[")[0].partition("@")[0]
 
 
+@cache
 def seconds_by_function() -> dict[str, float]:
     """Wall seconds of each line of the committed table."""
+    return {name: seconds for name, (seconds, _) in _rows().items()}
+
+
+@cache
+def seconds_by_case() -> dict[str, float]:
+    """Wall seconds of one test of each line, on the average."""
+    return {name: seconds / max(1, n) for name, (seconds, n) in _rows().items()}
+
+
+def _rows() -> dict[str, tuple[float, int]]:
     if not TABLE.exists():
         return {}
     rows = (line.split("\t", 2) for line in TABLE.read_text(encoding="utf-8").splitlines()[1:])
-    return {name: float(seconds) for seconds, _, name in rows}
+    return {name: (float(seconds), int(n)) for seconds, n, name in rows}

@@ -1,7 +1,8 @@
 """Which worker takes which tests, when the suite runs in several (`pytest -n`).
 
-A file goes to one worker, whose fixtures it shares; the tests of a folder that share one deployment go to one worker
-together. What takes longest by the committed durations comes first, so that nobody waits for a latecomer at the end.
+A file goes to one worker, whose fixtures it shares; those that share one deployment, or one world that takes long to
+build, go to one worker together. What takes longest by the committed durations comes first, so that nobody waits for a
+latecomer at the end.
 """
 
 import os
@@ -15,7 +16,13 @@ from xdist.workermanage import WorkerController
 
 from tests.durations import function_of, seconds_by_function
 
-TOGETHER = ("tests/acceptance/", "tests/browser/", "tests/gpu_runners/kolm/")
+TOGETHER = (
+    "tests/acceptance/",
+    "tests/backend/drafts/test_isolation_",
+    "tests/browser/",
+    "tests/gpu_runners/kolm/",
+    "tests/structure/",
+)
 UNKNOWN_S = 0.1  # of a test function that the table does not name
 
 

@@ -1,20 +1,24 @@
 """The tiers of the suite. A folder decides, and in the backend's and the workers' folders whether a test asks for the
 database:
 
-    unit         neither server nor other process: `make check`
+    unit         neither server nor model nor other process: `make check`
     db           a real Postgres and Valkey, one of each to every worker
-    process      other processes: real engines, sandboxes, the command, parts of a deployment
-    acceptance   a whole deployment, and its console in a browser
-    nightly      marked one by one, and the benches' tests: `make test-all` has them, with hypothesis' full profile
+    process      other processes and servers: real engines, sandboxes, teachers, the command, parts of a deployment
+    acceptance   a whole deployment, and a first look at its console in a browser
+    nightly      marked one by one, the browser's and the benches' tests, and of a test with many cases those that do
+                 not fit into DAILY_S: `make test-all` has them, with hypothesis' full profile
 
 `make test` runs all but the last. The markers `faults` and `vllm` stand outside: they have suites of their own.
 """
 
+from collections import defaultdict
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
 
 import pytest
+
+from tests.durations import function_of, seconds_by_case
 
 HERE = Path(__file__).parent
 
@@ -30,15 +34,22 @@ class Tier(StrEnum):
 # the longest path that leads to a test decides; what no line names is UNIT, or DB where it asks for the database
 FOLDERS = {
     "acceptance": Tier.ACCEPTANCE,
-    "browser": Tier.ACCEPTANCE,
+    "browser": Tier.NIGHTLY,
+    "browser/test_first_look.py": Tier.ACCEPTANCE,
     "bench": Tier.NIGHTLY,
     "deploy": Tier.PROCESS,
     "faults": Tier.NIGHTLY,
     "gpu_runners": Tier.PROCESS,
     "vllm": Tier.NIGHTLY,
-    "workers/embedding": Tier.PROCESS,
     "workers/sandbox": Tier.PROCESS,
+    "workers/teachers/grammar/test_server.py": Tier.PROCESS,
+    "workers/teachers/openai_compatible": Tier.PROCESS,
+    "workers/teachers/verifiers": Tier.PROCESS,
+    "workers/test_cluster_gap_of_texts.py": Tier.PROCESS,
+    "workers/test_heartbeat.py": Tier.PROCESS,
+    "workers/test_sender_ends.py": Tier.PROCESS,
 }
+DAILY_S = 2.0  # what one test function may take of a daily run, by the committed durations
 DATABASE_FIXTURES = frozenset({"db", "django_db_setup", "committed_db", "embedded_services"})
 
 
@@ -52,9 +63,22 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Before `-m` chooses among them."""
+    cases: defaultdict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
         if item.get_closest_marker(Tier.NIGHTLY) is None:
-            item.add_marker(tier_of(item).value)  # a plain string: it crosses to the controller
+            cases[function_of(item.nodeid)].append(item)
+    known = seconds_by_case()
+    for name, among in cases.items():
+        daily = set(evenly(len(among), known.get(name, 0.0)))
+        for i, item in enumerate(among):
+            tier = tier_of(item) if i in daily else Tier.NIGHTLY
+            item.add_marker(tier.value)  # a plain string: it crosses to the controller
+
+
+def evenly(n: int, seconds_each: float) -> list[int]:
+    """Which of `n` cases are tried daily: as many as fit into DAILY_S, at least one, at even distances."""
+    n_daily = n if n * seconds_each <= DAILY_S else max(1, int(DAILY_S / seconds_each))
+    return [i * n // n_daily for i in range(n_daily)]
 
 
 def tier_of(item: pytest.Item) -> Tier:

@@ -34,6 +34,20 @@ COMPILE_LEASE_S, RUNNER_LEASE_S = 3, 4
 TERMINAL = frozenset({"succeeded", "gate_failed", "failed", "canceled", "expired"})
 T = TypeVar("T")
 Row = dict[str, Any]
+# one process for what an operator does in two: Django takes a second to begin
+_CUSTOMER = """
+import io, json, sys
+import django
+django.setup()
+from django.core.management import call_command
+def made(*command):
+    answer = io.StringIO()
+    call_command(*command, "--json", stdout=answer)
+    return json.loads(answer.getvalue())
+tenant = made("create_tenant", sys.argv[1])["id"]
+key = made("create_api_key", "--tenant", tenant, "--name", "tests", "--scopes", "all")["secret"]
+print(json.dumps([tenant, key]))
+"""
 
 
 def eventually(look: Callable[[], T | None], *, within_s: float, every_s: float = 0.1, what: str = "") -> T:
@@ -120,26 +134,29 @@ class Deployment:
 
     @contextmanager
     def customer(self, name: str) -> Iterator[Customer]:
-        tenant = self._manage("create_tenant", name)["id"]
-        key = self._manage("create_api_key", "--tenant", tenant, "--name", "tests", "--scopes", "all")["secret"]
+        command = [sys.executable, "-c", _CUSTOMER, name]
+        environment = self.plan.backend_environment()
+        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+        tenant, key = json.loads(done.stdout)
         headers = {"Authorization": f"Bearer {key}"}
         with httpx.Client(base_url=self.url, headers=headers, timeout=40) as api:
             yield Customer(tenant_id=decode_id(Prefix.TENANT, tenant), key=key, api=api)
+
+    def manage(self, *arguments: str) -> Row:
+        """What a management command answers."""
+        command = [sys.executable, "manage.py", *arguments, "--json"]
+        environment = self.plan.backend_environment()
+        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+        answer: Row = json.loads(done.stdout)
+        return answer
 
     def python(self, *arguments: str, stdout: int | None = None, **variables: str) -> "subprocess.Popen[bytes]":
         """Another process of this deployment, with the settings of web and worker. The caller ends it."""
         environment = self.plan.backend_environment() | variables
         command = [sys.executable, *arguments]
         return subprocess.Popen(command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=stdout)
-
-    def _manage(self, *arguments: str) -> Row:
-        command = [sys.executable, "manage.py", *arguments, "--json"]
-        done = subprocess.run(
-            command, cwd=ROOT, env=self.plan.backend_environment(), capture_output=True, text=True, timeout=60
-        )
-        assert done.returncode == 0, done.stderr
-        answer: Row = json.loads(done.stdout)
-        return answer
 
 
 def _variables(allow_teachers: str, **more: str) -> dict[str, str]:

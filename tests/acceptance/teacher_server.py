@@ -67,6 +67,7 @@ class TeacherServer(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # head and body go out at once, whatever the peer has acknowledged
     server: TeacherServer
     timeout = 60
 

@@ -9,7 +9,7 @@ from gpu_runners.cli.main import main
 from tests.acceptance.books import check_books, teacher_calls
 from tests.acceptance.deployment import Customer, Deployment, Row
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(240)]
 
 
 @pytest.mark.nightly

@@ -22,6 +22,7 @@ def test_a_budget_below_the_estimate_is_refused_and_nothing_is_kept(customer: Cu
     assert customer.get("/v1/compiles", name="too-little")["data"] == []
 
 
+@pytest.mark.nightly
 def test_a_budget_that_runs_out_midway_fails_the_compile_and_a_larger_one_finishes_it(
     deployment: Deployment, customer: Customer, teacher: TeacherServer
 ) -> None:

@@ -12,7 +12,7 @@ from tests.acceptance.deployment import Customer, Deployment, Row, eventually
 from tests.acceptance.specs import asks, small_spec
 from tests.acceptance.teacher_server import TeacherServer
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(180)]
 CANCELED_WITHIN_S = 6.0
 
 

@@ -8,7 +8,7 @@ from tests.acceptance.deployment import Customer, Deployment
 from tests.acceptance.specs import asks, small_spec
 from tests.acceptance.teacher_server import TeacherServer
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(240)]
 
 
 @pytest.mark.nightly

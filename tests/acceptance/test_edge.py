@@ -154,12 +154,14 @@ def test_without_a_key_the_answer_comes_before_the_body(web: WebStack, path: str
         assert spooled_bytes(web) < 3 * MB
 
 
+@pytest.mark.nightly
 def test_headers_that_drip_are_cut(web: WebStack) -> None:
     with connection_to(web) as connection:
         connection.sendall(b"POST /v1/compiles HTTP/1.1\r\nHost: localhost\r\nX-Drip: ")
         assert _closed_within(connection, 30, drip=b"x")
 
 
+@pytest.mark.nightly
 def test_a_body_that_drips_is_answered_and_cut(web: WebStack, attacker: Customer) -> None:
     with connection_to(web) as connection:
         head = head_of("/v1/compiles", 1000, f"Authorization: Bearer {attacker.key}", "Content-Type: application/json")
@@ -249,6 +251,7 @@ def _filled(path: str) -> str:
     return path
 
 
+@pytest.mark.nightly
 def test_due_notes_of_last_use_hold_nobody_up(narrow: WebStack) -> None:
     """Eight keys that were never used, at once, twice over, beside a pool of one: before, all of them waited for each
     other's second connection and were answered 503."""

@@ -52,7 +52,7 @@ def made(acme: Customer) -> str:
 
 @pytest.fixture(scope="module")
 def person(narrow: WebStack, acme: Customer) -> Iterator[httpx.Client]:
-    narrow.deployment._manage("create_user", EMAIL, "--tenant", encode_id(Prefix.TENANT, acme.tenant_id))
+    narrow.deployment.manage("create_user", EMAIL, "--tenant", encode_id(Prefix.TENANT, acme.tenant_id))
     assert narrow.deployment.python("-c", PERSON, DJANGO_SETTINGS_MODULE="backend.settings").wait(60) == 0
     with httpx.Client(base_url=narrow.deployment.url, follow_redirects=True, timeout=40) as client:
         token = re.search(r'name="csrfmiddlewaretoken" value="(\w+)"', client.get("/accounts/login/").text)

@@ -98,7 +98,7 @@ def test_writes_are_taken_and_counted_again_afterwards(web: WebStack, acme: Cust
 
 
 def test_every_page_of_the_console_answers(web: WebStack, acme: Customer) -> None:
-    web.deployment._manage("create_user", EMAIL, "--tenant", encode_id(Prefix.TENANT, acme.tenant_id))
+    web.deployment.manage("create_user", EMAIL, "--tenant", encode_id(Prefix.TENANT, acme.tenant_id))
     process = web.deployment.python("-c", PERSON, DJANGO_SETTINGS_MODULE="backend.settings")
     assert process.wait(60) == 0
     with httpx.Client(base_url=web.deployment.url, follow_redirects=True, timeout=30) as person:

@@ -29,6 +29,7 @@ FLAGS = (
     "--disable-dev-shm-usage",
 )
 WIDTHS = (1440, 1024, 360)
+MOST_BYTES = 120_000  # a cold load
 Theme = Literal["light", "dark"]
 THEMES: tuple[Theme, ...] = ("light", "dark")
 
@@ -154,3 +155,17 @@ def overflow_px(page: Page) -> int:
     """By how much the page is wider than its window."""
     wider: int = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
     return wider
+
+
+def check_shown(watched: Watched, *, at_360: bool) -> None:
+    """The page that is open is light, quiet, no wider than its window and accessible, on a phone too where asked."""
+    page = watched.page
+    if "data-stream" not in page.content():
+        page.wait_for_load_state("networkidle")
+    assert transferred_bytes(page) < MOST_BYTES, (page.url, transferred_bytes(page))
+    watched.check()
+    for width in WIDTHS:
+        page.set_viewport_size({"width": width, "height": 900})
+        assert overflow_px(page) == 0, (page.url, width)
+        if width == 1440 or (width == 360 and at_360):
+            assert serious_faults(page) == [], (page.url, width)

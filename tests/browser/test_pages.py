@@ -1,5 +1,6 @@
 """Every page of the console as a browser sees it, light and dark: nothing on the console, nothing that the policy
-refuses, nothing that axe-core calls serious, not wider than its window, not heavier than 120 KB on a cold load."""
+refuses, nothing that axe-core calls serious, not wider than its window, not heavier than 120 KB on a cold load.
+(`test_first_look` has a few of them daily, without workers and a runner.)"""
 
 import re
 from itertools import product
@@ -8,12 +9,20 @@ import pytest
 
 from backend.domain.roles import Role
 from tests.browser.addresses import NOT_PAGES, Address, console_addresses
-from tests.browser.chromium import THEMES, WIDTHS, Theme, overflow_px, serious_faults, transferred_bytes
+from tests.browser.chromium import (
+    MOST_BYTES,
+    THEMES,
+    WIDTHS,
+    Theme,
+    check_shown,
+    overflow_px,
+    serious_faults,
+    transferred_bytes,
+)
 from tests.browser.conftest import Opened
 from tests.browser.house import House
 from tests.profiles import one_in
 
-MOST_BYTES = 120_000
 PAGES = {address.name: address for address in console_addresses() if address.name not in NOT_PAGES}
 # pages that are shown to people without a session, or that another page leads to
 OUTSIDE = ("/accounts/login/", "/accounts/signup/", "/accounts/password/reset/", "/app/no-such-page")
@@ -42,14 +51,7 @@ def test_a_page_is_quiet_light_and_accessible(name: str, theme: Theme, house: Ho
         return  # it changes something or is a file, and has no page of its own
     answer = watched.open(path)
     assert answer.status == 200, (path, answer.status)
-    watched.page.wait_for_load_state("networkidle") if "data-stream" not in watched.page.content() else None
-    assert transferred_bytes(watched.page) < MOST_BYTES, transferred_bytes(watched.page)
-    watched.check()
-    for width in WIDTHS:
-        watched.page.set_viewport_size({"width": width, "height": 900})
-        assert overflow_px(watched.page) == 0, (path, width)
-        if width == 1440 or (width == 360 and theme == "light"):
-            assert serious_faults(watched.page) == [], (path, width)
+    check_shown(watched, at_360=theme == "light")
 
 
 @pytest.mark.parametrize("theme", THEMES)

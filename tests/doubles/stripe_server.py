@@ -266,6 +266,7 @@ def _error(message: str, type: str, code: str | None = None) -> dict[str, Any]:
 def _handler(double: StripeDouble) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True  # head and body go out at once, whatever the peer has acknowledged
 
         def do_GET(self) -> None:
             at = urlsplit(self.path)

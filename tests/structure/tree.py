@@ -4,7 +4,7 @@ imported, so that another checkout can be measured as well as this one."""
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -37,9 +37,10 @@ class Module:
         return self.path.name == "__init__.py"
 
 
-def modules(root: Path, rooms: tuple[str, ...] = PRODUCT) -> list[Module]:
-    """Every module of these rooms, in the order of their names."""
-    return [_module(root, path) for room in rooms for path in sorted((root / room).rglob("*.py"))]
+@cache
+def modules(root: Path, rooms: tuple[str, ...] = PRODUCT) -> tuple[Module, ...]:
+    """Every module of these rooms, in the order of their names; read and parsed once a process."""
+    return tuple(_module(root, path) for room in rooms for path in sorted((root / room).rglob("*.py")))
 
 
 def _module(root: Path, path: Path) -> Module:

@@ -12,6 +12,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from tests.structure.tree import ROOT, Module, modules
@@ -31,6 +32,13 @@ FRAGMENTS = re.compile(
 _WORD = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
 _FIRST = re.compile(r"[A-Za-z]+")
 Function = ast.FunctionDef | ast.AsyncFunctionDef
+# what gives a name or has a docstring; the others are most of a tree
+NAMING = frozenset(
+    {
+        *(ast.Module, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Name, ast.Attribute, ast.arg, ast.alias),
+        *(ast.MatchAs, ast.MatchStar, ast.ExceptHandler),
+    }
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +53,8 @@ class Place:
 def places(tree: Sequence[Module]) -> Iterator[Place]:
     for module in tree:
         for node in ast.walk(module.tree):
+            if type(node) not in NAMING:
+                continue
             where = f"{'/'.join(module.path.parts[-3:])}:{getattr(node, 'lineno', 1)}"
             for rule, text in _faults(node):
                 yield Place(rule=rule, text=text, where=where)
@@ -52,7 +62,7 @@ def places(tree: Sequence[Module]) -> Iterator[Place]:
 
 def _faults(node: ast.AST) -> Iterator[tuple[str, str]]:
     name = _bound(node)
-    words = [word.lower() for word in _WORD.findall(name)]
+    words = _words(name)
     yield from ((word, name) for word in words if word in TERMS | VALUES and words[:2] != ["not", "found"])
     if isinstance(node, Function) and len(words) == 1 and _is_participle(words[0]) and not _is_property(node):
         yield "participle", name
@@ -61,6 +71,11 @@ def _faults(node: ast.AST) -> Iterator[tuple[str, str]]:
         opening = _FIRST.match(first)
         if opening and FRAGMENTS.fullmatch(opening[0].lower()):
             yield "fragment", first
+
+
+@cache
+def _words(name: str) -> list[str]:
+    return [word.lower() for word in _WORD.findall(name)]
 
 
 def _bound(node: ast.AST) -> str:

@@ -26,7 +26,11 @@ from tests.backend.drafts.test_isolation_world import (
     the_world,  # noqa: F401
 )
 
-ADDRESSES = "SELECT format('(%%s,%%s)', page, line)::tid FROM generate_series(0, 300) page, generate_series(1, 80) line"
+# every place there is: 291 rows of the least size fit into a page
+PAGES = "greatest(pg_relation_size('{t}'), (SELECT max(pg_relation_size(relid)) FROM pg_partition_tree('{t}'))) / 8192"
+ADDRESSES = (
+    f"SELECT format('(%%s,%%s)', page, line)::tid FROM generate_series(0, {PAGES}) page, generate_series(1, 291) line"
+)
 READS = {
     "by every id": "SELECT id FROM {t} WHERE id = ANY(%(ids)s)",
     "by every tenant": "SELECT id FROM {t} WHERE tenant_id = ANY(%(tenants)s)",

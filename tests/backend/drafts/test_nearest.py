@@ -119,6 +119,7 @@ def index_large_scopes(embedded_services: Any) -> Any:
     run("--above", "1000000")
 
 
+@pytest.mark.nightly
 def test_a_scope_above_the_threshold_gets_an_index_and_finds_the_same(stocked, index_large_scopes):
     tenant, scope = stocked
     bystander = make_tenant()

@@ -182,6 +182,7 @@ def test_no_rows_are_said_to_be_none(data):
     assert refusal_of(data).code == "invalid_rows"
 
 
+@pytest.mark.nightly
 def test_a_hundred_thousand_rows_fit_and_one_more_does_not():
     data = b'{"text": "a"}\n' * 100_000
     assert receive(data).n == 100_000

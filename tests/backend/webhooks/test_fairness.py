@@ -29,6 +29,7 @@ def due(tenant_id: UUID, endpoint_id: UUID, n: int) -> None:
     )
 
 
+@pytest.mark.nightly
 def test_a_black_holed_endpoint_with_a_thousand_events_delays_nobody_else(receiver: Receiver) -> None:
     receiver.answer = lambda received: Answer(hold_s=60 if "hole" in received.path else 0)
     noisy, others = make_tenant(), [make_tenant() for _ in range(N_OTHERS)]
@@ -111,6 +112,7 @@ def test_many_black_holes_of_many_tenants_leave_places_for_the_others(receiver: 
         receiver.over.set()
 
 
+@pytest.mark.nightly
 def test_a_claim_looks_at_a_hundred_thousand_rows_without_reading_them(django_assert_max_num_queries: object) -> None:
     tenant, endpoint = new_uuid7(), new_uuid7()
     for _ in range(10):

@@ -87,6 +87,7 @@ def _is_done(job: Job) -> bool:
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # head and body go out at once, whatever the peer has acknowledged
 
     def handle_one_request(self) -> None:
         if cast(LeaseServer, self.server).is_down:

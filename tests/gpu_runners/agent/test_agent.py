@@ -163,6 +163,7 @@ def test_a_cancelled_training_is_dead_within_two_seconds_and_said_so(
     assert (job.reports[0]["code"], job.reports[0]["retryable"]) == ("canceled", False)
 
 
+@pytest.mark.nightly
 def test_answers_do_not_wait_for_a_training(
     server: LeaseServer, running: "subprocess.Popen[bytes]", trained: Trained
 ) -> None:
@@ -249,6 +250,7 @@ def test_a_training_that_ends_while_the_server_is_away_is_reported_when_it_is_ba
         assert server.blobs[result.adapter_sha256] == trained.blob
 
 
+@pytest.mark.nightly
 def test_sigterm_hands_over_a_checkpoint_and_gives_the_job_back(trained: Trained) -> None:
     with lease_server() as server, agent(server) as process:
         job = offer_distill(server, trained, epochs=200, checkpoint_every_s=1e9)
@@ -293,6 +295,7 @@ def test_a_runner_whose_lane_cannot_begin_ends_to_be_started_again(monkeypatch: 
     assert not agent_process.run(config, threading.Event())
 
 
+@pytest.mark.nightly
 def test_the_child_dies_with_a_killed_agent(trained: Trained) -> None:
     with lease_server() as server, agent(server) as process:
         job = offer_distill(server, trained, epochs=200)

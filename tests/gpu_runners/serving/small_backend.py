@@ -56,6 +56,7 @@ class SmallBackend(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # head and body go out at once, whatever the peer has acknowledged
 
     def do_POST(self) -> None:
         backend = cast(SmallBackend, self.server)

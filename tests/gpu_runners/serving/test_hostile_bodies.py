@@ -111,6 +111,7 @@ def test_without_a_grant_the_answer_comes_before_the_body(
     assert received.startswith(b"HTTP/1.1 401 ")
 
 
+@pytest.mark.nightly
 def test_eight_of_the_worst_at_once_and_another_tenant_is_answered(
     server: RunningServer, post: Post, kolms: dict[str, bytes]
 ) -> None:

@@ -35,6 +35,7 @@ from tests.backend.domain.artifact.tiny_kolm import (
     receipts,
     small_kolm,
 )
+from tests.profiles import IS_FULL
 
 VERIFIER = Path(kolm_verify.__file__)
 
@@ -75,7 +76,7 @@ def test_flipping_any_byte_of_any_member_is_refused_also_when_the_container_is_r
     _, content = opened(kolm)
     pinned = keyring()
     for name, data in content.items():
-        for at in range(len(data)):
+        for at in range(0, len(data), 1 if IS_FULL else 7):
             altered = bytearray(data)
             altered[at] ^= 1 << at % 8
             assert verify(pack({**content, name: bytes(altered)}), pinned).exit_code == 1, (name, at)
