@@ -3,7 +3,7 @@ programs."""
 
 import json
 from argparse import ArgumentTypeError
-from typing import Any
+from typing import Any, ClassVar
 from uuid import UUID
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
@@ -17,6 +17,8 @@ from backend.tenants.models import Tenant
 class TenantCommand(BaseCommand):
     """A command that runs as kolm_app inside a tenant's scope, and whose customer errors are one line, not a
     traceback."""
+
+    requires_system_checks: ClassVar[list[str]] = []  # they import every view, which takes as long as the command
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--json", action="store_true", dest="as_json", help="print one JSON object")

@@ -83,17 +83,11 @@ def migrate(plan: Layout) -> None:
     """Bring the tables up to date as their owner, give the database the key it checks tenants with, and the signing key
     its document."""
     log = plan.home.log("migrate")
-    for command in (("migrate", "--noinput"), ("install_tenant_key", "--only"), ("install_signing_key",)):
-        with log.open("ab") as out:
-            done = subprocess.run(
-                python("manage.py", *command),
-                cwd=ROOT,
-                env=plan.owner_environment(),
-                stdout=out,
-                stderr=subprocess.STDOUT,
-            )
-        if done.returncode != 0:
-            raise CannotStart(f"manage.py {command[0]} failed: {last_line(log)} (log: {log})")
+    command = python("manage.py", "prepare_database", "--only")
+    with log.open("ab") as out:
+        done = subprocess.run(command, cwd=ROOT, env=plan.owner_environment(), stdout=out, stderr=subprocess.STDOUT)
+    if done.returncode != 0:
+        raise CannotStart(f"manage.py prepare_database failed: {last_line(log)} (log: {log})")
 
 
 def pin_keyring(plan: Layout) -> None:
