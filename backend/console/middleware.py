@@ -5,6 +5,7 @@ console request hops once and walks all of them there.
 """
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from allauth.usersessions.middleware import UserSessionsMiddleware
@@ -45,6 +46,12 @@ def _whole(files: Handler) -> Handler:
     return answer
 
 
+@cache
+def static_files() -> Handler:
+    """WhiteNoise, which looks through the folders once a process and not in each handler of one."""
+    return _whole(WhiteNoiseMiddleware(lambda request: HttpResponseNotFound()))
+
+
 class PageGzip(GZipMiddleware):
     """Pages are compressed: a table of ids is a fifth of its length then. Streams are not, they must not wait. Django's
     CSRF tokens are masked anew in every answer and its gzip adds a random length, against guessing by size (BREACH)."""
@@ -69,7 +76,7 @@ class ConsoleStack:
         self._csrf = CsrfViewMiddleware(handler)
         handler = PageGzip(XFrameOptionsMiddleware(CSPMiddleware(SessionMiddleware(self._csrf))))
         self._console = handler
-        self._static = _whole(WhiteNoiseMiddleware(lambda request: HttpResponseNotFound()))
+        self._static = static_files()
         if self._is_async:
             markcoroutinefunction(self)
             self._console = sync_to_async(handler)

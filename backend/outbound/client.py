@@ -1,5 +1,6 @@
 """httpx over pinned sockets: the client that callers get, and the one way to read a body with it."""
 
+import functools
 import http.cookiejar
 import ssl
 
@@ -14,6 +15,12 @@ class BodyTooLarge(Exception):
     """More body than the caller's cap; what was read is dropped."""
 
 
+@functools.cache
+def ssl_context(verify: bool) -> ssl.SSLContext:
+    """One a process: reading the authorities' certificates takes as long as a request."""
+    return httpx.create_ssl_context(verify, trust_env=False)
+
+
 class PinnedTransport(httpx.HTTPTransport):
     """httpx's own transport over a PinnedBackend: URL rules before each request, address rules at each connection."""
 
@@ -25,7 +32,7 @@ class PinnedTransport(httpx.HTTPTransport):
         max_connections: int,
         verify: ssl.SSLContext | bool,
     ) -> None:
-        context = verify if isinstance(verify, ssl.SSLContext) else httpx.create_ssl_context(verify, trust_env=False)
+        context = verify if isinstance(verify, ssl.SSLContext) else ssl_context(verify)
         super().__init__(verify=context, trust_env=False)
         self._allowed_origins = allowed_origins
         allowed = [httpx.URL(origin_of(httpx.URL(origin))) for origin in allowed_origins]

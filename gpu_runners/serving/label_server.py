@@ -97,6 +97,7 @@ class _Paced(io.RawIOBase):
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # head and body go out at once, whatever the peer has acknowledged
     server_version = "kolm"
     sys_version = ""
     timeout = PAUSE_S
