@@ -7,7 +7,8 @@ RUN := .venv/bin/python
 FILES :=
 # workers share the cores: a second thread of one would only spin while another works
 SUITE := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(RUN) -m pytest -q -p no:cacheprovider
-WORKERS := -n logical --maxprocesses 8
+# one more than there are cores: a test that waits leaves its core to another
+WORKERS := -n $(shell "$(PYTHON)" -c 'import os; print(min(8, (os.cpu_count() or 1) + 1))')
 
 # bytecode is kept: the suite and the stack start hundreds of processes, each of which would compile a thousand files anew
 unexport PYTHONDONTWRITEBYTECODE
@@ -87,9 +88,9 @@ openapi-check: setup
 	$(RUN) -m deploy.openapi_check
 
 unit: setup
-	$(SUITE) $(WORKERS) -m unit tests
+	$(SUITE) -n logical --maxprocesses 8 -m unit tests
 
-# a worker on every core; FILES=tests/deploy runs a part, in one process
+# in parallel; FILES=tests/deploy runs a part, in one process
 pytest: setup
 	$(if $(FILES),$(RUN) -m pytest $(FILES),$(SUITE) $(WORKERS) --durations=15 tests)
 

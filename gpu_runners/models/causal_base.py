@@ -87,7 +87,7 @@ def load_weights(base: CausalBase, *, dtype: str = "float32", attention: str | N
     from transformers import AutoModelForCausalLM
     from transformers.utils import logging
 
-    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    logging.disable_progress_bar()
     more = {} if attention is None else {"attn_implementation": attention}
     model: Any = AutoModelForCausalLM.from_pretrained(
         str(base.folder),

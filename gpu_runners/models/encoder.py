@@ -66,7 +66,7 @@ def load_body(base: Base) -> nn.Module:
     from transformers import AutoModel
     from transformers.utils import logging
 
-    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    logging.disable_progress_bar()
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     body: nn.Module = AutoModel.from_pretrained(
         str(base.folder), use_safetensors=True, local_files_only=True, dtype=torch.float32

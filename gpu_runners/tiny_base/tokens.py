@@ -63,7 +63,7 @@ def train_tokenizer(texts: Iterable[str], *, context: int) -> Any:
         show_progress=False,
     )
     tokenizer.train_from_iterator(texts, trainer)
-    made: Any = PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
+    made: Any = PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         eos_token=END,
         pad_token=PAD,

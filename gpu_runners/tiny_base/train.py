@@ -196,9 +196,9 @@ def _save(folder: Path, model: Any, tokenizer: Any) -> None:
     from transformers import GenerationConfig
     from transformers.utils import logging
 
-    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    logging.disable_progress_bar()
     model.eval()
-    model.generation_config = GenerationConfig(  # type: ignore[no-untyped-call]
+    model.generation_config = GenerationConfig(
         eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id, do_sample=False
     )
     model.save_pretrained(str(folder))

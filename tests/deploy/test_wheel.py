@@ -113,6 +113,7 @@ def run(environment: Path, *command: str, cwd: Path) -> "subprocess.CompletedPro
     return subprocess.run([program, *command[1:]], cwd=cwd, env=environ, capture_output=True, text=True, timeout=100)
 
 
+@pytest.mark.nightly
 def test_the_command_runs_there(environment: Path, tmp_path: Path) -> None:
     said = run(environment, "kolm", "--version", cwd=tmp_path)
     assert said.stdout == f"kolm {VERSION}\n", said.stderr

@@ -23,6 +23,7 @@ from itertools import groupby
 from types import MappingProxyType
 
 from backend.domain.drafts.calibration import Curve, SourceCount, acceptance_after, predict
+from backend.domain.drafts.costs import Quote, break_even
 from backend.domain.drafts.expected_savings import SourceOffer, expected_nets
 from backend.domain.drafts.vocabulary import Arm
 
@@ -215,7 +216,9 @@ def _decision(
 ) -> Decision:
     """The break-even is the plan's own; without a plan, that of the best source's drafts."""
     batch = plan or [each for each in ranked if each.draft.source == ranked[0].draft.source]
-    cost = overhead_microusd + math.fsum(each.draft.verify_microusd for each in batch)
+    quote = Quote(
+        overhead_microusd=overhead_microusd, per_draft_microusd=tuple(each.draft.verify_microusd for each in batch)
+    )
     return Decision(
         arm=arm,
         shown=tuple(each.draft.index for each in plan),
@@ -223,7 +226,7 @@ def _decision(
         predicted=tuple(each.acceptance for each in plan),
         propensity=_propensities(plan, first, ranked, arm),
         expected_net_microusd=net,
-        break_even=cost / (len(batch) * fresh_microusd) if fresh_microusd > 0 else math.inf,
+        break_even=break_even(quote, fresh_microusd),
     )
 
 

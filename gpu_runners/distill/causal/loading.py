@@ -80,7 +80,7 @@ def _in_4_bits(base: CausalBase, choice: Choice, device: torch.device) -> Any:
     from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 
     compute = torch.bfloat16 if choice.precision == "bf16" else torch.float32
-    quantisation = BitsAndBytesConfig(  # type: ignore[no-untyped-call]
+    quantisation = BitsAndBytesConfig(
         load_in_4bit=True,
         bnb_4bit_quant_type="nf4",
         bnb_4bit_use_double_quant=True,

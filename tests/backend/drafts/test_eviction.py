@@ -98,6 +98,7 @@ def fill(tenant: Tenant, slices: list[Any]) -> None:
                 change(Draft, row.id, n_shown=n, n_accepted=k, state=state, created_at=ago(days))
 
 
+@pytest.mark.nightly
 @given(slices=SLICES, n_labels=st.integers(0, 3), share=st.floats(0.05, 1.1))
 @hypothesis_settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_the_worst_goes_first_down_to_the_mark_and_no_further(settings, slices, n_labels, share):

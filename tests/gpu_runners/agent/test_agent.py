@@ -92,6 +92,7 @@ def wait_for_training(server: LeaseServer, process: "subprocess.Popen[bytes]", j
     return child
 
 
+@pytest.mark.nightly
 def test_a_killed_training_goes_on_from_its_checkpoint_and_ends_with_the_same_bytes(
     server: LeaseServer, running: "subprocess.Popen[bytes]", trained: Trained
 ) -> None:

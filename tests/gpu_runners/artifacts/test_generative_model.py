@@ -144,6 +144,7 @@ def test_an_evaluation_answers_with_the_adapter_and_with_the_bare_base(
         open_causal_base(base.name, base_dir=base_dir, expect_sha256="0" * 64)
 
 
+@pytest.mark.nightly
 def test_the_command_line_runs_and_serves_it(
     base: CausalBase,
     base_dir: Path,

@@ -79,6 +79,7 @@ def test_events_come_signed_once_each_and_in_order_and_the_lines_say_how_it_went
         assert all(line["status"] == 200 and line["latency_ms"] >= 0 for line in told)
 
 
+@pytest.mark.nightly
 def test_what_happens_while_the_receiver_or_the_deployment_is_away_arrives_later_and_once(
     stack: WebStack, customer: Customer, client: kolm.Client
 ) -> None:

@@ -222,6 +222,7 @@ def test_an_artifact_revoked_in_mid_answer_ends_and_is_dropped(
     assert server.ask(grants("alice-1")).status_code == 200
 
 
+@pytest.mark.nightly
 def test_a_server_asked_to_end_finishes_what_runs_and_takes_nothing_new(
     server: RunningServer, backend: SmallBackend, grants: Grants
 ) -> None:
@@ -239,6 +240,7 @@ def test_a_server_asked_to_end_finishes_what_runs_and_takes_nothing_new(
     assert any(row.completion_tokens == 400 and row.finish_reason == "length" for row in backend.rows.values())
 
 
+@pytest.mark.nightly
 def test_after_kill_9_everything_that_clients_received_is_booked_once(
     backend: SmallBackend, base: CausalBase, grants: Grants, tmp_path: Path
 ) -> None:

@@ -102,6 +102,7 @@ def ask(server: RunningServer, data: bytes, text: str, *, n: list[int], tenant: 
     return response.json()
 
 
+@pytest.mark.nightly
 def test_packs_change_no_answer_rules_come_first_and_what_was_found_out_is_told(
     backend: SmallBackend, base: CausalBase, tmp_path: Path
 ) -> None:

@@ -190,6 +190,7 @@ def test_every_column_of_sealed_values_is_known() -> None:
     assert len(sealed_columns()) == 9
 
 
+@pytest.mark.nightly
 def test_every_value_opens_during_and_after_a_change_and_the_old_key_goes_when_nothing_needs_it(old, new_for_all):
     household = Household()
     rotate_to(old, others=(new_for_all,))  # the next key gets known before it seals anything

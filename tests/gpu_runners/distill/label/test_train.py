@@ -24,6 +24,7 @@ def test_the_same_job_gives_the_same_bytes(trained: Trained, base: Base) -> None
     assert result.training_log == trained.result.training_log
 
 
+@pytest.mark.nightly
 def test_another_seed_gives_other_bytes(trained: Trained, make_job: MakeJob, base: Base) -> None:
     blob, _ = distill(make_job(seed=8, epochs=1), trained.dataset, base=base)
     assert blob != trained.blob
@@ -44,6 +45,7 @@ def test_a_run_resumed_from_a_checkpoint_ends_with_the_same_bytes(trained: Train
     assert (result.temperature, result.training_log) == (trained.result.temperature, trained.result.training_log)
 
 
+@pytest.mark.nightly
 def test_a_checkpoint_of_another_job_or_of_damaged_bytes_starts_afresh(trained: Trained, base: Base) -> None:
     steps: list[StepDone] = []
     blob, result = distill(

@@ -89,6 +89,7 @@ def test_drafts_that_were_chosen_by_their_text_bias_the_stored_rule_and_not_the_
     assert p_value(point, "new", COVERED) > 1e-4
 
 
+@pytest.mark.nightly
 def test_alternatives_that_are_not_the_whole_support_leave_only_the_point_mass(teacher: Teacher) -> None:
     """One alternative a place: no residual is known, so the next token is asked for."""
     caps = dataclasses.replace(CAPS, max_top_logprobs=1)
