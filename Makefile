@@ -52,7 +52,9 @@ status: setup
 # lint, types, contracts and the unit tier (tests/tiers.py): no server, no other process
 check: setup static unit
 
-test: setup static migrations-check openapi-check pytest
+test: setup
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync lint types contracts migrations-check openapi-check
+	@$(MAKE) --no-print-directory pytest
 
 # everything there is but vLLM's: hypothesis' full profile, the nightly tier, the engines on torch's plain kernels, faults; hours
 test-all: setup static migrations-check openapi-check

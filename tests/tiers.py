@@ -49,15 +49,18 @@ FOLDERS = {
     "workers/test_heartbeat.py": Tier.PROCESS,
     "workers/test_sender_ends.py": Tier.PROCESS,
 }
-DAILY_S = 2.0  # what one test function may take of a daily run, by the committed durations
+DAILY = "not nightly and not faults and not vllm"  # as in pyproject.toml
+DAILY_S = 1.5  # what one test function may take of a daily run, by the committed durations
 DATABASE_FIXTURES = frozenset({"db", "django_db_setup", "committed_db", "embedded_services"})
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave out the folders of other tiers where one tier alone is asked for: importing their tests takes longer than
-    the unit tests themselves."""
+    """Leave out the folders of other tiers where one tier alone is asked for, and the nightly ones where they are not:
+    importing their tests takes longer than the unit tests themselves."""
     asked, tier = config.option.markexpr, _tier_of_folder(collection_path)
-    return True if asked in {Tier.UNIT, Tier.DB} and tier not in {None, asked} else None
+    is_other = asked in {Tier.UNIT, Tier.DB} and tier not in {None, asked}
+    is_nightly = asked == DAILY and tier is Tier.NIGHTLY and collection_path.is_file()
+    return is_other or is_nightly or None
 
 
 @pytest.hookimpl(tryfirst=True)

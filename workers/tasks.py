@@ -62,8 +62,8 @@ def take_turn(tenant_id: str) -> None:
     name=TaskName.DRAFTS_REEMBED.value, acks_late=True, reject_on_worker_lost=True, ignore_result=True
 )
 def reembed_drafts(tenant_id: str, scope_id: str) -> None:
-    """Embed the sources of a scope again for this deployment's embedder. After a turn the rest is another task; should
-    that wake-up be lost, the family's next compile gives one."""
+    """Embed the sources of a scope again for this installation's embedder. After a turn the rest is another task;
+    should that wake-up be lost, the family's next compile gives one."""
     with _fresh_connections():
         embedder = load_embedder()
         until = time.monotonic() + TURN_S

@@ -181,7 +181,7 @@ _next_sweep = 0.0
 
 
 def erase_tenants() -> int:
-    """Delete what is left of tenants whose owner asked for it; each gets a receipt that this deployment signs."""
+    """Delete what is left of tenants whose owner asked for it; each gets a receipt that this installation signs."""
     from backend.artifacts.signing import sign_document
     from backend.tenants.tenant_data.deletion import RECEIPT_TYPE, erase_due
 

@@ -64,7 +64,7 @@ class Inbox:
 
 @contextmanager
 def receiving(api: httpx.Client, origin: str) -> Iterator[Inbox | None]:
-    """An endpoint at `origin` with a server behind it; both are gone afterwards. None where this deployment does not
+    """An endpoint at `origin` with a server behind it; both are gone afterwards. None where this installation does not
     call its own machine."""
     url = f"{origin}/webhooks"
     for row in api.get("/v1/webhook_endpoints?limit=100").json().get("data", []):

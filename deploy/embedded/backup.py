@@ -242,7 +242,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     n_blobs = len(manifest.below(files.BLOBS))
     print(f"{chosen.to}: the data of {manifest.snapshot_at}, {n_blobs} blobs, {manifest.n_bytes / 1e6:.1f} MB in all.")
-    print("It holds every key of this deployment: keep it as secret as the deployment, and not on this disk alone.")
+    print("It holds every key of this installation: keep it as secret as the installation, and not on this disk alone.")
     for name in manifest.damaged:
         print(f"Not in it, because its bytes on disk are not those of its name: blob {name}", file=sys.stderr)
     return 1 if manifest.damaged else 0

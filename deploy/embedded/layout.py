@@ -125,7 +125,7 @@ class Layout:
         return self.backend_environment() | {"DATABASE_OWNER_URL": self.database_owner_url, "KOLM_DB_ROLE": "owner"}
 
     def settings(self) -> dict[str, str]:
-        """Return what `backend.settings` reads of this deployment."""
+        """Return what `backend.settings` reads of this installation."""
         keys = self.credentials
         return {
             "DATABASE_URL": self.database_url,

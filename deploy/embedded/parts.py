@@ -91,6 +91,6 @@ def migrate(plan: Layout) -> None:
 
 
 def pin_keyring(plan: Layout) -> None:
-    """Keep this deployment's public keys beside its data: what the runner and `kolm verify` trust from now on."""
+    """Keep this installation's public keys beside its data: what the runner and `kolm verify` trust from now on."""
     with urllib.request.urlopen(f"{plan.local_url}/.well-known/kolm-keys.json", timeout=10) as response:
         replace_private(plan.home.keyring, response.read().decode())

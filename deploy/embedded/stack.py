@@ -251,7 +251,7 @@ class EmbeddedServices:
 
     @property
     def env(self) -> dict[str, str]:
-        """The settings of this deployment, the owner's address included; valid before the servers are started."""
+        """The settings of this installation, the owner's address included; valid before the servers are started."""
         return self.stack.plan.exports()
 
     def __enter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""`kolm.Client`: one deployment, one API key."""
+"""`kolm.Client`: one installation, one API key."""
 
 from collections.abc import Mapping
 from types import TracebackType
@@ -17,8 +17,8 @@ VERSION = "0.1.0"
 
 
 class Client:
-    """A client of one deployment. It asks where and as whom its arguments say, else KOLM_API_URL and KOLM_API_KEY, else
-    the log-in that `kolm login` saved (`profile` names another than the default one).
+    """A client of one installation. It asks where and as whom its arguments say, else KOLM_API_URL and KOLM_API_KEY,
+    else the log-in that `kolm login` saved (`profile` names another than the default one).
 
     >>> client = Client("sk_test_...", "https://kolm.example")
     >>> client.base_url

@@ -25,7 +25,7 @@ from tests.bench.banking77_data import REF8, Banking77, data_folder, read_bankin
 from tests.bench.label_baselines import Embeddings
 from tests.bench.paired import compare
 
-pytestmark = [pytest.mark.nightly, pytest.mark.slow, pytest.mark.timeout(660)]
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(660)]
 SEED = 1
 
 

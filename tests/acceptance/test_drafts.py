@@ -8,7 +8,7 @@ from tests.acceptance.deployment import Customer, Deployment
 from tests.acceptance.specs import N_CANDIDATES, asks, small_spec
 from tests.acceptance.teacher_server import TeacherServer
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.slow]
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(300)]
 CACHE = {"holdback": 0, "audit_share": 1.0}
 
 

@@ -7,7 +7,7 @@ from tests.acceptance.books import check_books, uuid_of
 from tests.acceptance.deployment import Customer, Deployment
 from tests.acceptance.specs import LABELS, small_spec
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(120)]
 
 
 def test_a_gate_out_of_reach_ends_the_compile_with_reasons_and_nothing_published(

@@ -16,7 +16,7 @@ from tests.acceptance.deployment import Customer
 from tests.compile_factories import small_spec
 from tests.web_stack import WebStack, running_web
 
-pytestmark = [pytest.mark.nightly, pytest.mark.timeout(300), pytest.mark.slow]
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(300)]
 
 EMAIL, PASSWORD = "one@example.com", "correct horse battery 9"
 PERSON = f"""

@@ -52,7 +52,6 @@ def tour() -> list[str]:
 
 
 @pytest.mark.nightly
-@pytest.mark.slow
 def test_the_tour_is_walked_with_the_console_s_usual_key(
     deployment: Deployment, customer: Customer, kolm: Kolm, tmp_path: Path
 ) -> None:

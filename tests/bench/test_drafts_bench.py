@@ -47,7 +47,6 @@ def test_two_slices_of_one_question_are_as_near_as_said(without_data: None) -> N
     assert np.median(cosines) == pytest.approx(COPY_COSINE, abs=0.03)
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.skipif(not (PEERS / "faiss").exists(), reason="no FAISS in .bench-peers: `make bench-drafts` fetches it")
 def test_a_small_run_finds_everything_and_another_tenant_nothing(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ from tests.browser.chromium import Watched
 from tests.browser.conftest import Opened, log_in
 from tests.browser.house import House, members
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.timeout(600)]
 
 NEW_PASSWORD = "a quiet blueprint 42"
 

@@ -190,6 +190,7 @@ def test_only_one_backup_is_made_at_a_time_and_none_over_another(
         backup.make(filled, variables, filled.path / "blobs" / "kept")
 
 
+@pytest.mark.nightly
 def test_a_failed_backup_leaves_nothing(
     filled: Home, variables: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -270,6 +271,7 @@ def test_a_spoilt_backup_is_not_restored_and_leaves_no_half_home(
     assert not target.path.with_name("other.restoring").exists()
 
 
+@pytest.mark.nightly
 def test_nothing_is_restored_over_data(filled: Home, variables: dict[str, str], tmp_path: Path) -> None:
     backup.make(filled, variables, tmp_path / "kept")
     with pytest.raises(CannotStart, match="A stack is up"):
@@ -324,6 +326,7 @@ def test_a_restore_that_is_killed_leaves_an_empty_home_and_the_next_one_works(
     assert not (filled.path / "other.restoring").exists()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("sign", ["", "database.dump"])
 def test_a_backup_that_is_killed_is_none_and_the_next_one_works(
     sign: str, filled: Home, variables: dict[str, str], tmp_path: Path

@@ -95,7 +95,6 @@ def restored() -> Iterator[Home]:
 
 
 @pytest.mark.nightly
-@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_every_key_of_a_stack_with_data_is_changed_and_nothing_is_lost(
     home: Home, restored: Home, tmp_path: Path

@@ -154,7 +154,6 @@ def test_a_supervisor_without_room_on_its_disk_keeps_the_parts_and_starts_what_d
 
 
 @pytest.mark.nightly
-@pytest.mark.slow
 def test_stopped_parts_are_started_again_with_the_reason_in_log_and_status(home: Home) -> None:
     """The audit's frozen web process and worker: before, `make status` called both running, for good."""
     where = {"KOLM_PORT": str(free_ports(1)[0]), "KOLM_SILENT_S": "8"}

@@ -98,7 +98,6 @@ def test_after_a_killed_supervisor_the_stack_starts_again_with_its_data(home: Ho
 
 
 @pytest.mark.nightly
-@pytest.mark.slow
 def test_the_whole_stack_comes_up_and_dies_with_its_supervisor_grandchildren_too(home: Home) -> None:
     done = embedded(home, "up", "--detach", KOLM_PORT=str(free_ports(1)[0]))
     assert done.returncode == 0, done.stderr
@@ -110,6 +109,7 @@ def test_the_whole_stack_comes_up_and_dies_with_its_supervisor_grandchildren_too
     assert eventually(lambda: all(created_at(process.pid) is None for process in started))
 
 
+@pytest.mark.nightly
 def test_an_interrupt_ends_a_stack_in_the_foreground(home: Home) -> None:
     command = [sys.executable, "-m", "deploy.embedded", "up", "--only", "postgres,valkey"]
     env = bare_environ() | {"KOLM_HOME": str(home.path)}
@@ -142,6 +142,7 @@ def test_a_killed_server_is_started_again(home: Home, victim: str) -> None:
     embedded(home, "down")
 
 
+@pytest.mark.nightly
 def test_two_stacks_on_one_machine_take_different_internal_ports(home: Home) -> None:
     variables = bare_environ()
     with EmbeddedServices(variables=variables) as first, EmbeddedServices(variables=variables) as second:

@@ -10,7 +10,6 @@ from deploy.vllm import lock, setup
 
 
 @pytest.mark.nightly
-@pytest.mark.slow
 @pytest.mark.parametrize("constraint", ["", "torch<=2.14.1\n"], ids=["free", "constrained"])
 def test_without_a_torch_wheel_for_the_cpu_set_up_says_where_to_get_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], constraint: str

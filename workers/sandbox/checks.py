@@ -67,8 +67,8 @@ def _refuse_weak(allow_weak: bool | None) -> None:
         allow_weak = settings.KOLM_ALLOW_WEAK_SANDBOX
     if not allow_weak:
         raise SandboxUnavailable(
-            "Python checks need Linux on x86-64 or arm64: this deployment's platform has no system-call filter to hold "
-            "them. Use the other kinds of checks."
+            "Python checks need Linux on x86-64 or arm64: this installation's platform has no system-call filter to "
+            "hold them. Use the other kinds of checks."
         )
 
 

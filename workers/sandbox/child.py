@@ -93,7 +93,7 @@ def main() -> None:
     active = _lock_in(wanted) if sys.platform == "linux" else []
     _silence()
     if not active:
-        _limit(wanted)  # a weak sandbox, which this deployment asked for
+        _limit(wanted)  # a weak sandbox, which this installation asked for
         _keep_one_descriptor()
     _write_frame({"active": active})
     _run(json.loads(job))

@@ -26,6 +26,6 @@ class CheckFault:
 
 
 class SandboxUnavailable(CustomerError):
-    """This deployment's platform cannot hold a check; nothing ran."""
+    """This installation's platform cannot hold a check; nothing ran."""
 
     code = "python_checks_unavailable"

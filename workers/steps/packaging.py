@@ -142,7 +142,7 @@ def _check_trusted(data: bytes) -> None:
     verdict = kolm_verify.verify(data, keyring())
     if verdict.exit_code != 0:
         raise OurError(
-            f"This deployment's own keyring does not trust what it signed: {'; '.join(verdict.reasons)}",
+            f"This installation's own keyring does not trust what it signed: {'; '.join(verdict.reasons)}",
             code="signing_key_untrusted",
         )
 

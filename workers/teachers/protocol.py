@@ -12,7 +12,7 @@ only a claim to be verified.
       teacher_protocol       yes        the answer is not what the protocol promises (half JSON, invalid UTF-8, a wrong
                                         shape)
       teacher_too_large      no         the answer is longer than its request can explain
-      teacher_rejected       no         a 4xx, a redirect, or an address this deployment does not call
+      teacher_rejected       no         a 4xx, a redirect, or an address this installation does not call
       teacher_no_recording   no         replay has no answer to this request
     TeacherCanceled          the caller's own `cancelled()` turned true
 """

@@ -1,7 +1,7 @@
 """The price of things: a dated, immutable price book. What a whole compile will cost is in `estimates`.
 
 Prices are exact decimals of US dollars per unit; an amount becomes a whole number of micro-USD once, when it is
-booked, rounded half to even. The book knows this deployment's own work and its own demonstration teacher. It holds no
+booked, rounded half to even. The book knows this installation's own work and its own demonstration teacher. It holds no
 vendor's prices: they change without notice, so a spec that names another model brings its price along
 (`teacher.price`).
 """

@@ -33,7 +33,7 @@ GRANT_S = 900.0  # how long a grant opens artifacts; a request that began goes o
 
 
 class BadGrant(OurError):
-    """The refusal of a grant: not signed by this deployment, altered, or too old."""
+    """The refusal of a grant: not signed by this installation, altered, or too old."""
 
     code = "bad_grant"
 
@@ -76,9 +76,9 @@ def read_grant(token: str, key: bytes, *, now: float | None) -> Grant:
         first, _, second = token.partition(".")
         payload, mac = _unb64(first), _unb64(second)
     except (ValueError, binascii.Error) as error:
-        raise BadGrant("The grant is not one of this deployment's.") from error
+        raise BadGrant("The grant is not one of this installation's.") from error
     if not hmac.compare_digest(mac, hmac.new(key, payload, hashlib.sha256).digest()):
-        raise BadGrant("The grant is not signed by this deployment: both sides need the same KOLM_RUNNER_TOKEN.")
+        raise BadGrant("The grant is not signed by this installation: both sides need the same KOLM_RUNNER_TOKEN.")
     grant = Grant.from_json(json.loads(payload))
     if now is not None and now > grant.expires_at:
         raise BadGrant("The grant is too old.")

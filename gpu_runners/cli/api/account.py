@@ -83,7 +83,7 @@ def _run_revoke_key(options: argparse.Namespace) -> int:
 
 
 def login(*, api: str | None, key: str | None, profile: str) -> int:
-    """Nothing is kept before the deployment has accepted the key."""
+    """Nothing is kept before the installation has accepted the key."""
     try:
         known = logins.load(profile)
         url = _address(api, known.url if known else logins.DEFAULT_URL)

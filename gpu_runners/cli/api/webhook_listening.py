@@ -30,7 +30,7 @@ FEED = "/v1/webhook_events/feed"
 POLL_S = 1.0
 LONGEST_POLL_S = 15.0  # while kolm does not answer
 RECEIVER_POLL_S = 0.5  # while nobody listens at the URL
-TIMEOUT_S = 15.0  # as the deployment's own deliveries
+TIMEOUT_S = 15.0  # as the installation's own deliveries
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

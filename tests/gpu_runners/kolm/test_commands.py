@@ -14,7 +14,7 @@ from tests.acceptance.deployment import Customer
 from tests.compile_factories import small_spec
 from tests.web_stack import WebStack
 
-pytestmark = [pytest.mark.timeout(120), pytest.mark.slow]
+pytestmark = [pytest.mark.timeout(120)]
 Run = Callable[..., tuple[int, str, str]]
 
 

@@ -21,7 +21,7 @@ from tests.gpu_runners.kolm.generative_world import __name__ as WORLD
 from tests.gpu_runners.wire import Say, wire
 from tests.web_stack import WebStack
 
-pytestmark = [pytest.mark.timeout(120), pytest.mark.slow]
+pytestmark = [pytest.mark.timeout(120)]
 Run = Callable[..., tuple[int, str, str]]
 OF_ONE = {"raw", "last_24h", "ran", "history"}  # members of one deployment's answer alone
 

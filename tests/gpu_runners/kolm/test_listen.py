@@ -20,7 +20,7 @@ from tests.compile_factories import small_spec
 from tests.gpu_runners.kolm.receiver import Receiver, receiving
 from tests.web_stack import WebStack
 
-pytestmark = [pytest.mark.timeout(180), pytest.mark.slow]
+pytestmark = [pytest.mark.timeout(180)]
 
 
 @contextmanager

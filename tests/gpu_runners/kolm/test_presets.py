@@ -22,7 +22,7 @@ from tests.gpu_runners.cli.command_reference import commands
 from tests.gpu_runners.kolm.test_listen import listening
 from tests.web_stack import WebStack
 
-pytestmark = [pytest.mark.timeout(180), pytest.mark.slow]
+pytestmark = [pytest.mark.timeout(180)]
 
 
 def absent(prefix: Prefix) -> str:

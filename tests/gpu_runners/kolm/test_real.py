@@ -17,7 +17,7 @@ from tests.bench.event_streams_world import __name__ as WORLD
 from tests.compile_factories import small_spec
 from tests.web_stack import WebStack
 
-pytestmark = [pytest.mark.timeout(180), pytest.mark.slow]
+pytestmark = [pytest.mark.timeout(180)]
 # members that an answer has in some places only
 SOMETIMES = {"secret", "spec", "log", "body", "lines"}
 

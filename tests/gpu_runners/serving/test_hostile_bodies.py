@@ -22,7 +22,6 @@ from tests.tiny_bases import tiny_bases  # noqa: F401
 
 NAME = "kolm-tiny-1"
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
-pytestmark = pytest.mark.slow
 _numbers = itertools.count()
 
 

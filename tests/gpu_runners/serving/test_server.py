@@ -35,7 +35,6 @@ from tests.gpu_runners.serving.small_backend import SmallBackend, small_backend
 from tests.tiny_bases import tiny_bases  # noqa: F401
 
 NAME, CHAT = "kolm-tiny-1", "/v1/chat/completions"
-pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,6 @@ from tests.gpu_runners.serving.small_backend import SmallBackend, small_backend
 from tests.gpu_runners.small_packs import json_rules, spec_of
 from tests.tiny_bases import TINY, tiny_bases  # noqa: F401
 
-pytestmark = pytest.mark.slow
 TEXTS = [f"please send {n} {what} to {who}" for n, what, who in [(3, "lamps", "Rhea"), (4, "chairs", "Bonn")]]
 SCHEMA = {
     "type": "object",

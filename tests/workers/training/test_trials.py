@@ -142,6 +142,7 @@ def test_the_first_is_kept_when_the_second_is_worse(row):
     check_money(row)
 
 
+@pytest.mark.nightly
 def test_nothing_is_offered_twice_wherever_a_process_dies(row, monkeypatch):
     """Killed before and after every step of a trial: the same two trials, four jobs, one receipt."""
     real_end, real_answers = trials._end, trials._answers

@@ -16,6 +16,7 @@ from backend.tenants.isolation import tenant_scope
 from backend.tenants.models import ApiKey
 from backend.usage.invariants import violations
 from backend.usage.models import Allowance
+from tests.acceptance.deployment import eventually
 from tests.backend.serving.worlds import (
     MESSAGES,
     FarSide,
@@ -232,7 +233,7 @@ def test_a_caller_who_hangs_up_stops_the_server(web, world, far):
     with stream(web, world) as response:
         next(response.iter_raw())
     assert far.disconnected.wait(10)
-    assert not servers._under_way
+    eventually(lambda: not servers._under_way, within_s=10, what="our side has heard of it too")
 
 
 def test_a_server_that_dies_after_the_first_byte_ends_the_stream_with_an_error(web, world, far):

@@ -180,6 +180,7 @@ def first_tokens(causal: CausalBase, text: str, n: int) -> tuple[int, ...]:
         asyncio.run(model.engine.close())
 
 
+@pytest.mark.nightly
 def test_bench_measures_each_source_beside_the_model_alone(
     home: Path, causal: CausalBase, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -210,6 +211,7 @@ def test_bench_measures_each_source_beside_the_model_alone(
     assert "rules  2 answer 1 of 2 inputs" in text
 
 
+@pytest.mark.nightly
 def test_bench_measures_a_draft_model_that_is_named(
     home: Path, causal: CausalBase, capsys: pytest.CaptureFixture[str]
 ) -> None:

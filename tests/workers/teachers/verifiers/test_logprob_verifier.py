@@ -81,6 +81,7 @@ def test_what_enters_the_pool_is_distributed_as_the_new_prompts_answers(
     assert said.cost.amount_microusd == sum(v.cost_microusd for v in said.verdicts) > 0
 
 
+@pytest.mark.nightly
 def test_drafts_that_were_chosen_by_their_text_bias_the_stored_rule_and_not_the_point_mass(teacher: Teacher) -> None:
     drafts = [d for d in drafts_of(teacher, "old", COVERED, 3 * N, seed=3) if d.text.startswith("hello")][:N]
     stored = verified(teacher, LogprobVerifier(CAPS), asked("new", COVERED), drafts)
