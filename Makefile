@@ -13,7 +13,7 @@ WORKERS := -n $(shell "$(PYTHON)" -c 'import os; print(min(8, (os.cpu_count() or
 # bytecode is kept: the suite and the stack start hundreds of processes, each of which would compile a thousand files anew
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo demo-json up key down status test check unit static test-all lines structure durations lint format types contracts migrations-check openapi openapi-check pytest test-faults setup-vllm test-vllm bench-vllm-drafts bench-vllm-recipes bench-vllm-exactness bench-banking77 bench-selection bench-draft-policy bench-drafts bench-draft-kscore test-browser screenshots bench-api bench-streams bench-serving base base-anew bench-trainer bench-snips bench-recipes bench-registry bench-rules setup-llama setup-llama-server test-llama bench-llama ledger-check backup restore lock wheel clean
+.PHONY: help setup demo demo-json up key down status test check unit static test-all repeat lines structure durations lint format types contracts migrations-check openapi openapi-check pytest test-faults setup-vllm test-vllm bench-vllm-drafts bench-vllm-recipes bench-vllm-exactness bench-banking77 bench-selection bench-draft-policy bench-drafts bench-draft-kscore test-browser screenshots bench-api bench-streams bench-serving base base-anew bench-trainer bench-snips bench-recipes bench-registry bench-rules setup-llama setup-llama-server test-llama bench-llama ledger-check backup restore lock wheel clean
 
 help:
 	@echo "make demo    compile examples/refund-router.yaml end to end on this machine"
@@ -95,6 +95,11 @@ unit: setup
 # in parallel; FILES=tests/deploy runs a part, in one process
 pytest: setup
 	$(if $(FILES),$(RUN) -m pytest $(FILES),$(SUITE) $(WORKERS) --durations=15 tests)
+
+# ten daily suites in a row beside a process that spins: nothing may be flaky (two hours; docs/benchmarks/suite.md)
+RUNS := 10
+repeat: setup
+	@$(RUN) -m tests.repeat --runs $(RUNS)
 
 # lines of every room and package beside docs/lines.md; WRITE=yes sets the budgets to what is there
 lines: setup
