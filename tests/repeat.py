@@ -1,5 +1,5 @@
-"""`make repeat RUNS=10`: the daily suite again and again beside a load, to see whether anything is flaky. One line a run:
-how long, what passed and each test that failed; the exit status counts the runs that had one."""
+"""`make repeat RUNS=10`: the daily suite again and again beside a load, to see whether anything is flaky. One line a
+run: how long, what passed and each test that failed; the exit status counts the runs that had one."""
 
 import argparse
 import re
