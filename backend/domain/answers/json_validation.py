@@ -133,10 +133,12 @@ def _enum(values: Any, _schema: Mapping[str, Any]) -> Rule:
 
 
 def _const(constant: Any, _schema: Mapping[str, Any]) -> Rule:
-    rule_of_one = _enum([constant], {})
+    key, is_container = _key(constant, None), isinstance(constant, dict | list)
+    words = f"{_show(constant)} was expected"
 
     def rule(value: Any, at: Place, budget: ValidationBudget) -> Iterable[Fault]:
-        return [(at, f"{_show(constant)} was expected")] if rule_of_one(value, at, budget) else _NOTHING
+        is_fine = (is_container or not isinstance(value, dict | list)) and _key(value, budget) == key
+        return _NOTHING if is_fine else [(at, words)]
 
     return rule
 
@@ -147,7 +149,8 @@ _TEXT = json.JSONEncoder(sort_keys=True).encode
 def _key(value: object, budget: ValidationBudget | None) -> str:
     """A text that two values share when JSON Schema calls them equal. Texts, for no stranger can make their hashes
     meet, as he could those of numbers."""
-    text = _TEXT(_whole(value, budget))
+    # the encoder writes an integer so too, and makes itself anew for each
+    text = repr(value) if type(value) is int else _TEXT(_whole(value, budget))
     if budget is not None:
         budget.spend(STEPS_A_VALUE + len(text) // CHARS_A_STEP)
     return text

@@ -52,7 +52,7 @@ def test_it_waits_as_long_as_retry_after_says_and_a_little_more(form: str) -> No
         with client_of(server, pauses) as client:
             client.get("/v1/things")
     assert len(pauses) == 1
-    assert 5.9 < pauses[0] < 8
+    assert 5 < pauses[0] < 8  # a date has whole seconds
 
 
 def test_a_server_that_asks_for_an_hour_is_reported_and_not_waited_for() -> None:

@@ -290,7 +290,7 @@ TWICE = [  # by each half
     (selection, "_save"),
     (selection, "keep_drafts"),
 ]
-ONCE = [(splitting, "call_batch"), (splitting, "_make_halves"), (splitting, "tell"), (selection, "_summary")]
+ONCE = [(splitting, "call_batch"), (splitting, "_make_halves"), (splitting, "emit_report"), (selection, "_summary")]
 DEATHS = [(place, 1, is_after) for place in ONCE for is_after in (False, True)]
 DEATHS += [(place, nth, is_after) for place in TWICE for nth, is_after in ((1, False), (2, True))]
 COLUMNS = ("name", "hint", "share_ppm", "n_candidates", "k_requested", "k_actual", "reactions", "selection")
