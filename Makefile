@@ -59,7 +59,7 @@ test: setup
 # everything there is but vLLM's: hypothesis' full profile, the nightly tier, the engines on torch's plain kernels, faults; hours
 test-all: setup static migrations-check openapi-check
 	HYPOTHESIS_PROFILE=full $(SUITE) $(WORKERS) -m "not faults and not vllm"
-	ATEN_CPU_CAPABILITY=default $(SUITE) $(WORKERS) -m process tests/gpu_runners tests/workers
+	ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41 $(SUITE) $(WORKERS) -m process tests/gpu_runners tests/workers
 	$(MAKE) test-faults
 
 # two at a time: mypy takes as long as the others together
