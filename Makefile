@@ -117,9 +117,9 @@ durations: setup
 test-faults: setup
 	$(RUN) -m pytest tests/faults -m faults --durations=20
 
-# the browser tests alone (they are part of `make test`), and the pictures in docs/screenshots
+# all browser tests (`make test` has a first look alone), and the pictures in docs/screenshots
 test-browser: setup
-	$(RUN) -m pytest tests/browser --durations=20
+	$(RUN) -m pytest -m "not faults and not vllm" tests/browser --durations=20
 
 screenshots: setup
 	$(RUN) -m tests.browser.screenshots
