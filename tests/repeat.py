@@ -1,5 +1,6 @@
 """`make repeat RUNS=10`: the daily suite again and again beside a load, to see whether anything is flaky. One line a
-run: how long, what passed and each test that failed; the exit status counts the runs that had one."""
+run: how long, what passed and each test that failed; the exit status counts the runs that had one, and
+build/repeat-<number>.txt is all that such a run printed."""
 
 import argparse
 import re
@@ -27,7 +28,9 @@ def main() -> int:
         failures = re.findall(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
         (summary,) = re.findall(r"^\d+ .*(?:passed|failed).*$", done.stdout, re.MULTILINE)[-1:] or [done.stderr[-300:]]
         print(f"{number}: {time.monotonic() - began:.0f} s, {summary}", *failures, sep="\n  ", flush=True)
-        n_failed += done.returncode != 0
+        if done.returncode != 0:
+            n_failed += 1
+            (ROOT / "build" / f"repeat-{number}.txt").write_text(done.stdout + done.stderr)
     return n_failed
 
 
