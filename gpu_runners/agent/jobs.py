@@ -59,16 +59,7 @@ def _hooks(folder: Path, emit: Emit, should_stop: Callable[[], bool]) -> Hooks:
     numbers = itertools.count()
 
     def on_step(done: StepDone) -> None:
-        emit(
-            {
-                "event": "progress",
-                "step": done.step,
-                "n_steps": done.n_steps,
-                "loss": done.loss,
-                "eta_s": done.eta_s,
-                "note": done.note,
-            }
-        )
+        _report(emit, done.step, done.n_steps, done.note, loss=done.loss, eta_s=done.eta_s)
 
     def on_checkpoint(data: bytes) -> None:
         path = folder / f"checkpoint-{next(numbers)}"
@@ -78,20 +69,17 @@ def _hooks(folder: Path, emit: Emit, should_stop: Callable[[], bool]) -> Hooks:
     return Hooks(on_step=on_step, on_checkpoint=on_checkpoint, should_stop=should_stop)
 
 
+def _report(
+    emit: Emit, done: int, total: int, note: str, *, loss: float | None = None, eta_s: float | None = None
+) -> None:
+    emit({"event": "progress", "step": done, "n_steps": total, "loss": loss, "eta_s": eta_s, "note": note})
+
+
 def evaluate_files(job: EvaluateJob, *, folder: Path, base_dir: Path | None, emit: Emit) -> dict[str, Any]:
     base = open_base(job.base_model, base_dir=base_dir, expect_sha256=job.base_model_sha256)
 
     def on_progress(done: int, total: int) -> None:
-        emit(
-            {
-                "event": "progress",
-                "step": done,
-                "n_steps": total,
-                "loss": None,
-                "eta_s": None,
-                "note": "predicting held-out inputs",
-            }
-        )
+        _report(emit, done, total, "predicting held-out inputs")
 
     result = evaluate(
         job,
@@ -111,8 +99,7 @@ def evaluate_files_causal(job: EvaluateCausalJob, *, folder: Path, base_dir: Pat
     base = open_causal_base(job.base_model, base_dir=base_dir, expect_sha256=job.base_model_sha256)
 
     def on_progress(done: int, total: int) -> None:
-        note = "answering held-out inputs"
-        emit({"event": "progress", "step": done, "n_steps": total, "loss": None, "eta_s": None, "note": note})
+        _report(emit, done, total, "answering held-out inputs")
 
     result = evaluate_causal(
         job,
@@ -134,7 +121,7 @@ def pack_recipes_files(job: PackRecipesJob, *, folder: Path, base_dir: Path | No
     from gpu_runners.jobs.pack_recipes import pack_recipes, read_inputs_of
 
     def on_progress(done: int, total: int, note: str) -> None:
-        emit({"event": "progress", "step": done, "n_steps": total, "loss": None, "eta_s": None, "note": note})
+        _report(emit, done, total, note)
 
     data, result = pack_recipes(job, read_inputs_of(folder), base_dir=base_dir, on_progress=on_progress)
     (folder / "pack").write_bytes(data)

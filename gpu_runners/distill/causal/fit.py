@@ -20,7 +20,7 @@ from gpu_runners.distill.causal.loading import make_optimizer, optimizer_tensors
 from gpu_runners.distill.causal.net import CompletionNet, weight_of
 from gpu_runners.distill.causal.packing import Bins, lay_out, plan_epoch, share_of
 from gpu_runners.distill.causal.processes import Processes
-from gpu_runners.distill.label.checkpoint import rng_tensors, set_rng
+from gpu_runners.distill.checkpoint import rng_tensors, set_rng
 from gpu_runners.distill.label.fit import CLIP_NORM, learning_rate_factor
 from gpu_runners.errors import JobFailed
 from gpu_runners.models.device import Choice

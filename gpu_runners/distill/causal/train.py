@@ -38,15 +38,15 @@ import hashlib
 import json
 import os
 import time
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from backend.domain.jobs.causal_jobs import CausalOptions, DistillCausalJob, DistillCausalResult
-from gpu_runners.distill.causal import checkpoint
+from gpu_runners.distill import checkpoint
 from gpu_runners.distill.causal.active import read_back
-from gpu_runners.distill.causal.checkpoint import Counters
 from gpu_runners.distill.causal.dataset import Encoded, encode, read_rows, split
 from gpu_runners.distill.causal.fit import Fit, Stepped
 from gpu_runners.distill.causal.loading import adapter_from, load_frozen, prefix_of, size_of, target_names, with_lora
@@ -61,6 +61,23 @@ from gpu_runners.models import causal_adapter as adapters
 from gpu_runners.models.causal_adapter import AdapterConfig
 from gpu_runners.models.causal_base import CausalBase
 from gpu_runners.models.device import Capabilities, choose, detect
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counters(checkpoint.JobCounters):
+    """`step` optimiser steps are done, `parts` batches make one (2 after the device ran out of memory at step
+    `halved_at`). `epoch_loss`, `n_tokens` and `n_positions` are sums over the current epoch. `best_loss` and
+    `best_epoch` are None before the first epoch that counts."""
+
+    step: int
+    parts: int
+    halved_at: int | None
+    epoch_loss: float
+    n_tokens: int
+    n_positions: int
+    best_loss: float | None
+    best_epoch: int | None
+    log: list[dict[str, Any]]
 
 
 def distill_causal(
@@ -235,7 +252,7 @@ class _Run:
 
     def restore(self, data: bytes) -> int:
         """Go on from a checkpoint; returns the number of steps already done, 0 where the bytes are not this job's."""
-        saved = checkpoint.from_bytes(data, fingerprint=self._fingerprint())
+        saved = checkpoint.from_bytes(data, Counters, fingerprint=self._fingerprint())
         if saved is None:
             return 0
         c, tensors = saved

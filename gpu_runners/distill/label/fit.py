@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from backend.domain.jobs.runner_jobs import TrainOptions
-from gpu_runners.distill.label import checkpoint
+from gpu_runners.distill import checkpoint
 from gpu_runners.distill.label.dataset import Pair, batches
 from gpu_runners.errors import JobFailed
 from gpu_runners.models.encoder import LabelNet, width_of

@@ -16,6 +16,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import StrEnum
 from importlib.metadata import version
 from typing import Any
 
@@ -23,10 +24,9 @@ import numpy as np
 import torch
 
 from backend.domain.jobs.runner_jobs import DistillJob, DistillResult, TrainOptions
-from gpu_runners.distill.label import checkpoint
+from gpu_runners.distill import checkpoint
 from gpu_runners.distill.label.baseline import fit_head
 from gpu_runners.distill.label.calibration import fit_temperature
-from gpu_runners.distill.label.checkpoint import Counters, Phase
 from gpu_runners.distill.label.dataset import Pair, read_pairs, split
 from gpu_runners.distill.label.fit import Fit, pick_precision
 from gpu_runners.distill.label.options import read_options
@@ -38,6 +38,24 @@ from gpu_runners.models.encoder import LabelNet, best_device, embed_all, load_bo
 from gpu_runners.models.encoder_tokens import TextTokenizer
 from gpu_runners.models.label_adapter import AdapterConfig, Head
 from gpu_runners.models.merging import from_peft, linear_names
+
+
+class Phase(StrEnum):
+    CALIBRATE = "calibrate"
+    REFIT = "refit"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counters(checkpoint.JobCounters):
+    """The state of a run: `step` optimiser steps of `phase` are done, `steps_before` of the phase before it;
+    `epoch_loss` is the sum over the current epoch."""
+
+    phase: str
+    step: int
+    steps_before: int
+    epoch_loss: float
+    temperature: float
+    log: list[dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,7 +212,7 @@ class _Run:
     def restore(self, data: bytes) -> int:
         """Go on from a checkpoint; returns the number of epochs already done in both fits, 0 where the bytes are not
         this job's."""
-        saved = checkpoint.from_bytes(data, fingerprint=self._fingerprint())
+        saved = checkpoint.from_bytes(data, Counters, fingerprint=self._fingerprint())
         if saved is None:
             return 0
         c, tensors = saved

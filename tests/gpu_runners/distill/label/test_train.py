@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from backend.domain.jobs.runner_jobs import DistillJob
-from gpu_runners.distill.label import checkpoint
+from gpu_runners.distill import checkpoint
 from gpu_runners.distill.label.fit import learning_rate_factor
-from gpu_runners.distill.label.train import Hooks, StepDone, distill
+from gpu_runners.distill.label.train import Counters, Hooks, StepDone, distill
 from gpu_runners.errors import JobFailed, JobStopped
 from gpu_runners.models.bases import Base
 from tests.gpu_runners.small_task import LABELS, Trained, jsonl, task_rows
@@ -55,16 +55,14 @@ def test_a_checkpoint_of_another_job_or_of_damaged_bytes_starts_afresh(trained: 
 
 
 def test_a_checkpoint_is_bound_to_the_job_it_was_made_for() -> None:
-    counters = checkpoint.Counters(
-        fingerprint="a", phase="refit", step=1, steps_before=0, epoch_loss=0.5, temperature=1.0, log=[]
-    )
+    counters = Counters(fingerprint="a", phase="refit", step=1, steps_before=0, epoch_loss=0.5, temperature=1.0, log=[])
     import torch
 
     data = checkpoint.to_bytes(counters, {"rng": torch.zeros(4, dtype=torch.uint8)})
-    found = checkpoint.from_bytes(data, fingerprint="a")
+    found = checkpoint.from_bytes(data, Counters, fingerprint="a")
     assert found is not None
     assert found[0] == counters
-    assert checkpoint.from_bytes(data, fingerprint="b") is None
+    assert checkpoint.from_bytes(data, Counters, fingerprint="b") is None
 
 
 def test_checkpoints_come_by_the_clock_and_progress_at_every_step(

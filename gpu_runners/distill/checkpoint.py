@@ -1,12 +1,10 @@
 """The whole state of a training run as one safetensors blob: a run resumed from it ends with the same bytes as one that
 never stopped."""
 
-import dataclasses
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
-from enum import StrEnum
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import TypeVar
 
 import torch
 from safetensors import SafetensorError
@@ -16,38 +14,31 @@ from torch import Tensor
 _KEY = "kolm"  # one key only: safetensors writes several metadata keys in no fixed order
 
 
-class Phase(StrEnum):
-    CALIBRATE = "calibrate"
-    REFIT = "refit"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Counters:
-    """The state of a run: `step` optimiser steps of `phase` are done, `steps_before` of the phase before it;
-    `epoch_loss` is the sum over the current epoch."""
+class JobCounters:
+    """What a trainer counts, in JSON's types, and the job that it counts for."""
 
     fingerprint: str
-    phase: str
-    step: int
-    steps_before: int
-    epoch_loss: float
-    temperature: float
-    log: list[dict[str, Any]]
 
 
-def to_bytes(counters: Counters, tensors: Mapping[str, Tensor]) -> bytes:
-    state = json.dumps(dataclasses.asdict(counters), sort_keys=True)
+Counters = TypeVar("Counters", bound=JobCounters)
+
+
+def to_bytes(counters: JobCounters, tensors: Mapping[str, Tensor]) -> bytes:
+    state = json.dumps(asdict(counters), sort_keys=True)
     return save(
         {name: t.detach().cpu().contiguous().clone() for name, t in sorted(tensors.items())}, metadata={_KEY: state}
     )
 
 
-def from_bytes(data: bytes, *, fingerprint: str) -> tuple[Counters, dict[str, Tensor]] | None:
+def from_bytes(
+    data: bytes, counters_type: type[Counters], *, fingerprint: str
+) -> tuple[Counters, dict[str, Tensor]] | None:
     """None where the bytes are not a checkpoint of this very job: the run then starts afresh, which costs time and
     nothing else."""
     try:
         length = int.from_bytes(data[:8], "little")
-        counters = Counters(**json.loads(json.loads(data[8 : 8 + length])["__metadata__"][_KEY]))
+        counters = counters_type(**json.loads(json.loads(data[8 : 8 + length])["__metadata__"][_KEY]))
         tensors = load(data)
     except (SafetensorError, ValueError, KeyError, TypeError):
         return None
