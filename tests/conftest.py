@@ -24,19 +24,18 @@ from deploy.embedded.stack import EmbeddedServices
 def django_db_setup(
     django_test_environment: None, django_db_blocker: DjangoDbBlocker, embedded_services: EmbeddedServices
 ) -> Generator[None]:
-    """In the place of pytest-django's, which makes no database for a run whose tests all take `committed_db`."""
+    """In the place of pytest-django's, which makes no database for a run whose tests all take `committed_db`. It is
+    not dropped: it ends with its server, and a process of the last test may still be leaving it."""
     from django.core.management import call_command
-    from django.test.utils import setup_databases, teardown_databases
+    from django.test.utils import setup_databases
 
     with django_db_blocker.unblock():
         _connect_as(embedded_services.env["DATABASE_OWNER_URL"])
-        made = setup_databases(verbosity=0, interactive=False, aliases={"default"}, serialized_aliases=set())
+        setup_databases(verbosity=0, interactive=False, aliases={"default"}, serialized_aliases=set())
         call_command("install_tenant_key")
         call_command("install_signing_key", stdout=StringIO())
         _connect_as(embedded_services.env["DATABASE_URL"])
         yield
-        _connect_as(embedded_services.env["DATABASE_OWNER_URL"])
-        teardown_databases(made, verbosity=0)
 
 
 @pytest.fixture
