@@ -27,7 +27,7 @@ from uuid import UUID
 import sys
 from django.db import transaction
 from backend.artifacts.signing import sign_document
-from backend.tenants import deletion
+from backend.tenants.tenant_data import deletion
 from backend.tenants.actors import Actor
 from backend.tenants.models import Tenant
 from backend.tenants.isolation import tenant_scope
