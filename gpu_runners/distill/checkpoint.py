@@ -16,7 +16,7 @@ _KEY = "kolm"  # one key only: safetensors writes several metadata keys in no fi
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobCounters:
-    """What a trainer counts, in JSON's types, and the job that it counts for."""
+    """The counts of a trainer, in JSON's types, and the job that they are of."""
 
     fingerprint: str
 

@@ -44,7 +44,7 @@ KILLS = {
 STOPS = {Part.WORKER: 7, Part.RUNNER: 9, Part.WEB: 1}
 OTHERS = {"flush": 3, "backend": 6, "child": 4}
 LONGEST_STOP_S = 25.0
-pytestmark = pytest.mark.timeout(int(FAULTS_S + TAIL_S + 300))
+pytestmark = pytest.mark.timeout(int(FAULTS_S + 4 * TAIL_S + 300))
 
 
 def all_faults(deployment: Deployment, rng: random.Random) -> list[tuple[str, Callable[[], bool]]]:

@@ -14,7 +14,7 @@ from tests.acceptance.specs import small_spec
 from tests.faults.killing import asleep
 from tests.faults.lives import __name__ as LIVES
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(1200)
 # another seed, other deaths: a nightly run names more of them, as in KOLM_FAULT_SEEDS=1,2,3
 SEEDS = [int(seed) for seed in os.environ.get("KOLM_FAULT_SEEDS", "20261121").split(",")]
 

@@ -26,7 +26,7 @@ from tests.acceptance.specs import asks, small_spec
 from tests.acceptance.teacher_server import TeacherServer
 from tests.faults.killing import Killer, everything_once
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(2400)
 MODEL = "slow-kills"
 N_CANDIDATES, CONCURRENCY = 16, 4
 

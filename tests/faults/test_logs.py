@@ -20,7 +20,7 @@ from tests.acceptance.specs import asks, small_spec
 from tests.acceptance.teacher_server import CANARY, TeacherServer
 from tests.faults.killing import asleep, in_mid_training, kill, look
 
-pytestmark = pytest.mark.timeout(500)
+pytestmark = pytest.mark.timeout(2000)
 ERASE = """
 import django; django.setup()
 from uuid import UUID

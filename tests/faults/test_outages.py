@@ -17,7 +17,7 @@ from tests.acceptance.specs import asks, small_spec
 from tests.acceptance.teacher_server import TeacherServer
 from tests.faults.killing import asleep, asleep_with_children, in_mid_training, look
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = pytest.mark.timeout(1600)
 BLOBS_AWAY_S, DATABASE_AWAY_S, VALKEY_AWAY_S = 30, 20, 15
 
 

@@ -29,7 +29,7 @@ from deploy.embedded.stack import end_leftovers
 from tests.acceptance.deployment import Customer, Deployment, Row, _embedded, _show_logs, _variables, eventually
 from tests.acceptance.specs import small_spec
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(1800)
 SPEC = small_spec("drilled")
 
 

@@ -19,7 +19,7 @@ from tests.acceptance.serving_books import ledger_is_whole, n_answers, promised,
 from tests.faults.killing import kill
 from tests.tiny_bases import tiny_bases  # noqa: F401 (a fixture)
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(1800)
 CHAT = "/v1/chat/completions"
 N_STREAMS, N_BEFORE = 6, 5
 # hot, unconstrained and long: it is still being written when the kill comes

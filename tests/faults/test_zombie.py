@@ -14,7 +14,7 @@ from tests.acceptance.specs import asks, small_spec
 from tests.acceptance.teacher_server import TeacherServer
 from tests.faults.killing import asleep
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(1200)
 MODEL, CONCURRENCY = "slow-zombie", 4
 # every table that a compile leaves rows in, with the column that names it
 TABLES = {
