@@ -30,8 +30,9 @@ def share(value: Number | None, low: float, high: float) -> float:
         return 0.0
     if high <= low:
         return 50.0
-    span = high / 2 - low / 2  # halves: the difference of two huge numbers may be no float
-    return min(100.0, max(0.0, (number / 2 - low / 2) / span * 100))
+    if math.isinf(high - low):  # halves: the difference of two huge numbers may be no float
+        number, low, high = number / 2, low / 2, high / 2
+    return min(100.0, max(0.0, (number - low) / (high - low) * 100))
 
 
 def percent(value: float) -> str:

@@ -206,6 +206,9 @@ def test_scales():
     assert share(11, 0, 10) == 100
     assert share(-1, 0, 10) == 0
     assert share(3, 3, 3) == 50
+    assert share(5e-324, 0, 5e-324) == 100  # half of it is nothing
+    assert share(1.7e308, -1.7e308, 1.7e308) == 100  # the span is no float
+    assert share(1.7e308, 0, 5e-324) == 100
     assert percent(12.5) == "12.5%"
     assert percent(100.0) == "100%"
     assert percent(0.0) == "0%"
