@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -54,7 +55,8 @@ def told_apart(n: int) -> list[dict[str, str]]:
 
 class ScriptedTeacher:
     """`write` gives the texts of a candidate request, `label` the answers to a text, `name` the answer to what the two
-    halves of a slice are called; each may raise."""
+    halves of a slice are called; each may raise. Calls of one batch come from several threads, and what a test scripts
+    is asked by one at a time: a generator takes no second caller."""
 
     identity = TeacherIdentity(provider="grammar", model="kolm-grammar-1", revision="scripted")
     caps = TeacherCaps(logprobs=True)
@@ -71,10 +73,12 @@ class ScriptedTeacher:
         self._write = write or (lambda request: list(itertools.islice(self._texts, request.n)))
         self._label, self._name = label, name
         self.asked: list[CompletionRequest] = []
+        self._turn = threading.Lock()
 
     def complete(self, request: CompletionRequest, *, deadline_s: float, cancelled: Any = None) -> Completion:
-        self.asked.append(request)
-        texts = self._answers(request)
+        with self._turn:
+            self.asked.append(request)
+            texts = self._answers(request)
         choices = tuple(Choice(text=text, logprob=-float(len(text)), n_tokens=max(1, len(text) // 4)) for text in texts)
         return Completion(choices=choices, usage=USAGE)
 
