@@ -5,11 +5,14 @@ from typing import Any
 
 from backend.artifacts.models import Receipt
 from backend.artifacts.signing import signing_key
+from backend.compiles.endpoint_lessons import lessons_of
 from backend.compiles.models import Compile, StepRun, TeacherCall
 from backend.compiles.states import ANSWERED_STATES, CallState
 from backend.domain.artifact.receipts import sign_envelope, step_statement
 from backend.domain.canonical import canonical_json, sha256_hex
 from backend.domain.ids import Prefix, encode_id
+from backend.domain.spec.defaults import dialect_of
+from backend.domain.spec.parsing import parse_spec
 
 MADE_STATES = ANSWERED_STATES | {CallState.FAILED, CallState.WASTED}  # a call that went out and has ended
 
@@ -56,12 +59,27 @@ def as_integers(value: Any) -> Any:
 def _teacher_usage(compile: Compile, step: StepRun) -> dict[str, Any]:
     calls = TeacherCall.objects.filter(tenant_id=compile.tenant_id, compile=compile, step=step.name)
     made = [call for call in calls if call.state in MADE_STATES]
+    told = _dialect(compile, sorted({call.model for call in made})) if made else {}
     return {
         "models": sorted({call.model for call in made}),
         "requests": len(made),
         "input_tokens": sum(call.input_tokens for call in made),
         "output_tokens": sum(call.output_tokens for call in made),
+        "thought_tokens": sum(call.thought_tokens for call in made),
         "wasted_requests": sum(call.state == CallState.WASTED for call in made),
+        **told,
+    }
+
+
+def _dialect(compile: Compile, models: list[str]) -> dict[str, Any]:
+    """How the teacher was spoken to, and what its endpoint had refused by then, by model; nothing of a built-in one."""
+    teacher = parse_spec(compile.spec).teacher
+    if teacher.base_url is None:
+        return {}
+    learnt = {model: lessons_of(compile.tenant_id, teacher.base_url, model) for model in models}
+    return {
+        "dialect": dialect_of(teacher).name,
+        "learnt": {model: [lesson.sentence for lesson in lessons] for model, lessons in learnt.items() if lessons},
     }
 
 

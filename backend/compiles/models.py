@@ -61,6 +61,18 @@ class TeacherKey(TenantOwned):
         indexes = [models.Index(fields=["tenant_id", "created_at"], name="teacher_key_by_time")]
 
 
+class EndpointLessons(TenantOwned):
+    """What one endpoint (the digest of its address) refused for one model: `backend.domain.dialects` reads it."""
+
+    endpoint = models.CharField(max_length=64)
+    model = models.CharField(max_length=200)
+    lessons = models.JSONField(default=list)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["tenant_id", "endpoint", "model"], name="endpoint_lessons_once")]
+
+
 class Compile(TenantOwned):
     """One spec on its way to an artifact. `event_seq` and `version` move under the row's lock. An ablation names the
     compile whose candidates it takes, and its arm. `provider_microusd` is what the provider of the customer's own
@@ -272,6 +284,7 @@ class TeacherCall(TenantOwned):
     input_tokens = models.IntegerField(default=0)
     output_tokens = models.IntegerField(default=0)
     cached_tokens = models.IntegerField(default=0)
+    thought_tokens = models.IntegerField(default=0, db_default=0)
     revision = models.CharField(max_length=200, blank=True)
     price_version = models.CharField(max_length=64, blank=True)
     cost_microusd = models.BigIntegerField(default=0)

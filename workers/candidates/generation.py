@@ -1,6 +1,7 @@
 """One round of candidates for a slice: asked of the teacher, checked as they come, embedded.
 
-Candidates come in batches of at most `teacher.concurrency` calls of at most 8 choices. Which slice gets which round is
+Candidates come in batches of at most `teacher.concurrency` calls of at most 8 choices, or as many as the teacher's
+dialect takes. Which slice gets which round is
 decided by `synthesis`, and when a selection finds too few distinct ones, by `mitigation`. Everything here may be run
 again at any point: what is journaled is not asked for twice.
 """
@@ -19,6 +20,7 @@ from backend.domain.answers.candidates import text_key
 from backend.domain.lifecycle import StepName
 from backend.domain.planning.estimates import CHOICES_PER_CALL
 from backend.domain.planning.step_outputs import SlicingOut
+from backend.domain.spec.defaults import dialect_of
 from backend.domain.spec.parsing import LabelOutput
 from workers.candidates.embedding_usage import embedding_fact
 from workers.candidates.engine_proposals import with_proposals
@@ -91,7 +93,8 @@ def _next_batch(run: CompileRun, slice_row: Slice, exemplars: tuple[str, ...]) -
     missing = wanted - sum(n for _, n in made)
     if len(made) >= wanted:  # an answer has at least one choice
         return []
-    per_call = max(1, min([CHOICES_PER_CALL, *(n for n_asked, n in made if n < n_asked)]))
+    most = min(CHOICES_PER_CALL, dialect_of(run.spec.teacher).max_n)
+    per_call = max(1, min([most, *(n for n_asked, n in made if n < n_asked)]))
     sizes = [min(per_call, missing - at) for at in range(0, missing, per_call)][: run.spec.teacher.concurrency]
     return [
         PlannedCall(
@@ -135,7 +138,7 @@ def _save_candidates(
     for call, choice in choices:
         text = parse_message(choice["text"]) or ""
         key = text_key(text)
-        reasons = check_text(text, heldout, key) or gate_reasons(run.spec, text)
+        reasons = _cut(choice) or check_text(text, heldout, key) or gate_reasons(run.spec, text)
         n_rejected += bool(reasons)
         rows.setdefault(key, _candidate(run, compile, slice_row, call, choice, text, key, reasons))
     known = set(
@@ -154,6 +157,11 @@ def _save_candidates(
     run.progress(
         step, done=min(done, total), total=total, message=f"{slice_row.name}: {slice_row.n_generated} candidates"
     )
+
+
+def _cut(choice: dict[str, Any]) -> tuple[str, ...]:
+    """A candidate that reached its limit ends in the middle: it is none."""
+    return ("cut",) if choice.get("finish_reason") == "length" else ()
 
 
 def _candidate(

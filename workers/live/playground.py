@@ -20,7 +20,7 @@ from backend.serving.playground import MAX_SHOWN, Vote, answer, fail, question
 from backend.tenants.isolation import tenant_scope
 from backend.usage.ledger import Fact, record
 from workers.step.spending import pays_teacher_itself
-from workers.step.teacher_calls import worst_cost
+from workers.step.teacher_calls import with_thoughts, worst_cost
 from workers.step.teacher_session import open_teacher
 from workers.teachers.prompts.answer import item_request
 from workers.teachers.prompts.candidate_and_label import parse_label
@@ -63,8 +63,11 @@ def answer_playground(tenant_id: UUID, answer_id: UUID) -> None:
 
 def _ask(tenant_id: UUID, spec: Spec, text: str) -> _Asked:
     with open_teacher(tenant_id, spec) as session:
-        request = item_request(
-            spec, text, n=spec.sampling.label_samples, temperature=spec.sampling.temperature_labels, seed=None
+        request = with_thoughts(
+            session.teacher,
+            item_request(
+                spec, text, n=spec.sampling.label_samples, temperature=spec.sampling.temperature_labels, seed=None
+            ),
         )
         began = time.monotonic()
         completion = session.teacher.complete(request, deadline_s=DEADLINE_S)

@@ -23,7 +23,7 @@ from backend.usage.accounts import check_open
 from backend.usage.ledger import Fact, record
 from workers.scoring.answer_checks import failed_checks
 from workers.step.spending import pays_teacher_itself
-from workers.step.teacher_calls import worst_cost
+from workers.step.teacher_calls import with_thoughts, worst_cost
 from workers.step.teacher_session import TeacherSession, open_teacher
 from workers.teachers.prompts.answer import item_request
 from workers.teachers.prompts.candidate_and_label import parse_label
@@ -54,6 +54,7 @@ class _Teacher:
 
     def ask(self, request: CompletionRequest) -> list[str] | None:
         """Ask for its replies; None where the money does not reach."""
+        request = with_thoughts(self.session.teacher, request)
         worst = worst_cost(self.session.price, request)
         if worst > self.left_microusd:
             return None

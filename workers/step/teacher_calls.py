@@ -77,6 +77,7 @@ def call_batch(
     made, are_applied = _find_journaled(run, plans)
     if are_applied:
         return
+    plans = [replace(plan, request=with_thoughts(teacher, plan.request)) for plan in plans]
     todo = [plan for plan in plans if plan.key not in made]
     rows = _open(run, step, teacher, price, todo) if todo else {}
     outcomes = _make(run, teacher, todo)
@@ -102,6 +103,13 @@ def ask_batch(
     return [made[plan.key] for plan in plans]
 
 
+def with_thoughts(teacher: Teacher, request: TeacherRequest) -> TeacherRequest:
+    """The request with the room that its teacher needs for thoughts, which it may have shown only when it was asked."""
+    if isinstance(request, ScoreRequest) or request.thought_tokens >= teacher.thought_tokens:
+        return request
+    return replace(request, thought_tokens=teacher.thought_tokens)
+
+
 def worst_cost(price: TeacherPrice, request: TeacherRequest) -> int:
     """The most a call can be billed, micro-USD: every byte of the prompt a token, every choice as long as allowed. A
     text that is scored is part of the prompt, and some servers generate one token after it."""
@@ -109,7 +117,7 @@ def worst_cost(price: TeacherPrice, request: TeacherRequest) -> int:
     if isinstance(request, ScoreRequest):
         return price.most_microusd(input_tokens=n_bytes + len(request.text.encode()), output_tokens=1)
     n_bytes += len(request.prefix.encode())
-    return price.most_microusd(input_tokens=n_bytes, output_tokens=request.n * request.max_tokens)
+    return price.most_microusd(input_tokens=n_bytes, output_tokens=request.most_output_tokens)
 
 
 def _find_journaled(run: CompileRun, plans: Sequence[PlannedCall]) -> tuple[dict[str, MadeCall], bool]:
@@ -311,6 +319,7 @@ def _facts(
         return [] if outcome.usage is None else book(outcome.usage, Billing.WASTE)
     row.input_tokens, row.output_tokens = outcome.usage.input_tokens, outcome.usage.output_tokens
     row.cached_tokens = outcome.usage.cached_tokens
+    row.thought_tokens = outcome.usage.thought_tokens
     row.usage_flags = [name for name in ("estimated", "disputed") if getattr(outcome.usage, name)]
     facts = book(outcome.usage, Billing.CHARGE)
     row.cost_microusd = sum(fact.amount_microusd + fact.provider_microusd for fact in facts)

@@ -3,6 +3,8 @@
 import functools
 import hashlib
 
+from backend.domain.dialects.dialect import Option
+from backend.domain.spec.defaults import dialect_of
 from backend.domain.spec.parsing import Teacher as TeacherSpec
 from workers.teachers.grammar.files import shipped_grammar
 from workers.teachers.protocol import TeacherCaps, TeacherIdentity
@@ -38,7 +40,7 @@ def caps_of(spec: TeacherSpec) -> TeacherCaps:
     if spec.provider == "openai_compatible":
         is_vllm = spec.engine == "vllm"
         return TeacherCaps(
-            logprobs=True,
+            logprobs=Option.LOGPROBS in dialect_of(spec).takes,
             prompt_logprobs=is_vllm,
             prefix=is_vllm,
             engine_drafts=is_vllm,

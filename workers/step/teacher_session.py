@@ -1,18 +1,23 @@
 """The client for a spec's teacher and the price of its model, made from the spec's rows and secrets."""
 
 import hashlib
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from uuid import UUID
 
 from django.conf import settings
+from django.db import DatabaseError
 
 from backend.blobs import get_blob
+from backend.compiles.endpoint_lessons import keep_lessons, lessons_of
 from backend.compiles.models import TEACHER_KEY, TeacherKey, Upload
+from backend.domain.dialects.dialect import Lesson
 from backend.domain.errors import InvalidSpec, NotFound, Problem
 from backend.domain.ids import Prefix, decode_id
 from backend.domain.money.pricing import TeacherPrice, price_book, teacher_price
+from backend.domain.spec.defaults import dialect_of
 from backend.domain.spec.parsing import Spec
 from backend.domain.spec.parsing import Teacher as TeacherSpec
 from backend.tenants.isolation import tenant_scope
@@ -23,6 +28,8 @@ from workers.teachers.openai_compatible.teacher import OpenAICompatibleTeacher
 from workers.teachers.protocol import Teacher
 from workers.teachers.replay import ReplayTeacher
 from workers.teachers.vllm.teacher import VllmTeacher
+
+log = logging.getLogger("kolm.teachers")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,22 +56,36 @@ def teacher_session(run: CompileRun, *, model: str | None = None) -> Iterator[Te
 @contextmanager
 def open_teacher(tenant_id: UUID, spec: Spec, *, model: str | None = None) -> Iterator[TeacherSession]:
     """The spec's teacher for the length of a block; `model` asks another model of the same provider (the spec's
-    fallback)."""
+    fallback). What its endpoint refuses in the block is kept for the next one."""
     wanted = spec.teacher if model is None else spec.teacher.model_copy(update={"model": model})
     with tenant_scope(tenant_id):
         api_key = _api_key(tenant_id, spec)
         recording = _recording(tenant_id, spec)
+        lessons = lessons_of(tenant_id, wanted.base_url, wanted.model) if wanted.base_url else ()
     teacher = make_teacher(
         wanted,
         api_key=api_key,
         recording=recording,
         allowed_private_origins=frozenset(settings.KOLM_ALLOW_PRIVATE_TEACHERS),
         grammar_url=settings.KOLM_GRAMMAR_URL,
+        lessons=lessons,
     )
     try:
         yield TeacherSession(teacher=teacher, price=teacher_price(price_book(), wanted.model, wanted.price))
     finally:
         teacher.close()
+        _keep(tenant_id, wanted, teacher, lessons)
+
+
+def _keep(tenant_id: UUID, spec: TeacherSpec, teacher: Teacher, known: tuple[Lesson, ...]) -> None:
+    """Store what was learnt since. A database that is away costs a few refusals, which nobody bills, the next time."""
+    if spec.base_url is None or not isinstance(teacher, OpenAICompatibleTeacher) or teacher.lessons == known:
+        return
+    try:
+        with tenant_scope(tenant_id):
+            keep_lessons(tenant_id, spec.base_url, spec.model, teacher.lessons)
+    except DatabaseError as error:
+        log.warning("what a teacher's endpoint refused could not be stored: %s", type(error).__name__)
 
 
 def make_teacher(
@@ -74,6 +95,7 @@ def make_teacher(
     recording: bytes | None,
     allowed_private_origins: frozenset[str],
     grammar_url: str,
+    lessons: tuple[Lesson, ...] = (),
 ) -> Teacher:
     """Make a client for the teacher that a spec names, of an unsealed key and a fetched recording. `grammar_url` is the
     deployment's own grammar server up to /v1; only the `grammar` provider may reach it when it is not among
@@ -88,6 +110,7 @@ def make_teacher(
             base_url=grammar_url,
             api_key=None,
             caps=caps_of(spec),
+            dialect=dialect_of(spec),
             concurrency=spec.concurrency,
             allowed_origins=frozenset({grammar_url}),
         )
@@ -99,6 +122,10 @@ def make_teacher(
         base_url=spec.base_url,
         api_key=api_key,
         caps=caps_of(spec),
+        dialect=dialect_of(spec),
+        lessons=lessons,
+        effort=spec.effort,
+        thought_tokens=spec.thought_tokens,
         concurrency=spec.concurrency,
         allowed_origins=allowed_private_origins,
     )

@@ -15,8 +15,8 @@ from backend.domain.errors import CustomerError
 from backend.domain.lifecycle import StepName
 from backend.domain.planning.step_outputs import LabelingOut, SlicingOut
 from backend.domain.planning.trials import TrialKind
-from backend.domain.spec.defaults import train_kind
-from backend.domain.spec.parsing import LabelOutput, Spec, label_names
+from backend.domain.spec.defaults import dialect_of, train_kind
+from backend.domain.spec.parsing import LabelOutput, Spec, TextOutput, label_names
 from backend.drafts.models import Offer
 from workers.drafts.label_drafts import LABELS, keep_labels, known_labels, note_labels
 from workers.gap.selection_record import without_columns
@@ -26,6 +26,7 @@ from workers.step.teacher_calls import MadeCall, PlannedCall, call_batch
 from workers.step.teacher_session import TeacherSession, seed_of, teacher_session
 from workers.teachers.prompts.answer import item_request
 from workers.teachers.prompts.candidate_and_label import parse_label
+from workers.teachers.protocol import CompletionRequest
 from workers.training.observations import observe, rules_of
 from workers.training.training_set import TrainingSet, completions, training_set
 from workers.training.votes import agree
@@ -75,28 +76,32 @@ class _Blobs:
 
 
 def _label_all(run: CompileRun) -> None:
-    """Ask for k labels of every pick, a batch of picks at a time. Many servers give one choice whatever `n` says: a
-    pick that has fewer than k answers is asked about again, at most k times."""
+    """Ask for k labels of every pick, a batch of calls at a time. Many servers give one choice whatever `n` says: a
+    pick that has fewer than k answers is asked about again, at most k times, and by several calls at once where one is
+    known to give too few."""
     with run.transaction():
         base = Candidate.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id)
         todo = list(base.filter(state=CandidateState.PICKED).order_by("text_key"))
         total = len(todo) + base.filter(state__in=(CandidateState.LABELED, CandidateState.UNVERIFIED)).count()
     answers = _answers_so_far(run)
+    per_call = dialect_of(run.spec.teacher).max_n
     with teacher_session(run) as session:
         todo = _take_known(run, todo, session, total)
         while todo:
             part = todo[: run.spec.teacher.concurrency]
             _save_votes(run, part, answers)  # a process may have died between their last answer and this
-            open_rows = [row for row in part if row.state == CandidateState.PICKED]
+            todo = [row for row in todo if row.state == CandidateState.PICKED]
+            batch = _next_calls(run, todo, answers, per_call=per_call)
 
             def save(compile: Compile, calls: list[MadeCall]) -> None:
-                for row, call in zip(open_rows, calls, strict=True):  # noqa: B023 (called within the turn)
+                for (row, _), call in zip(batch, calls, strict=True):  # noqa: B023 (called within the turn)
                     answers[row.text_key].append(call.choices)
 
-            plans = [_label_call(run, row, answers[row.text_key]) for row in open_rows]
-            if plans:
+            if batch:
+                plans = [plan for _, plan in batch]
                 call_batch(run, StepName.LABELING, session.teacher, session.price, plans, save)
-            _save_votes(run, open_rows, answers)
+                per_call = _choices_given(batch, answers, per_call)
+            _save_votes(run, list(dict.fromkeys(row for row, _ in batch)), answers)
             todo = [row for row in todo if row.state == CandidateState.PICKED]
             with run.transaction():
                 done = total - len(todo)
@@ -132,14 +137,48 @@ def _answers_so_far(run: CompileRun) -> defaultdict[str, Answers]:
     return answers
 
 
-def _label_call(run: CompileRun, row: Candidate, answers: Answers) -> PlannedCall:
-    again = [str(len(answers))] if answers else []
+def _next_calls(
+    run: CompileRun, rows: Sequence[Candidate], answers: Mapping[str, Answers], *, per_call: int
+) -> list[tuple[Candidate, PlannedCall]]:
+    """The calls of the next batch with the pick that each asks about: the first picks' missing answers, `per_call` a
+    call, as many calls as the teacher takes at the same time."""
+    width = run.spec.teacher.concurrency
+    batch: list[tuple[Candidate, PlannedCall]] = []
+    for row in rows:
+        n_calls, missing = len(answers[row.text_key]), run.spec.sampling.label_samples
+        missing -= max(n_calls, sum(map(len, answers[row.text_key])))
+        while missing > 0 and len(batch) < width:
+            n = min(per_call, missing)
+            batch.append((row, _label_call(run, row, n, nth=n_calls)))
+            missing, n_calls = missing - n, n_calls + 1
+        if len(batch) == width:
+            break
+    return batch
+
+
+def _choices_given(
+    batch: Sequence[tuple[Candidate, PlannedCall]], answers: Mapping[str, Answers], per_call: int
+) -> int:
+    """The number of choices to ask a call for next: as many as the batch's calls gave, where one gave fewer than it was
+    asked for."""
+    given = [per_call]
+    left = {row.text_key: list(answers[row.text_key]) for row, _ in batch}
+    for row, plan in reversed(batch):
+        n_choices = len(left[row.text_key].pop())
+        asked = plan.request.n if isinstance(plan.request, CompletionRequest) else n_choices
+        if n_choices < asked:
+            given.append(max(1, n_choices))
+    return min(given)
+
+
+def _label_call(run: CompileRun, row: Candidate, n: int, *, nth: int) -> PlannedCall:
+    again = [str(nth)] if nth else []
     return PlannedCall(
         key=":".join(["labeling", row.text_key, *again]),
         request=item_request(
             run.spec,
             row.text,
-            n=run.spec.sampling.label_samples - sum(map(len, answers)),
+            n=n,
             temperature=run.spec.sampling.temperature_labels,
             seed=seed_of(run, "labels", row.text_key, *again),
         ),
@@ -161,7 +200,7 @@ def _save_votes(run: CompileRun, rows: Sequence[Candidate], answers: Mapping[str
 
 def _vote(spec: Spec, rows: Sequence[Candidate], answers: Mapping[str, Answers]) -> None:
     """Let the answers vote, outside a transaction: a customer's checks take their time."""
-    replies = [[choice["text"] for call in answers[row.text_key] for choice in call] for row in rows]
+    replies = [[_reply(spec, choice) for call in answers[row.text_key] for choice in call] for row in rows]
     if not isinstance(spec.output, LabelOutput):
         for row, agreed in zip(rows, agree(spec, list(zip([r.text for r in rows], replies, strict=True))), strict=True):
             row.answer, row.votes, row.agreement_ppm = agreed.answer, agreed.votes, agreed.agreement_ppm
@@ -174,6 +213,12 @@ def _vote(spec: Spec, rows: Sequence[Candidate], answers: Mapping[str, Answers])
         row.label, row.votes, row.agreement_ppm = result.label or "", dict(result.counts), result.agreement_ppm
         is_verified = result.reaches(spec.sampling.min_agreement)
         row.move(CandidateState.LABELED if is_verified else CandidateState.UNVERIFIED)
+
+
+def _reply(spec: Spec, choice: Mapping[str, Any]) -> str:
+    """The text of a choice; a text answer that reached its limit ends in the middle, and is none."""
+    is_cut = isinstance(spec.output, TextOutput) and choice.get("finish_reason") == "length"
+    return "" if is_cut else str(choice["text"])
 
 
 def _check_answers(run: CompileRun) -> None:

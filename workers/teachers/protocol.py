@@ -9,6 +9,7 @@ only a claim to be verified.
       teacher_unreachable    yes        no connection, or it broke
       teacher_timeout        yes        the deadline passed, slow drips included
       teacher_rate_limited   yes        429 until the deadline
+      teacher_only_thought   yes        it thought until its limit and gave no answer; the next try leaves it more room
       teacher_protocol       yes        the answer is not what the protocol promises (half JSON, invalid UTF-8, a wrong
                                         shape)
       teacher_too_large      no         the answer is longer than its request can explain
@@ -28,8 +29,11 @@ Role = Literal["system", "user", "assistant"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
+    """`n_shared` characters at its beginning are the same in every request of its kind: what a vendor may cache."""
+
     role: Role
     content: str
+    n_shared: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +41,9 @@ class CompletionRequest:
     """`n` independent answers to one chat. `item` is the raw text that a labelling request asks about: what replay
     matches on. `prefix` is the beginning of the answer, which the teacher goes on from and does not repeat;
     `top_logprobs` how many of the likeliest tokens it tells at each place (with `logprobs`). `drafts` are proposals for
-    an engine that takes some; `cache_salt` keeps its prefix cache to one tenant."""
+    an engine that takes some; `cache_salt` keeps its prefix cache to one tenant, `cache_key` is the name under which a
+    vendor's prompt cache is asked. `max_tokens` bounds the answer and `thought_tokens` what is thought before it;
+    `effort` says how long to think. `answer_schema` is a JSON Schema, as JSON text, that the answer follows."""
 
     messages: tuple[Message, ...]
     n: int = 1
@@ -52,6 +58,15 @@ class CompletionRequest:
     top_k: int | None = None
     drafts: tuple[str, ...] = ()
     cache_salt: str | None = None
+    cache_key: str = ""
+    thought_tokens: int = 0
+    effort: str = ""
+    answer_schema: str = ""
+
+    @property
+    def most_output_tokens(self) -> int:
+        """What all its choices may hold together, thoughts included."""
+        return self.n * (self.max_tokens + self.thought_tokens)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,13 +98,14 @@ class Choice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """Tokens to bill. `estimated`: the teacher said nothing, we counted. `disputed`: what it said cannot be, and was
-    clamped to what the request could cost at most."""
+    """Tokens to bill. `thought_tokens` are a part of the output. `estimated`: the teacher said nothing, we counted.
+    `disputed`: what it said cannot be, and was clamped to what the request could cost at most."""
 
     input_tokens: int = 0
     output_tokens: int = 0
     cached_tokens: int = 0
     cache_write_tokens: int = 0
+    thought_tokens: int = 0
     estimated: bool = False
     disputed: bool = False
 
@@ -144,6 +160,11 @@ class Teacher(Protocol):
     @property
     def caps(self) -> TeacherCaps: ...
 
+    @property
+    def thought_tokens(self) -> int:
+        """Tokens that each of its answers needs for thoughts; 0 of a teacher that does not think."""
+        ...
+
     def complete(
         self, request: CompletionRequest, *, deadline_s: float, cancelled: Callable[[], bool] = lambda: False
     ) -> Completion:
@@ -162,7 +183,9 @@ class Teacher(Protocol):
     def close(self) -> None: ...
 
 
-RETRYABLE = frozenset({"teacher_unreachable", "teacher_timeout", "teacher_rate_limited", "teacher_protocol"})
+RETRYABLE = frozenset(
+    {"teacher_unreachable", "teacher_timeout", "teacher_rate_limited", "teacher_protocol", "teacher_only_thought"}
+)
 
 
 class TeacherFailed(errors.TeacherFailed):

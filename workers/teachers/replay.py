@@ -52,6 +52,10 @@ class ReplayTeacher:
     def caps(self) -> TeacherCaps:
         return TeacherCaps(logprobs=True, prompt_logprobs=False)
 
+    @property
+    def thought_tokens(self) -> int:
+        return 0
+
     def close(self) -> None:
         pass
 

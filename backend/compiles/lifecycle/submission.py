@@ -26,7 +26,7 @@ def check(tenant_id: UUID, document: object) -> tuple[Spec, Estimate]:
     """The spec and what it would cost. Raises InvalidSpec, also for uploads and keys that are not the tenant's."""
     spec = parse_spec(document)
     gold = split(tenant_id, spec, load_gold(tenant_id, spec))
-    n_captures = len(load_captures(tenant_id, spec))
+    captures = load_captures(tenant_id, spec)
     if len(gold.heldout) < spec.gate.min_heldout:
         message = (
             f"{len(gold.heldout)} examples are held out and the gate needs {spec.gate.min_heldout}: "
@@ -34,7 +34,13 @@ def check(tenant_id: UUID, document: object) -> tuple[Spec, Estimate]:
         )
         raise _wrong("/examples", "too_few_heldout", message)
     check_teacher(tenant_id, spec)
-    return spec, estimate(spec, n_captures=n_captures, n_gold_train=len(gold.train), n_heldout=len(gold.heldout))
+    return spec, estimate(
+        spec,
+        n_captures=len(captures),
+        n_gold_train=len(gold.train),
+        n_heldout=len(gold.heldout),
+        shown_inputs=[*captures, *(example.input for example in (*gold.train, *gold.heldout))],
+    )
 
 
 def submit(tenant_id: UUID, document: object, *, api_key_id: UUID | None) -> Compile:

@@ -9,7 +9,7 @@ rank, when the gate is missed). The assumptions are in the answer.
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -20,12 +20,13 @@ from backend.domain.planning.trial_estimates import CHARS_PER_TOKEN, Trials, ans
 from backend.domain.planning.trial_estimates import Range as Range
 from backend.domain.planning.trials import most_trials
 from backend.domain.spec.defaults import (
-    MAX_CANDIDATE_TOKENS,
     default_k_distill,
     default_k_select,
+    dialect_of,
     effective_slices,
     label_max_tokens,
     label_names,
+    thought_tokens,
     train_kind,
 )
 from backend.domain.spec.models import Spec
@@ -36,6 +37,8 @@ PROMPT_OVERHEAD_TOKENS = 110  # system message and fixed lines of either prompt
 HALVES_SHOWN = 6  # texts in the question that names the halves of a slice
 NAMING_TOKENS = 400  # its longest answer
 MAX_REACTIONS = 4  # exemplars, hotter, hotter, fallback model; each asks for N/2 more
+UNKNOWN_INPUT_TOKENS = 20  # of an input, where neither gold nor captures show any
+THOUGHT_SHARE = 4  # what is expected of a model's thoughts: this part of the room that is left for them
 VERDICT_TOKENS = 8  # a judge's longest answer about two texts, as workers.teachers asks for it
 
 
@@ -79,16 +82,20 @@ def estimate(
     n_heldout: int = 0,
     prompt_tokens_candidate: int | None = None,
     prompt_tokens_label: int | None = None,
-    mean_output_tokens: int = 20,
+    mean_output_tokens: int | None = None,
+    shown_inputs: Sequence[str] = (),
     book: PriceBook | None = None,
 ) -> Estimate:
-    """The cost of compiling `spec`. Prompt sizes default to what the spec's own texts amount to; `mean_output_tokens`
-    is one candidate.
+    """The cost of compiling `spec`. Prompt sizes default to what the spec's own texts amount to. `shown_inputs` are the
+    task's own, gold and captures: a candidate is as long as they are on the mean (the spec's inline ones where none are
+    given), or `mean_output_tokens`.
 
     Raises InvalidSpec (unknown_teacher_price).
     """
     book = book or price_book()
     price = teacher_price(book, spec.teacher.model, spec.teacher.price)
+    if mean_output_tokens is None:
+        mean_output_tokens = _input_tokens(spec, shown_inputs)
     plan = _Plan(
         spec=spec,
         price=price,
@@ -164,6 +171,26 @@ class _Plan:
         return (self.spec.sampling.n_candidates,) * len(effective_slices(self.spec))
 
     @property
+    def per_call(self) -> int:
+        """Choices that one call for candidates gives at most."""
+        return min(CHOICES_PER_CALL, dialect_of(self.spec.teacher).max_n)
+
+    @property
+    def label_calls(self) -> int:
+        """Calls that the labels of one pick take."""
+        return -(-self.spec.sampling.label_samples // dialect_of(self.spec.teacher).max_n)
+
+    @property
+    def room(self) -> int:
+        """Tokens that a choice may think."""
+        return thought_tokens(self.spec.teacher)
+
+    @property
+    def thoughts(self) -> int:
+        """Tokens that a choice is expected to think."""
+        return self.room // THOUGHT_SHARE
+
+    @property
     def n_picks(self) -> int:
         k = self.spec.sampling.k_select
         return sum(default_k_select(n) if k is None else min(k, n) for n in (*self.pools, self.n_captures))
@@ -174,11 +201,11 @@ class _Plan:
 
     def synthesis(self) -> Range:
         n = sum(self.pools)
-        n_calls = sum(-(-size // CHOICES_PER_CALL) for size in self.pools)
+        n_calls = sum(-(-size // self.per_call) for size in self.pools)
         most = sum(size + MAX_REACTIONS * -(-size // 2) for size in self.pools)
         return Range(
             low=self._cost(n_calls * self.prompt_candidate // 2, n * self.mean_output // 2),
-            expected=self._cost(n_calls * self.prompt_candidate, n * self.mean_output),
+            expected=self._cost(n_calls * self.prompt_candidate, n * (self.mean_output + self.thoughts)),
             high=self._candidates_high(most),
         )
 
@@ -194,21 +221,22 @@ class _Plan:
     def mitigations(self) -> Range:
         """Return what selection may ask of the teacher; nothing is expected of it."""
         n_named = len(self.pools) if "split_slice" in self.spec.sampling.on_gap else 0
-        shown = HALVES_SHOWN * max(self.mean_output, MAX_CANDIDATE_TOKENS)
+        shown = HALVES_SHOWN * max(self.mean_output, self.spec.sampling.candidate_max_tokens)
         named = self._cost(n_named * 2 * (self.prompt_candidate + shown), n_named * NAMING_TOKENS)
         return Range(low=0, expected=0, high=self._candidates_high(self.most_mitigated) + named)
 
     def _candidates_high(self, n: int) -> int:
         """One choice a call, longest answers."""
-        return self._cost(2 * n * self.prompt_candidate, n * min(3 * self.mean_output, MAX_CANDIDATE_TOKENS))
+        longest = min(3 * self.mean_output, self.spec.sampling.candidate_max_tokens)
+        return self._cost(2 * n * self.prompt_candidate, n * (longest + self.room))
 
     def labeling(self) -> Range:
         n, k = self.n_picks, self.spec.sampling.label_samples
         least = -(-n // 2) if n else 0  # drop_k may leave fewer
         return Range(
             low=self._cost(least * self.prompt_label // 2, least * k * self.least_answer),
-            expected=self._cost(n * self.prompt_label, n * k * self.label_output),
-            high=self._cost(2 * n * k * self.prompt_label, n * k * label_max_tokens(self.spec)),
+            expected=self._cost(n * self.label_calls * self.prompt_label, n * k * (self.label_output + self.thoughts)),
+            high=self._cost(2 * n * k * self.prompt_label, n * k * (label_max_tokens(self.spec) + self.room)),
         )
 
     @property
@@ -231,8 +259,8 @@ class _Plan:
         n_trials = most_trials(self.spec)
         return Range(
             low=self._cost(n * self.prompt_verdict // 4, n // 2),
-            expected=self._cost(n * self.prompt_verdict, 2 * n),
-            high=n_trials * self._cost(2 * n * longest, n * VERDICT_TOKENS),
+            expected=self._cost(n * self.prompt_verdict, n * (2 + self.thoughts)),
+            high=n_trials * self._cost(2 * n * longest, n * (VERDICT_TOKENS + self.room)),
         )
 
     def worst_batch(self) -> int:
@@ -240,16 +268,20 @@ class _Plan:
         allowed."""
         width = self.spec.teacher.concurrency
         calls = (
-            [(self.prompt_label, self.spec.sampling.label_samples * label_max_tokens(self.spec))]
+            [(self.prompt_label, self._labels_a_call * (label_max_tokens(self.spec) + self.room))]
             if self.n_picks
             else []
         )
         if self.pools:
-            n = min(CHOICES_PER_CALL, max(self.pools))
-            calls.append((self.prompt_candidate, n * MAX_CANDIDATE_TOKENS))
+            n = min(self.per_call, max(self.pools))
+            calls.append((self.prompt_candidate, n * (self.spec.sampling.candidate_max_tokens + self.room)))
         if isinstance(self.spec.output, TextOutput) and self.spec.output.accuracy == "judge":
-            calls.append((self.prompt_label + 2 * label_max_tokens(self.spec), VERDICT_TOKENS))
+            calls.append((self.prompt_label + 2 * label_max_tokens(self.spec), VERDICT_TOKENS + self.room))
         return max((width * self._cost(CHARS_PER_TOKEN * prompt, output) for prompt, output in calls))
+
+    @property
+    def _labels_a_call(self) -> int:
+        return min(self.spec.sampling.label_samples, dialect_of(self.spec.teacher).max_n)
 
     def _cost(self, input_tokens: int, output_tokens: int) -> int:
         return self.price.cost_microusd(input_tokens=input_tokens, output_tokens=output_tokens)
@@ -259,8 +291,10 @@ class _Plan:
         n, n_slices = sum(self.pools), len(self.pools)
         yield f"{n} candidates in {n_slices} slices, {self.n_captures} captures, {self.n_picks} picks"
         yield f"{k} label samples a pick; {n_gold_train} gold pairs train besides the selected ones"
-        yield f"{self.prompt_candidate} prompt tokens and {self.mean_output} a choice, {CHOICES_PER_CALL} a call"
+        yield f"{self.prompt_candidate} prompt tokens and {self.mean_output} a choice, {self.per_call} a call"
         yield f"{self.prompt_label} prompt tokens a label call and {self.label_output} an answer"
+        if self.room:
+            yield f"up to {self.room} tokens of thought an answer, {self.thoughts} expected (assumed, not measured)"
         if train_kind(self.spec) != "encoder":
             yield assumption(self.spec)
         if recipes_cost(self.spec).high:
@@ -272,6 +306,16 @@ class _Plan:
             "high: every retry for poor candidates and every round that on_gap allows, one choice a call, longest "
             "answers, a 4 times slower runner"
         )
+
+
+def _input_tokens(spec: Spec, shown: Sequence[str]) -> int:
+    """Tokens of the task's inputs on the mean."""
+    captured = spec.captures.inline if spec.captures is not None else []
+    texts = list(shown) or [example.input for example in spec.examples.inline] + captured
+    if not texts:
+        return UNKNOWN_INPUT_TOKENS
+    mean = math.ceil(sum(map(len, texts)) / len(texts) / CHARS_PER_TOKEN)
+    return max(1, min(mean, spec.sampling.candidate_max_tokens))
 
 
 def _prompt_tokens(spec: Spec, *, is_label: bool, text_tokens: int) -> int:

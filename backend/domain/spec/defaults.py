@@ -2,12 +2,14 @@
 
 import math
 
+from backend.domain.dialects.dialect import Dialect, thought_room
+from backend.domain.dialects.table import GRAMMAR, UNKNOWN, dialect_for
 from backend.domain.spec.inputs import SliceSpec
 from backend.domain.spec.models import Spec
 from backend.domain.spec.outputs import LabelOutput
+from backend.domain.spec.teacher import Teacher
 
 GENERAL = "general"  # the one slice of a json or text task that names none
-MAX_CANDIDATE_TOKENS = 160  # what a teacher may write for one candidate input, and what the worst case is priced at
 
 
 def effective_slices(spec: Spec) -> list[SliceSpec]:
@@ -51,17 +53,34 @@ def default_k_distill(n: int) -> int:
 
 
 def label_max_tokens(spec: Spec) -> int:
-    """Return what a teacher may write for one answer. A label of c characters is at most c tokens, and a few for quotes
-    and line ends; json and text say their own most.
+    """Return what a teacher may write for one answer. A label of c characters is at most c tokens, and a few for what
+    models put around one ("The label is **refund**."); json and text say their own most.
     """
     if not isinstance(spec.output, LabelOutput):
         return spec.output.max_tokens
-    return 8 + max(len(name) for name in label_names(spec))
+    return 24 + max(len(name) for name in label_names(spec))
+
+
+def dialect_of(teacher: Teacher) -> Dialect:
+    """How a spec's teacher is spoken to, before it has refused anything."""
+    if teacher.provider == "grammar":
+        return GRAMMAR
+    if teacher.provider == "replay":
+        return UNKNOWN
+    name = "vllm" if teacher.dialect is None and teacher.engine == "vllm" else teacher.dialect
+    return dialect_for(teacher.base_url, teacher.model, name=name)
+
+
+def thought_tokens(teacher: Teacher) -> int:
+    """Tokens that each answer of a spec's teacher needs for thoughts."""
+    return thought_room(dialect_of(teacher), teacher.effort, teacher.thought_tokens)
 
 
 def answer_max_tokens(spec: Spec) -> int:
-    """Return what a causal model may write for one answer, its end token included."""
-    return label_max_tokens(spec)
+    """Return what a causal model may write for one answer, its end token included; of a label, the label alone."""
+    if not isinstance(spec.output, LabelOutput):
+        return spec.output.max_tokens
+    return 8 + max(len(name) for name in label_names(spec))
 
 
 def train_kind(spec: Spec) -> str:

@@ -14,7 +14,6 @@ from pydantic import ValidationError
 from backend.domain.errors import InvalidSpec, Problem
 from backend.domain.spec.answer_rules import gold_problems
 from backend.domain.spec.defaults import (
-    MAX_CANDIDATE_TOKENS,
     answer_max_tokens,
     default_k_distill,
     default_k_select,
@@ -43,7 +42,6 @@ from backend.domain.spec.rules import rule_problems
 from backend.domain.spec.teacher import DeclaredPrice, Teacher
 
 __all__ = [
-    "MAX_CANDIDATE_TOKENS",
     "MAX_TEXT_CHARS",
     "ContainsCheck",
     "CopiedCheck",

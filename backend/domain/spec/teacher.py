@@ -7,6 +7,33 @@ from pydantic import BeforeValidator, Field
 from backend.domain.selection.options import DEFAULT_LAMBDA, MAX_OVERCLUSTER
 from backend.domain.spec.fields import PRICE_BOUNDS, Money, Part, TeacherKeyId, UploadId
 
+DialectName = Literal[
+    "openai-compatible",
+    "openai-reasoning",
+    "openai",
+    "azure-openai",
+    "anthropic",
+    "gemini",
+    "vertex",
+    "mistral-reasoning",
+    "mistral",
+    "groq-reasoning",
+    "groq",
+    "deepseek",
+    "together",
+    "fireworks",
+    "openrouter-breakpoints",
+    "openrouter",
+    "bedrock",
+    "xai",
+    "cerebras",
+    "vllm",
+    "sglang",
+    "llama-server",
+    "ollama",
+    "lm-studio",
+    "transformers",
+]
 Mitigation = Literal["resynthesize", "split_slice", "drop_k", "fail"]
 
 
@@ -109,6 +136,23 @@ class Teacher(Part):
         examples=["2026-08-06"],
     )
     concurrency: int = Field(default=4, ge=1, le=32, description="Most calls at the same time.", examples=[4])
+    dialect: DialectName | None = Field(
+        default=None,
+        description="How the endpoint is spoken to; null: by its address, and what it refuses is learnt.",
+        examples=["ollama"],
+    )
+    effort: Literal["none", "minimal", "low", "medium", "high", "xhigh"] | None = Field(
+        default=None,
+        description="How long a reasoning model thinks; null: as its vendor has it.",
+        examples=["low"],
+    )
+    thought_tokens: int | None = Field(
+        default=None,
+        ge=0,
+        le=65_536,
+        description="Tokens left for thoughts in an answer; null: by the effort, 4096 if the model is known to think.",
+        examples=[2048],
+    )
     fallback_model: str | None = Field(
         default=None,
         min_length=1,
@@ -124,6 +168,13 @@ class Sampling(Part):
 
     n_candidates: int = Field(
         default=12, ge=1, le=1000, description="N: candidates asked for per slice.", examples=[12]
+    )
+    candidate_max_tokens: int = Field(
+        default=500,
+        ge=16,
+        le=1000,
+        description="Longest candidate, in tokens; one that reaches it is cut, and none.",
+        examples=[500],
     )
     k_select: int | None = Field(
         default=None, ge=1, le=20_000, description="K kept per slice; null: ceil(N/3).", examples=[4]

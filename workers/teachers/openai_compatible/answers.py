@@ -9,7 +9,8 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from workers.teachers.openai_compatible.logprobs import BadAnswer, read_chat_rows, read_echo_rows
+from workers.teachers.openai_compatible.logprobs import BadAnswer, TokenRows, read_chat_rows, read_echo_rows
+from workers.teachers.openai_compatible.thoughts import read_content
 from workers.teachers.protocol import Choice, CompletionRequest, Message, ScoreRequest, Usage
 from workers.teachers.token_estimates import estimate_tokens, likely_input_tokens
 
@@ -24,6 +25,7 @@ class Answer:
     usage: Usage
     model: str
     system_fingerprint: str
+    has_thoughts: bool = False
 
 
 def parse_json(body: bytes) -> dict[str, Any]:
@@ -44,19 +46,21 @@ def _no_constant(name: str) -> float:
     raise ValueError(name)
 
 
-def read_chat(body: bytes, request: CompletionRequest) -> Answer:
+def read_chat(body: bytes, request: CompletionRequest, *, counts_thoughts: bool = True) -> Answer:
     """The choices and the usage of a chat completion. More choices than asked for are dropped, fewer are accepted,
-    none is BadAnswer."""
+    none is BadAnswer. `counts_thoughts`: what was thought is within the reported output already."""
     data = parse_json(body)
     rows = data.get("choices")
     if not isinstance(rows, list) or not rows:
         raise BadAnswer("the answer holds no choices")
-    choices = tuple(_choice(row, request) for row in rows[: request.n])
+    read = [_choice(row, request) for row in rows[: request.n]]
+    choices = tuple(choice for choice, _ in read)
     return Answer(
         choices=choices,
-        usage=read_usage(data.get("usage"), request, choices),
+        usage=read_usage(data.get("usage"), request, choices, counts_thoughts=counts_thoughts),
         model=_short(data.get("model")),
         system_fingerprint=_short(data.get("system_fingerprint")),
+        has_thoughts=any(has_thoughts for _, has_thoughts in read),
     )
 
 
@@ -64,18 +68,18 @@ def _short(value: object) -> str:
     return value[:200] if isinstance(value, str) and value.isprintable() else ""
 
 
-def _choice(row: object, request: CompletionRequest) -> Choice:
+def _choice(row: object, request: CompletionRequest) -> tuple[Choice, bool]:
+    """The choice, and whether thoughts came with it."""
     if not isinstance(row, dict) or not isinstance(row.get("message"), dict):
         raise BadAnswer("a choice is not an object with a message")
-    text = row["message"].get("content")
-    if text is None:
-        text = ""  # a refusal or a tool call: an empty candidate, dropped downstream
-    if not isinstance(text, str):
-        raise BadAnswer("a choice's content is not text")
-    text = _clean(text, request)
-    rows = read_chat_rows(row.get("logprobs"), request.top_logprobs)
+    content = read_content(row["message"])  # of a refusal or a tool call it is empty, and dropped downstream
+    text = _clean(content.text, request)
+    # with thoughts in the same text the rows are theirs too: no log-prob of the answer is left
+    rows = TokenRows() if content.has_thoughts else read_chat_rows(row.get("logprobs"), request.top_logprobs)
     finish = row.get("finish_reason")
-    return Choice(
+    if content.is_cut_thought:
+        finish = "length"
+    choice = Choice(
         text=text,
         logprob=math.fsum(rows.logprobs) if rows.logprobs else None,
         token_logprobs=rows.logprobs or None,
@@ -84,10 +88,11 @@ def _choice(row: object, request: CompletionRequest) -> Choice:
         n_tokens=len(rows.logprobs) if rows.logprobs else estimate_tokens(text),
         finish_reason=finish if finish in ("stop", "length", "content_filter", "tool_calls") else "stop",
     )
+    return choice, content.has_thoughts
 
 
 def _clean(text: str, request: CompletionRequest) -> str:
-    if len(text) > max(1024, request.max_tokens * MAX_CHARS_PER_TOKEN):
+    if len(text) > max(1024, (request.max_tokens + request.thought_tokens) * MAX_CHARS_PER_TOKEN):
         raise BadAnswer("a choice is longer than max_tokens can explain")
     try:
         text.encode("utf-8")
@@ -105,24 +110,28 @@ def most_input_tokens(request: CompletionRequest) -> int:
     return sum(len(m.content.encode("utf-8")) + 16 for m in request.messages) + begun
 
 
-def read_usage(value: object, request: CompletionRequest, choices: tuple[Choice, ...]) -> Usage:
+def read_usage(
+    value: object, request: CompletionRequest, choices: tuple[Choice, ...], *, counts_thoughts: bool = True
+) -> Usage:
     """The usage to bill. A missing, malformed or negative count is estimated from bytes; one beyond what this request
-    could cost at most (`n` times `max_tokens` out, a token a byte in) is clamped to that. A report that had to be
-    mended is `disputed`, so that a person can settle it with the vendor; none at all is `estimated`. Input that was
-    read from the vendor's prompt cache and input that was written to it are parts of the input, never more than it
-    together."""
+    could cost at most (`most_output_tokens` out, a token a byte in) is clamped to that. A report that had to be mended
+    is `disputed`, so that a person can settle it with the vendor; none at all is `estimated`. Input that was read from
+    the vendor's prompt cache and input that was written to it are parts of the input, never more than it together; what
+    was thought is a part of the output, to which it is added where the endpoint reports it beside (`counts_thoughts`).
+    """
+    most_out = request.most_output_tokens
     likely_in = likely_input_tokens(request)
-    likely_out = min(request.n * request.max_tokens, sum(choice.n_tokens for choice in choices))
+    likely_out = min(most_out, sum(choice.n_tokens for choice in choices))
     if not isinstance(value, dict):
         return Usage(input_tokens=likely_in, output_tokens=likely_out, estimated=True)
-    details = value.get("prompt_tokens_details")
-    details = details if isinstance(details, dict) else {}
-    reported_cached = details.get("cached_tokens")
-    reported_written = next((details[name] for name in CACHE_WRITES if name in details), value.get(CACHE_WRITES[-1]))
     tokens_in, wrong_in = _count(value.get("prompt_tokens"), most_input_tokens(request), likely_in)
-    tokens_out, wrong_out = _count(value.get("completion_tokens"), request.n * request.max_tokens, likely_out)
-    cached, wrong_cached = _count(0 if reported_cached is None else reported_cached, tokens_in, 0)
-    written, wrong_written = _count(0 if reported_written is None else reported_written, tokens_in - cached, 0)
+    tokens_out, wrong_out = _count(value.get("completion_tokens"), most_out, likely_out)
+    cached, wrong_cached = _part(_cached(value), tokens_in)
+    written, wrong_written = _part(_written(value), tokens_in - cached)
+    thought, wrong_thought = _part(_thoughts(value, counts_thoughts), most_out)
+    if not counts_thoughts:
+        wrong_thought = wrong_thought or tokens_out + thought > most_out
+        tokens_out = min(most_out, tokens_out + thought)
     if tokens_out == 0 and likely_out > 0:
         tokens_out, wrong_out = likely_out, True
     return Usage(
@@ -130,8 +139,43 @@ def read_usage(value: object, request: CompletionRequest, choices: tuple[Choice,
         output_tokens=tokens_out,
         cached_tokens=cached,
         cache_write_tokens=written,
-        disputed=wrong_in or wrong_out or wrong_cached or wrong_written,
+        thought_tokens=min(thought, tokens_out),
+        disputed=wrong_in or wrong_out or wrong_cached or wrong_written or wrong_thought,
     )
+
+
+def _part(value: object, most: int) -> tuple[int, bool]:
+    """A count that may be missing, which is 0."""
+    return (0, False) if value is None else _count(value, most, 0)
+
+
+def _of(value: dict[str, Any], group: str, name: str) -> object:
+    details = value.get(group)
+    return details.get(name) if isinstance(details, dict) else None
+
+
+def _thoughts(value: dict[str, Any], counts_thoughts: bool) -> object:
+    """Tokens that were thought; where they are reported beside the output and nowhere by name, what is left of the
+    total."""
+    told = _of(value, "completion_tokens_details", "reasoning_tokens")
+    if told is not None or counts_thoughts:
+        return told
+    counts = [value.get(name) for name in ("total_tokens", "prompt_tokens", "completion_tokens")]
+    if not all(isinstance(count, int) and not isinstance(count, bool) for count in counts):
+        return None
+    total, tokens_in, tokens_out = counts
+    return max(0, total - tokens_in - tokens_out)
+
+
+def _cached(value: dict[str, Any]) -> object:
+    """Input read from the prompt cache: OpenAI's name, else DeepSeek's."""
+    told = _of(value, "prompt_tokens_details", "cached_tokens")
+    return value.get("prompt_cache_hit_tokens") if told is None else told
+
+
+def _written(value: dict[str, Any]) -> object:
+    told = next((t for name in CACHE_WRITES if (t := _of(value, "prompt_tokens_details", name)) is not None), None)
+    return value.get(CACHE_WRITES[-1]) if told is None else told
 
 
 def _count(value: object, most: int, likely: int) -> tuple[int, bool]:

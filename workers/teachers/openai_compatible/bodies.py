@@ -1,8 +1,9 @@
 """The JSON bodies that are sent: of a chat completion, and of a text completion that scores a given text.
 
-OpenAI's fields, and three of vLLM's where the teacher is one that knows them: `continue_final_message` with a begun
-answer, `cache_salt`, and proposals for its engine in `vllm_xargs`. A field is left out rather than sent at its default:
-servers refuse what they do not know.
+OpenAI's options under the names and within the values of the endpoint's dialect, and three of vLLM's where the teacher
+is one that knows them: `continue_final_message` with a begun answer, `cache_salt`, and proposals for its engine in
+`vllm_xargs`. What a dialect does not take is left out, and so is what would be sent at its default: servers refuse what
+they do not know.
 """
 
 import itertools
@@ -10,36 +11,95 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from workers.teachers.protocol import CompletionRequest, ScoreRequest, TeacherCaps
+from backend.domain.dialects.dialect import Dialect, Option, ResponseFormat
+from workers.teachers.protocol import CompletionRequest, Message, ScoreRequest, TeacherCaps
 
 
-def chat_body(request: CompletionRequest, model: str, caps: TeacherCaps) -> dict[str, Any]:
+def chat_body(request: CompletionRequest, model: str, caps: TeacherCaps, dialect: Dialect) -> dict[str, Any]:
     """The body of `/chat/completions`. `top_logprobs` is cut to what the teacher tells; drafts and the salt go only to
     an engine that takes drafts."""
-    body: dict[str, Any] = {
-        "model": model,
-        "messages": [{"role": m.role, "content": m.content} for m in request.messages],
-        # vLLM refuses several greedy answers to one question, which would be the same; who needs more asks again
-        "n": 1 if caps.engine_drafts and request.temperature == 0 else request.n,
-        "temperature": request.temperature,
-        "top_p": request.top_p,
-        "max_tokens": request.max_tokens,
-    }
-    if request.seed is not None:
-        body["seed"] = request.seed
-    if request.top_k is not None:
-        body["top_k"] = request.top_k
+    body: dict[str, Any] = {"model": model, "messages": _messages(request, dialect)}
+    if dialect.token_limit:
+        asked = request.max_tokens + request.thought_tokens
+        body[dialect.token_limit] = asked if dialect.max_tokens is None else min(asked, dialect.max_tokens)
+    body |= _sampling(request, caps, dialect)
     if request.prefix:
         body["messages"].append({"role": "assistant", "content": request.prefix})
         body |= {"continue_final_message": True, "add_generation_prompt": False}
-    if request.logprobs and caps.logprobs:
+    if request.logprobs and caps.logprobs and Option.LOGPROBS in dialect.takes:
         body["logprobs"] = True
-        n_top = min(request.top_logprobs, caps.max_top_logprobs)
-        if n_top:
+        n_top = min(request.top_logprobs, caps.max_top_logprobs, dialect.max_top_logprobs)
+        if n_top and Option.TOP_LOGPROBS in dialect.takes:
             body["top_logprobs"] = n_top
+    if request.answer_schema:
+        body |= _response_format(request.answer_schema, dialect)
+    if request.effort and Option.EFFORT in dialect.takes:
+        body |= _effort(request.effort, dialect)
+    if request.cache_key and Option.CACHE_KEY in dialect.takes:
+        body["prompt_cache_key"] = request.cache_key
     if caps.engine_drafts:
         body |= _engine_fields(request)
     return body
+
+
+def _messages(request: CompletionRequest, dialect: Dialect) -> list[dict[str, Any]]:
+    """The messages; where there is no system role, its text opens the first of the user's. Where the end of what to
+    cache is marked, that is the end of what the requests of this kind share."""
+    messages = list(request.messages)
+    if Option.SYSTEM_ROLE not in dialect.takes and messages[:1] and messages[0].role == "system":
+        system, *rest = messages
+        first = Message(role="user", content=f"{system.content}\n\n{rest[0].content}") if rest else system
+        messages = [first, *rest[1:]]
+    return [{"role": m.role, "content": _content(m, has_breakpoints=dialect.has_breakpoints)} for m in messages]
+
+
+def _content(message: Message, *, has_breakpoints: bool) -> str | list[dict[str, Any]]:
+    if not (has_breakpoints and message.n_shared):
+        return message.content
+    shared, own = message.content[: message.n_shared], message.content[message.n_shared :]
+    parts: list[dict[str, Any]] = [{"type": "text", "text": shared, "cache_control": {"type": "ephemeral"}}]
+    return [*parts, {"type": "text", "text": own}] if own else parts
+
+
+def _sampling(request: CompletionRequest, caps: TeacherCaps, dialect: Dialect) -> dict[str, Any]:
+    wanted: dict[Option, Any] = {Option.TEMPERATURE: min(request.temperature, dialect.max_temperature)}
+    if request.top_p != 1.0:
+        wanted[Option.TOP_P] = request.top_p
+    # vLLM refuses several greedy answers to one question, which would be the same; who needs more asks again
+    n = 1 if caps.engine_drafts and request.temperature == 0 else min(request.n, dialect.max_n)
+    if n != 1:
+        wanted[Option.N] = n
+    if request.top_k is not None:
+        wanted[Option.TOP_K] = request.top_k
+    names = {option: option.value for option in wanted}
+    if request.seed is not None:
+        wanted[Option.SEED], names[Option.SEED] = request.seed, dialect.seed
+    return {names[option]: value for option, value in wanted.items() if option in dialect.takes}
+
+
+def _response_format(answer_schema: str, dialect: Dialect) -> dict[str, Any]:
+    """Hold the answer to its schema, or to JSON, as far as the dialect can. `strict` stays off: vendors take few of
+    JSON Schema's words in a strict schema, and answers are checked here anyway."""
+    if Option.RESPONSE_FORMAT not in dialect.takes or dialect.response_format is ResponseFormat.FREE:
+        return {}
+    if dialect.response_format is ResponseFormat.OBJECT:
+        return {"response_format": {"type": "json_object"}}
+    schema = {"name": "answer", "schema": json.loads(answer_schema)}
+    return {"response_format": {"type": "json_schema", "json_schema": schema}}
+
+
+def _effort(effort: str, dialect: Dialect) -> dict[str, Any]:
+    """The effort at the dialect's path, "none" as its own way to switch thoughts off. One that it does not have becomes
+    the least that it has."""
+    if effort == "none" and dialect.off is not None:
+        path, value = dialect.off
+        return _nested(path, value)
+    return _nested(dialect.effort, effort if not dialect.efforts or effort in dialect.efforts else dialect.efforts[0])
+
+
+def _nested(path: Sequence[str], value: Any) -> dict[str, Any]:
+    first, *rest = path
+    return {first: _nested(rest, value) if rest else value}
 
 
 def _engine_fields(request: CompletionRequest) -> dict[str, Any]:

@@ -2,9 +2,10 @@
 grammar server).
 
 One call is one POST with `n` choices, inside one deadline that covers waiting for a slot, every attempt and the
-pauses between them. What comes back is judged by `answers`; what may be called at all is judged by
-`backend.outbound`. The API key lives in one attribute and goes into one header: no message, repr or exception of
-this module carries it, nor any word of the server's answer.
+pauses between them. A request that the endpoint refuses for one of its options is made again without it, or with what
+the refusal asks for, and the next ones are made so from the start (`refusals`). What comes back is judged by `answers`;
+what may be called at all is judged by `backend.outbound`. The API key lives in one attribute and goes into one header:
+no message, repr or exception of this module carries it, nor any word of the server's answer.
 """
 
 import contextlib
@@ -12,13 +13,15 @@ import functools
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Generic, TypeVar
 
 import httpx
 
+from backend.domain.dialects.dialect import Dialect, Lesson, Option, thought_room, with_lessons
+from backend.domain.dialects.table import UNKNOWN
 from backend.outbound import (
     BodyTooLarge,
     OutboundCanceled,
@@ -31,7 +34,7 @@ from backend.outbound import (
     system_resolver,
     watching,
 )
-from workers.teachers.openai_compatible import answers, retry
+from workers.teachers.openai_compatible import answers, refusals, retry
 from workers.teachers.openai_compatible.bodies import chat_body, echo_body, score_prompt
 from workers.teachers.openai_compatible.logprobs import BadAnswer
 from workers.teachers.protocol import (
@@ -49,6 +52,9 @@ from workers.teachers.token_estimates import likely_input_tokens
 
 T = TypeVar("T")
 
+MakeBody = Callable[[Dialect], Mapping[str, Any]]
+
+MAX_LESSONS_A_CALL = 16  # more than a request has options
 BODY_CAP = 2_000_000
 BODY_CAP_PER_CHOICE = 64_000
 _HINTS = {
@@ -66,13 +72,20 @@ class _Attempt(Exception):
     """One attempt failed. `usage` is what it may have cost."""
 
     def __init__(
-        self, code: str, message: str, *, retry_after_s: float | None = None, usage: Usage | None = None
+        self,
+        code: str,
+        message: str,
+        *,
+        retry_after_s: float | None = None,
+        usage: Usage | None = None,
+        refusal: tuple[int, bytes] | None = None,
     ) -> None:
         super().__init__(message)
         self.code = code
         self.message = message
         self.retry_after_s = retry_after_s
         self.usage = usage
+        self.refusal = refusal  # its status and body, where it may be about an option
 
 
 class OpenAICompatibleTeacher:
@@ -86,6 +99,10 @@ class OpenAICompatibleTeacher:
         base_url: str,
         api_key: str | None,
         caps: TeacherCaps,
+        dialect: Dialect = UNKNOWN,
+        lessons: Sequence[Lesson] = (),
+        effort: str | None = None,
+        thought_tokens: int | None = None,
         concurrency: int = 4,
         allowed_origins: frozenset[str] = frozenset(),
         resolver: Resolver = system_resolver,
@@ -98,6 +115,11 @@ class OpenAICompatibleTeacher:
             )
         self._identity = identity
         self._caps = caps
+        self._dialect = dialect
+        self._lessons = tuple(lessons)
+        self._learning = threading.Lock()
+        self._effort = effort
+        self._thought_tokens = thought_tokens
         self._base_url = base_url.rstrip("/")
         self._api_key = api_key
         self._slots = threading.BoundedSemaphore(concurrency)
@@ -115,6 +137,15 @@ class OpenAICompatibleTeacher:
     def caps(self) -> TeacherCaps:
         return self._caps
 
+    @property
+    def lessons(self) -> tuple[Lesson, ...]:
+        """What this endpoint's refusals taught, now and before."""
+        return self._lessons
+
+    @property
+    def thought_tokens(self) -> int:
+        return thought_room(with_lessons(self._dialect, self._lessons), self._effort, self._thought_tokens)
+
     def close(self) -> None:
         self._client.close()
 
@@ -123,10 +154,30 @@ class OpenAICompatibleTeacher:
     ) -> Completion:
         if request.prefix and not self._caps.prefix:
             raise TeacherFailed("This teacher does not go on from a begun answer.", code="teacher_rejected")
-        body = chat_body(request, self._identity.model, self._caps)
         watch = Watch(deadline_at=time.monotonic() + deadline_s, cancelled=cancelled)
-        got = self._call("/chat/completions", body, request, watch, lambda raw: answers.read_chat(raw, request))
+        parse = functools.partial(answers.read_chat, request=request, counts_thoughts=self._dialect.counts_thoughts)
+        got = self._call("/chat/completions", self._chat_body(request), request, watch, parse)
+        self._check_thoughts(got.value, request)
         return completion_of(got)
+
+    def _chat_body(self, request: CompletionRequest) -> MakeBody:
+        return lambda dialect: chat_body(request, self._identity.model, self._caps, dialect)
+
+    def _check_thoughts(self, answer: answers.Answer, request: CompletionRequest) -> None:
+        """Raise TeacherFailed when every choice is a thought that reached its limit. That a model thinks is learnt by
+        it: the next call leaves room."""
+        is_cut = all(choice.finish_reason == "length" and not choice.text.strip() for choice in answer.choices)
+        if not (is_cut and (answer.has_thoughts or answer.usage.thought_tokens)):
+            return
+        self._keep([Lesson(option=Option.THOUGHTS)])
+        raise TeacherFailed(
+            f"The teacher {self._identity.model} thought until its limit of {request.max_tokens} tokens and "
+            f"{request.thought_tokens} for thoughts, and gave no answer; raise teacher.thought_tokens, or lower "
+            "teacher.effort.",
+            code="teacher_only_thought",
+            usage=answer.usage,
+            n_attempts=1,
+        )
 
     def score(
         self, request: ScoreRequest, *, deadline_s: float, cancelled: Callable[[], bool] = lambda: False
@@ -136,27 +187,37 @@ class OpenAICompatibleTeacher:
             raise TeacherFailed(
                 "This teacher does not tell the log-probability of a given text.", code="teacher_rejected"
             )
-        body = echo_body(request, self._identity.model, self._caps)
+        body = echo_body(request, self._identity.model, self._caps)  # of our own server, which takes all of it
         watch = Watch(deadline_at=time.monotonic() + deadline_s, cancelled=cancelled)
         parse = functools.partial(answers.read_echo_score, request=request, prompt=score_prompt(request))
-        return completion_of(self._call("/completions", body, answers.as_completion(request), watch, parse))
+        return completion_of(self._call("/completions", lambda _: body, answers.as_completion(request), watch, parse))
 
     def _call(
-        self, path: str, body: Mapping[str, Any], request: CompletionRequest, watch: Watch, parse: Callable[[bytes], T]
+        self, path: str, make_body: MakeBody, request: CompletionRequest, watch: Watch, parse: Callable[[bytes], T]
     ) -> "_Answered[T]":
-        """Attempts until one is answered and parsed, or the deadline, or a failure that would only repeat itself."""
+        """Attempts until one is answered and parsed, or the deadline, or a failure that would only repeat itself. A
+        refusal that teaches something is followed by the next attempt at once, and counts as none; what was learnt is
+        kept once an attempt without it was answered."""
         started = time.monotonic()
         wasted: Usage | None = None
         last = _Attempt("teacher_timeout", "no slot was free to call it")
         n_attempts = n_billed = 0
+        learnt: list[Lesson] = []
         try:
-            while n_attempts < retry.MAX_ATTEMPTS:
+            while n_attempts - len(learnt) < retry.MAX_ATTEMPTS:
                 n_attempts += 1
+                dialect = with_lessons(self._dialect, known := (*self._lessons, *learnt))
+                body = make_body(dialect)
                 try:
                     with self._slot(watch), watching(watch):
                         request_id, raw = self._post(path, body, request)
                     value = _parse_answer(parse, raw, request)
                 except _Attempt as failed:
+                    if failed.refusal is not None and len(learnt) < MAX_LESSONS_A_CALL:
+                        lesson = refusals.lesson_of(*failed.refusal, body, dialect, known)
+                        if lesson is not None:
+                            learnt.append(lesson)
+                            continue
                     last, wasted = failed, _sum(wasted, failed.usage)
                     n_billed += failed.usage is not None
                     pause = retry.delay_s(n_attempts - 1, failed.retry_after_s, self._rng)
@@ -165,6 +226,7 @@ class OpenAICompatibleTeacher:
                         break
                     _sleep(pause, watch)
                 else:
+                    self._keep(learnt)
                     ms = round((time.monotonic() - started) * 1000)
                     return _Answered(value, request_id, ms, n_attempts, wasted or Usage())
         except OutboundCanceled:
@@ -180,6 +242,11 @@ class OpenAICompatibleTeacher:
             usage=wasted,
             n_attempts=n_attempts,
         )
+
+    def _keep(self, learnt: Sequence[Lesson]) -> None:
+        """Add what a call learnt; another call may have learnt the same meanwhile."""
+        with self._learning:
+            self._lessons += tuple(lesson for lesson in learnt if lesson not in self._lessons)
 
     @contextlib.contextmanager
     def _slot(self, watch: Watch) -> Iterator[None]:
@@ -242,17 +309,26 @@ def completion_of(got: _Answered[answers.Answer]) -> Completion:
 
 
 def _check_status(response: httpx.Response) -> None:
+    """Raise _Attempt for any status but 200; a refusal is read as far as it may teach something."""
     status = response.status_code
     if status == 200:
         return
     wait = retry.parse_retry_after(response.headers.get("retry-after"), datetime.now(UTC))
     if status == 429:
         raise _Attempt("teacher_rate_limited", "it answers 429, too many requests", retry_after_s=wait)
+    refusal = (status, _read_refusal(response)) if status in refusals.LEARNT_FROM else None
     if retry.is_retried(status):
-        raise _Attempt("teacher_unreachable", f"it answers with status {status}", retry_after_s=wait)
+        raise _Attempt("teacher_unreachable", f"it answers with status {status}", retry_after_s=wait, refusal=refusal)
     if 300 <= status < 400:
         raise _Attempt("teacher_rejected", f"it answers with a redirect ({status}), which is not followed")
-    raise _Attempt("teacher_rejected", _HINTS.get(status, f"it answers with status {status}"))
+    raise _Attempt("teacher_rejected", _HINTS.get(status, f"it answers with status {status}"), refusal=refusal)
+
+
+def _read_refusal(response: httpx.Response) -> bytes:
+    try:
+        return read_capped(response, cap=refusals.REFUSAL_CAP)
+    except BodyTooLarge:
+        return b""
 
 
 def _parse_answer(parse: Callable[[bytes], T], raw: bytes, request: CompletionRequest) -> T:
@@ -265,9 +341,7 @@ def _parse_answer(parse: Callable[[bytes], T], raw: bytes, request: CompletionRe
 def _most(request: CompletionRequest) -> Usage:
     """The most that an attempt may have cost that was sent but not understood: the estimated prompt, and every token
     that it could write."""
-    return Usage(
-        input_tokens=likely_input_tokens(request), output_tokens=request.n * request.max_tokens, estimated=True
-    )
+    return Usage(input_tokens=likely_input_tokens(request), output_tokens=request.most_output_tokens, estimated=True)
 
 
 def _sum(a: Usage | None, b: Usage | None) -> Usage | None:

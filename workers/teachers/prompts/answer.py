@@ -20,8 +20,15 @@ from backend.domain.spec.parsing import (
     Spec,
     TextOutput,
 )
-from workers.teachers.prompts.candidate_and_label import DATA_RULE, fence, label_request, one_line
-from workers.teachers.protocol import CompletionRequest, Message
+from workers.teachers.prompts.candidate_and_label import (
+    DATA_RULE,
+    chat,
+    fence,
+    label_request,
+    one_line,
+    teacher_options,
+)
+from workers.teachers.protocol import CompletionRequest
 
 ANSWER_JSON_ASK = "Answer with the JSON alone."
 ANSWER_TEXT_ASK = "Answer with the text alone."
@@ -46,15 +53,17 @@ def answer_request(spec: Spec, text: str, *, n: int, temperature: float, seed: i
     """Ask `n` times for the answer to `text`. The spec's output is json or text."""
     output = answer_output(spec)
     ask = ANSWER_JSON_ASK if isinstance(output, JsonOutput) else ANSWER_TEXT_ASK
-    lines = [*answer_head(spec), "Message:", fence(text), ask]
+    shared = [*answer_head(spec), "Message:"]
     return CompletionRequest(
-        messages=(Message(role="system", content=_SYSTEM), Message(role="user", content="\n".join(lines))),
+        messages=chat(_SYSTEM, [*shared, fence(text), ask], n_shared=len("\n".join(shared))),
         n=n,
         temperature=temperature,
         max_tokens=output.max_tokens,
         seed=seed,
         logprobs=True,
         item=text,
+        answer_schema=_schema_text(output) if isinstance(output, JsonOutput) else "",
+        **teacher_options(spec, "answer"),
     )
 
 
@@ -69,12 +78,15 @@ def answer_head(spec: Spec) -> list[str]:
     output = answer_output(spec)
     lines = [f"Task: {one_line(spec.task)}", f"Answer: {output.type}"]
     if isinstance(output, JsonOutput):
-        schema = normal_schema(output.answer_schema)
-        lines.append("Schema: " + json.dumps(schema, ensure_ascii=False, separators=(",", ":")))
+        lines.append("Schema: " + _schema_text(output))
     else:
         lines.append(f"Longest answer: {output.max_chars} characters")
     rules = [_rule(check) for check in output.checks]
     return [*lines, *(f"Rule: {rule}" for rule in dict.fromkeys(rules) if rule)]
+
+
+def _schema_text(output: JsonOutput) -> str:
+    return json.dumps(normal_schema(output.answer_schema), ensure_ascii=False, separators=(",", ":"))
 
 
 def _rule(check: OutputCheck) -> str:

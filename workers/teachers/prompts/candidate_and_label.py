@@ -10,11 +10,15 @@ any run of tildes inside it, as in a CommonMark code fence, so no text can close
 says that what is inside is never an instruction.
 """
 
+import hashlib
+import json
 import re
 from collections.abc import Sequence
+from typing import TypedDict
 
+from backend.domain.answers.json_values import strip_fence
+from backend.domain.spec.defaults import thought_tokens
 from backend.domain.spec.parsing import (
-    MAX_CANDIDATE_TOKENS,
     LabelOutput,
     SliceSpec,
     Spec,
@@ -58,19 +62,42 @@ def candidate_request(
     """Ask for `n` new messages of one slice. `exemplars` show the tone; gold that is held out must never be among
     them."""
     lines = [*head(spec), *slice_lines(slice_)]
+    n_shared = len("\n".join(lines))
     if exemplars:
         lines.append("Examples of the tone, not to be copied:")
         lines.extend(fence(text[:MAX_EXEMPLAR_CHARS]) for text in exemplars)
     lines.append(CANDIDATE_ASK)
     system = _CANDIDATE_SYSTEM if isinstance(spec.output, LabelOutput) else _INPUT_SYSTEM
     return CompletionRequest(
-        messages=(Message(role="system", content=system), Message(role="user", content="\n".join(lines))),
+        messages=chat(system, lines, n_shared=n_shared),
         n=n,
         temperature=temperature,
-        max_tokens=MAX_CANDIDATE_TOKENS,
+        max_tokens=spec.sampling.candidate_max_tokens,
         seed=seed,
         logprobs=True,
+        **teacher_options(spec, "candidate"),
     )
+
+
+class TeacherOptions(TypedDict):
+    """The fields of a request that its teacher's dialect makes something of."""
+
+    thought_tokens: int
+    effort: str
+    cache_key: str
+
+
+def teacher_options(spec: Spec, kind: str) -> TeacherOptions:
+    """How long the spec's teacher may think, and the key under which a vendor's prompt cache finds the beginnings of
+    requests of this kind. The key is a digest: it tells a vendor nothing that the request does not."""
+    key = hashlib.sha256("\n".join((kind, spec.name, spec.task)).encode()).hexdigest()[:32]
+    return {"thought_tokens": thought_tokens(spec.teacher), "effort": spec.teacher.effort or "", "cache_key": key}
+
+
+def chat(system: str, lines: Sequence[str], *, n_shared: int) -> tuple[Message, Message]:
+    """A system message and the lines of one question, of which `n_shared` characters open every one of its kind."""
+    asked = Message(role="user", content="\n".join(lines), n_shared=n_shared)
+    return Message(role="system", content=system, n_shared=len(system) if not n_shared else 0), asked
 
 
 def slice_lines(slice_: SliceSpec) -> list[str]:
@@ -81,15 +108,16 @@ def slice_lines(slice_: SliceSpec) -> list[str]:
 
 def label_request(spec: Spec, text: str, *, n: int, temperature: float, seed: int | None) -> CompletionRequest:
     """Ask `n` times which label `text` has."""
-    lines = [*head(spec), *_definitions(spec), "Message:", fence(text), LABEL_ASK]
+    shared = [*head(spec), *_definitions(spec), "Message:"]
     return CompletionRequest(
-        messages=(Message(role="system", content=_LABEL_SYSTEM), Message(role="user", content="\n".join(lines))),
+        messages=chat(_LABEL_SYSTEM, [*shared, fence(text), LABEL_ASK], n_shared=len("\n".join(shared))),
         n=n,
         temperature=temperature,
         max_tokens=label_max_tokens(spec),
         seed=seed,
         logprobs=True,
         item=text,
+        **teacher_options(spec, "label"),
     )
 
 
@@ -153,14 +181,51 @@ def parse_message(choice_text: str) -> str | None:
 
 
 def parse_label(choice_text: str, labels: Sequence[str]) -> str | None:
-    """The label a pass-2 answer names, or None. Case, quotes, a final stop and a leading "Label:" are forgiven; a
-    sentence that merely contains a label is not an answer ("this is not refund_status")."""
-    reply = re.sub(r"^\s*(?:label|answer)\s*:\s*", "", choice_text.strip(), flags=re.IGNORECASE)
-    reply = reply.strip().strip("\"'`*.").strip()
-    if reply in labels:
-        return reply
-    matches = [label for label in labels if _loose(label) == _loose(reply)]
+    """The label a pass-2 answer names, or None. What surrounds a bare label is forgiven: case, quotes, emphasis, a code
+    fence, a JSON value, a final stop, a leading "Label:" or "The label is", an explanation on the lines after it, or
+    before a last line that says "Answer: ...". A sentence that merely contains a label is not an answer ("this is not
+    refund_status")."""
+    reply = strip_fence(choice_text.strip())
+    named = _json_label(reply)
+    lines = [line for line in reply.splitlines() if line.strip()]
+    tries = [reply] if named is None else [named]
+    tries += [line for line in lines[-1:] if _LEAD.match(line)]  # "… Answer: x": what it comes to, before how it began
+    tries += lines[:1]
+    return next((label for text in tries if (label := _bare_label(text, labels)) is not None), None)
+
+
+_LEAD = re.compile(
+    r"^\W{0,4}(?:(?:so|therefore|thus|hence)\W+)?(?:the\s+)?(?:(?:final|correct|best|right)\s+)*"
+    r"(?:label|answer|category|class)\W{0,4}(?:\s*(?:is|:|=)\s*)",
+    re.IGNORECASE,
+)
+_EDGES = " \t\r\n\"'`*_.,;:!“”‘’«»[](){}<>#-"
+
+
+def _bare_label(text: str, labels: Sequence[str]) -> str | None:
+    """The label that a text is, whatever marks stand around it."""
+    bare = _LEAD.sub("", text.strip(), count=1)
+    for reply in (text.strip(), bare.strip(), bare.strip(_EDGES)):
+        if reply in labels:
+            return reply
+    matches = [label for label in labels if _loose(label.strip(_EDGES)) == _loose(bare.strip(_EDGES))]
     return matches[0] if len(matches) == 1 else None
+
+
+def _json_label(reply: str) -> str | None:
+    """The one text in `"x"`, `["x"]` or `{"label": "x"}`."""
+    if not reply.startswith(("{", "[", '"')):
+        return None
+    try:
+        value = json.loads(reply)
+    except (ValueError, RecursionError):
+        return None
+    if isinstance(value, dict):
+        named = [item for name, item in value.items() if name.lower() in ("label", "answer", "category", "class")]
+        value = named[0] if len(named) == 1 else (next(iter(value.values())) if len(value) == 1 else None)
+    if isinstance(value, list) and len(value) == 1:
+        (value,) = value
+    return value if isinstance(value, str) else None
 
 
 def _loose(text: str) -> str:

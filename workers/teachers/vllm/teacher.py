@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from backend.domain.dialects.dialect import Dialect
 from backend.outbound import Watch
 from workers.teachers.openai_compatible.answers import as_completion
 from workers.teachers.openai_compatible.bodies import chat_body
@@ -40,14 +41,18 @@ class VllmTeacher(OpenAICompatibleTeacher):
         if not request.prefix:
             return super().complete(request, deadline_s=deadline_s, cancelled=cancelled)
         watch = Watch(deadline_at=time.monotonic() + deadline_s, cancelled=cancelled)
-        body = chat_body(request, self.identity.model, self.caps)
-        for name in ("messages", "continue_final_message", "add_generation_prompt", "logprobs", "top_logprobs"):
-            body.pop(name, None)
-        body["prompt"] = [*self._prompt_ids(request.messages, watch), *self._text_ids(request.prefix, watch)]
-        if request.logprobs and self.caps.logprobs:
-            body["logprobs"] = min(request.top_logprobs, self.caps.max_top_logprobs)
+        prompt = [*self._prompt_ids(request.messages, watch), *self._text_ids(request.prefix, watch)]
+
+        def text_body(dialect: Dialect) -> dict[str, Any]:
+            body = chat_body(request, self.identity.model, self.caps, dialect)
+            for name in ("messages", "continue_final_message", "add_generation_prompt", "logprobs", "top_logprobs"):
+                body.pop(name, None)
+            if request.logprobs and self.caps.logprobs:
+                body["logprobs"] = min(request.top_logprobs, self.caps.max_top_logprobs)
+            return body | {"prompt": prompt}
+
         parse = functools.partial(answers.read_text_completion, request=request)
-        return completion_of(self._call("/completions", body, request, watch, parse))
+        return completion_of(self._call("/completions", text_body, request, watch, parse))
 
     def score(
         self, request: ScoreRequest, *, deadline_s: float, cancelled: Callable[[], bool] = lambda: False
@@ -72,7 +77,7 @@ class VllmTeacher(OpenAICompatibleTeacher):
             "temperature": 0.0,
         }
         parse = functools.partial(answers.read_prompt_score, request=request, ids=ids, starts_at=len(prompt))
-        return completion_of(self._call("/completions", body, as_completion(request), watch, parse))
+        return completion_of(self._call("/completions", lambda _: body, as_completion(request), watch, parse))
 
     @property
     def _max_top(self) -> int:
@@ -96,7 +101,7 @@ class VllmTeacher(OpenAICompatibleTeacher):
 
     def _tokenize(self, body: dict[str, Any], watch: Watch) -> tuple[int, ...]:
         body = {"model": self.identity.model, **body}
-        return self._call("/tokenize", body, FREE, watch, answers.read_ids).value
+        return self._call("/tokenize", lambda _: body, FREE, watch, answers.read_ids).value
 
     def _post(self, path: str, body: Any, request: CompletionRequest) -> tuple[str | None, bytes]:
         return super()._post(path if path == "/tokenize" else f"/v1{path}", body, request)

@@ -80,8 +80,8 @@ def test_the_high_bound_of_selection_counts_what_on_gap_allows_and_nothing_is_ex
     sizes = {"prompt_tokens_candidate": 1000, "prompt_tokens_label": 1000, "mean_output_tokens": 100}
     made = estimate(spec(sampling=sampling), **sizes).steps[StepName.SELECTION]
     assert made.low == made.expected == 0
-    candidates = 2 * n_more * 1000 * 0.1 + n_more * 160 * 0.4
-    naming = n_named * (2 * (1000 + 6 * 160) * 0.1 + 400 * 0.4)
+    candidates = 2 * n_more * 1000 * 0.1 + n_more * 300 * 0.4
+    naming = n_named * (2 * (1000 + 6 * 500) * 0.1 + 400 * 0.4)
     assert made.high == pytest.approx(candidates + naming + 4 * n_more * 102 * 0.01, abs=2)
 
 
@@ -119,9 +119,9 @@ def test_a_budget_below_the_low_bound_or_below_one_batch_is_refused() -> None:
 
 
 def test_one_batch_is_what_the_widest_calls_may_cost_at_the_most() -> None:
-    """4 calls at once, each 8 choices of at most 160 tokens, every byte of a prompt of 1000 tokens counted as one."""
+    """4 calls at once, each 8 choices of at most 500 tokens, every byte of a prompt of 1000 tokens counted as one."""
     made = estimate(spec(), prompt_tokens_candidate=1000, prompt_tokens_label=10)
-    assert made.worst_batch == 4 * round(4000 * 0.1 + 8 * 160 * 0.4)
+    assert made.worst_batch == 4 * round(4000 * 0.1 + 8 * 500 * 0.4)
 
 
 def test_the_json_form_has_every_step_and_whole_numbers_only() -> None:

@@ -252,7 +252,7 @@ def test_the_default_ks_are_the_seeds() -> None:
 
 
 def test_a_label_answer_has_room_for_the_longest_label() -> None:
-    assert label_max_tokens(parse_spec(document())) == 8 + len("refund")
+    assert label_max_tokens(parse_spec(document())) == 24 + len("refund")
 
 
 def test_train_options_are_the_runners_own_with_the_same_defaults() -> None:

@@ -128,3 +128,32 @@ def test_labels_that_differ_in_case_only_are_told_apart_or_not_at_all() -> None:
 )
 def test_a_candidate_is_stripped_of_the_quotes_around_it(said: str, message: str | None) -> None:
     assert parse_message(said) == message
+
+
+@pytest.mark.parametrize(
+    ("said", "label"),
+    [
+        ("The label is **refund_status**.", "refund_status"),
+        ("**refund_status**", "refund_status"),
+        ("```\nrefund_status\n```", "refund_status"),
+        ('{"label": "refund_status"}', "refund_status"),
+        ('["other"]', "other"),
+        ('"other-2"', "other-2"),
+        ("The correct label: other-2", "other-2"),
+        ("refund_status\n\nThe customer asks where the money is.", "refund_status"),
+        ("The customer asks where the money is.\n\nFinal answer: refund_status", "refund_status"),
+        ("Label: other\nReason: a refund_status would name a date.", "other"),
+        ("So the best label is `Refund Policy`", "Refund Policy"),
+        ("“other”", "other"),
+        ("other\nAnswer: refund_status", "refund_status"),
+        ("The label is not refund_status", None),
+        ("refund_status or other", None),
+        ("It is refund_status, I think", None),
+        ('{"a": "other", "b": "refund_status"}', None),
+        ('["other", "refund_status"]', None),
+        ("{" * 5000, None),
+        ("I cannot label this.", None),
+    ],
+)
+def test_what_surrounds_a_bare_label_is_forgiven_and_a_sentence_about_one_is_not(said: str, label: str | None) -> None:
+    assert parse_label(said, LABELS) == label

@@ -1,0 +1,33 @@
+"""What the endpoints of a tenant's teachers refused, kept by address and model, so that the next call is made right
+from the start. Another tenant's lessons are its own: an endpoint may answer two accounts differently."""
+
+import hashlib
+from collections.abc import Sequence
+from uuid import UUID
+
+from backend.compiles.models import EndpointLessons
+from backend.domain.dialects.dialect import Lesson, lessons_from_json
+
+MAX_LESSONS = 40  # of one endpoint and model; a request has a dozen options
+
+
+def lessons_of(tenant_id: UUID, base_url: str, model: str) -> tuple[Lesson, ...]:
+    """The lessons in the order in which they were learnt."""
+    row = EndpointLessons.objects.of_tenant(tenant_id).filter(endpoint=_endpoint(base_url), model=model).first()
+    return () if row is None else lessons_from_json(row.lessons)
+
+
+def keep_lessons(tenant_id: UUID, base_url: str, model: str, lessons: Sequence[Lesson]) -> None:
+    """Add these lessons to what is kept. The caller is in a transaction; who learns at the same time waits for it."""
+    row, _ = EndpointLessons.objects.of_tenant(tenant_id).get_or_create(
+        endpoint=_endpoint(base_url), model=model, defaults={"tenant_id": tenant_id}
+    )
+    row = EndpointLessons.objects.of_tenant(tenant_id).select_for_update().get(id=row.id)
+    known = lessons_from_json(row.lessons)
+    added = [lesson for lesson in lessons if lesson not in known]
+    row.lessons = [lesson.to_json() for lesson in (*known, *added)][:MAX_LESSONS]
+    row.save()
+
+
+def _endpoint(base_url: str) -> str:
+    return hashlib.sha256(base_url.rstrip("/").encode()).hexdigest()

@@ -1,0 +1,157 @@
+"""The dialect of an endpoint and model: which of OpenAI's request options it takes, under which names and up to which
+values. Rows with their sources are in `table`; what an endpoint itself says by refusing a request is a `Lesson`, which
+makes another dialect of the one that was assumed.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import reduce
+
+DEFAULT_THOUGHT_TOKENS = 4096  # of a model that thinks, where nobody says how long
+# what is left for thoughts, by effort; an endpoint's own default is about "medium"
+THOUGHT_TOKENS = {"none": 0, "minimal": 512, "low": 2048, "medium": 4096, "high": 16_384, "xhigh": 32_768}
+MAX_VALUE = 10_000_000  # of a number that an endpoint names in a refusal
+
+
+class Option(StrEnum):
+    """The options of a request that an endpoint may refuse. `model` and `messages` are no options."""
+
+    TOKEN_LIMIT = "token_limit"
+    TEMPERATURE = "temperature"
+    TOP_P = "top_p"
+    TOP_K = "top_k"
+    N = "n"
+    SEED = "seed"
+    LOGPROBS = "logprobs"
+    TOP_LOGPROBS = "top_logprobs"
+    RESPONSE_FORMAT = "response_format"
+    EFFORT = "effort"
+    CACHE_KEY = "prompt_cache_key"
+    SYSTEM_ROLE = "system_role"
+    THOUGHTS = "thoughts"
+
+
+class ResponseFormat(StrEnum):
+    """How far an endpoint can be held to JSON: to a schema, to an object of any shape, or not at all."""
+
+    SCHEMA = "json_schema"
+    OBJECT = "json_object"
+    FREE = "text"
+
+
+SAMPLING = frozenset({Option.TEMPERATURE, Option.TOP_P, Option.N, Option.SEED})
+LOGPROBS = frozenset({Option.LOGPROBS, Option.TOP_LOGPROBS})
+WEAKER = {ResponseFormat.SCHEMA: ResponseFormat.OBJECT, ResponseFormat.OBJECT: ResponseFormat.FREE}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dialect:
+    """One row. It holds for an address whose host ends with one of `hosts` (and whose path holds `path`), and for
+    models that `models` matches; in the table the first that fits counts.
+
+    `takes` names the options that may be sent; those that it lacks are left out of every request. `seed` and
+    `token_limit` are the names of these two; `max_n`, `max_temperature` and `max_top_logprobs` the largest values.
+    `effort` is the path of the option that says how long to think, `efforts` its values from the least; `off` the path
+    of what switches thoughts off where that is no effort, and its value. `thinks`: the model writes thoughts before its
+    answer unless it is told not to. `counts_thoughts`: its `completion_tokens` hold
+    them already. `has_breakpoints`: the end of what to cache is marked in the message.
+    """
+
+    name: str
+    source: str
+    checked_on: str  # year-month-day
+    hosts: tuple[str, ...] = ()
+    path: str = ""
+    models: str = ""
+    takes: frozenset[Option] = SAMPLING | LOGPROBS | {Option.SYSTEM_ROLE, Option.RESPONSE_FORMAT}
+    token_limit: str = "max_tokens"
+    max_tokens: int | None = None
+    seed: str = "seed"
+    max_n: int = 8
+    max_temperature: float = 2.0
+    max_top_logprobs: int = 20
+    response_format: ResponseFormat = ResponseFormat.SCHEMA
+    effort: tuple[str, ...] = ("reasoning_effort",)
+    efforts: tuple[str, ...] = ()
+    off: tuple[tuple[str, ...], str | bool] | None = None
+    thinks: bool = False
+    counts_thoughts: bool = True
+    has_breakpoints: bool = False
+
+    def fits(self, host: str, path: str, model: str) -> bool:
+        """Tell whether this row is about a model at an address."""
+        at_home = any(host == own or host.endswith(f".{own}") for own in self.hosts)
+        return at_home and self.path in path and re.search(self.models, model.lower()) is not None
+
+
+def thought_room(dialect: Dialect, effort: str | None, declared: int | None) -> int:
+    """The tokens that one answer needs for thoughts: as declared, else by the effort, else of a model that thinks the
+    usual.
+
+    >>> thought_room(Dialect(name="x", source="", checked_on="", thinks=True), None, None)
+    4096
+    """
+    if declared is not None:
+        return declared
+    if effort is not None:
+        return THOUGHT_TOKENS[effort]
+    return DEFAULT_THOUGHT_TOKENS if dialect.thinks else 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Lesson:
+    """What one refusal taught: `option` is not taken (`value` is None), or only as `value`: a name for the token
+    limit, a largest value for a number, one of its values for the effort or the response's format."""
+
+    option: Option
+    value: str | int | None = None
+
+    def to_json(self) -> list[str | int | None]:
+        return [self.option.value, self.value]
+
+    @property
+    def sentence(self) -> str:
+        """The lesson in words, for a receipt and a log."""
+        return f"without {self.option}" if self.value is None else f"{self.option}: {self.value}"
+
+
+def lessons_from_json(rows: Sequence[Sequence[str | int | None]]) -> tuple[Lesson, ...]:
+    """The lessons that were stored; those of an option that this release does not know are left out."""
+    known = set(Option)
+    return tuple(Lesson(option=Option(str(name)), value=value) for name, value in rows if name in known)
+
+
+def with_lessons(dialect: Dialect, lessons: Iterable[Lesson]) -> Dialect:
+    """The dialect after these lessons, in their order.
+
+    >>> plain = Dialect(name="x", source="", checked_on="")
+    >>> with_lessons(plain, [Lesson(option=Option.N, value=1), Lesson(option=Option.SEED)]).max_n
+    1
+    """
+    return reduce(_learn, lessons, dialect)
+
+
+def _learn(dialect: Dialect, lesson: Lesson) -> Dialect:
+    match lesson.option, lesson.value:
+        case Option.TOKEN_LIMIT, str(name):
+            return replace(dialect, token_limit=name)
+        case Option.TOKEN_LIMIT, int(most):
+            return replace(dialect, max_tokens=most)
+        case Option.N, int(most):
+            return replace(dialect, max_n=most)
+        case Option.TOP_LOGPROBS, int(most):
+            return replace(dialect, max_top_logprobs=most)
+        case Option.TEMPERATURE, int(most):
+            return replace(dialect, max_temperature=float(most))
+        case Option.EFFORT, str(least):
+            return replace(dialect, efforts=(least,))
+        case Option.RESPONSE_FORMAT, str(weaker):
+            return replace(dialect, response_format=ResponseFormat(weaker))
+        case Option.THOUGHTS, _:
+            return replace(dialect, thinks=True)
+        case Option.TOKEN_LIMIT, None:
+            return replace(dialect, token_limit="")
+        case option, _:
+            return replace(dialect, takes=dialect.takes - {option})

@@ -1,0 +1,300 @@
+"""The dialects of vendors and servers, as their documentation and their refusals tell; each with its source and the day
+it was looked at. A vendor that is not here is assumed to speak OpenAI's whole protocol, and its refusals teach the rest
+(`Lesson`).
+
+Where a row and an endpoint disagree the endpoint is right: what it refuses is learnt for the rows of this table too. So
+a row lists what saves a refusal, and above all what an endpoint ignores without a word, which no refusal can teach.
+"""
+
+from urllib.parse import urlsplit
+
+from backend.domain.dialects.dialect import LOGPROBS, SAMPLING, Dialect, Option, ResponseFormat
+
+CHECKED = "2026-11-25"
+PLAIN = frozenset({Option.SYSTEM_ROLE, Option.RESPONSE_FORMAT})
+EFFORT = frozenset({Option.EFFORT})
+CACHE_KEY = frozenset({Option.CACHE_KEY})
+TEMPERATURES = frozenset({Option.TEMPERATURE, Option.TOP_P})
+TOP_K = frozenset({Option.TOP_K})
+ALL_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh")
+LOW_TO_HIGH = ("low", "medium", "high")
+
+UNKNOWN = Dialect(
+    name="openai-compatible",
+    source="assumed: OpenAI's protocol; what the endpoint refuses is learnt",
+    checked_on=CHECKED,
+    takes=SAMPLING | LOGPROBS | PLAIN | EFFORT | TOP_K,
+)
+GRAMMAR = Dialect(
+    name="grammar",
+    source="kolm's own demonstration teacher",
+    checked_on=CHECKED,
+    takes=SAMPLING | LOGPROBS | {Option.SYSTEM_ROLE} | TOP_K,
+    max_top_logprobs=1024,
+    response_format=ResponseFormat.FREE,
+)
+
+# The first that fits counts. Model names are compared in lower case.
+VENDORS: tuple[Dialect, ...] = (
+    Dialect(
+        name="openai-reasoning",
+        source="https://platform.openai.com/docs/api-reference/chat/create",
+        checked_on=CHECKED,
+        hosts=("api.openai.com",),
+        models=r"^(?:ft:)?(?:o\d|gpt-(?:5|6)(?!.*chat))",
+        takes=PLAIN | EFFORT | CACHE_KEY | {Option.N, Option.SEED},
+        token_limit="max_completion_tokens",
+        efforts=ALL_EFFORTS,
+        thinks=True,
+    ),
+    Dialect(
+        name="openai",
+        source="https://platform.openai.com/docs/api-reference/chat/create",
+        checked_on=CHECKED,
+        hosts=("api.openai.com",),
+        takes=SAMPLING | LOGPROBS | PLAIN | CACHE_KEY,
+        token_limit="max_completion_tokens",
+    ),
+    # a deployment's name says nothing of its model: whether it thinks, or takes a temperature, is learnt
+    Dialect(
+        name="azure-openai",
+        source="https://learn.microsoft.com/azure/ai-foundry/openai/how-to/reasoning",
+        checked_on=CHECKED,
+        hosts=("openai.azure.com", "services.ai.azure.com", "cognitiveservices.azure.com"),
+        takes=SAMPLING | LOGPROBS | PLAIN | EFFORT,
+        token_limit="max_completion_tokens",
+        efforts=ALL_EFFORTS,
+    ),
+    # ignores response_format, seed, logprobs and reasoning_effort without a word
+    Dialect(
+        name="anthropic",
+        source="https://docs.anthropic.com/en/api/openai-sdk",
+        checked_on=CHECKED,
+        hosts=("api.anthropic.com",),
+        takes=TEMPERATURES | {Option.SYSTEM_ROLE},
+        max_n=1,
+        max_temperature=1.0,
+        response_format=ResponseFormat.FREE,
+    ),
+    Dialect(
+        name="gemini",
+        source="https://ai.google.dev/gemini-api/docs/openai",
+        checked_on=CHECKED,
+        hosts=("generativelanguage.googleapis.com",),
+        takes=TEMPERATURES | PLAIN | EFFORT,
+        max_n=1,
+        efforts=("none", "minimal", *LOW_TO_HIGH),
+        thinks=True,
+        counts_thoughts=False,
+    ),
+    Dialect(
+        name="vertex",
+        source="https://docs.cloud.google.com/vertex-ai/generative-ai/docs/migrate/openai/overview",
+        checked_on=CHECKED,
+        hosts=("googleapis.com",),
+        path="/endpoints/openapi",
+        takes=TEMPERATURES | PLAIN | EFFORT,
+        max_n=1,
+        efforts=("none", "minimal", *LOW_TO_HIGH),
+        thinks=True,
+        counts_thoughts=False,
+    ),
+    Dialect(
+        name="mistral-reasoning",
+        source="https://docs.mistral.ai/capabilities/reasoning",
+        checked_on=CHECKED,
+        hosts=("api.mistral.ai",),
+        models=r"^magistral",
+        takes=SAMPLING | PLAIN | CACHE_KEY,
+        seed="random_seed",
+        max_temperature=1.5,
+        thinks=True,
+    ),
+    Dialect(
+        name="mistral",
+        source="https://docs.mistral.ai/api",
+        checked_on=CHECKED,
+        hosts=("api.mistral.ai",),
+        takes=SAMPLING | PLAIN | EFFORT | CACHE_KEY,
+        seed="random_seed",
+        max_temperature=1.5,
+        efforts=("none", "high"),
+    ),
+    Dialect(
+        name="groq-reasoning",
+        source="https://console.groq.com/docs/reasoning",
+        checked_on=CHECKED,
+        hosts=("api.groq.com",),
+        models=r"gpt-oss|qwen-?3|deepseek-r1",
+        takes=TEMPERATURES | PLAIN | EFFORT | {Option.SEED},
+        token_limit="max_completion_tokens",
+        max_n=1,
+        efforts=LOW_TO_HIGH,
+        thinks=True,
+    ),
+    Dialect(
+        name="groq",
+        source="https://console.groq.com/docs/openai",
+        checked_on=CHECKED,
+        hosts=("api.groq.com",),
+        takes=TEMPERATURES | PLAIN | {Option.SEED},
+        token_limit="max_completion_tokens",
+        max_n=1,
+    ),
+    # thinks at "high" where nothing is said, and takes a temperature then without a word and without effect
+    Dialect(
+        name="deepseek",
+        source="https://api-docs.deepseek.com/guides/thinking_mode",
+        checked_on=CHECKED,
+        hosts=("api.deepseek.com",),
+        takes=TEMPERATURES | PLAIN | EFFORT,
+        max_n=1,
+        response_format=ResponseFormat.OBJECT,
+        efforts=("low", "high", "max"),
+        off=(("thinking", "type"), "disabled"),
+        thinks=True,
+    ),
+    Dialect(
+        name="together",
+        source="https://docs.together.ai/reference/chat-completions-1",
+        checked_on=CHECKED,
+        hosts=("api.together.xyz", "api.together.ai"),
+        takes=SAMPLING | PLAIN | EFFORT | TOP_K,
+        efforts=LOW_TO_HIGH,
+    ),
+    Dialect(
+        name="fireworks",
+        source="https://docs.fireworks.ai/api-reference/post-chatcompletions",
+        checked_on=CHECKED,
+        hosts=("api.fireworks.ai",),
+        takes=SAMPLING | LOGPROBS | PLAIN | EFFORT | CACHE_KEY | TOP_K,
+        max_top_logprobs=5,
+        efforts=("none", *LOW_TO_HIGH),
+    ),
+    Dialect(
+        name="openrouter-breakpoints",
+        source="https://openrouter.ai/docs/features/prompt-caching",
+        checked_on=CHECKED,
+        hosts=("openrouter.ai",),
+        models=r"^(?:anthropic|google)/",
+        takes=TEMPERATURES | PLAIN | EFFORT | {Option.SEED},
+        max_n=1,
+        effort=("reasoning", "effort"),
+        efforts=ALL_EFFORTS,
+        has_breakpoints=True,
+    ),
+    # drops what the provider behind it does not take
+    Dialect(
+        name="openrouter",
+        source="https://openrouter.ai/docs/api/reference/parameters",
+        checked_on=CHECKED,
+        hosts=("openrouter.ai",),
+        takes=TEMPERATURES | LOGPROBS | PLAIN | EFFORT | TOP_K | {Option.SEED},
+        max_n=1,
+        effort=("reasoning", "effort"),
+        efforts=ALL_EFFORTS,
+    ),
+    Dialect(
+        name="bedrock",
+        source="https://docs.aws.amazon.com/bedrock/latest/userguide/inference-chat-completions.html",
+        checked_on=CHECKED,
+        hosts=("amazonaws.com", "api.aws"),
+        path="/v1",
+        takes=TEMPERATURES | PLAIN | EFFORT,
+        token_limit="max_completion_tokens",
+        max_n=1,
+        efforts=LOW_TO_HIGH,
+    ),
+    Dialect(
+        name="xai",
+        source="https://docs.x.ai/docs/api-reference",
+        checked_on=CHECKED,
+        hosts=("api.x.ai",),
+        takes=SAMPLING | PLAIN | EFFORT,
+        token_limit="max_completion_tokens",
+        efforts=("none", *LOW_TO_HIGH),
+        thinks=True,
+        counts_thoughts=False,
+    ),
+    Dialect(
+        name="cerebras",
+        source="https://inference-docs.cerebras.ai/api-reference/chat-completions",
+        checked_on=CHECKED,
+        hosts=("api.cerebras.ai",),
+        takes=TEMPERATURES | LOGPROBS | PLAIN | EFFORT | {Option.SEED},
+        token_limit="max_completion_tokens",
+        max_n=1,
+        max_temperature=1.5,
+        efforts=LOW_TO_HIGH,
+    ),
+)
+
+# Servers that people run themselves, at any address: a spec names them (`teacher.dialect`), or their refusals teach
+# them.
+SERVERS: tuple[Dialect, ...] = (
+    Dialect(
+        name="vllm",
+        source="https://docs.vllm.ai/en/latest/serving/openai_compatible_server.html",
+        checked_on=CHECKED,
+        takes=SAMPLING | LOGPROBS | PLAIN | EFFORT | TOP_K,
+        efforts=ALL_EFFORTS,
+        off=(("chat_template_kwargs", "enable_thinking"), False),
+    ),
+    Dialect(
+        name="sglang",
+        source="https://docs.sglang.ai/basic_usage/openai_api_completions.html",
+        checked_on=CHECKED,
+        takes=SAMPLING | LOGPROBS | PLAIN | EFFORT | TOP_K,
+        efforts=ALL_EFFORTS,
+        off=(("chat_template_kwargs", "enable_thinking"), False),
+    ),
+    Dialect(
+        name="llama-server",
+        source="https://github.com/ggml-org/llama.cpp/blob/master/tools/server/README.md",
+        checked_on=CHECKED,
+        takes=TEMPERATURES | LOGPROBS | PLAIN | EFFORT | TOP_K | {Option.SEED},
+        max_n=1,
+        efforts=ALL_EFFORTS,
+        off=(("chat_template_kwargs", "enable_thinking"), False),
+    ),
+    # ignores n and max_completion_tokens without a word
+    Dialect(
+        name="ollama",
+        source="https://docs.ollama.com/api/openai-compatibility",
+        checked_on=CHECKED,
+        takes=TEMPERATURES | LOGPROBS | PLAIN | EFFORT | {Option.SEED},
+        max_n=1,
+        efforts=("none", *LOW_TO_HIGH),
+    ),
+    Dialect(
+        name="lm-studio",
+        source="https://lmstudio.ai/docs/developer/openai-compat/chat-completions",
+        checked_on=CHECKED,
+        takes=TEMPERATURES | PLAIN | TOP_K | {Option.SEED},
+        max_n=1,
+    ),
+    Dialect(
+        name="transformers",
+        source="https://huggingface.co/docs/transformers/main/serving",
+        checked_on=CHECKED,
+        takes=TEMPERATURES | {Option.SEED, Option.SYSTEM_ROLE},
+        max_n=1,
+        response_format=ResponseFormat.FREE,
+    ),
+)
+BY_NAME = {dialect.name: dialect for dialect in (UNKNOWN, *VENDORS, *SERVERS)}
+
+
+def dialect_for(base_url: str | None, model: str, *, name: str | None = None) -> Dialect:
+    """The dialect of a model at an address; `name` is one that its owner names and goes first.
+
+    >>> dialect_for("https://api.openai.com/v1", "gpt-5-mini").token_limit
+    'max_completion_tokens'
+    >>> dialect_for("https://llm.example.com/v1", "gpt-5-mini").name
+    'openai-compatible'
+    """
+    if name is not None:
+        return BY_NAME[name]
+    address = urlsplit(base_url or "")
+    host = (address.hostname or "").lower()
+    return next((dialect for dialect in VENDORS if dialect.fits(host, address.path, model)), UNKNOWN)
