@@ -33,6 +33,7 @@ class EchoTeacher:
 
     identity = TeacherIdentity(provider="grammar", model=MODEL)
     caps = TeacherCaps()
+    thought_tokens = 0
 
     def __init__(self, answer: Answer = answered) -> None:
         self.asked: dict[str, int] = {}

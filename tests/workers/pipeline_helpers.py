@@ -60,6 +60,7 @@ class ScriptedTeacher:
 
     identity = TeacherIdentity(provider="grammar", model="kolm-grammar-1", revision="scripted")
     caps = TeacherCaps(logprobs=True)
+    thought_tokens = 0
 
     def __init__(
         self,

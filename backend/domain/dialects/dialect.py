@@ -55,8 +55,7 @@ class Dialect:
     `token_limit` are the names of these two; `max_n`, `max_temperature` and `max_top_logprobs` the largest values.
     `effort` is the path of the option that says how long to think, `efforts` its values from the least; `off` the path
     of what switches thoughts off where that is no effort, and its value. `thinks`: the model writes thoughts before its
-    answer unless it is told not to. `counts_thoughts`: its `completion_tokens` hold
-    them already. `has_breakpoints`: the end of what to cache is marked in the message.
+    answer unless it is told not to. `has_breakpoints`: the end of what to cache is marked in the message.
     """
 
     name: str
@@ -77,7 +76,6 @@ class Dialect:
     efforts: tuple[str, ...] = ()
     off: tuple[tuple[str, ...], str | bool] | None = None
     thinks: bool = False
-    counts_thoughts: bool = True
     has_breakpoints: bool = False
 
     def fits(self, host: str, path: str, model: str) -> bool:

@@ -24,6 +24,7 @@ UNKNOWN = Dialect(
     source="assumed: OpenAI's protocol; what the endpoint refuses is learnt",
     checked_on=CHECKED,
     takes=SAMPLING | LOGPROBS | PLAIN | EFFORT | TOP_K,
+    max_top_logprobs=1024,
 )
 GRAMMAR = Dialect(
     name="grammar",
@@ -85,7 +86,6 @@ VENDORS: tuple[Dialect, ...] = (
         max_n=1,
         efforts=("none", "minimal", *LOW_TO_HIGH),
         thinks=True,
-        counts_thoughts=False,
     ),
     Dialect(
         name="vertex",
@@ -97,7 +97,6 @@ VENDORS: tuple[Dialect, ...] = (
         max_n=1,
         efforts=("none", "minimal", *LOW_TO_HIGH),
         thinks=True,
-        counts_thoughts=False,
     ),
     Dialect(
         name="mistral-reasoning",
@@ -214,7 +213,6 @@ VENDORS: tuple[Dialect, ...] = (
         token_limit="max_completion_tokens",
         efforts=("none", *LOW_TO_HIGH),
         thinks=True,
-        counts_thoughts=False,
     ),
     Dialect(
         name="cerebras",

@@ -25,7 +25,6 @@ class Answer:
     usage: Usage
     model: str
     system_fingerprint: str
-    has_thoughts: bool = False
 
 
 def parse_json(body: bytes) -> dict[str, Any]:
@@ -46,21 +45,19 @@ def _no_constant(name: str) -> float:
     raise ValueError(name)
 
 
-def read_chat(body: bytes, request: CompletionRequest, *, counts_thoughts: bool = True) -> Answer:
+def read_chat(body: bytes, request: CompletionRequest) -> Answer:
     """The choices and the usage of a chat completion. More choices than asked for are dropped, fewer are accepted,
-    none is BadAnswer. `counts_thoughts`: what was thought is within the reported output already."""
+    none is BadAnswer."""
     data = parse_json(body)
     rows = data.get("choices")
     if not isinstance(rows, list) or not rows:
         raise BadAnswer("the answer holds no choices")
-    read = [_choice(row, request) for row in rows[: request.n]]
-    choices = tuple(choice for choice, _ in read)
+    choices = tuple(_choice(row, request) for row in rows[: request.n])
     return Answer(
         choices=choices,
-        usage=read_usage(data.get("usage"), request, choices, counts_thoughts=counts_thoughts),
+        usage=read_usage(data.get("usage"), request, choices),
         model=_short(data.get("model")),
         system_fingerprint=_short(data.get("system_fingerprint")),
-        has_thoughts=any(has_thoughts for _, has_thoughts in read),
     )
 
 
@@ -68,8 +65,7 @@ def _short(value: object) -> str:
     return value[:200] if isinstance(value, str) and value.isprintable() else ""
 
 
-def _choice(row: object, request: CompletionRequest) -> tuple[Choice, bool]:
-    """The choice, and whether thoughts came with it."""
+def _choice(row: object, request: CompletionRequest) -> Choice:
     if not isinstance(row, dict) or not isinstance(row.get("message"), dict):
         raise BadAnswer("a choice is not an object with a message")
     content = read_content(row["message"])  # of a refusal or a tool call it is empty, and dropped downstream
@@ -79,7 +75,7 @@ def _choice(row: object, request: CompletionRequest) -> tuple[Choice, bool]:
     finish = row.get("finish_reason")
     if content.is_cut_thought:
         finish = "length"
-    choice = Choice(
+    return Choice(
         text=text,
         logprob=math.fsum(rows.logprobs) if rows.logprobs else None,
         token_logprobs=rows.logprobs or None,
@@ -88,7 +84,6 @@ def _choice(row: object, request: CompletionRequest) -> tuple[Choice, bool]:
         n_tokens=len(rows.logprobs) if rows.logprobs else estimate_tokens(text),
         finish_reason=finish if finish in ("stop", "length", "content_filter", "tool_calls") else "stop",
     )
-    return choice, content.has_thoughts
 
 
 def _clean(text: str, request: CompletionRequest) -> str:
@@ -110,14 +105,12 @@ def most_input_tokens(request: CompletionRequest) -> int:
     return sum(len(m.content.encode("utf-8")) + 16 for m in request.messages) + begun
 
 
-def read_usage(
-    value: object, request: CompletionRequest, choices: tuple[Choice, ...], *, counts_thoughts: bool = True
-) -> Usage:
+def read_usage(value: object, request: CompletionRequest, choices: tuple[Choice, ...]) -> Usage:
     """The usage to bill. A missing, malformed or negative count is estimated from bytes; one beyond what this request
     could cost at most (`most_output_tokens` out, a token a byte in) is clamped to that. A report that had to be mended
     is `disputed`, so that a person can settle it with the vendor; none at all is `estimated`. Input that was read from
     the vendor's prompt cache and input that was written to it are parts of the input, never more than it together; what
-    was thought is a part of the output, to which it is added where the endpoint reports it beside (`counts_thoughts`).
+    was thought is a part of the output, to which it is added where only the total holds it (Gemini, xAI).
     """
     most_out = request.most_output_tokens
     likely_in = likely_input_tokens(request)
@@ -128,10 +121,10 @@ def read_usage(
     tokens_out, wrong_out = _count(value.get("completion_tokens"), most_out, likely_out)
     cached, wrong_cached = _part(_cached(value), tokens_in)
     written, wrong_written = _part(_written(value), tokens_in - cached)
-    thought, wrong_thought = _part(_thoughts(value, counts_thoughts), most_out)
-    if not counts_thoughts:
-        wrong_thought = wrong_thought or tokens_out + thought > most_out
-        tokens_out = min(most_out, tokens_out + thought)
+    told, beside = _thoughts(value)
+    thought, wrong_thought = _part(told, most_out)
+    wrong_out = wrong_out or tokens_out + beside > most_out
+    tokens_out = min(most_out, tokens_out + beside)
     if tokens_out == 0 and likely_out > 0:
         tokens_out, wrong_out = likely_out, True
     return Usage(
@@ -154,17 +147,16 @@ def _of(value: dict[str, Any], group: str, name: str) -> object:
     return details.get(name) if isinstance(details, dict) else None
 
 
-def _thoughts(value: dict[str, Any], counts_thoughts: bool) -> object:
-    """Tokens that were thought; where they are reported beside the output and nowhere by name, what is left of the
-    total."""
+def _thoughts(value: dict[str, Any]) -> tuple[object, int]:
+    """Tokens that were thought as they are reported, and how many of them are not within the reported output: what the
+    total holds beyond input and output."""
     told = _of(value, "completion_tokens_details", "reasoning_tokens")
-    if told is not None or counts_thoughts:
-        return told
     counts = [value.get(name) for name in ("total_tokens", "prompt_tokens", "completion_tokens")]
-    if not all(isinstance(count, int) and not isinstance(count, bool) for count in counts):
-        return None
+    if not all(isinstance(count, int) and not isinstance(count, bool) and count >= 0 for count in counts):
+        return told, 0
     total, tokens_in, tokens_out = counts
-    return max(0, total - tokens_in - tokens_out)
+    beside = max(0, total - tokens_in - tokens_out)
+    return (beside if told is None and beside else told), beside
 
 
 def _cached(value: dict[str, Any]) -> object:

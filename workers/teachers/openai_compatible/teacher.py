@@ -155,7 +155,7 @@ class OpenAICompatibleTeacher:
         if request.prefix and not self._caps.prefix:
             raise TeacherFailed("This teacher does not go on from a begun answer.", code="teacher_rejected")
         watch = Watch(deadline_at=time.monotonic() + deadline_s, cancelled=cancelled)
-        parse = functools.partial(answers.read_chat, request=request, counts_thoughts=self._dialect.counts_thoughts)
+        parse = functools.partial(answers.read_chat, request=request)
         got = self._call("/chat/completions", self._chat_body(request), request, watch, parse)
         self._check_thoughts(got.value, request)
         return completion_of(got)
@@ -164,10 +164,9 @@ class OpenAICompatibleTeacher:
         return lambda dialect: chat_body(request, self._identity.model, self._caps, dialect)
 
     def _check_thoughts(self, answer: answers.Answer, request: CompletionRequest) -> None:
-        """Raise TeacherFailed when every choice is a thought that reached its limit. That a model thinks is learnt by
-        it: the next call leaves room."""
-        is_cut = all(choice.finish_reason == "length" and not choice.text.strip() for choice in answer.choices)
-        if not (is_cut and (answer.has_thoughts or answer.usage.thought_tokens)):
+        """Raise TeacherFailed when every choice reached its limit without a word: what filled it are thoughts, shown or
+        not. That a model thinks is learnt by it: the next call leaves room."""
+        if not all(choice.finish_reason == "length" and not choice.text.strip() for choice in answer.choices):
             return
         self._keep([Lesson(option=Option.THOUGHTS)])
         raise TeacherFailed(

@@ -57,25 +57,25 @@ def test_log_probs_of_thoughts_are_not_taken_for_the_answers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "counts_thoughts", "output", "thoughts"),
+    ("told", "output", "thoughts"),
     [
-        ({"completion_tokens": 50, "completion_tokens_details": {"reasoning_tokens": 45}}, True, 50, 45),
-        ({"completion_tokens": 5, "completion_tokens_details": {"reasoning_tokens": 45}}, False, 50, 45),
-        ({"completion_tokens": 5, "total_tokens": 80}, False, 50, 45),  # Gemini's layer: only the total holds them
-        ({"completion_tokens": 5, "total_tokens": 80}, True, 5, 0),
-        ({"completion_tokens": 5, "total_tokens": "x"}, False, 5, 0),
+        ({"completion_tokens": 50, "completion_tokens_details": {"reasoning_tokens": 45}}, 50, 45),
+        ({"completion_tokens": 50, "total_tokens": 80, "completion_tokens_details": {"reasoning_tokens": 45}}, 50, 45),
+        ({"completion_tokens": 5, "total_tokens": 80, "completion_tokens_details": {"reasoning_tokens": 45}}, 50, 45),
+        ({"completion_tokens": 5, "total_tokens": 80}, 50, 45),
+        ({"completion_tokens": 5, "total_tokens": "x"}, 5, 0),
+        ({"completion_tokens": 5, "total_tokens": 3}, 5, 0),
     ],
 )
-def test_thoughts_are_billed_as_output_however_they_are_reported(
-    told: dict[str, Any], counts_thoughts: bool, output: int, thoughts: int
+def test_thoughts_are_billed_as_output_also_where_only_the_total_holds_them(
+    told: dict[str, Any], output: int, thoughts: int
 ) -> None:
-    usage = read_usage({"prompt_tokens": 30} | told, REQUEST, (), counts_thoughts=counts_thoughts)
+    usage = read_usage({"prompt_tokens": 30} | told, REQUEST, ())
     assert (usage.output_tokens, usage.thought_tokens, usage.disputed) == (output, thoughts, False)
 
 
 def test_thoughts_that_cannot_be_are_disputed_and_clamped() -> None:
-    told = {"prompt_tokens": 30, "completion_tokens": 5, "completion_tokens_details": {"reasoning_tokens": 10**9}}
-    usage = read_usage(told, REQUEST, (), counts_thoughts=False)
+    usage = read_usage({"prompt_tokens": 30, "completion_tokens": 5, "total_tokens": 10**9}, REQUEST, ())
     assert (usage.output_tokens, usage.disputed) == (120, True)
 
 
