@@ -10,7 +10,7 @@ never pays for it.
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 from django.db import Error as DatabaseError
@@ -31,6 +31,7 @@ from workers.step.durable import CompileRun, is_away, patiently
 from workers.step.spending import capture, pays_teacher_itself, reserve
 from workers.teachers.protocol import (
     Completion,
+    CompletionRequest,
     ScoreRequest,
     Teacher,
     TeacherCanceled,
@@ -38,6 +39,8 @@ from workers.teachers.protocol import (
     Usage,
 )
 from workers.teachers.verifiers.protocol import TeacherRequest
+
+Request = TypeVar("Request", bound=CompletionRequest | ScoreRequest)
 
 DEADLINE_S = 120.0
 MAX_SKU_MODEL = 170  # an sku has room for 200 characters
@@ -103,7 +106,7 @@ def ask_batch(
     return [made[plan.key] for plan in plans]
 
 
-def with_thoughts(teacher: Teacher, request: TeacherRequest) -> TeacherRequest:
+def with_thoughts(teacher: Teacher, request: Request) -> Request:
     """The request with the room that its teacher needs for thoughts, which it may have shown only when it was asked."""
     if isinstance(request, ScoreRequest) or request.thought_tokens >= teacher.thought_tokens:
         return request

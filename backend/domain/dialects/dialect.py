@@ -68,7 +68,7 @@ class Dialect:
     token_limit: str = "max_tokens"
     max_tokens: int | None = None
     seed: str = "seed"
-    max_n: int = 8
+    max_n: int = 10_000
     max_temperature: float = 2.0
     max_top_logprobs: int = 20
     response_format: ResponseFormat = ResponseFormat.SCHEMA

@@ -7,7 +7,7 @@ way of an error.
 import json
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 from workers.teachers.openai_compatible.logprobs import BadAnswer, TokenRows, read_chat_rows, read_echo_rows
 from workers.teachers.openai_compatible.thoughts import read_content
@@ -151,12 +151,15 @@ def _thoughts(value: dict[str, Any]) -> tuple[object, int]:
     """Tokens that were thought as they are reported, and how many of them are not within the reported output: what the
     total holds beyond input and output."""
     told = _of(value, "completion_tokens_details", "reasoning_tokens")
-    counts = [value.get(name) for name in ("total_tokens", "prompt_tokens", "completion_tokens")]
-    if not all(isinstance(count, int) and not isinstance(count, bool) and count >= 0 for count in counts):
+    total, tokens_in, tokens_out = (value.get(name) for name in ("total_tokens", "prompt_tokens", "completion_tokens"))
+    if not (_is_count(total) and _is_count(tokens_in) and _is_count(tokens_out)):
         return told, 0
-    total, tokens_in, tokens_out = counts
     beside = max(0, total - tokens_in - tokens_out)
     return (beside if told is None and beside else told), beside
+
+
+def _is_count(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def _cached(value: dict[str, Any]) -> object:
