@@ -108,7 +108,7 @@ def parse_file(value: str) -> Path:
 
 
 def parse_prices(value: str) -> PriceTable:
-    """Parse the name of a file of teachers' prices, as docs/teachers.md describes it; "" is none."""
+    """Parse the name of a file of teachers' prices, as docs/prices.md describes it; "" is none."""
     if not value:
         return NO_PRICES
     try:

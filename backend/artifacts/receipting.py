@@ -67,8 +67,8 @@ def _teacher_usage(compile: Compile, step: StepRun) -> dict[str, Any]:
 
 
 def _prices(compile: Compile, versions: set[str]) -> list[dict[str, Any]]:
-    """The rows that the step's calls were billed by, with their dates and sources, as the compile's estimate has them; of
-    the price book, whose versions are published, the version."""
+    """The rows that the step's calls were billed by, with dates and sources, as the compile's estimate has them; of the
+    price book, whose versions are published, the version."""
     kept = [compile.estimate.get(key) for key in ("teacher_price", "fallback_price")]
     rows = {row["version"]: row for row in kept if row is not None and row["origin"] != "book"}
     return [rows.get(version, {"version": version}) for version in sorted(versions)]

@@ -144,8 +144,8 @@ BOOK = Listing()
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TeacherPrice:
     """The prices of one model's tokens in this compile. `version` names the price book, the row or the declaration it
-    came from. Input that was read from the vendor's prompt cache, and input that was written to it, may have prices of their
-    own."""
+    came from. Input that was read from the vendor's prompt cache, and input that was written to it, may have prices of
+    their own."""
 
     version: str
     input: Price

@@ -20,8 +20,8 @@ from backend.domain.strict_json import BadJson, read_json
 T = TypeVar("T")
 Origin = Literal["operator", "vendor"]
 
-# The hosts of a provider's OpenAI-compatible endpoints. A gateway that sends each call where it is cheapest has no price
-# of its own and is in no table.
+# The hosts of a provider's OpenAI-compatible endpoints. A gateway that sends each call where it is cheapest has no
+# price of its own and is in no table.
 PROVIDER_HOSTS: Mapping[str, tuple[str, ...]] = {
     "openai": ("api.openai.com",),
     "anthropic": ("api.anthropic.com",),

@@ -114,7 +114,7 @@ class Teacher(Part):
         min_length=1,
         max_length=200,
         pattern=r"^\S+$",
-        description="Model at the same provider to use after the first one collapses twice; a declared price is for both.",
+        description="Model at the same provider to use after the first collapses twice; `price` is for both.",
         examples=["kolm-grammar-1"],
     )
 
