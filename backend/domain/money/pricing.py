@@ -127,8 +127,8 @@ class CostPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing:
-    """Who says what a model costs: the spec, the operator's table, the vendors' table (then with its date, its source
-    and, as `place`, the provider or host), or the price book. `until` is the last day it was published for."""
+    """The origin of a price: spec, operator (its table), vendor (the table that ships) or book. A table's has its day,
+    its source and, as `place`, the provider or host; `until` is the last day that it was published for."""
 
     origin: str = "book"
     place: str = ""

@@ -1,4 +1,4 @@
-"""Which price a teacher has, what of it is kept with an estimate, and what to say of an old one.
+"""The price of a teacher: which table it is from, what of it is kept with an estimate, and when to doubt it.
 
 The spec's own price goes before the operator's table, that before the vendors' table, and that before the price book,
 which knows this installation's grammar teacher. A compile keeps the prices it was estimated by, and is billed by them
@@ -46,7 +46,7 @@ class TeacherPrices:
         return replace(self.main, **pairs)
 
     def to_json(self) -> dict[str, object]:
-        """As an estimate shows them and a compile keeps them."""
+        """Return them as an estimate shows them and a compile keeps them."""
         fallback = None if self.fallback is None else price_json(self.fallback)
         return {"teacher_price": price_json(self.main), "fallback_price": fallback}
 

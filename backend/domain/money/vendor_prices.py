@@ -161,7 +161,7 @@ def _row(number: int, value: Any) -> PriceRow:
     model = value.get("model")
     where = f"row {number} ({model[:80]})" if isinstance(model, str) else f"row {number}"
     try:
-        return _checked(value)
+        return _read_row(value)
     except _BadField as fault:
         raise BadPrices(f"{where}: {fault}") from None
 
@@ -170,7 +170,7 @@ class _BadField(ValueError):
     """`field: what is wrong`, without the row."""
 
 
-def _checked(value: Mapping[str, Any]) -> PriceRow:
+def _read_row(value: Mapping[str, Any]) -> PriceRow:
     for field in value:
         if field not in (*_REQUIRED, *_OPTIONAL):
             raise _BadField(f"{field[:40]}: no such field")

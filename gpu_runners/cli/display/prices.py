@@ -10,7 +10,7 @@ TITLES = ("at", "model", "input", "cached", "written", "output", "as of", "sourc
 
 
 def price_lines(estimate: Mapping[str, Any]) -> Iterator[str]:
-    """What the estimate says of the teacher's price, and what is doubtful about it."""
+    """Say what the estimate knows of the teacher's price, and what is doubtful about it."""
     for name, kind in (("teacher_price", "teacher"), ("fallback_price", "fallback")):
         if estimate.get(name):
             yield f"{kind} {price_sentence(estimate[name])}"
