@@ -8,6 +8,7 @@ import base64
 import binascii
 import json
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -15,6 +16,8 @@ from urllib.parse import urlsplit
 import psycopg
 from django.core.exceptions import ImproperlyConfigured
 from psycopg.conninfo import conninfo_to_dict
+
+from backend.domain.money.vendor_prices import NO_PRICES, BadPrices, PriceTable, read_prices
 
 T = TypeVar("T")
 
@@ -102,6 +105,23 @@ def parse_file(value: str) -> Path:
     if not Path(value).is_file():
         raise ValueError(f"names no file: {value}")
     return Path(value)
+
+
+def parse_prices(value: str) -> PriceTable:
+    """Parse the name of a file of teachers' prices, as docs/prices.md describes it; "" is none."""
+    if not value:
+        return NO_PRICES
+    try:
+        table = read_prices(parse_file(value).read_bytes(), origin="operator")
+    except (OSError, BadPrices) as fault:
+        raise ValueError(f"names a table that cannot be used, {value}: {fault}") from None
+    tomorrow = datetime.now(UTC).date() + timedelta(days=1)  # of whoever is ahead of UTC
+    for number, row in enumerate(table.rows, 1):
+        if row.as_of > tomorrow:
+            raise ValueError(
+                f"names a table that cannot be used, {value}: row {number} ({row.model}): as_of: is to come"
+            )
+    return table
 
 
 def parse_count(value: str) -> int:

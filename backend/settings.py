@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from backend.domain.money.vendor_prices import NO_PRICES
 from backend.environment import (
     Environment,
     parse_base64_key,
@@ -27,6 +28,7 @@ from backend.environment import (
     parse_parties,
     parse_positive,
     parse_postgres,
+    parse_prices,
     parse_redis_url,
     parse_role,
     parse_secret,
@@ -63,6 +65,8 @@ KOLM_GRAMMAR_URL = (
 )
 # Teachers on private addresses are refused but for these origins: "0", or a list such as http://10.0.0.5:8000,http://...
 KOLM_ALLOW_PRIVATE_TEACHERS = _env.read("KOLM_ALLOW_PRIVATE_TEACHERS", parse_origins, placeholder=(), default="0")
+# The operator's own prices of teachers, a JSON file; they go before the vendors' that ship. Read once, at the start.
+KOLM_TEACHER_PRICES = _env.read("KOLM_TEACHER_PRICES", parse_prices, placeholder=NO_PRICES, default="")
 KOLM_RUNNER_LEASE_S = _env.read("KOLM_RUNNER_LEASE_S", parse_positive, placeholder=30, default="30")
 KOLM_COMPILE_LEASE_S = _env.read("KOLM_COMPILE_LEASE_S", parse_positive, placeholder=30, default="30")
 # How long work waits for a store that is away before it fails; a runner waits as long for the web process.

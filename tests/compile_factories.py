@@ -21,6 +21,8 @@ from backend.domain.artifact.building import build_kolm
 from backend.domain.artifact.receipts import keyid
 from backend.domain.canonical import canonical_json
 from backend.domain.ids import Prefix, encode_id
+from backend.domain.money.pricing import price_book
+from backend.domain.money.teacher_prices import kept_prices
 from backend.domain.spec.parsing import parse_spec
 from backend.tenants.isolation import tenant_scope
 from backend.tenants.models import Tenant
@@ -72,7 +74,8 @@ def hold(row: Compile, *, owner: str = "test") -> CompileRun:
     """Claim a compile and give the run that a worker would have."""
     lease = leases.claim(row.id, owner=owner)
     assert lease is not None
-    return CompileRun(lease=lease, spec=parse_spec(row.spec))
+    spec = parse_spec(row.spec)
+    return CompileRun(lease=lease, spec=spec, prices=kept_prices(row.estimate, spec.teacher, book=price_book()))
 
 
 def lapse(lease: Lease) -> None:

@@ -31,6 +31,8 @@ from backend.compiles.states import CallState
 from backend.domain.errors import CustomerError, KolmError, OurError, Unavailable
 from backend.domain.jobs.runner_results import BadResult
 from backend.domain.lifecycle import STEPS, TERMINAL, CompileStatus, StepName, StepStatus
+from backend.domain.money.pricing import price_book
+from backend.domain.money.teacher_prices import kept_prices
 from backend.domain.spec.parsing import parse_spec
 from backend.runner_jobs import leases as job_leases
 from backend.usage import holds
@@ -125,8 +127,10 @@ def _open(lease: Lease, stop: StopSignal) -> CompileRun | None:
             raise Crashing
         if status == CompileStatus.QUEUED:
             transitions.move(fenced, CompileStatus.RUNNING)
-        spec_json = fenced.compile.spec
-    return CompileRun(lease=lease, spec=parse_spec(spec_json), stop=stop)
+        spec_json, estimate = fenced.compile.spec, fenced.compile.estimate
+    spec = parse_spec(spec_json)
+    prices = kept_prices(estimate, spec.teacher, book=price_book())
+    return CompileRun(lease=lease, spec=spec, prices=prices, stop=stop)
 
 
 def _run_steps(run: CompileRun) -> None:

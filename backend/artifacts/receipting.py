@@ -67,6 +67,7 @@ def _teacher_usage(compile: Compile, step: StepRun) -> dict[str, Any]:
         "output_tokens": sum(call.output_tokens for call in made),
         "thought_tokens": sum(call.thought_tokens for call in made),
         "wasted_requests": sum(call.state == CallState.WASTED for call in made),
+        "prices": _prices(compile, {call.price_version for call in made}),
         **told,
     }
 
@@ -81,6 +82,14 @@ def _dialect(compile: Compile, models: list[str]) -> dict[str, Any]:
         "dialect": dialect_of(teacher).name,
         "learnt": {model: [lesson.sentence for lesson in lessons] for model, lessons in learnt.items() if lessons},
     }
+
+
+def _prices(compile: Compile, versions: set[str]) -> list[dict[str, Any]]:
+    """The rows that the step's calls were billed by, with dates and sources, as the compile's estimate has them; of the
+    price book, whose versions are published, the version."""
+    kept = [compile.estimate.get(key) for key in ("teacher_price", "fallback_price")]
+    rows = {row["version"]: row for row in kept if row is not None and row["origin"] != "book"}
+    return [rows.get(version, {"version": version}) for version in sorted(versions)]
 
 
 def _time(at: Any) -> str:

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from backend.compiles.api import ablations, compiles, material
+from backend.compiles.api import ablations, compiles, material, teacher_prices
 from backend.compiles.api.event_stream import compile_events
 
 urlpatterns = [
@@ -20,6 +20,7 @@ urlpatterns = [
     path("v1/compiles/<str:compile>/ablations", ablations.AblationsView.as_view()),
     path("v1/compiles/<str:compile>/cancel", compiles.CancelView.as_view()),
     path("v1/compiles/<str:compile>/resume", compiles.ResumeView.as_view()),
+    path("v1/teacher_prices", teacher_prices.TeacherPricesView.as_view()),
     path("v1/uploads", material.UploadsView.as_view()),
     path("v1/uploads/<str:upload>", material.UploadView.as_view()),
     path("v1/teacher_keys", material.TeacherKeysView.as_view()),

@@ -34,6 +34,7 @@ COMMANDS = {
     "usage": ("api.money", "what was used, and what it cost"),
     "bill": ("api.money", "this month's bill so far, or that of one compile"),
     "budgets": ("api.money", "what a month may cost"),
+    "prices": ("api.money", "what the tokens of vendors' models cost, with dates and sources"),
     "webhooks": ("api.webhooks", "endpoints, deliveries, and events on this machine"),
     "deployments": ("api.deployments", "names under which artifacts answer chats"),
     "chat": ("api.chat", "ask a deployment or an artifact; the answer as it comes"),

@@ -75,7 +75,10 @@ class Estimate(Row):
     within_budget: bool
     worst_batch_microusd: int = 0
     price_version: str = ""
+    teacher_price: Json | None = None
+    fallback_price: Json | None = None
     assumptions: Sequence[str] = ()
+    warnings: Sequence[str] = ()
     draft_cache: Json | None = None
 
 

@@ -1,5 +1,6 @@
 """A bad environment ends in one message that names all of its faults."""
 
+import json
 import os
 import subprocess
 import sys
@@ -68,6 +69,26 @@ def test_a_bad_variable_says_what_it_must_be(good, name, value, said):
     done = start(good | {name: value})
     assert done.returncode == 1
     assert said in done.stderr.strip().splitlines()[-1]
+
+
+def test_an_operators_prices_are_read_at_the_start_and_a_bad_row_stops_it(good, tmp_path):
+    row = {"host": "llm.example.com", "model": "m", "input_usd_per_mtok": "1", "output_usd_per_mtok": "2"}
+    row |= {"as_of": "2026-11-01", "source": "contract"}
+    file = tmp_path / "prices.json"
+    for changes, message in (
+        ({}, ""),
+        ({"as_of": "01.11.2026"}, "row 2 (m-2): as_of: a day is needed"),
+        ({"as_of": "2226-11-01"}, "row 2 (m-2): as_of: is to come"),
+        ({"output_usd_per_mtok": "0"}, "row 2 (m-2): output_usd_per_mtok: 0; a model that costs nothing"),
+    ):
+        file.write_text(json.dumps({"prices": [row, row | {"model": "m-2"} | changes]}))
+        done = start(good | {"KOLM_TEACHER_PRICES": str(file)})
+        assert done.returncode == bool(message), done.stderr
+        assert message in done.stderr
+        assert not message or f"KOLM_TEACHER_PRICES names a table that cannot be used, {file}: {message}" in done.stderr
+    missing = start(good | {"KOLM_TEACHER_PRICES": str(tmp_path / "none.json")})
+    assert "KOLM_TEACHER_PRICES names" in missing.stderr
+    assert "none.json" in missing.stderr
 
 
 def test_a_secret_is_never_repeated_in_the_message(good):

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from backend.compiles.models import Compile, Slice
 from backend.domain.lifecycle import STEPS, StepName
-from backend.domain.money.pricing import TeacherPrice, price_book, teacher_price
+from backend.domain.money.pricing import TeacherPrice
 from backend.domain.planning.estimates import CHOICES_PER_CALL
 from workers.candidates.generation import model_of, request_of, shown_exemplars
 from workers.step.durable import CompileRun
@@ -46,8 +46,7 @@ def worst_rounds(run: CompileRun, slice_row: Slice, sizes: Sequence[int], *, ext
 
 
 def price_of(run: CompileRun, slice_row: Slice) -> TeacherPrice:
-    teacher = run.spec.teacher
-    return teacher_price(price_book(), model_of(run, slice_row) or teacher.model, teacher.price)
+    return run.prices.of(model_of(run, slice_row) or run.spec.teacher.model)
 
 
 def _extra(price: TeacherPrice, n_chars: int) -> int:

@@ -7,12 +7,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
+from django.conf import settings
+
 from backend.compiles.inputs import load_captures, load_gold, split
 from backend.compiles.models import Slice
 from backend.domain.answers.candidates import text_key
 from backend.domain.drafts.calibration import interval
 from backend.domain.drafts.vocabulary import Arm, StoredDraft, Strategy
-from backend.domain.money.pricing import TeacherPrice, price_book, teacher_price
+from backend.domain.money.pricing import TeacherPrice, price_book
+from backend.domain.money.teacher_prices import resolve_prices
 from backend.domain.spec.parsing import Spec
 from backend.drafts.cache import NearSource
 from backend.drafts.previews import PreviewedSlice
@@ -42,7 +45,7 @@ def preview_slices(
     result = look_up(tenant_id, spec, embedder, vectors, seed=spec.sampling.seed)
     if result.scope is None:
         return [_nothing(slice_row, Arm.NO_DRAFTS) for slice_row in slices]
-    price = teacher_price(price_book(), spec.teacher.model, spec.teacher.price)
+    price = resolve_prices(spec.teacher, book=price_book(), operator=settings.KOLM_TEACHER_PRICES).main
     texts = _texts_of(tenant_id, spec)
     rows = []
     for slice_row, near in zip(slices, result.near, strict=True):

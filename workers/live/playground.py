@@ -13,7 +13,8 @@ from uuid import UUID
 
 from backend.domain.answers.labels import vote
 from backend.domain.errors import KolmError
-from backend.domain.money.pricing import TeacherPrice
+from backend.domain.money.pricing import TeacherPrice, price_book
+from backend.domain.money.teacher_prices import TeacherPrices, kept_prices
 from backend.domain.spec.parsing import LabelOutput, Spec, label_names, parse_spec
 from backend.serving.models import PlaygroundAnswer
 from backend.serving.playground import MAX_SHOWN, Vote, answer, fail, question
@@ -50,7 +51,8 @@ def answer_playground(tenant_id: UUID, answer_id: UUID) -> None:
     row, compile = asked_for
     try:
         spec = parse_spec(compile.spec)
-        asked = _ask(tenant_id, spec, row.text)
+        prices = kept_prices(compile.estimate, spec.teacher, book=price_book())
+        asked = _ask(tenant_id, spec, prices, row.text)
     except KolmError as error:
         fail(tenant_id, answer_id, error.message)
         return
@@ -61,8 +63,8 @@ def answer_playground(tenant_id: UUID, answer_id: UUID) -> None:
     _save(tenant_id, row, spec, asked)
 
 
-def _ask(tenant_id: UUID, spec: Spec, text: str) -> _Asked:
-    with open_teacher(tenant_id, spec) as session:
+def _ask(tenant_id: UUID, spec: Spec, prices: TeacherPrices, text: str) -> _Asked:
+    with open_teacher(tenant_id, spec, prices) as session:
         request = with_thoughts(
             session.teacher,
             item_request(

@@ -25,6 +25,7 @@ from backend.compiles.events import append_event
 from backend.compiles.leases import Lease, LeaseLost
 from backend.compiles.models import StepRun
 from backend.domain.lifecycle import StepName, StepStatus
+from backend.domain.money.teacher_prices import TeacherPrices
 from backend.domain.planning.step_outputs import StepOutput
 from backend.domain.spec.parsing import Spec
 from backend.tenants.isolation import tenant_scope
@@ -59,10 +60,11 @@ class StopSignal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompileRun:
-    """A held compile: the spec, the lease and the stop signal. Handed to every step."""
+    """A held compile: the spec, what its teacher costs, the lease and the stop signal. Handed to every step."""
 
     lease: Lease
     spec: Spec
+    prices: TeacherPrices
     stop: StopSignal = field(default_factory=StopSignal)
 
     @property

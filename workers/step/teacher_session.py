@@ -16,7 +16,8 @@ from backend.compiles.models import TEACHER_KEY, TeacherKey, Upload
 from backend.domain.dialects.dialect import Lesson
 from backend.domain.errors import InvalidSpec, NotFound, Problem
 from backend.domain.ids import Prefix, decode_id
-from backend.domain.money.pricing import TeacherPrice, price_book, teacher_price
+from backend.domain.money.pricing import TeacherPrice
+from backend.domain.money.teacher_prices import TeacherPrices
 from backend.domain.spec.defaults import dialect_of
 from backend.domain.spec.parsing import Spec
 from backend.domain.spec.parsing import Teacher as TeacherSpec
@@ -49,14 +50,16 @@ class TeacherSession:
 @contextmanager
 def teacher_session(run: CompileRun, *, model: str | None = None) -> Iterator[TeacherSession]:
     """The teacher of a compile's spec for the length of a block; `model` as in `open_teacher`."""
-    with open_teacher(run.tenant_id, run.spec, model=model) as session:
+    with open_teacher(run.tenant_id, run.spec, run.prices, model=model) as session:
         yield session
 
 
 @contextmanager
-def open_teacher(tenant_id: UUID, spec: Spec, *, model: str | None = None) -> Iterator[TeacherSession]:
-    """The spec's teacher for the length of a block; `model` asks another model of the same provider (the spec's
-    fallback). What its endpoint refuses in the block is kept for the next one."""
+def open_teacher(
+    tenant_id: UUID, spec: Spec, prices: TeacherPrices, *, model: str | None = None
+) -> Iterator[TeacherSession]:
+    """The spec's teacher for the length of a block, at the prices that its compile keeps; `model` asks another model of
+    the same provider (the spec's fallback). What its endpoint refuses in the block is kept for the next one."""
     wanted = spec.teacher if model is None else spec.teacher.model_copy(update={"model": model})
     with tenant_scope(tenant_id):
         api_key = _api_key(tenant_id, spec)
@@ -71,7 +74,7 @@ def open_teacher(tenant_id: UUID, spec: Spec, *, model: str | None = None) -> It
         lessons=lessons,
     )
     try:
-        yield TeacherSession(teacher=teacher, price=teacher_price(price_book(), wanted.model, wanted.price))
+        yield TeacherSession(teacher=teacher, price=prices.of(wanted.model))
     finally:
         teacher.close()
         _keep(tenant_id, wanted, teacher, lessons)

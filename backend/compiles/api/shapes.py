@@ -4,6 +4,7 @@ from typing import Any
 
 from rest_framework import serializers as s
 
+from backend.compiles.api.teacher_prices import TeacherPriceShape
 from backend.compiles.lifecycle.ablations import Ablation
 from backend.compiles.models import Compile, TeacherKey, Upload
 from backend.compiles.shapes import FailureShape
@@ -126,7 +127,10 @@ class EstimateShape(s.Serializer[Any]):
     worst_batch_microusd = s.IntegerField()
     price_version = s.CharField()
     teacher_price_version = s.CharField()
+    teacher_price = TeacherPriceShape(help_text="What the teacher's tokens cost; a compile keeps it to its end.")
+    fallback_price = TeacherPriceShape(allow_null=True, help_text="Of the fallback model, where there is one.")
     assumptions = s.ListField(child=s.CharField())
+    warnings = s.ListField(child=s.CharField(), help_text="What is doubtful, such as a price of more than a year ago.")
     budget_microusd = s.IntegerField()
     within_budget = s.BooleanField()
     draft_cache = DraftSavingShape(allow_null=True, help_text="With `drafts=true`; not taken off the estimate.")

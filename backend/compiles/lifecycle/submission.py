@@ -1,9 +1,11 @@
 """Taking a spec in: checked to the last row, estimated, held against its budget, queued."""
 
+from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
 from django.conf import settings
+from django.utils import timezone
 
 from backend.compiles import leases
 from backend.compiles.events import append_event
@@ -16,9 +18,8 @@ from backend.domain.canonical import sha256_of
 from backend.domain.errors import InvalidSpec, Problem
 from backend.domain.ids import Prefix, decode_id
 from backend.domain.lifecycle import STEPS, CompileStatus
-from backend.domain.money.pricing import price_book, teacher_price
 from backend.domain.planning.estimates import Estimate, check_budget, estimate
-from backend.domain.spec.parsing import DeclaredPrice, Spec, canonical_spec, parse_spec
+from backend.domain.spec.parsing import Spec, canonical_spec, parse_spec
 from backend.usage import holds
 
 
@@ -34,13 +35,19 @@ def check(tenant_id: UUID, document: object) -> tuple[Spec, Estimate]:
         )
         raise _wrong("/examples", "too_few_heldout", message)
     check_teacher(tenant_id, spec)
-    return spec, estimate(
+    return spec, estimate_now(
         spec,
         n_captures=len(captures),
         n_gold_train=len(gold.train),
         n_heldout=len(gold.heldout),
         shown_inputs=[*captures, *(example.input for example in (*gold.train, *gold.heldout))],
     )
+
+
+def estimate_now(spec: Spec, *, shown_inputs: Sequence[str] = (), **sizes: int) -> Estimate:
+    """Estimate with the prices in force here and now: the operator's before the vendors'. The compile keeps them."""
+    today = timezone.now().date()
+    return estimate(spec, operator=settings.KOLM_TEACHER_PRICES, today=today, shown_inputs=shown_inputs, **sizes)
 
 
 def submit(tenant_id: UUID, document: object, *, api_key_id: UUID | None) -> Compile:
@@ -97,8 +104,6 @@ def check_teacher(tenant_id: UUID, spec: Spec) -> None:
     if teacher.provider == "grammar" and not settings.KOLM_GRAMMAR_URL:
         message = "this installation runs no grammar teacher; take an openai_compatible one, or a replay"
         raise _wrong("/teacher/provider", "not_on_this_deployment", message)
-    if teacher.fallback_model is not None:
-        _check_fallback(teacher.fallback_model, teacher.price)
     if teacher.recording is not None:
         find_upload(tenant_id, teacher.recording, UploadPurpose.RECORDING, pointer="/teacher/recording")
     if teacher.base_url is not None:
@@ -108,14 +113,6 @@ def check_teacher(tenant_id: UUID, spec: Spec) -> None:
         if not TeacherKey.objects.filter(tenant_id=tenant_id, id=key_id).exists():
             message = f"there is no teacher key {teacher.api_key}; store one with POST /v1/teacher_keys"
             raise _wrong("/teacher/api_key", "unknown_teacher_key", message)
-
-
-def _check_fallback(model: str, price: DeclaredPrice | None) -> None:
-    try:
-        teacher_price(price_book(), model, price)
-    except InvalidSpec:
-        message = f'there is no price for the model "{model}"; add "price", which is for both models, or leave it out'
-        raise _wrong("/teacher/fallback_model", "unknown_teacher_price", message) from None
 
 
 def _check_address(base_url: str) -> None:

@@ -21,6 +21,7 @@ from backend.console.compiles.spec_text import MAX_BYTES, SpecText, read_spec, w
 from backend.domain.canonical import sha256_hex
 from backend.domain.errors import CustomerError, InvalidInput, InvalidSpec
 from backend.domain.ids import Prefix, decode_id, encode_id
+from backend.domain.money.teacher_prices import price_json, price_sentence
 from backend.domain.planning.estimates import Estimate, check_budget
 from backend.domain.roles import Permission
 from backend.domain.spec.parsing import Spec, effective_slices, label_names, parse_spec
@@ -55,6 +56,10 @@ class Checked:
     estimate: Estimate | None = None
     has_budget: bool | None = None
     summary: list[tuple[str, str]] = field(default_factory=list)
+
+    @property
+    def price_line(self) -> str:
+        return "" if self.estimate is None else price_sentence(price_json(self.estimate.teacher.main))
 
     @property
     def is_ample(self) -> bool:

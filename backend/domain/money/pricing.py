@@ -2,13 +2,13 @@
 
 Prices are exact decimals of US dollars per unit; an amount becomes a whole number of micro-USD once, when it is
 booked, rounded half to even. The book knows this installation's own work and its own demonstration teacher. It holds no
-vendor's prices: they change without notice, so a spec that names another model brings its price along
-(`teacher.price`).
+vendor's prices: those have dates and sources of their own (`vendor_prices`), and which price a teacher has is decided
+in `teacher_prices`.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from decimal import ROUND_HALF_EVEN, Decimal
 from types import MappingProxyType
 
@@ -17,6 +17,8 @@ from backend.domain.errors import InvalidSpec, Problem
 from backend.domain.spec.teacher import DeclaredPrice
 
 MICRO = Decimal(1_000_000)
+# INPUT and OUTPUT are no numbers: pasted as it is, the line is refused and not billed
+LINE_TO_PASTE = "price: {input_usd_per_mtok: INPUT, output_usd_per_mtok: OUTPUT}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,16 +126,37 @@ class CostPart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """The origin of a price: spec, operator (its table), vendor (the table that ships) or book. A table's has its day,
+    its source and, as `place`, the provider or host; `until` is the last day that it was published for."""
+
+    origin: str = "book"
+    place: str = ""
+    as_of: date | None = None
+    until: date | None = None
+    source: str = ""
+    note: str = ""
+
+
+BOOK = Listing()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TeacherPrice:
-    """The prices of one model's tokens in this compile. `version` names the price book, or the declaration it came
-    from. Input that was read from the vendor's prompt cache, and input that was written to it, may have prices of their
-    own."""
+    """The prices of one model's tokens in this compile. `version` names the price book, the row or the declaration it
+    came from. Input that was read from the vendor's prompt cache, and input that was written to it, may have prices of
+    their own."""
 
     version: str
     input: Price
     output: Price
     cached_input: Price
     cache_write: Price
+    listing: Listing = BOOK
+
+    @property
+    def model(self) -> str:
+        return self.input.sku.removeprefix("teacher.").removesuffix(".input_token")
 
     def cost_microusd(
         self, *, input_tokens: int, output_tokens: int, cached_tokens: int = 0, cache_write_tokens: int = 0
@@ -177,9 +200,12 @@ class TeacherPrice:
         return _whole(input_tokens * dearest + output_tokens * self.output.usd_per_unit)
 
 
-def teacher_price(book: PriceBook, model: str, declared: DeclaredPrice | None) -> TeacherPrice:
+def teacher_price(
+    book: PriceBook, model: str, declared: DeclaredPrice | None, *, at: str = "", near: str = ""
+) -> TeacherPrice:
     """The declared price where the spec has one, else the book's; where neither has a price for cached or written
-    input, that is billed as input. Raises InvalidSpec (unknown_teacher_price) without either.
+    input, that is billed as input. Raises InvalidSpec (unknown_teacher_price) without either; `at` (a host) and
+    `near` (what has a price there) are part of its message.
     """
     if declared is not None:
         return _price_of(model, declared)
@@ -188,12 +214,9 @@ def teacher_price(book: PriceBook, model: str, declared: DeclaredPrice | None) -
         return TeacherPrice(
             version=book.version, input=plain, output=output, cached_input=cached or plain, cache_write=written or plain
         )
-    known = sorted(
-        sku.split(".")[1] for sku in book.prices if sku.startswith("teacher.") and sku.endswith(".input_token")
-    )
     message = (
-        f'there is no price for the model "{model[:80]}"; add "price" with input_usd_per_mtok and output_usd_per_mtok '
-        f"as your vendor bills them (models with a price of their own here: {', '.join(known)})"
+        f'there is no price for the model "{model[:80]}"{at}. Add this line under "teacher", with your vendor\'s US '
+        f"dollars per million tokens (0 for a server of your own): {LINE_TO_PASTE}{near}"
     )
     problem = Problem(pointer="/teacher/price", message=message, code="unknown_teacher_price")
     raise InvalidSpec(
@@ -208,14 +231,17 @@ def _price_of(model: str, declared: DeclaredPrice) -> TeacherPrice:
     # without the optional ones the digest is of two prices: what was declared before there were four keeps its version
     amounts = (plain, output) if cached is None and written is None else per_mtok
     digest = sha256_of({"model": model, "usd_per_mtok": [format(usd.normalize(), "f") for usd in amounts]})
-    prices = [
+    return model_price(model, per_mtok, version=f"declared-{digest[:16]}", listing=Listing(origin="spec"))
+
+
+def model_price(
+    model: str, usd_per_mtok: tuple[Decimal, Decimal, Decimal, Decimal], *, version: str, listing: Listing
+) -> TeacherPrice:
+    """The price of a model from US dollars per million tokens of input, cached input, written input and output."""
+    plain, cached, written, output = (
         Price(sku=f"teacher.{model}.{kind}_token", unit="token", usd_per_unit=usd / MICRO)
-        for kind, usd in zip(_KINDS, per_mtok, strict=True)
-    ]
+        for kind, usd in zip(_KINDS, usd_per_mtok, strict=True)
+    )
     return TeacherPrice(
-        version=f"declared-{digest[:16]}",
-        input=prices[0],
-        cached_input=prices[1],
-        cache_write=prices[2],
-        output=prices[3],
+        version=version, input=plain, cached_input=cached, cache_write=written, output=output, listing=listing
     )

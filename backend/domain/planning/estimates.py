@@ -11,11 +11,14 @@ import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import date
 from decimal import Decimal
 
 from backend.domain.errors import InvalidSpec, Problem
 from backend.domain.lifecycle import StepName
-from backend.domain.money.pricing import Price, PriceBook, TeacherPrice, cost_microusd, price_book, teacher_price
+from backend.domain.money.pricing import Price, PriceBook, TeacherPrice, cost_microusd, price_book
+from backend.domain.money.teacher_prices import TeacherPrices, price_warnings, resolve_prices
+from backend.domain.money.vendor_prices import NO_PRICES, PriceTable
 from backend.domain.planning.trial_estimates import CHARS_PER_TOKEN, Trials, answer_tokens, assumption, recipes_cost
 from backend.domain.planning.trial_estimates import Range as Range
 from backend.domain.planning.trials import most_trials
@@ -52,8 +55,9 @@ class Estimate:
     steps: dict[StepName, Range]
     worst_batch: int
     price_version: str
-    teacher_price_version: str
+    teacher: TeacherPrices
     assumptions: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
     platform_high: int | None = None
 
     @property
@@ -69,8 +73,10 @@ class Estimate:
             "total": microusd(self.total),
             "worst_batch_microusd": self.worst_batch,
             "price_version": self.price_version,
-            "teacher_price_version": self.teacher_price_version,
+            "teacher_price_version": self.teacher.main.version,
+            **self.teacher.to_json(),
             "assumptions": list(self.assumptions),
+            "warnings": list(self.warnings),
         }
 
 
@@ -85,20 +91,24 @@ def estimate(
     mean_output_tokens: int | None = None,
     shown_inputs: Sequence[str] = (),
     book: PriceBook | None = None,
+    operator: PriceTable = NO_PRICES,
+    today: date | None = None,
 ) -> Estimate:
     """The cost of compiling `spec`. Prompt sizes default to what the spec's own texts amount to. `shown_inputs` are the
     task's own, gold and captures: a candidate is as long as they are on the mean (the spec's inline ones where none are
-    given), or `mean_output_tokens`.
+    given), or `mean_output_tokens`. `operator` is the operator's own table of teachers' prices; without `today` no
+    price is old.
 
     Raises InvalidSpec (unknown_teacher_price).
     """
     book = book or price_book()
-    price = teacher_price(book, spec.teacher.model, spec.teacher.price)
+    prices = resolve_prices(spec.teacher, book=book, operator=operator)
     if mean_output_tokens is None:
         mean_output_tokens = _input_tokens(spec, shown_inputs)
     plan = _Plan(
         spec=spec,
-        price=price,
+        price=prices.main,
+        dearest=prices.dearest,
         n_captures=n_captures,
         prompt_candidate=prompt_tokens_candidate
         or _prompt_tokens(spec, is_label=False, text_tokens=mean_output_tokens),
@@ -121,10 +131,17 @@ def estimate(
         steps=steps,
         worst_batch=plan.worst_batch(),
         price_version=book.version,
-        teacher_price_version=price.version,
+        teacher=prices,
         assumptions=tuple(plan.assumptions(n_gold_train)),
+        warnings=() if today is None else tuple(_warnings(prices, today)),
         platform_high=ours.high + steps[StepName.DISTILLATION].high + answering.high,
     )
+
+
+def _warnings(prices: TeacherPrices, today: date) -> Iterator[str]:
+    yield from price_warnings(prices.main, today)
+    if prices.fallback is not None:
+        yield from price_warnings(prices.fallback, today)
 
 
 def check_budget(estimated: Estimate, budget_microusd: int) -> None:
@@ -158,6 +175,7 @@ class _Plan:
 
     spec: Spec
     price: TeacherPrice
+    dearest: TeacherPrice  # of the model and its fallback, which may write candidates
     n_captures: int
     prompt_candidate: int
     prompt_label: int
@@ -226,9 +244,11 @@ class _Plan:
         return Range(low=0, expected=0, high=self._candidates_high(self.most_mitigated) + named)
 
     def _candidates_high(self, n: int) -> int:
-        """One choice a call, longest answers."""
+        """One choice a call, longest answers, at the fallback model's price where that is higher."""
         longest = min(3 * self.mean_output, self.spec.sampling.candidate_max_tokens)
-        return self._cost(2 * n * self.prompt_candidate, n * (longest + self.room))
+        return self.dearest.cost_microusd(
+            input_tokens=2 * n * self.prompt_candidate, output_tokens=n * (longest + self.room)
+        )
 
     def labeling(self) -> Range:
         n, k = self.n_picks, self.spec.sampling.label_samples
@@ -277,7 +297,10 @@ class _Plan:
             calls.append((self.prompt_candidate, n * (self.spec.sampling.candidate_max_tokens + self.room)))
         if isinstance(self.spec.output, TextOutput) and self.spec.output.accuracy == "judge":
             calls.append((self.prompt_label + 2 * label_max_tokens(self.spec), VERDICT_TOKENS + self.room))
-        return max((width * self._cost(CHARS_PER_TOKEN * prompt, output) for prompt, output in calls))
+        return max(
+            width * self.dearest.cost_microusd(input_tokens=CHARS_PER_TOKEN * prompt, output_tokens=output)
+            for prompt, output in calls
+        )
 
     @property
     def _labels_a_call(self) -> int:

@@ -53,7 +53,7 @@ OnGap = Annotated[
 
 
 class DeclaredPrice(Part):
-    """The prices of the teacher's vendor; needed for a model that this installation's price book does not know."""
+    """The prices of the teacher's vendor; needed for a model that this installation knows no price of."""
 
     input_usd_per_mtok: Money = Field(
         ge=0,
@@ -119,7 +119,7 @@ class Teacher(Part):
     )
     price: DeclaredPrice | None = Field(
         default=None,
-        description="Your price for this model; goes before the price book.",
+        description="Your price for this model; goes before every price table.",
         examples=[{"input_usd_per_mtok": 0.15, "output_usd_per_mtok": 0.6}],
     )
     engine: Literal["vllm"] | None = Field(
@@ -158,7 +158,7 @@ class Teacher(Part):
         min_length=1,
         max_length=200,
         pattern=r"^\S+$",
-        description="Model at the same provider, at the same price, to use after the first one collapses twice.",
+        description="Model at the same provider to use after the first collapses twice; `price` is for both.",
         examples=["kolm-grammar-1"],
     )
 

@@ -23,6 +23,8 @@ def print_accepted(row: Row) -> None:
     if total:
         low, expected, high = (usd(total[f"{name}_microusd"]) for name in ("low", "expected", "high"))
         print(f"estimate {expected} (from {low} to {high}), budget {usd(row['budget_microusd'])}", flush=True)
+    for warning in (row.get("estimate") or {}).get("warnings") or ():
+        print(f"warning: {warning}", flush=True)
 
 
 def print_outcome(client: Client, row: Row, *, out: str | None, last: Row | None = None, compares: bool = False) -> int:

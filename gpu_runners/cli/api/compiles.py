@@ -198,6 +198,7 @@ def follow(client: Client, compile_id: str, *, after: int = 0) -> None:
 def estimate(spec: str, *, connect: Connect, as_json: bool = False) -> int:
     """Print what a compile would cost, step by step, and what the draft cache should save of it. Starts nothing."""
     from gpu_runners.cli.display.draft_tables import saving_sentence
+    from gpu_runners.cli.display.prices import price_lines
 
     def act(client: Client) -> int:
         answer = client.post("/v1/compiles/estimate?drafts=true", read_document(spec))
@@ -209,6 +210,8 @@ def estimate(spec: str, *, connect: Connect, as_json: bool = False) -> int:
             print(f"{step['step']:<13}{expected:>10}  ({low} to {high})")
         is_within = "" if answer["within_budget"] else ", which is not enough"
         print(f"budget {usd(answer['budget_microusd'])}{is_within}")
+        for line in price_lines(answer):
+            print(line)
         print(saving_sentence(answer["draft_cache"]))
         return OK
 

@@ -1,4 +1,4 @@
-"""`kolm usage`, `bill`, `budgets`. The figures are the API's; nothing is added up here."""
+"""`kolm usage`, `bill`, `budgets`, `prices`. The figures are the API's; nothing is added up here."""
 
 import argparse
 
@@ -41,6 +41,18 @@ def _budgets_options(budgets: argparse.ArgumentParser) -> None:
         command.add_argument("--json", action="store_true", help="print the API's answer")
         command.set_defaults(command=act)
         add_api_options(command)
+
+
+def _prices_options(prices: argparse.ArgumentParser) -> None:
+    prices.add_argument("model", metavar="MODEL", nargs="?", help="of this model alone")
+    prices.add_argument("--at", metavar="PLACE", help="a provider (openai, mistral, ...), or a host of the operator's")
+    prices.add_argument("--json", action="store_true", help="print the API's answer")
+    prices.set_defaults(command=_run_prices)
+    add_api_options(prices)
+
+
+def _run_prices(options: argparse.Namespace) -> int:
+    return prices(options.model, at=options.at, as_json=options.json, connect=connect_of(options))
 
 
 def _run_usage(options: argparse.Namespace) -> int:
@@ -98,6 +110,16 @@ def bill(compile_id: str | None, *, as_json: bool, connect: Connect) -> int:
     def act(client: Client) -> None:
         bill = client.bills.current() if compile_id is None else client.bills.of_compile(compile_id)
         print_json(bill.raw) if as_json else _print_bill(bill)
+
+    return run_command(act, connect)
+
+
+def prices(model: str | None, *, at: str | None, as_json: bool, connect: Connect) -> int:
+    def act(client: Client) -> None:
+        from gpu_runners.cli.display.prices import print_prices
+
+        answer = client.get("/v1/teacher_prices", {"model": model, "place": at})
+        print_json(answer) if as_json else print_prices(answer["data"])
 
     return run_command(act, connect)
 
@@ -175,4 +197,5 @@ OPTIONS: dict[str, AddOptions] = {
     "usage": _usage_options,
     "bill": _bill_options,
     "budgets": _budgets_options,
+    "prices": _prices_options,
 }

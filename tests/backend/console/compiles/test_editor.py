@@ -10,6 +10,7 @@ import yaml
 from django.core.files.uploadedfile import SimpleUploadedFile
 
 from backend.compiles.models import Compile, Upload
+from backend.domain.money.vendor_prices import read_prices
 from backend.domain.roles import Role
 from backend.tenants.isolation import tenant_scope
 from tests.backend.console.pages import get, logged_in
@@ -135,3 +136,15 @@ def test_who_may_not_compile_gets_no_editor(tenant):
     assert viewer.get(NEW).status_code == 403
     assert viewer.post(NEW, {"spec": "x"}).status_code == 403
     assert viewer.post(f"{NEW}/check", {"spec": "x"}).status_code == 403
+
+
+def test_the_estimate_says_what_the_teacher_costs_by_whom_and_what_is_doubtful_about_it(client, settings):
+    row = {"host": "llm.example.com", "model": "<b>own</b>", "input_usd_per_mtok": "2", "output_usd_per_mtok": "8"}
+    row |= {"as_of": "2025-01-31", "source": "contract 4711"}
+    settings.KOLM_TEACHER_PRICES = read_prices(json.dumps({"prices": [row]}).encode(), origin="operator")
+    teacher = {"provider": "openai_compatible", "model": row["model"], "base_url": "https://llm.example.com/v1"}
+    text = client.post(f"{NEW}/check", {"spec": json.dumps(small_spec(teacher=teacher))}).content.decode()
+    name = "&lt;b&gt;own&lt;/b&gt;"
+    line = f"Teacher {name}: $2 input and $8 output a million tokens, llm.example.com as of 2025-01-31, contract 4711."
+    assert line in text
+    assert f"the price of {name} is of 2025-01-31 (contract 4711): check it, or declare teacher.price." in text

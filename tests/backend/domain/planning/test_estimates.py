@@ -1,5 +1,6 @@
 """An estimate brackets what a compile costs, and a budget that cannot suffice is refused before anything is spent."""
 
+from datetime import date
 from typing import Any
 
 import pytest
@@ -100,6 +101,28 @@ def test_a_declared_price_is_what_is_estimated_with() -> None:
     with pytest.raises(InvalidSpec) as caught:
         estimate(spec(teacher={"provider": "grammar", "model": "x"}))
     assert caught.value.code == "unknown_teacher_price"
+
+
+def test_a_vendors_model_is_estimated_by_its_row_with_its_date_and_doubted_when_that_is_long_ago() -> None:
+    teacher = {"provider": "openai_compatible", "model": "gpt-4o", "base_url": "https://api.openai.com/v1"}
+    made = estimate(spec(teacher=teacher), today=date(2026, 11, 25))
+    assert made.warnings == ()
+    shown: Any = made.to_json()
+    assert shown["teacher_price_version"] == shown["teacher_price"]["version"] == made.teacher.main.version
+    assert (shown["teacher_price"]["input_usd_per_mtok"], shown["teacher_price"]["origin"]) == ("2.5", "vendor")
+    assert shown["fallback_price"] is None
+    (doubt,) = estimate(spec(teacher=teacher), today=date(2028, 1, 1)).warnings
+    assert doubt.startswith(f"the price of gpt-4o is of {made.teacher.main.listing.as_of} (https://")
+
+
+def test_a_dearer_fallback_model_raises_the_high_bound_and_the_widest_batch_and_not_what_is_expected() -> None:
+    teacher = {"provider": "openai_compatible", "model": "gpt-4o-mini", "base_url": "https://api.openai.com/v1"}
+    alone, both = (estimate(spec(teacher=teacher | more)) for more in ({}, {"fallback_model": "gpt-4o"}))
+    synthesis = StepName.SYNTHESIS
+    assert both.steps[synthesis].expected == alone.steps[synthesis].expected
+    assert both.steps[synthesis].high > 10 * alone.steps[synthesis].high
+    assert both.worst_batch > 10 * alone.worst_batch
+    assert both.steps[StepName.LABELING] == alone.steps[StepName.LABELING]
 
 
 def refusal(made: Estimate, budget: int) -> str:

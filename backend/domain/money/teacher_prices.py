@@ -1,0 +1,186 @@
+"""The price of a teacher: which table it is from, what of it is kept with an estimate, and when to doubt it.
+
+The spec's own price goes before the operator's table, that before the vendors' table, and that before the price book,
+which knows this installation's grammar teacher. A compile keeps the prices it was estimated by, and is billed by them
+whatever the tables say later. Only what is the price book's goes by the book in force, as all of our own work does.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import date, timedelta
+from decimal import Decimal
+from difflib import get_close_matches
+from typing import Any
+
+from backend.domain.canonical import sha256_of
+from backend.domain.errors import InvalidSpec, Problem
+from backend.domain.money.pricing import MICRO, Listing, PriceBook, TeacherPrice, model_price, teacher_price
+from backend.domain.money.vendor_prices import NO_PRICES, Origin, PriceRow, PriceTable, host_of, shipped_prices
+from backend.domain.spec.teacher import Teacher
+
+OLD = timedelta(days=365)
+N_NEAREST = 3
+_AMOUNTS = ("input_usd_per_mtok", "cached_input_usd_per_mtok", "cache_write_usd_per_mtok", "output_usd_per_mtok")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TeacherPrices:
+    """The prices of a compile's teacher: of its model, and of the fallback model where the spec names one."""
+
+    main: TeacherPrice
+    fallback: TeacherPrice | None = None
+
+    def of(self, model: str) -> TeacherPrice:
+        """The price of one of the spec's two models."""
+        return self.fallback if self.fallback is not None and self.fallback.model == model else self.main
+
+    @property
+    def dearest(self) -> TeacherPrice:
+        """Prices that neither model exceeds."""
+        if self.fallback is None:
+            return self.main
+        pairs = {
+            name: max(getattr(self.main, name), getattr(self.fallback, name), key=lambda price: price.usd_per_unit)
+            for name in ("input", "cached_input", "cache_write", "output")
+        }
+        return replace(self.main, **pairs)
+
+    def to_json(self) -> dict[str, object]:
+        """Return them as an estimate shows them and a compile keeps them."""
+        fallback = None if self.fallback is None else price_json(self.fallback)
+        return {"teacher_price": price_json(self.main), "fallback_price": fallback}
+
+
+def resolve_prices(teacher: Teacher, *, book: PriceBook, operator: PriceTable = NO_PRICES) -> TeacherPrices:
+    """The prices of a spec's teacher now. Raises InvalidSpec (unknown_teacher_price) for a model without one, at
+    /teacher/price or /teacher/fallback_model."""
+    main = _resolve(teacher, teacher.model, book, operator)
+    if teacher.fallback_model is None:
+        return TeacherPrices(main=main)
+    try:
+        return TeacherPrices(main=main, fallback=_resolve(teacher, teacher.fallback_model, book, operator))
+    except InvalidSpec:
+        message = (
+            f'there is no price for the model "{teacher.fallback_model[:80]}"; add "price", which is for both models, '
+            "or leave it out"
+        )
+        problem = Problem(pointer="/teacher/fallback_model", message=message, code="unknown_teacher_price")
+        text = f"The spec is not valid: /teacher/fallback_model: {message}"
+        raise InvalidSpec(text, code="unknown_teacher_price", problems=(problem,)) from None
+
+
+def kept_prices(estimate: Mapping[str, Any], teacher: Teacher, *, book: PriceBook) -> TeacherPrices:
+    """The prices that a compile is billed by: those of its estimate, whatever the tables say now. An estimate of
+    before there were tables holds none; its prices were the spec's or the book's."""
+    prices = [
+        price_of_json(kept) if (kept := estimate.get(key)) and kept["origin"] != "book" else None
+        for key in ("teacher_price", "fallback_price")
+    ]
+    main = prices[0] or teacher_price(book, teacher.model, teacher.price)
+    if teacher.fallback_model is None:
+        return TeacherPrices(main=main)
+    return TeacherPrices(main=main, fallback=prices[1] or teacher_price(book, teacher.fallback_model, teacher.price))
+
+
+def price_warnings(price: TeacherPrice, today: date) -> Iterator[str]:
+    """Say what is doubtful about a price of a table: a year without a look at it, or a vendor's own last day."""
+    listing, what = price.listing, f"the price of {price.model[:80]}"
+    todo = "check it, or declare teacher.price"
+    if listing.until is not None and listing.until < today:
+        yield f"{what} was published until {listing.until} ({listing.source}): {todo}"
+    elif listing.as_of is not None and today - listing.as_of > OLD:
+        yield f"{what} is of {listing.as_of} ({listing.source}): {todo}"
+
+
+def row_price(row: PriceRow, origin: Origin) -> TeacherPrice:
+    """A row as a price. Its version names the table, the row's day and a digest of all that it says; cached and written
+    input without a price of their own are billed as input."""
+    plain, output = row.input_usd_per_mtok, row.output_usd_per_mtok
+    cached = plain if row.cached_input_usd_per_mtok is None else row.cached_input_usd_per_mtok
+    written = plain if row.cache_write_usd_per_mtok is None else row.cache_write_usd_per_mtok
+    per_mtok = (plain, cached, written, output)
+    listing = Listing(
+        origin=origin, place=row.place, as_of=row.as_of, until=row.until, source=row.source, note=row.note
+    )
+    digest = sha256_of({"model": row.model, "usd_per_mtok": [_text(usd) for usd in per_mtok], **_listing_json(listing)})
+    return model_price(row.model, per_mtok, version=f"{origin}-{row.as_of}-{digest[:16]}", listing=listing)
+
+
+def price_json(price: TeacherPrice) -> dict[str, str | None]:
+    """A price in full, its amounts as decimal strings."""
+    parts = (price.input, price.cached_input, price.cache_write, price.output)
+    return {
+        "version": price.version,
+        "model": price.model,
+        **{name: _text(part.usd_per_unit * MICRO) for name, part in zip(_AMOUNTS, parts, strict=True)},
+        **_listing_json(price.listing),
+    }
+
+
+def price_sentence(row: Mapping[str, Any]) -> str:
+    """A price, as `price_json` writes it, in one line.
+
+    >>> price_sentence({"model": "m", "input_usd_per_mtok": "2", "output_usd_per_mtok": "8", "origin": "spec"})
+    'm: $2 input and $8 output a million tokens, as the spec declares'
+    """
+    amounts = f"{row['model']}: ${row['input_usd_per_mtok']} input and ${row['output_usd_per_mtok']} output"
+    if row["origin"] == "spec":
+        whose = "as the spec declares"
+    elif row["origin"] == "book":
+        whose = f"by the price book {row['version']}"
+    else:
+        whose = f"{row['place']} as of {row['as_of']}, {row['source']}"
+    return f"{amounts} a million tokens, {whose}" + (f" ({row['note']})" if row.get("note") else "")
+
+
+def price_of_json(value: Mapping[str, Any]) -> TeacherPrice:
+    """Read what `price_json` wrote."""
+    plain, cached, written, output = (Decimal(value[name]) for name in _AMOUNTS)
+    as_of, until = (None if value[name] is None else date.fromisoformat(value[name]) for name in ("as_of", "until"))
+    listing = Listing(
+        origin=value["origin"],
+        place=value["place"],
+        as_of=as_of,
+        until=until,
+        source=value["source"],
+        note=value["note"],
+    )
+    return model_price(value["model"], (plain, cached, written, output), version=value["version"], listing=listing)
+
+
+def _resolve(teacher: Teacher, model: str, book: PriceBook, operator: PriceTable) -> TeacherPrice:
+    host, tables = host_of(teacher.base_url), (operator, shipped_prices())
+    if teacher.price is None:
+        for table in tables:
+            row = table.find(host, model)
+            if row is not None:
+                return row_price(row, table.origin)
+    at = "" if host is None else f" at {host}"
+    return teacher_price(book, model, teacher.price, at=at, near=_near(host, model, tables))
+
+
+def _near(host: str | None, model: str, tables: tuple[PriceTable, ...]) -> str:
+    """Name what is priced at this host and spelled alike, or where else this model has a price."""
+    if host is None:
+        return ""
+    known = {name for table in tables for name in table.models_at(host)}
+    names = get_close_matches(model, known, N_NEAREST, cutoff=0.5)
+    if names:
+        return f". There is a price for {', '.join(names)}"
+    places = sorted({place for table in tables for place in table.places_of(model)})[:N_NEAREST]
+    return f". The price at {', '.join(places)} is another host's" if places else ""
+
+
+def _listing_json(listing: Listing) -> dict[str, str | None]:
+    return {
+        "origin": listing.origin,
+        "place": listing.place,
+        "as_of": None if listing.as_of is None else listing.as_of.isoformat(),
+        "until": None if listing.until is None else listing.until.isoformat(),
+        "source": listing.source,
+        "note": listing.note,
+    }
+
+
+def _text(usd: Decimal) -> str:
+    return format(usd.normalize(), "f")
