@@ -41,6 +41,7 @@ WHY = {
 REASONS = {
     "empty": "empty",
     "too_long": "too long",
+    "cut": "cut off at its limit",
     "control_characters": "control characters",
     "held_out": "a held-out example",
     "length": "the spec's length check",

@@ -10,6 +10,8 @@ import pytest
 from backend.compiles.endpoint_lessons import lessons_of
 from backend.compiles.models import Compile
 from backend.domain.lifecycle import StepName
+from backend.domain.money.pricing import price_book
+from backend.domain.money.teacher_prices import kept_prices
 from backend.domain.spec.parsing import parse_spec
 from backend.tenants.isolation import tenant_scope
 from tests.compile_factories import LABELS, make_compile
@@ -139,9 +141,11 @@ def test_what_one_compile_learnt_the_next_one_knows_and_another_tenant_does_not(
         walk_paid_half(row)
         n_refused = len(endpoint.refused)
         assert n_refused
-        with open_teacher(row.tenant_id, parse_spec(row.spec)) as again:
+        spec = parse_spec(row.spec)
+        prices = kept_prices(row.estimate, spec.teacher, book=price_book())
+        with open_teacher(row.tenant_id, spec, prices) as again:
             assert {lesson.option for lesson in again.teacher.lessons} >= {"token_limit", "temperature", "logprobs"}
-        with open_teacher(make_tenant().id, parse_spec(row.spec)) as other:
+        with open_teacher(make_tenant().id, spec, prices) as other:
             assert other.teacher.lessons == ()
 
 

@@ -15,6 +15,7 @@ from backend.domain.dialects.dialect import (
 )
 from backend.domain.dialects.table import BY_NAME, SERVERS, UNKNOWN, VENDORS, dialect_for
 from backend.domain.spec.teacher import DialectName
+from tests.backend.domain.dialects.dialects_page import PAGE, page_with_dialects
 
 ADDRESSES = [
     ("https://api.openai.com/v1", "gpt-4o-mini", "openai"),
@@ -109,3 +110,8 @@ def test_room_for_thoughts_is_as_declared_else_by_effort_else_by_the_model(
     name: str, effort: str | None, declared: int | None, room: int
 ) -> None:
     assert thought_room(BY_NAME[name], effort, declared) == room
+
+
+def test_the_page_shows_the_rows_that_ship() -> None:
+    text = PAGE.read_text()
+    assert page_with_dialects(text) == text, "run `python -m tests.backend.domain.dialects.dialects_page`"
