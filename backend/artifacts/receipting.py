@@ -59,7 +59,7 @@ def as_integers(value: Any) -> Any:
 def _teacher_usage(compile: Compile, step: StepRun) -> dict[str, Any]:
     calls = TeacherCall.objects.filter(tenant_id=compile.tenant_id, compile=compile, step=step.name)
     made = [call for call in calls if call.state in MADE_STATES]
-    told = _dialect(compile, sorted({call.model for call in made})) if made else {}
+    spoken = _dialect(compile, sorted({call.model for call in made})) if made else {}
     return {
         "models": sorted({call.model for call in made}),
         "requests": len(made),
@@ -68,12 +68,13 @@ def _teacher_usage(compile: Compile, step: StepRun) -> dict[str, Any]:
         "thought_tokens": sum(call.thought_tokens for call in made),
         "wasted_requests": sum(call.state == CallState.WASTED for call in made),
         "prices": _prices(compile, {call.price_version for call in made}),
-        **told,
+        **spoken,
     }
 
 
 def _dialect(compile: Compile, models: list[str]) -> dict[str, Any]:
-    """How the teacher was spoken to, and what its endpoint had refused by then, by model; nothing of a built-in one."""
+    """Give the dialect that the teacher was spoken to in, and what its endpoint had refused by then, by model; nothing
+    of a built-in one."""
     teacher = parse_spec(compile.spec).teacher
     if teacher.base_url is None:
         return {}

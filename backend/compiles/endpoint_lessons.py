@@ -1,5 +1,5 @@
-"""What the endpoints of a tenant's teachers refused, kept by address and model, so that the next call is made right
-from the start. Another tenant's lessons are its own: an endpoint may answer two accounts differently."""
+"""Lessons from what the endpoints of a tenant's teachers refused, kept by address and model, so that the next call is
+made right from the start. Another tenant's lessons are its own: an endpoint may answer two accounts differently."""
 
 import hashlib
 from collections.abc import Sequence

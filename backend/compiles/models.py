@@ -62,7 +62,7 @@ class TeacherKey(TenantOwned):
 
 
 class EndpointLessons(TenantOwned):
-    """What one endpoint (the digest of its address) refused for one model: `backend.domain.dialects` reads it."""
+    """The lessons of one endpoint (the digest of its address) for one model: `backend.domain.dialects` reads them."""
 
     endpoint = models.CharField(max_length=64)
     model = models.CharField(max_length=200)

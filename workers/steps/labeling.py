@@ -100,7 +100,7 @@ def _label_all(run: CompileRun) -> None:
             if batch:
                 plans = [plan for _, plan in batch]
                 call_batch(run, StepName.LABELING, session.teacher, session.price, plans, save)
-                per_call = _choices_given(batch, answers, per_call)
+                per_call = _choices_a_call(batch, answers, per_call)
             _save_votes(run, list(dict.fromkeys(row for row, _ in batch)), answers)
             todo = [row for row in todo if row.state == CandidateState.PICKED]
             with run.transaction():
@@ -156,19 +156,19 @@ def _next_calls(
     return batch
 
 
-def _choices_given(
+def _choices_a_call(
     batch: Sequence[tuple[Candidate, PlannedCall]], answers: Mapping[str, Answers], per_call: int
 ) -> int:
     """The number of choices to ask a call for next: as many as the batch's calls gave, where one gave fewer than it was
     asked for."""
-    given = [per_call]
+    sizes = [per_call]
     left = {row.text_key: list(answers[row.text_key]) for row, _ in batch}
     for row, plan in reversed(batch):
         n_choices = len(left[row.text_key].pop())
         asked = plan.request.n if isinstance(plan.request, CompletionRequest) else n_choices
         if n_choices < asked:
-            given.append(max(1, n_choices))
-    return min(given)
+            sizes.append(max(1, n_choices))
+    return min(sizes)
 
 
 def _label_call(run: CompileRun, row: Candidate, n: int, *, nth: int) -> PlannedCall:

@@ -65,7 +65,7 @@ class CompletionRequest:
 
     @property
     def most_output_tokens(self) -> int:
-        """What all its choices may hold together, thoughts included."""
+        """The most that all its choices may hold together, thoughts included."""
         return self.n * (self.max_tokens + self.thought_tokens)
 
 

@@ -1,2 +1,2 @@
-"""What the endpoints that speak OpenAI's chat completions take and refuse, by vendor and by
-server, and what was learnt of one."""
+"""The endpoints that speak OpenAI's chat completions: what each vendor and server takes and refuses, and what was
+learnt of one."""

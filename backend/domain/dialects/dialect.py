@@ -34,7 +34,7 @@ class Option(StrEnum):
 
 
 class ResponseFormat(StrEnum):
-    """How far an endpoint can be held to JSON: to a schema, to an object of any shape, or not at all."""
+    """The form that an endpoint can be held to: a JSON schema, a JSON object of any shape, or none."""
 
     SCHEMA = "json_schema"
     OBJECT = "json_object"
@@ -100,7 +100,7 @@ def thought_room(dialect: Dialect, effort: str | None, declared: int | None) -> 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Lesson:
-    """What one refusal taught: `option` is not taken (`value` is None), or only as `value`: a name for the token
+    """A lesson of one refusal: `option` is not taken (`value` is None), or only as `value`: a name for the token
     limit, a largest value for a number, one of its values for the effort or the response's format."""
 
     option: Option

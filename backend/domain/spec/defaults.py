@@ -62,7 +62,7 @@ def label_max_tokens(spec: Spec) -> int:
 
 
 def dialect_of(teacher: Teacher) -> Dialect:
-    """How a spec's teacher is spoken to, before it has refused anything."""
+    """The dialect of a spec's teacher, before it has refused anything."""
     if teacher.provider == "grammar":
         return GRAMMAR
     if teacher.provider == "replay":

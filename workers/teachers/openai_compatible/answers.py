@@ -119,10 +119,10 @@ def read_usage(value: object, request: CompletionRequest, choices: tuple[Choice,
         return Usage(input_tokens=likely_in, output_tokens=likely_out, estimated=True)
     tokens_in, wrong_in = _count(value.get("prompt_tokens"), most_input_tokens(request), likely_in)
     tokens_out, wrong_out = _count(value.get("completion_tokens"), most_out, likely_out)
-    cached, wrong_cached = _part(_cached(value), tokens_in)
-    written, wrong_written = _part(_written(value), tokens_in - cached)
-    told, beside = _thoughts(value)
-    thought, wrong_thought = _part(told, most_out)
+    cached, wrong_cached = _part(_cache_reads(value), tokens_in)
+    written, wrong_written = _part(_cache_writes(value), tokens_in - cached)
+    reported, beside = _thoughts(value)
+    thought, wrong_thought = _part(reported, most_out)
     wrong_out = wrong_out or tokens_out + beside > most_out
     tokens_out = min(most_out, tokens_out + beside)
     if tokens_out == 0 and likely_out > 0:
@@ -150,27 +150,27 @@ def _of(value: dict[str, Any], group: str, name: str) -> object:
 def _thoughts(value: dict[str, Any]) -> tuple[object, int]:
     """Tokens that were thought as they are reported, and how many of them are not within the reported output: what the
     total holds beyond input and output."""
-    told = _of(value, "completion_tokens_details", "reasoning_tokens")
+    reported = _of(value, "completion_tokens_details", "reasoning_tokens")
     total, tokens_in, tokens_out = (value.get(name) for name in ("total_tokens", "prompt_tokens", "completion_tokens"))
     if not (_is_count(total) and _is_count(tokens_in) and _is_count(tokens_out)):
-        return told, 0
+        return reported, 0
     beside = max(0, total - tokens_in - tokens_out)
-    return (beside if told is None and beside else told), beside
+    return (beside if reported is None and beside else reported), beside
 
 
 def _is_count(value: object) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
-def _cached(value: dict[str, Any]) -> object:
+def _cache_reads(value: dict[str, Any]) -> object:
     """Input read from the prompt cache: OpenAI's name, else DeepSeek's."""
-    told = _of(value, "prompt_tokens_details", "cached_tokens")
-    return value.get("prompt_cache_hit_tokens") if told is None else told
+    reported = _of(value, "prompt_tokens_details", "cached_tokens")
+    return value.get("prompt_cache_hit_tokens") if reported is None else reported
 
 
-def _written(value: dict[str, Any]) -> object:
-    told = next((t for name in CACHE_WRITES if (t := _of(value, "prompt_tokens_details", name)) is not None), None)
-    return value.get(CACHE_WRITES[-1]) if told is None else told
+def _cache_writes(value: dict[str, Any]) -> object:
+    reported = next((n for name in CACHE_WRITES if (n := _of(value, "prompt_tokens_details", name)) is not None), None)
+    return value.get(CACHE_WRITES[-1]) if reported is None else reported
 
 
 def _count(value: object, most: int, likely: int) -> tuple[int, bool]:

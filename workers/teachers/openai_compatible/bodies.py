@@ -93,13 +93,13 @@ def _effort(effort: str, dialect: Dialect) -> dict[str, Any]:
     the least that it has."""
     if effort == "none" and dialect.off is not None:
         path, value = dialect.off
-        return _nested(path, value)
-    return _nested(dialect.effort, effort if not dialect.efforts or effort in dialect.efforts else dialect.efforts[0])
+        return _at_path(path, value)
+    return _at_path(dialect.effort, effort if not dialect.efforts or effort in dialect.efforts else dialect.efforts[0])
 
 
-def _nested(path: Sequence[str], value: Any) -> dict[str, Any]:
+def _at_path(path: Sequence[str], value: Any) -> dict[str, Any]:
     first, *rest = path
-    return {first: _nested(rest, value) if rest else value}
+    return {first: _at_path(rest, value) if rest else value}
 
 
 def _engine_fields(request: CompletionRequest) -> dict[str, Any]:

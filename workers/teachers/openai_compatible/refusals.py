@@ -76,7 +76,7 @@ _UNKNOWN = re.compile(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Said:
+class _Statement:
     """The parts of a refusal: names of fields in their places (`param`, `loc`), and its sentences."""
 
     names: tuple[str, ...]
@@ -86,8 +86,8 @@ class _Said:
 def lesson_of(
     status: int, raw: bytes, body: Mapping[str, Any], dialect: Dialect, known: Sequence[Lesson] = ()
 ) -> Lesson | None:
-    """What a refusal of `body`, which was made by `dialect`, teaches; None where it is about something else (the key,
-    the model, a prompt too long), or where nothing is left to do without. `known` was learnt before: no lesson is
+    """Find what a refusal of `body`, which was made by `dialect`, teaches; None where it is about something else (the
+    key, the model, a prompt too long), or where nothing is left to do without. `known` was learnt before: no lesson is
     given twice.
 
     >>> refused = b'{"error": {"param": "max_tokens", "message": "Use max_completion_tokens instead."}}'
@@ -97,32 +97,32 @@ def lesson_of(
     """
     if status not in LEARNT_FROM:
         return None
-    said = _read(raw)
-    sent = _sent(body, dialect)
-    option = _named(said, sent)
+    statement = _read(raw)
+    sent = _options_of(body, dialect)
+    option = _option_meant(statement, sent)
     if status == 500 and option not in _MEANT:
         return None  # any failure may name an option; old llama.cpp's 500 for n alone is a refusal
     if option is None:
-        is_vague = status in VAGUE and not _NOT_AN_OPTION.search(said.text)
-        if not (is_vague or _SOME_OPTION.search(said.text)):
+        is_vague = status in VAGUE and not _NOT_AN_OPTION.search(statement.text)
+        if not (is_vague or _SOME_OPTION.search(statement.text)):
             return None
         option = next((guess for guess in _GUESSES if guess in sent), None)
     if option is None:
         return None
-    if option is Option.LOGPROBS and Option.TOP_LOGPROBS in sent and _most(said.text, below=body["top_logprobs"]):
+    if option is Option.LOGPROBS and Option.TOP_LOGPROBS in sent and _most(statement.text, below=body["top_logprobs"]):
         option = Option.TOP_LOGPROBS  # vLLM calls it by the other's name
-    lesson = _lesson(option, said.text, body, dialect, known)
+    lesson = _lesson(option, statement.text, body, dialect, known)
     return None if lesson in known else lesson
 
 
-def _read(raw: bytes) -> _Said:
+def _read(raw: bytes) -> _Statement:
     text = raw[:REFUSAL_CAP].decode("utf-8", errors="replace")
     value = _json(text)
     if value is None:
-        return _Said(names=(), text=text)
+        return _Statement(names=(), text=text)
     leaves = list(_leaves(value, 0))[:MAX_LEAVES]
     names = tuple(item for key, item in leaves if key in ("param", "loc", "field", "property"))
-    return _Said(names=names, text=" ".join(item for _, item in leaves))
+    return _Statement(names=names, text=" ".join(item for _, item in leaves))
 
 
 def _leaves(value: object, depth: int, key: str = "") -> Iterator[tuple[str, str]]:
@@ -152,7 +152,7 @@ def _json(text: str) -> object:
         return None
 
 
-def _sent(body: Mapping[str, Any], dialect: Dialect) -> dict[Option, tuple[str, ...]]:
+def _options_of(body: Mapping[str, Any], dialect: Dialect) -> dict[Option, tuple[str, ...]]:
     """The options that a body holds, by the names under which a refusal may speak of each."""
     names = {
         Option.TOKEN_LIMIT: tuple(name for name in TOKEN_LIMITS if name in body),
@@ -168,14 +168,14 @@ def _sent(body: Mapping[str, Any], dialect: Dialect) -> dict[Option, tuple[str, 
     }
     if dialect.effort and dialect.effort[0] in body:
         names[Option.EFFORT] = (dialect.effort[0], ".".join(dialect.effort), *_EFFORT_NAMES)
-    found = {
+    options = {
         option: tuple(dict.fromkeys(spelling for name in own for spelling in (name, _camel(name))))
         for option, own in names.items()
         if own and any(name in body for name in own)
     }
     if any(message.get("role") in ("system", "developer") for message in body.get("messages", ())):
-        found[Option.SYSTEM_ROLE] = ()
-    return found
+        options[Option.SYSTEM_ROLE] = ()
+    return options
 
 
 def _camel(name: str) -> str:
@@ -184,26 +184,26 @@ def _camel(name: str) -> str:
     return first + "".join(word.capitalize() for word in rest)
 
 
-def _named(said: _Said, sent: Mapping[Option, tuple[str, ...]]) -> Option | None:
+def _option_meant(statement: _Statement, sent: Mapping[Option, tuple[str, ...]]) -> Option | None:
     """The option that a refusal is about: by its place where it gives one, else the one named first in its words."""
-    meant = next((option for option, words in _MEANT.items() if option in sent and words.search(said.text)), None)
+    meant = next((option for option, words in _MEANT.items() if option in sent and words.search(statement.text)), None)
     if meant is not None:
         return meant
-    for place in said.names:
+    for place in statement.names:
         if _SYSTEM_PLACE.fullmatch(place) and Option.SYSTEM_ROLE in sent:
             return Option.SYSTEM_ROLE
         for option, names in sent.items():
             if any(re.fullmatch(rf"(?:body\.)?{re.escape(name)}(?:[.\[].*)?", place) for name in names):
                 return option
-    found: list[tuple[int, int, Option]] = []
+    places: list[tuple[int, int, Option]] = []
     for option, names in sent.items():
         for name in names:
-            mark = _word(name).search(said.text)
+            mark = _word(name).search(statement.text)
             if mark is not None:
-                found.append((mark.start(), -len(name), option))
-    if found:
-        return min(found)[2]
-    return Option.SYSTEM_ROLE if Option.SYSTEM_ROLE in sent and _SYSTEM.search(said.text) else None
+                places.append((mark.start(), -len(name), option))
+    if places:
+        return min(places)[2]
+    return Option.SYSTEM_ROLE if Option.SYSTEM_ROLE in sent and _SYSTEM.search(statement.text) else None
 
 
 def _word(name: str) -> re.Pattern[str]:
@@ -255,7 +255,7 @@ def _limit(text: str, body: Mapping[str, Any], known: Sequence[Lesson]) -> Lesso
 
 def _most(text: str, *, below: float) -> int | None:
     """The largest value that the words allow, where it is less than what was sent."""
-    values = [int(found[1]) for found in _MOST.finditer(text)]
+    values = [int(match[1]) for match in _MOST.finditer(text)]
     fitting = [value for value in values if 0 < value < below and value <= MAX_VALUE]
     return max(fitting, default=None)
 

@@ -139,7 +139,7 @@ class OpenAICompatibleTeacher:
 
     @property
     def lessons(self) -> tuple[Lesson, ...]:
-        """What this endpoint's refusals taught, now and before."""
+        """The lessons of this endpoint's refusals, now and before."""
         return self._lessons
 
     @property

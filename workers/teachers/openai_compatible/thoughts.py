@@ -1,4 +1,4 @@
-"""What a model thought before it answered, told apart from the answer.
+"""The thoughts of a model, kept apart from the answer that follows them.
 
 Vendors keep thoughts in a field of their own (`reasoning_content`, `reasoning`), in parts of the content of type
 "thinking", or in the text itself between `<think>` and `</think>`; a server whose chat template opens the thoughts

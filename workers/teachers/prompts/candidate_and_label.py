@@ -88,8 +88,8 @@ class TeacherOptions(TypedDict):
 
 
 def teacher_options(spec: Spec, kind: str) -> TeacherOptions:
-    """How long the spec's teacher may think, and the key under which a vendor's prompt cache finds the beginnings of
-    requests of this kind. The key is a digest: it tells a vendor nothing that the request does not."""
+    """Return how long the spec's teacher may think, and the key under which a vendor's prompt cache finds the beginning
+    of each request of this kind. The key is a digest: it tells a vendor nothing that the request does not."""
     key = hashlib.sha256("\n".join((kind, spec.name, spec.task)).encode()).hexdigest()[:32]
     return {"thought_tokens": thought_tokens(spec.teacher), "effort": spec.teacher.effort or "", "cache_key": key}
 
