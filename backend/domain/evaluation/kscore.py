@@ -58,7 +58,7 @@ class KScore:
 
     def to_json(self) -> dict[str, Any]:
         plain = {name: getattr(self, name) for name in self.__slots__ if name != "own"}
-        return {"formula": FORMULA, "own_us": self.own.own_us} | plain | self.own.to_json()
+        return {"formula": FORMULA} | plain | self.own.to_json()
 
 
 def composite_ppm(axes: Mapping[str, int]) -> int:

@@ -65,11 +65,12 @@ class OwnTime:
         return replace(self, measured_ns=self.measured_ns * pace_ppm // PPM)
 
     def to_json(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.__slots__}
+        return {"own_us": self.own_us} | {name: getattr(self, name) for name in self.__slots__}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
-        return cls(**{**value, "unit": Unit(value["unit"]), "clock": Clock(value["clock"])})
+        fields = {name: value[name] for name in cls.__slots__}
+        return cls(**fields | {"unit": Unit(value["unit"]), "clock": Clock(value["clock"])})
 
 
 def own_time(
