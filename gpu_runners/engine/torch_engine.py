@@ -8,7 +8,9 @@ Not there: CUDA graphs, several devices.
 import asyncio
 import threading
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -186,6 +188,26 @@ class TorchEngine:
 
         self._scheduler.call(drop)
         await done
+
+    @contextmanager
+    def one_thread(self) -> Iterator[None]:
+        """Compute with one thread while this lasts, for who measures what an answer costs."""
+        threads = self._set_threads(1)
+        try:
+            yield
+        finally:
+            self._set_threads(threads)
+
+    def _set_threads(self, n: int) -> int:
+        """Their number belongs to the engine's thread; what it was."""
+        earlier: Future[int] = Future()
+
+        def change() -> None:
+            earlier.set_result(torch.get_num_threads())
+            torch.set_num_threads(n)
+
+        self._scheduler.call(change)
+        return earlier.result()
 
     async def close(self) -> None:
         await asyncio.to_thread(self.stop)

@@ -27,6 +27,7 @@ class Arm:
     sources: tuple[str, ...]
     drafting: Drafting | None
     latencies_us: list[int] = field(default_factory=list)
+    own_ns: list[int] = field(default_factory=list)  # the process's time; the wall's where a device computes
     answers: list[str] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     drafted: Counter[str] = field(default_factory=Counter)
@@ -36,8 +37,9 @@ class Arm:
     def wall_us(self) -> int:
         return sum(self.latencies_us)
 
-    def note(self, text: str, counts: Counts, latency_us: int) -> None:
+    def note(self, text: str, counts: Counts, latency_us: int, own_ns: int) -> None:
         self.latencies_us.append(latency_us)
+        self.own_ns.append(own_ns)
         self.answers.append(text)
         self.counts["n_tokens"] += counts.completion_tokens
         self.counts["n_steps"] += counts.steps
@@ -48,7 +50,7 @@ class Arm:
             self.accepted[one.kind] += one.accepted
 
     def clear(self) -> None:
-        self.latencies_us, self.answers = [], []
+        self.latencies_us, self.own_ns, self.answers = [], [], []
         for counter in (self.counts, self.drafted, self.accepted):
             counter.clear()
 
@@ -118,9 +120,11 @@ def measure_arms(
 
 
 def _answer(engine: Engine, arm: Arm, request: Callable[[], GenerationRequest]) -> None:
-    began = time.perf_counter_ns()
+    began, own = time.perf_counter_ns(), time.process_time_ns()
     (done,) = generate_all(engine, [replace(request(), drafting=arm.drafting)])
-    arm.note(done.text, done.counts, (time.perf_counter_ns() - began) // 1000)
+    wall_ns, own_ns = time.perf_counter_ns() - began, time.process_time_ns() - own
+    is_cpu = not str(engine.about.get("device", "cpu")).startswith("cuda")
+    arm.note(done.text, done.counts, wall_ns // 1000, own_ns if is_cpu else wall_ns)
 
 
 def chosen_arm(arms: Sequence[Arm]) -> tuple[int, str]:
@@ -144,3 +148,9 @@ def pace_ppm(arm: Arm, plain: Arm) -> int:
     machine for a moment disturbs one prompt."""
     pairs = zip(arm.latencies_us, plain.latencies_us, strict=True)
     return round(median(1_000_000 * mine / max(1, its) for mine, its in pairs))
+
+
+def own_pace_ppm(arm: Arm, plain: Arm) -> int:
+    """The own time of an arm's answers beside that of the same answers without drafts. The arms took turns on each
+    prompt, so a load beside them is in both."""
+    return 1_000_000 * sum(arm.own_ns) // max(1, sum(plain.own_ns))

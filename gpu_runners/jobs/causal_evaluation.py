@@ -6,6 +6,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import compress
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from gpu_runners.distill.label.dataset import read_inputs
 from gpu_runners.engine.sync import Finished, generate_all
 from gpu_runners.engine.torch_engine import TorchEngine
 from gpu_runners.errors import JobFailed
+from gpu_runners.jobs.own_time import OwnTimes, one_thread, own_times, with_rules
 from gpu_runners.models.answers import constraint_of
 from gpu_runners.models.causal_adapter import AdapterConfig, from_bytes, write_peft_folder
 from gpu_runners.models.causal_base import CausalBase, check_fit
@@ -64,6 +66,9 @@ def evaluate_causal(
             timed = [requests[i] for i in fitting]
             latency_us = _latencies(engine, job, base, texts, timed)
             ruled_us = [] if first is None else _latencies(engine, job, base, texts, timed, rules=first)
+            times, tokens = _own_times(engine, timed)
+            asked = [texts[_place(request)] for request in _sample(timed)]
+            ruled_own = [] if first is None else with_rules(first, asked, times.answers_ns)
         finally:
             engine.stop()
     own, bare = answers[: len(texts)], answers[len(texts) :]
@@ -76,6 +81,11 @@ def evaluate_causal(
         rule_answers=[] if first is None else [a.text if a else None for a in first.answers(texts)],
         latency_us=latency_us,
         ruled_latency_us=ruled_us,
+        own_ns=times.answers_ns,
+        ruled_own_ns=ruled_own,
+        own_tokens=tokens,
+        own_reference_ns=times.reference_ns,
+        own_clock=times.clock,
         device=str(engine.about["device"]),
         engine=dict(engine.about),
         runner_ms=round((time.monotonic() - started) * 1000),
@@ -115,15 +125,39 @@ def _latencies(
     rules: RulesFirst | None = None,
 ) -> list[int]:
     """Single-input wall times in microseconds, tokenising included, of up to 20 requests spread evenly over them."""
-    n = min(N_LATENCIES, len(requests))
-    sample = [requests[i * len(requests) // n] for i in range(n)]
+    sample = _sample(requests)
     for request in sample[:N_WARM_UP]:
         generate_all(engine, [request])
     taken = []
     for request in sample:
-        text = texts[int(request.id.partition("-")[0])]
+        text = texts[_place(request)]
         began = time.perf_counter_ns()
         if rules is None or rules.answer(text) is None:
             generate_all(engine, [replace(request, prompt=tuple(prompt_ids(base, job.system, text)))])
         taken.append((time.perf_counter_ns() - began) // 1000)
     return taken
+
+
+def _own_times(engine: TorchEngine, requests: Sequence[GenerationRequest]) -> tuple[OwnTimes, list[int]]:
+    """The own times of single answers to the same sample, and the tokens of each."""
+    sample = _sample(requests)
+    tokens = [0] * len(sample)
+
+    def answer(i: int) -> None:
+        (done,) = generate_all(engine, [sample[i]])
+        tokens[i] = done.counts.completion_tokens
+
+    with one_thread(), engine.one_thread():
+        answer(0)
+        own = own_times([partial(answer, i) for i in range(len(sample))], device=str(engine.about["device"]))
+    return own, tokens[: len(own.answers_ns)]
+
+
+def _sample(requests: Sequence[GenerationRequest]) -> list[GenerationRequest]:
+    n = min(N_LATENCIES, len(requests))
+    return [requests[i * len(requests) // n] for i in range(n)]
+
+
+def _place(request: GenerationRequest) -> int:
+    """The number of the input that a request answers."""
+    return int(request.id.partition("-")[0])

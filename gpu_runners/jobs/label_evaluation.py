@@ -3,6 +3,7 @@ the backend: this side never sees a right answer."""
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -10,6 +11,7 @@ from backend.domain.jobs.runner_jobs import EvaluateJob, EvaluateResult
 from gpu_runners.artifacts.label_model import BATCH, LabelModel
 from gpu_runners.artifacts.rules_first import RulesFirst, predict_with_rules
 from gpu_runners.distill.label.dataset import read_inputs
+from gpu_runners.jobs.own_time import OwnTimes, one_thread, own_times, with_rules
 from gpu_runners.models.bases import Base
 from gpu_runners.models.encoder_runtimes import load_runtime
 from gpu_runners.models.label_adapter import AdapterConfig, Array, from_bytes
@@ -47,6 +49,7 @@ def evaluate(
         confidences += [round(float(p), 6) for p in probabilities.max(axis=1)]
         baseline_predictions += [job.labels[i] for i in in_batches(baseline.logits, rows).argmax(axis=1)]
         on_progress(min(start + CHUNK, len(texts)), len(texts))
+    own, ruled_own_ns = _own_times(model, texts, first)
     return EvaluateResult(
         predictions=predictions,
         confidences=confidences,
@@ -54,6 +57,10 @@ def evaluate(
         rule_answers=[] if first is None else [a.text if a else None for a in first.answers(texts)],
         latency_us=_latencies(model, texts),
         ruled_latency_us=[] if first is None else _latencies(model, texts, rules=first),
+        own_ns=own.answers_ns,
+        ruled_own_ns=ruled_own_ns,
+        own_reference_ns=own.reference_ns,
+        own_clock=own.clock,
         device=model.engine.device,
         runner_ms=round((time.monotonic() - started) * 1000),
     )
@@ -68,8 +75,21 @@ def in_batches(forward: Callable[[Sequence[Sequence[int]]], Array], rows: Sequen
 
 def _latencies(model: LabelModel, texts: Sequence[str], *, rules: RulesFirst | None = None) -> list[int]:
     """Single-input wall times in microseconds, tokenising included, of up to 50 inputs spread evenly over the set."""
-    n = min(N_LATENCIES, len(texts))
-    sample = [texts[i * len(texts) // n] for i in range(n)]
+    sample = _sample(texts)
     for text in sample[:N_WARM_UP]:
         model.predict([text])
     return [predict_with_rules(rules, [text], is_label=True, model=model.predict)[0]["latency_us"] for text in sample]
+
+
+def _own_times(model: LabelModel, texts: Sequence[str], rules: RulesFirst | None) -> tuple[OwnTimes, list[int]]:
+    """The own times of the model on the same sample, and those of rules and then model."""
+    sample = _sample(texts)
+    with one_thread():
+        model.predict(sample[:1])
+        own = own_times([partial(model.predict, [text]) for text in sample], device=model.engine.device)
+    return own, [] if rules is None else with_rules(rules, sample, own.answers_ns)
+
+
+def _sample(texts: Sequence[str]) -> list[str]:
+    n = min(N_LATENCIES, len(texts))
+    return [texts[i * len(texts) // n] for i in range(n)]

@@ -28,7 +28,7 @@ from gpu_runners.artifacts.pack_attachment import MountedPack
 from gpu_runners.distill.label.dataset import read_inputs
 from gpu_runners.engine.torch_engine import TorchEngine
 from gpu_runners.errors import JobFailed
-from gpu_runners.jobs.arm_measuring import Arm, choices, chosen_arm, measure_arms
+from gpu_runners.jobs.arm_measuring import Arm, choices, chosen_arm, measure_arms, own_pace_ppm
 from gpu_runners.models.answers import constraint_of
 from gpu_runners.models.causal_adapter import AdapterConfig, from_bytes, write_peft_folder
 from gpu_runners.models.causal_base import CausalBase, check_fit, open_causal_base
@@ -97,6 +97,7 @@ def pack_recipes(
         reason=reason,
         stats=pack.stats | {"n_recipes": len(pack.recipes), "size_bytes": len(data)},
         n_identical=sum(same),
+        own_pace_ppm=own_pace_ppm(arms[chosen], arms[0]),
         device=str(about["device"]),
         engine=about,
         runner_ms=round((time.monotonic() - started) * 1000),

@@ -3,12 +3,11 @@ cheapest to try; nothing is published."""
 
 from backend.blobs import put_json
 from backend.compiles.events import append_event, touch
-from backend.domain.evaluation.kscore import decide_gate
 from backend.domain.lifecycle import CompileStatus, StepName
 from backend.domain.planning.step_outputs import EvaluationOut, GateOut
 from workers.step.durable import CompileRun
 from workers.step.result import StepDone, finish_step
-from workers.training.heldout import evaluation_of, gate_options, public_evaluation, score_of
+from workers.training.heldout import evaluation_of, gate_of, public_evaluation, score_of
 from workers.training.trials import chosen_trial
 
 
@@ -17,7 +16,7 @@ def run_gate(run: CompileRun) -> StepDone:
     measured = chosen.measured
     evaluation = evaluation_of(run, measured)
     score = score_of(run, evaluation, measured, chosen.trained)
-    decision = decide_gate(gate_options(run.spec), evaluation, score)
+    decision = gate_of(run, evaluation, score, chosen.trained)
     k_json, gate_json = score.to_json(), decision.to_json()
     k_ppm = score.composite_ppm
     with run.transaction() as fenced:

@@ -12,9 +12,13 @@ from typing import Any
 from backend.artifacts.receipting import as_integers
 from backend.blobs import blob_size, get_jsonl
 from backend.domain.evaluation.classification import PPM, evaluate
+from backend.domain.evaluation.gate import GateDecision, decide_gate
+from backend.domain.evaluation.gate_floors import K_MIN_OF, GateOptions
 from backend.domain.evaluation.generative import evaluate_json, evaluate_text
-from backend.domain.evaluation.kscore import AnyEvaluation, GateOptions, KScore, score_evaluation
+from backend.domain.evaluation.kscore import AnyEvaluation, KScore, score_evaluation
+from backend.domain.evaluation.own_time import Clock, OwnTime, Unit, own_time
 from backend.domain.jobs.causal_jobs import EvaluateCausalResult
+from backend.domain.jobs.runner_jobs import DistillResult
 from backend.domain.money.pricing import price_book
 from backend.domain.planning.step_outputs import LabelingOut, SlicingOut
 from backend.domain.planning.trials import TrialKind
@@ -35,13 +39,13 @@ def measure(
 ) -> Measurement:
     """Measure what is kept of an evaluation. Of a text task the teacher is asked here."""
     leaks = _leakage(dataset, heldout)
-    own = replace(_measure_answers(run, heldout, result, _model_answers(result), result.latency_us), leakage=leaks)
+    own = replace(_measure_answers(run, heldout, result, _model_answers(result), is_ruled=False), leakage=leaks)
     of_rules = result.rule_answers
     ruled = [i for i, answer in enumerate(of_rules) if answer is not None]
     if not ruled:
         return replace(own, rules=_rule_share(len(of_rules), ruled, is_used=False)) if of_rules else own
     answers = [model if rule is None else rule for rule, model in zip(of_rules, _model_answers(result), strict=True)]
-    both = replace(_measure_answers(run, heldout, result, answers, result.ruled_latency_us), leakage=leaks)
+    both = replace(_measure_answers(run, heldout, result, answers, is_ruled=True), leakage=leaks)
     is_used = evaluation_of(run, both).marks_ppm >= evaluation_of(run, own).marks_ppm
     share = replace(
         _rule_share(len(of_rules), ruled, is_used=is_used),
@@ -62,9 +66,10 @@ def _rule_share(n: int, ruled: Sequence[int], *, is_used: bool) -> RuleShare:
 
 
 def _measure_answers(
-    run: CompileRun, heldout: list[dict[str, str]], result: Answered, answers: list[str], latency_us: list[int]
+    run: CompileRun, heldout: list[dict[str, str]], result: Answered, answers: list[str], *, is_ruled: bool
 ) -> Measurement:
-    """The measurement with these answers; `latency_us` is what giving them took."""
+    """The measurement with these answers, the rules' before the model's or the model's alone."""
+    latency_us = result.ruled_latency_us if is_ruled else result.latency_us
     p50, p95 = quantiles_us(latency_us)
     is_causal = isinstance(result, EvaluateCausalResult)
     bare = result.baseline_outputs if isinstance(result, EvaluateCausalResult) else result.baseline_predictions
@@ -77,6 +82,7 @@ def _measure_answers(
         latency_us_p50=p50,
         latency_us_p95=p95,
         n_latencies=len(latency_us),
+        own=_own_time(run.spec, result, result.ruled_own_ns if is_ruled else result.own_ns),
     )
     if isinstance(result, EvaluateCausalResult):
         measured = replace(
@@ -95,6 +101,21 @@ def _measure_answers(
     if isinstance(output, TextOutput):
         return replace(measured, baseline_failed=failed_checks(output, _with_inputs(heldout, bare)))
     return measured
+
+
+def _own_time(spec: Spec, result: Answered, times_ns: list[int]) -> OwnTime | None:
+    """By the answer for labels, else by the token; a rule's answer counts the tokens that it saves the model."""
+    if not times_ns:
+        return None
+    unit = unit_of(spec)
+    by_token = unit is Unit.TOKEN and isinstance(result, EvaluateCausalResult)
+    units = result.own_tokens if by_token and isinstance(result, EvaluateCausalResult) else [1] * len(times_ns)
+    return own_time(unit, Clock(result.own_clock), times_ns, units, reference_ns=result.own_reference_ns)
+
+
+def unit_of(spec: Spec) -> Unit:
+    """The unit by which the time of a task's answers is scored."""
+    return Unit.ANSWER if isinstance(spec.output, LabelOutput) else Unit.TOKEN
 
 
 def _with_inputs(heldout: list[dict[str, str]], answers: list[str]) -> list[tuple[str, str]]:
@@ -151,22 +172,28 @@ def _generative(spec: Spec, gold: Sequence[str], measured: Measurement) -> AnyEv
 
 
 def score_of(run: CompileRun, evaluation: AnyEvaluation, measured: Measurement, trained: Trained) -> KScore:
-    """The K-score: what is shipped is the adapter with its pack and rules, a call costs its median time on a runner."""
-    p50_us = measured.latency_us_p50
+    """The K-score: what is shipped is the adapter with its pack and rules, a call costs its own time on a runner."""
+    own = measured.own_time(unit_of(run.spec))
     usd_per_second = price_book().prices[SKU].usd_per_unit
     rules = measured.shipped_rules(run.output(LabelingOut))
     shipped = [trained.adapter_sha256, measured.pack_sha256, rules]
     return score_evaluation(
         evaluation,
         size_bytes=sum(blob_size(run.tenant_id, digest) for digest in shipped if digest),
-        p50_us=p50_us,
-        cost_nanousd=int(usd_per_second * p50_us * 1000),
+        own=own,
+        cost_nanousd=int(usd_per_second * own.answer_us * 1000),
+        p50_us=measured.latency_us_p50,
         rule_coverage_ppm=measured.used_rules.coverage_ppm if rules and measured.used_rules else 0,
     )
 
 
-def gate_options(spec: Spec) -> GateOptions:
-    return GateOptions(**spec.gate.model_dump())
+def gate_of(run: CompileRun, evaluation: AnyEvaluation, score: KScore, trained: Trained) -> GateDecision:
+    """The gate's decision on what was trained; where the spec names no K-score, the kind of base does."""
+    gate = run.spec.gate.model_dump()
+    if gate["k_min"] is None:
+        gate["k_min"] = K_MIN_OF["encoder" if isinstance(trained, DistillResult) else "causal"]
+    rank = trained.adapter_config.get("rank")
+    return decide_gate(GateOptions(**gate), evaluation, score, rank=rank if isinstance(rank, int) else 1)
 
 
 def public_evaluation(evaluation: AnyEvaluation, measured: Measurement) -> dict[str, Any]:

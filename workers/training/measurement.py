@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
+from backend.domain.evaluation.own_time import Clock, OwnTime, Unit
 from backend.domain.planning.step_outputs import LabelingOut
 from backend.domain.planning.trials import TrialKind
 
@@ -14,6 +15,7 @@ _CONDITIONS = (
     "latency_us_p50",
     "latency_us_p95",
     "n_latencies",
+    "own",
     "device",
     "leakage",
     "rules",
@@ -40,7 +42,8 @@ class RuleShare:
 class Measurement:
     """The lists have an entry a held-out row. `failed` names the checks that an answer failed (of json and text tasks),
     `verdicts` is a judge's, `confidences_ppm` are the model's, also where a rule answered (`rule_rows`; then
-    `model_predictions` are the model's own answers). `recipes` is the pack's part of the receipt."""
+    `model_predictions` are the model's own answers). The latencies are wall times and tell of the runner, `own` is the
+    model's own time (None: measured by the release of before). `recipes` is the pack's part of the receipt."""
 
     kind: TrialKind
     predictions: list[str]
@@ -50,6 +53,7 @@ class Measurement:
     latency_us_p95: int
     n_latencies: int
     device: str
+    own: OwnTime | None = None
     leakage: dict[str, int] | None = None
     engine: dict[str, Any] | None = None
     n_cut: int | None = None
@@ -65,13 +69,15 @@ class Measurement:
     def to_json(self) -> dict[str, Any]:
         values = {one.name: getattr(self, one.name) for one in fields(self)}
         there = {name: value for name, value in values.items() if value is not None}
-        return there | ({} if self.rules is None else {"rules": asdict(self.rules)})
+        rules = {} if self.rules is None else {"rules": asdict(self.rules)}
+        return there | rules | ({} if self.own is None else {"own": self.own.to_json()})
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "Measurement":
         own = {one.name: value[one.name] for one in fields(cls) if one.name in value}
         rules = RuleShare(**own["rules"]) if own.get("rules") else None
-        return cls(**own | {"kind": TrialKind(own["kind"]), "rules": rules})
+        time = OwnTime.from_json(own["own"]) if own.get("own") else None
+        return cls(**own | {"kind": TrialKind(own["kind"]), "rules": rules, "own": time})
 
     def of_rows(self, rows: Sequence[int]) -> "Measurement":
         """The measurement of these rows alone."""
@@ -83,6 +89,14 @@ class Measurement:
         """The conditions that the API and the artifact show beside the figures."""
         value = self.to_json()
         return {name: value[name] for name in _CONDITIONS if name in value}
+
+    def own_time(self, unit: Unit) -> OwnTime:
+        """The own time by this unit; of a measurement without one, the median wall time stands for it."""
+        if self.own is not None:
+            return self.own
+        units_milli = (self.mean_tokens_milli or 1000) if unit is Unit.TOKEN else 1000
+        each_ns = self.latency_us_p50 * 1_000_000 // max(1, units_milli)
+        return OwnTime(unit=unit, clock=Clock.WALL, measured_ns=each_ns, reference_ns=0, units_milli=units_milli)
 
     @property
     def used_rules(self) -> RuleShare | None:

@@ -1,8 +1,9 @@
 """Recipes: when the best trial is known, one more job of a runner observes the teacher's samples, makes the recipe pack
-and measures what should draft for this model. Its pack and its measured latency enter what the gate judges.
+and measures what should draft for this model. Its pack and the time that it saves enter what the gate judges: a model
+that missed only the K-score may pass with them.
 
 A pack only ever saves time. So nothing here fails a compile: a job that comes to nothing leaves a warning and an empty
-pack, and a pack whose bytes would cost the gate is left out.
+pack, and a pack that would cost the gate, or the score of a model that misses it, is left out.
 """
 
 from dataclasses import asdict, replace
@@ -11,7 +12,7 @@ from typing import Any
 from backend.artifacts.receipting import as_integers
 from backend.blobs import blob_size, get_blob, get_jsonl, has_blob, put_json, put_jsonl
 from backend.compiles import leases
-from backend.domain.evaluation.kscore import decide_gate
+from backend.domain.evaluation.gate_floors import FloorName
 from backend.domain.jobs.causal_jobs import DistillCausalResult
 from backend.domain.jobs.recipe_jobs import PackRecipesJob, PackRecipesResult
 from backend.domain.jobs.recipe_results import pack_recipes_result
@@ -21,6 +22,7 @@ from backend.domain.lifecycle import StepName
 from backend.domain.planning.step_outputs import LabelingOut, SlicingOut
 from backend.domain.planning.trial_estimates import recipes_cost
 from backend.domain.planning.trial_records import TrialRecord
+from backend.domain.planning.trials import TrialOutcome
 from backend.domain.recipes.mining.building import PackOptions
 from backend.domain.recipes.pack import InvalidPack, read_pack
 from backend.domain.spec.defaults import answer_max_tokens
@@ -31,7 +33,7 @@ from workers.step.durable import CompileRun
 from workers.step.runner_wait import RunnerJobFailed, RunnerRefused, Slot, result_or_wait, runner_fact
 from workers.step.spending import capture, left_of
 from workers.training.earlier_recipes import EarlierRecipes, earlier_recipes
-from workers.training.heldout import evaluation_of, gate_options, score_of
+from workers.training.heldout import evaluation_of, gate_of, score_of
 from workers.training.measurement import Measurement, quantiles_us
 from workers.training.trial_jobs import Trained
 from workers.training.trials import measurement_at, trained_in, trial_records
@@ -62,7 +64,9 @@ def pack_recipes(run: CompileRun, nth: int) -> bool:
         facts = _pack_facts(run, trained, result)
     except (RunnerJobFailed, RunnerRefused, BadResult, InvalidPack) as error:
         return _end(run, nth, None, facts={"why_not": error.code}, warning=error.message)
-    return _end(run, nth, job, facts=_if_gate_holds(run, trained, measured, facts), result=result)
+    kept = _if_gate_holds(run, trained, measured, facts)
+    outcome = _judged_with(run, trained, record.outcome, with_recipes(measured, kept))
+    return _end(run, nth, job, facts=kept, result=result, outcome=outcome)
 
 
 def _why_not(run: CompileRun, record: TrialRecord) -> str:
@@ -73,7 +77,7 @@ def _why_not(run: CompileRun, record: TrialRecord) -> str:
         has_money = left_of(fenced.compile) >= recipes_cost(run.spec).expected
     if not recipes.enabled or not recipes.sources or not has_observations:
         return "not_wanted"
-    if record.outcome is None or not record.outcome.passed:
+    if record.outcome is None or record.first_failed not in (None, FloorName.K_MIN):
         return "gate_missed"
     return "" if has_money or record.jobs.get("recipes") else "budget"
 
@@ -142,27 +146,49 @@ def _pack_facts(run: CompileRun, trained: DistillCausalResult, result: PackRecip
 
 
 def _latency(result: PackRecipesResult) -> dict[str, Any]:
-    """The chosen arm's latencies, where they are enough to say anything."""
-    taken = result.measured[result.chosen]["latencies_us"]
-    return {"latencies_us": sorted(taken)} if result.chosen and len(taken) >= MIN_LATENCIES else {}
+    """The chosen arm's latencies and its pace beside no drafts, where they are enough to say anything."""
+    taken, plain = (result.measured[i]["latencies_us"] for i in (result.chosen, 0))
+    if not result.chosen or len(taken) < MIN_LATENCIES:
+        return {}
+    pace = result.own_pace_ppm or sum(taken) * 1_000_000 // max(1, sum(plain))  # of the runner of before: wall time
+    return {"latencies_us": sorted(taken), "own_pace_ppm": pace}
 
 
 def _if_gate_holds(run: CompileRun, trained: Trained, measured: Measurement, facts: dict[str, Any]) -> dict[str, Any]:
-    """`told`, without its pack where the K-score with it misses the gate that the model alone passes."""
-    with_pack = with_recipes(measured, facts)
+    """The facts, without their pack where it costs more than it brings: the gate that the model alone passes, or a
+    part of the score of a model that misses it either way."""
+    evaluation = evaluation_of(run, measured)
+    alone = score_of(run, evaluation, measured, trained)
+    score = score_of(run, evaluation, with_recipes(measured, facts), trained)
+    if gate_of(run, evaluation, score, trained).passed:
+        return facts
+    if gate_of(run, evaluation, alone, trained).passed:
+        return {"why_not": "gate_missed", "reason": "With its bytes the K-score would miss the gate."}
+    if score.composite_ppm >= alone.composite_ppm:
+        return facts
+    return {"why_not": "gate_missed", "reason": "Its bytes cost the K-score more than the time that it saves."}
+
+
+def _judged_with(
+    run: CompileRun, trained: Trained, outcome: TrialOutcome | None, with_pack: Measurement
+) -> TrialOutcome | None:
+    """The outcome of a trial that missed the gate without its pack, judged with it."""
+    if outcome is None or outcome.passed:
+        return outcome
     evaluation = evaluation_of(run, with_pack)
     score = score_of(run, evaluation, with_pack, trained)
-    if decide_gate(gate_options(run.spec), evaluation, score).passed:
-        return facts
-    return {"why_not": "gate_missed", "reason": "With its bytes the K-score would miss the gate."}
+    decision = gate_of(run, evaluation, score, trained)
+    return replace(outcome, passed=decision.passed, first_failed=decision.first_failed, k_score_ppm=score.composite_ppm)
 
 
 def with_recipes(measured: Measurement, facts: dict[str, Any]) -> Measurement:
-    """The measurement of a trial with its pack: an answer takes as long as it took with what was chosen to draft. The
-    inputs that a rule answers come before all others in the order of time."""
-    taken = facts.get("latencies_us")
+    """The measurement of a trial with its pack: an answer takes as long as it took with what was chosen to draft, and
+    as much of its own time as that arm took of the time of no drafts. The inputs that a rule answers come before all
+    others in the order of time."""
+    taken, pace = facts.get("latencies_us"), facts.get("own_pace_ppm")
     shown = {name: value for name, value in facts.items() if name != "latencies_us"}
-    with_pack = replace(measured, recipes=shown)
+    own = measured.own if measured.own is None or pace is None else measured.own.at_pace(pace)
+    with_pack = replace(measured, recipes=shown, own=own)
     ruled_ppm = 0 if measured.used_rules is None else measured.used_rules.coverage_ppm
     if not taken or ruled_ppm >= 500_000:
         return with_pack
@@ -178,6 +204,7 @@ def _end(
     *,
     facts: dict[str, Any],
     result: PackRecipesResult | None = None,
+    outcome: TrialOutcome | None = None,
     warning: str = "",
 ) -> bool:
     """Write down what came of it and what it cost; once."""
@@ -188,7 +215,8 @@ def _end(
             capture(fenced, STEP, [runner_fact(job, result.runner_ms)])
         step = run.step(STEP)
         record = TrialRecord.from_json(step.trials[nth])
-        step.trials[nth] = replace(record, has_recipes=True, evals=evals).to_json()
+        judged = outcome or record.outcome
+        step.trials[nth] = replace(record, has_recipes=True, evals=evals, outcome=judged).to_json()
         step.save(update_fields=["trials"])
         leases.note_progress(run.lease)
         if warning:

@@ -11,7 +11,6 @@ from typing import Any
 
 from backend.blobs import get_json, get_jsonl, put_json
 from backend.compiles import leases
-from backend.domain.evaluation.kscore import decide_gate
 from backend.domain.jobs.runner_results import BadResult
 from backend.domain.lifecycle import StepName
 from backend.domain.planning.step_outputs import DistillationOut, EvaluationOut, LabelingOut, SlicingOut
@@ -23,7 +22,7 @@ from backend.usage.ledger import Fact
 from workers.step.durable import CompileRun
 from workers.step.runner_wait import RunnerJobFailed, RunnerRefused, Slot, result_or_wait, runner_fact, runner_ms_of
 from workers.step.spending import capture, left_of
-from workers.training.heldout import evaluation_of, gate_options, measure, score_of
+from workers.training.heldout import evaluation_of, gate_of, measure, score_of
 from workers.training.measurement import Measurement
 from workers.training.trial_jobs import Trained, distill_offer, evaluate_offer, read_answered, read_trained
 
@@ -60,11 +59,12 @@ def advance_trial(run: CompileRun, nth: int) -> bool:
         return True
     evaluation = evaluation_of(run, measured)
     score = score_of(run, evaluation, measured, trained)
-    decision = decide_gate(gate_options(run.spec), evaluation, score)
+    decision = gate_of(run, evaluation, score, trained)
     outcome = TrialOutcome(
         trial=trial,
         passed=decision.passed,
         k_score_ppm=score.composite_ppm,
+        first_failed=decision.first_failed,
         cost_microusd=sum(fact.amount_microusd for _, fact in _runner_facts(run, nth)),
     )
     _end(
@@ -73,7 +73,6 @@ def advance_trial(run: CompileRun, nth: int) -> bool:
         outcome,
         evals=put_json(run.tenant_id, measured.to_json()),
         accuracy_ppm=evaluation.accuracy_ppm,
-        first_failed=decision.first_failed,
     )
     return True
 

@@ -19,6 +19,7 @@ from backend.domain.errors import InvalidSpec, Problem
 from backend.domain.ids import Prefix, decode_id
 from backend.domain.lifecycle import STEPS, CompileStatus
 from backend.domain.planning.estimates import Estimate, check_budget, estimate
+from backend.domain.planning.gate_reach import check_reachable
 from backend.domain.spec.parsing import Spec, canonical_spec, parse_spec
 from backend.usage import holds
 
@@ -26,6 +27,7 @@ from backend.usage import holds
 def check(tenant_id: UUID, document: object) -> tuple[Spec, Estimate]:
     """The spec and what it would cost. Raises InvalidSpec, also for uploads and keys that are not the tenant's."""
     spec = parse_spec(document)
+    check_reachable(spec)
     gold = split(tenant_id, spec, load_gold(tenant_id, spec))
     captures = load_captures(tenant_id, spec)
     if len(gold.heldout) < spec.gate.min_heldout:

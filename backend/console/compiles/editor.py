@@ -225,8 +225,12 @@ def _summary(spec: Spec) -> list[tuple[str, str]]:
         ("Labels", f"{sampling.label_samples} votes per pick, at least {sampling.min_agreement:.0%} agreed"),
         ("If a slice is poor", ", then ".join(sampling.on_gap)),
         ("Drafts", spec.draft_cache.verify if spec.draft_cache.enabled else "off"),
-        ("Gate", f"K-score {spec.gate.k_min:g}, accuracy {spec.gate.accuracy_lower:g} at its lower bound"),
+        ("Gate", f"{_k_min(spec)}, accuracy {spec.gate.accuracy_lower:g} at its lower bound"),
     ]
+
+
+def _k_min(spec: Spec) -> str:
+    return "K-score of its kind" if spec.gate.k_min is None else f"K-score {spec.gate.k_min:g}"
 
 
 def _answers(spec: Spec) -> str:

@@ -21,6 +21,7 @@ import base64
 import binascii
 import hashlib
 import json
+import math
 import os
 import re
 import struct
@@ -431,11 +432,49 @@ def _check_verdict(manifest: dict[str, Any], members: Members) -> None:
     for path in ("k_score.json", "gate.json"):
         if path not in members:
             raise Altered(f"{path} is missing")
-    score = parse_canonical(members["k_score.json"], "k_score.json").get("composite_ppm")
-    if type(score) is not int or score != manifest["k_score_ppm"]:
+    score = parse_canonical(members["k_score.json"], "k_score.json")
+    composite = score.get("composite_ppm")
+    if type(composite) is not int or composite != manifest["k_score_ppm"]:
         raise Altered("k_score.json and manifest.json name different K-scores")
+    if score.get("formula") in FORMULAS:  # a later one is its signer's word, as is a score without its figures
+        check_k_score(score)
     if parse_canonical(members["gate.json"], "gate.json").get("passed") is not True:
         raise Altered("gate.json says that the gate was not passed")
+
+
+FORMULAS = ("k-score-1", "k-score-2")
+WEIGHTS = {"accuracy": 40, "size": 15, "latency": 15, "cost": 15, "coverage": 15}  # percent
+SCALES = {"answer": (100_000, 1), "token": (50_000, 64)}  # of k-score-2: microseconds of L = 1/2, KiB of S = 1
+REFERENCE_NS = 4_000_000
+
+
+def check_k_score(score: Mapping[str, Any]) -> None:
+    """Recompute the axes of a score from its figures, and the sum from its axes (docs/kolm-format.md, section 8)."""
+    figures = [f"{axis}_ppm" for axis in WEIGHTS] + ["size_bytes", "cost_nanousd", "p50_us"]
+    is_second = score["formula"] == "k-score-2"
+    if is_second:
+        figures += ["own_us", "measured_ns", "reference_ns", "units_milli"]
+    if not all(type(score.get(name)) is int and score[name] >= 0 for name in figures):
+        raise Altered("k_score.json lacks a figure of its formula, or holds one that is no whole number")
+    if is_second and score.get("unit") not in SCALES:
+        raise Altered("k_score.json names no unit that its formula knows")
+    time_us, (half_us, free_kib) = score["p50_us"], (100_000, 1)
+    if is_second:
+        time_us, (half_us, free_kib) = score["own_us"], SCALES[score["unit"]]
+        measured, reference = score["measured_ns"], score["reference_ns"]
+        if time_us != (measured * REFERENCE_NS // (reference * 1000) if reference else measured // 1000):
+            raise Altered("k_score.json: own_us is not what was measured beside the reference")
+    kib = max(1.0, score["size_bytes"] / 1024 / free_kib)
+    axes = {
+        "size": max(0.0, 1 - math.log2(kib) / 30),
+        "latency": 1 / (1 + time_us / half_us),
+        "cost": 1 / (1 + score["cost_nanousd"] / 1e6),
+    }
+    for axis, value in axes.items():
+        if abs(score[f"{axis}_ppm"] - round(1_000_000 * value)) > 1:  # logarithms differ in their last bit
+            raise Altered(f"k_score.json: {axis}_ppm is not what its figures give")
+    if score["composite_ppm"] != sum(weight * score[f"{axis}_ppm"] for axis, weight in WEIGHTS.items()) // 100:
+        raise Altered("k_score.json: composite_ppm is not the sum of its axes")
 
 
 # --- trust ----------------------------------------------------------------------------------------------------------

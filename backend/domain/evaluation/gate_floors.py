@@ -33,13 +33,18 @@ class FloorName(StrEnum):
 
 
 PASSED_ONLY = frozenset((FloorName.BEAT_MAJORITY, FloorName.BEAT_BASELINE))  # to be passed, not reached
+# what an adapter of a larger rank may mend: not the number of held-out examples, and not a K-score, which it lowers
+OF_ACCURACY = frozenset(FloorName) - {FloorName.HELDOUT_SIZE, FloorName.K_MIN}
+# The K-scores that are required where the spec says nothing, by the kind of base: below what a perfect model of any
+# documented size has (docs/decisions/0029-k-score-2.md), so that floors refuse and size or speed alone does not.
+K_MIN_OF = {"encoder": 0.70, "causal": 0.50}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateOptions:
-    """The spec's `gate` part: `GateOptions(**spec.gate.model_dump())`."""
+    """The spec's `gate` part, with the K-score that is required of the kind of base."""
 
-    k_min: float = 0.85
+    k_min: float = K_MIN_OF["encoder"]
     accuracy_lower: float = 0.80
     worst_class_recall: float = 0.5
     beat_majority: bool = True

@@ -7,11 +7,12 @@ classifiers do about that).
 """
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
 from statistics import NormalDist
 from typing import Protocol
 
 from backend.domain.evaluation.classification import NO_ANSWER, PPM, ClassRow, Evaluation, percent, wilson_interval
+from backend.domain.evaluation.levers import Lever
 
 NEAR_MISS_PPM = 20_000
 MORE_DATA_OR_RANK = (
@@ -30,17 +31,6 @@ class Measured(Protocol):
     def answered(self) -> int: ...
     @property
     def confidence(self) -> float: ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lever:
-    """One axis of the k_score: the points it loses, the `factor` by which it must change to close the gap alone (None:
-    it cannot), and that change in words."""
-
-    axis: str
-    loss_ppm: int
-    factor: float | None
-    text: str
 
 
 def missing_heldout(evaluation: Measured, min_heldout: int, lower_ppm: int) -> str:
@@ -102,18 +92,24 @@ def for_worst_class(evaluation: Evaluation, required_ppm: int) -> str:
     return f"{advice} It rests on {row.n} held-out examples only; a few more gold ones would tell luck from fault."
 
 
-def for_composite(levers: tuple[Lever, ...], *, more: str = MORE_DATA_OR_RANK) -> str:
-    """The axis that has to change by the smallest factor; `more` is what raises accuracy."""
+def for_composite(levers: Sequence[Lever], *, more: str = MORE_DATA_OR_RANK) -> str:
+    """The axis that has to change by the smallest factor; `more` is what raises accuracy. Where none can close the gap,
+    the axis that loses most, and what moves it."""
     able = [lever for lever in levers if lever.factor is not None]
-    if not able:
-        worst = max(levers, key=lambda lever: lever.loss_ppm)
-        return (
-            f"No single axis closes the gap. {worst.axis.capitalize()} loses most ({percent(worst.loss_ppm)} of the "
-            f"score): start there, or lower gate.k_min."
-        )
-    best = min(able, key=lambda lever: lever.factor or math.inf)
-    text = f"{best.text[0].upper()}{best.text[1:]}: the smallest change that closes the gap alone."
-    return text + (f" To get there, {more}." if best.axis == "accuracy" else "")
+    if able:
+        best = min(able, key=lambda lever: lever.factor or math.inf)
+        text = f"{_capital(best.text)}: the smallest change that closes the gap alone."
+        return text + (f" To get there, {more}." if best.axis == "accuracy" else "")
+    worst = max(levers, key=lambda lever: lever.loss_ppm)
+    means = more if worst.axis == "accuracy" else worst.text
+    return (
+        f"No single axis closes the gap. {_capital(worst.axis)} loses most ({percent(worst.loss_ppm)} of the score): "
+        f"{means}, or lower gate.k_min."
+    )
+
+
+def _capital(text: str) -> str:
+    return text[0].upper() + text[1:]
 
 
 def heldout_needed(evaluation: Measured, lower_ppm: int) -> int | None:

@@ -96,7 +96,8 @@ class EvaluateCausalResult(Wire):
     """Row i of every list belongs to input i; `rule_answers` are as in EvaluateResult, all else is the model's own.
     `finish_reasons` are stop or length. `confidences` in [0, 1] are the probability of the whole answer under the
     constraint. `latency_us` are single-input wall times of a sample of the inputs, warm, `ruled_latency_us` the same
-    with the rules first; `engine` says what computed them."""
+    with the rules first; the own times are as in EvaluateResult, `own_tokens` what the model's own answers of that
+    sample have; `engine` says what computed them."""
 
     outputs: list[str]
     finish_reasons: list[str]
@@ -106,6 +107,11 @@ class EvaluateCausalResult(Wire):
     rule_answers: list[str | None] = field(default_factory=list)
     latency_us: list[int]
     ruled_latency_us: list[int] = field(default_factory=list)
+    own_ns: list[int] = field(default_factory=list)
+    ruled_own_ns: list[int] = field(default_factory=list)
+    own_tokens: list[int] = field(default_factory=list)
+    own_reference_ns: int = 0
+    own_clock: str = ""
     device: str
     engine: dict[str, Any]
     runner_ms: int

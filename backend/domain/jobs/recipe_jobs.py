@@ -39,7 +39,8 @@ class PackRecipesResult(Wire):
     """`pack_sha256` is a recipes.json blob with the choice in it. `measured`: one row an arm, `{"sources": [...],
     "n_prompts", "n_tokens", "n_steps", "wall_us", "drafted", "accepted", "p50_us", "by_source": [{"kind", "drafted",
     "accepted"}], "latencies_us": [...]}`, all on the same prompts, the first without drafts.
-    `chosen` is the number of an arm; `reason` says why in a sentence. `stats` are whole numbers about the pack."""
+    `chosen` is the number of an arm; `reason` says why in a sentence. `own_pace_ppm` is the own time of its answers in
+    millionths of that without drafts (0: not measured). `stats` are whole numbers about the pack."""
 
     pack_sha256: str
     measured: list[dict[str, Any]]
@@ -50,3 +51,4 @@ class PackRecipesResult(Wire):
     device: str
     engine: dict[str, Any]
     runner_ms: int
+    own_pace_ppm: int = 0

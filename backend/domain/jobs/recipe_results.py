@@ -17,6 +17,7 @@ from backend.domain.jobs.result_checks import (
 
 MAX_ARMS = 16
 MAX_COUNT = 2**53 - 1
+MAX_PACE_PPM = 10**9
 SOURCES = frozenset(("pack", "schema", "prompt", "model"))
 
 
@@ -38,6 +39,7 @@ def pack_recipes_result(value: dict[str, Any], *, n_prompts: int, sources: Colle
     check(is_string(result.device, 200), "the device is no name")
     check(isinstance(result.engine, dict) and is_plain(result.engine), "engine is not a plain object")
     check(is_count(result.runner_ms), "runner_ms is no count")
+    check(is_whole(result.own_pace_ppm, 0, MAX_PACE_PPM), "own_pace_ppm is no pace")
     return result
 
 

@@ -121,7 +121,9 @@ class EvaluateJob(Wire):
 class EvaluateResult(Wire):
     """Row i belongs to input i; `predictions` are the model's own, `rule_answers` what the rules say before it (None:
     nothing; [] where the job has no rules). `latency_us` are single-input wall times of the model on a sample of the
-    inputs, warm; `ruled_latency_us` those of rules and then model on the same sample ([] without rules)."""
+    inputs, warm; `ruled_latency_us` those of rules and then model on the same sample ([] without rules). `own_ns` and
+    `ruled_own_ns` are the own times of such answers by `own_clock`, beside `own_reference_ns` of the reference workload
+    ([] from runners that measured none)."""
 
     predictions: list[str]
     confidences: list[float]
@@ -129,6 +131,10 @@ class EvaluateResult(Wire):
     rule_answers: list[str | None] = field(default_factory=list)
     latency_us: list[int]
     ruled_latency_us: list[int] = field(default_factory=list)
+    own_ns: list[int] = field(default_factory=list)
+    ruled_own_ns: list[int] = field(default_factory=list)
+    own_reference_ns: int = 0
+    own_clock: str = ""
     device: str
     runner_ms: int
 

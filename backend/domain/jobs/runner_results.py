@@ -8,6 +8,7 @@ no NUL), signed (no NaN, no number beyond 2**53 as parts per million) and reckon
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from backend.domain.evaluation.own_time import Clock
 from backend.domain.jobs.causal_jobs import DistillCausalResult, EvaluateCausalResult
 from backend.domain.jobs.result_checks import (
     MAX_TEXT,
@@ -30,6 +31,7 @@ MAX_TOKENS_A_TEXT = 256
 MAX_LOG = 200_000
 MAX_OUTPUT = 100_000  # characters of one generated answer
 MAX_OUTPUT_TOKENS = 1_000_000
+MAX_NS = 10**15  # eleven days; a thousand of them are a whole number that JSON keeps
 FINISH_REASONS = frozenset(("stop", "length"))
 
 
@@ -57,6 +59,7 @@ def evaluate_result(value: dict[str, Any], *, labels: Collection[str], n: int) -
     check(all(is_share(x) for x in result.confidences), "a confidence is not between 0 and 1")
     check_latencies(result.latency_us)
     _check_rules(result, known, n)
+    _check_own_times(result, n)
     check(is_string(result.device, 200), "the device is no name")
     check(is_count(result.runner_ms), "runner_ms is no count")
     return result
@@ -98,6 +101,9 @@ def evaluate_causal_result(value: dict[str, Any], *, answer: Mapping[str, Any], 
     check_latencies(result.latency_us)
     check(len(result.latency_us) <= n, "there are more latencies than inputs")
     _check_rules(result, known, n)
+    _check_own_times(result, n)
+    are_counted = len(result.own_tokens) == len(result.own_ns)
+    check(are_counted and all(is_whole(x, 0, MAX_OUTPUT_TOKENS) for x in result.own_tokens), "own_tokens are no counts")
     check(is_string(result.device, 200), "the device is no name")
     check(isinstance(result.engine, dict) and is_plain(result.engine), "engine is not a plain object")
     check(is_count(result.runner_ms), "runner_ms is no count")
@@ -115,6 +121,20 @@ def _check_rules(result: EvaluateResult | EvaluateCausalResult, known: Collectio
         check_latencies(result.ruled_latency_us)
     else:
         check(result.ruled_latency_us == [], "there are latencies of rules and no rules")
+
+
+def _check_own_times(result: EvaluateResult | EvaluateCausalResult, n: int) -> None:
+    """Check the own times: none at all of a runner that measured none, else those of some of the inputs."""
+    own, ruled = result.own_ns, result.ruled_own_ns
+    check(isinstance(own, list) and len(own) <= n, "own_ns is no list of some of the inputs")
+    if not own:
+        check(ruled == [] and result.own_clock == "", "there are parts of own times and no own times")
+        return
+    check(isinstance(ruled, list) and len(ruled) in (0, len(own)), "ruled_own_ns are not of the same answers")
+    check(all(is_whole(x, 0, MAX_NS) for x in (*own, *ruled)), "an own time is no count of nanoseconds")
+    check(is_whole(result.own_reference_ns, 0, MAX_NS), "own_reference_ns is no count of nanoseconds")
+    check(result.own_clock in (Clock.CPU, Clock.DEVICE), "own_clock is no clock")
+    check(bool(ruled) == bool(result.rule_answers), "there are own times of rules and no rules, or rules without")
 
 
 def _check_endings(reasons: Sequence[object], n_tokens: Sequence[object]) -> None:

@@ -10,24 +10,28 @@ from backend.domain.planning.trials import Trial, TrialOutcome
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialRecord:
-    """`jobs` are runner jobs by role (distill, evaluate, recipes). `evals`, `accuracy_ppm` and `first_failed` are of a
-    trial that was measured; `why_not` says why one was not. `has_recipes`: its pack is made, or will not be."""
+    """`jobs` are runner jobs by role (distill, evaluate, recipes). `evals` and `accuracy_ppm` are of a trial that was
+    measured; `why_not` says why one was not. `has_recipes`: its pack is made, or will not be."""
 
     trial: Trial
     jobs: Mapping[str, str]
     outcome: TrialOutcome | None = None
     evals: str = ""
     accuracy_ppm: int = 0
-    first_failed: str | None = None
     why_not: str = ""
     has_recipes: bool = False
 
     ROLES = ("distill", "evaluate", "recipes")
 
+    @property
+    def first_failed(self) -> str | None:
+        """The floor that its model misses first."""
+        return None if self.outcome is None else self.outcome.first_failed
+
     def to_json(self) -> dict[str, Any]:
         value: dict[str, Any] = {"trial": self.trial.to_json(), **self.jobs}
         if self.outcome is not None:
-            value["outcome"] = self.outcome.to_json()
+            value["outcome"] = _without_floor(self.outcome)
         if self.has_recipes:
             value["recipes_done"] = True
         return value | self._results()
@@ -37,17 +41,16 @@ class TrialRecord:
         return cls(
             trial=Trial.from_json(value["trial"]),
             jobs={role: value[role] for role in cls.ROLES if value.get(role)},
-            outcome=TrialOutcome.from_json(value["outcome"]) if value.get("outcome") else None,
+            outcome=_outcome(value),
             evals=value.get("evals", ""),
             accuracy_ppm=value.get("accuracy_ppm", 0),
-            first_failed=value.get("first_failed"),
             why_not=value.get("why_not", ""),
             has_recipes="recipes_done" in value,
         )
 
     def summary(self) -> dict[str, Any]:
         """The trial as receipts and the API tell it."""
-        outcome = {} if self.outcome is None else self.outcome.to_json()
+        outcome = {} if self.outcome is None else _without_floor(self.outcome)
         outcome.pop("trial", None)
         return outcome | self.trial.to_json() | self._results()
 
@@ -55,3 +58,15 @@ class TrialRecord:
         if self.evals:
             return {"evals": self.evals, "accuracy_ppm": self.accuracy_ppm, "first_failed": self.first_failed}
         return {"why_not": self.why_not} if self.why_not else {}
+
+
+def _outcome(value: Mapping[str, Any]) -> TrialOutcome | None:
+    """The outcome with the missed floor, which a record keeps beside it."""
+    outcome = value.get("outcome")
+    return TrialOutcome.from_json(outcome | {"first_failed": value.get("first_failed")}) if outcome else None
+
+
+def _without_floor(outcome: TrialOutcome) -> dict[str, Any]:
+    value = outcome.to_json()
+    del value["first_failed"]
+    return value

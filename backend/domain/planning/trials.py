@@ -1,8 +1,10 @@
 """The models that a compile tries, one after the other: a trial is one distillation and one evaluation.
 
 The first is what the spec asks for. A label task with `train.kind: auto` then tries the other kind of base too, and the
-measured K-score decides. When the best of them misses the gate, `train.escalate` holds, the money lasts and the rank
-was nobody's wish but the default, twice the rank (and alpha) is tried once. What is here decides; it measures nothing.
+measured K-score decides. When the best of them misses the gate by its accuracy or a class's or field's,
+`train.escalate` holds, the money lasts and the rank was nobody's wish but the default, twice the rank (and alpha) is
+tried once: it is more to ship, so a K-score that size or time made too low it only lowers. What is here decides; it
+measures nothing.
 """
 
 from collections.abc import Sequence
@@ -10,6 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Self
 
+from backend.domain.evaluation.gate_floors import OF_ACCURACY
 from backend.domain.jobs.causal_jobs import CausalOptions
 from backend.domain.jobs.runner_jobs import TrainOptions
 from backend.domain.spec.defaults import train_kind
@@ -51,12 +54,13 @@ class Trial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialOutcome:
-    """The outcome of a trial: whether its model passes the gate, and its score. `cost_microusd` is what the trial cost,
-    where known. A `failure` (an error's code) means that there is no model."""
+    """The outcome of a trial: whether its model passes the gate, or which floor it misses first, and its score.
+    `cost_microusd` is what the trial cost, where known. A `failure` (an error's code) means that there is no model."""
 
     trial: Trial
     passed: bool
     k_score_ppm: int
+    first_failed: str | None = None
     cost_microusd: int = 0
     failure: str = ""
 
@@ -89,7 +93,7 @@ def next_trial(spec: Spec, done: Sequence[TrialOutcome], money_left: int) -> Tri
     if not spec.train.escalate or all(outcome.failure for outcome in done):
         return None
     leading = done[best(done)]
-    if leading.passed or leading.trial.rank != _default_rank(leading.trial.kind):
+    if leading.first_failed not in OF_ACCURACY or leading.trial.rank != _default_rank(leading.trial.kind):
         return None
     trial = leading.trial
     return Trial(kind=trial.kind, rank=2 * trial.rank, alpha=2 * trial.alpha, why=TrialReason.ESCALATION)

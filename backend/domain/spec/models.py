@@ -66,5 +66,5 @@ class Spec(Part):
     recipes: Recipes = Field(
         default_factory=Recipes, description="Recipe pack and rules.", examples=[{"enabled": True}]
     )
-    gate: Gate = Field(default_factory=Gate, description="The gate.", examples=[{"k_min": 0.85}])
+    gate: Gate = Field(default_factory=Gate, description="The gate.", examples=[{"accuracy_lower": 0.8}])
     budget: Budget = Field(default_factory=Budget, description="The budget.", examples=[{"usd": 5.0}])

@@ -96,7 +96,8 @@ class Train(Part):
     )
     escalate: bool = Field(
         default=True,
-        description="Whether twice the rank is tried when the gate is missed and the budget has the money.",
+        description="Whether twice the rank is tried when the gate is missed by accuracy (in all, or of a class or "
+        "field) and the budget has the money.",
         examples=[True],
     )
     causal: CausalTrain = Field(
@@ -211,7 +212,13 @@ class Recipes(Part):
 class Gate(Part):
     """The floors that the model must reach on held-out gold before anything is published."""
 
-    k_min: float = Field(default=0.85, ge=0, le=1, description="Least K-score.", examples=[0.85])
+    k_min: float | None = Field(
+        default=None,
+        ge=0,
+        le=1,
+        description="Least K-score; null: 0.70 where an encoder answers, 0.50 where a causal base does.",
+        examples=[0.7],
+    )
     accuracy_lower: float = Field(
         default=0.80,
         ge=0,

@@ -115,11 +115,13 @@ def check(spec: str, *, as_json: bool = False) -> int:
     """The same validation as the API's, without a network. `as_json` prints the spec with every default filled in,
     ready to be posted."""
     from backend.domain.errors import InvalidSpec
+    from backend.domain.planning.gate_reach import check_reachable
     from backend.domain.spec.parsing import canonical_spec, parse_spec
 
     try:
         document = read_document(spec)
         parsed = parse_spec(document)
+        check_reachable(parsed)
     except Unreadable as error:
         return fail(str(error))
     except InvalidSpec as error:

@@ -65,6 +65,12 @@ def test_a_causal_base_answers_all_inputs_and_its_rules_those_that_they_know(
     assert ruled.outputs == plain.outputs
     assert len(ruled.ruled_latency_us) == len(ruled.latency_us) == 4
     assert min(ruled.ruled_latency_us) < min(ruled.latency_us)
+    assert ruled.own_clock == plain.own_clock == "cpu"
+    assert (len(ruled.own_ns), ruled.own_tokens) == (4, ruled.n_tokens)
+    assert ruled.own_reference_ns > 0
+    for own, with_rule, rule in zip(ruled.own_ns, ruled.ruled_own_ns, ruled.rule_answers, strict=True):
+        assert with_rule < own if rule else with_rule >= own
+    assert plain.ruled_own_ns == []
 
 
 @pytest.mark.parametrize("rules", [b"{", json_rules("three")[:-1]])
@@ -104,4 +110,7 @@ def test_an_encoder_is_measured_the_same_way(trained: Trained, tmp_path: Path) -
     assert result.rule_answers[0] == LABELS[0]
     assert len(result.predictions) == len(result.rule_answers) == len(texts)
     assert None in result.rule_answers
+    assert len(result.own_ns) == len(result.ruled_own_ns) == len(texts)
+    assert min(result.ruled_own_ns) < min(result.own_ns)
+    assert (result.own_clock, result.own_reference_ns > 0) == ("cpu", True)
     assert min(result.ruled_latency_us) < min(result.latency_us)

@@ -256,6 +256,59 @@ def test_a_pack_that_would_cost_the_gate_is_left_out(row: Compile) -> None:
     assert members(row)["recipes.json"] == RecipePack.empty().to_bytes()
 
 
+SLOW = {"own_ns": [500_000_000] * 24, "own_tokens": [5] * 24, "own_reference_ns": 4_000_000, "own_clock": "cpu"}
+
+
+def slow_model(k_min: float) -> Compile:
+    """All right, and 100 ms a token: a K-score of 0.8895 by itself, and of 0.9344 with a pack that saves 65 %."""
+    row = with_observations(at_distillation(json_answer, **json_spec(gate=EASY | {"k_min": k_min}, recipes=ON)))
+    advance(row)
+    bring(row, TRAIN, trained(row))
+    advance(row)
+    bring(row, TEST, answered(right(24), **SLOW))
+    advance(row)
+    assert jobs(row) == [TRAIN, TEST, PACK]  # a larger rank is not what a slow model lacks
+    return row
+
+
+def test_a_model_that_misses_the_k_score_alone_passes_with_the_time_that_its_pack_saves(committed_db: None) -> None:
+    row = slow_model(0.92)
+    assert step(row, StepName.EVALUATION).trials[0]["first_failed"] == "k_min"
+    bring(row, PACK, packed(row, own_pace_ppm=350_000))
+    advance(row)
+    assert fresh(row).status == CompileStatus.SUCCEEDED
+    score = k_score(row)
+    assert (score["formula"], score["unit"], score["clock"]) == ("k-score-2", "token", "cpu")
+    assert (score["own_us"], score["measured_ns"], score["units_milli"]) == (35_000, 35_000_000, 5000)
+    assert score["composite_ppm"] == pytest.approx(934_390, abs=100)
+    assert members(row)["recipes.json"] == small_pack("pack").to_bytes()
+    (only,) = told(row)["trials"]
+    assert (only["passed"], only["first_failed"], only["k_score_ppm"]) == (True, None, score["composite_ppm"])
+    assert told(row)["recipes"]["own_pace_ppm"] == 350_000
+    check_money(row)
+
+
+def test_a_pack_that_saves_too_little_for_the_gate_does_not_pass_it(committed_db: None) -> None:
+    row = slow_model(0.95)
+    bring(row, PACK, packed(row, own_pace_ppm=350_000))
+    advance(row)
+    assert fresh(row).status == CompileStatus.GATE_FAILED
+    gate = fresh(row).gate
+    assert gate is not None
+    assert gate["first_failed"] == "k_min"
+    assert gate["k_score_ppm"] == pytest.approx(934_390, abs=100)
+    assert "latency from" not in gate["next_step"]
+
+
+def test_a_runner_of_before_tells_of_wall_time_and_is_scored_by_it(row: Compile) -> None:
+    at_pack_job(row)
+    bring(row, PACK, packed(row))
+    advance(row)
+    score = k_score(row)
+    assert (score["clock"], score["reference_ns"]) == ("wall", 0)
+    assert (score["own_us"], score["units_milli"]) == (140, 5000)  # 700 us for five tokens
+
+
 def test_a_model_below_the_gate_gets_no_pack(committed_db: None) -> None:
     spec = json_spec(gate=EASY, recipes=ON, train={"escalate": False})
     row = with_observations(at_distillation(json_answer, **spec))

@@ -86,7 +86,7 @@ def test_validating_fills_in_the_defaults_and_starts_nothing(client, tenant, sec
     answer = post(client, secret, "/v1/specs/validate", small_spec())
     assert answer.status_code == 200
     assert answer.json()["valid"]
-    assert answer.json()["spec"]["gate"]["k_min"] == 0.85
+    assert answer.json()["spec"]["gate"]["k_min"] is None
     with tenant_scope(tenant.id):
         assert not Compile.objects.exists()
 

@@ -10,12 +10,15 @@ from backend.compiles.events import append_event
 from backend.compiles.models import Candidate, Compile, StepRun
 from backend.console.compiles.receipts import check_chain
 from backend.domain.evaluation.classification import evaluate
-from backend.domain.evaluation.kscore import GateOptions, decide_gate, score_evaluation
+from backend.domain.evaluation.gate import decide_gate
+from backend.domain.evaluation.gate_floors import GateOptions
+from backend.domain.evaluation.kscore import score_evaluation
 from backend.domain.lifecycle import CompileStatus, StepName
 from backend.domain.roles import Role
 from backend.tenants.isolation import tenant_scope
 from backend.tenants.models import Tenant
 from tests.backend.console.pages import get, logged_in, post
+from tests.backend.domain.evaluation.scores import own
 from tests.compile_factories import (
     LABELS,
     change,
@@ -39,9 +42,8 @@ def judged(row: Compile, answers: list[str | None]) -> None:
     """As the gate's step leaves a compile, by the gate's own code."""
     truths = [LABELS[i % 2] for i in range(len(answers))]
     evaluation = evaluate(LABELS, truths, answers)
-    decision = decide_gate(
-        GateOptions(), evaluation, score_evaluation(evaluation, size_bytes=9_000, p50_us=900, cost_nanousd=20)
-    )
+    score = score_evaluation(evaluation, size_bytes=9_000, own=own(700), cost_nanousd=20, p50_us=900)
+    decision = decide_gate(GateOptions(), evaluation, score)
     change(row, evaluation=evaluation.to_json(), gate=decision.to_json(), k_score_ppm=decision.k_score.composite_ppm)
     with tenant_scope(row.tenant_id):
         facts = {"passed": decision.passed, "k_score": decision.k_score.to_json()}

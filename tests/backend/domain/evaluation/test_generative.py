@@ -13,13 +13,17 @@ from hypothesis import strategies as st
 from backend.domain.answers.json_values import field_scores, is_exact
 from backend.domain.errors import InvalidInput
 from backend.domain.evaluation.classification import interval_ppm, wilson_interval
+from backend.domain.evaluation.gate import decide_gate
+from backend.domain.evaluation.gate_floors import GateOptions
 from backend.domain.evaluation.generative import GenerativeEvaluation, Verdict, evaluate_json, evaluate_text, verdict_of
-from backend.domain.evaluation.kscore import GateOptions, decide_gate, k_score, score_evaluation
+from backend.domain.evaluation.kscore import k_score, score_evaluation
+from backend.domain.evaluation.own_time import Unit
 from backend.domain.spec.parsing import JsonOutput, TextOutput
 from tests.backend.domain.answers.json_worlds import objects
+from tests.backend.domain.evaluation.scores import own
 
 OPEN = {"type": "object", "properties": {}, "additionalProperties": True}
-SMALL = {"size_bytes": 300_000, "p50_us": 5_000, "cost_nanousd": 200}
+SMALL = {"size_bytes": 300_000, "own": own(5_000, Unit.TOKEN), "cost_nanousd": 200, "p50_us": 9_000}
 
 
 def output(**changed: Any) -> JsonOutput:
@@ -240,7 +244,7 @@ def test_the_first_failing_floor_decides_the_advice_and_speaks_of_fields(
 
 def test_an_accuracy_that_has_to_rise_is_named_by_what_it_is() -> None:
     e = failing(wrong=10)
-    score = score_evaluation(e, size_bytes=100, p50_us=0, cost_nanousd=0)
+    score = score_evaluation(e, size_bytes=100, own=own(0, Unit.TOKEN), cost_nanousd=0, p50_us=0)
     decision = decided(e, score, k_min=score.composite_ppm / 1e6 + 0.004)
     assert decision.next_step.startswith("Raise the mean field F1 from 96.6 % to 97.")
     assert "train.causal.rank" in decision.next_step

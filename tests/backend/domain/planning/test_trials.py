@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from backend.domain.evaluation.gate_floors import FloorName
 from backend.domain.planning.trials import (
     Trial,
     TrialKind,
@@ -31,7 +32,8 @@ def json_spec(**train: Any) -> Spec:
 
 
 def outcome(trial: Trial, k: int = 700_000, **more: Any) -> TrialOutcome:
-    return TrialOutcome(trial=trial, k_score_ppm=k, **({"passed": False} | more))
+    missed = {"passed": False, "first_failed": None if more.get("passed") else "accuracy_lower"}
+    return TrialOutcome(trial=trial, k_score_ppm=k, **(missed | more))
 
 
 def trial(kind: str, rank: int = 8, why: str = "first") -> Trial:
@@ -60,6 +62,13 @@ def test_a_missed_gate_is_answered_with_twice_the_rank_once() -> None:
     second = next_trial(made, [outcome(first)], 10**6)
     assert second == Trial(kind=TrialKind.CAUSAL, rank=16, alpha=32, why=TrialReason.ESCALATION)
     assert next_trial(made, [outcome(first), outcome(second)], 10**6) is None
+
+
+@pytest.mark.parametrize("floor", list(FloorName))
+def test_a_larger_rank_is_tried_only_where_accuracy_or_a_class_or_field_is_what_fails(floor: FloorName) -> None:
+    made = json_spec()
+    following = next_trial(made, [outcome(first_trial(made), first_failed=floor)], 10**6)
+    assert (following is None) == (floor in {"k_min", "heldout_size"})
 
 
 @pytest.mark.parametrize(

