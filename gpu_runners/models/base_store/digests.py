@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
 
-from gpu_runners.models.base_files import weight_files
+from gpu_runners.models.base_store.files import weight_files
 
 REMEMBERED_FROM = 64 << 20  # bytes; what is smaller is read faster than looked up with care
 SETTLED_S = 2.0  # so long ago a file must have changed last to be remembered

@@ -15,12 +15,14 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from fnmatch import fnmatch
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 from gpu_runners.config import HubConfig
 from gpu_runners.errors import JobFailed
-from gpu_runners.models.base_files import (
+from gpu_runners.models.base_store.cache import BaseCache, Hold
+from gpu_runners.models.base_store.files import (
     INDEX,
     SINGLE,
     check_base,
@@ -30,7 +32,6 @@ from gpu_runners.models.base_files import (
     indexed_shards,
     read_json,
 )
-from gpu_runners.models.hub.cache import BaseCache, Hold
 
 T = TypeVar("T")
 
@@ -61,7 +62,7 @@ _DISK = {errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Repository:
-    """What the hub says of a repository at one commit; `sizes` in bytes by file, None where it does not say."""
+    """The hub's description of a repository at one commit; `sizes` in bytes by file, None where it does not say."""
 
     commit: str
     sizes: dict[str, int | None]
@@ -69,9 +70,9 @@ class _Repository:
 
 def open_cached(name: str, config: HubConfig) -> tuple[Path, Hold | None] | None:
     """A base that is already on this machine: in the base cache, or offline in the hub library's own. None: neither."""
-    found = BaseCache(config.cache, limit=config.cache_bytes).take(name)
-    if found is not None or not config.is_offline:
-        return found
+    cached = BaseCache(config.cache, limit=config.cache_bytes).take(name)
+    if cached is not None or not config.is_offline:
+        return cached
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import LocalEntryNotFoundError
 
@@ -88,9 +89,9 @@ def fetch(name: str, config: HubConfig) -> tuple[Path, Hold | None]:
     base_without_tokenizer, base_wrong_architecture; ours: hub_unavailable, base_cache_full, base_cache_failed."""
     try:
         while True:
-            found = open_cached(name, config)
-            if found is not None:
-                return found
+            cached = open_cached(name, config)
+            if cached is not None:
+                return cached
             if config.is_offline:
                 raise JobFailed(
                     f"The base {name!r} is not installed on this runner, which never asks a hub (HF_HUB_OFFLINE): "
@@ -172,22 +173,20 @@ def _wanted_weights(name: str, folder: Path, repository: _Repository) -> list[st
 
 def _download(name: str, repository: _Repository, files: list[str], folder: Path, config: HubConfig) -> None:
     from huggingface_hub import hf_hub_download
-    from huggingface_hub.utils import disable_progress_bars
+    from huggingface_hub.utils.tqdm import disable_progress_bars
 
     disable_progress_bars()
     repo, _ = _split(name)
+    get = partial(
+        hf_hub_download,
+        repo,
+        revision=repository.commit,
+        local_dir=folder,
+        endpoint=config.endpoint,
+        token=config.token or False,
+    )
     for file in files:
-        _trying(
-            name,
-            lambda file=file: hf_hub_download(
-                repo,
-                file,
-                revision=repository.commit,
-                local_dir=folder,
-                endpoint=config.endpoint,
-                token=config.token or False,
-            ),
-        )
+        _trying(name, partial(get, file))
         size, announced = (folder / file).stat().st_size, repository.sizes[file]
         if announced is not None and size != announced:
             raise JobFailed(
@@ -199,11 +198,12 @@ def _download(name: str, repository: _Repository, files: list[str], folder: Path
 def _trying(name: str, act: Callable[[], T]) -> T:
     from huggingface_hub import errors
 
-    of_xet = getattr(errors, "XetDownloadError", OSError)  # not in every release that vLLM goes with
+    # not every release that vLLM goes with has both
+    own: list[type[Exception]] = [getattr(errors, kind, OSError) for kind in ("HTTPError", "XetDownloadError")]
     for wait_s in (*RETRY_S, None):
         try:
             return act()
-        except (OSError, ValueError, RuntimeError, errors.HTTPError, of_xet) as error:
+        except (OSError, ValueError, RuntimeError, *own) as error:
             failure = _failure(name, error)
             if not failure.retryable or wait_s is None:
                 raise failure from error
@@ -213,7 +213,7 @@ def _trying(name: str, act: Callable[[], T]) -> T:
 
 
 def _failure(name: str, error: Exception) -> JobFailed:
-    """What an exception of the hub's library means. Its own text is left out: it has addresses in it."""
+    """Say what an exception of the hub's library means. Its own text is left out: it has addresses in it."""
     from huggingface_hub import errors
 
     if isinstance(error, errors.GatedRepoError):

@@ -35,7 +35,7 @@ def indexed_shards(folder: Path) -> list[str]:
     value = read_json(folder, INDEX).get("weight_map")
     names = sorted(set(value.values())) if isinstance(value, dict) and value else []
     if not names or not all(isinstance(n, str) and re.fullmatch(r"[\w.-]+\.safetensors", n) for n in names):
-        raise _truncated(folder, f"{INDEX} names no shards")
+        raise _not_whole(folder, f"{INDEX} names no shards")
     return names
 
 
@@ -92,9 +92,9 @@ def read_json(folder: Path, file: str) -> dict[str, Any]:
     try:
         value = json.loads((folder / file).read_text("utf-8"))
     except (OSError, ValueError) as error:
-        raise _truncated(folder, f"{file} cannot be read") from error
+        raise _not_whole(folder, f"{file} cannot be read") from error
     if not isinstance(value, dict):
-        raise _truncated(folder, f"{file} is no JSON object")
+        raise _not_whole(folder, f"{file} is no JSON object")
     return value
 
 
@@ -108,12 +108,8 @@ def _shapes(path: Path, name: str) -> dict[str, list[int]]:
     """The shape of each tensor of one file."""
     size = path.stat().st_size
     try:
-        with path.open("rb") as file:
-            (length,) = struct.unpack("<Q", file.read(8))
-            header = json.loads(file.read(length)) if length <= min(size, _HEADER_MOST) else None
-        tensors = {key: value for key, value in header.items() if key != "__metadata__"}
-        end = 8 + length + max((value["data_offsets"][1] for value in tensors.values()), default=0)
-        shapes = {key: list(value["shape"]) for key, value in tensors.items()}
+        header, end = _header(path, size)
+        shapes = {key: list(value["shape"]) for key, value in header.items()}
     except (OSError, ValueError, struct.error, AttributeError, TypeError, KeyError, IndexError) as error:
         raise JobFailed(
             f"The base {name!r} is not whole: {path.name} is no safetensors file.", code="base_truncated"
@@ -125,6 +121,17 @@ def _shapes(path: Path, name: str) -> dict[str, list[int]]:
             code="base_truncated",
         )
     return shapes
+
+
+def _header(path: Path, size: int) -> tuple[dict[str, Any], int]:
+    """The tensors that a file announces, and where the last one ends."""
+    with path.open("rb") as file:
+        (length,) = struct.unpack("<Q", file.read(8))
+        if length > min(size, _HEADER_MOST):
+            raise ValueError("the header is longer than the file")
+        header = json.loads(file.read(length))
+    tensors = {key: value for key, value in header.items() if key != "__metadata__"}
+    return tensors, 8 + length + max((value["data_offsets"][1] for value in tensors.values()), default=0)
 
 
 def _check_architecture(config: Mapping[str, Any], shapes: Mapping[str, list[int]], name: str) -> None:
@@ -147,5 +154,5 @@ def wrong_architecture(name: str, why: str) -> JobFailed:
     )
 
 
-def _truncated(folder: Path, why: str) -> JobFailed:
+def _not_whole(folder: Path, why: str) -> JobFailed:
     return JobFailed(f"The base in {folder.name!r} is not whole: {why}.", code="base_truncated")

@@ -10,10 +10,10 @@ import pytest
 from gpu_runners.config import HubConfig
 from gpu_runners.distill.causal.train import distill_causal
 from gpu_runners.errors import JobFailed
+from gpu_runners.models.base_store import fetching
+from gpu_runners.models.base_store.cache import BaseCache
+from gpu_runners.models.base_store.fetching import fetch
 from gpu_runners.models.causal_base import open_causal_base
-from gpu_runners.models.hub import fetching
-from gpu_runners.models.hub.cache import BaseCache
-from gpu_runners.models.hub.fetching import fetch
 from tests.doubles.model_hub import ModelHub, Repository, commit_of, model_hub
 from tests.gpu_runners.distill.causal.small_answers import jsonl, make_job, rows
 from tests.gpu_runners.small_base import make_sharded

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from gpu_runners.models import base_digests
-from gpu_runners.models.base_digests import REMEMBERED_FROM, folder_sha256
-from gpu_runners.models.base_files import INDEX
+from gpu_runners.models.base_store import digests
+from gpu_runners.models.base_store.digests import REMEMBERED_FROM, folder_sha256
+from gpu_runners.models.base_store.files import INDEX
 
 LARGE = REMEMBERED_FROM
 
@@ -27,26 +27,26 @@ def base(tmp_path: Path) -> Path:
 
 def digest(base: Path, memory: Path | None) -> str:
     """What another process would find."""
-    base_digests._known_sha256.cache_clear()
+    digests._known_sha256.cache_clear()
     return folder_sha256(base, memory)
 
 
 @pytest.fixture(autouse=True)
 def files_are_old(monkeypatch: pytest.MonkeyPatch) -> None:
     """The time of a file's last change cannot be set."""
-    monkeypatch.setattr(base_digests, "SETTLED_S", 0.0)
+    monkeypatch.setattr(digests, "SETTLED_S", 0.0)
 
 
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     names: list[str] = []
-    real = base_digests._read_sha256
+    real = digests._read_sha256
 
     def count(path: Path) -> str:
         names.append(path.name)
         return real(path)
 
-    monkeypatch.setattr(base_digests, "_read_sha256", count)
+    monkeypatch.setattr(digests, "_read_sha256", count)
     return names
 
 
@@ -76,7 +76,7 @@ def test_a_file_that_was_written_is_read_again(base: Path, tmp_path: Path, reads
 def test_a_file_that_changed_a_moment_ago_is_not_remembered(
     base: Path, tmp_path: Path, reads: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(base_digests, "SETTLED_S", 3600.0)
+    monkeypatch.setattr(digests, "SETTLED_S", 3600.0)
     digest(base, tmp_path / "memory")
     digest(base, tmp_path / "memory")
     assert reads.count("model.safetensors") == 2
