@@ -43,9 +43,9 @@ _SYSTEM, _USER, _ANSWER, _NEXT = "Zebrasystem", "Zebrauser", "Zebraanswer", "Zeb
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatTemplate:
-    """The facts that rendering showed. `folds_system`: the system message goes into the first user turn. `answer_head` is what
-    stands between the template's own prompt and an answer without a thought, mostly "". `end` is the special token
-    after an answer, "" where the template writes none."""
+    """The facts that rendering showed. `folds_system`: the system message goes into the first user turn. `answer_head`
+    is what stands between the template's own prompt and an answer without a thought, mostly "". `end` is the special
+    token after an answer, "" where the template writes none."""
 
     folds_system: bool = False
     answer_head: str = ""
