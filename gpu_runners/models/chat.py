@@ -12,6 +12,7 @@ from typing import Any
 
 from gpu_runners.errors import JobFailed
 from gpu_runners.models.causal_base import CausalBase
+from gpu_runners.models.chat_template import fold_system, render_chat
 
 _MARK = re.compile("text[0-9a-f]{32}")
 
@@ -30,7 +31,8 @@ def chat_ids(
     if any(_spells_special(base, text) for text in _texts(tools)):
         raise JobFailed("A tool's definition spells one of the base's special tokens.", code="bad_chat")
     stand_ins: dict[str, str] = {}
-    rendered = _render(base, [_with_stand_ins(base, dict(m), stand_ins) for m in messages], tools)
+    chat = fold_system(messages) if base.template.folds_system else messages
+    rendered = _render(base, [_with_stand_ins(base, dict(m), stand_ins) for m in chat], tools)
     around: list[str] = []  # what the template made, before, between and after the texts of `within`
     within: list[str] = []
     at = 0
@@ -47,7 +49,7 @@ def chat_ids(
 
 
 def completion_ids(base: CausalBase, answer: str) -> list[int]:
-    """The tokens of an answer with the end of sequence that the student has to learn."""
+    """The tokens of an answer with the end of turn that the student has to learn."""
     return [*_ids_of_each(base, [answer], is_plain=True)[0], base.eos_ids[0]]
 
 
@@ -55,12 +57,9 @@ def _render(base: CausalBase, messages: Sequence[Mapping[str, Any]], tools: Sequ
     import jinja2
 
     try:
-        text: str = base.tokenizer.apply_chat_template(
-            list(messages), tools=list(tools) if tools else None, add_generation_prompt=True, tokenize=False
-        )
+        return render_chat(base.tokenizer, base.template, messages, tools=tools)
     except (jinja2.TemplateError, ValueError, TypeError, KeyError) as error:
         raise JobFailed(f"The base's chat template does not take these messages: {error}.", code="bad_chat") from error
-    return text
 
 
 def _with_stand_ins(base: CausalBase, message: dict[str, Any], stand_ins: dict[str, str]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ COMPOSE = yaml.safe_load((ROOT / "deploy" / "compose.yaml").read_text())
 EXAMPLE = (ROOT / "deploy" / "env.example").read_text()
 DOCKERFILE = (ROOT / "deploy" / "Dockerfile").read_text()
 VARIABLE = re.compile(r"\b((?:KOLM|DATABASE|REDIS)_[A-Z_]+)\b")
+OF_BASES = {"KOLM_BASE_DIR", "KOLM_BASE_CACHE_BYTES", "HF_HUB_OFFLINE", "HF_TOKEN", "HF_ENDPOINT"}
 # set by the stack for itself, or read by compose only
 NOT_A_SETTING = {"KOLM_OWNER_PASSWORD", "KOLM_APP_PASSWORD", "REDIS_PASSWORD"}
 
@@ -66,14 +67,25 @@ def test_no_recipe_writes_what_was_asked_into_a_log() -> None:
 
 def test_compose_gives_the_runner_no_database_and_no_broker() -> None:
     environment = COMPOSE["services"]["runner"]["environment"]
-    assert set(environment) == {"KOLM_API_URL", "KOLM_RUNNER_TOKEN", "KOLM_KEYRING", "KOLM_HEARTBEAT_FILE"}
+    own = {"KOLM_API_URL", "KOLM_RUNNER_TOKEN", "KOLM_KEYRING", "KOLM_HEARTBEAT_FILE"}
+    assert set(environment) == own | OF_BASES
 
 
 def test_compose_gives_the_server_no_database_and_no_broker_and_publishes_no_port_of_it() -> None:
     server = COMPOSE["services"]["server"]
     own = {name for name in server["environment"] if name.startswith("KOLM_SERVER_")}
-    assert set(server["environment"]) - own == {"KOLM_API_URL", "KOLM_RUNNER_TOKEN", "KOLM_KEYRING", "KOLM_BASE_DIR"}
+    assert set(server["environment"]) - own == {"KOLM_API_URL", "KOLM_RUNNER_TOKEN", "KOLM_KEYRING"} | OF_BASES
     assert "ports" not in server
+
+
+def test_whether_a_runner_asks_a_hub_is_the_operators_choice() -> None:
+    """A constant in an image or a recipe would take it; an empty value in compose passes on what the operator set."""
+    runner = DOCKERFILE.split(" AS runner\n")[1]
+    assert "HF_HUB_OFFLINE=" not in runner.replace("HF_HUB_OFFLINE=1 forbids it", "")
+    for part in ("runner", "server"):
+        environment = COMPOSE["services"][part]["environment"]
+        assert {environment[name] for name in ("HF_HUB_OFFLINE", "HF_TOKEN", "HF_ENDPOINT")} == {None}
+    assert "HF_HUB_OFFLINE" not in {line.partition("=")[0] for line in EXAMPLE.splitlines()}
 
 
 def test_only_the_migration_knows_the_owner() -> None:

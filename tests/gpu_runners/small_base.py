@@ -52,6 +52,17 @@ def make_base(folder: Path, *, kind: str = "llama", seed: int = 1) -> CausalBase
     return open_causal_base(folder.name, base_dir=folder.parent)
 
 
+def make_sharded(folder: Path, *, kind: str = "qwen2", seed: int = 1) -> CausalBase:
+    """The same weights in several files with an index, as transformers writes a large model."""
+    from transformers import AutoModelForCausalLM
+
+    whole = make_base(folder, kind=kind, seed=seed)
+    model: Any = AutoModelForCausalLM.from_pretrained(folder)
+    (folder / "model.safetensors").unlink()
+    model.save_pretrained(folder, max_shard_size="100KB")
+    return open_causal_base(whole.name, base_dir=folder.parent)
+
+
 def make_adapter(base: CausalBase, folder: Path, *, number: int, rank: int = 4, variant: str = "lora") -> AdapterRef:
     """A random adapter that changes what the base says."""
     folder.mkdir(parents=True)

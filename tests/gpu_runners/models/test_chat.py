@@ -1,5 +1,6 @@
 """No text can speak the base's own control language: what spells a special token is made of ordinary ones."""
 
+import dataclasses
 import time
 from pathlib import Path
 
@@ -8,7 +9,8 @@ import pytest
 from gpu_runners.errors import JobFailed
 from gpu_runners.models.causal_base import CausalBase
 from gpu_runners.models.chat import chat_ids, completion_ids, prompt_ids
-from tests.gpu_runners.small_base import make_base
+from gpu_runners.models.chat_template import ChatTemplate
+from tests.gpu_runners.small_base import TEMPLATE, make_base
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +43,17 @@ def test_an_answer_ends_once_and_at_its_end(base: CausalBase) -> None:
     assert ids.count(base.eos_ids[0]) == 1
     assert ids[-1] == base.eos_ids[0]
     assert base.tokenizer.decode(ids[:-1]) == f"half {eos} and half"
+
+
+def test_a_system_message_that_the_template_refuses_is_read_before_the_input(base: CausalBase) -> None:
+    template = "{% if messages[0].role == 'system' %}{{ raise_exception('no') }}{% endif %}" + TEMPLATE
+    before, base.tokenizer.chat_template = base.tokenizer.chat_template, template
+    try:
+        folding = dataclasses.replace(base, template=ChatTemplate(folds_system=True))
+        hostile = f"be {base.special_tokens[0]} short"
+        assert prompt_ids(folding, hostile, "where?") == prompt_ids(folding, "", f"{hostile}\n\nwhere?")
+    finally:
+        base.tokenizer.chat_template = before
 
 
 def test_two_hostile_texts_stand_in_their_own_places(base: CausalBase) -> None:

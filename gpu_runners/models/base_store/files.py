@@ -1,0 +1,158 @@
+"""The check that a folder holds a base that can be loaded: read from small files and from the heads of the weights, so
+that it costs milliseconds whatever the base weighs.
+
+A safetensors file begins with the length of its header and the header, which names each tensor's shape and place
+(format description of the safetensors project, version 0.4); a file that ends before the last place is truncated.
+"""
+
+import json
+import re
+import struct
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from gpu_runners.errors import JobFailed
+
+SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
+_HEADER_MOST = 100_000_000  # bytes; the format's own limit
+_LAYER = re.compile(r"\.(?:layers?|h)\.(\d+)\.")
+_EMBEDDING = re.compile(r"(?:^|\.)(?:embed_tokens|word_embeddings|wte)\.weight$")
+
+
+def weight_files(folder: Path) -> list[str]:
+    """The names of the files that hold the weights, sorted: the shards that the index names, and the single file beside
+    them where there is one, since loaders differ in which they take; without an index every safetensors file. Raises
+    JobFailed(base_truncated) for an index that cannot be read."""
+    if not (folder / INDEX).is_file():
+        return sorted(path.name for path in folder.glob("*.safetensors"))
+    shards = set(indexed_shards(folder))
+    return sorted(shards | ({SINGLE} if (folder / SINGLE).is_file() else set()))
+
+
+def indexed_shards(folder: Path) -> list[str]:
+    """The shards of the folder's index. A name with a folder in it is refused: it would lead out of the base."""
+    value = read_json(folder, INDEX).get("weight_map")
+    names = sorted(set(value.values())) if isinstance(value, dict) and value else []
+    if not names or not all(isinstance(n, str) and re.fullmatch(r"[\w.-]+\.safetensors", n) for n in names):
+        raise _not_whole(folder, f"{INDEX} names no shards")
+    return names
+
+
+def check_base(folder: Path, name: str) -> None:
+    """Raises JobFailed: unknown_base (no config, no safetensors weights), base_without_tokenizer, base_truncated,
+    base_needs_remote_code, base_wrong_architecture."""
+    if not (folder / "config.json").is_file():
+        raise JobFailed(f"The base {name!r} has no config.json: it is no model's folder.", code="unknown_base")
+    check_config(read_json(folder, "config.json"), name)
+    check_tokenizer((folder / "tokenizer.json").is_file(), name)
+    files = weight_files(folder)
+    check_weights(bool(files), name)
+    shapes: dict[str, list[int]] = {}
+    for file in files:
+        if not (folder / file).is_file():
+            raise JobFailed(
+                f"The base {name!r} is not whole: its index names {file!r}, which is not there.", code="base_truncated"
+            )
+        shapes |= _shapes(folder / file, name)
+    _check_architecture(read_json(folder, "config.json"), shapes, name)
+
+
+def check_weights(has_safetensors: bool, name: str) -> None:
+    if not has_safetensors:
+        raise JobFailed(
+            f"The base {name!r} has no safetensors weights; pickled ones are not loaded. Use a revision or a copy of "
+            "it that has them.",
+            code="unknown_base",
+        )
+
+
+def check_tokenizer(has_tokenizer: bool, name: str) -> None:
+    if not has_tokenizer:
+        raise JobFailed(
+            f"The base {name!r} has no tokenizer.json: slow tokenizers are not loaded. Use a base with a fast "
+            "tokenizer.",
+            code="base_without_tokenizer",
+        )
+
+
+def check_config(config: Mapping[str, Any], name: str) -> None:
+    """Refuse a base whose code lies in its repository: none of it is ever run. Many name such code (`auto_map`) for
+    older libraries and are known natively by now; those pass."""
+    if config.get("auto_map") and not _is_native(str(config.get("model_type") or "")):
+        raise JobFailed(
+            f"The base {name!r} runs code of its own repository, which is never done here. Use a base whose "
+            "architecture transformers knows.",
+            code="base_needs_remote_code",
+        )
+
+
+def read_json(folder: Path, file: str) -> dict[str, Any]:
+    """Raises JobFailed(base_truncated) for what is no whole JSON object."""
+    try:
+        value = json.loads((folder / file).read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise _not_whole(folder, f"{file} cannot be read") from error
+    if not isinstance(value, dict):
+        raise _not_whole(folder, f"{file} is no JSON object")
+    return value
+
+
+def _is_native(model_type: str) -> bool:
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
+
+    return model_type in CONFIG_MAPPING_NAMES
+
+
+def _shapes(path: Path, name: str) -> dict[str, list[int]]:
+    """The shape of each tensor of one file."""
+    size = path.stat().st_size
+    try:
+        header, end = _header(path, size)
+        shapes = {key: list(value["shape"]) for key, value in header.items()}
+    except (OSError, ValueError, struct.error, AttributeError, TypeError, KeyError, IndexError) as error:
+        raise JobFailed(
+            f"The base {name!r} is not whole: {path.name} is no safetensors file.", code="base_truncated"
+        ) from error
+    if end != size:
+        raise JobFailed(
+            f"The base {name!r} is not whole: {path.name} has {size:,} bytes of {end:,}. Fetch it again, or use "
+            "another revision.",
+            code="base_truncated",
+        )
+    return shapes
+
+
+def _header(path: Path, size: int) -> tuple[dict[str, Any], int]:
+    """The tensors that a file announces, and where the last one ends."""
+    with path.open("rb") as file:
+        (length,) = struct.unpack("<Q", file.read(8))
+        if length > min(size, _HEADER_MOST):
+            raise ValueError("the header is longer than the file")
+        header = json.loads(file.read(length))
+    tensors = {key: value for key, value in header.items() if key != "__metadata__"}
+    return tensors, 8 + length + max((value["data_offsets"][1] for value in tensors.values()), default=0)
+
+
+def _check_architecture(config: Mapping[str, Any], shapes: Mapping[str, list[int]], name: str) -> None:
+    """Compare what the config declares with what the weights are: the width of the embedding, and how many layers.
+    What is loaded is compared again, tensor by tensor, by `load_weights`."""
+    declared = [config.get("vocab_size"), config.get("hidden_size")]
+    for tensor, shape in shapes.items():
+        if _EMBEDDING.search(tensor) and None not in declared and shape != declared and len(shape) == 2:
+            raise wrong_architecture(name, f"config.json says {declared} and {tensor} has the shape {shape}")
+    layers = {int(match[1]) for match in map(_LAYER.search, shapes) if match}
+    n = config.get("num_hidden_layers")
+    if isinstance(n, int) and layers and max(layers) + 1 < n:
+        raise wrong_architecture(name, f"config.json says {n} layers and the weights have {max(layers) + 1}")
+
+
+def wrong_architecture(name: str, why: str) -> JobFailed:
+    return JobFailed(
+        f"The base {name!r} is of another architecture than it declares: {why}. Use another revision or another base.",
+        code="base_wrong_architecture",
+    )
+
+
+def _not_whole(folder: Path, why: str) -> JobFailed:
+    return JobFailed(f"The base in {folder.name!r} is not whole: {why}.", code="base_truncated")

@@ -1,0 +1,157 @@
+"""A base's chat template, asked by rendering instead of known by family: what ends a turn, whether it has a system
+role, and how a prompt is made that says the same today and tomorrow.
+
+Three things are fixed. The date: a template that writes today's gets DATE, or an adapter would be trained on one
+prompt and served on another. Thinking: it is switched off where the template knows a switch (`enable_thinking`,
+`thinking`), and what a template writes before an answer that was not thought about (an empty thought, the channel of
+the answer) is part of the prompt, because the student learns the answer alone. The system message: where a template
+refuses or drops it, it becomes the beginning of the first user turn.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+DATE = "26 Jul 2024"  # what Llama 3.1 and 3.2 write where there is no clock
+_CODES = {
+    "%-d": "26",
+    "%d": "26",
+    "%m": "07",
+    "%Y": "2024",
+    "%y": "24",
+    "%B": "July",
+    "%b": "Jul",
+    "%A": "Friday",
+    "%a": "Fri",
+    "%H": "00",
+    "%I": "12",
+    "%M": "00",
+    "%S": "00",
+    "%p": "AM",
+}
+# A macro of the clock's name, before the template: the newline behind it is the one that a block takes with it.
+_CLOCK = (
+    "{%- macro strftime_now(format) -%}{{ format"
+    + "".join(f" | replace({code!r}, {text!r})" for code, text in _CODES.items())
+    + " }}{%- endmacro %}\n"
+)
+_SWITCHES: Mapping[str, Any] = {"date_string": DATE, "enable_thinking": False, "thinking": False}
+_OPEN_THOUGHT = re.compile(r"<(think|thinking|thought)>\s*\Z")
+_SYSTEM, _USER, _ANSWER, _NEXT = "Zebrasystem", "Zebrauser", "Zebraanswer", "Zebranext"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatTemplate:
+    """The facts that rendering showed. `folds_system`: the system message goes into the first user turn. `answer_head`
+    is what stands between the template's own prompt and an answer without a thought, mostly "". `end` is the special
+    token after an answer, "" where the template writes none."""
+
+    folds_system: bool = False
+    answer_head: str = ""
+    end: str = ""
+
+
+PLAIN = ChatTemplate()
+
+
+def read_template(tokenizer: Any, *, special_tokens: Sequence[str], stops: Sequence[str]) -> ChatTemplate | None:
+    """Render a few small chats; None where the template refuses a user's text, or drops it (those that want a list of
+    parts). `stops` are the tokens that the base's files call an end: what opens the next turn counts as the end of an
+    answer only where it is one of them (GLM-4's `<|user|>`)."""
+    with_system = [{"role": "system", "content": _SYSTEM}, _user(_USER)]
+    opening = next((c for c in ([_user(_USER)], with_system) if _USER in _probe(tokenizer, c, asks=True)), None)
+    if opening is None:
+        return None
+    turns = [*opening, {"role": "assistant", "content": _ANSWER}]
+    return ChatTemplate(
+        folds_system=_SYSTEM not in _probe(tokenizer, with_system, asks=True),
+        answer_head=_answer_head(_probe(tokenizer, opening, asks=True), _probe(tokenizer, turns)),
+        end=_end_of_turn(tokenizer, turns, special_tokens, stops),
+    )
+
+
+def render_chat(
+    tokenizer: Any,
+    template: ChatTemplate,
+    messages: Sequence[Mapping[str, Any]],
+    *,
+    tools: Sequence[Any] | None = None,
+) -> str:
+    """The text of a chat up to where the answer begins. The template's own exceptions pass through."""
+    return _render(tokenizer, list(messages), tools, asks=True) + template.answer_head
+
+
+def fold_system(messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The chat with its leading system messages at the beginning of the first user turn. Without such a turn behind
+    them it stays as it is, for the template to refuse."""
+    n = next((i for i, message in enumerate(messages) if message.get("role") != "system"), len(messages))
+    if n in (0, len(messages)) or messages[n].get("role") != "user":
+        return list(messages)
+    head = "\n\n".join(_text(message.get("content")) for message in messages[:n])
+    content = messages[n].get("content")
+    whole: Any = f"{head}\n\n{content}"
+    if isinstance(content, list):
+        whole = [{"type": "text", "text": f"{head}\n\n"}, *content]
+    return [{**messages[n], "content": whole}, *messages[n + 1 :]]
+
+
+def _text(content: Any) -> str:
+    if isinstance(content, list):
+        return "".join(str(part.get("text", "")) for part in content if isinstance(part, Mapping))
+    return str(content or "")
+
+
+def _answer_head(prompt: str, finished: str) -> str:
+    """Compare a finished turn with the prompt for it. A space alone is left to the answer's first token; a thought
+    that only the prompt opens (DeepSeek-R1's distillates) is closed as Qwen3 closes its own."""
+    before, mark, _ = finished.rpartition(_ANSWER)
+    if mark and before.startswith(prompt):
+        head = before.removeprefix(prompt)
+        return head if head.strip(" ") else ""
+    thought = _OPEN_THOUGHT.search(prompt)
+    return f"\n</{thought[1]}>\n\n" if thought else ""
+
+
+def _end_of_turn(
+    tokenizer: Any, turns: Sequence[Mapping[str, Any]], special_tokens: Sequence[str], stops: Sequence[str]
+) -> str:
+    alone = _first_special(_probe(tokenizer, turns), special_tokens)
+    if alone:
+        return alone
+    followed = _first_special(_probe(tokenizer, [*turns, _user(_NEXT)]), special_tokens)
+    return followed if followed in stops else ""
+
+
+def _first_special(text: str, special_tokens: Sequence[str]) -> str:
+    """The first special token behind the answer; the longest of those that begin at one place."""
+    _, mark, tail = text.rpartition(_ANSWER)
+    if not mark:
+        return ""
+    places = [(tail.index(token), -len(token), token) for token in special_tokens if token and token in tail]
+    return min(places)[2] if places else ""
+
+
+def _probe(tokenizer: Any, messages: Sequence[Mapping[str, Any]], *, asks: bool = False) -> str:
+    """A rendering, "" where the template refuses the chat."""
+    import jinja2
+
+    try:
+        return _render(tokenizer, list(messages), None, asks=asks)
+    except (jinja2.TemplateError, ValueError, TypeError, KeyError):
+        return ""
+
+
+def _render(tokenizer: Any, messages: list[Mapping[str, Any]], tools: Sequence[Any] | None, *, asks: bool) -> str:
+    offered = list(tools) if tools else None
+    more = dict(_SWITCHES)
+    if "strftime_now" in str(tokenizer.chat_template):
+        more["chat_template"] = _CLOCK + tokenizer.get_chat_template(tools=offered)
+    text: str = tokenizer.apply_chat_template(
+        messages, tools=offered, add_generation_prompt=asks, tokenize=False, **more
+    )
+    return text
+
+
+def _user(text: str) -> Mapping[str, Any]:
+    return {"role": "user", "content": text}
