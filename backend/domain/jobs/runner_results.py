@@ -8,7 +8,6 @@ no NUL), signed (no NaN, no number beyond 2**53 as parts per million) and reckon
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from backend.domain.evaluation.own_time import Clock
 from backend.domain.jobs.causal_jobs import DistillCausalResult, EvaluateCausalResult
 from backend.domain.jobs.result_checks import (
     MAX_TEXT,
@@ -24,7 +23,7 @@ from backend.domain.jobs.result_checks import (
     read,
 )
 from backend.domain.jobs.result_checks import BadResult as BadResult
-from backend.domain.jobs.runner_jobs import DistillResult, EvaluateResult, InferResult, SelectResult
+from backend.domain.jobs.runner_jobs import Clock, DistillResult, EvaluateResult, InferResult, SelectResult
 
 MAX_PPM = 2**53 - 1  # a score may be a billion
 MAX_TOKENS_A_TEXT = 256
