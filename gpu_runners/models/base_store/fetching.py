@@ -199,11 +199,12 @@ def _trying(name: str, act: Callable[[], T]) -> T:
     from huggingface_hub import errors
 
     # not every release that vLLM goes with has both
-    own: list[type[Exception]] = [getattr(errors, kind, OSError) for kind in ("HTTPError", "XetDownloadError")]
+    own = (getattr(errors, kind, OSError) for kind in ("HTTPError", "XetDownloadError"))
+    kinds: tuple[type[Exception], ...] = (OSError, ValueError, RuntimeError, *own)
     for wait_s in (*RETRY_S, None):
         try:
             return act()
-        except (OSError, ValueError, RuntimeError, *own) as error:
+        except kinds as error:
             failure = _failure(name, error)
             if not failure.retryable or wait_s is None:
                 raise failure from error
