@@ -43,6 +43,7 @@ from workers.teachers.verifiers.protocol import TeacherRequest
 Request = TypeVar("Request", bound=CompletionRequest | ScoreRequest)
 
 DEADLINE_S = 120.0
+SLOW_TOKENS_PER_S = 20.0  # of a model that thinks: its room for thoughts is time that it gets besides
 MAX_SKU_MODEL = 170  # an sku has room for 200 characters
 AS_RESERVED = "as reserved"  # instead of a price book's version: the amount was set aside before the call
 
@@ -220,7 +221,8 @@ def _make(
         try:
             if isinstance(plan.request, ScoreRequest):
                 return teacher.score(plan.request, deadline_s=DEADLINE_S, cancelled=run.stop.is_set)
-            return teacher.complete(plan.request, deadline_s=DEADLINE_S, cancelled=run.stop.is_set)
+            deadline_s = DEADLINE_S + plan.request.thought_tokens / SLOW_TOKENS_PER_S
+            return teacher.complete(plan.request, deadline_s=deadline_s, cancelled=run.stop.is_set)
         except (TeacherFailed, TeacherCanceled) as error:
             return error
 

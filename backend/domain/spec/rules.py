@@ -5,11 +5,12 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from urllib.parse import urlsplit
 
+from backend.domain.dialects.dialect import Option
 from backend.domain.errors import Problem
 from backend.domain.patterns.matching import UnsafePattern, compile_pattern, takes_too_long_to_read
 from backend.domain.pointers import suggestion
 from backend.domain.spec.answer_rules import output_problems
-from backend.domain.spec.defaults import default_k_select, effective_slices
+from backend.domain.spec.defaults import default_k_select, dialect_of, effective_slices
 from backend.domain.spec.inputs import LengthVerifier, RegexVerifier, SimilarityVerifier
 from backend.domain.spec.models import Spec
 from backend.domain.spec.outputs import LabelOutput, RegexCheck
@@ -91,15 +92,20 @@ def _verifiers(spec: Spec) -> Iterator[Problem]:
 def _teacher(spec: Spec) -> Iterator[Problem]:
     teacher = spec.teacher
     needs = {"openai_compatible": ("base_url",), "replay": ("recording",), "grammar": ()}
-    takes = {"openai_compatible": ("base_url", "api_key"), "replay": ("recording",), "grammar": ()}
+    spoken = ("base_url", "api_key", "dialect", "effort", "thought_tokens")
+    takes = {"openai_compatible": spoken, "replay": ("recording",), "grammar": ()}
     for name in needs[teacher.provider]:
         if getattr(teacher, name) is None:
             message = f'the provider "{teacher.provider}" needs "{name}"; add it'
             yield Problem(pointer=f"/teacher/{name}", message=message, code="missing")
-    for name in ("base_url", "api_key", "recording"):
+    for name in ("base_url", "api_key", "recording", "dialect", "effort", "thought_tokens"):
         if getattr(teacher, name) is not None and name not in takes[teacher.provider]:
             message = f'the provider "{teacher.provider}" takes no "{name}"; remove it or change the provider'
             yield Problem(pointer=f"/teacher/{name}", message=message, code="not_used")
+    dialect = dialect_of(teacher)
+    if "effort" in takes[teacher.provider] and teacher.effort is not None and Option.EFFORT not in dialect.takes:
+        message = f'"{dialect.name}" has no way to say how long this model thinks; remove it, or name another dialect'
+        yield Problem(pointer="/teacher/effort", message=message, code="not_used")
     if teacher.base_url is not None and not _is_web_address(teacher.base_url):
         message = "must be an http(s) address with a host and without user, password, query or fragment: https://llm.example.com/v1"
         yield Problem(pointer="/teacher/base_url", message=message, code="bad_url")

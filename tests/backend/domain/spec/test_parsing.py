@@ -325,3 +325,28 @@ def test_whatever_stands_in_a_field_there_is_a_spec_or_a_problem(key: str, value
         assert all(p.pointer == "" or p.pointer.startswith("/") for p in refused)
     else:
         assert parse_spec(canonical_spec(spec)) == spec
+
+
+VENDOR = {"provider": "openai_compatible", "model": "gpt-4o-mini", "base_url": "https://api.openai.com/v1"}
+
+
+@pytest.mark.parametrize(
+    ("teacher", "pointer"),
+    [
+        ({"provider": "grammar", "model": "kolm-grammar-1", "effort": "low"}, "/teacher/effort"),
+        ({"provider": "grammar", "model": "kolm-grammar-1", "dialect": "ollama"}, "/teacher/dialect"),
+        ({"provider": "grammar", "model": "kolm-grammar-1", "thought_tokens": 0}, "/teacher/thought_tokens"),
+        (VENDOR | {"effort": "low"}, "/teacher/effort"),
+        (VENDOR | {"model": "gpt-5-mini", "dialect": "openai", "effort": "low"}, "/teacher/effort"),
+    ],
+)
+def test_an_option_of_reasoning_models_is_refused_where_nothing_would_read_it(
+    teacher: dict[str, Any], pointer: str
+) -> None:
+    (problem,) = problems(document(teacher=teacher))
+    assert (problem.pointer, problem.code) == (pointer, "not_used")
+
+
+def test_a_reasoning_model_and_an_endpoint_that_nobody_knows_take_an_effort() -> None:
+    for changes in ({"model": "gpt-5-mini"}, {"base_url": "https://llm.example.com/v1"}):
+        assert parse_spec(document(teacher=VENDOR | changes | {"effort": "low"})).teacher.effort == "low"
