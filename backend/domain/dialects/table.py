@@ -293,6 +293,9 @@ def dialect_for(base_url: str | None, model: str, *, name: str | None = None) ->
     """
     if name is not None:
         return BY_NAME[name]
-    address = urlsplit(base_url or "")
-    host = (address.hostname or "").lower()
+    try:
+        address = urlsplit(base_url or "")
+        host = (address.hostname or "").lower()
+    except ValueError:  # no address at all, which the spec's rules say in words
+        return UNKNOWN
     return next((dialect for dialect in VENDORS if dialect.fits(host, address.path, model)), UNKNOWN)

@@ -45,6 +45,7 @@ ADDRESSES = [
     ("https://api.openai.com.example.com/v1", "gpt-5-mini", "openai-compatible"),
     ("https://notapi.openai.com.evil.example/v1", "o3", "openai-compatible"),
     ("http://127.0.0.1:8000/v1", "gpt-5", "openai-compatible"),
+    ("http://[::1", "m", "openai-compatible"),
     (None, "m", "openai-compatible"),
 ]
 
