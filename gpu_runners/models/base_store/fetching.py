@@ -198,13 +198,13 @@ def _download(name: str, repository: _Repository, files: list[str], folder: Path
 def _trying(name: str, act: Callable[[], T]) -> T:
     from huggingface_hub import errors
 
-    # not every release that vLLM goes with has both
-    own = (getattr(errors, kind, OSError) for kind in ("HTTPError", "XetDownloadError"))
-    kinds: tuple[type[Exception], ...] = (OSError, ValueError, RuntimeError, *own)
+    # not every release that vLLM goes with has the last two
+    own = [getattr(errors, kind, OSError) for kind in ("HTTPError", "XetDownloadError")]
+    of_a_fetch: tuple[type[Exception], ...] = (OSError, ValueError, RuntimeError, *own)
     for wait_s in (*RETRY_S, None):
         try:
             return act()
-        except kinds as error:
+        except of_a_fetch as error:
             failure = _failure(name, error)
             if not failure.retryable or wait_s is None:
                 raise failure from error
