@@ -240,8 +240,8 @@ def test_bytes_that_are_no_pack_are_not_shipped(row: Compile) -> None:
 
 
 def test_a_pack_that_would_cost_the_gate_is_left_out(row: Compile) -> None:
-    """The K-score of nothing but these bytes falls below what the gate asks."""
-    trial(row, right(24))
+    """The K-score of nothing but these bytes, beyond the 64 KiB that cost nothing, falls below what the gate asks."""
+    trial(row, right(24), adapter_sha256=put_blob(row.tenant_id, bytes(70_000)))
     advance(row)
     nearly = step(row, StepName.EVALUATION).trials[0]["outcome"]["k_score_ppm"]
     with tenant_scope(row.tenant_id):
