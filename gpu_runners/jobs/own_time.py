@@ -16,7 +16,7 @@ import numpy as np
 from backend.domain.evaluation.own_time import Clock
 from gpu_runners.artifacts.rules_first import RulesFirst
 
-ROUNDS = 3  # the least of three: what disturbs a process only ever lengthens its time
+ROUNDS = 5  # the least of them: what disturbs a process only ever lengthens its time
 MIN_ANSWERS = 5
 BUDGET_NS = 60 * 10**9  # of own time, so that a loaded machine measures as many answers as an idle one
 _WIDTH, _INNER, _TOKENS = 384, 1536, 24
@@ -59,7 +59,7 @@ class OwnTimes:
 
 
 def own_times(answers: Sequence[Callable[[], object]], *, device: str) -> OwnTimes:
-    """Give each answer up to three times, in turn, and take the least of its times; at least five answers, then as many
+    """Give each answer up to ROUNDS times, in turn, and take the least of its times; at least five answers, then as many
     as BUDGET_NS lasts. Whoever calls has warmed them up and, on a CPU, seen to one thread (`one_thread`)."""
     is_cpu = not device.startswith("cuda")
     took = _cpu_ns if is_cpu else _device_ns

@@ -84,6 +84,8 @@ def runs_of(artifact: Artifact, times: int = TIMES) -> list[Run]:
         is_loaded = i % 2 == 1
         with load() if is_loaded else nothing():
             runs.append(_run(artifact, is_loaded=is_loaded))
+        seen = runs[-1].score
+        print(f"{artifact.name} {i} loaded={is_loaded} {seen.own.own_us} us {seen.composite_ppm}", file=sys.stderr)
     return runs
 
 
@@ -149,14 +151,14 @@ def text_artifact(folder: Path) -> Artifact:
         base_model_sha256=base.sha256,
         system="Say in one short sentence what the customer wants.",
         answer={"type": "text"},
-        max_new_tokens=12,
+        max_new_tokens=8,
         adapter_sha256=sha256_hex(blob),
         adapter_config=config.to_json(),
         inputs_sha256="a" * 64,
     )
 
     def measure() -> tuple[Clock, list[int], list[int], int, int]:
-        done = evaluate_causal(job, _inputs(3), blob, base=base)
+        done = evaluate_causal(job, _inputs(2), blob, base=base)
         clock = Clock(done.own_clock)
         return clock, done.own_ns, done.own_tokens, done.own_reference_ns, round(median(done.latency_us))
 
@@ -234,11 +236,15 @@ def _small_adapter(base: CausalBase, sizes: dict[str, int]) -> tuple[CausalAdapt
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--times", type=int, default=TIMES)
-    times = parser.parse_args().times
+    parser.add_argument("--only", choices=["labels", "texts"], help="one of the two artifacts")
+    options = parser.parse_args()
     print(f"{platform.platform()}, {os.cpu_count()} cores, load average {os.getloadavg()[0]:.1f}\n\n{HEAD}")
     with TemporaryDirectory() as folder:
-        for artifact in (label_artifact(), text_artifact(Path(folder))):
-            print(row_of(artifact, runs_of(artifact, times)), flush=True)
+        makers = {"labels": label_artifact, "texts": lambda: text_artifact(Path(folder))}
+        for name, make in makers.items():
+            if options.only in (None, name):
+                artifact = make()
+                print(row_of(artifact, runs_of(artifact, options.times)), flush=True)
     print(f"\nload average at the end {os.getloadavg()[0]:.1f}")
 
 

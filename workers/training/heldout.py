@@ -104,7 +104,7 @@ def _measure_answers(
 
 
 def _own_time(spec: Spec, result: Answered, times_ns: list[int]) -> OwnTime | None:
-    """The own time by the answer for labels, else by the token; a rule's answer counts the tokens that it saves."""
+    """The time by the answer for labels, else by the token; a rule's answer counts the tokens that it saves."""
     if not times_ns:
         return None
     unit = unit_of(spec)

@@ -444,7 +444,7 @@ def _check_verdict(manifest: dict[str, Any], members: Members) -> None:
 
 FORMULAS = ("k-score-1", "k-score-2")
 WEIGHTS = {"accuracy": 40, "size": 15, "latency": 15, "cost": 15, "coverage": 15}  # percent
-SCALES = {"answer": (100_000, 1), "token": (50_000, 64)}  # of k-score-2: microseconds of L = 1/2, KiB of S = 1
+SCALES = {"answer": (100_000, 1), "token": (100_000, 64)}  # of k-score-2: microseconds of L = 1/2, KiB of S = 1
 REFERENCE_NS = 4_000_000
 
 

@@ -67,8 +67,8 @@ def _advice(failed: FloorName, options: GateOptions, evaluation: AnyEvaluation, 
         return next_steps.missing_heldout(evaluation, options.min_heldout, lower)
     if failed is FloorName.K_MIN:
         more = next_steps.MORE_DATA_OR_RANK if isinstance(evaluation, Evaluation) else generative.MORE_DATA_OR_RANK
-        ways = levers(evaluation, score, required_ppm(options.k_min), rank=rank)
-        return next_steps.for_composite(ways, more=more)
+        moves = levers(evaluation, score, required_ppm(options.k_min), rank=rank)
+        return next_steps.for_composite(moves, more=more)
     if not isinstance(evaluation, Evaluation):
         if failed is FloorName.ACCURACY_LOWER:
             return generative.for_accuracy(evaluation, lower)

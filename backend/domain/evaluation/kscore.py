@@ -30,9 +30,9 @@ class Scale:
     free_kib: int
 
 
-# A token of 50 ms comes three times as fast as people read. An adapter for long answers is of a base of billions: it
+# Ten tokens a second come as fast as people read. An adapter for long answers is of a base of billions: it
 # pays for 64 KiB what a label's adapter pays for one.
-SCALES = {Unit.ANSWER: Scale(half_us=100_000, free_kib=1), Unit.TOKEN: Scale(half_us=50_000, free_kib=64)}
+SCALES = {Unit.ANSWER: Scale(half_us=100_000, free_kib=1), Unit.TOKEN: Scale(half_us=100_000, free_kib=64)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

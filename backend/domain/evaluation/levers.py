@@ -31,8 +31,8 @@ def levers(evaluation: AnyEvaluation, score: KScore, required: int, *, rank: int
     return (
         _accuracy(evaluation, score, needed["accuracy"]),
         _size(evaluation, score, needed["size"], rank=rank),
-        _pace("latency", evaluation, score),
-        _pace("cost", evaluation, score),
+        _time("latency", evaluation, score),
+        _time("cost", evaluation, score),
         _coverage(evaluation, score, needed["coverage"]),
     )
 
@@ -66,7 +66,7 @@ def _size(evaluation: AnyEvaluation, score: KScore, needed_ppm: int, *, rank: in
     return Lever(axis="size", loss_ppm=_loss("size", score), factor=factor, text=text)
 
 
-def _pace(axis: str, evaluation: AnyEvaluation, score: KScore) -> Lever:
+def _time(axis: str, evaluation: AnyEvaluation, score: KScore) -> Lever:
     """Neither is reckoned with: a smaller base changes both, and accuracy."""
     text = "take a smaller train.base, or let more rules answer (recipes.rules)"
     if not isinstance(evaluation, Evaluation):

@@ -30,6 +30,7 @@ MAX_TOKENS_A_TEXT = 256
 MAX_LOG = 200_000
 MAX_OUTPUT = 100_000  # characters of one generated answer
 MAX_OUTPUT_TOKENS = 1_000_000
+OWN_CLOCKS = frozenset(("cpu", "device"))
 MAX_NS = 10**15  # eleven days; a thousand of them are a whole number that JSON keeps
 FINISH_REASONS = frozenset(("stop", "length"))
 
@@ -132,7 +133,7 @@ def _check_own_times(result: EvaluateResult | EvaluateCausalResult, n: int) -> N
     check(isinstance(ruled, list) and len(ruled) in (0, len(own)), "ruled_own_ns are not of the same answers")
     check(all(is_whole(x, 0, MAX_NS) for x in (*own, *ruled)), "an own time is no count of nanoseconds")
     check(is_whole(result.own_reference_ns, 0, MAX_NS), "own_reference_ns is no count of nanoseconds")
-    check(result.own_clock in (Clock.CPU, Clock.DEVICE), "own_clock is no clock")
+    check(result.own_clock in OWN_CLOCKS, "own_clock is no clock")
     check(bool(ruled) == bool(result.rule_answers), "there are own times of rules and no rules, or rules without")
 
 

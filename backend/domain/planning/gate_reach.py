@@ -1,5 +1,5 @@
-"""The check that a gate can be passed at all: by a model that makes no mistake, answers at once and costs nothing, with
-the smallest adapter of its base and rank. What not even that reaches is said before anything is paid for.
+"""The reach of a gate: what a model has that makes no mistake, answers at once and costs nothing, with the
+smallest adapter of its base and rank. What not even that reaches is said before anything is paid for.
 
 Only bases whose shapes are known are weighed; another one may be small, and is believed.
 """

@@ -41,7 +41,7 @@ def perfect(size_bytes: int, time: OwnTime) -> KScore:
         (Unit.ANSWER, 32 * 1024, 10_000, 0.5, 0.909, 0.911),
         (Unit.ANSWER, 96 * 1024, 80_000, 0.447, 0.556, 0.850),
         (Unit.TOKEN, 64, 0, 1.0, 1.0, 1.0),
-        (Unit.TOKEN, 64 * 1024, 50_000, 0.667, 0.5, 0.875),
+        (Unit.TOKEN, 64 * 1024, 100_000, 0.667, 0.5, 0.875),
     ],
 )
 def test_each_unit_has_its_scales(
