@@ -59,8 +59,8 @@ class OwnTimes:
 
 
 def own_times(answers: Sequence[Callable[[], object]], *, device: str) -> OwnTimes:
-    """Give each answer up to ROUNDS times, in turn, and take the least of its times; at least five answers, then as many
-    as BUDGET_NS lasts. Whoever calls has warmed them up and, on a CPU, seen to one thread (`one_thread`)."""
+    """Give each answer up to ROUNDS times, in turn, and take the least of its times; at least five answers, then as
+    many as BUDGET_NS lasts. Whoever calls has warmed them up and, on a CPU, seen to one thread (`one_thread`)."""
     is_cpu = not device.startswith("cuda")
     took = _cpu_ns if is_cpu else _device_ns
     reference = Reference()

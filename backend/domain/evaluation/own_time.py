@@ -11,7 +11,6 @@ from enum import StrEnum
 from typing import Any, Self
 
 from backend.domain.errors import InvalidInput
-from backend.domain.jobs.runner_jobs import Clock as Clock
 
 REFERENCE_NS = 4_000_000  # what the reference workload takes on the processor that all own times are told for
 PPM = 1_000_000
@@ -22,6 +21,15 @@ class Unit(StrEnum):
 
     ANSWER = "answer"
     TOKEN = "token"
+
+
+class Clock(StrEnum):
+    """The clock of a measurement: the process's time on a CPU; time of a device between two synchronisations; wall
+    time, of runners from before own times were measured."""
+
+    CPU = "cpu"
+    DEVICE = "device"
+    WALL = "wall"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

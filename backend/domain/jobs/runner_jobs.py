@@ -37,15 +37,6 @@ class SelectStage(StrEnum):
     SELECTING = "selecting"
 
 
-class Clock(StrEnum):
-    """The clock of a measurement: the process's time on a CPU; time of a device between two synchronisations; wall
-    time, of runners from before own times were measured."""
-
-    CPU = "cpu"
-    DEVICE = "device"
-    WALL = "wall"
-
-
 class Wire:
     """Strict JSON in and out for flat frozen dataclasses."""
 

@@ -23,7 +23,7 @@ from backend.domain.jobs.result_checks import (
     read,
 )
 from backend.domain.jobs.result_checks import BadResult as BadResult
-from backend.domain.jobs.runner_jobs import Clock, DistillResult, EvaluateResult, InferResult, SelectResult
+from backend.domain.jobs.runner_jobs import DistillResult, EvaluateResult, InferResult, SelectResult
 
 MAX_PPM = 2**53 - 1  # a score may be a billion
 MAX_TOKENS_A_TEXT = 256
