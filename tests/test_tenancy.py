@@ -30,7 +30,9 @@ from backend.billing.models import (
     Subscription,
     SubscriptionStatus,
 )
+from backend.compiles.endpoint_lessons import keep_lessons
 from backend.compiles.models import CompileLease, Outbox, StepRun, TeacherCall
+from backend.domain.dialects.dialect import Lesson, Option
 from backend.domain.drafts.vocabulary import Arm, Saving, Strategy
 from backend.domain.ids import Prefix, encode_id
 from backend.domain.jobs.runner_jobs import Progress, RunnerJobKind
@@ -181,6 +183,8 @@ class Household:
         self.compile = make_compile(self.tenant, name=word, task=f"{word} task")
         self.upload = make_upload(self.tenant, text=f"{word} capture")
         self.teacher_key = make_teacher_key(self.tenant, name=f"{word} teacher", secret=f"sk-{word}-0123456789")
+        with tenant_scope(self.tenant.id):
+            keep_lessons(self.tenant.id, f"https://{word}.example/v1", word, [Lesson(option=Option.SEED)])
         self.slice = make_slice(self.compile, name=f"{word} slice", hint=word)
         self.candidate = make_candidate(self.slice, text=f"{word} candidate")
         self.receipt = make_receipts(self.compile)[0]

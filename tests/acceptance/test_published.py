@@ -22,20 +22,23 @@ pytestmark = pytest.mark.timeout(240)
 
 # What two compiles of one spec may differ in, as JSON pointers: who they are, when they ran, how fast this machine was
 # (and what its seconds cost), and the digests of those. Everything else is byte for byte the same.
+# what follows from times: of a K-score its speed and cost, and their sum
+TIMED = "(p50_us|own_us|measured_ns|reference_ns|latency_ppm|cost_nanousd|cost_ppm|composite_ppm)"
 MAY_DIFFER = {
     "manifest.json": r"/(compile|created_at|receipt_head|k_score_ppm)|/members/\d+/(sha256|size)",
     "signatures.json": r"/payload|/signatures/0/sig",
-    "evals.json": r"/latency_us_(p50|p95)",
-    "k_score.json": r"/(p50_us|latency_ppm|cost_nanousd|cost_ppm|composite_ppm)",
+    "evals.json": r"/latency_us_(p50|p95)|/own/(own_us|measured_ns|reference_ns)",
+    "k_score.json": rf"/{TIMED}",
     "gate.json": r"/floors/4/(measured|message)|/k_score_ppm",
     "provenance.json": r"/steps/(evaluation/evals|gate/(gate|k_score))",
     "receipts": r"/predicate/(compile|prev|started_at|ended_at)",
     "receipts/05-distillation.dsse.json": r"/predicate/(cost_microusd|facts/(job|runner_ms))",
     "receipts/06-evaluation.dsse.json": r"/predicate/(cost_microusd|facts/latency_us_(p50|p95))"
+    r"|/predicate/facts/own/(own_us|measured_ns|reference_ns)"
     r"|/predicate/facts/trials/0/(k_score_ppm|cost_microusd|evals)"
     r"|(/subject|/predicate/outputs)/0/digest/sha256",
     "receipts/07-gate.dsse.json": r"/predicate/facts/(gate/k_score_ppm|gate/floors/4/(measured|message))"
-    r"|/predicate/facts/k_score/(p50_us|latency_ppm|cost_nanousd|cost_ppm|composite_ppm)"
+    rf"|/predicate/facts/k_score/{TIMED}"
     r"|(/subject|/predicate/inputs|/predicate/outputs)/[01]/digest/sha256",
 }
 

@@ -122,7 +122,8 @@ def lessons_from_json(rows: Sequence[Sequence[str | int | None]]) -> tuple[Lesso
 
 
 def with_lessons(dialect: Dialect, lessons: Iterable[Lesson]) -> Dialect:
-    """The dialect after these lessons, in their order.
+    """The dialect after these lessons, in their order. None gives back what another took: calls in flight at the same
+    time learn side by side.
 
     >>> plain = Dialect(name="x", source="", checked_on="")
     >>> with_lessons(plain, [Lesson(option=Option.N, value=1), Lesson(option=Option.SEED)]).max_n
@@ -134,19 +135,20 @@ def with_lessons(dialect: Dialect, lessons: Iterable[Lesson]) -> Dialect:
 def _learn(dialect: Dialect, lesson: Lesson) -> Dialect:
     match lesson.option, lesson.value:
         case Option.TOKEN_LIMIT, str(name):
-            return replace(dialect, token_limit=name)
+            return replace(dialect, token_limit=name if dialect.token_limit else "")
         case Option.TOKEN_LIMIT, int(most):
-            return replace(dialect, max_tokens=most)
+            return replace(dialect, max_tokens=most if dialect.max_tokens is None else min(most, dialect.max_tokens))
         case Option.N, int(most):
-            return replace(dialect, max_n=most)
+            return replace(dialect, max_n=min(most, dialect.max_n))
         case Option.TOP_LOGPROBS, int(most):
-            return replace(dialect, max_top_logprobs=most)
+            return replace(dialect, max_top_logprobs=min(most, dialect.max_top_logprobs))
         case Option.TEMPERATURE, int(most):
-            return replace(dialect, max_temperature=float(most))
+            return replace(dialect, max_temperature=min(float(most), dialect.max_temperature))
         case Option.EFFORT, str(least):
             return replace(dialect, efforts=(least,))
         case Option.RESPONSE_FORMAT, str(weaker):
-            return replace(dialect, response_format=ResponseFormat(weaker))
+            weakest = max(ResponseFormat(weaker), dialect.response_format, key=list(ResponseFormat).index)
+            return replace(dialect, response_format=weakest)
         case Option.THOUGHTS, _:
             return replace(dialect, thinks=True)
         case Option.TOKEN_LIMIT, None:

@@ -46,6 +46,7 @@ TRIED: dict[str, str] = {
     "keys create": "keys create {name} --preset serving",
     "keys revoke": f"keys revoke {KEY}",
     "usage": "usage --by step",
+    "prices": "prices",
     "bill": "bill",
     "budgets ls": "budgets ls",
     "budgets set": "budgets set 20",
@@ -78,14 +79,26 @@ TRIED: dict[str, str] = {
 }
 APART = {"login", "webhooks listen", "ablate"}  # tests of their own below
 READS = {
-    *("pull", "ls", "show", "whoami", "keys ls", "usage", "bill", "budgets ls", "webhooks ls", "webhooks deliveries"),
+    *(
+        "pull",
+        "ls",
+        "show",
+        "whoami",
+        "keys ls",
+        "usage",
+        "prices",
+        "bill",
+        "budgets ls",
+        "webhooks ls",
+        "webhooks deliveries",
+    ),
     *("deployments ls", "drafts stats", "drafts list", "drafts show", "drafts preview"),
     *("registry list", "registry pull", "registry contributions"),
 }
 MEANT_FOR: dict[str, set[str]] = {
     "command_line": set(TRIED) - {"keys create", "keys revoke"},
     "ci": {
-        *("compile", "pull", "cancel", "resume", "ls", "show", "whoami"),
+        *("compile", "pull", "cancel", "resume", "ls", "show", "whoami", "prices"),
         *("registry list", "registry pull", "registry contributions"),
     },
     "serving": {"whoami", "deployments ls", "chat"},

@@ -289,7 +289,7 @@ def test_a_model_that_misses_the_k_score_alone_passes_with_the_time_that_its_pac
 
 
 def test_a_pack_that_saves_too_little_for_the_gate_does_not_pass_it(committed_db: None) -> None:
-    row = slow_model(0.97)
+    row = slow_model(0.96)
     bring(row, PACK, packed(row, own_pace_ppm=350_000))
     advance(row)
     assert fresh(row).status == CompileStatus.GATE_FAILED

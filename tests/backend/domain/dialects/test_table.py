@@ -116,3 +116,18 @@ def test_room_for_thoughts_is_as_declared_else_by_effort_else_by_the_model(
 def test_the_page_shows_the_rows_that_ship() -> None:
     text = PAGE.read_text()
     assert page_with_dialects(text) == text, "run `python -m tests.backend.domain.dialects.dialects_page`"
+
+
+def test_a_lesson_that_comes_late_gives_nothing_back() -> None:
+    known = [
+        Lesson(option=Option.RESPONSE_FORMAT, value="text"),
+        Lesson(option=Option.N, value=1),
+        Lesson(option=Option.TOKEN_LIMIT),
+    ]
+    late = [
+        Lesson(option=Option.RESPONSE_FORMAT, value="json_object"),
+        Lesson(option=Option.N, value=4),
+        Lesson(option=Option.TOKEN_LIMIT, value="max_completion_tokens"),
+    ]
+    learnt = with_lessons(UNKNOWN, [*known, *late])
+    assert (learnt.response_format, learnt.max_n, learnt.token_limit) == (ResponseFormat.FREE, 1, "")
