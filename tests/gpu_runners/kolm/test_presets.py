@@ -79,20 +79,9 @@ TRIED: dict[str, str] = {
 }
 APART = {"login", "webhooks listen", "ablate"}  # tests of their own below
 READS = {
-    *(
-        "pull",
-        "ls",
-        "show",
-        "whoami",
-        "keys ls",
-        "usage",
-        "prices",
-        "bill",
-        "budgets ls",
-        "webhooks ls",
-        "webhooks deliveries",
-    ),
-    *("deployments ls", "drafts stats", "drafts list", "drafts show", "drafts preview"),
+    *("pull", "ls", "show", "whoami", "keys ls", "usage", "prices", "bill", "budgets ls"),
+    *("webhooks ls", "webhooks deliveries", "deployments ls"),
+    *("drafts stats", "drafts list", "drafts show", "drafts preview"),
     *("registry list", "registry pull", "registry contributions"),
 }
 MEANT_FOR: dict[str, set[str]] = {
