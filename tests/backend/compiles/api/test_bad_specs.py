@@ -57,7 +57,11 @@ BAD = {
         "/examples/inline/24/output",
         "unknown_label",
     ),
-    "a K-score beyond the size of its adapter": ({"gate": {"k_min": 0.99}}, "/gate/k_min", "gate_unreachable"),
+    "a K-score beyond the size of its adapter": (
+        {"gate": {"k_min": 0.99, "min_heldout": 5}},
+        "/gate/k_min",
+        "gate_unreachable",
+    ),
     "too little gold": ({"gate": {"min_heldout": 500}}, "/examples", "too_few_heldout"),
     "K over N": ({"sampling": {"n_candidates": 4, "k_select": 5}}, "/sampling/k_select", "k_exceeds_n"),
     "N of nothing": ({"sampling": {"n_candidates": 0}}, "/sampling/n_candidates", "out_of_range"),
