@@ -74,8 +74,9 @@ format: setup
 	$(RUN) -m ruff check --fix .
 	$(RUN) -m ruff format .
 
+# status 2 is a crash and no finding: on a very busy machine its two processes miss each other, and one alone does it
 types: setup
-	$(RUN) -m mypy
+	$(RUN) -m mypy || { test $$? -eq 2 && $(RUN) -m mypy --num-workers 0; }
 
 contracts: setup
 	.venv/bin/lint-imports
