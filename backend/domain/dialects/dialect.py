@@ -60,7 +60,7 @@ class Dialect:
 
     name: str
     source: str
-    checked_on: str  # year-month-day
+    written_on: str  # year-month-day
     hosts: tuple[str, ...] = ()
     path: str = ""
     models: str = ""
@@ -88,7 +88,7 @@ def thought_room(dialect: Dialect, effort: str | None, declared: int | None) -> 
     """The tokens that one answer needs for thoughts: as declared, else by the effort, else of a model that thinks the
     usual.
 
-    >>> thought_room(Dialect(name="x", source="", checked_on="", thinks=True), None, None)
+    >>> thought_room(Dialect(name="x", source="", written_on="", thinks=True), None, None)
     4096
     """
     if declared is not None:
@@ -125,7 +125,7 @@ def with_lessons(dialect: Dialect, lessons: Iterable[Lesson]) -> Dialect:
     """The dialect after these lessons, in their order. None gives back what another took: calls in flight at the same
     time learn side by side.
 
-    >>> plain = Dialect(name="x", source="", checked_on="")
+    >>> plain = Dialect(name="x", source="", written_on="")
     >>> with_lessons(plain, [Lesson(option=Option.N, value=1), Lesson(option=Option.SEED)]).max_n
     1
     """

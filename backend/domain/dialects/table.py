@@ -1,6 +1,7 @@
-"""The dialects of vendors and servers, as their documentation and their refusals tell; each with its source and the day
-it was looked at. A vendor that is not here is assumed to speak OpenAI's whole protocol, and its refusals teach the rest
-(`Lesson`).
+"""The dialects of vendors and servers, as stored copies of their documentation and reported refusals tell; each with
+the vendor's own page and the day on which the row was written. No endpoint was asked. Of Together, Vertex, Bedrock and
+LM Studio no list of parameters was found: their rows are assumptions. A vendor that is not here is assumed to speak
+OpenAI's whole protocol, and its refusals teach the rest (`Lesson`).
 
 Where a row and an endpoint disagree the endpoint is right: what it refuses is learnt for the rows of this table too. So
 a row lists what saves a refusal, and above all what an endpoint ignores without a word, which no refusal can teach.
@@ -10,7 +11,7 @@ from urllib.parse import urlsplit
 
 from backend.domain.dialects.dialect import LOGPROBS, SAMPLING, Dialect, Option, ResponseFormat
 
-CHECKED = "2026-11-25"
+WRITTEN = "2026-11-25"
 PLAIN = frozenset({Option.SYSTEM_ROLE, Option.RESPONSE_FORMAT})
 EFFORT = frozenset({Option.EFFORT})
 CACHE_KEY = frozenset({Option.CACHE_KEY})
@@ -22,14 +23,14 @@ LOW_TO_HIGH = ("low", "medium", "high")
 UNKNOWN = Dialect(
     name="openai-compatible",
     source="assumed: OpenAI's protocol; what the endpoint refuses is learnt",
-    checked_on=CHECKED,
+    written_on=WRITTEN,
     takes=SAMPLING | LOGPROBS | PLAIN | EFFORT | TOP_K,
     max_top_logprobs=1024,
 )
 GRAMMAR = Dialect(
     name="grammar",
     source="kolm's own demonstration teacher",
-    checked_on=CHECKED,
+    written_on=WRITTEN,
     takes=SAMPLING | LOGPROBS | {Option.SYSTEM_ROLE} | TOP_K,
     max_top_logprobs=1024,
     response_format=ResponseFormat.FREE,
@@ -40,7 +41,7 @@ VENDORS: tuple[Dialect, ...] = (
     Dialect(
         name="openai-reasoning",
         source="https://platform.openai.com/docs/api-reference/chat/create",
-        checked_on=CHECKED,
+        written_on=WRITTEN,
         hosts=("api.openai.com",),
         models=r"^(?:ft:)?(?:o\d|gpt-(?:5|6)(?!.*chat))",
         takes=PLAIN | EFFORT | CACHE_KEY | {Option.N, Option.SEED},
@@ -51,7 +52,7 @@ VENDORS: tuple[Dialect, ...] = (
     Dialect(
         name="openai",
         source="https://platform.openai.com/docs/api-reference/chat/create",
-        checked_on=CHECKED,
+        written_on=WRITTEN,
         hosts=("api.openai.com",),
         takes=SAMPLING | LOGPROBS | PLAIN | CACHE_KEY,
         token_limit="max_completion_tokens",
@@ -60,7 +61,7 @@ VENDORS: tuple[Dialect, ...] = (
     Dialect(
         name="azure-openai",
         source="https://learn.microsoft.com/azure/ai-foundry/openai/how-to/reasoning",
-        checked_on=CHECKED,
+        written_on=WRITTEN,
         hosts=("openai.azure.com", "services.ai.azure.com", "cognitiveservices.azure.com"),
         takes=SAMPLING | LOGPROBS | PLAIN | EFFORT,
         token_limit="max_completion_tokens",
@@ -70,7 +71,7 @@ VENDORS: tuple[Dialect, ...] = (
     Dialect(
         name="anthropic",
         source="https://docs.anthropic.com/en/api/openai-sdk",
-        checked_on=CHECKED,
+        written_on=WRITTEN,
         hosts=("api.anthropic.com",),
         takes=TEMPERATURES | {Option.SYSTEM_ROLE},
         max_n=1,
@@ -80,7 +81,7 @@ VENDORS: tuple[Dialect, ...] = (
     Dialect(
         name="gemini",
         source="https://ai.google.dev/gemini-api/docs/openai",
-        checked_on=CHECKED,
+        written_on=WRITTEN,
         hosts=("generativelanguage.googleapis.com",),
         takes=TEMPERATURES | PLAIN | EFFORT,
         max_n=1,
@@ -90,7 +91,7 @@ VENDORS: tuple[Dialect, ...] = (
     Dialect(
         name="vertex",
         source="https://docs.cloud.google.com/vertex-ai/generative-ai/docs/migrate/openai/overview",
-        checked_on=CHECKED,
+        written_on=WRITTEN,
         hosts=("googleapis.com",),
         path="/endpoints/openapi",
         takes=TEMPERATURES | PLAIN | EFFORT,
@@ -101,7 +102,7 @@ VENDORS: tuple[Dialect, ...] = (
     Dialect(
         name="mistral-reasoning",
         source="https://docs.mistral.ai/capabilities/reasoning",
-        checked_on=CHECKED,
+        written_on=WRITTEN,
         hosts=("api.mistral.ai",),
         models=r"^magistral",
         takes=SAMPLING | PLAIN | CACHE_KEY,
@@ -112,7 +113,7 @@ VENDORS: tuple[Dialect, ...] = (
     Dialect(
         name="mistral",
         source="https://docs.mistral.ai/api",
-        checked_on=CHECKED,
+        written_on=WRITTEN,
         hosts=("api.mistral.ai",),
         takes=SAMPLING | PLAIN | EFFORT | CACHE_KEY,
         seed="random_seed",
@@ -122,7 +123,7 @@ VENDORS: tuple[Dialect, ...] = (
     Dialect(
         name="groq-reasoning",
         source="https://console.groq.com/docs/reasoning",
-        checked_on=CHECKED,
+        written_on=WRITTEN,
         hosts=("api.groq.com",),
         models=r"gpt-oss|qwen-?3|deepseek-r1",
         takes=TEMPERATURES | PLAIN | EFFORT | {Option.SEED},
@@ -134,7 +135,7 @@ VENDORS: tuple[Dialect, ...] = (
     Dialect(
         name="groq",
         source="https://console.groq.com/docs/openai",
-        checked_on=CHECKED,
+        written_on=WRITTEN,
         hosts=("api.groq.com",),
         takes=TEMPERATURES | PLAIN | {Option.SEED},
         token_limit="max_completion_tokens",
@@ -144,7 +145,7 @@ VENDORS: tuple[Dialect, ...] = (
     Dialect(
         name="deepseek",
         source="https://api-docs.deepseek.com/guides/thinking_mode",
-        checked_on=CHECKED,
+        written_on=WRITTEN,
         hosts=("api.deepseek.com",),
         takes=TEMPERATURES | PLAIN | EFFORT,
         max_n=1,
@@ -156,7 +157,7 @@ VENDORS: tuple[Dialect, ...] = (
     Dialect(
         name="together",
         source="https://docs.together.ai/reference/chat-completions-1",
-        checked_on=CHECKED,
+        written_on=WRITTEN,
         hosts=("api.together.xyz", "api.together.ai"),
         takes=SAMPLING | PLAIN | EFFORT | TOP_K,
         efforts=LOW_TO_HIGH,
@@ -164,7 +165,7 @@ VENDORS: tuple[Dialect, ...] = (
     Dialect(
         name="fireworks",
         source="https://docs.fireworks.ai/api-reference/post-chatcompletions",
-        checked_on=CHECKED,
+        written_on=WRITTEN,
         hosts=("api.fireworks.ai",),
         takes=SAMPLING | LOGPROBS | PLAIN | EFFORT | CACHE_KEY | TOP_K,
         max_top_logprobs=5,
@@ -173,7 +174,7 @@ VENDORS: tuple[Dialect, ...] = (
     Dialect(
         name="openrouter-breakpoints",
         source="https://openrouter.ai/docs/features/prompt-caching",
-        checked_on=CHECKED,
+        written_on=WRITTEN,
         hosts=("openrouter.ai",),
         models=r"^(?:anthropic|google)/",
         takes=TEMPERATURES | PLAIN | EFFORT | {Option.SEED},
@@ -186,7 +187,7 @@ VENDORS: tuple[Dialect, ...] = (
     Dialect(
         name="openrouter",
         source="https://openrouter.ai/docs/api/reference/parameters",
-        checked_on=CHECKED,
+        written_on=WRITTEN,
         hosts=("openrouter.ai",),
         takes=TEMPERATURES | LOGPROBS | PLAIN | EFFORT | TOP_K | {Option.SEED},
         max_n=1,
@@ -196,7 +197,7 @@ VENDORS: tuple[Dialect, ...] = (
     Dialect(
         name="bedrock",
         source="https://docs.aws.amazon.com/bedrock/latest/userguide/inference-chat-completions.html",
-        checked_on=CHECKED,
+        written_on=WRITTEN,
         hosts=("amazonaws.com", "api.aws"),
         path="/v1",
         takes=TEMPERATURES | PLAIN | EFFORT,
@@ -207,7 +208,7 @@ VENDORS: tuple[Dialect, ...] = (
     Dialect(
         name="xai",
         source="https://docs.x.ai/docs/api-reference",
-        checked_on=CHECKED,
+        written_on=WRITTEN,
         hosts=("api.x.ai",),
         takes=SAMPLING | PLAIN | EFFORT,
         token_limit="max_completion_tokens",
@@ -217,7 +218,7 @@ VENDORS: tuple[Dialect, ...] = (
     Dialect(
         name="cerebras",
         source="https://inference-docs.cerebras.ai/api-reference/chat-completions",
-        checked_on=CHECKED,
+        written_on=WRITTEN,
         hosts=("api.cerebras.ai",),
         takes=TEMPERATURES | LOGPROBS | PLAIN | EFFORT | {Option.SEED},
         token_limit="max_completion_tokens",
@@ -233,7 +234,7 @@ SERVERS: tuple[Dialect, ...] = (
     Dialect(
         name="vllm",
         source="https://docs.vllm.ai/en/latest/serving/openai_compatible_server.html",
-        checked_on=CHECKED,
+        written_on=WRITTEN,
         takes=SAMPLING | LOGPROBS | PLAIN | EFFORT | TOP_K,
         efforts=ALL_EFFORTS,
         off=(("chat_template_kwargs", "enable_thinking"), False),
@@ -241,7 +242,7 @@ SERVERS: tuple[Dialect, ...] = (
     Dialect(
         name="sglang",
         source="https://docs.sglang.ai/basic_usage/openai_api_completions.html",
-        checked_on=CHECKED,
+        written_on=WRITTEN,
         takes=SAMPLING | LOGPROBS | PLAIN | EFFORT | TOP_K,
         efforts=ALL_EFFORTS,
         off=(("chat_template_kwargs", "enable_thinking"), False),
@@ -249,7 +250,7 @@ SERVERS: tuple[Dialect, ...] = (
     Dialect(
         name="llama-server",
         source="https://github.com/ggml-org/llama.cpp/blob/master/tools/server/README.md",
-        checked_on=CHECKED,
+        written_on=WRITTEN,
         takes=TEMPERATURES | LOGPROBS | PLAIN | EFFORT | TOP_K | {Option.SEED},
         max_n=1,
         efforts=ALL_EFFORTS,
@@ -259,7 +260,7 @@ SERVERS: tuple[Dialect, ...] = (
     Dialect(
         name="ollama",
         source="https://docs.ollama.com/api/openai-compatibility",
-        checked_on=CHECKED,
+        written_on=WRITTEN,
         takes=TEMPERATURES | LOGPROBS | PLAIN | EFFORT | {Option.SEED},
         max_n=1,
         efforts=("none", *LOW_TO_HIGH),
@@ -267,14 +268,14 @@ SERVERS: tuple[Dialect, ...] = (
     Dialect(
         name="lm-studio",
         source="https://lmstudio.ai/docs/developer/openai-compat/chat-completions",
-        checked_on=CHECKED,
+        written_on=WRITTEN,
         takes=TEMPERATURES | PLAIN | TOP_K | {Option.SEED},
         max_n=1,
     ),
     Dialect(
         name="transformers",
         source="https://huggingface.co/docs/transformers/main/serving",
-        checked_on=CHECKED,
+        written_on=WRITTEN,
         takes=TEMPERATURES | {Option.SEED, Option.SYSTEM_ROLE},
         max_n=1,
         response_format=ResponseFormat.FREE,

@@ -1,4 +1,4 @@
-"""Fourteen endpoints on loopback, each as strict as the vendor or server it stands for: what that refuses is refused
+"""Sixteen endpoints on loopback, each as strict as the vendor or server it stands for: what that refuses is refused
 with its status and its words, and what it ignores is ignored. Where a vendor's words come from is said beside them.
 
 They write what `Script` has for them, in the vendor's own shape: thoughts in a field, in the text, or in parts.

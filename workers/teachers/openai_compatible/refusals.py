@@ -91,7 +91,7 @@ def lesson_of(
     given twice.
 
     >>> refused = b'{"error": {"param": "max_tokens", "message": "Use max_completion_tokens instead."}}'
-    >>> openai = Dialect(name="x", source="", checked_on="")
+    >>> openai = Dialect(name="x", source="", written_on="")
     >>> lesson_of(400, refused, {"max_tokens": 9}, openai).value
     'max_completion_tokens'
     """

@@ -14,7 +14,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Generic, TypeVar
 
@@ -161,7 +161,10 @@ class OpenAICompatibleTeacher:
         return completion_of(got)
 
     def _chat_body(self, request: CompletionRequest) -> MakeBody:
-        return lambda dialect: chat_body(request, self._identity.model, self._caps, dialect)
+        """The effort is the teacher's, whatever is asked of it: a judge's question that is silent about it would be
+        thought about for as long as the vendor likes, in the room of the spec's effort."""
+        asked = replace(request, effort=request.effort or self._effort or "")
+        return lambda dialect: chat_body(asked, self._identity.model, self._caps, dialect)
 
     def _check_thoughts(self, answer: answers.Answer, request: CompletionRequest) -> None:
         """Raise TeacherFailed when every choice reached its limit without a word: what filled it are thoughts, shown or

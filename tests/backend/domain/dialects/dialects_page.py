@@ -20,7 +20,7 @@ def page_with_dialects(text: str) -> str:
 
 
 def _lines() -> Iterator[str]:
-    yield "| dialect | address | models | limit | JSON | drops | effort | prompt cache | source, looked at |"
+    yield "| dialect | address | models | limit | JSON | drops | effort | prompt cache | page, row written |"
     yield "|---|---|---|---|---|---|---|---|---|"
     for row in (*VENDORS, *SERVERS, UNKNOWN):
         cells = (
@@ -32,7 +32,7 @@ def _lines() -> Iterator[str]:
             ", ".join(f"`{option}`" for option in SHOWN if option not in row.takes),
             f"`{'.'.join(row.effort)}`: {', '.join(row.efforts) or 'any'}" if Option.EFFORT in row.takes else "",
             _cache(row),
-            f"{row.source}, {row.checked_on}",
+            f"{row.source}, {row.written_on}",
         )
         yield f"| {' | '.join(cells)} |"
 

@@ -1,5 +1,6 @@
 """The production client against teachers that misbehave (T13), on loopback and raw sockets."""
 
+import dataclasses
 import json
 import random
 import socket
@@ -82,6 +83,22 @@ def test_a_good_answer_comes_back_whole() -> None:
     sent = json.loads(hostile.requests[0].partition(b"\r\n\r\n")[2])
     assert (sent["n"], sent["max_tokens"], sent["seed"]) == (2, 20, 3)
     assert f"bearer {KEY}".encode() in hostile.requests[0].lower()
+
+
+@pytest.mark.parametrize(("own", "sent"), [("", "none"), ("low", "low")])
+def test_a_question_that_is_silent_about_effort_has_the_teachers(own: str, sent: str) -> None:
+    with HostileTeacher(GOOD) as hostile:
+        teacher = OpenAICompatibleTeacher(
+            identity=TeacherIdentity(provider="openai_compatible", model="m"),
+            base_url=hostile.base_url,
+            api_key=KEY,
+            caps=TeacherCaps(),
+            effort="none",
+            allowed_origins=frozenset({hostile.base_url}),
+        )
+        teacher.complete(dataclasses.replace(REQUEST, effort=own), deadline_s=5.0)
+        teacher.close()
+    assert json.loads(hostile.requests[0].partition(b"\r\n\r\n")[2])["reasoning_effort"] == sent
 
 
 @pytest.mark.parametrize("status", [408, 409, 425, 429, 500, 502, 503, 504, 529])
