@@ -13,7 +13,7 @@ WORKERS := -n $(shell "$(PYTHON)" -c 'import os; print(min(8, (os.cpu_count() or
 # bytecode is kept: the suite and the stack start hundreds of processes, each of which would compile a thousand files anew
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo demo-json up key down status test check unit static test-all repeat lines structure durations lint format types contracts migrations-check openapi openapi-check pytest test-faults setup-vllm test-vllm bench-vllm-drafts bench-vllm-recipes bench-vllm-exactness bench-banking77 bench-selection bench-draft-policy bench-drafts bench-draft-kscore test-browser screenshots bench-api bench-streams bench-serving base base-anew bench-trainer bench-snips bench-recipes bench-registry bench-rules bench-gate setup-llama setup-llama-server test-llama bench-llama ledger-check backup restore lock wheel clean
+.PHONY: help setup demo demo-json up key down status test check unit static test-all repeat lines structure durations lint format types contracts migrations-check openapi openapi-check pytest test-faults setup-vllm test-vllm bench-vllm-drafts bench-vllm-recipes bench-vllm-exactness bench-banking77 bench-selection bench-draft-policy bench-drafts bench-draft-kscore test-browser screenshots bench-api bench-streams bench-serving base base-anew base-gemma bench-trainer bench-snips bench-recipes bench-registry bench-rules bench-gate setup-llama setup-llama-server test-llama bench-llama ledger-check backup restore lock wheel clean
 
 help:
 	@echo "make demo    compile examples/refund-router.yaml end to end on this machine"
@@ -139,6 +139,10 @@ base: setup
 # trains it again and puts it into the package (a quarter of an hour of one core)
 base-anew: setup
 	OMP_NUM_THREADS=1 $(RUN) -m gpu_runners.tiny_base --out build/bases --train --ship
+
+# a real language model of 270 million weights for benches and tests, into build/bases; under Google's terms, which it shows
+base-gemma: setup
+	@$(RUN) -m deploy.gemma --out build/bases
 
 # half an hour: packed, bucketed and padded training of causal adapters, beside transformers' loop and TRL (.bench-peers/trl)
 bench-trainer: setup

@@ -55,12 +55,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except FileNotFoundError as missing:
         print(f"There is no {missing.filename}: give the folder that has snips/ in it, or set KOLM_DATA.")
         return 1
-    ensure(ROOT / "build" / "bases", say=lambda line: print(line, file=sys.stderr, flush=True))
+    if chosen.base == NAME:
+        ensure(ROOT / "build" / "bases", say=lambda line: print(line, file=sys.stderr, flush=True))
     train = tuple(random.Random(chosen.seed).sample(snips.train, min(chosen.n_train, len(snips.train))))
     held_texts = {u.text for u in snips.validate}
-    part = Snips(train=tuple(u for u in train if u.text not in held_texts), validate=snips.validate)
+    held = snips.validate[: chosen.n_held_out]
+    part = Snips(train=tuple(u for u in train if u.text not in held_texts), validate=held)
     load = "/".join(f"{value:.1f}" for value in os.getloadavg())
-    print(f"{datetime.date.today()}, load {load}, {len(part.train)} utterances, seed {chosen.seed}")
+    print(f"{datetime.date.today()}, load {load}, {chosen.base}, {len(part.train)} utterances, seed {chosen.seed}")
     way = by_base if chosen.bare else by_runner if chosen.runner else by_stack
     print(way(part, snips.schema, chosen))
     return 0
@@ -71,7 +73,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("data", nargs="?", type=Path, default=data_folder())
     parser.add_argument("--runner", action="store_true", help="without a stack")
     parser.add_argument("--bare", action="store_true", help="the bare base alone, under the same constraint")
+    parser.add_argument("--base", default=NAME, help="a folder of build/bases: gemma-3-270m after make base-gemma")
     parser.add_argument("--n-train", type=int, default=4000)
+    parser.add_argument("--n-held-out", type=int, help="the first so many alone (default: all)")
     parser.add_argument("--epochs", type=int, default=4)
     parser.add_argument("--rank", type=int, default=32)
     parser.add_argument("--tokens-per-step", type=int, default=2048)
@@ -89,7 +93,7 @@ def spec_of(schema: dict[str, Any], chosen: argparse.Namespace, **more: Any) -> 
         "train": {
             "escalate": False,
             "causal": {
-                "base": NAME,
+                "base": chosen.base,
                 "rank": chosen.rank,
                 "alpha": 2 * chosen.rank,
                 "epochs": chosen.epochs,
@@ -158,12 +162,12 @@ def by_runner(part: Snips, schema: dict[str, Any], chosen: argparse.Namespace) -
     from gpu_runners.models.causal_base import open_causal_base
 
     spec = _read_spec(schema, chosen)
-    base = open_causal_base(NAME, base_dir=ROOT / "build" / "bases")
+    base = open_causal_base(chosen.base, base_dir=ROOT / "build" / "bases")
     system = system_prompt(spec)
     dataset = jsonl({"input": u.text, "output": answer_text(u.answer, schema), "weight": 1.0} for u in part.train)
     options: CausalOptions = spec.train.causal.options()
     job = DistillCausalJob(
-        base_model=NAME,
+        base_model=chosen.base,
         system=system,
         dataset_sha256=hashlib.sha256(dataset).hexdigest(),
         options=options.to_json(),
@@ -179,7 +183,7 @@ def by_runner(part: Snips, schema: dict[str, Any], chosen: argparse.Namespace) -
     trained = time.monotonic() - started[0], time.process_time() - started[1]
     answered = evaluate_causal(
         EvaluateCausalJob(
-            base_model=NAME,
+            base_model=chosen.base,
             base_model_sha256=base.sha256,
             system=system,
             answer=answer_form(spec),
@@ -213,7 +217,7 @@ def by_base(part: Snips, schema: dict[str, Any], chosen: argparse.Namespace) -> 
     from gpu_runners.models.protocol import GenerationRequest
 
     spec = _read_spec(schema, chosen)
-    base = open_causal_base(NAME, base_dir=ROOT / "build" / "bases")
+    base = open_causal_base(chosen.base, base_dir=ROOT / "build" / "bases")
     system, constraint = system_prompt(spec), constraint_of(answer_form(spec))
     requests = [
         GenerationRequest(

@@ -55,6 +55,26 @@ class CausalTrain(Part):
     precision: Literal["auto", "fp32", "bf16"] = Field(
         default="auto", description="Arithmetic; auto asks the device.", examples=["auto"]
     )
+    batching: Literal["auto", "shared_prefix", "packed", "bucketed", "padded"] = Field(
+        default="auto",
+        description="How a step is laid out in memory; the gradient is the same. auto: by device and common beginning.",
+        examples=["auto"],
+    )
+    attention: Literal["auto", "sdpa", "flash_attention_2", "flex_attention"] = Field(
+        default="auto",
+        description="The attention kernel; what the runner lacks falls back to sdpa, and the receipt says why.",
+        examples=["auto"],
+    )
+    kernels: Literal["auto", "liger", "plain"] = Field(
+        default="auto",
+        description="Liger's fused kernels where they are installed, on CUDA; plain: torch's own.",
+        examples=["auto"],
+    )
+    optimizer: Literal["auto", "adamw", "paged_adamw_8bit"] = Field(
+        default="auto",
+        description="Paged 8-bit AdamW where bitsandbytes is installed, on CUDA; adamw: torch's own.",
+        examples=["auto"],
+    )
     patch_size: int = Field(
         default=_CAUSAL.patch_size,
         ge=1,

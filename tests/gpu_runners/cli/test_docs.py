@@ -1,4 +1,4 @@
-"""docs/client.md, docs/ci.md and docs/tour.md beside what is really there."""
+"""docs/client.md, docs/ci.md, docs/tour.md and docs/first-compile.md beside what is really there."""
 
 import inspect
 import re
@@ -35,7 +35,7 @@ def test_the_table_of_resources_is_the_clients() -> None:
         assert set(told) == set(resources)
 
 
-@pytest.mark.parametrize("page", ["client.md", "ci.md", "tour.md"])
+@pytest.mark.parametrize("page", ["client.md", "ci.md", "tour.md", "first-compile.md"])
 def test_every_command_on_a_page_is_one_that_the_parser_takes(page: str) -> None:
     lines = re.findall(
         r"^ {4}(?:\$ )?(?:\.venv/bin/)?kolm (.+)$", (DOCS / page).read_text(encoding="utf-8"), re.MULTILINE
