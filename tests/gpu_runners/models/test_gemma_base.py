@@ -11,6 +11,7 @@ from gpu_runners.models.causal_base import CausalBase, open_causal_base
 from gpu_runners.models.chat import prompt_ids
 from gpu_runners.models.protocol import GenerationRequest
 
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(600)]  # its tokenizer alone takes 13 s of an idle core
 BASES = Path(__file__).parents[3] / "build" / "bases"
 SHOTS = (
     "Name the capital of the country.\n\ncountry: France\ncapital: Paris\n\ncountry: Spain\ncapital: Madrid\n\n"
@@ -25,7 +26,6 @@ def gemma() -> CausalBase:
     return open_causal_base(NAME, base_dir=BASES)
 
 
-@pytest.mark.nightly
 def test_its_turns_end_where_its_template_ends_them(gemma: CausalBase) -> None:
     ends = [gemma.tokenizer.convert_ids_to_tokens(i) for i in gemma.eos_ids]
     assert ends == ["<end_of_turn>", "<eos>"]
@@ -34,7 +34,6 @@ def test_its_turns_end_where_its_template_ends_them(gemma: CausalBase) -> None:
     assert prompt == "<bos><start_of_turn>user\nBe brief.\n\nHello<end_of_turn>\n<start_of_turn>model\n"
 
 
-@pytest.mark.nightly
 def test_our_engine_reads_it_right(gemma: CausalBase) -> None:
     """It is no instruct model: it goes on with what it is shown."""
     prompt = (gemma.tokenizer.bos_token_id, *gemma.tokenizer.encode(SHOTS, add_special_tokens=False))
