@@ -35,7 +35,9 @@ from backend.domain.money.pricing import price_book
 from backend.domain.money.teacher_prices import kept_prices
 from backend.domain.spec.parsing import parse_spec
 from backend.runner_jobs import leases as job_leases
+from backend.tenants.isolation import tenant_scope
 from backend.usage import holds
+from workers.step.batch_wait import has_open_batches, is_waiting, stop_quietly, winds_down
 from workers.step.durable import Canceled, CompileRun, Heartbeat, StopSignal, begin_step, is_away, patiently
 from workers.step.result import StepDone, StepWaiting
 from workers.step.runner_wait import RunnerJobFailed
@@ -102,12 +104,31 @@ def _advance(lease: Lease, stop: StopSignal) -> None:
         if run is not None:
             _run_steps(run)
     except (Canceled, LeaseLost, CustomerError, TeacherFailed) as error:
-        _end_patiently(lease, error, stop)
+        _end_with_batches(lease, error, stop)
     except Exception as error:
         log.exception("compile step failed", extra={"compile": str(lease.compile_id)})
         connection.close()  # its transaction state is unknown
         # what went well for longer than an outage may last was not in it
         _end_patiently(lease, error, stop, anew=time.monotonic() - started > settings.KOLM_OUTAGE_S)
+
+
+def _end_with_batches(lease: Lease, error: Exception, stop: StopSignal) -> None:
+    """End the compile, or its try, and stop what a vendor still has of it; a canceled compile waits for that."""
+    if isinstance(error, LeaseLost) or not (has_open_batches(lease.tenant_id, lease.compile_id)):
+        _end_patiently(lease, error, stop)
+        return
+    run = _load(lease, stop)
+    if isinstance(error, Canceled) and winds_down(run):
+        return
+    _end_patiently(lease, error, stop)
+    if not isinstance(error, Canceled) and _has_ended(lease):
+        stop_quietly(run)
+
+
+def _has_ended(lease: Lease) -> bool:
+    with tenant_scope(lease.tenant_id):
+        row = Compile.objects.get(tenant_id=lease.tenant_id, id=lease.compile_id)
+        return CompileStatus(row.status) in TERMINAL
 
 
 def _end_patiently(lease: Lease, error: Exception, stop: StopSignal, *, anew: bool = False) -> None:
@@ -127,6 +148,11 @@ def _open(lease: Lease, stop: StopSignal) -> CompileRun | None:
             raise Crashing
         if status == CompileStatus.QUEUED:
             transitions.move(fenced, CompileStatus.RUNNING)
+    return _load(lease, stop)
+
+
+def _load(lease: Lease, stop: StopSignal) -> CompileRun:
+    with leases.fenced_transaction(lease) as fenced:
         spec_json, estimate = fenced.compile.spec, fenced.compile.estimate
     spec = parse_spec(spec_json)
     prices = kept_prices(estimate, spec.teacher, book=price_book())
@@ -138,11 +164,15 @@ def _run_steps(run: CompileRun) -> None:
         functions = steps_of(fenced.compile)
         rows = StepRun.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id)
         finished = set(rows.filter(status=StepStatus.SUCCEEDED).values_list("name", flat=True))
+        was_waiting = fenced.compile.status == CompileStatus.AWAITING_BATCH
+    if is_waiting(run):
+        return
     for name in STEPS:
         if name in finished:
             continue
         run.stop.check()
-        begin_step(run, name)
+        begin_step(run, name, is_return=was_waiting)
+        was_waiting = False
         outcome = functions[name](run)
         if isinstance(outcome, StepWaiting) or outcome.ends is not None:
             return
@@ -201,7 +231,7 @@ def _cancel(fenced: Fenced) -> None:
     _release_calls(fenced)
     running = StepRun.objects.filter(tenant_id=compile.tenant_id, compile=compile, status=StepStatus.RUNNING)
     running.update(status=StepStatus.CANCELED, ended_at=timezone.now())
-    if compile.status == CompileStatus.RUNNING:
+    if compile.status in (CompileStatus.RUNNING, CompileStatus.AWAITING_BATCH):
         transitions.move(fenced, CompileStatus.CANCELING)
     transitions.move(fenced, CompileStatus.CANCELED)
 

@@ -11,6 +11,7 @@ from backend.compiles.states import ANSWERED_STATES, CallState
 from backend.domain.artifact.receipts import sign_envelope, step_statement
 from backend.domain.canonical import canonical_json, sha256_hex
 from backend.domain.ids import Prefix, encode_id
+from backend.domain.money.teacher_prices import PRICE_KEYS
 from backend.domain.spec.defaults import dialect_of
 from backend.domain.spec.parsing import parse_spec
 
@@ -88,7 +89,7 @@ def _dialect(compile: Compile, models: list[str]) -> dict[str, Any]:
 def _prices(compile: Compile, versions: set[str]) -> list[dict[str, Any]]:
     """The rows that the step's calls were billed by, with dates and sources, as the compile's estimate has them; of the
     price book, whose versions are published, the version."""
-    kept = [compile.estimate.get(key) for key in ("teacher_price", "fallback_price")]
+    kept = [compile.estimate.get(key) for key in PRICE_KEYS]
     rows = {row["version"]: row for row in kept if row is not None and row["origin"] != "book"}
     return [rows.get(version, {"version": version}) for version in sorted(versions)]
 

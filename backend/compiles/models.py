@@ -8,7 +8,15 @@ as wake-ups).
 
 from django.db import models
 
-from backend.compiles.states import CALL_MOVES, CANDIDATE_MOVES, CallState, CandidateState, check_move
+from backend.compiles.states import (
+    BATCH_MOVES,
+    CALL_MOVES,
+    CANDIDATE_MOVES,
+    BatchState,
+    CallState,
+    CandidateState,
+    check_move,
+)
 from backend.domain.drafts.offer_plan import OfferPlan
 from backend.domain.lifecycle import CompileStatus, StepStatus
 from backend.domain.planning.ablations import Arm
@@ -269,7 +277,8 @@ class Candidate(TenantOwned):
 
 class TeacherCall(TenantOwned):
     """The journal of outside calls: the row is written before the call is made. `started` under an older fence means
-    that a process died with the call in flight: it is booked to waste and made again, once."""
+    that a process died with the call in flight: it is booked to waste and made again, once. What a vendor's batch
+    answers names its `batch_id`."""
 
     compile = models.ForeignKey(Compile, on_delete=models.CASCADE, related_name="teacher_calls")
     step = models.CharField(max_length=32)
@@ -293,6 +302,7 @@ class TeacherCall(TenantOwned):
     latency_ms = models.IntegerField(default=0)
     choices = models.JSONField(default=list)
     error_code = models.CharField(max_length=64, blank=True)
+    batch_id = models.UUIDField(null=True)
     started_at = models.DateTimeField(auto_now_add=True)
     ended_at = models.DateTimeField(null=True)
 
@@ -300,10 +310,48 @@ class TeacherCall(TenantOwned):
         constraints = [
             models.UniqueConstraint(fields=["tenant_id", "compile", "key", "attempt"], name="teacher_call_once")
         ]
+        indexes = [
+            models.Index(
+                fields=["tenant_id", "batch_id"], condition=models.Q(batch_id__isnull=False), name="call_by_batch"
+            )
+        ]
 
     def move(self, to: CallState) -> None:
         """Take the next state, in memory: the caller saves it. Raises IllegalMove."""
         check_move(CALL_MOVES, CallState(self.state), to)
+        self.state = to
+
+
+class TeacherBatch(TenantOwned):
+    """One batch at a vendor: written before the vendor hears of it, so that a process that dies loses none and pays for
+    none twice. The vendor's job is found again by its input file, which no other job has. `vendor_status` and the
+    counts are what it said last; `cancel_asked_at` is when it was asked to stop."""
+
+    compile_id = models.UUIDField()
+    step = models.CharField(max_length=32)
+    model = models.CharField(max_length=200)
+    state = models.CharField(max_length=16, default=BatchState.PLANNED)
+    file_sha256 = models.CharField(max_length=64)
+    n_requests = models.IntegerField()
+    input_file = models.CharField(max_length=200, blank=True)
+    vendor_id = models.CharField(max_length=200, blank=True)
+    vendor_status = models.CharField(max_length=32, blank=True)
+    n_done = models.IntegerField(default=0)
+    n_failed = models.IntegerField(default=0)
+    n_answered = models.IntegerField(default=0)
+    error_code = models.CharField(max_length=64, blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+    asked_for_at = models.DateTimeField(null=True)
+    submitted_at = models.DateTimeField(null=True)
+    cancel_asked_at = models.DateTimeField(null=True)
+    ended_at = models.DateTimeField(null=True)
+
+    class Meta:
+        indexes = [models.Index(fields=["tenant_id", "compile_id", "created_at"], name="teacher_batch_by_compile")]
+
+    def move(self, to: BatchState) -> None:
+        """Take the next state, in memory: the caller saves it. Raises IllegalMove."""
+        check_move(BATCH_MOVES, BatchState(self.state), to)
         self.state = to
 
 

@@ -14,7 +14,7 @@ from backend.blobs import get_blob
 from backend.compiles.endpoint_lessons import keep_lessons, lessons_of
 from backend.compiles.models import TEACHER_KEY, TeacherKey, Upload
 from backend.domain.dialects.dialect import Lesson
-from backend.domain.errors import InvalidSpec, NotFound, Problem
+from backend.domain.errors import InvalidSpec, NotFound, OurError, Problem
 from backend.domain.ids import Prefix, decode_id
 from backend.domain.money.pricing import TeacherPrice
 from backend.domain.money.teacher_prices import TeacherPrices
@@ -25,6 +25,7 @@ from backend.tenants.isolation import tenant_scope
 from backend.tenants.sealing import unseal
 from workers.step.durable import CompileRun
 from workers.step.teacher_profile import caps_of, identity_of
+from workers.teachers.openai_compatible.batch_endpoint import BatchEndpoint
 from workers.teachers.openai_compatible.teacher import OpenAICompatibleTeacher
 from workers.teachers.protocol import Teacher
 from workers.teachers.replay import ReplayTeacher
@@ -39,6 +40,13 @@ class TeacherSession:
 
     teacher: Teacher
     price: TeacherPrice
+
+    def batches(self, run: CompileRun) -> BatchEndpoint:
+        """The batch endpoint of a teacher in batch mode."""
+        terms = dialect_of(run.spec.teacher.model_copy(update={"model": self.teacher.identity.model})).batch
+        if terms is None or not isinstance(self.teacher, OpenAICompatibleTeacher):
+            raise OurError("This teacher has no batch endpoint.", code="internal_error")  # the spec's rules refuse it
+        return BatchEndpoint(self.teacher, terms, is_lost=lambda: run.stop.is_lost)
 
     @property
     def identity(self) -> str:

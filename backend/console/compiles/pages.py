@@ -93,7 +93,7 @@ def _about(request: ConsoleRequest, row: Compile) -> dict[str, Any]:
         "is_over": status in TERMINAL,
         "api_path": f"/v1/compiles/{encode_id(Prefix.COMPILE, row.id)}",
         "may_start": may,
-        "may_cancel": may and status in (CompileStatus.QUEUED, CompileStatus.RUNNING),
+        "may_cancel": may and status in (CompileStatus.QUEUED, CompileStatus.RUNNING, CompileStatus.AWAITING_BATCH),
         "may_resume": may and status in RESUMABLE,
         "may_ablate": may and status in ABLATABLE and row.ablation_of is None,
         "next": _NEXT.get(status, ""),

@@ -20,7 +20,7 @@ MICRO = Decimal(1_000_000)
 
 STATE_OF = {
     "good": "succeeded done active delivered paid published passed enabled verified available accepted ok kept",
-    "live": "running started working delivering sending claimed leased in_progress live",
+    "live": "running started working delivering sending claimed leased in_progress live awaiting_batch",
     "warn": "gate_failed past_due retrying degraded warning cluster_gap partial expiring",
     "bad": "failed revoked disabled error rejected uncollectible broken refused",
 }

@@ -49,7 +49,8 @@ VERDICT_TOKENS = 8  # a judge's longest answer about two texts, as workers.teach
 class Estimate:
     """`worst_batch` is the most that one batch of teacher calls may reserve, micro-USD: with less left, the next
     batch is not started. `platform_high` is the part of the high bound that is not the teacher's: all that kolm bills
-    where the customer's own key pays the teacher.
+    where the customer's own key pays the teacher. `batch_window_h` is how long each batch may take, of a teacher in
+    batch mode.
     """
 
     steps: dict[StepName, Range]
@@ -59,6 +60,7 @@ class Estimate:
     assumptions: tuple[str, ...]
     warnings: tuple[str, ...] = ()
     platform_high: int | None = None
+    batch_window_h: int | None = None
 
     @property
     def total(self) -> Range:
@@ -75,6 +77,7 @@ class Estimate:
             "price_version": self.price_version,
             "teacher_price_version": self.teacher.main.version,
             **self.teacher.to_json(),
+            "batch_window_h": self.batch_window_h,
             "assumptions": list(self.assumptions),
             "warnings": list(self.warnings),
         }
@@ -108,6 +111,7 @@ def estimate(
     plan = _Plan(
         spec=spec,
         price=prices.main,
+        batch=prices.batch_of(spec.teacher.model),
         dearest=prices.dearest,
         n_captures=n_captures,
         prompt_candidate=prompt_tokens_candidate
@@ -135,6 +139,7 @@ def estimate(
         assumptions=tuple(plan.assumptions(n_gold_train)),
         warnings=() if today is None else tuple(_warnings(prices, today)),
         platform_high=ours.high + steps[StepName.DISTILLATION].high + answering.high,
+        batch_window_h=plan.batch_window_h,
     )
 
 
@@ -175,6 +180,7 @@ class _Plan:
 
     spec: Spec
     price: TeacherPrice
+    batch: TeacherPrice  # of a call of synthesis and labelling: what it costs in a batch, in batch mode
     dearest: TeacherPrice  # of the model and its fallback, which may write candidates
     n_captures: int
     prompt_candidate: int
@@ -222,8 +228,8 @@ class _Plan:
         n_calls = sum(-(-size // self.per_call) for size in self.pools)
         most = sum(size + MAX_REACTIONS * -(-size // 2) for size in self.pools)
         return Range(
-            low=self._cost(n_calls * self.prompt_candidate // 2, n * self.mean_output // 2),
-            expected=self._cost(n_calls * self.prompt_candidate, n * (self.mean_output + self.thoughts)),
+            low=self._batch_cost(n_calls * self.prompt_candidate // 2, n * self.mean_output // 2),
+            expected=self._batch_cost(n_calls * self.prompt_candidate, n * (self.mean_output + self.thoughts)),
             high=self._candidates_high(most),
         )
 
@@ -254,8 +260,10 @@ class _Plan:
         n, k = self.n_picks, self.spec.sampling.label_samples
         least = -(-n // 2) if n else 0  # drop_k may leave fewer
         return Range(
-            low=self._cost(least * self.prompt_label // 2, least * k * self.least_answer),
-            expected=self._cost(n * self.label_calls * self.prompt_label, n * k * (self.label_output + self.thoughts)),
+            low=self._batch_cost(least * self.prompt_label // 2, least * k * self.least_answer),
+            expected=self._batch_cost(
+                n * self.label_calls * self.prompt_label, n * k * (self.label_output + self.thoughts)
+            ),
             high=self._cost(2 * n * k * self.prompt_label, n * k * (label_max_tokens(self.spec) + self.room)),
         )
 
@@ -309,6 +317,14 @@ class _Plan:
     def _cost(self, input_tokens: int, output_tokens: int) -> int:
         return self.price.cost_microusd(input_tokens=input_tokens, output_tokens=output_tokens)
 
+    def _batch_cost(self, input_tokens: int, output_tokens: int) -> int:
+        return self.batch.cost_microusd(input_tokens=input_tokens, output_tokens=output_tokens)
+
+    @property
+    def batch_window_h(self) -> int | None:
+        terms = dialect_of(self.spec.teacher).batch
+        return terms.window_h if terms is not None and self.spec.teacher.mode == "batch" else None
+
     def assumptions(self, n_gold_train: int) -> Iterator[str]:
         k = self.spec.sampling.label_samples
         n, n_slices = sum(self.pools), len(self.pools)
@@ -316,6 +332,13 @@ class _Plan:
         yield f"{k} label samples a pick; {n_gold_train} gold pairs train besides the selected ones"
         yield f"{self.prompt_candidate} prompt tokens and {self.mean_output} a choice, {self.per_call} a call"
         yield f"{self.prompt_label} prompt tokens a label call and {self.label_output} an answer"
+        if self.batch_window_h is not None:
+            yield (
+                f"{self.batch.listing.note}; at least {bool(self.pools) + bool(self.n_picks)} batches one after the "
+                f"other, each answered within {self.batch_window_h} h, often sooner; a further one for every round of "
+                "candidates that is asked for again, and for what a batch left unanswered"
+            )
+            yield "the first call of a step, verdicts, extra rounds of selection, and the high bounds at the live price"
         if self.room:
             yield f"up to {self.room} tokens of thought an answer, {self.thoughts} expected (assumed, not measured)"
         if train_kind(self.spec) != "encoder":

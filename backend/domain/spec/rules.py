@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from urllib.parse import urlsplit
 
+from backend.domain.dialects.batches import no_batches
 from backend.domain.dialects.dialect import Option
 from backend.domain.errors import Problem
 from backend.domain.patterns.matching import UnsafePattern, compile_pattern, takes_too_long_to_read
@@ -106,6 +107,13 @@ def _teacher(spec: Spec) -> Iterator[Problem]:
     if "effort" in takes[teacher.provider] and teacher.effort is not None and Option.EFFORT not in dialect.takes:
         message = f'"{dialect.name}" has no way to say how long this model thinks; remove it, or name another dialect'
         yield Problem(pointer="/teacher/effort", message=message, code="not_used")
+    if teacher.mode == "batch" and (dialect.batch is None or teacher.provider != "openai_compatible"):
+        why = no_batches(dialect.name) if teacher.provider == "openai_compatible" else f"{teacher.provider} has none"
+        message = (
+            f'there is no batch endpoint here: {why}. Set "live" or leave it out; a server that speaks OpenAI\'s Files '
+            "and Batches is named by dialect: openai"
+        )
+        yield Problem(pointer="/teacher/mode", message=message, code="no_batch_endpoint")
     if teacher.base_url is not None and not _is_web_address(teacher.base_url):
         message = "must be an http(s) address with a host and without user, password, query or fragment: https://llm.example.com/v1"
         yield Problem(pointer="/teacher/base_url", message=message, code="bad_url")

@@ -85,6 +85,14 @@ class DeclaredPrice(Part):
         description="US dollars per million input tokens written to that cache; the input price if null.",
         examples=[0.1875],
     )
+    batch_discount: Money | None = Field(
+        default=None,
+        ge=0,
+        lt=1,
+        json_schema_extra={"minimum": 0, "exclusiveMaximum": 1},
+        description="Share that the vendor takes off in a batch; as its batch endpoint has it if null.",
+        examples=[0.5],
+    )
 
 
 class Teacher(Part):
@@ -134,6 +142,12 @@ class Teacher(Part):
         pattern=r"^[^\s|@]+$",
         description="Which version of the model this is; drafts of another one are never offered. null: as it reports.",
         examples=["2026-08-06"],
+    )
+    mode: Literal["live", "batch"] = Field(
+        default="live",
+        description="batch: synthesis and labeling send their calls to the vendor's batch endpoint, for less; each "
+        "batch may take a day.",
+        examples=["batch"],
     )
     concurrency: int = Field(default=4, ge=1, le=32, description="Most calls at the same time.", examples=[4])
     dialect: DialectName | None = Field(

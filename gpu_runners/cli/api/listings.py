@@ -19,7 +19,10 @@ from gpu_runners.cli.options import AddOptions, add_api_options, count_of
 from gpu_runners.cli.terminal import fail
 from gpu_runners.kolm import Artifact, Client, Compile
 
-STATUSES = ("queued", "running", "canceling", "succeeded", "gate_failed", "failed", "canceled", "expired")
+STATUSES = (
+    *("queued", "running", "awaiting_batch", "canceling"),
+    *("succeeded", "gate_failed", "failed", "canceled", "expired"),
+)
 # where an id of each kind is read
 PATH_OF = {
     "art": "/v1/artifacts",

@@ -57,7 +57,7 @@ MakeBody = Callable[[Dialect], Mapping[str, Any]]
 MAX_LESSONS_A_CALL = 16  # more than a request has options
 BODY_CAP = 2_000_000
 BODY_CAP_PER_CHOICE = 64_000
-_HINTS = {
+HINTS = {
     400: "it does not accept the request (is the model's name right, does it allow this temperature?)",
     401: "it refuses the API key",
     402: "the account has no credit left",
@@ -143,8 +143,17 @@ class OpenAICompatibleTeacher:
         return self._lessons
 
     @property
+    def dialect(self) -> Dialect:
+        """The dialect after all lessons."""
+        return with_lessons(self._dialect, self._lessons)
+
+    @property
     def thought_tokens(self) -> int:
-        return thought_room(with_lessons(self._dialect, self._lessons), self._effort, self._thought_tokens)
+        return thought_room(self.dialect, self._effort, self._thought_tokens)
+
+    def body_of(self, request: CompletionRequest) -> Mapping[str, Any]:
+        """The body that `complete` would send first."""
+        return self._chat_body(request)(self.dialect)
 
     def close(self) -> None:
         self._client.close()
@@ -157,7 +166,7 @@ class OpenAICompatibleTeacher:
         watch = Watch(deadline_at=time.monotonic() + deadline_s, cancelled=cancelled)
         parse = functools.partial(answers.read_chat, request=request)
         got = self._call("/chat/completions", self._chat_body(request), request, watch, parse)
-        self._check_thoughts(got.value, request)
+        self.check_thoughts(got.value, request)
         return completion_of(got)
 
     def _chat_body(self, request: CompletionRequest) -> MakeBody:
@@ -166,12 +175,12 @@ class OpenAICompatibleTeacher:
         asked = replace(request, effort=request.effort or self._effort or "")
         return lambda dialect: chat_body(asked, self._identity.model, self._caps, dialect)
 
-    def _check_thoughts(self, answer: answers.Answer, request: CompletionRequest) -> None:
+    def check_thoughts(self, answer: answers.Answer, request: CompletionRequest) -> None:
         """Raise TeacherFailed when every choice reached its limit without a word: what filled it are thoughts, shown or
         not. That a model thinks is learnt by it: the next call leaves room."""
         if not all(choice.finish_reason == "length" and not choice.text.strip() for choice in answer.choices):
             return
-        self._keep([Lesson(option=Option.THOUGHTS)])
+        self.learn([Lesson(option=Option.THOUGHTS)])
         raise TeacherFailed(
             f"The teacher {self._identity.model} thought until its limit of {request.max_tokens} tokens and "
             f"{request.thought_tokens} for thoughts, and gave no answer; raise teacher.thought_tokens, or lower "
@@ -228,7 +237,7 @@ class OpenAICompatibleTeacher:
                         break
                     _sleep(pause, watch)
                 else:
-                    self._keep(learnt)
+                    self.learn(learnt)
                     ms = round((time.monotonic() - started) * 1000)
                     return _Answered(value, request_id, ms, n_attempts, wasted or Usage())
         except OutboundCanceled:
@@ -245,7 +254,7 @@ class OpenAICompatibleTeacher:
             n_attempts=n_attempts,
         )
 
-    def _keep(self, learnt: Sequence[Lesson]) -> None:
+    def learn(self, learnt: Sequence[Lesson]) -> None:
         """Add what a call learnt; another call may have learnt the same meanwhile."""
         with self._learning:
             self._lessons += tuple(lesson for lesson in learnt if lesson not in self._lessons)
@@ -260,33 +269,55 @@ class OpenAICompatibleTeacher:
             self._slots.release()
 
     def _post(self, path: str, body: Mapping[str, Any], request: CompletionRequest) -> tuple[str | None, bytes]:
-        """One attempt; raises _Attempt, OutboundCanceled. From the first byte sent on, a failure may have been
+        """One attempt; raises _Attempt, TeacherCanceled. From the first byte sent on, a failure may have been
         billed."""
-        headers = {"authorization": f"Bearer {self._api_key}"} if self._api_key else {}
         cap = BODY_CAP + BODY_CAP_PER_CHOICE * request.n
+
+        def read(response: httpx.Response) -> tuple[str | None, bytes]:
+            return response.headers.get("x-request-id"), read_capped(response, cap=cap)
+
+        return self._send("POST", path, read, most=_most(request), json=body)
+
+    def exchange(
+        self, method: str, path: str, read: Callable[[httpx.Response], T], *, watch: Watch, **content: Any
+    ) -> T:
+        """What `read` makes of the answer to a request that generates nothing, such as one about a batch. Raises
+        TeacherFailed after the first failure, without usage; TeacherCanceled."""
         try:
-            with self._client.stream("POST", self._base_url + path, json=body, headers=headers) as response:
+            with watching(watch):
+                return self._send(method, path, read, most=None, **content)
+        except _Attempt as failed:
+            raise TeacherFailed(
+                f"The teacher {self._identity.model} failed at {path.split('/')[1]}: {failed.message}.",
+                code=failed.code,
+                n_attempts=1,
+            ) from None
+
+    def _send(
+        self, method: str, path: str, read: Callable[[httpx.Response], T], *, most: Usage | None, **content: Any
+    ) -> T:
+        headers = {"authorization": f"Bearer {self._api_key}"} if self._api_key else {}
+        try:
+            with self._client.stream(method, self._base_url + path, headers=headers, **content) as response:
                 _check_status(response)
-                return response.headers.get("x-request-id"), read_capped(response, cap=cap)
+                return read(response)
         except OutboundRefused as refused:
             raise _Attempt("teacher_rejected", refused.message.rstrip(".")) from None
         except BodyTooLarge as large:
-            raise _Attempt("teacher_too_large", str(large), usage=_most(request)) from None
+            raise _Attempt("teacher_too_large", str(large), usage=most) from None
         except OutboundTimeout:
-            raise _Attempt("teacher_timeout", "it did not finish its answer in time", usage=_most(request)) from None
+            raise _Attempt("teacher_timeout", "it did not finish its answer in time", usage=most) from None
         except OutboundCanceled:
-            raise TeacherCanceled(_most(request)) from None
+            raise TeacherCanceled(most) from None
         except httpx.ConnectTimeout:
             raise _Attempt("teacher_timeout", "no connection to it could be made in time") from None
         except httpx.ConnectError:
             raise _Attempt("teacher_unreachable", "no connection to it could be made") from None
         except (httpx.RemoteProtocolError, httpx.DecodingError):
-            raise _Attempt(
-                "teacher_unreachable", "it broke off in the middle of its answer", usage=_most(request)
-            ) from None
+            raise _Attempt("teacher_unreachable", "it broke off in the middle of its answer", usage=most) from None
         except httpx.HTTPError as broken:
             message = f"the connection to it broke ({type(broken).__name__})"
-            raise _Attempt("teacher_unreachable", message, usage=_most(request)) from None
+            raise _Attempt("teacher_unreachable", message, usage=most) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,7 +354,7 @@ def _check_status(response: httpx.Response) -> None:
         raise _Attempt("teacher_unreachable", f"it answers with status {status}", retry_after_s=wait, refusal=refusal)
     if 300 <= status < 400:
         raise _Attempt("teacher_rejected", f"it answers with a redirect ({status}), which is not followed")
-    raise _Attempt("teacher_rejected", _HINTS.get(status, f"it answers with status {status}"), refusal=refusal)
+    raise _Attempt("teacher_rejected", HINTS.get(status, f"it answers with status {status}"), refusal=refusal)
 
 
 def _read_refusal(response: httpx.Response) -> bytes:
