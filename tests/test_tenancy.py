@@ -31,7 +31,7 @@ from backend.billing.models import (
     SubscriptionStatus,
 )
 from backend.compiles.endpoint_lessons import keep_lessons
-from backend.compiles.models import CompileLease, Outbox, StepRun, TeacherCall
+from backend.compiles.models import CompileLease, Outbox, StepRun, TeacherBatch, TeacherCall
 from backend.domain.dialects.dialect import Lesson, Option
 from backend.domain.drafts.vocabulary import Arm, Saving, Strategy
 from backend.domain.ids import Prefix, encode_id
@@ -220,6 +220,15 @@ class Household:
             model=word,
             n=1,
             reserved_microusd=0,
+        )
+        TeacherBatch.objects.create(
+            tenant_id=self.tenant.id,
+            compile_id=self.compile.id,
+            step="synthesis",
+            model=word,
+            file_sha256="0" * 64,
+            n_requests=1,
+            vendor_id=word,
         )
         fact = Fact(sku=word, quantity=1, unit="call", amount_microusd=1, price_version="v", source_key=word)
         record(self.tenant.id, [fact], compile_id=self.compile.id, step="synthesis")

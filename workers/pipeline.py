@@ -114,10 +114,14 @@ def _advance(lease: Lease, stop: StopSignal) -> None:
 
 def _end_with_batches(lease: Lease, error: Exception, stop: StopSignal) -> None:
     """End the compile, or its try, and stop what a vendor still has of it; a canceled compile waits for that."""
-    if isinstance(error, LeaseLost) or not (has_open_batches(lease.tenant_id, lease.compile_id)):
+
+    def open_run() -> CompileRun | None:
+        return _load(lease, stop) if has_open_batches(lease.tenant_id, lease.compile_id) else None
+
+    run = None if isinstance(error, LeaseLost) else patiently(open_run, stop=stop)
+    if run is None:
         _end_patiently(lease, error, stop)
         return
-    run = _load(lease, stop)
     if isinstance(error, Canceled) and winds_down(run):
         return
     _end_patiently(lease, error, stop)

@@ -6,7 +6,7 @@ from typing import Any
 from backend.artifacts.models import Receipt
 from backend.artifacts.signing import signing_key
 from backend.compiles.endpoint_lessons import lessons_of
-from backend.compiles.models import Compile, StepRun, TeacherCall
+from backend.compiles.models import Compile, StepRun, TeacherBatch, TeacherCall
 from backend.compiles.states import ANSWERED_STATES, CallState
 from backend.domain.artifact.receipts import sign_envelope, step_statement
 from backend.domain.canonical import canonical_json, sha256_hex
@@ -70,7 +70,18 @@ def _teacher_usage(compile: Compile, step: StepRun) -> dict[str, Any]:
         "wasted_requests": sum(call.state == CallState.WASTED for call in made),
         "prices": _prices(compile, {call.price_version for call in made}),
         **spoken,
+        **_batches(compile, step),
     }
+
+
+def _batches(compile: Compile, step: StepRun) -> dict[str, Any]:
+    """The batches that a vendor had of the step's calls, by its own ids; nothing where it was asked live."""
+    rows = TeacherBatch.objects.filter(tenant_id=compile.tenant_id, compile_id=compile.id, step=step.name)
+    batches = [
+        {"id": row.vendor_id, "status": row.vendor_status, "requests": row.n_requests, "answered": row.n_answered}
+        for row in rows.order_by("created_at")
+    ]
+    return {"mode": "batch", "batches": batches} if batches else {}
 
 
 def _dialect(compile: Compile, models: list[str]) -> dict[str, Any]:

@@ -77,6 +77,9 @@ class Estimate(Row):
     price_version: str = ""
     teacher_price: Json | None = None
     fallback_price: Json | None = None
+    batch_price: Json | None = None
+    batch_fallback_price: Json | None = None
+    batch_window_h: int | None = None
     assumptions: Sequence[str] = ()
     warnings: Sequence[str] = ()
     draft_cache: Json | None = None

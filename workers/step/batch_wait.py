@@ -39,7 +39,9 @@ def send_batches(run: CompileRun, batches: StepBatches) -> StepWaiting:
     """Send what a step has put aside and give the lease back until the first look."""
     with _sessions(run) as session_of:
         batches.send(session_of)
-    is_waiting(run)
+    if not is_waiting(run):  # answered already, or canceled meanwhile
+        with run.transaction():
+            leases.release(run.lease, due_in_s=0)
     return StepWaiting()
 
 

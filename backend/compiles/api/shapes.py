@@ -129,6 +129,13 @@ class EstimateShape(s.Serializer[Any]):
     teacher_price_version = s.CharField()
     teacher_price = TeacherPriceShape(help_text="What the teacher's tokens cost; a compile keeps it to its end.")
     fallback_price = TeacherPriceShape(allow_null=True, help_text="Of the fallback model, where there is one.")
+    batch_price = TeacherPriceShape(
+        allow_null=True, help_text="In batch mode: what a token costs in a batch (synthesis and labeling)."
+    )
+    batch_fallback_price = TeacherPriceShape(allow_null=True, help_text="The same of the fallback model.")
+    batch_window_h = s.IntegerField(
+        allow_null=True, help_text="In batch mode: the hours within which a batch is answered, or expires."
+    )
     assumptions = s.ListField(child=s.CharField())
     warnings = s.ListField(child=s.CharField(), help_text="What is doubtful, such as a price of more than a year ago.")
     budget_microusd = s.IntegerField()

@@ -62,6 +62,14 @@ class Checked:
         return "" if self.estimate is None else price_sentence(price_json(self.estimate.teacher.main))
 
     @property
+    def batch_line(self) -> str:
+        """What a batch costs and how long it may take, in batch mode."""
+        if self.estimate is None or self.estimate.teacher.batch is None:
+            return ""
+        price = price_sentence(price_json(self.estimate.teacher.batch))
+        return f"{price}. Each batch is answered within {self.estimate.batch_window_h} h; the compile waits for it"
+
+    @property
     def is_ample(self) -> bool:
         return (
             self.spec is not None
