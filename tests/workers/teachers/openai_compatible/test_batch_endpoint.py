@@ -22,6 +22,13 @@ def vendor() -> Iterator[BatchVendor]:
         yield batches
 
 
+@pytest.fixture
+def endpoint(vendor: BatchVendor) -> Iterator[BatchEndpoint]:
+    made = endpoint_of(vendor)
+    yield made
+    made.teacher.close()
+
+
 def endpoint_of(vendor: BatchVendor, *, key: str = KEY) -> BatchEndpoint:
     teacher = OpenAICompatibleTeacher(
         identity=TeacherIdentity(provider="openai_compatible", model="gpt-4o-mini"),
@@ -39,8 +46,7 @@ def file_of(endpoint: BatchEndpoint, *names: str) -> bytes:
     return b"".join(BatchRequest(name=n, request=REQUEST, body=body).line(endpoint.terms.url) for n in names)
 
 
-def test_a_file_becomes_a_job_and_its_answers(vendor: BatchVendor) -> None:
-    endpoint = endpoint_of(vendor)
+def test_a_file_becomes_a_job_and_its_answers(vendor: BatchVendor, endpoint: BatchEndpoint) -> None:
     job = endpoint.create(endpoint.upload(file_of(endpoint, "a", "b")), "ours")
     assert (job.status, job.n_total) == ("validating", 2)
     assert endpoint.get(job.id).status == "in_progress"
@@ -50,8 +56,7 @@ def test_a_file_becomes_a_job_and_its_answers(vendor: BatchVendor) -> None:
     assert len(list(endpoint.rows(done.output_file, cap=100_000))) == 2
 
 
-def test_a_job_is_found_by_its_file_among_many(vendor: BatchVendor) -> None:
-    endpoint = endpoint_of(vendor)
+def test_a_job_is_found_by_its_file_among_many(vendor: BatchVendor, endpoint: BatchEndpoint) -> None:
     file = endpoint.upload(file_of(endpoint, "a"))
     assert endpoint.find(file) is None
     made = endpoint.create(file, "ours")
@@ -62,29 +67,31 @@ def test_a_job_is_found_by_its_file_among_many(vendor: BatchVendor) -> None:
     assert found.id == made.id
 
 
-def test_a_file_beyond_its_bound_is_not_read(vendor: BatchVendor) -> None:
+def test_a_file_beyond_its_bound_is_not_read(vendor: BatchVendor, endpoint: BatchEndpoint) -> None:
     vendor.files["file-big"] = b"x" * 5_000
     with pytest.raises(TeacherFailed) as failed:
-        list(endpoint_of(vendor).rows("file-big", cap=4_000))
+        list(endpoint.rows("file-big", cap=4_000))
     assert failed.value.code == "teacher_too_large"
 
 
 @pytest.mark.parametrize("id", ["../files", "a/b", "", "a" * 201, None, 7, "é"])
-def test_an_id_that_is_no_id_becomes_no_address(vendor: BatchVendor, id: object) -> None:
+def test_an_id_that_is_no_id_becomes_no_address(vendor: BatchVendor, endpoint: BatchEndpoint, id: object) -> None:
     vendor.refuses["POST /files"] = (200, {"id": id})
     with pytest.raises(TeacherFailed) as failed:
-        endpoint_of(vendor).upload(b"{}")
+        endpoint.upload(b"{}")
     assert failed.value.code == "teacher_protocol"
 
 
 def test_a_wrong_key_is_told_as_it_is_live(vendor: BatchVendor) -> None:
+    refused = endpoint_of(vendor, key="sk-wrong")
     with pytest.raises(TeacherFailed, match="it refuses the API key") as failed:
-        endpoint_of(vendor, key="sk-wrong").find("file-1")
+        refused.find("file-1")
     assert failed.value.code == "teacher_rejected"
     assert "sk-wrong" not in str(failed.value)
+    refused.teacher.close()
 
 
-def test_a_status_that_nobody_knows_is_not_the_end(vendor: BatchVendor) -> None:
+def test_a_status_that_nobody_knows_is_not_the_end(vendor: BatchVendor, endpoint: BatchEndpoint) -> None:
     vendor.refuses["GET /batches/b"] = (200, {"id": "b", "status": "resting", "request_counts": {"total": -4}})
-    job = endpoint_of(vendor).get("b")
+    job = endpoint.get("b")
     assert (job.status, job.has_ended, job.n_total) == ("in_progress", False, 0)
