@@ -79,7 +79,7 @@ class StepBatches:
                 tenant_id=self.run.tenant_id, compile_id=self.run.compile_id, batch_id__isnull=False
             )
             left = rows.filter(key__in=[plan.key for plan in plans], state__in=(CallState.CANCELED, CallState.FAILED))
-            n_batches = Counter(left.exclude(error_code=NOT_RUN).values_list("key", flat=True))
+            n_batches = Counter(key for key, code in left.values_list("key", "error_code") if code != NOT_RUN)
         again = [plan.key for plan in plans if n_batches[plan.key]]
         live = {key for key in again if n_batches[key] >= MAX_BATCHES}
         if len(again) == len(plans) <= FEW:

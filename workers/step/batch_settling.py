@@ -47,20 +47,20 @@ def settle(run: CompileRun, endpoint: BatchEndpoint, batch: TeacherBatch, job: B
     """Journal what an ended job answered and end its batch; the failure that ends the compile, where a line or the job
     has one. Raises TeacherFailed where the files cannot be had."""
     if job.status == "failed" and not (job.output_file or job.error_file):
-        code = job.error_codes[0] if job.error_codes else "failed"
-        release(run, batch, error_code=code, call_code=NOT_RUN)
-        return None if code == TOO_MANY_TOKENS else _refused(batch, code)
+        reason = job.reasons[0] if job.reasons else "failed"
+        release(run, batch, reason=reason, calls_were=NOT_RUN)
+        return None if reason == TOO_MANY_TOKENS else _refused(batch, reason)
     sent = requests_of(run, batch)
     reading = _Reading(run=run, endpoint=endpoint, batch=batch, sent=sent)
     lines = read_lines(_rows(endpoint, job, sent))
     while part := tuple(islice(lines, AT_ONCE)):
         reading.take(part)
-    release(run, batch, call_code=UNANSWERED)
+    release(run, batch, calls_were=UNANSWERED)
     return reading.failure
 
 
-def _refused(batch: TeacherBatch, code: str) -> TeacherFailed:
-    why = _REFUSALS.get(code, 'it refuses a file of requests as a whole; try teacher.mode "live"')
+def _refused(batch: TeacherBatch, reason: str) -> TeacherFailed:
+    why = _REFUSALS.get(reason, 'it refuses a file of requests as a whole; try teacher.mode "live"')
     return TeacherFailed(f"The teacher {batch.model} refused a batch: {why}.", code="teacher_rejected")
 
 
@@ -129,12 +129,12 @@ class _Reading:
         return failed
 
 
-def release(run: CompileRun, batch: TeacherBatch, *, call_code: str, error_code: str = "") -> None:
+def release(run: CompileRun, batch: TeacherBatch, *, calls_were: str, reason: str = "") -> None:
     """End a batch: calls that it did not answer cost nothing and may be made again."""
     with run.transaction() as fenced:
-        _release_calls(fenced, batch, call_code)
+        _release_calls(fenced, batch, calls_were)
         batch.move(BatchState.ENDED)
-        batch.error_code, batch.ended_at = error_code, timezone.now()
+        batch.error_code, batch.ended_at = reason, timezone.now()
         batch.save(update_fields=["state", "error_code", "ended_at"])
         same = TeacherBatch.objects.filter(tenant_id=run.tenant_id, file_sha256=batch.file_sha256)
         if not same.exclude(state=BatchState.ENDED).exists():

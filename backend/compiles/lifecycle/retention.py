@@ -104,7 +104,7 @@ def _forget_batches(tenant_id: UUID, compile_ids: list[UUID]) -> None:
     others = rows.exclude(compile_id__in=compile_ids).values_list("file_sha256", flat=True)
     for digest in set(mine.values_list("file_sha256", flat=True)) - set(others):
         transaction.on_commit(lambda digest=digest: sweep_blob(tenant_id, digest))
-    mine.update(state=BatchState.ENDED, error_code="forgotten", ended_at=timezone.now())
+    mine.update(state=BatchState.ENDED, ended_at=timezone.now())
 
 
 def _datasets(steps: QuerySet[StepRun]) -> set[str]:

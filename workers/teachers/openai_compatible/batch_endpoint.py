@@ -34,7 +34,7 @@ _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,199}")  # it becomes part of an 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchJob:
-    """A vendor's job. `error_codes` say why one failed as a whole, before anything of it was run."""
+    """A vendor's job. `reasons` say why one failed as a whole, before anything of it was run."""
 
     id: str
     status: str
@@ -44,7 +44,7 @@ class BatchJob:
     n_total: int = 0
     n_done: int = 0
     n_failed: int = 0
-    error_codes: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
 
     @property
     def has_ended(self) -> bool:
@@ -151,16 +151,16 @@ def _job(value: dict[str, Any]) -> BatchJob:
         n_total=_count(counts.get("total")),
         n_done=_count(counts.get("completed")),
         n_failed=_count(counts.get("failed")),
-        error_codes=tuple(_error_codes(value.get("errors"))),
+        reasons=tuple(_reasons(value.get("errors"))),
     )
 
 
-def _error_codes(errors: object) -> Iterator[str]:
+def _reasons(errors: object) -> Iterator[str]:
     rows = errors.get("data") if isinstance(errors, dict) else None
     for row in rows[:100] if isinstance(rows, list) else ():
-        code = row.get("code") if isinstance(row, dict) else None
-        if isinstance(code, str):
-            yield code[:64]
+        reason = row.get("code") if isinstance(row, dict) else None
+        if isinstance(reason, str):
+            yield reason[:64]
 
 
 def _count(value: object) -> int:

@@ -53,7 +53,7 @@ class BatchLine:
     name: str
     status: int | None
     body: bytes
-    error_code: str
+    fault: str
     request_id: str
 
 
@@ -75,13 +75,13 @@ def _read_line(row: bytes) -> BatchLine | None:
     name, response, error = value.get("custom_id"), value.get("response"), value.get("error")
     if not isinstance(name, str):
         return None
-    code = error.get("code") if isinstance(error, dict) else None
+    fault = error.get("code") if isinstance(error, dict) else None
     status = response.get("status_code") if isinstance(response, dict) else None
     return BatchLine(
         name=name,
         status=status if isinstance(status, int) and not isinstance(status, bool) else None,
         body=json.dumps(response.get("body")).encode() if isinstance(response, dict) else b"",
-        error_code=code if isinstance(code, str) else "",
+        fault=fault if isinstance(fault, str) else "",
         request_id=_short(response.get("request_id")) if isinstance(response, dict) else "",
     )
 
@@ -94,7 +94,7 @@ def answer_of(line: BatchLine, sent: BatchRequest) -> Answer | TeacherFailed | N
     """What a line says of its request: an answer; a failure, as a live call would have had it; None where it was never
     run. Of an answer that cannot be read the most is billed that it can have cost."""
     if line.status is None:
-        return None if line.error_code in NOT_RUN or not line.error_code else _failed("teacher_rejected", HINTS[400])
+        return None if line.fault in NOT_RUN or not line.fault else _failed("teacher_rejected", HINTS[400])
     if line.status == 200:
         try:
             return read_chat(line.body, sent.request)
