@@ -325,7 +325,7 @@ class TeacherCall(TenantOwned):
 class TeacherBatch(TenantOwned):
     """One batch at a vendor: written before the vendor hears of it, so that a process that dies loses none and pays for
     none twice. The vendor's job is found again by its input file, which no other job has. `vendor_status` and the
-    counts are what it said last; `cancel_asked_at` is when it was asked to stop."""
+    counts are what it said last, `reason` why it was refused as a whole; `cancel_asked_at` is when it was asked to stop."""
 
     compile_id = models.UUIDField()
     step = models.CharField(max_length=32)
@@ -339,7 +339,7 @@ class TeacherBatch(TenantOwned):
     n_done = models.IntegerField(default=0)
     n_failed = models.IntegerField(default=0)
     n_answered = models.IntegerField(default=0)
-    error_code = models.CharField(max_length=64, blank=True)
+    reason = models.CharField(max_length=64, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
     asked_for_at = models.DateTimeField(null=True)
     submitted_at = models.DateTimeField(null=True)

@@ -54,7 +54,7 @@ class Migration(migrations.Migration):
                 ("n_done", models.IntegerField(default=0)),
                 ("n_failed", models.IntegerField(default=0)),
                 ("n_answered", models.IntegerField(default=0)),
-                ("error_code", models.CharField(blank=True, max_length=64)),
+                ("reason", models.CharField(blank=True, max_length=64)),
                 ("created_at", models.DateTimeField(auto_now_add=True)),
                 ("asked_for_at", models.DateTimeField(null=True)),
                 ("submitted_at", models.DateTimeField(null=True)),

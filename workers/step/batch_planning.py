@@ -141,7 +141,7 @@ def _most_requests(run: CompileRun, terms: BatchTerms) -> int:
     with run.transaction():
         rows = TeacherBatch.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id)
         last = rows.order_by("-created_at").first()
-    if last is None or last.error_code != TOO_MANY_TOKENS:
+    if last is None or last.reason != TOO_MANY_TOKENS:
         return terms.most_requests
     if last.n_requests <= FEW:
         raise TeacherFailed(

@@ -134,8 +134,8 @@ def release(run: CompileRun, batch: TeacherBatch, *, calls_were: str, reason: st
     with run.transaction() as fenced:
         _release_calls(fenced, batch, calls_were)
         batch.move(BatchState.ENDED)
-        batch.error_code, batch.ended_at = reason, timezone.now()
-        batch.save(update_fields=["state", "error_code", "ended_at"])
+        batch.reason, batch.ended_at = reason, timezone.now()
+        batch.save(update_fields=["state", "reason", "ended_at"])
         same = TeacherBatch.objects.filter(tenant_id=run.tenant_id, file_sha256=batch.file_sha256)
         if not same.exclude(state=BatchState.ENDED).exists():
             transaction.on_commit(lambda: sweep_blob(run.tenant_id, batch.file_sha256), robust=True)
