@@ -28,7 +28,6 @@ from workers.teachers.protocol import CompletionRequest, TeacherFailed
 
 FEW = 20  # calls that are sooner made live than sent again
 MAX_BATCHES = 2  # that may leave a call unanswered before it is made live
-NOT_RUN = "batch_not_run"  # of a call whose batch was refused as a whole, or never made
 TOO_MANY_TOKENS = "token_limit_exceeded"  # more than the vendor lets this account have waiting
 BYTES_A_TOKEN, BYTES_A_LINE = 8, 4_000  # of an answer
 
@@ -79,7 +78,7 @@ class StepBatches:
                 tenant_id=self.run.tenant_id, compile_id=self.run.compile_id, batch_id__isnull=False
             )
             left = rows.filter(key__in=[plan.key for plan in plans], state__in=(CallState.CANCELED, CallState.FAILED))
-            n_batches = Counter(key for key, code in left.values_list("key", "error_code") if code != NOT_RUN)
+            n_batches = Counter(left.values_list("key", flat=True))
         again = [plan.key for plan in plans if n_batches[plan.key]]
         live = {key for key in again if n_batches[key] >= MAX_BATCHES}
         if len(again) == len(plans) <= FEW:

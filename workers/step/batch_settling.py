@@ -18,7 +18,7 @@ from backend.compiles.events import touch
 from backend.compiles.models import TeacherBatch, TeacherCall
 from backend.compiles.states import BatchState, CallState
 from backend.domain.lifecycle import StepName
-from workers.step.batch_planning import NOT_RUN, TOO_MANY_TOKENS, most_answer_bytes, name_of
+from workers.step.batch_planning import TOO_MANY_TOKENS, most_answer_bytes, name_of
 from workers.step.durable import CompileRun
 from workers.step.teacher_calls import journal
 from workers.teachers.openai_compatible.batch_endpoint import BatchEndpoint, BatchJob
@@ -33,7 +33,6 @@ from workers.teachers.openai_compatible.batch_lines import (
 from workers.teachers.protocol import Completion, TeacherCanceled, TeacherFailed
 
 AT_ONCE = 200  # lines that one transaction journals
-UNANSWERED = "batch_unanswered"
 # why a vendor refuses a batch as a whole, where the customer can mend it
 _REFUSALS = {
     "model_not_found": 'its batch endpoint does not take this model; take another one, or teacher.mode "live"',
@@ -48,14 +47,14 @@ def settle(run: CompileRun, endpoint: BatchEndpoint, batch: TeacherBatch, job: B
     has one. Raises TeacherFailed where the files cannot be had."""
     if job.status == "failed" and not (job.output_file or job.error_file):
         reason = job.reasons[0] if job.reasons else "failed"
-        release(run, batch, reason=reason, calls_were=NOT_RUN)
+        release(run, batch, reason=reason, was_run=False)
         return None if reason == TOO_MANY_TOKENS else _refused(batch, reason)
     sent = requests_of(run, batch)
     reading = _Reading(run=run, endpoint=endpoint, batch=batch, sent=sent)
     lines = read_lines(_rows(endpoint, job, sent))
     while part := tuple(islice(lines, AT_ONCE)):
         reading.take(part)
-    release(run, batch, calls_were=UNANSWERED)
+    release(run, batch, was_run=True)
     return reading.failure
 
 
@@ -109,14 +108,14 @@ class _Reading:
         if answer is None:
             return None
         if isinstance(answer, TeacherFailed):
-            return self._failed(line, sent, answer)
+            return self._refused(line, sent, answer)
         try:
             teacher.check_thoughts(answer, sent.request)
         except TeacherFailed as thought:
             return thought
         return completion_of(answer, line)
 
-    def _failed(self, line: BatchLine, sent: BatchRequest, failed: TeacherFailed) -> TeacherFailed:
+    def _refused(self, line: BatchLine, sent: BatchRequest, failed: TeacherFailed) -> TeacherFailed:
         """A refusal about an option is a lesson, by which the call is made again; lines that were refused for the same
         option teach nothing further, and are no other failure."""
         teacher = self.endpoint.teacher
@@ -129,10 +128,10 @@ class _Reading:
         return failed
 
 
-def release(run: CompileRun, batch: TeacherBatch, *, calls_were: str, reason: str = "") -> None:
+def release(run: CompileRun, batch: TeacherBatch, *, was_run: bool, reason: str = "") -> None:
     """End a batch: calls that it did not answer cost nothing and may be made again."""
     with run.transaction() as fenced:
-        _release_calls(fenced, batch, calls_were)
+        _release_calls(fenced, batch, was_run=was_run)
         batch.move(BatchState.ENDED)
         batch.reason, batch.ended_at = reason, timezone.now()
         batch.save(update_fields=["state", "reason", "ended_at"])
@@ -141,9 +140,10 @@ def release(run: CompileRun, batch: TeacherBatch, *, calls_were: str, reason: st
             transaction.on_commit(lambda: sweep_blob(run.tenant_id, batch.file_sha256), robust=True)
 
 
-def _release_calls(fenced: Fenced, batch: TeacherBatch, code: str) -> None:
+def _release_calls(fenced: Fenced, batch: TeacherBatch, *, was_run: bool) -> None:
     calls = TeacherCall.objects.filter(tenant_id=batch.tenant_id, batch_id=batch.id, state=CallState.SUBMITTED)
     reserved = sum(calls.values_list("reserved_microusd", flat=True))
     compile = fenced.compile
     touch(compile, reserved_microusd=compile.reserved_microusd - min(reserved, compile.reserved_microusd))
-    calls.update(state=CallState.CANCELED, error_code=code, ended_at=timezone.now())
+    # a call whose batch was never run is in none: it is no reason to make it live
+    calls.update(state=CallState.CANCELED, batch_id=batch.id if was_run else None, ended_at=timezone.now())

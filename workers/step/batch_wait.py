@@ -19,7 +19,7 @@ from backend.compiles.states import BatchState, CallState
 from backend.domain.errors import CustomerError
 from backend.domain.lifecycle import CompileStatus, StepName
 from backend.tenants.isolation import tenant_scope
-from workers.step.batch_planning import NOT_RUN, StepBatches
+from workers.step.batch_planning import StepBatches
 from workers.step.batch_settling import release, requests_of, settle
 from workers.step.durable import CompileRun
 from workers.step.result import StepWaiting
@@ -145,7 +145,7 @@ def _carry(run: CompileRun, session: TeacherSession, row: TeacherBatch) -> Teach
             late = _overdue(endpoint, row)
             return None if late is None else failed
         if row.state in (BatchState.PLANNED, BatchState.UPLOADED):  # it was refused: nothing was made
-            release(run, row, reason=failed.code, calls_were=NOT_RUN)
+            release(run, row, reason=failed.code, was_run=False)
         elif failed.code == "teacher_too_large":  # nobody will read its files
             _abandon(run, row)
         return failed
@@ -234,7 +234,7 @@ def _stop(run: CompileRun, endpoint: BatchEndpoint, row: TeacherBatch) -> None:
         job = None if row.asked_for_at is None else endpoint.find(row.input_file)
         if job is None:
             if row.asked_for_at is None or timezone.now() - row.asked_for_at > ON_ITS_WAY:
-                release(run, row, calls_were=NOT_RUN, reason="canceled")
+                release(run, row, was_run=False, reason="canceled")
             return
         row.vendor_id, row.submitted_at = job.id, timezone.now()
         _save(run, row, BatchState.SUBMITTED)
@@ -256,7 +256,7 @@ def _abandon(run: CompileRun, row: TeacherBatch) -> None:
         calls = TeacherCall.objects.filter(tenant_id=run.tenant_id, batch_id=row.id, state=CallState.SUBMITTED)
         for call in calls:
             write_off(fenced, call, is_own_key=pays_teacher_itself(run.spec))
-    release(run, row, calls_were=NOT_RUN, reason="canceled")
+    release(run, row, was_run=False, reason="canceled")
 
 
 def stop_quietly(run: CompileRun) -> None:
