@@ -26,7 +26,7 @@ from workers.teachers.openai_compatible.batch_endpoint import BatchEndpoint
 from workers.teachers.openai_compatible.batch_lines import BatchRequest
 from workers.teachers.protocol import CompletionRequest, TeacherFailed
 
-FEW = 20  # calls that are sooner made live than sent again
+FEW = 20  # calls of a slice, or labels, that are sooner made live than sent again
 MAX_BATCHES = 2  # that may leave a call unanswered before it is made live
 TOO_MANY_TOKENS = "token_limit_exceeded"  # more than the vendor lets this account have waiting
 BYTES_A_TOKEN, BYTES_A_LINE = 8, 4_000  # of an answer

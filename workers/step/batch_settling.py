@@ -42,7 +42,7 @@ _REFUSALS = {
 }
 
 
-def settle(run: CompileRun, endpoint: BatchEndpoint, batch: TeacherBatch, job: BatchJob) -> TeacherFailed | None:
+def journal_job(run: CompileRun, endpoint: BatchEndpoint, batch: TeacherBatch, job: BatchJob) -> TeacherFailed | None:
     """Journal what an ended job answered and end its batch; the failure that ends the compile, where a line or the job
     has one. Raises TeacherFailed where the files cannot be had."""
     if job.status == "failed" and not (job.output_file or job.error_file):

@@ -20,7 +20,7 @@ from backend.domain.errors import CustomerError
 from backend.domain.lifecycle import CompileStatus, StepName
 from backend.tenants.isolation import tenant_scope
 from workers.step.batch_planning import StepBatches
-from workers.step.batch_settling import release, requests_of, settle
+from workers.step.batch_settling import journal_job, release, requests_of
 from workers.step.durable import CompileRun
 from workers.step.result import StepWaiting
 from workers.step.spending import pays_teacher_itself, reserve
@@ -139,7 +139,7 @@ def _carry(run: CompileRun, session: TeacherSession, row: TeacherBatch) -> Teach
     endpoint = session.batches(run)
     try:
         job = _job_of(run, endpoint, row)
-        return settle(run, endpoint, row, job) if job is not None and job.has_ended else _overdue(endpoint, row)
+        return journal_job(run, endpoint, row, job) if job is not None and job.has_ended else _overdue(endpoint, row)
     except TeacherFailed as failed:
         if failed.retryable:
             late = _overdue(endpoint, row)
@@ -212,7 +212,7 @@ def winds_down(run: CompileRun) -> bool:
             with _sessions(run) as session_of:
                 _stop(run, session_of(row.model).batches(run), row)
         except (TeacherFailed, CustomerError):
-            if _is_given_up(row):
+            if _is_abandoned(row):
                 _abandon(run, row)
     open_rows = [row for row in rows if row.state != BatchState.ENDED]
     if open_rows:
@@ -222,7 +222,7 @@ def winds_down(run: CompileRun) -> bool:
     return bool(open_rows)
 
 
-def _is_given_up(row: TeacherBatch) -> bool:
+def _is_abandoned(row: TeacherBatch) -> bool:
     return row.cancel_asked_at is not None and timezone.now() - row.cancel_asked_at > CANCEL_FOR
 
 
@@ -245,8 +245,8 @@ def _stop(run: CompileRun, endpoint: BatchEndpoint, row: TeacherBatch) -> None:
     _note(row, job)
     _save(run, row)
     if job.has_ended:
-        settle(run, endpoint, row, job)
-    elif _is_given_up(row):
+        journal_job(run, endpoint, row, job)
+    elif _is_abandoned(row):
         _abandon(run, row)
 
 

@@ -21,6 +21,7 @@ from tests.workers.teachers.batch_vendor import KEY, BatchVendor, expired, servi
 from tests.workers.teachers.strict_vendors import BY_NAME, Script
 from workers import pipeline
 from workers.pipeline import advance
+from workers.step.batch_planning import FEW
 from workers.teachers.openai_compatible.batch_endpoint import BatchEndpoint
 from workers.teachers.prompts.candidate_and_label import unfence
 
@@ -182,21 +183,25 @@ def test_a_process_that_dies_after_the_vendor_heard_it_leaves_one_job(vendor, at
     assert len(keys) == len(set(keys))
 
 
+MANY_LABELS = {"n_candidates": 24, "k_select": 24, "label_samples": 3, "on_gap": ["drop_k"]}
+
+
+def sizes_of(row: Compile, name: StepName) -> list[int]:
+    return [batch.n_requests for batch in batches_of(row) if batch.step == name]
+
+
 def test_what_an_expired_batch_has_answered_is_used_and_the_rest_is_sent_again(vendor):
     def half(nth: int, line: Any) -> Any:
-        is_first = len(vendor.jobs) == 1
-        return expired(line) if is_first and nth % 2 else None
+        return expired(line) if len(vendor.jobs) == 2 and nth % 2 else None
 
     vendor.finish, vendor.ends_as = half, "expired"
-    row = compile_in_batches(vendor, sampling={"n_candidates": 400, "k_select": 4, "on_gap": ["drop_k"]})
-    carry_to(row, StepName.LABELING)
-    first, second, *_ = batches_of(row)
-    assert first.n_requests == 99, "of 2 slices of 50 calls one was made live"
-    assert first.n_answered == 50
-    assert second.n_requests == 49
+    row = compile_in_batches(vendor, sampling=MANY_LABELS)
+    carry_to(row, StepName.DISTILLATION)
+    n, n_again = sizes_of(row, StepName.LABELING)
+    assert n_again == n // 2 > FEW
     assert vendor.n_live == 2, "the first call of each step"
     unanswered = [call for call in calls(row) if call.batch_id and call.state == "canceled"]
-    assert len(unanswered) == 49
+    assert len(unanswered) == n_again
     assert all(call.cost_microusd == 0 for call in unanswered)
     check_money(row)
 
@@ -323,11 +328,12 @@ def test_a_file_that_is_too_large_for_the_vendor_is_the_customers_error(vendor):
 
 
 def test_more_tokens_than_the_vendor_lets_wait_are_sent_in_smaller_batches(vendor):
-    vendor.most_lines = 60
-    row = compile_in_batches(vendor, sampling={"n_candidates": 400, "k_select": 4, "on_gap": ["drop_k"]})
-    carry_to(row, StepName.LABELING)
-    sizes = [batch.n_requests for batch in batches_of(row) if batch.step == "synthesis"]
-    assert sizes == [99, 49, 50]
+    vendor.most_lines = 30
+    row = compile_in_batches(vendor, sampling=MANY_LABELS)
+    carry_to(row, StepName.DISTILLATION)
+    n, *smaller = sizes_of(row, StepName.LABELING)
+    assert n > 30
+    assert smaller == [n // 2, n - n // 2]
     check_money(row)
 
 
@@ -336,7 +342,7 @@ def test_a_budget_that_carries_only_a_part_sends_that_and_the_rest_after_it(vend
         vendor, sampling={"n_candidates": 80, "k_select": 4, "on_gap": ["drop_k"]}, budget={"usd": 0.05}
     )
     carry_to(row, StepName.LABELING)
-    sizes = [batch.n_requests for batch in batches_of(row) if batch.step == "synthesis"]
+    sizes = sizes_of(row, StepName.SYNTHESIS)
     assert len(sizes) > 1
     assert sum(sizes) == 19
     check_money(row)
