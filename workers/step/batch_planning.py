@@ -20,7 +20,7 @@ from backend.domain.lifecycle import StepName
 from backend.domain.money.pricing import TeacherPrice
 from workers.step.durable import CompileRun
 from workers.step.spending import left_of
-from workers.step.teacher_calls import PlannedCall, answer_ahead, journaled_keys, open_calls, with_thoughts, worst_cost
+from workers.step.teacher_calls import PlannedCall, answer_ahead, find_answered, open_calls, with_thoughts, worst_cost
 from workers.step.teacher_session import TeacherSession
 from workers.teachers.openai_compatible.batch_endpoint import BatchEndpoint
 from workers.teachers.openai_compatible.batch_lines import BatchRequest
@@ -53,12 +53,12 @@ class StepBatches:
         aside. Raises TeacherFailed where the step's first call, which is live, fails."""
         if not self.is_on:
             return False
-        answered = journaled_keys(self.run, [plan.key for plan in plans])
+        answered = find_answered(self.run, [plan.key for plan in plans])
         if all(plan.key in answered | self._live for plan in plans):
             return False
         self._try_first(session, plans[0])
         wanted = list(all_plans())
-        answered = journaled_keys(self.run, [plan.key for plan in wanted])
+        answered = find_answered(self.run, [plan.key for plan in wanted])
         to_send = self._but_live([plan for plan in wanted if plan.key not in answered])
         if to_send:
             self._waiting.setdefault(session.teacher.identity.model, []).extend(to_send)
@@ -170,7 +170,7 @@ def _chunk(
 
 
 def most_answer_bytes(request: CompletionRequest) -> int:
-    """What the answer to a request is expected to take at most, in an output file."""
+    """Return what the answer to a request is expected to take at most, in an output file."""
     return BYTES_A_LINE + BYTES_A_TOKEN * request.most_output_tokens
 
 

@@ -48,7 +48,7 @@ def journal_job(run: CompileRun, endpoint: BatchEndpoint, batch: TeacherBatch, j
     if job.status == "failed" and not (job.output_file or job.error_file):
         reason = job.reasons[0] if job.reasons else "failed"
         release(run, batch, reason=reason, was_run=False)
-        return None if reason == TOO_MANY_TOKENS else _refused(batch, reason)
+        return None if reason == TOO_MANY_TOKENS else _refusal(batch, reason)
     sent = requests_of(run, batch)
     reading = _Reading(run=run, endpoint=endpoint, batch=batch, sent=sent)
     lines = read_lines(_rows(endpoint, job, sent))
@@ -58,7 +58,7 @@ def journal_job(run: CompileRun, endpoint: BatchEndpoint, batch: TeacherBatch, j
     return reading.failure
 
 
-def _refused(batch: TeacherBatch, reason: str) -> TeacherFailed:
+def _refusal(batch: TeacherBatch, reason: str) -> TeacherFailed:
     why = _REFUSALS.get(reason, 'it refuses a file of requests as a whole; try teacher.mode "live"')
     return TeacherFailed(f"The teacher {batch.model} refused a batch: {why}.", code="teacher_rejected")
 
@@ -108,14 +108,14 @@ class _Reading:
         if answer is None:
             return None
         if isinstance(answer, TeacherFailed):
-            return self._refused(line, sent, answer)
+            return self._refusal(line, sent, answer)
         try:
             teacher.check_thoughts(answer, sent.request)
         except TeacherFailed as thought:
             return thought
         return completion_of(answer, line)
 
-    def _refused(self, line: BatchLine, sent: BatchRequest, failed: TeacherFailed) -> TeacherFailed:
+    def _refusal(self, line: BatchLine, sent: BatchRequest, failed: TeacherFailed) -> TeacherFailed:
         """A refusal about an option is a lesson, by which the call is made again; lines that were refused for the same
         option teach nothing further, and are no other failure."""
         teacher = self.endpoint.teacher

@@ -168,7 +168,7 @@ def _job_of(run: CompileRun, endpoint: BatchEndpoint, row: TeacherBatch) -> Batc
         row.input_file = endpoint.upload(b"".join(lines))
         _save(run, row, BatchState.UPLOADED)
     if row.state == BatchState.UPLOADED:
-        job = _made(run, endpoint, row)
+        job = _find_or_make(run, endpoint, row)
         if job is None:
             return None
         row.vendor_id, row.submitted_at = job.id, timezone.now()
@@ -180,7 +180,7 @@ def _job_of(run: CompileRun, endpoint: BatchEndpoint, row: TeacherBatch) -> Batc
     return job
 
 
-def _made(run: CompileRun, endpoint: BatchEndpoint, row: TeacherBatch) -> BatchJob | None:
+def _find_or_make(run: CompileRun, endpoint: BatchEndpoint, row: TeacherBatch) -> BatchJob | None:
     """The job of an uploaded file. One that was asked for is looked for first, for as long as it may be on its way."""
     if row.asked_for_at is not None:
         job = endpoint.find(row.input_file)

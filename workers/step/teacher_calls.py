@@ -124,8 +124,8 @@ def worst_cost(price: TeacherPrice, request: TeacherRequest) -> int:
     return price.most_microusd(input_tokens=n_bytes, output_tokens=request.most_output_tokens)
 
 
-def journaled_keys(run: CompileRun, keys: Sequence[str]) -> set[str]:
-    """Those of the calls that are answered and paid."""
+def find_answered(run: CompileRun, keys: Sequence[str]) -> set[str]:
+    """Find those of the calls that are answered and paid."""
     with run.transaction():
         rows = TeacherCall.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id, state__in=ANSWERED_STATES)
         return set(rows.filter(key__in=list(keys)).values_list("key", flat=True))

@@ -63,7 +63,7 @@ class Checked:
 
     @property
     def batch_line(self) -> str:
-        """What a batch costs and how long it may take, in batch mode."""
+        """Say what a batch costs and how long it may take, in batch mode."""
         if self.estimate is None or self.estimate.teacher.batch is None:
             return ""
         price = price_sentence(price_json(self.estimate.teacher.batch))

@@ -121,8 +121,8 @@ def row_price(row: PriceRow, origin: Origin) -> TeacherPrice:
 
 
 def batch_price(price: TeacherPrice, terms: BatchTerms, discount: Decimal) -> TeacherPrice:
-    """What a model costs in a batch: the discount off every price. Where the vendor does not take it off cached input
-    as well, that is billed as input is in a batch."""
+    """Return what a model costs in a batch: the discount off every price. Where the vendor does not take it off cached
+    input as well, that is billed as input is in a batch."""
     plain, cached, written, output = (
         (1 - discount) * part.usd_per_unit * MICRO
         for part in (price.input, price.cached_input, price.cache_write, price.output)

@@ -93,11 +93,11 @@ class BatchEndpoint:
         return None
 
     def get(self, id: str) -> BatchJob:
-        return _job(self._ask("GET", f"/batches/{_checked(id)}"))
+        return _job(self._ask("GET", f"/batches/{_check_id(id)}"))
 
     def cancel(self, id: str) -> None:
         """Ask the vendor to stop a job; what it finished by then is billed all the same."""
-        self._ask("POST", f"/batches/{_checked(id)}/cancel")
+        self._ask("POST", f"/batches/{_check_id(id)}/cancel")
 
     def rows(self, file: str, *, cap: int) -> Iterator[bytes]:
         """The lines of an output or error file, which is at most `cap` bytes; a line beyond LINE_CAP is none."""
@@ -111,7 +111,7 @@ class BatchEndpoint:
                         raise BodyTooLarge(f"a batch's file is longer than {cap} bytes")
                     kept.write(chunk)
 
-            self._exchange("GET", f"/files/{_checked(file)}/content", read, deadline_s=FILE_S)
+            self._exchange("GET", f"/files/{_check_id(file)}/content", read, deadline_s=FILE_S)
             kept.seek(0)
             while row := kept.readline(LINE_CAP):
                 is_whole = row.endswith(b"\n") or len(row) < LINE_CAP
@@ -169,14 +169,14 @@ def _count(value: object) -> int:
 
 
 def _id_of(value: object) -> str:
-    return _checked(value.get("id") if isinstance(value, dict) else None)
+    return _check_id(value.get("id") if isinstance(value, dict) else None)
 
 
 def _maybe_id(value: object) -> str:
     return value if isinstance(value, str) and _ID.fullmatch(value) else ""
 
 
-def _checked(id: object) -> str:
+def _check_id(id: object) -> str:
     if not isinstance(id, str) or not _ID.fullmatch(id):
         raise _unreadable()
     return id

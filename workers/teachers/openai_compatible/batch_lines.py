@@ -91,10 +91,10 @@ def _short(value: object) -> str:
 
 
 def answer_of(line: BatchLine, sent: BatchRequest) -> Answer | TeacherFailed | None:
-    """What a line says of its request: an answer; a failure, as a live call would have had it; None where it was never
-    run. Of an answer that cannot be read the most is billed that it can have cost."""
+    """Read what a line says of its request: an answer; a failure, as a live call would have had it; None where it was
+    never run. Of an answer that cannot be read the most is billed that it can have cost."""
     if line.status is None:
-        return None if line.fault in NOT_RUN or not line.fault else _failed("teacher_rejected", HINTS[400])
+        return None if line.fault in NOT_RUN or not line.fault else _failure("teacher_rejected", HINTS[400])
     if line.status == 200:
         try:
             return read_chat(line.body, sent.request)
@@ -104,16 +104,16 @@ def answer_of(line: BatchLine, sent: BatchRequest) -> Answer | TeacherFailed | N
                 output_tokens=sent.request.most_output_tokens,
                 estimated=True,
             )
-            return _failed("teacher_protocol", str(wrong), usage=most)
+            return _failure("teacher_protocol", str(wrong), usage=most)
     if line.status == 429:
-        return _failed("teacher_rate_limited", "it answers 429, too many requests")
+        return _failure("teacher_rate_limited", "it answers 429, too many requests")
     if retry.is_retried(line.status):
-        return _failed("teacher_unreachable", f"it answers with status {line.status}")
-    return _failed("teacher_rejected", HINTS.get(line.status, f"it answers with status {line.status}"))
+        return _failure("teacher_unreachable", f"it answers with status {line.status}")
+    return _failure("teacher_rejected", HINTS.get(line.status, f"it answers with status {line.status}"))
 
 
 def lesson_of(line: BatchLine, sent: BatchRequest, dialect: Dialect, known: Sequence[Lesson]) -> Lesson | None:
-    """What the refusal of a line teaches about an option of its body, if it does."""
+    """Find what the refusal of a line teaches about an option of its body, if it does."""
     if line.status not in refusals.LEARNT_FROM:
         return None
     return refusals.lesson_of(line.status, line.body, sent.body, dialect, known)
@@ -128,7 +128,7 @@ def completion_of(answer: Answer, line: BatchLine) -> Completion:
     )
 
 
-def _failed(code: str, why: str, *, usage: Usage | None = None) -> TeacherFailed:
+def _failure(code: str, why: str, *, usage: Usage | None = None) -> TeacherFailed:
     return TeacherFailed(f"A line of the teacher's batch failed: {why}.", code=code, usage=usage, n_attempts=1)
 
 

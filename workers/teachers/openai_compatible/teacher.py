@@ -281,7 +281,7 @@ class OpenAICompatibleTeacher:
     def exchange(
         self, method: str, path: str, read: Callable[[httpx.Response], T], *, watch: Watch, **content: Any
     ) -> T:
-        """What `read` makes of the answer to a request that generates nothing, such as one about a batch. Raises
+        """Return what `read` makes of the answer to a request that generates nothing, such as one about a batch. Raises
         TeacherFailed after the first failure, without usage; TeacherCanceled."""
         try:
             with watching(watch):
