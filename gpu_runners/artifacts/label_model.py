@@ -68,7 +68,7 @@ class LabelModel:
             )
         if len(adapter.head.bias) != len(labels):
             raise unfit(f"its head has {len(adapter.head.bias)} rows for {len(labels)} labels")
-        tokenizer = TextTokenizer(base, max_tokens=config.max_tokens)
+        tokenizer = TextTokenizer(base, max_tokens=config.max_tokens, prefix=config.prefix)
         engine = runtime.engine(adapter, config)
         return cls(engine=engine, tokenizer=tokenizer, labels=labels, temperature=temperature, rules=rules)
 

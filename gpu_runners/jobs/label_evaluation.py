@@ -40,7 +40,7 @@ def evaluate(
     model = LabelModel.build(
         base=base, runtime=runtime, adapter=adapter, config=config, labels=job.labels, temperature=job.temperature
     )
-    baseline = runtime.baseline(adapter)
+    baseline = runtime.baseline(adapter, config)
     predictions, confidences, baseline_predictions = [], [], []
     for start in range(0, len(texts), CHUNK):
         rows = model.tokenizer.ids(texts[start : start + CHUNK])

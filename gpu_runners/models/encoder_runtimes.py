@@ -1,5 +1,5 @@
-"""The runtimes that compute logits: numpy for plain BERT bases (starts in no time), transformers for every other
-encoder.
+"""The runtimes that compute logits: numpy for plain BERT and RoBERTa bases (starts in no time), transformers for
+every other encoder.
 
 A `Runtime` is a base in memory; `engine()` puts an adapter and a head on it. Both engines give the same logits to 1e-4
 (tested).
@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from backend.domain.encoders.sentence_settings import Pooling
 from gpu_runners.models.bases import Base
 from gpu_runners.models.label_adapter import SCALE, Adapter, AdapterConfig, Array, Head, deltas, unfit
 from gpu_runners.models.numpy_bert import NumpyBert, can_run
@@ -28,7 +29,7 @@ class Runtime(Protocol):
         """The adapted base under the adapter's head. Raises JobFailed(invalid_adapter)."""
         ...
 
-    def baseline(self, adapter: Adapter) -> Engine:
+    def baseline(self, adapter: Adapter, config: AdapterConfig) -> Engine:
         """The frozen base under the adapter's logistic-regression head: what the adapter has to beat."""
         ...
 
@@ -42,22 +43,22 @@ class NumpyRuntime:
         self._bert = NumpyBert.load(base)
 
     def engine(self, adapter: Adapter, config: AdapterConfig) -> Engine:
-        return _NumpyEngine(self._bert.with_deltas(deltas(adapter, config)), adapter.head)
+        return _NumpyEngine(self._bert.with_deltas(deltas(adapter, config)), adapter.head, config.pooling)
 
-    def baseline(self, adapter: Adapter) -> Engine:
-        return _NumpyEngine(self._bert, adapter.baseline)
+    def baseline(self, adapter: Adapter, config: AdapterConfig) -> Engine:
+        return _NumpyEngine(self._bert, adapter.baseline, config.pooling)
 
 
 class _NumpyEngine:
     device = "cpu"
 
-    def __init__(self, bert: NumpyBert, head: Head) -> None:
+    def __init__(self, bert: NumpyBert, head: Head, pooling: str) -> None:
         if head.weight.shape[1] != bert.width:
             raise unfit(f"its head is {head.weight.shape[1]} wide, the base {bert.width}")
-        self._bert, self._head = bert, head
+        self._bert, self._head, self._pooling = bert, head, Pooling(pooling)
 
     def logits(self, rows: Sequence[Sequence[int]]) -> Array:
-        out: Array = np.float32(SCALE) * (self._bert.embed(rows) @ self._head.weight.T) + self._head.bias
+        out: Array = np.float32(SCALE) * (self._bert.embed(rows, self._pooling) @ self._head.weight.T) + self._head.bias
         return out
 
 
@@ -70,12 +71,12 @@ class TorchRuntime:
     def engine(self, adapter: Adapter, config: AdapterConfig) -> Engine:
         from gpu_runners.models.merging import merged_body, net_with
 
-        return _TorchEngine(net_with(merged_body(self._body, adapter, config), adapter.head))
+        return _TorchEngine(net_with(merged_body(self._body, adapter, config), adapter.head, config.pooling))
 
-    def baseline(self, adapter: Adapter) -> Engine:
+    def baseline(self, adapter: Adapter, config: AdapterConfig) -> Engine:
         from gpu_runners.models.merging import net_with
 
-        return _TorchEngine(net_with(self._body, adapter.baseline))
+        return _TorchEngine(net_with(self._body, adapter.baseline, config.pooling))
 
 
 class _TorchEngine:

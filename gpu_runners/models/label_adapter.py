@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
+from backend.domain.encoders.sentence_settings import MAX_PREFIX, Pooling
 from gpu_runners.errors import JobFailed
 
 FORMAT = "kolm.lora-encoder/1"
@@ -25,7 +26,9 @@ Array = NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdapterConfig:
-    """The settings that the tensors do not hold. Integers and strings only: it is signed as it stands."""
+    """The settings that the tensors do not hold. Integers and strings only: it is signed as it stands. `pooling`,
+    `prefix` and `max_tokens` are how the base read each text in training, and how every text is read afterwards,
+    whatever the base's files say then."""
 
     format: str
     base: str
@@ -37,19 +40,25 @@ class AdapterConfig:
     normalize: bool
     scale: int
     max_tokens: int
+    prefix: str = ""  # left out of the JSON where there is none, as before there were any
 
     def to_json(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
+        data = dataclasses.asdict(self)
+        return data if self.prefix else {key: value for key, value in data.items() if key != "prefix"}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
         """Raises JobFailed(invalid_adapter) unless it is exactly a config that this code computes."""
         types = {f.name: f.type for f in dataclasses.fields(cls)}
-        if set(data) != set(types):
+        if set(data) | {"prefix"} != set(types):
             raise unfit(f"its config has the keys {sorted(data)}, not {sorted(types)}")
         config = cls(**data)
-        if (config.format, config.pooling, config.normalize, config.scale) != (FORMAT, "mean", True, SCALE):
+        if (config.format, config.normalize, config.scale) != (FORMAT, True, SCALE):
             raise unfit(f"its config is not of the kind {FORMAT}")
+        if config.pooling not in set(Pooling):
+            raise unfit(f"this version does not compute its pooling {config.pooling!r}")
+        if not isinstance(config.prefix, str) or len(config.prefix) > MAX_PREFIX:
+            raise unfit(f"its prefix is not a text of at most {MAX_PREFIX} characters")
         if not all(type(n) is int and 0 < n <= 4096 for n in (config.rank, config.alpha, config.max_tokens)):
             raise unfit("rank, alpha and max_tokens must be whole numbers in [1, 4096]")
         return config

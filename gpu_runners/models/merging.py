@@ -11,11 +11,11 @@ from gpu_runners.models.encoder import LabelNet, width_of
 from gpu_runners.models.label_adapter import Adapter, AdapterConfig, Array, Head, deltas, unfit
 
 
-def net_with(body: nn.Module, head: Head) -> LabelNet:
+def net_with(body: nn.Module, head: Head, pooling: str) -> LabelNet:
     """`body` under this head, in eval mode. Raises JobFailed(invalid_adapter) when the widths differ."""
     if head.weight.shape[1] != width_of(body):
         raise unfit(f"its head is {head.weight.shape[1]} wide, the base {width_of(body)}")
-    net = LabelNet(body, width=width_of(body), n_labels=len(head.bias))
+    net = LabelNet(body, width=width_of(body), n_labels=len(head.bias), pooling=pooling)
     net.set_head(head)
     return net.eval().requires_grad_(False)
 

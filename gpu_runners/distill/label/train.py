@@ -10,6 +10,7 @@ Everything random comes from the seed and sums are made by one thread: the same 
 machine, whether or not it was interrupted.
 """
 
+import dataclasses
 import hashlib
 import json
 import math
@@ -23,6 +24,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from backend.domain.encoders.card_prefixes import Use
 from backend.domain.jobs.runner_jobs import DistillJob, DistillResult, TrainOptions
 from gpu_runners.distill import checkpoint
 from gpu_runners.distill.label.baseline import fit_head
@@ -35,7 +37,7 @@ from gpu_runners.errors import JobStopped
 from gpu_runners.models import label_adapter as adapters
 from gpu_runners.models.bases import Base
 from gpu_runners.models.encoder import LabelNet, best_device, embed_all, load_body, width_of
-from gpu_runners.models.encoder_tokens import TextTokenizer
+from gpu_runners.models.encoder_tokens import TextTokenizer, sentence_settings
 from gpu_runners.models.label_adapter import AdapterConfig, Head
 from gpu_runners.models.merging import from_peft, linear_names
 
@@ -82,7 +84,8 @@ class Hooks:
 def distill(
     job: DistillJob, dataset: bytes, *, base: Base, resume: bytes | None = None, hooks: Hooks | None = None
 ) -> tuple[bytes, DistillResult]:
-    """The adapter blob and its result. Raises JobFailed (invalid_dataset, invalid_options, diverged) and JobStopped."""
+    """The adapter blob and its result. Raises JobFailed (invalid_dataset, invalid_options, diverged,
+    base_unsupported, base_wrong_architecture) and JobStopped."""
     started = time.monotonic()
     options = read_options(job.train)
     pairs = read_pairs(dataset, job.labels)
@@ -115,10 +118,13 @@ class _Run:
         self.train_pairs, self.held_pairs = split(pairs, share=options.validation_share, seed=options.seed)
         self.all_pairs = self.train_pairs + self.held_pairs
         self.body = load_body(base).to(device)
-        self.tokenizer = TextTokenizer(base, max_tokens=options.max_tokens)
+        self.settings = sentence_settings(base, Use.CLASSIFICATION)
+        self.tokenizer = TextTokenizer(
+            base, max_tokens=options.max_tokens, prefix=self.settings.prefix, at_most=self.settings.max_tokens
+        )
         self.rows = self.tokenizer.ids([pair.text for pair in self.all_pairs])
-        frozen = LabelNet(self.body, width=width_of(self.body), n_labels=len(job.labels)).to(device)
-        self.embedded = embed_all(frozen, self.rows).numpy()
+        frozen = LabelNet(self.body, width=width_of(self.body), n_labels=len(job.labels), pooling=self.settings.pooling)
+        self.embedded = embed_all(frozen.to(device), self.rows).numpy()
         self.baseline: Head = fit_head(self.embedded, self.all_pairs, n_labels=len(job.labels))
         self.log: list[dict[str, Any]] = []
         self.temperature, self.epoch_loss = 1.0, 0.0
@@ -140,6 +146,7 @@ class _Run:
             head=head,
             options=self.options,
             precision=self.precision,
+            pooling=self.settings.pooling,
         )
 
     def finish(self) -> adapters.Adapter:
@@ -230,11 +237,12 @@ class _Run:
             base_sha256=self.base.sha256,
             rank=o.rank,
             alpha=o.alpha,
-            pooling="mean",
+            pooling=self.settings.pooling.value,
             target_modules=list(linear_names(self.body)),
             normalize=True,
             scale=adapters.SCALE,
-            max_tokens=o.max_tokens,
+            max_tokens=self.tokenizer.max_tokens,
+            prefix=self.settings.prefix,
         )
 
     def active(self) -> dict[str, Any]:
@@ -246,6 +254,8 @@ class _Run:
             "optimizer": "torch.AdamW",
             "batching": "length-bucketed",
             "deterministic": True,
+            "pooling": self.settings.pooling.value,
+            "prefix": self.settings.prefix,
             "n_train": len(self.all_pairs),
             "n_validation": len(self.held_pairs),
             "versions": {
@@ -256,6 +266,7 @@ class _Run:
     def _fingerprint(self) -> str:
         job = self.job.to_json() | {
             "base_sha256": self.base.sha256,
+            "reading": dataclasses.asdict(self.settings),
             "precision": self.precision,
             "device": best_device().type,
         }

@@ -7,6 +7,7 @@ import pytest
 import torch
 from safetensors.numpy import load, save
 
+from backend.domain.encoders.sentence_settings import Pooling
 from backend.domain.jobs.runner_jobs import TrainOptions
 from gpu_runners.distill.label.dataset import Pair
 from gpu_runners.distill.label.fit import Fit
@@ -31,7 +32,7 @@ def test_every_engine_computes_what_peft_computes(base: Base) -> None:
     head = Head(weight=rng.normal(size=(3, 384)).astype(np.float32), bias=rng.normal(size=3).astype(np.float32))
     pairs = [Pair(text=text, label=i % 3, weight=1.0) for i, text in enumerate(TEXTS * 2)]
     rows = tokenizer.ids([pair.text for pair in pairs])
-    fit = Fit(body=body, pairs=pairs, rows=rows, head=head, options=TrainOptions(), precision="fp32")
+    fit = Fit(body=body, pairs=pairs, rows=rows, head=head, options=TrainOptions(), precision="fp32", pooling="mean")
     fit.advance()
     fit.advance()
     adapter = adapters.from_bytes(adapters.to_bytes(from_peft(fit.net, baseline=head)))
@@ -39,7 +40,7 @@ def test_every_engine_computes_what_peft_computes(base: Base) -> None:
         expected = fit.net.eval()(fit.net.pad(rows)).numpy()
     for runtime in (NumpyRuntime(base), TorchRuntime(base)):
         assert np.allclose(runtime.engine(adapter, config).logits(rows), expected, atol=2e-4)
-        assert not np.allclose(runtime.baseline(adapter).logits(rows), expected, atol=1e-2)
+        assert not np.allclose(runtime.baseline(adapter, config).logits(rows), expected, atol=1e-2)
     assert isinstance(load_runtime(base), NumpyRuntime)
 
 
@@ -47,9 +48,9 @@ def test_merging_leaves_the_base_as_it_was(trained: Trained, base: Base) -> None
     adapter, config = adapters.from_bytes(trained.blob), AdapterConfig.from_json(trained.result.adapter_config)
     rows = TextTokenizer(base, max_tokens=64).ids(TEXTS)
     for runtime in (NumpyRuntime(base), TorchRuntime(base)):
-        before = runtime.baseline(adapter).logits(rows)
+        before = runtime.baseline(adapter, config).logits(rows)
         runtime.engine(adapter, config)
-        assert np.array_equal(runtime.baseline(adapter).logits(rows), before)
+        assert np.array_equal(runtime.baseline(adapter, config).logits(rows), before)
 
 
 def test_bytes_survive_a_round_trip(trained: Trained) -> None:
@@ -57,13 +58,13 @@ def test_bytes_survive_a_round_trip(trained: Trained) -> None:
 
 
 def test_a_batch_and_its_rows_one_by_one_agree(base: Base) -> None:
-    bert, net = NumpyBert.load(base), LabelNet(load_body(base), width=384, n_labels=2)
+    bert, net = NumpyBert.load(base), LabelNet(load_body(base), width=384, n_labels=2, pooling="mean")
     rows = TextTokenizer(base, max_tokens=128).ids(TEXTS)
-    together = bert.embed(rows)
+    together = bert.embed(rows, Pooling.MEAN)
     assert np.allclose(embed_all(net, rows).numpy(), together, atol=1e-5)
     assert np.allclose(np.linalg.norm(together, axis=1), 1, atol=1e-5)
     for i, row in enumerate(rows):
-        assert np.allclose(bert.embed([row])[0], together[i], atol=1e-5)
+        assert np.allclose(bert.embed([row], Pooling.MEAN)[0], together[i], atol=1e-5)
 
 
 @pytest.mark.parametrize("damage", ["cut", "pickle", "nan", "half", "stranger", "lonely"])
@@ -108,7 +109,7 @@ def test_an_adapter_that_does_not_fit_its_config_or_base_is_refused(
 def test_a_config_of_another_kind_is_refused(trained: Trained) -> None:
     for change, said in (
         ({"hook": "os.system"}, "keys"),
-        ({"pooling": "cls"}, "kind"),
+        ({"pooling": "median"}, "pooling"),
         ({"rank": 0}, "rank"),
         ({"max_tokens": True}, "max_tokens"),
     ):
