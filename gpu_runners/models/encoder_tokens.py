@@ -25,7 +25,7 @@ def read_config(base: Base) -> dict[str, Any]:
 
 
 def sentence_settings(base: Base, use: Use) -> SentenceSettings:
-    """How this base wants its texts, by its own files. Raises JobFailed(base_unsupported)."""
+    """The settings with which this base wants its texts, by its own files. Raises JobFailed(base_unsupported)."""
 
     def read(file: str) -> Any:
         if ".." in file or not (base.folder / file).is_file():
@@ -39,7 +39,7 @@ def sentence_settings(base: Base, use: Use) -> SentenceSettings:
         settings = read_settings(base.name, use, read)
     except UnsupportedEncoder as refused:
         raise JobFailed(refused.message, code=refused.code) from refused
-    capital, small = (row.ids for row in _tokenizer(base).encode_batch(["A", "a"]))
+    capital, small = (row.ids for row in _bare_tokenizer(base).encode_batch(["A", "a"]))
     if settings.lowercase and capital != small:
         raise JobFailed(
             f"The encoder {base.name!r} wants lower case and its tokenizer.json keeps capitals. Use another base.",
@@ -53,12 +53,12 @@ class TextTokenizer:
     come on top), or at what the base can read at once if that is less. `at_most` counts the prefix too."""
 
     def __init__(self, base: Base, *, max_tokens: int, prefix: str = "", at_most: int | None = None) -> None:
-        self._tokenizer, self._prefix = _tokenizer(base), prefix
+        self._tokenizer, self._prefix = _bare_tokenizer(base), prefix
         n_prefix = len(self._tokenizer.encode(prefix, add_special_tokens=False).ids) if prefix else 0
         limits = (max_tokens + n_prefix, at_most, readable_tokens(read_config(base)))
         cut = min(limit for limit in limits if limit is not None)
         self.max_tokens = cut - n_prefix  # what is left for the text: given back as `max_tokens`, the cut is the same
-        if self.max_tokens < 8:
+        if self.max_tokens < min(8, max_tokens):
             raise JobFailed(
                 f"The encoder {base.name!r} reads {cut} tokens, and its prefix {prefix[:40]!r} takes {n_prefix} of "
                 "them. Use another base.",
@@ -71,7 +71,7 @@ class TextTokenizer:
         return [encoding.ids for encoding in self._tokenizer.encode_batch(clean)]
 
 
-def _tokenizer(base: Base) -> Tokenizer:
+def _bare_tokenizer(base: Base) -> Tokenizer:
     tokenizer = Tokenizer.from_file(str(base.folder / "tokenizer.json"))
     tokenizer.no_padding()
     tokenizer.no_truncation()

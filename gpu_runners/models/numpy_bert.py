@@ -36,7 +36,7 @@ def can_run(base: Base) -> bool:
     if config.get("model_type") not in {"bert", *_ROBERTA} or not plain or config.get("is_decoder"):
         return False
     types = _tensor_types(base)
-    return _needed(config) <= types.keys() and set(types.values()) <= {"F32", "F16", "I64"}
+    return _tensor_names(config) <= types.keys() and set(types.values()) <= {"F32", "F16", "I64"}
 
 
 def _tensor_types(base: Base) -> dict[str, str]:
@@ -54,7 +54,7 @@ def _name(stored: str) -> str:
     return bare.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")
 
 
-def _needed(config: Mapping[str, Any]) -> set[str]:
+def _tensor_names(config: Mapping[str, Any]) -> set[str]:
     layers = ("attention.self.query", "attention.self.key", "attention.self.value", "attention.output.dense")
     layers += ("attention.output.LayerNorm", "intermediate.dense", "output.dense", "output.LayerNorm")
     places = [f"encoder.layer.{n}.{layer}" for n in range(int(config["num_hidden_layers"])) for layer in layers]

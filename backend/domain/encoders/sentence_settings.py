@@ -14,7 +14,7 @@ encoder without these files is pooled by the mean, as sentence-transformers does
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeGuard
 
 from backend.domain.encoders.card_prefixes import Use, card_prefix
 from backend.domain.errors import InvalidInput
@@ -37,7 +37,7 @@ _POSITIONS_AFTER_PADDING = frozenset(
 
 
 class Pooling(StrEnum):
-    """How the hidden states of a text's tokens become one vector. The names are sentence-transformers'."""
+    """The way in which the hidden states of a text's tokens become one vector. The names are sentence-transformers'."""
 
     MEAN = "mean"
     CLS = "cls"  # the first token's
@@ -68,7 +68,7 @@ def read_settings(name: str, use: Use, read: ReadJson) -> SentenceSettings:
     pooling, reads_prompt = _pooling(name, modules, read)
     prefix = read_prefix(name, use, read("config_sentence_transformers.json"))
     if prefix and not reads_prompt:
-        raise _unsupported(name, "leaves its prompt out of the pooling (include_prompt is false)")
+        raise _refusal(name, "leaves its prompt out of the pooling (include_prompt is false)")
     bert = _object(read("sentence_bert_config.json"))
     return SentenceSettings(
         pooling=pooling, prefix=prefix, max_tokens=_max_tokens(bert, read), lowercase=bert.get("do_lower_case") is True
@@ -82,8 +82,8 @@ def readable_tokens(config: Mapping[str, Any]) -> int | None:
         return None
     if config.get("model_type") in _POSITIONS_AFTER_PADDING:
         padding = config.get("pad_token_id")
-        return int(most) - (padding if type(padding) is int else 1) - 1
-    return int(most)
+        return most - (padding if type(padding) is int else 1) - 1
+    return most
 
 
 def _pooling(name: str, modules: Any, read: ReadJson) -> tuple[Pooling, bool]:
@@ -94,15 +94,15 @@ def _pooling(name: str, modules: Any, read: ReadJson) -> tuple[Pooling, bool]:
     rows = [(str(row.get("type", "")).rsplit(".", 1)[-1], str(row.get("path", ""))) for row in entries]
     kinds = [kind for kind, _ in rows]
     if kinds not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]):
-        raise _unsupported(name, f"is made of the modules {', '.join(kinds) or 'none'}, not Transformer and Pooling")
+        raise _refusal(name, f"is made of the modules {', '.join(kinds) or 'none'}, not Transformer and Pooling")
     if rows[0][1] not in ("", "0_Transformer"):
-        raise _unsupported(name, f"has its weights in the folder {rows[0][1]!r}")
+        raise _refusal(name, f"has its weights in the folder {rows[0][1]!r}")
     config = read(f"{rows[1][1]}/config.json")
     if not isinstance(config, Mapping):
-        raise _unsupported(name, f"has no {rows[1][1]}/config.json, which its modules.json names")
+        raise _refusal(name, f"has no {rows[1][1]}/config.json, which its modules.json names")
     modes = _modes(config)
     if len(modes) != 1 or modes[0] not in set(Pooling):
-        raise _unsupported(name, f"has the pooling {' + '.join(modes)}")
+        raise _refusal(name, f"has the pooling {' + '.join(modes)}")
     return Pooling(modes[0]), config.get("include_prompt") is not False
 
 
@@ -121,10 +121,11 @@ def read_prefix(name: str, use: Use, config: Any) -> str:
     values = _object(config)
     prompts = _object(values.get("prompts"))
     for_use = next((key for key in prompts if str(key).lower() == use), None)
-    named = prompts.get(values.get("default_prompt_name") if for_use is None else for_use)
+    key = values.get("default_prompt_name") if for_use is None else for_use
+    named = prompts.get(key) if isinstance(key, str) else None
     prefix = named if isinstance(named, str) else card_prefix(name, use)
     if len(prefix) > MAX_PREFIX:
-        raise _unsupported(name, f"has a prompt of {len(prefix):,} characters")
+        raise _refusal(name, f"has a prompt of {len(prefix):,} characters")
     return prefix
 
 
@@ -139,11 +140,11 @@ def _object(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-def _is_count(value: Any) -> bool:
+def _is_count(value: Any) -> TypeGuard[int]:
     return type(value) is int and value > 0
 
 
-def _unsupported(name: str, why: str) -> UnsupportedEncoder:
+def _refusal(name: str, why: str) -> UnsupportedEncoder:
     return UnsupportedEncoder(
         f"The encoder {name!r} {why}, which kolm does not compute. Use one of Transformer, one pooling and, if "
         "anything, Normalize."
