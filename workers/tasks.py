@@ -61,15 +61,15 @@ def take_turn(tenant_id: str) -> None:
 @shared_task(  # type: ignore[untyped-decorator]
     name=TaskName.DRAFTS_REEMBED.value, acks_late=True, reject_on_worker_lost=True, ignore_result=True
 )
-def reembed_drafts(tenant_id: str, scope_id: str) -> None:
-    """Embed the sources of a scope again for this installation's embedder. After a turn the rest is another task;
-    should that wake-up be lost, the family's next compile gives one."""
+def reembed_drafts(tenant_id: str, scope_id: str, embedder: str = "") -> None:
+    """Embed the sources of a scope again for this embedder, "": the installation's default. After a turn the rest is
+    another task; should that wake-up be lost, the family's next compile gives one."""
     with _fresh_connections():
-        embedder = load_embedder()
+        new = load_embedder(embedder or None)
         until = time.monotonic() + TURN_S
-        while move_sources(UUID(tenant_id), UUID(scope_id), embedder.embed, embedder.identity):
+        while move_sources(UUID(tenant_id), UUID(scope_id), new.embed, new.identity):
             if time.monotonic() > until:
-                enqueue(TaskName.DRAFTS_REEMBED, tenant_id=tenant_id, scope_id=scope_id)
+                enqueue(TaskName.DRAFTS_REEMBED, tenant_id=tenant_id, scope_id=scope_id, embedder=embedder)
                 return
 
 

@@ -13,10 +13,10 @@ from workers.candidates.generation import add_round, heldout_keys
 from workers.candidates.ranking import score_slice
 from workers.candidates.slices import slice_text
 from workers.drafts.keeping import keep_drafts, note_outcome
-from workers.embedding.sentence import load_embedder
 from workers.gap.mitigation import choose, warn_of_gap
 from workers.gap.selection_record import Chosen, emit_report, selection_record, without_columns
 from workers.step.durable import CompileRun
+from workers.step.embedders import embedder_of
 from workers.step.result import StepDone, finish_step
 
 
@@ -66,7 +66,7 @@ def _select_slice(run: CompileRun, slice_row: Slice) -> None:
 def _finish_round(run: CompileRun, slice_row: Slice) -> None:
     """Have every candidate of the round that was opened last, in this process or in one that died, written, checked and
     scored, and the slice's own vector made."""
-    embedder = load_embedder()
+    embedder = embedder_of(run)
     if slice_row.embedding is None:  # a half that was just split off
         (vector,) = embedder.embed([slice_text(run.spec, slice_row)])
         with run.transaction():

@@ -20,8 +20,8 @@ from workers.drafts.lookup import DraftLookup, look_up_drafts
 from workers.drafts.offering import offer_drafts
 from workers.drafts.savings import close_offer, drafts_of_compile
 from workers.embedding.protocol import Embedder
-from workers.embedding.sentence import load_embedder
 from workers.step.durable import CompileRun
+from workers.step.embedders import embedder_of
 from workers.step.result import StepDone, finish_step
 from workers.step.teacher_session import teacher_session
 
@@ -31,7 +31,7 @@ MAX_HOTTER_ROUNDS = 2
 
 
 def run_synthesis(run: CompileRun) -> StepDone:
-    embedder = load_embedder()
+    embedder = embedder_of(run)
     heldout = heldout_keys(run)
     slices = _slices(run)
     lookup = look_up_drafts(run, slices, embedder)

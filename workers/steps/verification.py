@@ -10,13 +10,13 @@ from backend.domain.canonical import sha256_of
 from backend.domain.lifecycle import StepName
 from backend.domain.planning.step_outputs import SlicingOut, VerificationOut
 from workers.candidates.ranking import score_slice
-from workers.embedding.sentence import load_embedder
 from workers.step.durable import CompileRun
+from workers.step.embedders import embedder_of
 from workers.step.result import StepDone, finish_step
 
 
 def run_verification(run: CompileRun) -> StepDone:
-    embedder = load_embedder()
+    embedder = embedder_of(run)
     with run.transaction():
         slices = list(Slice.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id).order_by("position"))
     gold = get_jsonl(run.tenant_id, run.output(SlicingOut).gold_train)

@@ -37,6 +37,7 @@ def check(tenant_id: UUID, document: object) -> tuple[Spec, Estimate]:
         )
         raise _wrong("/examples", "too_few_heldout", message)
     check_teacher(tenant_id, spec)
+    check_embedder(spec)
     return spec, estimate_now(
         spec,
         n_captures=len(captures),
@@ -115,6 +116,16 @@ def check_teacher(tenant_id: UUID, spec: Spec) -> None:
         if not TeacherKey.objects.filter(tenant_id=tenant_id, id=key_id).exists():
             message = f"there is no teacher key {teacher.api_key}; store one with POST /v1/teacher_keys"
             raise _wrong("/teacher/api_key", "unknown_teacher_key", message)
+
+
+def check_embedder(spec: Spec) -> None:
+    """Refuse an embedder that this installation does not hold."""
+    held = settings.KOLM_EMBEDDERS
+    if spec.embedder is not None and spec.embedder not in held:
+        message = (
+            f"this installation has no embedder {spec.embedder}; it has {', '.join(held)}. Leave it out for the first"
+        )
+        raise _wrong("/embedder", "unknown_embedder", message)
 
 
 def _check_address(base_url: str) -> None:

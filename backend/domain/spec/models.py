@@ -5,6 +5,7 @@ from `parsing`.
 
 from pydantic import Field
 
+from backend.domain.jobs.runner_jobs import BASE_NAME
 from backend.domain.spec.fields import MAX_SLICES, Part, Slug
 from backend.domain.spec.inputs import Captures, Examples, SliceSpec, VerifierSpec
 from backend.domain.spec.outputs import Output
@@ -58,6 +59,15 @@ class Spec(Part):
         default_factory=Sampling,
         description="How many candidates, and which are kept.",
         examples=[{"n_candidates": 12}],
+    )
+    embedder: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=100,
+        pattern=BASE_NAME,
+        description="The encoder that places texts, for clusters, selection and the draft cache: one that this "
+        "installation holds. null: its default.",
+        examples=["intfloat/multilingual-e5-small"],
     )
     draft_cache: DraftCache = Field(
         default_factory=DraftCache, description="The draft cache.", examples=[{"enabled": True}]
