@@ -112,7 +112,7 @@ def _submit(tenant: Tenant, task: Task) -> Compile:
         output={"type": "label", "labels": [{"name": first}, {"name": second}]},
         examples={"inline": [{"input": task.leak[0], "output": second}, *gold], "holdout": 0.6},
         captures={"inline": list(captures)},
-        teacher={"provider": "replay", "model": "recorded", "recording": encode_id(Prefix.UPLOAD, upload.id)},
+        teacher={"provider": "replay", "model": "kolm-grammar-1", "recording": encode_id(Prefix.UPLOAD, upload.id)},
         sampling={"k_select": 26},
         embedder=ENCODER,
         train={"base": ENCODER, "epochs": 12, "precision": "fp32", "batch_size": 8},
