@@ -18,7 +18,8 @@ from gpu_runners.errors import JobFailed
 from gpu_runners.models.bases import Base
 from gpu_runners.models.encoder_runtimes import Engine, Runtime
 from gpu_runners.models.encoder_tokens import TextTokenizer
-from gpu_runners.models.label_adapter import Adapter, AdapterConfig, Array, from_bytes, unfit
+from gpu_runners.models.label_adapter import Adapter, AdapterConfig, from_bytes, unfit
+from gpu_runners.models.tensor_files import Array
 
 ONE_BY_ONE = 16  # up to here each input has its own forward pass and its own honest latency
 BATCH = 32

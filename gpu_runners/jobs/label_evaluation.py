@@ -14,7 +14,8 @@ from gpu_runners.distill.label.dataset import read_inputs
 from gpu_runners.jobs.own_time import OwnTimes, one_thread, own_times, with_rules
 from gpu_runners.models.bases import Base
 from gpu_runners.models.encoder_runtimes import load_runtime
-from gpu_runners.models.label_adapter import AdapterConfig, Array, from_bytes
+from gpu_runners.models.label_adapter import AdapterConfig, from_bytes
+from gpu_runners.models.tensor_files import Array
 
 N_LATENCIES = 50
 N_WARM_UP = 5

@@ -11,8 +11,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from gpu_runners.models.bases import Base
-from gpu_runners.models.label_adapter import SCALE, Adapter, AdapterConfig, Array, Head, deltas, unfit
+from gpu_runners.models.label_adapter import SCALE, Adapter, AdapterConfig, Head, deltas, unfit
 from gpu_runners.models.numpy_bert import NumpyBert, can_run
+from gpu_runners.models.tensor_files import Array
 
 
 class Engine(Protocol):

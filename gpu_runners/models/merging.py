@@ -8,7 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from gpu_runners.models.encoder import LabelNet, width_of
-from gpu_runners.models.label_adapter import Adapter, AdapterConfig, Array, Head, deltas, unfit
+from gpu_runners.models.label_adapter import Adapter, AdapterConfig, Head, deltas, unfit
+from gpu_runners.models.tensor_files import Array
 
 
 def net_with(body: nn.Module, head: Head) -> LabelNet:

@@ -15,7 +15,8 @@ from scipy.special import erf
 
 from gpu_runners.models.bases import Base
 from gpu_runners.models.encoder_tokens import pad, read_config
-from gpu_runners.models.label_adapter import Array, unfit
+from gpu_runners.models.label_adapter import unfit
+from gpu_runners.models.tensor_files import Array
 
 _ROOT_HALF = np.float32(0.5**0.5)
 

@@ -16,8 +16,8 @@ import numpy as np
 
 from gpu_runners.models.bases import MINILM, Base, open_base
 from gpu_runners.models.encoder_tokens import TextTokenizer
-from gpu_runners.models.label_adapter import Array
 from gpu_runners.models.numpy_bert import NumpyBert, can_run
+from gpu_runners.models.tensor_files import Array
 
 MAX_TOKENS = 256  # what sentence-transformers reads of a text with this model (its sentence_bert_config.json)
 MAX_CHARACTERS = 32_768  # 256 tokens never reach so far; the tokenizer is spared the rest of a very long text

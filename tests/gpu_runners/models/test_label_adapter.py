@@ -1,11 +1,13 @@
 """Adapter bytes: what goes in comes out, the merged model is the trained one, and nothing else is accepted."""
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from safetensors.numpy import load, save
+from safetensors import deserialize
+from safetensors.numpy import save
 
 from backend.domain.jobs.runner_jobs import TrainOptions
 from gpu_runners.distill.label.dataset import Pair
@@ -19,6 +21,7 @@ from gpu_runners.models.encoder_tokens import TextTokenizer
 from gpu_runners.models.label_adapter import AdapterConfig, Head
 from gpu_runners.models.merging import from_peft
 from gpu_runners.models.numpy_bert import NumpyBert
+from gpu_runners.models.tensor_files import load_arrays
 from tests.gpu_runners.small_task import Trained
 
 TEXTS = ["where is my parcel", "refund", "", "déjà vu \U0001f4e6 " * 40, "lone surrogate \ud800 here"]
@@ -36,6 +39,9 @@ def test_every_engine_computes_what_peft_computes(base: Base) -> None:
     fit.advance()
     adapter = adapters.from_bytes(adapters.to_bytes(from_peft(fit.net, baseline=head)))
     with torch.inference_mode():
+        for name, parameter in fit.net.named_parameters():
+            if ".lora_" in name:  # as it ships
+                parameter.copy_(parameter.to(torch.bfloat16))
         expected = fit.net.eval()(fit.net.pad(rows)).numpy()
     for runtime in (NumpyRuntime(base), TorchRuntime(base)):
         assert np.allclose(runtime.engine(adapter, config).logits(rows), expected, atol=2e-4)
@@ -53,7 +59,26 @@ def test_merging_leaves_the_base_as_it_was(trained: Trained, base: Base) -> None
 
 
 def test_bytes_survive_a_round_trip(trained: Trained) -> None:
-    assert adapters.to_bytes(adapters.from_bytes(trained.blob)) == trained.blob
+    adapter = adapters.from_bytes(trained.blob)
+    assert adapters.to_bytes(adapter) == trained.blob
+    kept = {name: tensor["dtype"] for name, tensor in deserialize(trained.blob)}
+    assert {name: kind for name, kind in kept.items() if kind != "BF16"} == {
+        f"{head}.{part}": "F32" for head in ("head", "baseline") for part in ("weight", "bias")
+    }
+
+
+def test_an_adapter_of_an_earlier_release_is_read_as_it_was(trained: Trained) -> None:
+    adapter = adapters.from_bytes(trained.blob)
+    path, (a, b) = next(iter(adapter.lora.items()))
+    finer = dataclasses.replace(adapter, lora=dict(adapter.lora) | {path: (a + np.float32(1e-7), b)})
+    tensors = {}
+    for name, (first, second) in finer.lora.items():
+        tensors |= {f"lora.{name}.A": first, f"lora.{name}.B": second}
+    for name, head in (("head", finer.head), ("baseline", finer.baseline)):
+        tensors |= {f"{name}.weight": head.weight, f"{name}.bias": head.bias}
+    read = adapters.from_bytes(save(tensors))
+    assert np.array_equal(read.lora[path][0], finer.lora[path][0])
+    assert not np.array_equal(read.lora[path][0], a)
 
 
 def test_a_batch_and_its_rows_one_by_one_agree(base: Base) -> None:
@@ -66,15 +91,15 @@ def test_a_batch_and_its_rows_one_by_one_agree(base: Base) -> None:
         assert np.allclose(bert.embed([row])[0], together[i], atol=1e-5)
 
 
-@pytest.mark.parametrize("damage", ["cut", "pickle", "nan", "half", "stranger", "lonely"])
+@pytest.mark.parametrize("damage", ["cut", "pickle", "nan", "whole", "stranger", "lonely"])
 def test_bytes_that_are_not_an_adapter_are_refused(trained: Trained, damage: str) -> None:
-    tensors = load(trained.blob)
+    tensors: dict[str, Any] = {name: tensor.copy() for name, tensor in load_arrays(trained.blob).items()}
     name = next(name for name in sorted(tensors) if name.endswith(".A"))
     match damage:
         case "nan":
             tensors["head.bias"][0] = np.nan
-        case "half":
-            tensors[name] = tensors[name].astype(np.float16)
+        case "whole":
+            tensors[name] = tensors[name].astype(np.int32)
         case "stranger":
             tensors["hook"] = np.zeros(1, dtype=np.float32)
         case "lonely":
