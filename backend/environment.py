@@ -20,6 +20,7 @@ from psycopg.conninfo import conninfo_to_dict
 from backend.domain.money.vendor_prices import NO_PRICES, BadPrices, PriceTable, read_prices
 
 T = TypeVar("T")
+LEAST_BLOB_BYTES = 16_777_216
 
 
 class Environment:
@@ -133,6 +134,12 @@ def parse_count(value: str) -> int:
 def parse_positive(value: str) -> int:
     if parse_count(value) < 1:
         raise ValueError("must be at least 1")
+    return parse_count(value)
+
+
+def parse_blob_bytes(value: str) -> int:
+    if parse_count(value) < LEAST_BLOB_BYTES:
+        raise ValueError(f"must be at least {LEAST_BLOB_BYTES:,}: smaller models have adapters of that size")
     return parse_count(value)
 
 

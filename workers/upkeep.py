@@ -2,8 +2,8 @@
 
 It relays the outbox to Celery, wakes workers again for compiles that are due and held by nobody, ends runner leases
 that ran out and compiles that waited too long, books selections that nobody looked at, forgets old ones, sweeps
-expired drafts, seals values under a new key and makes the registry's epochs. It holds nothing in memory that would be
-missed; two of them do no harm.
+expired drafts and uploads that broke off, seals values under a new key and makes the registry's epochs. It holds
+nothing in memory that would be missed; two of them do no harm.
 """
 
 import logging
@@ -36,6 +36,7 @@ EXPIRE_AFTER_H = 24
 KEEP_SENT_H = 24
 FIRST_EXPIRY_S = 600.0
 SWEEP_EVERY_S = 60.0
+SWEEP_UPLOADS_EVERY_S = 600.0
 SWEEP_ROWS = 1_000  # of each table in one statement: about a second
 RESEAL_S = 0.5  # of a round
 RESEAL_EVERY_S = 600.0  # between passes: a process of before may still seal with its key
@@ -86,7 +87,7 @@ def tick(*, may_expire: bool = True) -> None:
     ]
     parts += [forget_playground, forget_shadow, forget_pack_reports, forget_servers, build_due]
     parts += [sweep_due, erase_tenants, forget_webhooks, wake_billing_workers]
-    parts += [attend_accounts, reseal_values]
+    parts += [attend_accounts, reseal_values, sweep_uploads]
     parts += [expire_compiles] if may_expire else []
     for part in parts:
         try:
@@ -178,6 +179,20 @@ def sweep_drafts() -> int:
 
 
 _next_sweep = 0.0
+
+
+def sweep_uploads() -> int:
+    """Delete blobs that were begun and left, every ten minutes. Returns how many."""
+    global _next_uploads
+    if time.monotonic() < _next_uploads:
+        return 0
+    from backend.blobs import sweep_unfinished
+
+    _next_uploads = time.monotonic() + SWEEP_UPLOADS_EVERY_S
+    return sweep_unfinished()
+
+
+_next_uploads = 0.0
 
 
 def erase_tenants() -> int:

@@ -217,7 +217,10 @@ class Claim(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress(Wire):
-    """A heartbeat's body; counts, not rates. `loss` is None before the first step."""
+    """A heartbeat's body; counts, not rates. `loss` is None before the first step. `checkpoint_step` is the step that
+    `checkpoint_sha256` was made at (0: a runner of the release before, which does not say). `unkept` says why the last
+    checkpoint, of `unkept_bytes`, could not be handed over (`blob_transfers.Unkept`; "": it was, or this was said
+    before)."""
 
     step: int
     n_steps: int
@@ -225,3 +228,6 @@ class Progress(Wire):
     eta_s: float | None
     checkpoint_sha256: str | None
     note: str
+    checkpoint_step: int = 0
+    unkept: str = ""
+    unkept_bytes: int = 0
