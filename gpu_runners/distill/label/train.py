@@ -14,10 +14,10 @@ import hashlib
 import json
 import math
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ import torch
 
 from backend.domain.jobs.runner_jobs import DistillJob, DistillResult, TrainOptions
 from gpu_runners.distill import checkpoint
+from gpu_runners.distill.checkpoint import Hooks, StepDone
 from gpu_runners.distill.label.baseline import fit_head
 from gpu_runners.distill.label.calibration import fit_temperature
 from gpu_runners.distill.label.dataset import Pair, read_pairs, split
@@ -58,29 +59,8 @@ class Counters(checkpoint.JobCounters):
     log: list[dict[str, Any]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepDone:
-    """Steps of both fits together. `eta_s` counts from the mean step of this process."""
-
-    step: int
-    n_steps: int
-    loss: float
-    eta_s: float
-    note: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hooks:
-    """The calls that a run makes to its surroundings after each step."""
-
-    on_step: Callable[[StepDone], None] = lambda _: None
-    on_checkpoint: Callable[[bytes], None] = lambda _: None
-    should_stop: Callable[[], bool] = lambda: False
-    clock: Callable[[], float] = time.monotonic
-
-
 def distill(
-    job: DistillJob, dataset: bytes, *, base: Base, resume: bytes | None = None, hooks: Hooks | None = None
+    job: DistillJob, dataset: bytes, *, base: Base, resume: Path | None = None, hooks: Hooks | None = None
 ) -> tuple[bytes, DistillResult]:
     """The adapter blob and its result. Raises JobFailed (invalid_dataset, invalid_options, diverged) and JobStopped."""
     started = time.monotonic()
@@ -125,7 +105,8 @@ class _Run:
         self.phase = Phase.CALIBRATE if self.held_pairs else Phase.REFIT
         self.fit = self._new_fit()
         self._steps_before = 0
-        self._done_here, self._started, self._saved_at = 0, hooks.clock(), hooks.clock()
+        self._done_here, self._started = 0, hooks.clock()
+        self._cadence = checkpoint.Cadence(hooks, every_s=job.checkpoint_every_s)
 
     def _new_fit(self) -> Fit:
         if self.phase is Phase.REFIT:
@@ -158,9 +139,8 @@ class _Run:
                 self._end_epoch(self.fit.step // self.fit.steps_per_epoch)
             self._report(loss)
             stop = self.hooks.should_stop()
-            if stop or self.hooks.clock() - self._saved_at >= self.job.checkpoint_every_s:
-                self.hooks.on_checkpoint(checkpoint.to_bytes(self._counters(), self.fit.tensors()))
-                self._saved_at = self.hooks.clock()
+            if stop or self._cadence.is_due():
+                self._cadence.save(checkpoint.Snapshot(counters=self._counters(), tensors=self.fit.tensors()))
             if stop:
                 raise JobStopped()
 
@@ -209,10 +189,10 @@ class _Run:
             log=self.log,
         )
 
-    def restore(self, data: bytes) -> int:
-        """Go on from a checkpoint; returns the number of epochs already done in both fits, 0 where the bytes are not
+    def restore(self, path: Path) -> int:
+        """Go on from a checkpoint; returns the number of epochs already done in both fits, 0 where the file is not
         this job's."""
-        saved = checkpoint.from_bytes(data, Counters, fingerprint=self._fingerprint())
+        saved = checkpoint.read(path, Counters, fingerprint=self._fingerprint())
         if saved is None:
             return 0
         c, tensors = saved
