@@ -283,9 +283,8 @@ def test_a_large_blob_never_lies_in_memory(row, claim, n_bytes):
         tracemalloc.stop()
     grown = max(largest, own.memory_info().rss) - before
     seconds = time.monotonic() - began
-    print(
-        f"{at[1]:,} bytes in {seconds:.1f} s: Python held {peak / 1e6:.0f} MB at most, the process {grown / 1e6:.0f} more"
-    )
+    held = f"Python held {peak / 1e6:.0f} MB at most, the process {grown / 1e6:.0f} MB more than before"
+    print(f"{at[1]:,} bytes in {seconds:.1f} s: {held}")
     assert peak < 8 * PART_BYTES
     assert grown < 128_000_000
     assert blobs.blob_size(row.tenant_id, at[0]) == at[1]

@@ -41,6 +41,7 @@ class LeaseServer(ThreadingHTTPServer):
         self.blobs: dict[str, bytes] = {}
         self.parts: dict[str, list[bytes]] = {}  # of uploads, by where they go
         self.refuses: dict[str, int] = {}  # a status for what a path contains
+        self.discards = False  # of parts: they are counted and not kept
         self.part_s = 0.0  # what taking one part takes
         self.is_down = False
         self.changed = threading.Condition()
@@ -105,6 +106,8 @@ class _Handler(BaseHTTPRequestHandler):
             return self._say(503)
         if "/uploads/" in self.path:
             whole = b"".join(server.parts.pop(self.path, []))
+            if server.discards:
+                return self._say(201)
             return self._say(self._refusal() or (201 if server.put(whole) == self.path.split("/")[6] else 422))
         body = json.loads(text)
         if self.path == "/internal/runner/claim":
@@ -150,7 +153,7 @@ class _Handler(BaseHTTPRequestHandler):
             time.sleep(server.part_s)
             if int(number) != len(parts):
                 return self._say(409)
-            parts.append(data)
+            parts.append(b"" if server.discards else data)
             return self._say(204)
         ok = cast(LeaseServer, self.server).put(data) == self.path.rsplit("/", 1)[-1]
         return self._say(201 if ok else 422)

@@ -3,12 +3,13 @@ server on loopback, with a child that is played by its events."""
 
 import itertools
 import os
-import threading
 import time
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
+import psutil
 import pytest
 
 from backend.domain.jobs.blob_transfers import PART_BYTES
@@ -16,6 +17,7 @@ from backend.domain.jobs.runner_jobs import Claim
 from gpu_runners.agent.isolation import Child
 from gpu_runners.agent.lease_client import RunnerClient
 from gpu_runners.agent.training_worker import Lease, work_on
+from gpu_runners.http import Unreachable
 from tests.gpu_runners.agent.lease_server import RUNNER_TOKEN, Job, LeaseServer, lease_server
 
 STEP = {"event": "progress", "n_steps": 9, "loss": 0.5, "eta_s": 1.0, "note": "epoch 1"}
@@ -205,14 +207,37 @@ def test_a_result_that_the_server_does_not_take_is_a_reported_failure_too(server
     assert [report["code"] for report in job.reports] == ["runner_refused"]
 
 
-def test_a_file_is_sent_a_part_at_a_time(server: LeaseServer, tmp_path: Path) -> None:
-    """What this process holds more while 64 MiB go up is a few parts; the double keeps the whole, in another thread of
-    it, so the parts are counted and not the memory."""
+@pytest.mark.parametrize("n_bytes", [300_000_000, pytest.param(1_300_000_000, marks=pytest.mark.nightly)])
+def test_a_large_file_never_lies_in_memory(server: LeaseServer, tmp_path: Path, n_bytes: int) -> None:
+    """Both sides of the wire are in this process: each holds a part or two."""
+    server.discards = True
     path = tmp_path / "file"
-    path.write_bytes(os.urandom(1 << 20) * 64)
+    with path.open("wb") as file:
+        file.truncate(n_bytes)
     server.offer("job_1", Job(kind="distill", payload={"dataset_sha256": server.put(b"x")}))
-    asked = threading.Event()
     with RunnerClient(api_url=server.url, token=RUNNER_TOKEN, name="r1") as client:
         claim = cast(Claim, client.claim(["distill"], wait_s=5))
-        sha256 = client.job(claim).put_file(path, is_wanted=lambda: not asked.is_set())
-    assert server.blobs[sha256] == path.read_bytes()
+        own = psutil.Process()
+        before = own.memory_info().rss
+        tracemalloc.start()
+        try:
+            client.job(claim).put_file(path)
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+    print(f"{n_bytes:,}: Python held {peak / 1e6:.0f} MB, RSS {(own.memory_info().rss - before) / 1e6:+.0f} MB")
+    assert peak < 8 * PART_BYTES
+
+
+def test_an_upload_that_nobody_wants_any_more_stops_between_two_parts(server: LeaseServer, tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    with path.open("wb") as file:
+        file.truncate(4 * PART_BYTES)
+    server.offer("job_1", Job(kind="distill", payload={"dataset_sha256": server.put(b"x")}))
+    wanted = iter((True, True, False))
+    with RunnerClient(api_url=server.url, token=RUNNER_TOKEN, name="r1") as client:
+        claim = cast(Claim, client.claim(["distill"], wait_s=5))
+        with pytest.raises(Unreachable):
+            client.job(claim).put_file(path, is_wanted=lambda: next(wanted))
+    (parts,) = server.parts.values()
+    assert len(parts) == 2
