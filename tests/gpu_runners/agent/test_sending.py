@@ -209,7 +209,7 @@ def test_a_result_that_the_server_does_not_take_is_a_reported_failure_too(server
 
 @pytest.mark.parametrize("n_bytes", [300_000_000, pytest.param(1_300_000_000, marks=pytest.mark.nightly)])
 def test_a_large_file_never_lies_in_memory(server: LeaseServer, tmp_path: Path, n_bytes: int) -> None:
-    """Both sides of the wire are in this process: each holds a part or two."""
+    """Both sides of the wire are in this process: each holds a few parts, with what sockets copy of them."""
     server.discards = True
     path = tmp_path / "file"
     with path.open("wb") as file:
@@ -226,7 +226,7 @@ def test_a_large_file_never_lies_in_memory(server: LeaseServer, tmp_path: Path, 
         finally:
             tracemalloc.stop()
     print(f"{n_bytes:,}: Python held {peak / 1e6:.0f} MB, RSS {(own.memory_info().rss - before) / 1e6:+.0f} MB")
-    assert peak < 8 * PART_BYTES
+    assert peak < 12 * PART_BYTES
 
 
 def test_an_upload_that_nobody_wants_any_more_stops_between_two_parts(server: LeaseServer, tmp_path: Path) -> None:
