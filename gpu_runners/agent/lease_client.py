@@ -8,7 +8,7 @@ Unreachable, Refused: `gpu_runners.http`
 
 import base64
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, Self
 
@@ -143,11 +143,15 @@ class JobClient:
         for number in range(int(state["n_kept"]), upload.n_parts):
             if not is_wanted():
                 raise Unreachable("the upload was given up")
-            file.seek(number * PART_BYTES)
-            part = file.read(upload.part_bytes(number))
-            digest = base64.b64encode(hashlib.sha256(part).digest()).decode()
-            headers = {"Content-Digest": f"sha-256=:{digest}:"}
-            self._call("PUT", f"{where}/parts/{number}", content=part, headers=headers, timeout=_UPLOAD_S)
+            at, n_bytes = number * PART_BYTES, upload.part_bytes(number)
+            digest = hashlib.sha256()
+            for piece in _pieces(file, at, n_bytes):
+                digest.update(piece)
+            encoded = base64.b64encode(digest.digest()).decode()
+            headers = {"Content-Digest": f"sha-256=:{encoded}:", "Content-Length": str(n_bytes)}
+            # as pieces: a request that holds its body lives until the garbage collector comes by
+            content = _pieces(file, at, n_bytes)
+            self._call("PUT", f"{where}/parts/{number}", content=content, headers=headers, timeout=_UPLOAD_S)
         self._call("POST", where, timeout=_UPLOAD_S)
 
     def _call(self, method: str, path: str, **kwargs: Any) -> httpx.Response:
@@ -161,6 +165,13 @@ class JobClient:
         if response.status_code == 410:
             raise LeaseLost(f"{method} {path} answered 410")
         return response
+
+
+def _pieces(file: BinaryIO, at: int, n_bytes: int) -> Iterator[bytes]:
+    file.seek(at)
+    while n_bytes > 0 and (piece := file.read(min(n_bytes, _PIECE_BYTES))):
+        n_bytes -= len(piece)
+        yield piece
 
 
 def _refuse_blob(response: httpx.Response, sha256: str) -> None:
