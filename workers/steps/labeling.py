@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from backend.blobs import get_jsonl, put_jsonl
-from backend.compiles.models import Candidate, Compile, TeacherCall
+from backend.compiles.models import Candidate, Compile, Slice, TeacherCall
 from backend.compiles.states import CallState, CandidateState
 from backend.domain.answers.labels import Balance, vote
 from backend.domain.canonical import sha256_of
@@ -42,12 +42,13 @@ def run_labeling(run: CompileRun) -> StepDone:
                 tenant_id=run.tenant_id, compile_id=run.compile_id, state=CandidateState.LABELED
             ).order_by("text_key")
         )
+        slices = list(Slice.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id).order_by("position"))
     sides = run.output(SlicingOut)
     gold = get_jsonl(run.tenant_id, sides.gold_train)
     heldout = [row["input"] for row in get_jsonl(run.tenant_id, sides.gold_heldout)]
     if not rows:
         _check_answers(run)
-    made = training_set(run.spec, rows, gold, heldout)
+    made = training_set(run.spec, slices, rows, gold, heldout)
     is_completed = isinstance(run.spec.output, LabelOutput) and train_kind(run.spec) != TrialKind.ENCODER
     rules, induction = rules_of(run, rows, made.rows, heldout)
     blobs = _Blobs(

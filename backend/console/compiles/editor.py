@@ -1,6 +1,7 @@
 """The spec editor: a text that is read as it is typed, its problems by place and line, what it would cost, and a
 submission that happens once however often the button is pressed."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -24,7 +25,7 @@ from backend.domain.ids import Prefix, decode_id, encode_id
 from backend.domain.money.teacher_prices import price_json, price_sentence
 from backend.domain.planning.estimates import Estimate, check_budget
 from backend.domain.roles import Permission
-from backend.domain.spec.parsing import Spec, effective_slices, label_names, parse_spec
+from backend.domain.spec.parsing import Spec, effective_slices, label_names, parse_spec, slice_sizes
 from backend.drafts.previews import expected_saving
 from backend.rest.new_ids import new_uuid7
 from backend.tenants.audit import note
@@ -215,18 +216,28 @@ def _faults(error: CustomerError, document: SpecText | None) -> list[Fault]:
 def _summary(spec: Spec) -> list[tuple[str, str]]:
     """Teacher and K settings, as they will be used."""
     sampling, teacher = spec.sampling, spec.teacher
-    k = f"K = {sampling.k_select}" if sampling.k_select else "K = N / 3, rounded up"
     slices = effective_slices(spec)
     model = teacher.model if teacher.provider == "openai_compatible" else f"{teacher.model} ({teacher.provider})"
     return [
         ("Task", f"{spec.name}, {_answers(spec)}, {len(slices)} slices"),
         ("Teacher", model + (f", falls back to {teacher.fallback_model}" if teacher.fallback_model else "")),
-        ("Candidates", f"N = {sampling.n_candidates} per slice, {k} kept by {sampling.method}"),
+        ("Candidates", f"{_pools(spec)}, by {sampling.method}"),
         ("Labels", f"{sampling.label_samples} votes per pick, at least {sampling.min_agreement:.0%} agreed"),
         ("If a slice is poor", ", then ".join(sampling.on_gap)),
         ("Drafts", spec.draft_cache.verify if spec.draft_cache.enabled else "off"),
         ("Gate", f"{_k_min(spec)}, accuracy {spec.gate.accuracy_lower:g} at its lower bound"),
     ]
+
+
+def _pools(spec: Spec) -> str:
+    """N and K of the slices, as their shares make them."""
+    sizes = slice_sizes(spec)
+    n, k = _span([size.n for size in sizes]), _span([size.k for size in sizes])
+    return f"N = {n} per slice" + (" by its share" if "to" in n else "") + f", K = {k} kept"
+
+
+def _span(counts: Sequence[int]) -> str:
+    return str(counts[0]) if min(counts) == max(counts) else f"{min(counts)} to {max(counts)}"
 
 
 def _k_min(spec: Spec) -> str:

@@ -23,12 +23,14 @@ from backend.domain.planning.trial_estimates import CHARS_PER_TOKEN, Trials, ans
 from backend.domain.planning.trial_estimates import Range as Range
 from backend.domain.planning.trials import most_trials
 from backend.domain.spec.defaults import (
+    SliceSize,
     default_k_distill,
     default_k_select,
     dialect_of,
     effective_slices,
     label_max_tokens,
     label_names,
+    slice_sizes,
     thought_tokens,
     train_kind,
 )
@@ -107,6 +109,7 @@ def estimate(
         mean_output_tokens = _input_tokens(spec, shown_inputs)
     plan = _Plan(
         spec=spec,
+        slices=[] if n_captures and not spec.slices else slice_sizes(spec),  # else the captures are the pool
         price=prices.main,
         dearest=prices.dearest,
         n_captures=n_captures,
@@ -171,9 +174,10 @@ def usd(microusd: int) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Plan:
-    """The number and size of the calls that the teacher will get."""
+    """The number and size of the calls that the teacher will get. `slices` are those that it fills."""
 
     spec: Spec
+    slices: Sequence[SliceSize]
     price: TeacherPrice
     dearest: TeacherPrice  # of the model and its fallback, which may write candidates
     n_captures: int
@@ -183,10 +187,8 @@ class _Plan:
 
     @property
     def pools(self) -> tuple[int, ...]:
-        """N of each slice that the teacher fills: with captures and no slices declared, none."""
-        if self.n_captures and not self.spec.slices:
-            return ()
-        return (self.spec.sampling.n_candidates,) * len(effective_slices(self.spec))
+        """N of each slice."""
+        return tuple(size.n for size in self.slices)
 
     @property
     def per_call(self) -> int:
@@ -210,8 +212,8 @@ class _Plan:
 
     @property
     def n_picks(self) -> int:
-        k = self.spec.sampling.k_select
-        return sum(default_k_select(n) if k is None else min(k, n) for n in (*self.pools, self.n_captures))
+        k, n = self.spec.sampling.k_select, self.n_captures
+        return sum(size.k for size in self.slices) + (default_k_select(n) if k is None else min(k, n))
 
     @property
     def label_output(self) -> int:

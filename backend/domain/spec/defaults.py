@@ -1,9 +1,11 @@
-"""The defaults of a spec: slices, shares, K, and how much a teacher may write."""
+"""The defaults of a spec: slices, shares, N and K, and how much a teacher may write."""
 
 import math
+from dataclasses import dataclass
 
 from backend.domain.dialects.dialect import Dialect, thought_room
 from backend.domain.dialects.table import GRAMMAR, UNKNOWN, dialect_for
+from backend.domain.selection.allocation import allocate_by_shares
 from backend.domain.spec.inputs import SliceSpec
 from backend.domain.spec.models import Spec
 from backend.domain.spec.outputs import LabelOutput
@@ -26,6 +28,29 @@ def effective_slices(spec: Spec) -> list[SliceSpec]:
         for label in spec.output.labels
         if shares[label.name] > 0
     ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SliceSize:
+    """One slice with its N and K."""
+
+    part: SliceSpec
+    n: int
+    k: int
+
+
+def slice_sizes(spec: Spec) -> list[SliceSize]:
+    """The effective slices with N and K by their shares. `sampling` names both for a slice of the mean share, so that
+    the number of slices times each is what is divided: at least one for each slice, and no K above its N.
+
+    With n_candidates 12, shares of 0.5, 0.3 and 0.2 give N = 18, 11 and 7, and K = 6, 4 and 2.
+    """
+    parts, sampling = effective_slices(spec), spec.sampling
+    shares = [part.share for part in parts]
+    ns = allocate_by_shares(sampling.n_candidates * len(parts), shares)
+    k_mean = default_k_select(sampling.n_candidates) if sampling.k_select is None else sampling.k_select
+    ks = allocate_by_shares(k_mean * len(parts), shares, most=ns)
+    return [SliceSize(part=part, n=n, k=k) for part, n, k in zip(parts, ns, ks, strict=True)]
 
 
 def label_names(spec: Spec) -> list[str]:

@@ -19,7 +19,11 @@ class SliceSpec(Part):
         examples=["angry-but-not-asking"],
     )
     share: float = Field(
-        gt=0, le=1, description="Share of the candidates; the shares of all slices sum to 1.", examples=[0.25]
+        gt=0,
+        le=1,
+        description="Share of the candidates, of those that are kept and of the pairs that train; the shares of all "
+        "slices sum to 1.",
+        examples=[0.25],
     )
     hint: str = Field(
         default="",

@@ -20,6 +20,7 @@ from backend.domain.spec.defaults import (
     effective_slices,
     label_max_tokens,
     label_names,
+    slice_sizes,
     target_shares,
 )
 from backend.domain.spec.fields import MAX_TEXT_CHARS
@@ -68,6 +69,7 @@ __all__ = [
     "label_max_tokens",
     "label_names",
     "parse_spec",
+    "slice_sizes",
     "spec_json_schema",
     "target_shares",
 ]

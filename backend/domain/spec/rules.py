@@ -10,13 +10,14 @@ from backend.domain.errors import Problem
 from backend.domain.patterns.matching import UnsafePattern, compile_pattern, takes_too_long_to_read
 from backend.domain.pointers import suggestion
 from backend.domain.spec.answer_rules import output_problems
-from backend.domain.spec.defaults import default_k_select, dialect_of, effective_slices
+from backend.domain.spec.defaults import default_k_select, dialect_of, effective_slices, slice_sizes
 from backend.domain.spec.inputs import LengthVerifier, RegexVerifier, SimilarityVerifier
 from backend.domain.spec.models import Spec
 from backend.domain.spec.outputs import LabelOutput, RegexCheck
 from backend.domain.spec.problems import MAX_SHOWN
 
 SHARE_TOLERANCE = 0.01
+MAX_POOL = 20_000  # candidates of one slice, as many as captures
 
 
 def rule_problems(spec: Spec) -> list[Problem]:
@@ -129,11 +130,26 @@ def _sampling(spec: Spec) -> Iterator[Problem]:
     if sampling.k_select is not None and sampling.k_select > pool:
         message = f"k_select {sampling.k_select} is more than {name} {pool}; lower it or raise {name}"
         yield Problem(pointer="/sampling/k_select", message=message, code="k_exceeds_n")
+    yield from _large_slices(spec)
     most = _most_picks(spec)
     if sampling.k_distill is not None and sampling.k_distill > most:
         message = f"k_distill {sampling.k_distill} is more than the {most} inputs selected; lower it or raise k_select"
         yield Problem(pointer="/sampling/k_distill", message=message, code="k_exceeds_n")
     yield from _on_gap(sampling.on_gap)
+
+
+def _large_slices(spec: Spec) -> Iterator[Problem]:
+    """A share makes a slice larger than n_candidates."""
+    n, parts = spec.sampling.n_candidates, effective_slices(spec)
+    if n * len(parts) <= MAX_POOL:
+        return
+    for size in slice_sizes(spec):
+        if size.n > MAX_POOL:
+            message = (
+                f'the share of slice "{size.part.name}" makes {size.n:,} of the {n * len(parts):,} candidates its own, '
+                f"more than {MAX_POOL:,}; lower n_candidates or the share"
+            )
+            yield Problem(pointer="/sampling/n_candidates", message=message, code="too_large")
 
 
 def _on_gap(words: Sequence[str]) -> Iterator[Problem]:

@@ -167,7 +167,12 @@ class Sampling(Part):
     """The number of candidates, the selection of those that are kept, and their labelling."""
 
     n_candidates: int = Field(
-        default=12, ge=1, le=1000, description="N: candidates asked for per slice.", examples=[12]
+        default=12,
+        ge=1,
+        le=1000,
+        description="N: candidates asked for per slice, on the mean; a slice's share says how many of them all are its "
+        "own.",
+        examples=[12],
     )
     candidate_max_tokens: int = Field(
         default=500,
@@ -177,7 +182,7 @@ class Sampling(Part):
         examples=[500],
     )
     k_select: int | None = Field(
-        default=None, ge=1, le=20_000, description="K kept per slice; null: ceil(N/3).", examples=[4]
+        default=None, ge=1, le=20_000, description="K kept per slice, on the mean; null: ceil(N/3).", examples=[4]
     )
     k_distill: int | None = Field(
         default=None,
