@@ -45,8 +45,8 @@ class CompileSummary(Shape[Compile]):  # as lists have it
     k_score_ppm = s.IntegerField(allow_null=True, help_text="K-score in parts per million.")
     evaluation = s.DictField(
         allow_null=True,
-        help_text="Held-out n, accuracy with interval, table per class or per field, baselines, latency, leakage; "
-        "what rules answered, what was measured and chosen to draft.",
+        help_text="Held-out n, accuracy with interval, table per class or per field, baselines, alternatives with the "
+        "interval of the difference, latency, leakage; what rules answered, what was measured and chosen to draft.",
     )
     gate = s.DictField(allow_null=True, help_text="The decision, floor by floor, and what to try next.")
     artifact = PublicId(Prefix.ARTIFACT, source="artifact_id", allow_null=True)

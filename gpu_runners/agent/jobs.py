@@ -86,7 +86,8 @@ def evaluate_files(job: EvaluateJob, *, folder: Path, base_dir: Path | None, emi
         (folder / "inputs").read_bytes(),
         (folder / "adapter").read_bytes(),
         base=base,
-        rules=_rules(folder),
+        rules=_optional(folder, "rules"),
+        gold=_optional(folder, "gold"),
         on_progress=on_progress,
     )
     return {"result": result.to_json(), "blobs": []}
@@ -106,14 +107,14 @@ def evaluate_files_causal(job: EvaluateCausalJob, *, folder: Path, base_dir: Pat
         (folder / "inputs").read_bytes(),
         (folder / "adapter").read_bytes(),
         base=base,
-        rules=_rules(folder),
+        rules=_optional(folder, "rules"),
         on_progress=on_progress,
     )
     return {"result": result.to_json(), "blobs": []}
 
 
-def _rules(folder: Path) -> bytes | None:
-    path = folder / "rules"
+def _optional(folder: Path, name: str) -> bytes | None:
+    path = folder / name
     return path.read_bytes() if path.exists() else None
 
 

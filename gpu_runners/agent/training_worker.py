@@ -31,7 +31,12 @@ _STOP_GRACE_S = 8.0  # from SIGTERM to a checkpoint handed over; Kubernetes and 
 _BLOBS = {
     RunnerJobKind.DISTILL: {"dataset": "dataset_sha256"},
     RunnerJobKind.DISTILL_CAUSAL: {"dataset": "dataset_sha256"},
-    RunnerJobKind.EVALUATE: {"inputs": "inputs_sha256", "adapter": "adapter_sha256", "rules": "rules_sha256"},
+    RunnerJobKind.EVALUATE: {
+        "inputs": "inputs_sha256",
+        "adapter": "adapter_sha256",
+        "rules": "rules_sha256",
+        "gold": "gold_sha256",
+    },
     RunnerJobKind.EVALUATE_CAUSAL: {"inputs": "inputs_sha256", "adapter": "adapter_sha256", "rules": "rules_sha256"},
     RunnerJobKind.PACK_RECIPES: {
         "adapter": "adapter_sha256",
@@ -44,7 +49,7 @@ _BLOBS = {
     RunnerJobKind.SELECT: {"columns": "columns_sha256", "rows": "rows_sha256"},
 }
 
-_OPTIONAL = frozenset(("rules", "earlier", "feedback", "epoch"))  # "", or no such key: there is none
+_OPTIONAL = frozenset(("rules", "gold", "earlier", "feedback", "epoch"))  # "", or no such key: there is none
 
 
 class Lease:

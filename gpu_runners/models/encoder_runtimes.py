@@ -28,13 +28,19 @@ class Runtime(Protocol):
         """The adapted base under the adapter's head. Raises JobFailed(invalid_adapter)."""
         ...
 
-    def baseline(self, adapter: Adapter) -> Engine:
-        """The frozen base under the adapter's logistic-regression head: what the adapter has to beat."""
+    def embed(self, rows: Sequence[Sequence[int]]) -> Array:
+        """(n, d) float32 unit rows of the frozen base, for n rows of token ids, in one forward pass."""
         ...
 
 
 def load_runtime(base: Base) -> Runtime:
     return NumpyRuntime(base) if can_run(base) else TorchRuntime(base)
+
+
+def head_logits(embedded: Array, head: Head) -> Array:
+    """(n, n_labels) float32 logits of a head for (n, d) unit rows."""
+    out: Array = np.float32(SCALE) * (embedded @ head.weight.T) + head.bias
+    return out
 
 
 class NumpyRuntime:
@@ -44,8 +50,8 @@ class NumpyRuntime:
     def engine(self, adapter: Adapter, config: AdapterConfig) -> Engine:
         return _NumpyEngine(self._bert.with_deltas(deltas(adapter, config)), adapter.head)
 
-    def baseline(self, adapter: Adapter) -> Engine:
-        return _NumpyEngine(self._bert, adapter.baseline)
+    def embed(self, rows: Sequence[Sequence[int]]) -> Array:
+        return self._bert.embed(rows)
 
 
 class _NumpyEngine:
@@ -57,8 +63,7 @@ class _NumpyEngine:
         self._bert, self._head = bert, head
 
     def logits(self, rows: Sequence[Sequence[int]]) -> Array:
-        out: Array = np.float32(SCALE) * (self._bert.embed(rows) @ self._head.weight.T) + self._head.bias
-        return out
+        return head_logits(self._bert.embed(rows), self._head)
 
 
 class TorchRuntime:
@@ -72,10 +77,15 @@ class TorchRuntime:
 
         return _TorchEngine(net_with(merged_body(self._body, adapter, config), adapter.head))
 
-    def baseline(self, adapter: Adapter) -> Engine:
-        from gpu_runners.models.merging import net_with
+    def embed(self, rows: Sequence[Sequence[int]]) -> Array:
+        import torch
 
-        return _TorchEngine(net_with(self._body, adapter.baseline))
+        from gpu_runners.models.encoder import LabelNet, best_device, width_of
+
+        net = LabelNet(self._body, width=width_of(self._body), n_labels=2).to(best_device()).eval()
+        with torch.inference_mode():
+            out: Array = net.embed(net.pad(rows)).cpu().numpy()
+        return out
 
 
 class _TorchEngine:

@@ -66,6 +66,12 @@ def ppm_pct(value: int | None) -> str:
 
 
 @register.filter
+def ppm_points(value: int | None) -> str:
+    """A difference of two shares in percentage points, with its sign: -72,345 ppm is `-7.2`."""
+    return NOTHING if value is None or value == "" else f"{value / 10_000:+.1f}"
+
+
+@register.filter
 def pct(share: float | Decimal | None) -> str:
     """A share of one in per cent: 0.897 is `89.7 %`."""
     return NOTHING if share is None or share == "" else f"{float(share) * 100:.1f} %"

@@ -44,6 +44,8 @@ NAMING_TOKENS = 400  # its longest answer
 MAX_REACTIONS = 4  # exemplars, hotter, hotter, fallback model; each asks for N/2 more
 UNKNOWN_INPUT_TOKENS = 20  # of an input, where neither gold nor captures show any
 THOUGHT_SHARE = 4  # what is expected of a model's thoughts: this part of the room that is left for them
+TEACHER_ROWS = 100  # held-out inputs that the teacher answers too, where the spec says nothing
+TEACHER_BUDGET_SHARE = 20  # and a twentieth of the budget at most
 VERDICT_TOKENS = 8  # a judge's longest answer about two texts, as workers.teachers asks for it
 
 
@@ -51,7 +53,8 @@ VERDICT_TOKENS = 8  # a judge's longest answer about two texts, as workers.teach
 class Estimate:
     """`worst_batch` is the most that one batch of teacher calls may reserve, micro-USD: with less left, the next
     batch is not started. `platform_high` is the part of the high bound that is not the teacher's: all that kolm bills
-    where the customer's own key pays the teacher.
+    where the customer's own key pays the teacher. `teacher_rows` held-out inputs are answered by the teacher as well: a
+    compile asks it for no more than it was estimated with.
     """
 
     steps: dict[StepName, Range]
@@ -61,6 +64,7 @@ class Estimate:
     assumptions: tuple[str, ...]
     warnings: tuple[str, ...] = ()
     platform_high: int | None = None
+    teacher_rows: int = 0
 
     @property
     def total(self) -> Range:
@@ -76,6 +80,7 @@ class Estimate:
             "worst_batch_microusd": self.worst_batch,
             "price_version": self.price_version,
             "teacher_price_version": self.teacher.main.version,
+            "teacher_rows": self.teacher_rows,
             **self.teacher.to_json(),
             "assumptions": list(self.assumptions),
             "warnings": list(self.warnings),
@@ -125,19 +130,27 @@ def estimate(
     steps[StepName.SELECTION] = plan.mitigations() + _more_embedding(book.prices["embedding.token"], plan)
     steps[StepName.LABELING] = plan.labeling()
     ours = _embedding(book.prices["embedding.token"], plan) + _more_embedding(book.prices["embedding.token"], plan)
-    runs = Trials(spec=spec, price=book.prices["runner.second"], n_heldout=n_heldout, input_tokens=mean_output_tokens)
+    runs = Trials(
+        spec=spec,
+        price=book.prices["runner.second"],
+        n_heldout=n_heldout,
+        input_tokens=mean_output_tokens,
+        n_gold=n_gold_train,
+    )
     n_trained = min(n_pairs, plan.n_picks) + n_gold_train
     steps[StepName.DISTILLATION] = runs.first_training(n_trained)
     answering = runs.rest(n_trained)
-    steps[StepName.EVALUATION] = answering + plan.judging(n_heldout)
+    teacher_rows = plan.teacher_rows(n_heldout)
+    steps[StepName.EVALUATION] = answering + plan.judging(n_heldout) + plan.answering(teacher_rows)
     return Estimate(
         steps=steps,
         worst_batch=plan.worst_batch(),
         price_version=book.version,
         teacher=prices,
-        assumptions=tuple(plan.assumptions(n_gold_train)),
+        assumptions=tuple(plan.assumptions(n_gold_train, teacher_rows)),
         warnings=() if today is None else tuple(_warnings(prices, today)),
         platform_high=ours.high + steps[StepName.DISTILLATION].high + answering.high,
+        teacher_rows=teacher_rows,
     )
 
 
@@ -285,6 +298,28 @@ class _Plan:
             high=n_trials * self._cost(2 * n * longest, n * (VERDICT_TOKENS + self.room)),
         )
 
+    def teacher_rows(self, n_heldout: int) -> int:
+        """How many held-out inputs the teacher answers, so that the model stands beside it: as the spec says, else up
+        to TEACHER_ROWS for a twentieth of the budget. A text that a judge compares is not asked for: the judge is the
+        teacher."""
+        if isinstance(self.spec.output, TextOutput) and self.spec.output.accuracy == "judge":
+            return 0
+        asked = self.spec.evaluation.teacher_rows
+        if asked is not None:
+            return min(asked, n_heldout)
+        if self.spec.teacher.provider == "replay":
+            return 0
+        affordable = self.spec.budget.microusd // TEACHER_BUDGET_SHARE // max(1, self.answering(1).expected)
+        return min(TEACHER_ROWS, n_heldout, affordable)
+
+    def answering(self, n: int) -> Range:
+        """The teacher's own answers to `n` held-out inputs."""
+        return Range(
+            low=self._cost(n * self.prompt_label // 2, n * self.least_answer),
+            expected=self._cost(n * self.prompt_label, n * (self.label_output + self.thoughts)),
+            high=self._cost(2 * n * self.prompt_label, n * (label_max_tokens(self.spec) + self.room)),
+        )
+
     def worst_batch(self) -> int:
         """Bound a call's tokens as the workers reserve it: every byte of the prompt a token, every choice as long as
         allowed."""
@@ -311,7 +346,7 @@ class _Plan:
     def _cost(self, input_tokens: int, output_tokens: int) -> int:
         return self.price.cost_microusd(input_tokens=input_tokens, output_tokens=output_tokens)
 
-    def assumptions(self, n_gold_train: int) -> Iterator[str]:
+    def assumptions(self, n_gold_train: int, teacher_rows: int) -> Iterator[str]:
         k = self.spec.sampling.label_samples
         n, n_slices = sum(self.pools), len(self.pools)
         yield f"{n} candidates in {n_slices} slices, {self.n_captures} captures, {self.n_picks} picks"
@@ -325,6 +360,8 @@ class _Plan:
         if recipes_cost(self.spec).high:
             budget_s = self.spec.recipes.budget_s
             yield f"a recipe pack where the gate is passed: up to {budget_s:g} s of measuring what drafts"
+        if teacher_rows:
+            yield f"the teacher answers {teacher_rows} held-out inputs too (evaluation.teacher_rows)"
         yield f"at most {most_trials(self.spec)} trials; those after the first count in the evaluation's high bound"
         yield "low: half the tokens and half the picks, a runner five times as fast"
         yield (

@@ -68,9 +68,10 @@ def select(
     `embeddings` `(n, d)`, of any length (zero rows are reported); `scores` finite, higher is better, any scale; `keys`
     break ties and should depend on the text alone (`candidates.text_key`); without any, the embedding does. With
     `labels`, K is shared out over them in proportion, or as `k_by_label` says, and each is selected by itself; with
-    `stratify=False` they only inform `auto`. `min_distance` > 0 refuses a pick closer than that to an earlier one, and may then keep fewer than
-    k. `on_progress(stage, done, total)` is told of neighbours, clustering, picking and reporting. To drop K where the
-    pool has fewer groups of near-duplicates, call again with `k=min(k, report.n_groups)`.
+    `stratify=False` they only inform `auto`. `min_distance` > 0 refuses a pick closer than that to an earlier one, and
+    may then keep fewer than k. `on_progress(stage, done, total)` is told of neighbours, clustering, picking and
+    reporting. To drop K where the pool has fewer groups of near-duplicates, call again with
+    `k=min(k, report.n_groups)`.
 
     Raises InvalidInput naming the rows that are not finite, for options out of range, and for a `k_by_label` that does
     not add up to k or gives a label more than its rows.

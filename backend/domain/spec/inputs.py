@@ -92,7 +92,7 @@ class Examples(Part):
         default=0.3,
         ge=0.2,
         le=1,
-        description="Least share held out for the evaluation; never seen by teacher or trainer.",
+        description="Least share held out for the evaluation; never trained on, nor shown to the teacher before then.",
         examples=[0.3],
     )
 

@@ -9,7 +9,7 @@ from backend.domain.spec.fields import MAX_SLICES, Part, Slug
 from backend.domain.spec.inputs import Captures, Examples, SliceSpec, VerifierSpec
 from backend.domain.spec.outputs import Output
 from backend.domain.spec.teacher import DraftCache, Sampling, Teacher
-from backend.domain.spec.training import Budget, Gate, Recipes, Train
+from backend.domain.spec.training import Budget, Evaluation, Gate, Recipes, Train
 
 
 class Spec(Part):
@@ -65,6 +65,9 @@ class Spec(Part):
     train: Train = Field(default_factory=Train, description="The distillation.", examples=[{"rank": 8}])
     recipes: Recipes = Field(
         default_factory=Recipes, description="Recipe pack and rules.", examples=[{"enabled": True}]
+    )
+    evaluation: Evaluation = Field(
+        default_factory=Evaluation, description="The evaluation.", examples=[{"teacher_rows": 100}]
     )
     gate: Gate = Field(default_factory=Gate, description="The gate.", examples=[{"accuracy_lower": 0.8}])
     budget: Budget = Field(default_factory=Budget, description="The budget.", examples=[{"usd": 5.0}])

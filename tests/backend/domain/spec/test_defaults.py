@@ -1,6 +1,7 @@
 """N and K of the slices, by their shares."""
 
 from fractions import Fraction
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,7 @@ def test_shares_set_n_and_k_of_every_slice(shares: list[float], n: int, data: st
     if min(wanted) >= 1:
         assert all(abs(own - want) < 1 for own, want in zip(ns, wanted, strict=True))
     by_share = sorted(zip(shares, sizes, strict=True))
-    for (less, (n_less, k_less)), (more, (n_more, k_more)) in zip(by_share, by_share[1:], strict=False):
+    for (less, (n_less, k_less)), (more, (n_more, k_more)) in pairwise(by_share):
         assert less == more or (n_less <= n_more and k_less <= k_more)
 
 
