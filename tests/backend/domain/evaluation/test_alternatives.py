@@ -19,9 +19,9 @@ from backend.domain.evaluation.classification import PPM, evaluate
 from backend.domain.evaluation.gate import GateDecision, decide_gate
 from backend.domain.evaluation.gate_floors import OF_ACCURACY, FloorName, GateOptions
 from backend.domain.evaluation.generative import evaluate_json, json_marks, typical_answer
+from backend.domain.evaluation.kscore import AnyEvaluation, KScore, score_evaluation
 from backend.domain.evaluation.paired import compare, mean_difference
 from backend.domain.spec.outputs import JsonOutput
-from backend.domain.evaluation.kscore import AnyEvaluation, KScore, score_evaluation
 from tests.backend.domain.evaluation.scores import own
 
 LABELS = ("a", "b")
