@@ -184,7 +184,15 @@ def _base_of(run: CompileRun, trained: Trained) -> dict[str, str]:
 def _predictions(measured: Measurement) -> dict[str, Any]:
     """Row by row what was answered on held-out data; the inputs themselves stay with the tenant."""
     value = measured.to_json()
-    names = ("predictions", "baseline_predictions", "confidences_ppm", "failed", "verdicts", "rule_rows")
+    names = (
+        "predictions",
+        "baseline_predictions",
+        "gold_predictions",
+        "confidences_ppm",
+        "failed",
+        "verdicts",
+        "rule_rows",
+    )
     return {name: value[name] for name in names if name in value}
 
 

@@ -33,7 +33,7 @@ BASELINES = {TrialKind.ENCODER: AlternativeName.FROZEN, TrialKind.CAUSAL: Altern
 
 
 def alternatives_of(run: CompileRun, measured: Measurement) -> tuple[Alternative, ...]:
-    """What was measured beside the model, each with the interval of the difference to it."""
+    """The alternatives that were measured, each with the interval of the model's difference to it."""
     heldout: Rows = get_jsonl(run.tenant_id, run.output(SlicingOut).gold_heldout)
     output = run.spec.output
     if isinstance(output, TextOutput) and output.accuracy == "judge":
@@ -47,17 +47,18 @@ def _of_labels(spec: Spec, gold: list[str], measured: Measurement) -> tuple[Alte
     others: dict[AlternativeName, list[str]] = {BASELINES[measured.kind]: measured.baseline_predictions}
     if measured.gold_predictions:
         others[AlternativeName.GOLD_ONLY] = measured.gold_predictions
-    found = label_alternatives(gold, measured.predictions, others, confidence=spec.gate.confidence)
+    made = label_alternatives(gold, measured.predictions, others, confidence=spec.gate.confidence)
     if (asked := measured.teacher) is None or not asked.rows:
-        return found
+        return made
     truths = [gold[i] for i in asked.rows]
     ours = [measured.predictions[i] for i in asked.rows]
     theirs = {AlternativeName.TEACHER: asked.answers}
-    return (*found, *label_alternatives(truths, ours, theirs, confidence=spec.gate.confidence)[1:])
+    return (*made, *label_alternatives(truths, ours, theirs, confidence=spec.gate.confidence)[1:])
 
 
 def _of_answers(spec: Spec, heldout: Rows, measured: Measurement) -> tuple[Alternative, ...]:
-    """Of a json task, or a text task whose checks decide: a constant answer means nothing to checks alone."""
+    """The alternatives of a json task, or of a text task whose checks decide: those alone say nothing of a constant
+    answer."""
     gold, n = [row["output"] for row in heldout], len(heldout)
     ours = _marks(spec, gold, measured.predictions, measured.failed or [[]] * n)
     others = {BASELINES[measured.kind]: _marks(spec, gold, measured.baseline_predictions, measured.baseline_failed)}
@@ -72,7 +73,7 @@ def _of_answers(spec: Spec, heldout: Rows, measured: Measurement) -> tuple[Alter
 
 
 def _marks(spec: Spec, gold: list[str], answers: list[str], failed: Sequence[Sequence[str]] | None) -> list[int]:
-    """Without `failed`, an answer is held to the schema alone."""
+    """Mark the answers; without `failed` they are held to the schema alone."""
     passed = None if failed is None else [not why for why in failed]
     if isinstance(spec.output, JsonOutput):
         return json_marks(spec.output, gold, answers, passed=passed)

@@ -20,7 +20,7 @@ Marks = Sequence[int]
 
 
 class AlternativeName(StrEnum):
-    """What stands beside a model. The names of those that were baselines before are theirs still."""
+    """The names of what stands beside a model; those that were baselines before keep theirs."""
 
     MAJORITY = "majority"  # the commonest label of the held-out rows, always
     COMMON_ANSWER = "common_answer"  # the training answer that is most like all others, always
@@ -69,7 +69,7 @@ class Alternative:
 
     @property
     def is_clearly_better(self) -> bool:
-        """Whether the whole interval says that the model is worse."""
+        """Say whether the whole interval has the model worse."""
         return self.high_ppm < 0
 
     @property
@@ -100,12 +100,12 @@ def compare_marks(name: AlternativeName, model: Marks, theirs: Marks, *, confide
     (-900000, True)
     """
     if all(mark in (0, PPM) for mark in (*model, *theirs)):
-        found = Counter(zip(model, theirs, strict=True))
+        counts = Counter(zip(model, theirs, strict=True))
         paired = Paired(
-            both=found[PPM, PPM],
-            first=found[PPM, 0],
-            second=found[0, PPM],
-            neither=found[0, 0],
+            both=counts[PPM, PPM],
+            first=counts[PPM, 0],
+            second=counts[0, PPM],
+            neither=counts[0, 0],
             confidence=confidence,
         )
         low, high = paired.low_ppm, paired.high_ppm
@@ -140,7 +140,7 @@ def label_alternatives(
 
 
 def worst_rival(alternatives: Sequence[Alternative]) -> Alternative | None:
-    """Of those that a model is held to, the one that beats it most clearly, or comes nearest to it."""
+    """The one that beats the model most clearly, or comes nearest to it, of those that it is held to."""
     return min((one for one in alternatives if one.is_held_to), key=lambda one: one.high_ppm, default=None)
 
 

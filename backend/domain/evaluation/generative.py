@@ -188,8 +188,8 @@ def typical_answer(answers: Sequence[str]) -> str | None:
     them; None where there is none."""
     n = min(MAX_TYPICAL, len(answers))
     shown = [answers[i * len(answers) // n] for i in range(n)]
-    found = consensus([_value(text, True) for text in shown], n)
-    return None if found.index is None else shown[found.index]
+    medoid = consensus([_value(text, True) for text in shown], n)
+    return None if medoid.index is None else shown[medoid.index]
 
 
 def _same_length(*rows: Sequence[object]) -> None:

@@ -299,8 +299,8 @@ class _Plan:
         )
 
     def teacher_rows(self, n_heldout: int) -> int:
-        """How many held-out inputs the teacher answers, so that the model stands beside it: as the spec says, else up
-        to TEACHER_ROWS for a twentieth of the budget. A text that a judge compares is not asked for: the judge is the
+        """The number of held-out inputs that the teacher answers, beside the model: as the spec says, else up to
+        TEACHER_ROWS for a twentieth of the budget. A text that a judge compares is not asked for: the judge is the
         teacher."""
         if isinstance(self.spec.output, TextOutput) and self.spec.output.accuracy == "judge":
             return 0
@@ -313,9 +313,9 @@ class _Plan:
         return min(TEACHER_ROWS, n_heldout, affordable)
 
     def answering(self, n: int) -> Range:
-        """The teacher's own answers to `n` held-out inputs."""
+        """The teacher's own answers to `n` held-out inputs; where the budget has nothing left, it is not asked."""
         return Range(
-            low=self._cost(n * self.prompt_label // 2, n * self.least_answer),
+            low=0,
             expected=self._cost(n * self.prompt_label, n * (self.label_output + self.thoughts)),
             high=self._cost(2 * n * self.prompt_label, n * (label_max_tokens(self.spec) + self.room)),
         )

@@ -53,13 +53,13 @@ def allocate_by_shares(
     """
     weights = [Fraction(str(share)) for share in shares]  # 0.1 is a tenth, not the float nearest to it
     room = [total] * len(weights) if most is None else list(most)
-    if total < 0 or min([*weights, *room, *(least or ())], default=0) < 0:
+    if total < 0 or any(weight < 0 for weight in weights) or any(bound < 0 for bound in (*room, *(least or ()))):
         raise InvalidInput("Totals, shares and bounds are 0 or more.")
     total = min(total, sum(room))
     floors = _one_each(total, weights, room) if least is None else list(least)
     if sum(floors) > total or any(low > high for low, high in zip(floors, room, strict=True)):
         raise InvalidInput(f"{total} cannot be divided so that each part has its least, {sum(floors)} in all.")
-    wanted = _bounded(total, weights, floors, room)
+    wanted = _within_bounds(total, weights, floors, room)
     counts = [int(each) for each in wanted]
     by_remainder = sorted(range(len(wanted)), key=lambda i: (counts[i] - wanted[i], i))
     for i in by_remainder[: total - sum(counts)]:
@@ -73,7 +73,9 @@ def _one_each(total: int, weights: Sequence[Fraction], room: Sequence[int]) -> l
     return [int(i in first) for i in range(len(weights))]
 
 
-def _bounded(total: int, weights: Sequence[Fraction], least: Sequence[int], most: Sequence[int]) -> list[Fraction]:
+def _within_bounds(
+    total: int, weights: Sequence[Fraction], least: Sequence[int], most: Sequence[int]
+) -> list[Fraction]:
     """The fractions of the total in proportion to the weights within the bounds, exactly. Each turn fixes those at the
     bounds that pull the sum away from the total, as flexible lengths are resolved in CSS (Flexible Box Layout 1,
     section 9.7), and divides what is left."""

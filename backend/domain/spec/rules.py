@@ -13,7 +13,7 @@ from backend.domain.spec.answer_rules import output_problems
 from backend.domain.spec.defaults import default_k_select, dialect_of, effective_slices, slice_sizes
 from backend.domain.spec.inputs import LengthVerifier, RegexVerifier, SimilarityVerifier
 from backend.domain.spec.models import Spec
-from backend.domain.spec.outputs import LabelOutput, RegexCheck
+from backend.domain.spec.outputs import LabelOutput, RegexCheck, TextOutput
 from backend.domain.spec.problems import MAX_SHOWN
 
 SHARE_TOLERANCE = 0.01
@@ -28,7 +28,7 @@ def rule_problems(spec: Spec) -> list[Problem]:
             "with fewer letters and ranges beyond ASCII"
         )
         return [Problem(pointer="", message=message, code="bad_pattern")]
-    rules = (_output, _slices, _sources, _verifiers, _teacher, _sampling, _training, _recipes)
+    rules = (_output, _slices, _sources, _verifiers, _teacher, _sampling, _training, _evaluation, _recipes)
     return list(islice((problem for rule in rules for problem in rule(spec)), MAX_SHOWN))
 
 
@@ -195,6 +195,16 @@ def _training(spec: Spec) -> Iterator[Problem]:
     if causal.variant == "qlora" and causal.precision == "fp32":
         message = "qlora computes in bf16; take precision auto or bf16"
         yield Problem(pointer="/train/causal/precision", message=message, code="not_used")
+
+
+def _evaluation(spec: Spec) -> Iterator[Problem]:
+    is_judged = isinstance(spec.output, TextOutput) and spec.output.accuracy == "judge"
+    if is_judged and spec.evaluation.teacher_rows:
+        message = (
+            "the teacher judges the answers of this task and is not compared with itself; leave it out, or let the "
+            "checks decide (output.accuracy)"
+        )
+        yield Problem(pointer="/evaluation/teacher_rows", message=message, code="not_used")
 
 
 def _recipes(spec: Spec) -> Iterator[Problem]:

@@ -254,7 +254,7 @@ class Gate(Part):
 
 
 class Evaluation(Part):
-    """What is measured beside the model on held-out gold."""
+    """The measurements on held-out gold beside the model's."""
 
     teacher_rows: int | None = Field(
         default=None,

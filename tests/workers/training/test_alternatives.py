@@ -6,6 +6,7 @@ import pytest
 
 from backend.blobs import get_jsonl, put_blob, put_jsonl
 from backend.compiles.models import Compile, StepRun, TeacherCall
+from backend.domain.errors import InvalidSpec
 from backend.domain.jobs.runner_jobs import RunnerJobKind
 from backend.domain.lifecycle import CompileStatus, StepName
 from backend.tenants.isolation import tenant_scope
@@ -74,7 +75,7 @@ def asked_beside(row: Compile) -> list[TeacherCall]:
 
 def test_a_model_clearly_worse_than_its_frozen_base_ends_below_the_gate():
     row = label_compile()
-    asked = evaluated(row, wrong(8), gold_predictions=wrong(4))
+    asked = evaluated(row, wrong(7), gold_predictions=wrong(4))
     assert get_jsonl(row.tenant_id, asked["gold_sha256"]) == [
         {"input": one["input"], "label": one["output"], "weight": 1.0} for one in GOLD
     ]
@@ -168,3 +169,5 @@ def test_a_json_task_stands_beside_its_base_its_typical_answer_and_the_teacher(m
 
 def test_a_text_task_that_a_judge_compares_asks_nothing_more(monkeypatch):
     assert at_distillation(text_answer, **text_spec(evaluation={})).estimate["teacher_rows"] == 0
+    with pytest.raises(InvalidSpec, match="is not compared with itself"):
+        at_distillation(text_answer, **text_spec(evaluation={"teacher_rows": 5}))

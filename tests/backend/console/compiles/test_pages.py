@@ -101,8 +101,8 @@ def test_what_a_walked_compile_leaves_is_shown(monkeypatch):
 
 
 def test_a_model_is_shown_beside_its_alternatives_with_the_interval_of_the_difference(row):
-    truths = [LABELS[i % 2] for i in range(60)]
-    swapped = [LABELS[1 - i % 2] for i in range(6)] + truths[6:]
+    truths = [LABELS[i % 2] for i in range(160)]
+    swapped = [LABELS[1 - i % 2] for i in range(16)] + truths[16:]
     judged(row, swapped, frozen=truths)
     text = get(logged_in_for(row), f"/app/compiles/{public_id(row)}")
     assert "Beside the alternatives" in text
