@@ -74,6 +74,7 @@ class Estimate(Row):
     budget_microusd: int
     within_budget: bool
     worst_batch_microusd: int = 0
+    teacher_rows: int = 0
     price_version: str = ""
     teacher_price: Json | None = None
     fallback_price: Json | None = None

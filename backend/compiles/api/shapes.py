@@ -125,6 +125,7 @@ class EstimateShape(s.Serializer[Any]):
     steps = s.JSONField()
     total = s.JSONField()
     worst_batch_microusd = s.IntegerField()
+    teacher_rows = s.IntegerField(help_text="Held-out inputs that the teacher answers too, beside the model.")
     price_version = s.CharField()
     teacher_price_version = s.CharField()
     teacher_price = TeacherPriceShape(help_text="What the teacher's tokens cost; a compile keeps it to its end.")
