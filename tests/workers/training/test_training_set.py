@@ -1,5 +1,6 @@
 """What trains, by the shares of the slices and of the labels."""
 
+import itertools
 from collections import Counter
 from typing import Any
 from uuid import UUID
@@ -17,7 +18,18 @@ from backend.domain.spec.parsing import parse_spec
 from tests.compile_factories import LABELS, make_compile, small_spec
 from tests.factories import make_tenant
 from tests.workers.answer_helpers import json_answer, json_spec
-from tests.workers.pipeline_helpers import ScriptedTeacher, candidates, slices, start, step, taught_by, walk_through
+from tests.workers.pipeline_helpers import (
+    COMPLAINTS,
+    SUBJECTS,
+    ScriptedTeacher,
+    candidates,
+    slices,
+    start,
+    step,
+    taught_by,
+    told_apart,
+    walk_through,
+)
 from workers.training.training_set import TrainingSet, training_set
 
 SOME_GOLD = [{"input": f"gold {i}", "output": LABELS[i % 2]} for i in range(4)]
@@ -95,16 +107,24 @@ def test_gold_of_one_label_leaves_the_places_to_the_others():
 
 @pytest.mark.usefixtures("committed_db")
 def test_shares_set_what_is_bought_kept_and_trained_of_a_json_task(monkeypatch):
-    teacher = taught_by(monkeypatch, ScriptedTeacher(label=lambda text: [json_answer(text)] * 3))
+    pairs = zip(itertools.cycle(SUBJECTS), itertools.cycle(COMPLAINTS), strict=False)
+    texts = (f"{subject} {complaint}." for subject, complaint in pairs)  # no three in a row are alike
+    teacher = ScriptedTeacher(
+        write=lambda request: list(itertools.islice(texts, request.n)), label=lambda text: [json_answer(text)] * 3
+    )
+    taught_by(monkeypatch, teacher)
     parts = [{"name": "usual", "share": 0.75}, {"name": "rare", "share": 0.25}]
-    sampling = {"n_candidates": 8, "k_select": 6, "k_distill": 8, "label_samples": 3, "on_gap": []}
-    row = make_compile(make_tenant(), **json_spec(slices=parts, sampling=sampling))
+    sampling = {"n_candidates": 8, "k_select": 3, "k_distill": 4, "label_samples": 3}
+    inputs = [example["input"] for example in told_apart(24)]  # no candidate is like one of them
+    gold = [{"input": text, "output": {"subject": text.split()[0], "urgent": False}} for text in inputs]
+    examples = {"inline": gold, "holdout": 0.5}
+    row = make_compile(make_tenant(), **json_spec(slices=parts, sampling=sampling, examples=examples))
     names = (StepName.SLICING, StepName.SYNTHESIS, StepName.VERIFICATION, StepName.SELECTION, StepName.LABELING)
     walk_through(start(row), *names)
     written = slices(row)
-    assert [(each.n_candidates, each.n_generated, each.k_actual) for each in written] == [(12, 12, 9), (4, 4, 3)]
+    assert [(each.n_candidates, each.n_generated, each.k_actual) for each in written] == [(12, 12, 5), (4, 4, 1)]
     assert sum(asked.n for asked in teacher.asked if asked.item is None) == 16
     rows = get_jsonl(row.tenant_id, step(row, StepName.LABELING).output["digests"]["dataset"])
     slice_of = {each.text: each.slice_id for each in candidates(row)}
     counts = Counter(slice_of[pair["input"]] for pair in rows if pair["input"] in slice_of)
-    assert [counts[each.id] for each in written] == [6, 2]
+    assert [counts[each.id] for each in written] == [3, 1]
