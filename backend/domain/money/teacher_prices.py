@@ -20,15 +20,18 @@ from backend.domain.spec.teacher import Teacher
 
 OLD = timedelta(days=365)
 N_NEAREST = 3
+PRICE_KEYS = ("teacher_price", "fallback_price", "reward_price")  # of an estimate, as `TeacherPrices.to_json` has them
 _AMOUNTS = ("input_usd_per_mtok", "cached_input_usd_per_mtok", "cache_write_usd_per_mtok", "output_usd_per_mtok")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TeacherPrices:
-    """The prices of a compile's teacher: of its model, and of the fallback model where the spec names one."""
+    """The prices of a compile's teacher: of its model, of the fallback model where the spec names one, and of the model
+    that gives its rewards, where one does."""
 
     main: TeacherPrice
     fallback: TeacherPrice | None = None
+    reward: TeacherPrice | None = None
 
     def of(self, model: str) -> TeacherPrice:
         """The price of one of the spec's two models."""
@@ -47,8 +50,21 @@ class TeacherPrices:
 
     def to_json(self) -> dict[str, object]:
         """Return them as an estimate shows them and a compile keeps them."""
-        fallback = None if self.fallback is None else price_json(self.fallback)
-        return {"teacher_price": price_json(self.main), "fallback_price": fallback}
+        fallback, reward = (None if price is None else price_json(price) for price in (self.fallback, self.reward))
+        return {"teacher_price": price_json(self.main), "fallback_price": fallback, "reward_price": reward}
+
+
+def resolve_reward_price(
+    rewarder: Teacher, pointer: str, *, book: PriceBook, operator: PriceTable = NO_PRICES
+) -> TeacherPrice:
+    """The price of the model that gives the rewards now. Raises InvalidSpec (unknown_teacher_price) at `pointer`."""
+    try:
+        return _resolve(rewarder, rewarder.model, book, operator)
+    except InvalidSpec as unknown:
+        message = unknown.problems[0].message.replace('under "teacher"', "to this reward")
+        problem = Problem(pointer=pointer, message=message, code="unknown_teacher_price")
+        text = f"The spec is not valid: {pointer}: {message}"
+        raise InvalidSpec(text, code="unknown_teacher_price", problems=(problem,)) from None
 
 
 def resolve_prices(teacher: Teacher, *, book: PriceBook, operator: PriceTable = NO_PRICES) -> TeacherPrices:
@@ -69,17 +85,24 @@ def resolve_prices(teacher: Teacher, *, book: PriceBook, operator: PriceTable = 
         raise InvalidSpec(text, code="unknown_teacher_price", problems=(problem,)) from None
 
 
-def kept_prices(estimate: Mapping[str, Any], teacher: Teacher, *, book: PriceBook) -> TeacherPrices:
+def kept_prices(
+    estimate: Mapping[str, Any], teacher: Teacher, *, book: PriceBook, rewarder: Teacher | None = None
+) -> TeacherPrices:
     """The prices that a compile is billed by: those of its estimate, whatever the tables say now. An estimate of
     before there were tables holds none; its prices were the spec's or the book's."""
     prices = [
-        price_of_json(kept) if (kept := estimate.get(key)) and kept["origin"] != "book" else None
-        for key in ("teacher_price", "fallback_price")
+        price_of_json(kept) if (kept := estimate.get(key)) and kept["origin"] != "book" else None for key in PRICE_KEYS
     ]
-    main = prices[0] or teacher_price(book, teacher.model, teacher.price)
-    if teacher.fallback_model is None:
-        return TeacherPrices(main=main)
-    return TeacherPrices(main=main, fallback=prices[1] or teacher_price(book, teacher.fallback_model, teacher.price))
+    fallback, reward = prices[1:]
+    if teacher.fallback_model is not None and fallback is None:
+        fallback = teacher_price(book, teacher.fallback_model, teacher.price)
+    if rewarder is not None and reward is None:
+        reward = teacher_price(book, rewarder.model, rewarder.price)
+    return TeacherPrices(
+        main=prices[0] or teacher_price(book, teacher.model, teacher.price),
+        fallback=None if teacher.fallback_model is None else fallback,
+        reward=None if rewarder is None else reward,
+    )
 
 
 def price_warnings(price: TeacherPrice, today: date) -> Iterator[str]:

@@ -10,15 +10,16 @@ rank, when the gate is missed). The assumptions are in the answer.
 import json
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from decimal import Decimal
 
 from backend.domain.errors import InvalidSpec, Problem
 from backend.domain.lifecycle import StepName
 from backend.domain.money.pricing import Price, PriceBook, TeacherPrice, cost_microusd, price_book
-from backend.domain.money.teacher_prices import TeacherPrices, price_warnings, resolve_prices
+from backend.domain.money.teacher_prices import TeacherPrices, price_warnings, resolve_prices, resolve_reward_price
 from backend.domain.money.vendor_prices import NO_PRICES, PriceTable
+from backend.domain.planning.reward_estimates import RewardPlan
 from backend.domain.planning.trial_estimates import CHARS_PER_TOKEN, Trials, answer_tokens, assumption, recipes_cost
 from backend.domain.planning.trial_estimates import Range as Range
 from backend.domain.planning.trials import most_trials
@@ -29,6 +30,8 @@ from backend.domain.spec.defaults import (
     effective_slices,
     label_max_tokens,
     label_names,
+    reward_of,
+    rewarder_of,
     thought_tokens,
     train_kind,
 )
@@ -102,7 +105,7 @@ def estimate(
     Raises InvalidSpec (unknown_teacher_price).
     """
     book = book or price_book()
-    prices = resolve_prices(spec.teacher, book=book, operator=operator)
+    prices = _prices(spec, book, operator)
     if mean_output_tokens is None:
         mean_output_tokens = _input_tokens(spec, shown_inputs)
     plan = _Plan(
@@ -114,12 +117,17 @@ def estimate(
         or _prompt_tokens(spec, is_label=False, text_tokens=mean_output_tokens),
         prompt_label=prompt_tokens_label or _prompt_tokens(spec, is_label=True, text_tokens=mean_output_tokens),
         mean_output=mean_output_tokens,
+        reward_price=prices.reward,
     )
     zero = Range(low=0, expected=0, high=0)
     n_pairs = default_k_distill(plan.n_picks) if spec.sampling.k_distill is None else spec.sampling.k_distill
     steps = dict.fromkeys(StepName, zero)
     steps[StepName.SYNTHESIS] = plan.synthesis() + _embedding(book.prices["embedding.token"], plan)
-    steps[StepName.SELECTION] = plan.mitigations() + _more_embedding(book.prices["embedding.token"], plan)
+    rewards, later_rewards = plan.rewards()
+    steps[StepName.VERIFICATION] = rewards
+    steps[StepName.SELECTION] = (
+        plan.mitigations() + later_rewards + _more_embedding(book.prices["embedding.token"], plan)
+    )
     steps[StepName.LABELING] = plan.labeling()
     ours = _embedding(book.prices["embedding.token"], plan) + _more_embedding(book.prices["embedding.token"], plan)
     runs = Trials(spec=spec, price=book.prices["runner.second"], n_heldout=n_heldout, input_tokens=mean_output_tokens)
@@ -134,14 +142,33 @@ def estimate(
         teacher=prices,
         assumptions=tuple(plan.assumptions(n_gold_train)),
         warnings=() if today is None else tuple(_warnings(prices, today)),
-        platform_high=ours.high + steps[StepName.DISTILLATION].high + answering.high,
+        platform_high=ours.high
+        + steps[StepName.DISTILLATION].high
+        + answering.high
+        + (rewards.high + later_rewards.high if _rewards_are_ours(spec) else 0),
     )
 
 
+def _prices(spec: Spec, book: PriceBook, operator: PriceTable) -> TeacherPrices:
+    prices = resolve_prices(spec.teacher, book=book, operator=operator)
+    rewarder = rewarder_of(spec)
+    if rewarder is None:
+        return prices
+    at = next(i for i, verifier in enumerate(spec.verifiers) if verifier is reward_of(spec))
+    reward = resolve_reward_price(rewarder, f"/verifiers/{at}/price", book=book, operator=operator)
+    return replace(prices, reward=reward)
+
+
+def _rewards_are_ours(spec: Spec) -> bool:
+    """Say whether kolm bills the rewards, for they are asked for without a key of the customer's own."""
+    rewarder = rewarder_of(spec)
+    return rewarder is not None and rewarder.api_key is None
+
+
 def _warnings(prices: TeacherPrices, today: date) -> Iterator[str]:
-    yield from price_warnings(prices.main, today)
-    if prices.fallback is not None:
-        yield from price_warnings(prices.fallback, today)
+    for price in (prices.main, prices.fallback, prices.reward):
+        if price is not None:
+            yield from price_warnings(price, today)
 
 
 def check_budget(estimated: Estimate, budget_microusd: int) -> None:
@@ -180,6 +207,33 @@ class _Plan:
     prompt_candidate: int
     prompt_label: int
     mean_output: int
+    reward_price: TeacherPrice | None = None  # of a spec with a reward
+
+    @property
+    def reward(self) -> RewardPlan | None:
+        """The calls that give rewards, where some do."""
+        asked = reward_of(self.spec)
+        if asked is None or self.reward_price is None:
+            return None
+        longest = min(3 * self.mean_output, self.spec.sampling.candidate_max_tokens)
+        return RewardPlan(
+            spec=self.spec,
+            asked=asked,
+            price=self.reward_price,
+            prompt=self.prompt_candidate,
+            text=self.mean_output,
+            longest=longest,
+        )
+
+    def rewards(self) -> tuple[Range, Range]:
+        """Return what rewards cost when candidates are verified, and for those that selection may ask for later."""
+        plan = self.reward
+        if plan is None:
+            return Range(low=0, expected=0, high=0), Range(low=0, expected=0, high=0)
+        extra = sum(MAX_REACTIONS * -(-size // 2) for size in self.pools)  # what synthesis may add to its pools
+        first, more = plan.range((*self.pools, self.n_captures)), plan.range((extra,))
+        later = plan.range((self.most_mitigated,))
+        return replace(first, high=first.high + more.high), Range(low=0, expected=0, high=later.high)
 
     @property
     def pools(self) -> tuple[int, ...]:
@@ -297,10 +351,11 @@ class _Plan:
             calls.append((self.prompt_candidate, n * (self.spec.sampling.candidate_max_tokens + self.room)))
         if isinstance(self.spec.output, TextOutput) and self.spec.output.accuracy == "judge":
             calls.append((self.prompt_label + 2 * label_max_tokens(self.spec), VERDICT_TOKENS + self.room))
-        return max(
+        teacher = max(
             width * self.dearest.cost_microusd(input_tokens=CHARS_PER_TOKEN * prompt, output_tokens=output)
             for prompt, output in calls
         )
+        return teacher if self.reward is None else max(teacher, self.reward.worst_batch())
 
     @property
     def _labels_a_call(self) -> int:
@@ -316,6 +371,8 @@ class _Plan:
         yield f"{k} label samples a pick; {n_gold_train} gold pairs train besides the selected ones"
         yield f"{self.prompt_candidate} prompt tokens and {self.mean_output} a choice, {self.per_call} a call"
         yield f"{self.prompt_label} prompt tokens a label call and {self.label_output} an answer"
+        if self.reward is not None:
+            yield self.reward.assumption(n + self.n_captures)
         if self.room:
             yield f"up to {self.room} tokens of thought an answer, {self.thoughts} expected (assumed, not measured)"
         if train_kind(self.spec) != "encoder":

@@ -4,9 +4,10 @@ import math
 
 from backend.domain.dialects.dialect import Dialect, thought_room
 from backend.domain.dialects.table import GRAMMAR, UNKNOWN, dialect_for
-from backend.domain.spec.inputs import SliceSpec
+from backend.domain.spec.inputs import SliceSpec, TextVerifier
 from backend.domain.spec.models import Spec
 from backend.domain.spec.outputs import LabelOutput
+from backend.domain.spec.reward import RewardVerifier
 from backend.domain.spec.teacher import Teacher
 
 GENERAL = "general"  # the one slice of a json or text task that names none
@@ -74,6 +75,47 @@ def dialect_of(teacher: Teacher) -> Dialect:
 def thought_tokens(teacher: Teacher) -> int:
     """Tokens that each answer of a spec's teacher needs for thoughts."""
     return thought_room(dialect_of(teacher), teacher.effort, teacher.thought_tokens)
+
+
+def reward_of(spec: Spec) -> RewardVerifier | None:
+    """The spec's reward, which it has at most one of."""
+    return next((verifier for verifier in spec.verifiers if isinstance(verifier, RewardVerifier)), None)
+
+
+def text_verifiers(spec: Spec) -> list[TextVerifier]:
+    """The verifiers that ask nobody."""
+    return [verifier for verifier in spec.verifiers if not isinstance(verifier, RewardVerifier)]
+
+
+def rewarder_of(spec: Spec) -> Teacher | None:
+    """The model that gives a spec's rewards, as a teacher of its own: at the reward's address with the key that it
+    names there, else at the teacher's with the teacher's key. None for a spec without a reward."""
+    asked = reward_of(spec)
+    if asked is None:
+        return None
+    own = {name: value for name in _OF_REWARDER if (value := getattr(asked, name)) is not None}
+    if asked.base_url is not None and asked.model is not None:
+        at = Teacher(
+            provider="openai_compatible",
+            model=asked.model,
+            base_url=asked.base_url,
+            api_key=asked.api_key,
+            concurrency=spec.teacher.concurrency,
+        )
+        return at.model_copy(update=own)
+    changes: dict[str, object] = {"fallback_model": None} | own
+    if asked.model not in (None, spec.teacher.model):  # the teacher's price and revision are another model's
+        changes |= {"model": asked.model, "price": asked.price, "revision": None}
+    return spec.teacher.model_copy(update=changes)
+
+
+def rewarded_by(spec: Spec) -> Spec:
+    """The spec with the model that gives its rewards in the teacher's place: how that is asked, and whose key pays."""
+    rewarder = rewarder_of(spec)
+    return spec if rewarder is None else spec.model_copy(update={"teacher": rewarder})
+
+
+_OF_REWARDER = ("price", "dialect", "effort", "thought_tokens", "concurrency")
 
 
 def answer_max_tokens(spec: Spec) -> int:

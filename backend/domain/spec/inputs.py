@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from backend.domain.spec.fields import MAX_INLINE, MAX_TEXT_CHARS, Part, Text, UploadId
+from backend.domain.spec.reward import RewardVerifier
 
 
 class SliceSpec(Part):
@@ -159,7 +160,5 @@ class SimilarityVerifier(_Verifier):
     kind: Literal["similarity"] = Field(description="The kind of check.", examples=["similarity"])
 
 
-VerifierSpec = Annotated[
-    LengthVerifier | RegexVerifier | ContainsVerifier | ExcludesVerifier | SimilarityVerifier,
-    Field(discriminator="kind"),
-]
+TextVerifier = LengthVerifier | RegexVerifier | ContainsVerifier | ExcludesVerifier | SimilarityVerifier
+VerifierSpec = Annotated[TextVerifier | RewardVerifier, Field(discriminator="kind")]

@@ -48,7 +48,7 @@ class Spec(Part):
     verifiers: list[VerifierSpec] = Field(
         default_factory=list,
         max_length=50,
-        description="Checks that score a candidate.",
+        description="Checks that score a candidate; without any that ranks, by its form and its slice.",
         examples=[[{"kind": "length", "min_chars": 8}]],
     )
     teacher: Teacher = Field(

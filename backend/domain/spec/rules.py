@@ -3,18 +3,19 @@
 import math
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from urllib.parse import urlsplit
 
 from backend.domain.dialects.dialect import Option
 from backend.domain.errors import Problem
 from backend.domain.patterns.matching import UnsafePattern, compile_pattern, takes_too_long_to_read
 from backend.domain.pointers import suggestion
+from backend.domain.spec.addresses import URL_PROBLEM, is_web_address
 from backend.domain.spec.answer_rules import output_problems
 from backend.domain.spec.defaults import default_k_select, dialect_of, effective_slices
 from backend.domain.spec.inputs import LengthVerifier, RegexVerifier, SimilarityVerifier
 from backend.domain.spec.models import Spec
 from backend.domain.spec.outputs import LabelOutput, RegexCheck
 from backend.domain.spec.problems import MAX_SHOWN
+from backend.domain.spec.reward_rules import reward_problems
 
 SHARE_TOLERANCE = 0.01
 
@@ -87,6 +88,7 @@ def _verifiers(spec: Spec) -> Iterator[Problem]:
         elif isinstance(verifier, SimilarityVerifier) and verifier.gate:
             message = "similarity ranks candidates and has no line below which one fails; set gate to false"
             yield Problem(pointer=f"/verifiers/{i}/gate", message=message, code="not_used")
+    yield from reward_problems(spec)
 
 
 def _teacher(spec: Spec) -> Iterator[Problem]:
@@ -106,21 +108,8 @@ def _teacher(spec: Spec) -> Iterator[Problem]:
     if "effort" in takes[teacher.provider] and teacher.effort is not None and Option.EFFORT not in dialect.takes:
         message = f'"{dialect.name}" has no way to say how long this model thinks; remove it, or name another dialect'
         yield Problem(pointer="/teacher/effort", message=message, code="not_used")
-    if teacher.base_url is not None and not _is_web_address(teacher.base_url):
-        message = "must be an http(s) address with a host and without user, password, query or fragment: https://llm.example.com/v1"
-        yield Problem(pointer="/teacher/base_url", message=message, code="bad_url")
-
-
-def _is_web_address(url: str) -> bool:
-    if any(char.isspace() or not char.isprintable() or char == "\\" for char in url):
-        return False
-    try:
-        parts = urlsplit(url)
-        port_is_fine = parts.port is None or parts.port > 0
-    except ValueError:
-        return False
-    plain = parts.username is None and parts.password is None and not parts.query and not parts.fragment
-    return parts.scheme in ("http", "https") and bool(parts.hostname) and port_is_fine and plain
+    if teacher.base_url is not None and not is_web_address(teacher.base_url):
+        yield Problem(pointer="/teacher/base_url", message=URL_PROBLEM, code="bad_url")
 
 
 def _sampling(spec: Spec) -> Iterator[Problem]:
