@@ -23,6 +23,7 @@ from backend.domain.canonical import canonical_json
 from backend.domain.ids import Prefix, encode_id
 from backend.domain.money.pricing import price_book
 from backend.domain.money.teacher_prices import kept_prices
+from backend.domain.spec.defaults import rewarder_of
 from backend.domain.spec.parsing import parse_spec
 from backend.tenants.isolation import tenant_scope
 from backend.tenants.models import Tenant
@@ -75,7 +76,8 @@ def hold(row: Compile, *, owner: str = "test") -> CompileRun:
     lease = leases.claim(row.id, owner=owner)
     assert lease is not None
     spec = parse_spec(row.spec)
-    return CompileRun(lease=lease, spec=spec, prices=kept_prices(row.estimate, spec.teacher, book=price_book()))
+    prices = kept_prices(row.estimate, spec.teacher, book=price_book(), rewarder=rewarder_of(spec))
+    return CompileRun(lease=lease, spec=spec, prices=prices)
 
 
 def lapse(lease: Lease) -> None:

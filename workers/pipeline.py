@@ -33,12 +33,14 @@ from backend.domain.jobs.runner_results import BadResult
 from backend.domain.lifecycle import STEPS, TERMINAL, CompileStatus, StepName, StepStatus
 from backend.domain.money.pricing import price_book
 from backend.domain.money.teacher_prices import kept_prices
+from backend.domain.spec.defaults import rewarder_of
 from backend.domain.spec.parsing import parse_spec
 from backend.runner_jobs import leases as job_leases
 from backend.usage import holds
 from workers.step.durable import Canceled, CompileRun, Heartbeat, StopSignal, begin_step, is_away, patiently
 from workers.step.result import StepDone, StepWaiting
 from workers.step.runner_wait import RunnerJobFailed
+from workers.step.spending import pays_call_itself
 from workers.step.teacher_calls import write_off
 from workers.steps.ablation import ARM_STEPS
 from workers.steps.distillation import run_distillation
@@ -50,7 +52,7 @@ from workers.steps.selection import run_selection
 from workers.steps.slicing import run_slicing
 from workers.steps.synthesis import run_synthesis
 from workers.steps.verification import run_verification
-from workers.teachers.protocol import TeacherFailed
+from workers.teachers.protocol import RewardFailed, TeacherFailed
 
 log = logging.getLogger("kolm.walk")
 
@@ -129,7 +131,7 @@ def _open(lease: Lease, stop: StopSignal) -> CompileRun | None:
             transitions.move(fenced, CompileStatus.RUNNING)
         spec_json, estimate = fenced.compile.spec, fenced.compile.estimate
     spec = parse_spec(spec_json)
-    prices = kept_prices(estimate, spec.teacher, book=price_book())
+    prices = kept_prices(estimate, spec.teacher, book=price_book(), rewarder=rewarder_of(spec))
     return CompileRun(lease=lease, spec=spec, prices=prices, stop=stop)
 
 
@@ -226,8 +228,10 @@ def _fail(fenced: Fenced, error: Exception) -> None:
 
 
 def _is_ours(compile: Compile, error: Exception) -> bool:
-    """Decide whether the customer gets back what the compile cost. A teacher of the customer's own that does not answer
-    is no failure of ours."""
+    """Decide whether the customer gets back what the compile cost. A teacher or a reward model of the customer's own
+    that does not answer is no failure of ours."""
+    if isinstance(error, RewardFailed):
+        return False
     if isinstance(error, TeacherFailed):
         return bool(compile.spec["teacher"]["provider"] == "grammar")
     return not isinstance(error, CustomerError)
@@ -254,5 +258,6 @@ def _stop_jobs(compile: Compile) -> None:
 def _release_calls(fenced: Fenced) -> None:
     """Calls left `started` died with their process; nobody will come back to write them off."""
     compile = fenced.compile
+    spec = parse_spec(compile.spec)
     for call in TeacherCall.objects.filter(tenant_id=compile.tenant_id, compile=compile, state=CallState.STARTED):
-        write_off(fenced, call, is_own_key=compile.spec["teacher"].get("api_key") is not None)
+        write_off(fenced, call, is_own_key=pays_call_itself(spec, call.key))

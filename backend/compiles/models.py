@@ -230,7 +230,8 @@ class Slice(TenantOwned):
 
 class Candidate(TenantOwned):
     """One text for one slice, from teacher, captures or draft. `state` is moved along `states.CANDIDATE_MOVES`. What
-    the teacher agreed on is its `label`, or of a json or text task its `answer`."""
+    the teacher agreed on is its `label`, or of a json or text task its `answer`. `reward` is null before a model was
+    asked for one, then `{"asked": n}` with the raw number as `raw` where it gave one."""
 
     compile = models.ForeignKey(Compile, on_delete=models.CASCADE, related_name="candidates")
     slice = models.ForeignKey(Slice, on_delete=models.CASCADE, related_name="candidates")
@@ -249,6 +250,7 @@ class Candidate(TenantOwned):
     cost_microusd = models.BigIntegerField(default=0)
     score = models.FloatField(null=True)
     signal = models.CharField(max_length=16, blank=True)
+    reward = models.JSONField(null=True)
     cluster = models.IntegerField(null=True)
     label = models.CharField(max_length=200, blank=True)
     answer = models.TextField(blank=True)

@@ -175,7 +175,8 @@ class CandidateShape(Shape[Candidate]):  # of a row that is annotated with `slic
     state = s.CharField()
     reasons = s.ListField(child=s.CharField())
     score = s.FloatField(allow_null=True)
-    signal = TextOrNull()
+    signal = TextOrNull(help_text="What the score is from: reward, verifier, logprob or none.")
+    reward = s.FloatField(allow_null=True, help_text="The number that the reward's model gave, on its own scale.")
     logprob = s.FloatField(allow_null=True)
     n_tokens = s.IntegerField()
     cluster = s.IntegerField(allow_null=True)
@@ -185,6 +186,9 @@ class CandidateShape(Shape[Candidate]):  # of a row that is annotated with `slic
     agreement_ppm = s.IntegerField(allow_null=True)
     cost_microusd = s.IntegerField()
     created_at = Time()
+
+    def get_reward(self, row: Candidate) -> float | None:
+        return (row.reward or {}).get("raw")
 
 
 class EventShape(Shape[CompileEvent]):

@@ -7,6 +7,7 @@ from typing import TypeVar
 from backend.domain.errors import OurError
 
 State = TypeVar("State", bound=StrEnum)
+REWARD_CALLS = "reward:"  # how the journal's keys of the calls begin that ask for rewards
 
 
 class IllegalMove(OurError):

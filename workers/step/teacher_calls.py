@@ -28,7 +28,7 @@ from backend.domain.money.pricing import TeacherPrice
 from backend.usage.ledger import Fact
 from backend.usage.models import Billing
 from workers.step.durable import CompileRun, is_away, patiently
-from workers.step.spending import capture, pays_teacher_itself, reserve
+from workers.step.spending import capture, pays_call_itself, reserve
 from workers.teachers.protocol import (
     Completion,
     CompletionRequest,
@@ -166,7 +166,7 @@ def _open(
         for row in older:
             attempts[row.key] = max(attempts.get(row.key, 0), row.attempt)
             if row.state == CallState.STARTED:
-                write_off(fenced, row, is_own_key=pays_teacher_itself(run.spec))
+                write_off(fenced, row, is_own_key=pays_call_itself(run.spec, row.key))
         reserve(fenced.compile, sum(worst_cost(price, plan.request) for plan in plans))
         rows = [
             TeacherCall(
@@ -285,7 +285,7 @@ def _journal(
     for key, outcome in outcomes.items():
         row = rows[key]
         row.ended_at = timezone.now()
-        facts = _facts(row, price, outcome, is_own_key=pays_teacher_itself(run.spec))
+        facts = _facts(row, price, outcome, is_own_key=pays_call_itself(run.spec, row.key))
         capture(fenced, step, facts, reserved_microusd=row.reserved_microusd)
         if isinstance(outcome, Completion):
             row.move(CallState.SUCCEEDED)

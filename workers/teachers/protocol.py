@@ -202,6 +202,10 @@ class TeacherFailed(errors.TeacherFailed):
         return self.code in RETRYABLE
 
 
+class RewardFailed(TeacherFailed):
+    """The model that gives the spec's rewards failed; the codes are a teacher's."""
+
+
 class TeacherCanceled(Exception):
     """The compile was cancelled while the teacher was working; `usage` as in TeacherFailed."""
 

@@ -129,6 +129,7 @@ class EstimateShape(s.Serializer[Any]):
     teacher_price_version = s.CharField()
     teacher_price = TeacherPriceShape(help_text="What the teacher's tokens cost; a compile keeps it to its end.")
     fallback_price = TeacherPriceShape(allow_null=True, help_text="Of the fallback model, where there is one.")
+    reward_price = TeacherPriceShape(allow_null=True, help_text="Of the model that gives rewards, where one does.")
     assumptions = s.ListField(child=s.CharField())
     warnings = s.ListField(child=s.CharField(), help_text="What is doubtful, such as a price of more than a year ago.")
     budget_microusd = s.IntegerField()

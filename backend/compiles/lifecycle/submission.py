@@ -21,6 +21,7 @@ from backend.domain.lifecycle import STEPS, CompileStatus
 from backend.domain.planning.estimates import Estimate, check_budget, estimate
 from backend.domain.planning.gate_reach import check_reachable
 from backend.domain.spec.parsing import Spec, canonical_spec, parse_spec
+from backend.domain.spec.reward import RewardVerifier
 from backend.usage import holds
 
 
@@ -101,23 +102,31 @@ def _to_hold(spec: Spec, expected: Estimate, budget_microusd: int) -> int:
 
 
 def check_teacher(tenant_id: UUID, spec: Spec) -> None:
-    """Check what a worker would find out only when it calls: the key, the recording, the address."""
+    """Check what a worker would find out only when it calls: the recording, and keys and addresses, those of a reward
+    among them."""
     teacher = spec.teacher
     if teacher.provider == "grammar" and not settings.KOLM_GRAMMAR_URL:
         message = "this installation runs no grammar teacher; take an openai_compatible one, or a replay"
         raise _wrong("/teacher/provider", "not_on_this_deployment", message)
     if teacher.recording is not None:
         find_upload(tenant_id, teacher.recording, UploadPurpose.RECORDING, pointer="/teacher/recording")
-    if teacher.base_url is not None:
-        _check_address(teacher.base_url)
-    if teacher.api_key is not None:
-        key_id = decode_id(Prefix.TEACHER_KEY, teacher.api_key)
+    _check_endpoint(tenant_id, teacher.base_url, teacher.api_key, "/teacher")
+    for i, verifier in enumerate(spec.verifiers):
+        if isinstance(verifier, RewardVerifier):
+            _check_endpoint(tenant_id, verifier.base_url, verifier.api_key, f"/verifiers/{i}")
+
+
+def _check_endpoint(tenant_id: UUID, base_url: str | None, api_key: str | None, pointer: str) -> None:
+    if base_url is not None:
+        _check_address(base_url, pointer)
+    if api_key is not None:
+        key_id = decode_id(Prefix.TEACHER_KEY, api_key)
         if not TeacherKey.objects.filter(tenant_id=tenant_id, id=key_id).exists():
-            message = f"there is no teacher key {teacher.api_key}; store one with POST /v1/teacher_keys"
-            raise _wrong("/teacher/api_key", "unknown_teacher_key", message)
+            message = f"there is no teacher key {api_key}; store one with POST /v1/teacher_keys"
+            raise _wrong(f"{pointer}/api_key", "unknown_teacher_key", message)
 
 
-def _check_address(base_url: str) -> None:
+def _check_address(base_url: str, pointer: str) -> None:
     """Check an address by its text alone: a transaction is open and must not wait for DNS. What a name resolves to is
     judged by the worker on every connection."""
     from backend.outbound import OutboundRefused, check_url  # brings httpx, which a web process may never need
@@ -125,7 +134,7 @@ def _check_address(base_url: str) -> None:
     try:
         check_url(base_url, allowed_origins=settings.KOLM_ALLOW_PRIVATE_TEACHERS)
     except OutboundRefused as refused:
-        raise _wrong("/teacher/base_url", refused.code, refused.message) from None
+        raise _wrong(f"{pointer}/base_url", refused.code, refused.message) from None
 
 
 def _wrong(pointer: str, code: str, message: str) -> InvalidSpec:

@@ -59,7 +59,11 @@ class Checked:
 
     @property
     def price_line(self) -> str:
-        return "" if self.estimate is None else price_sentence(price_json(self.estimate.teacher.main))
+        if self.estimate is None:
+            return ""
+        main, reward = self.estimate.teacher.main, self.estimate.teacher.reward
+        rewards = "" if reward is None else f"; rewards by {price_sentence(price_json(reward))}"
+        return price_sentence(price_json(main)) + rewards
 
     @property
     def is_ample(self) -> bool:
