@@ -77,6 +77,7 @@ class Estimate(Row):
     price_version: str = ""
     teacher_price: Json | None = None
     fallback_price: Json | None = None
+    reward_price: Json | None = None
     assumptions: Sequence[str] = ()
     warnings: Sequence[str] = ()
     draft_cache: Json | None = None

@@ -11,7 +11,7 @@ TITLES = ("at", "model", "input", "cached", "written", "output", "as of", "sourc
 
 def price_lines(estimate: Mapping[str, Any]) -> Iterator[str]:
     """Say what the estimate knows of the teacher's price, and what is doubtful about it."""
-    for name, kind in (("teacher_price", "teacher"), ("fallback_price", "fallback")):
+    for name, kind in (("teacher_price", "teacher"), ("fallback_price", "fallback"), ("reward_price", "reward")):
         if estimate.get(name):
             yield f"{kind} {price_sentence(estimate[name])}"
     for warning in estimate.get("warnings") or ():
