@@ -18,6 +18,7 @@ BASE_NAME = f"^{_PART}(/{_PART}(@{_PART})?)?$"
 
 
 class RunnerJobKind(StrEnum):
+    CHECK_BASE = "check_base"
     DISTILL = "distill"
     DISTILL_CAUSAL = "distill_causal"
     EVALUATE = "evaluate"

@@ -21,6 +21,7 @@ from typing import Any, Generic, TypeVar
 import httpx
 
 from backend.domain.dialects.dialect import Dialect, Lesson, Option, thought_room, with_lessons
+from backend.domain.dialects.faults import FAULT_TEXTS, TeacherFault
 from backend.domain.dialects.table import UNKNOWN
 from backend.outbound import (
     BodyTooLarge,
@@ -34,7 +35,7 @@ from backend.outbound import (
     system_resolver,
     watching,
 )
-from workers.teachers.openai_compatible import answers, refusals, retry
+from workers.teachers.openai_compatible import answers, endpoint_faults, refusals, retry
 from workers.teachers.openai_compatible.bodies import chat_body, echo_body, score_prompt
 from workers.teachers.openai_compatible.logprobs import BadAnswer
 from workers.teachers.protocol import (
@@ -57,15 +58,7 @@ MakeBody = Callable[[Dialect], Mapping[str, Any]]
 MAX_LESSONS_A_CALL = 16  # more than a request has options
 BODY_CAP = 2_000_000
 BODY_CAP_PER_CHOICE = 64_000
-_HINTS = {
-    400: "it does not accept the request (is the model's name right, does it allow this temperature?)",
-    401: "it refuses the API key",
-    402: "the account has no credit left",
-    403: "the API key may not use this model",
-    404: "it knows no such model or path (does the base URL end in /v1?)",
-    413: "the request is too large for it",
-    422: "it does not accept the request",
-}
+_TOO_LARGE = "the request is too large for it"
 
 
 class _Attempt(Exception):
@@ -79,9 +72,11 @@ class _Attempt(Exception):
         retry_after_s: float | None = None,
         usage: Usage | None = None,
         refusal: tuple[int, bytes] | None = None,
+        fault: TeacherFault | None = None,
     ) -> None:
         super().__init__(message)
         self.code = code
+        self.fault = fault
         self.message = message
         self.retry_after_s = retry_after_s
         self.usage = usage
@@ -243,6 +238,7 @@ class OpenAICompatibleTeacher:
             code=last.code,
             usage=wasted,
             n_attempts=n_attempts,
+            fault=last.fault,
         )
 
     def _keep(self, learnt: Sequence[Lesson]) -> None:
@@ -266,7 +262,7 @@ class OpenAICompatibleTeacher:
         cap = BODY_CAP + BODY_CAP_PER_CHOICE * request.n
         try:
             with self._client.stream("POST", self._base_url + path, json=body, headers=headers) as response:
-                _check_status(response)
+                _check_status(response, has_key=self._api_key is not None)
                 return response.headers.get("x-request-id"), read_capped(response, cap=cap)
         except OutboundRefused as refused:
             raise _Attempt("teacher_rejected", refused.message.rstrip(".")) from None
@@ -310,20 +306,23 @@ def completion_of(got: _Answered[answers.Answer]) -> Completion:
     )
 
 
-def _check_status(response: httpx.Response) -> None:
-    """Raise _Attempt for any status but 200; a refusal is read as far as it may teach something."""
+def _check_status(response: httpx.Response, *, has_key: bool) -> None:
+    """Raise _Attempt for any status but 200; a refusal is read as far as it tells a fault or may teach something."""
     status = response.status_code
     if status == 200:
         return
     wait = retry.parse_retry_after(response.headers.get("retry-after"), datetime.now(UTC))
-    if status == 429:
+    raw = _read_refusal(response) if status in endpoint_faults.JUDGED | refusals.LEARNT_FROM else b""
+    kind = response.headers.get("content-type", "")
+    fault = endpoint_faults.fault_of(status, raw, content_type=kind, has_key=has_key)
+    if status == 429 and fault is None:
         raise _Attempt("teacher_rate_limited", "it answers 429, too many requests", retry_after_s=wait)
-    refusal = (status, _read_refusal(response)) if status in refusals.LEARNT_FROM else None
-    if retry.is_retried(status):
+    refusal = (status, raw) if status in refusals.LEARNT_FROM else None
+    if retry.is_retried(status) and status != 429:
         raise _Attempt("teacher_unreachable", f"it answers with status {status}", retry_after_s=wait, refusal=refusal)
-    if 300 <= status < 400:
-        raise _Attempt("teacher_rejected", f"it answers with a redirect ({status}), which is not followed")
-    raise _Attempt("teacher_rejected", _HINTS.get(status, f"it answers with status {status}"), refusal=refusal)
+    if fault is None:
+        raise _Attempt("teacher_rejected", _TOO_LARGE if status == 413 else f"it answers with status {status}")
+    raise _Attempt("teacher_rejected", f"{FAULT_TEXTS[fault].finding} ({status})", refusal=refusal, fault=fault)
 
 
 def _read_refusal(response: httpx.Response) -> bytes:
@@ -337,7 +336,8 @@ def _parse_answer(parse: Callable[[bytes], T], raw: bytes, request: CompletionRe
     try:
         return parse(raw)
     except BadAnswer as wrong:
-        raise _Attempt("teacher_protocol", str(wrong), usage=_most(request)) from None
+        fault = endpoint_faults.fault_of_answer(raw) if answers.is_no_completion(raw) else None
+        raise _Attempt("teacher_protocol", str(wrong), usage=_most(request), fault=fault) from None
 
 
 def _most(request: CompletionRequest) -> Usage:
