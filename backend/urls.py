@@ -21,6 +21,7 @@ urlpatterns = [
     path("", include("backend.drafts.urls")),
     path("", include("backend.artifacts.urls")),
     path("", include("backend.runner_jobs.urls")),
+    path("", include("backend.preflight.urls")),
     path("", include("backend.serving.urls")),
     path("", include("backend.registry.urls")),
     path("", include("backend.selections.urls")),

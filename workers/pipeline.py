@@ -36,6 +36,7 @@ from backend.domain.money.teacher_prices import kept_prices
 from backend.domain.spec.parsing import parse_spec
 from backend.runner_jobs import leases as job_leases
 from backend.usage import holds
+from workers.preflight.compile_start import begin_compile
 from workers.step.durable import Canceled, CompileRun, Heartbeat, StopSignal, begin_step, is_away, patiently
 from workers.step.result import StepDone, StepWaiting
 from workers.step.runner_wait import RunnerJobFailed
@@ -143,6 +144,8 @@ def _run_steps(run: CompileRun) -> None:
             continue
         run.stop.check()
         begin_step(run, name)
+        if name is STEPS[0]:
+            begin_compile(run)
         outcome = functions[name](run)
         if isinstance(outcome, StepWaiting) or outcome.ends is not None:
             return

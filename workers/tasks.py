@@ -19,6 +19,7 @@ from backend.queue import TaskName, enqueue
 from workers.embedding.sentence import load_embedder
 from workers.live.draft_preview import preview
 from workers.live.playground import answer_playground
+from workers.live.preflight import answer_preflight
 from workers.live.shadow import compare_answer
 from workers.pipeline import advance
 
@@ -78,6 +79,13 @@ def preview_drafts(tenant_id: str, preview_id: str) -> None:
     """Answer what would be offered for a spec: whoever asked waits for seconds only."""
     with _fresh_connections():
         preview(UUID(tenant_id), UUID(preview_id))
+
+
+@shared_task(name=TaskName.PREFLIGHT_ASK.value, acks_late=False, ignore_result=True)  # type: ignore[untyped-decorator]
+def ask_in_preflight(tenant_id: str, check_id: str) -> None:
+    """Ask the teacher of a preflight one tiny call: whoever asked waits for seconds only."""
+    with _fresh_connections():
+        answer_preflight(UUID(tenant_id), UUID(check_id))
 
 
 @shared_task(name=TaskName.PLAYGROUND_ASK.value, acks_late=False, ignore_result=True)  # type: ignore[untyped-decorator]

@@ -8,7 +8,14 @@ as wake-ups).
 
 from django.db import models
 
-from backend.compiles.states import CALL_MOVES, CANDIDATE_MOVES, CallState, CandidateState, check_move
+from backend.compiles.states import (
+    CALL_MOVES,
+    CANDIDATE_MOVES,
+    CallState,
+    CandidateState,
+    TeacherCheckState,
+    check_move,
+)
 from backend.domain.drafts.offer_plan import OfferPlan
 from backend.domain.lifecycle import CompileStatus, StepStatus
 from backend.domain.planning.ablations import Arm
@@ -73,10 +80,26 @@ class EndpointLessons(TenantOwned):
         constraints = [models.UniqueConstraint(fields=["tenant_id", "endpoint", "model"], name="endpoint_lessons_once")]
 
 
+class TeacherCheck(TenantOwned):
+    """The last answer to a preflight's one call, kept for some minutes for what asks the same teacher in the same way
+    (`digest`). While it is `queued` a worker is to ask; `spec` is there until it has, and `lines` from then on."""
+
+    digest = models.CharField(max_length=64)
+    spec = models.JSONField(null=True)
+    status = models.CharField(max_length=12, choices=_choices(TeacherCheckState))
+    lines = models.JSONField(default=list)
+    asked_at = models.DateTimeField()
+    answered_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["tenant_id", "digest"], name="teacher_check_once")]
+
+
 class Compile(TenantOwned):
     """One spec on its way to an artifact. `event_seq` and `version` move under the row's lock. An ablation names the
     compile whose candidates it takes, and its arm. `provider_microusd` is what the provider of the customer's own
-    teacher key will bill, by estimate: it counts against the budget and is on no bill of ours."""
+    teacher key will bill, by estimate: it counts against the budget and is on no bill of ours. `preflight` is the list
+    that the compile began with, null before that."""
 
     name = models.CharField(max_length=100)
     family = models.CharField(max_length=100)
@@ -94,6 +117,7 @@ class Compile(TenantOwned):
     evaluation = models.JSONField(null=True)
     gate = models.JSONField(null=True)
     artifact_id = models.UUIDField(null=True)
+    preflight = models.JSONField(null=True)
     ablation_of = models.UUIDField(null=True)
     arm = models.CharField(max_length=16, choices=_choices(Arm), null=True)
     failure_code = models.CharField(max_length=64, blank=True)

@@ -67,6 +67,9 @@ class CompileSummary(Shape[Compile]):  # as lists have it
 
 class CompileShape(CompileSummary):
     spec = s.JSONField(required=False)
+    preflight = s.DictField(
+        allow_null=True, help_text="Whether the preflight passed, and its lines; null before the compile has begun."
+    )
 
 
 class CompileNotice(CompileSummary):  # as webhooks tell of it: without what its owner wrote and was told at the start

@@ -33,6 +33,13 @@ class CallState(StrEnum):
     WASTED = "wasted"  # lost with its process and written off
 
 
+class TeacherCheckState(StrEnum):
+    QUEUED = "queued"  # no worker has taken it yet
+    ASKED = "asked"
+    PASSED = "passed"
+    FAILED = "failed"
+
+
 CANDIDATE_MOVES: dict[CandidateState, frozenset[CandidateState]] = {
     CandidateState.REJECTED: frozenset(),
     CandidateState.VALID: frozenset({CandidateState.PICKED, CandidateState.DROPPED}),

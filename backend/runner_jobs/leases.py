@@ -232,7 +232,8 @@ def expire_leases() -> int:
         # its caller waits for half a minute: no runner should spend its time on an answer that nobody reads
         cursor.execute(
             "UPDATE runner_jobs_runnerjob SET status = 'canceled', ended_at = now()"
-            " WHERE status = 'queued' AND kind = 'infer' AND created_at < now() - make_interval(secs => %s)",
+            " WHERE status = 'queued' AND kind IN ('infer', 'check_base')"
+            " AND created_at < now() - make_interval(secs => %s)",
             [STALE_INFER_S],
         )
         cursor.execute(

@@ -50,10 +50,12 @@ AS_RESERVED = "as reserved"  # instead of a price book's version: the amount was
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedCall:
-    """`key` names the call within the compile: the same key is the same call, whoever makes it."""
+    """`key` names the call within the compile: the same key is the same call, whoever makes it. `deadline_s` is the
+    time for an answer, thoughts apart."""
 
     key: str
     request: TeacherRequest
+    deadline_s: float = DEADLINE_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +66,7 @@ class MadeCall:
     cost_microusd: int
     cost: Cost = field(default_factory=Cost)
     revision: str = ""
+    latency_ms: int = 0
 
 
 Save = Callable[[Compile, list[MadeCall]], None]
@@ -152,6 +155,7 @@ def _as_made(row: TeacherCall) -> MadeCall:
         cost_microusd=row.cost_microusd,
         cost=cost,
         revision=row.revision,
+        latency_ms=row.latency_ms,
     )
 
 
@@ -221,7 +225,7 @@ def _make(
         try:
             if isinstance(plan.request, ScoreRequest):
                 return teacher.score(plan.request, deadline_s=DEADLINE_S, cancelled=run.stop.is_set)
-            deadline_s = DEADLINE_S + plan.request.thought_tokens / SLOW_TOKENS_PER_S
+            deadline_s = plan.deadline_s + plan.request.thought_tokens / SLOW_TOKENS_PER_S
             return teacher.complete(plan.request, deadline_s=deadline_s, cancelled=run.stop.is_set)
         except (TeacherFailed, TeacherCanceled) as error:
             return error

@@ -13,8 +13,6 @@ from backend.domain.evaluation.paired import Paired
 from backend.domain.ids import Prefix
 from backend.domain.lifecycle import CompileStatus
 from backend.domain.planning.ablations import Arm, Comparison, Outcome
-from backend.domain.planning.estimates import Estimate
-from backend.domain.spec.parsing import Spec, canonical_spec
 from backend.rest.shapes import Constant, PublicId, Shape, Time
 
 
@@ -88,22 +86,6 @@ class TeacherKeyShape(Shape[TeacherKey]):
     name = s.CharField()
     last4 = s.CharField()
     created_at = Time()
-
-
-class ValidationShape(Shape[tuple[Spec, Estimate]]):
-    object = Constant("spec_validation")
-    valid = s.BooleanField()
-    spec = s.JSONField(help_text="The spec with every default filled in.")
-    estimate = s.JSONField()
-
-    def get_valid(self, _: tuple[Spec, Estimate]) -> bool:
-        return True
-
-    def get_spec(self, checked: tuple[Spec, Estimate]) -> dict[str, Any]:
-        return canonical_spec(checked[0])
-
-    def get_estimate(self, checked: tuple[Spec, Estimate]) -> dict[str, Any]:
-        return checked[1].to_json()
 
 
 class DraftSavingShape(s.Serializer[Any]):

@@ -1,6 +1,7 @@
 """Taking a spec in: checked to the last row, estimated, held against its budget, queued."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -20,7 +21,8 @@ from backend.domain.ids import Prefix, decode_id
 from backend.domain.lifecycle import STEPS, CompileStatus
 from backend.domain.planning.estimates import Estimate, check_budget, estimate
 from backend.domain.planning.gate_reach import check_reachable
-from backend.domain.spec.parsing import Spec, canonical_spec, parse_spec
+from backend.domain.spec.gold import GoldSplit
+from backend.domain.spec.parsing import Example, Spec, canonical_spec, parse_spec
 from backend.usage import holds
 
 
@@ -28,16 +30,36 @@ def check(tenant_id: UUID, document: object) -> tuple[Spec, Estimate]:
     """The spec and what it would cost. Raises InvalidSpec, also for uploads and keys that are not the tenant's."""
     spec = parse_spec(document)
     check_reachable(spec)
-    gold = split(tenant_id, spec, load_gold(tenant_id, spec))
-    captures = load_captures(tenant_id, spec)
-    if len(gold.heldout) < spec.gate.min_heldout:
+    material = load_material(tenant_id, spec)
+    n_heldout = len(material.gold.heldout)
+    if n_heldout < spec.gate.min_heldout:
         message = (
-            f"{len(gold.heldout)} examples are held out and the gate needs {spec.gate.min_heldout}: "
+            f"{n_heldout} examples are held out and the gate needs {spec.gate.min_heldout}: "
             "add gold examples, raise examples.holdout, or lower gate.min_heldout."
         )
         raise _wrong("/examples", "too_few_heldout", message)
     check_teacher(tenant_id, spec)
-    return spec, estimate_now(
+    return spec, estimate_material(spec, material)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Material:
+    """The data of a spec: its gold, split, and its captures."""
+
+    gold: GoldSplit[Example]
+    captures: list[str]
+
+
+def load_material(tenant_id: UUID, spec: Spec) -> Material:
+    """Raises InvalidSpec, also for uploads that are not the tenant's."""
+    gold = split(tenant_id, spec, load_gold(tenant_id, spec))
+    return Material(gold=gold, captures=load_captures(tenant_id, spec))
+
+
+def estimate_material(spec: Spec, material: Material) -> Estimate:
+    """Estimate a spec with all of its data."""
+    gold, captures = material.gold, material.captures
+    return estimate_now(
         spec,
         n_captures=len(captures),
         n_gold_train=len(gold.train),

@@ -14,8 +14,9 @@ CAP = 65_536  # bytes of a refusal that are read
 JUDGED = frozenset({400, 401, 402, 403, 404, 405, 422, 429, 501})
 _PAGE = re.compile(rb"\A\s*(?:\xef\xbb\xbf)?<(?:!doctype|html|head|body|\?xml)", re.IGNORECASE)
 _KEY = re.compile(
-    r"(?:incorrect|invalid|wrong|malformed|expired|revoked|not a? ?valid)[\s_]api[\s_-]?key|api[\s_-]?key (?:is )?(?:not valid|invalid"
-    r"|expired|not found)|invalid_api_key|api_key_invalid|invalid[\s_]authentication|authentication_error",
+    r"(?:incorrect|invalid|wrong|malformed|expired|revoked)[\s_]api[\s_-]?key"
+    r"|api[\s_-]?key (?:is )?(?:not valid|invalid|expired|not found)"
+    r"|api_key_invalid|invalid[\s_]authentication|authentication_error",
     re.IGNORECASE,
 )
 # not "exceeded your current quota" alone: Google says so of a limit by the minute
@@ -25,13 +26,13 @@ _QUOTA = re.compile(
     re.IGNORECASE,
 )
 _MODEL = re.compile(
-    r"model_not_found|no such model|unknown model|unsupported model|invalid model|model\b[^.]{0,120}?\b(?:does not exist|do not exist|not found|not exist"
-    r"|is not available|is unavailable)|(?:no|not find|unknown) (?:the )?model|not a valid model",
+    r"model_not_found|(?:no such|unknown|unsupported|invalid) model|not a valid model|not find (?:the )?model"
+    r"|model\b[^.]{0,120}?\b(?:does not exist|not found|not exist|is not available|is unavailable)",
     re.IGNORECASE,
 )
 _ACCESS = re.compile(
-    r"(?:does not|do not|don't|no) have access to (?:the )?(?:requested )?model|model_access|not (?:allowed|authorized|permitted) to (?:use|access)[^.]{0,40}model"
-    r"|access to (?:the )?model[^.]{0,120}denied",
+    r"(?:does not|do not|don't) have access to (?:the )?(?:requested )?model|model_access"
+    r"|not (?:allowed|authorized|permitted) to (?:use|access)[^.]{0,40}model|access to (?:the )?model[^.]{0,120}denied",
     re.IGNORECASE,
 )
 

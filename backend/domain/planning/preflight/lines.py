@@ -121,18 +121,14 @@ def refusal_of(failures: Sequence[PreflightLine]) -> str:
     """The message of a refused compile: the first failed line in full, and how many more there are."""
     first = failures[0]
     more = f" ({len(failures) - 1} more in the compile's preflight.)" if len(failures) > 1 else ""
-    return (
-        f"The preflight refused this compile before a candidate was paid for. {first.sentence} {first.what_to_do}{more}"
-    )
+    return f"Refused before a candidate was paid for. {first.sentence} {first.what_to_do}{more}"
 
 
 def lines_of(check: Check, refused: InvalidSpec) -> list[PreflightLine]:
     """A refusal of the spec as failed lines, one a problem: its sentence says what to do."""
     return [
-        failed(
-            check, _sentence(problem.message), code=problem.code, what_to_do=f"Change {problem.pointer or 'the spec'}."
-        )
-        for problem in refused.problems
+        failed(check, _sentence(one.message), code=one.code, what_to_do=f"Change {one.pointer or 'the spec'}.")
+        for one in refused.problems
     ]
 
 

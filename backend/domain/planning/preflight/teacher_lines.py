@@ -78,9 +78,7 @@ def _structured(spec: Spec, answer: TinyAnswer) -> list[PreflightLine]:
     if not isinstance(spec.output, JsonOutput):
         return []
     if answer.is_cut:
-        return [
-            skipped(Check.STRUCTURED_OUTPUT, f"The test's answer was cut at {TEST_TOKENS} tokens; it is not judged.")
-        ]
+        return [skipped(Check.STRUCTURED_OUTPUT, f"The answer was cut at {TEST_TOKENS} tokens and is not judged.")]
     what_to_do = "Say in task what the answer looks like; answers that do not fit are paid for and dropped."
     try:
         value = parse_answer(strip_fence(answer.text.strip()))
@@ -97,7 +95,7 @@ def _logprobs(spec: Spec, answer: TinyAnswer) -> PreflightLine:
     if answer.has_logprobs:
         return passed(Check.LOGPROBS, "It gives log-probabilities, which order its candidates.")
     how = "It gives no log-probabilities" if answer.wants_logprobs else "It is not asked for log-probabilities"
-    if any(verifier.role == "rank" for verifier in spec.verifiers):
+    if any(not verifier.gate for verifier in spec.verifiers):
         return skipped(Check.LOGPROBS, f"{how}; the spec's verifiers order its candidates.")
     return skipped(Check.LOGPROBS, f"{how}; its candidates are told apart by their distance alone.")
 
