@@ -15,6 +15,7 @@ urlpatterns = [
     path("docs/errors", docs_page, {"name": "errors"}),
     path("docs/events", docs_page, {"name": "events"}),
     path("docs/drafts", docs_page, {"name": "drafts"}),
+    path("docs/preflight", docs_page, {"name": "preflight"}),
     path("v1/openapi.json", openapi),
     path("", include("backend.tenants.urls")),
     path("", include("backend.compiles.urls")),

@@ -19,7 +19,7 @@ from backend.domain.planning.estimates import Estimate
 from backend.domain.planning.preflight.lines import Check, LineStatus, Preflight, PreflightLine
 from backend.domain.spec.parsing import Spec, canonical_spec, parse_spec
 from backend.preflight.asking import preflight_of
-from backend.rest.shapes import Constant, Shape, TextOrNull
+from backend.rest.shapes import Constant, Shape
 from backend.rest.strict import StrictSerializer, check_query
 from backend.tenants.api_keys.authentication import IsTenant
 from backend.tenants.isolation import tenant_scope
@@ -37,8 +37,8 @@ class PreflightLineShape(Shape[PreflightLine]):
     check = s.ChoiceField([check.value for check in Check])
     status = s.ChoiceField([status.value for status in LineStatus])
     sentence = s.CharField()
-    what_to_do = TextOrNull(help_text="What mends it; null where there is nothing to do.")
-    code = TextOrNull(help_text="Of what failed or is doubtful; it never changes its meaning.")
+    what_to_do = s.CharField(help_text="What mends it; empty where there is nothing to do.")
+    code = s.CharField(help_text="Of what failed or is doubtful; empty else. It never changes its meaning.")
 
 
 class PreflightShape(Shape[Preflight]):

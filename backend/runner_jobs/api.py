@@ -29,6 +29,7 @@ from backend.rest.problems import problem_for, problem_response
 from backend.runner_jobs import leases
 from backend.runner_jobs.leases import JobGone
 from backend.runner_jobs.own_absence import note_fault
+from backend.runner_jobs.runners import note_runner
 from backend.wakeups import RUNNERS
 from backend.wakeups_async import listening_async
 
@@ -76,6 +77,8 @@ async def claim(request: HttpRequest) -> HttpResponse:
     body = await _json(request)
     kinds = [RunnerJobKind(kind) for kind in body["kinds"]]
     name, wait_s = _text(body["runner"], 100), _finite(body.get("wait_s", 0)) or 0.0
+    if isinstance(body.get("report"), dict):  # a runner of the release before says nothing of itself
+        await query(note_runner)(name, body["report"])
     until = time.monotonic() + min(wait_s, MAX_WAIT_S)
     async with listening_async(RUNNERS) as wait:
         while True:

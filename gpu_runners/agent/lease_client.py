@@ -11,6 +11,7 @@ from typing import Any, Self
 
 import httpx
 
+from backend.domain.jobs.base_checks import RunnerReport
 from backend.domain.jobs.runner_jobs import Claim, Progress
 from backend.domain.serving.wire import FeedbackBatch
 from gpu_runners.errors import JobFailed
@@ -30,9 +31,12 @@ class RunnerClient:
         self._http = httpx.Client(base_url=api_url, timeout=httpx.Timeout(10.0))
         self._token, self._name = token, name
 
-    def claim(self, kinds: Sequence[str], *, wait_s: float) -> Claim | None:
-        """A job, or None when there was none for `wait_s` seconds. Raises Unreachable, Refused."""
-        body = {"runner": self._name, "kinds": list(kinds), "wait_s": wait_s}
+    def claim(self, kinds: Sequence[str], *, wait_s: float, about: RunnerReport | None = None) -> Claim | None:
+        """A job, or None when there was none for `wait_s` seconds; `about` is what the runner says of itself. Raises
+        Unreachable, Refused."""
+        body: dict[str, Any] = {"runner": self._name, "kinds": list(kinds), "wait_s": wait_s}
+        if about is not None:
+            body["report"] = about.to_json()
         timeout = httpx.Timeout(10.0, read=wait_s + 10.0)
         response = _send(self._http, "POST", "/internal/runner/claim", token=self._token, json=body, timeout=timeout)
         if response.status_code == 204:

@@ -49,7 +49,8 @@ def begin_compile(run: CompileRun) -> None:
     preflight = in_order(lines)
     with run.transaction() as fenced:
         touch(fenced.compile, preflight=preflight.to_json())
-        append_event(run.tenant_id, run.compile_id, "compile.preflight", preflight.to_json())
+        data = {"passed": preflight.passed, "lines": [line.to_json() for line in preflight.lines]}
+        append_event(run.tenant_id, run.compile_id, "compile.preflight", data)
     if not preflight.passed:
         raise PreflightFailed(preflight)
 

@@ -23,9 +23,12 @@ from backend.domain.errors import CustomerError, InvalidInput, InvalidSpec
 from backend.domain.ids import Prefix, decode_id, encode_id
 from backend.domain.money.teacher_prices import price_json, price_sentence
 from backend.domain.planning.estimates import Estimate, check_budget
+from backend.domain.planning.preflight.lines import Preflight, in_order
 from backend.domain.roles import Permission
 from backend.domain.spec.parsing import Spec, effective_slices, label_names, parse_spec
 from backend.drafts.previews import expected_saving
+from backend.preflight.asking import preflight_of
+from backend.preflight.settings_lines import check_settings
 from backend.rest.new_ids import new_uuid7
 from backend.tenants.audit import note
 from backend.tenants.idempotency import run_once
@@ -102,6 +105,34 @@ def expected_drafts(request: ConsoleRequest) -> HttpResponse:
     return render(request, "console/compiles/_drafts.html", {"saving": saving})
 
 
+@require_POST
+@page(Permission.COMPILE, atomic=False)
+def preflight_spec(request: ConsoleRequest) -> HttpResponse:
+    """Look whether a compile of the text can end: a fragment to htmx, else the editor with the list in it. Runners and
+    workers are waited for, so no transaction is open."""
+    tenant_id = request.team_session.tenant_id
+    text, budget = request.POST.get("spec", ""), request.POST.get("budget", "")
+    try:
+        spec = parse_spec(with_budget(read_spec(text).value, budget))
+        context: dict[str, Any] = {"preflight": preflight_of(tenant_id, spec)[0]}
+    except CustomerError as error:
+        context = {"fault": error.message}
+    if request.htmx:
+        return render(request, "console/compiles/_preflight.html", context)
+    with tenant_scope(tenant_id):
+        return _editor(request, text=text, budget=budget, is_checked=True, **context)
+
+
+def _settings_of(request: ConsoleRequest, text: str, budget: str) -> Preflight | None:
+    """The lines that rows decide, of a text that was refused: nobody is waited for. None where it is no spec."""
+    tenant_id = request.team_session.tenant_id
+    try:
+        spec = parse_spec(with_budget(read_spec(text).value, budget))
+        return in_order(check_settings(tenant_id, spec).lines)
+    except CustomerError:
+        return None
+
+
 def check_text(tenant_id: UUID, text: str, budget: str) -> Checked:
     """Read, checked to the last row, estimated. In the caller's transaction; never raises for what a customer wrote."""
     try:
@@ -134,7 +165,8 @@ def _handle_post(request: ConsoleRequest) -> HttpResponse:
         value = with_budget(document.value, budget)
         public_id = run_once(tenant_id, _key(request), lambda: _submit(request, value))
     except CustomerError as error:
-        return _editor(request, text=text, budget=budget, faults=_faults(error, document), status=422)
+        faults, preflight = _faults(error, document), _settings_of(request, text, budget)
+        return _editor(request, text=text, budget=budget, faults=faults, preflight=preflight, status=422)
     messages.success(request, "Queued. This page follows it.")
     return redirect("console:compile", public_id)
 
@@ -175,6 +207,8 @@ def _editor(
     faults: list[Fault] | None = None,
     upload_faults: list[Fault] | None = None,
     uploaded: Upload | None = None,
+    preflight: Preflight | None = None,
+    fault: str = "",
     status: int = 200,
 ) -> HttpResponse:
     checked = Checked(faults=faults) if faults else None
@@ -185,6 +219,8 @@ def _editor(
         "budget": budget[:20],
         "checked": checked,
         "wants_drafts": True,
+        "preflight": preflight,
+        "fault": fault,
         "token": new_uuid7().hex,
         "examples": examples(),
         "purposes": [purpose.value for purpose in UploadPurpose],

@@ -31,6 +31,7 @@ from backend.console.compiles.slices import (
 )
 from backend.domain.ids import Prefix, encode_id
 from backend.domain.lifecycle import TERMINAL, CompileStatus, StepName
+from backend.domain.planning.preflight.lines import Preflight
 from backend.domain.planning.step_outputs import EvaluationOut, GateOut, LabelingOut
 from backend.domain.roles import Permission
 from backend.domain.spec.parsing import Spec
@@ -43,6 +44,7 @@ ABLATABLE = (CompileStatus.SUCCEEDED, CompileStatus.GATE_FAILED)
 ENDS = tuple(f"compile.{status.value}" for status in TERMINAL)
 TYPES = (
     "compile.status",
+    "compile.preflight",
     *ENDS,
     "step.started",
     "step.progress",
@@ -112,6 +114,7 @@ def _progress(row: Compile, steps: Sequence[StepRun]) -> dict[str, Any]:
         "costs": figures.costs(row),
         "took_s": figures.took_s(row),
         "accuracy": row.evaluation,
+        "preflight": None if row.preflight is None else Preflight.from_json(row.preflight),
     }
 
 

@@ -106,7 +106,7 @@ def failure_line(spec: Spec, *, code: str, fault: TeacherFault | None, message: 
     who = f"The teacher {_who(spec)}"
     if fault is not None:
         text = FAULT_TEXTS[fault]
-        return failed(Check.TEACHER, f"{who}: {text.finding}.", code=fault.value, what_to_do=text.what_to_do)
+        return failed(Check.TEACHER, f"{who}: {text.finding}.", code=text.code, what_to_do=text.what_to_do)
     if code in _FAILURES:
         finding, what_to_do = _FAILURES[code]
         return failed(Check.TEACHER, f"{who}: {finding}.", code=code, what_to_do=what_to_do)
