@@ -44,7 +44,7 @@ def small_spec(**changes: Any) -> dict[str, Any]:
         "task": "Does the customer ask for money back?",
         "output": {"type": "label", "labels": [{"name": name} for name in LABELS]},
         "examples": {"inline": gold(24), "holdout": 0.5},
-        "gate": {"min_heldout": 5},
+        "gate": {"min_heldout": 5, "accuracy_lower": 0.5},
         "teacher": {"provider": "grammar", "model": "kolm-grammar-1"},
         "budget": {"usd": 1},
     } | changes
