@@ -82,7 +82,7 @@ def ask_teacher(tenant_id: UUID, spec: Spec, *, wait_s: float = WAIT_S) -> list[
         check_id = _queue(tenant_id, spec)
     with listening(check_id) as wait:
         if not enqueue(TaskName.PREFLIGHT_ASK, tenant_id=str(tenant_id), check_id=str(check_id)):
-            return [_unasked("the workers cannot be reached just now")]
+            return _give_up(tenant_id, check_id, "the workers cannot be reached just now")
         until = time.monotonic() + wait_s
         while True:
             with tenant_scope(tenant_id):
@@ -91,7 +91,7 @@ def ask_teacher(tenant_id: UUID, spec: Spec, *, wait_s: float = WAIT_S) -> list[
             if row.status not in _OPEN:
                 return [PreflightLine.from_json(line) for line in row.lines]
             if left_s <= 0:
-                return [_unasked(f"no worker answered within {wait_s:.0f} s")]
+                return _give_up(tenant_id, check_id, f"no worker answered within {wait_s:.0f} s")
             let_go()  # a request that waits must not hold a connection of the pool
             wait(min(left_s, LOOK_AGAIN_S))
 
@@ -105,13 +105,14 @@ def _queue(tenant_id: UUID, spec: Spec) -> UUID:
     return id
 
 
-def _unasked(why: str) -> PreflightLine:
-    return warning(
-        Check.TEACHER,
-        f"It is not known whether the teacher answers: {why}.",
-        code="no_worker",
-        what_to_do="Ask again in a minute; a compile asks the teacher before it pays for anything.",
-    )
+def _give_up(tenant_id: UUID, check_id: UUID, why: str) -> list[PreflightLine]:
+    """Nobody waits any more: a question that no worker took goes, and the spec in it."""
+    with tenant_scope(tenant_id):
+        rows = TeacherCheck.objects.of_tenant(tenant_id).filter(id=check_id, status=TeacherCheckState.QUEUED)
+        rows.update(status=TeacherCheckState.FAILED, spec=None)
+    sentence = f"It is not known whether the teacher answers: {why}."
+    what_to_do = "Ask again in a minute; a compile asks the teacher before it pays for anything."
+    return [warning(Check.TEACHER, sentence, code="no_worker", what_to_do=what_to_do)]
 
 
 def question(tenant_id: UUID, check_id: UUID) -> Question | None:

@@ -127,7 +127,7 @@ class JobLoop:
             while not self._stop.is_set():
                 self._idle.set()
                 try:
-                    about = None if prepared.describe is None else prepared.describe()
+                    about = _about(prepared)
                     claim = client.claim(self._kinds, wait_s=self._config.wait_s, about=about)
                 except (Unreachable, Refused) as error:
                     if failures in (0, 3) or failures % 20 == 0:
@@ -154,6 +154,15 @@ class JobLoop:
             error = JobFailed(text, code="runner_crashed", retryable=True)
             report(lambda: client.job(claim).report_failure(error), within_s=claim.lease_s)
             self._stop.wait(0.0 if claim.kind == RunnerJobKind.INFER else claim.lease_s)
+
+
+def _about(prepared: Prepared) -> RunnerReport | None:
+    """What this runner says of itself; nothing where its disk does not let it look."""
+    try:
+        return None if prepared.describe is None else prepared.describe()
+    except OSError as error:
+        log.warning("this runner cannot tell what it holds: %s", error)
+        return None
 
 
 def _training(config: RunnerConfig, stop: threading.Event) -> Prepared:

@@ -49,6 +49,7 @@ class Compile(Row):
     failure: Failure | None = None
     sequence: int = 0
     spec: Json | None = None
+    preflight: Json | None = None
     created_at: datetime | None = None
     started_at: datetime | None = None
     ended_at: datetime | None = None
