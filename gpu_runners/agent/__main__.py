@@ -30,6 +30,8 @@ from gpu_runners.http import Refused, Unreachable, backoff_s
 log = logging.getLogger("kolm.runner")
 _STOP_WITHIN_S = 15.0
 _LOOK_EVERY_S = 1.0
+# who trains looks at bases too, whether or not it was told so: one that does neither need not answer for them
+_NEEDS_BASES = {RunnerJobKind.CHECK_BASE, RunnerJobKind.DISTILL, RunnerJobKind.DISTILL_CAUSAL}
 
 
 def main() -> int:
@@ -58,7 +60,7 @@ def run(config: RunnerConfig, stop: threading.Event) -> bool:
         loops.append(JobLoop(config, kinds=training, stop=stop, name="train", prepare=_training))
     if RunnerJobKind.INFER in config.kinds:
         loops.append(JobLoop(config, kinds=[RunnerJobKind.INFER], stop=stop, name="infer", prepare=_inferring))
-    if training or RunnerJobKind.CHECK_BASE in config.kinds:
+    if _NEEDS_BASES & set(config.kinds):
         loops.append(JobLoop(config, kinds=[RunnerJobKind.CHECK_BASE], stop=stop, name="look", prepare=_looking))
     log.info("runner %s claims %s from %s", config.name, ", ".join(config.kinds), config.api_url)
     for loop in loops:
