@@ -20,6 +20,7 @@ from tests.compile_factories import fresh, make_compile, make_teacher_key
 from tests.factories import make_tenant
 from tests.workers.pipeline_helpers import calls, check_money, step
 from tests.workers.teachers.hostile import completion_body
+from tests.workers.test_pipeline import make_due
 from workers import pipeline
 from workers.preflight import compile_start
 from workers.preflight.compile_start import begin_compile
@@ -224,6 +225,7 @@ def test_an_endpoint_that_fails_for_a_moment_is_met_again_before_the_compile_is_
     (again,) = events(row, "step.retrying")
     assert again["code"] == "teacher_unreachable"
     endpoint.reply = (200, completion_body("refund"))
+    make_due(row)
     pipeline.advance(row.id)
     assert fresh(row).status == CompileStatus.SUCCEEDED
 
@@ -232,6 +234,7 @@ def test_an_endpoint_that_stays_away_is_refused_in_the_end(endpoint, steps):
     endpoint.reply = (503, {"error": "overloaded"})
     row = compile_at(endpoint)
     for _ in range(compile_start.PATIENT_ATTEMPTS):
+        make_due(row)
         pipeline.advance(row.id)
     fresh(row)
     assert (row.status, row.failure_code) == (CompileStatus.FAILED, "preflight_failed")
