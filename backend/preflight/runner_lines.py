@@ -36,7 +36,7 @@ from backend.tenants.isolation import tenant_scope
 from backend.wakeups import listening
 
 ALIVE_S = 120.0
-LOOK_WAIT_S = 20.0  # a hub is asked with its own patience
+LOOK_WAIT_S = 10.0  # for one base; a hub that takes longer leaves it not known
 LOOK_AGAIN_S = 0.5
 COUNTS_FOR = timedelta(minutes=10)
 

@@ -73,9 +73,10 @@ def _of_hub(job: CheckBaseJob, hub: HubConfig) -> dict[str, int]:
         check_indexed_layers(folder, job.base_model)
         config = read_json(folder, "config.json")
     _check_kind(job, config)
+    width = _weight_bytes(config)
     return {
         "size_bytes": announced.size,
-        "n_parameters": announced.weights // width if (width := _weight_bytes(config)) else 0,
+        "n_parameters": announced.weights // width if width else 0,
         "adapter_parameters": _adapter_parameters(config),
     }
 
