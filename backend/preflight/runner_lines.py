@@ -75,14 +75,14 @@ def known_runners() -> list[KnownRunner]:
 def look_at(
     tenant_id: UUID, base: BaseInUse, runners: list[KnownRunner], *, wait_s: float
 ) -> tuple[CheckBaseResult | None, str]:
-    """What a runner finds of a base, and which one; (None, "") where none that looks at bases is there or answers in
-    time. What was found within ten minutes is not looked for again."""
+    """Look at a base: what a runner sees, and which one; (None, "") where none that looks at bases is there or answers
+    in time. What was seen within ten minutes is not looked at again."""
     payload = CheckBaseJob(base_model=base.name, kind=base.kind.value).to_json()
     with tenant_scope(tenant_id):
-        found = _found_before(tenant_id, payload)
-        if found is None and not any(RunnerJobKind.CHECK_BASE in runner.report.kinds for runner in runners):
+        earlier = _earlier_look(tenant_id, payload)
+        if earlier is None and not any(RunnerJobKind.CHECK_BASE in runner.report.kinds for runner in runners):
             return None, ""
-        job = found or leases.offer(tenant_id, Offer(kind=RunnerJobKind.CHECK_BASE, payload=payload, inputs=()))
+        job = earlier or leases.offer(tenant_id, Offer(kind=RunnerJobKind.CHECK_BASE, payload=payload, inputs=()))
     job = _wait(job.id, wait_s)
     if job.status != RunnerJobStatus.SUCCEEDED:
         return None, ""
@@ -92,7 +92,7 @@ def look_at(
         return None, ""
 
 
-def _found_before(tenant_id: UUID, payload: dict[str, str]) -> RunnerJob | None:
+def _earlier_look(tenant_id: UUID, payload: dict[str, str]) -> RunnerJob | None:
     digest = put_json(tenant_id, payload)
     since = timezone.now() - COUNTS_FOR
     jobs = RunnerJob.objects.filter(tenant_id=tenant_id, kind=RunnerJobKind.CHECK_BASE, payload_sha256=digest)

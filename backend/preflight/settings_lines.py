@@ -10,7 +10,7 @@ from backend.compiles.lifecycle.submission import check_teacher, estimate_materi
 from backend.domain.errors import InvalidSpec
 from backend.domain.money.vendor_prices import shipped_prices
 from backend.domain.planning.estimates import Estimate
-from backend.domain.planning.preflight.lines import Check, PreflightLine, lines_of, passed
+from backend.domain.planning.preflight.lines import Check, PreflightLine, lines_of, passed_line
 from backend.domain.planning.preflight.spec_lines import budget_line, gate_lines, gold_line, price_lines
 from backend.domain.spec.parsing import Spec
 
@@ -46,6 +46,6 @@ def _teacher_lines(tenant_id: UUID, spec: Spec) -> list[PreflightLine]:
     except InvalidSpec as refused:
         return lines_of(Check.TEACHER_SETTINGS, refused)
     if spec.teacher.provider != "openai_compatible":
-        return [passed(Check.TEACHER_SETTINGS, f"The teacher is of the kind {spec.teacher.provider}.")]
+        return [passed_line(Check.TEACHER_SETTINGS, f"The teacher is of the kind {spec.teacher.provider}.")]
     key = f"its key {spec.teacher.api_key} is stored" if spec.teacher.api_key else "it is called without a key"
-    return [passed(Check.TEACHER_SETTINGS, f"The teacher's address may be called, and {key}.")]
+    return [passed_line(Check.TEACHER_SETTINGS, f"The teacher's address may be called, and {key}.")]

@@ -16,7 +16,7 @@ from backend.compiles.models import TeacherCheck
 from backend.compiles.states import TeacherCheckState
 from backend.domain.canonical import sha256_of
 from backend.domain.errors import PaymentRequired
-from backend.domain.planning.preflight.lines import Check, LineStatus, PreflightLine, failed, warning
+from backend.domain.planning.preflight.lines import Check, LineStatus, PreflightLine, failed_line, warning_line
 from backend.domain.planning.preflight.teacher_lines import DEADLINE_S
 from backend.domain.spec.parsing import JsonOutput, Spec, canonical_spec
 from backend.queue import TaskName, enqueue
@@ -78,7 +78,7 @@ def ask_teacher(tenant_id: UUID, spec: Spec, *, wait_s: float = WAIT_S) -> list[
             check_open(tenant_id, None)
         except PaymentRequired as refused:
             what_to_do = "Raise the spend cap or the budget, or wait for the next month."
-            return [failed(Check.BUDGET, refused.message, code=refused.code, what_to_do=what_to_do)]
+            return [failed_line(Check.BUDGET, refused.message, code=refused.code, what_to_do=what_to_do)]
         check_id = _queue(tenant_id, spec)
     with listening(check_id) as wait:
         if not enqueue(TaskName.PREFLIGHT_ASK, tenant_id=str(tenant_id), check_id=str(check_id)):
@@ -112,7 +112,7 @@ def _give_up(tenant_id: UUID, check_id: UUID, why: str) -> list[PreflightLine]:
         rows.update(status=TeacherCheckState.FAILED, spec=None)
     sentence = f"It is not known whether the teacher answers: {why}."
     what_to_do = "Ask again in a minute; a compile asks the teacher before it pays for anything."
-    return [warning(Check.TEACHER, sentence, code="no_worker", what_to_do=what_to_do)]
+    return [warning_line(Check.TEACHER, sentence, code="no_worker", what_to_do=what_to_do)]
 
 
 def question(tenant_id: UUID, check_id: UUID) -> Question | None:
@@ -132,7 +132,7 @@ def answer(tenant_id: UUID, check_id: UUID, lines: Sequence[PreflightLine]) -> N
     )
 
 
-def tell(check_id: UUID) -> None:
+def wake(check_id: UUID) -> None:
     """Wake who waits for the answer, once it is committed."""
     announce(check_id)
 

@@ -159,7 +159,7 @@ class JobLoop:
 
 
 def _about(prepared: Prepared) -> RunnerReport | None:
-    """What this runner says of itself; nothing where its disk does not let it look."""
+    """Describe this runner; nothing where its disk does not let it look."""
     try:
         return None if prepared.describe is None else prepared.describe()
     except OSError as error:

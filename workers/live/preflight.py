@@ -9,10 +9,10 @@ from django.utils import timezone
 from backend.compiles.lifecycle.submission import estimate_now
 from backend.domain.errors import KolmError
 from backend.domain.money.pricing import TeacherPrice
-from backend.domain.planning.preflight.lines import Check, PreflightLine, failed, passed
+from backend.domain.planning.preflight.lines import Check, PreflightLine, failed_line, passed_line
 from backend.domain.planning.preflight.teacher_lines import DEADLINE_S, skipped_lines
 from backend.domain.spec.parsing import Spec, parse_spec
-from backend.preflight.teacher_checks import answer, question, tell
+from backend.preflight.teacher_checks import answer, question, wake
 from backend.tenants.isolation import tenant_scope
 from backend.usage.ledger import Fact, record
 from workers.embedding.sentence import load_embedder
@@ -40,26 +40,26 @@ def answer_preflight(tenant_id: UUID, check_id: UUID) -> None:
             of_teacher, facts = _ask(tenant_id, spec, asked.id)
             lines += of_teacher
     except KolmError as error:
-        lines = [failed(Check.TEACHER, error.message, code=error.code, what_to_do="Mend that, and ask again.")]
+        lines = [failed_line(Check.TEACHER, error.message, code=error.code, what_to_do="Mend that, and ask again.")]
     except Exception:
         log.exception("preflight %s failed", check_id)
         text = "The teacher was not asked: something broke on our side; it is logged."
-        lines = [failed(Check.TEACHER, text, code="internal_error", what_to_do="Ask again in a minute.")]
+        lines = [failed_line(Check.TEACHER, text, code="internal_error", what_to_do="Ask again in a minute.")]
     with tenant_scope(tenant_id):
         answer(tenant_id, check_id, lines)
         if facts:
             record(tenant_id, facts, compile_id=None, step=STEP)
-    tell(check_id)
+    wake(check_id)
 
 
 def _embedder_line() -> PreflightLine:
     try:
-        return passed(Check.EMBEDDER, f"The embedder loads: {load_embedder().identity.partition('@')[0]}.")
+        return passed_line(Check.EMBEDDER, f"The embedder loads: {load_embedder().identity.partition('@')[0]}.")
     except (ImportError, OSError, RuntimeError, ValueError) as error:
         log.exception("the embedder does not load")
         sentence = f"The embedder does not load on a worker ({type(error).__name__})."
         what_to_do = "The operator's log of the worker says why; nothing in the spec mends it."
-        return failed(Check.EMBEDDER, sentence, code="embedder_unavailable", what_to_do=what_to_do)
+        return failed_line(Check.EMBEDDER, sentence, code="embedder_unavailable", what_to_do=what_to_do)
 
 
 def _ask(tenant_id: UUID, spec: Spec, check_id: UUID) -> tuple[list[PreflightLine], list[Fact]]:

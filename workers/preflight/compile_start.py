@@ -11,7 +11,14 @@ from backend.compiles import leases
 from backend.compiles.events import append_event, touch
 from backend.domain.errors import CustomerError
 from backend.domain.lifecycle import StepName
-from backend.domain.planning.preflight.lines import Check, Preflight, PreflightFailed, PreflightLine, in_order, passed
+from backend.domain.planning.preflight.lines import (
+    Check,
+    Preflight,
+    PreflightFailed,
+    PreflightLine,
+    in_order,
+    passed_line,
+)
 from backend.domain.planning.preflight.teacher_lines import DEADLINE_S, skipped_lines, unasked_lines
 from backend.preflight.asking import FIRST, has_failed
 from backend.preflight.runner_lines import check_runners
@@ -43,7 +50,7 @@ def begin_compile(run: CompileRun) -> None:
     with tenant_scope(run.tenant_id):
         settled = check_settings(run.tenant_id, run.spec, budget_microusd=budget_microusd)
     lines = [*settled.lines, *check_runners(run.tenant_id, run.spec)]
-    lines.append(passed(Check.EMBEDDER, f"The embedder loads: {load_embedder().identity.partition('@')[0]}."))
+    lines.append(passed_line(Check.EMBEDDER, f"The embedder loads: {load_embedder().identity.partition('@')[0]}."))
     run.stop.check()
     lines += unasked_lines(FIRST) if has_failed(lines) else _ask(run)
     preflight = in_order(lines)

@@ -23,7 +23,7 @@ from workers.teachers.protocol import CompletionRequest, Teacher, TeacherFailed
 
 
 def is_asked(spec: Spec) -> bool:
-    """Whether there is a far side to ask: the built-in teacher and a recording need no call."""
+    """Tell whether there is a far side to ask: the built-in teacher and a recording need no call."""
     return spec.teacher.provider == "openai_compatible"
 
 

@@ -80,5 +80,5 @@ def check_base_result(value: dict[str, Any]) -> CheckBaseResult:
 
 
 def trains(report: RunnerReport, *, is_causal: bool) -> bool:
-    """Whether a runner takes the trainings of this kind of base."""
+    """Tell whether a runner takes the trainings of this kind of base."""
     return (RunnerJobKind.DISTILL_CAUSAL if is_causal else RunnerJobKind.DISTILL) in report.kinds

@@ -81,8 +81,10 @@ class Story:
 def _preflight_text(data: dict[str, Any]) -> str | None:
     """The lines that are not well, each with what to do; None where all are."""
     lines = [line for line in data.get("lines") or () if line.get("status") in ("warning", "failed")]
-    told = [f"preflight {line['status']}: {line['sentence']} {line.get('what_to_do') or ''}".rstrip() for line in lines]
-    return "\n".join(told) or None
+    texts = [
+        f"preflight {line['status']}: {line['sentence']} {line.get('what_to_do') or ''}".rstrip() for line in lines
+    ]
+    return "\n".join(texts) or None
 
 
 def _progress_text(data: dict[str, Any]) -> str:

@@ -16,7 +16,7 @@ from django.utils import timezone
 from backend.compiles.models import TeacherCheck
 from backend.domain.jobs.base_checks import CheckBaseJob, CheckBaseResult, RunnerReport
 from backend.domain.jobs.runner_jobs import RunnerJobKind
-from backend.domain.planning.preflight.lines import Check, PreflightLine, failed, passed
+from backend.domain.planning.preflight.lines import Check, PreflightLine, failed_line, passed_line
 from backend.preflight import runner_lines, teacher_checks
 from backend.runner_jobs import leases
 from backend.runner_jobs.models import Runner, RunnerJob
@@ -114,14 +114,14 @@ def worker(tenant: Tenant, *lines: PreflightLine) -> Iterator[list[dict[str, Any
             specs.append(question.spec)
             with tenant_scope(tenant.id):
                 teacher_checks.answer(tenant.id, id, lines)
-            teacher_checks.tell(id)
+            teacher_checks.wake(id)
 
     with working(answer):
         yield specs
 
 
-EMBEDS = passed(Check.EMBEDDER, "The embedder loads: x.")
-ANSWERS = passed(Check.TEACHER, "The teacher m-1 answered.")
+EMBEDS = passed_line(Check.EMBEDDER, "The embedder loads: x.")
+ANSWERS = passed_line(Check.TEACHER, "The teacher m-1 answered.")
 
 
 def test_the_whole_list_is_of_rows_of_a_runner_and_of_a_worker(tenant):
@@ -159,7 +159,7 @@ def test_a_wrong_base_is_the_specs_to_mend_and_the_teacher_is_not_asked(tenant):
 
 
 def test_a_failure_of_the_teacher_is_a_line_and_is_asked_again(tenant):
-    refused = failed(Check.TEACHER, "It refuses the key.", code="wrong_key", what_to_do="Store the right one.")
+    refused = failed_line(Check.TEACHER, "It refuses the key.", code="wrong_key", what_to_do="Store the right one.")
     with runner(MINILM, asked=[]):
         for _ in range(2):
             with worker(tenant, EMBEDS, refused) as specs:
@@ -204,7 +204,6 @@ def test_a_spec_that_is_no_spec_is_refused_as_ever(tenant):
     ("changes", "check", "code"),
     [
         ({"gate": {"min_heldout": 5, "accuracy_lower": 0.99}}, "gate", "gate_unreachable"),
-        ({"gate": {"min_heldout": 500}}, "gold", "too_few_heldout"),
         ({"budget": {"usd": 0.000001}}, "budget", "budget_below_estimate"),
         (
             {"teacher": TEACHER | {"api_key": "tk_01ktfz2x8e4s1c9w0m5q7r3vbd"}},

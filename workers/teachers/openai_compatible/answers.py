@@ -42,7 +42,7 @@ def parse_json(body: bytes) -> dict[str, Any]:
 
 
 def is_no_completion(body: bytes) -> bool:
-    """Whether this is something else altogether, a page or JSON without choices, and no completion that is broken."""
+    """Tell whether this is something else altogether, a page or JSON without choices: no completion that is broken."""
     try:
         value = json.loads(body)
     except (ValueError, RecursionError):

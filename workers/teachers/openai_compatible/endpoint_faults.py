@@ -79,5 +79,5 @@ def fault_of_answer(raw: bytes, content_type: str = "") -> TeacherFault:
 
 
 def is_page(raw: bytes, content_type: str = "") -> bool:
-    """Whether this is a web page, by what it begins with, or where nothing was read by what it is called."""
+    """Tell whether this is a web page, by what it begins with, or where nothing was read by what it is called."""
     return bool(_PAGE.match(raw)) or (not raw.strip() and "text/html" in content_type.lower())

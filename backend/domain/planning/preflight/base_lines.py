@@ -10,7 +10,14 @@ from dataclasses import dataclass
 
 from backend.domain.jobs.base_checks import CheckBaseResult, RunnerReport, trains
 from backend.domain.planning.gate_reach import PARAMETERS_A_RANK
-from backend.domain.planning.preflight.lines import Check, PreflightLine, failed, passed, skipped, warning
+from backend.domain.planning.preflight.lines import (
+    Check,
+    PreflightLine,
+    failed_line,
+    passed_line,
+    skipped_line,
+    warning_line,
+)
 from backend.domain.planning.trials import TrialKind
 from backend.domain.spec.defaults import train_kind
 from backend.domain.spec.models import Spec
@@ -59,16 +66,16 @@ def bases_of(spec: Spec) -> list[BaseInUse]:
 def runner_line(base: BaseInUse, runners: Sequence[KnownRunner]) -> PreflightLine:
     able = _trainers(base, runners)
     if able:
-        names = ", ".join(_described(runner) for runner in able[:5])
-        return passed(Check.RUNNER, f"Runners that train bases of the kind {base.kind}: {names}.")
+        names = ", ".join(_description(runner) for runner in able[:5])
+        return passed_line(Check.RUNNER, f"Runners that train bases of the kind {base.kind}: {names}.")
     if not runners:
-        return warning(
+        return warning_line(
             Check.RUNNER,
             "It is not known whether a runner is there: none has reported within two minutes.",
             code="no_runner_known",
             what_to_do="The operator starts one (docs/servers.md); a compile waits for it when its pairs are ready.",
         )
-    return warning(
+    return warning_line(
         Check.RUNNER,
         f"None of the {len(runners)} runners that reported trains a base of the kind {base.kind}.",
         code="no_runner_known",
@@ -83,22 +90,22 @@ def base_lines(
     holders = [runner.name for runner in runners if base.name in runner.report.bases]
     if looked is None:
         if holders:
-            return [passed(Check.BASE, f"The runner {holders[0]} holds the base {base.name!r}.")]
+            return [passed_line(Check.BASE, f"The runner {holders[0]} holds the base {base.name!r}.")]
         return [_not_known(base)]
     if looked.code in NOT_KNOWN:
-        return [warning(Check.BASE, looked.message, code=looked.code, what_to_do="Try again in a minute.")]
+        return [warning_line(Check.BASE, looked.message, code=looked.code, what_to_do="Try again in a minute.")]
     if looked.code:
-        return [_refused(base, looked, looked_by, runners)]
+        return [_refusal_line(base, looked, looked_by, runners)]
     size = f" ({_gb(looked.size_bytes)})" if looked.size_bytes else ""
     how = "holds" if looked.is_here else "may fetch"
-    found = passed(Check.BASE, f"The runner {looked_by} {how} the base {base.name!r}{size}.")
+    held = passed_line(Check.BASE, f"The runner {looked_by} {how} the base {base.name!r}{size}.")
     left_out = [one.name for one in _trainers(base, runners) if one.report.is_offline and one.name not in holders]
     left_out = [name for name in left_out if name != looked_by]
     if not left_out:
-        return [found]
+        return [held]
     return [
-        found,
-        warning(
+        held,
+        warning_line(
             Check.BASE,
             f"The runner {left_out[0]} neither holds the base {base.name!r} nor asks a hub: a job that it takes fails.",
             code="unknown_base",
@@ -108,7 +115,7 @@ def base_lines(
 
 
 def _not_known(base: BaseInUse) -> PreflightLine:
-    return warning(
+    return warning_line(
         Check.BASE,
         f"It is not known whether a runner holds or may fetch the base {base.name!r}: none has looked.",
         code="base_not_known",
@@ -116,15 +123,17 @@ def _not_known(base: BaseInUse) -> PreflightLine:
     )
 
 
-def _refused(base: BaseInUse, looked: CheckBaseResult, looked_by: str, runners: Sequence[KnownRunner]) -> PreflightLine:
+def _refusal_line(
+    base: BaseInUse, looked: CheckBaseResult, looked_by: str, runners: Sequence[KnownRunner]
+) -> PreflightLine:
     """A refusal of this base; a warning where it is this runner's alone and another one may do better."""
     sentence, _, advice = looked.message.partition(". ")
     sentence = sentence.rstrip(".") + "."
     todo = advice or _TO_DO.get(looked.code, "Take another base in {field}.").format(field=base.field)
     if _may_another(base, looked, looked_by, runners):
         text = f"On the runner {looked_by}: {sentence}"
-        return warning(Check.BASE, text, code=looked.code, what_to_do=f"Another runner may take it. {todo}")
-    return failed(Check.BASE, sentence, code=looked.code, what_to_do=todo)
+        return warning_line(Check.BASE, text, code=looked.code, what_to_do=f"Another runner may take it. {todo}")
+    return failed_line(Check.BASE, sentence, code=looked.code, what_to_do=todo)
 
 
 def _may_another(base: BaseInUse, looked: CheckBaseResult, looked_by: str, runners: Sequence[KnownRunner]) -> bool:
@@ -143,12 +152,12 @@ def _may_another(base: BaseInUse, looked: CheckBaseResult, looked_by: str, runne
 def memory_line(
     spec: Spec, base: BaseInUse, looked: CheckBaseResult | None, runners: Sequence[KnownRunner]
 ) -> PreflightLine:
-    """Whether weights, adapter and optimiser fit into a device that trains this base. Activations come on top; a
+    """Tell whether weights, adapter and optimiser fit into a device that trains this base. Activations come on top; a
     trainer recomputes them where they do not fit."""
     able = [runner for runner in _trainers(base, runners) if runner.report.memory_bytes is not None]
     if looked is None or not looked.n_parameters or not able:
         lacking = "how large the base is" if looked is None or not looked.n_parameters else "what memory runners have"
-        return warning(
+        return warning_line(
             Check.MEMORY,
             f"It is not known {lacking}.",
             code="memory_not_known",
@@ -160,7 +169,7 @@ def memory_line(
     what = f"Weights, adapter and optimiser of {base.name!r} need {_gb(needs[most.name])}"
     if not fitting:
         count = "the only runner" if len(able) == 1 else f"the largest of {len(able)} runners"
-        return failed(
+        return failed_line(
             Check.MEMORY,
             f"{what}, and {count}, {most.name}, has {_gb(most.report.memory_bytes or 0)}.",
             code="base_exceeds_memory",
@@ -168,13 +177,13 @@ def memory_line(
         )
     small = [runner.name for runner in able if runner not in fitting]
     if small:
-        return warning(
+        return warning_line(
             Check.MEMORY,
             f"{what}; the runner {fitting[0].name} has room for it and {small[0]} has not: a job that it takes fails.",
             code="base_exceeds_memory",
             what_to_do="The operator lets the small runner take other kinds of jobs (KOLM_RUNNER_KINDS).",
         )
-    return passed(Check.MEMORY, f"{what}; {most.name} has {_gb(most.report.memory_bytes or 0)}.")
+    return passed_line(Check.MEMORY, f"{what}; {most.name} has {_gb(most.report.memory_bytes or 0)}.")
 
 
 def _least_memory(spec: Spec, base: BaseInUse, looked: CheckBaseResult, report: RunnerReport) -> int:
@@ -188,10 +197,10 @@ def _least_memory(spec: Spec, base: BaseInUse, looked: CheckBaseResult, report: 
 
 
 def transfer_line(spec: Spec, base: BaseInUse, looked: CheckBaseResult | None, *, limit_bytes: int) -> PreflightLine:
-    """Whether adapter and checkpoint pass the largest body that runners may send."""
+    """Tell whether adapter and checkpoint pass the largest body that runners may send."""
     a_rank = adapter_parameters(base, looked)
     if a_rank is None:
-        return warning(
+        return warning_line(
             Check.TRANSFER,
             f"It is not known how large an adapter of {base.name!r} is; runners may send {_mb(limit_bytes)} at a time.",
             code="adapter_size_not_known",
@@ -203,14 +212,14 @@ def transfer_line(spec: Spec, base: BaseInUse, looked: CheckBaseResult | None, *
     fitting = max(1, limit_bytes // (a_rank * ADAMW_BYTES))
     lower = f"Lower {_rank_field(base)} to {fitting} or less, or take a smaller {base.field}."
     if least > limit_bytes:
-        return failed(
+        return failed_line(
             Check.TRANSFER,
             f"{what} and its checkpoints {_mb(least)} or more; runners may send {_mb(limit_bytes)} at a time.",
             code="checkpoint_too_large",
             what_to_do=lower,
         )
     if most > limit_bytes:
-        return warning(
+        return warning_line(
             Check.TRANSFER,
             f"{what} and its checkpoints {_mb(least)} with an 8-bit optimiser, {_mb(most)} without; runners may send "
             f"{_mb(limit_bytes)} at a time.",
@@ -218,33 +227,35 @@ def transfer_line(spec: Spec, base: BaseInUse, looked: CheckBaseResult | None, *
             what_to_do=lower,
         )
     if spec.train.escalate and 2 * least > limit_bytes:
-        return warning(
+        return warning_line(
             Check.TRANSFER,
             f"{what}, which can be sent; with twice the rank, which an escalation tries, its checkpoints cannot "
             f"({_mb(2 * least)} of {_mb(limit_bytes)}).",
             code="checkpoint_too_large",
             what_to_do="Set train.escalate to false, or take a smaller rank or base.",
         )
-    return passed(Check.TRANSFER, f"{what} and its checkpoints {_mb(most)} at most; {_mb(limit_bytes)} can be sent.")
+    return passed_line(
+        Check.TRANSFER, f"{what} and its checkpoints {_mb(most)} at most; {_mb(limit_bytes)} can be sent."
+    )
 
 
 def disk_line(base: BaseInUse, looked: CheckBaseResult | None, *, free_bytes: int | None) -> PreflightLine:
-    """Whether the store of this installation has room for two checkpoints and the adapter, which it holds at a time."""
+    """Tell whether the store of this installation has room for two checkpoints and the adapter, held at a time."""
     if free_bytes is None:
-        return skipped(Check.DISK, "How much room the installation's store has cannot be told just now.")
+        return skipped_line(Check.DISK, "How much room the installation's store has cannot be told just now.")
     a_rank = adapter_parameters(base, looked)
     has = f"The installation's store has {_gb(free_bytes)} left"
     if a_rank is None:
-        return skipped(Check.DISK, f"{has}; how much of it this compile takes is not known.")
+        return skipped_line(Check.DISK, f"{has}; how much of it this compile takes is not known.")
     needed = a_rank * base.rank * (2 * ADAMW_BYTES + ADAPTER_BYTES)
     if needed > free_bytes:
-        return failed(
+        return failed_line(
             Check.DISK,
             f"{has}, and checkpoints and adapter take {_gb(needed)}.",
             code="blob_store_full",
             what_to_do="The operator gives the store a larger disk; until then take a smaller base or rank.",
         )
-    return passed(Check.DISK, f"{has}; checkpoints and adapter take {_mb(needed)} of it at most.")
+    return passed_line(Check.DISK, f"{has}; checkpoints and adapter take {_mb(needed)} of it at most.")
 
 
 def adapter_parameters(base: BaseInUse, looked: CheckBaseResult | None) -> int | None:
@@ -257,7 +268,7 @@ def _trainers(base: BaseInUse, runners: Sequence[KnownRunner]) -> list[KnownRunn
     return [runner for runner in runners if trains(runner.report, is_causal=base.kind is TrialKind.CAUSAL)]
 
 
-def _described(runner: KnownRunner) -> str:
+def _description(runner: KnownRunner) -> str:
     report = runner.report
     memory = "" if report.memory_bytes is None else f", {_gb(report.memory_bytes)}"
     return f"{runner.name} ({report.device_name or report.device or 'device not known'}{memory})"

@@ -64,19 +64,19 @@ class PreflightLine:
         )
 
 
-def passed(check: Check, sentence: str) -> PreflightLine:
+def passed_line(check: Check, sentence: str) -> PreflightLine:
     return PreflightLine(check=check, status=LineStatus.PASSED, sentence=sentence)
 
 
-def skipped(check: Check, sentence: str) -> PreflightLine:
+def skipped_line(check: Check, sentence: str) -> PreflightLine:
     return PreflightLine(check=check, status=LineStatus.SKIPPED, sentence=sentence)
 
 
-def warning(check: Check, sentence: str, *, code: str, what_to_do: str = "") -> PreflightLine:
+def warning_line(check: Check, sentence: str, *, code: str, what_to_do: str = "") -> PreflightLine:
     return PreflightLine(check=check, status=LineStatus.WARNING, sentence=sentence, what_to_do=what_to_do, code=code)
 
 
-def failed(check: Check, sentence: str, *, code: str, what_to_do: str) -> PreflightLine:
+def failed_line(check: Check, sentence: str, *, code: str, what_to_do: str) -> PreflightLine:
     return PreflightLine(check=check, status=LineStatus.FAILED, sentence=sentence, what_to_do=what_to_do, code=code)
 
 
@@ -90,7 +90,7 @@ class Preflight:
 
     @property
     def passed(self) -> bool:
-        """Whether a compile may start. Warnings do not refuse it."""
+        """Tell whether a compile may start. Warnings do not refuse it."""
         return not self.failures
 
     def to_json(self) -> dict[str, Any]:
@@ -127,7 +127,7 @@ def refusal_of(failures: Sequence[PreflightLine]) -> str:
 def lines_of(check: Check, refused: InvalidSpec) -> list[PreflightLine]:
     """A refusal of the spec as failed lines, one a problem: its sentence says what to do."""
     return [
-        failed(check, _sentence(one.message), code=one.code, what_to_do=f"Change {one.pointer or 'the spec'}.")
+        failed_line(check, _sentence(one.message), code=one.code, what_to_do=f"Change {one.pointer or 'the spec'}.")
         for one in refused.problems
     ]
 

@@ -11,15 +11,22 @@ from backend.domain.money.teacher_prices import price_json, price_sentence, pric
 from backend.domain.money.vendor_prices import PriceTable, host_of
 from backend.domain.planning.estimates import Estimate, check_budget, usd
 from backend.domain.planning.gate_reach import check_reachable
-from backend.domain.planning.preflight.lines import Check, PreflightLine, failed, lines_of, passed, warning
+from backend.domain.planning.preflight.lines import (
+    Check,
+    PreflightLine,
+    failed_line,
+    lines_of,
+    passed_line,
+    warning_line,
+)
 from backend.domain.spec.models import Spec
 
 
 def gold_line(spec: Spec, *, n_heldout: int) -> PreflightLine:
     least = spec.gate.min_heldout
     if n_heldout >= least:
-        return passed(Check.GOLD, f"{n_heldout} gold examples are held out; the gate needs {least}.")
-    return failed(
+        return passed_line(Check.GOLD, f"{n_heldout} gold examples are held out; the gate needs {least}.")
+    return failed_line(
         Check.GOLD,
         f"{n_heldout} gold examples are held out and the gate needs {least}.",
         code="too_few_heldout",
@@ -28,8 +35,8 @@ def gold_line(spec: Spec, *, n_heldout: int) -> PreflightLine:
 
 
 def gate_lines(spec: Spec, *, n_heldout: int) -> list[PreflightLine]:
-    """Whether a model without a mistake would pass: its K-score with the smallest adapter, and the lower bound of its
-    accuracy on so many held-out examples."""
+    """Tell whether a model without a mistake would pass: its K-score with the smallest adapter, and the lower bound of
+    its accuracy on so many held-out examples."""
     try:
         check_reachable(spec)
     except InvalidSpec as refused:
@@ -38,11 +45,11 @@ def gate_lines(spec: Spec, *, n_heldout: int) -> list[PreflightLine]:
     bound = interval_ppm(n_heldout, n_heldout, confidence)[0] if n_heldout else 0
     if bound >= required:
         text = f"a model without a mistake has a lower bound of {percent(bound)} on {n_heldout} held-out examples"
-        return [passed(Check.GATE, f"The gate can be passed: {text}, and it asks for {percent(required)}.")]
+        return [passed_line(Check.GATE, f"The gate can be passed: {text}, and it asks for {percent(required)}.")]
     enough = _heldout_for(required, confidence)
     more = "" if enough is None else f"Hold out {enough} examples or more, or lower "
     return [
-        failed(
+        failed_line(
             Check.GATE,
             f"Not even a model without a mistake could pass the gate: on {n_heldout} held-out examples the lower bound "
             f"of its accuracy is {percent(bound)}, and gate.accuracy_lower asks for {percent(required)}.",
@@ -80,11 +87,11 @@ def _price(spec: Spec, price: TeacherPrice, today: date, tables: tuple[PriceTabl
     doubts = list(price_warnings(price, today))
     for doubt in doubts:
         what, _, todo = doubt.rpartition(": ")
-        yield warning(Check.PRICE, f"{_upper(what)}.", code="old_price", what_to_do=f"{_upper(todo)}.")
+        yield warning_line(Check.PRICE, f"{_upper(what)}.", code="old_price", what_to_do=f"{_upper(todo)}.")
     if spec.teacher.provider != "replay" and price.input.usd_per_unit == 0 and price.output.usd_per_unit == 0:
         yield _zero(spec, price, tables)
     elif not doubts:
-        yield passed(Check.PRICE, f"{price_sentence(price_json(price))}.")
+        yield passed_line(Check.PRICE, f"{price_sentence(price_json(price))}.")
 
 
 def _zero(spec: Spec, price: TeacherPrice, tables: tuple[PriceTable, ...]) -> PreflightLine:
@@ -98,7 +105,7 @@ def _zero(spec: Spec, price: TeacherPrice, tables: tuple[PriceTable, ...]) -> Pr
             f", and the price table has ${row.input_usd_per_mtok:f} and ${row.output_usd_per_mtok:f} a million tokens "
             f"for it ({row.source})"
         )
-    return warning(
+    return warning_line(
         Check.PRICE,
         f"The price of {price.model[:80]} is 0{listed}: the budget will not stop the teacher's calls.",
         code="zero_price",
@@ -114,12 +121,12 @@ def budget_line(estimate: Estimate, budget_microusd: int) -> list[PreflightLine]
         return lines_of(Check.BUDGET, refused)
     has = f"The budget is {usd(budget_microusd)}"
     if budget_microusd >= total.high:
-        return [passed(Check.BUDGET, f"{has}; the compile costs {usd(total.high)} at most.")]
+        return [passed_line(Check.BUDGET, f"{has}; the compile costs {usd(total.high)} at most.")]
     text = f"{has}, and the compile is expected to cost {usd(total.expected)} and may cost {usd(total.high)}"
     if budget_microusd >= total.expected:
-        return [passed(Check.BUDGET, f"{text}; it stops before the next call when the budget is used up.")]
+        return [passed_line(Check.BUDGET, f"{text}; it stops before the next call when the budget is used up.")]
     return [
-        warning(
+        warning_line(
             Check.BUDGET,
             f"{text}: it is likely to stop before its end.",
             code="budget_below_expected",

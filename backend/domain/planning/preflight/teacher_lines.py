@@ -7,7 +7,14 @@ from backend.domain.answers.json_values import BadAnswer, parse_answer, strip_fe
 from backend.domain.dialects.faults import FAULT_TEXTS, TeacherFault
 from backend.domain.money.vendor_prices import host_of
 from backend.domain.planning.estimates import usd
-from backend.domain.planning.preflight.lines import Check, PreflightLine, failed, passed, skipped, warning
+from backend.domain.planning.preflight.lines import (
+    Check,
+    PreflightLine,
+    failed_line,
+    passed_line,
+    skipped_line,
+    warning_line,
+)
 from backend.domain.spec.models import Spec
 from backend.domain.spec.outputs import JsonOutput
 
@@ -58,11 +65,11 @@ class TinyAnswer:
 def skipped_lines(spec: Spec) -> list[PreflightLine]:
     """The lines of a teacher that is part of this installation, or a recording: there is nothing to ask."""
     who = "The built-in grammar teacher" if spec.teacher.provider == "grammar" else "A recording"
-    return [skipped(Check.TEACHER, f"{who} needs no call.")]
+    return [skipped_line(Check.TEACHER, f"{who} needs no call.")]
 
 
 def unasked_lines(why: str) -> list[PreflightLine]:
-    return [skipped(Check.TEACHER, f"The teacher was not asked: {why}.")]
+    return [skipped_line(Check.TEACHER, f"The teacher was not asked: {why}.")]
 
 
 def answer_lines(spec: Spec, answer: TinyAnswer) -> list[PreflightLine]:
@@ -71,33 +78,33 @@ def answer_lines(spec: Spec, answer: TinyAnswer) -> list[PreflightLine]:
         f"The teacher {_who(spec)} answered in {answer.latency_ms} ms for {usd(answer.cost_microusd)}; it is spoken to "
         f"as {answer.dialect}{learnt}."
     )
-    return [passed(Check.TEACHER, sentence), *_structured(spec, answer), _logprobs(spec, answer)]
+    return [passed_line(Check.TEACHER, sentence), *_structured_lines(spec, answer), _logprobs_line(spec, answer)]
 
 
-def _structured(spec: Spec, answer: TinyAnswer) -> list[PreflightLine]:
+def _structured_lines(spec: Spec, answer: TinyAnswer) -> list[PreflightLine]:
     if not isinstance(spec.output, JsonOutput):
         return []
     if answer.is_cut:
-        return [skipped(Check.STRUCTURED_OUTPUT, f"The answer was cut at {TEST_TOKENS} tokens and is not judged.")]
+        return [skipped_line(Check.STRUCTURED_OUTPUT, f"The answer was cut at {TEST_TOKENS} tokens and is not judged.")]
     what_to_do = "Say in task what the answer looks like; answers that do not fit are paid for and dropped."
     try:
         value = parse_answer(strip_fence(answer.text.strip()))
     except BadAnswer:
         sentence = "The teacher's answer to the test was no JSON."
-        return [warning(Check.STRUCTURED_OUTPUT, sentence, code="answer_not_json", what_to_do=what_to_do)]
+        return [warning_line(Check.STRUCTURED_OUTPUT, sentence, code="answer_not_json", what_to_do=what_to_do)]
     if validator(spec.output.answer_schema)(value):
         sentence = "The teacher's answer to the test is JSON and does not fit output.schema."
-        return [warning(Check.STRUCTURED_OUTPUT, sentence, code="answer_not_in_schema", what_to_do=what_to_do)]
-    return [passed(Check.STRUCTURED_OUTPUT, "The teacher's answer to the test is JSON and fits output.schema.")]
+        return [warning_line(Check.STRUCTURED_OUTPUT, sentence, code="answer_not_in_schema", what_to_do=what_to_do)]
+    return [passed_line(Check.STRUCTURED_OUTPUT, "The teacher's answer to the test is JSON and fits output.schema.")]
 
 
-def _logprobs(spec: Spec, answer: TinyAnswer) -> PreflightLine:
+def _logprobs_line(spec: Spec, answer: TinyAnswer) -> PreflightLine:
     if answer.has_logprobs:
-        return passed(Check.LOGPROBS, "It gives log-probabilities, which order its candidates.")
+        return passed_line(Check.LOGPROBS, "It gives log-probabilities, which order its candidates.")
     how = "It gives no log-probabilities" if answer.wants_logprobs else "It is not asked for log-probabilities"
     if any(not verifier.gate for verifier in spec.verifiers):
-        return skipped(Check.LOGPROBS, f"{how}; the spec's verifiers order its candidates.")
-    return skipped(Check.LOGPROBS, f"{how}; its candidates are told apart by their distance alone.")
+        return skipped_line(Check.LOGPROBS, f"{how}; the spec's verifiers order its candidates.")
+    return skipped_line(Check.LOGPROBS, f"{how}; its candidates are told apart by their distance alone.")
 
 
 def failure_line(spec: Spec, *, code: str, fault: TeacherFault | None, message: str = "") -> PreflightLine:
@@ -106,11 +113,11 @@ def failure_line(spec: Spec, *, code: str, fault: TeacherFault | None, message: 
     who = f"The teacher {_who(spec)}"
     if fault is not None:
         text = FAULT_TEXTS[fault]
-        return failed(Check.TEACHER, f"{who}: {text.finding}.", code=text.code, what_to_do=text.what_to_do)
+        return failed_line(Check.TEACHER, f"{who}: {text.finding}.", code=text.code, what_to_do=text.what_to_do)
     if code in _FAILURES:
         finding, what_to_do = _FAILURES[code]
-        return failed(Check.TEACHER, f"{who}: {finding}.", code=code, what_to_do=what_to_do)
-    return failed(
+        return failed_line(Check.TEACHER, f"{who}: {finding}.", code=code, what_to_do=what_to_do)
+    return failed_line(
         Check.TEACHER, message or f"{who} failed.", code=code, what_to_do="Check teacher.base_url and teacher.model."
     )
 

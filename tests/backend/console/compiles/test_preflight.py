@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import yaml
 
-from backend.domain.planning.preflight.lines import Check, failed, in_order, passed
+from backend.domain.planning.preflight.lines import Check, failed_line, in_order, passed_line
 from backend.domain.roles import Role
 from backend.preflight import runner_lines, teacher_checks
 from backend.runner_jobs.models import Runner
@@ -41,7 +41,9 @@ def ask(client: Any, text: str, *, by_script: bool = True) -> str:
 
 
 def test_the_button_shows_the_list_with_what_to_do(tenant):
-    text = ask(logged_in(tenant, Role.DEVELOPER), yaml.safe_dump(small_spec(gate={"accuracy_lower": 0.99})))
+    text = ask(
+        logged_in(tenant, Role.DEVELOPER), yaml.safe_dump(small_spec(gate={"min_heldout": 5, "accuracy_lower": 0.99}))
+    )
     assert "a compile is refused" in text
     assert "gate_unreachable" in text
     assert "not known" in text, "no runner is there"
@@ -68,8 +70,10 @@ def test_who_may_not_compile_may_not_ask(tenant):
 
 def test_a_compiles_page_has_its_list(tenant):
     row = make_compile(tenant)
-    wrong = failed(Check.TEACHER, f"It refuses the key {HOSTILE}.", code="wrong_key", what_to_do="Store the right one.")
-    change(row, preflight=in_order([passed(Check.GOLD, "There is enough."), wrong]).to_json())
+    wrong = failed_line(
+        Check.TEACHER, f"It refuses the key {HOSTILE}.", code="wrong_key", what_to_do="Store the right one."
+    )
+    change(row, preflight=in_order([passed_line(Check.GOLD, "There is enough."), wrong]).to_json())
     text = get(logged_in(tenant, Role.VIEWER), f"/app/compiles/{public_id(row)}")
     assert "Store the right one." in text
     assert 'href="/docs/errors#wrong_key"' in text
