@@ -33,12 +33,12 @@ logger = logging.getLogger(__name__)
 # shorter than what is forgotten soonest (`runner_jobs.forgetting.KEEP_S`).
 LATELY_S = 300.0
 _HEX = frozenset("0123456789abcdef")
-_UNFINISHED, _STALE_S = "unfinished-", 86_400
+UNFINISHED, STALE_S = "unfinished-", 3600.0
 _FULL = frozenset((errno.ENOSPC, errno.EDQUOT))
 
 
 @contextmanager
-def _store() -> Iterator[None]:
+def store_faults() -> Iterator[None]:
     """A fault of the disk as what it is to a caller: nobody's request is wrong, and it is likely to pass."""
     try:
         yield
@@ -55,13 +55,13 @@ def _store() -> Iterator[None]:
 
 def require_store() -> None:
     """Raises Unavailable where the store's root is not there, as when its disk is not mounted."""
-    with _store():
+    with store_faults():
         os.scandir(settings.KOLM_BLOB_DIR).close()
 
 
 def probe_store() -> None:
     """Write a few bytes and delete them again. Raises Unavailable."""
-    with _store(), tempfile.TemporaryFile(dir=settings.KOLM_BLOB_DIR) as file:
+    with store_faults(), tempfile.TemporaryFile(dir=settings.KOLM_BLOB_DIR) as file:
         file.write(bytes(4096))
         file.flush()
 
@@ -71,7 +71,7 @@ def put_blob(tenant_id: UUID, data: bytes) -> str:
     power cut, and sweeps leave it alone for as long as it takes to commit what names it."""
     digest = hashlib.sha256(data).hexdigest()
     path = _path(tenant_id, digest)
-    with _store():
+    with store_faults():
         if _renew(path):
             return digest
         _make_folder(path.parent)
@@ -79,7 +79,7 @@ def put_blob(tenant_id: UUID, data: bytes) -> str:
             try:
                 file.write(data)
                 file.flush()
-                _name(file, path)
+                _name(file.fileno(), Path(file.name), path)
             except OSError:
                 with suppress(FileNotFoundError):
                     os.unlink(file.name)  # a disk that is full must not fill up with halves
@@ -89,35 +89,36 @@ def put_blob(tenant_id: UUID, data: bytes) -> str:
 
 class BlobWriter:
     """A blob written in parts, for what no process should hold as a whole. A context manager: what was not kept at its
-    end leaves nothing behind. What a process that was killed has left behind goes with the tenant's next one, a day
-    later."""
+    end leaves nothing behind. What a process that was killed has left behind is swept (`sweep_unfinished`)."""
 
     def __init__(self, tenant_id: UUID) -> None:
         self._tenant_id, self._digest = tenant_id, hashlib.sha256()
         folder = Path(settings.KOLM_BLOB_DIR) / str(tenant_id)
-        with _store():
+        with store_faults():
             _make_folder(folder)
-            for left in folder.glob(f"{_UNFINISHED}*"):
-                if left.stat().st_mtime < time.time() - _STALE_S:
-                    left.unlink(missing_ok=True)
             self._file = tempfile.NamedTemporaryFile(  # noqa: SIM115 - closed by __exit__
-                dir=folder, prefix=_UNFINISHED, delete=False
+                dir=folder, prefix=UNFINISHED, delete=False
             )
 
     def write(self, data: bytes) -> None:
         self._digest.update(data)
-        with _store():
+        with store_faults():
             self._file.write(data)
+
+    @property
+    def sha256(self) -> str:
+        """The digest of what was written so far."""
+        return self._digest.hexdigest()
 
     def keep(self) -> str:
         """Store what was written; its sha256. The last call on a writer."""
-        digest = self._digest.hexdigest()
+        digest = self.sha256
         path = _path(self._tenant_id, digest)
-        with _store():
+        with store_faults():
             if not _renew(path):  # to replace a blob that a sweep has judged would give the sweep the new one
                 _make_folder(path.parent)
                 self._file.flush()
-                _name(self._file, path)
+                _name(self._file.fileno(), Path(self._file.name), path)
         return digest
 
     def __enter__(self) -> Self:
@@ -130,10 +131,48 @@ class BlobWriter:
             Path(self._file.name).unlink(missing_ok=True)
 
 
+def unfinished_file(tenant_id: UUID, name: str) -> Path:
+    """The place of a blob on its way, in a folder that is there; `sweep_unfinished` knows it by its name."""
+    folder = Path(settings.KOLM_BLOB_DIR) / str(tenant_id)
+    with store_faults():
+        _make_folder(folder)
+    return folder / f"{UNFINISHED}{name}"
+
+
+def adopt_file(tenant_id: UUID, number: int, written: Path, digest: str) -> None:
+    """Make a whole file, open as `number` and with that digest, the tenant's blob; its old name is gone afterwards."""
+    path = _path(tenant_id, digest)
+    with store_faults():
+        if _renew(path):
+            written.unlink(missing_ok=True)
+        else:
+            _make_folder(path.parent)
+            _name(number, written, path)
+
+
+def sweep_unfinished() -> int:
+    """Delete what was begun and not touched for an hour, of all tenants: left by a process that was killed, or a runner
+    that went away. Returns how many files went."""
+    n_gone = 0
+    with store_faults():
+        for left in Path(settings.KOLM_BLOB_DIR).glob(f"*/{UNFINISHED}*"):
+            with suppress(FileNotFoundError):
+                if left.stat().st_mtime < time.time() - STALE_S:
+                    left.unlink()
+                    n_gone += 1
+    return n_gone
+
+
+def renew_blob(tenant_id: UUID, digest: str) -> bool:
+    """Say whether the blob is there; if so, sweeps leave it alone as if it had just been stored."""
+    with store_faults():
+        return _renew(_path(tenant_id, digest))
+
+
 def get_blob(tenant_id: UUID, digest: str) -> bytes:
     """The bytes under `digest`. Raises NotFound, and OurError when the file on disk no longer has that digest."""
     path = _path(tenant_id, digest)
-    with _store():
+    with store_faults():
         try:
             data = path.read_bytes()
         except FileNotFoundError:
@@ -146,7 +185,7 @@ def get_blob(tenant_id: UUID, digest: str) -> bytes:
 def blob_size(tenant_id: UUID, digest: str) -> int:
     """Bytes of a blob. Raises NotFound."""
     path = _path(tenant_id, digest)
-    with _store():
+    with store_faults():
         try:
             return path.stat().st_size
         except FileNotFoundError:
@@ -157,14 +196,14 @@ def blob_parts(tenant_id: UUID, digest: str, *, part_bytes: int = 1 << 20) -> It
     """The bytes under `digest`, a part at a time and unchecked: whoever reads to the end compares the digest. Raises
     NotFound."""
     path = _path(tenant_id, digest)
-    with _store():
+    with store_faults():
         try:
             file = path.open("rb")
         except FileNotFoundError:
             raise _gone(tenant_id, digest) from None
     with file:
         while True:
-            with _store():
+            with store_faults():
                 part = file.read(part_bytes)
             if not part:
                 return
@@ -174,7 +213,8 @@ def blob_parts(tenant_id: UUID, digest: str, *, part_bytes: int = 1 << 20) -> It
 def delete_blob(tenant_id: UUID, digest: str) -> None:
     """Forget a blob; one that is gone already is forgotten."""
     path = _path(tenant_id, digest)
-    with _store(), suppress(FileNotFoundError), _lock(path):  # not while a sweep is between its look and its deletion
+    # not while a sweep is between its look and its deletion
+    with store_faults(), suppress(FileNotFoundError), _lock(path):
         path.unlink()
 
 
@@ -182,7 +222,7 @@ def sweep_blob(tenant_id: UUID, digest: str) -> bool:
     """Forget a blob that no row named when the sweep looked, unless it was stored again since: whoever did may be about
     to commit a row that names it. True when it is gone. Should that commit fail, an orphan stays, as after a crash."""
     path = _path(tenant_id, digest)
-    with _store(), suppress(FileNotFoundError), _lock(path) as file:
+    with store_faults(), suppress(FileNotFoundError), _lock(path) as file:
         judged = os.fstat(file)
         if not judged.st_nlink:  # another sweep was first: what has the name by now is another file
             return not path.exists()
@@ -194,7 +234,7 @@ def sweep_blob(tenant_id: UUID, digest: str) -> bool:
 
 def has_blob(tenant_id: UUID, digest: str) -> bool:
     path = _path(tenant_id, digest)
-    with _store():
+    with store_faults():
         try:
             path.stat()
         except FileNotFoundError:
@@ -223,7 +263,7 @@ def get_jsonl(tenant_id: UUID, digest: str) -> list[dict[str, Any]]:
 
 def _gone(tenant_id: UUID, digest: str) -> NotFound:
     """The error to raise where a blob is missing. Rows name no blob of a tenant that has none, so where not even its
-    folder is there, the disk is not: that raises FileNotFoundError, for `_store` to tell."""
+    folder is there, the disk is not: that raises FileNotFoundError, for `store_faults` to tell."""
     (Path(settings.KOLM_BLOB_DIR) / str(tenant_id)).stat()
     return NotFound(f"There is no stored object {digest[:12]}….", code="blob_not_found")
 
@@ -246,14 +286,14 @@ def _lock(path: Path) -> Iterator[int]:
         os.close(number)
 
 
-def _name(file: "tempfile._TemporaryFileWrapper[bytes]", path: Path) -> None:
+def _name(number: int, written: Path, path: Path) -> None:
     """Put what was written under its name and both on the disk. It is locked in between, so that nobody who stores the
     same takes the name for kept."""
-    os.fsync(file.fileno())
-    fcntl.flock(file.fileno(), fcntl.LOCK_EX)
-    os.replace(file.name, path)
+    os.fsync(number)
+    fcntl.flock(number, fcntl.LOCK_EX)
+    os.replace(written, path)
     _sync_folder(path.parent)
-    fcntl.flock(file.fileno(), fcntl.LOCK_UN)
+    fcntl.flock(number, fcntl.LOCK_UN)
 
 
 def _renew(path: Path) -> bool:

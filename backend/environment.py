@@ -7,6 +7,7 @@ the variable's name.
 import base64
 import binascii
 import json
+import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -17,9 +18,13 @@ import psycopg
 from django.core.exceptions import ImproperlyConfigured
 from psycopg.conninfo import conninfo_to_dict
 
+from backend.domain.jobs.runner_jobs import BASE_NAME
 from backend.domain.money.vendor_prices import NO_PRICES, BadPrices, PriceTable, read_prices
 
 T = TypeVar("T")
+LEAST_BLOB_BYTES = 16_777_216
+
+MAX_EMBEDDER_NAME = 100  # with its digest it stands in columns of 200 characters
 
 
 class Environment:
@@ -136,6 +141,12 @@ def parse_positive(value: str) -> int:
     return parse_count(value)
 
 
+def parse_blob_bytes(value: str) -> int:
+    if parse_count(value) < LEAST_BLOB_BYTES:
+        raise ValueError(f"must be at least {LEAST_BLOB_BYTES:,}: smaller models have adapters of that size")
+    return parse_count(value)
+
+
 def parse_parties(value: str) -> int:
     if parse_count(value) < 5:  # the database counts for no fewer either
         raise ValueError("must be at least 5")
@@ -151,6 +162,24 @@ def parse_origins(value: str) -> tuple[str, ...]:
         if urlsplit(origin).path:
             raise ValueError(f"lists origins (scheme, host and port), not addresses with a path: {origin}")
     return origins
+
+
+def parse_embedders(value: str) -> dict[str, str]:
+    """Parse embedders that commas separate, the default first: `name`, `name=/folder`, or `/folder`, whose last part is
+    then the name. The folder by the name, "" where none is given."""
+    places: dict[str, str] = {}
+    for part in filter(None, (part.strip() for part in value.split(","))):
+        name, _, folder = part.partition("=") if not part.startswith("/") else (Path(part).name, "", part)
+        if not re.fullmatch(BASE_NAME, name) or len(name) > MAX_EMBEDDER_NAME:
+            raise ValueError(f"names no embedder: {name[:80]!r}; one is like owner/model, or name=/folder")
+        if folder and not folder.startswith("/"):
+            raise ValueError(f"gives the embedder {name} a folder that does not begin with /: {folder[:80]}")
+        if name in places:
+            raise ValueError(f"names the embedder {name} twice")
+        places[name] = folder
+    if not places:
+        raise ValueError("names no embedder")
+    return places
 
 
 def parse_hosts(value: str) -> list[str]:

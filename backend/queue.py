@@ -29,6 +29,7 @@ class TaskName(StrEnum):
     ADVANCE = "compile.advance"
     DRAFTS_PREVIEW = "drafts.preview"
     DRAFTS_REEMBED = "drafts.reembed"
+    PREFLIGHT_ASK = "preflight.ask"
     PLAYGROUND_ASK = "playground.ask"
     SHADOW_COMPARE = "shadow.compare"
     BILLING_EVENTS = "billing.events"

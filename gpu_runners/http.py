@@ -1,6 +1,6 @@
 """The retries of this machine's processes: what went wrong, and how long to wait.
 
-Unreachable  no answer, 5xx, 429, or bytes that were damaged on the way (422): try again later
+Unreachable  no answer, 5xx, 429, bytes that were damaged on the way (422) or came out of order (409): try again later
 Refused      any other 4xx: this side is wrong (bad token, malformed report); trying again cannot help
 """
 

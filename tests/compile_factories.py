@@ -23,6 +23,7 @@ from backend.domain.canonical import canonical_json
 from backend.domain.ids import Prefix, encode_id
 from backend.domain.money.pricing import price_book
 from backend.domain.money.teacher_prices import kept_prices
+from backend.domain.spec.defaults import rewarder_of
 from backend.domain.spec.parsing import parse_spec
 from backend.tenants.isolation import tenant_scope
 from backend.tenants.models import Tenant
@@ -38,13 +39,15 @@ def gold(n: int, *, labels: tuple[str, ...] = LABELS) -> list[dict[str, str]]:
 
 
 def small_spec(**changes: Any) -> dict[str, Any]:
-    """A spec of two labels that every check accepts; `changes` replace top-level parts."""
+    """A spec of two labels that every check accepts; `changes` replace top-level parts. No teacher answers its held-out
+    inputs: most tests have none that could."""
     return {
         "name": "router",
         "task": "Does the customer ask for money back?",
         "output": {"type": "label", "labels": [{"name": name} for name in LABELS]},
         "examples": {"inline": gold(24), "holdout": 0.5},
-        "gate": {"min_heldout": 5},
+        "gate": {"min_heldout": 5, "accuracy_lower": 0.5},
+        "evaluation": {"teacher_rows": 0},
         "teacher": {"provider": "grammar", "model": "kolm-grammar-1"},
         "budget": {"usd": 1},
     } | changes
@@ -75,7 +78,8 @@ def hold(row: Compile, *, owner: str = "test") -> CompileRun:
     lease = leases.claim(row.id, owner=owner)
     assert lease is not None
     spec = parse_spec(row.spec)
-    return CompileRun(lease=lease, spec=spec, prices=kept_prices(row.estimate, spec.teacher, book=price_book()))
+    prices = kept_prices(row.estimate, spec.teacher, book=price_book(), rewarder=rewarder_of(spec))
+    return CompileRun(lease=lease, spec=spec, prices=prices)
 
 
 def lapse(lease: Lease) -> None:

@@ -53,6 +53,7 @@ SHARED_TABLES = {
     "PriceBookRow",
     "RetentionDue",
     "RevokedDigest",
+    "Runner",
     "RunnerJob",
     "Server",
     "SigningKey",

@@ -55,6 +55,7 @@ UNVERSIONED = {
     "docs/errors",
     "docs/events",
     "docs/drafts",
+    "docs/preflight",
     ".well-known/kolm-keys.json",
     "v1/openapi.json",
     "v1/stripe/webhook",  # for Stripe, which knows its form

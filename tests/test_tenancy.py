@@ -31,7 +31,7 @@ from backend.billing.models import (
     SubscriptionStatus,
 )
 from backend.compiles.endpoint_lessons import keep_lessons
-from backend.compiles.models import CompileLease, Outbox, StepRun, TeacherCall
+from backend.compiles.models import CompileLease, Outbox, StepRun, TeacherBatch, TeacherCall, TeacherCheck
 from backend.domain.dialects.dialect import Lesson, Option
 from backend.domain.drafts.vocabulary import Arm, Saving, Strategy
 from backend.domain.ids import Prefix, encode_id
@@ -83,6 +83,7 @@ METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 WITHOUT_A_WALL = {
     "compiles_compilelease": "ids and times: who works on a compile",
     "compiles_outbox": "task names and ids",
+    "runner_jobs_runner": "our own machines: their device, room and bases",
     "runner_jobs_runnerjob": "ids, digests and times: runners serve all tenants",
     "artifacts_revokeddigest": "digests and times: servers hold adapters of all tenants",
     "artifacts_signingkey": "public keys and their dates; written by the owner alone",
@@ -119,6 +120,7 @@ WITHOUT_A_WALL = {
 SHARED = {
     "compiles_compilelease",
     "compiles_outbox",
+    "runner_jobs_runner",
     "runner_jobs_runnerjob",
     "artifacts_revokeddigest",
     "registry_epoch",
@@ -221,6 +223,15 @@ class Household:
             n=1,
             reserved_microusd=0,
         )
+        TeacherBatch.objects.create(
+            tenant_id=self.tenant.id,
+            compile_id=self.compile.id,
+            step="synthesis",
+            model=word,
+            file_sha256="0" * 64,
+            n_requests=1,
+            vendor_id=word,
+        )
         fact = Fact(sku=word, quantity=1, unit="call", amount_microusd=1, price_version="v", source_key=word)
         record(self.tenant.id, [fact], compile_id=self.compile.id, step="synthesis")
         self._give_money(word)
@@ -293,6 +304,8 @@ class Household:
         learnt = {"strategy": Strategy.JUDGE, "grid_version": 1, "log_posterior": word.encode()}
         Calibration.objects.create(tenant_id=tenant_id, scope_id=self.draft.scope_id, **learnt)
         Preview.objects.create(tenant_id=tenant_id, spec={"task": word})
+        asked = {"spec": {"task": word}, "status": "queued", "asked_at": timezone.now()}
+        TeacherCheck.objects.create(tenant_id=tenant_id, digest=word, **asked)
 
     def _use_an_idempotency_key(self, word: str) -> None:
         headers = bearer(self.secret) | {"Idempotency-Key": word}
@@ -671,6 +684,7 @@ def test_the_tables_that_all_processes_read_hold_ids_and_times_and_nothing_of_a_
         "artifacts_revokeddigest.sha256",
         *(f"registry_epoch.{name}" for name in ("sha256", "merkle_root", "shape_version")),
         *(f"serving_server.{name}" for name in ("name", "url", "bases", "engine", "adapters")),
+        *(f"runner_jobs_runner.{name}" for name in ("name", "report")),
         *(
             f"runner_jobs_runnerjob.{name}"
             for name in (

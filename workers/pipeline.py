@@ -33,12 +33,17 @@ from backend.domain.jobs.runner_results import BadResult
 from backend.domain.lifecycle import STEPS, TERMINAL, CompileStatus, StepName, StepStatus
 from backend.domain.money.pricing import price_book
 from backend.domain.money.teacher_prices import kept_prices
+from backend.domain.spec.defaults import rewarder_of
 from backend.domain.spec.parsing import parse_spec
 from backend.runner_jobs import leases as job_leases
+from backend.tenants.isolation import tenant_scope
 from backend.usage import holds
+from workers.preflight.compile_start import begin_compile
+from workers.step.batch_wait import has_open_batches, is_waiting, stop_quietly, winds_down
 from workers.step.durable import Canceled, CompileRun, Heartbeat, StopSignal, begin_step, is_away, patiently
 from workers.step.result import StepDone, StepWaiting
 from workers.step.runner_wait import RunnerJobFailed
+from workers.step.spending import pays_call_itself
 from workers.step.teacher_calls import write_off
 from workers.steps.ablation import ARM_STEPS
 from workers.steps.distillation import run_distillation
@@ -50,7 +55,7 @@ from workers.steps.selection import run_selection
 from workers.steps.slicing import run_slicing
 from workers.steps.synthesis import run_synthesis
 from workers.steps.verification import run_verification
-from workers.teachers.protocol import TeacherFailed
+from workers.teachers.protocol import RewardFailed, TeacherFailed
 
 log = logging.getLogger("kolm.walk")
 
@@ -102,12 +107,35 @@ def _advance(lease: Lease, stop: StopSignal) -> None:
         if run is not None:
             _run_steps(run)
     except (Canceled, LeaseLost, CustomerError, TeacherFailed) as error:
-        _end_patiently(lease, error, stop)
+        _end_with_batches(lease, error, stop)
     except Exception as error:
         log.exception("compile step failed", extra={"compile": str(lease.compile_id)})
         connection.close()  # its transaction state is unknown
         # what went well for longer than an outage may last was not in it
         _end_patiently(lease, error, stop, anew=time.monotonic() - started > settings.KOLM_OUTAGE_S)
+
+
+def _end_with_batches(lease: Lease, error: Exception, stop: StopSignal) -> None:
+    """End the compile, or its try, and stop what a vendor still has of it; a canceled compile waits for that."""
+
+    def open_run() -> CompileRun | None:
+        return _load(lease, stop) if has_open_batches(lease.tenant_id, lease.compile_id) else None
+
+    run = None if isinstance(error, LeaseLost) else patiently(open_run, stop=stop)
+    if run is None:
+        _end_patiently(lease, error, stop)
+        return
+    if isinstance(error, Canceled) and winds_down(run):
+        return
+    _end_patiently(lease, error, stop)
+    if not isinstance(error, Canceled) and _has_ended(lease):
+        stop_quietly(run)
+
+
+def _has_ended(lease: Lease) -> bool:
+    with tenant_scope(lease.tenant_id):
+        row = Compile.objects.get(tenant_id=lease.tenant_id, id=lease.compile_id)
+        return CompileStatus(row.status) in TERMINAL
 
 
 def _end_patiently(lease: Lease, error: Exception, stop: StopSignal, *, anew: bool = False) -> None:
@@ -127,9 +155,14 @@ def _open(lease: Lease, stop: StopSignal) -> CompileRun | None:
             raise Crashing
         if status == CompileStatus.QUEUED:
             transitions.move(fenced, CompileStatus.RUNNING)
+    return _load(lease, stop)
+
+
+def _load(lease: Lease, stop: StopSignal) -> CompileRun:
+    with leases.fenced_transaction(lease) as fenced:
         spec_json, estimate = fenced.compile.spec, fenced.compile.estimate
     spec = parse_spec(spec_json)
-    prices = kept_prices(estimate, spec.teacher, book=price_book())
+    prices = kept_prices(estimate, spec.teacher, book=price_book(), rewarder=rewarder_of(spec))
     return CompileRun(lease=lease, spec=spec, prices=prices, stop=stop)
 
 
@@ -138,11 +171,17 @@ def _run_steps(run: CompileRun) -> None:
         functions = steps_of(fenced.compile)
         rows = StepRun.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id)
         finished = set(rows.filter(status=StepStatus.SUCCEEDED).values_list("name", flat=True))
+        was_waiting = fenced.compile.status == CompileStatus.AWAITING_BATCH
+    if is_waiting(run):
+        return
     for name in STEPS:
         if name in finished:
             continue
         run.stop.check()
-        begin_step(run, name)
+        begin_step(run, name, is_return=was_waiting)
+        was_waiting = False
+        if name is STEPS[0]:
+            begin_compile(run)
         outcome = functions[name](run)
         if isinstance(outcome, StepWaiting) or outcome.ends is not None:
             return
@@ -201,7 +240,7 @@ def _cancel(fenced: Fenced) -> None:
     _release_calls(fenced)
     running = StepRun.objects.filter(tenant_id=compile.tenant_id, compile=compile, status=StepStatus.RUNNING)
     running.update(status=StepStatus.CANCELED, ended_at=timezone.now())
-    if compile.status == CompileStatus.RUNNING:
+    if compile.status in (CompileStatus.RUNNING, CompileStatus.AWAITING_BATCH):
         transitions.move(fenced, CompileStatus.CANCELING)
     transitions.move(fenced, CompileStatus.CANCELED)
 
@@ -226,8 +265,10 @@ def _fail(fenced: Fenced, error: Exception) -> None:
 
 
 def _is_ours(compile: Compile, error: Exception) -> bool:
-    """Decide whether the customer gets back what the compile cost. A teacher of the customer's own that does not answer
-    is no failure of ours."""
+    """Decide whether the customer gets back what the compile cost. A teacher or a reward model of the customer's own
+    that does not answer is no failure of ours."""
+    if isinstance(error, RewardFailed):
+        return False
     if isinstance(error, TeacherFailed):
         return bool(compile.spec["teacher"]["provider"] == "grammar")
     return not isinstance(error, CustomerError)
@@ -254,5 +295,6 @@ def _stop_jobs(compile: Compile) -> None:
 def _release_calls(fenced: Fenced) -> None:
     """Calls left `started` died with their process; nobody will come back to write them off."""
     compile = fenced.compile
+    spec = parse_spec(compile.spec)
     for call in TeacherCall.objects.filter(tenant_id=compile.tenant_id, compile=compile, state=CallState.STARTED):
-        write_off(fenced, call, is_own_key=compile.spec["teacher"].get("api_key") is not None)
+        write_off(fenced, call, is_own_key=pays_call_itself(spec, call.key))

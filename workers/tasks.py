@@ -19,6 +19,7 @@ from backend.queue import TaskName, enqueue
 from workers.embedding.sentence import load_embedder
 from workers.live.draft_preview import preview
 from workers.live.playground import answer_playground
+from workers.live.preflight import answer_preflight
 from workers.live.shadow import compare_answer
 from workers.pipeline import advance
 
@@ -61,15 +62,15 @@ def take_turn(tenant_id: str) -> None:
 @shared_task(  # type: ignore[untyped-decorator]
     name=TaskName.DRAFTS_REEMBED.value, acks_late=True, reject_on_worker_lost=True, ignore_result=True
 )
-def reembed_drafts(tenant_id: str, scope_id: str) -> None:
-    """Embed the sources of a scope again for this installation's embedder. After a turn the rest is another task;
-    should that wake-up be lost, the family's next compile gives one."""
+def reembed_drafts(tenant_id: str, scope_id: str, embedder: str = "") -> None:
+    """Embed the sources of a scope again for this embedder, "": the installation's default. After a turn the rest is
+    another task; should that wake-up be lost, the family's next compile gives one."""
     with _fresh_connections():
-        embedder = load_embedder()
+        new = load_embedder(embedder or None)
         until = time.monotonic() + TURN_S
-        while move_sources(UUID(tenant_id), UUID(scope_id), embedder.embed, embedder.identity):
+        while move_sources(UUID(tenant_id), UUID(scope_id), new.embed, new.identity):
             if time.monotonic() > until:
-                enqueue(TaskName.DRAFTS_REEMBED, tenant_id=tenant_id, scope_id=scope_id)
+                enqueue(TaskName.DRAFTS_REEMBED, tenant_id=tenant_id, scope_id=scope_id, embedder=embedder)
                 return
 
 
@@ -78,6 +79,13 @@ def preview_drafts(tenant_id: str, preview_id: str) -> None:
     """Answer what would be offered for a spec: whoever asked waits for seconds only."""
     with _fresh_connections():
         preview(UUID(tenant_id), UUID(preview_id))
+
+
+@shared_task(name=TaskName.PREFLIGHT_ASK.value, acks_late=False, ignore_result=True)  # type: ignore[untyped-decorator]
+def ask_in_preflight(tenant_id: str, check_id: str) -> None:
+    """Ask the teacher of a preflight one tiny call: whoever asked waits for seconds only."""
+    with _fresh_connections():
+        answer_preflight(UUID(tenant_id), UUID(check_id))
 
 
 @shared_task(name=TaskName.PLAYGROUND_ASK.value, acks_late=False, ignore_result=True)  # type: ignore[untyped-decorator]

@@ -2,8 +2,8 @@
 
 It relays the outbox to Celery, wakes workers again for compiles that are due and held by nobody, ends runner leases
 that ran out and compiles that waited too long, books selections that nobody looked at, forgets old ones, sweeps
-expired drafts, seals values under a new key and makes the registry's epochs. It holds nothing in memory that would be
-missed; two of them do no harm.
+expired drafts and uploads that broke off, seals values under a new key and makes the registry's epochs. It holds
+nothing in memory that would be missed; two of them do no harm.
 """
 
 import logging
@@ -36,6 +36,7 @@ EXPIRE_AFTER_H = 24
 KEEP_SENT_H = 24
 FIRST_EXPIRY_S = 600.0
 SWEEP_EVERY_S = 60.0
+SWEEP_UPLOADS_EVERY_S = 600.0
 SWEEP_ROWS = 1_000  # of each table in one statement: about a second
 RESEAL_S = 0.5  # of a round
 RESEAL_EVERY_S = 600.0  # between passes: a process of before may still seal with its key
@@ -86,7 +87,7 @@ def tick(*, may_expire: bool = True) -> None:
     ]
     parts += [forget_playground, forget_shadow, forget_pack_reports, forget_servers, build_due]
     parts += [sweep_due, erase_tenants, forget_webhooks, wake_billing_workers]
-    parts += [attend_accounts, reseal_values]
+    parts += [attend_accounts, reseal_values, sweep_uploads]
     parts += [expire_compiles] if may_expire else []
     for part in parts:
         try:
@@ -180,6 +181,20 @@ def sweep_drafts() -> int:
 _next_sweep = 0.0
 
 
+def sweep_uploads() -> int:
+    """Delete blobs that were begun and left, every ten minutes. Returns how many."""
+    global _next_uploads
+    if time.monotonic() < _next_uploads:
+        return 0
+    from backend.blobs import sweep_unfinished
+
+    _next_uploads = time.monotonic() + SWEEP_UPLOADS_EVERY_S
+    return sweep_unfinished()
+
+
+_next_uploads = 0.0
+
+
 def erase_tenants() -> int:
     """Delete what is left of tenants whose owner asked for it; each gets a receipt that this installation signs."""
     from backend.artifacts.signing import sign_document
@@ -253,15 +268,18 @@ def _expire(fenced: "Fenced") -> None:
     from backend.compiles.lifecycle import transitions
     from backend.compiles.models import StepRun, TeacherCall
     from backend.domain.lifecycle import TERMINAL, CompileStatus, StepStatus
+    from backend.domain.spec.parsing import parse_spec
     from backend.runner_jobs.leases import cancel
     from backend.usage.holds import credit_our_fault
+    from workers.step.spending import pays_call_itself
     from workers.step.teacher_calls import write_off
 
     compile = fenced.compile
     if CompileStatus(compile.status) in TERMINAL:
         return
+    spec = parse_spec(compile.spec)
     for call in TeacherCall.objects.filter(tenant_id=compile.tenant_id, compile=compile, state=CallState.STARTED):
-        write_off(fenced, call, is_own_key=compile.spec["teacher"].get("api_key") is not None)
+        write_off(fenced, call, is_own_key=pays_call_itself(spec, call.key))
     running = StepRun.objects.filter(tenant_id=compile.tenant_id, compile=compile, status=StepStatus.RUNNING)
     for step in running.exclude(runner_job_id=None):
         cancel(step.runner_job_id)

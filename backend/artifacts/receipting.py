@@ -6,13 +6,14 @@ from typing import Any
 from backend.artifacts.models import Receipt
 from backend.artifacts.signing import signing_key
 from backend.compiles.endpoint_lessons import lessons_of
-from backend.compiles.models import Compile, StepRun, TeacherCall
-from backend.compiles.states import ANSWERED_STATES, CallState
+from backend.compiles.models import Compile, StepRun, TeacherBatch, TeacherCall
+from backend.compiles.states import ANSWERED_STATES, REWARD_CALLS, CallState
 from backend.domain.artifact.receipts import sign_envelope, step_statement
 from backend.domain.canonical import canonical_json, sha256_hex
 from backend.domain.ids import Prefix, encode_id
+from backend.domain.money.teacher_prices import PRICE_KEYS
 from backend.domain.spec.defaults import dialect_of
-from backend.domain.spec.parsing import parse_spec
+from backend.domain.spec.parsing import parse_spec, reward_of, rewarded_by
 
 MADE_STATES = ANSWERED_STATES | {CallState.FAILED, CallState.WASTED}  # a call that went out and has ended
 
@@ -59,7 +60,8 @@ def as_integers(value: Any) -> Any:
 def _teacher_usage(compile: Compile, step: StepRun) -> dict[str, Any]:
     calls = TeacherCall.objects.filter(tenant_id=compile.tenant_id, compile=compile, step=step.name)
     made = [call for call in calls if call.state in MADE_STATES]
-    spoken = _dialect(compile, sorted({call.model for call in made})) if made else {}
+    spoken = _dialect(compile, [call for call in made if not call.key.startswith(REWARD_CALLS)])
+    rewarded = _dialect(compile, [call for call in made if call.key.startswith(REWARD_CALLS)], is_reward=True)
     return {
         "models": sorted({call.model for call in made}),
         "requests": len(made),
@@ -69,18 +71,34 @@ def _teacher_usage(compile: Compile, step: StepRun) -> dict[str, Any]:
         "wasted_requests": sum(call.state == CallState.WASTED for call in made),
         "prices": _prices(compile, {call.price_version for call in made}),
         **spoken,
+        **({"reward": rewarded} if rewarded else {}),
+        **_batches(compile, step),
     }
 
 
-def _dialect(compile: Compile, models: list[str]) -> dict[str, Any]:
-    """Give the dialect that the teacher was spoken to in, and what its endpoint had refused by then, by model; nothing
-    of a built-in one."""
-    teacher = parse_spec(compile.spec).teacher
-    if teacher.base_url is None:
+def _batches(compile: Compile, step: StepRun) -> dict[str, Any]:
+    """The batches that a vendor had of the step's calls, by its own ids; nothing where it was asked live."""
+    rows = TeacherBatch.objects.filter(tenant_id=compile.tenant_id, compile_id=compile.id, step=step.name)
+    batches = [
+        {"id": row.vendor_id, "status": row.vendor_status, "requests": row.n_requests, "answered": row.n_answered}
+        for row in rows.order_by("created_at")
+    ]
+    return {"mode": "batch", "batches": batches} if batches else {}
+
+
+def _dialect(compile: Compile, made: list[TeacherCall], *, is_reward: bool = False) -> dict[str, Any]:
+    """Give the dialect in which the teacher, or the model that gives the rewards, was spoken to, and what its endpoint
+    had refused by then, by model; nothing of a built-in one, nor without a call."""
+    spec = parse_spec(compile.spec)
+    asked = reward_of(spec)
+    teacher = (rewarded_by(spec) if is_reward else spec).teacher
+    if teacher.base_url is None or not made:
         return {}
+    models = sorted({call.model for call in made})
     learnt = {model: lessons_of(compile.tenant_id, teacher.base_url, model) for model in models}
+    is_number = is_reward and asked is not None and not asked.is_chat
     return {
-        "dialect": dialect_of(teacher).name,
+        "dialect": asked.api if asked is not None and is_number else dialect_of(teacher).name,
         "learnt": {model: [lesson.sentence for lesson in lessons] for model, lessons in learnt.items() if lessons},
     }
 
@@ -88,7 +106,7 @@ def _dialect(compile: Compile, models: list[str]) -> dict[str, Any]:
 def _prices(compile: Compile, versions: set[str]) -> list[dict[str, Any]]:
     """The rows that the step's calls were billed by, with dates and sources, as the compile's estimate has them; of the
     price book, whose versions are published, the version."""
-    kept = [compile.estimate.get(key) for key in ("teacher_price", "fallback_price")]
+    kept = [compile.estimate.get(key) for key in PRICE_KEYS]
     rows = {row["version"]: row for row in kept if row is not None and row["origin"] != "book"}
     return [rows.get(version, {"version": version}) for version in sorted(versions)]
 

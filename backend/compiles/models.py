@@ -8,7 +8,16 @@ as wake-ups).
 
 from django.db import models
 
-from backend.compiles.states import CALL_MOVES, CANDIDATE_MOVES, CallState, CandidateState, check_move
+from backend.compiles.states import (
+    BATCH_MOVES,
+    CALL_MOVES,
+    CANDIDATE_MOVES,
+    BatchState,
+    CallState,
+    CandidateState,
+    TeacherCheckState,
+    check_move,
+)
 from backend.domain.drafts.offer_plan import OfferPlan
 from backend.domain.lifecycle import CompileStatus, StepStatus
 from backend.domain.planning.ablations import Arm
@@ -73,10 +82,26 @@ class EndpointLessons(TenantOwned):
         constraints = [models.UniqueConstraint(fields=["tenant_id", "endpoint", "model"], name="endpoint_lessons_once")]
 
 
+class TeacherCheck(TenantOwned):
+    """The last answer to a preflight's one call, kept for some minutes for what asks the same teacher in the same way
+    (`digest`). While it is `queued` a worker is to ask; `spec` is there until it has, and `lines` from then on."""
+
+    digest = models.CharField(max_length=64)
+    spec = models.JSONField(null=True)
+    status = models.CharField(max_length=12, choices=_choices(TeacherCheckState))
+    lines = models.JSONField(default=list)
+    asked_at = models.DateTimeField()
+    answered_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["tenant_id", "digest"], name="teacher_check_once")]
+
+
 class Compile(TenantOwned):
     """One spec on its way to an artifact. `event_seq` and `version` move under the row's lock. An ablation names the
     compile whose candidates it takes, and its arm. `provider_microusd` is what the provider of the customer's own
-    teacher key will bill, by estimate: it counts against the budget and is on no bill of ours."""
+    teacher key will bill, by estimate: it counts against the budget and is on no bill of ours. `preflight` is the list
+    that the compile began with, null before that."""
 
     name = models.CharField(max_length=100)
     family = models.CharField(max_length=100)
@@ -94,6 +119,7 @@ class Compile(TenantOwned):
     evaluation = models.JSONField(null=True)
     gate = models.JSONField(null=True)
     artifact_id = models.UUIDField(null=True)
+    preflight = models.JSONField(null=True)
     ablation_of = models.UUIDField(null=True)
     arm = models.CharField(max_length=16, choices=_choices(Arm), null=True)
     failure_code = models.CharField(max_length=64, blank=True)
@@ -230,7 +256,8 @@ class Slice(TenantOwned):
 
 class Candidate(TenantOwned):
     """One text for one slice, from teacher, captures or draft. `state` is moved along `states.CANDIDATE_MOVES`. What
-    the teacher agreed on is its `label`, or of a json or text task its `answer`."""
+    the teacher agreed on is its `label`, or of a json or text task its `answer`. `reward` is null before a model was
+    asked for one, then `{"asked": n}` with the raw number as `raw` where it gave one."""
 
     compile = models.ForeignKey(Compile, on_delete=models.CASCADE, related_name="candidates")
     slice = models.ForeignKey(Slice, on_delete=models.CASCADE, related_name="candidates")
@@ -249,6 +276,7 @@ class Candidate(TenantOwned):
     cost_microusd = models.BigIntegerField(default=0)
     score = models.FloatField(null=True)
     signal = models.CharField(max_length=16, blank=True)
+    reward = models.JSONField(null=True)
     cluster = models.IntegerField(null=True)
     label = models.CharField(max_length=200, blank=True)
     answer = models.TextField(blank=True)
@@ -269,7 +297,8 @@ class Candidate(TenantOwned):
 
 class TeacherCall(TenantOwned):
     """The journal of outside calls: the row is written before the call is made. `started` under an older fence means
-    that a process died with the call in flight: it is booked to waste and made again, once."""
+    that a process died with the call in flight: it is booked to waste and made again, once. What a vendor's batch
+    answers names its `batch_id`."""
 
     compile = models.ForeignKey(Compile, on_delete=models.CASCADE, related_name="teacher_calls")
     step = models.CharField(max_length=32)
@@ -293,6 +322,7 @@ class TeacherCall(TenantOwned):
     latency_ms = models.IntegerField(default=0)
     choices = models.JSONField(default=list)
     error_code = models.CharField(max_length=64, blank=True)
+    batch_id = models.UUIDField(null=True)
     started_at = models.DateTimeField(auto_now_add=True)
     ended_at = models.DateTimeField(null=True)
 
@@ -300,10 +330,49 @@ class TeacherCall(TenantOwned):
         constraints = [
             models.UniqueConstraint(fields=["tenant_id", "compile", "key", "attempt"], name="teacher_call_once")
         ]
+        indexes = [
+            models.Index(
+                fields=["tenant_id", "batch_id"], condition=models.Q(batch_id__isnull=False), name="call_by_batch"
+            )
+        ]
 
     def move(self, to: CallState) -> None:
         """Take the next state, in memory: the caller saves it. Raises IllegalMove."""
         check_move(CALL_MOVES, CallState(self.state), to)
+        self.state = to
+
+
+class TeacherBatch(TenantOwned):
+    """One batch at a vendor: written before the vendor hears of it, so that a process that dies loses none and pays for
+    none twice. The vendor's job is found again by its input file, which no other job has. `vendor_status` and the
+    counts are what it said last, `reason` why it was refused as a whole; `asked_for_at` and `cancel_asked_at` are when
+    it was asked for the job, and to stop it."""
+
+    compile_id = models.UUIDField()
+    step = models.CharField(max_length=32)
+    model = models.CharField(max_length=200)
+    state = models.CharField(max_length=16, default=BatchState.PLANNED)
+    file_sha256 = models.CharField(max_length=64)
+    n_requests = models.IntegerField()
+    input_file = models.CharField(max_length=200, blank=True)
+    vendor_id = models.CharField(max_length=200, blank=True)
+    vendor_status = models.CharField(max_length=32, blank=True)
+    n_done = models.IntegerField(default=0)
+    n_failed = models.IntegerField(default=0)
+    n_answered = models.IntegerField(default=0)
+    reason = models.CharField(max_length=64, blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+    asked_for_at = models.DateTimeField(null=True)
+    submitted_at = models.DateTimeField(null=True)
+    cancel_asked_at = models.DateTimeField(null=True)
+    ended_at = models.DateTimeField(null=True)
+
+    class Meta:
+        indexes = [models.Index(fields=["tenant_id", "compile_id", "created_at"], name="teacher_batch_by_compile")]
+
+    def move(self, to: BatchState) -> None:
+        """Take the next state, in memory: the caller saves it. Raises IllegalMove."""
+        check_move(BATCH_MOVES, BatchState(self.state), to)
         self.state = to
 
 

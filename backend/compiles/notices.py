@@ -15,6 +15,7 @@ from backend.webhooks.emit import emit
 EVENT_OF: dict[CompileStatus, EventType | None] = {
     CompileStatus.QUEUED: EventType.COMPILE_QUEUED,
     CompileStatus.RUNNING: EventType.COMPILE_STARTED,
+    CompileStatus.AWAITING_BATCH: None,
     CompileStatus.CANCELING: None,
     CompileStatus.SUCCEEDED: EventType.COMPILE_SUCCEEDED,
     CompileStatus.GATE_FAILED: EventType.COMPILE_GATE_FAILED,

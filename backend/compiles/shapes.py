@@ -45,8 +45,8 @@ class CompileSummary(Shape[Compile]):  # as lists have it
     k_score_ppm = s.IntegerField(allow_null=True, help_text="K-score in parts per million.")
     evaluation = s.DictField(
         allow_null=True,
-        help_text="Held-out n, accuracy with interval, table per class or per field, baselines, latency, leakage; "
-        "what rules answered, what was measured and chosen to draft.",
+        help_text="Held-out n, accuracy with interval, table per class or per field, baselines, alternatives with the "
+        "interval of the difference, latency, leakage; what rules answered, what was measured and chosen to draft.",
     )
     gate = s.DictField(allow_null=True, help_text="The decision, floor by floor, and what to try next.")
     artifact = PublicId(Prefix.ARTIFACT, source="artifact_id", allow_null=True)
@@ -67,6 +67,9 @@ class CompileSummary(Shape[Compile]):  # as lists have it
 
 class CompileShape(CompileSummary):
     spec = s.JSONField(required=False)
+    preflight = s.DictField(
+        allow_null=True, help_text="Whether the preflight passed, and its lines; null before the compile has begun."
+    )
 
 
 class CompileNotice(CompileSummary):  # as webhooks tell of it: without what its owner wrote and was told at the start
@@ -175,7 +178,8 @@ class CandidateShape(Shape[Candidate]):  # of a row that is annotated with `slic
     state = s.CharField()
     reasons = s.ListField(child=s.CharField())
     score = s.FloatField(allow_null=True)
-    signal = TextOrNull()
+    signal = TextOrNull(help_text="What the score is from: reward, verifier, logprob or none.")
+    reward = s.FloatField(allow_null=True, help_text="The number that the reward's model gave, on its own scale.")
     logprob = s.FloatField(allow_null=True)
     n_tokens = s.IntegerField()
     cluster = s.IntegerField(allow_null=True)
@@ -185,6 +189,9 @@ class CandidateShape(Shape[Candidate]):  # of a row that is annotated with `slic
     agreement_ppm = s.IntegerField(allow_null=True)
     cost_microusd = s.IntegerField()
     created_at = Time()
+
+    def get_reward(self, row: Candidate) -> float | None:
+        return (row.reward or {}).get("raw")
 
 
 class EventShape(Shape[CompileEvent]):

@@ -1,4 +1,5 @@
-"""The states of a candidate and of a teacher call, and the moves allowed between them: one table each."""
+"""The states of a candidate, of a teacher call and of a teacher batch, and the moves allowed between them: one table
+each."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -7,6 +8,7 @@ from typing import TypeVar
 from backend.domain.errors import OurError
 
 State = TypeVar("State", bound=StrEnum)
+REWARD_CALLS = "reward:"  # how the journal's keys of the calls begin that ask for rewards
 
 
 class IllegalMove(OurError):
@@ -26,11 +28,26 @@ class CandidateState(StrEnum):
 
 class CallState(StrEnum):
     STARTED = "started"  # its money is reserved; under an older fence: its process died with the call in flight
+    SUBMITTED = "submitted"  # in a teacher batch, its money reserved; no process holds it
     SUCCEEDED = "succeeded"  # answered and paid, not yet used
     APPLIED = "applied"  # what the step makes of the answer is saved with it
     FAILED = "failed"
     CANCELED = "canceled"
     WASTED = "wasted"  # lost with its process and written off
+
+
+class BatchState(StrEnum):
+    PLANNED = "planned"  # its calls and its file are here, the vendor has nothing yet
+    UPLOADED = "uploaded"  # the vendor has the file; a job may have been made of it
+    SUBMITTED = "submitted"  # the vendor's job is known by its id
+    ENDED = "ended"  # its answers are journaled, and what was not answered is free again
+
+
+class TeacherCheckState(StrEnum):
+    QUEUED = "queued"  # no worker has taken it yet
+    ASKED = "asked"
+    PASSED = "passed"
+    FAILED = "failed"
 
 
 CANDIDATE_MOVES: dict[CandidateState, frozenset[CandidateState]] = {
@@ -46,11 +63,19 @@ CANDIDATE_MOVES: dict[CandidateState, frozenset[CandidateState]] = {
 
 CALL_MOVES: dict[CallState, frozenset[CallState]] = {
     CallState.STARTED: frozenset({CallState.SUCCEEDED, CallState.FAILED, CallState.CANCELED, CallState.WASTED}),
+    CallState.SUBMITTED: frozenset({CallState.SUCCEEDED, CallState.FAILED, CallState.CANCELED, CallState.WASTED}),
     CallState.SUCCEEDED: frozenset({CallState.APPLIED}),
     CallState.APPLIED: frozenset(),
     CallState.FAILED: frozenset(),
     CallState.CANCELED: frozenset(),
     CallState.WASTED: frozenset(),
+}
+
+BATCH_MOVES: dict[BatchState, frozenset[BatchState]] = {
+    BatchState.PLANNED: frozenset({BatchState.UPLOADED, BatchState.ENDED}),
+    BatchState.UPLOADED: frozenset({BatchState.SUBMITTED, BatchState.ENDED}),
+    BatchState.SUBMITTED: frozenset({BatchState.ENDED}),
+    BatchState.ENDED: frozenset(),
 }
 
 # a candidate that has its votes, whatever came of them

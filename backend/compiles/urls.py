@@ -7,7 +7,6 @@ from backend.compiles.api.event_stream import compile_events
 
 urlpatterns = [
     path("v1/specs/schema", compiles.SpecSchemaView.as_view()),
-    path("v1/specs/validate", compiles.SpecValidateView.as_view()),
     path("v1/compiles", compiles.CompilesView.as_view()),
     path("v1/compiles/estimate", compiles.EstimateView.as_view()),
     path("v1/compiles/<str:compile>", compiles.CompileView.as_view()),

@@ -8,6 +8,7 @@ from backend.domain.errors import Conflict
 class CompileStatus(StrEnum):
     QUEUED = "queued"
     RUNNING = "running"
+    AWAITING_BATCH = "awaiting_batch"  # its teacher's vendor has a batch; no process works on it
     CANCELING = "canceling"
     SUCCEEDED = "succeeded"
     GATE_FAILED = "gate_failed"
@@ -56,12 +57,16 @@ MOVES: dict[CompileStatus, frozenset[CompileStatus]] = {
     ),
     CompileStatus.RUNNING: frozenset(
         {
+            CompileStatus.AWAITING_BATCH,
             CompileStatus.CANCELING,
             CompileStatus.SUCCEEDED,
             CompileStatus.GATE_FAILED,
             CompileStatus.FAILED,
             CompileStatus.EXPIRED,
         }
+    ),
+    CompileStatus.AWAITING_BATCH: frozenset(
+        {CompileStatus.RUNNING, CompileStatus.CANCELING, CompileStatus.FAILED, CompileStatus.EXPIRED}
     ),
     CompileStatus.CANCELING: frozenset({CompileStatus.CANCELED, CompileStatus.FAILED}),
     # resume: what failed or expired goes back to the queue and starts at the first unfinished step

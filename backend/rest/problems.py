@@ -49,6 +49,8 @@ _STATUS_OF: tuple[tuple[type[ours.KolmError], int], ...] = (
 # Codes that HTTP has a more exact status for than their class.
 _STATUS_OF_CODE = {
     "blob_store_full": 507,
+    "digest_mismatch": 422,
+    "part_mismatch": 422,
     "idempotency_key_reuse": 422,
     "payload_too_large": 413,
     "too_large": 413,

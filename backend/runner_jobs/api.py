@@ -5,11 +5,10 @@ blobs, and nothing else.
 """
 
 import asyncio
-import hashlib
 import hmac
 import math
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
@@ -19,23 +18,26 @@ from django.db import InterfaceError, OperationalError, transaction
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse, StreamingHttpResponse
 from django.views.decorators.csrf import csrf_exempt
 
-from backend.blobs import blob_parts, blob_size, get_blob, put_blob
+from backend.blobs import BlobWriter, blob_parts, blob_size, get_blob
 from backend.domain.errors import KolmError, NotFound
 from backend.domain.ids import Prefix, decode_id
+from backend.domain.jobs.blob_transfers import Unkept
 from backend.domain.jobs.runner_jobs import Progress, RunnerJobKind
 from backend.rest.async_queries import query
 from backend.rest.bodies.json_bodies import off_the_loop, parse_lenient
 from backend.rest.problems import problem_for, problem_response
 from backend.runner_jobs import leases
+from backend.runner_jobs.blob_uploads import discard_uploads
 from backend.runner_jobs.leases import JobGone
 from backend.runner_jobs.own_absence import note_fault
+from backend.runner_jobs.runners import note_runner
 from backend.wakeups import RUNNERS
 from backend.wakeups_async import listening_async
 
 MAX_WAIT_S = 25.0
 MAX_JSON_BYTES = 16_000_000  # the predictions for 50,000 held-out inputs
-MAX_BLOB_BYTES = 256_000_000
 WHOLE_BLOB_BYTES = 16_000_000
+_PIECE_BYTES = 1 << 20
 
 View = Callable[..., Awaitable[HttpResponseBase]]
 
@@ -76,6 +78,8 @@ async def claim(request: HttpRequest) -> HttpResponse:
     body = await _json(request)
     kinds = [RunnerJobKind(kind) for kind in body["kinds"]]
     name, wait_s = _text(body["runner"], 100), _finite(body.get("wait_s", 0)) or 0.0
+    if isinstance(body.get("report"), dict):  # a runner of the release before says nothing of itself
+        await query(note_runner)(name, body["report"])
     until = time.monotonic() + min(wait_s, MAX_WAIT_S)
     async with listening_async(RUNNERS) as wait:
         while True:
@@ -104,7 +108,7 @@ async def report(request: HttpRequest, job_id: str) -> HttpResponse:
     if request.method != "POST":
         return not_allowed(request)
     key = (decode_id(Prefix.RUNNER_JOB, job_id), bearer(request))
-    await query(leases.authenticate)(*key)
+    job = await query(leases.authenticate)(*key)
     body = await _json(request)
     if body["ok"] is True:
         await query(leases.report_success)(*key, dict(body["result"]))
@@ -115,12 +119,14 @@ async def report(request: HttpRequest, job_id: str) -> HttpResponse:
             message=_text(body["message"], 2000),
             is_retryable=bool(body["retryable"]),
         )
+    await asyncio.to_thread(discard_uploads, job.tenant_id, str(job.id))
     return HttpResponse(status=204)
 
 
 @guarded_view
 async def blob(request: HttpRequest, job_id: str, sha256: str) -> HttpResponseBase:
-    """GET an input (or the checkpoint) of the job; PUT an output under the digest of its bytes."""
+    """GET an input (or the checkpoint) of the job; PUT an output under the digest of its bytes. A large one comes in
+    parts (`upload_api`)."""
     job = await query(leases.authenticate)(decode_id(Prefix.RUNNER_JOB, job_id), bearer(request))
     if request.method == "GET":
         if sha256 not in (*job.inputs, job.checkpoint_sha256):
@@ -128,11 +134,7 @@ async def blob(request: HttpRequest, job_id: str, sha256: str) -> HttpResponseBa
         return await send_blob(job.tenant_id, sha256)
     if request.method != "PUT":
         return not_allowed(request)
-    data = request.read(MAX_BLOB_BYTES + 1)
-    if len(data) > MAX_BLOB_BYTES:
-        return problem_response(request, status=413, code="payload_too_large", detail="The blob is too large.")
-    digest = await asyncio.to_thread(_checked_put, job.tenant_id, data, sha256)
-    if digest is None:
+    if not await asyncio.to_thread(_is_put, job.tenant_id, pieces_of(request), sha256):
         return problem_response(
             request, status=422, code="digest_mismatch", detail="The bytes do not have the digest in the address."
         )
@@ -157,18 +159,32 @@ async def _parts(tenant_id: UUID, sha256: str) -> AsyncIterator[bytes]:
         yield part
 
 
-def _checked_put(tenant_id: UUID, data: bytes, sha256: str) -> str | None:
-    if hashlib.sha256(data).hexdigest() != sha256:
-        return None
-    return put_blob(tenant_id, data)
+def pieces_of(request: HttpRequest) -> Iterator[bytes]:
+    """The body, from where Django has spooled it: the whole is never in memory."""
+    while piece := request.read(_PIECE_BYTES):
+        yield piece
+
+
+def _is_put(tenant_id: UUID, pieces: Iterator[bytes], sha256: str) -> bool:
+    with BlobWriter(tenant_id) as writer:
+        for piece in pieces:
+            writer.write(piece)
+        if writer.sha256 != sha256:
+            return False
+        writer.keep()
+    return True
 
 
 def _check_progress(progress: Progress) -> Progress:
     """Return the progress as it can be stored: a runner is half trusted, and a loss that became NaN is still
     progress."""
-    for count in (progress.step, progress.n_steps):
+    for count in (progress.step, progress.n_steps, progress.checkpoint_step):
         if not isinstance(count, int) or not 0 <= count < 2**31:
-            raise ValueError("step and n_steps are counts")
+            raise ValueError("step, n_steps and checkpoint_step are counts")
+    if not isinstance(progress.unkept_bytes, int) or not 0 <= progress.unkept_bytes < 2**50:
+        raise ValueError("unkept_bytes is a count")
+    if progress.unkept not in ("", *Unkept):
+        raise ValueError("unkept is none of the reasons")
     if progress.checkpoint_sha256 is not None and not isinstance(progress.checkpoint_sha256, str):
         raise ValueError("checkpoint_sha256 is no text")
     return replace(progress, loss=_finite(progress.loss), eta_s=_finite(progress.eta_s), note=_text(progress.note, 200))

@@ -32,6 +32,7 @@ from backend.domain.errors import KolmError, NotFound, Unavailable
 from backend.domain.ids import Prefix, encode_id
 from backend.domain.jobs.runner_jobs import Claim, Progress, RunnerJobKind, SelectStage
 from backend.runner_jobs import own_absence
+from backend.runner_jobs.checkpoints import checkpoint_changes, forget_checkpoint, forget_superseded, warn_unkept
 from backend.runner_jobs.models import RunnerJob, RunnerJobStatus
 from backend.runner_jobs.wasted_attempts import book_lost_attempt
 from backend.tenants.isolation import tenant_scope
@@ -171,17 +172,20 @@ def heartbeat(job_id: UUID, token: str, progress: Progress) -> bool:
             compile_leases.lock(job.compile_id)
         changed = RunnerJob.objects.filter(id=job_id, status=RunnerJobStatus.LEASED, token_sha256=_hash(token))
         if not changed.update(
-            **_checkpoint(job, progress),
+            **checkpoint_changes(job, progress),
             stage=progress.note if progress.note in set(SelectStage) else "",
             done=progress.step,
             total=progress.n_steps,
         ):
             raise JobGone
         _prolong(job_id)
-        job.refresh_from_db(fields=["cancel_requested"])
+        before = job.checkpoint_sha256
+        job.refresh_from_db(fields=["cancel_requested", "checkpoint_sha256", "checkpoint_step"])
         # a job is canceled with its compile: whose last event is told, or whose step another job now has
         if job.compile_id is not None and progress.n_steps > 0 and not job.cancel_requested:
             _show(job, progress)
+            warn_unkept(job, progress)
+        forget_superseded(job, before)
     return job.cancel_requested
 
 
@@ -190,6 +194,8 @@ def report_success(job_id: UUID, token: str, result: dict[str, Any]) -> None:
     job = authenticate(job_id, token)
     digest = put_json(job.tenant_id, result)
     _end(job, token, status=RunnerJobStatus.SUCCEEDED, result_sha256=digest)
+    with tenant_scope(job.tenant_id):
+        forget_checkpoint(job)
 
 
 def report_failure(job_id: UUID, token: str, *, code: str, message: str, is_retryable: bool) -> None:
@@ -232,7 +238,8 @@ def expire_leases() -> int:
         # its caller waits for half a minute: no runner should spend its time on an answer that nobody reads
         cursor.execute(
             "UPDATE runner_jobs_runnerjob SET status = 'canceled', ended_at = now()"
-            " WHERE status = 'queued' AND kind = 'infer' AND created_at < now() - make_interval(secs => %s)",
+            " WHERE status = 'queued' AND kind IN ('infer', 'check_base')"
+            " AND created_at < now() - make_interval(secs => %s)",
             [STALE_INFER_S],
         )
         cursor.execute(
@@ -345,27 +352,6 @@ def _show(job: RunnerJob, progress: Progress) -> None:
         data["eta_s"] = progress.eta_s
     assert job.compile_id is not None
     append_event(job.tenant_id, job.compile_id, "step.progress", data)
-
-
-def _checkpoint(job: RunnerJob, progress: Progress) -> dict[str, Any]:
-    """Return what a heartbeat changes of the job's checkpoint. One that is further on than any before gives the
-    attempts back; the step is compared, since a job that dies at the same place may write other bytes there each
-    time."""
-    digest = progress.checkpoint_sha256
-    if digest == job.checkpoint_sha256 or not _is_kept(job.tenant_id, digest):
-        return {}
-    if progress.step <= job.checkpoint_step:
-        return {"checkpoint_sha256": digest}
-    return {"checkpoint_sha256": digest, "checkpoint_step": progress.step, "attempts_in_vain": 0}
-
-
-def _is_kept(tenant_id: UUID, checkpoint_sha256: str | None) -> bool:
-    """A checkpoint that is not in the store would fail every runner that is told to go on from it. While the store is
-    away none is: a heartbeat keeps the lease without it, and brings it again."""
-    try:
-        return bool(checkpoint_sha256) and has_blob(tenant_id, str(checkpoint_sha256))
-    except Unavailable:
-        return False
 
 
 def _prolong(job_id: UUID) -> None:

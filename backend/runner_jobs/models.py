@@ -17,6 +17,15 @@ class RunnerJobStatus(StrEnum):
     CANCELED = "canceled"
 
 
+class Runner(models.Model):
+    """A runner as it reports itself: `report` is `base_checks.RunnerReport`. One that has not reported for minutes is
+    not counted on."""
+
+    name = models.CharField(max_length=100, primary_key=True)
+    report = models.JSONField()
+    seen_at = models.DateTimeField()
+
+
 class RunnerJob(models.Model):
     """`stage`, `done` and `total` are the progress of a job that belongs to no compile. `settled_at`: when whoever
     ordered such a job has taken its end into account. `attempts_in_vain` are the claims since the checkpoint last

@@ -13,14 +13,16 @@ from backend.domain.jobs.runner_jobs import RunnerJobKind
 from backend.runner_jobs.models import RunnerJob, RunnerJobStatus
 
 KEEP_S = 600
+WAITED_FOR = (RunnerJobKind.INFER, RunnerJobKind.CHECK_BASE)
 ENDED = (RunnerJobStatus.SUCCEEDED, RunnerJobStatus.FAILED, RunnerJobStatus.CANCELED)
 
 
 def forget_infer_jobs(limit: int = 200) -> int:
-    """Delete ended `infer` jobs with what they were asked and what they answered. Returns how many. Raises Unavailable
-    where blobs cannot be deleted just now, before a row is."""
+    """Delete ended jobs that were waited for (`infer`, and a preflight's `check_base`) with what they were asked and
+    what they answered. Returns how many. Raises Unavailable where blobs cannot be deleted just now, before a row
+    is."""
     before = timezone.now() - timedelta(seconds=KEEP_S)
-    old = RunnerJob.objects.filter(kind=RunnerJobKind.INFER, status__in=ENDED, ended_at__lt=before)
+    old = RunnerJob.objects.filter(kind__in=WAITED_FOR, status__in=ENDED, ended_at__lt=before)
     jobs = list(old.order_by("ended_at")[:limit])
     if jobs:
         probe_store()

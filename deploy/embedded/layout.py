@@ -107,7 +107,8 @@ class Layout:
 
     def server_environment(self) -> dict[str, str]:
         """The serving runner: it keeps the usage it has not told yet, and fetched artifacts, in this home."""
-        own = {name: value for name, value in self.variables.items() if name.startswith("KOLM_SERVER_")}
+        theirs = ("KOLM_SERVER_", "KOLM_MAX_BLOB_BYTES")
+        own = {name: value for name, value in self.variables.items() if name.startswith(theirs)}
         settings = {
             "KOLM_SERVER_HOST": HOST,
             "KOLM_SERVER_PORT": str(self.ports[Part.SERVER]),

@@ -1,5 +1,6 @@
-"""`python -m gpu_runners.agent`: a runner. Two loops claim jobs over HTTP: one answers `infer` from warm models, the
-other hands `distill` and `evaluate` to a child process, so that an answer never waits for a training.
+"""`python -m gpu_runners.agent`: a runner. Three loops claim jobs over HTTP: one answers `infer` from warm models, one
+hands `distill` and `evaluate` to a child process, one looks at bases; so neither an answer nor a look waits for a
+training.
 
 SIGTERM and SIGINT: no new claims; a training hands over its last checkpoint and goes back to the queue; then the
 process ends.
@@ -12,8 +13,10 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+from backend.domain.jobs.base_checks import RunnerReport
 from backend.domain.jobs.runner_jobs import Claim, RunnerJobKind
 from backend.domain.log_text import guard_logs
 from gpu_runners.agent.isolation import Child
@@ -27,6 +30,8 @@ from gpu_runners.http import Refused, Unreachable, backoff_s
 log = logging.getLogger("kolm.runner")
 _STOP_WITHIN_S = 15.0
 _LOOK_EVERY_S = 1.0
+# who trains looks at bases too, whether or not it was told so: one that does neither need not answer for them
+_NEEDS_BASES = {RunnerJobKind.CHECK_BASE, RunnerJobKind.DISTILL, RunnerJobKind.DISTILL_CAUSAL}
 
 
 def main() -> int:
@@ -49,12 +54,14 @@ def main() -> int:
 def run(config: RunnerConfig, stop: threading.Event) -> bool:
     """Work until `stop` is set and the jobs at work are handed back. False where a loop ended by itself: whoever
     supervises this process starts it again."""
-    training = [kind for kind in config.kinds if kind is not RunnerJobKind.INFER]
+    training = [kind for kind in config.kinds if kind not in (RunnerJobKind.INFER, RunnerJobKind.CHECK_BASE)]
     loops: list[JobLoop] = []
     if training:
         loops.append(JobLoop(config, kinds=training, stop=stop, name="train", prepare=_training))
     if RunnerJobKind.INFER in config.kinds:
         loops.append(JobLoop(config, kinds=[RunnerJobKind.INFER], stop=stop, name="infer", prepare=_inferring))
+    if _NEEDS_BASES & set(config.kinds):
+        loops.append(JobLoop(config, kinds=[RunnerJobKind.CHECK_BASE], stop=stop, name="look", prepare=_looking))
     log.info("runner %s claims %s from %s", config.name, ", ".join(config.kinds), config.api_url)
     for loop in loops:
         loop.start()
@@ -68,12 +75,20 @@ def run(config: RunnerConfig, stop: threading.Event) -> bool:
 
 
 Handle = Callable[[RunnerClient, Claim], None]
-Prepare = Callable[[RunnerConfig, threading.Event], tuple[Handle, Callable[[], None]]]
+Prepare = Callable[[RunnerConfig, threading.Event], "Prepared"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """`describe` is what the claims of a loop say of this runner, where they say anything."""
+
+    handle: Handle
+    clean: Callable[[], None] = lambda: None
+    describe: Callable[[], RunnerReport] | None = None
 
 
 class JobLoop:
-    """One thread that claims and works on one job at a time. `prepare` makes its (handler, cleaner), inside the
-    thread."""
+    """One thread that claims and works on one job at a time. `prepare` makes what it needs, inside the thread."""
 
     def __init__(
         self,
@@ -107,13 +122,15 @@ class JobLoop:
         self._clean()
 
     def _run(self) -> None:
-        handle, self._clean = self._prepare(self._config, self._stop)
+        prepared = self._prepare(self._config, self._stop)
+        handle, self._clean = prepared.handle, prepared.clean
         rng, failures = random.Random(), 0
         with RunnerClient(api_url=self._config.api_url, token=self._config.token, name=self._config.name) as client:
             while not self._stop.is_set():
                 self._idle.set()
                 try:
-                    claim = client.claim(self._kinds, wait_s=self._config.wait_s)
+                    about = _about(prepared)
+                    claim = client.claim(self._kinds, wait_s=self._config.wait_s, about=about)
                 except (Unreachable, Refused) as error:
                     if failures in (0, 3) or failures % 20 == 0:
                         log.warning("no claim: %s", error)
@@ -141,7 +158,16 @@ class JobLoop:
             self._stop.wait(0.0 if claim.kind == RunnerJobKind.INFER else claim.lease_s)
 
 
-def _training(config: RunnerConfig, stop: threading.Event) -> tuple[Handle, Callable[[], None]]:
+def _about(prepared: Prepared) -> RunnerReport | None:
+    """Describe this runner; nothing where its disk does not let it look."""
+    try:
+        return None if prepared.describe is None else prepared.describe()
+    except OSError as error:
+        log.warning("this runner cannot tell what it holds: %s", error)
+        return None
+
+
+def _training(config: RunnerConfig, stop: threading.Event) -> Prepared:
     child = Child()
     child.ensure_started()  # its imports run while the first compile asks the teacher
 
@@ -158,10 +184,21 @@ def _training(config: RunnerConfig, stop: threading.Event) -> tuple[Handle, Call
         if not stop.is_set():
             child.ensure_started()  # where the last one was killed, the next job need not wait for the imports
 
-    return handle, child.kill
+    return Prepared(handle=handle, clean=child.kill)
 
 
-def _inferring(config: RunnerConfig, stop: threading.Event) -> tuple[Handle, Callable[[], None]]:
+def _looking(config: RunnerConfig, stop: threading.Event) -> Prepared:
+    from gpu_runners.agent.base_worker import Machine, look
+
+    machine = Machine(config)
+
+    def handle(client: RunnerClient, claim: Claim) -> None:
+        look(claim, job=client.job(claim), base_dir=config.base_dir)
+
+    return Prepared(handle=handle, describe=machine.report)
+
+
+def _inferring(config: RunnerConfig, stop: threading.Event) -> Prepared:
     from gpu_runners.agent.feedback import InferenceFeedback
     from gpu_runners.agent.inference_worker import answer, loader_for
 
@@ -171,7 +208,7 @@ def _inferring(config: RunnerConfig, stop: threading.Event) -> tuple[Handle, Cal
         answer(claim, job=client.job(claim), loader=loader, feedback=feedback)
         feedback.report(client)
 
-    return handle, lambda: None
+    return Prepared(handle=handle)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
 """The process in which every job but infer runs, apart from the agent so that a crash or an out-of-memory
 kill is a report, not a death.
 
-It reads JSON lines on stdin, one job or `{"stop": true}` each, and writes JSON lines (events) on what was its stdout;
-everything that libraries print goes to stderr. It dies with its parent: by PR_SET_PDEATHSIG on Linux, by the end of
-stdin everywhere. It never sees the network or a token: its inputs and outputs are files that the parent fetched and
-will upload.
+It reads JSON lines on stdin, a job, `{"stop": true}` or `{"handed_over_s": 2.5}` each, and writes JSON lines (events)
+on what was its stdout; everything that libraries print goes to stderr. It dies with its parent: by PR_SET_PDEATHSIG on
+Linux, by the end of stdin everywhere. It never sees the network or a token: its inputs and outputs are files that the
+parent fetched and will upload.
 """
 
 import ctypes
@@ -32,8 +32,8 @@ def main() -> None:
     _die_with_parent()
     guard_logs()
     requests: queue.Queue[dict[str, Any]] = queue.Queue()
-    stop = threading.Event()
-    threading.Thread(target=_read_commands, args=(requests, stop), daemon=True).start()
+    stop, line = threading.Event(), Line()
+    threading.Thread(target=_read_commands, args=(requests, stop, line), daemon=True).start()
     from gpu_runners.agent import jobs  # the model libraries: some seconds
 
     jobs.warm_up()
@@ -41,7 +41,8 @@ def main() -> None:
     while True:
         request = requests.get()
         try:
-            result = _work(jobs, request, events, stop)
+            line.sent_s = 0.0
+            result = _work(jobs, request, events, stop, line)
         except JobFailed as failure:
             _emit(
                 events,
@@ -63,7 +64,18 @@ def main() -> None:
         _give_memory_back()
 
 
-def _work(jobs: Any, request: dict[str, Any], events: TextIO, stop: threading.Event) -> dict[str, Any]:
+class Line:
+    """The way of checkpoints to the blob store. `sent_s`: what handing over the last one took, None while one is under
+    way."""
+
+    def __init__(self) -> None:
+        self.sent_s: float | None = 0.0
+
+
+def _work(
+    jobs: Any, request: dict[str, Any], events: TextIO, stop: threading.Event, line: Line | None = None
+) -> dict[str, Any]:
+    training = {"should_stop": stop.is_set, "line": line or Line()}
     folder = Path(request["folder"])
     base_dir = Path(request["base_dir"]) if request["base_dir"] else None
 
@@ -73,12 +85,10 @@ def _work(jobs: Any, request: dict[str, Any], events: TextIO, stop: threading.Ev
     try:
         if request["kind"] == RunnerJobKind.DISTILL:
             job = DistillJob.from_json(request["payload"])
-            return dict(jobs.distill_files(job, folder=folder, base_dir=base_dir, emit=emit, should_stop=stop.is_set))
+            return dict(jobs.distill_files(job, folder=folder, base_dir=base_dir, emit=emit, **training))
         if request["kind"] == RunnerJobKind.DISTILL_CAUSAL:
             causal = DistillCausalJob.from_json(request["payload"])
-            return dict(
-                jobs.distill_causal_files(causal, folder=folder, base_dir=base_dir, emit=emit, should_stop=stop.is_set)
-            )
+            return dict(jobs.distill_causal_files(causal, folder=folder, base_dir=base_dir, emit=emit, **training))
         if request["kind"] == RunnerJobKind.EVALUATE_CAUSAL:
             asked = EvaluateCausalJob.from_json(request["payload"])
             return dict(jobs.evaluate_files_causal(asked, folder=folder, base_dir=base_dir, emit=emit))
@@ -99,11 +109,13 @@ def _work(jobs: Any, request: dict[str, Any], events: TextIO, stop: threading.Ev
         ) from error
 
 
-def _read_commands(requests: "queue.Queue[dict[str, Any]]", stop: threading.Event) -> None:
-    for line in sys.stdin:
-        command = json.loads(line)
+def _read_commands(requests: "queue.Queue[dict[str, Any]]", stop: threading.Event, line: Line) -> None:
+    for text in sys.stdin:
+        command = json.loads(text)
         if command.get("stop"):
             stop.set()
+        elif "handed_over_s" in command:
+            line.sent_s = command["handed_over_s"]
         else:
             stop.clear()
             requests.put(command)

@@ -80,6 +80,10 @@ class Child:
         """A distil job then hands over a checkpoint and fails with `runner_stopping`."""
         self._write({"stop": True})
 
+    def note_handed_over(self, took_s: float) -> None:
+        """The last checkpoint's transfer has ended, after so long: a training may make the next one."""
+        self._write({"handed_over_s": took_s})
+
     def next_event(self, *, timeout_s: float) -> dict[str, Any] | None:
         """None when nothing happened in time. Raises JobFailed when the child has died."""
         with contextlib.suppress(queue.Empty):

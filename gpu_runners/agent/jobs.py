@@ -8,16 +8,24 @@ written under new names and announced as events; `adapter` is what a distil job 
 import itertools
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from backend.domain.jobs.causal_jobs import DistillCausalJob, EvaluateCausalJob
 from backend.domain.jobs.recipe_jobs import PackRecipesJob
 from backend.domain.jobs.runner_jobs import DistillJob, EvaluateJob
-from gpu_runners.distill.label.train import Hooks, StepDone, distill
+from gpu_runners.distill.checkpoint import Hooks, Snapshot, StepDone
+from gpu_runners.distill.label.train import distill
+from gpu_runners.errors import JobFailed
 from gpu_runners.jobs.label_evaluation import evaluate
 from gpu_runners.models.bases import open_base
 
 Emit = Callable[[dict[str, Any]], None]
+
+
+class Line(Protocol):
+    """`gpu_runners.agent.child.Line`, which cannot be imported: that module is the process."""
+
+    sent_s: float | None
 
 
 def warm_up() -> None:
@@ -27,46 +35,75 @@ def warm_up() -> None:
 
 
 def distill_files(
-    job: DistillJob, *, folder: Path, base_dir: Path | None, emit: Emit, should_stop: Callable[[], bool]
+    job: DistillJob, *, folder: Path, base_dir: Path | None, emit: Emit, should_stop: Callable[[], bool], line: Line
 ) -> dict[str, Any]:
     base = open_base(job.base_model, base_dir=base_dir)
-    hooks = _hooks(folder, emit, should_stop)
+    hooks = _hooks(folder, emit, should_stop, line)
     blob, result = distill(job, (folder / "dataset").read_bytes(), base=base, resume=_checkpoint(folder), hooks=hooks)
-    (folder / "adapter").write_bytes(blob)
+    _write_adapter(folder, blob)
     return {"result": result.to_json(), "blobs": [str(folder / "adapter")]}
 
 
 def distill_causal_files(
-    job: DistillCausalJob, *, folder: Path, base_dir: Path | None, emit: Emit, should_stop: Callable[[], bool]
+    job: DistillCausalJob,
+    *,
+    folder: Path,
+    base_dir: Path | None,
+    emit: Emit,
+    should_stop: Callable[[], bool],
+    line: Line,
 ) -> dict[str, Any]:
     from gpu_runners.distill.causal.train import distill_causal
     from gpu_runners.models.causal_base import open_causal_base
 
     base = open_causal_base(job.base_model, base_dir=base_dir)
-    hooks, data = _hooks(folder, emit, should_stop), (folder / "dataset").read_bytes()
+    hooks, data = _hooks(folder, emit, should_stop, line), (folder / "dataset").read_bytes()
     blob, result = distill_causal(job, data, base=base, resume=_checkpoint(folder), hooks=hooks)
-    (folder / "adapter").write_bytes(blob)
+    _write_adapter(folder, blob)
     return {"result": result.to_json(), "blobs": [str(folder / "adapter")]}
 
 
-def _checkpoint(folder: Path) -> bytes | None:
+def _write_adapter(folder: Path, blob: bytes) -> None:
+    try:
+        (folder / "adapter").write_bytes(blob)
+    except OSError as error:
+        raise JobFailed(
+            f"The runner's disk did not take the adapter's {len(blob):,} bytes ({error.strerror}); its operator must "
+            "make room under TMPDIR.",
+            code="runner_disk_full",
+            retryable=True,
+        ) from error
+
+
+def _checkpoint(folder: Path) -> Path | None:
     path = folder / "checkpoint"
-    return path.read_bytes() if path.exists() else None
+    return path if path.exists() else None
 
 
-def _hooks(folder: Path, emit: Emit, should_stop: Callable[[], bool]) -> Hooks:
-    """Steps and checkpoints of a training as events."""
-    numbers = itertools.count()
+def _hooks(folder: Path, emit: Emit, should_stop: Callable[[], bool], line: Line) -> Hooks:
+    """Steps and checkpoints of a training as events. A checkpoint that the disk does not take is told, and the
+    training goes on."""
+    numbers, at_step = itertools.count(), 0
 
     def on_step(done: StepDone) -> None:
+        nonlocal at_step
+        at_step = done.step
         _report(emit, done.step, done.n_steps, done.note, loss=done.loss, eta_s=done.eta_s)
 
-    def on_checkpoint(data: bytes) -> None:
+    def on_checkpoint(state: Snapshot) -> int:
         path = folder / f"checkpoint-{next(numbers)}"
-        path.write_bytes(data)
-        emit({"event": "checkpoint", "path": str(path)})
+        try:
+            n_bytes = state.write(path)
+        except OSError as error:
+            path.unlink(missing_ok=True)
+            message = f"{type(error).__name__}: {error.strerror}"
+            emit({"event": "checkpoint_failed", "message": message, "n_bytes": state.n_bytes})
+            return state.n_bytes
+        line.sent_s = None  # until the parent says that it has arrived
+        emit({"event": "checkpoint", "path": str(path), "at_step": at_step})
+        return n_bytes
 
-    return Hooks(on_step=on_step, on_checkpoint=on_checkpoint, should_stop=should_stop)
+    return Hooks(on_step=on_step, on_checkpoint=on_checkpoint, should_stop=should_stop, sent_s=lambda: line.sent_s)
 
 
 def _report(
@@ -86,7 +123,8 @@ def evaluate_files(job: EvaluateJob, *, folder: Path, base_dir: Path | None, emi
         (folder / "inputs").read_bytes(),
         (folder / "adapter").read_bytes(),
         base=base,
-        rules=_rules(folder),
+        rules=_optional(folder, "rules"),
+        gold=_optional(folder, "gold"),
         on_progress=on_progress,
     )
     return {"result": result.to_json(), "blobs": []}
@@ -106,14 +144,14 @@ def evaluate_files_causal(job: EvaluateCausalJob, *, folder: Path, base_dir: Pat
         (folder / "inputs").read_bytes(),
         (folder / "adapter").read_bytes(),
         base=base,
-        rules=_rules(folder),
+        rules=_optional(folder, "rules"),
         on_progress=on_progress,
     )
     return {"result": result.to_json(), "blobs": []}
 
 
-def _rules(folder: Path) -> bytes | None:
-    path = folder / "rules"
+def _optional(folder: Path, name: str) -> bytes | None:
+    path = folder / name
     return path.read_bytes() if path.exists() else None
 
 

@@ -1,5 +1,5 @@
 """Work on one leased distil, evaluate or select job: fetch its inputs, feed the child process, keep the lease, hand
-over checkpoints and results.
+over checkpoints and results (`sending`: beside all this, so that no heartbeat waits for a gigabyte).
 
 The lease is the only authority: when it is lost (410) the child is killed and nothing is reported; when a heartbeat's
 answer says cancel, the child is killed and the job ends as `canceled`. A server that does not answer decides nothing:
@@ -13,12 +13,15 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from backend.domain.jobs.blob_transfers import Unkept
 from backend.domain.jobs.runner_jobs import Claim, Progress, RunnerJobKind
 from gpu_runners.agent.isolation import Child
 from gpu_runners.agent.lease_client import JobClient, LeaseLost
+from gpu_runners.agent.sending import Handover, Sending, failure_of, reason_of
 from gpu_runners.agent.stalling import StallWatch
 from gpu_runners.config import STILL_S
 from gpu_runners.errors import JobFailed
@@ -31,7 +34,12 @@ _STOP_GRACE_S = 8.0  # from SIGTERM to a checkpoint handed over; Kubernetes and 
 _BLOBS = {
     RunnerJobKind.DISTILL: {"dataset": "dataset_sha256"},
     RunnerJobKind.DISTILL_CAUSAL: {"dataset": "dataset_sha256"},
-    RunnerJobKind.EVALUATE: {"inputs": "inputs_sha256", "adapter": "adapter_sha256", "rules": "rules_sha256"},
+    RunnerJobKind.EVALUATE: {
+        "inputs": "inputs_sha256",
+        "adapter": "adapter_sha256",
+        "rules": "rules_sha256",
+        "gold": "gold_sha256",
+    },
     RunnerJobKind.EVALUATE_CAUSAL: {"inputs": "inputs_sha256", "adapter": "adapter_sha256", "rules": "rules_sha256"},
     RunnerJobKind.PACK_RECIPES: {
         "adapter": "adapter_sha256",
@@ -44,7 +52,7 @@ _BLOBS = {
     RunnerJobKind.SELECT: {"columns": "columns_sha256", "rows": "rows_sha256"},
 }
 
-_OPTIONAL = frozenset(("rules", "earlier", "feedback", "epoch"))  # "", or no such key: there is none
+_OPTIONAL = frozenset(("rules", "gold", "earlier", "feedback", "epoch"))  # "", or no such key: there is none
 
 
 class Lease:
@@ -54,7 +62,8 @@ class Lease:
         self, *, job: JobClient, claim: Claim, outage_s: float, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.job, self.clock, self.lease_s, self.outage_s = job, clock, claim.lease_s, outage_s
-        self.checkpoint: Path | None = None  # the latest, until it is handed over
+        self.handover = Handover(job, patience_s=outage_s)
+        self._warned_of = ""
         self.progress = Progress(
             step=0, n_steps=0, loss=None, eta_s=None, checkpoint_sha256=claim.checkpoint_sha256, note="starting"
         )
@@ -89,7 +98,25 @@ class Lease:
             self._failures += 1
             return False
         self._failures, self._confirmed_at, self._next_at = 0, asked_at, asked_at + self._pause_s()
+        self.progress = replace(self.progress, unkept="", unkept_bytes=0)
         return cancel
+
+    def note_handover(self, sent: Sending, step: int) -> None:
+        """Let the next heartbeat, which is due now, say that a checkpoint is kept, or why it is not: once for each
+        reason, until one is kept again."""
+        if sent.fault is None:
+            self._warned_of = ""
+            self.progress = replace(self.progress, checkpoint_sha256=sent.sha256, checkpoint_step=step)
+            self.expedite()
+        else:
+            log.warning("a checkpoint of %d bytes was not handed over: %s", sent.n_bytes, sent.fault)
+            self.note_unkept(reason_of(sent.fault), sent.n_bytes)
+
+    def note_unkept(self, reason: Unkept, n_bytes: int) -> None:
+        if reason != self._warned_of:
+            self._warned_of = reason
+            self.progress = replace(self.progress, unkept=reason.value, unkept_bytes=n_bytes)
+            self.expedite()
 
     def _pause_s(self) -> float:
         """A third of the lease, but oftener while a job is young, because people watch its loss: about 100 beats
@@ -114,32 +141,53 @@ def work_on(
         child.submit(kind=claim.kind, payload=claim.payload, folder=folder, base_dir=base_dir)
         watch = StallWatch(RunnerJobKind(claim.kind), cpu_s=child.cpu_s, still_s=still_s)
         result = _attempt(lease=lease, child=child, watch=watch, stopping=stopping)
-        report(lambda: job.report_success(result), within_s=lease.outage_s, meanwhile=lambda: _beat_if_due(lease))
+        if not report(
+            lambda: job.report_success(result), within_s=lease.outage_s, meanwhile=lambda: _beat_if_due(lease)
+        ):
+            raise Refused("the result")
     except JobFailed as failure:
         log.warning("job %s failed: %s", claim.job_id, failure.code)  # its message goes to the compile
         error = failure
         report(lambda: job.report_failure(error), within_s=lease.outage_s)
-    except (LeaseLost, Refused) as lost:
+    except LeaseLost as lost:
         log.warning("job %s is dropped: %s", claim.job_id, lost)
         child.kill()
+    except Refused as refused:
+        child.kill()
+        log.warning("job %s: %s", claim.job_id, refused)
+        failed = JobFailed(
+            f"The web process did not take what the runner sent ({refused}); the operator should run one version on "
+            "both sides.",
+            code="runner_refused",
+            retryable=True,
+        )
+        report(lambda: job.report_failure(failed), within_s=lease.outage_s)
     finally:
+        lease.handover.close()
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def report(send: Callable[[], None], *, within_s: float, meanwhile: Callable[[], None] = lambda: None) -> None:
+def report(send: Callable[[], None], *, within_s: float, meanwhile: Callable[[], None] = lambda: None) -> bool:
     """Say it until it is heard or it is too late, with a call of `meanwhile` before each try: heartbeats get through
-    where a report does not, as without the blob disk. A lost lease is not an error here: someone else reports."""
+    where a report does not, as without the blob disk. A lost lease is not an error here: someone else reports. False
+    where the server refused it."""
     rng, started, attempt = random.Random(), time.monotonic(), 0
     while True:
         try:
             if attempt:
                 meanwhile()
-            return send()
-        except (LeaseLost, Refused) as lost:
-            return log.warning("the report was not taken: %s", lost)
+            send()
+            return True
+        except Refused as refused:
+            log.warning("the report was refused: %s", refused)
+            return False
+        except LeaseLost as lost:
+            log.warning("the report was not taken: %s", lost)
+            return True
         except Unreachable as error:
             if time.monotonic() - started >= within_s:
-                return log.warning("the report could not be delivered: %s", error)
+                log.warning("the report could not be delivered: %s", error)
+                return True
             time.sleep(backoff_s(attempt, rng=rng, cap_s=5.0))
             attempt += 1
 
@@ -148,12 +196,10 @@ def _attempt(*, lease: Lease, child: Child, watch: StallWatch, stopping: Callabl
     """The result, from the child's events."""
     asked_to_stop_at: float | None = None
     while True:
-        if lease.due_in_s == 0:
-            if lease.beat():
-                child.kill()
-                raise JobFailed("The job was cancelled.", code="canceled")
-            if lease.is_heard:
-                _hand_over(lease)
+        if lease.due_in_s == 0 and lease.beat():
+            child.kill()
+            raise JobFailed("The job was cancelled.", code="canceled")
+        _look_after_checkpoint(lease, child)
         if stopping() and asked_to_stop_at is None:
             child.ask_to_stop()
             asked_to_stop_at = time.monotonic()
@@ -165,7 +211,7 @@ def _attempt(*, lease: Lease, child: Child, watch: StallWatch, stopping: Callabl
         event = child.next_event(timeout_s=min(_TICK_S, lease.due_in_s))
         if event is not None:
             watch.record_event(step=event.get("step", 0), n_steps=event.get("n_steps", 0), note=event.get("note", ""))
-            if (result := _handle(event, lease=lease)) is not None:
+            if (result := _handle(event, lease=lease, child=child, stopping=stopping)) is not None:
                 return result
         elif (why := watch.verdict()) is not None:
             child.kill()
@@ -176,50 +222,68 @@ def _attempt(*, lease: Lease, child: Child, watch: StallWatch, stopping: Callabl
             )
 
 
-def _handle(event: dict[str, Any], *, lease: Lease) -> dict[str, Any] | None:
+def _handle(
+    event: dict[str, Any], *, lease: Lease, child: Child, stopping: Callable[[], bool]
+) -> dict[str, Any] | None:
     """The result when the job is done. Raises what the child reports."""
     match event["event"]:
         case "progress":
-            lease.progress = Progress(
-                step=event["step"],
-                n_steps=event["n_steps"],
-                loss=event["loss"],
-                eta_s=event["eta_s"],
-                note=event["note"],
-                checkpoint_sha256=lease.progress.checkpoint_sha256,
-            )
+            names = ("step", "n_steps", "loss", "eta_s", "note")
+            lease.progress = replace(lease.progress, **{name: event[name] for name in names})
         case "checkpoint":
-            if lease.checkpoint is not None:
-                lease.checkpoint.unlink()
-            lease.checkpoint = Path(event["path"])
-            _hand_over(lease)
+            lease.handover.offer(Path(event["path"]), event["at_step"])
+        case "checkpoint_failed":
+            log.warning("a checkpoint could not be written: %s", event["message"])
+            lease.note_unkept(Unkept.RUNNER_DISK, event["n_bytes"])
         case "failed":
+            if event["code"] == "runner_stopping":
+                _finish_checkpoint(lease, child)
             raise JobFailed(event["message"], code=event["code"], retryable=event["retryable"])
         case "done":
+            lease.handover.close()
             for path in event["blobs"]:
-                data = Path(path).read_bytes()
-                _patiently(lambda data=data: lease.job.put_blob(data), lease=lease)  # type: ignore[misc]
+                _hand_over(Path(path), lease=lease, stopping=stopping)
             return dict(event["result"])
     return None
 
 
-def _hand_over(lease: Lease) -> None:
-    """Upload the latest checkpoint, where it is not yet, and say so at once. One that does not get through is tried
-    again after the next heartbeat that does, unless a later one is there by then."""
-    if lease.checkpoint is None:
-        return
+def _look_after_checkpoint(lease: Lease, child: Child) -> None:
+    """Take note of a checkpoint whose transfer has ended; the child may then make the next one."""
+    if (ended := lease.handover.take_ended()) is not None:
+        lease.note_handover(*ended)
+        child.note_handed_over(ended[0].took_s)
+
+
+def _finish_checkpoint(lease: Lease, child: Child) -> None:
+    """The last one, of a runner that goes away, as far as it gets in a grace."""
+    until = time.monotonic() + _STOP_GRACE_S
+    while lease.handover.is_busy and time.monotonic() < until:
+        _beat_if_due(lease)
+        _look_after_checkpoint(lease, child)
+        time.sleep(0.05)
+    _beat_if_due(lease)
+
+
+def _hand_over(path: Path, *, lease: Lease, stopping: Callable[[], bool]) -> None:
+    """Store a result, with heartbeats all the while. Raises JobFailed where it cannot be stored, LeaseLost."""
+    sending = Sending(lease.job, path, patience_s=lease.outage_s, waits_for_room=True)
+    stopped_at: float | None = None
     try:
-        sha256 = lease.job.put_blob(lease.checkpoint.read_bytes(), timeout_s=max(1.0, lease.lease_s / 3))
-    except Unreachable as error:
-        log.warning("a checkpoint could not be handed over: %s", error)
-        return
-    lease.checkpoint.unlink()
-    lease.checkpoint = None
-    p = lease.progress
-    lease.progress = Progress(
-        step=p.step, n_steps=p.n_steps, loss=p.loss, eta_s=p.eta_s, note=p.note, checkpoint_sha256=sha256
-    )
-    lease.expedite()
+        while not sending.wait(min(_TICK_S, lease.due_in_s)):
+            _beat_if_due(lease)
+            if stopping():
+                stopped_at = stopped_at or time.monotonic()
+                if time.monotonic() - stopped_at > _STOP_GRACE_S:
+                    raise JobFailed(
+                        "The runner was stopped while it handed over the adapter; the job goes on from its last "
+                        "checkpoint.",
+                        code="runner_stopping",
+                        retryable=True,
+                    )
+    finally:
+        sending.give_up()
+    if sending.fault is not None:
+        raise failure_of(sending, waited_s=sending.took_s) from sending.fault
 
 
 def _fetch_inputs(claim: Claim, *, lease: Lease, folder: Path) -> None:

@@ -18,7 +18,8 @@ from gpu_runners.errors import JobFailed
 from gpu_runners.models.bases import Base
 from gpu_runners.models.encoder_runtimes import Engine, Runtime
 from gpu_runners.models.encoder_tokens import TextTokenizer
-from gpu_runners.models.label_adapter import Adapter, AdapterConfig, Array, from_bytes, unfit
+from gpu_runners.models.label_adapter import Adapter, AdapterConfig, from_bytes, unfit
+from gpu_runners.models.tensor_files import Array
 
 ONE_BY_ONE = 16  # up to here each input has its own forward pass and its own honest latency
 BATCH = 32
@@ -68,7 +69,7 @@ class LabelModel:
             )
         if len(adapter.head.bias) != len(labels):
             raise unfit(f"its head has {len(adapter.head.bias)} rows for {len(labels)} labels")
-        tokenizer = TextTokenizer(base, max_tokens=config.max_tokens)
+        tokenizer = TextTokenizer(base, max_tokens=config.max_tokens, prefix=config.prefix)
         engine = runtime.engine(adapter, config)
         return cls(engine=engine, tokenizer=tokenizer, labels=labels, temperature=temperature, rules=rules)
 

@@ -20,6 +20,7 @@ from gpu_runners.terminal_text import TextOnly
 # a command's module in this package, and its line in `kolm --help`
 COMMANDS = {
     "check": ("api.compiles", "validate a spec on this machine"),
+    "doctor": ("api.doctor", "look whether a compile of a spec can end, before anything is paid: exit 0, or 1 if not"),
     "compile": ("api.compiles", "compile a spec into a .kolm: exit 0 succeeded, 4 gate failed, 1 failed"),
     "ablate": ("api.ablate", "compile with and without selection from the same candidates and print the difference"),
     "pull": ("api.compiles", "download an artifact"),

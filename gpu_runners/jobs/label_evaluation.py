@@ -1,8 +1,9 @@
-"""Predict held-out inputs with an adapter and with its baseline, by the engine that will serve it. The labels stay with
-the backend: this side never sees a right answer."""
+"""Predict held-out inputs with an adapter, by the engine that will serve it, and with what it is compared with: heads
+on the frozen base. The labels stay with the backend: this side never sees a right answer."""
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -10,11 +11,14 @@ import numpy as np
 from backend.domain.jobs.runner_jobs import EvaluateJob, EvaluateResult
 from gpu_runners.artifacts.label_model import BATCH, LabelModel
 from gpu_runners.artifacts.rules_first import RulesFirst, predict_with_rules
-from gpu_runners.distill.label.dataset import read_inputs
+from gpu_runners.distill.label.baseline import fit_head
+from gpu_runners.distill.label.dataset import labels_in, read_inputs, read_pairs
 from gpu_runners.jobs.own_time import OwnTimes, one_thread, own_times, with_rules
 from gpu_runners.models.bases import Base
-from gpu_runners.models.encoder_runtimes import load_runtime
-from gpu_runners.models.label_adapter import AdapterConfig, Array, from_bytes
+from gpu_runners.models.encoder_runtimes import head_logits, load_runtime
+from gpu_runners.models.encoder_tokens import TextTokenizer
+from gpu_runners.models.label_adapter import AdapterConfig, Head, from_bytes
+from gpu_runners.models.tensor_files import Array
 
 N_LATENCIES = 50
 N_WARM_UP = 5
@@ -28,10 +32,12 @@ def evaluate(
     *,
     base: Base,
     rules: bytes | None = None,
+    gold: bytes | None = None,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> EvaluateResult:
-    """One prediction an input, in order, by the model and, of a rules.json, by the rules. Raises JobFailed
-    (invalid_dataset, invalid_adapter, base_mismatch)."""
+    """One prediction an input, in order: by the model, by logistic regression on the frozen base (of the same pairs,
+    and of `gold` alone) and, of a rules.json, by the rules. Raises JobFailed (invalid_dataset, invalid_adapter,
+    base_mismatch)."""
     started = time.monotonic()
     texts = read_inputs(inputs)
     first = None if rules is None else RulesFirst.from_members({"rules.json": rules}, labels=job.labels)
@@ -40,20 +46,27 @@ def evaluate(
     model = LabelModel.build(
         base=base, runtime=runtime, adapter=adapter, config=config, labels=job.labels, temperature=job.temperature
     )
-    baseline = runtime.baseline(adapter)
-    predictions, confidences, baseline_predictions = [], [], []
+    frozen = _Frozen(forward=partial(runtime.embed, pooling=config.pooling), tokenizer=model.tokenizer)
+    head_of_gold = None if gold is None else frozen.fit(gold, job.labels)
+    predictions, confidences = [], []
+    baseline_predictions: list[str] = []
+    gold_predictions: list[str] = []
     for start in range(0, len(texts), CHUNK):
         rows = model.tokenizer.ids(texts[start : start + CHUNK])
         probabilities = in_batches(model.probabilities, rows)
         predictions += [job.labels[i] for i in probabilities.argmax(axis=1)]
         confidences += [round(float(p), 6) for p in probabilities.max(axis=1)]
-        baseline_predictions += [job.labels[i] for i in in_batches(baseline.logits, rows).argmax(axis=1)]
+        embedded = frozen.embed(rows)
+        baseline_predictions += _answers(embedded, adapter.baseline, job.labels)
+        if head_of_gold is not None:
+            gold_predictions += _answers(embedded, head_of_gold.head, head_of_gold.labels)
         on_progress(min(start + CHUNK, len(texts)), len(texts))
     own, ruled_own_ns = _own_times(model, texts, first)
     return EvaluateResult(
         predictions=predictions,
         confidences=confidences,
         baseline_predictions=baseline_predictions,
+        gold_predictions=gold_predictions,
         rule_answers=[] if first is None else [a.text if a else None for a in first.answers(texts)],
         latency_us=_latencies(model, texts),
         ruled_latency_us=[] if first is None else _latencies(model, texts, rules=first),
@@ -64,6 +77,40 @@ def evaluate(
         device=model.engine.device,
         runner_ms=round((time.monotonic() - started) * 1000),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _FittedHead:
+    """A head with the labels of its rows."""
+
+    head: Head
+    labels: list[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Frozen:
+    """The frozen base, whose embeddings heads are fitted on."""
+
+    forward: Callable[[Sequence[Sequence[int]]], Array]
+    tokenizer: TextTokenizer
+
+    def embed(self, rows: Sequence[Sequence[int]]) -> Array:
+        """(n, d) float32 unit rows."""
+        return in_batches(self.forward, rows)
+
+    def fit(self, gold: bytes, labels: Sequence[str]) -> _FittedHead | None:
+        """Fit a head on these pairs, for the labels that they have; None for fewer than two."""
+        there = labels_in(gold)
+        known = [label for label in labels if label in there]
+        if len(known) < 2:
+            return None
+        pairs = read_pairs(gold, known)
+        embedded = self.embed(self.tokenizer.ids([pair.text for pair in pairs]))
+        return _FittedHead(head=fit_head(embedded, pairs, n_labels=len(known)), labels=known)
+
+
+def _answers(embedded: Array, head: Head, labels: Sequence[str]) -> list[str]:
+    return [labels[i] for i in head_logits(embedded, head).argmax(axis=1)]
 
 
 def in_batches(forward: Callable[[Sequence[Sequence[int]]], Array], rows: Sequence[Sequence[int]]) -> Array:

@@ -19,9 +19,7 @@ from backend.domain.errors import InvalidInput
 from backend.domain.jobs.runner_jobs import ROWS_OFFSET, SelectJob, SelectResult, SelectStage
 from backend.domain.selection.select import Selection, cohesion_log, select
 from gpu_runners.errors import JobFailed, JobStopped
-from gpu_runners.models.bases import MINILM, open_base
-from gpu_runners.models.encoder_tokens import TextTokenizer
-from gpu_runners.models.text_embedding import MAX_TOKENS, load_text_embedder
+from gpu_runners.models.text_embedding import load_text_embedder
 
 Emit = Callable[[dict[str, Any]], None]
 Rows = NDArray[np.float32]
@@ -97,10 +95,9 @@ def _embed(texts: Sequence[str], *, base_dir: Path | None, progress: _Progress) 
     progress.report(SelectStage.EMBEDDING, 0, len(texts))
     embedder = load_text_embedder(n_texts=len(texts), base_dir=base_dir)
     rows = embedder.embed(texts, on_progress=lambda done, total: progress.report(SelectStage.EMBEDDING, done, total))
-    tokenizer = TextTokenizer(open_base(MINILM, base_dir=base_dir), max_tokens=MAX_TOKENS)
     distinct = list(dict.fromkeys(texts))  # equal texts are embedded, and paid for, once
     parts = (distinct[start : start + _TOKENIZED_AT_ONCE] for start in range(0, len(distinct), _TOKENIZED_AT_ONCE))
-    return rows, embedder.identity, sum(len(ids) for part in parts for ids in tokenizer.ids(part))
+    return rows, embedder.identity, sum(len(ids) for part in parts for ids in embedder.tokenizer.ids(part))
 
 
 def _row_hashes(rows: Rows) -> Iterator[str]:

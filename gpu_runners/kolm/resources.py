@@ -9,6 +9,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+import httpx
+
 from .documents import read_document
 from .errors import KolmError
 from .events import Event, Follower
@@ -34,6 +36,7 @@ from .tables import Rows, jsonl_of
 from .transport import Transport
 
 PAGE = 100
+PREFLIGHT_S = 150.0  # a runner looks at each base, then a worker asks the teacher
 Spec = Mapping[str, Any] | str | PathLike[str]
 
 
@@ -124,6 +127,15 @@ class Compiles(Resource):
     def estimate(self, spec: Spec, *, drafts: bool = False) -> Estimate:
         path = "/v1/compiles/estimate" + ("?drafts=true" if drafts else "")
         return build(Estimate, self._post(path, document_of(spec)))
+
+    def preflight(self, spec: Spec) -> Json:
+        """Tell whether a compile of the spec can end: `{"passed": bool, "lines": [...]}`. Asks the teacher one tiny
+        call, and waits for runners and workers for a minute or two."""
+        usual = self.transport.http.timeout
+        patient = httpx.Timeout(connect=usual.connect, read=PREFLIGHT_S, write=usual.write, pool=usual.pool)
+        path = "/v1/specs/validate?preflight=true"
+        answer: Json = self.transport.send("POST", path, json=document_of(spec), timeout=patient).json()["preflight"]
+        return answer
 
     def cancel(self, id: str) -> Compile:
         return build(Compile, self._post(f"/v1/compiles/{id}/cancel"))

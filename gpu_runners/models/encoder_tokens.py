@@ -1,4 +1,4 @@
-"""Text to token ids, by the base's own `tokenizer.json`. Needs no torch."""
+"""Text to token ids, by the base's own `tokenizer.json`, and what its files say of texts. Needs no torch."""
 
 import json
 from collections.abc import Sequence
@@ -8,6 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
+from backend.domain.encoders.card_prefixes import Use
+from backend.domain.encoders.sentence_settings import (
+    SentenceSettings,
+    UnsupportedEncoder,
+    read_settings,
+    readable_tokens,
+)
+from gpu_runners.errors import JobFailed
 from gpu_runners.models.bases import Base
 
 
@@ -16,19 +24,58 @@ def read_config(base: Base) -> dict[str, Any]:
     return config
 
 
-class TextTokenizer:
-    """Cuts at `max_tokens`, or at what the base can read at once if that is less."""
+def sentence_settings(base: Base, use: Use) -> SentenceSettings:
+    """The settings with which this base wants its texts, by its own files. Raises JobFailed(base_unsupported)."""
 
-    def __init__(self, base: Base, *, max_tokens: int) -> None:
-        self._tokenizer = Tokenizer.from_file(str(base.folder / "tokenizer.json"))
-        self._tokenizer.no_padding()
-        self._tokenizer.enable_truncation(
-            min(max_tokens, int(read_config(base).get("max_position_embeddings", max_tokens)))
+    def read(file: str) -> Any:
+        if ".." in file or not (base.folder / file).is_file():
+            return None
+        try:
+            return json.loads((base.folder / file).read_text("utf-8"))
+        except ValueError as error:
+            raise JobFailed(f"The base {base.name!r} has a {file} that is no JSON.", code="base_truncated") from error
+
+    try:
+        settings = read_settings(base.name, use, read)
+    except UnsupportedEncoder as refused:
+        raise JobFailed(refused.message, code=refused.code) from refused
+    capital, small = (row.ids for row in _bare_tokenizer(base).encode_batch(["A", "a"]))
+    if settings.lowercase and capital != small:
+        raise JobFailed(
+            f"The encoder {base.name!r} wants lower case and its tokenizer.json keeps capitals. Use another base.",
+            code="base_unsupported",
         )
+    return settings
+
+
+class TextTokenizer:
+    """Reads `prefix` and the text as one, and cuts the text at `max_tokens` (special tokens included; the prefix's own
+    come on top), or at what the base can read at once if that is less. `at_most` counts the prefix too."""
+
+    def __init__(self, base: Base, *, max_tokens: int, prefix: str = "", at_most: int | None = None) -> None:
+        self._tokenizer, self._prefix = _bare_tokenizer(base), prefix
+        n_prefix = len(self._tokenizer.encode(prefix, add_special_tokens=False).ids) if prefix else 0
+        limits = (max_tokens + n_prefix, at_most, readable_tokens(read_config(base)))
+        cut = min(limit for limit in limits if limit is not None)
+        self.max_tokens = cut - n_prefix  # what is left for the text: given back as `max_tokens`, the cut is the same
+        if self.max_tokens < min(8, max_tokens):
+            raise JobFailed(
+                f"The encoder {base.name!r} reads {cut} tokens, and its prefix {prefix[:40]!r} takes {n_prefix} of "
+                "them. Use another base.",
+                code="base_unsupported",
+            )
+        self._tokenizer.enable_truncation(cut)
 
     def ids(self, texts: Sequence[str]) -> list[list[int]]:
-        clean = [text.encode("utf-8", "replace").decode() for text in texts]  # it takes no lone surrogates
+        clean = [(self._prefix + text).encode("utf-8", "replace").decode() for text in texts]  # no lone surrogates
         return [encoding.ids for encoding in self._tokenizer.encode_batch(clean)]
+
+
+def _bare_tokenizer(base: Base) -> Tokenizer:
+    tokenizer = Tokenizer.from_file(str(base.folder / "tokenizer.json"))
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    return tokenizer
 
 
 def pad(rows: Sequence[Sequence[int]], *, pad_id: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -1,8 +1,8 @@
 """An adapter as bytes. Needs no torch.
 
 One safetensors blob: `lora.<module>.A` (r, in) and `lora.<module>.B` (out, r) for every adapted linear layer,
-`head.weight` (n_labels, d), `head.bias` (n_labels,), and the same for the frozen-base baseline as `baseline.*`. All
-float32. Never a pickle.
+`head.weight` (n_labels, d), `head.bias` (n_labels,), and the same for the frozen-base baseline as `baseline.*`. Pairs
+are bfloat16, heads float32; older blobs are float32 throughout. In memory all are float32. Never a pickle.
 """
 
 import dataclasses
@@ -11,21 +11,20 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
-from safetensors import SafetensorError
-from safetensors.numpy import load, save
 
+from backend.domain.encoders.sentence_settings import MAX_PREFIX, Pooling
 from gpu_runners.errors import JobFailed
+from gpu_runners.models.tensor_files import Array, load_arrays, save_arrays
 
 FORMAT = "kolm.lora-encoder/1"
 SCALE = 16  # of the logits, see encoder.py
 
-Array = NDArray[np.float32]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdapterConfig:
-    """The settings that the tensors do not hold. Integers and strings only: it is signed as it stands."""
+    """The settings that the tensors do not hold. Integers and strings only: it is signed as it stands. `pooling`,
+    `prefix` and `max_tokens` are how the base read each text in training, and how every text is read afterwards,
+    whatever the base's files say then."""
 
     format: str
     base: str
@@ -37,19 +36,25 @@ class AdapterConfig:
     normalize: bool
     scale: int
     max_tokens: int
+    prefix: str = ""  # left out of the JSON where there is none, as before there were any
 
     def to_json(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
+        data = dataclasses.asdict(self)
+        return data if self.prefix else {key: value for key, value in data.items() if key != "prefix"}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
         """Raises JobFailed(invalid_adapter) unless it is exactly a config that this code computes."""
         types = {f.name: f.type for f in dataclasses.fields(cls)}
-        if set(data) != set(types):
+        if set(data) | {"prefix"} != set(types):
             raise unfit(f"its config has the keys {sorted(data)}, not {sorted(types)}")
         config = cls(**data)
-        if (config.format, config.pooling, config.normalize, config.scale) != (FORMAT, "mean", True, SCALE):
+        if (config.format, config.normalize, config.scale) != (FORMAT, True, SCALE):
             raise unfit(f"its config is not of the kind {FORMAT}")
+        if config.pooling not in set(Pooling):
+            raise unfit(f"this version does not compute its pooling {config.pooling!r}")
+        if not isinstance(config.prefix, str) or len(config.prefix) > MAX_PREFIX:
+            raise unfit(f"its prefix is not a text of at most {MAX_PREFIX} characters")
         if not all(type(n) is int and 0 < n <= 4096 for n in (config.rank, config.alpha, config.max_tokens)):
             raise unfit("rank, alpha and max_tokens must be whole numbers in [1, 4096]")
         return config
@@ -83,18 +88,12 @@ def to_bytes(adapter: Adapter) -> bytes:
         tensors[f"lora.{path}.A"], tensors[f"lora.{path}.B"] = a, b
     for name, head in (("head", adapter.head), ("baseline", adapter.baseline)):
         tensors[f"{name}.weight"], tensors[f"{name}.bias"] = head.weight, head.bias
-    return save({name: np.ascontiguousarray(tensors[name], dtype=np.float32) for name in sorted(tensors)})
+    return save_arrays(tensors, in_bf16=lambda name: name.startswith("lora."))
 
 
 def from_bytes(data: bytes) -> Adapter:
     """Raises JobFailed(invalid_adapter) for anything but the tensors above, whole and finite."""
-    try:
-        tensors = load(data)
-    except (SafetensorError, ValueError, KeyError) as error:
-        raise unfit(f"it is not a safetensors file ({error})") from error
-    for name, tensor in tensors.items():
-        if tensor.dtype != np.float32 or not np.isfinite(tensor).all():
-            raise unfit(f"the tensor {name!r} is not finite float32")
+    tensors = finite_arrays(data)
     heads = {}
     for name in ("head", "baseline"):
         weight, bias = tensors.pop(f"{name}.weight", None), tensors.pop(f"{name}.bias", None)
@@ -115,6 +114,18 @@ def deltas(adapter: Adapter, config: AdapterConfig) -> Iterator[tuple[str, Array
         if a.ndim != 2 or b.ndim != 2 or a.shape[0] != config.rank or b.shape[1] != config.rank:
             raise unfit(f"the LoRA pair of {path!r} is not of rank {config.rank}")
         yield path, b @ a * np.float32(config.alpha / config.rank)
+
+
+def finite_arrays(data: bytes) -> dict[str, Array]:
+    """The tensors of an adapter's blob as float32. Raises JobFailed(invalid_adapter)."""
+    try:
+        tensors = load_arrays(data)
+    except ValueError as error:
+        raise unfit(f"it is not a safetensors file of floats ({error})") from error
+    for name, tensor in tensors.items():
+        if not np.isfinite(tensor).all():
+            raise unfit(f"the tensor {name!r} is not finite")
+    return tensors
 
 
 def unfit(why: str) -> JobFailed:

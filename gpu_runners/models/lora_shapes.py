@@ -5,35 +5,14 @@ vLLM finds out inside its worker, which does not outlive the surprise: one bad a
 
 import json
 import re
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from safetensors import SafetensorError, safe_open
 
+from backend.domain.planning.adapter_sizes import linear_shapes
 from gpu_runners.models.protocol import Rejected
 
 _NAME = re.compile(r"base_model\.model\.model\.layers\.(\d+)\.(?:self_attn|mlp)\.(\w+)\.lora_([AB])\.weight")
-
-
-def linear_shapes(config: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
-    """(in, out) of the linear layers of one decoder block, by name."""
-    width, heads, inner = (
-        int(config["hidden_size"]),
-        int(config["num_attention_heads"]),
-        int(config["intermediate_size"]),
-    )
-    head = int(config.get("head_dim") or width // heads)
-    kv = int(config.get("num_key_value_heads") or heads) * head
-    return {
-        "q_proj": (width, heads * head),
-        "k_proj": (width, kv),
-        "v_proj": (width, kv),
-        "o_proj": (heads * head, width),
-        "gate_proj": (width, inner),
-        "up_proj": (width, inner),
-        "down_proj": (inner, width),
-    }
 
 
 def check_shapes(adapter: Path, base: Path, *, rank: int) -> None:

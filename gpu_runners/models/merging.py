@@ -8,14 +8,15 @@ import torch
 from torch import Tensor, nn
 
 from gpu_runners.models.encoder import LabelNet, width_of
-from gpu_runners.models.label_adapter import Adapter, AdapterConfig, Array, Head, deltas, unfit
+from gpu_runners.models.label_adapter import Adapter, AdapterConfig, Head, deltas, unfit
+from gpu_runners.models.tensor_files import Array
 
 
-def net_with(body: nn.Module, head: Head) -> LabelNet:
+def net_with(body: nn.Module, head: Head, pooling: str) -> LabelNet:
     """`body` under this head, in eval mode. Raises JobFailed(invalid_adapter) when the widths differ."""
     if head.weight.shape[1] != width_of(body):
         raise unfit(f"its head is {head.weight.shape[1]} wide, the base {width_of(body)}")
-    net = LabelNet(body, width=width_of(body), n_labels=len(head.bias))
+    net = LabelNet(body, width=width_of(body), n_labels=len(head.bias), pooling=pooling)
     net.set_head(head)
     return net.eval().requires_grad_(False)
 

@@ -1,8 +1,10 @@
-"""A BERT encoder's forward pass in numpy: what lets `kolm run` answer half a second after it was started.
+"""The forward pass of BERT and of RoBERTa's family in numpy: what lets `kolm run` answer half a second after it was
+started.
 
 Importing torch and transformers takes three seconds before the first answer; this needs neither, computes the same
 numbers (a test compares them), and on one thread is as fast for single texts. Other architectures go through
-transformers.
+transformers. RoBERTa, XLM-RoBERTa and CamemBERT are BERT with positions that count real tokens from the padding
+token's id + 1 on.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,21 +12,55 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from safetensors import safe_open
 from safetensors.numpy import load_file
 from scipy.special import erf
 
+from backend.domain.encoders.sentence_settings import Pooling
+from gpu_runners.models.base_store.files import weight_files
 from gpu_runners.models.bases import Base
 from gpu_runners.models.encoder_tokens import pad, read_config
-from gpu_runners.models.label_adapter import Array, unfit
+from gpu_runners.models.label_adapter import unfit
+from gpu_runners.models.tensor_files import Array
 
 _ROOT_HALF = np.float32(0.5**0.5)
 
 
+_ROBERTA = {"camembert", "roberta", "xlm-roberta"}
+
+
 def can_run(base: Base) -> bool:
-    """Say whether this base is a BERT of the plain kind: absolute positions, exact GELU."""
+    """Say whether this base is a BERT or RoBERTa of the plain kind: absolute positions, exact GELU, weights that numpy
+    reads, all of them there."""
     config = read_config(base)
     plain = config.get("position_embedding_type", "absolute") == "absolute" and config.get("hidden_act") == "gelu"
-    return config.get("model_type") == "bert" and plain
+    if config.get("model_type") not in {"bert", *_ROBERTA} or not plain or config.get("is_decoder"):
+        return False
+    types = _tensor_types(base)
+    return _tensor_names(config) <= types.keys() and set(types.values()) <= {"F32", "F16", "I64"}
+
+
+def _tensor_types(base: Base) -> dict[str, str]:
+    """The type of each tensor, by its name here; read from the heads of the files."""
+    types: dict[str, str] = {}
+    for file in weight_files(base.folder):
+        with safe_open(base.folder / file, "np") as tensors:
+            types |= {_name(name): tensors.get_slice(name).get_dtype() for name in tensors.keys()}  # noqa: SIM118
+    return types
+
+
+def _name(stored: str) -> str:
+    """A tensor's name without what the whole model calls its encoder, and as BERT's first weights did not yet."""
+    bare = stored.removeprefix("bert.").removeprefix("roberta.")
+    return bare.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")
+
+
+def _tensor_names(config: Mapping[str, Any]) -> set[str]:
+    layers = ["attention.self.query", "attention.self.key", "attention.self.value", "attention.output.dense"]
+    layers += ["attention.output.LayerNorm", "intermediate.dense", "output.dense", "output.LayerNorm"]
+    places = [f"encoder.layer.{n}.{layer}" for n in range(int(config["num_hidden_layers"])) for layer in layers]
+    tables = {f"embeddings.{kind}_embeddings.weight" for kind in ("word", "position", "token_type")}
+    return tables | {f"{at}.{side}" for at in ["embeddings.LayerNorm", *places] for side in ("weight", "bias")}
 
 
 class NumpyBert:
@@ -33,14 +69,15 @@ class NumpyBert:
     def __init__(self, weights: Mapping[str, Array], config: Mapping[str, Any]) -> None:
         self.weights, self._config = weights, config
         self.n_layers, self.n_heads = int(config["num_hidden_layers"]), int(config["num_attention_heads"])
-        self.eps, self.pad_id = float(config["layer_norm_eps"]), int(config.get("pad_token_id") or 0)
+        self.eps, self.pad_id = float(config.get("layer_norm_eps", 1e-12)), int(config.get("pad_token_id") or 0)
+        self._counts_positions = config.get("model_type") in _ROBERTA
         self.width = int(config["hidden_size"])
 
     @classmethod
     def load(cls, base: Base) -> "NumpyBert":
         tensors: dict[str, Array] = {}
-        for path in sorted(base.folder.glob("*.safetensors")):
-            tensors |= {name.removeprefix("bert."): tensor for name, tensor in load_file(path).items()}
+        for file in weight_files(base.folder):
+            tensors |= {_name(name): tensor for name, tensor in load_file(base.folder / file).items()}
         return cls({name: t.astype(np.float32, copy=False) for name, t in tensors.items()}, read_config(base))
 
     def with_deltas(self, added: Iterable[tuple[str, Array]]) -> "NumpyBert":
@@ -54,19 +91,18 @@ class NumpyBert:
             weights[name] = weights[name] + delta
         return NumpyBert(weights, self._config)
 
-    def embed(self, rows: Sequence[Sequence[int]]) -> Array:
-        """(n, d) float32 unit rows of token-id rows: the mean of the last layer over the real tokens."""
+    def embed(self, rows: Sequence[Sequence[int]], pooling: Pooling) -> Array:
+        """(n, d) float32 unit rows of token-id rows: the last layer's states of the real tokens, pooled."""
         ids, present = pad(rows, pad_id=self.pad_id)
         mask = present.astype(np.float32)
-        hidden = self._hidden_states(ids, mask)
-        mean = (hidden * mask[:, :, None]).sum(axis=1) / np.maximum(mask.sum(axis=1, keepdims=True), 1.0)
-        unit: Array = mean / np.maximum(np.linalg.norm(mean, axis=1, keepdims=True), 1e-12)
+        pooled = pool(self._hidden_states(ids, mask), mask, pooling)
+        unit: Array = pooled / np.maximum(np.linalg.norm(pooled, axis=1, keepdims=True), 1e-12)
         return unit
 
     def _hidden_states(self, ids: NDArray[np.int64], mask: Array) -> Array:
         w = self.weights
         x = w["embeddings.word_embeddings.weight"][ids] + w["embeddings.token_type_embeddings.weight"][0]
-        x = self._norm(x + w["embeddings.position_embeddings.weight"][: ids.shape[1]], "embeddings.LayerNorm")
+        x = self._norm(x + w["embeddings.position_embeddings.weight"][self._positions(ids)], "embeddings.LayerNorm")
         bias = (1.0 - mask[:, None, None, :]) * np.float32(-1e9)
         for layer in range(self.n_layers):
             at = f"encoder.layer.{layer}."
@@ -77,6 +113,14 @@ class NumpyBert:
             inner = _gelu(self._linear(x, at + "intermediate.dense"))
             x = self._norm(x + self._linear(inner, at + "output.dense"), at + "output.LayerNorm")
         return x
+
+    def _positions(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
+        """(n, t). RoBERTa's family counts the tokens that are not padding, wherever they stand."""
+        if not self._counts_positions:
+            return np.broadcast_to(np.arange(ids.shape[1]), ids.shape)
+        real = (ids != self.pad_id).astype(np.int64)
+        counted: NDArray[np.int64] = np.cumsum(real, axis=1) * real + self.pad_id
+        return counted
 
     def _attention(self, x: Array, bias: Array, at: str) -> Array:
         n, length, width = x.shape
@@ -101,6 +145,27 @@ class NumpyBert:
             + self.weights[f"{name}.bias"]
         )
         return normed
+
+
+def pool(hidden: Array, mask: Array, pooling: Pooling) -> Array:
+    """(n, d) of (n, t, d) states and the (n, t) mask, padded on the right: what `encoder.pool` computes in torch."""
+    weights = mask
+    match pooling:
+        case Pooling.CLS:
+            first: Array = hidden[:, 0]
+            return first
+        case Pooling.LAST_TOKEN:
+            last: Array = hidden[np.arange(len(hidden)), np.maximum(mask.sum(axis=1).astype(np.int64), 1) - 1]
+            return last
+        case Pooling.MAX:
+            most: Array = np.where(mask[:, :, None] == 0, np.float32(-np.inf), hidden).max(axis=1)
+            return most
+        case Pooling.WEIGHTED_MEAN:
+            weights = mask * np.arange(1, mask.shape[1] + 1, dtype=np.float32)
+    total = (hidden * weights[:, :, None]).sum(axis=1)
+    n = np.maximum(weights.sum(axis=1, keepdims=True), 1.0)
+    pooled: Array = total / (np.sqrt(n) if pooling is Pooling.MEAN_SQRT_LEN else n)
+    return pooled
 
 
 def _gelu(x: Array) -> Array:

@@ -14,12 +14,14 @@ from typing import Protocol
 
 import numpy as np
 
+from backend.domain.encoders.card_prefixes import Use
+from backend.domain.encoders.sentence_settings import Pooling
 from gpu_runners.models.bases import MINILM, Base, open_base
-from gpu_runners.models.encoder_tokens import TextTokenizer
-from gpu_runners.models.label_adapter import Array
+from gpu_runners.models.encoder_tokens import TextTokenizer, sentence_settings
 from gpu_runners.models.numpy_bert import NumpyBert, can_run
+from gpu_runners.models.tensor_files import Array
 
-MAX_TOKENS = 256  # what sentence-transformers reads of a text with this model (its sentence_bert_config.json)
+MAX_TOKENS = 256  # of a text, where no file of the base says it; MiniLM's own sentence_bert_config.json says the same
 MAX_CHARACTERS = 32_768  # 256 tokens never reach so far; the tokenizer is spared the rest of a very long text
 BATCH_TOKENS = 4_096  # padded tokens a forward pass: 50 MB of activations in numpy
 BATCH_ROWS = 64
@@ -32,7 +34,7 @@ OnProgress = Callable[[int, int], None]
 class _Engine(Protocol):
     width: int
 
-    def embed(self, rows: Sequence[Sequence[int]]) -> Array:
+    def embed(self, rows: Sequence[Sequence[int]], pooling: Pooling) -> Array:
         """(b, d) float32 unit rows of b rows of token ids."""
         ...
 
@@ -41,8 +43,10 @@ class TextEmbedder:
     """One loaded base. Not safe to share between threads: its tokenizer is not."""
 
     def __init__(self, base: Base, engine: _Engine) -> None:
-        self._tokenizer = TextTokenizer(base, max_tokens=MAX_TOKENS)
-        self._engine = engine
+        settings = sentence_settings(base, Use.CLUSTERING)
+        most = settings.max_tokens or MAX_TOKENS
+        self.tokenizer = TextTokenizer(base, max_tokens=most, prefix=settings.prefix, at_most=most)
+        self._engine, self._pooling = engine, settings.pooling
         self.identity = f"{base.name}@sha256:{_weights_sha256(base.folder)}"
 
     def embed(self, texts: Sequence[str], *, on_progress: OnProgress | None = None) -> Array:
@@ -62,7 +66,7 @@ class TextEmbedder:
         done = 0
         while done < len(order):
             batch = order[done : done + min(BATCH_ROWS, max(1, BATCH_TOKENS // len(ids[order[done]])))]
-            out[batch] = self._engine.embed([ids[i] for i in batch])
+            out[batch] = self._engine.embed([ids[i] for i in batch], self._pooling)
             done += len(batch)
             on_progress(done, len(order))
         return out
@@ -72,7 +76,7 @@ class TextEmbedder:
         out: list[array[int]] = []
         for start in range(0, len(texts), TOKENIZED_AT_ONCE):
             cut = [text[:MAX_CHARACTERS] for text in texts[start : start + TOKENIZED_AT_ONCE]]
-            out += [array("i", ids) for ids in self._tokenizer.ids(cut)]
+            out += [array("i", ids) for ids in self.tokenizer.ids(cut)]
         return out
 
 
@@ -93,11 +97,12 @@ class _TorchEngine:
 
         body = load_body(base)
         self.width = width_of(body)
-        self._net = LabelNet(body, width=self.width, n_labels=1).eval().to(best_device())
+        self._net = LabelNet(body, width=self.width, n_labels=1, pooling=Pooling.MEAN).eval().to(best_device())
 
-    def embed(self, rows: Sequence[Sequence[int]]) -> Array:
+    def embed(self, rows: Sequence[Sequence[int]], pooling: Pooling) -> Array:
         import torch
 
+        self._net.pooling = pooling
         with torch.inference_mode():
             out: Array = self._net.embed(self._net.pad(rows)).cpu().numpy()
         return out

@@ -8,6 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TypeVar
 
+from backend.domain.jobs.blob_transfers import MAX_BLOB_BYTES
 from gpu_runners.config import BadSetting, folder, hub_config, number, require
 from gpu_runners.engine.planning.plan import Speculation
 from gpu_runners.serving.adapter_files import is_digest
@@ -59,8 +60,8 @@ class ServerConfig:
 
 
 def read_server_config(environ: Mapping[str, str] = os.environ) -> ServerConfig:
-    """Read KOLM_API_URL, KOLM_RUNNER_TOKEN, KOLM_KEYRING (required), KOLM_BASE_DIR and KOLM_SERVER_*, which
-    deploy/env.example explains. Raises BadSetting, for what `hub_config` would refuse too."""
+    """Read KOLM_API_URL, KOLM_RUNNER_TOKEN, KOLM_KEYRING (required), KOLM_BASE_DIR, KOLM_MAX_BLOB_BYTES and
+    KOLM_SERVER_*, which deploy/env.example explains. Raises BadSetting, for what `hub_config` would refuse too."""
     hub_config(environ)  # read when a base is opened; a wrong value ends the server here
     api_url = require(environ, "KOLM_API_URL", "the web process's address, such as http://127.0.0.1:8000").rstrip("/")
     host = environ.get("KOLM_SERVER_HOST") or "127.0.0.1"
@@ -82,7 +83,7 @@ def read_server_config(environ: Mapping[str, str] = os.environ) -> ServerConfig:
         unpacked=folder(environ, "KOLM_SERVER_RAM_DIR") or _memory_backed(state, port),
         disk_bytes=int(number(environ, "KOLM_SERVER_DISK_MIB", 20_000, low=1, high=1e7)) * _MIB,
         ram_bytes=int(number(environ, "KOLM_SERVER_RAM_MIB", 1_000, low=1, high=1e7)) * _MIB,
-        artifact_bytes=int(number(environ, "KOLM_SERVER_ARTIFACT_MIB", 512, low=1, high=2048)) * _MIB,
+        artifact_bytes=int(number(environ, "KOLM_MAX_BLOB_BYTES", MAX_BLOB_BYTES, low=1 << 24, high=1 << 50)),
         slots=int(number(environ, "KOLM_SERVER_SLOTS", 8, low=1, high=512)),
         max_rank=int(number(environ, "KOLM_SERVER_MAX_RANK", 32, low=1, high=512)),
         max_context=int(number(environ, "KOLM_SERVER_MAX_CONTEXT", 8192, low=64, high=1 << 20)),

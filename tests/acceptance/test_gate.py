@@ -13,8 +13,8 @@ pytestmark = [pytest.mark.nightly, pytest.mark.timeout(120)]
 def test_a_gate_out_of_reach_ends_the_compile_with_reasons_and_nothing_published(
     deployment: Deployment, customer: Customer
 ) -> None:
-    # even 36 right answers of 36 have a lower bound of 0.904
-    compile_id = customer.compile(small_spec("high-gate", gate={"accuracy_lower": 0.999}))
+    # 36 right answers of 36 have a lower bound of 0.903, 35 one of 0.858; what not even 36 reached is refused at once
+    compile_id = customer.compile(small_spec("high-gate", gate={"accuracy_lower": 0.9}, train={"epochs": 1}))
     compile = customer.ended(compile_id, within_s=90)
     assert compile["status"] == "gate_failed"
     assert compile["failure"] is None
@@ -23,7 +23,7 @@ def test_a_gate_out_of_reach_ends_the_compile_with_reasons_and_nothing_published
     gate = compile["gate"]
     assert (gate["passed"], gate["first_failed"]) == (False, "accuracy_lower")
     failed = next(floor for floor in gate["floors"] if floor["name"] == "accuracy_lower")
-    assert (failed["passed"], failed["required"]) == (False, 999_000)
+    assert (failed["passed"], failed["required"]) == (False, 900_000)
     assert failed["measured"] < failed["required"]
     assert "example" in gate["next_step"]
     table = gate["evaluation"]["per_class"]

@@ -36,7 +36,7 @@ def test_each_slice_keeps_k_of_n(customer: Customer, compile: Row) -> None:
         assert part["k_requested"] == default_k_select(N_CANDIDATES)
         assert 1 <= part["k_actual"] <= part["k_requested"]
         assert part["n_generated"] >= N_CANDIDATES
-        assert part["signal"] == "logprob"
+        assert part["signal"] == "verifier"
         picked = pages(customer, f"/v1/compiles/{compile['id']}/candidates", slice=part["name"])
         kept = [row for row in picked if row["state"] not in ("rejected", "dropped")]
         assert len(kept) == part["k_actual"]

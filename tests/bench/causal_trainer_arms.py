@@ -18,7 +18,7 @@ from typing import Any
 from backend.domain.jobs.causal_jobs import CausalOptions, DistillCausalJob
 from gpu_runners.distill.causal.options import learning_rate_for
 from gpu_runners.distill.causal.train import distill_causal
-from gpu_runners.distill.label.train import Hooks, StepDone
+from gpu_runners.distill.checkpoint import Hooks, StepDone
 from gpu_runners.models.causal_adapter import AdapterConfig, from_bytes, write_peft_folder
 from gpu_runners.models.causal_base import CausalBase, load_weights, open_causal_base
 from gpu_runners.models.chat import completion_ids, prompt_ids

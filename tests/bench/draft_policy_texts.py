@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.cluster.hierarchy import fcluster, linkage
 
 from tests.bench.banking77_data import read_banking77
-from workers.embedding.sentence import load_embedder
+from tests.bench.minilm import minilm
 
 Rows = NDArray[np.float32]
 
@@ -101,7 +101,7 @@ def _banking_parts(intents: list[Rows]) -> list[Family]:
 
 
 def _embedded(sentences: list[str]) -> Rows:
-    embedder = load_embedder()
+    embedder = minilm()
     digest = hashlib.sha256("\n".join([embedder.identity, *sentences]).encode()).hexdigest()
     path = CACHE / f"kolm-draft-policy-{digest[:16]}.npy"
     if not path.exists():

@@ -17,7 +17,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 
-from workers.embedding.sentence import load_embedder
+from tests.bench.minilm import minilm
 
 CS = (1.0, 10.0, 100.0)
 FOLDS = 3
@@ -32,7 +32,7 @@ class Embeddings:
     def of(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """(n, d) float32, unit rows."""
         if new := sorted(set(texts) - self._rows.keys()):
-            self._rows |= dict(zip(new, load_embedder().embed(new), strict=True))
+            self._rows |= dict(zip(new, minilm().embed(new), strict=True))
         return np.stack([self._rows[text] for text in texts])
 
 

@@ -105,7 +105,7 @@ def world(name: str, data: Path) -> World:
 
 def _trained(job: DistillCausalJob, dataset: bytes, base: CausalBase) -> tuple[bytes, AdapterConfig]:
     from gpu_runners.distill.causal.train import distill_causal
-    from gpu_runners.distill.label.train import Hooks, StepDone
+    from gpu_runners.distill.checkpoint import Hooks, StepDone
 
     name = hashlib.sha256(json.dumps([job.to_json(), base.sha256], sort_keys=True).encode()).hexdigest()[:16]
     folder = KEPT / name

@@ -13,11 +13,12 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+
+from tests.bench.minilm import minilm
 
 Rows = NDArray[np.float64]
 
@@ -256,18 +257,8 @@ class EmbeddedTexts:
 
     def __call__(self, texts: Sequence[str]) -> Rows:
         if new := sorted(set(texts) - self._rows.keys()):
-            self._rows |= dict(zip(new, _model().embed(new), strict=True))
+            self._rows |= dict(zip(new, minilm().embed(new), strict=True))
         return np.stack([self._rows[text] for text in texts]).astype(np.float64)
 
     def keep(self) -> None:
         np.savez(self._kept, texts=np.array(list(self._rows)), rows=np.stack(list(self._rows.values())))
-
-
-@cache
-def _model() -> "Embedder":
-    from workers.embedding.sentence import load_embedder
-
-    return load_embedder()
-
-
-from workers.embedding.protocol import Embedder  # noqa: E402

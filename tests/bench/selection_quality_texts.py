@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from workers.embedding.sentence import load_embedder
+from tests.bench.minilm import minilm
 
 CACHE = Path(tempfile.gettempdir()) / "kolm-selection-quality"
 CHUNK = 2048
@@ -50,7 +50,7 @@ class TextRows:
         missing = sorted({text for text in texts if _key(text) not in self._rows}, key=lambda t: (len(t), t))
         for start in range(0, len(missing), CHUNK):
             chunk = missing[start : start + CHUNK]
-            self._rows |= dict(zip(map(_key, chunk), load_embedder().embed(chunk), strict=True))
+            self._rows |= dict(zip(map(_key, chunk), minilm().embed(chunk), strict=True))
             if len(self._rows) - self._n_saved >= CHUNK:
                 self.save()
 

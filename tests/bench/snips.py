@@ -157,7 +157,7 @@ def by_stack(part: Snips, schema: dict[str, Any], chosen: argparse.Namespace) ->
 
 def by_runner(part: Snips, schema: dict[str, Any], chosen: argparse.Namespace) -> str:
     from gpu_runners.distill.causal.train import distill_causal
-    from gpu_runners.distill.label.train import Hooks, StepDone
+    from gpu_runners.distill.checkpoint import Hooks, StepDone
     from gpu_runners.jobs.causal_evaluation import evaluate_causal
     from gpu_runners.models.causal_base import open_causal_base
 

@@ -100,7 +100,7 @@ def furnish(deployment: Deployment, customer: Customer, origin: str, mail: Path,
     first = customer.compile(small_spec("refund-router"))
     first_row = customer.succeeded(first, within_s=200)
     second = customer.compile(small_spec("refund-router"))
-    third = customer.compile(small_spec("refund-router-strict", gate={"accuracy_lower": 0.99, "k_min": 0.9}))
+    third = customer.compile(small_spec("refund-router-strict", gate={"accuracy_lower": 0.9, "k_min": 0.9}))
     row, failed = customer.succeeded(second, within_s=200), customer.ended(third, within_s=200)
     assert failed["status"] == "gate_failed", failed["status"]
     budget = post("/v1/budgets", json={"scope": "tenant", "cap_microusd": 25_000_000})

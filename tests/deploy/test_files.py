@@ -71,10 +71,13 @@ def test_compose_gives_the_runner_no_database_and_no_broker() -> None:
     assert set(environment) == own | OF_BASES
 
 
+OF_SERVER = {"KOLM_API_URL", "KOLM_RUNNER_TOKEN", "KOLM_KEYRING", "KOLM_MAX_BLOB_BYTES"}
+
+
 def test_compose_gives_the_server_no_database_and_no_broker_and_publishes_no_port_of_it() -> None:
     server = COMPOSE["services"]["server"]
     own = {name for name in server["environment"] if name.startswith("KOLM_SERVER_")}
-    assert set(server["environment"]) - own == {"KOLM_API_URL", "KOLM_RUNNER_TOKEN", "KOLM_KEYRING"} | OF_BASES
+    assert set(server["environment"]) - own == OF_SERVER | OF_BASES
     assert "ports" not in server
 
 

@@ -13,18 +13,19 @@ from workers.embedding.sentence import SentenceEmbedder
 
 
 @pytest.fixture(scope="session")
-def rows_so_far() -> dict[str, Rows]:
+def rows_so_far() -> dict[tuple[str, str], Rows]:
     return {}
 
 
 @pytest.fixture(autouse=True)
-def texts_are_embedded_once(rows_so_far: dict[str, Rows]) -> Iterator[None]:
+def texts_are_embedded_once(rows_so_far: dict[tuple[str, str], Rows]) -> Iterator[None]:
     really = SentenceEmbedder.embed
 
     def embed(self: SentenceEmbedder, texts: list[str]) -> Rows:
-        new = [text for text in dict.fromkeys(texts) if text not in rows_so_far]
-        rows_so_far.update(zip(new, really(self, new), strict=True))
-        return np.stack([rows_so_far[text] for text in texts]) if texts else really(self, texts)
+        own = self.identity
+        new = [text for text in dict.fromkeys(texts) if (own, text) not in rows_so_far]
+        rows_so_far.update(zip([(own, text) for text in new], really(self, new), strict=True))
+        return np.stack([rows_so_far[own, text] for text in texts]) if texts else really(self, texts)
 
     with pytest.MonkeyPatch.context() as patch:
         if not IS_FULL:

@@ -27,6 +27,7 @@ from workers.candidates.engine_proposals import with_proposals
 from workers.candidates.slices import slice_spec
 from workers.embedding.protocol import Embedder
 from workers.scoring.verifier import check_text, gate_reasons
+from workers.step.batch_planning import StepBatches
 from workers.step.durable import CompileRun
 from workers.step.spending import capture
 from workers.step.teacher_calls import MadeCall, PlannedCall, call_batch
@@ -69,20 +70,33 @@ def model_of(run: CompileRun, slice_row: Slice) -> str | None:
 
 
 def fill_round(
-    run: CompileRun, slice_row: Slice, session: TeacherSession, heldout: frozenset[str], step: StepName
-) -> None:
-    """Ask for N more candidates, a batch at a time; a batch that is journaled already costs nothing."""
+    run: CompileRun,
+    slice_row: Slice,
+    session: TeacherSession,
+    heldout: frozenset[str],
+    step: StepName,
+    *,
+    batches: StepBatches | None = None,
+) -> bool:
+    """Ask for N more candidates, a batch at a time; a batch that is journaled already costs nothing. False where the
+    rest waits for `batches`."""
 
     def save(compile: Compile, calls: list[MadeCall]) -> None:
         _save_candidates(run, compile, slice_row, calls, heldout, step)
 
     exemplars = shown_exemplars(run, slice_row)
-    while plans := _next_batch(run, slice_row, exemplars):
+    width = run.spec.teacher.concurrency
+    while plans := _next_batch(run, slice_row, exemplars, width=width):
+        if batches is not None and batches.defers(
+            session, plans, lambda: _next_batch(run, slice_row, exemplars, width=slice_row.n_candidates)
+        ):
+            return False
         call_batch(run, step, session.teacher, session.price, plans, save)
+    return True
 
 
-def _next_batch(run: CompileRun, slice_row: Slice, exemplars: tuple[str, ...]) -> list[PlannedCall]:
-    """The calls that come after those whose answers this round has, none when it has enough. Many servers give one
+def _next_batch(run: CompileRun, slice_row: Slice, exemplars: tuple[str, ...], *, width: int) -> list[PlannedCall]:
+    """The next `width` calls after those whose answers this round has, none when it has enough. Many servers give one
     choice whatever `n` says: what is missing is asked for again, in calls of the size that was given."""
     prefix = f"synthesis:{slice_row.position}:{slice_row.round}"
     n_choices: Func = Func(F("choices"), function="jsonb_array_length", output_field=IntegerField())
@@ -95,7 +109,7 @@ def _next_batch(run: CompileRun, slice_row: Slice, exemplars: tuple[str, ...]) -
         return []
     most = min(CHOICES_PER_CALL, dialect_of(run.spec.teacher).max_n)
     per_call = max(1, min([most, *(n for n_asked, n in made if n < n_asked)]))
-    sizes = [min(per_call, missing - at) for at in range(0, missing, per_call)][: run.spec.teacher.concurrency]
+    sizes = [min(per_call, missing - at) for at in range(0, missing, per_call)][:width]
     return [
         PlannedCall(
             key=f"{prefix}:{nth}",

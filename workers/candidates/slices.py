@@ -1,27 +1,26 @@
 """A slice as a row that is not saved yet, as the text that its vector is made of, and as the spec has it."""
 
 from backend.compiles.models import Slice
-from backend.domain.spec.parsing import SliceSpec, Spec, default_k_select, effective_slices
+from backend.domain.spec.parsing import SliceSpec, Spec, slice_sizes
 
 
 def declare_slices(spec: Spec) -> list[Slice]:
-    """The slices that the teacher fills, as rows that are not saved yet."""
+    """The slices that the teacher fills, with N and K by their shares, as rows that are not saved yet."""
     if spec.captures is not None and not spec.slices:
         return []  # with production inputs and no slices asked for, the captures are the pool
-    n = spec.sampling.n_candidates
     return [
         Slice(
             position=i,
-            name=part.name,
-            share_ppm=max(1, round(part.share * 1_000_000)),  # a share above 0 is never none
-            hint=part.hint,
-            exemplars=list(part.exemplars),
-            label=part.label or "",
-            n_candidates=n,
-            k_requested=min(n, spec.sampling.k_select or default_k_select(n)),
+            name=size.part.name,
+            share_ppm=max(1, round(size.part.share * 1_000_000)),  # a share above 0 is never none
+            hint=size.part.hint,
+            exemplars=list(size.part.exemplars),
+            label=size.part.label or "",
+            n_candidates=size.n,
+            k_requested=size.k,
             temperature_ppm=round(spec.sampling.temperature_inputs * 1_000_000),
         )
-        for i, part in enumerate(effective_slices(spec))
+        for i, size in enumerate(slice_sizes(spec))
     ]
 
 

@@ -14,9 +14,9 @@ from backend.domain.spec.parsing import Spec
 from backend.drafts.calibrations import calibration, control_counts
 from backend.drafts.models import Verdict
 from workers.candidates.ranking import reference_rows
-from workers.embedding.sentence import load_embedder
 from workers.scoring.verifier import rank_scores
 from workers.step.durable import CompileRun
+from workers.step.embedders import embedder_of
 from workers.teachers.verifiers.gate_verifier import GateVerifier
 
 MOST_AUDITS = 20_000  # the newest judged drafts of a scope that a threshold is certified on
@@ -25,7 +25,7 @@ MOST_AUDITS = 20_000  # the newest judged drafts of a scope that a threshold is 
 def gate_scores(run: CompileRun, slice_row: Slice, texts: Sequence[str]) -> list[float] | None:
     """The scores that the spec's ranking verifiers give these texts on this slice, in [0, 1]; None where it names
     none."""
-    embedder = load_embedder()
+    embedder = embedder_of(run)
     gold = get_jsonl(run.tenant_id, run.output(SlicingOut).gold_train)
     rows = embedder.embed(list(texts))
     return rank_scores(run.spec, texts, rows, reference_rows(run, slice_row, embedder, gold))

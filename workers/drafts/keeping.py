@@ -18,8 +18,8 @@ from backend.drafts.vault import from_float16
 from workers.candidates.generation import exemplars_of, first_temperature
 from workers.drafts.repeats import source_prompt
 from workers.drafts.scopes import draft_scope
-from workers.embedding.sentence import load_embedder
 from workers.step.durable import CompileRun
+from workers.step.embedders import embedder_of
 from workers.step.teacher_profile import caps_of, identity_of
 
 
@@ -45,7 +45,7 @@ def _admit_round(run: CompileRun, slice_row: Slice, number: int, rows: Sequence[
         scope=draft_scope(
             identity_of(teacher),
             family=run.spec.family,
-            embedder=load_embedder().identity,
+            embedder=embedder_of(run).identity,
             temperature=temperature,
             revision=_revision(run, slice_row, number),
         ),

@@ -15,6 +15,7 @@ from backend.drafts.models import Scope
 from backend.queue import TaskName
 from workers.drafts.scopes import draft_scope, find_scopes
 from workers.embedding.protocol import Embedder
+from workers.embedding.sentence import name_of
 from workers.step.durable import CompileRun
 from workers.step.teacher_profile import identity_of
 from workers.step.teacher_session import seed_of
@@ -68,11 +69,17 @@ def offers_drafts(spec: Spec) -> bool:
 
 
 def _ask_for_reembedding(run: CompileRun, embedder: Embedder) -> None:
-    """Have the drafts of an embedder that was replaced, which nobody sees, embedded again for the next compile."""
+    """Have the drafts that another embedder placed, which this family's compiles do not see, embedded again for the
+    next one: a family follows the embedder of its latest compile."""
     old = Scope.objects.filter(tenant_id=run.tenant_id, family=run.spec.family).exclude(
         embedder__in=("", embedder.identity)
     )
     for scope in old:
         Outbox.objects.create(
-            task=TaskName.DRAFTS_REEMBED, ids={"tenant_id": str(run.tenant_id), "scope_id": str(scope.id)}
+            task=TaskName.DRAFTS_REEMBED,
+            ids={
+                "tenant_id": str(run.tenant_id),
+                "scope_id": str(scope.id),
+                "embedder": name_of(embedder.identity),
+            },
         )

@@ -35,9 +35,9 @@ from workers.candidates.generation import model_of
 from workers.candidates.headroom import can_spare, price_of, worst_rounds
 from workers.candidates.ranking import stack
 from workers.candidates.slices import slice_spec
-from workers.embedding.sentence import load_embedder
 from workers.gap.selection_record import emit_report, split_record
 from workers.step.durable import CompileRun
+from workers.step.embedders import embedder_of
 from workers.step.teacher_calls import PlannedCall, call_batch, worst_cost
 from workers.step.teacher_session import seed_of, teacher_session
 from workers.teachers.prompts.split import split_request
@@ -98,18 +98,18 @@ def _division(run: CompileRun, slice_row: Slice, rows: Sequence[Candidate]) -> D
     )
     return Division(
         rows=parts,
-        exemplars=_nearer(slice_row.exemplars, centres),
+        exemplars=_nearer(run, slice_row.exemplars, centres),
         sizes=(one, two),
         call=PlannedCall(key=f"selection:split:{slice_row.position}", request=request),
     )
 
 
-def _nearer(texts: Sequence[str], centres: np.ndarray) -> tuple[list[str], list[str]]:
+def _nearer(run: CompileRun, texts: Sequence[str], centres: np.ndarray) -> tuple[list[str], list[str]]:
     """The slice's exemplars, each with the half it is closer to: the wrong ones would lead the teacher astray."""
     if not texts:
         return [], []
     lengths = np.maximum(np.linalg.norm(centres, axis=1, keepdims=True), 1e-9)
-    cosines = load_embedder().embed(list(texts)) @ (centres / lengths).T
+    cosines = embedder_of(run).embed(list(texts)) @ (centres / lengths).T
     is_second = cosines[:, 1] > cosines[:, 0] + 1e-6
     return (
         [text for text, moved in zip(texts, is_second, strict=True) if not moved],

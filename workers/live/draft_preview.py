@@ -38,7 +38,7 @@ def prospects(tenant_id: UUID, spec: Spec) -> list[PreviewedSlice]:
     """One for each slice that the teacher would fill, in the spec's order; none for captures, which are written
     already."""
     slices = declare_slices(spec)
-    embedder = load_embedder()
+    embedder = load_embedder(spec.embedder)
     vectors = embedder.embed([slice_text(spec, part) for part in slices])
     with tenant_scope(tenant_id):
         return preview_slices(tenant_id, spec, slices, vectors, embedder=embedder.identity)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from backend.domain.patterns.matching import occurs_in
-from backend.domain.spec.parsing import Spec, VerifierSpec
+from backend.domain.spec.parsing import Spec, TextVerifier, text_verifiers
 from workers.embedding.protocol import Rows
 
 MAX_CHARS = 4_000
@@ -29,16 +29,25 @@ def gate_reasons(spec: Spec, text: str) -> tuple[str, ...]:
     """The gating verifiers of the spec that this text fails, by kind."""
     return tuple(
         verifier.kind
-        for verifier in spec.verifiers
+        for verifier in text_verifiers(spec)
         if verifier.gate and verifier.kind != "similarity" and not _holds(verifier, text)
     )
 
 
+def has_ranking(spec: Spec) -> bool:
+    """Say whether a verifier of the spec, its reward apart, ranks."""
+    return bool(_ranking(spec))
+
+
+def _ranking(spec: Spec) -> list[TextVerifier]:
+    return [verifier for verifier in text_verifiers(spec) if not verifier.gate and verifier.weight > 0]
+
+
 def rank_scores(spec: Spec, texts: Sequence[str], rows: Rows, reference: Rows) -> list[float] | None:
-    """The weighted mean of the spec's ranking verifiers per text, or None when it names none. `reference` (m, d) are
-    unit rows of what the slice should look like (exemplars and training gold); similarity is the cosine to their mean,
-    mapped to [0, 1]."""
-    ranking = [verifier for verifier in spec.verifiers if not verifier.gate and verifier.weight > 0]
+    """The weighted mean of the spec's ranking verifiers per text, its reward apart, or None when it names none.
+    `reference` (m, d) are unit rows of what the slice should look like (exemplars and training gold); similarity is the
+    cosine to their mean, mapped to [0, 1]."""
+    ranking = _ranking(spec)
     if not ranking:
         return None
     total = np.zeros(len(texts))
@@ -58,7 +67,7 @@ def _similarity(rows: Rows, reference: Rows) -> np.ndarray:
     return np.asarray((1.0 + rows @ (centre / norm if norm else centre)) / 2.0, dtype=np.float64)
 
 
-def _holds(verifier: VerifierSpec, text: str) -> bool:
+def _holds(verifier: TextVerifier, text: str) -> bool:
     match verifier.kind:
         case "length":
             return verifier.min_chars <= len(text) <= verifier.max_chars

@@ -137,15 +137,16 @@ def patiently(act: Callable[[], T], *, stop: StopSignal) -> T:
             raise LeaseLost
 
 
-def begin_step(run: CompileRun, name: StepName) -> None:
-    """Mark a step as running, once; a second start after a crash counts as an attempt."""
+def begin_step(run: CompileRun, name: StepName, *, is_return: bool = False) -> None:
+    """Mark a step as running, once; a second start after a crash counts as an attempt, but not the return to what was
+    waited for: a runner's result, or (`is_return`) a teacher's batch."""
     with run.transaction():
         step = StepRun.objects.select_for_update().get(tenant_id=run.tenant_id, compile_id=run.compile_id, name=name)
         if step.status != StepStatus.RUNNING:
             append_event(run.tenant_id, run.compile_id, "step.started", {"step": name.value})
             step.started_at = step.started_at or timezone.now()
         step.status = StepStatus.RUNNING
-        step.attempts += step.runner_job_id is None  # coming back to read a runner's result is no new attempt
+        step.attempts += step.runner_job_id is None and not is_return
         step.save()
 
 

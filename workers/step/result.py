@@ -30,7 +30,8 @@ class StepDone:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepWaiting:
-    """A runner has the step's job; its report wakes the compile."""
+    """A runner has the step's job, and its report wakes the compile; or a vendor has a batch of its calls, and the
+    compile's lease is due at the next look."""
 
 
 def finish_step(run: CompileRun, fenced: Fenced, name: StepName, done: StepDone) -> None:

@@ -35,6 +35,7 @@ THEIRS = frozenset(
         "base_needs_remote_code",
         "base_without_tokenizer",
         "base_wrong_architecture",
+        "base_unsupported",
     }
 )
 

@@ -9,9 +9,10 @@ from django.db.models import F
 from backend.compiles.booking import Fenced
 from backend.compiles.events import touch
 from backend.compiles.models import Compile, StepRun
+from backend.compiles.states import REWARD_CALLS
 from backend.domain.errors import PaymentRequired
 from backend.domain.lifecycle import StepName
-from backend.domain.spec.parsing import Spec
+from backend.domain.spec.parsing import Spec, rewarded_by
 from backend.usage.ledger import Fact
 from backend.usage.models import Billing
 
@@ -19,6 +20,12 @@ from backend.usage.models import Billing
 def pays_teacher_itself(spec: Spec) -> bool:
     """Say whether the teacher is called with the customer's own key: then its provider bills the customer, not kolm."""
     return spec.teacher.api_key is not None
+
+
+def pays_call_itself(spec: Spec, key: str) -> bool:
+    """Say whether the call of this key in the journal is made with a key of the customer's own: the teacher's, or the
+    one of the model that gives the spec's rewards."""
+    return pays_teacher_itself(rewarded_by(spec) if key.startswith(REWARD_CALLS) else spec)
 
 
 def reserve(compile: Compile, amount_microusd: int) -> None:

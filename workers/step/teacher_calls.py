@@ -19,7 +19,7 @@ from django.utils import timezone
 
 from backend.compiles import leases
 from backend.compiles.booking import Fenced
-from backend.compiles.models import Compile, TeacherCall
+from backend.compiles.models import Compile, TeacherBatch, TeacherCall
 from backend.compiles.states import ANSWERED_STATES, CALL_MOVES, CallState, states_before
 from backend.domain.canonical import sha256_of
 from backend.domain.drafts.vocabulary import Cost
@@ -28,7 +28,7 @@ from backend.domain.money.pricing import TeacherPrice
 from backend.usage.ledger import Fact
 from backend.usage.models import Billing
 from workers.step.durable import CompileRun, is_away, patiently
-from workers.step.spending import capture, pays_teacher_itself, reserve
+from workers.step.spending import capture, pays_call_itself, reserve
 from workers.teachers.protocol import (
     Completion,
     CompletionRequest,
@@ -50,10 +50,12 @@ AS_RESERVED = "as reserved"  # instead of a price book's version: the amount was
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedCall:
-    """`key` names the call within the compile: the same key is the same call, whoever makes it."""
+    """`key` names the call within the compile: the same key is the same call, whoever makes it. `deadline_s` is the
+    time for an answer, thoughts apart."""
 
     key: str
     request: TeacherRequest
+    deadline_s: float = DEADLINE_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +66,7 @@ class MadeCall:
     cost_microusd: int
     cost: Cost = field(default_factory=Cost)
     revision: str = ""
+    latency_ms: int = 0
 
 
 Save = Callable[[Compile, list[MadeCall]], None]
@@ -83,7 +86,7 @@ def call_batch(
         return
     plans = [replace(plan, request=with_thoughts(teacher, plan.request)) for plan in plans]
     todo = [plan for plan in plans if plan.key not in made]
-    rows = _open(run, step, teacher, price, todo) if todo else {}
+    rows = open_calls(run, step, teacher.identity.model, price, todo) if todo else {}
     outcomes = _make(run, teacher, todo)
     keys = [plan.key for plan in plans]
     try:
@@ -124,6 +127,13 @@ def worst_cost(price: TeacherPrice, request: TeacherRequest) -> int:
     return price.most_microusd(input_tokens=n_bytes, output_tokens=request.most_output_tokens)
 
 
+def find_answered(run: CompileRun, keys: Sequence[str]) -> set[str]:
+    """Find those of the calls that are answered and paid."""
+    with run.transaction():
+        rows = TeacherCall.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id, state__in=ANSWERED_STATES)
+        return set(rows.filter(key__in=list(keys)).values_list("key", flat=True))
+
+
 def _find_journaled(run: CompileRun, plans: Sequence[PlannedCall]) -> tuple[dict[str, MadeCall], bool]:
     with run.transaction():
         rows = TeacherCall.objects.filter(
@@ -152,13 +162,40 @@ def _as_made(row: TeacherCall) -> MadeCall:
         cost_microusd=row.cost_microusd,
         cost=cost,
         revision=row.revision,
+        latency_ms=row.latency_ms,
     )
 
 
-def _open(
+def answer_ahead(
     run: CompileRun, step: StepName, teacher: Teacher, price: TeacherPrice, plans: Sequence[PlannedCall]
-) -> dict[str, TeacherCall]:
+) -> None:
+    """Make the calls that are not journaled yet and journal their answers, for the step to find: nothing is saved with
+    them. Raises as `call_batch`."""
+    made, _ = _find_journaled(run, plans)
+    todo = [replace(plan, request=with_thoughts(teacher, plan.request)) for plan in plans if plan.key not in made]
+    rows = open_calls(run, step, teacher.identity.model, price, todo)
+    outcomes = _make(run, teacher, todo)
     with run.transaction() as fenced:
+        failure = journal(run, fenced, step, price, rows, outcomes)
+    run.stop.check()
+    if failure is not None:
+        raise failure
+
+
+def open_calls(
+    run: CompileRun,
+    step: StepName,
+    model: str,
+    price: TeacherPrice,
+    plans: Sequence[PlannedCall],
+    *,
+    batch: TeacherBatch | None = None,
+) -> dict[str, TeacherCall]:
+    """Reserve the money of these calls and write them down, as in flight or as part of a batch, which is saved with
+    them. Raises PaymentRequired."""
+    with run.transaction() as fenced:
+        if batch is not None:
+            batch.save(force_insert=True)
         older = TeacherCall.objects.filter(
             tenant_id=run.tenant_id, compile_id=run.compile_id, key__in=[p.key for p in plans]
         )
@@ -166,7 +203,7 @@ def _open(
         for row in older:
             attempts[row.key] = max(attempts.get(row.key, 0), row.attempt)
             if row.state == CallState.STARTED:
-                write_off(fenced, row, is_own_key=pays_teacher_itself(run.spec))
+                write_off(fenced, row, is_own_key=pays_call_itself(run.spec, row.key))
         reserve(fenced.compile, sum(worst_cost(price, plan.request) for plan in plans))
         rows = [
             TeacherCall(
@@ -176,7 +213,9 @@ def _open(
                 key=plan.key,
                 attempt=attempts.get(plan.key, 0) + 1,
                 fence=run.lease.fence,
-                model=teacher.identity.model,
+                model=model,
+                state=CallState.STARTED if batch is None else CallState.SUBMITTED,
+                batch_id=None if batch is None else batch.id,
                 request_sha256=request_sha256(plan.request),
                 n=1 if isinstance(plan.request, ScoreRequest) else plan.request.n,
                 reserved_microusd=worst_cost(price, plan.request),
@@ -221,7 +260,7 @@ def _make(
         try:
             if isinstance(plan.request, ScoreRequest):
                 return teacher.score(plan.request, deadline_s=DEADLINE_S, cancelled=run.stop.is_set)
-            deadline_s = DEADLINE_S + plan.request.thought_tokens / SLOW_TOKENS_PER_S
+            deadline_s = plan.deadline_s + plan.request.thought_tokens / SLOW_TOKENS_PER_S
             return teacher.complete(plan.request, deadline_s=deadline_s, cancelled=run.stop.is_set)
         except (TeacherFailed, TeacherCanceled) as error:
             return error
@@ -243,7 +282,7 @@ def _close(
     save: Save,
 ) -> TeacherFailed | None:
     with run.transaction() as fenced:
-        failure = _journal(run, fenced, step, price, rows, outcomes)
+        failure = journal(run, fenced, step, price, rows, outcomes)
         made |= {key: _as_made(rows[key]) for key, outcome in outcomes.items() if isinstance(outcome, Completion)}
         if all(key in made for key in order):
             save(fenced.compile, [made[key] for key in order])
@@ -269,10 +308,10 @@ def _keep(
         for key in open_keys:
             rows[key].state = CallState.STARTED  # as the table has it: the move in memory came to nothing
         left = {key: outcome for key, outcome in outcomes.items() if key in open_keys}
-        _journal(run, fenced, step, price, rows, left)
+        journal(run, fenced, step, price, rows, left)
 
 
-def _journal(
+def journal(
     run: CompileRun,
     fenced: Fenced,
     step: StepName,
@@ -280,12 +319,12 @@ def _journal(
     rows: dict[str, TeacherCall],
     outcomes: dict[str, Completion | TeacherFailed | TeacherCanceled],
 ) -> TeacherFailed | None:
-    """Write down and pay what came of the calls; the first of them that failed."""
+    """Write down and pay what came of the calls, inside a transaction; the first of them that failed."""
     failure: TeacherFailed | None = None
     for key, outcome in outcomes.items():
         row = rows[key]
         row.ended_at = timezone.now()
-        facts = _facts(row, price, outcome, is_own_key=pays_teacher_itself(run.spec))
+        facts = _facts(row, price, outcome, is_own_key=pays_call_itself(run.spec, row.key))
         capture(fenced, step, facts, reserved_microusd=row.reserved_microusd)
         if isinstance(outcome, Completion):
             row.move(CallState.SUCCEEDED)

@@ -3,7 +3,7 @@
 import functools
 import hashlib
 
-from backend.domain.dialects.dialect import Option
+from backend.domain.dialects.dialect import Dialect, Option
 from backend.domain.spec.defaults import dialect_of
 from backend.domain.spec.parsing import Teacher as TeacherSpec
 from workers.teachers.grammar.files import shipped_grammar
@@ -38,15 +38,19 @@ def caps_of(spec: TeacherSpec) -> TeacherCaps:
             logprobs=True, prompt_logprobs=True, processed_scores=True, prefix=True, max_top_logprobs=1024
         )
     if spec.provider == "openai_compatible":
-        is_vllm = spec.engine == "vllm"
+        is_vllm, dialect = spec.engine == "vllm", dialect_of(spec)
         return TeacherCaps(
-            logprobs=Option.LOGPROBS in dialect_of(spec).takes,
+            logprobs=Option.LOGPROBS in dialect.takes,
             prompt_logprobs=is_vllm,
             prefix=is_vllm,
             engine_drafts=is_vllm,
-            max_top_logprobs=VLLM_TOP_LOGPROBS if is_vllm else 0,
+            max_top_logprobs=VLLM_TOP_LOGPROBS if is_vllm else _top_logprobs_of(dialect),
         )
     return TeacherCaps()
+
+
+def _top_logprobs_of(dialect: Dialect) -> int:
+    return dialect.max_top_logprobs if Option.TOP_LOGPROBS in dialect.takes else 0
 
 
 @functools.cache

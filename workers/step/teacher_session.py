@@ -5,6 +5,8 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 from uuid import UUID
 
 from django.conf import settings
@@ -14,17 +16,20 @@ from backend.blobs import get_blob
 from backend.compiles.endpoint_lessons import keep_lessons, lessons_of
 from backend.compiles.models import TEACHER_KEY, TeacherKey, Upload
 from backend.domain.dialects.dialect import Lesson
-from backend.domain.errors import InvalidSpec, NotFound, Problem
+from backend.domain.dialects.reward_apis import RewardApi, reward_api
+from backend.domain.errors import InvalidSpec, NotFound, OurError, Problem
 from backend.domain.ids import Prefix, decode_id
 from backend.domain.money.pricing import TeacherPrice
 from backend.domain.money.teacher_prices import TeacherPrices
 from backend.domain.spec.defaults import dialect_of
-from backend.domain.spec.parsing import Spec
+from backend.domain.spec.parsing import Spec, reward_of, rewarded_by
 from backend.domain.spec.parsing import Teacher as TeacherSpec
 from backend.tenants.isolation import tenant_scope
 from backend.tenants.sealing import unseal
 from workers.step.durable import CompileRun
 from workers.step.teacher_profile import caps_of, identity_of
+from workers.teachers.openai_compatible.batch_endpoint import BatchEndpoint
+from workers.teachers.openai_compatible.reward_model import RewardModel
 from workers.teachers.openai_compatible.teacher import OpenAICompatibleTeacher
 from workers.teachers.protocol import Teacher
 from workers.teachers.replay import ReplayTeacher
@@ -39,6 +44,13 @@ class TeacherSession:
 
     teacher: Teacher
     price: TeacherPrice
+
+    def batches(self, run: CompileRun) -> BatchEndpoint:
+        """The batch endpoint of a teacher in batch mode."""
+        terms = dialect_of(run.spec.teacher.model_copy(update={"model": self.teacher.identity.model})).batch
+        if terms is None or not isinstance(self.teacher, OpenAICompatibleTeacher):
+            raise OurError("This teacher has no batch endpoint.", code="internal_error")  # the spec's rules refuse it
+        return BatchEndpoint(self.teacher, terms, is_lost=lambda: run.stop.is_lost)
 
     @property
     def identity(self) -> str:
@@ -55,11 +67,29 @@ def teacher_session(run: CompileRun, *, model: str | None = None) -> Iterator[Te
 
 
 @contextmanager
+def reward_session(run: CompileRun) -> Iterator[TeacherSession]:
+    """The model that gives the rewards of a compile's spec, which has one, for the length of a block."""
+    asked, price = reward_of(run.spec), run.prices.reward
+    if asked is None or price is None:
+        raise ValueError("the spec names no reward")
+    api = None if asked.is_chat else reward_api(asked.api)
+    prices = TeacherPrices(main=price)
+    with open_teacher(run.tenant_id, rewarded_by(run.spec), prices, api=api) as session:
+        yield session
+
+
+@contextmanager
 def open_teacher(
-    tenant_id: UUID, spec: Spec, prices: TeacherPrices, *, model: str | None = None
+    tenant_id: UUID,
+    spec: Spec,
+    prices: TeacherPrices,
+    *,
+    model: str | None = None,
+    api: RewardApi | None = None,
 ) -> Iterator[TeacherSession]:
     """The spec's teacher for the length of a block, at the prices that its compile keeps; `model` asks another model of
-    the same provider (the spec's fallback). What its endpoint refuses in the block is kept for the next one."""
+    the same provider (the spec's fallback), `api` one that gives rewards. What its endpoint refuses in the block is
+    kept for the next one."""
     wanted = spec.teacher if model is None else spec.teacher.model_copy(update={"model": model})
     with tenant_scope(tenant_id):
         api_key = _api_key(tenant_id, spec)
@@ -72,6 +102,7 @@ def open_teacher(
         allowed_private_origins=frozenset(settings.KOLM_ALLOW_PRIVATE_TEACHERS),
         grammar_url=settings.KOLM_GRAMMAR_URL,
         lessons=lessons,
+        api=api,
     )
     try:
         yield TeacherSession(teacher=teacher, price=prices.of(wanted.model))
@@ -99,6 +130,7 @@ def make_teacher(
     allowed_private_origins: frozenset[str],
     grammar_url: str,
     lessons: tuple[Lesson, ...] = (),
+    api: RewardApi | None = None,
 ) -> Teacher:
     """Make a client for the teacher that a spec names, of an unsealed key and a fetched recording. `grammar_url` is the
     deployment's own grammar server up to /v1; only the `grammar` provider may reach it when it is not among
@@ -119,8 +151,10 @@ def make_teacher(
         )
     if spec.base_url is None:
         raise _lacks("base_url", "An openai_compatible teacher needs a base_url, up to /v1.")
-    kind = VllmTeacher if spec.engine == "vllm" else OpenAICompatibleTeacher
-    return kind(
+    kind: Any = VllmTeacher if spec.engine == "vllm" else OpenAICompatibleTeacher
+    if api is not None:
+        kind = partial(RewardModel, api=api)
+    made: Teacher = kind(
         identity=identity_of(spec),
         base_url=spec.base_url,
         api_key=api_key,
@@ -132,6 +166,7 @@ def make_teacher(
         concurrency=spec.concurrency,
         allowed_origins=allowed_private_origins,
     )
+    return made
 
 
 def seed_of(run: CompileRun, *parts: object) -> int:

@@ -16,11 +16,13 @@ def run_gate(run: CompileRun) -> StepDone:
     measured = chosen.measured
     evaluation = evaluation_of(run, measured)
     score = score_of(run, evaluation, measured, chosen.trained)
-    decision = gate_of(run, evaluation, score, chosen.trained)
+    decision = gate_of(run, measured, evaluation, score, chosen.trained)
     k_json, gate_json = score.to_json(), decision.to_json()
     k_ppm = score.composite_ppm
     with run.transaction() as fenced:
-        touch(fenced.compile, k_score_ppm=k_ppm, evaluation=public_evaluation(evaluation, measured), gate=gate_json)
+        touch(
+            fenced.compile, k_score_ppm=k_ppm, evaluation=public_evaluation(run, evaluation, measured), gate=gate_json
+        )
         data = {"passed": decision.passed, "k_score_ppm": k_ppm, "gate": gate_json}
         append_event(run.tenant_id, run.compile_id, "gate.decided", data)
         done = StepDone(

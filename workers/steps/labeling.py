@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from backend.blobs import get_jsonl, put_jsonl
-from backend.compiles.models import Candidate, Compile, TeacherCall
+from backend.compiles.models import Candidate, Compile, Slice, TeacherCall
 from backend.compiles.states import CallState, CandidateState
 from backend.domain.answers.labels import Balance, vote
 from backend.domain.canonical import sha256_of
@@ -20,8 +20,10 @@ from backend.domain.spec.parsing import LabelOutput, Spec, TextOutput, label_nam
 from backend.drafts.models import Offer
 from workers.drafts.label_drafts import LABELS, keep_labels, known_labels, note_labels
 from workers.gap.selection_record import without_columns
+from workers.step.batch_planning import StepBatches
+from workers.step.batch_wait import send_batches
 from workers.step.durable import CompileRun
-from workers.step.result import StepDone, finish_step
+from workers.step.result import StepDone, StepWaiting, finish_step
 from workers.step.teacher_calls import MadeCall, PlannedCall, call_batch
 from workers.step.teacher_session import TeacherSession, seed_of, teacher_session
 from workers.teachers.prompts.answer import item_request
@@ -34,20 +36,23 @@ from workers.training.votes import agree
 _VOTED = ["label", "answer", "votes", "agreement_ppm", "reasons", "state"]
 
 
-def run_labeling(run: CompileRun) -> StepDone:
-    _label_all(run)
+def run_labeling(run: CompileRun) -> StepDone | StepWaiting:
+    batches = StepBatches(run=run, step=StepName.LABELING)
+    if not _label_all(run, batches):
+        return send_batches(run, batches)
     with run.transaction():
         rows = list(
             Candidate.objects.filter(
                 tenant_id=run.tenant_id, compile_id=run.compile_id, state=CandidateState.LABELED
             ).order_by("text_key")
         )
+        slices = list(Slice.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id).order_by("position"))
     sides = run.output(SlicingOut)
     gold = get_jsonl(run.tenant_id, sides.gold_train)
     heldout = [row["input"] for row in get_jsonl(run.tenant_id, sides.gold_heldout)]
     if not rows:
         _check_answers(run)
-    made = training_set(run.spec, rows, gold, heldout)
+    made = training_set(run.spec, slices, rows, gold, heldout)
     is_completed = isinstance(run.spec.output, LabelOutput) and train_kind(run.spec) != TrialKind.ENCODER
     rules, induction = rules_of(run, rows, made.rows, heldout)
     blobs = _Blobs(
@@ -75,10 +80,10 @@ class _Blobs:
     rule_induction: dict[str, Any] | None
 
 
-def _label_all(run: CompileRun) -> None:
+def _label_all(run: CompileRun, batches: StepBatches) -> bool:
     """Ask for k labels of every pick, a batch of calls at a time. Many servers give one choice whatever `n` says: a
     pick that has fewer than k answers is asked about again, at most k times, and by several calls at once where one is
-    known to give too few."""
+    known to give too few. False where the rest waits for a teacher's batch."""
     with run.transaction():
         base = Candidate.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id)
         todo = list(base.filter(state=CandidateState.PICKED).order_by("text_key"))
@@ -91,14 +96,20 @@ def _label_all(run: CompileRun) -> None:
             part = todo[: run.spec.teacher.concurrency]
             _save_votes(run, part, answers)  # a process may have died between their last answer and this
             todo = [row for row in todo if row.state == CandidateState.PICKED]
-            batch = _next_calls(run, todo, answers, per_call=per_call)
+            batch = _next_calls(run, todo, answers, per_call=per_call, width=run.spec.teacher.concurrency)
 
             def save(compile: Compile, calls: list[MadeCall]) -> None:
                 for (row, _), call in zip(batch, calls, strict=True):  # noqa: B023 (called within the turn)
                     answers[row.text_key].append(call.choices)
 
+            def all_plans() -> list[PlannedCall]:
+                width = len(todo) * run.spec.sampling.label_samples  # noqa: B023 (called within the turn)
+                return [plan for _, plan in _next_calls(run, todo, answers, per_call=per_call, width=width)]  # noqa: B023
+
             if batch:
                 plans = [plan for _, plan in batch]
+                if batches.defers(session, plans, all_plans):
+                    return False
                 call_batch(run, StepName.LABELING, session.teacher, session.price, plans, save)
                 per_call = _choices_a_call(batch, answers, per_call)
             _save_votes(run, list(dict.fromkeys(row for row, _ in batch)), answers)
@@ -106,6 +117,7 @@ def _label_all(run: CompileRun) -> None:
             with run.transaction():
                 done = total - len(todo)
                 run.progress(StepName.LABELING, done=done, total=total, message=f"{done} of {total} inputs labeled")
+    return True
 
 
 def _take_known(run: CompileRun, todo: list[Candidate], session: TeacherSession, total: int) -> list[Candidate]:
@@ -138,11 +150,10 @@ def _answers_so_far(run: CompileRun) -> defaultdict[str, Answers]:
 
 
 def _next_calls(
-    run: CompileRun, rows: Sequence[Candidate], answers: Mapping[str, Answers], *, per_call: int
+    run: CompileRun, rows: Sequence[Candidate], answers: Mapping[str, Answers], *, per_call: int, width: int
 ) -> list[tuple[Candidate, PlannedCall]]:
     """The calls of the next batch with the pick that each asks about: the first picks' missing answers, `per_call` a
-    call, as many calls as the teacher takes at the same time."""
-    width = run.spec.teacher.concurrency
+    call, `width` calls at most."""
     batch: list[tuple[Candidate, PlannedCall]] = []
     for row in rows:
         n_calls, missing = len(answers[row.text_key]), run.spec.sampling.label_samples

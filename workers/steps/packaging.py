@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from django.conf import settings
 
 from backend.artifacts.models import Receipt
 from backend.artifacts.publishing import publish
@@ -17,7 +18,7 @@ from backend.domain.artifact import kolm_verify
 from backend.domain.artifact.building import build_kolm
 from backend.domain.artifact.receipts import keyid, payload_of, sign_envelope
 from backend.domain.canonical import canonical_json, sha256_hex, sha256_of
-from backend.domain.errors import OurError
+from backend.domain.errors import CustomerError, OurError
 from backend.domain.ids import Prefix, encode_id
 from backend.domain.jobs.runner_jobs import DistillResult
 from backend.domain.lifecycle import CompileStatus, StepName
@@ -64,6 +65,7 @@ def run_packaging(run: CompileRun) -> StepDone:
         fields = _manifest_fields(run, fenced.compile, parts.base, key)
     data = build_kolm(members, manifest_fields=fields, key=key)
     _check_trusted(data)
+    _check_size(len(data))
     digest = put_blob(run.tenant_id, data)
     with run.transaction() as fenced:
         artifact = publish(fenced.compile, data, digest)
@@ -147,6 +149,16 @@ def _check_trusted(data: bytes) -> None:
         )
 
 
+def _check_size(n_bytes: int) -> None:
+    """No server would load what is larger than this installation's limit."""
+    if n_bytes > settings.KOLM_MAX_BLOB_BYTES:
+        raise CustomerError(
+            f"The artifact has {n_bytes:,} bytes and this installation keeps at most {settings.KOLM_MAX_BLOB_BYTES:,}; "
+            "set a lower train rank in a new compile, or ask the operator to raise KOLM_MAX_BLOB_BYTES and resume.",
+            code="artifact_too_large",
+        )
+
+
 def _structures(run: CompileRun, labeling: LabelingOut) -> list[Structure]:
     """The structures of the task's answers that the registry gets; nothing where the spec does not say so."""
     if run.spec.recipes.registry != "contribute" or not labeling.observations:
@@ -184,7 +196,15 @@ def _base_of(run: CompileRun, trained: Trained) -> dict[str, str]:
 def _predictions(measured: Measurement) -> dict[str, Any]:
     """Row by row what was answered on held-out data; the inputs themselves stay with the tenant."""
     value = measured.to_json()
-    names = ("predictions", "baseline_predictions", "confidences_ppm", "failed", "verdicts", "rule_rows")
+    names = (
+        "predictions",
+        "baseline_predictions",
+        "gold_predictions",
+        "confidences_ppm",
+        "failed",
+        "verdicts",
+        "rule_rows",
+    )
     return {name: value[name] for name in names if name in value}
 
 

@@ -4,19 +4,21 @@ transaction. What is done where a slice holds too few distinct candidates is `mi
 from backend.blobs import get_jsonl
 from backend.compiles.models import Candidate, Slice
 from backend.compiles.states import CandidateState
+from backend.domain.answers.rewards import Calibration
 from backend.domain.canonical import sha256_of
 from backend.domain.lifecycle import StepName
-from backend.domain.planning.step_outputs import SelectionOut, SlicingOut
+from backend.domain.planning.step_outputs import SelectionOut, SlicingOut, VerificationOut
 from backend.drafts.eviction import shrink
 from backend.drafts.models import Draft
 from workers.candidates.generation import add_round, heldout_keys
-from workers.candidates.ranking import score_slice
+from workers.candidates.ranking import ranking_of, score_slice
+from workers.candidates.rewards import ask_rewards
 from workers.candidates.slices import slice_text
 from workers.drafts.keeping import keep_drafts, note_outcome
-from workers.embedding.sentence import load_embedder
 from workers.gap.mitigation import choose, warn_of_gap
 from workers.gap.selection_record import Chosen, emit_report, selection_record, without_columns
 from workers.step.durable import CompileRun
+from workers.step.embedders import embedder_of
 from workers.step.result import StepDone, finish_step
 
 
@@ -66,7 +68,7 @@ def _select_slice(run: CompileRun, slice_row: Slice) -> None:
 def _finish_round(run: CompileRun, slice_row: Slice) -> None:
     """Have every candidate of the round that was opened last, in this process or in one that died, written, checked and
     scored, and the slice's own vector made."""
-    embedder = load_embedder()
+    embedder = embedder_of(run)
     if slice_row.embedding is None:  # a half that was just split off
         (vector,) = embedder.embed([slice_text(run.spec, slice_row)])
         with run.transaction():
@@ -78,7 +80,11 @@ def _finish_round(run: CompileRun, slice_row: Slice) -> None:
     with run.transaction():
         is_scored = not valid.filter(score=None).exists()
     if not is_scored:
-        score_slice(run, slice_row, embedder, get_jsonl(run.tenant_id, run.output(SlicingOut).gold_train))
+        ask_rewards(run, slice_row, StepName.SELECTION)
+        gold = get_jsonl(run.tenant_id, run.output(SlicingOut).gold_train)
+        rewarded = run.output(VerificationOut).reward
+        calibration = None if rewarded is None else Calibration.from_json(rewarded["calibration"])
+        score_slice(run, slice_row, ranking_of(run, embedder, gold, calibration))
 
 
 def _save(run: CompileRun, slice_row: Slice, rows: list[Candidate], chosen: Chosen) -> None:

@@ -14,8 +14,8 @@ from backend.domain.spec.parsing import Example, Spec, canonical_spec, default_k
 from backend.tenants.isolation import tenant_scope
 from workers.candidates.slices import declare_slices, slice_text
 from workers.embedding.protocol import Embedder
-from workers.embedding.sentence import load_embedder
 from workers.step.durable import CompileRun
+from workers.step.embedders import embedder_of
 from workers.step.result import StepDone, finish_step
 
 CAPTURED = "captured"
@@ -25,7 +25,7 @@ def run_slicing(run: CompileRun) -> StepDone:
     with tenant_scope(run.tenant_id):
         gold = split(run.tenant_id, run.spec, load_gold(run.tenant_id, run.spec))
         captures = load_captures(run.tenant_id, run.spec)
-    embedder = load_embedder()
+    embedder = embedder_of(run)
     slices = [*declare_slices(run.spec), *_capture_slices(run.spec, captures)]
     for row, vector in zip(slices, embedder.embed([slice_text(run.spec, row) for row in slices]), strict=True):
         row.embedding = vector.tobytes()

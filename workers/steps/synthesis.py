@@ -20,9 +20,11 @@ from workers.drafts.lookup import DraftLookup, look_up_drafts
 from workers.drafts.offering import offer_drafts
 from workers.drafts.savings import close_offer, drafts_of_compile
 from workers.embedding.protocol import Embedder
-from workers.embedding.sentence import load_embedder
+from workers.step.batch_planning import StepBatches
+from workers.step.batch_wait import send_batches
 from workers.step.durable import CompileRun
-from workers.step.result import StepDone, finish_step
+from workers.step.embedders import embedder_of
+from workers.step.result import StepDone, StepWaiting, finish_step
 from workers.step.teacher_session import teacher_session
 
 MAX_REJECT_SHARE = 0.30
@@ -30,16 +32,20 @@ COLLAPSED_GROUPS = 2
 MAX_HOTTER_ROUNDS = 2
 
 
-def run_synthesis(run: CompileRun) -> StepDone:
-    embedder = load_embedder()
+def run_synthesis(run: CompileRun) -> StepDone | StepWaiting:
+    embedder = embedder_of(run)
     heldout = heldout_keys(run)
     slices = _slices(run)
     lookup = look_up_drafts(run, slices, embedder)
+    batches = StepBatches(run=run, step=StepName.SYNTHESIS)
+    is_done = True
     for slice_row in slices:
         if slice_row.is_captured:
             embed_slice(run, slice_row, embedder, StepName.SYNTHESIS)
         else:
-            synthesize_slice(run, slice_row, embedder, heldout, lookup)
+            is_done &= synthesize_slice(run, slice_row, embedder, heldout, lookup, batches)
+    if not is_done:
+        return send_batches(run, batches)
     with run.transaction() as fenced:
         done = _summary(run)
         finish_step(run, fenced, StepName.SYNTHESIS, done)
@@ -47,15 +53,21 @@ def run_synthesis(run: CompileRun) -> StepDone:
 
 
 def synthesize_slice(
-    run: CompileRun, slice_row: Slice, embedder: Embedder, heldout: frozenset[str], lookup: DraftLookup | None
-) -> None:
+    run: CompileRun,
+    slice_row: Slice,
+    embedder: Embedder,
+    heldout: frozenset[str],
+    lookup: DraftLookup | None,
+    batches: StepBatches,
+) -> bool:
     """Bring one slice to its N candidates, drafts first, and react to what the pool looks like. Safe to run again at
-    any point."""
+    any point. False where its next round waits for a batch."""
     while not slice_row.is_synthesized:
         with teacher_session(run, model=model_of(run, slice_row)) as session:
             if slice_row.round == 0:
                 offer_drafts(run, slice_row, session, lookup, heldout)
-            fill_round(run, slice_row, session, heldout, StepName.SYNTHESIS)
+            if not fill_round(run, slice_row, session, heldout, StepName.SYNTHESIS, batches=batches):
+                return False
             if slice_row.round == 0:
                 audit_drafts(run, slice_row, session)
         embed_slice(run, slice_row, embedder, StepName.SYNTHESIS)
@@ -65,6 +77,7 @@ def synthesize_slice(
             if slice_row.is_synthesized:
                 close_offer(run, slice_row, session.price, embedder)
                 slice_row.save(update_fields=["drafts"])
+    return True
 
 
 def _reaction(run: CompileRun, slice_row: Slice) -> str | None:

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from backend.domain import errors
+from backend.domain.dialects.faults import TeacherFault
 
 Role = Literal["system", "user", "assistant"]
 
@@ -190,16 +191,29 @@ RETRYABLE = frozenset(
 
 class TeacherFailed(errors.TeacherFailed):
     """`usage` is what the failed attempts may have cost, when any of them was answered; None when nothing can have
-    been billed."""
+    been billed. `fault` says what of the endpoint is wrong, where that could be told."""
 
-    def __init__(self, message: str, *, code: str, usage: Usage | None = None, n_attempts: int = 0) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str,
+        usage: Usage | None = None,
+        n_attempts: int = 0,
+        fault: TeacherFault | None = None,
+    ) -> None:
         super().__init__(message, code=code)
         self.usage = usage
         self.n_attempts = n_attempts
+        self.fault = fault
 
     @property
     def retryable(self) -> bool:
         return self.code in RETRYABLE
+
+
+class RewardFailed(TeacherFailed):
+    """The model that gives the spec's rewards failed; the codes are a teacher's."""
 
 
 class TeacherCanceled(Exception):

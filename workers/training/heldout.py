@@ -27,25 +27,24 @@ from backend.domain.spec.parsing import JsonOutput, LabelOutput, Spec, TextOutpu
 from workers.scoring.answer_checks import failed_checks
 from workers.step.durable import CompileRun
 from workers.step.runner_wait import SKU
+from workers.training.alternatives import BASELINES, alternatives_of, common_answer
 from workers.training.judging import judge_texts
 from workers.training.measurement import Measurement, RuleShare, quantiles_us
 from workers.training.trial_jobs import Answered, Trained
-
-BASELINES = {TrialKind.ENCODER: "frozen_encoder_logistic_regression", TrialKind.CAUSAL: "base_constrained"}
 
 
 def measure(
     run: CompileRun, heldout: list[dict[str, str]], dataset: list[dict[str, Any]], result: Answered
 ) -> Measurement:
     """Measure what is kept of an evaluation. Of a text task the teacher is asked here."""
-    leaks = _leakage(dataset, heldout)
-    own = replace(_measure_answers(run, heldout, result, _model_answers(result), is_ruled=False), leakage=leaks)
+    shared: dict[str, Any] = {"leakage": _leakage(dataset, heldout), "common_answer": common_answer(run.spec, dataset)}
+    own = replace(_measure_answers(run, heldout, result, _model_answers(result), is_ruled=False), **shared)
     of_rules = result.rule_answers
     ruled = [i for i, answer in enumerate(of_rules) if answer is not None]
     if not ruled:
         return replace(own, rules=_rule_share(len(of_rules), ruled, is_used=False)) if of_rules else own
     answers = [model if rule is None else rule for rule, model in zip(of_rules, _model_answers(result), strict=True)]
-    both = replace(_measure_answers(run, heldout, result, answers, is_ruled=True), leakage=leaks)
+    both = replace(_measure_answers(run, heldout, result, answers, is_ruled=True), **shared)
     is_used = evaluation_of(run, both).marks_ppm >= evaluation_of(run, own).marks_ppm
     share = replace(
         _rule_share(len(of_rules), ruled, is_used=is_used),
@@ -77,6 +76,7 @@ def _measure_answers(
         kind=TrialKind.CAUSAL if is_causal else TrialKind.ENCODER,
         predictions=answers,
         baseline_predictions=bare,
+        gold_predictions=None if isinstance(result, EvaluateCausalResult) else result.gold_predictions or None,
         confidences_ppm=[round(value * 1_000_000) for value in result.confidences],
         device=result.device,
         latency_us_p50=p50,
@@ -142,13 +142,13 @@ def evaluation_of(run: CompileRun, measured: Measurement, *, rows: Sequence[int]
         gold,
         measured.predictions,
         confidence=run.spec.gate.confidence,
-        baselines={BASELINES[measured.kind]: measured.baseline_predictions},
+        baselines={BASELINES[measured.kind].value: measured.baseline_predictions},
         n_trained=Counter(row["label"] for row in dataset),
     )
 
 
 def _generative(spec: Spec, gold: Sequence[str], measured: Measurement) -> AnyEvaluation:
-    name, passed = BASELINES[measured.kind], [not why for why in measured.failed or ()]
+    name, passed = BASELINES[measured.kind].value, [not why for why in measured.failed or ()]
     if isinstance(spec.output, JsonOutput):
         return evaluate_json(
             spec.output,
@@ -187,15 +187,26 @@ def score_of(run: CompileRun, evaluation: AnyEvaluation, measured: Measurement, 
     )
 
 
-def gate_of(run: CompileRun, evaluation: AnyEvaluation, score: KScore, trained: Trained) -> GateDecision:
+def gate_of(
+    run: CompileRun, measured: Measurement, evaluation: AnyEvaluation, score: KScore, trained: Trained
+) -> GateDecision:
     """The gate's decision on what was trained; where the spec names no K-score, the kind of base does."""
     gate = run.spec.gate.model_dump()
     if gate["k_min"] is None:
         gate["k_min"] = K_MIN_OF["encoder" if isinstance(trained, DistillResult) else "causal"]
     rank = trained.adapter_config.get("rank")
-    return decide_gate(GateOptions(**gate), evaluation, score, rank=rank if isinstance(rank, int) else 1)
+    return decide_gate(
+        GateOptions(**gate),
+        evaluation,
+        score,
+        rank=rank if isinstance(rank, int) else 1,
+        alternatives=alternatives_of(run, measured),
+    )
 
 
-def public_evaluation(evaluation: AnyEvaluation, measured: Measurement) -> dict[str, Any]:
-    """The part that the API and the artifact show: figures and conditions."""
-    return evaluation.to_json() | measured.conditions()
+def public_evaluation(run: CompileRun, evaluation: AnyEvaluation, measured: Measurement) -> dict[str, Any]:
+    """The part that receipts, the API and the artifact show: figures, alternatives and conditions."""
+    asked = measured.teacher
+    beside = {"alternatives": [one.to_json() for one in alternatives_of(run, measured)]}
+    skipped = {} if asked is None or not asked.why_not else {"teacher_why_not": asked.why_not}
+    return evaluation.to_json() | measured.conditions() | beside | skipped

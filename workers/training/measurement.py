@@ -9,7 +9,7 @@ from backend.domain.evaluation.own_time import Clock, OwnTime, Unit
 from backend.domain.planning.step_outputs import LabelingOut
 from backend.domain.planning.trials import TrialKind
 
-_BY_ROW = ("predictions", "baseline_predictions", "failed", "verdicts", "baseline_failed")
+_BY_ROW = ("predictions", "baseline_predictions", "gold_predictions", "failed", "verdicts", "baseline_failed")
 # what the API and the artifact show beside the figures
 _CONDITIONS = (
     "latency_us_p50",
@@ -39,11 +39,24 @@ class RuleShare:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TeacherAnswers:
+    """The teacher's own answers to the held-out rows of these numbers, "" for none; `failed` as a model's. `why_not`:
+    the code of what ended the asking before all rows."""
+
+    rows: list[int]
+    answers: list[str]
+    failed: list[list[str]] | None = None
+    why_not: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
     """The lists have an entry a held-out row. `failed` names the checks that an answer failed (of json and text tasks),
     `verdicts` is a judge's, `confidences_ppm` are the model's, also where a rule answered (`rule_rows`; then
     `model_predictions` are the model's own answers). The latencies are wall times and tell of the runner, `own` is the
-    model's own time (None: measured by the release of before). `recipes` is the pack's part of the receipt."""
+    model's own time (None: measured by the release of before). `recipes` is the pack's part of the receipt.
+    `gold_predictions` are those of the head that was fitted on gold alone, `common_answer` is the training pairs' most
+    typical one (json), `teacher` what the teacher answered; None where they were not measured."""
 
     kind: TrialKind
     predictions: list[str]
@@ -65,19 +78,24 @@ class Measurement:
     rule_rows: list[int] | None = None
     model_predictions: list[str] | None = None
     recipes: dict[str, Any] | None = None
+    gold_predictions: list[str] | None = None
+    common_answer: str | None = None
+    teacher: TeacherAnswers | None = None
 
     def to_json(self) -> dict[str, Any]:
         values = {one.name: getattr(self, one.name) for one in fields(self)}
         there = {name: value for name, value in values.items() if value is not None}
-        rules = {} if self.rules is None else {"rules": asdict(self.rules)}
-        return there | rules | ({} if self.own is None else {"own": self.own.to_json()})
+        parts = {name: getattr(self, name) for name in ("rules", "teacher")}
+        nested = {name: asdict(part) for name, part in parts.items() if part is not None}
+        return there | nested | ({} if self.own is None else {"own": self.own.to_json()})
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "Measurement":
         own = {one.name: value[one.name] for one in fields(cls) if one.name in value}
         rules = RuleShare(**own["rules"]) if own.get("rules") else None
         time = OwnTime.from_json(own["own"]) if own.get("own") else None
-        return cls(**own | {"kind": TrialKind(own["kind"]), "rules": rules, "own": time})
+        teacher = TeacherAnswers(**own["teacher"]) if own.get("teacher") else None
+        return cls(**own | {"kind": TrialKind(own["kind"]), "rules": rules, "own": time, "teacher": teacher})
 
     def of_rows(self, rows: Sequence[int]) -> "Measurement":
         """The measurement of these rows alone."""

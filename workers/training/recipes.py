@@ -160,9 +160,9 @@ def _if_gate_holds(run: CompileRun, trained: Trained, measured: Measurement, fac
     evaluation = evaluation_of(run, measured)
     alone = score_of(run, evaluation, measured, trained)
     score = score_of(run, evaluation, with_recipes(measured, facts), trained)
-    if gate_of(run, evaluation, score, trained).passed:
+    if gate_of(run, measured, evaluation, score, trained).passed:
         return facts
-    if gate_of(run, evaluation, alone, trained).passed:
+    if gate_of(run, measured, evaluation, alone, trained).passed:
         return {"why_not": "gate_missed", "reason": "With its bytes the K-score would miss the gate."}
     if score.composite_ppm >= alone.composite_ppm:
         return facts
@@ -177,7 +177,7 @@ def _judged_with(
         return outcome
     evaluation = evaluation_of(run, with_pack)
     score = score_of(run, evaluation, with_pack, trained)
-    decision = gate_of(run, evaluation, score, trained)
+    decision = gate_of(run, with_pack, evaluation, score, trained)
     return replace(outcome, passed=decision.passed, first_failed=decision.first_failed, k_score_ppm=score.composite_ppm)
 
 

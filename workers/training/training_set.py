@@ -1,21 +1,25 @@
 """The way from labelled inputs to the pairs that train: the second selection, leaks left out, and for labels the
 declared shares.
 
-For labels, the third tell of the seeds' pages: when the labels of the training set are off the declared shares by more
-than 5 points, classes are thinned out until they are not (`domain.labels.balance`), and what remains off is reported.
+The shares divide the K of that selection: a label task's among the labels, counting gold, a json or text task's among
+the slices. For labels, the third tell of the seeds' pages: when the labels of the training set are off the declared
+shares by more than 5 points, classes are thinned out until they are not (`domain.labels.balance`), and what remains off
+is reported.
 """
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from backend.compiles.models import Candidate
+from backend.compiles.models import Candidate, Slice
 from backend.domain.answers.candidates import text_key
 from backend.domain.answers.json_values import answer_text, parse_answer
 from backend.domain.answers.labels import Balance, LabeledPair, balance
 from backend.domain.errors import CustomerError
+from backend.domain.selection.allocation import allocate_by_shares
 from backend.domain.selection.options import Method
 from backend.domain.selection.select import SelectionReport, select
 from backend.domain.spec.gold import drop_leaks
@@ -38,11 +42,13 @@ class TrainingSet:
         return {row["input"] for row in self.rows}
 
 
-def training_set(spec: Spec, labeled: Sequence[Candidate], gold: Gold, heldout: Sequence[str]) -> TrainingSet:
-    """Make the set; where the teacher and gold disagree, gold is right. Raises CustomerError for a label that nothing
-    trains."""
+def training_set(
+    spec: Spec, slices: Sequence[Slice], labeled: Sequence[Candidate], gold: Gold, heldout: Sequence[str]
+) -> TrainingSet:
+    """Make the set; `slices` are those of the candidates. Where the teacher and gold disagree, gold is right. Raises
+    CustomerError for a label that nothing trains."""
     known = {text_key(row["input"]) for row in gold}
-    chosen, report = _select_pairs(spec, [row for row in labeled if row.text_key not in known])
+    chosen, report = _select_pairs(spec, slices, [row for row in labeled if row.text_key not in known], gold)
     pairs = [_pair(spec, row) for row in chosen] + [_gold_pair(spec, row) for row in gold]
     pairs = [pairs[i] for i in drop_leaks([pair.key for pair in pairs], heldout)]
     shares = _shares(spec)
@@ -59,22 +65,71 @@ def completions(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{"input": row["input"], "output": row["label"], "weight": row["weight"]} for row in rows]
 
 
-def _select_pairs(spec: Spec, rows: Sequence[Candidate]) -> tuple[list[Candidate], SelectionReport]:
+def _select_pairs(
+    spec: Spec, slices: Sequence[Slice], rows: Sequence[Candidate], gold: Gold
+) -> tuple[list[Candidate], SelectionReport]:
     """The second selection, K = ceil(N/2) over the labelled pairs; score = agreement. Per label, so that no class is
-    selected away."""
+    selected away, or of a json or text task per slice."""
     n = len(rows)
-    labels = [row.label for row in rows] if isinstance(spec.output, LabelOutput) else None
+    is_label = isinstance(spec.output, LabelOutput)
+    labels = [row.label for row in rows] if is_label else _slice_names(slices, rows)
     k_wanted = min(n, spec.sampling.k_distill or default_k_distill(n))
+    k = max(k_wanted, len(set(labels or ()))) if is_label else k_wanted
     selection = select(
         stack([row.embedding for row in rows]),
         [(row.agreement_ppm or 0) / 1_000_000 for row in rows],
         [row.text_key for row in rows],
-        k=max(k_wanted, len(set(labels or ()))),
+        k=k,
         labels=labels,
+        k_by_label=None if _trains_on_all(spec) else _k_by_label(spec, slices, labels, gold, k),
         method=Method.ALL if _trains_on_all(spec) else Method.TWO_STEP,
         score_floor=0.0,  # what the teacher does not agree on is not here
     )
     return [rows[i] for i in selection.picks], selection.report
+
+
+def _slice_names(slices: Sequence[Slice], rows: Sequence[Candidate]) -> list[str] | None:
+    """The slice of each row; None where there is one slice alone."""
+    if len(slices) < 2:
+        return None
+    names = {part.id: part.name for part in slices}
+    return [names[row.slice_id] for row in rows]  # type: ignore[attr-defined]  # Django's, of the foreign key
+
+
+def _k_by_label(
+    spec: Spec, slices: Sequence[Slice], labels: Sequence[str] | None, gold: Gold, k: int
+) -> dict[str, int] | None:
+    """K of each label, or of each slice of a json or text task, by the declared shares; None where none are declared.
+    Gold trains too, so that a label of which gold has many gets fewer."""
+    if labels is None:
+        return None
+    there = Counter(labels)
+    names = sorted(there)
+    if not isinstance(spec.output, LabelOutput):
+        weights = _weights(slices)
+        wanted = [weights[name] for name in names]
+        return dict(zip(names, allocate_by_shares(k, wanted, most=[there[name] for name in names]), strict=True))
+    shares = _shares(spec)
+    if shares is None:
+        return None
+    trained = Counter(row["output"] for row in gold if row["output"] in there)
+    totals = allocate_by_shares(
+        k + trained.total(),
+        [shares[name] for name in names],
+        least=[max(1, trained[name]) for name in names],  # all gold, else one
+        most=[trained[name] + there[name] for name in names],
+    )
+    return {name: total - trained[name] for name, total in zip(names, totals, strict=True)}
+
+
+def _weights(slices: Sequence[Slice]) -> Counter[str]:
+    """The parts of the slices in the pairs that train: what was captured counts with its K, and the K of the others is
+    divided by their shares."""
+    k_written = sum(part.k_requested for part in slices if not part.is_captured)
+    weights: Counter[str] = Counter()
+    for part in slices:
+        weights[part.name] += 1_000_000 * part.k_requested if part.is_captured else k_written * part.share_ppm
+    return weights
 
 
 def _trains_on_all(spec: Spec) -> bool:

@@ -4,7 +4,7 @@ inputs with it. An encoder and a causal base have jobs of their own; what differ
 from dataclasses import replace
 from typing import Any
 
-from backend.blobs import has_blob, put_jsonl
+from backend.blobs import get_jsonl, has_blob, put_jsonl
 from backend.domain.jobs.causal_jobs import (
     DistillCausalJob,
     DistillCausalResult,
@@ -19,9 +19,11 @@ from backend.domain.jobs.runner_results import (
     evaluate_causal_result,
     evaluate_result,
 )
-from backend.domain.planning.step_outputs import LabelingOut
+from backend.domain.planning.step_outputs import LabelingOut, SlicingOut
+from backend.domain.planning.trial_estimates import MAX_GOLD_ALONE
 from backend.domain.planning.trials import Trial, TrialKind
 from backend.domain.spec.defaults import answer_max_tokens
+from backend.domain.spec.gold import drop_leaks
 from backend.domain.spec.parsing import label_names
 from backend.domain.spec.task_prompt import answer_form, system_prompt
 from backend.runner_jobs.leases import Offer
@@ -63,6 +65,7 @@ def evaluate_offer(run: CompileRun, trained: Trained, heldout: list[dict[str, st
     inputs = put_jsonl(run.tenant_id, [{"input": row["input"]} for row in heldout])
     rules = run.output(LabelingOut).rules
     needs = (trained.adapter_sha256, inputs, *([rules] if rules else []))
+    gold = gold_alone(run, heldout) if isinstance(trained, DistillResult) else ""
     if isinstance(trained, DistillResult):
         job = EvaluateJob(
             base_model=run.spec.train.base,
@@ -73,8 +76,9 @@ def evaluate_offer(run: CompileRun, trained: Trained, heldout: list[dict[str, st
             temperature=trained.temperature,
             inputs_sha256=inputs,
             rules_sha256=rules,
+            gold_sha256=gold,
         )
-        return Offer(kind=RunnerJobKind.EVALUATE, payload=job.to_json(), inputs=needs)
+        return Offer(kind=RunnerJobKind.EVALUATE, payload=job.to_json(), inputs=(*needs, *([gold] if gold else [])))
     causal = EvaluateCausalJob(
         base_model=run.spec.train.causal.base,
         base_model_sha256=trained.base_model_sha256,
@@ -87,6 +91,17 @@ def evaluate_offer(run: CompileRun, trained: Trained, heldout: list[dict[str, st
         rules_sha256=rules,
     )
     return Offer(kind=RunnerJobKind.EVALUATE_CAUSAL, payload=causal.to_json(), inputs=needs)
+
+
+def gold_alone(run: CompileRun, heldout: list[dict[str, str]]) -> str:
+    """The gold that trains, as a runner reads pairs: at most MAX_GOLD_ALONE, spread evenly. "" where there is none."""
+    trained = run.output(SlicingOut).gold_train
+    gold = get_jsonl(run.tenant_id, trained) if trained else []
+    kept = drop_leaks([row["input"] for row in gold], [row["input"] for row in heldout])
+    n = min(MAX_GOLD_ALONE, len(kept))
+    chosen = [gold[kept[i * len(kept) // n]] for i in range(n)]
+    rows = [{"input": row["input"], "label": row["output"], "weight": 1.0} for row in chosen]
+    return put_jsonl(run.tenant_id, rows) if rows else ""
 
 
 def read_answered(run: CompileRun, trial: Trial, value: dict[str, Any], *, n: int) -> Answered:

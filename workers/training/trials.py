@@ -59,7 +59,7 @@ def advance_trial(run: CompileRun, nth: int) -> bool:
         return True
     evaluation = evaluation_of(run, measured)
     score = score_of(run, evaluation, measured, trained)
-    decision = gate_of(run, evaluation, score, trained)
+    decision = gate_of(run, measured, evaluation, score, trained)
     outcome = TrialOutcome(
         trial=trial,
         passed=decision.passed,

@@ -1,5 +1,5 @@
-"""/v1/specs, /v1/compiles and what hangs on a compile. The event stream is in `event_stream`, uploads and teacher keys
-in `material_api`."""
+"""/v1/specs/schema, /v1/compiles and what hangs on a compile. The event stream is in `event_stream`, uploads and
+teacher keys in `material_api`; a spec is checked in `backend.preflight`."""
 
 from typing import ClassVar
 from uuid import UUID
@@ -15,7 +15,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from backend.compiles.api.serializers import EstimateQuery, ResumeRequest
-from backend.compiles.api.shapes import EstimateShape, ValidationShape
+from backend.compiles.api.shapes import EstimateShape
 from backend.compiles.lifecycle import submission, transitions
 from backend.compiles.models import Candidate, Compile, Slice, StepRun
 from backend.compiles.shapes import CandidateShape, CompileShape, CompileSummary, SliceShape, StepShape
@@ -47,16 +47,6 @@ class SpecSchemaView(APIView):
     def get(self, request: Request) -> Response:
         """The JSON Schema of a spec."""
         return Response(spec_json_schema())
-
-
-class SpecValidateView(APIView):
-    permission_classes = READ_ONLY
-
-    @extend_schema(operation_id="specs_validate", request=OpenApiTypes.OBJECT, responses=ValidationShape)
-    def post(self, request: Request) -> Response:
-        """Check a spec without starting anything: 200 with every default filled in and an estimate, or 422 with all
-        problems."""
-        return Response(ValidationShape.of(submission.check(request.auth.tenant_id, request.data)))
 
 
 class CompilesView(APIView):

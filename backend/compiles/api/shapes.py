@@ -13,8 +13,6 @@ from backend.domain.evaluation.paired import Paired
 from backend.domain.ids import Prefix
 from backend.domain.lifecycle import CompileStatus
 from backend.domain.planning.ablations import Arm, Comparison, Outcome
-from backend.domain.planning.estimates import Estimate
-from backend.domain.spec.parsing import Spec, canonical_spec
 from backend.rest.shapes import Constant, PublicId, Shape, Time
 
 
@@ -90,22 +88,6 @@ class TeacherKeyShape(Shape[TeacherKey]):
     created_at = Time()
 
 
-class ValidationShape(Shape[tuple[Spec, Estimate]]):
-    object = Constant("spec_validation")
-    valid = s.BooleanField()
-    spec = s.JSONField(help_text="The spec with every default filled in.")
-    estimate = s.JSONField()
-
-    def get_valid(self, _: tuple[Spec, Estimate]) -> bool:
-        return True
-
-    def get_spec(self, checked: tuple[Spec, Estimate]) -> dict[str, Any]:
-        return canonical_spec(checked[0])
-
-    def get_estimate(self, checked: tuple[Spec, Estimate]) -> dict[str, Any]:
-        return checked[1].to_json()
-
-
 class DraftSavingShape(s.Serializer[Any]):
     """Nulls where no worker could say, and then `reason` says why."""
 
@@ -125,10 +107,19 @@ class EstimateShape(s.Serializer[Any]):
     steps = s.JSONField()
     total = s.JSONField()
     worst_batch_microusd = s.IntegerField()
+    teacher_rows = s.IntegerField(help_text="Held-out inputs that the teacher answers too, beside the model.")
     price_version = s.CharField()
     teacher_price_version = s.CharField()
     teacher_price = TeacherPriceShape(help_text="What the teacher's tokens cost; a compile keeps it to its end.")
     fallback_price = TeacherPriceShape(allow_null=True, help_text="Of the fallback model, where there is one.")
+    batch_price = TeacherPriceShape(
+        allow_null=True, help_text="In batch mode: what a token costs in a batch (synthesis and labeling)."
+    )
+    batch_fallback_price = TeacherPriceShape(allow_null=True, help_text="The same of the fallback model.")
+    batch_window_h = s.IntegerField(
+        allow_null=True, help_text="In batch mode: the hours within which a batch is answered, or expires."
+    )
+    reward_price = TeacherPriceShape(allow_null=True, help_text="Of the model that gives rewards, where one does.")
     assumptions = s.ListField(child=s.CharField())
     warnings = s.ListField(child=s.CharField(), help_text="What is doubtful, such as a price of more than a year ago.")
     budget_microusd = s.IntegerField()

@@ -12,7 +12,7 @@ from uuid import UUID
 from django.db.models import Count, Q
 
 from backend.blobs import get_json, get_jsonl
-from backend.compiles.lifecycle.submission import check_teacher, estimate_now, queue
+from backend.compiles.lifecycle.submission import check_embedder, check_teacher, estimate_now, queue
 from backend.compiles.models import Candidate, Compile, Slice, StepRun, TeacherCall
 from backend.compiles.states import ANSWERED_STATES, LABELED_STATES, CandidateState
 from backend.domain.answers.json_values import BadAnswer, is_exact, parse_answer
@@ -41,6 +41,7 @@ def start(source: Compile, arm: Arm, *, budget_microusd: int | None, api_key_id:
     pools = _check_source(source)
     spec = arm_spec(parse_spec(source.spec), arm)
     check_teacher(source.tenant_id, spec)
+    check_embedder(spec)
     n_captured = sum(s.n_candidates for s in _slices(source) if s.is_captured)
     expected = estimate_arm(estimate_now(spec, n_captures=n_captured), arm, pools, _paid_by(source))
     budget = source.budget_microusd if budget_microusd is None else budget_microusd

@@ -14,7 +14,8 @@ from django.utils import timezone
 
 from backend.blobs import probe_store, sweep_blob
 from backend.compiles.lifecycle.transitions import FORGOTTEN
-from backend.compiles.models import Candidate, Compile, Slice, StepRun, TeacherCall, Upload
+from backend.compiles.models import Candidate, Compile, Slice, StepRun, TeacherBatch, TeacherCall, Upload
+from backend.compiles.states import BatchState
 from backend.compiles.uploads import UploadPurpose
 from backend.domain.ids import Prefix, encode_id
 from backend.domain.lifecycle import TERMINAL, CompileStatus, StepName
@@ -81,6 +82,7 @@ def _forget_candidates(tenant_id: UUID, days: int) -> int:
     Candidate.objects.of_tenant(tenant_id).filter(compile_id__in=ids).delete()
     ended.filter(id__in=ids).exclude(status=CompileStatus.SUCCEEDED).update(failure_code=FORGOTTEN)
     _forget_datasets(tenant_id, ids)
+    _forget_batches(tenant_id, ids)
     TeacherCall.objects.of_tenant(tenant_id).filter(compile_id__in=ids).update(choices=[])
     Slice.objects.of_tenant(tenant_id).filter(compile_id__in=ids).update(exemplars=[], hint="", embedding=None)
     return len(ids)
@@ -93,6 +95,16 @@ def _forget_datasets(tenant_id: UUID, compile_ids: list[UUID]) -> None:
     others = _datasets(steps.exclude(compile_id__in=compile_ids)) if mine else set()
     for digest in mine - others:
         transaction.on_commit(lambda digest=digest: sweep_blob(tenant_id, digest))
+
+
+def _forget_batches(tenant_id: UUID, compile_ids: list[UUID]) -> None:
+    """The files of batches that had no end when their compile failed."""
+    rows = TeacherBatch.objects.of_tenant(tenant_id).exclude(state=BatchState.ENDED)
+    mine = rows.filter(compile_id__in=compile_ids)
+    others = rows.exclude(compile_id__in=compile_ids).values_list("file_sha256", flat=True)
+    for digest in set(mine.values_list("file_sha256", flat=True)) - set(others):
+        transaction.on_commit(lambda digest=digest: sweep_blob(tenant_id, digest))
+    mine.update(state=BatchState.ENDED, ended_at=timezone.now())
 
 
 def _datasets(steps: QuerySet[StepRun]) -> set[str]:

@@ -1,6 +1,7 @@
 """Taking a spec in: checked to the last row, estimated, held against its budget, queued."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -20,7 +21,9 @@ from backend.domain.ids import Prefix, decode_id
 from backend.domain.lifecycle import STEPS, CompileStatus
 from backend.domain.planning.estimates import Estimate, check_budget, estimate
 from backend.domain.planning.gate_reach import check_reachable
-from backend.domain.spec.parsing import Spec, canonical_spec, parse_spec
+from backend.domain.spec.gold import GoldSplit
+from backend.domain.spec.parsing import Example, Spec, canonical_spec, parse_spec
+from backend.domain.spec.reward import RewardVerifier
 from backend.usage import holds
 
 
@@ -28,16 +31,37 @@ def check(tenant_id: UUID, document: object) -> tuple[Spec, Estimate]:
     """The spec and what it would cost. Raises InvalidSpec, also for uploads and keys that are not the tenant's."""
     spec = parse_spec(document)
     check_reachable(spec)
-    gold = split(tenant_id, spec, load_gold(tenant_id, spec))
-    captures = load_captures(tenant_id, spec)
-    if len(gold.heldout) < spec.gate.min_heldout:
+    material = load_material(tenant_id, spec)
+    n_heldout = len(material.gold.heldout)
+    if n_heldout < spec.gate.min_heldout:
         message = (
-            f"{len(gold.heldout)} examples are held out and the gate needs {spec.gate.min_heldout}: "
+            f"{n_heldout} examples are held out and the gate needs {spec.gate.min_heldout}: "
             "add gold examples, raise examples.holdout, or lower gate.min_heldout."
         )
         raise _wrong("/examples", "too_few_heldout", message)
     check_teacher(tenant_id, spec)
-    return spec, estimate_now(
+    check_embedder(spec)
+    return spec, estimate_material(spec, material)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Material:
+    """The data of a spec: its gold, split, and its captures."""
+
+    gold: GoldSplit[Example]
+    captures: list[str]
+
+
+def load_material(tenant_id: UUID, spec: Spec) -> Material:
+    """Raises InvalidSpec, also for uploads that are not the tenant's."""
+    gold = split(tenant_id, spec, load_gold(tenant_id, spec))
+    return Material(gold=gold, captures=load_captures(tenant_id, spec))
+
+
+def estimate_material(spec: Spec, material: Material) -> Estimate:
+    """Estimate a spec with all of its data."""
+    gold, captures = material.gold, material.captures
+    return estimate_now(
         spec,
         n_captures=len(captures),
         n_gold_train=len(gold.train),
@@ -101,23 +125,41 @@ def _to_hold(spec: Spec, expected: Estimate, budget_microusd: int) -> int:
 
 
 def check_teacher(tenant_id: UUID, spec: Spec) -> None:
-    """Check what a worker would find out only when it calls: the key, the recording, the address."""
+    """Check what a worker would find out only when it calls: the recording, and keys and addresses, those of a reward
+    among them."""
     teacher = spec.teacher
     if teacher.provider == "grammar" and not settings.KOLM_GRAMMAR_URL:
         message = "this installation runs no grammar teacher; take an openai_compatible one, or a replay"
         raise _wrong("/teacher/provider", "not_on_this_deployment", message)
     if teacher.recording is not None:
         find_upload(tenant_id, teacher.recording, UploadPurpose.RECORDING, pointer="/teacher/recording")
-    if teacher.base_url is not None:
-        _check_address(teacher.base_url)
-    if teacher.api_key is not None:
-        key_id = decode_id(Prefix.TEACHER_KEY, teacher.api_key)
+    _check_endpoint(tenant_id, teacher.base_url, teacher.api_key, "/teacher")
+    for i, verifier in enumerate(spec.verifiers):
+        if isinstance(verifier, RewardVerifier):
+            _check_endpoint(tenant_id, verifier.base_url, verifier.api_key, f"/verifiers/{i}")
+
+
+def _check_endpoint(tenant_id: UUID, base_url: str | None, api_key: str | None, pointer: str) -> None:
+    if base_url is not None:
+        _check_address(base_url, pointer)
+    if api_key is not None:
+        key_id = decode_id(Prefix.TEACHER_KEY, api_key)
         if not TeacherKey.objects.filter(tenant_id=tenant_id, id=key_id).exists():
-            message = f"there is no teacher key {teacher.api_key}; store one with POST /v1/teacher_keys"
-            raise _wrong("/teacher/api_key", "unknown_teacher_key", message)
+            message = f"there is no teacher key {api_key}; store one with POST /v1/teacher_keys"
+            raise _wrong(f"{pointer}/api_key", "unknown_teacher_key", message)
 
 
-def _check_address(base_url: str) -> None:
+def check_embedder(spec: Spec) -> None:
+    """Refuse an embedder that this installation does not hold."""
+    held = settings.KOLM_EMBEDDERS
+    if spec.embedder is not None and spec.embedder not in held:
+        message = (
+            f"this installation has no embedder {spec.embedder}; it has {', '.join(held)}. Leave it out for the first"
+        )
+        raise _wrong("/embedder", "unknown_embedder", message)
+
+
+def _check_address(base_url: str, pointer: str) -> None:
     """Check an address by its text alone: a transaction is open and must not wait for DNS. What a name resolves to is
     judged by the worker on every connection."""
     from backend.outbound import OutboundRefused, check_url  # brings httpx, which a web process may never need
@@ -125,7 +167,7 @@ def _check_address(base_url: str) -> None:
     try:
         check_url(base_url, allowed_origins=settings.KOLM_ALLOW_PRIVATE_TEACHERS)
     except OutboundRefused as refused:
-        raise _wrong("/teacher/base_url", refused.code, refused.message) from None
+        raise _wrong(f"{pointer}/base_url", refused.code, refused.message) from None
 
 
 def _wrong(pointer: str, code: str, message: str) -> InvalidSpec:

@@ -1,6 +1,7 @@
 """The spec editor: a text that is read as it is typed, its problems by place and line, what it would cost, and a
 submission that happens once however often the button is pressed."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -23,9 +24,12 @@ from backend.domain.errors import CustomerError, InvalidInput, InvalidSpec
 from backend.domain.ids import Prefix, decode_id, encode_id
 from backend.domain.money.teacher_prices import price_json, price_sentence
 from backend.domain.planning.estimates import Estimate, check_budget
+from backend.domain.planning.preflight.lines import Preflight, in_order
 from backend.domain.roles import Permission
-from backend.domain.spec.parsing import Spec, effective_slices, label_names, parse_spec
+from backend.domain.spec.parsing import Spec, effective_slices, label_names, parse_spec, slice_sizes
 from backend.drafts.previews import expected_saving
+from backend.preflight.asking import preflight_of
+from backend.preflight.settings_lines import check_settings
 from backend.rest.new_ids import new_uuid7
 from backend.tenants.audit import note
 from backend.tenants.idempotency import run_once
@@ -59,7 +63,19 @@ class Checked:
 
     @property
     def price_line(self) -> str:
-        return "" if self.estimate is None else price_sentence(price_json(self.estimate.teacher.main))
+        if self.estimate is None:
+            return ""
+        main, reward = self.estimate.teacher.main, self.estimate.teacher.reward
+        rewards = "" if reward is None else f"; rewards by {price_sentence(price_json(reward))}"
+        return price_sentence(price_json(main)) + rewards
+
+    @property
+    def batch_line(self) -> str:
+        """Say what a batch costs and how long it may take, in batch mode."""
+        if self.estimate is None or self.estimate.teacher.batch is None:
+            return ""
+        price = price_sentence(price_json(self.estimate.teacher.batch))
+        return f"{price}. Each batch is answered within {self.estimate.batch_window_h} h; the compile waits for it"
 
     @property
     def is_ample(self) -> bool:
@@ -102,6 +118,34 @@ def expected_drafts(request: ConsoleRequest) -> HttpResponse:
     return render(request, "console/compiles/_drafts.html", {"saving": saving})
 
 
+@require_POST
+@page(Permission.COMPILE, atomic=False)
+def preflight_spec(request: ConsoleRequest) -> HttpResponse:
+    """Look whether a compile of the text can end: a fragment to htmx, else the editor with the list in it. Runners and
+    workers are waited for, so no transaction is open."""
+    tenant_id = request.team_session.tenant_id
+    text, budget = request.POST.get("spec", ""), request.POST.get("budget", "")
+    try:
+        spec = parse_spec(with_budget(read_spec(text).value, budget))
+        context: dict[str, Any] = {"preflight": preflight_of(tenant_id, spec)[0]}
+    except CustomerError as error:
+        context = {"fault": error.message}
+    if request.htmx:
+        return render(request, "console/compiles/_preflight.html", context)
+    with tenant_scope(tenant_id):
+        return _editor(request, text=text, budget=budget, is_checked=True, **context)
+
+
+def _settings_of(request: ConsoleRequest, text: str, budget: str) -> Preflight | None:
+    """The lines that rows decide, of a text that was refused: nobody is waited for. None where it is no spec."""
+    tenant_id = request.team_session.tenant_id
+    try:
+        spec = parse_spec(with_budget(read_spec(text).value, budget))
+        return in_order(check_settings(tenant_id, spec).lines)
+    except CustomerError:
+        return None
+
+
 def check_text(tenant_id: UUID, text: str, budget: str) -> Checked:
     """Read, checked to the last row, estimated. In the caller's transaction; never raises for what a customer wrote."""
     try:
@@ -134,7 +178,8 @@ def _handle_post(request: ConsoleRequest) -> HttpResponse:
         value = with_budget(document.value, budget)
         public_id = run_once(tenant_id, _key(request), lambda: _submit(request, value))
     except CustomerError as error:
-        return _editor(request, text=text, budget=budget, faults=_faults(error, document), status=422)
+        faults, preflight = _faults(error, document), _settings_of(request, text, budget)
+        return _editor(request, text=text, budget=budget, faults=faults, preflight=preflight, status=422)
     messages.success(request, "Queued. This page follows it.")
     return redirect("console:compile", public_id)
 
@@ -175,6 +220,8 @@ def _editor(
     faults: list[Fault] | None = None,
     upload_faults: list[Fault] | None = None,
     uploaded: Upload | None = None,
+    preflight: Preflight | None = None,
+    fault: str = "",
     status: int = 200,
 ) -> HttpResponse:
     checked = Checked(faults=faults) if faults else None
@@ -185,6 +232,8 @@ def _editor(
         "budget": budget[:20],
         "checked": checked,
         "wants_drafts": True,
+        "preflight": preflight,
+        "fault": fault,
         "token": new_uuid7().hex,
         "examples": examples(),
         "purposes": [purpose.value for purpose in UploadPurpose],
@@ -215,18 +264,28 @@ def _faults(error: CustomerError, document: SpecText | None) -> list[Fault]:
 def _summary(spec: Spec) -> list[tuple[str, str]]:
     """Teacher and K settings, as they will be used."""
     sampling, teacher = spec.sampling, spec.teacher
-    k = f"K = {sampling.k_select}" if sampling.k_select else "K = N / 3, rounded up"
     slices = effective_slices(spec)
     model = teacher.model if teacher.provider == "openai_compatible" else f"{teacher.model} ({teacher.provider})"
     return [
         ("Task", f"{spec.name}, {_answers(spec)}, {len(slices)} slices"),
         ("Teacher", model + (f", falls back to {teacher.fallback_model}" if teacher.fallback_model else "")),
-        ("Candidates", f"N = {sampling.n_candidates} per slice, {k} kept by {sampling.method}"),
+        ("Candidates", f"{_pools(spec)}, by {sampling.method}"),
         ("Labels", f"{sampling.label_samples} votes per pick, at least {sampling.min_agreement:.0%} agreed"),
         ("If a slice is poor", ", then ".join(sampling.on_gap)),
         ("Drafts", spec.draft_cache.verify if spec.draft_cache.enabled else "off"),
         ("Gate", f"{_k_min(spec)}, accuracy {spec.gate.accuracy_lower:g} at its lower bound"),
     ]
+
+
+def _pools(spec: Spec) -> str:
+    """N and K of the slices, as their shares make them."""
+    sizes = slice_sizes(spec)
+    n, k = _span([size.n for size in sizes]), _span([size.k for size in sizes])
+    return f"N = {n} per slice" + (" by its share" if "to" in n else "") + f", K = {k} kept"
+
+
+def _span(counts: Sequence[int]) -> str:
+    return str(counts[0]) if min(counts) == max(counts) else f"{min(counts)} to {max(counts)}"
 
 
 def _k_min(spec: Spec) -> str:

@@ -42,6 +42,7 @@ FLOORS = {
     "accuracy_lower": "Accuracy, lower bound",
     "beat_majority": "Beats the majority label",
     "beat_baseline": "Beats the base without an adapter",
+    "alternatives": "Not clearly worse than an alternative",
     "worst_class_recall": "Recall of the worst label",
     "worst_field_f1": "F1 of the worst field",
     "k_min": "K-score",

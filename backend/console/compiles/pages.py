@@ -31,6 +31,7 @@ from backend.console.compiles.slices import (
 )
 from backend.domain.ids import Prefix, encode_id
 from backend.domain.lifecycle import TERMINAL, CompileStatus, StepName
+from backend.domain.planning.preflight.lines import Preflight
 from backend.domain.planning.step_outputs import EvaluationOut, GateOut, LabelingOut
 from backend.domain.roles import Permission
 from backend.domain.spec.parsing import Spec
@@ -43,6 +44,7 @@ ABLATABLE = (CompileStatus.SUCCEEDED, CompileStatus.GATE_FAILED)
 ENDS = tuple(f"compile.{status.value}" for status in TERMINAL)
 TYPES = (
     "compile.status",
+    "compile.preflight",
     *ENDS,
     "step.started",
     "step.progress",
@@ -93,7 +95,7 @@ def _about(request: ConsoleRequest, row: Compile) -> dict[str, Any]:
         "is_over": status in TERMINAL,
         "api_path": f"/v1/compiles/{encode_id(Prefix.COMPILE, row.id)}",
         "may_start": may,
-        "may_cancel": may and status in (CompileStatus.QUEUED, CompileStatus.RUNNING),
+        "may_cancel": may and status in (CompileStatus.QUEUED, CompileStatus.RUNNING, CompileStatus.AWAITING_BATCH),
         "may_resume": may and status in RESUMABLE,
         "may_ablate": may and status in ABLATABLE and row.ablation_of is None,
         "next": _NEXT.get(status, ""),
@@ -112,6 +114,7 @@ def _progress(row: Compile, steps: Sequence[StepRun]) -> dict[str, Any]:
         "costs": figures.costs(row),
         "took_s": figures.took_s(row),
         "accuracy": row.evaluation,
+        "preflight": None if row.preflight is None else Preflight.from_json(row.preflight),
     }
 
 

@@ -9,6 +9,7 @@ urlpatterns = [
     path("compiles", lists.compiles, name="compiles"),
     path("compiles/new", editor.compile_new, name="compile_new"),
     path("compiles/new/check", editor.check_spec, name="compile_check"),
+    path("compiles/new/preflight", editor.preflight_spec, name="compile_preflight"),
     path("compiles/new/drafts", editor.expected_drafts, name="compile_drafts"),
     path("compiles/compare", comparison.compile_compare, name="compile_compare"),
     path("compiles/<str:compile>", pages.compile_page, name="compile"),

@@ -20,7 +20,7 @@ MICRO = Decimal(1_000_000)
 
 STATE_OF = {
     "good": "succeeded done active delivered paid published passed enabled verified available accepted ok kept",
-    "live": "running started working delivering sending claimed leased in_progress live",
+    "live": "running started working delivering sending claimed leased in_progress live awaiting_batch",
     "warn": "gate_failed past_due retrying degraded warning cluster_gap partial expiring",
     "bad": "failed revoked disabled error rejected uncollectible broken refused",
 }
@@ -63,6 +63,12 @@ def ppm(value: int | None, places: int = 3) -> str:
 @register.filter
 def ppm_pct(value: int | None) -> str:
     return NOTHING if value is None or value == "" else pct(value / 1_000_000)
+
+
+@register.filter
+def ppm_points(value: int | None) -> str:
+    """A difference of two shares in percentage points, with its sign: -72,345 ppm is `-7.2`."""
+    return NOTHING if value is None or value == "" else f"{value / 10_000:+.1f}"
 
 
 @register.filter

@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import reduce
 
+from backend.domain.dialects.batches import BatchTerms
+
 DEFAULT_THOUGHT_TOKENS = 4096  # of a model that thinks, where nobody says how long
 # what is left for thoughts, by effort; an endpoint's own default is about "medium"
 THOUGHT_TOKENS = {"none": 0, "minimal": 512, "low": 2048, "medium": 4096, "high": 16_384, "xhigh": 32_768}
@@ -55,7 +57,8 @@ class Dialect:
     `token_limit` are the names of these two; `max_n`, `max_temperature` and `max_top_logprobs` the largest values.
     `effort` is the path of the option that says how long to think, `efforts` its values from the least; `off` the path
     of what switches thoughts off where that is no effort, and its value. `thinks`: the model writes thoughts before its
-    answer unless it is told not to. `has_breakpoints`: the end of what to cache is marked in the message.
+    answer unless it is told not to. `has_breakpoints`: the end of what to cache is marked in the message. `batch` are
+    the terms of its batch endpoint, where kolm speaks that.
     """
 
     name: str
@@ -77,6 +80,7 @@ class Dialect:
     off: tuple[tuple[str, ...], str | bool] | None = None
     thinks: bool = False
     has_breakpoints: bool = False
+    batch: BatchTerms | None = None
 
     def fits(self, host: str, path: str, model: str) -> bool:
         """Tell whether this row is about a model at an address."""

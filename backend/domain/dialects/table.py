@@ -9,6 +9,7 @@ a row lists what saves a refusal, and above all what an endpoint ignores without
 
 from urllib.parse import urlsplit
 
+from backend.domain.dialects.batches import GROQ_BATCHES, OPENAI_BATCHES
 from backend.domain.dialects.dialect import LOGPROBS, SAMPLING, Dialect, Option, ResponseFormat
 
 WRITTEN = "2026-11-25"
@@ -48,6 +49,7 @@ VENDORS: tuple[Dialect, ...] = (
         token_limit="max_completion_tokens",
         efforts=ALL_EFFORTS,
         thinks=True,
+        batch=OPENAI_BATCHES,
     ),
     Dialect(
         name="openai",
@@ -56,6 +58,7 @@ VENDORS: tuple[Dialect, ...] = (
         hosts=("api.openai.com",),
         takes=SAMPLING | LOGPROBS | PLAIN | CACHE_KEY,
         token_limit="max_completion_tokens",
+        batch=OPENAI_BATCHES,
     ),
     # a deployment's name says nothing of its model: whether it thinks, or takes a temperature, is learnt
     Dialect(
@@ -131,6 +134,7 @@ VENDORS: tuple[Dialect, ...] = (
         max_n=1,
         efforts=LOW_TO_HIGH,
         thinks=True,
+        batch=GROQ_BATCHES,
     ),
     Dialect(
         name="groq",
@@ -140,6 +144,7 @@ VENDORS: tuple[Dialect, ...] = (
         takes=TEMPERATURES | PLAIN | {Option.SEED},
         token_limit="max_completion_tokens",
         max_n=1,
+        batch=GROQ_BATCHES,
     ),
     # thinks at "high" where nothing is said, and takes a temperature then without a word and without effect
     Dialect(

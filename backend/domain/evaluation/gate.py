@@ -3,17 +3,20 @@ K-score last, for on its own that sum is a weak gate (a 10 KB rule has 0.85 at A
 first failing floor and the cheapest next step that is the customer's to take.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from backend.domain.evaluation import generative_next_steps as generative
 from backend.domain.evaluation import next_steps
+from backend.domain.evaluation.alternatives import Alternative
 from backend.domain.evaluation.classification import Evaluation
 from backend.domain.evaluation.gate_floors import (
     Floor,
     FloorName,
     GateOptions,
     generative_floors,
+    held_to,
     label_floors,
     required_ppm,
 )
@@ -31,6 +34,7 @@ class GateDecision:
     next_step: str
     evaluation: AnyEvaluation
     k_score: KScore
+    alternatives: tuple[Alternative, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -40,29 +44,49 @@ class GateDecision:
             "next_step": self.next_step,
             "k_score_ppm": self.k_score.composite_ppm,
             "evaluation": self.evaluation.to_json(),
+            "alternatives": [one.to_json() for one in self.alternatives],
         }
 
 
-def decide_gate(options: GateOptions, evaluation: AnyEvaluation, score: KScore, *, rank: int = 1) -> GateDecision:
-    """Judge the floors in order. `rank` is the adapter's: a smaller one is advice only where there is one."""
+def decide_gate(
+    options: GateOptions,
+    evaluation: AnyEvaluation,
+    score: KScore,
+    *,
+    rank: int = 1,
+    alternatives: Sequence[Alternative] = (),
+) -> GateDecision:
+    """Judge the floors in order. `rank` is the adapter's: a smaller one is advice only where there is one;
+    `alternatives` are those that were measured beside the model."""
     floors = (
-        label_floors(options, evaluation, score.composite_ppm)
+        label_floors(options, evaluation, score.composite_ppm, alternatives)
         if isinstance(evaluation, Evaluation)
-        else generative_floors(options, evaluation, score.composite_ppm)
+        else generative_floors(options, evaluation, score.composite_ppm, alternatives)
     )
     failed = next((floor for floor in floors if not floor.passed), None)
     return GateDecision(
         passed=failed is None,
         floors=floors,
         first_failed=failed.name if failed else None,
-        next_step=_advice(failed.name, options, evaluation, score, rank) if failed else "",
+        next_step=_advice(failed.name, options, evaluation, score, rank, alternatives) if failed else "",
         evaluation=evaluation,
         k_score=score,
+        alternatives=tuple(alternatives),
     )
 
 
-def _advice(failed: FloorName, options: GateOptions, evaluation: AnyEvaluation, score: KScore, rank: int) -> str:
+def _advice(
+    failed: FloorName,
+    options: GateOptions,
+    evaluation: AnyEvaluation,
+    score: KScore,
+    rank: int,
+    alternatives: Sequence[Alternative],
+) -> str:
     lower = required_ppm(options.accuracy_lower)
+    rival = held_to(options, alternatives)
+    if failed is FloorName.ALTERNATIVES and rival is not None:
+        return next_steps.for_alternative(rival)
     if failed is FloorName.HELDOUT_SIZE:
         return next_steps.missing_heldout(evaluation, options.min_heldout, lower)
     if failed is FloorName.K_MIN:

@@ -1,14 +1,17 @@
 """The floors of the gate: what was measured on held-out data, beside what the spec requires of it, each in words.
 
 A label task is held to its commonest answer and its worst label, a json or text task to the base that was not adapted
-and to its worst field. What a floor says is computed from published integers alone.
+and to its worst field, each to the alternatives of its own size and cost. What a floor says is computed from published
+integers alone.
 """
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from backend.domain.errors import InvalidInput
+from backend.domain.evaluation.alternatives import WORDS, Alternative, AlternativeName, points, worst_rival
 from backend.domain.evaluation.classification import PPM, Evaluation, percent
 from backend.domain.evaluation.generative import GenerativeEvaluation
 
@@ -27,14 +30,16 @@ class FloorName(StrEnum):
     ACCURACY_LOWER = "accuracy_lower"
     BEAT_MAJORITY = "beat_majority"
     BEAT_BASELINE = "beat_baseline"
+    ALTERNATIVES = "alternatives"
     WORST_CLASS_RECALL = "worst_class_recall"
     WORST_FIELD_F1 = "worst_field_f1"
     K_MIN = "k_min"
 
 
 PASSED_ONLY = frozenset((FloorName.BEAT_MAJORITY, FloorName.BEAT_BASELINE))  # to be passed, not reached
-# what an adapter of a larger rank may mend: not the number of held-out examples, and not a K-score, which it lowers
-OF_ACCURACY = frozenset(FloorName) - {FloorName.HELDOUT_SIZE, FloorName.K_MIN}
+# what an adapter of a larger rank may mend: not the number of held-out examples, not a model that is worse than the
+# base as it was, and not a K-score, which it lowers
+OF_ACCURACY = frozenset(FloorName) - {FloorName.HELDOUT_SIZE, FloorName.ALTERNATIVES, FloorName.K_MIN}
 # The K-scores that are required where the spec says nothing, by the kind of base: below what a perfect model of any
 # documented size has (docs/decisions/0029-k-score-2.md), so that floors refuse and size or speed alone does not.
 K_MIN_OF = {"encoder": 0.70, "causal": 0.50}
@@ -50,6 +55,7 @@ class GateOptions:
     beat_majority: bool = True
     confidence: float = 0.95
     min_heldout: int = 20
+    alternatives: str = "enforce"
 
     def __post_init__(self) -> None:
         if not all(0 <= share <= 1 for share in (self.k_min, self.accuracy_lower, self.worst_class_recall)):
@@ -58,8 +64,8 @@ class GateOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Floor:
-    """`measured` and `required` are ppm, or counts where `unit` says so. Every floor is met by reaching it, but a
-    baseline's, which must be passed."""
+    """`measured` and `required` are ppm, or counts where `unit` says so ("points": ppm of a difference, which may be
+    below 0). Every floor is met by reaching it, but a baseline's, which must be passed."""
 
     name: FloorName
     passed: bool
@@ -76,7 +82,9 @@ def required_ppm(share: float) -> int:
     return round(share * PPM)
 
 
-def label_floors(options: GateOptions, evaluation: Evaluation, composite_ppm: int) -> tuple[Floor, ...]:
+def label_floors(
+    options: GateOptions, evaluation: Evaluation, composite_ppm: int, alternatives: Sequence[Alternative] = ()
+) -> tuple[Floor, ...]:
     """A label without held-out gold has a recall of 0 here: nothing vouches for it."""
     low, high = evaluation.interval_ppm
     worst, majority = evaluation.worst_class, evaluation.majority
@@ -97,6 +105,7 @@ def label_floors(options: GateOptions, evaluation: Evaluation, composite_ppm: in
             f"{accuracy}, against always answering the commonest label",
             passed=evaluation.correct > majority.correct,
         ),
+        *_alternatives_floor(options, alternatives),
         _floor(
             FloorName.WORST_CLASS_RECALL,
             recall,
@@ -108,7 +117,12 @@ def label_floors(options: GateOptions, evaluation: Evaluation, composite_ppm: in
     return tuple(f for f in floors if options.beat_majority or f.name is not FloorName.BEAT_MAJORITY)
 
 
-def generative_floors(options: GateOptions, evaluation: GenerativeEvaluation, composite_ppm: int) -> tuple[Floor, ...]:
+def generative_floors(
+    options: GateOptions,
+    evaluation: GenerativeEvaluation,
+    composite_ppm: int,
+    alternatives: Sequence[Alternative] = (),
+) -> tuple[Floor, ...]:
     """`beat_majority` asks to beat each baseline that was measured, the best of which is shown; `worst_class_recall` is
     asked of the F1 of the worst field, where one stands in enough held-out answers."""
     low, high = evaluation.interval_ppm
@@ -133,10 +147,42 @@ def generative_floors(options: GateOptions, evaluation: GenerativeEvaluation, co
                 passed=evaluation.marks_ppm > rival.marks_ppm,
             )
         )
+    floors.extend(_alternatives_floor(options, alternatives))
     if (worst := evaluation.worst_field) is not None:
         what = f"F1 of the worst field, {worst.label!r} ({worst.correct} right of {worst.n})"
         floors.append(_floor(FloorName.WORST_FIELD_F1, worst.f1_ppm, required_ppm(options.worst_class_recall), what))
     return (*floors, _floor(FloorName.K_MIN, composite_ppm, required_ppm(options.k_min), "k_score"))
+
+
+def held_to(options: GateOptions, alternatives: Sequence[Alternative]) -> Alternative | None:
+    """The alternative that decides this floor: of those of the same size and cost the one that does best beside the
+    model. Who need not beat a constant answer is not held to the most typical one either."""
+    if options.alternatives != "enforce":
+        return None
+    waived = () if options.beat_majority else (AlternativeName.COMMON_ANSWER,)
+    return worst_rival([one for one in alternatives if one.name not in waived])
+
+
+def _alternatives_floor(options: GateOptions, alternatives: Sequence[Alternative]) -> Iterator[Floor]:
+    """One floor where an alternative was measured: the difference to it may be due to luck, or the model is better."""
+    rival = held_to(options, alternatives)
+    if rival is None:
+        return
+    passed = not rival.is_clearly_better
+    verdict = "ok: not clearly worse than" if passed else "clearly worse than"
+    message = (
+        f"{verdict} {WORDS[rival.name]}: {percent(rival.model_accuracy_ppm)} beside {percent(rival.accuracy_ppm)} of "
+        f"the same {rival.n} rows, difference {points(rival.difference_ppm)} points "
+        f"({points(rival.low_ppm)} to {points(rival.high_ppm)}; below 0 as a whole is refused)"
+    )
+    yield Floor(
+        name=FloorName.ALTERNATIVES,
+        passed=passed,
+        measured=rival.high_ppm,
+        required=0,
+        unit="points",
+        message=message,
+    )
 
 
 def _floor(

@@ -16,6 +16,7 @@ from backend.domain.answers.json_schemas import validator
 from backend.domain.answers.json_values import (
     BadAnswer,
     FieldCounts,
+    consensus,
     count_matches,
     field_scores,
     fields_of,
@@ -29,6 +30,7 @@ from backend.domain.spec.outputs import JsonOutput, TextOutput
 
 MIN_FIELD = 5  # held-out answers: a field that stands in fewer of them is shown, and not judged
 MAX_FIELDS = 200
+MAX_TYPICAL = 200
 
 
 class Verdict(StrEnum):
@@ -167,6 +169,27 @@ def evaluate_json(
         baselines=tuple(_json_baseline(name, output, truths, theirs, fits) for name, theirs in others.items()),
         counts={"n_exact": exact, "mean_field_f1_ppm": f1 // len(gold) if gold else 0},
     )
+
+
+def json_marks(
+    output: JsonOutput, gold: Sequence[str], answers: Sequence[str], *, passed: Sequence[bool] | None = None
+) -> list[int]:
+    """The mark of each answer, ppm; without `passed`, held to the schema alone. Raises as `evaluate_json`."""
+    _same_length(gold, answers, *([] if passed is None else [passed]))
+    fits = validator(output.answer_schema)
+    values = [_value(text, True) for text in answers]
+    good = [value is not None and not fits(value) for value in values] if passed is None else passed
+    rows = zip(values, good, gold, strict=True)
+    return [_mark(output.accuracy, value if is_good else None, _gold_value(truth)) for value, is_good, truth in rows]
+
+
+def typical_answer(answers: Sequence[str]) -> str | None:
+    """The answer that is most like all of them (the medoid by field F1), among at most MAX_TYPICAL spread evenly over
+    them; None where there is none."""
+    n = min(MAX_TYPICAL, len(answers))
+    shown = [answers[i * len(answers) // n] for i in range(n)]
+    medoid = consensus([_value(text, True) for text in shown], n)
+    return None if medoid.index is None else shown[medoid.index]
 
 
 def _same_length(*rows: Sequence[object]) -> None:

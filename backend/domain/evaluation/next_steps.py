@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from statistics import NormalDist
 from typing import Protocol
 
+from backend.domain.evaluation.alternatives import WORDS, Alternative, AlternativeName
 from backend.domain.evaluation.classification import NO_ANSWER, PPM, ClassRow, Evaluation, percent, wilson_interval
 from backend.domain.evaluation.levers import Lever
 
@@ -90,6 +91,32 @@ def for_worst_class(evaluation: Evaluation, required_ppm: int) -> str:
     if row.n >= 5:
         return advice
     return f"{advice} It rests on {row.n} held-out examples only; a few more gold ones would tell luck from fault."
+
+
+PUBLISH_ANYWAY = "To publish it all the same, say gate.alternatives: report."
+
+
+def for_alternative(rival: Alternative) -> str:
+    """The advice where the model is clearly worse than something of its own size and cost."""
+    lead = (
+        f"On the same {rival.n} held-out rows {WORDS[rival.name]} has {percent(rival.accuracy_ppm)}, the model "
+        f"{percent(rival.model_accuracy_ppm)}."
+    )
+    if rival.name is AlternativeName.FROZEN:
+        means = (
+            "The adaptation made it worse: halve train.learning_rate or train.epochs, or raise sampling.n_candidates"
+        )
+    elif rival.name is AlternativeName.GOLD_ONLY:
+        means = (
+            "The teacher's pairs made it worse: they disagree with gold. Say in the task what sets the labels apart, "
+            "raise sampling.min_agreement, or name another teacher"
+        )
+    else:
+        means = (
+            "The model has not learnt what its answers depend on: raise sampling.n_candidates by half, double "
+            "train.causal.rank, or take a larger train.causal.base"
+        )
+    return f"{lead} {means}. {PUBLISH_ANYWAY}"
 
 
 def for_composite(levers: Sequence[Lever], *, more: str = MORE_DATA_OR_RANK) -> str:

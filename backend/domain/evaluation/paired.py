@@ -10,6 +10,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
+from backend.domain.beta import student_quantile
 from backend.domain.errors import InvalidInput
 from backend.domain.evaluation.classification import PPM, wilson_interval
 
@@ -99,6 +102,27 @@ def compare(
         neither=counts[False, False],
         confidence=confidence,
     )
+
+
+def mean_difference(first: Sequence[int], second: Sequence[int], *, confidence: float = 0.95) -> tuple[int, int]:
+    """Interval of the mean difference of two rows of marks in [0, 1,000,000] ppm, first less second, rounded outwards:
+    Student's t of the paired differences (Student 1908). (-1,000,000, 1,000,000) for fewer than two rows. Raises
+    InvalidInput for sequences of different lengths.
+
+    >>> mean_difference([500_000, 0, 250_000, 1_000_000], [500_000, 500_000, 250_000, 900_000])
+    (-530906, 330906)
+    """
+    if len(first) != len(second):
+        raise InvalidInput("Two models are compared row by row; they must have answered the same rows.")
+    n = len(first)
+    if n < 2:
+        return -PPM, PPM
+    differences = np.asarray(first, dtype=np.float64) - np.asarray(second, dtype=np.float64)
+    half = student_quantile(n - 1, (1 + confidence) / 2) * float(differences.std(ddof=1)) / math.sqrt(n)
+    mean = float(differences.mean())
+    # a hair of rounding is no row's
+    low, high = math.floor(round(mean - half, 3)), math.ceil(round(mean + half, 3))
+    return max(-PPM, low), min(PPM, high)
 
 
 def mcnemar_p(first: int, second: int) -> float:

@@ -18,6 +18,7 @@ BASE_NAME = f"^{_PART}(/{_PART}(@{_PART})?)?$"
 
 
 class RunnerJobKind(StrEnum):
+    CHECK_BASE = "check_base"
     DISTILL = "distill"
     DISTILL_CAUSAL = "distill_causal"
     EVALUATE = "evaluate"
@@ -109,7 +110,9 @@ class DistillResult(Wire):
 class EvaluateJob(Wire):
     """Predict labels for held-out inputs. The labels stay behind: a runner cannot leak or overfit what it never sees.
 
-    `inputs_sha256` is a JSONL blob of `{"input": str}` lines, `rules_sha256` a rules.json ("": none)."""
+    `inputs_sha256` is a JSONL blob of `{"input": str}` lines, `rules_sha256` a rules.json ("": none). `gold_sha256` is
+    the gold that trains, as the lines of a DistillJob's dataset: a head on the frozen base is fitted on it alone ("":
+    none is)."""
 
     base_model: str
     base_model_sha256: str
@@ -119,19 +122,22 @@ class EvaluateJob(Wire):
     temperature: float
     inputs_sha256: str
     rules_sha256: str = ""
+    gold_sha256: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluateResult(Wire):
     """Row i belongs to input i; `predictions` are the model's own, `rule_answers` what the rules say before it (None:
-    nothing; [] where the job has no rules). `latency_us` are single-input wall times of the model on a sample of the
-    inputs, warm; `ruled_latency_us` those of rules and then model on the same sample ([] without rules). `own_ns` and
-    `ruled_own_ns` are the own times of such answers by `own_clock`, beside `own_reference_ns` of the reference workload
-    ([] from runners that measured none)."""
+    nothing; [] where the job has no rules), `gold_predictions` those of the head that was fitted on gold alone ([]
+    where none was). `latency_us` are single-input wall times of the model on a sample of the inputs, warm;
+    `ruled_latency_us` those of rules and then model on the same sample ([] without rules). `own_ns` and `ruled_own_ns`
+    are the own times of such answers by `own_clock`, beside `own_reference_ns` of the reference workload ([] from
+    runners that measured none)."""
 
     predictions: list[str]
     confidences: list[float]
     baseline_predictions: list[str]
+    gold_predictions: list[str] = field(default_factory=list)
     rule_answers: list[str | None] = field(default_factory=list)
     latency_us: list[int]
     ruled_latency_us: list[int] = field(default_factory=list)
@@ -217,7 +223,10 @@ class Claim(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress(Wire):
-    """A heartbeat's body; counts, not rates. `loss` is None before the first step."""
+    """A heartbeat's body; counts, not rates. `loss` is None before the first step. `checkpoint_step` is the step that
+    `checkpoint_sha256` was made at (0: a runner of the release before, which does not say). `unkept` says why the last
+    checkpoint, of `unkept_bytes`, could not be handed over (`blob_transfers.Unkept`; "": it was, or this was said
+    before)."""
 
     step: int
     n_steps: int
@@ -225,3 +234,6 @@ class Progress(Wire):
     eta_s: float | None
     checkpoint_sha256: str | None
     note: str
+    checkpoint_step: int = 0
+    unkept: str = ""
+    unkept_bytes: int = 0

@@ -56,6 +56,9 @@ def evaluate_result(value: dict[str, Any], *, labels: Collection[str], n: int) -
     known = frozenset(labels)
     for name in ("predictions", "baseline_predictions"):
         check(all(isinstance(x, str) and x in known for x in getattr(result, name)), f"{name} holds what is no label")
+    of_gold = result.gold_predictions
+    check(isinstance(of_gold, list) and len(of_gold) in (0, n), "gold_predictions is not one entry an input")
+    check(all(isinstance(x, str) and x in known for x in of_gold), "gold_predictions holds what is no label")
     check(all(is_share(x) for x in result.confidences), "a confidence is not between 0 and 1")
     check_latencies(result.latency_us)
     _check_rules(result, known, n)

@@ -13,26 +13,44 @@ from difflib import get_close_matches
 from typing import Any
 
 from backend.domain.canonical import sha256_of
+from backend.domain.dialects.batches import BatchTerms
 from backend.domain.errors import InvalidSpec, Problem
 from backend.domain.money.pricing import MICRO, Listing, PriceBook, TeacherPrice, model_price, teacher_price
 from backend.domain.money.vendor_prices import NO_PRICES, Origin, PriceRow, PriceTable, host_of, shipped_prices
+from backend.domain.spec.defaults import dialect_of
 from backend.domain.spec.teacher import Teacher
 
 OLD = timedelta(days=365)
 N_NEAREST = 3
+PRICE_KEYS = (
+    "teacher_price",
+    "fallback_price",
+    "batch_price",
+    "batch_fallback_price",
+    "reward_price",
+)
 _AMOUNTS = ("input_usd_per_mtok", "cached_input_usd_per_mtok", "cache_write_usd_per_mtok", "output_usd_per_mtok")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TeacherPrices:
-    """The prices of a compile's teacher: of its model, and of the fallback model where the spec names one."""
+    """The prices of a compile's teacher: of its model, of the fallback model where the spec names one, in batch mode
+    also what each costs in a batch; and of the model that gives its rewards, where one does."""
 
     main: TeacherPrice
     fallback: TeacherPrice | None = None
+    batch: TeacherPrice | None = None
+    batch_fallback: TeacherPrice | None = None
+    reward: TeacherPrice | None = None
 
     def of(self, model: str) -> TeacherPrice:
         """The price of one of the spec's two models."""
         return self.fallback if self.fallback is not None and self.fallback.model == model else self.main
+
+    def batch_of(self, model: str) -> TeacherPrice:
+        """The price in a batch of one of the spec's two models; the live one where there are no batches."""
+        kept = self.batch_fallback if self.of(model) is self.fallback else self.batch
+        return kept or self.of(model)
 
     @property
     def dearest(self) -> TeacherPrice:
@@ -47,18 +65,34 @@ class TeacherPrices:
 
     def to_json(self) -> dict[str, object]:
         """Return them as an estimate shows them and a compile keeps them."""
-        fallback = None if self.fallback is None else price_json(self.fallback)
-        return {"teacher_price": price_json(self.main), "fallback_price": fallback}
+        prices = (self.main, self.fallback, self.batch, self.batch_fallback, self.reward)
+        return {key: price and price_json(price) for key, price in zip(PRICE_KEYS, prices, strict=True)}
+
+
+def resolve_reward_price(
+    rewarder: Teacher, pointer: str, *, book: PriceBook, operator: PriceTable = NO_PRICES
+) -> TeacherPrice:
+    """The price of the model that gives the rewards now. Raises InvalidSpec (unknown_teacher_price) at `pointer`."""
+    try:
+        return _resolve(rewarder, rewarder.model, book, operator)
+    except InvalidSpec as unknown:
+        message = unknown.problems[0].message.replace('under "teacher"', "to this reward")
+        problem = Problem(pointer=pointer, message=message, code="unknown_teacher_price")
+        text = f"The spec is not valid: {pointer}: {message}"
+        raise InvalidSpec(text, code="unknown_teacher_price", problems=(problem,)) from None
 
 
 def resolve_prices(teacher: Teacher, *, book: PriceBook, operator: PriceTable = NO_PRICES) -> TeacherPrices:
     """The prices of a spec's teacher now. Raises InvalidSpec (unknown_teacher_price) for a model without one, at
     /teacher/price or /teacher/fallback_model."""
     main = _resolve(teacher, teacher.model, book, operator)
+    batch = _in_a_batch(teacher, main, operator)
     if teacher.fallback_model is None:
-        return TeacherPrices(main=main)
+        return TeacherPrices(main=main, batch=batch)
     try:
-        return TeacherPrices(main=main, fallback=_resolve(teacher, teacher.fallback_model, book, operator))
+        fallback = _resolve(teacher, teacher.fallback_model, book, operator)
+        batch_fallback = _in_a_batch(teacher, fallback, operator)
+        return TeacherPrices(main=main, fallback=fallback, batch=batch, batch_fallback=batch_fallback)
     except InvalidSpec:
         message = (
             f'there is no price for the model "{teacher.fallback_model[:80]}"; add "price", which is for both models, '
@@ -69,17 +103,28 @@ def resolve_prices(teacher: Teacher, *, book: PriceBook, operator: PriceTable = 
         raise InvalidSpec(text, code="unknown_teacher_price", problems=(problem,)) from None
 
 
-def kept_prices(estimate: Mapping[str, Any], teacher: Teacher, *, book: PriceBook) -> TeacherPrices:
+def kept_prices(
+    estimate: Mapping[str, Any], teacher: Teacher, *, book: PriceBook, rewarder: Teacher | None = None
+) -> TeacherPrices:
     """The prices that a compile is billed by: those of its estimate, whatever the tables say now. An estimate of
     before there were tables holds none; its prices were the spec's or the book's."""
-    prices = [
-        price_of_json(kept) if (kept := estimate.get(key)) and kept["origin"] != "book" else None
-        for key in ("teacher_price", "fallback_price")
-    ]
-    main = prices[0] or teacher_price(book, teacher.model, teacher.price)
-    if teacher.fallback_model is None:
-        return TeacherPrices(main=main)
-    return TeacherPrices(main=main, fallback=prices[1] or teacher_price(book, teacher.fallback_model, teacher.price))
+    kept = {
+        key: price_of_json(row) if (row := estimate.get(key)) and row["origin"] != "book" else None
+        for key in PRICE_KEYS
+    }
+    has_fallback = teacher.fallback_model is not None
+    fallback, reward = kept["fallback_price"], kept["reward_price"]
+    if teacher.fallback_model is not None and fallback is None:
+        fallback = teacher_price(book, teacher.fallback_model, teacher.price)
+    if rewarder is not None and reward is None:
+        reward = teacher_price(book, rewarder.model, rewarder.price)
+    return TeacherPrices(
+        main=kept["teacher_price"] or teacher_price(book, teacher.model, teacher.price),
+        fallback=fallback if has_fallback else None,
+        batch=kept["batch_price"],
+        batch_fallback=kept["batch_fallback_price"] if has_fallback else None,
+        reward=None if rewarder is None else reward,
+    )
 
 
 def price_warnings(price: TeacherPrice, today: date) -> Iterator[str]:
@@ -104,6 +149,40 @@ def row_price(row: PriceRow, origin: Origin) -> TeacherPrice:
     )
     digest = sha256_of({"model": row.model, "usd_per_mtok": [_text(usd) for usd in per_mtok], **_listing_json(listing)})
     return model_price(row.model, per_mtok, version=f"{origin}-{row.as_of}-{digest[:16]}", listing=listing)
+
+
+def batch_price(price: TeacherPrice, terms: BatchTerms, discount: Decimal) -> TeacherPrice:
+    """Return what a model costs in a batch: the discount off every price. Where the vendor does not take it off cached
+    input as well, that is billed as input is in a batch."""
+    plain, cached, written, output = (
+        (1 - discount) * part.usd_per_unit * MICRO
+        for part in (price.input, price.cached_input, price.cache_write, price.output)
+    )
+    if not terms.with_cache:
+        cached = written = plain
+    percent = _text(100 * discount)
+    note = f"{price.listing.note + '; ' if price.listing.note else ''}in a batch, {percent} % off: {terms.source}"
+    return model_price(
+        price.model,
+        (plain, cached, written, output),
+        version=f"{price.version}-batch-{percent}",
+        listing=replace(price.listing, note=note),
+    )
+
+
+def _in_a_batch(teacher: Teacher, price: TeacherPrice, operator: PriceTable) -> TeacherPrice | None:
+    """The price of a model in a batch, where the spec sends any: by the discount that the spec declares, else the row
+    of its model, else the vendor's for all."""
+    terms = dialect_of(teacher.model_copy(update={"model": price.model})).batch
+    if teacher.mode != "batch" or terms is None:
+        return None
+    if teacher.price is not None:
+        declared = teacher.price.batch_discount
+        return batch_price(price, terms, terms.discount if declared is None else declared)
+    host = host_of(teacher.base_url)
+    rows = (table.find(host, price.model) for table in (operator, shipped_prices()))
+    row = next((row for row in rows if row is not None), None)
+    return batch_price(price, terms, (row and row.batch_discount) or terms.discount)
 
 
 def price_json(price: TeacherPrice) -> dict[str, str | None]:

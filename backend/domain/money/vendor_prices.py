@@ -55,8 +55,7 @@ class BadPrices(ValueError):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriceRow:
     """The price of one model at one provider, or at one host. `until` is the last day that the vendor published it
-    for; `batch_discount` the share that the vendor's batch endpoint takes off, for people to read: no call of ours goes
-    there."""
+    for; `batch_discount` the share that the vendor's batch endpoint takes off."""
 
     provider: str
     host: str

@@ -29,7 +29,8 @@ class Arm(StrEnum):
 
 def arm_spec(spec: Spec, arm: Arm) -> Spec:
     """The spec of an arm: the method is the arm's (with `all`, every labelled pair trains), the name is its own (so
-    that the customer's versions do not count on), and what it does not keep is no draft: the ablated compile has it.
+    that the customer's versions do not count on), and what it does not keep is no draft: the ablated compile has it,
+    and the teacher's answers to the held-out inputs too.
     """
     sampling: dict[str, Any] = {"method": arm.value} | ({"k_distill": None} if arm is Arm.ALL else {})
     return spec.model_copy(
@@ -37,6 +38,7 @@ def arm_spec(spec: Spec, arm: Arm) -> Spec:
             "name": arm_name(spec.name, arm),
             "sampling": spec.sampling.model_copy(update=sampling),
             "draft_cache": spec.draft_cache.model_copy(update={"enabled": False}),
+            "evaluation": spec.evaluation.model_copy(update={"teacher_rows": 0}),
         }
     )
 

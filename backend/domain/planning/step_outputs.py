@@ -87,16 +87,22 @@ class SynthesisOut(StepOutput):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerificationOut(StepOutput):
-    """`scores` is the digest of states and scores by candidate; `signal` is by slice."""
+    """`scores` is the digest of states and scores by candidate; `signal` is by slice, `signals` counts the candidates
+    that were scored by each. `verifier` is "spec" or "default"; `reward` tells who gave rewards, to how many, and how
+    they became scores."""
 
     STEP = StepName.VERIFICATION
     DIGESTS = {"scores": "scores"}
+    OPTIONAL = frozenset({"reward"})
 
     scores: str
     n_candidates: int
     n_valid: int
     rejected_for: dict[str, int]
     signal: dict[str, str]
+    signals: dict[str, int] = field(default_factory=dict)
+    verifier: str = ""
+    reward: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

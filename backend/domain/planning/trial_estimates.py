@@ -29,6 +29,7 @@ CAUSAL_START_S = 30.0  # a base of half a billion parameters, read and moved to 
 CAUSAL_TRAIN_TOKENS_PER_S = 20_000
 CAUSAL_WRITE_TOKENS_PER_S = 1_000  # of a batch of answers
 CAUSAL_BASE_B = 0.5  # billions of parameters that these rates are for
+MAX_GOLD_ALONE = 2000  # gold pairs that a head on the frozen base is fitted on, beside an encoder
 _SIZE = re.compile(r"(?<![A-Za-z0-9.])(\d{1,4}(?:\.\d{1,3})?)[bB](?![A-Za-z0-9])")
 
 
@@ -50,12 +51,15 @@ class TrialSeconds:
     evaluate: float
 
 
-def trial_seconds(spec: Spec, kind: TrialKind, *, n_pairs: int, n_heldout: int, input_tokens: int) -> TrialSeconds:
-    """The expected time of one training and one evaluation on `n_pairs` and `n_heldout` inputs of so many tokens."""
+def trial_seconds(
+    spec: Spec, kind: TrialKind, *, n_pairs: int, n_heldout: int, input_tokens: int, n_gold: int = 0
+) -> TrialSeconds:
+    """The expected time of one training and one evaluation on `n_pairs` and `n_heldout` inputs of so many tokens;
+    `n_gold` of the pairs are gold, which an encoder's evaluation embeds once more."""
     if kind is TrialKind.ENCODER:
         return TrialSeconds(
             train=RUNNER_START_S + n_pairs * spec.train.epochs * PAIR_EPOCH_S,
-            evaluate=RUNNER_START_S + n_heldout * PREDICT_S,
+            evaluate=RUNNER_START_S + (n_heldout + min(n_gold, MAX_GOLD_ALONE)) * PREDICT_S,
         )
     slower = max(1.0, base_size_b(spec.train.causal.base) / CAUSAL_BASE_B)
     answer = answer_tokens(spec)
@@ -109,6 +113,7 @@ class Trials:
     price: Price
     n_heldout: int
     input_tokens: int
+    n_gold: int = 0
 
     def first_training(self, n_pairs: int) -> Range:
         return _runner(self.price, self._seconds(first_trial(self.spec).kind, n_pairs).train)
@@ -132,7 +137,14 @@ class Trials:
         return _runner(self.price, seconds.train) + _runner(self.price, seconds.evaluate)
 
     def _seconds(self, kind: TrialKind, n_pairs: int) -> TrialSeconds:
-        return trial_seconds(self.spec, kind, n_pairs=n_pairs, n_heldout=self.n_heldout, input_tokens=self.input_tokens)
+        return trial_seconds(
+            self.spec,
+            kind,
+            n_pairs=n_pairs,
+            n_heldout=self.n_heldout,
+            input_tokens=self.input_tokens,
+            n_gold=self.n_gold,
+        )
 
 
 def recipes_cost(spec: Spec, price: Price | None = None) -> Range:

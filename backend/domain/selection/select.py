@@ -10,7 +10,7 @@ earlier in that order.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -52,6 +52,7 @@ def select(
     k: int,
     labels: Sequence[str] | None = None,
     stratify: bool = True,
+    k_by_label: Mapping[str, int] | None = None,
     method: str = Method.AUTO,
     linkage: str = Linkage.AVERAGE,
     score_floor: float | None = None,
@@ -66,12 +67,14 @@ def select(
 
     `embeddings` `(n, d)`, of any length (zero rows are reported); `scores` finite, higher is better, any scale; `keys`
     break ties and should depend on the text alone (`candidates.text_key`); without any, the embedding does. With
-    `labels`, K is shared out over them in proportion and each is selected by itself; with `stratify=False` they only
-    inform `auto`. `min_distance` > 0 refuses a pick closer than that to an earlier one, and may then keep fewer than
-    k. `on_progress(stage, done, total)` is told of neighbours, clustering, picking and reporting. To drop K where the
-    pool has fewer groups of near-duplicates, call again with `k=min(k, report.n_groups)`.
+    `labels`, K is shared out over them in proportion, or as `k_by_label` says, and each is selected by itself; with
+    `stratify=False` they only inform `auto`. `min_distance` > 0 refuses a pick closer than that to an earlier one, and
+    may then keep fewer than k. `on_progress(stage, done, total)` is told of neighbours, clustering, picking and
+    reporting. To drop K where the pool has fewer groups of near-duplicates, call again with
+    `k=min(k, report.n_groups)`.
 
-    Raises InvalidInput naming the rows that are not finite, and for options out of range.
+    Raises InvalidInput naming the rows that are not finite, for options out of range, and for a `k_by_label` that does
+    not add up to k or gives a label more than its rows.
 
     >>> select([[1, 0], [1, 0.01], [0, 1]], [0.9, 0.8, 0.1], ["a", "b", "c"], k=2, score_floor=0).picks
     (0, 2)
@@ -91,7 +94,7 @@ def select(
     options, ranks, reason = _resolve(pool, asked)
     parts = [
         _select_part(pool, ranks, part, replace(options, k=part_k), name, on_progress)
-        for name, part, part_k in _parts(pool, options, stratify)
+        for name, part, part_k in _parts(pool, options, stratify, k_by_label)
     ]
     picks = _merge(ranks, parts)
     if on_progress is not None:
@@ -114,15 +117,27 @@ def _resolve(pool: Pool, asked: Options) -> tuple[Options, Floats, str]:
     return options, ranks, choice.reason
 
 
-def _parts(pool: Pool, options: Options, stratify: bool) -> list[tuple[str | None, Ints, int]]:
+def _parts(
+    pool: Pool, options: Options, stratify: bool, k_by_label: Mapping[str, int] | None
+) -> list[tuple[str | None, Ints, int]]:
     """A part that is selected from by itself: name, the caller's indices, and its K. The whole pool where there are no
     labels."""
     everybody = np.arange(len(pool.scores))
     if pool.labels is None or not stratify or len(everybody) == 0:
         return [(None, everybody, options.k)]
     names, inverse, sizes = np.unique(np.asarray(pool.labels), return_inverse=True, return_counts=True)
-    shares = allocate_largest_remainder(options.k, sizes.tolist())
+    shares = (
+        allocate_largest_remainder(options.k, sizes.tolist())
+        if k_by_label is None
+        else _checked_k([k_by_label.get(str(name), 0) for name in names], sizes.tolist(), options.k)
+    )
     return [(str(name), np.flatnonzero(inverse == i), shares[i]) for i, name in enumerate(names)]
+
+
+def _checked_k(asked: list[int], sizes: Sequence[int], k: int) -> list[int]:
+    if sum(asked) != min(k, sum(sizes)) or any(not 0 <= own <= n for own, n in zip(asked, sizes, strict=True)):
+        raise InvalidInput(f"K of each label must be at most its number of rows and add up to {k}.")
+    return asked
 
 
 def _select_part(

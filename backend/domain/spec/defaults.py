@@ -1,12 +1,15 @@
-"""The defaults of a spec: slices, shares, K, and how much a teacher may write."""
+"""The defaults of a spec: slices, shares, N and K, and how much a teacher may write."""
 
 import math
+from dataclasses import dataclass
 
 from backend.domain.dialects.dialect import Dialect, thought_room
 from backend.domain.dialects.table import GRAMMAR, UNKNOWN, dialect_for
-from backend.domain.spec.inputs import SliceSpec
+from backend.domain.selection.allocation import allocate_by_shares
+from backend.domain.spec.inputs import SliceSpec, TextVerifier
 from backend.domain.spec.models import Spec
 from backend.domain.spec.outputs import LabelOutput
+from backend.domain.spec.reward import RewardVerifier
 from backend.domain.spec.teacher import Teacher
 
 GENERAL = "general"  # the one slice of a json or text task that names none
@@ -26,6 +29,29 @@ def effective_slices(spec: Spec) -> list[SliceSpec]:
         for label in spec.output.labels
         if shares[label.name] > 0
     ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SliceSize:
+    """One slice with its N and K."""
+
+    part: SliceSpec
+    n: int
+    k: int
+
+
+def slice_sizes(spec: Spec) -> list[SliceSize]:
+    """The effective slices with N and K by their shares. `sampling` names both for a slice of the mean share, so that
+    the number of slices times each is what is divided: at least one for each slice, and no K above its N.
+
+    With n_candidates 12, shares of 0.5, 0.3 and 0.2 give N = 18, 11 and 7, and K = 6, 4 and 2.
+    """
+    parts, sampling = effective_slices(spec), spec.sampling
+    shares = [part.share for part in parts]
+    ns = allocate_by_shares(sampling.n_candidates * len(parts), shares)
+    k_mean = default_k_select(sampling.n_candidates) if sampling.k_select is None else sampling.k_select
+    ks = allocate_by_shares(k_mean * len(parts), shares, most=ns)
+    return [SliceSize(part=part, n=n, k=k) for part, n, k in zip(parts, ns, ks, strict=True)]
 
 
 def label_names(spec: Spec) -> list[str]:
@@ -74,6 +100,47 @@ def dialect_of(teacher: Teacher) -> Dialect:
 def thought_tokens(teacher: Teacher) -> int:
     """Tokens that each answer of a spec's teacher needs for thoughts."""
     return thought_room(dialect_of(teacher), teacher.effort, teacher.thought_tokens)
+
+
+def reward_of(spec: Spec) -> RewardVerifier | None:
+    """The spec's reward, which it has at most one of."""
+    return next((verifier for verifier in spec.verifiers if isinstance(verifier, RewardVerifier)), None)
+
+
+def text_verifiers(spec: Spec) -> list[TextVerifier]:
+    """The verifiers that ask nobody."""
+    return [verifier for verifier in spec.verifiers if not isinstance(verifier, RewardVerifier)]
+
+
+def rewarder_of(spec: Spec) -> Teacher | None:
+    """The model that gives a spec's rewards, as a teacher of its own: at the reward's address with the key that it
+    names there, else at the teacher's with the teacher's key. None for a spec without a reward."""
+    asked = reward_of(spec)
+    if asked is None:
+        return None
+    own = {name: value for name in _OF_REWARDER if (value := getattr(asked, name)) is not None}
+    if asked.base_url is not None and asked.model is not None:
+        at = Teacher(
+            provider="openai_compatible",
+            model=asked.model,
+            base_url=asked.base_url,
+            api_key=asked.api_key,
+            concurrency=spec.teacher.concurrency,
+        )
+        return at.model_copy(update=own)
+    changes: dict[str, object] = {"fallback_model": None} | own
+    if asked.model not in (None, spec.teacher.model):  # the teacher's price and revision are another model's
+        changes |= {"model": asked.model, "price": asked.price, "revision": None}
+    return spec.teacher.model_copy(update=changes)
+
+
+def rewarded_by(spec: Spec) -> Spec:
+    """The spec with the model that gives its rewards in the teacher's place: how that is asked, and whose key pays."""
+    rewarder = rewarder_of(spec)
+    return spec if rewarder is None else spec.model_copy(update={"teacher": rewarder})
+
+
+_OF_REWARDER = ("price", "dialect", "effort", "thought_tokens", "concurrency")
 
 
 def answer_max_tokens(spec: Spec) -> int:

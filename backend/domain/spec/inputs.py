@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from backend.domain.spec.fields import MAX_INLINE, MAX_TEXT_CHARS, Part, Text, UploadId
+from backend.domain.spec.reward import RewardVerifier
 
 
 class SliceSpec(Part):
@@ -19,7 +20,11 @@ class SliceSpec(Part):
         examples=["angry-but-not-asking"],
     )
     share: float = Field(
-        gt=0, le=1, description="Share of the candidates; the shares of all slices sum to 1.", examples=[0.25]
+        gt=0,
+        le=1,
+        description="Share of the candidates, of those that are kept and of the pairs that train; the shares of all "
+        "slices sum to 1.",
+        examples=[0.25],
     )
     hint: str = Field(
         default="",
@@ -88,7 +93,7 @@ class Examples(Part):
         default=0.3,
         ge=0.2,
         le=1,
-        description="Least share held out for the evaluation; never seen by teacher or trainer.",
+        description="Least share held out for the evaluation; never trained on, nor shown to the teacher before then.",
         examples=[0.3],
     )
 
@@ -159,7 +164,5 @@ class SimilarityVerifier(_Verifier):
     kind: Literal["similarity"] = Field(description="The kind of check.", examples=["similarity"])
 
 
-VerifierSpec = Annotated[
-    LengthVerifier | RegexVerifier | ContainsVerifier | ExcludesVerifier | SimilarityVerifier,
-    Field(discriminator="kind"),
-]
+TextVerifier = LengthVerifier | RegexVerifier | ContainsVerifier | ExcludesVerifier | SimilarityVerifier
+VerifierSpec = Annotated[TextVerifier | RewardVerifier, Field(discriminator="kind")]

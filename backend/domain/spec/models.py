@@ -5,11 +5,12 @@ from `parsing`.
 
 from pydantic import Field
 
+from backend.domain.jobs.runner_jobs import BASE_NAME
 from backend.domain.spec.fields import MAX_SLICES, Part, Slug
 from backend.domain.spec.inputs import Captures, Examples, SliceSpec, VerifierSpec
 from backend.domain.spec.outputs import Output
 from backend.domain.spec.teacher import DraftCache, Sampling, Teacher
-from backend.domain.spec.training import Budget, Gate, Recipes, Train
+from backend.domain.spec.training import Budget, Evaluation, Gate, Recipes, Train
 
 
 class Spec(Part):
@@ -48,7 +49,7 @@ class Spec(Part):
     verifiers: list[VerifierSpec] = Field(
         default_factory=list,
         max_length=50,
-        description="Checks that score a candidate.",
+        description="Checks that score a candidate; without any that ranks, by its form and its slice.",
         examples=[[{"kind": "length", "min_chars": 8}]],
     )
     teacher: Teacher = Field(
@@ -59,12 +60,24 @@ class Spec(Part):
         description="How many candidates, and which are kept.",
         examples=[{"n_candidates": 12}],
     )
+    embedder: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=100,
+        pattern=BASE_NAME,
+        description="The encoder that places texts, for clusters, selection and the draft cache: one that this "
+        "installation holds. null: its default.",
+        examples=["intfloat/multilingual-e5-small"],
+    )
     draft_cache: DraftCache = Field(
         default_factory=DraftCache, description="The draft cache.", examples=[{"enabled": True}]
     )
     train: Train = Field(default_factory=Train, description="The distillation.", examples=[{"rank": 8}])
     recipes: Recipes = Field(
         default_factory=Recipes, description="Recipe pack and rules.", examples=[{"enabled": True}]
+    )
+    evaluation: Evaluation = Field(
+        default_factory=Evaluation, description="The evaluation.", examples=[{"teacher_rows": 100}]
     )
     gate: Gate = Field(default_factory=Gate, description="The gate.", examples=[{"accuracy_lower": 0.8}])
     budget: Budget = Field(default_factory=Budget, description="The budget.", examples=[{"usd": 5.0}])

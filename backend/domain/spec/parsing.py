@@ -20,10 +20,14 @@ from backend.domain.spec.defaults import (
     effective_slices,
     label_max_tokens,
     label_names,
+    reward_of,
+    rewarded_by,
+    slice_sizes,
     target_shares,
+    text_verifiers,
 )
 from backend.domain.spec.fields import MAX_TEXT_CHARS
-from backend.domain.spec.inputs import Example, SliceSpec, VerifierSpec
+from backend.domain.spec.inputs import Example, SliceSpec, TextVerifier
 from backend.domain.spec.models import Spec
 from backend.domain.spec.outputs import (
     ContainsCheck,
@@ -58,7 +62,7 @@ __all__ = [
     "Spec",
     "Teacher",
     "TextOutput",
-    "VerifierSpec",
+    "TextVerifier",
     "answer_max_tokens",
     "canonical_spec",
     "check_gold",
@@ -68,8 +72,12 @@ __all__ = [
     "label_max_tokens",
     "label_names",
     "parse_spec",
+    "reward_of",
+    "rewarded_by",
+    "slice_sizes",
     "spec_json_schema",
     "target_shares",
+    "text_verifiers",
 ]
 
 SCHEMA_ID = "https://kolm.dev/schemas/spec-1.json"

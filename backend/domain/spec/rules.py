@@ -3,20 +3,23 @@
 import math
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from urllib.parse import urlsplit
 
+from backend.domain.dialects.batches import no_batches
 from backend.domain.dialects.dialect import Option
 from backend.domain.errors import Problem
 from backend.domain.patterns.matching import UnsafePattern, compile_pattern, takes_too_long_to_read
 from backend.domain.pointers import suggestion
+from backend.domain.spec.addresses import URL_PROBLEM, is_web_address
 from backend.domain.spec.answer_rules import output_problems
-from backend.domain.spec.defaults import default_k_select, dialect_of, effective_slices
+from backend.domain.spec.defaults import default_k_select, dialect_of, effective_slices, slice_sizes
 from backend.domain.spec.inputs import LengthVerifier, RegexVerifier, SimilarityVerifier
 from backend.domain.spec.models import Spec
-from backend.domain.spec.outputs import LabelOutput, RegexCheck
+from backend.domain.spec.outputs import LabelOutput, RegexCheck, TextOutput
 from backend.domain.spec.problems import MAX_SHOWN
+from backend.domain.spec.reward_rules import reward_problems
 
 SHARE_TOLERANCE = 0.01
+MAX_POOL = 20_000  # candidates of one slice, as many as captures
 
 
 def rule_problems(spec: Spec) -> list[Problem]:
@@ -27,7 +30,7 @@ def rule_problems(spec: Spec) -> list[Problem]:
             "with fewer letters and ranges beyond ASCII"
         )
         return [Problem(pointer="", message=message, code="bad_pattern")]
-    rules = (_output, _slices, _sources, _verifiers, _teacher, _sampling, _training, _recipes)
+    rules = (_output, _slices, _sources, _verifiers, _teacher, _sampling, _training, _evaluation, _recipes)
     return list(islice((problem for rule in rules for problem in rule(spec)), MAX_SHOWN))
 
 
@@ -87,6 +90,7 @@ def _verifiers(spec: Spec) -> Iterator[Problem]:
         elif isinstance(verifier, SimilarityVerifier) and verifier.gate:
             message = "similarity ranks candidates and has no line below which one fails; set gate to false"
             yield Problem(pointer=f"/verifiers/{i}/gate", message=message, code="not_used")
+    yield from reward_problems(spec)
 
 
 def _teacher(spec: Spec) -> Iterator[Problem]:
@@ -106,21 +110,15 @@ def _teacher(spec: Spec) -> Iterator[Problem]:
     if "effort" in takes[teacher.provider] and teacher.effort is not None and Option.EFFORT not in dialect.takes:
         message = f'"{dialect.name}" has no way to say how long this model thinks; remove it, or name another dialect'
         yield Problem(pointer="/teacher/effort", message=message, code="not_used")
-    if teacher.base_url is not None and not _is_web_address(teacher.base_url):
-        message = "must be an http(s) address with a host and without user, password, query or fragment: https://llm.example.com/v1"
-        yield Problem(pointer="/teacher/base_url", message=message, code="bad_url")
-
-
-def _is_web_address(url: str) -> bool:
-    if any(char.isspace() or not char.isprintable() or char == "\\" for char in url):
-        return False
-    try:
-        parts = urlsplit(url)
-        port_is_fine = parts.port is None or parts.port > 0
-    except ValueError:
-        return False
-    plain = parts.username is None and parts.password is None and not parts.query and not parts.fragment
-    return parts.scheme in ("http", "https") and bool(parts.hostname) and port_is_fine and plain
+    if teacher.mode == "batch" and (dialect.batch is None or teacher.provider != "openai_compatible"):
+        why = no_batches(dialect.name) if teacher.provider == "openai_compatible" else f"{teacher.provider} has none"
+        message = (
+            f'there is no batch endpoint here: {why}. Set "live" or leave it out; a server that speaks OpenAI\'s Files '
+            "and Batches is named by dialect: openai"
+        )
+        yield Problem(pointer="/teacher/mode", message=message, code="no_batch_endpoint")
+    if teacher.base_url is not None and not is_web_address(teacher.base_url):
+        yield Problem(pointer="/teacher/base_url", message=URL_PROBLEM, code="bad_url")
 
 
 def _sampling(spec: Spec) -> Iterator[Problem]:
@@ -129,11 +127,26 @@ def _sampling(spec: Spec) -> Iterator[Problem]:
     if sampling.k_select is not None and sampling.k_select > pool:
         message = f"k_select {sampling.k_select} is more than {name} {pool}; lower it or raise {name}"
         yield Problem(pointer="/sampling/k_select", message=message, code="k_exceeds_n")
+    yield from _large_slices(spec)
     most = _most_picks(spec)
     if sampling.k_distill is not None and sampling.k_distill > most:
         message = f"k_distill {sampling.k_distill} is more than the {most} inputs selected; lower it or raise k_select"
         yield Problem(pointer="/sampling/k_distill", message=message, code="k_exceeds_n")
     yield from _on_gap(sampling.on_gap)
+
+
+def _large_slices(spec: Spec) -> Iterator[Problem]:
+    """A share makes a slice larger than n_candidates."""
+    n, parts = spec.sampling.n_candidates, effective_slices(spec)
+    if n * len(parts) <= MAX_POOL:
+        return
+    for size in slice_sizes(spec):
+        if size.n > MAX_POOL:
+            message = (
+                f'the share of slice "{size.part.name}" makes {size.n:,} of the {n * len(parts):,} candidates its own, '
+                f"more than {MAX_POOL:,}; lower n_candidates or the share"
+            )
+            yield Problem(pointer="/sampling/n_candidates", message=message, code="too_large")
 
 
 def _on_gap(words: Sequence[str]) -> Iterator[Problem]:
@@ -179,6 +192,16 @@ def _training(spec: Spec) -> Iterator[Problem]:
     if causal.variant == "qlora" and causal.precision == "fp32":
         message = "qlora computes in bf16; take precision auto or bf16"
         yield Problem(pointer="/train/causal/precision", message=message, code="not_used")
+
+
+def _evaluation(spec: Spec) -> Iterator[Problem]:
+    is_judged = isinstance(spec.output, TextOutput) and spec.output.accuracy == "judge"
+    if is_judged and spec.evaluation.teacher_rows:
+        message = (
+            "the teacher judges the answers of this task and is not compared with itself; leave it out, or let the "
+            "checks decide (output.accuracy)"
+        )
+        yield Problem(pointer="/evaluation/teacher_rows", message=message, code="not_used")
 
 
 def _recipes(spec: Spec) -> Iterator[Problem]:

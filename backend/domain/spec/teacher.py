@@ -85,6 +85,14 @@ class DeclaredPrice(Part):
         description="US dollars per million input tokens written to that cache; the input price if null.",
         examples=[0.1875],
     )
+    batch_discount: Money | None = Field(
+        default=None,
+        ge=0,
+        lt=1,
+        json_schema_extra={"minimum": 0, "exclusiveMaximum": 1},
+        description="Share that the vendor takes off in a batch; as its batch endpoint has it if null.",
+        examples=[0.5],
+    )
 
 
 class Teacher(Part):
@@ -135,6 +143,12 @@ class Teacher(Part):
         description="Which version of the model this is; drafts of another one are never offered. null: as it reports.",
         examples=["2026-08-06"],
     )
+    mode: Literal["live", "batch"] = Field(
+        default="live",
+        description="batch: synthesis and labeling send their calls to the vendor's batch endpoint, for less; each "
+        "batch may take a day.",
+        examples=["batch"],
+    )
     concurrency: int = Field(default=4, ge=1, le=32, description="Most calls at the same time.", examples=[4])
     dialect: DialectName | None = Field(
         default=None,
@@ -167,7 +181,12 @@ class Sampling(Part):
     """The number of candidates, the selection of those that are kept, and their labelling."""
 
     n_candidates: int = Field(
-        default=12, ge=1, le=1000, description="N: candidates asked for per slice.", examples=[12]
+        default=12,
+        ge=1,
+        le=1000,
+        description="N: candidates asked for per slice, on the mean; a slice's share says how many of them all are its "
+        "own.",
+        examples=[12],
     )
     candidate_max_tokens: int = Field(
         default=500,
@@ -177,7 +196,7 @@ class Sampling(Part):
         examples=[500],
     )
     k_select: int | None = Field(
-        default=None, ge=1, le=20_000, description="K kept per slice; null: ceil(N/3).", examples=[4]
+        default=None, ge=1, le=20_000, description="K kept per slice, on the mean; null: ceil(N/3).", examples=[4]
     )
     k_distill: int | None = Field(
         default=None,

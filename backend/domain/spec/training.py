@@ -1,4 +1,4 @@
-"""The training of the model on the pairs, and what it must reach before it is published."""
+"""The training of the model on the pairs, what is measured of it, and what it must reach before it is published."""
 
 from decimal import Decimal
 from typing import Literal
@@ -261,9 +261,28 @@ class Gate(Part):
         "without an adapter (where its answers can be judged).",
         examples=[True],
     )
+    alternatives: Literal["enforce", "report"] = Field(
+        default="enforce",
+        description="What becomes of a model that is clearly worse, on the same held-out rows, than an alternative of "
+        "its own size and cost: it is not published (enforce), or it is and the difference is shown (report).",
+        examples=["enforce"],
+    )
     confidence: float = Field(default=0.95, gt=0.5, lt=1, description="Confidence of the intervals.", examples=[0.95])
     min_heldout: int = Field(
         default=20, ge=1, le=100_000, description="Least number of held-out examples.", examples=[20]
+    )
+
+
+class Evaluation(Part):
+    """The measurements on held-out gold beside the model's."""
+
+    teacher_rows: int | None = Field(
+        default=None,
+        ge=0,
+        le=100_000,
+        description="Held-out inputs that the teacher answers too, once each, so that the model stands beside it; 0: "
+        "none; null: up to 100, for at most a twentieth of the budget (of a recording, none).",
+        examples=[100],
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from django.conf import settings
 
 from backend.domain.ids import Prefix
+from backend.domain.jobs.blob_transfers import PART_BYTES
 from backend.rest.bodies.body_arrival import Message, Receive, Refused, Spools, count_bytes, no_body
 from backend.rest.bodies.body_senders import Area, Headers, SenderBook
 from backend.rest.new_ids import new_id
@@ -19,7 +20,7 @@ Scope = dict[str, Any]
 Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-_RUNNERS = "/internal/"
+_RUNNERS, _PART = "/internal/", "/parts/"
 _STREAMED = "/v1/select"  # its lines are read one by one from where Django has spooled them, never into memory
 STRANGERS_BYTES = 256_000  # log-in, sign-up, and addresses that take no body at all
 LINES = ("application/x-ndjson", "application/jsonl")
@@ -39,7 +40,9 @@ def limit_of(path: str, content_type: str) -> int:
     """The most bytes that a body sent there may have."""
     media_type = content_type.partition(";")[0].strip().lower()
     if path.startswith(_RUNNERS):
-        return settings.KOLM_RUNNER_BODY_BYTES
+        if _PART in path:
+            return PART_BYTES
+        return min(settings.KOLM_MAX_BLOB_BYTES, settings.KOLM_SPOOL_BYTES_PER_SENDER)
     if path == _STREAMED and media_type in LINES:
         return settings.KOLM_SELECT_BODY_BYTES
     return settings.KOLM_JSON_BODY_BYTES if media_type in ("application/json", "") else settings.KOLM_UPLOAD_BODY_BYTES

@@ -31,6 +31,8 @@ def print_outcome(client: Client, row: Row, *, out: str | None, last: Row | None
     print(f"{row['name']} {row['status']}, spent {usd(row['spent_microusd'])}" + _score(row))
     if compares:
         print(_comparison(row, last))
+    if row["status"] in ("succeeded", "gate_failed"):
+        print_alternatives(row.get("evaluation") or {})
     if row["status"] == "succeeded":
         artifact = client.get(f"/v1/artifacts/{row['artifact']}")
         path = save_artifact(client, artifact, Path(out) if out else file_of(row["name"]))
@@ -54,6 +56,18 @@ def _print_gate(gate: Row) -> None:
         print(f"  {'passed' if floor.get('passed') else 'FAILED'}  {floor.get('message', floor.get('name'))}")
     if gate.get("next_step"):
         print(f"next: {gate['next_step']}")
+
+
+def print_alternatives(evaluation: Row) -> None:
+    """Print what the model was measured beside, each with its accuracy and the difference in points."""
+    rows = evaluation.get("alternatives") or []
+    if rows:
+        print(f"beside the alternatives, on {max(one.get('n', 0) for one in rows)} held-out rows:")
+    for one in rows:
+        low, high = one.get("difference_low_ppm", 0) / 1e4, one.get("difference_high_ppm", 0) / 1e4
+        own, theirs = one.get("model_accuracy_ppm", 0) / 1e4, one.get("accuracy_ppm", 0) / 1e4
+        words = one.get("words") or one.get("name")
+        print(f"  {own:5.1f} % beside {theirs:5.1f} %  [{low:+.1f}, {high:+.1f}]  {words} (n = {one.get('n')})")
 
 
 def _comparison(row: Row, last: Row | None) -> str:

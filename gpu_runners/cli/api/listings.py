@@ -3,6 +3,7 @@
 import argparse
 from typing import Any
 
+from gpu_runners.cli.api.compile_outcome import print_alternatives
 from gpu_runners.cli.api.connection import Connect, connect_of, run_command
 from gpu_runners.cli.display.printing import (
     console,
@@ -19,7 +20,10 @@ from gpu_runners.cli.options import AddOptions, add_api_options, count_of
 from gpu_runners.cli.terminal import fail
 from gpu_runners.kolm import Artifact, Client, Compile
 
-STATUSES = ("queued", "running", "canceling", "succeeded", "gate_failed", "failed", "canceled", "expired")
+STATUSES = (
+    *("queued", "running", "awaiting_batch", "canceling"),
+    *("succeeded", "gate_failed", "failed", "canceled", "expired"),
+)
 # where an id of each kind is read
 PATH_OF = {
     "art": "/v1/artifacts",
@@ -133,6 +137,7 @@ def _print_compile(client: Client, row: dict[str, Any]) -> None:
         print(f"  {'passed' if floor.get('passed') else 'FAILED'}  {floor.get('message', floor.get('name'))}")
     if gate.get("next_step"):
         print(f"next: {gate['next_step']}")
+    print_alternatives(row.get("evaluation") or {})
     steps = client.compiles.steps(row["id"])
     cells = (
         (

@@ -11,9 +11,14 @@ TITLES = ("at", "model", "input", "cached", "written", "output", "as of", "sourc
 
 def price_lines(estimate: Mapping[str, Any]) -> Iterator[str]:
     """Say what the estimate knows of the teacher's price, and what is doubtful about it."""
-    for name, kind in (("teacher_price", "teacher"), ("fallback_price", "fallback")):
+    kinds = {"teacher_price": "teacher", "fallback_price": "fallback"}
+    kinds |= {"batch_price": "in batches", "batch_fallback_price": "fallback in batches", "reward_price": "reward"}
+    for name, kind in kinds.items():
         if estimate.get(name):
             yield f"{kind} {price_sentence(estimate[name])}"
+    if estimate.get("batch_window_h"):
+        hours = estimate["batch_window_h"]
+        yield f"batches: each is answered within {hours} h; the compile is awaiting_batch until then"
     for warning in estimate.get("warnings") or ():
         yield f"warning: {warning}"
 

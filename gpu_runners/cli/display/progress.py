@@ -47,6 +47,8 @@ class Story:
             case ["compile", ("failed" | "canceled" | "expired" | "gate_failed" | "succeeded") as end]:
                 self.status, self.failure = end, str(data.get("message") or "")
                 return None
+            case ["compile", "preflight"]:
+                return _preflight_text(data)
             case ["step", what] if "step" in data:
                 return self._take_step(what, self.steps.setdefault(str(data["step"]), Step()), data)
             case ["gate", "decided"]:
@@ -74,6 +76,15 @@ class Story:
                 cost = f" ({usd(step.cost_microusd)})" if step.cost_microusd is not None else ""
                 return f"{data['step']} {what}{cost}"
         return None
+
+
+def _preflight_text(data: dict[str, Any]) -> str | None:
+    """The lines that are not well, each with what to do; None where all are."""
+    lines = [line for line in data.get("lines") or () if line.get("status") in ("warning", "failed")]
+    texts = [
+        f"preflight {line['status']}: {line['sentence']} {line.get('what_to_do') or ''}".rstrip() for line in lines
+    ]
+    return "\n".join(texts) or None
 
 
 def _progress_text(data: dict[str, Any]) -> str:

@@ -195,6 +195,11 @@ class Fit:
         """Copies of what is trained, on the CPU."""
         return {name: p.detach().cpu().clone() for name, p in self.trained.items()}
 
+    def shipped_weights(self) -> dict[str, Tensor]:
+        """The `weights` as an adapter has them, in half the bytes: matrices in bfloat16, DoRA's magnitudes as they
+        are."""
+        return {name: p.to(torch.bfloat16) if p.ndim == 2 else p for name, p in self.weights().items()}
+
     def whole_weights(self) -> dict[str, Tensor]:
         """The `weights`, gathered where each process holds a shard."""
         return self.weights() if self.processes.accelerator is None else self.processes.gather(self.called, self.net)
@@ -205,13 +210,14 @@ class Fit:
                 parameter.copy_(weights[name])
 
     def tensors(self) -> dict[str, Tensor]:
-        out = {f"param.{name}": p for name, p in self.weights().items()}
+        """The run's state, where it lies: nothing is copied."""
+        out: dict[str, Tensor] = {f"param.{name}": p for name, p in self.trained.items()}
         out |= {f"opt.{key}": value for key, value in optimizer_tensors(self.optimizer).items()}
         return out | rng_tensors(self.device)
 
     def restore(self, tensors: Mapping[str, Tensor], *, step: int, parts: int, halved_at: int | None) -> None:
         self.set_weights({name: tensors[f"param.{name}"] for name in self.trained})
-        state = {key.removeprefix("opt."): value for key, value in tensors.items() if key.startswith("opt.")}
+        state = {key.removeprefix("opt."): tensors[key] for key in tensors if key.startswith("opt.")}
         restore_optimizer(self.optimizer, state)
         self.step, self.parts, self.halved_at = step, parts, halved_at
         set_rng(tensors, self.device)

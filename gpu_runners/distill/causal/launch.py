@@ -21,23 +21,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = _parser().parse_args(argv)
     from gpu_runners.distill.causal.processes import started_processes
     from gpu_runners.distill.causal.train import distill_causal
-    from gpu_runners.distill.label.train import Hooks
+    from gpu_runners.distill.checkpoint import Hooks, Snapshot
     from gpu_runners.models.causal_base import open_causal_base
 
     job = DistillCausalJob.from_json(json.loads(args.job.read_text("utf-8")))
     processes = started_processes()
 
-    def on_checkpoint(data: bytes) -> None:
-        if processes.is_first:
-            (args.out / "checkpoint.new").write_bytes(data)
-            (args.out / "checkpoint.new").replace(args.out / "checkpoint")
+    def on_checkpoint(state: Snapshot) -> int:
+        if not processes.is_first:
+            return state.n_bytes
+        n_bytes = state.write(args.out / "checkpoint.new")
+        (args.out / "checkpoint.new").replace(args.out / "checkpoint")
+        return n_bytes
 
     try:
         blob, result = distill_causal(
             job,
             args.dataset.read_bytes(),
             base=open_causal_base(job.base_model, base_dir=args.base_dir),
-            resume=args.resume.read_bytes() if args.resume else None,
+            resume=args.resume,
             hooks=Hooks(on_checkpoint=on_checkpoint),
             processes=processes,
         )

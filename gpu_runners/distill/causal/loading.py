@@ -14,8 +14,8 @@ from gpu_runners.distill.causal.dataset import Encoded
 from gpu_runners.models.causal_adapter import CausalAdapter
 from gpu_runners.models.causal_base import CausalBase, load_weights
 from gpu_runners.models.device import Choice, ModelSize
-from gpu_runners.models.label_adapter import Array
 from gpu_runners.models.merging import to_numpy
+from gpu_runners.models.tensor_files import Array
 
 NET = "causal."  # what CompletionNet puts before the names of the base's parameters
 

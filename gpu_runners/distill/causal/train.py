@@ -39,6 +39,7 @@ import json
 import os
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -54,7 +55,7 @@ from gpu_runners.distill.causal.net import CompletionNet
 from gpu_runners.distill.causal.options import learning_rate_for, read_causal_options
 from gpu_runners.distill.causal.processes import Processes
 from gpu_runners.distill.causal.selfcheck import check
-from gpu_runners.distill.label.train import Hooks, StepDone
+from gpu_runners.distill.checkpoint import Hooks, StepDone
 from gpu_runners.distill.repeatable import deterministic
 from gpu_runners.errors import JobFailed, JobStopped
 from gpu_runners.models import causal_adapter as adapters
@@ -85,7 +86,7 @@ def distill_causal(
     dataset: bytes,
     *,
     base: CausalBase,
-    resume: bytes | None = None,
+    resume: Path | None = None,
     hooks: Hooks | None = None,
     processes: Processes | None = None,
 ) -> tuple[bytes, DistillCausalResult]:
@@ -170,7 +171,8 @@ class _Run:
         self.best_loss: float | None = None
         self.best_epoch: int | None = None
         self.best: dict[str, Tensor] = {}
-        self._done_here, self._started, self._saved_at = 0, hooks.clock(), hooks.clock()
+        self._done_here, self._started = 0, hooks.clock()
+        self._cadence = checkpoint.Cadence(hooks, every_s=job.checkpoint_every_s)
 
     def finish(self) -> adapters.CausalAdapter:
         while self.fit.step < self.fit.n_steps and not self._is_worn_out():
@@ -186,11 +188,9 @@ class _Run:
 
     def _maybe_save(self) -> None:
         stop = self.processes.agree(self.hooks.should_stop())
-        due = self.hooks.clock() - self._saved_at >= self.job.checkpoint_every_s
-        if self.processes.agree(stop or due):
+        if self.processes.agree(stop or self._cadence.is_due()):
             tensors = self.fit.tensors() | {f"best.{name}": value for name, value in self.best.items()}
-            self.hooks.on_checkpoint(checkpoint.to_bytes(self._counters(), tensors))
-            self._saved_at = self.hooks.clock()
+            self._cadence.save(checkpoint.Snapshot(counters=self._counters(), tensors=tensors))
         if stop:
             raise JobStopped()
 
@@ -217,7 +217,7 @@ class _Run:
                     code="diverged",
                 )
             if self.fit.step > self.fit.n_patch_steps and (self.best_loss is None or loss < self.best_loss):
-                self.best_loss, self.best_epoch, self.best = loss, epoch, self.fit.weights()
+                self.best_loss, self.best_epoch, self.best = loss, epoch, self.fit.shipped_weights()
         self.log.append(row)
 
     def _is_worn_out(self) -> bool:
@@ -250,15 +250,15 @@ class _Run:
             log=self.log,
         )
 
-    def restore(self, data: bytes) -> int:
-        """Go on from a checkpoint; returns the number of steps already done, 0 where the bytes are not this job's."""
-        saved = checkpoint.from_bytes(data, Counters, fingerprint=self._fingerprint())
+    def restore(self, path: Path) -> int:
+        """Go on from a checkpoint; returns the number of steps already done, 0 where the file is not this job's."""
+        saved = checkpoint.read(path, Counters, fingerprint=self._fingerprint())
         if saved is None:
             return 0
         c, tensors = saved
         self.log, self.epoch_loss, self.n_tokens, self.n_positions = c.log, c.epoch_loss, c.n_tokens, c.n_positions
         self.best_loss, self.best_epoch = c.best_loss, c.best_epoch
-        self.best = {name.removeprefix("best."): t for name, t in tensors.items() if name.startswith("best.")}
+        self.best = {name.removeprefix("best."): tensors[name] for name in tensors if name.startswith("best.")}
         self.fit.restore(tensors, step=c.step, parts=c.parts, halved_at=c.halved_at)
         return c.step
 

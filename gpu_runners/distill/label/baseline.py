@@ -11,7 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from gpu_runners.distill.label.dataset import Pair
-from gpu_runners.models.label_adapter import SCALE, Array, Head
+from gpu_runners.models.label_adapter import SCALE, Head
+from gpu_runners.models.tensor_files import Array
 
 
 def fit_head(embedded: Array, pairs: Sequence[Pair], *, n_labels: int, c: float = 10.0) -> Head:

@@ -40,6 +40,12 @@ def read_pairs(data: bytes, labels: Sequence[str]) -> list[Pair]:
     return pairs
 
 
+def labels_in(data: bytes) -> set[str]:
+    """The labels that a dataset blob's pairs have. Raises JobFailed(invalid_dataset)."""
+    labels = (row.get("label") for _, row in _rows(data))
+    return {label for label in labels if isinstance(label, str)}
+
+
 def read_inputs(data: bytes) -> list[str]:
     texts = []
     for n, row in _rows(data):

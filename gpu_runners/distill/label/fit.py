@@ -53,13 +53,14 @@ class Fit:
         head: Head,
         options: TrainOptions,
         precision: str,
+        pooling: str,
     ) -> None:
         self.options, self.pairs, self.rows, self.precision = options, pairs, rows, precision
         self.device = next(body.parameters()).device
         torch.manual_seed(options.seed)
-        self.net = LabelNet(_with_lora(copy.deepcopy(body), options), width=width_of(body), n_labels=len(head.bias)).to(
-            self.device
-        )
+        adapted = _with_lora(copy.deepcopy(body), options)
+        net = LabelNet(adapted, width=width_of(body), n_labels=len(head.bias), pooling=pooling)
+        self.net = net.to(self.device)
         self.net.set_head(head)
         self.trained = {name: p for name, p in self.net.named_parameters() if p.requires_grad}
         self.optimizer = torch.optim.AdamW(list(self.trained.values()), lr=options.learning_rate)

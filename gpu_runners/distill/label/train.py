@@ -10,21 +10,24 @@ Everything random comes from the seed and sums are made by one thread: the same 
 machine, whether or not it was interrupted.
 """
 
+import dataclasses
 import hashlib
 import json
 import math
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
+from backend.domain.encoders.card_prefixes import Use
 from backend.domain.jobs.runner_jobs import DistillJob, DistillResult, TrainOptions
 from gpu_runners.distill import checkpoint
+from gpu_runners.distill.checkpoint import Hooks, StepDone
 from gpu_runners.distill.label.baseline import fit_head
 from gpu_runners.distill.label.calibration import fit_temperature
 from gpu_runners.distill.label.dataset import Pair, read_pairs, split
@@ -35,7 +38,7 @@ from gpu_runners.errors import JobStopped
 from gpu_runners.models import label_adapter as adapters
 from gpu_runners.models.bases import Base
 from gpu_runners.models.encoder import LabelNet, best_device, embed_all, load_body, width_of
-from gpu_runners.models.encoder_tokens import TextTokenizer
+from gpu_runners.models.encoder_tokens import TextTokenizer, sentence_settings
 from gpu_runners.models.label_adapter import AdapterConfig, Head
 from gpu_runners.models.merging import from_peft, linear_names
 
@@ -58,31 +61,11 @@ class Counters(checkpoint.JobCounters):
     log: list[dict[str, Any]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepDone:
-    """Steps of both fits together. `eta_s` counts from the mean step of this process."""
-
-    step: int
-    n_steps: int
-    loss: float
-    eta_s: float
-    note: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hooks:
-    """The calls that a run makes to its surroundings after each step."""
-
-    on_step: Callable[[StepDone], None] = lambda _: None
-    on_checkpoint: Callable[[bytes], None] = lambda _: None
-    should_stop: Callable[[], bool] = lambda: False
-    clock: Callable[[], float] = time.monotonic
-
-
 def distill(
-    job: DistillJob, dataset: bytes, *, base: Base, resume: bytes | None = None, hooks: Hooks | None = None
+    job: DistillJob, dataset: bytes, *, base: Base, resume: Path | None = None, hooks: Hooks | None = None
 ) -> tuple[bytes, DistillResult]:
-    """The adapter blob and its result. Raises JobFailed (invalid_dataset, invalid_options, diverged) and JobStopped."""
+    """The adapter blob and its result. Raises JobFailed (invalid_dataset, invalid_options, diverged,
+    base_unsupported, base_wrong_architecture) and JobStopped."""
     started = time.monotonic()
     options = read_options(job.train)
     pairs = read_pairs(dataset, job.labels)
@@ -115,17 +98,21 @@ class _Run:
         self.train_pairs, self.held_pairs = split(pairs, share=options.validation_share, seed=options.seed)
         self.all_pairs = self.train_pairs + self.held_pairs
         self.body = load_body(base).to(device)
-        self.tokenizer = TextTokenizer(base, max_tokens=options.max_tokens)
+        self.settings = sentence_settings(base, Use.CLASSIFICATION)
+        self.tokenizer = TextTokenizer(
+            base, max_tokens=options.max_tokens, prefix=self.settings.prefix, at_most=self.settings.max_tokens
+        )
         self.rows = self.tokenizer.ids([pair.text for pair in self.all_pairs])
-        frozen = LabelNet(self.body, width=width_of(self.body), n_labels=len(job.labels)).to(device)
-        self.embedded = embed_all(frozen, self.rows).numpy()
+        frozen = LabelNet(self.body, width=width_of(self.body), n_labels=len(job.labels), pooling=self.settings.pooling)
+        self.embedded = embed_all(frozen.to(device), self.rows).numpy()
         self.baseline: Head = fit_head(self.embedded, self.all_pairs, n_labels=len(job.labels))
         self.log: list[dict[str, Any]] = []
         self.temperature, self.epoch_loss = 1.0, 0.0
         self.phase = Phase.CALIBRATE if self.held_pairs else Phase.REFIT
         self.fit = self._new_fit()
         self._steps_before = 0
-        self._done_here, self._started, self._saved_at = 0, hooks.clock(), hooks.clock()
+        self._done_here, self._started = 0, hooks.clock()
+        self._cadence = checkpoint.Cadence(hooks, every_s=job.checkpoint_every_s)
 
     def _new_fit(self) -> Fit:
         if self.phase is Phase.REFIT:
@@ -140,6 +127,7 @@ class _Run:
             head=head,
             options=self.options,
             precision=self.precision,
+            pooling=self.settings.pooling,
         )
 
     def finish(self) -> adapters.Adapter:
@@ -158,9 +146,8 @@ class _Run:
                 self._end_epoch(self.fit.step // self.fit.steps_per_epoch)
             self._report(loss)
             stop = self.hooks.should_stop()
-            if stop or self.hooks.clock() - self._saved_at >= self.job.checkpoint_every_s:
-                self.hooks.on_checkpoint(checkpoint.to_bytes(self._counters(), self.fit.tensors()))
-                self._saved_at = self.hooks.clock()
+            if stop or self._cadence.is_due():
+                self._cadence.save(checkpoint.Snapshot(counters=self._counters(), tensors=self.fit.tensors()))
             if stop:
                 raise JobStopped()
 
@@ -209,10 +196,10 @@ class _Run:
             log=self.log,
         )
 
-    def restore(self, data: bytes) -> int:
-        """Go on from a checkpoint; returns the number of epochs already done in both fits, 0 where the bytes are not
+    def restore(self, path: Path) -> int:
+        """Go on from a checkpoint; returns the number of epochs already done in both fits, 0 where the file is not
         this job's."""
-        saved = checkpoint.from_bytes(data, Counters, fingerprint=self._fingerprint())
+        saved = checkpoint.read(path, Counters, fingerprint=self._fingerprint())
         if saved is None:
             return 0
         c, tensors = saved
@@ -230,11 +217,12 @@ class _Run:
             base_sha256=self.base.sha256,
             rank=o.rank,
             alpha=o.alpha,
-            pooling="mean",
+            pooling=self.settings.pooling.value,
             target_modules=list(linear_names(self.body)),
             normalize=True,
             scale=adapters.SCALE,
-            max_tokens=o.max_tokens,
+            max_tokens=self.tokenizer.max_tokens,
+            prefix=self.settings.prefix,
         )
 
     def active(self) -> dict[str, Any]:
@@ -246,6 +234,8 @@ class _Run:
             "optimizer": "torch.AdamW",
             "batching": "length-bucketed",
             "deterministic": True,
+            "pooling": self.settings.pooling.value,
+            "prefix": self.settings.prefix,
             "n_train": len(self.all_pairs),
             "n_validation": len(self.held_pairs),
             "versions": {
@@ -256,6 +246,7 @@ class _Run:
     def _fingerprint(self) -> str:
         job = self.job.to_json() | {
             "base_sha256": self.base.sha256,
+            "reading": dataclasses.asdict(self.settings),
             "precision": self.precision,
             "device": best_device().type,
         }

@@ -105,6 +105,31 @@ class BaseCache:
         os.utime(self._record_path(key), (self._clock(), self._clock()))
         return self._root / key / record.commit, hold
 
+    def peek(self, name: str) -> Path | None:
+        """The folder of a base that is whole, without waiting for anybody, and without a hold: it may be evicted at any
+        moment."""
+        record = self._read(_key(name))
+        return None if record is None or not record.is_whole else self._root / record.key / record.commit
+
+    def whole_bases(self) -> list[str]:
+        """The names of all bases that are whole."""
+        return sorted(record.key.replace("--", "/", 1) for record in self._records() if record.is_whole)
+
+    def room(self) -> int | None:
+        """The most bytes that a base may have which is fetched now, once what nobody uses is evicted; None where the
+        disk cannot be asked."""
+        try:
+            most = self._free() + sum(_bytes_in(self._root / record.key) for record in self._records())
+        except OSError:
+            return None
+        return max(0, most if self._limit is None else min(most, self._limit))
+
+    def check_room(self, name: str, size: int) -> None:
+        """Raise JobFailed(base_too_large) for a base that an empty cache could not hold either."""
+        key = _key(name)
+        self._root.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._check_possible(name, size, _bytes_in(self._root / key), [r for r in self._records() if r.key != key])
+
     def is_whole(self, name: str) -> bool:
         """Say whether all files are there. Inside `filling`."""
         record = self._read(_key(name))

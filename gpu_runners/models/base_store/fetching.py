@@ -73,12 +73,18 @@ def open_cached(name: str, config: HubConfig) -> tuple[Path, Hold | None] | None
     cached = BaseCache(config.cache, limit=config.cache_bytes).take(name)
     if cached is not None or not config.is_offline:
         return cached
+    folder = library_copy(name)
+    return None if folder is None else (folder, None)
+
+
+def library_copy(name: str) -> Path | None:
+    """A base in the hub library's own cache. No hub is asked."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import LocalEntryNotFoundError
 
     repo, revision = _split(name)
     try:
-        return Path(snapshot_download(repo, revision=revision, local_files_only=True)), None
+        return Path(snapshot_download(repo, revision=revision, local_files_only=True))
     except LocalEntryNotFoundError:
         return None
 
@@ -93,14 +99,51 @@ def fetch(name: str, config: HubConfig) -> tuple[Path, Hold | None]:
             if cached is not None:
                 return cached
             if config.is_offline:
-                raise JobFailed(
-                    f"The base {name!r} is not installed on this runner, which never asks a hub (HF_HUB_OFFLINE): "
-                    f"put its files under KOLM_BASE_DIR/{name}, or use a base that is there.",
-                    code="unknown_base",
-                )
+                raise never_asked(name)
             _fill(name, config)
     except OSError as error:
         raise _disk_failed(name, error) from error
+
+
+def never_asked(name: str) -> JobFailed:
+    return JobFailed(
+        f"The base {name!r} is not installed on this runner, which never asks a hub (HF_HUB_OFFLINE): "
+        f"put its files under KOLM_BASE_DIR/{name}, or use a base that is there.",
+        code="unknown_base",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Announced:
+    """The sizes of a base as the hub announces them, in bytes: of all that would be fetched, and of its weights."""
+
+    size: int
+    weights: int
+
+
+def inspect(name: str, config: HubConfig, folder: Path) -> Announced:
+    """Look at a base on the hub as `fetch` does before the weights; config.json and the weights' index are put into
+    `folder`. Raises what `fetch` raises, but for what only the weights tell."""
+    try:
+        repository = _trying(name, lambda: _look_up(name, config))
+        small, weights = _checked_listing(name, repository)
+        size = sum(repository.sizes[file] or 0 for file in [*small, *weights])
+        BaseCache(config.cache, limit=config.cache_bytes).check_room(name, size)
+        _download(name, repository, [file for file in ("config.json", INDEX) if file in small], folder, config)
+        check_config(read_json(folder, "config.json"), name)
+        wanted = _wanted_weights(name, folder, repository)
+        return Announced(size=size, weights=sum(repository.sizes[file] or 0 for file in wanted))
+    except OSError as error:
+        raise _disk_failed(name, error) from error
+
+
+def _checked_listing(name: str, repository: _Repository) -> tuple[list[str], list[str]]:
+    """The small files and the weights that a repository lists."""
+    small = [file for file in SMALL_FILES if file in repository.sizes]
+    weights = _announced_weights(repository)
+    check_tokenizer("tokenizer.json" in small, name)
+    check_weights(bool(weights), name)
+    return small, weights
 
 
 def _fill(name: str, config: HubConfig) -> None:
@@ -110,10 +153,7 @@ def _fill(name: str, config: HubConfig) -> None:
             return
         began = time.monotonic()
         repository = _trying(name, lambda: _look_up(name, config))
-        small = [file for file in SMALL_FILES if file in repository.sizes]
-        weights = _announced_weights(repository)
-        check_tokenizer("tokenizer.json" in small, name)
-        check_weights(bool(weights), name)
+        small, weights = _checked_listing(name, repository)
         size = sum(repository.sizes[file] or 0 for file in [*small, *weights])
         folder = cache.make_room(name, repository.commit, size)
         try:

@@ -39,9 +39,9 @@ def indexed_shards(folder: Path) -> list[str]:
     return names
 
 
-def check_base(folder: Path, name: str) -> None:
-    """Raises JobFailed: unknown_base (no config, no safetensors weights), base_without_tokenizer, base_truncated,
-    base_needs_remote_code, base_wrong_architecture."""
+def check_base(folder: Path, name: str) -> dict[str, list[int]]:
+    """The shape of each tensor of a base that can be loaded. Raises JobFailed: unknown_base (no config, no safetensors
+    weights), base_without_tokenizer, base_truncated, base_needs_remote_code, base_wrong_architecture."""
     if not (folder / "config.json").is_file():
         raise JobFailed(f"The base {name!r} has no config.json: it is no model's folder.", code="unknown_base")
     check_config(read_json(folder, "config.json"), name)
@@ -55,7 +55,21 @@ def check_base(folder: Path, name: str) -> None:
                 f"The base {name!r} is not whole: its index names {file!r}, which is not there.", code="base_truncated"
             )
         shapes |= _shapes(folder / file, name)
-    _check_architecture(read_json(folder, "config.json"), shapes, name)
+    check_architecture(read_json(folder, "config.json"), shapes, name)
+    return shapes
+
+
+def check_indexed_layers(folder: Path, name: str) -> None:
+    """Compare the number of layers with what the weights' index names, where there is one: no weights are read. Raises
+    JobFailed(base_wrong_architecture)."""
+    if (folder / INDEX).is_file():
+        names = read_json(folder, INDEX)["weight_map"]
+        check_architecture(read_json(folder, "config.json"), {key: [] for key in names}, name)
+
+
+def adapted_parameters(shapes: Mapping[str, list[int]]) -> int:
+    """The parameters of an adapter for each rank: inputs and outputs of all linear layers inside the blocks."""
+    return sum(sum(shape) for name, shape in shapes.items() if _LAYER.search(name) and len(shape) == 2)
 
 
 def check_weights(has_safetensors: bool, name: str) -> None:
@@ -134,7 +148,7 @@ def _header(path: Path, size: int) -> tuple[dict[str, Any], int]:
     return tensors, 8 + length + max((value["data_offsets"][1] for value in tensors.values()), default=0)
 
 
-def _check_architecture(config: Mapping[str, Any], shapes: Mapping[str, list[int]], name: str) -> None:
+def check_architecture(config: Mapping[str, Any], shapes: Mapping[str, list[int]], name: str) -> None:
     """Compare what the config declares with what the weights are: the width of the embedding, and how many layers.
     What is loaded is compared again, tensor by tensor, by `load_weights`."""
     declared = [config.get("vocab_size"), config.get("hidden_size")]

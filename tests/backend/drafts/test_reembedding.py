@@ -147,10 +147,10 @@ class Embedder:
 
 
 def test_the_task_moves_all_of_a_scope_and_hints_at_the_rest_after_its_turn(tenant, monkeypatch):
-    monkeypatch.setattr(tasks, "load_embedder", Embedder)
+    monkeypatch.setattr(tasks, "load_embedder", lambda name: {"minilm-2": Embedder()}[name])
     sent: list[tuple[str, dict[str, str]]] = []
     monkeypatch.setattr(tasks, "enqueue", lambda name, **ids: sent.append((name, ids)))
-    ids = {"tenant_id": str(tenant.id), "scope_id": str(old_scope(tenant).id)}
+    ids = {"tenant_id": str(tenant.id), "scope_id": str(old_scope(tenant).id), "embedder": "minilm-2"}
     monkeypatch.setattr(tasks, "TURN_S", -1.0)
     tasks.reembed_drafts(**ids)
     assert sent == [(TaskName.DRAFTS_REEMBED, ids)]

@@ -10,7 +10,7 @@ from django.test import Client
 
 from backend.rest.docs_pages import anchor_of, to_html
 
-NAMES = ["errors", "events"]
+NAMES = ["errors", "events", "preflight"]
 VOID = {"meta", "br"}
 
 

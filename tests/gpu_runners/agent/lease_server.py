@@ -39,6 +39,10 @@ class LeaseServer(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.jobs: dict[str, Job] = {}
         self.blobs: dict[str, bytes] = {}
+        self.parts: dict[str, list[bytes]] = {}  # of uploads, by where they go
+        self.refuses: dict[str, int] = {}  # a status for what a path contains
+        self.discards = False  # of parts: they are counted and not kept
+        self.part_s = 0.0  # what taking one part takes
         self.is_down = False
         self.changed = threading.Condition()
 
@@ -97,9 +101,15 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         server = cast(LeaseServer, self.server)
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        text = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         if server.is_down:
             return self._say(503)
+        if "/uploads/" in self.path:
+            whole = b"".join(server.parts.pop(self.path, []))
+            if server.discards:
+                return self._say(201)
+            return self._say(self._refusal() or (201 if server.put(whole) == self.path.split("/")[6] else 422))
+        body = json.loads(text)
         if self.path == "/internal/runner/claim":
             if self.headers["Authorization"] != f"Bearer {RUNNER_TOKEN}":
                 return self._say(401)
@@ -115,7 +125,7 @@ class _Handler(BaseHTTPRequestHandler):
         if job is None:
             return self._say(410)
         if self.path.endswith("/heartbeat"):
-            job.heartbeats.append(body | {"attempt": job.attempt})
+            job.heartbeats.append(body | {"attempt": job.attempt, "at": time.monotonic()})
             job.checkpoint = body["checkpoint_sha256"] or job.checkpoint
             return self._say(200, {"cancel": job.is_cancelled, "lease_s": job.lease_s})
         job.reports.append(body)
@@ -124,15 +134,33 @@ class _Handler(BaseHTTPRequestHandler):
         return self._say(204)
 
     def do_GET(self) -> None:
+        server = cast(LeaseServer, self.server)
+        if "/uploads/" in self.path and self._job() is not None:
+            state = {"n_kept": len(server.parts.get(self.path, ())), "is_stored": False}
+            return self._say(self._refusal() or 200, state)
         data = cast(LeaseServer, self.server).blobs.get(self.path.rsplit("/", 1)[-1])
-        self._say(410) if self._job() is None else self._say(404) if data is None else self._say(200, data)
+        return self._say(410) if self._job() is None else self._say(404) if data is None else self._say(200, data)
 
     def do_PUT(self) -> None:
         data = self.rfile.read(int(self.headers["Content-Length"]))
         if self._job() is None:
             return self._say(410)
+        if (refusal := self._refusal()) is not None:
+            return self._say(refusal)
+        if "/parts/" in self.path:
+            server, (where, number) = cast(LeaseServer, self.server), self.path.split("/parts/")
+            parts = server.parts.setdefault(where, [])
+            time.sleep(server.part_s)
+            if int(number) != len(parts):
+                return self._say(409)
+            parts.append(b"" if server.discards else data)
+            return self._say(204)
         ok = cast(LeaseServer, self.server).put(data) == self.path.rsplit("/", 1)[-1]
         return self._say(201 if ok else 422)
+
+    def _refusal(self) -> int | None:
+        refuses = cast(LeaseServer, self.server).refuses
+        return next((status for part, status in refuses.items() if part in self.path), None)
 
     def _job(self) -> Job | None:
         job = cast(LeaseServer, self.server).jobs.get(self.path.split("/")[4])

@@ -36,6 +36,7 @@ DRF, BUD, KEY = absent(Prefix.DRAFT), absent(Prefix.BUDGET), absent(Prefix.API_K
 # command -> what it is tried with; {name} is each key's own; SPEC and BAD are files
 TRIED: dict[str, str] = {
     "compile": "compile SPEC --no-wait --compare-last",
+    "doctor": "doctor BAD",
     "pull": f"pull {ART}",
     "cancel": f"cancel {CMP}",
     "resume": f"resume {CMP} --no-wait",
@@ -87,7 +88,7 @@ READS = {
 MEANT_FOR: dict[str, set[str]] = {
     "command_line": set(TRIED) - {"keys create", "keys revoke"},
     "ci": {
-        *("compile", "pull", "cancel", "resume", "ls", "show", "whoami", "prices"),
+        *("compile", "doctor", "pull", "cancel", "resume", "ls", "show", "whoami", "prices"),
         *("registry list", "registry pull", "registry contributions"),
     },
     "serving": {"whoami", "deployments ls", "chat"},

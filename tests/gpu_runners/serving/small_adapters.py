@@ -15,12 +15,12 @@ import numpy as np
 
 from backend.domain.artifact.building import build_kolm
 from backend.domain.canonical import canonical_json, sha256_hex
+from backend.domain.planning.adapter_sizes import linear_shapes
 from backend.domain.recipes.feedback import PackFeedback
 from backend.domain.serving.wire import Grant, sign_grant
 from gpu_runners.models.bases import Base
 from gpu_runners.models.causal_adapter import FORMAT, AdapterConfig, CausalAdapter, to_bytes
 from gpu_runners.models.causal_base import CausalBase
-from gpu_runners.models.lora_shapes import linear_shapes
 from gpu_runners.models.protocol import Counts, Delta, FinishReason, GenerationRequest
 from tests.backend.domain.artifact.tiny_kolm import KEY, fields, keyring, members
 from tests.gpu_runners.serving.small_backend import KEY as GRANT_KEY

@@ -191,7 +191,7 @@ def test_money_tokens_and_the_empty_cache_are_told_as_they_are(world):
     }
     identity = load_embedder().identity
     assert f"{told['embedder']['id']}@sha256:{told['embedder']['sha256']}" == identity
-    assert (told["embedder"]["dim"], told["ranker"], told["metric"]) == (384, "logprob", "cosine")
+    assert (told["embedder"]["dim"], told["ranker"], told["metric"]) == (384, "verifier", "cosine")
 
 
 def test_the_log_the_event_and_the_api_tell_the_same(world):

@@ -25,6 +25,7 @@ from tests.workers.pipeline_helpers import (
     messages,
     slices,
     start,
+    step,
     taught_by,
     told_apart,
     walk_through,
@@ -58,7 +59,7 @@ def test_a_draft_is_kept_under_the_teacher_and_temperature_that_wrote_it(monkeyp
     assert {rounds[draft.candidate_id] for draft in drafts} >= {0, 1}
 
 
-def test_verifiers_without_weight_rank_nothing(monkeypatch):
+def test_verifiers_without_weight_rank_nothing_and_leave_it_to_the_default_one(monkeypatch):
     taught_by(monkeypatch, ScriptedTeacher())
     row = make_compile(
         make_tenant(),
@@ -67,7 +68,8 @@ def test_verifiers_without_weight_rank_nothing(monkeypatch):
         verifiers=[{"kind": "length", "min_chars": 1, "weight": 0.0}, {"kind": "similarity", "weight": 0.0}],
     )
     walk_through(start(row), *TO_SELECTION)
-    assert {part.signal for part in slices(row)} == {"logprob"}
+    assert {part.signal for part in slices(row)} == {"verifier"}
+    assert step(row, StepName.VERIFICATION).output["facts"]["verifier"] == "default"
     assert all(c.score == c.score for c in candidates(row))
 
 

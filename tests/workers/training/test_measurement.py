@@ -33,9 +33,14 @@ JUDGED = LABEL | {
     "verdicts": ["win", "loss"],
     "recipes": {"pack_sha256": "p", "chosen": 1},
 }
+BESIDE = LABEL | {
+    "gold_predictions": ["b", "b"],
+    "common_answer": "a",
+    "teacher": {"rows": [1], "answers": ["b"], "failed": [[]], "why_not": "budget_exhausted"},
+}
 
 
-@pytest.mark.parametrize("stored", [LABEL, RULED, JUDGED])
+@pytest.mark.parametrize("stored", [LABEL, RULED, JUDGED, BESIDE])
 def test_a_blob_of_before_is_read_and_written_as_it_was(stored: dict[str, Any]) -> None:
     measured = Measurement.from_json(stored)
     assert json.loads(json.dumps(measured.to_json())) == stored

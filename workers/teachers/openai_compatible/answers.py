@@ -41,6 +41,15 @@ def parse_json(body: bytes) -> dict[str, Any]:
     return value
 
 
+def is_no_completion(body: bytes) -> bool:
+    """Tell whether this is something else altogether, a page or JSON without choices: no completion that is broken."""
+    try:
+        value = json.loads(body)
+    except (ValueError, RecursionError):
+        return body.lstrip()[:1] == b"<"
+    return not isinstance(value, dict) or not isinstance(value.get("choices"), list)
+
+
 def _no_constant(name: str) -> float:
     raise ValueError(name)
 

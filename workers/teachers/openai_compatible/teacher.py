@@ -21,6 +21,7 @@ from typing import Any, Generic, TypeVar
 import httpx
 
 from backend.domain.dialects.dialect import Dialect, Lesson, Option, thought_room, with_lessons
+from backend.domain.dialects.faults import FAULT_TEXTS, TeacherFault
 from backend.domain.dialects.table import UNKNOWN
 from backend.outbound import (
     BodyTooLarge,
@@ -34,7 +35,7 @@ from backend.outbound import (
     system_resolver,
     watching,
 )
-from workers.teachers.openai_compatible import answers, refusals, retry
+from workers.teachers.openai_compatible import answers, endpoint_faults, refusals, retry
 from workers.teachers.openai_compatible.bodies import chat_body, echo_body, score_prompt
 from workers.teachers.openai_compatible.logprobs import BadAnswer
 from workers.teachers.protocol import (
@@ -57,15 +58,7 @@ MakeBody = Callable[[Dialect], Mapping[str, Any]]
 MAX_LESSONS_A_CALL = 16  # more than a request has options
 BODY_CAP = 2_000_000
 BODY_CAP_PER_CHOICE = 64_000
-_HINTS = {
-    400: "it does not accept the request (is the model's name right, does it allow this temperature?)",
-    401: "it refuses the API key",
-    402: "the account has no credit left",
-    403: "the API key may not use this model",
-    404: "it knows no such model or path (does the base URL end in /v1?)",
-    413: "the request is too large for it",
-    422: "it does not accept the request",
-}
+_TOO_LARGE = "the request is too large for it"
 
 
 class _Attempt(Exception):
@@ -79,9 +72,11 @@ class _Attempt(Exception):
         retry_after_s: float | None = None,
         usage: Usage | None = None,
         refusal: tuple[int, bytes] | None = None,
+        fault: TeacherFault | None = None,
     ) -> None:
         super().__init__(message)
         self.code = code
+        self.fault = fault
         self.message = message
         self.retry_after_s = retry_after_s
         self.usage = usage
@@ -143,8 +138,17 @@ class OpenAICompatibleTeacher:
         return self._lessons
 
     @property
+    def dialect(self) -> Dialect:
+        """The dialect after all lessons."""
+        return with_lessons(self._dialect, self._lessons)
+
+    @property
     def thought_tokens(self) -> int:
-        return thought_room(with_lessons(self._dialect, self._lessons), self._effort, self._thought_tokens)
+        return thought_room(self.dialect, self._effort, self._thought_tokens)
+
+    def body_of(self, request: CompletionRequest) -> Mapping[str, Any]:
+        """The body that `complete` would send first."""
+        return self._chat_body(request)(self.dialect)
 
     def close(self) -> None:
         self._client.close()
@@ -157,7 +161,7 @@ class OpenAICompatibleTeacher:
         watch = Watch(deadline_at=time.monotonic() + deadline_s, cancelled=cancelled)
         parse = functools.partial(answers.read_chat, request=request)
         got = self._call("/chat/completions", self._chat_body(request), request, watch, parse)
-        self._check_thoughts(got.value, request)
+        self.check_thoughts(got.value, request)
         return completion_of(got)
 
     def _chat_body(self, request: CompletionRequest) -> MakeBody:
@@ -166,12 +170,12 @@ class OpenAICompatibleTeacher:
         asked = replace(request, effort=request.effort or self._effort or "")
         return lambda dialect: chat_body(asked, self._identity.model, self._caps, dialect)
 
-    def _check_thoughts(self, answer: answers.Answer, request: CompletionRequest) -> None:
+    def check_thoughts(self, answer: answers.Answer, request: CompletionRequest) -> None:
         """Raise TeacherFailed when every choice reached its limit without a word: what filled it are thoughts, shown or
         not. That a model thinks is learnt by it: the next call leaves room."""
         if not all(choice.finish_reason == "length" and not choice.text.strip() for choice in answer.choices):
             return
-        self._keep([Lesson(option=Option.THOUGHTS)])
+        self.learn([Lesson(option=Option.THOUGHTS)])
         raise TeacherFailed(
             f"The teacher {self._identity.model} thought until its limit of {request.max_tokens} tokens and "
             f"{request.thought_tokens} for thoughts, and gave no answer; raise teacher.thought_tokens, or lower "
@@ -228,7 +232,7 @@ class OpenAICompatibleTeacher:
                         break
                     _sleep(pause, watch)
                 else:
-                    self._keep(learnt)
+                    self.learn(learnt)
                     ms = round((time.monotonic() - started) * 1000)
                     return _Answered(value, request_id, ms, n_attempts, wasted or Usage())
         except OutboundCanceled:
@@ -243,9 +247,10 @@ class OpenAICompatibleTeacher:
             code=last.code,
             usage=wasted,
             n_attempts=n_attempts,
+            fault=last.fault,
         )
 
-    def _keep(self, learnt: Sequence[Lesson]) -> None:
+    def learn(self, learnt: Sequence[Lesson]) -> None:
         """Add what a call learnt; another call may have learnt the same meanwhile."""
         with self._learning:
             self._lessons += tuple(lesson for lesson in learnt if lesson not in self._lessons)
@@ -260,33 +265,55 @@ class OpenAICompatibleTeacher:
             self._slots.release()
 
     def _post(self, path: str, body: Mapping[str, Any], request: CompletionRequest) -> tuple[str | None, bytes]:
-        """One attempt; raises _Attempt, OutboundCanceled. From the first byte sent on, a failure may have been
+        """One attempt; raises _Attempt, TeacherCanceled. From the first byte sent on, a failure may have been
         billed."""
-        headers = {"authorization": f"Bearer {self._api_key}"} if self._api_key else {}
         cap = BODY_CAP + BODY_CAP_PER_CHOICE * request.n
+
+        def read(response: httpx.Response) -> tuple[str | None, bytes]:
+            return response.headers.get("x-request-id"), read_capped(response, cap=cap)
+
+        return self._send("POST", path, read, most=_most(request), json=body)
+
+    def exchange(
+        self, method: str, path: str, read: Callable[[httpx.Response], T], *, watch: Watch, **content: Any
+    ) -> T:
+        """Return what `read` makes of the answer to a request that generates nothing, such as one about a batch. Raises
+        TeacherFailed after the first failure, without usage; TeacherCanceled."""
         try:
-            with self._client.stream("POST", self._base_url + path, json=body, headers=headers) as response:
-                _check_status(response)
-                return response.headers.get("x-request-id"), read_capped(response, cap=cap)
+            with watching(watch):
+                return self._send(method, path, read, most=None, **content)
+        except _Attempt as failed:
+            raise TeacherFailed(
+                f"The teacher {self._identity.model} failed at {path.split('/')[1]}: {failed.message}.",
+                code=failed.code,
+                n_attempts=1,
+            ) from None
+
+    def _send(
+        self, method: str, path: str, read: Callable[[httpx.Response], T], *, most: Usage | None, **content: Any
+    ) -> T:
+        headers = {"authorization": f"Bearer {self._api_key}"} if self._api_key else {}
+        try:
+            with self._client.stream(method, self._base_url + path, headers=headers, **content) as response:
+                _check_status(response, has_key=self._api_key is not None)
+                return read(response)
         except OutboundRefused as refused:
             raise _Attempt("teacher_rejected", refused.message.rstrip(".")) from None
         except BodyTooLarge as large:
-            raise _Attempt("teacher_too_large", str(large), usage=_most(request)) from None
+            raise _Attempt("teacher_too_large", str(large), usage=most) from None
         except OutboundTimeout:
-            raise _Attempt("teacher_timeout", "it did not finish its answer in time", usage=_most(request)) from None
+            raise _Attempt("teacher_timeout", "it did not finish its answer in time", usage=most) from None
         except OutboundCanceled:
-            raise TeacherCanceled(_most(request)) from None
+            raise TeacherCanceled(most) from None
         except httpx.ConnectTimeout:
             raise _Attempt("teacher_timeout", "no connection to it could be made in time") from None
         except httpx.ConnectError:
             raise _Attempt("teacher_unreachable", "no connection to it could be made") from None
         except (httpx.RemoteProtocolError, httpx.DecodingError):
-            raise _Attempt(
-                "teacher_unreachable", "it broke off in the middle of its answer", usage=_most(request)
-            ) from None
+            raise _Attempt("teacher_unreachable", "it broke off in the middle of its answer", usage=most) from None
         except httpx.HTTPError as broken:
             message = f"the connection to it broke ({type(broken).__name__})"
-            raise _Attempt("teacher_unreachable", message, usage=_most(request)) from None
+            raise _Attempt("teacher_unreachable", message, usage=most) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,20 +337,23 @@ def completion_of(got: _Answered[answers.Answer]) -> Completion:
     )
 
 
-def _check_status(response: httpx.Response) -> None:
-    """Raise _Attempt for any status but 200; a refusal is read as far as it may teach something."""
+def _check_status(response: httpx.Response, *, has_key: bool) -> None:
+    """Raise _Attempt for any status but 200; a refusal is read as far as it tells a fault or may teach something."""
     status = response.status_code
     if status == 200:
         return
     wait = retry.parse_retry_after(response.headers.get("retry-after"), datetime.now(UTC))
-    if status == 429:
+    raw = _read_refusal(response) if status in endpoint_faults.JUDGED | refusals.LEARNT_FROM else b""
+    kind = response.headers.get("content-type", "")
+    fault = endpoint_faults.fault_of(status, raw, content_type=kind, has_key=has_key)
+    if status == 429 and fault is None:
         raise _Attempt("teacher_rate_limited", "it answers 429, too many requests", retry_after_s=wait)
-    refusal = (status, _read_refusal(response)) if status in refusals.LEARNT_FROM else None
-    if retry.is_retried(status):
+    refusal = (status, raw) if status in refusals.LEARNT_FROM else None
+    if retry.is_retried(status) and status != 429:
         raise _Attempt("teacher_unreachable", f"it answers with status {status}", retry_after_s=wait, refusal=refusal)
-    if 300 <= status < 400:
-        raise _Attempt("teacher_rejected", f"it answers with a redirect ({status}), which is not followed")
-    raise _Attempt("teacher_rejected", _HINTS.get(status, f"it answers with status {status}"), refusal=refusal)
+    if fault is None:
+        raise _Attempt("teacher_rejected", _TOO_LARGE if status == 413 else f"it answers with status {status}")
+    raise _Attempt("teacher_rejected", f"{FAULT_TEXTS[fault].finding} ({status})", refusal=refusal, fault=fault)
 
 
 def _read_refusal(response: httpx.Response) -> bytes:
@@ -337,7 +367,8 @@ def _parse_answer(parse: Callable[[bytes], T], raw: bytes, request: CompletionRe
     try:
         return parse(raw)
     except BadAnswer as wrong:
-        raise _Attempt("teacher_protocol", str(wrong), usage=_most(request)) from None
+        fault = endpoint_faults.fault_of_answer(raw) if answers.is_no_completion(raw) else None
+        raise _Attempt("teacher_protocol", str(wrong), usage=_most(request), fault=fault) from None
 
 
 def _most(request: CompletionRequest) -> Usage:

@@ -40,10 +40,14 @@ def judge_messages(
     head: Sequence[str], slice_lines: Sequence[str], drafts: Mapping[str, str]
 ) -> tuple[Message, Message]:
     """`drafts` is {id: text} in the order in which they are shown."""
-    shown = json.dumps(list(drafts.items()), ensure_ascii=False, separators=(",", ":"))
-    shown = _INVISIBLE.sub(lambda match: f"\\u{ord(match[0]):04x}", shown)
-    lines = [*head, *slice_lines, "Drafts:", fence(shown), JUDGE_ASK]
+    lines = [*head, *slice_lines, "Drafts:", fence(as_shown(drafts)), JUDGE_ASK]
     return Message(role="system", content=JUDGE_SYSTEM), Message(role="user", content="\n".join(lines))
+
+
+def as_shown(texts: Mapping[str, str]) -> str:
+    """{id: text} as one line of JSON, [id, text] each, with what no reader sees written out."""
+    shown = json.dumps(list(texts.items()), ensure_ascii=False, separators=(",", ":"))
+    return _INVISIBLE.sub(lambda match: f"\\u{ord(match[0]):04x}", shown)
 
 
 def read_verdicts(answer: str, ids: Sequence[str]) -> dict[str, bool] | None:

@@ -200,6 +200,7 @@ def test_what_a_spec_points_at_must_be_there_and_be_of_that_kind(client, tenant,
         ({"teacher": replay | {"recording": nowhere}}, "/teacher/recording", "unknown_upload"),
         ({"teacher": replay | {"recording": public_id(captures)}}, "/teacher/recording", "wrong_purpose"),
         ({"teacher": real | {"api_key": no_key}}, "/teacher/api_key", "unknown_teacher_key"),
+        ({"embedder": "acme/embedder"}, "/embedder", "unknown_embedder"),
     ]
     for changes, pointer, code in cases:
         answer = post(client, secret, "/v1/compiles", small_spec(**changes))

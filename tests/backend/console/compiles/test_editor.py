@@ -55,7 +55,7 @@ def test_an_example_is_valid_and_has_its_estimate(client):
     assert "Route a message that a customer sent" in text
     assert "The spec is valid and its budget is enough" in text
     assert "covers even the high estimate" in text
-    assert "N = 48 per slice" in text
+    assert "N = 48 per slice, K = 16 kept, by auto" in text
 
 
 def test_a_spec_is_submitted_as_yaml_or_as_json(client, tenant):
@@ -148,3 +148,14 @@ def test_the_estimate_says_what_the_teacher_costs_by_whom_and_what_is_doubtful_a
     line = f"Teacher {name}: $2 input and $8 output a million tokens, llm.example.com as of 2025-01-31, contract 4711."
     assert line in text
     assert f"the price of {name} is of 2025-01-31 (contract 4711): check it, or declare teacher.price." in text
+
+
+def test_a_spec_that_is_refused_is_shown_with_the_list_of_what_rows_decide(client):
+    gate = {"min_heldout": 5, "accuracy_lower": 0.99}
+    answer = send(client, yaml.safe_dump(small_spec(gate=gate, budget={"usd": 0.000001})), status=422)
+    text = answer.content.decode()
+    assert "Preflight" in text
+    assert "a compile is refused" in text
+    assert 'href="/docs/errors#gate_unreachable"' in text
+    assert "Hold out" in text
+    assert 'hx-post="/app/compiles/new/preflight"' in text

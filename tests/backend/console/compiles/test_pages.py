@@ -9,6 +9,7 @@ from backend.artifacts.models import Receipt
 from backend.compiles.events import append_event
 from backend.compiles.models import Candidate, Compile, StepRun
 from backend.console.compiles.receipts import check_chain
+from backend.domain.evaluation.alternatives import AlternativeName, label_alternatives
 from backend.domain.evaluation.classification import evaluate
 from backend.domain.evaluation.gate import decide_gate
 from backend.domain.evaluation.gate_floors import GateOptions
@@ -38,13 +39,16 @@ HOSTILE = '<script>alert("x")</script>\u202egnp.exe'
 LONG = "a very long word " * 6_000  # 100 KB
 
 
-def judged(row: Compile, answers: list[str | None]) -> None:
-    """As the gate's step leaves a compile, by the gate's own code."""
+def judged(row: Compile, answers: list[str | None], *, frozen: list[str] | None = None) -> None:
+    """As the gate's step leaves a compile, by the gate's own code; `frozen` are the answers of the frozen base."""
     truths = [LABELS[i % 2] for i in range(len(answers))]
+    others = {} if frozen is None else {AlternativeName.FROZEN: frozen}
+    alternatives = () if frozen is None else label_alternatives(truths, answers, others)
     evaluation = evaluate(LABELS, truths, answers)
     score = score_evaluation(evaluation, size_bytes=9_000, own=own(700), cost_nanousd=20, p50_us=900)
-    decision = decide_gate(GateOptions(), evaluation, score)
-    change(row, evaluation=evaluation.to_json(), gate=decision.to_json(), k_score_ppm=decision.k_score.composite_ppm)
+    decision = decide_gate(GateOptions(), evaluation, score, alternatives=alternatives)
+    shown = evaluation.to_json() | {"alternatives": [one.to_json() for one in alternatives]}
+    change(row, evaluation=shown, gate=decision.to_json(), k_score_ppm=decision.k_score.composite_ppm)
     with tenant_scope(row.tenant_id):
         facts = {"passed": decision.passed, "k_score": decision.k_score.to_json()}
         StepRun.objects.filter(compile=row, name=StepName.GATE).update(output={"digests": {}, "facts": facts})
@@ -94,6 +98,19 @@ def test_what_a_walked_compile_leaves_is_shown(monkeypatch):
     data = get(client, f"/app/compiles/{public_id(row)}/data")
     assert "not among the K of its slice" in data
     assert "kept, labeled and trained on" in data
+
+
+def test_a_model_is_shown_beside_its_alternatives_with_the_interval_of_the_difference(row):
+    truths = [LABELS[i % 2] for i in range(160)]
+    swapped = [LABELS[1 - i % 2] for i in range(16)] + truths[16:]
+    judged(row, swapped, frozen=truths)
+    text = get(logged_in_for(row), f"/app/compiles/{public_id(row)}")
+    assert "Beside the alternatives" in text
+    assert "always the commonest label" in text
+    assert "logistic regression on the frozen base, same pairs" in text
+    assert '<span class="bad-text">-10.0</span>' in text
+    assert "Not clearly worse than an alternative" in text
+    assert "The adaptation made it worse" in text
 
 
 def logged_in_for(row: Compile, role: Role = Role.OWNER) -> Any:

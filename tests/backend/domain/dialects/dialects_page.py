@@ -4,19 +4,38 @@ writes it."""
 from collections.abc import Iterator
 from pathlib import Path
 
+from backend.domain.dialects.batches import OTHER_PROTOCOLS
 from backend.domain.dialects.dialect import Dialect, Option
 from backend.domain.dialects.table import SERVERS, UNKNOWN, VENDORS
 
 PAGE = Path(__file__).parents[4] / "docs" / "teachers.md"
+BATCHES = "<!-- batches: written by `python -m tests.backend.domain.dialects.dialects_page`, checked by a test -->\n"
+END_OF_BATCHES = "<!-- end of batches -->\n"
 BEGIN = "<!-- dialects: written by `python -m tests.backend.domain.dialects.dialects_page`, checked by a test -->\n"
 END = "<!-- end of dialects -->\n"
 SHOWN = (Option.TEMPERATURE, Option.TOP_P, Option.N, Option.SEED, Option.LOGPROBS, Option.EFFORT)
 
 
 def page_with_dialects(text: str) -> str:
-    head, rest = text.split(BEGIN)
-    tail = rest.split(END)[1]
-    return head + BEGIN + "\n".join(["", *_lines(), ""]) + END + tail
+    text = _between(text, BATCHES, END_OF_BATCHES, _batch_lines())
+    return _between(text, BEGIN, END, _lines())
+
+
+def _between(text: str, begin: str, end: str, lines: Iterator[str]) -> str:
+    head, rest = text.split(begin)
+    return head + begin + "\n".join(["", *lines, ""]) + end + rest.split(end)[1]
+
+
+def _batch_lines() -> Iterator[str]:
+    yield "| dialect | batches | cached input | window | page, row written |"
+    yield "|---|---|---|---|---|"
+    for row in VENDORS:
+        if row.batch is not None:
+            cached = "less by the same share" if row.batch.with_cache else "billed as input"
+            day = f"{row.batch.source}, {row.batch.written_on}"
+            yield f"| `{row.name}` | -{row.batch.discount:.0%} | {cached} | {row.batch.window_h} h | {day} |"
+        else:
+            yield f"| `{row.name}` | none: {OTHER_PROTOCOLS.get(row.name, 'none is known')} | | | |"
 
 
 def _lines() -> Iterator[str]:

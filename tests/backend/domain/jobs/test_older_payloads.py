@@ -3,6 +3,7 @@ its runners outlive an upgrade."""
 
 import pytest
 
+from backend.domain.jobs.base_checks import CheckBaseJob, CheckBaseResult
 from backend.domain.jobs.causal_jobs import (
     DistillCausalJob,
     DistillCausalResult,
@@ -26,6 +27,7 @@ from backend.domain.jobs.runner_results import evaluate_causal_result, evaluate_
 SHA = "5" * 64
 OPTIONS = {"rank": 8, "seed": 7}
 WIRES = {
+    RunnerJobKind.CHECK_BASE: (CheckBaseJob, CheckBaseResult),
     RunnerJobKind.DISTILL: (DistillJob, DistillResult),
     RunnerJobKind.DISTILL_CAUSAL: (DistillCausalJob, DistillCausalResult),
     RunnerJobKind.EVALUATE: (EvaluateJob, EvaluateResult),
@@ -135,7 +137,7 @@ OLD_RESULTS = {
         "runner_ms": 1,
     },
 }
-NEW_SINCE = {RunnerJobKind.PACK_RECIPES}  # the release before had no such job
+NEW_SINCE = {RunnerJobKind.CHECK_BASE, RunnerJobKind.PACK_RECIPES}  # the release before had no such jobs
 
 
 def test_every_kind_is_tried() -> None:
@@ -148,7 +150,7 @@ def test_a_job_that_the_release_before_queued_is_read(kind: RunnerJobKind) -> No
     old = OLD_JOBS[kind]
     read = WIRES[kind][0].from_json(old).to_json()
     assert {name: read[name] for name in old} == old
-    assert {name for name in read if name not in old} <= {"rules_sha256", "grant"}
+    assert {name for name in read if name not in old} <= {"rules_sha256", "gold_sha256", "grant"}
     assert all(value == "" for name, value in read.items() if name not in old)
 
 

@@ -50,7 +50,25 @@ OUTPUTS: list[tuple[StepOutput, dict[str, Any]]] = [
         VerificationOut(scores="s", n_candidates=2, n_valid=1, rejected_for={"length": 1}, signal={"refund": "none"}),
         {
             "digests": {"scores": "s"},
-            "facts": {"n_candidates": 2, "n_valid": 1, "rejected_for": {"length": 1}, "signal": {"refund": "none"}},
+            "facts": {"n_candidates": 2, "n_valid": 1, "rejected_for": {"length": 1}, "signal": {"refund": "none"}}
+            | {"signals": {}, "verifier": ""},
+        },
+    ),
+    (
+        VerificationOut(
+            scores="s",
+            n_candidates=2,
+            n_valid=2,
+            rejected_for={},
+            signal={"refund": "reward"},
+            signals={"reward": 2},
+            verifier="default",
+            reward={"model": "m", "n_rewarded": 2},
+        ),
+        {
+            "digests": {"scores": "s"},
+            "facts": {"n_candidates": 2, "n_valid": 2, "rejected_for": {}, "signal": {"refund": "reward"}}
+            | {"signals": {"reward": 2}, "verifier": "default", "reward": {"model": "m", "n_rewarded": 2}},
         },
     ),
     (

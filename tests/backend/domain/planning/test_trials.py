@@ -68,7 +68,7 @@ def test_a_missed_gate_is_answered_with_twice_the_rank_once() -> None:
 def test_a_larger_rank_is_tried_only_where_accuracy_or_a_class_or_field_is_what_fails(floor: FloorName) -> None:
     made = json_spec()
     following = next_trial(made, [outcome(first_trial(made), first_failed=floor)], 10**6)
-    assert (following is None) == (floor in {"k_min", "heldout_size"})
+    assert (following is None) == (floor in {"k_min", "heldout_size", "alternatives"})
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,8 @@ async def counting(scope: Any, receive: Any, send: Any) -> None:
         ("/v1/select", "application/jsonl; charset=utf-8", 512_000_000),
         ("/v1/select", "application/json", 1_000_000),
         ("/v1/select/sel_1/cancel", "application/x-ndjson", 5_000_000),
-        ("/internal/runner/jobs/job_1/blobs/00", "application/octet-stream", 256_000_000),
+        ("/internal/runner/jobs/job_1/blobs/00", "application/octet-stream", 1_100_000_000),
+        ("/internal/runner/jobs/job_1/uploads/00/9/parts/0", "application/octet-stream", 8 << 20),
     ],
 )
 def test_the_limit_goes_by_address_and_type(path, content_type, limit):

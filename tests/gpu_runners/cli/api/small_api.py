@@ -26,6 +26,17 @@ EVENTS: list[tuple[str, dict[str, Any]]] = [
     ("gate.decided", {"passed": True, "k_score_ppm": 912_345, "gate": {}}),
 ]
 
+BESIDE = {
+    "name": "teacher",
+    "words": "the teacher itself",
+    "n": 100,
+    "accuracy_ppm": 950_000,
+    "model_accuracy_ppm": 912_345,
+    "difference_ppm": -37_655,
+    "difference_low_ppm": -98_000,
+    "difference_high_ppm": 21_000,
+}
+
 
 class SmallApi(ThreadingHTTPServer):
     daemon_threads = True
@@ -68,6 +79,7 @@ class SmallApi(ThreadingHTTPServer):
             "spent_microusd": 2120,
             "k_score_ppm": 912_345,
             "artifact": "art_1" if self.end == "succeeded" else None,
+            "evaluation": {"alternatives": [BESIDE]},
             "gate": {"floors": floors, "next_step": "add 40 gold examples"},
             "failure": failure if self.end == "failed" else None,
         }

@@ -12,10 +12,12 @@ ROWS = [price_json(row_price(row, "vendor")) for row in shipped_prices().rows]
 
 def test_an_estimate_says_its_prices_in_a_line_each_and_then_what_is_doubtful() -> None:
     book = price_json(teacher_price(price_book(), "kolm-grammar-1", None))
-    lines = list(price_lines({"teacher_price": ROWS[0], "fallback_price": book, "warnings": ["old"]}))
-    assert [line.split()[0] for line in lines] == ["teacher", "fallback", "warning:"]
+    lines = list(
+        price_lines({"teacher_price": ROWS[0], "fallback_price": book, "reward_price": book, "warnings": ["old"]})
+    )
+    assert [line.split()[0] for line in lines] == ["teacher", "fallback", "reward", "warning:"]
     assert str(ROWS[0]["as_of"]) in lines[0]
-    assert lines[2] == "warning: old"
+    assert lines[3] == "warning: old"
 
 
 def test_an_installation_that_is_older_says_nothing_of_prices() -> None:

@@ -3,15 +3,18 @@
 import dataclasses
 import json
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from backend.domain.jobs.runner_jobs import DistillJob
 from gpu_runners.distill import checkpoint
+from gpu_runners.distill.checkpoint import Hooks, Snapshot, StepDone
 from gpu_runners.distill.label.fit import learning_rate_factor
-from gpu_runners.distill.label.train import Counters, Hooks, StepDone, distill
+from gpu_runners.distill.label.train import Counters, distill
 from gpu_runners.errors import JobFailed, JobStopped
 from gpu_runners.models.bases import Base
+from tests.gpu_runners.distill.kept import Kept
 from tests.gpu_runners.small_task import LABELS, Trained, jsonl, task_rows
 
 MakeJob = Callable[..., DistillJob]
@@ -31,47 +34,53 @@ def test_another_seed_gives_other_bytes(trained: Trained, make_job: MakeJob, bas
 
 
 @pytest.mark.parametrize("stop_at", [1, 5, 7])  # in the first fit, at its last step, in the second fit
-def test_a_run_resumed_from_a_checkpoint_ends_with_the_same_bytes(trained: Trained, base: Base, stop_at: int) -> None:
-    saved: list[bytes] = []
+def test_a_run_resumed_from_a_checkpoint_ends_with_the_same_bytes(
+    trained: Trained, base: Base, stop_at: int, tmp_path: Path
+) -> None:
+    saved = Kept(tmp_path)
     steps: list[StepDone] = []
-    hooks = Hooks(on_step=steps.append, on_checkpoint=saved.append, should_stop=lambda: steps[-1].step == stop_at)
+    hooks = Hooks(on_step=steps.append, on_checkpoint=saved, should_stop=lambda: steps[-1].step == stop_at)
     with pytest.raises(JobStopped):
         distill(trained.job, trained.dataset, base=base, hooks=hooks)
     later: list[StepDone] = []
     blob, result = distill(trained.job, trained.dataset, base=base, resume=saved[-1], hooks=Hooks(on_step=later.append))
     assert blob == trained.blob
     assert later[0].step == stop_at + 1
-    assert result.resumed_from_epoch == len(json.loads(_state(saved[-1]))["log"])
+    assert result.resumed_from_epoch == len(json.loads(_state(saved[-1].read_bytes()))["log"])
     assert (result.temperature, result.training_log) == (trained.result.temperature, trained.result.training_log)
 
 
 @pytest.mark.nightly
-def test_a_checkpoint_of_another_job_or_of_damaged_bytes_starts_afresh(trained: Trained, base: Base) -> None:
+def test_a_checkpoint_of_another_job_or_of_damaged_bytes_starts_afresh(
+    trained: Trained, base: Base, tmp_path: Path
+) -> None:
     steps: list[StepDone] = []
+    (tmp_path / "checkpoint").write_bytes(b"not a checkpoint")
     blob, result = distill(
-        trained.job, trained.dataset, base=base, resume=b"not a checkpoint", hooks=Hooks(on_step=steps.append)
+        trained.job, trained.dataset, base=base, resume=tmp_path / "checkpoint", hooks=Hooks(on_step=steps.append)
     )
     assert (blob, result.resumed_from_epoch, steps[0].step) == (trained.blob, 0, 1)
 
 
-def test_a_checkpoint_is_bound_to_the_job_it_was_made_for() -> None:
+def test_a_checkpoint_is_bound_to_the_job_it_was_made_for(tmp_path: Path) -> None:
     counters = Counters(fingerprint="a", phase="refit", step=1, steps_before=0, epoch_loss=0.5, temperature=1.0, log=[])
     import torch
 
-    data = checkpoint.to_bytes(counters, {"rng": torch.zeros(4, dtype=torch.uint8)})
-    found = checkpoint.from_bytes(data, Counters, fingerprint="a")
+    Snapshot(counters=counters, tensors={"rng": torch.zeros(4, dtype=torch.uint8)}).write(tmp_path / "a")
+    found = checkpoint.read(tmp_path / "a", Counters, fingerprint="a")
     assert found is not None
     assert found[0] == counters
-    assert checkpoint.from_bytes(data, Counters, fingerprint="b") is None
+    assert checkpoint.read(tmp_path / "a", Counters, fingerprint="b") is None
+    assert checkpoint.read(tmp_path / "b", Counters, fingerprint="a") is None
 
 
 def test_checkpoints_come_by_the_clock_and_progress_at_every_step(
-    make_job: MakeJob, dataset: bytes, base: Base
+    make_job: MakeJob, dataset: bytes, base: Base, tmp_path: Path
 ) -> None:
     ticks = iter(range(10_000))
-    saved: list[bytes] = []
+    saved = Kept(tmp_path)
     steps: list[StepDone] = []
-    hooks = Hooks(on_step=steps.append, on_checkpoint=saved.append, clock=lambda: float(next(ticks)))
+    hooks = Hooks(on_step=steps.append, on_checkpoint=saved, clock=lambda: float(next(ticks)))
     distill(make_job(epochs=1, checkpoint_every_s=5.0), dataset, base=base, hooks=hooks)
     assert [step.step for step in steps] == list(range(1, steps[-1].n_steps + 1))
     assert len({step.n_steps for step in steps}) == 1

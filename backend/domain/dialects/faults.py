@@ -1,0 +1,84 @@
+"""The faults of an endpoint that end a call for good, told apart by what each needs: another key, credit, another
+model, another address. Nothing of the endpoint's own words is in a sentence."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class TeacherFault(StrEnum):
+    WRONG_KEY = "wrong_key"
+    NO_KEY = "no_key"
+    NO_QUOTA = "no_quota"
+    NO_ACCESS = "no_access"
+    NO_SUCH_MODEL = "no_such_model"
+    NO_SUCH_PATH = "no_such_path"
+    NOT_OPENAI = "not_openai"
+    HTML = "html"
+    REDIRECT = "redirect"
+    OTHER_REFUSAL = "other_refusal"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FaultText:
+    """`finding` goes on from "The teacher MODEL failed: " and from "The teacher MODEL at HOST: ". `code` is that of a
+    preflight's line."""
+
+    code: str
+    finding: str
+    what_to_do: str
+
+
+FAULT_TEXTS: dict[TeacherFault, FaultText] = {
+    TeacherFault.WRONG_KEY: FaultText(
+        code="wrong_key",
+        finding="it refuses the API key",
+        what_to_do="Copy the key at your vendor whole, store it with POST /v1/teacher_keys, and put the new id in "
+        "teacher.api_key.",
+    ),
+    TeacherFault.NO_KEY: FaultText(
+        code="no_key",
+        finding="it refuses calls without an API key, and the spec names none",
+        what_to_do="Store your vendor's key with POST /v1/teacher_keys and put its id (tk_...) in teacher.api_key.",
+    ),
+    TeacherFault.NO_QUOTA: FaultText(
+        code="no_quota",
+        finding="the account has no credit or quota left",
+        what_to_do="Add credit or raise the limit at your vendor, or use the key of another account.",
+    ),
+    TeacherFault.NO_ACCESS: FaultText(
+        code="no_access",
+        finding="the API key may not use this model",
+        what_to_do="Have the model enabled for the key's project at your vendor, or name another one in teacher.model.",
+    ),
+    TeacherFault.NO_SUCH_MODEL: FaultText(
+        code="no_such_model",
+        finding="it knows no such model, or the key may not see it",
+        what_to_do="Correct teacher.model: your vendor's GET /v1/models lists the names that this key may use.",
+    ),
+    TeacherFault.NO_SUCH_PATH: FaultText(
+        code="no_such_path",
+        finding="it knows no such model or path (does the base URL end in /v1?)",
+        what_to_do="Correct teacher.base_url: it is what stands before /chat/completions, mostly up to /v1.",
+    ),
+    TeacherFault.NOT_OPENAI: FaultText(
+        code="not_openai",
+        finding="it does not answer as OpenAI's chat completions do",
+        what_to_do="Name the vendor's OpenAI-compatible address in teacher.base_url (docs/teachers.md has a list).",
+    ),
+    TeacherFault.HTML: FaultText(
+        code="html",
+        finding="it answers with a web page instead of JSON",
+        what_to_do="Correct teacher.base_url: this is the address of a web site, or a proxy or log-in page in between.",
+    ),
+    TeacherFault.REDIRECT: FaultText(
+        code="redirect",
+        finding="it answers with a redirect, which is not followed",
+        what_to_do="Write the address that it leads to in teacher.base_url, with https:// and without a slash at its "
+        "end.",
+    ),
+    TeacherFault.OTHER_REFUSAL: FaultText(
+        code="other_refusal",
+        finding="it does not accept the request (is the model's name right, does it allow this temperature?)",
+        what_to_do="Check teacher.model, teacher.base_url and teacher.dialect (docs/teachers.md).",
+    ),
+}

@@ -1,0 +1,139 @@
+"""The lines that a spec, its gold and its prices decide by themselves."""
+
+from collections.abc import Iterator
+from datetime import date
+
+from backend.domain.errors import InvalidSpec
+from backend.domain.evaluation.classification import PPM, interval_ppm, percent
+from backend.domain.evaluation.gate_floors import required_ppm
+from backend.domain.money.pricing import TeacherPrice
+from backend.domain.money.teacher_prices import price_json, price_sentence, price_warnings
+from backend.domain.money.vendor_prices import PriceTable, host_of
+from backend.domain.planning.estimates import Estimate, check_budget, usd
+from backend.domain.planning.gate_reach import check_reachable
+from backend.domain.planning.preflight.lines import (
+    Check,
+    PreflightLine,
+    failed_line,
+    lines_of,
+    passed_line,
+    warning_line,
+)
+from backend.domain.spec.models import Spec
+
+
+def gold_line(spec: Spec, *, n_heldout: int) -> PreflightLine:
+    least = spec.gate.min_heldout
+    if n_heldout >= least:
+        return passed_line(Check.GOLD, f"{n_heldout} gold examples are held out; the gate needs {least}.")
+    return failed_line(
+        Check.GOLD,
+        f"{n_heldout} gold examples are held out and the gate needs {least}.",
+        code="too_few_heldout",
+        what_to_do="Add gold examples, raise examples.holdout, or lower gate.min_heldout.",
+    )
+
+
+def gate_lines(spec: Spec, *, n_heldout: int) -> list[PreflightLine]:
+    """Tell whether a model without a mistake would pass: its K-score with the smallest adapter, and the lower bound of
+    its accuracy on so many held-out examples."""
+    try:
+        check_reachable(spec)
+    except InvalidSpec as refused:
+        return lines_of(Check.GATE, refused)
+    required, confidence = required_ppm(spec.gate.accuracy_lower), spec.gate.confidence
+    bound = interval_ppm(n_heldout, n_heldout, confidence)[0] if n_heldout else 0
+    if bound >= required:
+        text = f"a model without a mistake has a lower bound of {percent(bound)} on {n_heldout} held-out examples"
+        return [passed_line(Check.GATE, f"The gate can be passed: {text}, and it asks for {percent(required)}.")]
+    enough = _heldout_for(required, confidence)
+    more = "" if enough is None else f"Hold out {enough} examples or more, or lower "
+    return [
+        failed_line(
+            Check.GATE,
+            f"Not even a model without a mistake could pass the gate: on {n_heldout} held-out examples the lower bound "
+            f"of its accuracy is {percent(bound)}, and gate.accuracy_lower asks for {percent(required)}.",
+            code="gate_unreachable",
+            what_to_do=f"{more or 'Lower '}gate.accuracy_lower.",
+        )
+    ]
+
+
+def _heldout_for(required: int, confidence: float) -> int | None:
+    """The least number of held-out examples with which a model without a mistake reaches the bound; None: no number
+    does.
+
+    >>> _heldout_for(900_000, 0.95)
+    35
+    """
+    if required >= PPM:
+        return None
+    low, high = 1, 1
+    while interval_ppm(high, high, confidence)[0] < required:
+        low, high = high, 2 * high
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if interval_ppm(middle, middle, confidence)[0] >= required else (middle + 1, high)
+    return high
+
+
+def price_lines(spec: Spec, estimate: Estimate, *, today: date, tables: tuple[PriceTable, ...]) -> list[PreflightLine]:
+    """The price of each model: known, doubtful (old, past its vendor's last day), or zero."""
+    prices = [estimate.teacher.main, *([] if estimate.teacher.fallback is None else [estimate.teacher.fallback])]
+    return [line for price in prices for line in _price(spec, price, today, tables)]
+
+
+def _price(spec: Spec, price: TeacherPrice, today: date, tables: tuple[PriceTable, ...]) -> Iterator[PreflightLine]:
+    doubts = list(price_warnings(price, today))
+    for doubt in doubts:
+        what, _, todo = doubt.rpartition(": ")
+        yield warning_line(Check.PRICE, f"{_upper(what)}.", code="old_price", what_to_do=f"{_upper(todo)}.")
+    if spec.teacher.provider != "replay" and price.input.usd_per_unit == 0 and price.output.usd_per_unit == 0:
+        yield _zero(spec, price, tables)
+    elif not doubts:
+        yield passed_line(Check.PRICE, f"{price_sentence(price_json(price))}.")
+
+
+def _zero(spec: Spec, price: TeacherPrice, tables: tuple[PriceTable, ...]) -> PreflightLine:
+    host = host_of(spec.teacher.base_url)
+    rows = [row for table in tables if (row := table.find(host, price.model)) is not None]
+    known = [row for row in rows if row.input_usd_per_mtok or row.output_usd_per_mtok]
+    listed = ""
+    if known:
+        row = known[0]
+        listed = (
+            f", and the price table has ${row.input_usd_per_mtok:f} and ${row.output_usd_per_mtok:f} a million tokens "
+            f"for it ({row.source})"
+        )
+    return warning_line(
+        Check.PRICE,
+        f"The price of {price.model[:80]} is 0{listed}: the budget will not stop the teacher's calls.",
+        code="zero_price",
+        what_to_do="Declare teacher.price as your vendor bills it; leave it at 0 for a server of your own.",
+    )
+
+
+def budget_line(estimate: Estimate, budget_microusd: int) -> list[PreflightLine]:
+    total = estimate.total
+    try:
+        check_budget(estimate, budget_microusd)
+    except InvalidSpec as refused:
+        return lines_of(Check.BUDGET, refused)
+    has = f"The budget is {usd(budget_microusd)}"
+    if budget_microusd >= total.high:
+        return [passed_line(Check.BUDGET, f"{has}; the compile costs {usd(total.high)} at most.")]
+    text = f"{has}, and the compile is expected to cost {usd(total.expected)} and may cost {usd(total.high)}"
+    if budget_microusd >= total.expected:
+        return [passed_line(Check.BUDGET, f"{text}; it stops before the next call when the budget is used up.")]
+    return [
+        warning_line(
+            Check.BUDGET,
+            f"{text}: it is likely to stop before its end.",
+            code="budget_below_expected",
+            what_to_do=f"Raise budget.usd to {usd(total.expected)} or more, or lower sampling.n_candidates.",
+        )
+    ]
+
+
+def _upper(text: str) -> str:
+    return text[:1].upper() + text[1:]

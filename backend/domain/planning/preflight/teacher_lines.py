@@ -1,0 +1,126 @@
+"""The lines of the one tiny call: what the teacher answered, or why it did not."""
+
+from dataclasses import dataclass
+
+from backend.domain.answers.json_schemas import validator
+from backend.domain.answers.json_values import BadAnswer, parse_answer, strip_fence
+from backend.domain.dialects.faults import FAULT_TEXTS, TeacherFault
+from backend.domain.money.vendor_prices import host_of
+from backend.domain.planning.estimates import usd
+from backend.domain.planning.preflight.lines import (
+    Check,
+    PreflightLine,
+    failed_line,
+    passed_line,
+    skipped_line,
+    warning_line,
+)
+from backend.domain.spec.models import Spec
+from backend.domain.spec.outputs import JsonOutput
+
+TEST_TEXT = "This is a test of the connection."  # the input that the tiny call asks about
+TEST_TOKENS = 256  # its longest answer, thoughts apart
+DEADLINE_S = 20.0
+_CALLED = (Check.TEACHER, Check.STRUCTURED_OUTPUT, Check.LOGPROBS)
+# failures that name no fault of the endpoint, by code: what happened, what to do
+_FAILURES = {
+    "teacher_unreachable": (
+        "no connection to it could be made or kept",
+        "Check host and port of teacher.base_url, and that the server runs; then start the compile again.",
+    ),
+    "teacher_timeout": (
+        f"it did not answer within {DEADLINE_S:.0f} s",
+        "Check host and port of teacher.base_url, and whether the server is busy; then start the compile again.",
+    ),
+    "teacher_rate_limited": (
+        "it answers 429, too many requests",
+        "Wait a minute and start the compile again, or raise the limit at your vendor.",
+    ),
+    "teacher_only_thought": (
+        "it thought until its limit and gave no answer",
+        "Raise teacher.thought_tokens, or lower teacher.effort.",
+    ),
+    "unknown_teacher_key": (
+        "the key that the spec names is not stored here",
+        "Store the key with POST /v1/teacher_keys and put the new id in teacher.api_key.",
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TinyAnswer:
+    """The answer to the tiny call. `wants_logprobs`: they were asked for; `dialect` is how the endpoint was spoken to,
+    `learnt` what its refusals have taught so far."""
+
+    text: str
+    is_cut: bool
+    has_logprobs: bool
+    wants_logprobs: bool
+    latency_ms: int
+    cost_microusd: int
+    dialect: str
+    learnt: tuple[str, ...] = ()
+
+
+def skipped_lines(spec: Spec) -> list[PreflightLine]:
+    """The lines of a teacher that is part of this installation, or a recording: there is nothing to ask."""
+    who = "The built-in grammar teacher" if spec.teacher.provider == "grammar" else "A recording"
+    return [skipped_line(Check.TEACHER, f"{who} needs no call.")]
+
+
+def unasked_lines(why: str) -> list[PreflightLine]:
+    return [skipped_line(Check.TEACHER, f"The teacher was not asked: {why}.")]
+
+
+def answer_lines(spec: Spec, answer: TinyAnswer) -> list[PreflightLine]:
+    learnt = f", without {', '.join(answer.learnt)}" if answer.learnt else ""
+    sentence = (
+        f"The teacher {_who(spec)} answered in {answer.latency_ms} ms for {usd(answer.cost_microusd)}; it is spoken to "
+        f"as {answer.dialect}{learnt}."
+    )
+    return [passed_line(Check.TEACHER, sentence), *_structured_lines(spec, answer), _logprobs_line(answer)]
+
+
+def _structured_lines(spec: Spec, answer: TinyAnswer) -> list[PreflightLine]:
+    if not isinstance(spec.output, JsonOutput):
+        return []
+    if answer.is_cut:
+        return [skipped_line(Check.STRUCTURED_OUTPUT, f"The answer was cut at {TEST_TOKENS} tokens and is not judged.")]
+    what_to_do = "Say in task what the answer looks like; answers that do not fit are paid for and dropped."
+    try:
+        value = parse_answer(strip_fence(answer.text.strip()))
+    except BadAnswer:
+        sentence = "The teacher's answer to the test was no JSON."
+        return [warning_line(Check.STRUCTURED_OUTPUT, sentence, code="answer_not_json", what_to_do=what_to_do)]
+    if validator(spec.output.answer_schema)(value):
+        sentence = "The teacher's answer to the test is JSON and does not fit output.schema."
+        return [warning_line(Check.STRUCTURED_OUTPUT, sentence, code="answer_not_in_schema", what_to_do=what_to_do)]
+    return [passed_line(Check.STRUCTURED_OUTPUT, "The teacher's answer to the test is JSON and fits output.schema.")]
+
+
+def _logprobs_line(answer: TinyAnswer) -> PreflightLine:
+    """Candidates are ranked by a reward or by verifiers, the default one at least: nothing needs log-probs."""
+    if answer.has_logprobs:
+        return passed_line(Check.LOGPROBS, "It gives log-probabilities; they are kept with its candidates.")
+    how = "It gives no log-probabilities" if answer.wants_logprobs else "It is not asked for log-probabilities"
+    return skipped_line(Check.LOGPROBS, f"{how}; verifiers order its candidates.")
+
+
+def failure_line(spec: Spec, *, code: str, fault: TeacherFault | None, message: str = "") -> PreflightLine:
+    """The line of a call that failed; `code` is the failure's, `message` its own sentence, for what nothing here
+    knows."""
+    who = f"The teacher {_who(spec)}"
+    if fault is not None:
+        text = FAULT_TEXTS[fault]
+        return failed_line(Check.TEACHER, f"{who}: {text.finding}.", code=text.code, what_to_do=text.what_to_do)
+    if code in _FAILURES:
+        finding, what_to_do = _FAILURES[code]
+        return failed_line(Check.TEACHER, f"{who}: {finding}.", code=code, what_to_do=what_to_do)
+    return failed_line(
+        Check.TEACHER, message or f"{who} failed.", code=code, what_to_do="Check teacher.base_url and teacher.model."
+    )
+
+
+def _who(spec: Spec) -> str:
+    host = host_of(spec.teacher.base_url)
+    return spec.teacher.model[:80] + (f" at {host}" if host else "")

@@ -1,0 +1,51 @@
+"""The lines that this installation's own rows decide: gold, gate, the teacher's settings, price and budget."""
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from django.conf import settings
+from django.utils import timezone
+
+from backend.compiles.lifecycle.submission import check_teacher, estimate_material, load_material
+from backend.domain.errors import InvalidSpec
+from backend.domain.money.vendor_prices import shipped_prices
+from backend.domain.planning.estimates import Estimate
+from backend.domain.planning.preflight.lines import Check, PreflightLine, lines_of, passed_line
+from backend.domain.planning.preflight.spec_lines import budget_line, gate_lines, gold_line, price_lines
+from backend.domain.spec.parsing import Spec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingsCheck:
+    """`estimate` is None where the spec has no price."""
+
+    lines: tuple[PreflightLine, ...]
+    estimate: Estimate | None
+
+
+def check_settings(tenant_id: UUID, spec: Spec, *, budget_microusd: int | None = None) -> SettingsCheck:
+    """Check a parsed spec in the caller's transaction; the budget is the spec's own, or what a resumed compile has.
+    Raises InvalidSpec for data that cannot be read at all."""
+    material = load_material(tenant_id, spec)
+    n_heldout = len(material.gold.heldout)
+    lines = [gold_line(spec, n_heldout=n_heldout), *gate_lines(spec, n_heldout=n_heldout)]
+    lines += _teacher_lines(tenant_id, spec)
+    try:
+        estimate = estimate_material(spec, material)
+    except InvalidSpec as refused:
+        return SettingsCheck(lines=(*lines, *lines_of(Check.PRICE, refused)), estimate=None)
+    tables = (settings.KOLM_TEACHER_PRICES, shipped_prices())
+    lines += price_lines(spec, estimate, today=timezone.now().date(), tables=tables)
+    lines += budget_line(estimate, spec.budget.microusd if budget_microusd is None else budget_microusd)
+    return SettingsCheck(lines=tuple(lines), estimate=estimate)
+
+
+def _teacher_lines(tenant_id: UUID, spec: Spec) -> list[PreflightLine]:
+    try:
+        check_teacher(tenant_id, spec)
+    except InvalidSpec as refused:
+        return lines_of(Check.TEACHER_SETTINGS, refused)
+    if spec.teacher.provider != "openai_compatible":
+        return [passed_line(Check.TEACHER_SETTINGS, f"The teacher is of the kind {spec.teacher.provider}.")]
+    key = f"its key {spec.teacher.api_key} is stored" if spec.teacher.api_key else "it is called without a key"
+    return [passed_line(Check.TEACHER_SETTINGS, f"The teacher's address may be called, and {key}.")]

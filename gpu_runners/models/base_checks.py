@@ -1,0 +1,106 @@
+"""A look at a base without its weights: whether it can be had and used here, and how large it is. What a preflight
+knows of a base is from here.
+
+A base that is on this machine is judged by its files' headers, one on the hub by what the hub announces of it. What
+only the weights themselves tell (a header that is cut, an embedding of another width) is found when they are here.
+"""
+
+import json
+import math
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from backend.domain.jobs.base_checks import CheckBaseJob, CheckBaseResult
+from backend.domain.planning.adapter_sizes import linear_shapes
+from gpu_runners.config import HubConfig
+from gpu_runners.errors import JobFailed
+from gpu_runners.models.base_store.cache import BaseCache
+from gpu_runners.models.base_store.fetching import inspect, library_copy, never_asked
+from gpu_runners.models.base_store.files import (
+    adapted_parameters,
+    check_base,
+    check_indexed_layers,
+    read_json,
+    weight_files,
+)
+from gpu_runners.models.bases import check_name, installed_folder
+
+_WEIGHT_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
+
+
+def look_at_base(job: CheckBaseJob, *, base_dir: Path | None, hub: HubConfig) -> CheckBaseResult:
+    """Look, and say what a training would meet. Never raises JobFailed: a refusal is the result."""
+    began = time.monotonic()
+
+    def took_ms() -> int:
+        return round((time.monotonic() - began) * 1000)
+
+    try:
+        check_name(job.base_model)
+        folder = _folder_here(job.base_model, base_dir, hub)
+        if folder is None and hub.is_offline:
+            raise never_asked(job.base_model)
+        values: dict[str, Any] = _of_hub(job, hub) if folder is None else _of_folder(job, folder)
+        return CheckBaseResult(is_here=folder is not None, runner_ms=took_ms(), **values)
+    except JobFailed as refused:
+        return CheckBaseResult(code=refused.code, message=refused.message[:2000], runner_ms=took_ms())
+
+
+def _folder_here(name: str, base_dir: Path | None, hub: HubConfig) -> Path | None:
+    folder = installed_folder(name, base_dir) or BaseCache(hub.cache, limit=hub.cache_bytes).peek(name)
+    if folder is None and hub.is_offline:
+        folder = library_copy(name)
+    return folder
+
+
+def _of_folder(job: CheckBaseJob, folder: Path) -> dict[str, int]:
+    shapes = check_base(folder, job.base_model)
+    _check_kind(job, read_json(folder, "config.json"))
+    return {
+        "size_bytes": sum((folder / file).stat().st_size for file in weight_files(folder)),
+        "n_parameters": sum(math.prod(shape) for shape in shapes.values()),
+        "adapter_parameters": adapted_parameters(shapes),
+    }
+
+
+def _of_hub(job: CheckBaseJob, hub: HubConfig) -> dict[str, int]:
+    with tempfile.TemporaryDirectory(prefix="kolm-base-") as at:
+        folder = Path(at)
+        announced = inspect(job.base_model, hub, folder)
+        check_indexed_layers(folder, job.base_model)
+        config = read_json(folder, "config.json")
+    _check_kind(job, config)
+    width = _weight_bytes(config)
+    return {
+        "size_bytes": announced.size,
+        "n_parameters": announced.weights // width if width else 0,
+        "adapter_parameters": _adapter_parameters(config),
+    }
+
+
+def _check_kind(job: CheckBaseJob, config: Mapping[str, Any]) -> None:
+    if job.kind == "causal" and not any("CausalLM" in str(kind) for kind in config.get("architectures") or []):
+        declared = json.dumps(config.get("architectures"))[:200]
+        raise JobFailed(
+            f"The base {job.base_model!r} is no causal language model ({declared}). "
+            "Use an instruct model whose architecture ends in ForCausalLM.",
+            code="not_causal",
+        )
+
+
+def _weight_bytes(config: Mapping[str, Any]) -> int:
+    """Bytes of a weight as the files hold it; 0 where the config does not say, or says that they are quantised."""
+    if config.get("quantization_config"):
+        return 0
+    return _WEIGHT_BYTES.get(str(config.get("dtype") or config.get("torch_dtype")), 0)
+
+
+def _adapter_parameters(config: Mapping[str, Any]) -> int:
+    """Count those of the architectures that have Llama's layers; 0 of another one."""
+    try:
+        return sum(map(sum, linear_shapes(config).values())) * int(config["num_hidden_layers"])
+    except (KeyError, TypeError, ValueError, ZeroDivisionError):
+        return 0

@@ -1,0 +1,170 @@
+"""What runners and bases say together: who may have the base, whether it fits, whether it can be sent."""
+
+from typing import Any
+
+import pytest
+
+from backend.domain.jobs.base_checks import CheckBaseResult, RunnerReport
+from backend.domain.planning.preflight.base_lines import (
+    KnownRunner,
+    base_lines,
+    bases_of,
+    disk_line,
+    memory_line,
+    runner_line,
+    transfer_line,
+)
+from backend.domain.planning.preflight.lines import LineStatus
+from backend.domain.spec.parsing import Spec, parse_spec
+from tests.backend.domain.spec.test_parsing import document
+
+BASE = "Qwen/Qwen2.5-7B-Instruct"
+SEVEN_B = CheckBaseResult(size_bytes=15_231_233_024, n_parameters=7_615_616_512, adapter_parameters=2_523_136)
+KINDS = ["distill", "distill_causal", "evaluate_causal", "check_base"]
+LIMIT = 256_000_000
+
+
+def spec_of(**causal: Any) -> Spec:
+    return parse_spec(document(train={"kind": "causal", "causal": {"base": BASE, **causal}}))
+
+
+def runner(name: str = "a", **report: Any) -> KnownRunner:
+    return KnownRunner(name=name, report=RunnerReport(**({"kinds": KINDS} | report)))
+
+
+def the_base(spec: Spec | None = None) -> Any:
+    (base,) = bases_of(spec or spec_of())
+    return base
+
+
+def refused(code: str, message: str = "The base is wrong: so it is. Use another.", **more: Any) -> CheckBaseResult:
+    return CheckBaseResult(code=code, message=message, **more)
+
+
+def test_a_label_task_that_tries_both_kinds_needs_both_bases() -> None:
+    bases = bases_of(parse_spec(document(train={"kind": "auto"})))
+    assert [(base.kind.value, base.field) for base in bases] == [
+        ("encoder", "train.base"),
+        ("causal", "train.causal.base"),
+    ]
+
+
+def test_without_a_report_nothing_is_known_and_nothing_is_refused() -> None:
+    spec, base = spec_of(), the_base()
+    lines = [runner_line(base, []), *base_lines(base, None, "", []), memory_line(spec, base, None, [])]
+    assert [line.status for line in lines] == [LineStatus.WARNING] * 3
+    assert all("not known" in line.sentence for line in lines)
+
+
+def test_a_runner_that_takes_no_such_training_is_none_for_it() -> None:
+    line = runner_line(the_base(), [runner(kinds=["infer"])])
+    assert (line.status, line.code) == (LineStatus.WARNING, "no_runner_known")
+    line = runner_line(the_base(), [runner(device="cuda", device_name="NVIDIA L4", memory_bytes=23_000_000_000)])
+    assert line.status is LineStatus.PASSED
+    assert "a (NVIDIA L4, 23.0 GB)" in line.sentence
+
+
+def test_a_held_base_is_told_with_its_size() -> None:
+    held = CheckBaseResult(is_here=True, size_bytes=15_231_233_024)
+    (line,) = base_lines(the_base(), held, "a", [runner(bases=[BASE])])
+    assert line.sentence == f"The runner a holds the base '{BASE}' (15.2 GB)."
+    (line,) = base_lines(the_base(), SEVEN_B, "a", [runner()])
+    assert "may fetch" in line.sentence
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["unknown_base", "gated_base", "base_truncated", "base_needs_remote_code", "base_without_tokenizer",
+     "base_wrong_architecture", "not_causal", "base_too_large"],
+)  # fmt: skip
+def test_what_is_wrong_with_a_base_is_the_specs_to_mend(code: str) -> None:
+    (line,) = base_lines(the_base(), refused(code), "a", [runner()])
+    assert (line.status, line.code) == (LineStatus.FAILED, code)
+    assert (line.sentence, line.what_to_do) == ("The base is wrong: so it is.", "Use another.")
+
+
+@pytest.mark.parametrize("code", ["hub_unavailable", "base_cache_full", "base_cache_failed"])
+def test_a_hub_or_disk_that_fails_is_ours_and_refuses_nothing(code: str) -> None:
+    (line,) = base_lines(the_base(), refused(code), "a", [runner()])
+    assert (line.status, line.code) == (LineStatus.WARNING, code)
+
+
+def test_a_refusal_of_one_runner_alone_is_a_warning_where_another_may_have_the_base() -> None:
+    offline = runner("a", is_offline=True)
+    for other in (runner("b"), runner("b", is_offline=True, bases=[BASE])):
+        (line,) = base_lines(the_base(), refused("unknown_base"), "a", [offline, other])
+        assert line.status is LineStatus.WARNING
+        assert line.sentence.startswith("On the runner a: ")
+    (line,) = base_lines(the_base(), refused("unknown_base"), "a", [offline, runner("b", is_offline=True)])
+    assert line.status is LineStatus.FAILED
+    for room, status in ((10**9, LineStatus.FAILED), (10**12, LineStatus.WARNING)):
+        too_large = refused("base_too_large", size_bytes=15_000_000_000)
+        (line,) = base_lines(the_base(), too_large, "a", [runner("a"), runner("b", room_bytes=room)])
+        assert line.status is status, room
+
+
+def test_a_runner_that_neither_holds_the_base_nor_asks_a_hub_is_warned_of() -> None:
+    found, left_out = base_lines(the_base(), SEVEN_B, "a", [runner("a"), runner("b", is_offline=True)])
+    assert found.status is LineStatus.PASSED
+    assert (left_out.status, left_out.code) == (LineStatus.WARNING, "unknown_base")
+    assert "b" in left_out.sentence
+
+
+@pytest.mark.parametrize(
+    ("report", "causal", "status"),
+    [
+        ({"device": "cpu", "memory_bytes": 16 * 10**9}, {}, LineStatus.FAILED),
+        ({"device": "cpu", "memory_bytes": 64 * 10**9}, {}, LineStatus.PASSED),
+        ({"device": "cuda", "memory_bytes": 24 * 10**9, "has_bf16": True}, {}, LineStatus.PASSED),
+        ({"device": "cuda", "memory_bytes": 24 * 10**9, "has_bf16": True}, {"precision": "fp32"}, LineStatus.FAILED),
+        ({"device": "cuda", "memory_bytes": 12 * 10**9, "has_bf16": True}, {}, LineStatus.FAILED),
+        ({"device": "cuda", "memory_bytes": 12 * 10**9, "has_bf16": True}, {"variant": "qlora"}, LineStatus.PASSED),
+    ],
+)
+def test_memory_is_weights_by_the_devices_precision_and_what_is_trained(report, causal, status) -> None:
+    spec = spec_of(**causal)
+    line = memory_line(spec, the_base(spec), SEVEN_B, [runner(**report)])
+    assert line.status is status, line.sentence
+    if status is LineStatus.FAILED:
+        assert (line.code, "the only runner, a, has" in line.sentence) == ("base_exceeds_memory", True)
+
+
+def test_a_small_runner_beside_a_large_one_is_a_warning() -> None:
+    small, large = runner("small", memory_bytes=8 * 10**9), runner("large", memory_bytes=80 * 10**9)
+    line = memory_line(spec_of(), the_base(), SEVEN_B, [small, large])
+    assert (line.status, line.code) == (LineStatus.WARNING, "base_exceeds_memory")
+    assert "small has not" in line.sentence
+
+
+@pytest.mark.parametrize(("rank", "status"), [(4, LineStatus.PASSED), (8, LineStatus.WARNING), (16, LineStatus.FAILED)])
+def test_a_checkpoint_is_held_against_what_runners_may_send(rank: int, status: LineStatus) -> None:
+    """7B: rank 8 passes with an 8-bit optimiser alone (202 of 256 MB, 323 without), rank 16 with none."""
+    spec = spec_of(rank=rank)
+    spec = spec.model_copy(update={"train": spec.train.model_copy(update={"escalate": False})})
+    line = transfer_line(spec, the_base(spec), None, limit_bytes=LIMIT)
+    assert line.status is status, line.sentence
+    if status is not LineStatus.PASSED:
+        assert line.what_to_do.startswith("Lower train.causal.rank to 6 or less")
+
+
+def test_an_escalation_that_cannot_be_sent_is_warned_of() -> None:
+    base = "Qwen/Qwen2.5-3B-Instruct"
+    line = transfer_line(spec_of(base=base), the_base(spec_of(base=base)), None, limit_bytes=LIMIT)
+    assert (line.status, line.code) == (LineStatus.WARNING, "checkpoint_too_large")
+    assert "escalat" in line.sentence
+
+
+def test_the_size_of_an_unknown_adapter_is_not_invented() -> None:
+    spec = spec_of(base="owner/unheard-of")
+    line = transfer_line(spec, the_base(spec), None, limit_bytes=LIMIT)
+    assert (line.status, line.code) == (LineStatus.WARNING, "adapter_size_not_known")
+    read = CheckBaseResult(adapter_parameters=549_888)
+    assert transfer_line(spec, the_base(spec), read, limit_bytes=LIMIT).status is LineStatus.PASSED
+    assert disk_line(the_base(spec), None, free_bytes=10**9).status is LineStatus.SKIPPED
+
+
+def test_a_store_without_room_for_two_checkpoints_refuses() -> None:
+    assert disk_line(the_base(), SEVEN_B, free_bytes=10**12).status is LineStatus.PASSED
+    line = disk_line(the_base(), SEVEN_B, free_bytes=500_000_000)
+    assert (line.status, line.code) == (LineStatus.FAILED, "blob_store_full")
+    assert disk_line(the_base(), SEVEN_B, free_bytes=None).status is LineStatus.SKIPPED

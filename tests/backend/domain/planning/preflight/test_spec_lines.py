@@ -1,0 +1,98 @@
+"""What a spec, its gold and its prices decide by themselves."""
+
+from dataclasses import replace
+from datetime import date, timedelta
+from typing import Any
+
+import pytest
+
+from backend.domain.money.vendor_prices import NO_PRICES, shipped_prices
+from backend.domain.planning.estimates import estimate
+from backend.domain.planning.preflight.lines import LineStatus
+from backend.domain.planning.preflight.spec_lines import budget_line, gate_lines, gold_line, price_lines
+from backend.domain.spec.parsing import Spec, parse_spec
+from tests.backend.domain.spec.test_parsing import document
+
+TODAY = date(2026, 11, 26)
+VENDOR = {"provider": "openai_compatible", "base_url": "https://api.openai.com/v1", "model": "gpt-5-mini"}
+
+
+def spec_of(**changes: Any) -> Spec:
+    return parse_spec(document(**changes))
+
+
+def test_gold_is_counted_against_the_gates_least() -> None:
+    spec = spec_of()
+    assert gold_line(spec, n_heldout=20).status is LineStatus.PASSED
+    short = gold_line(spec, n_heldout=19)
+    assert (short.status, short.code) == (LineStatus.FAILED, "too_few_heldout")
+    assert "examples.holdout" in short.what_to_do
+
+
+@pytest.mark.parametrize(("floor", "n_heldout", "enough"), [(0.80, 12, 16), (0.90, 20, 35), (0.99, 100, 381)])
+def test_a_gate_that_no_model_passes_on_so_little_gold_is_named_with_what_is_enough(floor, n_heldout, enough) -> None:
+    spec = spec_of(gate={"accuracy_lower": floor, "min_heldout": 5})
+    (line,) = gate_lines(spec, n_heldout=n_heldout)
+    assert (line.status, line.code) == (LineStatus.FAILED, "gate_unreachable")
+    assert f"Hold out {enough} examples or more" in line.what_to_do
+    (line,) = gate_lines(spec, n_heldout=enough)
+    assert line.status is LineStatus.PASSED
+    (line,) = gate_lines(spec, n_heldout=enough - 1)
+    assert line.status is LineStatus.FAILED
+
+
+def test_an_accuracy_of_one_is_reached_by_nothing() -> None:
+    (line,) = gate_lines(spec_of(gate={"accuracy_lower": 1.0}), n_heldout=1000)
+    assert (line.status, line.what_to_do) == (LineStatus.FAILED, "Lower gate.accuracy_lower.")
+
+
+def test_a_k_score_beyond_the_smallest_adapter_is_the_specs_own_refusal() -> None:
+    (line,) = gate_lines(spec_of(gate={"k_min": 0.99}), n_heldout=40)
+    assert (line.status, line.code) == (LineStatus.FAILED, "gate_unreachable")
+    assert line.what_to_do == "Change /gate/k_min."
+
+
+def prices_of(spec: Spec, today: date = TODAY) -> list[Any]:
+    return price_lines(spec, estimate(spec, today=today), today=today, tables=(NO_PRICES, shipped_prices()))
+
+
+def test_a_price_that_is_known_is_told_with_its_day() -> None:
+    (line,) = prices_of(spec_of(teacher=VENDOR))
+    assert line.status is LineStatus.PASSED
+    assert "as of" in line.sentence
+
+
+def test_a_price_table_of_last_year_is_a_warning() -> None:
+    spec = spec_of(teacher=VENDOR)
+    listing = estimate(spec).teacher.main.listing
+    (line,) = prices_of(spec, today=listing.as_of + timedelta(days=366))
+    assert (line.status, line.code) == (LineStatus.WARNING, "old_price")
+    assert str(listing.as_of) in line.sentence
+    assert line.what_to_do == "Check it, or declare teacher.price."
+
+
+def test_a_price_of_zero_is_a_warning_and_names_what_the_table_has() -> None:
+    free = {"input_usd_per_mtok": 0, "output_usd_per_mtok": 0}
+    (line,) = prices_of(spec_of(teacher=VENDOR | {"price": free}))
+    assert (line.status, line.code) == (LineStatus.WARNING, "zero_price")
+    assert "price table has $" in line.sentence
+    own = {"provider": "openai_compatible", "base_url": "http://gpu7:8000/v1", "model": "qwen3", "price": free}
+    (line,) = prices_of(spec_of(teacher=own))
+    assert (line.status, line.code) == (LineStatus.WARNING, "zero_price")
+    assert "price table" not in line.sentence
+
+
+def test_a_fallback_models_price_has_a_line_of_its_own() -> None:
+    assert len(prices_of(spec_of(teacher=VENDOR | {"fallback_model": "gpt-5-nano"}))) == 2
+
+
+def test_a_budget_is_refused_below_the_least_and_doubted_below_the_expected_cost() -> None:
+    expected = estimate(spec_of())
+    (line,) = budget_line(expected, 1)
+    assert (line.status, line.code) == (LineStatus.FAILED, "budget_below_estimate")
+    (line,) = budget_line(expected, expected.total.high)
+    assert line.status is LineStatus.PASSED
+    (line,) = budget_line(replace(expected, worst_batch=0), expected.total.expected - 1)
+    assert (line.status, line.code) == (LineStatus.WARNING, "budget_below_expected")
+    (line,) = budget_line(replace(expected, worst_batch=0), expected.total.expected)
+    assert line.status is LineStatus.PASSED

@@ -1,0 +1,86 @@
+"""What the tiny call's answer, or its failure, becomes."""
+
+from typing import Any
+
+import pytest
+
+from backend.domain.dialects.faults import FAULT_TEXTS, TeacherFault
+from backend.domain.planning.preflight.lines import Check, LineStatus
+from backend.domain.planning.preflight.teacher_lines import TinyAnswer, answer_lines, failure_line, skipped_lines
+from backend.domain.spec.parsing import Spec, parse_spec
+from tests.backend.domain.planning.test_trials import json_spec
+from tests.backend.domain.spec.test_parsing import document
+
+TEACHER = {
+    "provider": "openai_compatible",
+    "base_url": "https://llm.example.com/secret-path/v1",
+    "model": "m-1",
+    "price": {"input_usd_per_mtok": 1, "output_usd_per_mtok": 2},
+}
+
+
+def spec_of(**changes: Any) -> Spec:
+    return parse_spec(document(teacher=TEACHER, **changes))
+
+
+def answer(**changes: Any) -> TinyAnswer:
+    fields: dict[str, Any] = {
+        "text": "refund",
+        "is_cut": False,
+        "has_logprobs": True,
+        "wants_logprobs": True,
+        "latency_ms": 812,
+        "cost_microusd": 42,
+        "dialect": "openai",
+    }
+    return TinyAnswer(**(fields | changes))
+
+
+def test_an_answer_is_told_with_its_time_its_cost_and_what_was_learnt() -> None:
+    teacher, logprobs = answer_lines(spec_of(), answer(learnt=("seed", "n")))
+    assert teacher.status is LineStatus.PASSED
+    assert "m-1 at llm.example.com answered in 812 ms for $0.000042" in teacher.sentence
+    assert "as openai, without seed, n." in teacher.sentence
+    assert logprobs.check is Check.LOGPROBS
+
+
+def test_log_probs_that_do_not_come_are_told_and_refuse_nothing() -> None:
+    for wants in (True, False):
+        line = answer_lines(spec_of(), answer(has_logprobs=False, wants_logprobs=wants))[-1]
+        assert (line.check, line.status) == (Check.LOGPROBS, LineStatus.SKIPPED)
+    verified = spec_of(verifiers=[{"kind": "length", "min_chars": 8}])
+    assert "verifiers" in answer_lines(verified, answer(has_logprobs=False))[-1].sentence
+
+
+@pytest.mark.parametrize(
+    ("text", "is_cut", "status", "code"),
+    [
+        ("no json at all", False, LineStatus.WARNING, "answer_not_json"),
+        ("```json\n[1, 2, 3]\n```", False, LineStatus.WARNING, "answer_not_in_schema"),
+        ('{"unfinished": "', True, LineStatus.SKIPPED, ""),
+    ],
+)
+def test_the_answer_to_a_json_task_is_held_against_its_schema(text, is_cut, status, code) -> None:
+    spec = json_spec().model_copy(update={"teacher": spec_of().teacher})
+    lines = {line.check: line for line in answer_lines(spec, answer(text=text, is_cut=is_cut))}
+    assert (lines[Check.STRUCTURED_OUTPUT].status, lines[Check.STRUCTURED_OUTPUT].code) == (status, code)
+
+
+@pytest.mark.parametrize("fault", list(TeacherFault))
+def test_every_fault_has_a_sentence_and_what_mends_it_and_no_path(fault: TeacherFault) -> None:
+    line = failure_line(spec_of(), code="teacher_rejected", fault=fault)
+    assert (line.status, line.code) == (LineStatus.FAILED, fault.value)
+    assert line.sentence.startswith("The teacher m-1 at llm.example.com: ")
+    assert line.what_to_do == FAULT_TEXTS[fault].what_to_do
+    assert "secret-path" not in line.sentence
+
+
+@pytest.mark.parametrize("code", ["teacher_unreachable", "teacher_timeout", "teacher_rate_limited", "teacher_protocol"])
+def test_a_failure_without_a_fault_keeps_its_code(code: str) -> None:
+    line = failure_line(spec_of(), code=code, fault=None, message="The teacher m-1 failed: so it did.")
+    assert (line.status, line.code, bool(line.what_to_do)) == (LineStatus.FAILED, code, True)
+
+
+def test_the_built_in_teacher_is_not_asked() -> None:
+    (line,) = skipped_lines(parse_spec(document()))
+    assert (line.check, line.status) == (Check.TEACHER, LineStatus.SKIPPED)

@@ -1,0 +1,73 @@
+"""The worker's half of a preflight that somebody waits for: one tiny call, told apart, billed once, and kept."""
+
+import json
+from typing import Any
+
+import pytest
+
+from backend.compiles.models import TeacherCheck
+from backend.domain.ids import Prefix, encode_id
+from backend.domain.spec.parsing import canonical_spec, parse_spec
+from backend.preflight.teacher_checks import _queue, passed_before
+from backend.tenants.isolation import tenant_scope
+from backend.usage.models import UsageFact
+from tests.compile_factories import make_teacher_key, small_spec
+from tests.factories import make_tenant
+from tests.workers.preflight.test_compile_start import PRICE, SECRET, Endpoint, endpoint  # noqa: F401 (a fixture)
+from workers.live.preflight import answer_preflight
+
+pytestmark = pytest.mark.usefixtures("committed_db")
+
+
+@pytest.fixture
+def tenant():
+    return make_tenant()
+
+
+def ask(tenant: Any, far: Endpoint, *, key: bool = False, **teacher: Any) -> TeacherCheck:
+    told = {"provider": "openai_compatible", "base_url": far.base_url, "model": "m-1", "price": PRICE, **teacher}
+    with tenant_scope(tenant.id):
+        if key:
+            told["api_key"] = encode_id(Prefix.TEACHER_KEY, make_teacher_key(tenant, secret=SECRET).id)
+        spec = parse_spec(small_spec(teacher=told))
+        assert canonical_spec(spec)
+        check_id = _queue(tenant.id, spec)
+    answer_preflight(tenant.id, check_id)
+    answer_preflight(tenant.id, check_id)  # a message that comes twice
+    with tenant_scope(tenant.id):
+        row: TeacherCheck = TeacherCheck.objects.get(id=check_id)
+        assert (passed_before(tenant.id, spec) is not None) == (row.status == "passed")
+    return row
+
+
+def facts(tenant: Any) -> list[UsageFact]:
+    with tenant_scope(tenant.id):
+        return list(UsageFact.objects.filter(step="preflight"))
+
+
+def test_a_teacher_that_answers_is_asked_and_billed_once(tenant, endpoint):  # noqa: F811
+    row = ask(tenant, endpoint)
+    assert (row.status, row.spec, len(endpoint.asked)) == ("passed", None, 1)
+    assert {line["check"]: line["status"] for line in row.lines} == {
+        "embedder": "passed",
+        "teacher": "passed",
+        "logprobs": "skipped",
+    }
+    booked = facts(tenant)
+    assert {fact.sku for fact in booked} == {"teacher.m-1.input_token", "teacher.m-1.output_token"}
+    assert sum(fact.amount_microusd for fact in booked) > 0
+
+
+def test_with_a_key_of_ones_own_the_vendor_bills_it(tenant, endpoint):  # noqa: F811
+    assert ask(tenant, endpoint, key=True).status == "passed"
+    assert sum(fact.amount_microusd for fact in facts(tenant)) == 0
+    assert sum(fact.provider_microusd for fact in facts(tenant)) > 0
+
+
+def test_a_refusal_is_a_line_costs_nothing_and_tells_no_secret(tenant, endpoint, caplog):  # noqa: F811
+    endpoint.reply = (401, {"error": {"message": f"Incorrect API key provided: {SECRET}", "code": "invalid_api_key"}})
+    row = ask(tenant, endpoint, key=True)
+    assert row.status == "failed"
+    assert [line["code"] for line in row.lines if line["check"] == "teacher"] == ["wrong_key"]
+    assert facts(tenant) == []
+    assert SECRET not in json.dumps(row.lines) + caplog.text

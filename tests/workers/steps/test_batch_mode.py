@@ -1,0 +1,360 @@
+"""The paid half of a compile in batch mode, against a vendor's Files and Batches as strict as they are documented: what
+a batch costs, what is kept of one that ended half done, and that no process that dies makes another."""
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from backend.compiles import leases
+from backend.compiles.lifecycle import transitions
+from backend.compiles.models import Compile, CompileEvent, CompileLease, TeacherBatch, TeacherCall
+from backend.domain.lifecycle import CompileStatus, StepName
+from backend.tenants.isolation import tenant_scope
+from backend.usage.models import UsageFact
+from tests.compile_factories import fresh, make_compile, make_teacher_key, public_id
+from tests.factories import make_tenant
+from tests.workers.pipeline_helpers import calls, candidates, check_money, messages, step, told_apart
+from tests.workers.steps.test_strict_vendors import PRICE, label_of
+from tests.workers.teachers.batch_vendor import KEY, BatchVendor, expired, serving_batches
+from tests.workers.teachers.strict_vendors import BY_NAME, Script
+from workers import pipeline
+from workers.pipeline import advance
+from workers.step.batch_planning import FEW
+from workers.teachers.openai_compatible.batch_endpoint import BatchEndpoint
+from workers.teachers.prompts.candidate_and_label import unfence
+
+pytestmark = pytest.mark.usefixtures("committed_db")
+
+
+def endless() -> Script:
+    """Candidates without an end, of as many kinds as `messages` has."""
+    texts = (f"{text} Case {i}." for i, text in enumerate(itertools.cycle(messages())))
+
+    def write(asked: Sequence[Mapping[str, Any]], n: int) -> list[str]:
+        question = asked[-1]["content"]
+        is_label = "\nMessage:\n" in question
+        return [label_of(unfence(question)[-1])] * n if is_label else list(itertools.islice(texts, n))
+
+    return write
+
+
+@pytest.fixture
+def vendor(settings) -> Iterator[BatchVendor]:
+    with serving_batches(BY_NAME["openai"], endless()) as batches:
+        settings.KOLM_ALLOW_PRIVATE_TEACHERS = (batches.base_url.removesuffix("/v1"),)
+        yield batches
+
+
+def compile_in_batches(vendor: BatchVendor, *, key: str = KEY, **changes: Any) -> Compile:
+    tenant = make_tenant()
+    teacher = {"provider": "openai_compatible", "base_url": vendor.base_url, "model": vendor.chat.vendor.model}
+    teacher |= {"price": PRICE, "dialect": "openai", "mode": "batch", "concurrency": 4}
+    teacher["api_key"] = public_id(make_teacher_key(tenant, secret=key))
+    base = {
+        "examples": {"inline": told_apart(24), "holdout": 0.5},
+        "sampling": {"n_candidates": 24, "k_select": 12, "label_samples": 3, "on_gap": ["drop_k"]},
+        "budget": {"usd": 50},
+    }
+    return make_compile(tenant, **(base | {"teacher": teacher} | changes))
+
+
+def due(row: Compile) -> None:
+    """The time of the next look has come."""
+    with tenant_scope(row.tenant_id):
+        leases.wake(row.tenant_id, row.id)
+
+
+def look(row: Compile) -> Compile:
+    due(row)
+    advance(row.id)
+    return fresh(row)
+
+
+def carry_to(row: Compile, name: StepName, *, most: int = 40) -> Compile:
+    """Looks until a step runs whose work a runner has, or the compile has ended."""
+    for _ in range(most):
+        look(row)
+        if step(row, name).status != "pending" or row.status in (CompileStatus.FAILED, CompileStatus.CANCELED):
+            return row
+    raise AssertionError(f"{row.status} {[(s.name, s.status, s.message) for s in row.steps.all()]}")
+
+
+def batches_of(row: Compile) -> list[TeacherBatch]:
+    with tenant_scope(row.tenant_id):
+        return list(TeacherBatch.objects.filter(compile_id=row.id).order_by("created_at"))
+
+
+def warnings_of(row: Compile) -> list[str]:
+    with tenant_scope(row.tenant_id):
+        return [event.data["code"] for event in CompileEvent.objects.filter(compile=row, type="warning")]
+
+
+def test_a_label_task_is_written_and_labelled_in_two_batches_at_half_the_price(vendor):
+    row = compile_in_batches(vendor)
+    carry_to(row, StepName.DISTILLATION)
+    assert row.status == CompileStatus.RUNNING
+    made = batches_of(row)
+    assert [batch.step for batch in made] == ["synthesis", "labeling"]
+    assert all(batch.state == "ended" and batch.n_answered == batch.n_requests for batch in made)
+    assert len(vendor.jobs) == 2
+    assert vendor.n_live == 2, "the first call of each step"
+    assert all(sum(one.votes.values()) == 3 for one in candidates(row, state__in=("trained", "left_out")))
+    in_batch = [call for call in calls(row) if call.batch_id]
+    live = [call for call in calls(row) if not call.batch_id]
+    assert len(live) == 2
+    for call in in_batch:
+        assert call.price_version.endswith("-batch-50")
+        assert call.cost_microusd == round(0.25 * call.input_tokens + 0.75 * call.output_tokens), call.key
+    for call in live:
+        assert call.cost_microusd == round(0.5 * call.input_tokens + 1.5 * call.output_tokens)
+    check_money(row)
+    assert row.provider_microusd == sum(call.cost_microusd for call in calls(row))
+    assert row.reserved_microusd == 0
+
+
+def test_a_compile_that_waits_says_since_when_and_for_how_many_calls_and_nobody_holds_it(vendor):
+    vendor.looks = 3
+    row = compile_in_batches(vendor)
+    look(row)
+    assert row.status == CompileStatus.AWAITING_BATCH
+    assert CompileLease.objects.get(compile_id=row.id).lease_until is None
+    told = step(row, StepName.SYNTHESIS)
+    assert told.message.startswith("waits for the teacher's batch since 20")
+    assert told.message.endswith("in progress, 0 of 5 calls done")
+    n_events = fresh(row).event_seq
+    look(row)
+    assert fresh(row).event_seq == n_events, "nothing has changed, nothing is said"
+    carry_to(row, StepName.DISTILLATION)
+    assert step(row, StepName.SYNTHESIS).attempts == step(row, StepName.LABELING).attempts == 1
+    statuses = [e.data["status"] for e in events(row, "compile.status")]
+    assert statuses == ["queued", "running", "awaiting_batch", "running", "awaiting_batch", "running"]
+
+
+def events(row: Compile, type: str) -> list[CompileEvent]:
+    with tenant_scope(row.tenant_id):
+        return list(CompileEvent.objects.filter(compile=row, type=type).order_by("seq"))
+
+
+@pytest.mark.parametrize("lost", ["POST /files", "POST /batches", "GET /batches/batch_0"])
+def test_an_answer_that_is_lost_makes_no_second_job(vendor, lost, monkeypatch):
+    vendor.breaks.append(lost)
+    row = compile_in_batches(vendor)
+    carry_to(row, StepName.DISTILLATION)
+    assert len(vendor.jobs) == 2
+    assert len({job.input_file for job in vendor.jobs}) == 2
+    check_money(row)
+
+
+class Killed(BaseException):
+    """As kill -9: nothing is caught, and nothing is written."""
+
+
+@pytest.mark.parametrize("at", ["upload", "create", "get", "rows"])
+def test_a_process_that_dies_after_the_vendor_heard_it_leaves_one_job(vendor, at, monkeypatch):
+    really, died = getattr(BatchEndpoint, at), []
+
+    def once(self: BatchEndpoint, *args: Any, **kwargs: Any) -> Any:
+        value = really(self, *args, **kwargs)
+        if at == "rows":
+            value = list(value)
+        if not died:
+            died.append(at)
+            raise Killed
+        return value
+
+    monkeypatch.setattr(BatchEndpoint, at, once)
+    row = compile_in_batches(vendor)
+    for _ in range(40):
+        try:
+            look(row)
+        except Killed:
+            with tenant_scope(row.tenant_id):
+                CompileLease.objects.filter(compile_id=row.id).update(lease_until=None, owner="")
+        if step(row, StepName.DISTILLATION).status != "pending":
+            break
+    assert died == [at]
+    assert len(vendor.jobs) == 2, "one for each step"
+    assert vendor.n_live == 2
+    check_money(row)
+    with tenant_scope(row.tenant_id):
+        keys = list(UsageFact.objects.filter(compile_id=row.id).values_list("source_key", flat=True))
+    assert len(keys) == len(set(keys))
+
+
+MANY_LABELS = {"n_candidates": 24, "k_select": 24, "label_samples": 3, "on_gap": ["drop_k"]}
+
+
+def sizes_of(row: Compile, name: StepName) -> list[int]:
+    return [batch.n_requests for batch in batches_of(row) if batch.step == name]
+
+
+def test_what_an_expired_batch_has_answered_is_used_and_the_rest_is_sent_again(vendor):
+    def half(nth: int, line: Any) -> Any:
+        return expired(line) if len(vendor.jobs) == 2 and nth % 2 else None
+
+    vendor.finish, vendor.ends_as = half, "expired"
+    row = compile_in_batches(vendor, sampling=MANY_LABELS)
+    carry_to(row, StepName.DISTILLATION)
+    n, n_again = sizes_of(row, StepName.LABELING)
+    assert n_again == n // 2 > FEW
+    assert vendor.n_live == 2, "the first call of each step"
+    unanswered = [call for call in calls(row) if call.batch_id and call.state == "canceled"]
+    assert len(unanswered) == n_again
+    assert all(call.cost_microusd == 0 for call in unanswered)
+    check_money(row)
+
+
+def test_a_few_calls_that_a_batch_left_are_made_live_at_the_live_price(vendor):
+    vendor.finish = lambda nth, line: expired(line) if nth == 0 else None
+    row = compile_in_batches(vendor)
+    carry_to(row, StepName.DISTILLATION)
+    assert "batch_unfinished" in warnings_of(row)
+    assert len(vendor.jobs) == 2
+    assert vendor.n_live == 4
+    again = [call for call in calls(row) if call.attempt == 2]
+    assert len(again) == 2
+    assert not any(call.batch_id or call.price_version.endswith("-batch-50") for call in again)
+    check_money(row)
+
+
+def test_hostile_lines_count_once_or_not_at_all(vendor):
+    def answer(line: Any, text: str) -> dict[str, Any]:
+        message = {"role": "assistant", "content": text}
+        usage = {"prompt_tokens": 10**9, "completion_tokens": 3}
+        body = {"choices": [{"message": message, "finish_reason": "stop"}], "usage": usage}
+        return {"custom_id": line["custom_id"], "response": {"status_code": 200, "body": body}, "error": None}
+
+    def hostile(nth: int, line: Any) -> Any:
+        if len(vendor.jobs) == 1:
+            return None
+        stranger = {"custom_id": "somebody-else", "response": {"status_code": 200, "body": {}}}
+        noise = ["{not json", "[]", "null", '{"custom_id": 7}', '{"custom_id": "\\ud800"}', stranger]
+        return [*noise, answer(line, "refund"), answer(line, "other")]
+
+    vendor.finish = hostile
+    row = compile_in_batches(vendor)
+    carry_to(row, StepName.DISTILLATION)
+    labels = [call for call in calls(row) if call.step == "labeling" and call.batch_id]
+    assert labels
+    assert all([choice["text"] for choice in call.choices] == ["refund"] for call in labels if call.attempt == 1)
+    assert all("disputed" in call.usage_flags for call in labels)
+    assert all(call.cost_microusd <= call.reserved_microusd for call in labels)
+    check_money(row)
+
+
+def test_a_line_that_is_refused_for_an_option_teaches_it_and_is_made_again(vendor):
+    def refused(nth: int, line: Any) -> Any:
+        if "seed" not in line["body"]:
+            return None
+        body = {"error": {"message": "Unsupported parameter: 'seed'", "param": "seed"}}
+        return {"custom_id": line["custom_id"], "response": {"status_code": 400, "body": body}, "error": None}
+
+    vendor.finish = refused
+    row = compile_in_batches(vendor)
+    carry_to(row, StepName.DISTILLATION)
+    assert row.status == CompileStatus.RUNNING
+    assert all("seed" not in body for body in vendor.chat.answered[-3:])
+    check_money(row)
+
+
+def test_a_line_that_is_refused_for_good_ends_the_compile_as_a_live_call_does(vendor):
+    def refused(nth: int, line: Any) -> Any:
+        body = {"error": {"message": "The model does not exist or you do not have access to it"}}
+        return {"custom_id": line["custom_id"], "response": {"status_code": 404, "body": body}, "error": None}
+
+    vendor.finish = refused
+    row = compile_in_batches(vendor)
+    carry_to(row, StepName.DISTILLATION)
+    assert (row.status, row.failure_code) == (CompileStatus.FAILED, "teacher_rejected")
+    assert "knows no such model" in row.failure_message
+    check_money(row)
+    assert row.reserved_microusd == 0
+
+
+def test_a_canceled_compile_cancels_its_batch_and_keeps_what_was_answered(vendor):
+    vendor.looks = 100
+    vendor.finish = lambda nth, line: None if nth < 2 else expired(line, "batch_cancelled")
+    row = compile_in_batches(vendor)
+    look(row)
+    with tenant_scope(row.tenant_id):
+        transitions.cancel(row.tenant_id, row.id)
+    for _ in range(3):
+        look(row)
+    assert row.status == CompileStatus.CANCELED
+    assert [job.status for job in vendor.jobs] == ["cancelled"]
+    assert "POST /batches/batch_0/cancel" in vendor.seen
+    states = [call.state for call in calls(row) if call.batch_id]
+    assert states.count("succeeded") == 2
+    assert states.count("canceled") == len(states) - 2
+    check_money(row)
+    assert row.reserved_microusd == 0
+    vendor.looks, vendor.finish = 1, lambda nth, line: None
+    with tenant_scope(row.tenant_id):
+        transitions.resume(row.tenant_id, row.id, budget_microusd=None)
+    carry_to(row, StepName.DISTILLATION)
+    assert sum(body == vendor.chat.answered[0] for body in vendor.chat.answered) == 1
+    check_money(row)
+
+
+def test_a_wrong_key_is_found_by_the_first_call_before_any_batch(vendor):
+    row = compile_in_batches(vendor, key="sk-wrong")
+    carry_to(row, StepName.DISTILLATION)
+    assert row.status == CompileStatus.FAILED
+    assert "it refuses the API key" in row.failure_message
+    assert vendor.jobs == []
+    assert vendor.files == {}
+
+
+def test_an_account_without_credit_is_told_so(vendor):
+    vendor.fails_with = "billing_hard_limit_reached"
+    row = compile_in_batches(vendor)
+    carry_to(row, StepName.DISTILLATION)
+    assert (row.status, row.failure_code) == (CompileStatus.FAILED, "teacher_rejected")
+    assert "no credit left" in row.failure_message
+    check_money(row)
+
+
+def test_a_file_that_is_too_large_for_the_vendor_is_the_customers_error(vendor):
+    vendor.refuses["POST /files"] = (413, {"error": {"message": "too large"}})
+    row = compile_in_batches(vendor)
+    carry_to(row, StepName.DISTILLATION)
+    assert (row.status, row.failure_code) == (CompileStatus.FAILED, "teacher_rejected")
+    assert "too large" in row.failure_message
+    assert row.reserved_microusd == 0
+    with tenant_scope(row.tenant_id):
+        assert not TeacherCall.objects.filter(compile=row, state="submitted").exists()
+
+
+def test_more_tokens_than_the_vendor_lets_wait_are_sent_in_smaller_batches(vendor):
+    vendor.most_lines = 30
+    row = compile_in_batches(vendor, sampling=MANY_LABELS)
+    carry_to(row, StepName.DISTILLATION)
+    n, *smaller = sizes_of(row, StepName.LABELING)
+    assert n > 30
+    assert smaller == [n // 2, n - n // 2]
+    check_money(row)
+
+
+def test_a_budget_that_carries_only_a_part_sends_that_and_the_rest_after_it(vendor):
+    row = compile_in_batches(
+        vendor, sampling={"n_candidates": 80, "k_select": 4, "on_gap": ["drop_k"]}, budget={"usd": 0.05}
+    )
+    carry_to(row, StepName.LABELING)
+    sizes = sizes_of(row, StepName.SYNTHESIS)
+    assert len(sizes) > 1
+    assert sum(sizes) == 19
+    check_money(row)
+
+
+def test_a_vendor_that_does_not_answer_is_waited_for(vendor):
+    row = compile_in_batches(vendor)
+    look(row)
+    vendor.refuses["GET /batches"] = (503, {})
+    for _ in range(pipeline.MAX_ATTEMPTS + 2):
+        look(row)
+        assert row.status == CompileStatus.AWAITING_BATCH
+    vendor.refuses.clear()
+    carry_to(row, StepName.DISTILLATION)
+    assert len(vendor.jobs) == 2

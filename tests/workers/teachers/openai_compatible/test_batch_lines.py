@@ -1,0 +1,88 @@
+"""The lines of a batch's files: what is read of them, and what is not."""
+
+import json
+from typing import Any
+
+import pytest
+
+from backend.domain.dialects.dialect import Lesson, Option
+from backend.domain.dialects.table import BY_NAME
+from workers.teachers.openai_compatible.answers import Answer
+from workers.teachers.openai_compatible.batch_lines import BatchRequest, answer_of, lesson_of, read_lines
+from workers.teachers.protocol import CompletionRequest, Message, TeacherFailed
+
+REQUEST = CompletionRequest(messages=(Message(role="user", content="hello", n_shared=2),), n=2, seed=7)
+SENT = BatchRequest(name="a", request=REQUEST, body={"model": "m", "messages": [], "seed": 7})
+
+
+def row(status: int | None, body: Any = None, *, name: Any = "a", error: Any = None) -> bytes:
+    response = None if status is None else {"status_code": status, "request_id": "req_1", "body": body}
+    return json.dumps({"id": "x", "custom_id": name, "response": response, "error": error}).encode()
+
+
+def chat(*texts: str) -> dict[str, Any]:
+    choices = [{"message": {"role": "assistant", "content": text}, "finish_reason": "stop"} for text in texts]
+    return {"choices": choices, "usage": {"prompt_tokens": 5, "completion_tokens": 2}}
+
+
+def only(data: bytes) -> Any:
+    (line,) = read_lines([data])
+    return answer_of(line, SENT)
+
+
+def test_a_request_is_read_back_as_it_was_written() -> None:
+    assert BatchRequest.from_json(SENT.to_json()) == SENT
+    line = json.loads(SENT.line("/v1/chat/completions"))
+    assert line == {"custom_id": "a", "method": "POST", "url": "/v1/chat/completions", "body": SENT.body}
+
+
+def test_an_answer_is_read_as_a_live_one_is() -> None:
+    answer = only(row(200, chat("one", "two", "three")))
+    assert isinstance(answer, Answer)
+    assert [choice.text for choice in answer.choices] == ["one", "two"]
+    assert answer.usage.output_tokens == 2
+
+
+@pytest.mark.parametrize(
+    "data", [b"{", b"[]", b"7", b"\xff", b'{"custom_id": 7}', b'{"custom_id": null}', b'{"response": {}}', b"NaN"]
+)
+def test_a_line_that_names_nothing_is_none(data: bytes) -> None:
+    assert list(read_lines([data])) == []
+
+
+def test_a_name_counts_once() -> None:
+    lines = list(read_lines([row(200, chat("first")), row(200, chat("second")), row(500, {}, name="b")]))
+    assert [(line.name, line.status) for line in lines] == [("a", 200), ("b", 500)]
+
+
+@pytest.mark.parametrize("code", ["batch_expired", "batch_cancelled", ""])
+def test_a_request_that_was_not_run_has_no_answer_and_costs_nothing(code: str) -> None:
+    assert only(row(None, error={"code": code})) is None
+
+
+@pytest.mark.parametrize(
+    ("data", "code", "is_retryable"),
+    [
+        (row(429, {}), "teacher_rate_limited", True),
+        (row(503, {}), "teacher_unreachable", True),
+        (row(401, {}), "teacher_rejected", False),
+        (row(404, {}), "teacher_rejected", False),
+        (row(None, error={"code": "server_is_odd"}), "teacher_rejected", False),
+        (row(200, {"choices": []}), "teacher_protocol", True),
+        (row(200, None), "teacher_protocol", True),
+        (row(200, {"choices": [{"message": {"content": "\ud800"}}]}), "teacher_protocol", True),
+    ],
+)
+def test_a_line_fails_as_a_live_call_does(data: bytes, code: str, is_retryable: bool) -> None:
+    failed = only(data)
+    assert isinstance(failed, TeacherFailed)
+    assert (failed.code, failed.retryable) == (code, is_retryable)
+    assert (failed.usage is not None) == (code == "teacher_protocol"), "what may have been billed"
+
+
+def test_a_refused_line_teaches_what_a_refused_call_does() -> None:
+    refusal = {"error": {"message": "Unknown parameter: 'seed'.", "param": "seed"}}
+    (line,) = read_lines([row(400, refusal)])
+    lesson = lesson_of(line, SENT, BY_NAME["openai"], ())
+    assert lesson == Lesson(option=Option.SEED)
+    assert lesson_of(line, SENT, BY_NAME["openai"], (lesson,)) is None

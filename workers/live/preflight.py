@@ -1,0 +1,111 @@
+"""The embedder and the teacher of a preflight that somebody waits for: the answer to `preflight.teacher_checks`.
+The call belongs to no compile; one that fails is not charged."""
+
+import logging
+from uuid import UUID
+
+from django.utils import timezone
+
+from backend.compiles.lifecycle.submission import estimate_now
+from backend.domain.errors import KolmError
+from backend.domain.money.pricing import TeacherPrice
+from backend.domain.planning.preflight.lines import Check, PreflightLine, failed_line, passed_line
+from backend.domain.planning.preflight.teacher_lines import DEADLINE_S, skipped_lines
+from backend.domain.spec.parsing import Spec, parse_spec
+from backend.preflight.teacher_checks import answer, question, wake
+from backend.tenants.isolation import tenant_scope
+from backend.usage.ledger import Fact, record
+from workers.embedding.sentence import load_embedder
+from workers.preflight.tiny_call import is_asked, line_of_failure, lines_of_answer, tiny_request
+from workers.step.spending import pays_teacher_itself
+from workers.step.teacher_calls import with_thoughts, worst_cost
+from workers.step.teacher_session import open_teacher
+from workers.teachers.protocol import Usage
+
+log = logging.getLogger("kolm.preflight")
+
+STEP = "preflight"
+
+
+def answer_preflight(tenant_id: UUID, check_id: UUID) -> None:
+    """Answer one question, if anybody still waits for it. Whoever asked hears of every failure."""
+    asked = question(tenant_id, check_id)
+    if asked is None:
+        return
+    facts: list[Fact] = []
+    try:
+        spec = parse_spec(asked.spec)
+        lines = [_embedder_line()]
+        if lines[0].code == "":
+            of_teacher, facts = _ask(tenant_id, spec, asked.id)
+            lines += of_teacher
+    except KolmError as error:
+        lines = [failed_line(Check.TEACHER, error.message, code=error.code, what_to_do="Mend that, and ask again.")]
+    except Exception:
+        log.exception("preflight %s failed", check_id)
+        text = "The teacher was not asked: something broke on our side; it is logged."
+        lines = [failed_line(Check.TEACHER, text, code="internal_error", what_to_do="Ask again in a minute.")]
+    with tenant_scope(tenant_id):
+        answer(tenant_id, check_id, lines)
+        if facts:
+            record(tenant_id, facts, compile_id=None, step=STEP)
+    wake(check_id)
+
+
+def _embedder_line() -> PreflightLine:
+    try:
+        return passed_line(Check.EMBEDDER, f"The embedder loads: {load_embedder().identity.partition('@')[0]}.")
+    except (ImportError, OSError, RuntimeError, ValueError) as error:
+        log.exception("the embedder does not load")
+        sentence = f"The embedder does not load on a worker ({type(error).__name__})."
+        what_to_do = "The operator's log of the worker says why; nothing in the spec mends it."
+        return failed_line(Check.EMBEDDER, sentence, code="embedder_unavailable", what_to_do=what_to_do)
+
+
+def _ask(tenant_id: UUID, spec: Spec, check_id: UUID) -> tuple[list[PreflightLine], list[Fact]]:
+    if not is_asked(spec):
+        return skipped_lines(spec), []
+    prices = estimate_now(spec).teacher
+    try:
+        with open_teacher(tenant_id, spec, prices) as session:
+            request = with_thoughts(session.teacher, tiny_request(spec))
+            completion = session.teacher.complete(request, deadline_s=DEADLINE_S)
+            most = worst_cost(session.price, request)
+            facts = _facts(check_id, completion.usage, session.price, most, is_own_key=pays_teacher_itself(spec))
+            choice = completion.choices[0]
+            lines = lines_of_answer(
+                spec,
+                session.teacher,
+                text=choice.text,
+                finish_reason=choice.finish_reason,
+                has_logprobs=choice.logprob is not None,
+                latency_ms=completion.latency_ms,
+                cost=sum(fact.amount_microusd + fact.provider_microusd for fact in facts),
+            )
+    except KolmError as error:
+        return [line_of_failure(spec, error)], []
+    return lines, facts
+
+
+def _facts(check_id: UUID, usage: Usage, price: TeacherPrice, most_microusd: int, *, is_own_key: bool) -> list[Fact]:
+    parts = price.parts(
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        cached_tokens=usage.cached_tokens,
+        cache_write_tokens=usage.cache_write_tokens,
+        most_microusd=most_microusd,
+    )
+    asked_at = timezone.now().isoformat()
+    return [
+        Fact(
+            sku=f"teacher.{price.model[:170]}.{part.kind}_token",
+            quantity=part.quantity,
+            unit="token",
+            amount_microusd=0 if is_own_key else part.amount_microusd,
+            provider_microusd=part.amount_microusd if is_own_key else 0,
+            price_version=price.version,
+            source_key=f"preflight:{check_id}:{asked_at}:{part.kind}_token",
+            is_estimated=usage.estimated or usage.disputed,
+        )
+        for part in parts
+    ]

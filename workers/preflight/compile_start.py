@@ -1,0 +1,99 @@
+"""The beginning of a compile: its preflight, before a candidate is paid for.
+
+The list is kept with the compile and shown as an event. Where a line failed the compile ends here, refused with
+`preflight_failed`; it has cost the tiny call at most. An arm of an ablation begins with what another compile has paid
+for, and has none.
+"""
+
+import logging
+
+from backend.compiles import leases
+from backend.compiles.events import append_event, touch
+from backend.domain.errors import CustomerError
+from backend.domain.lifecycle import StepName
+from backend.domain.planning.preflight.lines import (
+    Check,
+    Preflight,
+    PreflightFailed,
+    PreflightLine,
+    in_order,
+    passed_line,
+)
+from backend.domain.planning.preflight.teacher_lines import DEADLINE_S, skipped_lines, unasked_lines
+from backend.preflight.asking import FIRST, has_failed
+from backend.preflight.runner_lines import check_runners
+from backend.preflight.settings_lines import check_settings
+from backend.preflight.teacher_checks import keep_answer, passed_before
+from backend.tenants.isolation import tenant_scope
+from workers.embedding.sentence import load_embedder
+from workers.preflight.tiny_call import is_asked, line_of_failure, lines_of_answer, tiny_request
+from workers.step.durable import CompileRun
+from workers.step.teacher_calls import PlannedCall, ask_batch
+from workers.step.teacher_session import teacher_session
+from workers.teachers.protocol import TeacherFailed
+
+log = logging.getLogger("kolm.preflight")
+
+CALL_KEY = "preflight"
+STEP = StepName.SLICING  # the first one: it waits for this, and is charged for the call
+PATIENT_ATTEMPTS = 3  # of the compile, while an endpoint fails in a way that may pass
+
+
+def begin_compile(run: CompileRun) -> None:
+    """Make the preflight unless this compile has passed it. Raises PreflightFailed; TeacherFailed where the endpoint
+    may answer in a moment, and the compile comes again."""
+    with run.transaction() as fenced:
+        kept, is_arm = fenced.compile.preflight, fenced.compile.ablation_of is not None
+        budget_microusd = fenced.compile.budget_microusd
+    if is_arm or (kept is not None and Preflight.from_json(kept).passed):
+        return
+    with tenant_scope(run.tenant_id):
+        settled = check_settings(run.tenant_id, run.spec, budget_microusd=budget_microusd)
+    lines = [*settled.lines, *check_runners(run.tenant_id, run.spec)]
+    lines.append(passed_line(Check.EMBEDDER, f"The embedder loads: {load_embedder().identity.partition('@')[0]}."))
+    run.stop.check()
+    lines += unasked_lines(FIRST) if has_failed(lines) else _ask(run)
+    preflight = in_order(lines)
+    with run.transaction() as fenced:
+        touch(fenced.compile, preflight=preflight.to_json())
+        data = {"passed": preflight.passed, "lines": [line.to_json() for line in preflight.lines]}
+        append_event(run.tenant_id, run.compile_id, "compile.preflight", data)
+    if not preflight.passed:
+        raise PreflightFailed(preflight)
+
+
+def _ask(run: CompileRun) -> list[PreflightLine]:
+    """The lines of the teacher: as it answered some minutes ago, or to a call that this compile journals and pays."""
+    if not is_asked(run.spec):
+        return skipped_lines(run.spec)
+    with tenant_scope(run.tenant_id):
+        known = passed_before(run.tenant_id, run.spec)
+    if known is not None:
+        return [line for line in known if line.check is not Check.EMBEDDER]
+    try:
+        lines = _call(run)
+    except TeacherFailed as failure:
+        if failure.retryable and failure.fault is None and leases.attempts_of(run.lease) < PATIENT_ATTEMPTS:
+            raise
+        return [line_of_failure(run.spec, failure)]
+    except CustomerError as refused:
+        return [line_of_failure(run.spec, refused)]
+    with run.transaction():
+        keep_answer(run.tenant_id, run.spec, lines)
+    return lines
+
+
+def _call(run: CompileRun) -> list[PreflightLine]:
+    with teacher_session(run) as session:
+        plan = PlannedCall(key=CALL_KEY, request=tiny_request(run.spec), deadline_s=DEADLINE_S)
+        (made,) = ask_batch(run, STEP, session.teacher, session.price, [plan])
+        choice = made.choices[0]
+        return lines_of_answer(
+            run.spec,
+            session.teacher,
+            text=choice["text"],
+            finish_reason=choice["finish_reason"],
+            has_logprobs=choice["logprob"] is not None,
+            latency_ms=made.latency_ms,
+            cost=made.cost_microusd,
+        )

@@ -1,0 +1,149 @@
+"""The end of a teacher batch: its answers become the journal's, each paid once at the batch's price, and what it left
+unanswered is free to be asked again.
+
+A process may die at any point of this: lines whose calls are journaled already count for nothing the second time, so
+that the files are simply read again.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+
+from django.db import transaction
+from django.utils import timezone
+
+from backend.blobs import get_blob, sweep_blob
+from backend.compiles.booking import Fenced
+from backend.compiles.events import touch
+from backend.compiles.models import TeacherBatch, TeacherCall
+from backend.compiles.states import BatchState, CallState
+from backend.domain.lifecycle import StepName
+from workers.step.batch_planning import TOO_MANY_TOKENS, most_answer_bytes, name_of
+from workers.step.durable import CompileRun
+from workers.step.teacher_calls import journal
+from workers.teachers.openai_compatible.batch_endpoint import BatchEndpoint, BatchJob
+from workers.teachers.openai_compatible.batch_lines import (
+    BatchLine,
+    BatchRequest,
+    answer_of,
+    completion_of,
+    lesson_of,
+    read_lines,
+)
+from workers.teachers.protocol import Completion, TeacherCanceled, TeacherFailed
+
+AT_ONCE = 200  # lines that one transaction journals
+# why a vendor refuses a batch as a whole, where the customer can mend it
+_REFUSALS = {
+    "model_not_found": 'its batch endpoint does not take this model; take another one, or teacher.mode "live"',
+    "model_not_supported": 'its batch endpoint does not take this model; take another one, or teacher.mode "live"',
+    "billing_hard_limit_reached": "the account has no credit left",
+    "insufficient_quota": "the account has no credit left",
+}
+
+
+def journal_job(run: CompileRun, endpoint: BatchEndpoint, batch: TeacherBatch, job: BatchJob) -> TeacherFailed | None:
+    """Journal what an ended job answered and end its batch; the failure that ends the compile, where a line or the job
+    has one. Raises TeacherFailed where the files cannot be had."""
+    if job.status == "failed" and not (job.output_file or job.error_file):
+        reason = job.reasons[0] if job.reasons else "failed"
+        release(run, batch, reason=reason, was_run=False)
+        return None if reason == TOO_MANY_TOKENS else _refusal(batch, reason)
+    sent = requests_of(run, batch)
+    reading = _Reading(run=run, endpoint=endpoint, batch=batch, sent=sent)
+    lines = read_lines(_rows(endpoint, job, sent))
+    while part := tuple(islice(lines, AT_ONCE)):
+        reading.take(part)
+    release(run, batch, was_run=True)
+    return reading.failure
+
+
+def _refusal(batch: TeacherBatch, reason: str) -> TeacherFailed:
+    why = _REFUSALS.get(reason, 'it refuses a file of requests as a whole; try teacher.mode "live"')
+    return TeacherFailed(f"The teacher {batch.model} refused a batch: {why}.", code="teacher_rejected")
+
+
+def requests_of(run: CompileRun, batch: TeacherBatch) -> dict[str, BatchRequest]:
+    """The requests of a batch by name, as they were written down."""
+    rows = get_blob(run.tenant_id, batch.file_sha256).splitlines()
+    return {request.name: request for request in map(BatchRequest.from_json, rows)}
+
+
+def _rows(endpoint: BatchEndpoint, job: BatchJob, sent: Mapping[str, BatchRequest]) -> Iterator[bytes]:
+    """The lines of both files; answers first, where a hostile endpoint gives one request both."""
+    cap = 4 * sum(most_answer_bytes(request.request) for request in sent.values())
+    for file in (job.output_file, job.error_file):
+        if file:
+            yield from endpoint.rows(file, cap=cap)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Reading:
+    run: CompileRun
+    endpoint: BatchEndpoint
+    batch: TeacherBatch
+    sent: Mapping[str, BatchRequest]
+    failure: TeacherFailed | None = None
+    _learnt: set[str] = field(default_factory=set)
+
+    def take(self, lines: tuple[BatchLine, ...]) -> None:
+        """Journal some lines in one transaction. Lines that are no call's, or of a call that is journaled, are left."""
+        outcomes = {line.name: outcome for line in lines if (outcome := self._outcome(line)) is not None}
+        price = self.run.prices.batch_of(self.batch.model)
+        with self.run.transaction() as fenced:
+            calls = TeacherCall.objects.select_for_update().filter(
+                tenant_id=self.run.tenant_id, batch_id=self.batch.id, state=CallState.SUBMITTED
+            )
+            rows = {name: call for call in calls if (name := name_of(call.key)) in outcomes}
+            known = {name: outcome for name, outcome in outcomes.items() if name in rows}
+            journal(self.run, fenced, StepName(self.batch.step), price, rows, known)
+            self.batch.n_answered += sum(isinstance(outcome, Completion) for outcome in known.values())
+            self.batch.save(update_fields=["n_answered"])
+
+    def _outcome(self, line: BatchLine) -> Completion | TeacherFailed | TeacherCanceled | None:
+        sent, teacher = self.sent.get(line.name), self.endpoint.teacher
+        if sent is None:
+            return None
+        answer = answer_of(line, sent)
+        if answer is None:
+            return None
+        if isinstance(answer, TeacherFailed):
+            return self._refusal(line, sent, answer)
+        try:
+            teacher.check_thoughts(answer, sent.request)
+        except TeacherFailed as thought:
+            return thought
+        return completion_of(answer, line)
+
+    def _refusal(self, line: BatchLine, sent: BatchRequest, failed: TeacherFailed) -> TeacherFailed:
+        """A refusal about an option is a lesson, by which the call is made again; lines that were refused for the same
+        option teach nothing further, and are no other failure."""
+        teacher = self.endpoint.teacher
+        lesson = lesson_of(line, sent, teacher.dialect, teacher.lessons)
+        if lesson is not None:
+            teacher.learn([lesson])
+        is_about_an_option = lesson is not None or (teacher.body_of(sent.request) != sent.body and not failed.retryable)
+        if not failed.retryable and not is_about_an_option:
+            self.failure = self.failure or failed
+        return failed
+
+
+def release(run: CompileRun, batch: TeacherBatch, *, was_run: bool, reason: str = "") -> None:
+    """End a batch: calls that it did not answer cost nothing and may be made again."""
+    with run.transaction() as fenced:
+        _release_calls(fenced, batch, was_run=was_run)
+        batch.move(BatchState.ENDED)
+        batch.reason, batch.ended_at = reason, timezone.now()
+        batch.save(update_fields=["state", "reason", "ended_at"])
+        same = TeacherBatch.objects.filter(tenant_id=run.tenant_id, file_sha256=batch.file_sha256)
+        if not same.exclude(state=BatchState.ENDED).exists():
+            transaction.on_commit(lambda: sweep_blob(run.tenant_id, batch.file_sha256), robust=True)
+
+
+def _release_calls(fenced: Fenced, batch: TeacherBatch, *, was_run: bool) -> None:
+    calls = TeacherCall.objects.filter(tenant_id=batch.tenant_id, batch_id=batch.id, state=CallState.SUBMITTED)
+    reserved = sum(calls.values_list("reserved_microusd", flat=True))
+    compile = fenced.compile
+    touch(compile, reserved_microusd=compile.reserved_microusd - min(reserved, compile.reserved_microusd))
+    # a call whose batch was never run is in none: it is no reason to make it live
+    calls.update(state=CallState.CANCELED, batch_id=batch.id if was_run else None, ended_at=timezone.now())

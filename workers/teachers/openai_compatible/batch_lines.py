@@ -1,0 +1,144 @@
+"""The lines of a batch's files: one request each in what is sent, one answer or error each in what comes back.
+
+What comes back is hostile input, as every answer of a teacher is: a line that is no JSON, has no name of ours or comes
+a second time counts for nothing, and no message quotes a word of it.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+from backend.domain.dialects.dialect import Dialect, Lesson
+from backend.domain.dialects.faults import FAULT_TEXTS
+from workers.teachers.openai_compatible import refusals, retry
+from workers.teachers.openai_compatible.answers import Answer, parse_json, read_chat
+from workers.teachers.openai_compatible.endpoint_faults import fault_of
+from workers.teachers.openai_compatible.logprobs import BadAnswer
+from workers.teachers.protocol import Completion, CompletionRequest, Message, TeacherFailed, Usage
+from workers.teachers.token_estimates import likely_input_tokens
+
+# an error that says of a line that it was never run: it costs nothing, and may be sent again
+NOT_RUN = frozenset({"batch_expired", "batch_cancelled", "batch_canceled"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchRequest:
+    """One request of a batch: its name, what is asked, and the body by which it is asked."""
+
+    name: str
+    request: CompletionRequest
+    body: Mapping[str, Any]
+
+    def line(self, url: str) -> bytes:
+        """The line of the input file."""
+        return _dump({"custom_id": self.name, "method": "POST", "url": url, "body": self.body})
+
+    def to_json(self) -> bytes:
+        return _dump({"name": self.name, "request": asdict(self.request), "body": self.body})
+
+    @classmethod
+    def from_json(cls, row: bytes) -> Self:
+        """Read what `to_json` wrote."""
+        value = json.loads(row)
+        asked = dict(value["request"])
+        asked["messages"] = tuple(Message(**message) for message in asked["messages"])
+        asked["drafts"] = tuple(asked["drafts"])
+        return cls(name=value["name"], request=CompletionRequest(**asked), body=value["body"])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchLine:
+    """One line of an output or error file. `status` is that of the answer, None where the request was not run."""
+
+    name: str
+    status: int | None
+    body: bytes
+    fault: str
+    request_id: str
+
+
+def read_lines(rows: Iterable[bytes]) -> Iterator[BatchLine]:
+    """The lines that can be read, each name once: the first that has it counts."""
+    seen: set[str] = set()
+    for row in rows:
+        line = _read_line(row)
+        if line is not None and line.name not in seen:
+            seen.add(line.name)
+            yield line
+
+
+def _read_line(row: bytes) -> BatchLine | None:
+    try:
+        value = parse_json(row)
+    except BadAnswer:
+        return None
+    name, response, error = value.get("custom_id"), value.get("response"), value.get("error")
+    if not isinstance(name, str):
+        return None
+    fault = error.get("code") if isinstance(error, dict) else None
+    status = response.get("status_code") if isinstance(response, dict) else None
+    return BatchLine(
+        name=name,
+        status=status if isinstance(status, int) and not isinstance(status, bool) else None,
+        body=json.dumps(response.get("body")).encode() if isinstance(response, dict) else b"",
+        fault=fault if isinstance(fault, str) else "",
+        request_id=_short(response.get("request_id")) if isinstance(response, dict) else "",
+    )
+
+
+def _short(value: object) -> str:
+    return value[:200] if isinstance(value, str) and value.isprintable() else ""
+
+
+def answer_of(line: BatchLine, sent: BatchRequest) -> Answer | TeacherFailed | None:
+    """Read what a line says of its request: an answer; a failure, as a live call would have had it; None where it was
+    never run. Of an answer that cannot be read the most is billed that it can have cost."""
+    if line.status is None:
+        return None if line.fault in NOT_RUN or not line.fault else _refusal(400, b"")
+    if line.status == 200:
+        try:
+            return read_chat(line.body, sent.request)
+        except BadAnswer as wrong:
+            most = Usage(
+                input_tokens=likely_input_tokens(sent.request),
+                output_tokens=sent.request.most_output_tokens,
+                estimated=True,
+            )
+            return _failure("teacher_protocol", str(wrong), usage=most)
+    if line.status == 429:
+        return _failure("teacher_rate_limited", "it answers 429, too many requests")
+    if retry.is_retried(line.status):
+        return _failure("teacher_unreachable", f"it answers with status {line.status}")
+    return _refusal(line.status, line.body)
+
+
+def lesson_of(line: BatchLine, sent: BatchRequest, dialect: Dialect, known: Sequence[Lesson]) -> Lesson | None:
+    """Find what the refusal of a line teaches about an option of its body, if it does."""
+    if line.status not in refusals.LEARNT_FROM:
+        return None
+    return refusals.lesson_of(line.status, line.body, sent.body, dialect, known)
+
+
+def completion_of(answer: Answer, line: BatchLine) -> Completion:
+    return Completion(
+        choices=answer.choices,
+        usage=answer.usage,
+        provider_request_id=line.request_id or None,
+        revision=answer.system_fingerprint,
+    )
+
+
+def _failure(code: str, why: str, *, usage: Usage | None = None) -> TeacherFailed:
+    return TeacherFailed(f"A line of the teacher's batch failed: {why}.", code=code, usage=usage, n_attempts=1)
+
+
+def _refusal(status: int, body: bytes) -> TeacherFailed:
+    fault = fault_of(status, body)
+    return _failure(
+        "teacher_rejected", f"it answers with status {status}" if fault is None else FAULT_TEXTS[fault].finding
+    )
+
+
+def _dump(value: Mapping[str, Any]) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode() + b"\n"

@@ -1,0 +1,136 @@
+"""The alternatives beside a trial's model, on the same held-out rows; and the teacher, asked for its own answers.
+
+The teacher is asked once, about the rows that the estimate counted, after the trials: nothing is decided on what it
+says and nothing trains on it. A call is named by the input, so that a resumed compile asks nothing again. What goes
+wrong here ends no compile: the rows that were answered count, and the reason stands beside them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from backend.blobs import get_jsonl
+from backend.domain.canonical import sha256_hex
+from backend.domain.errors import PaymentRequired
+from backend.domain.evaluation.alternatives import Alternative, AlternativeName, compare_marks, label_alternatives
+from backend.domain.evaluation.classification import PPM
+from backend.domain.evaluation.generative import json_marks, typical_answer
+from backend.domain.lifecycle import StepName
+from backend.domain.planning.step_outputs import SlicingOut
+from backend.domain.planning.trials import TrialKind
+from backend.domain.spec.parsing import JsonOutput, LabelOutput, Spec, TextOutput, label_names
+from workers.scoring.answer_checks import failed_checks
+from workers.step.durable import CompileRun
+from workers.step.teacher_calls import PlannedCall, ask_batch
+from workers.step.teacher_session import seed_of, teacher_session
+from workers.teachers.prompts.answer import item_request, parse_answer_choice
+from workers.teachers.prompts.candidate_and_label import parse_label
+from workers.teachers.protocol import TeacherFailed
+from workers.training.measurement import Measurement, TeacherAnswers
+
+Rows = list[dict[str, str]]
+BASELINES = {TrialKind.ENCODER: AlternativeName.FROZEN, TrialKind.CAUSAL: AlternativeName.BASE}
+
+
+def alternatives_of(run: CompileRun, measured: Measurement) -> tuple[Alternative, ...]:
+    """The alternatives that were measured, each with the interval of the model's difference to it."""
+    heldout: Rows = get_jsonl(run.tenant_id, run.output(SlicingOut).gold_heldout)
+    output = run.spec.output
+    if isinstance(output, TextOutput) and output.accuracy == "judge":
+        return ()  # the judge would have to be asked about each
+    if isinstance(output, LabelOutput):
+        return _of_labels(run.spec, [row["output"] for row in heldout], measured)
+    return _of_answers(run.spec, heldout, measured)
+
+
+def _of_labels(spec: Spec, gold: list[str], measured: Measurement) -> tuple[Alternative, ...]:
+    others: dict[AlternativeName, list[str]] = {BASELINES[measured.kind]: measured.baseline_predictions}
+    if measured.gold_predictions:
+        others[AlternativeName.GOLD_ONLY] = measured.gold_predictions
+    made = label_alternatives(gold, measured.predictions, others, confidence=spec.gate.confidence)
+    if (asked := measured.teacher) is None or not asked.rows:
+        return made
+    truths = [gold[i] for i in asked.rows]
+    ours = [measured.predictions[i] for i in asked.rows]
+    theirs = {AlternativeName.TEACHER: asked.answers}
+    return (*made, *label_alternatives(truths, ours, theirs, confidence=spec.gate.confidence)[1:])
+
+
+def _of_answers(spec: Spec, heldout: Rows, measured: Measurement) -> tuple[Alternative, ...]:
+    """The alternatives of a json task, or of a text task whose checks decide: those alone say nothing of a constant
+    answer."""
+    gold, n = [row["output"] for row in heldout], len(heldout)
+    ours = _marks(spec, gold, measured.predictions, measured.failed or [[]] * n)
+    others = {BASELINES[measured.kind]: _marks(spec, gold, measured.baseline_predictions, measured.baseline_failed)}
+    if isinstance(spec.output, JsonOutput) and measured.common_answer:
+        others[AlternativeName.COMMON_ANSWER] = _marks(spec, gold, [measured.common_answer] * n, None)
+    made = [compare_marks(name, ours, theirs, confidence=spec.gate.confidence) for name, theirs in others.items()]
+    if (asked := measured.teacher) is not None and asked.rows:
+        theirs = _marks(spec, [gold[i] for i in asked.rows], asked.answers, asked.failed)
+        mine = [ours[i] for i in asked.rows]
+        made.append(compare_marks(AlternativeName.TEACHER, mine, theirs, confidence=spec.gate.confidence))
+    return tuple(made)
+
+
+def _marks(spec: Spec, gold: list[str], answers: list[str], failed: Sequence[Sequence[str]] | None) -> list[int]:
+    """Mark the answers; without `failed` they are held to the schema alone."""
+    passed = None if failed is None else [not why for why in failed]
+    if isinstance(spec.output, JsonOutput):
+        return json_marks(spec.output, gold, answers, passed=passed)
+    return [PPM * ok for ok in passed or []]
+
+
+def common_answer(spec: Spec, dataset: Sequence[dict[str, Any]]) -> str | None:
+    """The most typical answer of a json task's training pairs."""
+    return typical_answer([row["output"] for row in dataset]) if isinstance(spec.output, JsonOutput) else None
+
+
+def with_teacher(run: CompileRun, measured: Measurement) -> Measurement:
+    """The measurement with the teacher's own answers to the held-out rows that the estimate counted."""
+    heldout: Rows = get_jsonl(run.tenant_id, run.output(SlicingOut).gold_heldout)
+    with run.transaction() as fenced:
+        n = min(int(fenced.compile.estimate.get("teacher_rows", 0)), len(heldout))
+    if n == 0:
+        return measured
+    rows = [i * len(heldout) // n for i in range(n)]
+    replies, why_not = _ask(run, [heldout[i]["input"] for i in rows])
+    rows = rows[: len(replies)]
+    answers = [_read(run.spec, reply) for reply in replies]
+    failed = None
+    if not isinstance(run.spec.output, LabelOutput) and rows:
+        pairs = [(heldout[i]["input"], answer) for i, answer in zip(rows, answers, strict=True)]
+        failed = failed_checks(run.spec.output, pairs)
+    return replace(measured, teacher=TeacherAnswers(rows=rows, answers=answers, failed=failed, why_not=why_not))
+
+
+def _ask(run: CompileRun, texts: Sequence[str]) -> tuple[list[str], str]:
+    """The teacher's replies, one a text, up to the first batch that could not be asked; and why it could not."""
+    replies: list[str] = []
+    width = run.spec.teacher.concurrency
+    with teacher_session(run) as session:
+        for first in range(0, len(texts), width):
+            plans = [_call(run, text) for text in texts[first : first + width]]
+            try:
+                made = ask_batch(run, StepName.EVALUATION, session.teacher, session.price, plans)
+            except (PaymentRequired, TeacherFailed) as error:
+                return replies, error.code
+            replies += [call.choices[0]["text"] for call in made]
+            with run.transaction():
+                done = len(replies)
+                message = f"the teacher answered {done} of {len(texts)} held-out inputs"
+                run.progress(StepName.EVALUATION, done=done, total=len(texts), message=message)
+    return replies, ""
+
+
+def _call(run: CompileRun, text: str) -> PlannedCall:
+    shown = sha256_hex(text.encode())[:40]
+    seed = seed_of(run, "beside", shown)
+    return PlannedCall(key=f"beside:{shown}", request=item_request(run.spec, text, n=1, temperature=0.0, seed=seed))
+
+
+def _read(spec: Spec, reply: str) -> str:
+    """The answer as the student's is compared; "" where there is none."""
+    if isinstance(spec.output, LabelOutput):
+        return parse_label(reply, label_names(spec)) or ""
+    answer = parse_answer_choice(spec, reply)
+    return "" if answer is None else answer.text
