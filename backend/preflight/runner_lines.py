@@ -53,7 +53,7 @@ def check_runners(tenant_id: UUID, spec: Spec, *, wait_s: float = LOOK_WAIT_S) -
             runner_line(base, runners),
             *base_lines(base, looked, looked_by, runners),
             memory_line(spec, base, looked, runners),
-            transfer_line(spec, base, looked, limit_bytes=settings.KOLM_RUNNER_BODY_BYTES),
+            transfer_line(spec, base, looked, limit_bytes=settings.KOLM_MAX_BLOB_BYTES),
             disk_line(base, looked, free_bytes=free_bytes),
         ]
     return lines

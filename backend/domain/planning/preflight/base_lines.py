@@ -24,9 +24,9 @@ from backend.domain.spec.models import Spec
 
 GB = 1_000_000_000
 QLORA_BYTES_A_WEIGHT = 0.55  # 4 bits and their scales, as gpu_runners.models.device counts them
-ADAMW_BYTES = 16  # a trained parameter in fp32: itself, its best, two moments; what a checkpoint holds
-ADAMW_8BIT_BYTES = 10  # the same with both moments in 8 bits
-ADAPTER_BYTES = 4  # fp32
+ADAMW_BYTES = 16  # in memory, a trained parameter: itself, its gradient, two moments, in fp32
+CHECKPOINT_BYTES, CHECKPOINT_8BIT_BYTES = 14, 8  # of it in a checkpoint, with AdamW and 8-bit AdamW (adapter_sizes)
+ADAPTER_BYTES = 2  # of it in an adapter: bf16
 # refusals that say something about the runner that looked, not about the base
 OF_THE_RUNNER = frozenset({"base_too_large", "base_cache_full", "base_cache_failed"})
 NOT_KNOWN = frozenset({"hub_unavailable", "base_cache_full", "base_cache_failed"})  # ours, and likely to pass
@@ -197,45 +197,38 @@ def _least_memory(spec: Spec, base: BaseInUse, looked: CheckBaseResult, report: 
 
 
 def transfer_line(spec: Spec, base: BaseInUse, looked: CheckBaseResult | None, *, limit_bytes: int) -> PreflightLine:
-    """Tell whether adapter and checkpoint pass the largest body that runners may send."""
+    """Tell whether adapter and checkpoint are within what a file may have. Without the adapter there is no artifact;
+    without checkpoints a training that is cut off begins again."""
     a_rank = adapter_parameters(base, looked)
     if a_rank is None:
         return warning_line(
             Check.TRANSFER,
-            f"It is not known how large an adapter of {base.name!r} is; runners may send {_mb(limit_bytes)} at a time.",
+            f"It is not known how large an adapter of {base.name!r} is; a file may have {_mb(limit_bytes)}.",
             code="adapter_size_not_known",
             what_to_do=f"Keep {_rank_field(base)} at its default where the base is large.",
         )
     trained = a_rank * base.rank
-    most, least = trained * ADAMW_BYTES, trained * ADAMW_8BIT_BYTES
-    what = f"An adapter of {base.name!r} with rank {base.rank} has {_mb(trained * ADAPTER_BYTES)}"
-    fitting = max(1, limit_bytes // (a_rank * ADAMW_BYTES))
-    lower = f"Lower {_rank_field(base)} to {fitting} or less, or take a smaller {base.field}."
-    if least > limit_bytes:
+    adapter, most, least = (trained * each for each in (ADAPTER_BYTES, CHECKPOINT_BYTES, CHECKPOINT_8BIT_BYTES))
+    what = f"An adapter of {base.name!r} with rank {base.rank} has {_mb(adapter)}"
+    if adapter > limit_bytes:
+        fitting = max(1, limit_bytes // (a_rank * ADAPTER_BYTES))
         return failed_line(
             Check.TRANSFER,
-            f"{what} and its checkpoints {_mb(least)} or more; runners may send {_mb(limit_bytes)} at a time.",
-            code="checkpoint_too_large",
-            what_to_do=lower,
+            f"{what}; a file may have {_mb(limit_bytes)}.",
+            code="adapter_too_large",
+            what_to_do=f"Lower {_rank_field(base)} to {fitting} or less, or take a smaller {base.field}.",
         )
     if most > limit_bytes:
+        fitting = max(1, limit_bytes // (a_rank * CHECKPOINT_BYTES))
         return warning_line(
             Check.TRANSFER,
-            f"{what} and its checkpoints {_mb(least)} with an 8-bit optimiser, {_mb(most)} without; runners may send "
-            f"{_mb(limit_bytes)} at a time.",
+            f"{what}, and its checkpoints {_mb(least)} with an 8-bit optimiser, {_mb(most)} without; a file may have "
+            f"{_mb(limit_bytes)}. Without checkpoints a training that is cut off begins again.",
             code="checkpoint_too_large",
-            what_to_do=lower,
-        )
-    if spec.train.escalate and 2 * least > limit_bytes:
-        return warning_line(
-            Check.TRANSFER,
-            f"{what}, which can be sent; with twice the rank, which an escalation tries, its checkpoints cannot "
-            f"({_mb(2 * least)} of {_mb(limit_bytes)}).",
-            code="checkpoint_too_large",
-            what_to_do="Set train.escalate to false, or take a smaller rank or base.",
+            what_to_do=f"Lower {_rank_field(base)} to {fitting} or less, or let it be.",
         )
     return passed_line(
-        Check.TRANSFER, f"{what} and its checkpoints {_mb(most)} at most; {_mb(limit_bytes)} can be sent."
+        Check.TRANSFER, f"{what} and its checkpoints {_mb(most)} at most; a file may have {_mb(limit_bytes)}."
     )
 
 
@@ -247,7 +240,7 @@ def disk_line(base: BaseInUse, looked: CheckBaseResult | None, *, free_bytes: in
     has = f"The installation's store has {_gb(free_bytes)} left"
     if a_rank is None:
         return skipped_line(Check.DISK, f"{has}; how much of it this compile takes is not known.")
-    needed = a_rank * base.rank * (2 * ADAMW_BYTES + ADAPTER_BYTES)
+    needed = a_rank * base.rank * (2 * CHECKPOINT_BYTES + ADAPTER_BYTES)
     if needed > free_bytes:
         return failed_line(
             Check.DISK,
