@@ -35,7 +35,7 @@ def answer_preflight(tenant_id: UUID, check_id: UUID) -> None:
     facts: list[Fact] = []
     try:
         spec = parse_spec(asked.spec)
-        lines = [_embedder_line()]
+        lines = [_embedder_line(spec.embedder)]
         if lines[0].code == "":
             of_teacher, facts = _ask(tenant_id, spec, asked.id)
             lines += of_teacher
@@ -52,9 +52,9 @@ def answer_preflight(tenant_id: UUID, check_id: UUID) -> None:
     wake(check_id)
 
 
-def _embedder_line() -> PreflightLine:
+def _embedder_line(name: str | None) -> PreflightLine:
     try:
-        return passed_line(Check.EMBEDDER, f"The embedder loads: {load_embedder().identity.partition('@')[0]}.")
+        return passed_line(Check.EMBEDDER, f"The embedder loads: {load_embedder(name).identity.partition('@')[0]}.")
     except (ImportError, OSError, RuntimeError, ValueError) as error:
         log.exception("the embedder does not load")
         sentence = f"The embedder does not load on a worker ({type(error).__name__})."

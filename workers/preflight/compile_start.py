@@ -50,11 +50,8 @@ def begin_compile(run: CompileRun) -> None:
     with tenant_scope(run.tenant_id):
         settled = check_settings(run.tenant_id, run.spec, budget_microusd=budget_microusd)
     lines = [*settled.lines, *check_runners(run.tenant_id, run.spec)]
-    lines.append(
-        passed_line(
-            Check.EMBEDDER, f"The embedder loads: {load_embedder(run.spec.embedder).identity.partition('@')[0]}."
-        )
-    )
+    embedder = load_embedder(run.spec.embedder).identity.partition("@")[0]
+    lines.append(passed_line(Check.EMBEDDER, f"The embedder loads: {embedder}."))
     run.stop.check()
     lines += unasked_lines(FIRST) if has_failed(lines) else _ask(run)
     preflight = in_order(lines)
