@@ -1,4 +1,4 @@
-"""Which of a step's calls go into a teacher batch, and the batches that are made of them.
+"""The calls of a step that go into a teacher batch, and the batches that are made of them.
 
 A step in batch mode asks here before each of its calls. What the journal has not is put aside, with all else that the
 step would ask now, and is sent in as few batches as can be; the step comes back when they are answered, and finds the

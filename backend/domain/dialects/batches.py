@@ -15,7 +15,7 @@ OUR_MOST_BYTES = 64 * 2**20  # of the input file, and four times that of what it
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchTerms:
-    """What a vendor says of its batches: the share that it takes off, the window within which it answers, how much one
+    """The terms of a vendor's batches: the share that it takes off, the window within which it answers, how much one
     file may hold, and where a line's request goes. `with_cache`: cached input, too, costs less by that share."""
 
     source: str
