@@ -43,7 +43,7 @@ from workers.step.batch_wait import has_open_batches, is_waiting, stop_quietly, 
 from workers.step.durable import Canceled, CompileRun, Heartbeat, StopSignal, begin_step, is_away, patiently
 from workers.step.result import StepDone, StepWaiting
 from workers.step.runner_wait import RunnerJobFailed
-from workers.step.spending import pays_call_itself
+from workers.step.spending import pays_stored_call_itself
 from workers.step.teacher_calls import write_off
 from workers.steps.ablation import ARM_STEPS
 from workers.steps.distillation import run_distillation
@@ -295,6 +295,5 @@ def _stop_jobs(compile: Compile) -> None:
 def _release_calls(fenced: Fenced) -> None:
     """Calls left `started` died with their process; nobody will come back to write them off."""
     compile = fenced.compile
-    spec = parse_spec(compile.spec)
     for call in TeacherCall.objects.filter(tenant_id=compile.tenant_id, compile=compile, state=CallState.STARTED):
-        write_off(fenced, call, is_own_key=pays_call_itself(spec, call.key))
+        write_off(fenced, call, is_own_key=pays_stored_call_itself(compile.spec, call.key))

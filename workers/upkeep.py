@@ -268,18 +268,16 @@ def _expire(fenced: "Fenced") -> None:
     from backend.compiles.lifecycle import transitions
     from backend.compiles.models import StepRun, TeacherCall
     from backend.domain.lifecycle import TERMINAL, CompileStatus, StepStatus
-    from backend.domain.spec.parsing import parse_spec
     from backend.runner_jobs.leases import cancel
     from backend.usage.holds import credit_our_fault
-    from workers.step.spending import pays_call_itself
+    from workers.step.spending import pays_stored_call_itself
     from workers.step.teacher_calls import write_off
 
     compile = fenced.compile
     if CompileStatus(compile.status) in TERMINAL:
         return
-    spec = parse_spec(compile.spec)
     for call in TeacherCall.objects.filter(tenant_id=compile.tenant_id, compile=compile, state=CallState.STARTED):
-        write_off(fenced, call, is_own_key=pays_call_itself(spec, call.key))
+        write_off(fenced, call, is_own_key=pays_stored_call_itself(compile.spec, call.key))
     running = StepRun.objects.filter(tenant_id=compile.tenant_id, compile=compile, status=StepStatus.RUNNING)
     for step in running.exclude(runner_job_id=None):
         cancel(step.runner_job_id)

@@ -29,7 +29,7 @@ MAY_DIFFER = {
     "signatures.json": r"/payload|/signatures/0/sig",
     "evals.json": r"/latency_us_(p50|p95)|/own/(own_us|measured_ns|reference_ns)",
     "k_score.json": rf"/{TIMED}",
-    "gate.json": r"/floors/4/(measured|message)|/k_score_ppm",
+    "gate.json": r"/floors/5/(measured|message)|/k_score_ppm",
     "provenance.json": r"/steps/(evaluation/evals|gate/(gate|k_score))",
     "receipts": r"/predicate/(compile|prev|started_at|ended_at)",
     "receipts/05-distillation.dsse.json": r"/predicate/(cost_microusd|facts/(job|runner_ms))",
@@ -37,7 +37,7 @@ MAY_DIFFER = {
     r"|/predicate/facts/own/(own_us|measured_ns|reference_ns)"
     r"|/predicate/facts/trials/0/(k_score_ppm|cost_microusd|evals)"
     r"|(/subject|/predicate/outputs)/0/digest/sha256",
-    "receipts/07-gate.dsse.json": r"/predicate/facts/(gate/k_score_ppm|gate/floors/4/(measured|message))"
+    "receipts/07-gate.dsse.json": r"/predicate/facts/(gate/k_score_ppm|gate/floors/5/(measured|message))"
     rf"|/predicate/facts/k_score/{TIMED}"
     r"|(/subject|/predicate/inputs|/predicate/outputs)/[01]/digest/sha256",
 }

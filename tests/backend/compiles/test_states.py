@@ -53,7 +53,7 @@ def test_every_state_is_reached_from_what_is_written_first():
         return states if further == states else reached(moves, further)
 
     assert reached(CANDIDATE_MOVES, set(WRITTEN_STATES)) == set(CandidateState)
-    assert reached(CALL_MOVES, {CallState.STARTED}) == set(CallState)
+    assert reached(CALL_MOVES, {CallState.STARTED, CallState.SUBMITTED}) == set(CallState)
 
 
 def test_a_labelled_candidate_has_been_picked():
@@ -66,7 +66,9 @@ def test_what_the_database_has_are_the_words_of_before():
     assert [state.value for state in CandidateState] == [
         "rejected", "valid", "picked", "dropped", "labeled", "unverified", "trained", "left_out",
     ]  # fmt: skip
-    assert [state.value for state in CallState] == ["started", "succeeded", "applied", "failed", "canceled", "wasted"]
+    assert [state.value for state in CallState] == [
+        "started", "submitted", "succeeded", "applied", "failed", "canceled", "wasted",
+    ]  # fmt: skip
     assert (Candidate().state, TeacherCall().state) == ("valid", "started")
 
 

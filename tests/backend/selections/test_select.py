@@ -11,7 +11,7 @@ from asgiref.sync import async_to_sync
 from django.conf import settings as django_settings
 from django.test import Client
 
-from backend.blobs import get_blob, get_json, has_blob
+from backend.blobs import get_blob, get_json, has_blob, sweep_unfinished
 from backend.domain.ids import Prefix, decode_id
 from backend.domain.jobs.runner_jobs import ROWS_OFFSET, Progress, RunnerJobKind, SelectJob
 from backend.runner_jobs import api as runner_api
@@ -257,14 +257,14 @@ def test_a_tenants_queue_has_an_end_and_another_tenants_is_another(tenant, secre
     assert post(secret, TEXTS).status_code == 202
 
 
-def test_what_a_killed_upload_left_goes_with_a_later_one(tenant, secret):
+def test_what_a_killed_upload_left_is_swept(tenant, secret):
     folder = Path(django_settings.KOLM_BLOB_DIR) / str(tenant.id)
     folder.mkdir(parents=True)
     old, new = folder / "unfinished-old", folder / "unfinished-new"
     for path in (old, new):
         path.write_bytes(b"rows")
     os.utime(old, (0, 0))
-    post(secret, TEXTS)
+    sweep_unfinished()
     assert (old.exists(), new.exists()) == (False, True)
 
 

@@ -3,6 +3,7 @@ server on loopback, with a child that is played by its events."""
 
 import itertools
 import os
+import socket
 import time
 import tracemalloc
 from collections.abc import Iterator
@@ -129,7 +130,8 @@ def test_an_upload_that_broke_off_goes_on_where_it_did(server: LeaseServer) -> N
         parts.append(handler.path.rpartition("/")[2])
         n_taken += 1
         if n_taken == 3:
-            handler.connection.close()
+            handler.close_connection = True
+            handler.connection.shutdown(socket.SHUT_RDWR)  # in the middle of the part's bytes
             return
         original(handler)
 

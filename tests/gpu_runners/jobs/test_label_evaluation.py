@@ -45,7 +45,9 @@ def test_gold_alone_answers_as_scikit_learn_does_on_the_frozen_embeddings(traine
     base = open_base(trained.job.base_model, base_dir=None)
     config = AdapterConfig.from_json(trained.result.adapter_config)
     runtime, tokenizer = load_runtime(base), TextTokenizer(base, max_tokens=config.max_tokens)
-    seen, held = (runtime.embed(tokenizer.ids(texts)) for texts in ([row["input"] for row in GOLD], TEXTS))
+    seen, held = (
+        runtime.embed(tokenizer.ids(texts), pooling=config.pooling) for texts in ([row["input"] for row in GOLD], TEXTS)
+    )
     reference = LogisticRegression(C=10.0, max_iter=1000).fit(seen.astype(np.float64), [row["label"] for row in GOLD])
     assert result.gold_predictions == reference.predict(held.astype(np.float64)).tolist()
     frozen = head_logits(held, from_bytes(trained.blob).baseline)

@@ -90,7 +90,7 @@ def test_it_registers_with_its_bases_before_it_has_loaded_anything(
 ) -> None:
     backend.wait_until(lambda: backend.hellos)
     hello = backend.hellos[0]
-    assert [one["id"] for one in hello.bases] == [NAME]
+    assert NAME in [one["id"] for one in hello.bases]  # beside what else lies in build/bases
     assert (hello.url, hello.engine["name"], hello.draining) == (server.url, "none yet", False)
     assert not any(name.startswith("kolm_server_engine_info") for name in server.metrics())
 

@@ -99,11 +99,11 @@ def test_a_label_task_is_written_and_labelled_in_two_batches_at_half_the_price(v
     assert [batch.step for batch in made] == ["synthesis", "labeling"]
     assert all(batch.state == "ended" and batch.n_answered == batch.n_requests for batch in made)
     assert len(vendor.jobs) == 2
-    assert vendor.n_live == 2, "the first call of each step"
+    assert vendor.n_live == 3, "the preflight's, and the first call of each step"
     assert all(sum(one.votes.values()) == 3 for one in candidates(row, state__in=("trained", "left_out")))
     in_batch = [call for call in calls(row) if call.batch_id]
     live = [call for call in calls(row) if not call.batch_id]
-    assert len(live) == 2
+    assert len(live) == 3
     for call in in_batch:
         assert call.price_version.endswith("-batch-50")
         assert call.cost_microusd == round(0.25 * call.input_tokens + 0.75 * call.output_tokens), call.key
@@ -176,7 +176,7 @@ def test_a_process_that_dies_after_the_vendor_heard_it_leaves_one_job(vendor, at
             break
     assert died == [at]
     assert len(vendor.jobs) == 2, "one for each step"
-    assert vendor.n_live == 2
+    assert vendor.n_live == 3
     check_money(row)
     with tenant_scope(row.tenant_id):
         keys = list(UsageFact.objects.filter(compile_id=row.id).values_list("source_key", flat=True))
@@ -199,7 +199,7 @@ def test_what_an_expired_batch_has_answered_is_used_and_the_rest_is_sent_again(v
     carry_to(row, StepName.DISTILLATION)
     n, n_again = sizes_of(row, StepName.LABELING)
     assert n_again == n // 2 > FEW
-    assert vendor.n_live == 2, "the first call of each step"
+    assert vendor.n_live == 3, "the preflight's, and the first call of each step"
     unanswered = [call for call in calls(row) if call.batch_id and call.state == "canceled"]
     assert len(unanswered) == n_again
     assert all(call.cost_microusd == 0 for call in unanswered)
@@ -212,7 +212,7 @@ def test_a_few_calls_that_a_batch_left_are_made_live_at_the_live_price(vendor):
     carry_to(row, StepName.DISTILLATION)
     assert "batch_unfinished" in warnings_of(row)
     assert len(vendor.jobs) == 2
-    assert vendor.n_live == 4
+    assert vendor.n_live == 5
     again = [call for call in calls(row) if call.attempt == 2]
     assert len(again) == 2
     assert not any(call.batch_id or call.price_version.endswith("-batch-50") for call in again)

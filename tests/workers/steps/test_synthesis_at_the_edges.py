@@ -40,12 +40,12 @@ def make(**changes: Any) -> Compile:
     return make_compile(make_tenant(), **({"examples": {"inline": told_apart(24), "holdout": 0.5}} | changes))
 
 
-def test_a_slice_of_hardly_any_share_is_written_like_any_other(monkeypatch):
+def test_a_slice_of_hardly_any_share_is_written_once(monkeypatch):
     taught_by(monkeypatch, ScriptedTeacher())
     labels = [{"name": LABELS[0], "share": 0.9999999}, {"name": LABELS[1], "share": 0.0000001}]
     row = make(output={"type": "label", "labels": labels}, sampling={"n_candidates": 3})
     walk_through(start(row), *TO_VERIFICATION)
-    assert [part.n_generated for part in slices(row)] == [3, 3]
+    assert [part.n_generated for part in slices(row)] == [5, 1]
 
 
 def test_a_pool_of_which_nothing_is_usable_is_told_and_selected_as_empty(monkeypatch):
@@ -106,7 +106,7 @@ def test_a_round_of_resynthesis_that_a_crash_cut_off_is_finished_by_the_next_wor
     assert all(
         c.score is not None and c.embedding is not None for c in candidates(row, state__in=["picked", "dropped"])
     )
-    assert all(c.score < 0 for c in candidates(row, state="picked")), "log-probs: an unscored text must not look best"
+    assert all(0 <= c.score <= 1 for c in candidates(row, state="picked")), "the default verifier scored every one"
     for part in pools:
         asked = {call.key.split(":")[2] for call in calls(row) if call.key.startswith(f"synthesis:{part.position}:")}
         assert asked == {str(i) for i in range(part.round + 1)}, "no round was skipped"

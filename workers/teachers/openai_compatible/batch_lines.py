@@ -105,11 +105,11 @@ def answer_of(line: BatchLine, sent: BatchRequest) -> Answer | TeacherFailed | N
                 output_tokens=sent.request.most_output_tokens,
                 estimated=True,
             )
-            return _failure("teacher_protocol", str(wrong), usage=most)
+            return _line_failure("teacher_protocol", str(wrong), usage=most)
     if line.status == 429:
-        return _failure("teacher_rate_limited", "it answers 429, too many requests")
+        return _line_failure("teacher_rate_limited", "it answers 429, too many requests")
     if retry.is_retried(line.status):
-        return _failure("teacher_unreachable", f"it answers with status {line.status}")
+        return _line_failure("teacher_unreachable", f"it answers with status {line.status}")
     return _refusal(line.status, line.body)
 
 
@@ -129,13 +129,13 @@ def completion_of(answer: Answer, line: BatchLine) -> Completion:
     )
 
 
-def _failure(code: str, why: str, *, usage: Usage | None = None) -> TeacherFailed:
+def _line_failure(code: str, why: str, *, usage: Usage | None = None) -> TeacherFailed:
     return TeacherFailed(f"A line of the teacher's batch failed: {why}.", code=code, usage=usage, n_attempts=1)
 
 
 def _refusal(status: int, body: bytes) -> TeacherFailed:
     fault = fault_of(status, body)
-    return _failure(
+    return _line_failure(
         "teacher_rejected", f"it answers with status {status}" if fault is None else FAULT_TEXTS[fault].finding
     )
 

@@ -55,4 +55,4 @@ def test_a_payload_that_is_no_job_is_refused(small_base: CausalBase, tmp_path: P
 
 
 def test_the_training_lane_knows_what_every_kind_fetches() -> None:
-    assert set(training_worker._BLOBS) == set(RunnerJobKind) - {RunnerJobKind.INFER}
+    assert set(training_worker._BLOBS) == set(RunnerJobKind) - {RunnerJobKind.INFER, RunnerJobKind.CHECK_BASE}
