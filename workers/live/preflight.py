@@ -20,7 +20,7 @@ from workers.preflight.tiny_call import is_asked, line_of_failure, lines_of_answ
 from workers.step.spending import pays_teacher_itself
 from workers.step.teacher_calls import with_thoughts, worst_cost
 from workers.step.teacher_session import open_teacher
-from workers.teachers.protocol import Usage
+from workers.teachers.protocol import Completion, CompletionRequest, Teacher, TeacherFailed, Usage
 
 log = logging.getLogger("kolm.preflight")
 
@@ -68,8 +68,7 @@ def _ask(tenant_id: UUID, spec: Spec, check_id: UUID) -> tuple[list[PreflightLin
     prices = estimate_now(spec).teacher
     try:
         with open_teacher(tenant_id, spec, prices) as session:
-            request = with_thoughts(session.teacher, tiny_request(spec))
-            completion = session.teacher.complete(request, deadline_s=DEADLINE_S)
+            request, completion = _answered(session.teacher, spec)
             most = worst_cost(session.price, request)
             facts = _facts(check_id, completion.usage, session.price, most, is_own_key=pays_teacher_itself(spec))
             choice = completion.choices[0]
@@ -85,6 +84,18 @@ def _ask(tenant_id: UUID, spec: Spec, check_id: UUID) -> tuple[list[PreflightLin
     except KolmError as error:
         return [line_of_failure(spec, error)], []
     return lines, facts
+
+
+def _answered(teacher: Teacher, spec: Spec) -> tuple[CompletionRequest, Completion]:
+    """Ask once; once more a model that thought until its limit, now that it is known to think, and with room for it."""
+    request = with_thoughts(teacher, tiny_request(spec))
+    try:
+        return request, teacher.complete(request, deadline_s=DEADLINE_S)
+    except TeacherFailed as failed:
+        if failed.code != "teacher_only_thought":
+            raise
+    request = with_thoughts(teacher, tiny_request(spec))
+    return request, teacher.complete(request, deadline_s=DEADLINE_S)
 
 
 def _facts(check_id: UUID, usage: Usage, price: TeacherPrice, most_microusd: int, *, is_own_key: bool) -> list[Fact]:

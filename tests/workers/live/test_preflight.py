@@ -13,7 +13,8 @@ from backend.tenants.isolation import tenant_scope
 from backend.usage.models import UsageFact
 from tests.compile_factories import make_teacher_key, small_spec
 from tests.factories import make_tenant
-from tests.workers.preflight.test_compile_start import PRICE, SECRET, Endpoint, endpoint  # noqa: F401 (a fixture)
+from tests.workers.preflight.test_compile_start import PRICE, SECRET, endpoint  # noqa: F401 (a fixture)
+from tests.workers.teachers.strict_vendors import BY_NAME, serving
 from workers.live.preflight import answer_preflight
 
 pytestmark = pytest.mark.usefixtures("committed_db")
@@ -24,7 +25,7 @@ def tenant():
     return make_tenant()
 
 
-def ask(tenant: Any, far: Endpoint, *, key: bool = False, **teacher: Any) -> TeacherCheck:
+def ask(tenant: Any, far: Any, *, key: bool = False, **teacher: Any) -> TeacherCheck:
     told = {"provider": "openai_compatible", "base_url": far.base_url, "model": "m-1", "price": PRICE, **teacher}
     with tenant_scope(tenant.id):
         if key:
@@ -71,3 +72,12 @@ def test_a_refusal_is_a_line_costs_nothing_and_tells_no_secret(tenant, endpoint,
     assert [line["code"] for line in row.lines if line["check"] == "teacher"] == ["wrong_key"]
     assert facts(tenant) == []
     assert SECRET not in json.dumps(row.lines) + caplog.text
+
+
+@pytest.mark.parametrize("vendor", [BY_NAME["openai-reasoning"], BY_NAME["gemini"]], ids=lambda vendor: vendor.name)
+def test_a_model_that_nobody_knew_to_think_is_asked_once_more_with_room(tenant, vendor, settings):
+    with serving(vendor, lambda messages, n: ["refund"] * n) as far:
+        settings.KOLM_ALLOW_PRIVATE_TEACHERS = (far.base_url.removesuffix("/v1"),)
+        row = ask(tenant, far)
+    assert {line["check"]: line["status"] for line in row.lines}["teacher"] == "passed", row.lines
+    assert len(far.answered) == 2
