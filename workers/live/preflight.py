@@ -68,7 +68,7 @@ def _ask(tenant_id: UUID, spec: Spec, check_id: UUID) -> tuple[list[PreflightLin
     prices = estimate_now(spec).teacher
     try:
         with open_teacher(tenant_id, spec, prices) as session:
-            request, completion = _answered(session.teacher, spec)
+            request, completion = _ask_with_room(session.teacher, spec)
             most = worst_cost(session.price, request)
             facts = _facts(check_id, completion.usage, session.price, most, is_own_key=pays_teacher_itself(spec))
             choice = completion.choices[0]
@@ -86,7 +86,7 @@ def _ask(tenant_id: UUID, spec: Spec, check_id: UUID) -> tuple[list[PreflightLin
     return lines, facts
 
 
-def _answered(teacher: Teacher, spec: Spec) -> tuple[CompletionRequest, Completion]:
+def _ask_with_room(teacher: Teacher, spec: Spec) -> tuple[CompletionRequest, Completion]:
     """Ask once; once more a model that thought until its limit, now that it is known to think, and with room for it."""
     request = with_thoughts(teacher, tiny_request(spec))
     try:

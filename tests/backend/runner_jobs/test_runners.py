@@ -10,7 +10,7 @@ from django.test import Client
 from django.utils import timezone
 
 from backend.domain.jobs.base_checks import RunnerReport
-from backend.runner_jobs.models import Runner
+from backend.runner_jobs.models import Runner, RunnerJob, RunnerJobStatus
 from backend.runner_jobs.runners import note_runner
 
 pytestmark = pytest.mark.usefixtures("committed_db")
@@ -20,7 +20,10 @@ REPORT = RunnerReport(kinds=["distill"], device="cuda", device_name="NVIDIA L4",
 
 @pytest.fixture(autouse=True)
 def none_yet() -> None:
+    """No runner, and no job that a test before has left for anybody who claims one."""
     Runner.objects.all().delete()
+    waiting = RunnerJob.objects.filter(status__in=[RunnerJobStatus.QUEUED, RunnerJobStatus.LEASED])
+    waiting.update(status=RunnerJobStatus.CANCELED)
 
 
 def claim(**body: Any) -> int:
