@@ -19,7 +19,7 @@ import numpy as np
 from sklearn.linear_model import LogisticRegression
 
 from backend.domain.selection.select import select
-from workers.embedding.sentence import load_embedder
+from tests.bench.minilm import minilm
 
 N_INTENTS, N, N_GOLD, N_TEST, DRAWS = 40, 12, 1, 15, 5
 SCORES = ("random", "none", "nearness", "margin", "margin_below_0", "margin_to_median")
@@ -34,7 +34,7 @@ def main() -> None:
     args = parser.parse_args()
     train, test = read(args.train), read(args.test)
     names = sorted(random.Random(1).sample(sorted(train), N_INTENTS))
-    embedder = load_embedder()
+    embedder = minilm()
     rng = random.Random(1)
     pools = [embedder.embed(rng.sample(train[name], min(34, len(train[name])))) for name in names]
     asked = [embedder.embed(rng.sample(test[name], N_TEST)) for name in names]
