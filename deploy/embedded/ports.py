@@ -1,10 +1,19 @@
 """The loopback ports that the stack listens on."""
 
+import os
 import socket
+from collections.abc import Iterator
+from itertools import count, islice
+from pathlib import Path
 
 from deploy.embedded.faults import CannotStart
 
 HOST = "127.0.0.1"
+_EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
+_LOWEST = 20_000  # below: the ports that people know by heart
+_USUAL_EPHEMERAL = 32_768  # above: what kernels hand out
+_BLOCK = 64  # ports to a process before it meets those of its neighbour
+_steps = count()
 
 
 def is_free(port: int) -> bool:
@@ -19,15 +28,28 @@ def is_free(port: int) -> bool:
 
 
 def free_ports(n: int) -> tuple[int, ...]:
-    """`n` different ports that were free a moment ago; all held open until the last is drawn."""
-    probes = [socket.socket() for _ in range(n)]
+    """`n` ports that are free, that no other call in this process draws, and that no connection gets: they lie below
+    those that the kernel gives to whoever connects, since a server may only bind its own minutes after this. Processes
+    that were started one after another begin apart from each other. Raises CannotStart when all are taken."""
+    ports = tuple(islice(filter(is_free, _candidates()), n))
+    if len(ports) < n:
+        raise CannotStart(f"Of the ports from {_LOWEST} up on {HOST} no {n} are free: end what listens there.")
+    return ports
+
+
+def _candidates() -> Iterator[int]:
+    """Every port of the range once, on from where the last call stopped."""
+    n_ports = _first_ephemeral() - _LOWEST
+    for _ in range(n_ports):
+        yield _LOWEST + (os.getpid() * _BLOCK + next(_steps)) % n_ports
+
+
+def _first_ephemeral() -> int:
     try:
-        for probe in probes:
-            probe.bind((HOST, 0))
-        return tuple(int(probe.getsockname()[1]) for probe in probes)
-    finally:
-        for probe in probes:
-            probe.close()
+        first = int(_EPHEMERAL.read_text().split()[0])
+    except (OSError, ValueError, IndexError):
+        first = _USUAL_EPHEMERAL
+    return first if _LOWEST + _BLOCK < first < _USUAL_EPHEMERAL else _USUAL_EPHEMERAL
 
 
 def internal_port(preferred: int) -> int:

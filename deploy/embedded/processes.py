@@ -18,6 +18,7 @@ from pathlib import Path
 import psutil
 
 from deploy.embedded.faults import CannotStart
+from deploy.embedded.ports import HOST, is_free
 
 LEASHED = Path(__file__).with_name("leashed.py")
 MAX_LOG_BYTES = 10 << 20
@@ -89,7 +90,7 @@ def wait_until_ready(child: Child) -> None:
     deadline = time.monotonic() + spec.ready_within_s
     while spec.is_ready is not None:
         if child.has_died():
-            raise CannotStart(f"{spec.name} ended while starting: {last_line(spec.log)} (log: {spec.log})")
+            raise CannotStart(f"{spec.name} ended while starting: {_why(spec)} (log: {spec.log})")
         if spec.is_ready():
             return
         if time.monotonic() > deadline:
@@ -97,6 +98,13 @@ def wait_until_ready(child: Child) -> None:
                 f"{spec.name} gave no answer in {spec.ready_within_s:.0f} s: {last_line(spec.log)} (log: {spec.log})"
             )
         time.sleep(0.02)
+
+
+def _why(spec: ChildSpec) -> str:
+    """A server whose port is taken says so in its own way, some in fifty lines of where they were."""
+    if spec.port is not None and not is_free(spec.port):
+        return f"port {spec.port} on {HOST} is in use by another program"
+    return last_line(spec.log)
 
 
 def stop(children: list[Child]) -> None:

@@ -11,7 +11,6 @@ import random
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
@@ -21,6 +20,7 @@ from typing import Any
 
 import httpx
 
+from deploy.embedded.ports import free_ports
 from tests.vllm import tiny_model
 from workers.teachers.protocol import TeacherCaps, TeacherIdentity
 
@@ -86,7 +86,7 @@ def running(
     tiny_model: Path, *, speculative: Mapping[str, Any] | None = None, arguments: tuple[str, ...] = ()
 ) -> Iterator[Engine]:
     """An engine that answers. AssertionError with the end of its log where it does not come up."""
-    port = _free_port()
+    (port,) = free_ports(1)
     log = VENV / f"engine-{port}.log"
     command = [str(COMMAND), "serve", str(tiny_model / "model"), "--host", "127.0.0.1", "--port", str(port)]
     command += ["--tokenizer", str(tiny_model / "tokenizer")]
@@ -148,12 +148,6 @@ def _customer_folder() -> Path:
     folder.mkdir(exist_ok=True)
     shutil.copy(PROPOSER, folder / "kolm_vllm_proposer.py")
     return folder
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _wait(engine: Engine, process: subprocess.Popen[bytes], log: Path) -> None:

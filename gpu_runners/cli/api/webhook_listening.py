@@ -102,9 +102,10 @@ def listen(
             _say_ready(client, url, signing, as_json=as_json)
             _remember(state, begin)
             for event in events_from(client, begin):
-                if matches(types, event["type"]):
-                    _print_delivery(forwarder.forward(event), as_json=as_json)
-                _remember(state, event["id"])
+                delivered = forwarder.forward(event) if matches(types, event["type"]) else None
+                _remember(state, event["id"])  # first: who reads the line may end this process at once
+                if delivered is not None:
+                    _print_delivery(delivered, as_json=as_json)
 
     return run_command(act, connect)
 

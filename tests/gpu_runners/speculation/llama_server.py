@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import re
-import socket
 import subprocess
 import time
 import urllib.error
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from deploy.embedded.home import ROOT
+from deploy.embedded.ports import free_ports
 
 SERVER = ROOT / ".venv-llama" / "bin" / "llama-server"
 CONTEXT = 1024
@@ -80,7 +80,7 @@ class LlamaServer:
 @contextlib.contextmanager
 def llama_server(model: Path, *flags: str, log: Path) -> Iterator[LlamaServer]:
     """Raises DidNotStart."""
-    port = _free_port()
+    (port,) = free_ports(1)
     command = [str(SERVER), "-m", str(model), "--host", "127.0.0.1", "--port", str(port), "--offline"]
     command += ["-c", str(CONTEXT), "-np", "1", "-t", "1", "-tb", "1", "--no-warmup", "-ngl", "0", *flags]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("LLAMA_")}
@@ -109,9 +109,3 @@ def _wait(server: LlamaServer, process: "subprocess.Popen[bytes]", log: Path) ->
             said = re.sub(r"\x1b\[[0-9;]*m", "", log.read_text("utf-8", "replace"))
             raise DidNotStart(f"exit {process.poll()}: {said[-2000:]}")
         time.sleep(0.05)
-
-
-def _free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
