@@ -18,12 +18,14 @@ MAX_VALUE = 10_000_000  # of a number that an endpoint names in a refusal
 
 
 class Option(StrEnum):
-    """The options of a request that an endpoint may refuse. `model` and `messages` are no options."""
+    """The options of a request that an endpoint may refuse. `model` and `messages` are no options. `do_sample` makes
+    transformers draw tokens at all: without it a temperature does nothing where the model's own settings do not."""
 
     TOKEN_LIMIT = "token_limit"
     TEMPERATURE = "temperature"
     TOP_P = "top_p"
     TOP_K = "top_k"
+    DO_SAMPLE = "do_sample"
     N = "n"
     SEED = "seed"
     LOGPROBS = "logprobs"

@@ -281,7 +281,7 @@ SERVERS: tuple[Dialect, ...] = (
         name="transformers",
         source="https://huggingface.co/docs/transformers/main/serving",
         written_on=WRITTEN,
-        takes=TEMPERATURES | {Option.SEED, Option.SYSTEM_ROLE},
+        takes=TEMPERATURES | {Option.SEED, Option.SYSTEM_ROLE, Option.DO_SAMPLE},
         max_n=1,
         response_format=ResponseFormat.FREE,
     ),

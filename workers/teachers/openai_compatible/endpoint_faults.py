@@ -26,7 +26,8 @@ _QUOTA = re.compile(
     re.IGNORECASE,
 )
 _MODEL = re.compile(
-    r"model_not_found|(?:no such|unknown|unsupported|invalid) model|not a valid model|not find (?:the )?model"
+    r"model_not_found|server is pinned to|(?:no such|unknown|unsupported|invalid) model|not a valid model"
+    r"|not find (?:the )?model"
     r"|model\b[^.]{0,120}?\b(?:does not exist|not found|not exist|is not available|is unavailable)",
     re.IGNORECASE,
 )

@@ -26,6 +26,8 @@ NO_QUOTA = {
 RATE = {"message": "Rate limit reached for gpt-5-mini in organization org-x on requests per min.", "code": "rate_limit"}
 WRONG_KEY = {"message": "Incorrect API key provided: sk-canary*6789.", "code": "invalid_api_key"}
 NO_MODEL = {"message": "The model `gpt-9` does not exist or you do not have access to it.", "code": "model_not_found"}
+# of transformers 5.19
+PINNED = b"{\"detail\": \"Server is pinned to '/models/gemma'; requested 'gpt-9'.\"}"
 NO_ACCESS = {"message": "Project `proj_x` does not have access to model `gpt-5`", "code": "model_not_found"}
 # https://ai.google.dev/gemini-api/docs/troubleshooting
 GOOGLE_KEY = [{"error": {"code": 400, "message": "API key not valid. Please pass a valid API key.", "status": "x"}}]
@@ -67,6 +69,7 @@ CASES: list[tuple[str, int, bytes, TeacherFault | None]] = [
     ("Google's limit by the minute", 429, error(GOOGLE_MINUTE), None),
     ("no access to the model", 403, error(NO_ACCESS), TeacherFault.NO_ACCESS),
     ("no such model", 404, error(NO_MODEL), TeacherFault.NO_SUCH_MODEL),
+    ("another model than transformers serves", 400, PINNED, TeacherFault.NO_SUCH_MODEL),
     ("no such path", 404, b'{"detail": "Not Found"}', TeacherFault.NO_SUCH_PATH),
     ("another method", 405, b'{"detail": "Method Not Allowed"}', TeacherFault.NOT_OPENAI),
     ("a page", 200, PAGE, TeacherFault.HTML),
