@@ -149,6 +149,7 @@ def task_of(name: str, chosen: argparse.Namespace) -> Task | None:
     teacher = {"provider": "openai_compatible", "base_url": "http://127.0.0.1/v1", "model": "m"}
     teacher["price"] = {"input_usd_per_mtok": 0, "output_usd_per_mtok": 0}
     spec = base | {"task": f"{base['task']} {told}".strip(), "examples": examples, "teacher": teacher}
+    spec["gate"] = {"min_heldout": 5, "accuracy_lower": 0.5}  # as few as are asked about: nothing is compiled
     inputs, answers = zip(*asked, strict=True)
     return Task(name=name, spec=parse_spec(spec), inputs=inputs, gold=answers)
 

@@ -60,12 +60,14 @@ class Dialect:
     `effort` is the path of the option that says how long to think, `efforts` its values from the least; `off` the path
     of what switches thoughts off where that is no effort, and its value. `thinks`: the model writes thoughts before its
     answer unless it is told not to. `has_breakpoints`: the end of what to cache is marked in the message. `batch` are
-    the terms of its batch endpoint, where kolm speaks that.
+    the terms of its batch endpoint, where kolm speaks that. `asked` names the release that was held to the row, and the
+    day; "" where the row rests on documents alone.
     """
 
     name: str
     source: str
     written_on: str  # year-month-day
+    asked: str = ""
     hosts: tuple[str, ...] = ()
     path: str = ""
     models: str = ""

@@ -28,7 +28,7 @@ from tests.vllm import engine
 BASE = ROOT / "build" / "bases" / NAME
 CONTEXT = 2048
 SLOTS = 4
-START_S = 600.0
+START_S = 1200.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
