@@ -18,7 +18,7 @@ from backend.domain.dialects.dialect import Option, ResponseFormat
 from backend.domain.dialects.table import BY_NAME
 from backend.domain.errors import CustomerError
 from backend.domain.lifecycle import StepName
-from tests.compile_factories import fresh, make_compile
+from tests.compile_factories import LABELS, fresh, make_compile
 from tests.factories import make_tenant
 from tests.workers.answer_helpers import SCHEMA, json_spec
 from tests.workers.pipeline_helpers import calls, candidates, check_money, start, told_apart
@@ -44,8 +44,13 @@ def compile_at(wire: Wire, *, is_known: bool, base: dict[str, Any]) -> Compile:
 
 
 def label_base() -> dict[str, Any]:
+    """Two slices to write for, and captures, so that there is something to label whatever the model writes."""
     return {
         "examples": {"inline": told_apart(24), "holdout": 0.5},
+        "slices": [
+            {"name": "back", "share": 0.5, "hint": "The customer wants the money back.", "label": LABELS[0]},
+            {"name": "else", "share": 0.5, "hint": "The customer wants something else.", "label": LABELS[1]},
+        ],
         "captures": {
             "inline": ["Give me my money back.", "Where is your shop?", "The lamp is broken, I want a refund."]
         },
