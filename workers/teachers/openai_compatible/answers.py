@@ -42,12 +42,14 @@ def parse_json(body: bytes) -> dict[str, Any]:
 
 
 def is_no_completion(body: bytes) -> bool:
-    """Tell whether this is something else altogether, a page or JSON without choices: no completion that is broken."""
+    """Tell whether this is something else altogether, a page, a text or JSON without choices: no completion that is
+    broken or cut."""
     try:
         value = json.loads(body)
     except (ValueError, RecursionError):
-        return body.lstrip()[:1] == b"<"
-    return not isinstance(value, dict) or not isinstance(value.get("choices"), list)
+        return body.lstrip()[:1] != b"{"
+    choices = value.get("choices") if isinstance(value, dict) else None
+    return not isinstance(choices, list) or (not choices and bool(value.get("error")))
 
 
 def _no_constant(name: str) -> float:
