@@ -6,10 +6,13 @@ import re
 _RULES: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"\s*\{"), "is a file of credentials; store an API key or an access token of that account instead"),
     (re.compile(r"bearer\s", re.IGNORECASE), "begins with Bearer; store what comes after it"),
-    (re.compile(r"(?:export\s+)?[A-Z]+(?:_[A-Z0-9]+)+=."), "begins with a variable's name; store what comes after ="),
+    (
+        re.compile(r"(?:export\s+)?[A-Z]+(?:_[A-Z0-9]+)+=[^=]"),
+        "begins with a variable's name; store what comes after =",
+    ),
     (re.compile(r"https?://", re.IGNORECASE), "is an address; that goes into teacher.base_url, and the key here"),
     (re.compile(r"tk_[0-9a-hjkmnp-tv-z]{26}\Z"), "is the id of a key that is stored already; put it in the spec"),
-    (re.compile(r".*(?:[\u2022\u2026]|\*\*\*|\.\.\.|xxxx)", re.DOTALL), "is masked; make a new key at your vendor"),
+    (re.compile(r".*(?:[\u2022\u2026]|\*\*\*|\.\.\.|x{6})", re.DOTALL), "is masked; make a new key at your vendor"),
     (re.compile(r"<|your[-_ ]|(?:my[-_ ])?api[-_ ]?key\Z", re.IGNORECASE), "is a placeholder; copy your vendor's key"),
     (re.compile(r".*[\"'`\u2018-\u201f]", re.DOTALL), "holds quotation marks; store it without them"),
     (re.compile(r".*\s", re.DOTALL), "holds a space or a line break; copy it again, whole and alone"),

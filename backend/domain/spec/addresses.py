@@ -6,7 +6,7 @@ URL_PROBLEM = (
     "must be an http(s) address with a host and without user, password, query or fragment: https://llm.example.com/v1"
 )
 # what clients of a vendor add by themselves, as kolm does; the longest that fits goes first
-_ADDED = ("/chat/completions", "/completions", "/chat", "/responses", "/embeddings", "/messages", "/models")
+_ADDED = ("/chat/completions", "/completions", "/responses", "/embeddings", "/v1/chat", "/v1/messages", "/v1/models")
 
 
 def address_problem(url: str, *, is_chat: bool = True) -> str | None:
@@ -15,7 +15,7 @@ def address_problem(url: str, *, is_chat: bool = True) -> str | None:
     key may be in it.
 
     >>> address_problem("https://llm.example.com/v1/chat/completions/")
-    'ends in /chat/completions, which kolm adds itself; leave that out, as in https://llm.example.com/v1'
+    'ends in /chat/completions; kolm adds the path itself: write what stands before, as in https://llm.example.com/v1'
     """
     if any(char.isspace() or not char.isprintable() or char in "\\\"'`<>" for char in url):
         return f"holds a space, a line break, a quotation mark or a sign that cannot be seen; {URL_PROBLEM}"
@@ -35,4 +35,5 @@ def address_problem(url: str, *, is_chat: bool = True) -> str | None:
     added = next((ending for ending in _ADDED if url.rstrip("/").lower().endswith(ending)), None)
     if added is None or not is_chat:
         return None
-    return f"ends in {added}, which kolm adds itself; leave that out, as in https://llm.example.com/v1"
+    what = added.removeprefix("/v1")
+    return f"ends in {what}; kolm adds the path itself: write what stands before, as in https://llm.example.com/v1"

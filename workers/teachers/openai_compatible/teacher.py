@@ -305,8 +305,7 @@ class OpenAICompatibleTeacher:
                 _check_status(response, has_key=self._api_key is not None)
                 return read(response)
         except OutboundRefused as refused:
-            message, fault = refused.message.rstrip("."), TeacherFault.ADDRESS
-            raise _Attempt("teacher_rejected", message, fault=fault) from None
+            raise _Attempt("teacher_rejected", refused.message.rstrip("."), fault=TeacherFault.ADDRESS) from None
         except BodyTooLarge as large:
             fault = TeacherFault.COMPRESSED if isinstance(large, BodyCompressed) else None
             raise _Attempt("teacher_too_large", str(large), usage=most, fault=fault) from None
@@ -361,7 +360,8 @@ def _check_status(response: httpx.Response, *, has_key: bool) -> None:
         raise _Attempt("teacher_rate_limited", "it answers 429, too many requests", retry_after_s=wait)
     refusal = (status, raw) if status in refusals.LEARNT_FROM else None
     if retry.is_retried(status) and status != 429:
-        message, broken = f"it answers with status {status}", TeacherFault.SERVER_ERROR if status >= 500 else None
+        broken = TeacherFault.SERVER_ERROR if status >= 500 else None
+        message = f"it answers with status {status}"
         raise _Attempt("teacher_unreachable", message, retry_after_s=wait, refusal=refusal, fault=broken)
     if fault is None:
         raise _Attempt("teacher_rejected", _TOO_LARGE if status == 413 else f"it answers with status {status}")

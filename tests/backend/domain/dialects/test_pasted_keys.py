@@ -52,6 +52,8 @@ def test_what_can_be_no_key_is_named_and_not_repeated(pasted: str, word: str) ->
         "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2ln",  # a token of a gateway
         "ya29.a0AfH6SMB-token",
         "QUJDREVGRw==",
+        "QUJD_REVG==",
+        "sk-axxxxb",
         "ABSKQmVkcm9ja0FQSUtleS0=",
         "EMPTY",  # what people give vLLM
         "none",

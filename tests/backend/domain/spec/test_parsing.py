@@ -201,9 +201,9 @@ def test_a_teacher_url_that_is_no_plain_web_address_is_refused(url: str) -> None
     [
         ("https://x.example/v1/chat/completions", "ends in /chat/completions"),
         ("https://x.example/v1/Chat/Completions/", "ends in /chat/completions"),
-        ("https://x.example/v1/completions", "ends in /completions"),
-        ("https://api.anthropic.com/v1/messages", "ends in /messages"),
-        ("https://x.example/v1/models", "ends in /models"),
+        ("https://x.example/v1/completions", "ends in /completions;"),
+        ("https://api.anthropic.com/v1/messages", "ends in /messages;"),
+        ("https://x.example/v1/models", "ends in /models;"),
         ("x.example/v1", "begins without https://"),
         ("localhost:8000/v1", "begins without https://"),
         (" https://x.example/v1", "a space"),
@@ -230,6 +230,7 @@ def test_a_pasted_address_is_answered_with_what_is_wrong_with_it_and_never_repea
         "https://generativelanguage.googleapis.com/v1beta/openai/",
         "https://r.openai.azure.com/openai/v1",
         "https://gateway.example/models/qwen3/v1",
+        "https://r.services.ai.azure.com/models",
         "http://10.0.0.5:11434/v1",
     ],
 )
