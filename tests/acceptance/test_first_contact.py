@@ -66,7 +66,8 @@ def deployment(
     (folder / "prices.json").write_text(json.dumps({"prices": priced_at(far.origin.removeprefix("http://"))}))
     with model_hub() as hub:
         publish(hub)
-        hubs = {"HF_ENDPOINT": hub.url, "KOLM_BASE_DIR": str(folder / "bases"), "KOLM_BASE_CACHE": str(folder / "c")}
+        hubs = {"HF_ENDPOINT": hub.url, "HF_HUB_OFFLINE": "0", "KOLM_BASE_CACHE": str(folder / "cache")}
+        hubs["KOLM_BASE_DIR"] = str(folder / "bases")
         prices = {"KOLM_TEACHER_PRICES": str(folder / "prices.json")}
         origins = f"{far.origin},{teacher.origin}"
         with running(allow_teachers=origins, parts=PARTS, **hubs, **prices) as deployment:
@@ -101,7 +102,7 @@ def spec_at(far: WrongEndpoints, case: str, key: str | None, **changes: Any) -> 
 @pytest.fixture(scope="module")
 def refused(far: WrongEndpoints, customer: Customer, key: str) -> dict[str, str]:
     """All compiles at wrong endpoints, under way at the same time; half of them on a key of the customer's own."""
-    cases = {case: key if i % 2 == 0 else None for i, case in enumerate(CASES)} | {"wrong-key": key}
+    cases = {case: key if i % 2 == 0 or ENDPOINTS[case][0] == "wrong_key" else None for i, case in enumerate(CASES)}
     return {case: customer.compile(spec_at(far, case, own)) for case, own in cases.items()}
 
 

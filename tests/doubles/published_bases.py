@@ -23,12 +23,12 @@ NO_DISK = 10**15  # bytes; no machine of a test has as many
 REFUSALS = {
     "acme/no-tokenizer": ("base_without_tokenizer", "fast tokenizer"),
     "acme/own-code": ("base_needs_remote_code", "architecture transformers knows"),
-    "acme/gated": ("gated_base", "HF_TOKEN"),
+    "acme/gated": ("gated_base", "operator"),
     "acme/shard-missing": ("base_truncated", "base"),
     "acme/deeper": ("base_wrong_architecture", "another"),
     "acme/encoder": ("not_causal", "ForCausalLM"),
     "acme/huge": ("base_too_large", "base"),
-    "acme/pickles": ("unknown_base", "safetensors"),
+    "acme/pickles": ("unknown_base", "copy"),
     "acme/nobody": ("unknown_base", "name"),
     "cut-here": ("base_truncated", "another revision"),
 }

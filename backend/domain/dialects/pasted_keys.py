@@ -1,4 +1,4 @@
-"""What is wrong with a teacher's key as somebody pasted it: seen when it is stored, not when a compile calls with it.
+"""The look at a teacher's key as somebody pasted it, when it is stored and not when a compile calls with it.
 No sentence repeats any of it."""
 
 import re
