@@ -13,7 +13,7 @@ WORKERS := -n $(shell "$(PYTHON)" -c 'import os; print(min(8, (os.cpu_count() or
 # bytecode is kept: the suite and the stack start hundreds of processes, each of which would compile a thousand files anew
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo demo-json up key down status test check unit static test-all repeat lines structure durations lint format types contracts migrations-check openapi openapi-check pytest test-faults setup-vllm test-vllm bench-vllm-drafts bench-vllm-recipes bench-vllm-exactness bench-banking77 bench-selection bench-draft-policy bench-drafts bench-draft-kscore test-browser screenshots bench-api bench-streams bench-serving base base-anew base-gemma bench-trainer bench-snips bench-recipes bench-registry bench-rules bench-gate bench-sizes setup-llama setup-llama-server test-llama bench-llama ledger-check backup restore lock wheel clean
+.PHONY: help setup demo demo-json up key down status test check unit static test-all repeat lines structure durations lint format types contracts migrations-check openapi openapi-check pytest test-faults setup-vllm test-vllm bench-vllm-drafts bench-vllm-recipes bench-vllm-exactness bench-banking77 bench-selection bench-draft-policy bench-drafts bench-draft-kscore test-browser screenshots bench-api bench-streams bench-serving base base-anew base-gemma bench-trainer bench-snips bench-recipes bench-registry bench-rules bench-gate bench-sizes setup-llama setup-llama-server test-llama bench-llama test-servers bench-structured-output ledger-check backup restore lock wheel clean
 
 help:
 	@echo "make demo    compile examples/refund-router.yaml end to end on this machine"
@@ -221,6 +221,17 @@ test-llama: setup setup-llama-server
 # drafts in llama.cpp's Python library and in llama-server, on SNIPS below KOLM_DATA and the example tasks; minutes
 bench-llama: setup setup-llama-server
 	OMP_NUM_THREADS=1 $(RUN) -m tests.bench.recipe_llama $(KOLM_DATA)
+
+# teachers that are real servers over Gemma, the paid half of a compile at each: llama-server, and vLLM and `transformers
+# serve` where `make setup-vllm` was done; what is not installed is skipped by name. Half an hour
+test-servers: setup setup-llama-server base-gemma
+	@$(RUN) -m deploy.gemma.gguf
+	$(RUN) -m pytest tests/workers/real_servers -m "nightly or vllm"
+
+# an hour: structured output beside free text at llama-server over Gemma, in valid answers per dollar; SNIPS below KOLM_DATA
+bench-structured-output: setup setup-llama-server base-gemma
+	@$(RUN) -m deploy.gemma.gguf
+	OMP_NUM_THREADS=1 $(RUN) -m tests.bench.structured_output $(KOLM_DATA)
 
 # ten minutes each: the server of many tenants beside bare engines; with setup-vllm done, beside `transformers serve` too
 bench-serving: setup

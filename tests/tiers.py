@@ -41,6 +41,7 @@ FOLDERS = {
     "faults": Tier.NIGHTLY,
     "gpu_runners": Tier.PROCESS,
     "vllm": Tier.NIGHTLY,
+    "workers/real_servers": Tier.NIGHTLY,
     "workers/sandbox": Tier.PROCESS,
     "workers/teachers/grammar/test_server.py": Tier.PROCESS,
     "workers/teachers/openai_compatible": Tier.PROCESS,

@@ -3,7 +3,8 @@
 from uuid import UUID
 
 from backend.compiles.models import TEACHER_KEY, TeacherKey
-from backend.domain.errors import NotFound
+from backend.domain.dialects.pasted_keys import key_problem
+from backend.domain.errors import InvalidInput, NotFound, Problem
 from backend.domain.ids import Prefix, encode_id
 from backend.tenants import audit
 from backend.tenants.actors import Actor
@@ -11,7 +12,11 @@ from backend.tenants.sealing import seal
 
 
 def store(tenant_id: UUID, *, name: str, secret: str, actor: Actor) -> TeacherKey:
-    """Seal a key for the worker that will call the teacher; its last four characters tell keys apart."""
+    """Seal a key for the worker that will call the teacher; its last four characters tell keys apart. Raises
+    InvalidInput for what can be no key."""
+    if (wrong := key_problem(secret)) is not None:
+        problem = Problem(pointer="/secret", message=f"The key {wrong}.", code="bad_key")
+        raise InvalidInput(problem.message, code="bad_key", problems=(problem,))
     row = TeacherKey.objects.create(
         tenant_id=tenant_id,
         name=name,

@@ -19,7 +19,7 @@ are not restricted. In production an egress proxy stands behind this; this file 
 """
 
 from backend.outbound.addresses import IPAddress, OutboundRefused, check_url, is_public, origin_of
-from backend.outbound.client import BodyTooLarge, open_client, read_capped
+from backend.outbound.client import BodyCompressed, BodyTooLarge, open_client, read_capped
 from backend.outbound.sockets import (
     OutboundCanceled,
     OutboundTimeout,
@@ -31,6 +31,7 @@ from backend.outbound.sockets import (
 )
 
 __all__ = [
+    "BodyCompressed",
     "BodyTooLarge",
     "IPAddress",
     "OutboundCanceled",

@@ -15,6 +15,10 @@ class BodyTooLarge(Exception):
     """More body than the caller's cap; what was read is dropped."""
 
 
+class BodyCompressed(BodyTooLarge):
+    """A compressed body, which was not asked for and may swell."""
+
+
 @functools.cache
 def ssl_context(verify: bool) -> ssl.SSLContext:
     """One a process: reading the authorities' certificates takes as long as a request."""
@@ -76,7 +80,7 @@ def read_capped(response: httpx.Response, *, cap: int) -> bytes:
     """The body as sent, at most `cap` bytes of it; raises BodyTooLarge. A compressed body is refused: it was not
     asked for."""
     if response.headers.get("content-encoding", "identity").lower() not in {"", "identity"}:
-        raise BodyTooLarge("the body is compressed although that was not accepted")
+        raise BodyCompressed("the body is compressed although that was not accepted")
     if response.headers.get("content-length", "").isdigit() and int(response.headers["content-length"]) > cap:
         raise BodyTooLarge(f"the body is longer than {cap} bytes")
     parts: list[bytes] = []

@@ -102,7 +102,9 @@ def _resolve_in_thread(host: str, port: int, resolver: Resolver, watch: Watch) -
         with contextlib.suppress(queue.Empty):
             answer = answers.get(timeout=watch.slice_s())
             if isinstance(answer, Exception):
-                raise httpcore.ConnectError("the name could not be resolved") from answer
+                unresolved = httpcore.ConnectError("the name could not be resolved")
+                unresolved.__context__ = answer  # httpcore drops a cause on the way
+                raise unresolved
             return answer
 
 

@@ -180,9 +180,9 @@ def _variables(allow_teachers: str, **more: str) -> dict[str, str]:
 
 
 @contextmanager
-def running(*, allow_teachers: str = "0", **variables: str) -> Iterator[Deployment]:
-    """All parts as children of this process. None is restarted when it dies."""
-    services = EmbeddedServices(services=tuple(EVERYTHING), variables=_variables(allow_teachers, **variables))
+def running(*, allow_teachers: str = "0", parts: Sequence[Part] = EVERYTHING, **variables: str) -> Iterator[Deployment]:
+    """All parts, or those that a test needs, as children of this process. None is restarted when it dies."""
+    services = EmbeddedServices(services=tuple(parts), variables=_variables(allow_teachers, **variables))
     try:
         services.stack.start()
         yield Deployment(services.stack.plan)

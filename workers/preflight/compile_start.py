@@ -9,6 +9,7 @@ import logging
 
 from backend.compiles import leases
 from backend.compiles.events import append_event, touch
+from backend.domain.dialects.faults import MAY_PASS
 from backend.domain.errors import CustomerError
 from backend.domain.lifecycle import StepName
 from backend.domain.planning.preflight.lines import (
@@ -74,7 +75,8 @@ def _ask(run: CompileRun) -> list[PreflightLine]:
     try:
         lines = _call(run)
     except TeacherFailed as failure:
-        if failure.retryable and failure.fault is None and leases.attempts_of(run.lease) < PATIENT_ATTEMPTS:
+        may_pass = failure.retryable and (failure.fault is None or failure.fault in MAY_PASS)
+        if may_pass and leases.attempts_of(run.lease) < PATIENT_ATTEMPTS:
             raise
         return [line_of_failure(run.spec, failure)]
     except CustomerError as refused:

@@ -9,6 +9,7 @@ from typing import Any
 from django.conf import settings
 
 from backend.compiles.models import TEACHER_KEY, TeacherKey
+from backend.domain.dialects.pasted_keys import key_problem
 from backend.tenants.sealing import unseal
 
 PATIENCE_S = 8.0
@@ -30,9 +31,8 @@ def try_key(row: TeacherKey, base_url: str) -> KeyTest:
     from backend.outbound.sockets import OutboundTimeout, Watch, watching
 
     secret = unseal(row.tenant_id, bytes(row.sealed), purpose=TEACHER_KEY).decode()
-    if not (secret.isascii() and secret.isprintable() and " " not in secret):
-        text = "the key contains characters that no key has; store it again without spaces or quotes."
-        return KeyTest(is_good=False, text=text)
+    if (wrong := key_problem(secret)) is not None:  # stored before keys were looked at
+        return KeyTest(is_good=False, text=f"the key {wrong}.")
     url = f"{base_url.strip().rstrip('/')}/models"
     watch = Watch(deadline_at=time.monotonic() + PATIENCE_S)
     try:

@@ -18,12 +18,14 @@ MAX_VALUE = 10_000_000  # of a number that an endpoint names in a refusal
 
 
 class Option(StrEnum):
-    """The options of a request that an endpoint may refuse. `model` and `messages` are no options."""
+    """The options of a request that an endpoint may refuse. `model` and `messages` are no options. `do_sample` makes
+    transformers draw tokens at all: without it a temperature does nothing where the model's own settings do not."""
 
     TOKEN_LIMIT = "token_limit"
     TEMPERATURE = "temperature"
     TOP_P = "top_p"
     TOP_K = "top_k"
+    DO_SAMPLE = "do_sample"
     N = "n"
     SEED = "seed"
     LOGPROBS = "logprobs"
@@ -58,12 +60,14 @@ class Dialect:
     `effort` is the path of the option that says how long to think, `efforts` its values from the least; `off` the path
     of what switches thoughts off where that is no effort, and its value. `thinks`: the model writes thoughts before its
     answer unless it is told not to. `has_breakpoints`: the end of what to cache is marked in the message. `batch` are
-    the terms of its batch endpoint, where kolm speaks that.
+    the terms of its batch endpoint, where kolm speaks that. `asked` names the release that was held to the row, and the
+    day; "" where the row rests on documents alone.
     """
 
     name: str
     source: str
     written_on: str  # year-month-day
+    asked: str = ""
     hosts: tuple[str, ...] = ()
     path: str = ""
     models: str = ""

@@ -15,7 +15,19 @@ class TeacherFault(StrEnum):
     NOT_OPENAI = "not_openai"
     HTML = "html"
     REDIRECT = "redirect"
+    STREAM = "stream"
+    COMPRESSED = "compressed"
+    BAD_KEY = "bad_key"
+    UNKNOWN_HOST = "unknown_host"
+    NO_TLS = "no_tls"
+    WANTS_TLS = "wants_tls"
+    BAD_CERTIFICATE = "bad_certificate"
+    ADDRESS = "address_not_allowed"
+    SERVER_ERROR = "server_error"
     OTHER_REFUSAL = "other_refusal"
+
+
+MAY_PASS = frozenset({TeacherFault.SERVER_ERROR})  # worth a second call in a moment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +86,57 @@ FAULT_TEXTS: dict[TeacherFault, FaultText] = {
         code="redirect",
         finding="it answers with a redirect, which is not followed",
         what_to_do="Write the address that it leads to in teacher.base_url, with https:// and without a slash at its "
-        "end.",
+        "end; where that is a page to log in at, name the vendor's address for programs.",
+    ),
+    TeacherFault.STREAM: FaultText(
+        code="stream",
+        finding="it answers with a stream of events although none was asked for",
+        what_to_do="Let your gateway answer as it is asked (without stream: true), or name the vendor's own address in "
+        "teacher.base_url.",
+    ),
+    TeacherFault.COMPRESSED: FaultText(
+        code="compressed",
+        finding="it compresses its answer although that was not accepted",
+        what_to_do="Let the proxy at teacher.base_url send answers as they are where accept-encoding is identity, or "
+        "name the vendor's own address.",
+    ),
+    TeacherFault.BAD_KEY: FaultText(
+        code="bad_key",
+        finding="the stored API key holds characters that no key has",
+        what_to_do="Store the key alone, without quotes, spaces or Bearer, with POST /v1/teacher_keys, and put the new "
+        "id in teacher.api_key.",
+    ),
+    TeacherFault.UNKNOWN_HOST: FaultText(
+        code="unknown_host",
+        finding="no name server knows its host",
+        what_to_do="Correct the host in teacher.base_url; a name of your own network must be known where kolm runs.",
+    ),
+    TeacherFault.NO_TLS: FaultText(
+        code="no_tls",
+        finding="it speaks no TLS at this port",
+        what_to_do="Correct scheme and port of teacher.base_url: https:// is for a port that speaks TLS, mostly 443.",
+    ),
+    TeacherFault.WANTS_TLS: FaultText(
+        code="wants_tls",
+        finding="it speaks TLS at this port, and the address says http",
+        what_to_do="Write https:// in teacher.base_url.",
+    ),
+    TeacherFault.BAD_CERTIFICATE: FaultText(
+        code="bad_certificate",
+        finding="its certificate is not trusted: self-signed, expired, or for another name",
+        what_to_do="Write the name that the certificate is for in teacher.base_url, or give the server a certificate "
+        "of a public authority.",
+    ),
+    TeacherFault.ADDRESS: FaultText(
+        code="address_not_allowed",
+        finding="its name leads to an address that this installation does not call",
+        what_to_do="Name a public https address; one in your own network is allowed by the operator in "
+        "KOLM_ALLOW_PRIVATE_TEACHERS.",
+    ),
+    TeacherFault.SERVER_ERROR: FaultText(
+        code="server_error",
+        finding="it answers with an error of its own",
+        what_to_do="Look at your vendor's status page, or at the log of your own server; then start the compile again.",
     ),
     TeacherFault.OTHER_REFUSAL: FaultText(
         code="other_refusal",

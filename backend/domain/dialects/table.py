@@ -1,7 +1,8 @@
 """The dialects of vendors and servers, as stored copies of their documentation and reported refusals tell; each with
-the vendor's own page and the day on which the row was written. No endpoint was asked. Of Together, Vertex, Bedrock and
-LM Studio no list of parameters was found: their rows are assumptions. A vendor that is not here is assumed to speak
-OpenAI's whole protocol, and its refusals teach the rest (`Lesson`).
+the vendor's own page and the day on which the row was written. No vendor was asked; of the servers, those whose row
+says so (`asked`). Of Together, Vertex, Bedrock and LM Studio no list of parameters was found: their rows are
+assumptions. A vendor that is not here is assumed to speak OpenAI's whole protocol, and its refusals teach the rest
+(`Lesson`).
 
 Where a row and an endpoint disagree the endpoint is right: what it refuses is learnt for the rows of this table too. So
 a row lists what saves a refusal, and above all what an endpoint ignores without a word, which no refusal can teach.
@@ -252,6 +253,7 @@ SERVERS: tuple[Dialect, ...] = (
         efforts=ALL_EFFORTS,
         off=(("chat_template_kwargs", "enable_thinking"), False),
     ),
+    # gives as many choices as it has slots, and counts the tokens of the first alone
     Dialect(
         name="llama-server",
         source="https://github.com/ggml-org/llama.cpp/blob/master/tools/server/README.md",
@@ -277,11 +279,14 @@ SERVERS: tuple[Dialect, ...] = (
         takes=TEMPERATURES | PLAIN | TOP_K | {Option.SEED},
         max_n=1,
     ),
+    # ignores n, logprobs, response_format, reasoning_effort and max_completion_tokens without a word, and a temperature
+    # where the model's own settings draw no tokens; refuses what OpenAI has no name for
     Dialect(
         name="transformers",
         source="https://huggingface.co/docs/transformers/main/serving",
-        written_on=WRITTEN,
-        takes=TEMPERATURES | {Option.SEED, Option.SYSTEM_ROLE},
+        written_on="2026-11-26",
+        asked="transformers 5.19.0 on 2026-11-26",
+        takes=TEMPERATURES | {Option.SEED, Option.SYSTEM_ROLE, Option.DO_SAMPLE},
         max_n=1,
         response_format=ResponseFormat.FREE,
     ),

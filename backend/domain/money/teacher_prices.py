@@ -21,6 +21,7 @@ from backend.domain.spec.defaults import dialect_of
 from backend.domain.spec.teacher import Teacher
 
 OLD = timedelta(days=365)
+LEAST_USD_PER_MTOK = Decimal("0.001")  # no vendor's output costs less; one token of what most ask costs about that
 N_NEAREST = 3
 PRICE_KEYS = (
     "teacher_price",
@@ -137,6 +138,20 @@ def price_warnings(price: TeacherPrice, today: date) -> Iterator[str]:
         yield f"{what} is of {listing.as_of} ({listing.source}): {todo}"
 
 
+def unit_warnings(price: TeacherPrice) -> Iterator[str]:
+    """Say that a declared price is as small as if it were for one token."""
+    dearer = max(price.input.usd_per_unit, price.output.usd_per_unit) * MICRO
+    if price.listing.origin == "spec" and 0 < dearer < LEAST_USD_PER_MTOK:
+        yield (
+            f"the price of {price.model[:80]} is ${_text(dearer)} a million tokens, as if it were for one token: "
+            "declare teacher.price in US dollars per million tokens"
+        )
+
+
+def is_free(price: TeacherPrice) -> bool:
+    return price.input.usd_per_unit == price.output.usd_per_unit == 0
+
+
 def row_price(row: PriceRow, origin: Origin) -> TeacherPrice:
     """A row as a price. Its version names the table, the row's day and a digest of all that it says; cached and written
     input without a price of their own are billed as input."""
@@ -202,14 +217,15 @@ def price_sentence(row: Mapping[str, Any]) -> str:
     >>> price_sentence({"model": "m", "input_usd_per_mtok": "2", "output_usd_per_mtok": "8", "origin": "spec"})
     'm: $2 input and $8 output a million tokens, as the spec declares'
     """
-    amounts = f"{row['model']}: ${row['input_usd_per_mtok']} input and ${row['output_usd_per_mtok']} output"
+    plain, output = row["input_usd_per_mtok"], row["output_usd_per_mtok"]
+    amounts = f"${plain} input and ${output} output a million tokens" if Decimal(plain) or Decimal(output) else "free"
     if row["origin"] == "spec":
         whose = "as the spec declares"
     elif row["origin"] == "book":
         whose = f"by the price book {row['version']}"
     else:
         whose = f"{row['place']} as of {row['as_of']}, {row['source']}"
-    return f"{amounts} a million tokens, {whose}" + (f" ({row['note']})" if row.get("note") else "")
+    return f"{row['model']}: {amounts}, {whose}" + (f" ({row['note']})" if row.get("note") else "")
 
 
 def price_of_json(value: Mapping[str, Any]) -> TeacherPrice:

@@ -17,7 +17,14 @@ from decimal import Decimal
 from backend.domain.errors import InvalidSpec, Problem
 from backend.domain.lifecycle import StepName
 from backend.domain.money.pricing import Price, PriceBook, TeacherPrice, cost_microusd, price_book
-from backend.domain.money.teacher_prices import TeacherPrices, price_warnings, resolve_prices, resolve_reward_price
+from backend.domain.money.teacher_prices import (
+    TeacherPrices,
+    is_free,
+    price_warnings,
+    resolve_prices,
+    resolve_reward_price,
+    unit_warnings,
+)
 from backend.domain.money.vendor_prices import NO_PRICES, PriceTable
 from backend.domain.planning.reward_estimates import RewardPlan
 from backend.domain.planning.trial_estimates import CHARS_PER_TOKEN, Trials, answer_tokens, assumption, recipes_cost
@@ -190,6 +197,7 @@ def _warnings(prices: TeacherPrices, today: date) -> Iterator[str]:
     for price in (prices.main, prices.fallback, prices.reward):
         if price is not None:
             yield from price_warnings(price, today)
+            yield from unit_warnings(price)
 
 
 def check_budget(estimated: Estimate, budget_microusd: int) -> None:
@@ -424,6 +432,8 @@ class _Plan:
         yield f"{k} label samples a pick; {n_gold_train} gold pairs train besides the selected ones"
         yield f"{self.prompt_candidate} prompt tokens and {self.mean_output} a choice, {self.per_call} a call"
         yield f"{self.prompt_label} prompt tokens a label call and {self.label_output} an answer"
+        if is_free(self.price) and self.spec.teacher.provider != "replay":
+            yield f"{self.price.model} is free: its calls are counted and booked at 0, so no budget stops them"
         if self.batch_window_h is not None:
             yield (
                 f"{self.batch.listing.note}; at least {bool(self.pools) + bool(self.n_picks)} batches one after the "

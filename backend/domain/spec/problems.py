@@ -171,6 +171,8 @@ def _too_short(kind: str, context: dict[str, Any]) -> str:
 def _bad_format(name: str, pattern: str, owner: object) -> str:
     if pattern == r"\S":
         return "is blank; write something here"
+    if pattern == r"^\S+$":
+        return "holds a space or a line break; write the name as your vendor lists it, without"
     if name == "api_key":
         return (
             "takes the id of a stored teacher key (tk_...), never the key itself: store the key, then put its id here"

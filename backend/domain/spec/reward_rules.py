@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from backend.domain.errors import Problem
-from backend.domain.spec.addresses import URL_PROBLEM, is_web_address
+from backend.domain.spec.addresses import address_problem
 from backend.domain.spec.models import Spec
 from backend.domain.spec.reward import RewardVerifier
 
@@ -26,8 +26,8 @@ def reward_problems(spec: Spec) -> Iterator[Problem]:
 
 def _endpoint(spec: Spec, reward: RewardVerifier, pointer: str) -> Iterator[Problem]:
     if reward.base_url is not None:
-        if not is_web_address(reward.base_url):
-            yield Problem(pointer=f"{pointer}/base_url", message=URL_PROBLEM, code="bad_url")
+        if (wrong := address_problem(reward.base_url, is_chat=reward.is_chat)) is not None:
+            yield Problem(pointer=f"{pointer}/base_url", message=wrong, code="bad_url")
         if reward.model is None:
             message = 'a reward with a "base_url" needs the "model" that it asks there; add it'
             yield Problem(pointer=f"{pointer}/model", message=message, code="missing")

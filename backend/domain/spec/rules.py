@@ -9,7 +9,7 @@ from backend.domain.dialects.dialect import Option
 from backend.domain.errors import Problem
 from backend.domain.patterns.matching import UnsafePattern, compile_pattern, takes_too_long_to_read
 from backend.domain.pointers import suggestion
-from backend.domain.spec.addresses import URL_PROBLEM, is_web_address
+from backend.domain.spec.addresses import address_problem
 from backend.domain.spec.answer_rules import output_problems
 from backend.domain.spec.defaults import default_k_select, dialect_of, effective_slices, slice_sizes
 from backend.domain.spec.inputs import LengthVerifier, RegexVerifier, SimilarityVerifier
@@ -117,8 +117,8 @@ def _teacher(spec: Spec) -> Iterator[Problem]:
             "and Batches is named by dialect: openai"
         )
         yield Problem(pointer="/teacher/mode", message=message, code="no_batch_endpoint")
-    if teacher.base_url is not None and not is_web_address(teacher.base_url):
-        yield Problem(pointer="/teacher/base_url", message=URL_PROBLEM, code="bad_url")
+    if teacher.base_url is not None and (wrong := address_problem(teacher.base_url)) is not None:
+        yield Problem(pointer="/teacher/base_url", message=wrong, code="bad_url")
 
 
 def _sampling(spec: Spec) -> Iterator[Problem]:

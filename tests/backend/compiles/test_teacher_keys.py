@@ -89,6 +89,18 @@ def test_the_end_of_a_short_secret_is_not_shown(client, secret):
     assert store(client, secret, {"name": "x", "secret": "short"}).json()["last4"] == ""
 
 
+@pytest.mark.parametrize(
+    "pasted", [f'"{SECRET}"', f"Bearer {SECRET}", f"VENDOR_API_KEY={SECRET}", SECRET.replace("-", "\n")]
+)
+def test_what_can_be_no_key_is_refused_when_it_is_stored_and_not_repeated(client, tenant, secret, pasted, caplog):
+    answer = store(client, secret, {"name": "vendor", "secret": pasted})
+    (problem,) = answer.json()["errors"]
+    assert (answer.status_code, problem["code"], problem["pointer"]) == (400, "bad_key", "/secret")
+    assert SECRET[-8:] not in answer.content.decode() + caplog.text
+    with tenant_scope(tenant.id):
+        assert not TeacherKey.objects.exists()
+
+
 def test_a_forgotten_key_is_gone(client, tenant, secret):
     address = store(client, secret)["Location"]
     assert client.delete(address, headers=bearer(secret)).status_code == 204

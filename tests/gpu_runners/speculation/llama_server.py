@@ -41,7 +41,7 @@ class Said:
 
 class LlamaServer:
     def __init__(self, url: str, pid: int) -> None:
-        self._url, self._pid = url, pid
+        self.url, self._pid = url, pid
 
     def answer(self, prompt: Sequence[int], *, most: int, **more: Any) -> Said:
         """Greedy, and by itself: nothing of an earlier prompt's cache. Raises urllib.error.HTTPError."""
@@ -63,14 +63,14 @@ class LlamaServer:
 
     def is_up(self) -> bool:
         try:
-            with urllib.request.urlopen(f"{self._url}/health", timeout=5) as reply:
+            with urllib.request.urlopen(f"{self.url}/health", timeout=5) as reply:
                 return bool(reply.status == 200)
         except (urllib.error.URLError, OSError):
             return False
 
     def _post(self, path: str, value: Mapping[str, Any]) -> dict[str, Any]:
         request = urllib.request.Request(
-            self._url + path, json.dumps(value).encode(), {"Content-Type": "application/json"}
+            self.url + path, json.dumps(value).encode(), {"Content-Type": "application/json"}
         )
         with urllib.request.urlopen(request, timeout=100) as reply:
             told: dict[str, Any] = json.load(reply)

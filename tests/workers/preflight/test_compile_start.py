@@ -238,7 +238,7 @@ def test_an_endpoint_that_stays_away_is_refused_in_the_end(endpoint, steps):
         pipeline.advance(row.id)
     fresh(row)
     assert (row.status, row.failure_code) == (CompileStatus.FAILED, "preflight_failed")
-    assert line_of(row, "teacher")["code"] == "teacher_unreachable"
+    assert line_of(row, "teacher")["code"] == "server_error"
 
 
 def test_what_can_be_known_without_the_teacher_is_judged_first_and_it_is_not_asked(endpoint, steps):

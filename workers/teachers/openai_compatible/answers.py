@@ -42,12 +42,14 @@ def parse_json(body: bytes) -> dict[str, Any]:
 
 
 def is_no_completion(body: bytes) -> bool:
-    """Tell whether this is something else altogether, a page or JSON without choices: no completion that is broken."""
+    """Tell whether this is something else altogether, a page, a text or JSON without choices: no completion that is
+    broken or cut."""
     try:
         value = json.loads(body)
     except (ValueError, RecursionError):
-        return body.lstrip()[:1] == b"<"
-    return not isinstance(value, dict) or not isinstance(value.get("choices"), list)
+        return body.lstrip()[:1] != b"{"
+    choices = value.get("choices") if isinstance(value, dict) else None
+    return not isinstance(choices, list) or (not choices and bool(value.get("error")))
 
 
 def _no_constant(name: str) -> float:
@@ -116,7 +118,8 @@ def most_input_tokens(request: CompletionRequest) -> int:
 
 def read_usage(value: object, request: CompletionRequest, choices: tuple[Choice, ...]) -> Usage:
     """The usage to bill. A missing, malformed or negative count is estimated from bytes; one beyond what this request
-    could cost at most (`most_output_tokens` out, a token a byte in) is clamped to that. A report that had to be mended
+    could cost at most (`most_output_tokens` out, a token a byte in) is clamped to that, and output of fewer tokens than
+    the choices show one by one is raised to these (llama-server counts the first of several). A report that was mended
     is `disputed`, so that a person can settle it with the vendor; none at all is `estimated`. Input that was read from
     the vendor's prompt cache and input that was written to it are parts of the input, never more than it together; what
     was thought is a part of the output, to which it is added where only the total holds it (Gemini, xAI).
@@ -136,6 +139,9 @@ def read_usage(value: object, request: CompletionRequest, choices: tuple[Choice,
     tokens_out = min(most_out, tokens_out + beside)
     if tokens_out == 0 and likely_out > 0:
         tokens_out, wrong_out = likely_out, True
+    n_shown = sum(len(choice.token_logprobs or ()) for choice in choices)
+    if tokens_out + len(choices) < n_shown:  # an end of text a choice may be shown and not counted
+        tokens_out, wrong_out = min(most_out, n_shown), True
     return Usage(
         input_tokens=tokens_in,
         output_tokens=tokens_out,

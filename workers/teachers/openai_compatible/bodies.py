@@ -14,6 +14,8 @@ from typing import Any
 from backend.domain.dialects.dialect import Dialect, Option, ResponseFormat
 from workers.teachers.protocol import CompletionRequest, Message, ScoreRequest, TeacherCaps
 
+GENERATION_CONFIG = "generation_config"  # transformers' own field: a JSON text, filled up from the model's own settings
+
 
 def chat_body(request: CompletionRequest, model: str, caps: TeacherCaps, dialect: Dialect) -> dict[str, Any]:
     """The body of `/chat/completions`. `top_logprobs` is cut to what the teacher tells; drafts and the salt go only to
@@ -72,6 +74,8 @@ def _sampling(request: CompletionRequest, caps: TeacherCaps, dialect: Dialect) -
     if request.top_k is not None:
         wanted[Option.TOP_K] = request.top_k
     names = {option: option.value for option in wanted}
+    if request.temperature > 0:
+        wanted[Option.DO_SAMPLE], names[Option.DO_SAMPLE] = '{"do_sample": true}', GENERATION_CONFIG
     if request.seed is not None:
         wanted[Option.SEED], names[Option.SEED] = request.seed, dialect.seed
     return {names[option]: value for option, value in wanted.items() if option in dialect.takes}

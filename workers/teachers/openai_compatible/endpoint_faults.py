@@ -6,13 +6,19 @@ decide where vendors give one status for several things (OpenAI: 429 for no quot
 xAI: 400 for a wrong key; 404 for a model and for a path).
 """
 
+import json
 import re
+import socket
+import ssl
+from typing import Any
 
 from backend.domain.dialects.faults import TeacherFault
 
 CAP = 65_536  # bytes of a refusal that are read
 JUDGED = frozenset({400, 401, 402, 403, 404, 405, 422, 429, 501})
-_PAGE = re.compile(rb"\A\s*(?:\xef\xbb\xbf)?<(?:!doctype|html|head|body|\?xml)", re.IGNORECASE)
+_PAGE = re.compile(rb"\A\s*(?:\xef\xbb\xbf)?<(?:!doctype|!--|html|head|body|script|\?xml)", re.IGNORECASE)
+_STREAM = re.compile(rb"\A\s*(?:data|event|id|retry)?:[ \r\n{\[]")
+_WANTS_TLS = re.compile(rb"plain HTTP request was sent to HTTPS port|HTTP request to an HTTPS server", re.IGNORECASE)
 _KEY = re.compile(
     r"(?:incorrect|invalid|wrong|malformed|expired|revoked)[\s_]api[\s_-]?key"
     r"|api[\s_-]?key (?:is )?(?:not valid|invalid|expired|not found)"
@@ -26,7 +32,8 @@ _QUOTA = re.compile(
     re.IGNORECASE,
 )
 _MODEL = re.compile(
-    r"model_not_found|(?:no such|unknown|unsupported|invalid) model|not a valid model|not find (?:the )?model"
+    r"model_not_found|server is pinned to|(?:no such|unknown|unsupported|invalid) model|not a valid model"
+    r"|not find (?:the )?model"
     r"|model\b[^.]{0,120}?\b(?:does not exist|not found|not exist|is not available|is unavailable)",
     re.IGNORECASE,
 )
@@ -47,6 +54,8 @@ def fault_of(status: int, raw: bytes, *, content_type: str = "", has_key: bool =
     True
     """
     text = raw[:CAP].decode("utf-8", errors="replace")
+    if 200 < status < 300:
+        return TeacherFault.NOT_OPENAI
     if 300 <= status < 400:
         return TeacherFault.REDIRECT
     if status == 429:
@@ -56,6 +65,8 @@ def fault_of(status: int, raw: bytes, *, content_type: str = "", has_key: bool =
     if status == 401:  # a page that asks for a log-in is a wrong address; one beside a key's refusal is still a refusal
         wrong = TeacherFault.WRONG_KEY if has_key else TeacherFault.NO_KEY
         return TeacherFault.HTML if is_page(raw, content_type) and not _KEY.search(text) else wrong
+    if _WANTS_TLS.search(raw[:CAP]):
+        return TeacherFault.WANTS_TLS
     if is_page(raw, content_type):
         return TeacherFault.HTML
     if status == 402 or (status in (400, 403) and _QUOTA.search(text)):
@@ -74,8 +85,51 @@ def fault_of(status: int, raw: bytes, *, content_type: str = "", has_key: bool =
 
 
 def fault_of_answer(raw: bytes, content_type: str = "") -> TeacherFault:
-    """The fault of a 200 that is no chat completion."""
-    return TeacherFault.HTML if is_page(raw, content_type) else TeacherFault.NOT_OPENAI
+    """The fault of a 200 that is no chat completion and no refusal in one (`status_within`)."""
+    if is_page(raw, content_type):
+        return TeacherFault.HTML
+    return TeacherFault.STREAM if _STREAM.match(raw) else TeacherFault.NOT_OPENAI
+
+
+def status_within(raw: bytes) -> int | None:
+    """The status that a 200 holds in its JSON, which some gateways answer with: 400 where an error has none; None where
+    there is no error.
+
+    >>> status_within(b'{"error": {"code": 402, "message": "Insufficient credits"}}')
+    402
+    """
+    try:
+        value = json.loads(raw)
+    except (ValueError, RecursionError):
+        return None
+    error = value.get("error") if isinstance(value, dict) else None
+    if not error:
+        return None
+    places = [error, value] if isinstance(error, dict) else [value]
+    named = [place.get(name) for place in places for name in ("code", "status", "status_code", "statusCode")]
+    return next((status for status in map(_status, named) if status is not None), 400)
+
+
+def _status(value: Any) -> int | None:
+    is_text = isinstance(value, str) and value.isascii() and value.isdigit() and len(value) == 3
+    status = int(value) if is_text else value
+    return status if isinstance(status, int) and not isinstance(status, bool) and 400 <= status < 600 else None
+
+
+def fault_of_connection(error: BaseException) -> TeacherFault | None:
+    """The fault of an address to which no connection came about, by what the operating system and TLS say; None where
+    it may come about in a moment."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, socket.gaierror):
+            return TeacherFault.UNKNOWN_HOST if cause.errno in (socket.EAI_NONAME, socket.EAI_NODATA) else None
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return TeacherFault.BAD_CERTIFICATE
+        if isinstance(cause, ssl.SSLError):
+            is_cut = isinstance(cause, (ssl.SSLEOFError, ssl.SSLZeroReturnError))
+            return None if is_cut else TeacherFault.NO_TLS
+        cause = cause.__cause__ or cause.__context__
+    return None
 
 
 def is_page(raw: bytes, content_type: str = "") -> bool:

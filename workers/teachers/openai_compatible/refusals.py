@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from backend.domain.dialects.dialect import MAX_VALUE, WEAKER, Dialect, Lesson, Option
+from workers.teachers.openai_compatible.bodies import GENERATION_CONFIG
 
 LEARNT_FROM = frozenset({400, 404, 405, 422, 500, 501})
 VAGUE = frozenset({400, 422})  # of these alone one that names nothing is taken for one about an option
@@ -32,6 +33,7 @@ _GUESSES = (
     Option.EFFORT,
     Option.TOP_P,
     Option.N,
+    Option.DO_SAMPLE,
     Option.TEMPERATURE,
     Option.TOKEN_LIMIT,
     Option.SYSTEM_ROLE,
@@ -39,8 +41,8 @@ _GUESSES = (
 _NOT_AN_OPTION = re.compile(
     r"api[ _-]?key|\bkey\b|credential|unauthori[sz]ed|permission|billing|quota|credit|balance|content (?:policy|filter)"
     r"|moderation|safety|model\b[^.]{0,80}\b(?:not (?:exist|found|available)|does not exist|unknown)|unknown model"
-    r"|no such model|context (?:length|window)|prompt is too long|too many (?:input )?tokens|not a chat model"
-    r"|does not support the \S{1,60} api",
+    r"|no such model|server is pinned to|context (?:length|window|size)|prompt is too long|too many (?:input )?tokens"
+    r"|not a chat model|does not support the \S{1,60} api",
     re.IGNORECASE,
 )
 _SOME_OPTION = re.compile(r"requested parameters", re.IGNORECASE)  # OpenRouter's 404
@@ -159,6 +161,7 @@ def _options_of(body: Mapping[str, Any], dialect: Dialect) -> dict[Option, tuple
         Option.TEMPERATURE: ("temperature",),
         Option.TOP_P: ("top_p",),
         Option.TOP_K: ("top_k",),
+        Option.DO_SAMPLE: (GENERATION_CONFIG,),
         Option.N: ("n", "candidate_count"),
         Option.SEED: (dialect.seed,),
         Option.TOP_LOGPROBS: ("top_logprobs",),

@@ -21,9 +21,10 @@ from typing import Any, Generic, TypeVar
 import httpx
 
 from backend.domain.dialects.dialect import Dialect, Lesson, Option, thought_room, with_lessons
-from backend.domain.dialects.faults import FAULT_TEXTS, TeacherFault
+from backend.domain.dialects.faults import FAULT_TEXTS, MAY_PASS, TeacherFault
 from backend.domain.dialects.table import UNKNOWN
 from backend.outbound import (
+    BodyCompressed,
     BodyTooLarge,
     OutboundCanceled,
     OutboundRefused,
@@ -82,6 +83,10 @@ class _Attempt(Exception):
         self.usage = usage
         self.refusal = refusal  # its status and body, where it may be about an option
 
+    @property
+    def is_lasting(self) -> bool:
+        return self.fault is not None and self.fault not in MAY_PASS
+
 
 class OpenAICompatibleTeacher:
     """Thread-safe; `concurrency` calls are in flight at most. `rng` only spreads retries, it never touches an
@@ -106,7 +111,9 @@ class OpenAICompatibleTeacher:
         if api_key is not None and not (api_key.isascii() and api_key.isprintable() and " " not in api_key):
             # h11 would quote the whole value in its error
             raise TeacherFailed(
-                "The teacher's API key holds characters that no key has; store it again, bare.", code="teacher_rejected"
+                "The teacher's API key holds characters that no key has; store it again, bare.",
+                code="teacher_rejected",
+                fault=TeacherFault.BAD_KEY,
             )
         self._identity = identity
         self._caps = caps
@@ -207,7 +214,7 @@ class OpenAICompatibleTeacher:
         started = time.monotonic()
         wasted: Usage | None = None
         last = _Attempt("teacher_timeout", "no slot was free to call it")
-        n_attempts = n_billed = 0
+        n_attempts = n_lasting = 0  # failures that were billed, or that the next attempt would not mend
         learnt: list[Lesson] = []
         try:
             while n_attempts - len(learnt) < retry.MAX_ATTEMPTS:
@@ -217,7 +224,7 @@ class OpenAICompatibleTeacher:
                 try:
                     with self._slot(watch), watching(watch):
                         request_id, raw = self._post(path, body, request)
-                    value = _parse_answer(parse, raw, request)
+                    value = _parse_answer(parse, raw, request, has_key=self._api_key is not None)
                 except _Attempt as failed:
                     if failed.refusal is not None and len(learnt) < MAX_LESSONS_A_CALL:
                         lesson = refusals.lesson_of(*failed.refusal, body, dialect, known)
@@ -225,9 +232,9 @@ class OpenAICompatibleTeacher:
                             learnt.append(lesson)
                             continue
                     last, wasted = failed, _sum(wasted, failed.usage)
-                    n_billed += failed.usage is not None
+                    n_lasting += failed.usage is not None or failed.is_lasting
                     pause = retry.delay_s(n_attempts - 1, failed.retry_after_s, self._rng)
-                    is_hopeless = failed.code not in RETRYABLE or n_billed >= retry.MAX_BILLED_FAILURES
+                    is_hopeless = failed.code not in RETRYABLE or n_lasting >= retry.MAX_BILLED_FAILURES
                     if is_hopeless or watch.deadline_at - time.monotonic() <= pause:
                         break
                     _sleep(pause, watch)
@@ -298,17 +305,20 @@ class OpenAICompatibleTeacher:
                 _check_status(response, has_key=self._api_key is not None)
                 return read(response)
         except OutboundRefused as refused:
-            raise _Attempt("teacher_rejected", refused.message.rstrip(".")) from None
+            raise _Attempt("teacher_rejected", refused.message.rstrip("."), fault=TeacherFault.ADDRESS) from None
         except BodyTooLarge as large:
-            raise _Attempt("teacher_too_large", str(large), usage=most) from None
+            fault = TeacherFault.COMPRESSED if isinstance(large, BodyCompressed) else None
+            raise _Attempt("teacher_too_large", str(large), usage=most, fault=fault) from None
         except OutboundTimeout:
             raise _Attempt("teacher_timeout", "it did not finish its answer in time", usage=most) from None
         except OutboundCanceled:
             raise TeacherCanceled(most) from None
         except httpx.ConnectTimeout:
             raise _Attempt("teacher_timeout", "no connection to it could be made in time") from None
-        except httpx.ConnectError:
-            raise _Attempt("teacher_unreachable", "no connection to it could be made") from None
+        except httpx.ConnectError as unconnected:
+            fault = endpoint_faults.fault_of_connection(unconnected)
+            message = "no connection to it could be made" if fault is None else FAULT_TEXTS[fault].finding
+            raise _Attempt("teacher_unreachable", message, fault=fault) from None
         except (httpx.RemoteProtocolError, httpx.DecodingError):
             raise _Attempt("teacher_unreachable", "it broke off in the middle of its answer", usage=most) from None
         except httpx.HTTPError as broken:
@@ -350,7 +360,9 @@ def _check_status(response: httpx.Response, *, has_key: bool) -> None:
         raise _Attempt("teacher_rate_limited", "it answers 429, too many requests", retry_after_s=wait)
     refusal = (status, raw) if status in refusals.LEARNT_FROM else None
     if retry.is_retried(status) and status != 429:
-        raise _Attempt("teacher_unreachable", f"it answers with status {status}", retry_after_s=wait, refusal=refusal)
+        broken = TeacherFault.SERVER_ERROR if status >= 500 else None
+        message = f"it answers with status {status}"
+        raise _Attempt("teacher_unreachable", message, retry_after_s=wait, refusal=refusal, fault=broken)
     if fault is None:
         raise _Attempt("teacher_rejected", _TOO_LARGE if status == 413 else f"it answers with status {status}")
     raise _Attempt("teacher_rejected", f"{FAULT_TEXTS[fault].finding} ({status})", refusal=refusal, fault=fault)
@@ -363,12 +375,32 @@ def _read_refusal(response: httpx.Response) -> bytes:
         return b""
 
 
-def _parse_answer(parse: Callable[[bytes], T], raw: bytes, request: CompletionRequest) -> T:
+def _parse_answer(parse: Callable[[bytes], T], raw: bytes, request: CompletionRequest, *, has_key: bool) -> T:
     try:
         return parse(raw)
     except BadAnswer as wrong:
-        fault = endpoint_faults.fault_of_answer(raw) if answers.is_no_completion(raw) else None
-        raise _Attempt("teacher_protocol", str(wrong), usage=_most(request), fault=fault) from None
+        if not answers.is_no_completion(raw):
+            raise _Attempt("teacher_protocol", str(wrong), usage=_most(request)) from None
+        raise _no_completion(raw, str(wrong), request, has_key=has_key) from None
+
+
+def _no_completion(raw: bytes, wrong: str, request: CompletionRequest, *, has_key: bool) -> _Attempt:
+    """The failure of a 200 that is something else: a refusal inside it is one, and generated nothing."""
+    status = endpoint_faults.status_within(raw)
+    if status is None:
+        fault = endpoint_faults.fault_of_answer(raw)
+        usage = None if fault is TeacherFault.HTML else _most(request)  # no model writes a page of a web server
+        return _Attempt("teacher_protocol", wrong, usage=usage, fault=fault)
+    refused = endpoint_faults.fault_of(status, raw, has_key=has_key)
+    if status == 429 and refused is None:
+        return _Attempt("teacher_rate_limited", "it answers 200 with an error 429, too many requests")
+    if retry.is_retried(status) and refused is None:
+        message = "it answers 200 with an error of its own"
+        return _Attempt("teacher_unreachable", message, fault=TeacherFault.SERVER_ERROR)
+    fault = refused or TeacherFault.OTHER_REFUSAL
+    refusal = (status, raw) if status in refusals.LEARNT_FROM else None
+    message = f"{FAULT_TEXTS[fault].finding} (200 with an error)"
+    return _Attempt("teacher_rejected", message, refusal=refusal, fault=fault)
 
 
 def _most(request: CompletionRequest) -> Usage:

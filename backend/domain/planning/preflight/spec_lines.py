@@ -7,7 +7,7 @@ from backend.domain.errors import InvalidSpec
 from backend.domain.evaluation.classification import PPM, interval_ppm, percent
 from backend.domain.evaluation.gate_floors import required_ppm
 from backend.domain.money.pricing import TeacherPrice
-from backend.domain.money.teacher_prices import price_json, price_sentence, price_warnings
+from backend.domain.money.teacher_prices import is_free, price_json, price_sentence, price_warnings, unit_warnings
 from backend.domain.money.vendor_prices import PriceTable, host_of
 from backend.domain.planning.estimates import Estimate, check_budget, usd
 from backend.domain.planning.gate_reach import check_reachable
@@ -84,14 +84,18 @@ def price_lines(spec: Spec, estimate: Estimate, *, today: date, tables: tuple[Pr
 
 
 def _price(spec: Spec, price: TeacherPrice, today: date, tables: tuple[PriceTable, ...]) -> Iterator[PreflightLine]:
-    doubts = list(price_warnings(price, today))
-    for doubt in doubts:
-        what, _, todo = doubt.rpartition(": ")
-        yield warning_line(Check.PRICE, f"{_upper(what)}.", code="old_price", what_to_do=f"{_upper(todo)}.")
-    if spec.teacher.provider != "replay" and price.input.usd_per_unit == 0 and price.output.usd_per_unit == 0:
+    doubts = [_doubt(text, "old_price") for text in price_warnings(price, today)]
+    doubts += [_doubt(text, "tiny_price") for text in unit_warnings(price)]
+    yield from doubts
+    if spec.teacher.provider != "replay" and price.listing.origin == "spec" and is_free(price):
         yield _zero(spec, price, tables)
     elif not doubts:
         yield passed_line(Check.PRICE, f"{price_sentence(price_json(price))}.")
+
+
+def _doubt(text: str, code: str) -> PreflightLine:
+    what, _, todo = text.rpartition(": ")
+    return warning_line(Check.PRICE, f"{_upper(what)}.", code=code, what_to_do=f"{_upper(todo)}.")
 
 
 def _zero(spec: Spec, price: TeacherPrice, tables: tuple[PriceTable, ...]) -> PreflightLine:
@@ -107,7 +111,8 @@ def _zero(spec: Spec, price: TeacherPrice, tables: tuple[PriceTable, ...]) -> Pr
         )
     return warning_line(
         Check.PRICE,
-        f"The price of {price.model[:80]} is 0{listed}: the budget will not stop the teacher's calls.",
+        f"{price.model[:80]} is free, as the spec declares{listed}: its calls are booked at 0, and no budget stops "
+        "them.",
         code="zero_price",
         what_to_do="Declare teacher.price as your vendor bills it; leave it at 0 for a server of your own.",
     )

@@ -21,6 +21,7 @@ from backend.domain.spec.outputs import JsonOutput
 TEST_TEXT = "This is a test of the connection."  # the input that the tiny call asks about
 TEST_TOKENS = 256  # its longest answer, thoughts apart
 DEADLINE_S = 20.0
+_ELSEWHERE = frozenset({TeacherFault.NO_SUCH_PATH, TeacherFault.NOT_OPENAI, TeacherFault.HTML, TeacherFault.REDIRECT})
 _CALLED = (Check.TEACHER, Check.STRUCTURED_OUTPUT, Check.LOGPROBS)
 # failures that name no fault of the endpoint, by code: what happened, what to do
 _FAILURES = {
@@ -35,6 +36,15 @@ _FAILURES = {
     "teacher_rate_limited": (
         "it answers 429, too many requests",
         "Wait a minute and start the compile again, or raise the limit at your vendor.",
+    ),
+    "teacher_protocol": (
+        "its answer is a chat completion that cannot be read (cut, impossible numbers, half a character)",
+        "Look at what answers at teacher.base_url: a newer version of your own server, or the vendor's own address, "
+        "mends it.",
+    ),
+    "teacher_too_large": (
+        "its answer is far longer than the call can explain, and was not read to its end",
+        "Look at what answers at teacher.base_url: a proxy or another service may answer instead of the teacher.",
     ),
     "teacher_only_thought": (
         "it thought until its limit and gave no answer",
@@ -112,13 +122,20 @@ def failure_line(spec: Spec, *, code: str, fault: TeacherFault | None, message: 
     who = f"The teacher {_who(spec)}"
     if fault is not None:
         text = FAULT_TEXTS[fault]
-        return failed_line(Check.TEACHER, f"{who}: {text.finding}.", code=text.code, what_to_do=text.what_to_do)
+        todo = text.what_to_do + _longer_address(spec, fault)
+        return failed_line(Check.TEACHER, f"{who}: {text.finding}.", code=text.code, what_to_do=todo)
     if code in _FAILURES:
         finding, what_to_do = _FAILURES[code]
         return failed_line(Check.TEACHER, f"{who}: {finding}.", code=code, what_to_do=what_to_do)
     return failed_line(
         Check.TEACHER, message or f"{who} failed.", code=code, what_to_do="Check teacher.base_url and teacher.model."
     )
+
+
+def _longer_address(spec: Spec, fault: TeacherFault) -> str:
+    """The address up to /v1, where the spec's is a host alone and something else answered there."""
+    address = (spec.teacher.base_url or "").rstrip("/")
+    return f" Here that may be {address}/v1." if fault in _ELSEWHERE and address.count("/") == 2 else ""
 
 
 def _who(spec: Spec) -> str:

@@ -51,7 +51,7 @@ def _lines() -> Iterator[str]:
             ", ".join(f"`{option}`" for option in SHOWN if option not in row.takes),
             f"`{'.'.join(row.effort)}`: {', '.join(row.efforts) or 'any'}" if Option.EFFORT in row.takes else "",
             _cache(row),
-            f"{row.source}, {row.written_on}",
+            f"{row.source}, {row.written_on}" + (f"; asked: {row.asked}" if row.asked else ""),
         )
         yield f"| {' | '.join(cells)} |"
 

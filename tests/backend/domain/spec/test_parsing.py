@@ -196,6 +196,58 @@ def test_a_teacher_url_that_is_no_plain_web_address_is_refused(url: str) -> None
     assert problems(document(teacher=teacher))[0].code == "bad_url"
 
 
+@pytest.mark.parametrize(
+    ("url", "word"),
+    [
+        ("https://x.example/v1/chat/completions", "ends in /chat/completions"),
+        ("https://x.example/v1/Chat/Completions/", "ends in /chat/completions"),
+        ("https://x.example/v1/completions", "ends in /completions;"),
+        ("https://api.anthropic.com/v1/messages", "ends in /messages;"),
+        ("https://x.example/v1/models", "ends in /models;"),
+        ("x.example/v1", "begins without https://"),
+        ("localhost:8000/v1", "begins without https://"),
+        (" https://x.example/v1", "a space"),
+        ("https://x.example/v1\n", "a line break"),
+        ('"https://x.example/v1"', "a quotation mark"),
+        ("https://x.example/v1\u200b", "a sign that cannot be seen"),
+        ("https://x.example/v1?api-version=7", "goes on with ?"),
+        ("https://user:pw@x.example/v1", "POST /v1/teacher_keys"),
+    ],
+)
+def test_a_pasted_address_is_answered_with_what_is_wrong_with_it_and_never_repeated(url: str, word: str) -> None:
+    teacher = {"provider": "openai_compatible", "model": "m", "base_url": url}
+    (problem,) = [one for one in problems(document(teacher=teacher)) if one.pointer == "/teacher/base_url"]
+    assert word in problem.message
+    assert "https://llm.example.com/v1" in problem.message, "what to write instead"
+    assert "x.example/v1" not in problem.message.replace("https://llm.example.com/v1", "")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://x.example/v1/",
+        "https://x.example",
+        "https://generativelanguage.googleapis.com/v1beta/openai/",
+        "https://r.openai.azure.com/openai/v1",
+        "https://gateway.example/models/qwen3/v1",
+        "https://r.services.ai.azure.com/models",
+        "http://10.0.0.5:11434/v1",
+    ],
+)
+def test_an_address_that_ends_before_the_path_is_taken(url: str) -> None:
+    teacher = {"provider": "openai_compatible", "model": "m", "base_url": url}
+    assert parse_spec(document(teacher=teacher)).teacher.base_url == url
+
+
+@pytest.mark.parametrize("model", ["gpt-5 mini", " gpt-5-mini", "gpt-5-mini\n"])
+def test_a_models_name_with_a_space_says_so_in_words(model: str) -> None:
+    teacher = {"provider": "openai_compatible", "model": model, "base_url": "https://x.example/v1"}
+    (problem,) = problems(document(teacher=teacher))
+    assert (problem.pointer, problem.code) == ("/teacher/model", "bad_format")
+    assert "a space or a line break" in problem.message
+    assert "pattern" not in problem.message
+
+
 def test_a_deep_or_huge_document_is_refused_without_being_validated() -> None:
     deep: Any = "x"
     for _ in range(5000):

@@ -72,6 +72,7 @@ def test_no_dialect_is_sent_what_it_does_not_take(name: str) -> None:
         Option.TEMPERATURE: "temperature",
         Option.TOP_P: "top_p",
         Option.TOP_K: "top_k",
+        Option.DO_SAMPLE: "generation_config",
         Option.N: "n",
         Option.SEED: dialect.seed,
         Option.LOGPROBS: "logprobs",
@@ -99,6 +100,13 @@ def test_an_effort_that_a_dialect_has_not_becomes_its_least_and_none_its_own_swi
     assert "reasoning_effort" not in off
     nested = chat_body(RICH, "m", TELLS, BY_NAME["openrouter"])
     assert nested["reasoning"] == {"effort": "minimal"}
+
+
+def test_transformers_is_asked_to_draw_where_a_temperature_is() -> None:
+    body = chat_body(RICH, "m", TELLS, BY_NAME["transformers"])
+    assert json.loads(body["generation_config"]) == {"do_sample": True}
+    greedy = chat_body(replace(RICH, temperature=0.0), "m", TELLS, BY_NAME["transformers"])
+    assert "generation_config" not in greedy
 
 
 def test_a_seed_goes_under_the_vendors_name() -> None:

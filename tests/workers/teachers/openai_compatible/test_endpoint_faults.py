@@ -1,15 +1,20 @@
 """Wrong endpoints, each a real server on loopback: the client tells them apart, and each has its sentence. Vendors'
 words are as they are documented or were reported, with the page beside them."""
 
+import gzip
 import json
 import socket
+import ssl
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from backend.domain.dialects.dialect import Option
 from backend.domain.dialects.faults import FAULT_TEXTS, TeacherFault
-from tests.workers.teachers.hostile import HostileTeacher, answer
+from tests.backend.test_outbound import Receiver, issue_certificate
+from tests.workers.teachers.hostile import HostileTeacher, answer, completion_body
 from tests.workers.teachers.openai_compatible.test_teacher import KEY, REQUEST, assert_no_secret, stall
 from workers.teachers.openai_compatible.endpoint_faults import fault_of
 from workers.teachers.openai_compatible.teacher import OpenAICompatibleTeacher
@@ -26,6 +31,8 @@ NO_QUOTA = {
 RATE = {"message": "Rate limit reached for gpt-5-mini in organization org-x on requests per min.", "code": "rate_limit"}
 WRONG_KEY = {"message": "Incorrect API key provided: sk-canary*6789.", "code": "invalid_api_key"}
 NO_MODEL = {"message": "The model `gpt-9` does not exist or you do not have access to it.", "code": "model_not_found"}
+# of transformers 5.19
+PINNED = b"{\"detail\": \"Server is pinned to '/models/gemma'; requested 'gpt-9'.\"}"
 NO_ACCESS = {"message": "Project `proj_x` does not have access to model `gpt-5`", "code": "model_not_found"}
 # https://ai.google.dev/gemini-api/docs/troubleshooting
 GOOGLE_KEY = [{"error": {"code": 400, "message": "API key not valid. Please pass a valid API key.", "status": "x"}}]
@@ -40,15 +47,15 @@ def error(value: Any) -> bytes:
     return json.dumps({"error": value}).encode()
 
 
+def teacher_at(base_url: str, **changes: Any) -> OpenAICompatibleTeacher:
+    fields: dict[str, Any] = {"api_key": KEY, "allowed_origins": frozenset({base_url})} | changes
+    identity = TeacherIdentity(provider="openai_compatible", model="gpt-9")
+    return OpenAICompatibleTeacher(identity=identity, base_url=base_url, caps=TeacherCaps(logprobs=True), **fields)
+
+
 def failure_at(*script: Any, api_key: str | None = KEY, deadline_s: float = 2.0) -> TeacherFailed:
     with HostileTeacher(*script) as hostile:
-        teacher = OpenAICompatibleTeacher(
-            identity=TeacherIdentity(provider="openai_compatible", model="gpt-9"),
-            base_url=hostile.base_url,
-            api_key=api_key,
-            caps=TeacherCaps(logprobs=True),
-            allowed_origins=frozenset({hostile.base_url}),
-        )
+        teacher = teacher_at(hostile.base_url, api_key=api_key)
         with pytest.raises(TeacherFailed) as caught:
             teacher.complete(REQUEST, deadline_s=deadline_s)
         teacher.close()
@@ -67,6 +74,7 @@ CASES: list[tuple[str, int, bytes, TeacherFault | None]] = [
     ("Google's limit by the minute", 429, error(GOOGLE_MINUTE), None),
     ("no access to the model", 403, error(NO_ACCESS), TeacherFault.NO_ACCESS),
     ("no such model", 404, error(NO_MODEL), TeacherFault.NO_SUCH_MODEL),
+    ("another model than transformers serves", 400, PINNED, TeacherFault.NO_SUCH_MODEL),
     ("no such path", 404, b'{"detail": "Not Found"}', TeacherFault.NO_SUCH_PATH),
     ("another method", 405, b'{"detail": "Method Not Allowed"}', TeacherFault.NOT_OPENAI),
     ("a page", 200, PAGE, TeacherFault.HTML),
@@ -75,8 +83,23 @@ CASES: list[tuple[str, int, bytes, TeacherFault | None]] = [
     ("a page to log in at", 401, PAGE, TeacherFault.HTML),
     ("JSON of something else", 200, b'{"status": "ok"}', TeacherFault.NOT_OPENAI),
     ("a list", 200, b"[1, 2]", TeacherFault.NOT_OPENAI),
+    ("a text", 200, b"Ollama is running", TeacherFault.NOT_OPENAI),
+    ("nothing", 200, b"", TeacherFault.NOT_OPENAI),
+    ("nothing, and says so", 204, b"", TeacherFault.NOT_OPENAI),
+    ("a page behind a comment", 200, b"<!-- x -->" + PAGE, TeacherFault.HTML),
+    ("a stream", 200, b'data: {"choices": [{"delta": {}}]}\n\ndata: [DONE]\n\n', TeacherFault.STREAM),
+    ("a stream that pings first", 200, b": ping\n\nevent: x\ndata: {}\n\n", TeacherFault.STREAM),
+    ("a wrong key within a 200", 200, error(WRONG_KEY), TeacherFault.WRONG_KEY),
+    ("no credit within a 200", 200, error({"code": 402, "message": "Insufficient credits"}), TeacherFault.NO_QUOTA),
+    ("no model within a 200", 200, b'{"error": "model x not found"}', TeacherFault.NO_SUCH_MODEL),
+    ("no access within a 200", 200, error({"status": "403", "message": "no"}), TeacherFault.NO_ACCESS),
+    ("no choices but an error", 200, b'{"choices": [], "error": {"code": 402}}', TeacherFault.NO_QUOTA),
+    ("http to a port of TLS", 400, b"<html>The plain HTTP request was sent to HTTPS port", TeacherFault.WANTS_TLS),
+    ("http to a port of TLS in Go", 400, b"Client sent an HTTP request to an HTTPS server.", TeacherFault.WANTS_TLS),
     ("a completion that is cut", 200, b'{"choices": [{"message": {"cont', None),
-    ("a server that fails", 503, PAGE, None),
+    ("numbers that are none", 200, b'{"choices": [{"message": {"content": "x"}}], "usage": NaN}', None),
+    ("a server that fails", 503, PAGE, TeacherFault.SERVER_ERROR),
+    ("a server that fails within a 200", 200, error({"code": 502, "message": "no"}), TeacherFault.SERVER_ERROR),
 ]
 
 
@@ -84,7 +107,7 @@ CASES: list[tuple[str, int, bytes, TeacherFault | None]] = [
 def test_a_wrong_endpoint_is_told_apart_and_has_its_sentence(name, status, body, fault) -> None:
     failed = failure_at(answer(status, body))
     assert failed.fault is fault, failed.message
-    if fault is not None and status != 200:
+    if fault is not None and status != 200 and fault is not TeacherFault.SERVER_ERROR:
         assert FAULT_TEXTS[fault].finding in failed.message
         assert failed.code == "teacher_rejected"
     for secret in ("sk-canary", "proj_x", "org-x", "Welcome"):
@@ -103,6 +126,77 @@ def test_an_account_without_quota_is_asked_once() -> None:
     assert failure_at(answer(429, error(NO_QUOTA))).n_attempts == 1
 
 
+def test_a_refusal_within_a_200_is_asked_once_and_has_generated_nothing() -> None:
+    failed = failure_at(answer(200, error(WRONG_KEY)))
+    assert (failed.code, failed.n_attempts, failed.usage) == ("teacher_rejected", 1, None)
+    busy = failure_at(answer(200, error({"code": 429, "message": "slow down"})), deadline_s=0.4)
+    assert (busy.code, busy.fault, busy.usage) == ("teacher_rate_limited", None, None)
+
+
+def test_a_200_that_refuses_an_option_teaches_it_as_a_400_does() -> None:
+    refused = error({"code": 400, "message": "Unsupported parameter: 'seed'", "param": "seed"})
+    with HostileTeacher(answer(200, refused), answer(200, json.dumps(completion_body("yes")).encode())) as hostile:
+        teacher = teacher_at(hostile.base_url)
+        assert teacher.complete(REQUEST, deadline_s=5).choices[0].text == "yes"
+        assert [lesson.option for lesson in teacher.lessons] == [Option.SEED]
+        teacher.close()
+
+
+def test_a_bomb_is_not_unpacked_and_has_its_sentence() -> None:
+    bomb = gzip.compress(b"0" * 20_000_000)
+    failed = failure_at(answer(200, bomb, content_encoding="gzip"))
+    assert (failed.code, failed.fault) == ("teacher_too_large", TeacherFault.COMPRESSED)
+
+
+def test_a_key_that_cannot_be_sent_is_a_fault_of_the_key_and_is_not_shown() -> None:
+    with pytest.raises(TeacherFailed) as caught:
+        teacher_at("https://llm.example.com/v1", api_key="sk-canary 6789")
+    assert caught.value.fault is TeacherFault.BAD_KEY
+    assert_no_secret(caught.value)
+
+
+def unconnected(base_url: str, **changes: Any) -> TeacherFailed:
+    teacher = teacher_at(base_url, **changes)
+    with pytest.raises(TeacherFailed) as caught:
+        teacher.complete(REQUEST, deadline_s=3.0)
+    teacher.close()
+    assert caught.value.usage is None, "nothing was sent"
+    return caught.value
+
+
+@pytest.mark.parametrize(("errno", "fault"), [(socket.EAI_NONAME, TeacherFault.UNKNOWN_HOST), (socket.EAI_AGAIN, None)])
+def test_a_host_that_no_name_server_knows_is_told_from_one_that_does_not_answer(errno, fault) -> None:
+    def resolver(host: str, port: int) -> list[str]:
+        raise socket.gaierror(errno, "no")
+
+    failed = unconnected("https://llm.exmaple.com/v1", resolver=resolver, allowed_origins=frozenset())
+    assert (failed.code, failed.fault) == ("teacher_unreachable", fault)
+    assert fault is None or failed.n_attempts == 2, "a typo is not asked about for twenty seconds"
+
+
+def test_a_name_that_leads_inside_is_a_fault_of_the_address() -> None:
+    inside: Any = {"resolver": lambda host, port: ["10.0.0.5"], "allowed_origins": frozenset()}
+    failed = unconnected("https://llm.example.com/v1", **inside)
+    assert (failed.code, failed.fault) == ("teacher_rejected", TeacherFault.ADDRESS)
+
+
+def test_https_to_a_port_that_speaks_http_says_so() -> None:
+    with Receiver(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n") as server:
+        base_url = server.origin.replace("http://", "https://")
+        failed = unconnected(base_url, allowed_origins=frozenset({base_url}))
+    assert failed.fault is TeacherFault.NO_TLS
+
+
+def test_a_certificate_that_nobody_vouches_for_says_so(tmp_path: Path) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(issue_certificate(tmp_path, "llm.example.com"))
+    with Receiver(b"", tls=context) as receiver:
+        origin = f"https://llm.example.com:{receiver.origin.rsplit(':', 1)[1]}"
+        failed = unconnected(origin, allowed_origins=frozenset({origin}), resolver=lambda host, port: ["127.0.0.1"])
+        assert receiver.requests == [], "no key goes to a server that may be another's"
+    assert failed.fault is TeacherFault.BAD_CERTIFICATE
+
+
 def test_an_endpoint_that_stays_silent_is_given_up_in_time() -> None:
     began = time.monotonic()
     failed = failure_at(stall, deadline_s=1.0)
@@ -114,13 +208,7 @@ def test_nobody_at_the_address_is_no_fault_that_is_told_apart() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         base_url = f"http://127.0.0.1:{unused.getsockname()[1]}"
-    teacher = OpenAICompatibleTeacher(
-        identity=TeacherIdentity(provider="openai_compatible", model="m"),
-        base_url=base_url,
-        api_key=KEY,
-        caps=TeacherCaps(),
-        allowed_origins=frozenset({base_url}),
-    )
+    teacher = teacher_at(base_url)
     with pytest.raises(TeacherFailed) as caught:
         teacher.complete(REQUEST, deadline_s=1.0)
     assert (caught.value.code, caught.value.fault) == ("teacher_unreachable", None)

@@ -339,6 +339,26 @@ REPORTED = [
         20,
     ),
     (
+        "llama-server of llama-cpp-python 0.3.36, six asked of four slots",
+        400,
+        {
+            "error": {
+                "code": 400,
+                "message": "Field 'n': Value must be between 1 <= value <= 4, but got 6",
+                "type": "invalid_request_error",
+            }
+        },
+        Option.N,
+        4,
+    ),
+    (
+        "transformers 5.19 serve",
+        422,
+        {"detail": "Unexpected fields in the request: {'top_k'}"},
+        Option.TOP_K,
+        None,
+    ),
+    (
         "transformers serve",
         422,
         {"detail": "Unsupported fields in the request: {'response_format'}"},
@@ -408,6 +428,8 @@ ABOUT_SOMETHING_ELSE = [
     (404, openai("The model `gpt-9` does not exist or you do not have access to it.", code="model_not_found")),
     (400, openai("The model 'openai.gpt-5.6-luna' does not support the '/v1/chat/completions' API")),
     (400, openai("You exceeded your current quota")),
+    (400, openai("request (4096 tokens) exceeds the available context size (2048 tokens), try increasing it")),
+    (400, {"detail": "Server is pinned to '/models/gemma'; requested 'gpt-9'."}),
     (401, openai("Unsupported parameter: 'seed'", "seed")),
     (429, openai("Unsupported parameter: 'seed'", "seed")),
     (500, openai("logprobs: out of memory")),

@@ -33,6 +33,18 @@ def test_cached_and_written_input_are_never_more_than_the_input() -> None:
     assert (usage.cached_tokens, usage.cache_write_tokens, usage.disputed) == (60, 20, True)
 
 
+def shown(n_tokens: int) -> Choice:
+    return Choice(text="x", token_logprobs=(-0.5,) * n_tokens, n_tokens=n_tokens)
+
+
+def test_output_of_fewer_tokens_than_the_choices_show_is_raised_to_these() -> None:
+    """As llama-server of llama-cpp-python 0.3.36 reports two choices: with the tokens of the first."""
+    usage = read_usage({"prompt_tokens": 80, "completion_tokens": 20}, REQUEST, (shown(20), shown(30)))
+    assert (usage.output_tokens, usage.disputed) == (50, True)
+    ends_uncounted = read_usage({"prompt_tokens": 80, "completion_tokens": 48}, REQUEST, (shown(20), shown(30)))
+    assert (ends_uncounted.output_tokens, ends_uncounted.disputed) == (48, False)
+
+
 anything = st.none() | st.booleans() | st.integers(-(10**20), 10**20) | st.floats() | st.text(max_size=3)
 NAMES = ("cached_tokens", "cache_creation_tokens", "cache_write_tokens", "cache_creation_input_tokens")
 details = anything | st.dictionaries(st.sampled_from(NAMES), anything)

@@ -1,12 +1,13 @@
 """What a spec, its gold and its prices decide by themselves."""
 
+import json
 from dataclasses import replace
 from datetime import date, timedelta
 from typing import Any
 
 import pytest
 
-from backend.domain.money.vendor_prices import NO_PRICES, shipped_prices
+from backend.domain.money.vendor_prices import NO_PRICES, read_prices, shipped_prices
 from backend.domain.planning.estimates import estimate
 from backend.domain.planning.preflight.lines import LineStatus
 from backend.domain.planning.preflight.spec_lines import budget_line, gate_lines, gold_line, price_lines
@@ -80,6 +81,33 @@ def test_a_price_of_zero_is_a_warning_and_names_what_the_table_has() -> None:
     (line,) = prices_of(spec_of(teacher=own))
     assert (line.status, line.code) == (LineStatus.WARNING, "zero_price")
     assert "price table" not in line.sentence
+    assert "qwen3 is free, as the spec declares" in line.sentence
+    assert "qwen3 is free: its calls are counted and booked at 0, so no budget stops them" in (
+        estimate(spec_of(teacher=own)).assumptions
+    )
+
+
+def test_a_row_that_the_operator_marks_free_is_free_without_a_doubt() -> None:
+    row = {"host": "gpu7:8000", "model": "qwen3", "input_usd_per_mtok": "0", "output_usd_per_mtok": "0", "free": True}
+    rows = [row | {"as_of": TODAY.isoformat(), "source": "our own servers"}]
+    table = read_prices(json.dumps({"prices": rows}).encode(), origin="operator")
+    spec = spec_of(teacher={"provider": "openai_compatible", "base_url": "http://gpu7:8000/v1", "model": "qwen3"})
+    priced = estimate(spec, today=TODAY, operator=table)
+    (line,) = price_lines(spec, priced, today=TODAY, tables=(table, shipped_prices()))
+    assert line.status is LineStatus.PASSED
+    assert "qwen3: free, gpu7:8000 as of" in line.sentence
+    assert (priced.warnings, priced.worst_batch) == ((), 0)
+
+
+@pytest.mark.parametrize(("output", "is_doubted"), [(6e-7, True), (0.0009, True), (0.001, False), (0.02, False)])
+def test_a_price_for_one_token_is_doubted(output: float, is_doubted: bool) -> None:
+    priced = {"input_usd_per_mtok": output / 4, "output_usd_per_mtok": output}
+    spec = spec_of(teacher=VENDOR | {"price": priced})
+    lines = prices_of(spec)
+    assert [line.code for line in lines] == (["tiny_price"] if is_doubted else [""])
+    assert bool(estimate(spec, today=TODAY).warnings) is is_doubted
+    if is_doubted:
+        assert lines[0].what_to_do == "Declare teacher.price in US dollars per million tokens."
 
 
 def test_a_fallback_models_price_has_a_line_of_its_own() -> None:

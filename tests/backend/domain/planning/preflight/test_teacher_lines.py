@@ -84,3 +84,20 @@ def test_a_failure_without_a_fault_keeps_its_code(code: str) -> None:
 def test_the_built_in_teacher_is_not_asked() -> None:
     (line,) = skipped_lines(parse_spec(document()))
     assert (line.check, line.status) == (Check.TEACHER, LineStatus.SKIPPED)
+
+
+@pytest.mark.parametrize(
+    ("base_url", "word"),
+    [
+        ("https://llm.example.com", "Here that may be https://llm.example.com/v1."),
+        ("https://llm.example.com:8443/", "Here that may be https://llm.example.com:8443/v1."),
+        ("https://llm.example.com/v1", ""),
+        ("https://llm.example.com/team-secret/api", ""),
+    ],
+)
+def test_a_host_alone_is_answered_with_the_address_up_to_v1(base_url: str, word: str) -> None:
+    spec = parse_spec(document(teacher=TEACHER | {"base_url": base_url}))
+    line = failure_line(spec, code="teacher_rejected", fault=TeacherFault.NO_SUCH_PATH)
+    assert line.what_to_do.endswith(word or "mostly up to /v1.")
+    assert "team-secret" not in line.sentence + line.what_to_do
+    assert "Here that" not in failure_line(spec, code="x", fault=TeacherFault.WRONG_KEY).what_to_do
