@@ -39,7 +39,7 @@ from backend.runner_jobs import leases as job_leases
 from backend.tenants.isolation import tenant_scope
 from backend.usage import holds
 from workers.preflight.compile_start import begin_compile
-from workers.step.batch_wait import has_open_batches, is_waiting, stop_quietly, winds_down
+from workers.step.batch_wait import LAST_LOOK_S, has_open_batches, is_waiting, wind_down_ended, winds_down
 from workers.step.durable import Canceled, CompileRun, Heartbeat, StopSignal, begin_step, is_away, patiently
 from workers.step.result import StepDone, StepWaiting
 from workers.step.runner_wait import RunnerJobFailed
@@ -116,26 +116,17 @@ def _advance(lease: Lease, stop: StopSignal) -> None:
 
 
 def _end_with_batches(lease: Lease, error: Exception, stop: StopSignal) -> None:
-    """End the compile, or its try, and stop what a vendor still has of it; a canceled compile waits for that."""
+    """End the compile, or its try. A canceled compile waits until a vendor has stopped what it still has of it; of one
+    that failed that is stopped after its end."""
 
     def open_run() -> CompileRun | None:
-        return _load(lease, stop) if has_open_batches(lease.tenant_id, lease.compile_id) else None
+        with tenant_scope(lease.tenant_id):
+            is_open = has_open_batches(lease.tenant_id, lease.compile_id)
+        return _load(lease, stop) if is_open else None
 
-    run = None if isinstance(error, LeaseLost) else patiently(open_run, stop=stop)
-    if run is None:
+    run = patiently(open_run, stop=stop) if isinstance(error, Canceled) else None
+    if run is None or not winds_down(run):
         _end_patiently(lease, error, stop)
-        return
-    if isinstance(error, Canceled) and winds_down(run):
-        return
-    _end_patiently(lease, error, stop)
-    if not isinstance(error, Canceled) and _has_ended(lease):
-        stop_quietly(run)
-
-
-def _has_ended(lease: Lease) -> bool:
-    with tenant_scope(lease.tenant_id):
-        row = Compile.objects.get(tenant_id=lease.tenant_id, id=lease.compile_id)
-        return CompileStatus(row.status) in TERMINAL
 
 
 def _end_patiently(lease: Lease, error: Exception, stop: StopSignal, *, anew: bool = False) -> None:
@@ -146,16 +137,20 @@ def _open(lease: Lease, stop: StopSignal) -> CompileRun | None:
     """The compile as a run, or None when there is nothing left to do."""
     with leases.fenced_transaction(lease) as fenced:
         status = CompileStatus(fenced.compile.status)
-        if status in TERMINAL:
+        if status in TERMINAL and not has_open_batches(lease.tenant_id, lease.compile_id):
             leases.release(lease, due_in_s=None)
             return None
         if status == CompileStatus.CANCELING:
             raise Canceled
-        if lease.attempts > MAX_CLAIMS:
+        if lease.attempts > MAX_CLAIMS and status not in TERMINAL:
             raise Crashing
         if status == CompileStatus.QUEUED:
             transitions.move(fenced, CompileStatus.RUNNING)
-    return _load(lease, stop)
+    run = _load(lease, stop)
+    if status not in TERMINAL:
+        return run
+    wind_down_ended(run)
+    return None
 
 
 def _load(lease: Lease, stop: StopSignal) -> CompileRun:
@@ -188,13 +183,16 @@ def _run_steps(run: CompileRun) -> None:
 
 
 def _end(lease: Lease, error: Exception, *, anew: bool = False) -> None:
-    """Give the compile its end or its next try, as the table above says."""
+    """Give the compile its end or its next try, as the table above says. One that has ended, of which a vendor has a
+    batch, is looked at again; where its spec cannot be read any more, nobody can."""
     with leases.fenced_transaction(lease) as fenced:
-        if isinstance(error, Canceled) or fenced.compile.status == CompileStatus.CANCELING:
-            _cancel(fenced)
-            leases.release(lease, due_in_s=None)
-        elif isinstance(error, LeaseLost):
+        if isinstance(error, LeaseLost):
             raise LeaseLost
+        if CompileStatus(fenced.compile.status) in TERMINAL:
+            leases.release(lease, due_in_s=None if isinstance(error, CustomerError) else LAST_LOOK_S)
+        elif isinstance(error, Canceled) or fenced.compile.status == CompileStatus.CANCELING:
+            _cancel(fenced)
+            leases.release(lease, due_in_s=_left_over(fenced.compile))
         elif _is_outage(error):
             away_s = leases.away_for_s(lease, anew=anew)
             if away_s < settings.KOLM_OUTAGE_S:
@@ -204,14 +202,19 @@ def _end(lease: Lease, error: Exception, *, anew: bool = False) -> None:
                 leases.release_until_back(lease, due_in_s=delay_s)
             else:
                 _fail(fenced, error)
-                leases.release(lease, due_in_s=None)
+                leases.release(lease, due_in_s=_left_over(fenced.compile))
         elif _is_final(leases.attempts_of(lease), error):
             _fail(fenced, error)
-            leases.release(lease, due_in_s=None)
+            leases.release(lease, due_in_s=_left_over(fenced.compile))
         else:
             delay_s = 2.0 ** min(leases.attempts_of(lease), 6)
             _report_retry(fenced.compile, lease, error, delay_s)
             leases.release(lease, due_in_s=delay_s, is_retry=True)
+
+
+def _left_over(compile: Compile) -> float | None:
+    """Seconds until an ended compile is due: at once where a vendor still has a batch of it, which is to be stopped."""
+    return 0.0 if has_open_batches(compile.tenant_id, compile.id) else None
 
 
 def _report_retry(compile: Compile, lease: Lease, error: Exception, delay_s: float) -> None:

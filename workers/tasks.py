@@ -83,7 +83,7 @@ def preview_drafts(tenant_id: str, preview_id: str) -> None:
 
 @shared_task(name=TaskName.PREFLIGHT_ASK.value, acks_late=False, ignore_result=True)  # type: ignore[untyped-decorator]
 def ask_in_preflight(tenant_id: str, check_id: str) -> None:
-    """Ask the teacher of a preflight one tiny call: whoever asked waits for seconds only."""
+    """Ask one model of a preflight one tiny call: whoever asked waits for seconds only."""
     with _fresh_connections():
         answer_preflight(UUID(tenant_id), UUID(check_id))
 

@@ -23,6 +23,7 @@ from workers.heartbeat import of_process
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from uuid import UUID
 
     from backend.compiles.booking import Fenced
     from backend.tenants.key_rotation.resealing import Batch
@@ -243,7 +244,8 @@ _next_pass = 0.0
 
 
 def expire_compiles() -> int:
-    """End compiles that made no progress for a day: nobody came to take them."""
+    """End compiles that made no progress for a day: nobody came to take them. One of which a vendor has a batch stays
+    due, for the first worker that comes to stop it and to journal what it answered."""
     from backend.compiles import leases
     from backend.compiles.lifecycle import transitions
     from backend.tenants.isolation import tenant_scope
@@ -257,9 +259,18 @@ def expire_compiles() -> int:
             # somebody may have taken it since the look
             if _execute(f"{look} AND compile_id = %s FOR UPDATE", [EXPIRE_AFTER_H, compile_id]):
                 _expire(fenced)
-                leases.retire(compile_id)
+                if _has_open_batches(tenant_id, compile_id):
+                    leases.wake(tenant_id, compile_id)
+                else:
+                    leases.retire(compile_id)
                 n_expired += 1
     return n_expired
+
+
+def _has_open_batches(tenant_id: "UUID", compile_id: "UUID") -> bool:
+    from workers.step.batch_wait import has_open_batches  # brings the teachers' clients, which upkeep seldom needs
+
+    return has_open_batches(tenant_id, compile_id)
 
 
 def _expire(fenced: "Fenced") -> None:

@@ -66,8 +66,9 @@ class ValidationShape(Shape[Validation]):
 class ValidateQuery(StrictSerializer):
     preflight = s.BooleanField(
         default=False,
-        help_text="Whether to look if the compile can end: a runner looks at the base, and the teacher is asked one "
-        "tiny call, which is billed. Needs the scope compiles:write.",
+        help_text="Whether to look if the compile can end: a runner looks at the base, and the teacher, its fallback "
+        "model and the model that gives rewards are asked one tiny call each, which is billed. Needs the scope "
+        "compiles:write.",
     )
 
 

@@ -1,5 +1,5 @@
-"""The whole preflight of a spec, as the API and the console ask for it: what rows say, then runners, then the teacher,
-which is not asked where anything before it has failed."""
+"""The whole preflight of a spec, as the API and the console ask for it: what rows say, then runners, then the teacher
+and the other models, which are not asked where anything before them has failed."""
 
 from uuid import UUID
 
@@ -9,7 +9,7 @@ from backend.domain.planning.preflight.teacher_lines import unasked_lines
 from backend.domain.spec.parsing import Spec
 from backend.preflight.runner_lines import check_runners
 from backend.preflight.settings_lines import check_settings
-from backend.preflight.teacher_checks import ask_teacher
+from backend.preflight.teacher_checks import ask_models
 from backend.tenants.isolation import tenant_scope
 
 FIRST = "mend the lines that failed first"
@@ -21,7 +21,7 @@ def preflight_of(tenant_id: UUID, spec: Spec) -> tuple[Preflight, Estimate | Non
     with tenant_scope(tenant_id):
         settled = check_settings(tenant_id, spec)
     lines = [*settled.lines, *check_runners(tenant_id, spec)]
-    lines += unasked_lines(FIRST) if has_failed(lines) else ask_teacher(tenant_id, spec)
+    lines += unasked_lines(spec, FIRST) if has_failed(lines) else ask_models(tenant_id, spec)
     return in_order(lines), settled.estimate
 
 

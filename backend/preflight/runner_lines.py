@@ -21,12 +21,10 @@ from backend.domain.planning.preflight.base_lines import (
     KnownRunner,
     base_lines,
     bases_of,
-    disk_line,
-    memory_line,
     runner_line,
-    transfer_line,
 )
 from backend.domain.planning.preflight.lines import PreflightLine
+from backend.domain.planning.preflight.size_lines import disk_line, memory_line, transfer_line
 from backend.domain.spec.parsing import Spec
 from backend.rest.async_queries import let_go
 from backend.runner_jobs import leases
@@ -54,7 +52,7 @@ def check_runners(tenant_id: UUID, spec: Spec, *, wait_s: float = LOOK_WAIT_S) -
             *base_lines(base, looked, looked_by, runners),
             memory_line(spec, base, looked, runners),
             transfer_line(spec, base, looked, limit_bytes=settings.KOLM_MAX_BLOB_BYTES),
-            disk_line(base, looked, free_bytes=free_bytes),
+            disk_line(spec, base, looked, free_bytes=free_bytes),
         ]
     return lines
 

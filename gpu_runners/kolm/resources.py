@@ -129,8 +129,8 @@ class Compiles(Resource):
         return build(Estimate, self._post(path, document_of(spec)))
 
     def preflight(self, spec: Spec) -> Json:
-        """Tell whether a compile of the spec can end: `{"passed": bool, "lines": [...]}`. Asks the teacher one tiny
-        call, and waits for runners and workers for a minute or two."""
+        """Tell whether a compile of the spec can end: `{"passed": bool, "lines": [...]}`. Asks each model of
+        the spec one tiny call, and waits for runners and workers for a minute or two."""
         usual = self.transport.http.timeout
         patient = httpx.Timeout(connect=usual.connect, read=PREFLIGHT_S, write=usual.write, pool=usual.pool)
         path = "/v1/specs/validate?preflight=true"

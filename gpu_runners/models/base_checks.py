@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from backend.domain.jobs.base_checks import CheckBaseJob, CheckBaseResult
-from backend.domain.planning.adapter_sizes import linear_shapes
+from backend.domain.planning.adapter_sizes import config_numbers, parameters_a_rank
 from gpu_runners.config import HubConfig
 from gpu_runners.errors import JobFailed
 from gpu_runners.models.base_store.cache import BaseCache
@@ -56,17 +56,19 @@ def _folder_here(name: str, base_dir: Path | None, hub: HubConfig) -> Path | Non
     return folder
 
 
-def _of_folder(job: CheckBaseJob, folder: Path) -> dict[str, int]:
+def _of_folder(job: CheckBaseJob, folder: Path) -> dict[str, Any]:
     shapes = check_base(folder, job.base_model)
-    _check_kind(job, read_json(folder, "config.json"))
+    config = read_json(folder, "config.json")
+    _check_kind(job, config)
     return {
+        "config": config_numbers(config),
         "size_bytes": sum((folder / file).stat().st_size for file in weight_files(folder)),
         "n_parameters": sum(math.prod(shape) for shape in shapes.values()),
         "adapter_parameters": adapted_parameters(shapes),
     }
 
 
-def _of_hub(job: CheckBaseJob, hub: HubConfig) -> dict[str, int]:
+def _of_hub(job: CheckBaseJob, hub: HubConfig) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="kolm-base-") as at:
         folder = Path(at)
         announced = inspect(job.base_model, hub, folder)
@@ -77,7 +79,8 @@ def _of_hub(job: CheckBaseJob, hub: HubConfig) -> dict[str, int]:
     return {
         "size_bytes": announced.size,
         "n_parameters": announced.weights // width if width else 0,
-        "adapter_parameters": _adapter_parameters(config),
+        "adapter_parameters": parameters_a_rank(config),
+        "config": config_numbers(config),
     }
 
 
@@ -96,11 +99,3 @@ def _weight_bytes(config: Mapping[str, Any]) -> int:
     if config.get("quantization_config"):
         return 0
     return _WEIGHT_BYTES.get(str(config.get("dtype") or config.get("torch_dtype")), 0)
-
-
-def _adapter_parameters(config: Mapping[str, Any]) -> int:
-    """Count those of the architectures that have Llama's layers; 0 of another one."""
-    try:
-        return sum(map(sum, linear_shapes(config).values())) * int(config["num_hidden_layers"])
-    except (KeyError, TypeError, ValueError, ZeroDivisionError):
-        return 0

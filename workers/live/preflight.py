@@ -1,7 +1,8 @@
-"""The embedder and the teacher of a preflight that somebody waits for: the answer to `preflight.teacher_checks`.
-The call belongs to no compile; one that fails is not charged."""
+"""The embedder and the models of a preflight that somebody waits for: the answer to one question of
+`preflight.teacher_checks`. The call belongs to no compile; one that fails is not charged."""
 
 import logging
+from dataclasses import asdict
 from uuid import UUID
 
 from django.utils import timezone
@@ -9,17 +10,17 @@ from django.utils import timezone
 from backend.compiles.lifecycle.submission import estimate_now
 from backend.domain.errors import KolmError
 from backend.domain.money.pricing import TeacherPrice
+from backend.domain.planning.preflight.asked_models import AskedModel, asked_models
 from backend.domain.planning.preflight.lines import Check, PreflightLine, failed_line, passed_line
 from backend.domain.planning.preflight.teacher_lines import DEADLINE_S, skipped_lines
 from backend.domain.spec.parsing import Spec, parse_spec
-from backend.preflight.teacher_checks import answer, question, wake
+from backend.preflight.teacher_checks import Question, answer, question, wake
 from backend.tenants.isolation import tenant_scope
 from backend.usage.ledger import Fact, record
 from workers.embedding.sentence import load_embedder
-from workers.preflight.tiny_call import is_asked, line_of_failure, lines_of_answer, tiny_request
+from workers.preflight.tiny_call import line_of_failure, lines_of_answer, open_asked, tiny_request
 from workers.step.spending import pays_teacher_itself
 from workers.step.teacher_calls import with_thoughts, worst_cost
-from workers.step.teacher_session import open_teacher
 from workers.teachers.protocol import Completion, CompletionRequest, Teacher, TeacherFailed, Usage
 
 log = logging.getLogger("kolm.preflight")
@@ -34,22 +35,30 @@ def answer_preflight(tenant_id: UUID, check_id: UUID) -> None:
         return
     facts: list[Fact] = []
     try:
-        spec = parse_spec(asked.spec)
-        lines = [_embedder_line(spec.embedder)]
-        if lines[0].code == "":
-            of_teacher, facts = _ask(tenant_id, spec, asked.id)
-            lines += of_teacher
+        lines, facts = _answer(tenant_id, parse_spec(asked.spec), asked)
     except KolmError as error:
-        lines = [failed_line(Check.TEACHER, error.message, code=error.code, what_to_do="Mend that, and ask again.")]
+        lines = [failed_line(asked.check, error.message, code=error.code, what_to_do="Mend that, and ask again.")]
     except Exception:
         log.exception("preflight %s failed", check_id)
-        text = "The teacher was not asked: something broke on our side; it is logged."
-        lines = [failed_line(Check.TEACHER, text, code="internal_error", what_to_do="Ask again in a minute.")]
+        text = "Nobody was asked: something broke on our side; it is logged."
+        lines = [failed_line(asked.check, text, code="internal_error", what_to_do="Ask again in a minute.")]
     with tenant_scope(tenant_id):
         answer(tenant_id, check_id, lines)
         if facts:
             record(tenant_id, facts, compile_id=None, step=STEP)
     wake(check_id)
+
+
+def _answer(tenant_id: UUID, spec: Spec, question: Question) -> tuple[list[PreflightLine], list[Fact]]:
+    """The lines of the model that the question is about, beside the teacher's that of the embedder."""
+    asked = next(model for model in asked_models(spec) if model.check is question.check)
+    lines = [_embedder_line(spec.embedder)] if asked.check is Check.TEACHER else []
+    if any(line.code for line in lines):
+        return lines, []
+    if not asked.is_asked:
+        return [*lines, *skipped_lines(spec)], []
+    of_model, facts = _ask(tenant_id, spec, asked, question.id)
+    return [*lines, *of_model], facts
 
 
 def _embedder_line(name: str | None) -> PreflightLine:
@@ -62,39 +71,35 @@ def _embedder_line(name: str | None) -> PreflightLine:
         return failed_line(Check.EMBEDDER, sentence, code="embedder_unavailable", what_to_do=what_to_do)
 
 
-def _ask(tenant_id: UUID, spec: Spec, check_id: UUID) -> tuple[list[PreflightLine], list[Fact]]:
-    if not is_asked(spec):
-        return skipped_lines(spec), []
+def _ask(tenant_id: UUID, spec: Spec, asked: AskedModel, check_id: UUID) -> tuple[list[PreflightLine], list[Fact]]:
     prices = estimate_now(spec).teacher
     try:
-        with open_teacher(tenant_id, spec, prices) as session:
-            request, completion = _ask_with_room(session.teacher, spec)
+        with open_asked(tenant_id, spec, asked, prices) as session:
+            request, completion = _ask_with_room(session.teacher, asked)
             most = worst_cost(session.price, request)
-            facts = _facts(check_id, completion.usage, session.price, most, is_own_key=pays_teacher_itself(spec))
-            choice = completion.choices[0]
+            own_key = pays_teacher_itself(asked.spec)
+            facts = _facts(check_id, completion.usage, session.price, most, is_own_key=own_key)
             lines = lines_of_answer(
-                spec,
+                asked,
                 session.teacher,
-                text=choice.text,
-                finish_reason=choice.finish_reason,
-                has_logprobs=choice.logprob is not None,
+                asdict(completion.choices[0]),
                 latency_ms=completion.latency_ms,
                 cost=sum(fact.amount_microusd + fact.provider_microusd for fact in facts),
             )
     except KolmError as error:
-        return [line_of_failure(spec, error)], []
+        return [line_of_failure(asked, error)], []
     return lines, facts
 
 
-def _ask_with_room(teacher: Teacher, spec: Spec) -> tuple[CompletionRequest, Completion]:
+def _ask_with_room(teacher: Teacher, asked: AskedModel) -> tuple[CompletionRequest, Completion]:
     """Ask once; once more a model that thought until its limit, now that it is known to think, and with room for it."""
-    request = with_thoughts(teacher, tiny_request(spec))
+    request = with_thoughts(teacher, tiny_request(asked))
     try:
         return request, teacher.complete(request, deadline_s=DEADLINE_S)
     except TeacherFailed as failed:
         if failed.code != "teacher_only_thought":
             raise
-    request = with_thoughts(teacher, tiny_request(spec))
+    request = with_thoughts(teacher, tiny_request(asked))
     return request, teacher.complete(request, deadline_s=DEADLINE_S)
 
 

@@ -1,1 +1,1 @@
-"""Preflight as workers have it: the one tiny call to the teacher, and what a compile begins with."""
+"""Preflight as workers have it: the tiny calls to its models, and what a compile begins with."""

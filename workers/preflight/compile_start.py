@@ -1,17 +1,19 @@
 """The beginning of a compile: its preflight, before a candidate is paid for.
 
 The list is kept with the compile and shown as an event. Where a line failed the compile ends here, refused with
-`preflight_failed`; it has cost the tiny call at most. An arm of an ablation begins with what another compile has paid
-for, and has none.
+`preflight_failed`; it has cost a tiny call to each of its models at most. An arm of an ablation begins with what
+another compile has paid for, and has none.
 """
 
 import logging
 
 from backend.compiles import leases
 from backend.compiles.events import append_event, touch
+from backend.compiles.states import REWARD_CALLS
 from backend.domain.dialects.faults import MAY_PASS
 from backend.domain.errors import CustomerError
 from backend.domain.lifecycle import StepName
+from backend.domain.planning.preflight.asked_models import AskedModel, asked_models
 from backend.domain.planning.preflight.lines import (
     Check,
     Preflight,
@@ -27,15 +29,18 @@ from backend.preflight.settings_lines import check_settings
 from backend.preflight.teacher_checks import keep_answer, passed_before
 from backend.tenants.isolation import tenant_scope
 from workers.embedding.sentence import load_embedder
-from workers.preflight.tiny_call import is_asked, line_of_failure, lines_of_answer, tiny_request
+from workers.preflight.tiny_call import line_of_failure, lines_of_answer, open_asked, tiny_request
 from workers.step.durable import CompileRun
 from workers.step.teacher_calls import PlannedCall, ask_batch
-from workers.step.teacher_session import teacher_session
 from workers.teachers.protocol import TeacherFailed
 
 log = logging.getLogger("kolm.preflight")
 
-CALL_KEY = "preflight"
+CALL_KEYS = {  # the beginning of the last one says whose key pays
+    Check.TEACHER: "preflight",
+    Check.FALLBACK: "preflight:fallback",
+    Check.REWARD: f"{REWARD_CALLS}preflight",
+}
 STEP = StepName.SLICING  # the first one: it waits for this, and is charged for the call
 PATIENT_ATTEMPTS = 3  # of the compile, while an endpoint fails in a way that may pass
 
@@ -54,7 +59,7 @@ def begin_compile(run: CompileRun) -> None:
     embedder = load_embedder(run.spec.embedder).identity.partition("@")[0]
     lines.append(passed_line(Check.EMBEDDER, f"The embedder loads: {embedder}."))
     run.stop.check()
-    lines += unasked_lines(FIRST) if has_failed(lines) else _ask(run)
+    lines += unasked_lines(run.spec, FIRST) if has_failed(lines) else _ask_models(run)
     preflight = in_order(lines)
     with run.transaction() as fenced:
         touch(fenced.compile, preflight=preflight.to_json())
@@ -64,39 +69,40 @@ def begin_compile(run: CompileRun) -> None:
         raise PreflightFailed(preflight)
 
 
-def _ask(run: CompileRun) -> list[PreflightLine]:
-    """The lines of the teacher: as it answered some minutes ago, or to a call that this compile journals and pays."""
-    if not is_asked(run.spec):
-        return skipped_lines(run.spec)
-    with tenant_scope(run.tenant_id):
-        known = passed_before(run.tenant_id, run.spec)
-    if known is not None:
-        return [line for line in known if line.check is not Check.EMBEDDER]
-    try:
-        lines = _call(run)
-    except TeacherFailed as failure:
-        may_pass = failure.retryable and (failure.fault is None or failure.fault in MAY_PASS)
-        if may_pass and leases.attempts_of(run.lease) < PATIENT_ATTEMPTS:
-            raise
-        return [line_of_failure(run.spec, failure)]
-    except CustomerError as refused:
-        return [line_of_failure(run.spec, refused)]
-    with run.transaction():
-        keep_answer(run.tenant_id, run.spec, lines)
+def _ask_models(run: CompileRun) -> list[PreflightLine]:
+    lines: list[PreflightLine] = []
+    for asked in asked_models(run.spec):
+        lines += _ask(run, asked, is_patient=not has_failed(lines))
     return lines
 
 
-def _call(run: CompileRun) -> list[PreflightLine]:
-    with teacher_session(run) as session:
-        plan = PlannedCall(key=CALL_KEY, request=tiny_request(run.spec), deadline_s=DEADLINE_S)
+def _ask(run: CompileRun, asked: AskedModel, *, is_patient: bool) -> list[PreflightLine]:
+    """The lines of a model: as it answered some minutes ago, or to a call that this compile journals and pays.
+    `is_patient`: whether to come again for one that may answer in a moment."""
+    if not asked.is_asked:
+        return skipped_lines(run.spec)
+    with tenant_scope(run.tenant_id):
+        known = passed_before(run.tenant_id, asked)
+    if known is not None:
+        return [line for line in known if line.check is not Check.EMBEDDER]
+    try:
+        lines = _call(run, asked)
+    except TeacherFailed as failure:
+        may_pass = failure.retryable and (failure.fault is None or failure.fault in MAY_PASS)
+        if is_patient and may_pass and leases.attempts_of(run.lease) < PATIENT_ATTEMPTS:
+            raise TeacherFailed(asked.in_its_words(failure.message), code=failure.code) from None
+        return [line_of_failure(asked, failure)]
+    except CustomerError as refused:
+        return [line_of_failure(asked, refused)]
+    with run.transaction():
+        keep_answer(run.tenant_id, asked, lines)
+    return lines
+
+
+def _call(run: CompileRun, asked: AskedModel) -> list[PreflightLine]:
+    with open_asked(run.tenant_id, run.spec, asked, run.prices) as session:
+        plan = PlannedCall(key=CALL_KEYS[asked.check], request=tiny_request(asked), deadline_s=DEADLINE_S)
         (made,) = ask_batch(run, STEP, session.teacher, session.price, [plan])
-        choice = made.choices[0]
         return lines_of_answer(
-            run.spec,
-            session.teacher,
-            text=choice["text"],
-            finish_reason=choice["finish_reason"],
-            has_logprobs=choice["logprob"] is not None,
-            latency_ms=made.latency_ms,
-            cost=made.cost_microusd,
+            asked, session.teacher, made.choices[0], latency_ms=made.latency_ms, cost=made.cost_microusd
         )

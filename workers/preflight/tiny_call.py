@@ -1,13 +1,21 @@
-"""The one tiny call: asked as labelling asks, once, about a text that says it is a test, with an answer of a few words.
+"""The tiny calls, one for each model that a compile asks: each is asked as the compile will, once, about a text that
+says it is a test, or for one candidate, with an answer of a few words.
 
-It has all that a later call has (key, model, dialect, structured output, log-probs, effort), so that what an endpoint
-refuses is refused now; the refusals that teach something are kept as after every call.
+A call has all that a later one has (key, model, dialect, structured output, log-probs, effort), so that what an
+endpoint refuses is refused now; the refusals that teach something are kept as after every call.
 """
 
+import random
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
+from uuid import UUID
 
 from backend.domain.errors import KolmError
-from backend.domain.planning.preflight.lines import PreflightLine
+from backend.domain.money.teacher_prices import TeacherPrices
+from backend.domain.planning.preflight.asked_models import AskedModel
+from backend.domain.planning.preflight.lines import Check, PreflightLine
 from backend.domain.planning.preflight.teacher_lines import (
     TEST_TEXT,
     TEST_TOKENS,
@@ -15,41 +23,77 @@ from backend.domain.planning.preflight.teacher_lines import (
     answer_lines,
     failure_line,
 )
-from backend.domain.spec.defaults import dialect_of
+from backend.domain.spec.defaults import dialect_of, effective_slices
 from backend.domain.spec.parsing import Spec
+from workers.step.teacher_session import TeacherSession, open_rewarder, open_teacher
+from workers.teachers.judges.ratings import RatingBatch, rating_batch
 from workers.teachers.openai_compatible.teacher import OpenAICompatibleTeacher
 from workers.teachers.prompts.answer import item_request
+from workers.teachers.prompts.candidate_and_label import candidate_request
+from workers.teachers.prompts.reward import reward_question, scored_request
 from workers.teachers.protocol import CompletionRequest, Teacher, TeacherFailed
 
 
-def is_asked(spec: Spec) -> bool:
-    """Tell whether there is a far side to ask: the built-in teacher and a recording need no call."""
-    return spec.teacher.provider == "openai_compatible"
+@contextmanager
+def open_asked(tenant_id: UUID, spec: Spec, asked: AskedModel, prices: TeacherPrices) -> Iterator[TeacherSession]:
+    """The client of one of a spec's models for the length of a block, with the key and at the price that are its
+    own."""
+    if asked.check is Check.REWARD:
+        with open_rewarder(tenant_id, spec, prices) as session:
+            yield session
+        return
+    model = asked.spec.teacher.model if asked.check is Check.FALLBACK else None
+    with open_teacher(tenant_id, spec, prices, model=model) as session:
+        yield session
 
 
-def tiny_request(spec: Spec) -> CompletionRequest:
-    request = item_request(spec, TEST_TEXT, n=1, temperature=spec.sampling.temperature_labels, seed=None)
+def tiny_request(asked: AskedModel) -> CompletionRequest:
+    """Ask the teacher for an answer, its fallback model for a candidate, the other one for a reward."""
+    spec = asked.spec
+    if asked.check is Check.TEACHER:
+        request = item_request(spec, TEST_TEXT, n=1, temperature=spec.sampling.temperature_labels, seed=None)
+    elif asked.check is Check.FALLBACK:
+        slice_, heat = effective_slices(spec)[0], spec.sampling.temperature_inputs
+        request = candidate_request(spec, slice_, n=1, temperature=heat, seed=None)
+    else:
+        return _reward_request(asked)
     return replace(request, max_tokens=min(request.max_tokens, TEST_TOKENS))
 
 
+def _reward_request(asked: AskedModel) -> CompletionRequest:
+    spec, slice_ = asked.spec, effective_slices(asked.spec)[0]
+    if asked.reward is not None and asked.reward.is_chat:
+        return _test_batch().request(spec, slice_, seed=None, thought_of=spec)
+    return scored_request(reward_question(spec, slice_), TEST_TEXT)
+
+
+def _test_batch() -> RatingBatch:
+    """The test beside a line of random letters: the same whenever an answer to it is read."""
+    return rating_batch([TEST_TEXT], random.Random(TEST_TEXT))
+
+
 def lines_of_answer(
-    spec: Spec, teacher: Teacher, *, text: str, finish_reason: str, has_logprobs: bool, latency_ms: int, cost: int
+    asked: AskedModel, teacher: Teacher, choice: Mapping[str, Any], *, latency_ms: int, cost: int
 ) -> list[PreflightLine]:
-    """The lines of a call that was answered; `cost` in micro-USD."""
+    """The lines of a call that was answered with one choice, as it is journaled; `cost` in micro-USD."""
     learnt = teacher.lessons if isinstance(teacher, OpenAICompatibleTeacher) else ()
+    reward = asked.reward
+    shown = _test_batch() if reward is not None and reward.is_chat else None
     answer = TinyAnswer(
-        text=text,
-        is_cut=finish_reason == "length",
-        has_logprobs=has_logprobs,
+        text=choice["text"],
+        is_cut=choice["finish_reason"] == "length",
+        has_logprobs=choice["logprob"] is not None,
         wants_logprobs=teacher.caps.logprobs,
         latency_ms=latency_ms,
         cost_microusd=cost,
-        dialect=dialect_of(spec.teacher).name,
+        dialect=dialect_of(asked.spec.teacher).name if reward is None or reward.is_chat else reward.api,
         learnt=tuple(dict.fromkeys(lesson.option.value for lesson in learnt if lesson.value is None)),
+        has_reward=bool(choice["text"] if shown is None else shown.read(choice)),
+        rates_nonsense=shown is not None and shown.is_misled(choice),
     )
-    return answer_lines(spec, answer)
+    return answer_lines(asked, answer)
 
 
-def line_of_failure(spec: Spec, error: KolmError) -> PreflightLine:
+def line_of_failure(asked: AskedModel, error: KolmError) -> PreflightLine:
     fault = error.fault if isinstance(error, TeacherFailed) else None
-    return failure_line(spec, code=error.code, fault=fault, message=error.message)
+    return failure_line(asked, code=error.code, fault=fault, message=error.message)

@@ -18,7 +18,6 @@ from backend.compiles.models import TeacherBatch, TeacherCall
 from backend.compiles.states import BatchState, CallState
 from backend.domain.errors import CustomerError
 from backend.domain.lifecycle import CompileStatus, StepName
-from backend.tenants.isolation import tenant_scope
 from workers.step.batch_planning import StepBatches
 from workers.step.batch_settling import journal_job, release, requests_of
 from workers.step.durable import CompileRun
@@ -73,10 +72,9 @@ def is_waiting(run: CompileRun) -> bool:
 
 
 def has_open_batches(tenant_id: UUID, compile_id: UUID) -> bool:
-    """Say whether a vendor may have something of a compile."""
-    with tenant_scope(tenant_id):
-        rows = TeacherBatch.objects.filter(tenant_id=tenant_id, compile_id=compile_id)
-        return rows.exclude(state=BatchState.ENDED).exists()
+    """Say whether a vendor may have something of a compile, in the caller's transaction."""
+    rows = TeacherBatch.objects.filter(tenant_id=tenant_id, compile_id=compile_id)
+    return rows.exclude(state=BatchState.ENDED).exists()
 
 
 def look_in_s(rows: Sequence[TeacherBatch]) -> float:
@@ -156,7 +154,8 @@ def _overdue(endpoint: BatchEndpoint, row: TeacherBatch) -> TeacherFailed | None
     if timezone.now() - row.created_at < timedelta(hours=hours):
         return None
     return TeacherFailed(
-        f"The teacher {row.model} has not ended a batch within {hours} hours. Resume the compile to go on waiting.",
+        f"The teacher {row.model} has not ended a batch within {hours} hours; it is canceled. Resume the compile: what "
+        "it answered is kept, and the rest is sent again.",
         code="teacher_timeout",
     )
 
@@ -206,6 +205,25 @@ def _save(run: CompileRun, row: TeacherBatch, to: BatchState | None = None) -> N
 def winds_down(run: CompileRun) -> bool:
     """Stop the batches of a compile that is being canceled. True after the lease was given back because the vendor has
     not stopped yet; what it finished by then is journaled and paid, as a resumed compile will find it."""
+    open_rows = _stop_all(run)
+    if open_rows:
+        with run.transaction():
+            _show(run, open_rows)
+            leases.release(run.lease, due_in_s=FIRST_LOOK_S)
+    return bool(open_rows)
+
+
+def wind_down_ended(run: CompileRun) -> None:
+    """Stop the batches of a compile that has failed or expired, as those of a canceled one, and look again until the
+    vendor has stopped. Its status, steps and events have ended: only journal and money move."""
+    _reserve_again(run)
+    open_rows = _stop_all(run)
+    with run.transaction():
+        leases.release(run.lease, due_in_s=FIRST_LOOK_S if open_rows else None)
+
+
+def _stop_all(run: CompileRun) -> list[TeacherBatch]:
+    """The batches that are still open after the vendor was asked to stop each of them."""
     rows = _open_batches(run)
     for row in rows:
         try:
@@ -214,12 +232,7 @@ def winds_down(run: CompileRun) -> bool:
         except (TeacherFailed, CustomerError):
             if _is_abandoned(row):
                 _abandon(run, row)
-    open_rows = [row for row in rows if row.state != BatchState.ENDED]
-    if open_rows:
-        with run.transaction():
-            _show(run, open_rows)
-            leases.release(run.lease, due_in_s=FIRST_LOOK_S)
-    return bool(open_rows)
+    return [row for row in rows if row.state != BatchState.ENDED]
 
 
 def _is_abandoned(row: TeacherBatch) -> bool:
@@ -257,16 +270,3 @@ def _abandon(run: CompileRun, row: TeacherBatch) -> None:
         for call in calls:
             write_off(fenced, call, is_own_key=pays_teacher_itself(run.spec))
     release(run, row, was_run=False, reason="canceled")
-
-
-def stop_quietly(run: CompileRun) -> None:
-    """Ask the vendor to stop the batches of a compile that has failed; a resumed compile finds what they answered."""
-    with tenant_scope(run.tenant_id):
-        rows = TeacherBatch.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id)
-        left = list(rows.filter(state=BatchState.SUBMITTED))
-    for row in left:
-        try:
-            with _sessions(run) as session_of:
-                session_of(row.model).batches(run).cancel(row.vendor_id)
-        except (TeacherFailed, CustomerError):
-            continue

@@ -69,12 +69,18 @@ def teacher_session(run: CompileRun, *, model: str | None = None) -> Iterator[Te
 @contextmanager
 def reward_session(run: CompileRun) -> Iterator[TeacherSession]:
     """The model that gives the rewards of a compile's spec, which has one, for the length of a block."""
-    asked, price = reward_of(run.spec), run.prices.reward
+    with open_rewarder(run.tenant_id, run.spec, run.prices) as session:
+        yield session
+
+
+@contextmanager
+def open_rewarder(tenant_id: UUID, spec: Spec, prices: TeacherPrices) -> Iterator[TeacherSession]:
+    """The model that gives a spec's rewards, at its price among `prices`, for the length of a block."""
+    asked, price = reward_of(spec), prices.reward
     if asked is None or price is None:
         raise ValueError("the spec names no reward")
     api = None if asked.is_chat else reward_api(asked.api)
-    prices = TeacherPrices(main=price)
-    with open_teacher(run.tenant_id, rewarded_by(run.spec), prices, api=api) as session:
+    with open_teacher(tenant_id, rewarded_by(spec), TeacherPrices(main=price), api=api) as session:
         yield session
 
 

@@ -1,5 +1,5 @@
 """The endpoints of reward models and rerankers: where each is asked, what is sent and where its number stands in the
-answer, as stored copies of vLLM's source and documentation tell. No endpoint was asked.
+answer, as stored copies of the servers' source and documentation tell. No endpoint was asked.
 
 A reward model reads a conversation: the question that a candidate answers, and the candidate. A reranker (a cross
 encoder) reads a pair of texts. Numbers are taken raw where the server can be asked for that (`use_activation`), because
@@ -96,7 +96,32 @@ RERANK = RewardApi(
     answer=("results", 0, "relevance_score"),
     fixed=MappingProxyType({}),  # Jina's and Cohere's protocol, which has no such option
 )
-APIS: Sequence[RewardApi] = (VLLM_CLASSIFY, VLLM_POOLING, VLLM_SCORE, RERANK)
+# A list of objects and no usage; `score` is a number, and was a list of one in releases of before it was coerced.
+SGLANG_RERANK = RewardApi(
+    name="sglang-rerank",
+    path="/rerank",
+    source="https://github.com/sgl-project/sglang/blob/main/docs/supported_models/retrieval_ranking/rerank_models.md",
+    written_on=WRITTEN,
+    reads="pair",
+    is_under_base=True,
+    question="query",
+    candidate="documents",
+    answer=(0, "score"),
+    fixed=MappingProxyType({"return_documents": False}),  # older ones do not know it and return the text
+)
+# The model is the server's one and its name is not read. A model of more than one class is refused (424).
+TEI_RERANK = RewardApi(
+    name="tei-rerank",
+    path="/rerank",
+    source="https://github.com/huggingface/text-embeddings-inference/blob/main/router/src/http/types.rs",
+    written_on=WRITTEN,
+    reads="pair",
+    question="query",
+    candidate="texts",
+    answer=(0, "score"),
+    fixed=MappingProxyType({"raw_scores": True}),
+)
+APIS: Sequence[RewardApi] = (VLLM_CLASSIFY, VLLM_POOLING, VLLM_SCORE, RERANK, SGLANG_RERANK, TEI_RERANK)
 
 
 def reward_api(name: str) -> RewardApi:

@@ -11,6 +11,7 @@ MOST_BYTES = 1 << 50
 MAX_BASES = 200
 MAX_NAME = 200
 MAX_MESSAGE = 2_000
+MAX_CONFIG, MOST_IN_CONFIG = 16, 1 << 31
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +42,8 @@ class CheckBaseJob(Wire):
 class CheckBaseResult(Wire):
     """`code` is that of the error which a training would end with, "" where the base can be used, `message` its
     sentence. Counts are 0 where they are not known. `adapter_parameters` are those of an adapter for each rank, on all
-    linear layers."""
+    linear layers. `config` are the numbers of the base's own config.json that sizes are counted from
+    (`adapter_sizes.CONFIG_KEYS`), none where the base is of a kind that is not known there."""
 
     code: str = ""
     message: str = ""
@@ -49,6 +51,7 @@ class CheckBaseResult(Wire):
     size_bytes: int = 0
     n_parameters: int = 0
     adapter_parameters: int = 0
+    config: dict[str, int] = field(default_factory=dict)
     runner_ms: int = 0
 
 
@@ -76,6 +79,9 @@ def check_base_result(value: dict[str, Any]) -> CheckBaseResult:
     for name in ("size_bytes", "n_parameters", "adapter_parameters"):
         check(is_whole(getattr(result, name), 0, MOST_BYTES), f"{name} is no count")
     check(is_count(result.runner_ms), "runner_ms is no count")
+    check(isinstance(result.config, dict) and len(result.config) <= MAX_CONFIG, "config is no small object")
+    for key, number in result.config.items():
+        check(is_string(key, MAX_NAME) and is_whole(number, 1, MOST_IN_CONFIG), "a number of the config is none")
     return result
 
 

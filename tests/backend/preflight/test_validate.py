@@ -3,7 +3,7 @@ sides are threads that answer as a runner and a worker do."""
 
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
@@ -102,7 +102,10 @@ def runner(result: CheckBaseResult, *, report: RunnerReport = REPORT, asked: lis
 
 
 @contextmanager
-def worker(tenant: Tenant, *lines: PreflightLine) -> Iterator[list[dict[str, Any]]]:
+def worker(
+    tenant: Tenant, *lines: PreflightLine, told: Mapping[Check, Sequence[PreflightLine]] | None = None
+) -> Iterator[list[dict[str, Any]]]:
+    """A worker that answers every question with `lines`, or with those that are `told` of its model."""
     specs: list[dict[str, Any]] = []
 
     def answer() -> None:
@@ -113,7 +116,7 @@ def worker(tenant: Tenant, *lines: PreflightLine) -> Iterator[list[dict[str, Any
             assert question is not None
             specs.append(question.spec)
             with tenant_scope(tenant.id):
-                teacher_checks.answer(tenant.id, id, lines)
+                teacher_checks.answer(tenant.id, id, lines if told is None else told[question.check])
             teacher_checks.wake(id)
 
     with working(answer):
@@ -167,9 +170,30 @@ def test_a_failure_of_the_teacher_is_a_line_and_is_asked_again(tenant):
             assert (lines["teacher"]["code"], len(specs)) == ("wrong_key", 1)
 
 
+def test_each_model_of_the_spec_is_a_question_and_a_line_of_its_own(tenant):
+    """A spec with a reward could not be asked about at all: its verifier has no `gate`, and the digest read one."""
+    reward = {"kind": "reward", "base_url": "https://rewards.example.com/v1", "model": "judge-1"}
+    verifiers = [reward | {"price": TEACHER["price"]}]
+    told = {
+        Check.TEACHER: [EMBEDS, ANSWERS],
+        Check.FALLBACK: [passed_line(Check.FALLBACK, "The fallback model m-2 answered.")],
+        Check.REWARD: [failed_line(Check.REWARD, "It refuses the key.", code="wrong_key", what_to_do="Store it.")],
+    }
+    with runner(MINILM, asked=[]), worker(tenant, told=told) as specs:
+        answer = validate(tenant, teacher=TEACHER | {"fallback_model": "m-2"}, verifiers=verifiers)
+        lines = lines_of(answer)
+        assert len(specs) == 3
+        assert answer.json()["preflight"]["passed"] is False
+        checks = [line["check"] for line in answer.json()["preflight"]["lines"]]
+        assert checks[-3:] == ["teacher", "fallback", "reward"]
+        assert lines["reward"]["code"] == "wrong_key"
+        validate(tenant, teacher=TEACHER | {"fallback_model": "m-2"}, verifiers=verifiers)
+    assert len(specs) == 4, "what passed is not asked again, what failed is"
+
+
 def test_without_runners_and_workers_nothing_is_known_and_nothing_is_refused(tenant, monkeypatch):
     monkeypatch.setattr(teacher_checks, "WAIT_S", 0.2)
-    monkeypatch.setattr(teacher_checks.ask_teacher, "__kwdefaults__", {"wait_s": 0.2})
+    monkeypatch.setattr(teacher_checks.ask_models, "__kwdefaults__", {"wait_s": 0.2})
     answer = validate(tenant, teacher=TEACHER)
     lines = lines_of(answer)
     assert answer.json()["preflight"]["passed"] is True

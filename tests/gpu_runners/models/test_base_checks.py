@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from backend.domain.jobs.base_checks import CheckBaseJob, CheckBaseResult
-from backend.domain.planning.gate_reach import PARAMETERS_A_RANK
+from backend.domain.planning.adapter_sizes import PARAMETERS_A_RANK, lora_parameters, parameters_a_rank
 from gpu_runners.config import HubConfig
 from gpu_runners.models.base_checks import look_at_base
 from gpu_runners.models.base_store import fetching
 from gpu_runners.models.base_store.fetching import fetch
-from gpu_runners.models.bases import MINILM, TINY
+from gpu_runners.models.bases import MINILM, TINY, installed_folder
 from gpu_runners.models.lora_shapes import linear_shapes
 from tests.doubles.model_hub import ModelHub, model_hub
 from tests.gpu_runners.small_base import make_sharded
@@ -52,6 +52,7 @@ def test_a_base_on_the_hub_is_known_without_its_weights(config: HubConfig, hub: 
     declared = json.loads((sharded / "config.json").read_text())
     per_layer = sum(map(sum, linear_shapes(declared).values()))
     assert found.adapter_parameters == per_layer * declared["num_hidden_layers"]
+    assert lora_parameters(found.config, rank=1) == found.adapter_parameters, "what sizes are counted from crosses too"
     weights = sum(path.stat().st_size for path in sharded.glob("model-*.safetensors"))
     assert found.size_bytes > weights
     assert not list(config.cache.glob("*/*/*.safetensors"))
@@ -78,6 +79,7 @@ def test_the_bases_that_come_along_are_here(config: HubConfig, hub: ModelHub) ->
     minilm = look(config, MINILM, kind="encoder")
     assert (minilm.code, minilm.is_here) == ("", True)
     assert minilm.adapter_parameters == PARAMETERS_A_RANK[MINILM]
+    assert minilm.config == {}, "an encoder is counted by its files' headers"
     assert look(config, TINY).is_here
     assert hub.requests == []
 
@@ -123,3 +125,11 @@ def test_a_base_that_is_larger_than_the_disk_or_a_hub_that_fails_is_told(config:
     assert look(small).code == "base_too_large"
     hub.repositories[NAME].fails = 99
     assert look(config).code == "hub_unavailable"
+
+
+def test_an_encoders_config_counts_the_layers_that_its_files_have(config: HubConfig) -> None:
+    """A config of BERT has all the names of Llama's, and one linear layer fewer: on a hub it was counted too large."""
+    folder = installed_folder(MINILM, None)
+    assert folder is not None
+    assert parameters_a_rank(json.loads((folder / "config.json").read_text())) == PARAMETERS_A_RANK[MINILM]
+    assert parameters_a_rank({"model_type": "mixtral", "hidden_size": 8}) == 0, "not known, not guessed"

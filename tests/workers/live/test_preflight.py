@@ -7,6 +7,8 @@ import pytest
 
 from backend.compiles.models import TeacherCheck
 from backend.domain.ids import Prefix, encode_id
+from backend.domain.planning.preflight.asked_models import asked_models
+from backend.domain.planning.preflight.lines import Check
 from backend.domain.spec.parsing import canonical_spec, parse_spec
 from backend.preflight.teacher_checks import _queue, passed_before
 from backend.tenants.isolation import tenant_scope
@@ -14,6 +16,7 @@ from backend.usage.models import UsageFact
 from tests.compile_factories import make_teacher_key, small_spec
 from tests.factories import make_tenant
 from tests.workers.preflight.test_compile_start import PRICE, SECRET, endpoint  # noqa: F401 (a fixture)
+from tests.workers.teachers.reward_server import MODEL, serving_rewards
 from tests.workers.teachers.strict_vendors import BY_NAME, serving
 from workers.live.preflight import answer_preflight
 
@@ -25,19 +28,22 @@ def tenant():
     return make_tenant()
 
 
-def ask(tenant: Any, far: Any, *, key: bool = False, **teacher: Any) -> TeacherCheck:
+def ask(
+    tenant: Any, far: Any, *, key: bool = False, check: Check = Check.TEACHER, verifiers: Any = (), **teacher: Any
+) -> TeacherCheck:
     told = {"provider": "openai_compatible", "base_url": far.base_url, "model": "m-1", "price": PRICE, **teacher}
     with tenant_scope(tenant.id):
         if key:
             told["api_key"] = encode_id(Prefix.TEACHER_KEY, make_teacher_key(tenant, secret=SECRET).id)
-        spec = parse_spec(small_spec(teacher=told))
+        spec = parse_spec(small_spec(teacher=told, verifiers=list(verifiers)))
         assert canonical_spec(spec)
-        check_id = _queue(tenant.id, spec)
+        (asked,) = [model for model in asked_models(spec) if model.check is check]
+        check_id = _queue(tenant.id, spec, asked)
     answer_preflight(tenant.id, check_id)
     answer_preflight(tenant.id, check_id)  # a message that comes twice
     with tenant_scope(tenant.id):
         row: TeacherCheck = TeacherCheck.objects.get(id=check_id)
-        assert (passed_before(tenant.id, spec) is not None) == (row.status == "passed")
+        assert (passed_before(tenant.id, asked) is not None) == (row.status == "passed")
     return row
 
 
@@ -81,3 +87,27 @@ def test_a_model_that_nobody_knew_to_think_is_asked_once_more_with_room(tenant, 
         row = ask(tenant, far)
     assert {line["check"]: line["status"] for line in row.lines}["teacher"] == "passed", row.lines
     assert len(far.answered) == 2
+
+
+def test_a_reward_model_is_asked_at_its_own_price_and_its_question_names_no_embedder(tenant, endpoint, settings):  # noqa: F811
+    with serving_rewards(lambda text: 0.25) as rewards:
+        settings.KOLM_ALLOW_PRIVATE_TEACHERS = tuple(
+            url.removesuffix("/v1") for url in (endpoint.base_url, rewards.base_url)
+        )
+        reward = {"kind": "reward", "api": "vllm-score", "base_url": rewards.base_url, "model": MODEL, "price": PRICE}
+        row = ask(tenant, endpoint, check=Check.REWARD, verifiers=[reward])
+        assert [path for path, _ in rewards.asked] == ["/score"]
+    assert (row.status, endpoint.asked) == ("passed", [])
+    assert [(line["check"], line["status"]) for line in row.lines] == [("reward", "passed")]
+    booked = {fact.sku: fact.quantity for fact in facts(tenant)}
+    assert booked[f"teacher.{MODEL}.input_token"] > 0
+    assert booked[f"teacher.{MODEL}.output_token"] == 0, "nothing is written"
+    assert sum(fact.amount_microusd for fact in facts(tenant)) > 0
+
+
+def test_the_fallback_model_is_a_question_of_its_own(tenant, endpoint):  # noqa: F811
+    endpoint.replies["m-2"] = (404, {"error": {"message": "The model `m-2` does not exist", "code": "model_not_found"}})
+    row = ask(tenant, endpoint, check=Check.FALLBACK, fallback_model="m-2")
+    assert (row.status, [line["code"] for line in row.lines]) == ("failed", ["no_such_model"])
+    assert [asked["model"] for asked in endpoint.asked] == ["m-2"]
+    assert facts(tenant) == []

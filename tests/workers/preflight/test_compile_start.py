@@ -35,11 +35,12 @@ PAGE = "<!doctype html><html><body>Please log in</body></html>"
 
 
 class Endpoint(ThreadingHTTPServer):
-    """Answers every call with `reply`: a status and a body."""
+    """Answers every call with `reply`, a status and a body, or with that of its model in `replies`."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.reply: tuple[int, Any] = (200, completion_body("refund"))
+        self.replies: dict[str, tuple[int, Any]] = {}
         self.asked: list[dict[str, Any]] = []
 
     @property
@@ -51,7 +52,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         endpoint: Any = self.server
         endpoint.asked.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-        status, body = endpoint.reply
+        status, body = endpoint.replies.get(endpoint.asked[-1]["model"], endpoint.reply)
         data = body.encode() if isinstance(body, str) else json.dumps(body).encode()
         self.send_response(status)
         self.send_header("Content-Length", str(len(data)))
@@ -275,13 +276,14 @@ def test_the_built_in_teacher_is_not_asked_and_the_list_is_kept(steps):
 
 
 def test_the_digest_is_of_what_the_call_depends_on_alone(endpoint):
+    from backend.domain.planning.preflight.asked_models import asked_models
     from backend.domain.spec.parsing import parse_spec
     from tests.compile_factories import small_spec
 
     teacher = {"provider": "openai_compatible", "base_url": endpoint.base_url, "model": "m-1", "price": PRICE}
 
     def digest(**changes: Any) -> str:
-        return teacher_checks.check_digest(parse_spec(small_spec(teacher=teacher | changes)))
+        return teacher_checks.check_digest(asked_models(parse_spec(small_spec(teacher=teacher | changes)))[0])
 
     assert digest() == digest(concurrency=7) == digest(price=PRICE | {"input_usd_per_mtok": 2})
     assert len({digest(), digest(model="m-2"), digest(effort="low"), digest(base_url="http://x.example/v1")}) == 4

@@ -3,9 +3,12 @@ a batch costs, what is kept of one that ended half done, and that no process tha
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import connection
+from django.utils import timezone
 
 from backend.compiles import leases
 from backend.compiles.lifecycle import transitions
@@ -19,11 +22,13 @@ from tests.workers.pipeline_helpers import calls, candidates, check_money, messa
 from tests.workers.steps.test_strict_vendors import PRICE, label_of
 from tests.workers.teachers.batch_vendor import KEY, BatchVendor, expired, serving_batches
 from tests.workers.teachers.strict_vendors import BY_NAME, Script
+from tests.workers.test_upkeep import age
 from workers import pipeline
 from workers.pipeline import advance
 from workers.step.batch_planning import FEW
 from workers.teachers.openai_compatible.batch_endpoint import BatchEndpoint
 from workers.teachers.prompts.candidate_and_label import unfence
+from workers.upkeep import expire_compiles, wake_due_compiles
 
 pytestmark = pytest.mark.usefixtures("committed_db")
 
@@ -296,6 +301,92 @@ def test_a_canceled_compile_cancels_its_batch_and_keeps_what_was_answered(vendor
     carry_to(row, StepName.DISTILLATION)
     assert sum(body == vendor.chat.answered[0] for body in vendor.chat.answered) == 1
     check_money(row)
+
+
+def stopped_half_done(vendor: BatchVendor) -> Compile:
+    """A compile that waits for a batch, of which two lines are answered when somebody stops it."""
+    vendor.looks = 100
+    vendor.finish = lambda nth, line: None if nth < 2 else expired(line, "batch_cancelled")
+    row = compile_in_batches(vendor)
+    look(row)
+    assert row.status == CompileStatus.AWAITING_BATCH
+    return row
+
+
+def check_stopped_and_kept(row: Compile, vendor: BatchVendor) -> None:
+    """The vendor has stopped, what it had answered is journaled and paid once, and nobody looks any more."""
+    assert [job.status for job in vendor.jobs] == ["cancelled"]
+    assert [batch.state for batch in batches_of(row)] == ["ended"]
+    in_batch = [call for call in calls(row) if call.batch_id]
+    answered = [call for call in in_batch if call.state == "succeeded"]
+    assert len(answered) == 2
+    assert {call.state for call in in_batch if call not in answered} == {"canceled"}
+    assert row.provider_microusd == sum(call.cost_microusd for call in calls(row))
+    assert sum(call.cost_microusd for call in answered) > 0
+    assert row.reserved_microusd == 0
+    assert CompileLease.objects.get(compile_id=row.id).due_at is None
+    check_money(row)
+
+
+def test_an_expired_compile_cancels_its_batch_at_the_vendor_and_pays_what_was_answered_once(vendor):
+    """Its batch ran on at the vendor, and what it had answered was in no book until somebody resumed the compile."""
+    row = stopped_half_done(vendor)
+    age(row, hours=25)
+    assert expire_compiles() == 1
+    assert fresh(row).status == CompileStatus.EXPIRED
+    n_events = row.event_seq
+    assert wake_due_compiles() >= 1, "a worker is to look at it"
+    for _ in range(3):
+        look(row)
+    assert (row.status, row.event_seq) == (CompileStatus.EXPIRED, n_events), "its history has ended"
+    check_stopped_and_kept(row, vendor)
+    advance(row.id)  # a message that comes late
+    assert vendor.seen.count("POST /batches/batch_0/cancel") == 1
+    vendor.looks, vendor.finish = 1, lambda nth, line: None
+    with tenant_scope(row.tenant_id):
+        transitions.resume(row.tenant_id, row.id, budget_microusd=None)
+    carry_to(row, StepName.DISTILLATION)
+    assert sum(body == vendor.chat.answered[1] for body in vendor.chat.answered) == 1, "what is paid is not asked again"
+    check_money(row)
+
+
+def test_a_compile_that_fails_while_it_waits_cancels_its_batch_even_if_the_vendor_is_away_just_then(vendor):
+    row = stopped_half_done(vendor)
+    with tenant_scope(row.tenant_id):
+        TeacherBatch.objects.filter(compile_id=row.id).update(created_at=timezone.now() - timedelta(hours=49))
+    vendor.refuses["POST /batches/batch_0/cancel"] = (503, {"error": {"message": "overloaded"}})
+    for _ in range(pipeline.MAX_ATTEMPTS):
+        retry(row)
+    assert (fresh(row).status, row.failure_code) == (CompileStatus.FAILED, "teacher_timeout")
+    assert "it is canceled" in row.failure_message
+    look(row)
+    assert [job.status for job in vendor.jobs] == ["in_progress"], "the vendor did not hear it"
+    del vendor.refuses["POST /batches/batch_0/cancel"]
+    for _ in range(2):
+        look(row)
+    check_stopped_and_kept(row, vendor)
+
+
+def test_a_compile_that_is_resumed_while_its_batch_is_stopped_goes_on_with_what_it_answered(vendor):
+    row = stopped_half_done(vendor)
+    age(row, hours=25)
+    assert expire_compiles() == 1
+    advance(row.id)
+    assert [job.status for job in vendor.jobs] == ["cancelling"] or batches_of(row)[0].state == "ended"
+    vendor.finish = lambda nth, line: None
+    with tenant_scope(row.tenant_id):
+        transitions.resume(row.tenant_id, row.id, budget_microusd=None)
+    vendor.looks = 1
+    carry_to(row, StepName.DISTILLATION)
+    assert row.reserved_microusd == 0
+    check_money(row)
+
+
+def retry(row: Compile) -> None:
+    """The next attempt of a compile whose last one failed: `look` would count from the first again."""
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE compiles_compilelease SET due_at = now() WHERE compile_id = %s", [row.id])
+    advance(row.id)
 
 
 def test_a_wrong_key_is_found_by_the_first_call_before_any_batch(vendor):

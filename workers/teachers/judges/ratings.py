@@ -42,6 +42,10 @@ class RatingBatch:
             return {}
         return {place: ratings[id_] for id_, place in self.places.items() if id_ in ratings}
 
+    def is_misled(self, choice: Mapping[str, Any]) -> bool:
+        """Tell whether the control is rated in the upper half of the scale."""
+        return read_ratings(choice, list(self.shown)).get(self.control, 0) > MOST_RATING / 2
+
 
 def rating_batch(texts: Sequence[str], rng: random.Random) -> RatingBatch:
     """The texts with a control, in random order under random ids."""

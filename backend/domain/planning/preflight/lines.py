@@ -30,6 +30,8 @@ class Check(StrEnum):
     TEACHER = "teacher"
     STRUCTURED_OUTPUT = "structured_output"
     LOGPROBS = "logprobs"
+    FALLBACK = "fallback"
+    REWARD = "reward"
 
 
 class LineStatus(StrEnum):
@@ -108,7 +110,7 @@ def in_order(lines: Iterable[PreflightLine]) -> Preflight:
 
 
 class PreflightFailed(CustomerError):
-    """A compile that could not have ended; nothing was paid but the one tiny call."""
+    """A compile that could not have ended; nothing was paid but a tiny call to each model."""
 
     code = "preflight_failed"
 

@@ -1,12 +1,15 @@
-"""The lines of the one tiny call: what the teacher answered, or why it did not."""
+"""The lines of the tiny calls: what a teacher, its fallback model or the model that gives rewards answered, or why it
+did not."""
 
 from dataclasses import dataclass
 
 from backend.domain.answers.json_schemas import validator
 from backend.domain.answers.json_values import BadAnswer, parse_answer, strip_fence
 from backend.domain.dialects.faults import FAULT_TEXTS, TeacherFault
+from backend.domain.dialects.reward_apis import reward_api
 from backend.domain.money.vendor_prices import host_of
 from backend.domain.planning.estimates import usd
+from backend.domain.planning.preflight.asked_models import AskedModel, asked_models
 from backend.domain.planning.preflight.lines import (
     Check,
     PreflightLine,
@@ -22,7 +25,6 @@ TEST_TEXT = "This is a test of the connection."  # the input that the tiny call 
 TEST_TOKENS = 256  # its longest answer, thoughts apart
 DEADLINE_S = 20.0
 _ELSEWHERE = frozenset({TeacherFault.NO_SUCH_PATH, TeacherFault.NOT_OPENAI, TeacherFault.HTML, TeacherFault.REDIRECT})
-_CALLED = (Check.TEACHER, Check.STRUCTURED_OUTPUT, Check.LOGPROBS)
 # failures that name no fault of the endpoint, by code: what happened, what to do
 _FAILURES = {
     "teacher_unreachable": (
@@ -59,8 +61,9 @@ _FAILURES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TinyAnswer:
-    """The answer to the tiny call. `wants_logprobs`: they were asked for; `dialect` is how the endpoint was spoken to,
-    `learnt` what its refusals have taught so far."""
+    """The answer to a tiny call. `wants_logprobs`: they were asked for; `dialect` is how the endpoint was spoken to,
+    `learnt` what its refusals have taught so far. Of a model that gives rewards: `has_reward`, whether a number of the
+    test can be read, and `rates_nonsense`, whether it rates a line of random letters as good."""
 
     text: str
     is_cut: bool
@@ -70,6 +73,8 @@ class TinyAnswer:
     cost_microusd: int
     dialect: str
     learnt: tuple[str, ...] = ()
+    has_reward: bool = True
+    rates_nonsense: bool = False
 
 
 def skipped_lines(spec: Spec) -> list[PreflightLine]:
@@ -78,17 +83,36 @@ def skipped_lines(spec: Spec) -> list[PreflightLine]:
     return [skipped_line(Check.TEACHER, f"{who} needs no call.")]
 
 
-def unasked_lines(why: str) -> list[PreflightLine]:
-    return [skipped_line(Check.TEACHER, f"The teacher was not asked: {why}.")]
+def unasked_lines(spec: Spec, why: str) -> list[PreflightLine]:
+    return [skipped_line(one.check, f"The {one.name} was not asked: {why}.") for one in asked_models(spec)]
 
 
-def answer_lines(spec: Spec, answer: TinyAnswer) -> list[PreflightLine]:
+def answer_lines(asked: AskedModel, answer: TinyAnswer) -> list[PreflightLine]:
     learnt = f", without {', '.join(answer.learnt)}" if answer.learnt else ""
     sentence = (
-        f"The teacher {_who(spec)} answered in {answer.latency_ms} ms for {usd(answer.cost_microusd)}; it is spoken to "
-        f"as {answer.dialect}{learnt}."
+        f"{_who(asked)} answered in {answer.latency_ms} ms for {usd(answer.cost_microusd)}; it is spoken to as "
+        f"{answer.dialect}{learnt}."
     )
-    return [passed_line(Check.TEACHER, sentence), *_structured_lines(spec, answer), _logprobs_line(answer)]
+    if asked.check is Check.REWARD and not answer.has_reward:
+        return [_unread_line(asked, sentence, answer)]
+    lines = [passed_line(asked.check, sentence)]
+    if asked.check is Check.TEACHER:
+        lines += [*_structured_lines(asked.spec, answer), _logprobs_line(answer)]
+    return lines
+
+
+def _unread_line(asked: AskedModel, sentence: str, answer: TinyAnswer) -> PreflightLine:
+    """The line of an answer that is worth nothing: a compile pays for each such answer, and ends without its reward."""
+    finding = "Its answer to the test holds no number that can be read."
+    if answer.rates_nonsense:
+        finding = "It rates a line of random letters as good: no rating beside such a line is believed."
+    what_to_do = asked.in_its_words("Name another model in teacher.model, or leave the reward out")
+    return warning_line(
+        Check.REWARD,
+        f"{sentence} {finding}",
+        code="reward_unread",
+        what_to_do=f"{what_to_do}: answers without a number are paid for, and verifiers rank instead.",
+    )
 
 
 def _structured_lines(spec: Spec, answer: TinyAnswer) -> list[PreflightLine]:
@@ -116,20 +140,18 @@ def _logprobs_line(answer: TinyAnswer) -> PreflightLine:
     return skipped_line(Check.LOGPROBS, f"{how}; verifiers order its candidates.")
 
 
-def failure_line(spec: Spec, *, code: str, fault: TeacherFault | None, message: str = "") -> PreflightLine:
+def failure_line(asked: AskedModel, *, code: str, fault: TeacherFault | None, message: str = "") -> PreflightLine:
     """The line of a call that failed; `code` is the failure's, `message` its own sentence, for what nothing here
     knows."""
-    who = f"The teacher {_who(spec)}"
     if fault is not None:
-        text = FAULT_TEXTS[fault]
-        todo = text.what_to_do + _longer_address(spec, fault)
-        return failed_line(Check.TEACHER, f"{who}: {text.finding}.", code=text.code, what_to_do=todo)
-    if code in _FAILURES:
+        code, finding, what_to_do = _fault_texts(asked, fault)
+    elif code in _FAILURES:
         finding, what_to_do = _FAILURES[code]
-        return failed_line(Check.TEACHER, f"{who}: {finding}.", code=code, what_to_do=what_to_do)
-    return failed_line(
-        Check.TEACHER, message or f"{who} failed.", code=code, what_to_do="Check teacher.base_url and teacher.model."
-    )
+    else:
+        sentence = asked.in_its_words(message) or f"{_who(asked)} failed."
+        what_to_do = asked.in_its_words("Check teacher.base_url and teacher.model.")
+        return failed_line(asked.check, sentence, code=code, what_to_do=what_to_do)
+    return failed_line(asked.check, f"{_who(asked)}: {finding}.", code=code, what_to_do=asked.in_its_words(what_to_do))
 
 
 def _longer_address(spec: Spec, fault: TeacherFault) -> str:
@@ -138,6 +160,23 @@ def _longer_address(spec: Spec, fault: TeacherFault) -> str:
     return f" Here that may be {address}/v1." if fault in _ELSEWHERE and address.count("/") == 2 else ""
 
 
-def _who(spec: Spec) -> str:
-    host = host_of(spec.teacher.base_url)
-    return spec.teacher.model[:80] + (f" at {host}" if host else "")
+def _fault_texts(asked: AskedModel, fault: TeacherFault) -> tuple[str, str, str]:
+    """The code, what was found and what to do; a reward model's own server speaks no chat completions."""
+    text, reward = FAULT_TEXTS[fault], asked.reward
+    if reward is None or reward.is_chat:
+        return text.code, text.finding, text.what_to_do + _longer_address(asked.spec, fault)
+    path = reward_api(reward.api).path
+    check = f"Check teacher.base_url and the reward's api: {reward.api} is asked at {path} (docs/rewards.md)."
+    if fault is TeacherFault.NO_SUCH_PATH:
+        return text.code, f"it knows no such model, or no path {path}", check
+    if fault is TeacherFault.NOT_OPENAI:
+        return text.code, f"it does not answer as {reward.api} does", check
+    if fault is TeacherFault.OTHER_REFUSAL:
+        return text.code, "it does not accept the request", check
+    return text.code, text.finding, text.what_to_do
+
+
+def _who(asked: AskedModel) -> str:
+    teacher = asked.spec.teacher
+    host = host_of(teacher.base_url)
+    return f"The {asked.name} {teacher.model[:80]}" + (f" at {host}" if host else "")

@@ -29,7 +29,7 @@ def tenant():
 
 @pytest.fixture(autouse=True)
 def short_waits(monkeypatch):
-    monkeypatch.setattr(teacher_checks.ask_teacher, "__kwdefaults__", {"wait_s": 0.2})
+    monkeypatch.setattr(teacher_checks.ask_models, "__kwdefaults__", {"wait_s": 0.2})
     monkeypatch.setattr(runner_lines.check_runners, "__kwdefaults__", {"wait_s": 0.2})
 
 
@@ -55,6 +55,16 @@ def test_without_a_script_the_list_is_in_the_editor(tenant):
     assert "<textarea" in text
     assert "a compile can end" in text
     assert "router" in text
+
+
+def test_the_fallback_model_and_the_model_that_gives_rewards_have_lines_in_it(tenant):
+    price = {"input_usd_per_mtok": 1, "output_usd_per_mtok": 1}
+    teacher = {"provider": "openai_compatible", "model": "m-1", "base_url": "https://llm.example.com/v1"}
+    teacher |= {"price": price, "fallback_model": "m-2"}
+    reward = {"kind": "reward", "base_url": "https://rewards.example.com/v1", "model": "judge-1", "price": price}
+    text = ask(logged_in(tenant, Role.DEVELOPER), yaml.safe_dump(small_spec(teacher=teacher, verifiers=[reward])))
+    for check, name in (("teacher", "teacher"), ("fallback", "fallback model"), ("reward", "reward model")):
+        assert f"<b>{check}</b>: It is not known whether the {name} answers" in text, "no worker is there"
 
 
 @pytest.mark.parametrize("text", ["task: [", "{}", HOSTILE])

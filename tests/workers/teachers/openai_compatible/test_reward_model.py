@@ -36,15 +36,54 @@ def ask(server: RewardServer, api: RewardApi, *, key: str | None = None, model: 
         client.close()
 
 
+def speaker_of(api: RewardApi) -> str:
+    """Whose server speaks it; Jina's protocol is vLLM's too."""
+    return "vllm" if api.name == "rerank" else api.name.partition("-")[0]
+
+
 @pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
 def test_the_number_of_a_candidate_is_read_from_every_api(api):
-    with serving_rewards(lambda text: -2.25 if text == "where is my refund" else 0.0) as server:
+    speaks = speaker_of(api)
+    with serving_rewards(lambda text: -2.25 if text == "where is my refund" else 0.0, speaks=speaks) as server:
         done = ask(server, api)
     (choice,) = done.choices
     assert float(choice.text) == -2.25
-    assert (done.usage.output_tokens, done.usage.estimated, done.usage.disputed) == (0, False, False)
+    assert (done.usage.output_tokens, done.usage.estimated, done.usage.disputed) == (0, speaks != "vllm", False)
     assert done.usage.input_tokens > 0
     assert len(server.asked) == 1
+
+
+RANKERS = [api for api in APIS if speaker_of(api) != "vllm"]
+
+
+@pytest.mark.parametrize("api", RANKERS, ids=lambda api: api.name)
+def test_a_ranker_is_asked_for_raw_numbers_without_the_text_and_its_refusals_are_read(api):
+    with serving_rewards(lambda text: 1.0, key="right", speaks=speaker_of(api)) as server:
+        with pytest.raises(TeacherFailed, match="refuses the API key"):
+            ask(server, api, key="wrong")
+        ask(server, api, key="right", model="a name that it does not read")
+        with pytest.raises(TeacherFailed, match="no such model or path"):
+            ask(server, VLLM_CLASSIFY, key="right")
+        ((path, body),) = server.asked
+    texts = body.get("texts") or body.get("documents")
+    assert (body["query"], texts) == ("Write one new message.", ["where is my refund"])
+    if api.name == "tei-rerank":
+        assert (path, body["raw_scores"]) == ("/rerank", True)
+    else:
+        assert (path, body["return_documents"]) == ("/v1/rerank", False)
+
+
+def test_a_score_in_a_list_of_one_is_that_number():
+    """SGLang's releases of before it coerced `embedding` into a number."""
+    answer = read_reward(b'[{"score": [0.5], "document": "x", "index": 0}]', reward_api("sglang-rerank"), REQUEST)
+    assert answer.choices[0].text == "0.5"
+
+
+@pytest.mark.parametrize("body", [b"[]", b"{}", b'[{"index": 0}]', b'{"score": 1}', b"[1]", b'"x"'])
+@pytest.mark.parametrize("api", RANKERS, ids=lambda api: api.name)
+def test_another_shape_is_no_answer_of_a_ranker(api, body):
+    with pytest.raises(BadAnswer):
+        read_reward(body, api, REQUEST)
 
 
 @pytest.mark.parametrize("value", [None, "nine", True, float("nan"), float("inf"), 1e12, 10**400, {}])

@@ -1,4 +1,4 @@
-"""What runners and bases say together: who may have the base, whether it fits, whether it can be sent."""
+"""What runners and bases say together: who may have the base."""
 
 from typing import Any
 
@@ -9,19 +9,16 @@ from backend.domain.planning.preflight.base_lines import (
     KnownRunner,
     base_lines,
     bases_of,
-    disk_line,
-    memory_line,
     runner_line,
-    transfer_line,
 )
 from backend.domain.planning.preflight.lines import LineStatus
+from backend.domain.planning.preflight.size_lines import memory_line
 from backend.domain.spec.parsing import Spec, parse_spec
 from tests.backend.domain.spec.test_parsing import document
 
 BASE = "Qwen/Qwen2.5-7B-Instruct"
 SEVEN_B = CheckBaseResult(size_bytes=15_231_233_024, n_parameters=7_615_616_512, adapter_parameters=2_523_136)
 KINDS = ["distill", "distill_causal", "evaluate_causal", "check_base"]
-LIMIT = 256_000_000
 
 
 def spec_of(**causal: Any) -> Spec:
@@ -108,63 +105,3 @@ def test_a_runner_that_neither_holds_the_base_nor_asks_a_hub_is_warned_of() -> N
     assert found.status is LineStatus.PASSED
     assert (left_out.status, left_out.code) == (LineStatus.WARNING, "unknown_base")
     assert "b" in left_out.sentence
-
-
-@pytest.mark.parametrize(
-    ("report", "causal", "status"),
-    [
-        ({"device": "cpu", "memory_bytes": 16 * 10**9}, {}, LineStatus.FAILED),
-        ({"device": "cpu", "memory_bytes": 64 * 10**9}, {}, LineStatus.PASSED),
-        ({"device": "cuda", "memory_bytes": 24 * 10**9, "has_bf16": True}, {}, LineStatus.PASSED),
-        ({"device": "cuda", "memory_bytes": 24 * 10**9, "has_bf16": True}, {"precision": "fp32"}, LineStatus.FAILED),
-        ({"device": "cuda", "memory_bytes": 12 * 10**9, "has_bf16": True}, {}, LineStatus.FAILED),
-        ({"device": "cuda", "memory_bytes": 12 * 10**9, "has_bf16": True}, {"variant": "qlora"}, LineStatus.PASSED),
-    ],
-)
-def test_memory_is_weights_by_the_devices_precision_and_what_is_trained(report, causal, status) -> None:
-    spec = spec_of(**causal)
-    line = memory_line(spec, the_base(spec), SEVEN_B, [runner(**report)])
-    assert line.status is status, line.sentence
-    if status is LineStatus.FAILED:
-        assert (line.code, "the only runner, a, has" in line.sentence) == ("base_exceeds_memory", True)
-
-
-def test_a_small_runner_beside_a_large_one_is_a_warning() -> None:
-    small, large = runner("small", memory_bytes=8 * 10**9), runner("large", memory_bytes=80 * 10**9)
-    line = memory_line(spec_of(), the_base(), SEVEN_B, [small, large])
-    assert (line.status, line.code) == (LineStatus.WARNING, "base_exceeds_memory")
-    assert "small has not" in line.sentence
-
-
-@pytest.mark.parametrize(
-    ("rank", "status", "code"),
-    [
-        (4, LineStatus.PASSED, ""),
-        (8, LineStatus.WARNING, "checkpoint_too_large"),
-        (64, LineStatus.FAILED, "adapter_too_large"),
-    ],
-)
-def test_adapter_and_checkpoint_are_held_against_what_a_file_may_have(rank: int, status: LineStatus, code: str) -> None:
-    """7B and 256 MB: checkpoints of rank 8 have 283 MB (161 with an 8-bit optimiser), an adapter of rank 64 has 323."""
-    line = transfer_line(spec_of(rank=rank), the_base(spec_of(rank=rank)), None, limit_bytes=LIMIT)
-    assert (line.status, line.code or "") == (status, code), line.sentence
-    if code == "checkpoint_too_large":
-        assert "begins again" in line.sentence
-    if code == "adapter_too_large":
-        assert line.what_to_do.startswith("Lower train.causal.rank to 50 or less")
-
-
-def test_the_size_of_an_unknown_adapter_is_not_invented() -> None:
-    spec = spec_of(base="owner/unheard-of")
-    line = transfer_line(spec, the_base(spec), None, limit_bytes=LIMIT)
-    assert (line.status, line.code) == (LineStatus.WARNING, "adapter_size_not_known")
-    read = CheckBaseResult(adapter_parameters=549_888)
-    assert transfer_line(spec, the_base(spec), read, limit_bytes=LIMIT).status is LineStatus.PASSED
-    assert disk_line(the_base(spec), None, free_bytes=10**9).status is LineStatus.SKIPPED
-
-
-def test_a_store_without_room_for_two_checkpoints_refuses() -> None:
-    assert disk_line(the_base(), SEVEN_B, free_bytes=10**12).status is LineStatus.PASSED
-    line = disk_line(the_base(), SEVEN_B, free_bytes=500_000_000)
-    assert (line.status, line.code) == (LineStatus.FAILED, "blob_store_full")
-    assert disk_line(the_base(), SEVEN_B, free_bytes=None).status is LineStatus.SKIPPED

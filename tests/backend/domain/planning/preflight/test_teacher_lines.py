@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from backend.domain.dialects.faults import FAULT_TEXTS, TeacherFault
+from backend.domain.planning.preflight.asked_models import AskedModel, asked_models
 from backend.domain.planning.preflight.lines import Check, LineStatus
 from backend.domain.planning.preflight.teacher_lines import TinyAnswer, answer_lines, failure_line, skipped_lines
 from backend.domain.spec.parsing import Spec, parse_spec
@@ -23,6 +24,10 @@ def spec_of(**changes: Any) -> Spec:
     return parse_spec(document(teacher=TEACHER, **changes))
 
 
+def asked_by(spec: Spec) -> AskedModel:
+    return asked_models(spec)[0]
+
+
 def answer(**changes: Any) -> TinyAnswer:
     fields: dict[str, Any] = {
         "text": "refund",
@@ -37,7 +42,7 @@ def answer(**changes: Any) -> TinyAnswer:
 
 
 def test_an_answer_is_told_with_its_time_its_cost_and_what_was_learnt() -> None:
-    teacher, logprobs = answer_lines(spec_of(), answer(learnt=("seed", "n")))
+    teacher, logprobs = answer_lines(asked_by(spec_of()), answer(learnt=("seed", "n")))
     assert teacher.status is LineStatus.PASSED
     assert "m-1 at llm.example.com answered in 812 ms for $0.000042" in teacher.sentence
     assert "as openai, without seed, n." in teacher.sentence
@@ -46,10 +51,10 @@ def test_an_answer_is_told_with_its_time_its_cost_and_what_was_learnt() -> None:
 
 def test_log_probs_that_do_not_come_are_told_and_refuse_nothing() -> None:
     for wants in (True, False):
-        line = answer_lines(spec_of(), answer(has_logprobs=False, wants_logprobs=wants))[-1]
+        line = answer_lines(asked_by(spec_of()), answer(has_logprobs=False, wants_logprobs=wants))[-1]
         assert (line.check, line.status) == (Check.LOGPROBS, LineStatus.SKIPPED)
     verified = spec_of(verifiers=[{"kind": "length", "min_chars": 8}])
-    assert "verifiers" in answer_lines(verified, answer(has_logprobs=False))[-1].sentence
+    assert "verifiers" in answer_lines(asked_by(verified), answer(has_logprobs=False))[-1].sentence
 
 
 @pytest.mark.parametrize(
@@ -62,13 +67,13 @@ def test_log_probs_that_do_not_come_are_told_and_refuse_nothing() -> None:
 )
 def test_the_answer_to_a_json_task_is_held_against_its_schema(text, is_cut, status, code) -> None:
     spec = json_spec().model_copy(update={"teacher": spec_of().teacher})
-    lines = {line.check: line for line in answer_lines(spec, answer(text=text, is_cut=is_cut))}
+    lines = {line.check: line for line in answer_lines(asked_by(spec), answer(text=text, is_cut=is_cut))}
     assert (lines[Check.STRUCTURED_OUTPUT].status, lines[Check.STRUCTURED_OUTPUT].code) == (status, code)
 
 
 @pytest.mark.parametrize("fault", list(TeacherFault))
 def test_every_fault_has_a_sentence_and_what_mends_it_and_no_path(fault: TeacherFault) -> None:
-    line = failure_line(spec_of(), code="teacher_rejected", fault=fault)
+    line = failure_line(asked_by(spec_of()), code="teacher_rejected", fault=fault)
     assert (line.status, line.code) == (LineStatus.FAILED, fault.value)
     assert line.sentence.startswith("The teacher m-1 at llm.example.com: ")
     assert line.what_to_do == FAULT_TEXTS[fault].what_to_do
@@ -77,7 +82,7 @@ def test_every_fault_has_a_sentence_and_what_mends_it_and_no_path(fault: Teacher
 
 @pytest.mark.parametrize("code", ["teacher_unreachable", "teacher_timeout", "teacher_rate_limited", "teacher_protocol"])
 def test_a_failure_without_a_fault_keeps_its_code(code: str) -> None:
-    line = failure_line(spec_of(), code=code, fault=None, message="The teacher m-1 failed: so it did.")
+    line = failure_line(asked_by(spec_of()), code=code, fault=None, message="The teacher m-1 failed: so it did.")
     assert (line.status, line.code, bool(line.what_to_do)) == (LineStatus.FAILED, code, True)
 
 
