@@ -102,7 +102,7 @@ def test_the_built_in_teacher_is_not_asked() -> None:
 )
 def test_a_host_alone_is_answered_with_the_address_up_to_v1(base_url: str, word: str) -> None:
     spec = parse_spec(document(teacher=TEACHER | {"base_url": base_url}))
-    line = failure_line(spec, code="teacher_rejected", fault=TeacherFault.NO_SUCH_PATH)
+    line = failure_line(asked_by(spec), code="teacher_rejected", fault=TeacherFault.NO_SUCH_PATH)
     assert line.what_to_do.endswith(word or "mostly up to /v1.")
     assert "team-secret" not in line.sentence + line.what_to_do
-    assert "Here that" not in failure_line(spec, code="x", fault=TeacherFault.WRONG_KEY).what_to_do
+    assert "Here that" not in failure_line(asked_by(spec), code="x", fault=TeacherFault.WRONG_KEY).what_to_do
