@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.doubles.model_hub import ModelHub, Repository
 
-SHARD = "model-00001-of-00001.safetensors"
+SHARDS = ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors")
 CONFIG = {
     "model_type": "qwen2",
     "architectures": ["Qwen2ForCausalLM"],
@@ -36,13 +36,13 @@ REFUSALS = {
 
 def whole() -> dict[str, bytes]:
     """The files of a base that would be taken."""
-    tensors = {f"model.layers.{i}.self_attn.q_proj.weight": SHARD for i in range(CONFIG["num_hidden_layers"])}
+    tensors = {f"model.layers.{i}.self_attn.q_proj.weight": shard for i, shard in enumerate(SHARDS)}
     return {
         "config.json": json.dumps(CONFIG).encode(),
         "tokenizer.json": b"{}",
         "tokenizer_config.json": b"{}",
         "model.safetensors.index.json": json.dumps({"weight_map": tensors}).encode(),
-        SHARD: b"\0" * 64,
+        **dict.fromkeys(SHARDS, b"\0" * 64),
     }
 
 
@@ -62,10 +62,10 @@ def publish(hub: ModelHub) -> None:
     add("acme/gated").is_gated = True
     add("acme/deeper", config__json=declaring(num_hidden_layers=99))
     add("acme/encoder", config__json=declaring(architectures=["BertModel"]))
-    add("acme/huge").announces[SHARD] = NO_DISK
-    del add("acme/shard-missing").revisions["main"][SHARD]
+    add("acme/huge").announces[SHARDS[0]] = NO_DISK
+    del add("acme/shard-missing").revisions["main"][SHARDS[1]]
     pickles = add("acme/pickles").revisions["main"]
-    for file in (SHARD, "model.safetensors.index.json"):
+    for file in (*SHARDS, "model.safetensors.index.json"):
         del pickles[file]
     pickles["pytorch_model.bin"] = b"\0"
 
