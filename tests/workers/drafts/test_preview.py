@@ -17,7 +17,6 @@ from workers.live.draft_preview import prospects
 pytestmark = pytest.mark.usefixtures("committed_db")
 TASK = "Does the customer of this shop ask for money back?"
 DEAR = {"price": {"input_usd_per_mtok": 9.0, "output_usd_per_mtok": 1.0}}
-FREE = {"price": {"input_usd_per_mtok": 0, "output_usd_per_mtok": 0}}  # nothing to save, and nothing divided by it
 STRICT = [{"kind": "excludes", "any_of": ["a"], "gate": True}]
 
 
@@ -31,7 +30,6 @@ def tenant() -> Tenant:
     [
         ({"task": TASK}, Arm.OFFERED, Strategy.JUDGE),
         ({"task": TASK, "teacher": DEAR}, Arm.NOT_WORTH, Strategy.JUDGE),
-        ({"task": TASK, "teacher": FREE}, Arm.NOT_WORTH, Strategy.JUDGE),
         ({"task": TASK, "family": "elsewhere"}, Arm.NO_DRAFTS, None),
         ({"task": TASK, "verifiers": STRICT}, Arm.NO_DRAFTS, None),
         ({"task": TASK, "teacher": {"engine": "vllm"}}, Arm.OFFERED, Strategy.ENGINE),
