@@ -205,7 +205,6 @@ BROKEN: dict[str, bytes] = {
     "a bomb of brackets": b"[" * 200_000,
     "a huge number": b'{"choices": ' + b"9" * 10_000 + b"}",
     "an endless choice": json.dumps(completion_body("a" * 5000)).encode(),
-    "HTML": b"<html>502 Bad Gateway</html>",
 }
 
 
@@ -218,11 +217,19 @@ def test_a_malformed_answer_is_tried_again_and_counted_as_waste(name: str) -> No
 
 
 def test_a_teacher_that_only_talks_nonsense_is_paid_for_it_twice_at_most() -> None:
-    error, hostile = failure(answer(200, b"<html>"), deadline_s=5.0)
+    error, hostile = failure(answer(200, BROKEN["half JSON"]), deadline_s=5.0)
     assert (error.code, error.retryable) == ("teacher_protocol", True)
     assert len(hostile.requests) == error.n_attempts == retry.MAX_BILLED_FAILURES
     assert error.usage is not None
     assert error.usage.output_tokens == 2 * REQUEST.n * REQUEST.max_tokens
+
+
+def test_a_page_of_a_web_server_was_written_by_no_model_and_costs_nothing() -> None:
+    page = answer(200, b"<html>502 Bad Gateway</html>")
+    completion, hostile = call(page, GOOD)
+    assert (completion.n_attempts, len(hostile.requests), completion.wasted.output_tokens) == (2, 2, 0)
+    error, _ = failure(page, deadline_s=5.0)
+    assert (error.code, error.usage) == ("teacher_protocol", None)
 
 
 def reset(connection: socket.socket, over: threading.Event) -> None:
