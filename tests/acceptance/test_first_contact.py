@@ -20,7 +20,7 @@ from tests.doubles.model_hub import model_hub
 from tests.doubles.published_bases import REFUSALS, install_cut, publish
 from tests.doubles.wrong_endpoints import CASES, KEY, ORGANISATION, WrongEndpoints, wrong_endpoints
 
-pytestmark = [pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(900)]  # a stack, some fifty compiles, and one that waits a minute
 
 # endpoint: the code of the line, and a word of what to do
 ENDPOINTS = {
@@ -258,7 +258,6 @@ def test_a_price_of_last_year_is_doubted_and_a_free_row_is_not(customer: Custome
     assert [text for text in estimate["assumptions"] if "declared is free" in text]
 
 
-@pytest.mark.nightly
 def test_a_compile_at_a_price_of_zero_bills_our_own_work_alone(
     deployment: Deployment, customer: Customer, teacher: TeacherServer
 ) -> None:

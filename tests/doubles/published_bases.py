@@ -24,7 +24,7 @@ REFUSALS = {
     "acme/no-tokenizer": ("base_without_tokenizer", "fast tokenizer"),
     "acme/own-code": ("base_needs_remote_code", "architecture transformers knows"),
     "acme/gated": ("gated_base", "operator"),
-    "acme/shard-missing": ("base_truncated", "base"),
+    "acme/shard-missing": ("base_truncated", "another revision"),
     "acme/deeper": ("base_wrong_architecture", "another"),
     "acme/encoder": ("not_causal", "ForCausalLM"),
     "acme/huge": ("base_too_large", "base"),
