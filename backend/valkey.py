@@ -46,16 +46,25 @@ pause = Pause()
 class PausingRedis(redis.Redis):
     """A client whose every command heeds `pause`. Raises redis.ConnectionError at once while it is on."""
 
+    pause = pause
+
     def execute_command(self, *args: Any, **options: Any) -> Any:
-        if not pause.may_ask():
+        if not self.pause.may_ask():
             raise redis.ConnectionError("Valkey failed to answer a moment ago")
         try:
             answer = super().execute_command(*args, **options)  # type: ignore[no-untyped-call]
         except (redis.ConnectionError, redis.TimeoutError):
-            pause.note_failure()
+            self.pause.note_failure()
             raise
         except redis.ResponseError:  # also NOSCRIPT, which one that was started anew says, and the script is sent again
-            pause.note_answer()
+            self.pause.note_answer()
             raise
-        pause.note_answer()
+        self.pause.note_answer()
         return answer
+
+
+class PatientRedis(PausingRedis):
+    """A client for what must not go on without Valkey: a moment in which others had no answer does not stop it, one in
+    which it had none itself does."""
+
+    pause = Pause()

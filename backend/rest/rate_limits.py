@@ -21,7 +21,7 @@ from rest_framework.request import Request
 from rest_framework.throttling import BaseThrottle
 
 from backend.domain.errors import TooManyRequests, Unavailable
-from backend.valkey import PausingRedis
+from backend.valkey import PatientRedis, PausingRedis
 
 if TYPE_CHECKING:  # DRF imports this module while it imports its views
     from rest_framework.views import APIView
@@ -29,6 +29,8 @@ if TYPE_CHECKING:  # DRF imports this module while it imports its views
 logger = logging.getLogger(__name__)
 
 WINDOW_S = 60
+PATIENCE_S = 0.25  # a read goes through without an answer
+SPENDING_PATIENCE_S = 2.0  # spending does not: one slow moment of Valkey, or of the machine, refuses nobody
 
 # KEYS: one bucket each. ARGV: requests per window of each, then the window in microseconds. Gives {is_allowed, index
 # of the tightest bucket, requests left in it, microseconds until it is full, microseconds to wait}.
@@ -92,7 +94,7 @@ def count_request(request: HttpRequest, caller: Caller, *, is_spending: bool = F
     """Count a request where no DRF view does. Raises TooManyRequests, Unavailable for spending that cannot be
     counted."""
     try:
-        decision = decide(caller.tenant_id, caller.api_key_id)
+        decision = decide(caller.tenant_id, caller.api_key_id, is_spending=is_spending)
     except redis.RedisError:
         if is_spending:
             raise Unavailable(
@@ -107,13 +109,13 @@ def count_request(request: HttpRequest, caller: Caller, *, is_spending: bool = F
         )
 
 
-def decide(tenant_id: UUID, api_key_id: UUID) -> Decision:
+def decide(tenant_id: UUID, api_key_id: UUID, *, is_spending: bool = False) -> Decision:
     """Book one request, or say how long to wait. Raises redis.RedisError when Redis does not answer."""
     quotas = (settings.KOLM_RATE_PER_KEY, settings.KOLM_RATE_PER_TENANT)
     # one hash tag, so that both buckets are on one node of a Redis cluster
     keys = [f"kolm:rate:{{{tenant_id}}}:{api_key_id}", f"kolm:rate:{{{tenant_id}}}"]
     try:
-        answer = _script()(keys=keys, args=[*quotas, WINDOW_S * 1_000_000])
+        answer = _script(is_patient=is_spending)(keys=keys, args=[*quotas, WINDOW_S * 1_000_000])
     except redis.RedisError as fault:
         logger.warning("rate limits are not counted: %s", type(fault).__name__)
         raise
@@ -138,8 +140,8 @@ def headers_of(decision: Decision) -> dict[str, str]:
 
 
 @functools.cache
-def _script() -> Any:
-    client = PausingRedis.from_url(
-        settings.REDIS_URL, socket_connect_timeout=0.25, socket_timeout=0.25, retry=Retry(NoBackoff(), 0)
-    )
-    return client.register_script(_SCRIPT)
+def _script(*, is_patient: bool) -> Any:
+    client, patience_s = (PatientRedis, SPENDING_PATIENCE_S) if is_patient else (PausingRedis, PATIENCE_S)
+    return client.from_url(
+        settings.REDIS_URL, socket_connect_timeout=patience_s, socket_timeout=patience_s, retry=Retry(NoBackoff(), 0)
+    ).register_script(_SCRIPT)

@@ -1,7 +1,12 @@
 """GCRA against a real Redis."""
 
+import socket
+import socketserver
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from urllib.parse import urlsplit, urlunsplit
 
 import pytest
 import redis
@@ -10,7 +15,7 @@ from django.test import Client
 
 from backend.rest import rate_limits
 from backend.rest.new_ids import new_uuid7
-from backend.valkey import PAUSE_S, pause
+from backend.valkey import PAUSE_S, PatientRedis, pause
 from tests.factories import bearer, make_api_key, make_tenant
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.backend.rest.probe_urls")]
@@ -25,12 +30,51 @@ def quotas(settings):
 
 
 @pytest.fixture
-def redis_is_away(settings, monkeypatch):
-    settings.REDIS_URL = "redis://127.0.0.1:1"
+def fresh_clients():
     rate_limits._script.cache_clear()
     yield
     rate_limits._script.cache_clear()
-    pause.note_answer()
+    for each in (pause, PatientRedis.pause):
+        each.note_answer()
+
+
+@pytest.fixture
+def redis_is_away(settings, fresh_clients):
+    settings.REDIS_URL = "redis://127.0.0.1:1"
+
+
+class SlowRedis(socketserver.ThreadingTCPServer):
+    """The real one behind a line that brings its answers late."""
+
+    daemon_threads = True
+
+    def __init__(self, real: tuple[str, int], *, late_s: float) -> None:
+        self.real, self.late_s = real, late_s
+        super().__init__(("127.0.0.1", 0), _SlowLine)
+
+
+class _SlowLine(socketserver.BaseRequestHandler):
+    def handle(self) -> None:
+        with socket.create_connection(self.server.real) as far, suppress(OSError):
+            threading.Thread(target=self._carry, args=(self.request, far, 0.0), daemon=True).start()
+            self._carry(far, self.request, self.server.late_s)
+
+    def _carry(self, source: socket.socket, target: socket.socket, late_s: float) -> None:
+        with suppress(OSError):
+            while data := source.recv(65_536):
+                time.sleep(late_s)
+                target.sendall(data)
+
+
+@pytest.fixture
+def redis_is_slow(settings, fresh_clients):
+    real = urlsplit(settings.REDIS_URL)
+    with SlowRedis((real.hostname, real.port), late_s=1.5 * rate_limits.PATIENCE_S) as server:
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+        where = f"127.0.0.1:{server.server_address[1]}"
+        settings.REDIS_URL = urlunsplit(real._replace(netloc=f"{real.netloc.rpartition('@')[0]}@{where}".lstrip("@")))
+        yield
+        server.shutdown()
 
 
 def test_a_burst_of_the_quota_passes_and_no_more(quotas):
@@ -113,6 +157,17 @@ def test_a_redis_that_is_away_is_not_waited_for_twice():
     for _ in range(5):
         assert Client().get("/spends", headers=headers).status_code == 200
     assert time.monotonic() - began < 0.9
+
+
+@pytest.mark.usefixtures("redis_is_slow")
+def test_a_slow_moment_of_redis_refuses_no_spending():
+    """The read is not counted; the spending waits for its answer, although a read had none a moment ago."""
+    headers = bearer(make_api_key(make_tenant()))
+    client = Client()
+    read = client.get("/spends", headers=headers)
+    assert (read.status_code, "RateLimit" in read) == (200, False)
+    spent = client.post("/spends", b'{"name": "x"}', content_type="application/json", headers=headers)
+    assert (spent.status_code, "RateLimit" in spent) == (201, True)
 
 
 def test_a_redis_that_comes_back_without_its_scripts_is_counted_with_again():
