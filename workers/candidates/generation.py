@@ -18,8 +18,8 @@ from backend.compiles.reactions import first_round, note, openers, temperature_o
 from backend.compiles.states import CallState, CandidateState, state_when_written
 from backend.domain.answers.candidates import text_key
 from backend.domain.lifecycle import StepName
-from backend.domain.planning.estimates import CHOICES_PER_CALL
 from backend.domain.planning.step_outputs import SlicingOut
+from backend.domain.planning.teacher_estimates import CHOICES_PER_CALL
 from backend.domain.spec.defaults import dialect_of
 from backend.domain.spec.parsing import LabelOutput
 from workers.candidates.embedding_usage import embedding_fact

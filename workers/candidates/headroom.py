@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from backend.compiles.models import Compile, Slice
 from backend.domain.lifecycle import STEPS, StepName
 from backend.domain.money.pricing import TeacherPrice
-from backend.domain.planning.estimates import CHOICES_PER_CALL
+from backend.domain.planning.teacher_estimates import CHOICES_PER_CALL
 from workers.candidates.generation import model_of, request_of, shown_exemplars
 from workers.step.durable import CompileRun
 from workers.step.teacher_calls import worst_cost

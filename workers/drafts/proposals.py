@@ -15,7 +15,7 @@ from backend.domain.drafts.offer_plan import PlannedDraft
 from backend.domain.drafts.policy import Decision, Offerable, decide
 from backend.domain.drafts.vocabulary import Arm, StoredDraft, Strategy
 from backend.domain.money.pricing import TeacherPrice
-from backend.domain.planning.estimates import CHOICES_PER_CALL
+from backend.domain.planning.teacher_estimates import CHOICES_PER_CALL
 from backend.domain.spec.parsing import Spec
 from backend.drafts.cache import NearSource, prompts_of
 from backend.drafts.calibrations import calibration, curve_of, ledger_of

@@ -15,7 +15,7 @@ from backend.domain.drafts.offer_plan import OfferPlan, OfferState, saving_to_js
 from backend.domain.drafts.vocabulary import Arm, Saving, Strategy
 from backend.domain.lifecycle import StepName
 from backend.domain.money.pricing import TeacherPrice, cost_microusd, price_book
-from backend.domain.planning.estimates import CHOICES_PER_CALL
+from backend.domain.planning.teacher_estimates import CHOICES_PER_CALL
 from backend.drafts.calibrations import locked_calibration
 from backend.drafts.models import Offer
 from backend.drafts.statistics import running_rate

@@ -17,7 +17,7 @@ import numpy as np
 from backend.compiles.models import Candidate, Slice
 from backend.compiles.reactions import is_half, note
 from backend.domain.lifecycle import StepName
-from backend.domain.planning.estimates import HALVES_SHOWN
+from backend.domain.planning.teacher_estimates import HALVES_SHOWN
 from backend.domain.selection.select import SelectionReport
 from backend.domain.selection.slice_split import (
     MAX_NAME_CHARS,

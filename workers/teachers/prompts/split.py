@@ -6,7 +6,7 @@ recording.
 
 from collections.abc import Sequence
 
-from backend.domain.planning.estimates import NAMING_TOKENS
+from backend.domain.planning.teacher_estimates import NAMING_TOKENS
 from backend.domain.selection.slice_split import MAX_PART_CHARS, MAX_PART_HINT_CHARS
 from backend.domain.spec.parsing import SliceSpec, Spec
 from workers.teachers.prompts.candidate_and_label import DATA_RULE, fence, head, one_line
