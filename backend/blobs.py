@@ -30,7 +30,7 @@ from backend.domain.errors import NotFound, OurError, Unavailable
 logger = logging.getLogger(__name__)
 
 # How lately a blob may have been stored for a sweep to leave it: longer than any transaction that is yet to name it,
-# shorter than what is forgotten soonest (`runner_jobs.forgetting.KEEP_S`).
+# shorter than what is forgotten soonest (`runner_jobs.retention.KEEP_S`).
 LATELY_S = 300.0
 _HEX = frozenset("0123456789abcdef")
 UNFINISHED, STALE_S = "unfinished-", 3600.0

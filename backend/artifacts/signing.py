@@ -50,7 +50,7 @@ def load_signing_key(path: Path) -> Ed25519PrivateKey:
 
 
 def raw_of(key: Ed25519PrivateKey) -> bytes:
-    """Its public half, 32 bytes."""
+    """The public half, 32 bytes."""
     return key.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)
 
 

@@ -75,7 +75,7 @@ def fault_of(remote: RemoteSubscription) -> str:
 
 
 def lapse(tenant_id: UUID, now: datetime) -> None:
-    """Back to free where a payment failed and the paid period is over, in the tenant's scope."""
+    """Return to free where a payment failed and the paid period is over, in the tenant's scope."""
     lapsed = Subscription.objects.of_tenant(tenant_id).filter(status=SubscriptionStatus.PAST_DUE, lapses_at__lte=now)
     if lapsed.exists():
         _fall_back(tenant_id)

@@ -16,8 +16,8 @@ from backend.billing.incidents import open_incident
 from backend.billing.invoices import add_lines, book_fee, book_payment, emit_finalized, lines_of, plan_line
 from backend.billing.models import BilledBy, Invoice, InvoiceStatus, LineKind, Subscription
 from backend.billing.periods import lock_books
-from backend.billing.stripe import invoices as remote_invoices
-from backend.billing.stripe import meters as remote_meters
+from backend.billing.stripe import invoices as stripe_invoices
+from backend.billing.stripe import meters as stripe_meters
 from backend.billing.stripe.invoices import RemoteInvoice, RemoteLine
 from backend.domain.ids import Prefix, encode_id
 from backend.domain.money.plans import plan
@@ -43,10 +43,10 @@ def sync_invoices(tenant_id: UUID, customer: str, *, now: datetime) -> bool:
             .filter(billed_by=BilledBy.STRIPE, stripe_settled_at=None, period_end__lte=now)
             .order_by("period_end")
         )
-    remote = [row for sub in subscriptions for row in remote_invoices.invoices_of(sub.stripe_subscription_id)]
+    remote = [row for sub in subscriptions for row in stripe_invoices.invoices_of(sub.stripe_subscription_id)]
     for row in remote:
         if row.status == "draft" and row.auto_advance:
-            remote_invoices.hold_draft(row.id, key=f"hold-{row.id}-{int(now.timestamp())}")
+            stripe_invoices.hold_draft(row.id, key=f"hold-{row.id}-{int(now.timestamp())}")
         elif row.reason != "subscription_cycle" and row.status != "draft":
             mirror_plan(tenant_id, row)
     by_end = {row.period_end: row for row in remote if row.reason == "subscription_cycle"}
@@ -88,18 +88,18 @@ def _finalize(invoice: Invoice, remote: RemoteInvoice, customer: str) -> RemoteI
         Invoice.objects.of_tenant(invoice.tenant_id).filter(id=invoice.id).update(n_attempts=F("n_attempts") + 1)
         invoice.refresh_from_db()
     attempt = f"{invoice.id}-{invoice.n_attempts}"
-    remote_meters.grant_credit(
+    stripe_meters.grant_credit(
         customer=customer,
         cents=invoice.credit_cents,
         name=f"Credits of invoice {invoice.number}",
         invoice=encode_id(Prefix.INVOICE, invoice.id),
         key=f"credit-{attempt}",
     )
-    now = remote_invoices.invoice(remote.id)
+    now = stripe_invoices.invoice(remote.id)
     if now.status != "draft":
         return now
-    remote_invoices.finalize(remote.id, key=f"finalize-{attempt}")
-    return remote_invoices.invoice(remote.id)
+    stripe_invoices.finalize(remote.id, key=f"finalize-{attempt}")
+    return stripe_invoices.invoice(remote.id)
 
 
 def _mirror(invoice: Invoice, remote: RemoteInvoice, now: datetime) -> bool:

@@ -377,7 +377,7 @@ class TeacherBatch(TenantOwned):
 
 
 class CompileEvent(TenantOwned):
-    """The compile's story in order: `seq` counts 1, 2, 3 ... without gaps, given under the compile's row lock."""
+    """The compile's events in order: `seq` counts 1, 2, 3 ... without gaps, given under the compile's row lock."""
 
     compile = models.ForeignKey(Compile, on_delete=models.CASCADE, related_name="events")
     seq = models.IntegerField()

@@ -19,59 +19,59 @@ from backend.compiles.models import Slice
 OPENS_ROUND = frozenset({"exemplars", "hotter", "fallback_model", "resynthesize", "split_off"})
 
 
-def note(pool: Slice, reaction: str, **facts: Any) -> None:
+def note(slice_row: Slice, reaction: str, **facts: Any) -> None:
     """Append to the slice's history; the caller saves it in the transaction of what it did."""
     entry = {
         "reaction": reaction,
-        "round": pool.round,
-        "n_generated": pool.n_generated,
-        "n_rejected": pool.n_rejected,
-        "temperature_ppm": pool.temperature_ppm,
+        "round": slice_row.round,
+        "n_generated": slice_row.n_generated,
+        "n_rejected": slice_row.n_rejected,
+        "temperature_ppm": slice_row.temperature_ppm,
     }
-    pool.reactions = [*pool.reactions, entry | facts]
+    slice_row.reactions = [*slice_row.reactions, entry | facts]
 
 
-def times(pool: Slice, reaction: str) -> int:
-    return sum(entry["reaction"] == reaction for entry in pool.reactions)
+def times(slice_row: Slice, reaction: str) -> int:
+    return sum(entry["reaction"] == reaction for entry in slice_row.reactions)
 
 
-def passed_over(pool: Slice, mitigation: str) -> bool:
+def passed_over(slice_row: Slice, mitigation: str) -> bool:
     """Return whether it was tried on this slice to no avail; what was so for the slice it was part of may not be so
     here."""
-    return any(e["reaction"] == "passed_over" and e["mitigation"] == mitigation for e in own(pool))
+    return any(e["reaction"] == "passed_over" and e["mitigation"] == mitigation for e in own(slice_row))
 
 
-def is_half(pool: Slice) -> bool:
-    return times(pool, "split_off") > 0
+def is_half(slice_row: Slice) -> bool:
+    return times(slice_row, "split_off") > 0
 
 
-def split_from(pool: Slice) -> str | None:
+def split_from(slice_row: Slice) -> str | None:
     """The name of the slice that this one is a half of."""
-    return next((entry["from"] for entry in pool.reactions if entry["reaction"] == "split_off"), None)
+    return next((entry["from"] for entry in slice_row.reactions if entry["reaction"] == "split_off"), None)
 
 
-def split_into(pool: Slice) -> list[str]:
+def split_into(slice_row: Slice) -> list[str]:
     """The names of the two slices that this one was made into; none for most."""
-    return next((list(entry["into"]) for entry in pool.reactions if entry["reaction"] == "split_slice"), [])
+    return next((list(entry["into"]) for entry in slice_row.reactions if entry["reaction"] == "split_slice"), [])
 
 
-def first_round(pool: Slice) -> int:
+def first_round(slice_row: Slice) -> int:
     """The round in which the slice asks for its N; later ones ask for half of that."""
-    return next((int(entry["round"]) for entry in pool.reactions if entry["reaction"] == "split_off"), 0)
+    return next((int(entry["round"]) for entry in slice_row.reactions if entry["reaction"] == "split_off"), 0)
 
 
-def own(pool: Slice) -> list[dict[str, Any]]:
+def own(slice_row: Slice) -> list[dict[str, Any]]:
     """The slice's history without what it took over from the slice it was part of."""
-    first = next((i for i, entry in enumerate(pool.reactions) if entry["reaction"] == "split_off"), 0)
-    return list(pool.reactions[first:])
+    first = next((i for i, entry in enumerate(slice_row.reactions) if entry["reaction"] == "split_off"), 0)
+    return list(slice_row.reactions[first:])
 
 
-def openers(pool: Slice, round: int) -> list[dict[str, Any]]:
+def openers(slice_row: Slice, round: int) -> list[dict[str, Any]]:
     """The entries that opened the rounds up to this one."""
-    return [entry for entry in pool.reactions if entry["reaction"] in OPENS_ROUND and entry["round"] <= round]
+    return [entry for entry in slice_row.reactions if entry["reaction"] in OPENS_ROUND and entry["round"] <= round]
 
 
-def temperature_of(pool: Slice, round: int, *, first_ppm: int) -> int:
+def temperature_of(slice_row: Slice, round: int, *, first_ppm: int) -> int:
     """Return the temperature under which the candidates of a round were written; `first_ppm` is the spec's."""
-    before = openers(pool, round)
+    before = openers(slice_row, round)
     return int(before[-1]["temperature_ppm"]) if before else first_ppm

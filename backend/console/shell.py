@@ -22,7 +22,7 @@ MAIL_FOLDER = settings.KOLM_MAIL_URL[1] if IS_LOCAL and settings.KOLM_MAIL_URL[0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class NavItem:
     """One line of the navigation. `names` are the pages that belong to it; `keys` the keyboard's way there."""
 
     label: str
@@ -32,29 +32,29 @@ class Place:
 
 
 BUILD = (
-    Place(label="Overview", names=("overview",), needs=Permission.VIEW, keys="g o"),
-    Place(
+    NavItem(label="Overview", names=("overview",), needs=Permission.VIEW, keys="g o"),
+    NavItem(
         label="Compiles",
         names=("compiles", "compile", "compile_data", "compile_compare"),
         needs=Permission.VIEW,
         keys="g c",
     ),
-    Place(label="New compile", names=("compile_new",), needs=Permission.COMPILE, keys="n"),
-    Place(label="Artifacts", names=("artifacts", "artifact"), needs=Permission.VIEW, keys="g a"),
-    Place(label="Playground", names=("playground",), needs=Permission.COMPILE, keys="g p"),
-    Place(label="Draft cache", names=("drafts",), needs=Permission.VIEW, keys="g d"),
-    Place(label="Recipe registry", names=("registry",), needs=Permission.VIEW, keys="g r"),
+    NavItem(label="New compile", names=("compile_new",), needs=Permission.COMPILE, keys="n"),
+    NavItem(label="Artifacts", names=("artifacts", "artifact"), needs=Permission.VIEW, keys="g a"),
+    NavItem(label="Playground", names=("playground",), needs=Permission.COMPILE, keys="g p"),
+    NavItem(label="Draft cache", names=("drafts",), needs=Permission.VIEW, keys="g d"),
+    NavItem(label="Recipe registry", names=("registry",), needs=Permission.VIEW, keys="g r"),
 )
 RUN = (
-    Place(label="Deployments", names=("deployments", "deployment"), needs=Permission.VIEW, keys="g y"),
-    Place(label="Usage & bills", names=("bills", "invoice", "budgets"), needs=Permission.BILLS_READ, keys="g b"),
-    Place(label="Webhooks", names=("webhooks", "webhook"), needs=Permission.WEBHOOKS, keys="g w"),
-    Place(label="API keys", names=("api_keys",), needs=Permission.KEYS, keys="g k"),
+    NavItem(label="Deployments", names=("deployments", "deployment"), needs=Permission.VIEW, keys="g y"),
+    NavItem(label="Usage & bills", names=("bills", "invoice", "budgets"), needs=Permission.BILLS_READ, keys="g b"),
+    NavItem(label="Webhooks", names=("webhooks", "webhook"), needs=Permission.WEBHOOKS, keys="g w"),
+    NavItem(label="API keys", names=("api_keys",), needs=Permission.KEYS, keys="g k"),
 )
 TEAM = (
-    Place(label="Team", names=("team",), needs=Permission.TEAM, keys="g t"),
-    Place(label="Audit log", names=("audit",), needs=Permission.AUDIT, keys="g l"),
-    Place(label="Settings", names=("settings",), needs=Permission.KEYS, keys="g s"),
+    NavItem(label="Team", names=("team",), needs=Permission.TEAM, keys="g t"),
+    NavItem(label="Audit log", names=("audit",), needs=Permission.AUDIT, keys="g l"),
+    NavItem(label="Settings", names=("settings",), needs=Permission.KEYS, keys="g s"),
 )
 
 
@@ -82,7 +82,7 @@ def shell(request: HttpRequest) -> dict[str, Any]:
     return {"team_session": session, "nav": groups, "shell": around}
 
 
-def _line(place: Place, here: str | None) -> dict[str, Any]:
+def _line(place: NavItem, here: str | None) -> dict[str, Any]:
     return {
         "label": place.label,
         "href": _address(place.names[0]),

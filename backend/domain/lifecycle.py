@@ -18,7 +18,7 @@ class CompileStatus(StrEnum):
 
 
 class StepName(StrEnum):
-    """The street, in walking order; a compile has one step row of each."""
+    """The steps of the pipeline in order; a compile has one step row of each."""
 
     SLICING = "slicing"
     SYNTHESIS = "synthesis"

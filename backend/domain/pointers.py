@@ -47,7 +47,7 @@ def suggestion(name: str, known: Sequence[str]) -> str:
 
 @lru_cache(maxsize=1024)
 def _pairs(name: str) -> frozenset[str]:
-    """Its letters and pairs of letters, of the first MAX_NAME."""
+    """The letters and pairs of letters, of the first MAX_NAME."""
     name = name[:MAX_NAME].casefold()
     return frozenset(name) | {name[i : i + 2] for i in range(len(name) - 1)}
 

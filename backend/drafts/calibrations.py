@@ -57,7 +57,8 @@ def learn(row: Calibration, verdicts: Sequence[Verdict]) -> None:
 
 
 def source_counts(verdicts: Sequence[Verdict]) -> dict[UUID, SourceCount]:
-    """Shown and accepted by source, in the order of their first verdicts: drafts of one slice are one observation."""
+    """Count what was shown and accepted by source, in the order of first verdicts: drafts of a slice are one
+    observation."""
     by_source: dict[UUID, list[Verdict]] = defaultdict(list)
     for verdict in verdicts:
         if verdict.kind == VerdictKind.VERDICT:

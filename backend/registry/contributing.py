@@ -1,7 +1,7 @@
 """A tenant's part in the registry: contributing what its answers have of structure, and taking it back.
 
-Before a row is written it has lost everything that is not structure (`domain.recipes.structural`), and its counts,
-compile and task with it.
+Before a row is written it has lost everything that is not structure (`domain.recipes.registry.structural`), and its
+counts, compile and task with it.
 """
 
 from collections.abc import Sequence

@@ -21,7 +21,7 @@ class AddRequestId(logging.Filter):
 
 
 class RoutesForPaths(logging.Filter):
-    """Django's lines of a request name its path, in which stand an invitation's token, a letter's key or a model's
+    """Django's lines of a request name its path, in which stand an invitation's token, an e-mail's key or a model's
     name, and quote its Host, Origin and Referer. Here they name the route and the status."""
 
     def filter(self, record: logging.LogRecord) -> bool:

@@ -1,4 +1,4 @@
-"""The lease API for runners: `/internal/runner/...`. Not part of the public API; its JSON is `domain.runner_jobs`.
+"""The lease API for runners: `/internal/runner/...`. Not part of the public API; its JSON is `domain.jobs.runner_jobs`.
 
 Two credentials: the installation's runner token may claim; the token of a claim opens that job's heartbeat, report and
 blobs, and nothing else.

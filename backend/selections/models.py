@@ -19,7 +19,7 @@ class SelectionStatus(StrEnum):
 
 class Selection(TenantOwned):
     """One `POST /v1/select`. `width` is that of the embeddings, 0 where the rows are texts. Until its job has ended the
-    runner's row has the state; `settling` brings it here, once."""
+    runner's row has the state; `conclusion` brings it here, once."""
 
     running_job: RunnerJob | None = None  # no column: while a runner holds it, as `conclude` read it
 

@@ -102,8 +102,8 @@ class DeploymentRevision(TenantOwned):
 
 class DeploymentHour(TenantOwned):
     """The answers of one artifact of a deployment in one hour (UTC); `n_rule` of the requests were a rule's, without a
-    model. `first_token` and `total` are histograms of `domain.deployments`; `ran` the engines that answered. The
-    shadow's numbers are sums of comparisons with the teacher."""
+    model. `first_token` and `total` are histograms of `domain.serving.deployments`; `ran` the engines that answered.
+    The shadow's numbers are sums of comparisons with the teacher."""
 
     deployment_id = models.UUIDField()
     artifact_id = models.UUIDField()

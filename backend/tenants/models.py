@@ -108,7 +108,7 @@ class AuditHead(TenantOwned):
 
 
 class Invitation(TenantOwned):
-    """A letter that makes whoever owns its address a member. The token is in the letter alone; here is its SHA-256."""
+    """An e-mail that makes whoever owns its address a member. The token is in the e-mail alone; here is its SHA-256."""
 
     email = models.CharField(max_length=254)
     role = models.CharField(max_length=16, choices=[(r.value, r.value) for r in Role])

@@ -1,5 +1,5 @@
-"""The rows that a deployment publishes when it is migrated: the price books of `domain.pricing` as immutable rows, and
-what a new tenant's account begins with."""
+"""The rows that a deployment publishes when it is migrated: the price books of `domain.money.pricing` as immutable
+rows, and what a new tenant's account begins with."""
 
 from typing import Any
 

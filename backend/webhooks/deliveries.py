@@ -121,7 +121,7 @@ def replay_failed(tenant_id: UUID, endpoint_id: UUID, since: datetime) -> int:
 
 
 def _requeue(tenant_id: UUID, ids: list[UUID], endpoint_id: UUID) -> int:
-    """Those of `ids` that are not under way become due now. Twice at once: one of the two does it."""
+    """Make those of `ids` due now that are not under way. Twice at once: one of the two does it."""
     now = timezone.now()
     ended = WebhookDelivery.objects.of_tenant(tenant_id).filter(id__in=ids).exclude(status=DeliveryStatus.PENDING)
     ids = list(ended.select_for_update(no_key=True).values_list("id", flat=True))

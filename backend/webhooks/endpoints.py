@@ -127,8 +127,8 @@ def disable(row: WebhookEndpoint, reason: DisabledReason) -> None:
 
 
 def delete(tenant_id: UUID, endpoint_id: UUID, *, actor: Actor) -> WebhookEndpoint:
-    """Gone from here on: what is pending is canceled, the secrets are destroyed. Its log stays for as long as logs
-    do."""
+    """Delete the endpoint: what is pending is canceled, the secrets are destroyed. Its log stays for as long as
+    logs do."""
     with tenant_scope(tenant_id):
         row = find(tenant_id, endpoint_id, lock=True)
         row.deleted_at = timezone.now()

@@ -36,7 +36,7 @@ def main() -> int:
     try:
         access = open_access(Home.from_environ(os.environ))
         with contextlib.closing(access.api):
-            status = street(access, console)
+            status = walk(access, console)
     except (CannotStart, httpx.TransportError) as fault:
         print(fault, file=sys.stderr)
         return 1
@@ -44,7 +44,7 @@ def main() -> int:
     return status
 
 
-def street(access: Access, console: Console) -> int:
+def walk(access: Access, console: Console) -> int:
     """Compile, verify, deploy, ask, and read what it cost; the first status that is not 0."""
     path = access.home.path / "artifacts" / f"{Path(SPEC).stem}.kolm"
     compile_id = run_compile(access, SPEC, path, console)

@@ -70,7 +70,7 @@ def main() -> int:
             print(access.variables["KOLM_API_KEY"])
             return 0
         with contextlib.closing(access.api), demo_webhook.receiving(access.api, access.webhook_origin) as inbox:
-            status = street(access, inbox, console)
+            status = walk(access, inbox, console)
     except (CannotStart, httpx.TransportError) as fault:
         print(fault, file=sys.stderr)
         return 1
@@ -78,7 +78,7 @@ def main() -> int:
     return status
 
 
-def street(access: Access, inbox: demo_webhook.Inbox | None, console: Console) -> int:
+def walk(access: Access, inbox: demo_webhook.Inbox | None, console: Console) -> int:
     """Compile, show, verify, run, compile the next version; then what was told of it and what it cost."""
     path = access.home.path / "artifacts" / f"{Path(SPEC).stem}.kolm"
     compile_ids = [run_compile(access, SPEC, path, console)]

@@ -38,7 +38,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def ensure(out: Path) -> Path:
-    """`out`/gemma-3-270m; what is there is kept where it was made by this source. Raises CannotSetUp."""
+    """Write `out`/gemma-3-270m; what is there is kept where it was made by this source. Raises CannotSetUp."""
     made = out.resolve() / NAME
     wanted = digest(b"".join((HERE / name).read_bytes() for name in SOURCES))
     show_terms()

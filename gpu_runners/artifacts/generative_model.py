@@ -164,7 +164,7 @@ class GenerativeModel:
         return [row for request in requests for row in self._rows([request])]
 
     def forget(self) -> None:
-        """Out of a shared engine, and off the disk."""
+        """Take it out of a shared engine and off the disk."""
         if self.adapter is not None:
             asyncio.run(self.engine.forget(self.adapter.key))
         self._tidy()

@@ -29,7 +29,7 @@ COMMANDS = {
     "ls": ("api.listings", "compiles or artifacts, newest first"),
     "show": ("api.listings", "whatever has an id: cmp_…, art_…, drf_…, key_…, we_… and so on"),
     "login": ("api.account", "ask for address and API key, check them, and keep them for this user"),
-    "logout": ("api.account", "forget a saved log-in; the key itself stays valid"),
+    "logout": ("api.account", "forget a saved login; the key itself stays valid"),
     "whoami": ("api.account", "which tenant and key this is, and of which installation"),
     "keys": ("api.account", "API keys"),
     "usage": ("api.money", "what was used, and what it cost"),

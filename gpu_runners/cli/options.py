@@ -15,11 +15,11 @@ MOST_USD = 1_000_000_000
 
 
 def add_api_options(command: argparse.ArgumentParser) -> None:
-    """Add the options of the API; what they leave out comes from the environment, then from the saved log-in
+    """Add the options of the API; what they leave out comes from the environment, then from the saved login
     (`gpu_runners.kolm.saved`)."""
-    command.add_argument("--api", metavar="URL", help="or KOLM_API_URL, or the saved log-in's")
-    command.add_argument("--key", metavar="KEY", help="or KOLM_API_KEY, or the saved log-in's")
-    command.add_argument("--profile", metavar="NAME", help="which saved log-in (or KOLM_PROFILE; default: default)")
+    command.add_argument("--api", metavar="URL", help="or KOLM_API_URL, or the saved login's")
+    command.add_argument("--key", metavar="KEY", help="or KOLM_API_KEY, or the saved login's")
+    command.add_argument("--profile", metavar="NAME", help="which saved login (or KOLM_PROFILE; default: default)")
 
 
 def microusd_of(text: str) -> int:

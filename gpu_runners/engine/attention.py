@@ -20,7 +20,7 @@ NAME = "kolm_lanes"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecodeBatch:
-    """The new tokens of a lane's decoding rows, end to end from `begin` on: `places` (n,) is the row of each,
+    """The new tokens of a KV slot pool's decoding rows, end to end from `begin` on: `places` (n,) is the row of each,
     `positions` (n,) where it comes."""
 
     pool: KVSlotPool

@@ -164,7 +164,7 @@ class LoraSlots:
                 self.forget(key)
 
     def forget(self, key: str) -> None:
-        """Out of its slot, at once or when its last row has ended."""
+        """Empty the adapter's slot, at once or when its last row has ended."""
         if key in self._pins:
             self._doomed.add(key)
         elif key in self._slot_of:

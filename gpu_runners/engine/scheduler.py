@@ -79,7 +79,7 @@ class Scheduler(threading.Thread):
             self._changed.notify()
 
     def leave(self, sequence: TokenSequence) -> None:
-        """Its reader has gone: its place is free at the next step."""
+        """Free the place of a sequence whose reader has gone: it is free at the next step."""
         with self._changed:
             sequence.canceled = True
             self._waiting.drop(sequence)
@@ -281,8 +281,8 @@ class Scheduler(threading.Thread):
                 self._end(sequence)
 
     def _halve(self) -> None:
-        """Out of memory: half of the sequences go back to the front of the queue, with their answers so far, and come
-        again when there is room. Once: what does not fit then does not fit."""
+        """Go on where memory ran out: half of the sequences go back to the front of the queue, with their answers so
+        far, and come again when there is room. Once: what does not fit then does not fit."""
         sequences = self._running[:]
         self.prefixes.clear()
         torch.cuda.empty_cache()

@@ -16,8 +16,8 @@ CALL_TOKENS = 8  # padded tokens that cost a CPU as much as one more call
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
-    """Rows `first` to `first + n` of a lane, whose tokens are `begin` to `begin + n_tokens` of the step. Each has
-    `width` places, row by row; `at` (n_tokens,) says which are taken, None: all. `positions` (n, width) is where a
+    """Rows `first` to `first + n` of a KV slot pool, whose tokens are `begin` to `begin + n_tokens` of the step. Each
+    has `width` places, row by row; `at` (n_tokens,) says which are taken, None: all. `positions` (n, width) is where a
     place's token comes, `longest` the number of keys that are looked at."""
 
     first: int

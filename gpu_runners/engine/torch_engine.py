@@ -111,14 +111,14 @@ class TorchEngine:
             "transformers": version("transformers"),
             "device": str(self._runner.device),
             "dtype": str(self._runner.dtype).removeprefix("torch."),
-            "attention": "sdpa by lanes",
+            "attention": "sdpa by KV slot pools",
             "kv_dtype": str(self._runner.dtype).removeprefix("torch."),
             "kv_tokens": self._sizes.kv_tokens,
             "context": self.context,
             "prefix_cache": "shared beginnings of a tenant's prompts",
             "drafts": self._draft_sources(),
             "prefill_chunk": self._sizes.chunk,
-            "adapters": "merged" if self._merged else "bank",
+            "adapters": "merged" if self._merged else "slots",
             "adapter_slots": 0 if self._merged else self._sizes.n_slots,
             "max_running": self._scheduler.max_running,
             "max_waiting": self._sizes.max_waiting,
@@ -199,7 +199,7 @@ class TorchEngine:
             self._set_threads(threads)
 
     def _set_threads(self, n: int) -> int:
-        """Their number belongs to the engine's thread; what it was."""
+        """Set the number of threads, which belongs to the engine's thread; return what it was."""
         earlier: Future[int] = Future()
 
         def change() -> None:

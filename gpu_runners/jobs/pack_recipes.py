@@ -196,7 +196,7 @@ def _choices(job: PackRecipesJob, pack: RecipePack) -> list[tuple[str, ...]]:
 
 
 def _arm(pack: RecipePack, sources: tuple[str, ...], folder: Path) -> Arm:
-    """Mounted as a server mounts it. The choice is part of the bytes, so that no arm learns what another measured."""
+    """Mount the pack as a server does. The choice is part of the bytes, so that no arm learns what another measured."""
     folder.mkdir()
     mine = replace(pack, sources=sources)
     mounted = MountedPack(pack=mine, data=mine.to_bytes(), learns=False)

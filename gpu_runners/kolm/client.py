@@ -18,7 +18,7 @@ VERSION = "0.1.0"
 
 class Client:
     """A client of one installation. It asks where and as whom its arguments say, else KOLM_API_URL and KOLM_API_KEY,
-    else the log-in that `kolm login` saved (`profile` names another than the default one).
+    else the login that `kolm login` saved (`profile` names another than the default one).
 
     >>> client = Client("sk_test_...", "https://kolm.example")
     >>> client.base_url

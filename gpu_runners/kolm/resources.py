@@ -1,4 +1,4 @@
-"""The resources of a compile's street: compiles, artifacts, drafts, uploads. Each method is one request, or for a list
+"""The resources of a compile: compiles, artifacts, drafts, uploads. Each method is one request, or for a list
 one request a page; the names are the API's (docs/openapi.json)."""
 
 import hashlib

@@ -1,4 +1,4 @@
-"""The saved log-ins of this machine: `~/.config/kolm/config.json` (KOLM_CONFIG), readable by its owner only.
+"""The saved logins of this machine: `~/.config/kolm/config.json` (KOLM_CONFIG), readable by its owner only.
 
 A saved key is sent to the address that it was saved with and to no other: whoever names another address names a key
 for it too.
@@ -42,12 +42,12 @@ def config_path(environ: Mapping[str, str] = os.environ) -> Path:
 def access(
     api_key: str | None, base_url: str | None, profile: str | None, environ: Mapping[str, str] = os.environ
 ) -> Access:
-    """Look up the access: an argument wins over KOLM_API_KEY and KOLM_API_URL, those over the saved log-in `profile`
+    """Look up the access: an argument wins over KOLM_API_KEY and KOLM_API_URL, those over the saved login `profile`
     (KOLM_PROFILE). A profile that is named wins over the environment."""
     named = profile or environ.get("KOLM_PROFILE")
     saved = load(named or DEFAULT_PROFILE, environ)
     if named and saved is None:
-        raise KolmError(f"There is no saved log-in {named!r}; make it with `kolm login --profile {named}`.")
+        raise KolmError(f"There is no saved login {named!r}; make it with `kolm login --profile {named}`.")
     from_environ = {} if profile else environ
     url = base_url or from_environ.get("KOLM_API_URL") or (saved.url if saved else DEFAULT_URL)
     key = api_key or from_environ.get("KOLM_API_KEY")
@@ -62,7 +62,7 @@ def load(profile: str, environ: Mapping[str, str] = os.environ) -> Profile | Non
 
 
 def save(profile: str, entry: Profile, environ: Mapping[str, str] = os.environ) -> Path:
-    """Add or replace one log-in, atomically, mode 0600."""
+    """Add or replace one login, atomically, mode 0600."""
     path = config_path(environ)
     document = _read(path)
     document["profiles"][profile] = {"url": entry.url, "key": entry.key}
@@ -71,7 +71,7 @@ def save(profile: str, entry: Profile, environ: Mapping[str, str] = os.environ) 
 
 
 def forget(profile: str, environ: Mapping[str, str] = os.environ) -> bool:
-    """Delete a saved log-in; say whether there was one."""
+    """Delete a saved login; say whether there was one."""
     path = config_path(environ)
     document = _read(path)
     if document["profiles"].pop(profile, None) is None:
@@ -93,7 +93,7 @@ def _read(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         return {"profiles": {}}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise KolmError(f"{path} cannot be read as saved log-ins ({error}); mend it, or remove it.") from error
+        raise KolmError(f"{path} cannot be read as saved logins ({error}); mend it, or remove it.") from error
     return {"profiles": dict(entries)}
 
 

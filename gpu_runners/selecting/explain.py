@@ -136,7 +136,7 @@ _METHOD_REASONS = {
 
 
 def _likes(outcome: Outcome, row: int) -> str:
-    """Its twins, and how many rows are nearly the same."""
+    """The twins of a row, and how many rows are nearly the same."""
     distances = 1.0 - (outcome.units @ outcome.units[row]).astype(np.float64)
     distances[row] = np.inf
     twins = np.flatnonzero(distances < 1e-6).tolist()

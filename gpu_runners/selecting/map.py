@@ -179,7 +179,7 @@ def _radii(n: int, scores: Sequence[float] | None) -> Floats:
 
 
 def ring_width(radius: float) -> float:
-    """Thinner where marks are small, so that a hollow mark stays hollow."""
+    """The width of a ring, thinner where marks are small, so that a hollow mark stays hollow."""
     return float(np.clip(0.35 * radius, 0.6, 1.4))
 
 

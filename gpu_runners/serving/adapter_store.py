@@ -85,7 +85,7 @@ class AdapterStore:
         return sha256 in self._revoked
 
     def revoke(self, sha256: str) -> None:
-        """Gone from every tier here, for good; engines are told by the caller."""
+        """Drop it from every tier here, for good; the caller tells the engines."""
         self._revoked[sha256] = None
         while len(self._revoked) > _KEPT_REVOKED:
             self._revoked.popitem(last=False)

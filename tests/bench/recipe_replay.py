@@ -3,9 +3,10 @@
     python -m tests.bench.recipe_replay [DATA] [--sets NAME ...] [--tiny] [--out FILE]
 
 DATA has `humaneval/`, `gsm8k/` and `snips/` in it (default $KOLM_DATA, else ../shared/data). A drafter sees the
-observed answers; then every measured answer is walked as greedy verification would (`backend.domain.recipes.replay`:
-an engine's own counters are the same). All draft up to 16 tokens. Suffix decoding comes from .bench-peers/recipes
-(tests/bench/peers_recipes.txt); where it is missing it is left out, and that is said.
+observed answers; then every measured answer is walked as greedy verification would
+(`backend.domain.recipes.mining.conditional_runs`: an engine's own counters are the same). All draft up to 16 tokens.
+Suffix decoding comes from .bench-peers/recipes (tests/bench/peers_recipes.txt); where it is missing it is left out, and
+that is said.
 
 coverage: of all tokens, those that are the first one drafted when a draft is asked for at every place (but the first);
 accuracy: of the places with a draft, those where it is right; free: of all tokens, those that were drafted and accepted

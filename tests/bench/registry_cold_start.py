@@ -6,9 +6,10 @@ DATA has `humaneval/` and `snips/` in it (default $KOLM_DATA, else ../shared/dat
 seven intents of SNIPS is three tenants with a third of its training answers each, as JSON; of HumanEval every twelve
 problems are a tenant with 40 samples of each. One task after the other is taken away (all three tenants of the intent,
 or one tenant of HumanEval), the others contribute what their answers have of structure, an epoch is released, and the
-answers of the task that was taken away are walked as greedy verification would (`backend.domain.recipes.replay`). Packs
-draft up to 16 tokens. Tokens: a byte-level BPE of 8,192 trained on all answers. No database: the counting is that of
-`backend.domain.recipes.registry.anonymity` over tenants that share nobody.
+answers of the task that was taken away are walked as greedy verification would
+(`backend.domain.recipes.mining.conditional_runs`). Packs draft up to 16 tokens. Tokens: a byte-level BPE of 8,192
+trained on all answers. No database: the counting is that of `backend.domain.recipes.registry.anonymity` over tenants
+that share nobody.
 """
 
 import argparse

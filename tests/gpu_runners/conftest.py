@@ -15,7 +15,7 @@ from tests.gpu_runners.small_task import LABELS, Trained, jsonl, task_rows
 
 @pytest.fixture(autouse=True)
 def no_saved_log_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing of whoever runs the tests: neither their saved log-in nor their environment's."""
+    """Nothing of whoever runs the tests: neither their saved login nor their environment's."""
     monkeypatch.setenv("KOLM_CONFIG", str(tmp_path / "kolm-config.json"))
     for name in ("KOLM_API_URL", "KOLM_API_KEY", "KOLM_PROFILE"):
         monkeypatch.delenv(name, raising=False)

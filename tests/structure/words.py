@@ -27,7 +27,7 @@ IRREGULAR = re.compile(
 FRAGMENTS = re.compile(
     "of|so|who|whose|whom|what|whatever|which|whichever|how|why|where|when|whether|whoever|for|from|as|in|into|with"
     "|without|within|by|at|on|to|until|up|under|before|after|between|behind|inside|outside|than|that|because|if|unless"
-    "|beside|but|and|or|not"
+    "|beside|but|and|or|not|back|onto|out|gone|those|per|less|exactly|thinner|their|its"
 )
 _WORD = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
 _FIRST = re.compile(r"[A-Za-z]+")

@@ -32,7 +32,7 @@ _PARTS = ("text", "logprob", "token_logprobs", "n_tokens", "finish_reason")  # o
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownLabels:
-    """Per text_key: the answers of an earlier compile, and what they were billed in tokens."""
+    """The answers of an earlier compile by text_key, and what they were billed in tokens."""
 
     answers: dict[str, list[dict[str, Any]]]
     input_tokens: int

@@ -158,7 +158,7 @@ def _still_worth(
 
 
 def _counts_of(verification: Verification, drafts: Sequence[StoredDraft]) -> dict[UUID, SourceCount]:
-    """Shown and accepted by source, as `source_counts` of the rows that these verdicts will be."""
+    """Count what was shown and accepted by source, as `source_counts` of the rows that these verdicts will be."""
     by_id = {draft.draft_id: draft for draft in drafts}
     return source_counts(
         [

@@ -124,7 +124,7 @@ def _start() -> Iterator[subprocess.Popen[bytes]]:
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    """Its whole session, before it is waited for: until then its number cannot be another's."""
+    """Kill its whole session, before it is waited for: until then its number cannot be another's."""
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)

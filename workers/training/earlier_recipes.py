@@ -42,7 +42,7 @@ def earlier_recipes(run: CompileRun, tokenizer_sha256: str) -> EarlierRecipes:
 
 
 def _pack_of(run: CompileRun, artifact: Artifact, tokenizer_sha256: str) -> bytes | None:
-    """Its recipes.json; None where it has no recipe, or is of other tokens."""
+    """The recipes.json; None where it has no recipe, or is of other tokens."""
     try:
         with zipfile.ZipFile(io.BytesIO(get_blob(run.tenant_id, artifact.sha256))) as archive:
             if archive.getinfo("recipes.json").file_size > MAX_PACK_BYTES:

@@ -3,8 +3,8 @@ declared shares.
 
 The shares divide the K of that selection: a label task's among the labels, counting gold, a json or text task's among
 the slices. For labels, the third tell of the seeds' pages: when the labels of the training set are off the declared
-shares by more than 5 points, classes are thinned out until they are not (`domain.labels.balance`), and what remains off
-is reported.
+shares by more than 5 points, classes are thinned out until they are not (`domain.answers.labels.balance`), and what
+remains off is reported.
 """
 
 import math

@@ -1,5 +1,5 @@
 """The trials of a compile: one distillation and evaluation each, one after the other, until the rule of
-`domain.trials` wants no more. All but the first training happen inside the evaluation step.
+`domain.planning.trials` wants no more. All but the first training happen inside the evaluation step.
 
 `StepRun.trials` of that step is what a resumed process goes on from: a TrialRecord each. A trial's outcome and the
 decision on the next trial are one transaction, so that no trial is offered twice and none is forgotten.

@@ -1,5 +1,5 @@
 """The one file that imports stripe: how a question is asked, and who signed an event. What is asked is in
-`remote_subscriptions`, `remote_invoices` and `remote_meters`.
+`subscriptions`, `invoices` and `meters`.
 
 The SDK is imported inside functions (it costs 0.3 s). It does not retry by itself: `_ask` does, a few times, only what
 may be repeated. Every POST carries an idempotency key made of our row's id and of how often that row has asked, since

@@ -46,7 +46,7 @@ def _operation(page: dict[str, Any]) -> dict[str, Any]:
     return {
         "operationId": "compiles_events",
         "description": (
-            "The compile's story. As a JSON list, or with `Accept: text/event-stream` live: `id` is the event's "
+            "The compile's events. As a JSON list, or with `Accept: text/event-stream` live: `id` is the event's "
             "number, and a reader that comes back with `Last-Event-ID` misses nothing and gets nothing twice. The "
             "stream ends after the compile does, or with `event: reconnect` after ten minutes. The types and their "
             "fields are at /docs/events."

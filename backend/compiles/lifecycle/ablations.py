@@ -21,6 +21,7 @@ from backend.domain.evaluation.paired import compare
 from backend.domain.lifecycle import CompileStatus, StepName, StepStatus
 from backend.domain.planning.ablations import Arm, Comparison, Outcome, Paid, Pool, arm_spec, estimate_arm
 from backend.domain.planning.estimates import Estimate, usd
+from backend.domain.planning.step_outputs import EvaluationOut, LabelingOut, SlicingOut
 from backend.domain.spec.parsing import JsonOutput, LabelOutput, Spec, parse_spec
 
 MAX_ARMS = 100  # shown of one compile
@@ -66,11 +67,11 @@ def arms_of(source: Compile) -> list[Ablation]:
 
 def comparison(source: Compile, arm: Compile) -> Comparison | None:
     """Return what selection was worth, once both sides have answered the held-out rows; None before."""
-    ours, theirs = _digests(source), _digests(arm)
+    ours, theirs = _evaluation_blobs(source), _evaluation_blobs(arm)
     if ours is None or theirs is None:
         return None
-    heldout = get_jsonl(source.tenant_id, ours["gold_heldout"])
-    measured = [get_json(source.tenant_id, digests["evals"]) for digests in (ours, theirs)]
+    heldout = get_jsonl(source.tenant_id, ours[0])
+    measured = [get_json(source.tenant_id, evals) for _, evals in (ours, theirs)]
     paired = compare(*_marks(parse_spec(source.spec), [row["output"] for row in heldout], *measured))
     costs = label_costs(source)
     return Comparison(
@@ -157,7 +158,7 @@ def _slices(row: Compile) -> list[Slice]:
 
 
 def _counts(row: Compile) -> list[dict[str, int]]:
-    """Per slice: valid candidates and those that were labelled."""
+    """The valid candidates of each slice and those that were labelled."""
     valid = Candidate.objects.filter(tenant_id=row.tenant_id, compile=row).exclude(state=CandidateState.REJECTED)
     counted = valid.values("slice").annotate(n=Count("id"), k=Count("id", filter=Q(state__in=LABELED_STATES)))
     return list(counted.order_by("slice"))
@@ -165,17 +166,17 @@ def _counts(row: Compile) -> list[dict[str, int]]:
 
 def _paid_by(source: Compile) -> Paid:
     steps = {step.name: step for step in StepRun.objects.filter(tenant_id=source.tenant_id, compile=source)}
-    facts = steps[StepName.LABELING].output["facts"]
+    labeled = LabelingOut.from_json(steps[StepName.LABELING].output)
     return Paid(
         labels=list(label_costs(source).values()),
         training=steps[StepName.DISTILLATION].spent_microusd,
         evaluation=steps[StepName.EVALUATION].spent_microusd,
-        n_pairs=facts["n_pairs"],
-        n_gold=facts["n_gold_pairs"],
+        n_pairs=labeled.n_pairs,
+        n_gold=labeled.n_gold_pairs,
     )
 
 
-def _digests(row: Compile) -> dict[str, str] | None:
+def _evaluation_blobs(row: Compile) -> tuple[str, str] | None:
     """Return the digests of the held-out rows and of the answers to them; None while the compile is not evaluated."""
     steps = StepRun.objects.filter(
         tenant_id=row.tenant_id,
@@ -183,10 +184,11 @@ def _digests(row: Compile) -> dict[str, str] | None:
         name__in=(StepName.SLICING, StepName.EVALUATION),
         status=StepStatus.SUCCEEDED,
     )
-    digests: dict[str, str] = {}
-    for step in steps:
-        digests |= step.output["digests"]
-    return digests if {"gold_heldout", "evals"} <= digests.keys() else None
+    outputs = {step.name: step.output for step in steps}
+    if len(outputs) < 2:
+        return None
+    evaluated = EvaluationOut.from_json(outputs[StepName.EVALUATION])
+    return SlicingOut.from_json(outputs[StepName.SLICING]).gold_heldout, evaluated.evals
 
 
 def _outcome(row: Compile, source_costs: dict[str, int], *, correct: int, n: int) -> Outcome:
@@ -201,6 +203,6 @@ def _outcome(row: Compile, source_costs: dict[str, int], *, correct: int, n: int
         n_labels=len(keys),
         n_labels_reused=len(reused),
         label_cost_microusd=sum(own.values()) + sum(source_costs.get(key, 0) for key in reused),
-        n_pairs=step.output["facts"]["n_pairs"],
+        n_pairs=LabelingOut.from_json(step.output).n_pairs,
         k_score_ppm=row.k_score_ppm,
     )

@@ -180,7 +180,7 @@ def _deployable(tenant_id: UUID) -> list[tuple[str, str, str]]:
 
 
 def _share(text: str, *, field: str) -> int:
-    """Per cent, as ppm. Raises InvalidInput."""
+    """Read per cent as ppm. Raises InvalidInput."""
     try:
         value = Decimal(text.strip().rstrip("%") or "0")
     except InvalidOperation:

@@ -40,7 +40,7 @@ class Vote:
         return self.votes * PPM // self.asked if self.asked else 0
 
     def reaches(self, min_agreement: float) -> bool:
-        """Exactly: 4 of 5 reaches 0.8, though the float 0.8 is a little more than 4/5."""
+        """Compare exactly: 4 of 5 reaches 0.8, though the float 0.8 is a little more than 4/5."""
         return self.label is not None and self.agreement >= Fraction(str(min_agreement))
 
     def to_json(self) -> dict[str, Any]:

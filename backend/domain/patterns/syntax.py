@@ -101,7 +101,7 @@ class _Reader(CharacterReader):
     # groups
 
     def _global_flags(self) -> str:
-        """Those of (?i) and the like, which stand before everything but a comment."""
+        """The flags of (?i) and the like, which stand before everything but a comment."""
         flags = ""
         flags_or_comment = re.compile(rf"\(\?[aiLmsux]+\)|{_COMMENT.pattern}", re.DOTALL)
         while match := flags_or_comment.match(self.text, self.at):

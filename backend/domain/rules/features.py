@@ -49,8 +49,8 @@ class Held:
 
 
 def held_conditions(texts: Sequence[str], *, min_support: int) -> list[Held]:
-    """Those that hold for at least `min_support` texts, in a fixed order. Of conditions that hold for the very same
-    texts the shortest stays."""
+    """The conditions that hold for at least `min_support` texts, in a fixed order. Of conditions that hold for the very
+    same texts the shortest stays."""
     held = [conditions_of(text) for text in texts]
     singles = _rows(held, min_support)
     rows = singles | _rows(_pairs(held, singles), min_support)

@@ -41,7 +41,7 @@ class Induced:
 def induce_rules(
     pairs: Sequence[tuple[str, str]], answer: Mapping[str, Any], options: RuleOptions | None = None
 ) -> Induced:
-    """`pairs` are (input, answer text); `answer` is `domain.task_prompt.answer_form`'s value ({"type": "label",
+    """`pairs` are (input, answer text); `answer` is `domain.spec.task_prompt.answer_form`'s value ({"type": "label",
     "labels": [...]}, {"type": "json", "schema": {...}}, {"type": "text"}: never a rule). Equal pairs in any order give
     equal rules. Pairs with one input or nearly the same input are on one side of the split."""
     options = options or RuleOptions()

@@ -113,7 +113,7 @@ def _margins(predicted: Floats, which: Ints) -> Floats:
 
 
 def _within(margin: Floats, which: Ints) -> Floats:
-    """Less the median of the label: a rare label is predicted weakly, and all of its candidates would look wrong."""
+    """Subtract the median of the label: a rare one is predicted weakly, and all its candidates would look wrong."""
     medians: NDArray[np.float64] = np.array(
         [np.median(margin[which == label]) for label in range(int(which.max()) + 1)]
     )

@@ -112,8 +112,8 @@ class ServerRegistration(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerOrders(Wire):
-    """The answer to a hello. `revoked` (sha256 of `.kolm` files that this server named) are to be dropped at once, also
-    from disk."""
+    """The answer to a registration. `revoked` (sha256 of `.kolm` files that this server named) are to be dropped at
+    once, also from disk."""
 
     server: str  # srv_...
     lease_s: float

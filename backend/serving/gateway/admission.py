@@ -138,7 +138,7 @@ def admit(caller: Caller, body: dict[str, Any], *, sticky: str, n_body_bytes: in
     return Admitted(routed=target, allowance_id=allowance_id, worst_microusd=worst, n_answers=n_answers(body))
 
 
-def give_back(admitted: Admitted) -> None:
+def void(admitted: Admitted) -> None:
     """The request never ran."""
     tenant_id = admitted.routed.tenant_id
     with tenant_scope(tenant_id):

@@ -100,10 +100,10 @@ async def _serve(request: HttpRequest, path: str) -> HttpResponseBase:
         answer, place = await _ask(request, path, body, admitted)
     except BaseException:
         # cancelled, too: the caller hung up before a server had begun
-        await asyncio.shield(query(admission.give_back)(admitted))
+        await asyncio.shield(query(admission.void)(admitted))
         raise
     if answer.status >= 400:
-        await query(admission.give_back)(admitted)
+        await query(admission.void)(admitted)
         return await _refusal(request, answer, place)
     sample = shadowing.sample(admitted, path, body)
     if "text/event-stream" in answer.content_type:

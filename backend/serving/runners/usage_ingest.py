@@ -108,8 +108,8 @@ def _read(raw: Any, key: bytes) -> _Row:
         raise _Refused(f"not a usage row: {error}"[:300]) from None
     _check(usage, grant)
     _, _, claim = grant.request.partition(":")
-    allowance, _, promise = claim.partition(":")
-    worst, _, n_answers = promise.partition(":")
+    allowance, _, limits = claim.partition(":")
+    worst, _, n_answers = limits.partition(":")
     try:
         return _Row(
             usage=usage,
@@ -201,8 +201,8 @@ _KINDS = ("prompt", "cached", "completion")
 
 
 def _count(tenant_id: UUID, rows: Sequence[_Row], amounts: dict[str, int], about: dict[str, Any] | None) -> None:
-    """Onto the counters of deployments that are still there. The account's lock, which the bookings took, keeps other
-    batches of this tenant away."""
+    """Add to the counters of deployments that are still there. The account's lock, which the bookings took, keeps
+    other batches of this tenant away."""
     known = set(Deployment.objects.of_tenant(tenant_id).values_list("id", flat=True))
     hour = timezone.now().replace(minute=0, second=0, microsecond=0)
     places: dict[tuple[UUID, UUID], list[_Row]] = defaultdict(list)

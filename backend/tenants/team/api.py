@@ -99,7 +99,7 @@ class InvitationsView(APIView):
     )
     @idempotent
     def post(self, request: Request) -> Response:
-        """Invite a person by e-mail. The link in the letter works for seven days, for whoever has confirmed that
+        """Invite a person by e-mail. The link in the e-mail works for seven days, for whoever has confirmed that
         address. An open invitation to the same address is revoked."""
         caller: Caller = request.auth
         form = NewInvitation(data=request.data)
@@ -118,7 +118,7 @@ class RevokeInvitationView(APIView):
     )
     @idempotent
     def post(self, request: Request, invitation: str) -> Response:
-        """The letter opens nothing from now on. Revoking it again changes nothing."""
+        """The link in the e-mail opens nothing from now on. Revoking it again changes nothing."""
         caller: Caller = request.auth
         row = invitations.revoke(caller.tenant_id, decode_id(Prefix.INVITATION, invitation), actor=caller.actor)
         return Response(InvitationShape.of(row))

@@ -49,6 +49,6 @@ def link_of(token: str) -> str:
 
 
 def _one_line(text: str) -> str:
-    """Return a team's name as one line. It is anybody's words: nothing in them may begin a line of the letter, or a
+    """Return a team's name as one line. It is anybody's words: nothing in them may begin a line of the e-mail, or a
     link."""
     return " ".join(text.replace("://", ": //").split())[:100]

@@ -1,8 +1,8 @@
-"""Invitations: a letter that makes whoever owns its address a member.
+"""Invitations: an e-mail that makes whoever owns its address a member.
 
-The token stands in the letter's link alone, the database has its SHA-256. An invitation is looked up before its tenant
+The token stands in the e-mail's link alone, the database has its SHA-256. An invitation is looked up before its tenant
 is known, by a policy like that of API keys: a transaction that names the hash of a token sees that row and no other.
-The token by itself opens nothing: the person must be logged in with a verified address that is the letter's.
+The token by itself opens nothing: the person must be logged in with a verified address that the e-mail went to.
 """
 
 import secrets
@@ -88,7 +88,7 @@ def look_up(token: str) -> Invitation | None:
 
 def accept(token: str, *, user_id: int) -> Invitation:
     """Make the person a member. Raises NotFound for a token that opens nothing, Forbidden for a person whose verified
-    addresses do not have the letter's, PaymentRequired when the plan has no seat left."""
+    addresses do not have the e-mail's, PaymentRequired when the plan has no seat left."""
     invitation = look_up(token)
     if invitation is None:
         raise NotFound("This invitation has expired, was revoked or was used already; ask for a new one.")

@@ -26,7 +26,7 @@ def take_seat(tenant_id: UUID, *, is_for_invitation: bool) -> None:
 
 
 def open_invitations(tenant_id: UUID) -> QuerySet[Invitation]:
-    """Those that can still be accepted."""
+    """The invitations that can still be accepted."""
     rows = Invitation.objects.of_tenant(tenant_id)
     return rows.filter(accepted_at=None, revoked_at=None, expires_at__gt=timezone.now())
 

@@ -93,7 +93,7 @@ def login(*, api: str | None, key: str | None, profile: str) -> int:
     if not url.startswith(("http://", "https://")):
         return fail(f"{url!r} is no address; it begins with https:// (or http:// on this machine).", code=USAGE)
     if not secret:
-        return fail("there is no log-in without a key; the console's page API keys makes one.", code=USAGE)
+        return fail("An API key is needed to log in; create one on the console's page API keys.", code=USAGE)
 
     def act(client: Client) -> None:
         try:
@@ -115,7 +115,7 @@ def logout(*, profile: str) -> int:
         was_there = logins.forget(profile)
     except KolmError as error:
         return fail(str(error))
-    print(f"{profile}: forgotten." if was_there else f"There is no saved log-in {profile!r}.")
+    print(f"{profile}: forgotten." if was_there else f"There is no saved login {profile!r}.")
     return OK
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from gpu_runners.cli.api.compile_outcome import file_of, print_accepted, print_outcome, save_artifact
 from gpu_runners.cli.api.connection import Connect, connect_of, run_command
 from gpu_runners.cli.display.printing import print_json
-from gpu_runners.cli.display.progress import Story, display_for, usd
+from gpu_runners.cli.display.progress import CompileProgress, display_for, usd
 from gpu_runners.cli.exit_codes import FAILED, OK
 from gpu_runners.cli.options import SPEC_HELP, AddOptions, add_api_options, microusd_of
 from gpu_runners.cli.terminal import fail
@@ -191,7 +191,7 @@ def resume(compile_id: str, *, connect: Connect, budget_microusd: int | None, wa
 
 def follow(client: Client, compile_id: str, *, after: int = 0) -> None:
     """Show what happens until the compile has ended."""
-    story = Story()
+    story = CompileProgress()
     with display_for(story) as display:
         for event in client.compiles.events(compile_id, after=after):
             display.take(event)

@@ -11,7 +11,7 @@ Connect = Callable[[], Client]
 
 
 def connect_of(options: argparse.Namespace) -> Connect:
-    """The client is made when it is first needed, so that a wrong log-in is reported like any other error."""
+    """The client is made when it is first needed, so that a wrong login is reported like any other error."""
     return lambda: Client(options.key, options.api, profile=options.profile)
 
 

@@ -29,7 +29,7 @@ class Step:
 
 
 @dataclass(slots=True)
-class Story:
+class CompileProgress:
     """The state of a compile after the events so far."""
 
     steps: dict[str, Step] = field(default_factory=dict)
@@ -99,7 +99,7 @@ def _progress_text(data: dict[str, Any]) -> str:
 class PlainDisplay:
     """A line an event, at most one a second of the same step's progress."""
 
-    def __init__(self, story: Story) -> None:
+    def __init__(self, story: CompileProgress) -> None:
         self.story = story
         self._last: dict[str, float] = {}
 
@@ -125,7 +125,7 @@ class PlainDisplay:
 class LiveDisplay:
     """The steps as a table that is redrawn in place; warnings scroll above it."""
 
-    def __init__(self, story: Story) -> None:
+    def __init__(self, story: CompileProgress) -> None:
         from rich.console import Console
         from rich.live import Live
 
@@ -174,5 +174,5 @@ class LiveDisplay:
         self._live.__exit__(kind, error, trace)
 
 
-def display_for(story: Story) -> PlainDisplay | LiveDisplay:
+def display_for(story: CompileProgress) -> PlainDisplay | LiveDisplay:
     return LiveDisplay(story) if sys.stdout.isatty() else PlainDisplay(story)

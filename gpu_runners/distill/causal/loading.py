@@ -141,7 +141,7 @@ def make_optimizer(choice: Choice, parameters: list[nn.Parameter], rate: float) 
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """Its whole state by `<parameter's number>.<name>`; numbers as 0-dim tensors. bitsandbytes hands out its 8-bit
+    """The whole state by `<parameter's number>.<name>`; numbers as 0-dim tensors. bitsandbytes hands out its 8-bit
     tensors in a dict inside, and takes them back without."""
     out: dict[str, Tensor] = {}
     for n, state in optimizer.state_dict()["state"].items():

@@ -1,5 +1,5 @@
 """The ten invariants of the ledger over random histories: a model in memory, written from the rules alone, beside the
-real thing in Postgres. After every step both agree and `checking` finds nothing.
+real thing in Postgres. After every step both agree and `invariants` finds nothing.
 
 KOLM_LEDGER_HISTORIES sets how many histories are walked (10,000 in the nightly run; here what fits into a minute).
 """

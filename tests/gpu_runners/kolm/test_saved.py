@@ -38,7 +38,7 @@ def test_a_named_profile_wins_over_the_environment_and_must_be_there(config: dic
     save("staging", Profile(url="https://staging.example", key="sk_staging"), config)
     environ = config | {"KOLM_API_URL": "https://env.example", "KOLM_API_KEY": "sk_env"}
     assert access(None, None, "staging", environ) == Access(url="https://staging.example", key="sk_staging")
-    with pytest.raises(kolm.KolmError, match="no saved log-in 'prod'"):
+    with pytest.raises(kolm.KolmError, match="no saved login 'prod'"):
         access(None, None, "prod", environ)
 
 

@@ -2,7 +2,7 @@
 
 A verifier asks nothing itself. `verify` yields batches of requests and is sent their answers, in order; what it returns
 at the end is all it has to say. So the pipeline journals every call, a crash replays the conversation from the journal,
-and a test runs the same code straight against a teacher (`converse`).
+and a test runs the same code straight against a teacher (`run_dialogue`).
 """
 
 import random
@@ -89,7 +89,7 @@ class DraftVerifier(Protocol):
         ...
 
 
-def converse(
+def run_dialogue(
     teacher: Teacher, price: TeacherPrice, conversation: Conversation, *, deadline_s: float = 60.0
 ) -> Verification:
     """Hold the conversation with a teacher at once, without a journal."""

@@ -57,7 +57,7 @@ class Entry:
 
     @property
     def leaf(self) -> bytes:
-        """Its place in the tree: the leaf hash of its canonical JSON."""
+        """The place in the tree: the leaf hash of its canonical JSON."""
         return leaf_hash(canonical_json({"run": self.run, "shape": self.shape}))
 
 

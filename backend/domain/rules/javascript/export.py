@@ -65,7 +65,7 @@ def _literal(value: Any) -> str:
 
 
 def _patterns() -> str:
-    """Named by literals: each means the same to both languages."""
+    """The patterns by name, as literals: each means the same to both languages."""
     return "{" + ", ".join(f"{name}: new RegExp({_literal(source)})" for name, source in SOURCES.items()) + "}"
 
 

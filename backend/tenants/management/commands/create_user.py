@@ -40,7 +40,7 @@ class Command(TenantCommand):
         users = get_user_model().objects
         with tenant_scope(tenant):
             user = users.filter(username=email).first()
-            if user is None:  # whoever signed up under this address by himself confirms it by letter
+            if user is None:  # whoever signed up under this address confirms it by e-mail
                 user = users.create_user(username=email, email=email)
                 EmailAddress.objects.create(user=user, email=email, verified=True, primary=True)
             member, is_new = Member.objects.get_or_create(tenant_id=tenant, user=user, defaults={"role": role})

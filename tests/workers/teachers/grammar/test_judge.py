@@ -26,7 +26,7 @@ from workers.teachers.prompts.candidate_and_label import CANDIDATE_ASK, candidat
 from workers.teachers.prompts.judge import JUDGE_ASK, judge_messages, read_verdicts
 from workers.teachers.protocol import CompletionRequest
 from workers.teachers.protocol import Teacher as TeacherProtocol
-from workers.teachers.verifiers.protocol import SamplingPolicy, VerificationContext, converse
+from workers.teachers.verifiers.protocol import SamplingPolicy, VerificationContext, run_dialogue
 
 PRICE = teacher_price(price_book(), "kolm-grammar-1", None)
 
@@ -98,7 +98,7 @@ def verify(
     teacher: TeacherProtocol, asked: VerificationContext, drafts: list[StoredDraft], seed: int = 1
 ) -> Verification:
     verifier = JudgeVerifier(positive_share=1.0)
-    return converse(teacher, PRICE, verifier.verify(asked, drafts, random.Random(seed)))
+    return run_dialogue(teacher, PRICE, verifier.verify(asked, drafts, random.Random(seed)))
 
 
 @pytest.mark.parametrize("index", range(5))
@@ -172,7 +172,7 @@ def test_an_audit_agrees_with_an_exact_judge(teacher: TeacherProtocol, spec: Spe
     asked = asked_for(spec, slice_, grammar, fresh=tuple(written(grammar, slice_.name, 3, 77)))
     verifier = JudgeVerifier(audit_share=1.0)
     for text, n_refused in ((written(grammar, slice_.name, 1, 5)[0], 0), ("not of this slice", 1)):
-        found = converse(teacher, PRICE, verifier.audit(asked, stored([text]), random.Random(1)))
+        found = run_dialogue(teacher, PRICE, verifier.audit(asked, stored([text]), random.Random(1)))
         said = audits_of(found.verdicts)
         assert (said.n, said.n_refused, said.n_refused_twice) == (1, n_refused, n_refused)
         assert found.audit_cost == found.cost

@@ -33,7 +33,7 @@ from workers.teachers.verifiers.protocol import (
     SamplingPolicy,
     TeacherRequest,
     VerificationContext,
-    converse,
+    run_dialogue,
 )
 
 N = 300
@@ -49,7 +49,7 @@ def teacher() -> Iterator[Teacher]:
 def verified(
     teacher: Teacher, verifier: LogprobVerifier, how: VerificationContext, drafts: Sequence[StoredDraft], seed: int = 7
 ) -> Verification:
-    return converse(teacher, small_price(), verifier.verify(how, drafts, random.Random(seed)))
+    return run_dialogue(teacher, small_price(), verifier.verify(how, drafts, random.Random(seed)))
 
 
 def p_value(said: Verification, slice_name: str, how: SamplingPolicy) -> float:
@@ -133,7 +133,7 @@ def test_the_same_seed_makes_the_same_requests_and_another_does_not(teacher: Tea
     def requests(seed: int) -> list[TeacherRequest]:
         asked_for: list[TeacherRequest] = []
         conversation = LogprobVerifier(CAPS).verify(asked("new", COVERED), drafts, random.Random(seed))
-        converse(teacher, small_price(), overheard(conversation, asked_for))
+        run_dialogue(teacher, small_price(), overheard(conversation, asked_for))
         return asked_for
 
     assert requests(1) == requests(1) != requests(2)
@@ -159,7 +159,7 @@ def test_what_lies_behind_a_stop_is_not_scored(teacher: Teacher) -> None:
         asked_for: list[TeacherRequest] = []
         how = asked("flat", COVERED)  # nothing there begins with "hi"
         conversation = LogprobVerifier(CAPS, chunk_tokens=chunk).verify(how, drafts, random.Random(1))
-        said = converse(teacher, small_price(), overheard(conversation, asked_for))
+        said = run_dialogue(teacher, small_price(), overheard(conversation, asked_for))
         assert all(v.kept_tokens == 0 and v.text for v in said.verdicts)
         sent[chunk] = sum(len(tokenize(r.text)) for r in asked_for if isinstance(r, ScoreRequest))
     assert sent[1] == 2 * len(drafts) < sent[128]
@@ -256,4 +256,4 @@ def test_a_quote_counts_every_prompt_that_is_sent() -> None:
 def test_nothing_is_audited(teacher: Teacher) -> None:
     drafts = drafts_of(teacher, "old", COVERED, 2, seed=3)
     audit = LogprobVerifier(CAPS).audit(asked("new", COVERED), drafts, random.Random(1))
-    assert converse(teacher, small_price(), audit) == Verification(verdicts=())
+    assert run_dialogue(teacher, small_price(), audit) == Verification(verdicts=())
