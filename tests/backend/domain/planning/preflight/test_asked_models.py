@@ -101,7 +101,7 @@ def test_a_reward_that_cannot_be_read_is_a_warning_as_the_compile_would_go_on_wi
 
 def test_where_something_failed_before_each_of_them_says_that_it_was_not_asked() -> None:
     spec = parse_spec(document(teacher=TEACHER | {"fallback_model": "m-2"}, verifiers=[ELSEWHERE]))
-    lines = unasked_lines(spec, "mend the lines that failed first")
+    lines = unasked_lines(spec, "fix the failed lines first")
     assert [(line.check, line.status) for line in lines] == [
         (check, LineStatus.SKIPPED) for check in (Check.TEACHER, Check.FALLBACK, Check.REWARD)
     ]
