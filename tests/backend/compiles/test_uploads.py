@@ -215,7 +215,8 @@ def test_what_is_wrong_with_uploaded_gold_is_told_when_a_spec_names_it(client, s
     uploaded = send(client, secret, lines(*gold(30, labels=("refund", "refnud"))), purpose="examples").json()["id"]
     spec = small_spec(examples={"upload": uploaded, "holdout": 0.5})
     answer = client.post("/v1/compiles", json.dumps(spec), content_type="application/json", headers=bearer(secret))
-    assert refusal(answer) == (422, "invalid_spec", "/examples/inline/1/output")
+    assert refusal(answer) == (422, "invalid_spec", "/examples/upload")
+    assert answer.json()["errors"][0]["detail"].startswith('row 2 of the upload: there is no label "refnud"; did you')
 
 
 @given(st.lists(st.text(alphabet=st.characters(exclude_categories=["Cs"]), min_size=1), min_size=1, max_size=5))
