@@ -42,7 +42,7 @@ _FAILURES = {
     "teacher_protocol": (
         "its answer is a chat completion that cannot be read (cut, impossible numbers, half a character)",
         "Look at what answers at teacher.base_url: a newer version of your own server, or the vendor's own address, "
-        "mends it.",
+        "fixes it.",
     ),
     "teacher_too_large": (
         "its answer is far longer than the call can explain, and was not read to its end",
