@@ -4,7 +4,7 @@ from django.urls import include, path
 from drf_spectacular.views import SpectacularJSONAPIView
 
 from backend.console.account.security import start_sso
-from backend.rest.docs_pages import docs_page
+from backend.rest.docs_pages import PAGES, docs_page
 from backend.rest.health import healthz, readyz
 
 openapi = SpectacularJSONAPIView.as_view(authentication_classes=[], permission_classes=[], throttle_classes=[])
@@ -12,10 +12,7 @@ openapi = SpectacularJSONAPIView.as_view(authentication_classes=[], permission_c
 urlpatterns = [
     path("healthz", healthz),
     path("readyz", readyz),
-    path("docs/errors", docs_page, {"name": "errors"}),
-    path("docs/events", docs_page, {"name": "events"}),
-    path("docs/drafts", docs_page, {"name": "drafts"}),
-    path("docs/preflight", docs_page, {"name": "preflight"}),
+    *(path(f"docs/{name}", docs_page, {"name": name}) for name in PAGES),
     path("v1/openapi.json", openapi),
     path("", include("backend.tenants.urls")),
     path("", include("backend.compiles.urls")),

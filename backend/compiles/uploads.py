@@ -3,6 +3,7 @@
 import hashlib
 import json
 from enum import StrEnum
+from itertools import islice
 from typing import Any
 from uuid import UUID
 
@@ -17,13 +18,21 @@ MAX_BYTES = 5_000_000
 MAX_ROWS = 50_000
 MAX_GROUP = 200
 MAX_PROBLEMS = 20
-_NO_OBJECT = "not a JSON object; a row is one object on a line of its own"
+SHOWN_KEYS, SHOWN_KEY_CHARS = 5, 40  # of a row without the key that it needs
+_NO_OBJECT = "not a JSON object"
 
 
 class UploadPurpose(StrEnum):
     CAPTURES = "captures"
     EXAMPLES = "examples"
     RECORDING = "recording"
+
+
+_ROW_FORM = {
+    UploadPurpose.CAPTURES: '{"input": "..."}',
+    UploadPurpose.EXAMPLES: '{"input": "...", "output": "..."}',
+    UploadPurpose.RECORDING: '{"item": "...", "completions": [{"text": "..."}]}',
+}
 
 
 def store_upload(tenant_id: UUID, purpose: UploadPurpose, data: bytes, *, sha256: str | None = None) -> Upload:
@@ -68,7 +77,7 @@ def _wrong_upload(pointer: str, code: str, message: str) -> InvalidSpec:
 
 def _rows(data: bytes, purpose: UploadPurpose) -> list[dict[str, Any]]:
     try:
-        text = data.decode("utf-8")
+        text = data.decode("utf-8").removeprefix("\ufeff")
     except UnicodeDecodeError as error:
         raise InvalidInput(
             f"The upload is not UTF-8 (byte {error.start}); encode it so and send it again.", code="invalid_utf8"
@@ -86,7 +95,9 @@ def _rows(data: bytes, purpose: UploadPurpose) -> list[dict[str, Any]]:
         try:
             rows.append(_row(line, purpose))
         except ValueError as error:
-            problems.append(Problem(pointer=f"/{n}", message=f"Line {n}: {error}"))
+            is_table = str(error) == _NO_OBJECT and n == lines[0][0]  # a CSV, mostly
+            form = f"; write {_ROW_FORM[purpose]} on each line, a CSV is converted as /docs/first-compile shows"
+            problems.append(Problem(pointer=f"/{n}", message=f"Line {n}: {error}{form if is_table else ''}"))
             if len(problems) == MAX_PROBLEMS:
                 break
     if problems:
@@ -129,19 +140,28 @@ def _row(line: str, purpose: UploadPurpose) -> dict[str, Any]:
 def _text(row: dict[str, Any], key: str, *, most: int = MAX_TEXT_CHARS) -> str:
     value = row.get(key)
     if not isinstance(value, str) or not value.strip():
-        raise ValueError(f'"{key}" must be a text that is not empty')
+        raise ValueError(f'"{key}" must be a text that is not empty{_keys_instead(row, key)}')
     if len(value) > most:
         raise ValueError(f'"{key}" has {len(value)} characters; at most {most}')
     _check_text(value, key)
     return value
 
 
+def _keys_instead(row: dict[str, Any], key: str) -> str:
+    """The keys that a row without `key` has, bounded, and escaped where they cannot be printed."""
+    if key in row or not row:
+        return ""
+    names = (name[:SHOWN_KEY_CHARS] for name in islice(row, SHOWN_KEYS))
+    shown = ", ".join(json.dumps(name, ensure_ascii=not name.isprintable()) for name in names)
+    return f"; this row has the keys {shown}{' and more' if len(row) > SHOWN_KEYS else ''}"
+
+
 def _answer(row: dict[str, Any]) -> str:
     """A JSON value is kept as its text, as in a spec's inline examples."""
     value = row.get("output")
     if isinstance(value, dict | list | bool | int | float):
-        value = json.dumps(value, ensure_ascii=False, allow_nan=False)
-    return _text({"output": value}, "output", most=MAX_CHARS)
+        row = row | {"output": json.dumps(value, ensure_ascii=False, allow_nan=False)}
+    return _text(row, "output", most=MAX_CHARS)
 
 
 def _group(value: Any) -> str | None:

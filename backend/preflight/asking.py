@@ -12,7 +12,7 @@ from backend.preflight.settings_lines import check_settings
 from backend.preflight.teacher_checks import ask_models
 from backend.tenants.isolation import tenant_scope
 
-FIRST = "mend the lines that failed first"
+FIRST = "fix the failed lines first"
 
 
 def preflight_of(tenant_id: UUID, spec: Spec) -> tuple[Preflight, Estimate | None]:

@@ -5,9 +5,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from .errors import KolmError
 
-class Unreadable(Exception):
+
+class Unreadable(KolmError):
     """A file cannot be read or written; the message says which and why."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, code="unreadable_file")
 
 
 def read_document(path: str) -> Any:

@@ -10,6 +10,8 @@ KolmError                everything below; `str()` is ready to be shown
   Conflict               409: the object is in another state than the request needs
   RateLimited            429
   ServerError            5xx, and any other answer
+  Unreadable             a file of yours that cannot be read (`documents`)
+  BadSignature           a webhook that was not signed with this secret (`webhooks`)
 """
 
 from collections.abc import Mapping

@@ -93,7 +93,7 @@ def _read(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         return {"profiles": {}}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise KolmError(f"{path} cannot be read as saved logins ({error}); mend it, or remove it.") from error
+        raise KolmError(f"{path} cannot be read as saved logins ({error}); correct it, or remove it.") from error
     return {"profiles": dict(entries)}
 
 

@@ -23,7 +23,7 @@ def jsonl_of(rows: Rows, *, columns: Mapping[str, str] | None = None) -> bytes:
     if isinstance(rows, str | PathLike) and columns is None:
         return _checked_size(_read(Path(rows)))
     if isinstance(rows, str | PathLike):
-        rows = [json.loads(line) for line in _read(Path(rows)).decode("utf-8").split("\n") if line.strip()]
+        rows = _rows_of(Path(rows))
     names = dict(columns or {})
     lines = [_line(row, names) for row in _records(rows)]
     if len(lines) > MAX_ROWS:
@@ -66,6 +66,22 @@ def _read(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise Unreadable(f"{path} cannot be read: {error.strerror or error}.") from error
+
+
+def _rows_of(path: Path) -> list[Any]:
+    """The rows of a JSONL file. Raises Unreadable, with the line."""
+    try:
+        text = _read(path).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise Unreadable(f"{path} cannot be read: {error}.") from error
+    rows = []
+    for n, line in enumerate(text.split("\n"), start=1):
+        if line.strip():
+            try:
+                rows.append(json.loads(line))
+            except (ValueError, RecursionError) as error:
+                raise Unreadable(f"{path}: line {n} is not JSON: {error}.") from error
+    return rows
 
 
 def _checked_size(data: bytes) -> bytes:

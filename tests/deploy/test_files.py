@@ -40,6 +40,26 @@ def test_compose_sets_only_variables_that_exist() -> None:
     assert used - documented() - NOT_A_SETTING == set()
 
 
+def settings_of_the_backend() -> set[str]:
+    """Names of the variables whose comment in env.example begins with a process of the backend, in brackets."""
+    processes: set[str] = set()
+    names = set()
+    for line in EXAMPLE.splitlines():
+        if tag := re.match(r"# \[([a-z, ]+)\]", line):
+            processes = set(tag[1].split(", "))
+        elif (variable := re.match(r"#?([A-Z][A-Z_]+)=", line)) and processes & {"web", "worker", "upkeep"}:
+            names.add(variable[1])
+    return names
+
+
+def test_compose_passes_on_every_setting_of_the_backend() -> None:
+    of_the_image, of_the_embedded_stack = "OMP_NUM_THREADS", "KOLM_SILENT_S"
+    for process in ("web", "worker", "upkeep", "deliveries"):
+        reaching = set(COMPOSE["services"][process]["environment"])
+        assert settings_of_the_backend() - reaching == {of_the_image, of_the_embedded_stack}
+    assert COMPOSE["services"]["web"]["environment"]["KOLM_MAIL_URL"] == "${KOLM_MAIL_URL:?}"
+
+
 def test_compose_starts_every_part_of_the_stack() -> None:
     parts = {"postgres", "valkey", "grammar", "web", "worker", "upkeep", "deliveries", "runner", "server"}
     assert parts | {"migrate"} == set(COMPOSE["services"])

@@ -127,5 +127,7 @@ def _as_reward_failure(spec: Spec, failed: TeacherFailed) -> RewardFailed:
     place = next(i for i, verifier in enumerate(spec.verifiers) if isinstance(verifier, RewardVerifier))
     what = failed.message.replace("The teacher's", "The reward model's").replace("The teacher ", "The reward model ", 1)
     what = what.replace("teacher.", "its ")  # the options that a message names
-    advice = f"It is asked as /verifiers/{place} says: mend its address, model or key there, or leave the reward out."
+    advice = (
+        f"It is asked as /verifiers/{place} says: correct its address, model or key there, or leave the reward out."
+    )
     return RewardFailed(f"{what} {advice}", code=failed.code, usage=failed.usage, n_attempts=failed.n_attempts)

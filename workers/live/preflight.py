@@ -37,7 +37,7 @@ def answer_preflight(tenant_id: UUID, check_id: UUID) -> None:
     try:
         lines, facts = _answer(tenant_id, parse_spec(asked.spec), asked)
     except KolmError as error:
-        lines = [failed_line(asked.check, error.message, code=error.code, what_to_do="Mend that, and ask again.")]
+        lines = [failed_line(asked.check, error.message, code=error.code, what_to_do="Fix this and try again.")]
     except Exception:
         log.exception("preflight %s failed", check_id)
         text = "Nobody was asked: something broke on our side; it is logged."
@@ -67,7 +67,7 @@ def _embedder_line(name: str | None) -> PreflightLine:
     except (ImportError, OSError, RuntimeError, ValueError) as error:
         log.exception("the embedder does not load")
         sentence = f"The embedder does not load on a worker ({type(error).__name__})."
-        what_to_do = "The operator's log of the worker says why; nothing in the spec mends it."
+        what_to_do = "The operator's log of the worker says why; nothing in the spec fixes it."
         return failed_line(Check.EMBEDDER, sentence, code="embedder_unavailable", what_to_do=what_to_do)
 
 

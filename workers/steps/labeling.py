@@ -243,7 +243,7 @@ def _check_answers(run: CompileRun) -> None:
         reasons_shown = ", ".join(f"{name} {n}" for name, n in counted.most_common(5))
         raise CustomerError(
             f"None of the teacher's answers can be trained on ({reasons_shown}). Look at the candidates' votes: "
-            "say in the task what an answer looks like, mend the schema or the check that refuses them, lower "
+            "say in the task what an answer looks like, correct the schema or the check that refuses them, lower "
             "sampling.min_agreement, or name another teacher.",
             code="no_valid_answers",
         )

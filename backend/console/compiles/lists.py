@@ -45,6 +45,7 @@ def compiles(request: ConsoleRequest) -> HttpResponse:
         "families": list(mine.order_by("family").values_list("family", flat=True).distinct()[:100]),
         "has_open": any(CompileStatus(row.status) not in TERMINAL for row in rows),
         "query": request.GET.urlencode(),
+        "may_compile": request.team_session.may(Permission.COMPILE),
     }
     is_refresh = bool(request.htmx) and request.htmx.target == "rows"
     return render(request, "console/compiles/_rows.html" if is_refresh else "console/compiles/list.html", context)

@@ -60,6 +60,10 @@ _NEXT = {  # what a person can do about an end that is not a success
     CompileStatus.EXPIRED: "No worker took it in time. Resume it; finished steps are kept.",
     CompileStatus.FAILED: "Finished steps are kept; Resume continues at this step, with the budget that you set.",
 }
+_NEXT_AFTER_PREFLIGHT = (
+    "Nothing but the tiny calls was paid. Where the spec is at fault, choose Compile again and change it; where the "
+    "vendor or this installation was, Resume."
+)
 
 
 @page(Permission.VIEW)
@@ -98,7 +102,7 @@ def _about(request: ConsoleRequest, row: Compile) -> dict[str, Any]:
         "may_cancel": may and status in (CompileStatus.QUEUED, CompileStatus.RUNNING, CompileStatus.AWAITING_BATCH),
         "may_resume": may and status in RESUMABLE,
         "may_ablate": may and status in ABLATABLE and row.ablation_of is None,
-        "next": _NEXT.get(status, ""),
+        "next": _NEXT_AFTER_PREFLIGHT if row.failure_code == "preflight_failed" else _NEXT.get(status, ""),
         "types": " ".join(TYPES),
         "ends": " ".join(ENDS),
     }

@@ -54,6 +54,7 @@ def bills(request: ConsoleRequest) -> HttpResponse:
         "account": account,
         "plan": plan(account.plan),
         "room_microusd": _room(account),
+        "committed_microusd": account.spent_microusd + account.held_microusd,
         "month": shown,
         "months": months_since(account.created_at),
         "is_present": shown.start <= account.period_start < shown.end,

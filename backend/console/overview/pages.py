@@ -17,6 +17,7 @@ from backend.compiles.models import Compile, StepRun
 from backend.console import charts
 from backend.console.access import ConsoleRequest, TeamSession, page
 from backend.console.id_search import address_of, is_public_id
+from backend.console.shell import IS_LOCAL
 from backend.console.templatetags.kolm import usd_short
 from backend.domain.ids import Prefix, encode_id
 from backend.domain.lifecycle import STEPS, TERMINAL, CompileStatus, StepStatus
@@ -172,7 +173,7 @@ def _failing_webhooks(session: TeamSession) -> list[dict[str, Any]]:
 
 def _first_steps(session: TeamSession) -> dict[str, Any]:
     """Return what is shown until the first compile has succeeded. The curl line is the one of the README, against this
-    deployment."""
+    deployment; the line before it needs the clone, so it is for the stack on this machine alone."""
     tenant_id = session.tenant_id
     url = settings.KOLM_PUBLIC_URL
     return {
@@ -180,7 +181,7 @@ def _first_steps(session: TeamSession) -> dict[str, Any]:
         "has_compile": Compile.objects.of_tenant(tenant_id).exists(),
         "has_webhook": WebhookEndpoint.objects.of_tenant(tenant_id).filter(deleted_at=None).exists(),
         "has_team": Member.objects.of_tenant(tenant_id).count() > 1,
-        "spec_line": f".venv/bin/kolm check {EXAMPLE} --json > spec.json",
+        "spec_line": f".venv/bin/kolm check {EXAMPLE} --json > spec.json" if IS_LOCAL else "",
         "curl_line": f'curl -s {url}/v1/compiles -H "Authorization: Bearer $KOLM_API_KEY"'
         ' -H "Idempotency-Key: $(uuidgen)" -H "Content-Type: application/json" -d @spec.json',
     }

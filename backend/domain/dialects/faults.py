@@ -75,7 +75,7 @@ FAULT_TEXTS: dict[TeacherFault, FaultText] = {
     TeacherFault.NOT_OPENAI: FaultText(
         code="not_openai",
         finding="it does not answer as OpenAI's chat completions do",
-        what_to_do="Name the vendor's OpenAI-compatible address in teacher.base_url (docs/teachers.md has a list).",
+        what_to_do="Name the vendor's OpenAI-compatible address in teacher.base_url (/docs/teachers has a list).",
     ),
     TeacherFault.HTML: FaultText(
         code="html",
@@ -136,11 +136,11 @@ FAULT_TEXTS: dict[TeacherFault, FaultText] = {
     TeacherFault.SERVER_ERROR: FaultText(
         code="server_error",
         finding="it answers with an error of its own",
-        what_to_do="Look at your vendor's status page, or at the log of your own server; then start the compile again.",
+        what_to_do="Look at your vendor's status page, or at the log of your own server; then try again.",
     ),
     TeacherFault.OTHER_REFUSAL: FaultText(
         code="other_refusal",
         finding="it does not accept the request (is the model's name right, does it allow this temperature?)",
-        what_to_do="Check teacher.model, teacher.base_url and teacher.dialect (docs/teachers.md).",
+        what_to_do="Check teacher.model, teacher.base_url and teacher.dialect (/docs/teachers).",
     ),
 }

@@ -131,7 +131,7 @@ _RELIEF = {
     Entitlement.API_KEYS: ("API keys", "revoke one"),
     Entitlement.WEBHOOK_ENDPOINTS: ("webhook endpoints", "delete one"),
 }
-_FEATURE = {Entitlement.SSO: "single sign-on", Entitlement.AUDIT_LOG: "the audit log"}
+_FEATURE = {Entitlement.SSO: "single sign-on", Entitlement.AUDIT_LOG: "the audit log's export"}
 
 
 def plan(name: str) -> Plan:

@@ -156,7 +156,7 @@ def _names(part: Mapping[str, Any]) -> list[str]:
 
 
 def gold_problems(spec: Spec, examples: Sequence[Example]) -> list[Problem]:
-    """Broken rules about gold; pointers are those of a spec with all of it inline."""
+    """Broken rules about gold: `examples` are those of the spec, then the rows of its upload."""
     problems = list(islice(_wrong_answers(spec, examples), MOST))
     if len(examples) < 2:
         count = "is 1 example" if examples else "are no examples"
@@ -175,28 +175,32 @@ def gold_problems(spec: Spec, examples: Sequence[Example]) -> list[Problem]:
     return problems
 
 
-def _wrong(i: int, message: str, code: str) -> Problem:
-    return Problem(pointer=f"/examples/inline/{i}/output", message=message, code=code)
+def _wrong(spec: Spec, i: int, message: str, code: str) -> Problem:
+    """The problem of example `i`: in its place of the spec, or as a row of the upload, whose rows come after these."""
+    n_inline = len(spec.examples.inline)
+    if i < n_inline:
+        return Problem(pointer=f"/examples/inline/{i}/output", message=message, code=code)
+    return Problem(pointer="/examples/upload", message=f"row {i - n_inline + 1} of the upload: {message}", code=code)
 
 
 def _wrong_answers(spec: Spec, examples: Sequence[Example]) -> Iterator[Problem]:
     output = spec.output
     if isinstance(output, JsonOutput):
-        yield from _wrong_json(output, examples)
+        yield from _wrong_json(spec, output, examples)
     elif isinstance(output, LabelOutput):
         known = {label.name: None for label in output.labels}
         for i, example in enumerate(examples):
             if example.output not in known:
                 words = suggestion(example.output, list(known))
-                yield _wrong(i, f'there is no label "{example.output[:80]}"; {words}', "unknown_label")
+                yield _wrong(spec, i, f'there is no label "{example.output[:80]}"; {words}', "unknown_label")
     else:
         for i, example in enumerate(examples):
             if not example.output.strip() or len(example.output) > output.max_chars:
                 words = f"has {len(example.output):,} characters; output.max_chars allows 1 to {output.max_chars:,}"
-                yield _wrong(i, words, "bad_answer")
+                yield _wrong(spec, i, words, "bad_answer")
 
 
-def _wrong_json(output: JsonOutput, examples: Sequence[Example]) -> Iterator[Problem]:
+def _wrong_json(spec: Spec, output: JsonOutput, examples: Sequence[Example]) -> Iterator[Problem]:
     if check_schema(output.answer_schema):
         return  # that is a problem of its own, and nothing is judged by what was not vetted
     n_chars = sum(len(example.output) for example in examples)
@@ -205,17 +209,17 @@ def _wrong_json(output: JsonOutput, examples: Sequence[Example]) -> Iterator[Pro
         try:
             errors = errors_of(parse_answer(example.output))
         except BadAnswer as fault:
-            yield _wrong(i, f"is no answer: {fault}", "bad_answer")
+            yield _wrong(spec, i, f"is no answer: {fault}", "bad_answer")
         except BudgetExceeded:
             words = (
                 "the gold up to here takes all the time there is to compare it with output.schema; give the schema "
                 "fewer branches in anyOf and oneOf, fewer required names or shorter patterns, or give fewer examples"
             )
-            yield _wrong(i, words, "too_slow")
+            yield _wrong(spec, i, words, "too_slow")
             return
         else:
             if errors:
-                yield _wrong(i, f"does not fit output.schema: {errors[0]}", "schema_mismatch")
+                yield _wrong(spec, i, f"does not fit output.schema: {errors[0]}", "schema_mismatch")
 
 
 def _labels_without_gold(output: LabelOutput, examples: Sequence[Example]) -> list[Problem]:

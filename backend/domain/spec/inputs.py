@@ -106,7 +106,7 @@ class Captures(Part):
     )
     upload: UploadId | None = Field(
         default=None,
-        description="Id of an upload of captures, as JSON lines or plain lines.",
+        description='Id of an upload of captures, as JSON lines of {"input": "..."}.',
         examples=["upl_01ktfz2x8e4s1c9w0m5q7r3vbd"],
     )
     max: int = Field(default=2000, ge=1, le=20_000, description="Most captures to take.", examples=[2000])

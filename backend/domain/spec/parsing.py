@@ -101,10 +101,9 @@ def parse_spec(data: object) -> Spec:
 
 
 def check_gold(spec: Spec, examples: Sequence[Example]) -> None:
-    """Raise InvalidSpec unless `examples` (inline and uploaded ones together) can carry this spec's evaluation.
+    """Raise InvalidSpec unless `examples` (the inline ones, then the uploaded ones) can carry this spec's evaluation.
 
-    `parse_spec` has done this for a spec without an upload; pointers are those of a spec that had all of them
-    inline.
+    `parse_spec` has done this for a spec without an upload.
     """
     problems = gold_problems(spec, examples)
     if problems:

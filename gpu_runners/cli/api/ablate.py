@@ -20,7 +20,7 @@ from gpu_runners.cli.display.progress import usd
 from gpu_runners.cli.exit_codes import FAILED, OK, USAGE, exit_code_of
 from gpu_runners.cli.options import SPEC_HELP, AddOptions, add_api_options
 from gpu_runners.cli.terminal import fail
-from gpu_runners.kolm import Client, KolmError, Unreadable, read_document
+from gpu_runners.kolm import Client, KolmError, read_document
 
 ARMS = ("all", "random")
 _MEASURED = ("succeeded", "gate_failed")
@@ -74,8 +74,6 @@ def ablate(
             arm_rows = _arms(client, compile["id"]) if ids else []
     except KolmError as error:
         return fail(str(error), code=exit_code_of(error))
-    except Unreadable as error:
-        return fail(str(error))
     rows = [next(row for row in arm_rows if row["id"] == arm_id) for arm_id in ids]
     measured = [row for row in rows if row["comparison"] is not None]
     if as_json:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from gpu_runners.cli.exit_codes import OK, exit_code_of
 from gpu_runners.cli.terminal import fail
-from gpu_runners.kolm import Client, KolmError, Unreadable
+from gpu_runners.kolm import Client, KolmError
 
 Connect = Callable[[], Client]
 
@@ -22,5 +22,3 @@ def run_command(act: Callable[[Client], int | None], connect: Connect) -> int:
             return act(client) or OK
     except KolmError as error:
         return fail(str(error), code=exit_code_of(error))
-    except Unreadable as error:
-        return fail(str(error))

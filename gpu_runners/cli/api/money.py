@@ -33,7 +33,7 @@ def _budgets_options(budgets: argparse.ArgumentParser) -> None:
     ls.add_argument("--limit", type=count_of, default=100, metavar="N")
     put = actions.add_parser("set", help="give the account, or one API key, a budget for each calendar month (UTC)")
     put.add_argument("usd", type=microusd_of, metavar="USD")
-    put.add_argument("--notify-only", action="store_true", help="tell at 50, 80 and 100 %%, and stop nothing")
+    put.add_argument("--notify-only", action="store_true", help="notify at 50, 80 and 100 %%, stop nothing")
     put.add_argument("--of-key", metavar="KEY", help="key_…: of this API key alone")
     rm = actions.add_parser("rm", help="remove a budget")
     rm.add_argument("id", metavar="ID")
@@ -174,7 +174,7 @@ def remove_budget(id: str, *, as_json: bool, connect: Connect) -> int:
 
 def _sentence(row: Budget) -> str:
     whose = f"API key {row.api_key}" if row.api_key else "the account"
-    end = "nothing is started beyond it" if row.hard_stop else "you are told, nothing is stopped"
+    end = "nothing is started beyond it" if row.hard_stop else "you are notified and nothing is stopped"
     return f"{row.id}: {usd(row.cap_microusd)} a month for {whose}; {end}."
 
 

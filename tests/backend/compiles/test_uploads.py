@@ -139,6 +139,43 @@ def test_at_most_twenty_bad_rows_are_listed(client, secret):
     assert [e["pointer"] for e in answer.json()["errors"]] == [f"/{n}" for n in range(1, 21)]
 
 
+def test_a_byte_order_mark_is_skipped(client, tenant, secret):
+    assert send(client, secret, b"\xef\xbb\xbf" + ROWS).json()["n_rows"] == 2
+    assert refusal(send(client, secret, b"\xef\xbb\xbf" + b"\xff")) == (400, "invalid_utf8", "")
+
+
+def test_a_table_is_answered_once_with_what_a_row_is(client, secret):
+    errors = send(client, secret, b"message,intent\nwhere is it,refund\n", purpose="examples").json()["errors"]
+    form = '{"input": "...", "output": "..."}'
+    assert errors[0]["detail"] == (
+        f"Line 1: not a JSON object; write {form} on each line, a CSV is converted as /docs/first-compile shows"
+    )
+    assert errors[1]["detail"] == "Line 2: not a JSON object"
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        ({"text": "x", "label": "y"}, '; this row has the keys "text", "label"'),
+        ({"réponse": "x"}, '; this row has the keys "réponse"'),
+        ({"a\u202eb\n": "x"}, r'; this row has the keys "a\u202eb\n"'),
+        ({"k" * 5_000: "x"}, f'; this row has the keys "{"k" * 40}"'),
+        ({str(i): "x" for i in range(9)}, '; this row has the keys "0", "1", "2", "3", "4" and more'),
+        ({}, ""),
+        ({"input": " ", "text": "x"}, ""),
+    ],
+    ids=["others", "a word", "not printable", "long", "many", "none", "there but empty"],
+)
+def test_a_row_without_its_key_is_answered_with_those_that_it_has(client, secret, row, words):
+    (error,) = send(client, secret, lines(row)).json()["errors"]
+    assert error["detail"] == f'Line 1: "input" must be a text that is not empty{words}'
+
+
+def test_so_is_gold_without_its_answer(client, secret):
+    (error,) = send(client, secret, lines({"input": "x", "label": "y"}), purpose="examples").json()["errors"]
+    assert error["detail"].endswith('"output" must be a text that is not empty; this row has the keys "input", "label"')
+
+
 def test_an_upload_of_too_many_rows_is_refused(client, tenant, secret):
     answer = send(client, secret, b'{"input":"x"}\n' * (MAX_ROWS + 1))
     assert answer.status_code == 400
@@ -178,7 +215,8 @@ def test_what_is_wrong_with_uploaded_gold_is_told_when_a_spec_names_it(client, s
     uploaded = send(client, secret, lines(*gold(30, labels=("refund", "refnud"))), purpose="examples").json()["id"]
     spec = small_spec(examples={"upload": uploaded, "holdout": 0.5})
     answer = client.post("/v1/compiles", json.dumps(spec), content_type="application/json", headers=bearer(secret))
-    assert refusal(answer) == (422, "invalid_spec", "/examples/inline/1/output")
+    assert refusal(answer) == (422, "invalid_spec", "/examples/upload")
+    assert answer.json()["errors"][0]["detail"].startswith('row 2 of the upload: there is no label "refnud"; did you')
 
 
 @given(st.lists(st.text(alphabet=st.characters(exclude_categories=["Cs"]), min_size=1), min_size=1, max_size=5))

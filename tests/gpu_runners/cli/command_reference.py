@@ -56,7 +56,7 @@ def _is_own(name: str, action: argparse.Action) -> bool:
 
 def _form(action: argparse.Action) -> str:
     if not action.option_strings:
-        return str(action.metavar or action.dest)
+        return str(action.metavar or action.dest).replace("|", "\\|")
     names = ", ".join(action.option_strings)
     value = action.metavar or ("|".join(map(str, action.choices)) if action.choices else action.dest.upper())
     return names if action.nargs == 0 else f"{names} {value}".replace("|", "\\|")

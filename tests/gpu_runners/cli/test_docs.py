@@ -54,3 +54,24 @@ def test_the_pictures_and_pages_that_the_tour_names_are_in_the_tree() -> None:
         assert (DOCS / "screenshots" / picture).is_file(), picture
     for target in re.findall(r"\]\(([\w./-]+\.md)\)", text):
         assert (DOCS / target).exists() or Path(target).name == "webhooks.md", target
+
+
+@pytest.mark.parametrize(
+    ("encoding", "delimiter", "settings"),
+    [("utf-8-sig", ",", ""), ("cp1252", ";", 'ENCODING, DELIMITER = "cp1252", ";"')],
+    ids=["with a byte order mark", "of an older Excel"],
+)
+def test_the_first_script_reads_a_table_as_a_spreadsheet_writes_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, encoding: str, delimiter: str, settings: str
+) -> None:
+    lines = [["message", "intent"], ["où est mon argent ?", "Refund "], [" where is it", "refund"], ["", ""], ["?", ""]]
+    (tmp_path / "tickets.csv").write_text("".join(delimiter.join(line) + "\r\n" for line in lines), encoding=encoding)
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"```python\n(.*?)```", (DOCS / "first-compile.md").read_text(encoding="utf-8"), re.DOTALL)
+    script = re.sub(r"^ENCODING, DELIMITER = .*$", lambda line: settings or line[0], blocks[0], flags=re.MULTILINE)
+    names: dict[str, object] = {}
+    exec(compile(script.replace("import kolm\n", ""), "first-compile.md", "exec"), names)
+    assert names["rows"] == [
+        {"input": "où est mon argent ?", "output": "Refund"},
+        {"input": "where is it", "output": "Refund"},
+    ]

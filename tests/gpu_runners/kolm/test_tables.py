@@ -48,6 +48,28 @@ def test_a_file_goes_as_it_is_and_its_columns_may_be_renamed(tmp_path: Path) -> 
         jsonl_of(tmp_path / "missing")
 
 
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b'{"text": "a"}\n\nmessage,intent\n', "line 3 is not JSON"),
+        (b'{"text": "caf\xe9"}\n', "cannot be read: 'utf-8' codec"),
+        (b'{"text": ' + b"[" * 100_000, "line 1 is not JSON"),
+    ],
+    ids=["a table", "no UTF-8", "nested too deeply"],
+)
+def test_a_file_that_is_no_jsonl_is_an_error_of_the_client(tmp_path: Path, data: bytes, words: str) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(data)
+    with pytest.raises(kolm.KolmError, match=words) as refused:
+        jsonl_of(path, columns={"text": "input"})
+    assert (type(refused.value), refused.value.code) == (kolm.Unreadable, "unreadable_file")
+
+
+def test_a_byte_order_mark_is_skipped_where_columns_are_renamed(tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_bytes(b'\xef\xbb\xbf{"text": "a"}\n')
+    assert jsonl_of(tmp_path / "rows.jsonl", columns={"text": "input"}) == b'{"input": "a"}\n'
+
+
 def test_what_is_too_large_is_not_even_sent(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(tables, "MAX_ROWS", 2)
     monkeypatch.setattr(tables, "MAX_BYTES", 40)

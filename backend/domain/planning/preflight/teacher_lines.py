@@ -29,20 +29,20 @@ _ELSEWHERE = frozenset({TeacherFault.NO_SUCH_PATH, TeacherFault.NOT_OPENAI, Teac
 _FAILURES = {
     "teacher_unreachable": (
         "no connection to it could be made or kept",
-        "Check host and port of teacher.base_url, and that the server runs; then start the compile again.",
+        "Check host and port of teacher.base_url, and that the server runs; then try again.",
     ),
     "teacher_timeout": (
         f"it did not answer within {DEADLINE_S:.0f} s",
-        "Check host and port of teacher.base_url, and whether the server is busy; then start the compile again.",
+        "Check host and port of teacher.base_url, and whether the server is busy; then try again.",
     ),
     "teacher_rate_limited": (
         "it answers 429, too many requests",
-        "Wait a minute and start the compile again, or raise the limit at your vendor.",
+        "Wait a minute and try again, or raise the limit at your vendor.",
     ),
     "teacher_protocol": (
         "its answer is a chat completion that cannot be read (cut, impossible numbers, half a character)",
         "Look at what answers at teacher.base_url: a newer version of your own server, or the vendor's own address, "
-        "mends it.",
+        "fixes it.",
     ),
     "teacher_too_large": (
         "its answer is far longer than the call can explain, and was not read to its end",
@@ -166,7 +166,7 @@ def _fault_texts(asked: AskedModel, fault: TeacherFault) -> tuple[str, str, str]
     if reward is None or reward.is_chat:
         return text.code, text.finding, text.what_to_do + _longer_address(asked.spec, fault)
     path = reward_api(reward.api).path
-    check = f"Check teacher.base_url and the reward's api: {reward.api} is asked at {path} (docs/rewards.md)."
+    check = f"Check teacher.base_url and the reward's api: {reward.api} is asked at {path} (/docs/rewards)."
     if fault is TeacherFault.NO_SUCH_PATH:
         return text.code, f"it knows no such model, or no path {path}", check
     if fault is TeacherFault.NOT_OPENAI:

@@ -58,6 +58,13 @@ def test_an_example_is_valid_and_has_its_estimate(client):
     assert "N = 48 per slice, K = 16 kept, by auto" in text
 
 
+def test_the_editor_says_what_a_row_is_and_where_the_teachers_key_goes(client):
+    text = get(client, NEW)
+    assert '{"input": "…", "output": "…"}' in text
+    assert 'href="/app/settings#keys"' in text
+    assert 'href="/docs/teachers"' in text
+
+
 def test_a_spec_is_submitted_as_yaml_or_as_json(client, tenant):
     send(client, yaml.safe_dump(small_spec()))
     answer = send(client, json.dumps(small_spec(name="other-router")), token="1" * 32, budget="2.5")

@@ -44,6 +44,11 @@ def test_without_compiles_the_page_says_how_one_is_started(client):
     assert "/v1/compiles" in text
 
 
+def test_only_who_may_compile_is_offered_a_new_one(client, tenant):
+    assert "New compile" not in get(client, LIST)
+    assert "New compile" in get(logged_in(tenant, Role.DEVELOPER), LIST)
+
+
 def test_lines_are_filtered_by_status_name_family_and_day(client, tenant):
     one = make_compile(tenant, name="refunds", family="support")
     two = make_compile(tenant, name="spam", family="mail")

@@ -241,3 +241,10 @@ def test_a_failure_says_what_to_do(row):
     assert "Labeling failed" in text
     assert "/docs/errors#budget_exhausted" in text
     assert "New budget" in text
+
+
+def test_after_a_failed_preflight_the_spec_is_changed_in_a_new_compile(row):
+    change(row, status="failed", failure_code="preflight_failed", failure_message="The key is wrong.")
+    text = get(logged_in_for(row), f"/app/compiles/{public_id(row)}")
+    assert "choose Compile again and change it" in text
+    assert "Resume continues at this step" not in text

@@ -1,5 +1,7 @@
 """The draft cache's page: what is kept, what it was worth, why a family is suspended, and the purge."""
 
+import re
+
 import pytest
 from django.utils import timezone
 
@@ -32,7 +34,9 @@ def fill(tenant, *, n_verdicts=10):
 
 
 def test_an_empty_cache_says_what_fills_it(tenant):
-    assert "No drafts yet" in get(logged_in(tenant), "/app/drafts")
+    text = get(logged_in(tenant), "/app/drafts")
+    assert "No drafts yet" in text
+    assert re.search(r"/v1/compiles .*-d @spec\.json", text)
 
 
 def test_the_page_has_size_savings_and_acceptance_by_distance(tenant):

@@ -16,7 +16,7 @@ from backend.tenants.isolation import tenant_scope
 from backend.tenants.models import ApiKey
 from backend.usage import accounts, holds
 from backend.usage.ledger import Fact, record
-from backend.usage.models import Billing, Budget, LedgerLine
+from backend.usage.models import Account, Billing, Budget, LedgerLine
 from backend.usage.reports import inert
 from tests.backend.console.pages import get, logged_in, post
 from tests.compile_factories import make_compile, public_id
@@ -49,8 +49,17 @@ def key_of(tenant):
 def test_an_unused_month_says_so_with_the_line_that_estimates(tenant):
     text = get(logged_in(tenant), "/app/bills")
     assert "Nothing was used" in text
-    assert "/v1/compiles/estimate" in text
+    assert re.search(r"/v1/compiles/estimate .*-d @spec\.json", text)
     assert "$0.0000" in text
+
+
+def test_the_bar_of_the_cap_counts_what_is_held(tenant):
+    amounts = {"cap_microusd": 10_000_000, "spent_microusd": 2_000_000, "held_microusd": 5_000_000}
+    with tenant_scope(tenant.id):
+        Account.objects.filter(tenant_id=tenant.id).update(**amounts)
+    text = get(logged_in(tenant), "/app/bills")
+    assert '<progress max="100" value="70" aria-label="Spent and held of the cap">' in text
+    assert "$3.0000 left" in text
 
 
 def test_the_bill_is_what_the_ledger_charged_and_waste_stands_beside_it(tenant):
@@ -187,6 +196,9 @@ def test_without_stripe_the_plans_are_shown_and_what_is_missing_is_said(tenant, 
     text = get(client, "/app/plan")
     assert "KOLM_STRIPE_KEY" in text
     assert "$49.00" in text
+    assert "Audit log export" in text
+    assert "Retention" not in text
+    assert "Single sign-on" not in text
     assert "Choose Pro" not in text
     assert post(client, "/app/plan/checkout", {"plan": "pro"})["Location"] == "/app/plan"
 

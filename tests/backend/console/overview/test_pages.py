@@ -34,8 +34,16 @@ def test_an_empty_team_is_told_how_to_begin(settings):
     text = get(logged_in(make_tenant("Newcomers")), "/app/")
     assert "Get started" in text
     assert f"curl -s {settings.KOLM_PUBLIC_URL}/v1/compiles" in text
+    assert 'href="/docs/first-compile"' in text
     assert "No compile is running." in text
     assert "No compile has ended yet." in text
+
+
+@pytest.mark.parametrize("is_local", [False, True])
+def test_only_the_stack_on_this_machine_shows_the_line_that_needs_the_clone(monkeypatch, is_local):
+    monkeypatch.setattr("backend.console.overview.pages.IS_LOCAL", is_local)
+    text = get(logged_in(make_tenant()), "/app/")
+    assert (".venv/bin/kolm check examples/refund-router.yaml" in text) is is_local
 
 
 def test_a_team_that_has_compiled_is_not():

@@ -2,6 +2,7 @@
 the worker's own task against a real server on loopback; what either says is hostile text."""
 
 import json
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -114,7 +115,7 @@ def work_off(tenant, answer_id):
 
 
 def test_without_an_artifact_the_page_says_how_one_comes_to_be(tenant):
-    assert "/v1/compiles" in get(logged_in(tenant), URL)
+    assert re.search(r"/v1/compiles .*-d @spec\.json", get(logged_in(tenant), URL))
 
 
 def test_student_and_teacher_stand_side_by_side_with_what_each_cost(tenant, grammar, settings, monkeypatch):

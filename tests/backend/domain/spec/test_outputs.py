@@ -256,8 +256,18 @@ def test_gold_is_never_judged_by_a_schema_that_was_refused() -> None:
 def test_uploaded_gold_is_judged_when_it_is_there() -> None:
     spec = parse_spec(json_document(examples={"upload": "upl_01ktfz2x8e4s1c9w0m5q7r3vbd"}))
     check_gold(spec, [Example.model_validate(row) for row in JSON_GOLD])
-    with pytest.raises(InvalidSpec, match=r"does not fit output\.schema"):
+    with pytest.raises(InvalidSpec, match=r"row 1 of the upload: does not fit output\.schema"):
         check_gold(spec, [Example(input="a", output='{"order": 1}')] * 80)
+
+
+def test_a_row_of_an_upload_is_counted_behind_the_examples_of_the_spec() -> None:
+    spec = parse_spec(json_document(examples={"inline": JSON_GOLD[:2], "upload": "upl_01ktfz2x8e4s1c9w0m5q7r3vbd"}))
+    bad = Example(input="a", output="no json")
+    with pytest.raises(InvalidSpec) as refused:
+        check_gold(spec, [*spec.examples.inline, *(Example.model_validate(row) for row in JSON_GOLD), bad])
+    (problem,) = refused.value.problems
+    assert problem.pointer == "/examples/upload"
+    assert problem.message.startswith(f"row {len(JSON_GOLD) + 1} of the upload: is no answer")
 
 
 def test_many_wrong_examples_are_told_of_fifty_times() -> None:

@@ -78,6 +78,14 @@ def test_a_failure_that_may_pass_names_its_own_options_too(code: str) -> None:
     assert "teacher." not in line.what_to_do
 
 
+@pytest.mark.parametrize("fault", [None, *TeacherFault])
+def test_no_advice_speaks_of_a_compile_since_a_doctor_starts_none(fault: TeacherFault | None) -> None:
+    codes = ("teacher_unreachable", "teacher_timeout", "teacher_rate_limited") if fault is None else ("x",)
+    for code in codes:
+        line = failure_line(models_of()[Check.TEACHER], code=code, fault=fault)
+        assert "start the compile" not in line.what_to_do
+
+
 def test_a_reward_models_server_is_not_asked_to_speak_chat_completions() -> None:
     asked = models_of([NUMBERS])[Check.REWARD]
     for fault in (TeacherFault.NOT_OPENAI, TeacherFault.NO_SUCH_PATH, TeacherFault.OTHER_REFUSAL):
@@ -101,7 +109,7 @@ def test_a_reward_that_cannot_be_read_is_a_warning_as_the_compile_would_go_on_wi
 
 def test_where_something_failed_before_each_of_them_says_that_it_was_not_asked() -> None:
     spec = parse_spec(document(teacher=TEACHER | {"fallback_model": "m-2"}, verifiers=[ELSEWHERE]))
-    lines = unasked_lines(spec, "mend the lines that failed first")
+    lines = unasked_lines(spec, "fix the failed lines first")
     assert [(line.check, line.status) for line in lines] == [
         (check, LineStatus.SKIPPED) for check in (Check.TEACHER, Check.FALLBACK, Check.REWARD)
     ]
