@@ -3,6 +3,7 @@ a batch costs, what is kept of one that ended half done, and that no process tha
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -11,6 +12,7 @@ from django.db import connection
 from django.utils import timezone
 
 from backend.compiles import leases
+from backend.compiles.endpoint_lessons import lessons_of
 from backend.compiles.lifecycle import transitions
 from backend.compiles.models import Compile, CompileEvent, CompileLease, TeacherBatch, TeacherCall
 from backend.domain.lifecycle import CompileStatus, StepName
@@ -19,9 +21,9 @@ from backend.usage.models import UsageFact
 from tests.compile_factories import fresh, make_compile, make_teacher_key, public_id
 from tests.factories import make_tenant
 from tests.workers.pipeline_helpers import calls, candidates, check_money, messages, step, told_apart
-from tests.workers.steps.test_strict_vendors import PRICE, label_of
+from tests.workers.steps.test_strict_vendors import PRICE, Filter, label_of
 from tests.workers.teachers.batch_vendor import KEY, BatchVendor, expired, serving_batches
-from tests.workers.teachers.strict_vendors import BY_NAME, Script
+from tests.workers.teachers.strict_vendors import BY_NAME, CONTENT_REFUSALS, Script
 from tests.workers.test_upkeep import age
 from workers import pipeline
 from workers.pipeline import advance
@@ -276,6 +278,41 @@ def test_a_line_that_is_refused_for_good_ends_the_compile_as_a_live_call_does(ve
     assert "knows no such model" in row.failure_message
     check_money(row)
     assert row.reserved_microusd == 0
+
+
+def test_a_text_of_a_batch_that_a_filter_refuses_costs_its_candidate_and_not_the_compile(vendor):
+    filter = Filter()
+    vendor.chat.vendor = replace(vendor.chat.vendor, refuse=filter.refuse)
+    row = compile_in_batches(vendor)
+    carry_to(row, StepName.DISTILLATION)
+    assert row.status == CompileStatus.RUNNING
+    unverified = {one.text for one in candidates(row, state="unverified")}
+    assert unverified == filter.refused
+    assert len(unverified) == len(CONTENT_REFUSALS)
+    assert {filter.asked[text] for text in unverified} == {1}
+    with tenant_scope(row.tenant_id):
+        assert lessons_of(row.tenant_id, vendor.base_url, vendor.chat.vendor.model) == ()
+    check_money(row)
+
+
+def test_a_line_whose_request_timed_out_is_asked_again(vendor):
+    vendor.finish = lambda nth, line: expired(line, "request_timeout") if nth == 0 else None
+    row = compile_in_batches(vendor)
+    carry_to(row, StepName.DISTILLATION)
+    assert row.status == CompileStatus.RUNNING
+    assert [call.error_code for call in calls(row) if call.state == "failed"] == ["teacher_unreachable"] * 2
+    check_money(row)
+
+
+def test_the_log_probs_of_long_candidates_are_read_with_them(vendor):
+    vendor.n_logprobs = 300
+    row = compile_in_batches(vendor)
+    carry_to(row, StepName.DISTILLATION)
+    assert row.status == CompileStatus.RUNNING
+    assert all(batch.n_answered == batch.n_requests for batch in batches_of(row))
+    written = [call for call in calls(row) if call.batch_id and call.step == StepName.SYNTHESIS]
+    assert all(len(choice["token_logprobs"]) == 300 for call in written for choice in call.choices)
+    check_money(row)
 
 
 def test_a_canceled_compile_cancels_its_batch_and_keeps_what_was_answered(vendor):

@@ -8,8 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.domain.dialects.dialect import Dialect, Lesson, Option, ResponseFormat, with_lessons
+from backend.domain.dialects.dialect import (
+    ONE_REQUEST,
+    Dialect,
+    Lesson,
+    Option,
+    ResponseFormat,
+    schema_digest,
+    with_lessons,
+)
 from backend.domain.dialects.table import BY_NAME, UNKNOWN
+from tests.workers.teachers.strict_vendors import CONTENT_REFUSALS
 from workers.teachers.openai_compatible.bodies import chat_body
 from workers.teachers.openai_compatible.refusals import LEARNT_FROM, lesson_of
 from workers.teachers.protocol import CompletionRequest, Message, TeacherCaps
@@ -397,7 +406,11 @@ def test_a_reported_refusal_teaches_what_to_send_instead(
     source: str, status: int, body: Any, option: Option, value: str | int | None
 ) -> None:
     sent = chat_body(REQUEST, "m", CAPS, EVERYTHING)
-    assert lesson_of(status, json.dumps(body).encode(), sent, EVERYTHING) == Lesson(option=option, value=value)
+    lesson = lesson_of(status, json.dumps(body).encode(), sent, EVERYTHING)
+    assert lesson is not None
+    assert (lesson.option, lesson.value) == (option, value)
+    is_about_the_schema = "Invalid schema" in json.dumps(body)
+    assert lesson.scope == (schema_digest({"type": "object"}) if is_about_the_schema else "")
 
 
 def test_a_cap_of_the_limit_is_kept_to_and_not_taken_for_a_name() -> None:
@@ -418,7 +431,7 @@ def test_a_limit_beyond_the_context_is_lowered_to_what_is_left() -> None:
         "tokens and your request has 96 input tokens (20000 > 4096 - 96)."
     )
     lesson = lesson_of(400, json.dumps(said).encode(), chat_body(REQUEST, "m", CAPS, EVERYTHING), EVERYTHING)
-    assert lesson == Lesson(option=Option.TOKEN_LIMIT, value=4000)
+    assert lesson == Lesson(option=Option.TOKEN_LIMIT, value=4000, scope=ONE_REQUEST)
 
 
 ABOUT_SOMETHING_ELSE = [
@@ -432,6 +445,9 @@ ABOUT_SOMETHING_ELSE = [
     (400, {"detail": "Server is pinned to '/models/gemma'; requested 'gpt-9'."}),
     (401, openai("Unsupported parameter: 'seed'", "seed")),
     (429, openai("Unsupported parameter: 'seed'", "seed")),
+    *CONTENT_REFUSALS.values(),
+    # what the model wrote is nothing that the endpoint says of the request
+    (400, {"error": {"code": "json_validate_failed", "failed_generation": "the 'seed' and temperature"}}),
     (500, openai("logprobs: out of memory")),
     (503, openai("Only one completion choice is allowed")),
 ]
