@@ -17,13 +17,15 @@ from backend.domain.dialects.batches import BatchTerms
 DEFAULT_THOUGHT_TOKENS = 4096  # of a model that thinks, where nobody says how long
 # what is left for thoughts, by effort; an endpoint's own default is about "medium"
 THOUGHT_TOKENS = {"none": 0, "minimal": 512, "low": 2048, "medium": 4096, "high": 16_384, "xhigh": 32_768}
+EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")  # from the least; "none" is no thinking at all
 MAX_VALUE = 10_000_000  # of a number that an endpoint names in a refusal
 ONE_REQUEST = "request"  # the scope of a lesson that a request's own length, or its answer, taught
 
 
 class Option(StrEnum):
     """The options of a request that an endpoint may refuse. `model` and `messages` are no options. `do_sample` makes
-    transformers draw tokens at all: without it a temperature does nothing where the model's own settings do not."""
+    transformers draw tokens at all: without it a temperature does nothing where the model's own settings do not.
+    `breakpoints` are the marks in messages of what to cache."""
 
     TOKEN_LIMIT = "token_limit"
     TEMPERATURE = "temperature"
@@ -37,6 +39,7 @@ class Option(StrEnum):
     RESPONSE_FORMAT = "response_format"
     EFFORT = "effort"
     CACHE_KEY = "prompt_cache_key"
+    BREAKPOINTS = "breakpoints"
     SYSTEM_ROLE = "system_role"
     THOUGHTS = "thoughts"
 
@@ -94,6 +97,19 @@ class Dialect:
         """Tell whether this row is about a model at an address."""
         at_home = any(host == own or host.endswith(f".{own}") for own in self.hosts)
         return at_home and self.path in path and re.search(self.models, model.lower()) is not None
+
+    def effort_for(self, asked: str) -> str | None:
+        """The effort to send where one is asked for: itself, else the nearest that the dialect has, the lower of two as
+        near. Thinking is turned off only where that is asked; None where nothing else is to be had.
+
+        >>> Dialect(name="x", source="", written_on="", efforts=("none", "low", "high")).effort_for("medium")
+        'low'
+        """
+        if not self.efforts or asked in self.efforts:
+            return asked
+        place = EFFORTS.index(asked)
+        thinking = [EFFORTS.index(effort) for effort in self.efforts if effort != "none"]
+        return EFFORTS[min(thinking, key=lambda at: (abs(at - place), at))] if thinking else None
 
 
 def thought_room(dialect: Dialect, effort: str | None, declared: int | None) -> int:
@@ -178,6 +194,8 @@ def _learn(dialect: Dialect, lesson: Lesson) -> Dialect:
             return replace(dialect, response_format=weakest)
         case Option.THOUGHTS, _:
             return replace(dialect, thinks=True)
+        case Option.BREAKPOINTS, _:
+            return replace(dialect, has_breakpoints=False)
         case Option.TOKEN_LIMIT, None:
             return replace(dialect, token_limit="")
         case option, _:

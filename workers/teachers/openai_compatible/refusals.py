@@ -9,19 +9,29 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from backend.domain.dialects.dialect import MAX_VALUE, ONE_REQUEST, WEAKER, Dialect, Lesson, Option, schema_digest
+from backend.domain.dialects.dialect import (
+    EFFORTS,
+    MAX_VALUE,
+    ONE_REQUEST,
+    WEAKER,
+    Dialect,
+    Lesson,
+    Option,
+    schema_digest,
+)
 from workers.teachers.openai_compatible.bodies import GENERATION_CONFIG
 from workers.teachers.openai_compatible.statements import Statement, read_statement
 
 LEARNT_FROM = frozenset({400, 404, 405, 422, 500, 501})
 VAGUE = frozenset({400, 422})  # of these alone one that names nothing is taken for one about an option
-EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 TOKEN_LIMITS = ("max_tokens", "max_completion_tokens")
 _EFFORT_NAMES = ("reasoning_effort", "reasoning", "effort", "thinking", "think")
+_ALSO_CALLED = {"chat_template_kwargs": ("chat_template",)}  # vLLM with a tokenizer of Mistral's
 
 # without a name: what is left out first is what an answer needs least
 _GUESSES = (
     Option.CACHE_KEY,
+    Option.BREAKPOINTS,
     Option.TOP_LOGPROBS,
     Option.LOGPROBS,
     Option.RESPONSE_FORMAT,
@@ -124,13 +134,18 @@ def _options_of(body: Mapping[str, Any], dialect: Dialect) -> dict[Option, tuple
         Option.RESPONSE_FORMAT: ("response_format", "json_schema", "response_schema"),
         Option.CACHE_KEY: ("prompt_cache_key",),
     }
-    if dialect.effort and dialect.effort[0] in body:
-        names[Option.EFFORT] = (dialect.effort[0], ".".join(dialect.effort), *_EFFORT_NAMES)
+    paths = (dialect.effort, () if dialect.off is None else dialect.off[0])
+    sent = [path for path in paths if path and path[0] in body]
+    if sent:
+        spellings = [name for path in sent for name in (path[0], ".".join(path), *_ALSO_CALLED.get(path[0], ()))]
+        names[Option.EFFORT] = (*spellings, *_EFFORT_NAMES)
     options = {
         option: tuple(dict.fromkeys(spelling for name in own for spelling in (name, _camel(name))))
         for option, own in names.items()
         if own and any(name in body for name in own)
     }
+    if any(isinstance(message.get("content"), list) for message in body.get("messages", ())):
+        options[Option.BREAKPOINTS] = ("cache_control", "cacheControl")
     if any(message.get("role") in ("system", "developer") for message in body.get("messages", ())):
         options[Option.SYSTEM_ROLE] = ()
     return options
@@ -227,12 +242,13 @@ def _most(text: str, *, below: float) -> int | None:
 
 
 def _effort(text: str, asked: object) -> str | None:
-    """The value nearest to the one that was asked for among those that the words offer, the larger of two as near."""
+    """The value nearest to the one that was asked for among those that the words offer, the larger of two as near; no
+    thinking only where nothing else is offered."""
     offered = [word for word in EFFORTS if word != asked and re.search(rf"['\"`]{word}['\"`]", text)]
     if asked not in EFFORTS or not offered:
         return None
     place = EFFORTS.index(str(asked))
-    return min(offered, key=lambda word: (abs(EFFORTS.index(word) - place), -EFFORTS.index(word)))
+    return min(offered, key=lambda word: (word == "none", abs(EFFORTS.index(word) - place), -EFFORTS.index(word)))
 
 
 def _at(body: Mapping[str, Any], path: Sequence[str]) -> object:

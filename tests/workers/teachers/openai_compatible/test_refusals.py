@@ -21,6 +21,7 @@ from backend.domain.dialects.table import BY_NAME, UNKNOWN
 from tests.workers.teachers.strict_vendors import CONTENT_REFUSALS
 from workers.teachers.openai_compatible.bodies import chat_body
 from workers.teachers.openai_compatible.refusals import LEARNT_FROM, lesson_of
+from workers.teachers.openai_compatible.teacher import MAX_LESSONS_A_CALL
 from workers.teachers.protocol import CompletionRequest, Message, TeacherCaps
 
 REQUEST = CompletionRequest(
@@ -470,6 +471,41 @@ def test_a_refusal_that_names_nothing_ends_with_the_bare_request_and_then_gives_
         dialect = with_lessons(EVERYTHING, known)
     assert set(sent) == {"model", "messages"}
     assert [message["role"] for message in sent["messages"]] == ["user"]
+
+
+SHARED = Message(role="user", content="task: input", n_shared=5)
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+def test_whatever_a_dialect_sends_can_be_left_out_also_what_turns_thoughts_off(name: str) -> None:
+    request = replace(REQUEST, effort="none", messages=(REQUEST.messages[0], SHARED))
+    start: Dialect = BY_NAME[name]
+    known: list[Lesson] = []
+    while lesson := lesson_of(
+        400, b"Bad Request", sent := chat_body(request, "m", CAPS, with_lessons(start, known)), start, known
+    ):
+        known.append(lesson)
+        assert len(known) <= MAX_LESSONS_A_CALL
+    assert set(sent) == {"model", "messages"}
+    assert [(message["role"], type(message["content"])) for message in sent["messages"]] == [("user", str)]
+
+
+def test_the_switch_that_turns_thoughts_off_is_known_by_what_the_server_calls_it() -> None:
+    """vLLM with a tokenizer of Mistral's."""
+    sent = chat_body(replace(REQUEST, effort="none"), "m", CAPS, BY_NAME["vllm"])
+    refused = openai("chat_template is not supported for Mistral tokenizers.")
+    assert lesson_of(400, json.dumps(refused).encode(), sent, BY_NAME["vllm"]) == Lesson(option=Option.EFFORT)
+
+
+def test_a_mark_in_a_message_that_is_refused_is_left_out() -> None:
+    dialect = BY_NAME["openrouter-breakpoints"]
+    sent = chat_body(replace(REQUEST, messages=(SHARED,)), "m", CAPS, dialect)
+    refused = openai("messages.0.content.0.cache_control: Extra inputs are not permitted")
+    lesson = lesson_of(400, json.dumps(refused).encode(), sent, dialect)
+    assert lesson == Lesson(option=Option.BREAKPOINTS)
+    assert chat_body(replace(REQUEST, messages=(SHARED,)), "m", CAPS, with_lessons(dialect, [lesson]))["messages"] == [
+        {"role": "user", "content": "task: input"}
+    ]
 
 
 json_values = st.recursive(
