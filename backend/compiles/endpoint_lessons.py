@@ -30,11 +30,10 @@ def keep_lessons(tenant_id: UUID, base_url: str, model: str, lessons: Sequence[L
 
 def _fitting(lessons: Iterable[Lesson]) -> list[Lesson]:
     """The lessons that hold for every request, and the newest of those for one schema that there is room for."""
-    every, of_schemas = [], []
-    for lesson in lessons:
-        (of_schemas if lesson.scope else every).append(lesson)
-    room = max(0, MAX_LESSONS - len(every))
-    return [*every[:MAX_LESSONS], *of_schemas[max(0, len(of_schemas) - room) :]]
+    known = list(lessons)
+    every = [lesson for lesson in known if not lesson.scope][:MAX_LESSONS]
+    of_schemas = [lesson for lesson in known if lesson.scope]
+    return [*every, *of_schemas[max(0, len(of_schemas) + len(every) - MAX_LESSONS) :]]
 
 
 def _endpoint(base_url: str) -> str:

@@ -160,8 +160,12 @@ def schema_digest(schema: Any) -> str:
 def lessons_from_json(rows: Sequence[Sequence[str | int | None]]) -> tuple[Lesson, ...]:
     """The lessons that were stored; those of an option that this release does not know are left out."""
     known = set(Option)
-    named = ((*str(name).partition("/")[::2], value) for name, value in rows)
-    return tuple(Lesson(option=Option(name), value=value, scope=scope) for name, scope, value in named if name in known)
+    named = [(str(name).partition("/"), value) for name, value in rows]
+    return tuple(
+        Lesson(option=Option(option), value=value, scope=scope)
+        for (option, _, scope), value in named
+        if option in known
+    )
 
 
 def with_lessons(dialect: Dialect, lessons: Iterable[Lesson]) -> Dialect:

@@ -26,7 +26,7 @@ class GrammarWriter:
         """Called by one thread at a time, for the request that its endpoint noted last."""
         prompt = "\n\n".join(str(message["content"]) for message in messages if message["role"] == "user")
         usual = LABELS_AT if asks_label(read_prompt(prompt)) else 1.0
-        asked = {} if self.endpoint is None else self.endpoint.answered[-1]
+        asked: Mapping[str, Any] = {} if self.endpoint is None else self.endpoint.answered[-1]
         body = {
             "model": "grammar",
             "messages": list(messages),
