@@ -283,6 +283,7 @@ def test_a_line_that_is_refused_for_good_ends_the_compile_as_a_live_call_does(ve
     assert row.reserved_microusd == 0
 
 
+@pytest.mark.nightly
 def test_a_text_of_a_batch_that_a_filter_refuses_costs_its_candidate_and_not_the_compile(vendor):
     filter = Filter()
     vendor.chat.vendor = replace(vendor.chat.vendor, refuse=filter.refuse)
@@ -298,6 +299,7 @@ def test_a_text_of_a_batch_that_a_filter_refuses_costs_its_candidate_and_not_the
     check_money(row)
 
 
+@pytest.mark.nightly
 def test_a_line_whose_request_timed_out_is_asked_again(vendor):
     vendor.finish = lambda nth, line: expired(line, "request_timeout") if nth == 0 else None
     row = compile_in_batches(vendor)
@@ -307,6 +309,7 @@ def test_a_line_whose_request_timed_out_is_asked_again(vendor):
     check_money(row)
 
 
+@pytest.mark.nightly
 def test_the_log_probs_of_long_candidates_are_read_with_them(vendor):
     vendor.n_logprobs = 300
     row = compile_in_batches(vendor)
@@ -479,6 +482,7 @@ def test_a_compile_whose_batch_cannot_be_read_is_canceled_all_the_same(vendor, s
     check_written_off(row)
 
 
+@pytest.mark.nightly
 def test_a_job_that_was_asked_for_is_asked_for_once_though_the_list_is_refused(vendor):
     vendor.breaks.append("POST /batches")
     vendor.refuses["GET /batches"] = (403, {"error": {"message": "You may not list batches."}})
@@ -505,6 +509,7 @@ def test_a_refused_request_for_a_job_frees_its_calls(vendor):
     check_money(row)
 
 
+@pytest.mark.nightly
 def test_a_nul_in_a_token_is_read_as_no_character_and_breaks_nothing(vendor):
     def answer(nth: int, line: Any) -> Any:
         if len(vendor.jobs) > 1 or nth:

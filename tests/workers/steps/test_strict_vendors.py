@@ -197,6 +197,7 @@ def test_thoughts_are_metered_within_the_output_and_paid(loopback):
     check_money(row)
 
 
+@pytest.mark.nightly
 def test_a_text_that_a_filter_refuses_costs_its_candidate_and_not_the_compile(loopback):
     filter = Filter()
     with serving(replace(BY_NAME["openai"], refuse=filter.refuse), script(label_of)) as endpoint:
