@@ -2,7 +2,7 @@
 made right from the start. Another tenant's lessons are its own: an endpoint may answer two accounts differently."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from uuid import UUID
 
 from backend.compiles.models import EndpointLessons
@@ -24,9 +24,16 @@ def keep_lessons(tenant_id: UUID, base_url: str, model: str, lessons: Sequence[L
     )
     row = EndpointLessons.objects.of_tenant(tenant_id).select_for_update().get(id=row.id)
     known = lessons_from_json(row.lessons)
-    added = [lesson for lesson in lessons if lesson not in known]
-    row.lessons = [lesson.to_json() for lesson in (*known, *added)][:MAX_LESSONS]
+    row.lessons = [lesson.to_json() for lesson in _fitting(dict.fromkeys((*known, *lessons)))]
     row.save()
+
+
+def _fitting(lessons: Iterable[Lesson]) -> list[Lesson]:
+    """The lessons that hold for every request, and the newest of those for one schema that there is room for."""
+    known = list(lessons)
+    every = [lesson for lesson in known if not lesson.scope][:MAX_LESSONS]
+    of_schemas = [lesson for lesson in known if lesson.scope]
+    return [*every, *of_schemas[max(0, len(of_schemas) + len(every) - MAX_LESSONS) :]]
 
 
 def _endpoint(base_url: str) -> str:

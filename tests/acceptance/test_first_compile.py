@@ -3,7 +3,7 @@ teacher that is all it asks for, and against vendors as strict as they are, of w
 
 import csv
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,8 @@ from deploy.embedded.home import ROOT
 from gpu_runners.cli.main import main
 from tests.acceptance.deployment import Customer, Deployment, running
 from tests.acceptance.teacher_server import TeacherServer
-from tests.workers.teachers.strict_vendors import VENDORS, Endpoint, serving
-from workers.teachers.grammar.api import chat_completion
+from tests.workers.teachers.grammar_writer import serving_grammar
+from tests.workers.teachers.strict_vendors import VENDORS, Endpoint
 from workers.teachers.grammar.files import shipped_grammar
 from workers.teachers.grammar.model import GrammarModel
 
@@ -39,13 +39,18 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run_page(monkeypatch: pytest.MonkeyPatch, deployment: Deployment, customer: Customer, url: str, model: str) -> Any:
-    """Run the script; its names. SystemExit is what it says when nothing was published."""
+    """Run the script; its names. AssertionError has what it says when nothing was published, and the whole gate."""
     told = {"KOLM_API_URL": deployment.url, "KOLM_API_KEY": customer.key, "TEACHER_KEY": "sk-test-of-the-page"}
     told |= {"TEACHER_URL": url, "TEACHER_MODEL": model, "TEACHER_PRICE_IN": "0.5", "TEACHER_PRICE_OUT": "1.5"}
     for name, value in told.items():
         monkeypatch.setenv(name, value)
     names: dict[str, Any] = {}
-    exec(compile("\n".join(re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)), "first-compile.md", "exec"), names)
+    script = compile("\n".join(re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)), "first-compile.md", "exec")
+    try:
+        exec(script, names)
+    except SystemExit as ended:
+        done = names.get("done")
+        raise AssertionError(f"{ended} {done and (done.status, done.failure, done.gate)}") from None
     return names
 
 
@@ -68,15 +73,10 @@ def test_the_script_of_the_page_ends_with_a_file_that_answers(
 
 @pytest.fixture(scope="module")
 def vendors() -> Iterator[Mapping[str, Endpoint]]:
-    """All of them, each writing as the built-in grammar does."""
+    """All of them, each writing as the built-in grammar does, the same in every run."""
     grammar = GrammarModel(shipped_grammar())
-
-    def write(messages: Sequence[Mapping[str, Any]], n: int) -> list[str]:
-        body = {"model": "grammar", "messages": list(messages), "n": n, "max_tokens": 500, "temperature": 1.0}
-        return [str(choice["message"]["content"]) for choice in chat_completion(grammar, body)["choices"]]
-
     with ExitStack() as stack:
-        yield {vendor.name: stack.enter_context(serving(vendor, write)) for vendor in VENDORS}
+        yield {vendor.name: stack.enter_context(serving_grammar(vendor, grammar)) for vendor in VENDORS}
 
 
 @pytest.fixture(scope="module")

@@ -152,7 +152,7 @@ def _save_candidates(
     for call, choice in choices:
         text = parse_message(choice["text"]) or ""
         key = text_key(text)
-        reasons = _cut(choice) or check_text(text, heldout, key) or gate_reasons(run.spec, text)
+        reasons = _broken_off(choice) or check_text(text, heldout, key) or gate_reasons(run.spec, text)
         n_rejected += bool(reasons)
         rows.setdefault(key, _candidate(run, compile, slice_row, call, choice, text, key, reasons))
     known = set(
@@ -173,9 +173,10 @@ def _save_candidates(
     )
 
 
-def _cut(choice: dict[str, Any]) -> tuple[str, ...]:
-    """A candidate that reached its limit ends in the middle: it is none."""
-    return ("cut",) if choice.get("finish_reason") == "length" else ()
+def _broken_off(choice: dict[str, Any]) -> tuple[str, ...]:
+    """The reason why a candidate is none: it reached its limit, or a vendor's filter ended it, if it let it begin."""
+    reason = {"length": "cut", "content_filter": "filtered"}.get(choice.get("finish_reason", ""))
+    return () if reason is None else (reason,)
 
 
 def _candidate(

@@ -82,6 +82,7 @@ def lines_of_answer(
     answer = TinyAnswer(
         text=choice["text"],
         is_cut=choice["finish_reason"] == "length",
+        is_filtered=choice["finish_reason"] == "content_filter" and not choice["text"].strip(),
         has_logprobs=choice["logprob"] is not None,
         wants_logprobs=teacher.caps.logprobs,
         latency_ms=latency_ms,

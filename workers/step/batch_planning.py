@@ -30,6 +30,8 @@ FEW = 20  # calls of a slice, or labels, that are sooner made live than sent aga
 MAX_BATCHES = 2  # that may leave a call unanswered before it is made live
 TOO_MANY_TOKENS = "token_limit_exceeded"  # more than the vendor lets this account have waiting
 BYTES_A_TOKEN, BYTES_A_LINE = 8, 4_000  # of an answer
+# with log-probs each token has a row: its text, its bytes as numbers, and the same of each alternative
+BYTES_A_ROW, BYTES_AN_ALTERNATIVE = 160, 110
 
 
 @dataclass(slots=True, kw_only=True)
@@ -163,15 +165,18 @@ def _chunk(
     for plan, request in requests[:most]:
         money -= worst_cost(price, request.request)
         room -= len(request.line(terms.url))
-        answers -= most_answer_bytes(request.request)
+        answers -= most_answer_bytes(request)
         if min(money, room, answers) < 0:
             return
         yield plan, request
 
 
-def most_answer_bytes(request: CompletionRequest) -> int:
+def most_answer_bytes(sent: BatchRequest) -> int:
     """Return what the answer to a request is expected to take at most, in an output file."""
-    return BYTES_A_LINE + BYTES_A_TOKEN * request.most_output_tokens
+    a_token = BYTES_A_TOKEN
+    if sent.body.get("logprobs"):
+        a_token = BYTES_A_ROW + BYTES_AN_ALTERNATIVE * int(sent.body.get("top_logprobs", 0))
+    return BYTES_A_LINE + a_token * sent.request.most_output_tokens
 
 
 def _money_left(run: CompileRun) -> int:

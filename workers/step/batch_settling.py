@@ -71,7 +71,7 @@ def requests_of(run: CompileRun, batch: TeacherBatch) -> dict[str, BatchRequest]
 
 def _rows(endpoint: BatchEndpoint, job: BatchJob, sent: Mapping[str, BatchRequest]) -> Iterator[bytes]:
     """The lines of both files; answers first, where a hostile endpoint gives one request both."""
-    cap = 4 * sum(most_answer_bytes(request.request) for request in sent.values())
+    cap = 4 * sum(most_answer_bytes(request) for request in sent.values())
     for file in (job.output_file, job.error_file):
         if file:
             yield from endpoint.rows(file, cap=cap)
@@ -119,7 +119,7 @@ class _Reading:
         """A refusal about an option is a lesson, by which the call is made again; lines that were refused for the same
         option teach nothing further, and are no other failure."""
         teacher = self.endpoint.teacher
-        lesson = lesson_of(line, sent, teacher.dialect, teacher.lessons)
+        lesson = lesson_of(line, sent, teacher.dialect_for(sent.request), teacher.lessons)
         if lesson is not None:
             teacher.learn([lesson])
         is_about_an_option = lesson is not None or (teacher.body_of(sent.request) != sent.body and not failed.retryable)

@@ -5,6 +5,7 @@ A batch is uploaded, made a job of, asked about and settled. What the vendor was
 its job is looked for before another is asked for: a process that dies anywhere leaves one job, which the next finds.
 """
 
+import logging
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import timedelta
@@ -22,11 +23,13 @@ from workers.step.batch_planning import StepBatches
 from workers.step.batch_settling import journal_job, release, requests_of
 from workers.step.durable import CompileRun
 from workers.step.result import StepWaiting
-from workers.step.spending import pays_teacher_itself, reserve
+from workers.step.spending import left_of, pays_teacher_itself, reserve
 from workers.step.teacher_calls import write_off
 from workers.step.teacher_session import TeacherSession, teacher_session
 from workers.teachers.openai_compatible.batch_endpoint import ASK_S, BatchEndpoint, BatchJob
 from workers.teachers.protocol import TeacherFailed
+
+log = logging.getLogger("kolm.teachers")
 
 FIRST_LOOK_S, LAST_LOOK_S = 15.0, 600.0  # between looks: a tenth of a batch's age
 ON_ITS_WAY = timedelta(seconds=2 * ASK_S)  # after which a job that was asked for, and is not there, will not come
@@ -101,13 +104,17 @@ def _open_batches(run: CompileRun) -> list[TeacherBatch]:
         return list(rows.exclude(state=BatchState.ENDED).order_by("created_at"))
 
 
-def _reserve_again(run: CompileRun) -> None:
-    """The end of a compile gave its reservations back; a resumed one finds calls in batches and no money for them."""
+def _reserve_again(run: CompileRun, *, within_budget: bool = False) -> None:
+    """The end of a compile gave its reservations back; a resumed one finds calls in batches and no money for them.
+    Raises PaymentRequired where the budget has not that much; `within_budget` is content with what it has, for calls
+    that nobody can take back."""
     with run.transaction() as fenced:
         calls = TeacherCall.objects.filter(
             tenant_id=run.tenant_id, compile_id=run.compile_id, state=CallState.SUBMITTED
         )
         missing = sum(calls.values_list("reserved_microusd", flat=True)) - fenced.compile.reserved_microusd
+        if within_budget:
+            missing = min(missing, left_of(fenced.compile))
         if missing > 0:
             reserve(fenced.compile, missing)
 
@@ -142,8 +149,9 @@ def _carry(run: CompileRun, session: TeacherSession, row: TeacherBatch) -> Teach
         if failed.retryable:
             late = _overdue(endpoint, row)
             return None if late is None else failed
-        if row.state in (BatchState.PLANNED, BatchState.UPLOADED):  # it was refused: nothing was made
-            release(run, row, reason=failed.code, was_run=False)
+        if row.state in (BatchState.PLANNED, BatchState.UPLOADED):
+            if row.asked_for_at is None:  # nothing was made; else the job is looked for at the end, or by a resumed one
+                release(run, row, reason=failed.code, was_run=False)
         elif failed.code == "teacher_too_large":  # nobody will read its files
             _abandon(run, row)
         return failed
@@ -187,7 +195,13 @@ def _find_or_make(run: CompileRun, endpoint: BatchEndpoint, row: TeacherBatch) -
             return job
     row.asked_for_at = timezone.now()
     _save(run, row)
-    return endpoint.create(row.input_file, str(row.id))
+    try:
+        return endpoint.create(row.input_file, str(row.id))
+    except TeacherFailed as failed:
+        if failed.code == "teacher_rejected":  # a refused request made none
+            row.asked_for_at = None
+            _save(run, row)
+        raise
 
 
 def _note(row: TeacherBatch, job: BatchJob) -> None:
@@ -215,23 +229,34 @@ def winds_down(run: CompileRun) -> bool:
 
 def wind_down_ended(run: CompileRun) -> None:
     """Stop the batches of a compile that has failed or expired, as those of a canceled one, and look again until the
-    vendor has stopped. Its status, steps and events have ended: only journal and money move."""
-    _reserve_again(run)
+    vendor has stopped. Its status, steps and events have ended: only journal and money move, within the budget."""
+    _reserve_again(run, within_budget=True)
     open_rows = _stop_all(run)
     with run.transaction():
         leases.release(run.lease, due_in_s=FIRST_LOOK_S if open_rows else None)
 
 
 def _stop_all(run: CompileRun) -> list[TeacherBatch]:
-    """The batches that are still open after the vendor was asked to stop each of them."""
+    """The batches that are still open after the vendor was asked to stop each of them. Whatever fails for longer than a
+    vendor takes to stop, a key that was deleted, a file that is gone, is waited for no more."""
     rows = _open_batches(run)
     for row in rows:
+        if row.cancel_asked_at is None:
+            row.cancel_asked_at = timezone.now()
+            _save(run, row)
         try:
             with _sessions(run) as session_of:
                 _stop(run, session_of(row.model).batches(run), row)
         except (TeacherFailed, CustomerError):
-            if _is_abandoned(row):
-                _abandon(run, row)
+            pass
+        except Exception:
+            if not _is_abandoned(row):
+                raise
+            log.exception("a teacher's batch is not waited for any more", extra={"compile": str(run.compile_id)})
+            with run.transaction():
+                row.refresh_from_db()
+        if row.state != BatchState.ENDED and _is_abandoned(row):
+            _abandon(run, row)
     return [row for row in rows if row.state != BatchState.ENDED]
 
 
@@ -240,9 +265,6 @@ def _is_abandoned(row: TeacherBatch) -> bool:
 
 
 def _stop(run: CompileRun, endpoint: BatchEndpoint, row: TeacherBatch) -> None:
-    if row.cancel_asked_at is None:
-        row.cancel_asked_at = timezone.now()
-        _save(run, row)
     if row.state != BatchState.SUBMITTED:
         job = None if row.asked_for_at is None else endpoint.find(row.input_file)
         if job is None:
@@ -259,8 +281,6 @@ def _stop(run: CompileRun, endpoint: BatchEndpoint, row: TeacherBatch) -> None:
     _save(run, row)
     if job.has_ended:
         journal_job(run, endpoint, row, job)
-    elif _is_abandoned(row):
-        _abandon(run, row)
 
 
 def _abandon(run: CompileRun, row: TeacherBatch) -> None:

@@ -58,7 +58,8 @@ def capture(fenced: Fenced, step: StepName, facts: Sequence[Fact], *, reserved_m
     hold_left = unbooked.hold_left
     booked = []
     for fact in unbooked.unknown(facts):
-        if fact.billing == Billing.CHARGE and fact.amount_microusd > min(headroom, hold_left):
+        # an amount of 0 is always carried: what the customer's own provider bills is nobody's waste
+        if fact.billing == Billing.CHARGE and fact.amount_microusd > max(0, min(headroom, hold_left)):
             fact = replace(fact, billing=Billing.WASTE)
         if fact.billing == Billing.CHARGE:
             headroom -= fact.amount_microusd + fact.provider_microusd

@@ -325,7 +325,9 @@ def journal(
         row = rows[key]
         row.ended_at = timezone.now()
         facts = _facts(row, price, outcome, is_own_key=pays_call_itself(run.spec, row.key))
-        capture(fenced, step, facts, reserved_microusd=row.reserved_microusd)
+        # the end of a compile gave all its reservations back, and the budget that it has now may carry less
+        returned_microusd = min(row.reserved_microusd, fenced.compile.reserved_microusd)
+        capture(fenced, step, facts, reserved_microusd=returned_microusd)
         if isinstance(outcome, Completion):
             row.move(CallState.SUCCEEDED)
             row.choices = [asdict(choice) for choice in outcome.choices]

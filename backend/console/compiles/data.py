@@ -42,6 +42,7 @@ REASONS = {
     "empty": "empty",
     "too_long": "too long",
     "cut": "cut off at its limit",
+    "filtered": "refused by the teacher's filter",
     "control_characters": "control characters",
     "held_out": "a held-out example",
     "length": "the spec's length check",

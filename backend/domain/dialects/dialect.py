@@ -3,23 +3,29 @@ values. Rows with their sources are in `table`; what an endpoint itself says by 
 makes another dialect of the one that was assumed.
 """
 
+import hashlib
+import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import reduce
+from typing import Any
 
 from backend.domain.dialects.batches import BatchTerms
 
 DEFAULT_THOUGHT_TOKENS = 4096  # of a model that thinks, where nobody says how long
 # what is left for thoughts, by effort; an endpoint's own default is about "medium"
 THOUGHT_TOKENS = {"none": 0, "minimal": 512, "low": 2048, "medium": 4096, "high": 16_384, "xhigh": 32_768}
+EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")  # from the least; "none" is no thinking at all
 MAX_VALUE = 10_000_000  # of a number that an endpoint names in a refusal
+ONE_REQUEST = "request"  # the scope of a lesson that a request's own length, or its answer, taught
 
 
 class Option(StrEnum):
     """The options of a request that an endpoint may refuse. `model` and `messages` are no options. `do_sample` makes
-    transformers draw tokens at all: without it a temperature does nothing where the model's own settings do not."""
+    transformers draw tokens at all: without it a temperature does nothing where the model's own settings do not.
+    `breakpoints` are the marks in messages of what to cache."""
 
     TOKEN_LIMIT = "token_limit"
     TEMPERATURE = "temperature"
@@ -33,6 +39,7 @@ class Option(StrEnum):
     RESPONSE_FORMAT = "response_format"
     EFFORT = "effort"
     CACHE_KEY = "prompt_cache_key"
+    BREAKPOINTS = "breakpoints"
     SYSTEM_ROLE = "system_role"
     THOUGHTS = "thoughts"
 
@@ -91,6 +98,19 @@ class Dialect:
         at_home = any(host == own or host.endswith(f".{own}") for own in self.hosts)
         return at_home and self.path in path and re.search(self.models, model.lower()) is not None
 
+    def effort_for(self, asked: str) -> str | None:
+        """The effort to send where one is asked for: itself, else the nearest that the dialect has, the lower of two as
+        near. Thinking is turned off only where that is asked; None where nothing else is to be had.
+
+        >>> Dialect(name="x", source="", written_on="", efforts=("none", "low", "high")).effort_for("medium")
+        'low'
+        """
+        if not self.efforts or asked in self.efforts:
+            return asked
+        place = EFFORTS.index(asked)
+        thinking = [EFFORTS.index(effort) for effort in self.efforts if effort != "none"]
+        return EFFORTS[min(thinking, key=lambda at: (abs(at - place), at))] if thinking else None
+
 
 def thought_room(dialect: Dialect, effort: str | None, declared: int | None) -> int:
     """The tokens that one answer needs for thoughts: as declared, else by the effort, else of a model that thinks the
@@ -109,24 +129,43 @@ def thought_room(dialect: Dialect, effort: str | None, declared: int | None) -> 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Lesson:
     """A lesson of one refusal: `option` is not taken (`value` is None), or only as `value`: a name for the token
-    limit, a largest value for a number, one of its values for the effort or the response's format."""
+    limit, a largest value for a number, one of its values for the effort or the response's format. `scope` says which
+    requests it holds for: "" for all, the digest of a schema for those that ask for it, ONE_REQUEST for the refused one
+    alone, so that no other learns from it.
+    """
 
     option: Option
     value: str | int | None = None
+    scope: str = ""
+
+    def holds_for(self, schema: str) -> bool:
+        """Tell whether a request with an answer schema of this digest heeds it."""
+        return self.scope in ("", ONE_REQUEST, schema)
 
     def to_json(self) -> list[str | int | None]:
-        return [self.option.value, self.value]
+        return [f"{self.option}/{self.scope}" if self.scope else self.option.value, self.value]
 
     @property
     def sentence(self) -> str:
         """The lesson in words, for a receipt and a log."""
-        return f"without {self.option}" if self.value is None else f"{self.option}: {self.value}"
+        words = f"without {self.option}" if self.value is None else f"{self.option}: {self.value}"
+        return f"{words} for the schema {self.scope}" if self.scope else words
+
+
+def schema_digest(schema: Any) -> str:
+    """The name of a JSON Schema in a lesson's scope."""
+    return hashlib.sha256(json.dumps(schema, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def lessons_from_json(rows: Sequence[Sequence[str | int | None]]) -> tuple[Lesson, ...]:
     """The lessons that were stored; those of an option that this release does not know are left out."""
     known = set(Option)
-    return tuple(Lesson(option=Option(str(name)), value=value) for name, value in rows if name in known)
+    named = [(str(name).partition("/"), value) for name, value in rows]
+    return tuple(
+        Lesson(option=Option(option), value=value, scope=scope)
+        for (option, _, scope), value in named
+        if option in known
+    )
 
 
 def with_lessons(dialect: Dialect, lessons: Iterable[Lesson]) -> Dialect:
@@ -159,6 +198,8 @@ def _learn(dialect: Dialect, lesson: Lesson) -> Dialect:
             return replace(dialect, response_format=weakest)
         case Option.THOUGHTS, _:
             return replace(dialect, thinks=True)
+        case Option.BREAKPOINTS, _:
+            return replace(dialect, has_breakpoints=False)
         case Option.TOKEN_LIMIT, None:
             return replace(dialect, token_limit="")
         case option, _:

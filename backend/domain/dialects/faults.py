@@ -23,6 +23,7 @@ class TeacherFault(StrEnum):
     WANTS_TLS = "wants_tls"
     BAD_CERTIFICATE = "bad_certificate"
     ADDRESS = "address_not_allowed"
+    CONTENT = "content_refused"
     SERVER_ERROR = "server_error"
     OTHER_REFUSAL = "other_refusal"
 
@@ -132,6 +133,12 @@ FAULT_TEXTS: dict[TeacherFault, FaultText] = {
         finding="its name leads to an address that this installation does not call",
         what_to_do="Name a public https address; one in your own network is allowed by the operator in "
         "KOLM_ALLOW_PRIVATE_TEACHERS.",
+    ),
+    TeacherFault.CONTENT: FaultText(
+        code="content_refused",
+        finding="its filter refuses the text of the request",
+        what_to_do="Say the task in other words, or have the filter changed at your vendor, or name another model in "
+        "teacher.model: even a harmless test is refused.",
     ),
     TeacherFault.SERVER_ERROR: FaultText(
         code="server_error",

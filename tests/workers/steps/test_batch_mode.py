@@ -3,7 +3,9 @@ a batch costs, what is kept of one that ended half done, and that no process tha
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,21 +13,24 @@ from django.db import connection
 from django.utils import timezone
 
 from backend.compiles import leases
+from backend.compiles.endpoint_lessons import lessons_of
 from backend.compiles.lifecycle import transitions
-from backend.compiles.models import Compile, CompileEvent, CompileLease, TeacherBatch, TeacherCall
+from backend.compiles.models import Compile, CompileEvent, CompileLease, TeacherBatch, TeacherCall, TeacherKey
+from backend.domain.errors import OurError
 from backend.domain.lifecycle import CompileStatus, StepName
 from backend.tenants.isolation import tenant_scope
 from backend.usage.models import UsageFact
 from tests.compile_factories import fresh, make_compile, make_teacher_key, public_id
 from tests.factories import make_tenant
 from tests.workers.pipeline_helpers import calls, candidates, check_money, messages, step, told_apart
-from tests.workers.steps.test_strict_vendors import PRICE, label_of
+from tests.workers.steps.test_strict_vendors import PRICE, Filter, label_of
 from tests.workers.teachers.batch_vendor import KEY, BatchVendor, expired, serving_batches
-from tests.workers.teachers.strict_vendors import BY_NAME, Script
+from tests.workers.teachers.strict_vendors import BY_NAME, CONTENT_REFUSALS, Script
 from tests.workers.test_upkeep import age
 from workers import pipeline
 from workers.pipeline import advance
 from workers.step.batch_planning import FEW
+from workers.step.batch_wait import CANCEL_FOR
 from workers.teachers.openai_compatible.batch_endpoint import BatchEndpoint
 from workers.teachers.prompts.candidate_and_label import unfence
 from workers.upkeep import expire_compiles, wake_due_compiles
@@ -278,6 +283,44 @@ def test_a_line_that_is_refused_for_good_ends_the_compile_as_a_live_call_does(ve
     assert row.reserved_microusd == 0
 
 
+@pytest.mark.nightly
+def test_a_text_of_a_batch_that_a_filter_refuses_costs_its_candidate_and_not_the_compile(vendor):
+    filter = Filter()
+    vendor.chat.vendor = replace(vendor.chat.vendor, refuse=filter.refuse)
+    row = compile_in_batches(vendor)
+    carry_to(row, StepName.DISTILLATION)
+    assert row.status == CompileStatus.RUNNING
+    unverified = {one.text for one in candidates(row, state="unverified")}
+    assert unverified == filter.refused
+    assert len(unverified) == len(CONTENT_REFUSALS)
+    assert {filter.asked[text] for text in unverified} == {1}
+    with tenant_scope(row.tenant_id):
+        assert lessons_of(row.tenant_id, vendor.base_url, vendor.chat.vendor.model) == ()
+    check_money(row)
+
+
+@pytest.mark.nightly
+def test_a_line_whose_request_timed_out_is_asked_again(vendor):
+    vendor.finish = lambda nth, line: expired(line, "request_timeout") if nth == 0 else None
+    row = compile_in_batches(vendor)
+    carry_to(row, StepName.DISTILLATION)
+    assert row.status == CompileStatus.RUNNING
+    assert [call.error_code for call in calls(row) if call.state == "failed"] == ["teacher_unreachable"] * 2
+    check_money(row)
+
+
+@pytest.mark.nightly
+def test_the_log_probs_of_long_candidates_are_read_with_them(vendor):
+    vendor.n_logprobs = 300
+    row = compile_in_batches(vendor)
+    carry_to(row, StepName.DISTILLATION)
+    assert row.status == CompileStatus.RUNNING
+    assert all(batch.n_answered == batch.n_requests for batch in batches_of(row))
+    written = [call for call in calls(row) if call.batch_id and call.step == StepName.SYNTHESIS]
+    assert all(len(choice["token_logprobs"]) == 300 for call in written for choice in call.choices)
+    check_money(row)
+
+
 def test_a_canceled_compile_cancels_its_batch_and_keeps_what_was_answered(vendor):
     vendor.looks = 100
     vendor.finish = lambda nth, line: None if nth < 2 else expired(line, "batch_cancelled")
@@ -379,6 +422,109 @@ def test_a_compile_that_is_resumed_while_its_batch_is_stopped_goes_on_with_what_
     vendor.looks = 1
     carry_to(row, StepName.DISTILLATION)
     assert row.reserved_microusd == 0
+    check_money(row)
+
+
+def test_a_compile_that_is_resumed_with_too_small_a_budget_has_its_batch_stopped_and_books_what_it_answered(vendor):
+    row = stopped_half_done(vendor)
+    age(row, hours=25)
+    assert expire_compiles() == 1
+    with tenant_scope(row.tenant_id):
+        transitions.resume(row.tenant_id, row.id, budget_microusd=fresh(row).spent_microusd + 1)
+    for _ in range(3):
+        look(row)
+    assert (row.status, row.failure_code) == (CompileStatus.FAILED, "budget_exhausted")
+    check_stopped_and_kept(row, vendor)
+
+
+def stop_asked_long_ago(row: Compile) -> None:
+    """The vendor was asked to stop for longer ago than it takes to."""
+    with tenant_scope(row.tenant_id):
+        asked_at = timezone.now() - CANCEL_FOR - timedelta(minutes=1)
+        assert TeacherBatch.objects.filter(compile_id=row.id).update(cancel_asked_at=asked_at) == 1
+
+
+def check_written_off(row: Compile) -> None:
+    assert row.status == CompileStatus.CANCELED
+    assert {call.state for call in calls(row) if call.batch_id} == {"wasted"}
+    assert [batch.state for batch in batches_of(row)] == ["ended"]
+    assert row.reserved_microusd == 0
+    assert CompileLease.objects.get(compile_id=row.id).due_at is None
+    check_money(row)
+
+
+def test_a_compile_whose_key_is_deleted_while_its_batch_waits_can_be_canceled(vendor):
+    row = stopped_half_done(vendor)
+    with tenant_scope(row.tenant_id):
+        TeacherKey.objects.filter(tenant_id=row.tenant_id).delete()
+        transitions.cancel(row.tenant_id, row.id)
+    look(row)
+    assert row.status == CompileStatus.CANCELING, "somebody may store the key again"
+    stop_asked_long_ago(row)
+    look(row)
+    check_written_off(row)
+
+
+def test_a_compile_whose_batch_cannot_be_read_is_canceled_all_the_same(vendor, settings):
+    row = stopped_half_done(vendor)
+    (batch,) = batches_of(row)
+    (file,) = Path(settings.KOLM_BLOB_DIR, str(row.tenant_id)).rglob(batch.file_sha256)
+    file.chmod(0o600)
+    file.write_bytes(b"altered")
+    with tenant_scope(row.tenant_id):
+        transitions.cancel(row.tenant_id, row.id)
+    with pytest.raises(OurError, match="altered"):
+        look(row)
+    with tenant_scope(row.tenant_id):
+        CompileLease.objects.filter(compile_id=row.id).update(lease_until=None, owner="")
+    stop_asked_long_ago(row)
+    look(row)
+    check_written_off(row)
+
+
+@pytest.mark.nightly
+def test_a_job_that_was_asked_for_is_asked_for_once_though_the_list_is_refused(vendor):
+    vendor.breaks.append("POST /batches")
+    vendor.refuses["GET /batches"] = (403, {"error": {"message": "You may not list batches."}})
+    row = compile_in_batches(vendor)
+    carry_to(row, StepName.DISTILLATION)
+    assert (row.status, row.failure_code) == (CompileStatus.FAILED, "teacher_rejected")
+    assert [batch.state for batch in batches_of(row)] == ["uploaded"], "its job may run"
+    vendor.refuses.clear()
+    with tenant_scope(row.tenant_id):
+        transitions.resume(row.tenant_id, row.id, budget_microusd=None)
+    carry_to(row, StepName.DISTILLATION)
+    assert row.status == CompileStatus.RUNNING
+    assert len(vendor.jobs) == 2, "one for each step"
+    check_money(row)
+
+
+def test_a_refused_request_for_a_job_frees_its_calls(vendor):
+    vendor.refuses["POST /batches"] = (403, {"error": {"message": "You may not make batches."}})
+    row = compile_in_batches(vendor)
+    carry_to(row, StepName.DISTILLATION)
+    assert row.status == CompileStatus.FAILED
+    assert [batch.state for batch in batches_of(row)] == ["ended"]
+    assert row.reserved_microusd == 0
+    check_money(row)
+
+
+@pytest.mark.nightly
+def test_a_nul_in_a_token_is_read_as_no_character_and_breaks_nothing(vendor):
+    def answer(nth: int, line: Any) -> Any:
+        if len(vendor.jobs) > 1 or nth:
+            return None
+        token = {"token": "\x00", "logprob": -0.25, "top_logprobs": [{"token": "a\x00", "logprob": -0.25}]}
+        message = {"role": "assistant", "content": "My invoice was charged twice."}
+        choice = {"message": message, "finish_reason": "stop", "logprobs": {"content": [token]}}
+        body = {"choices": [choice], "usage": {"prompt_tokens": 9, "completion_tokens": 1}}
+        return [{"custom_id": line["custom_id"], "response": {"status_code": 200, "body": body}, "error": None}]
+
+    vendor.finish = answer
+    row = compile_in_batches(vendor)
+    carry_to(row, StepName.DISTILLATION)
+    assert row.status == CompileStatus.RUNNING
+    assert ["\ufffd"] in [choice["tokens"] for call in calls(row) if call.batch_id for choice in call.choices]
     check_money(row)
 
 

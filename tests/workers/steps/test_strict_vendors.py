@@ -2,7 +2,10 @@
 address would give, and with nothing known of the endpoint, whose refusals then teach."""
 
 import itertools
+import threading
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -27,7 +30,16 @@ from tests.workers.pipeline_helpers import (
     told_apart,
     walk_through,
 )
-from tests.workers.teachers.strict_vendors import BY_NAME, VENDORS, Endpoint, Script, serving
+from tests.workers.teachers.strict_vendors import (
+    BY_NAME,
+    CONTENT_REFUSALS,
+    VENDORS,
+    Body,
+    Endpoint,
+    Refusal,
+    Script,
+    serving,
+)
 from workers.step.teacher_session import open_teacher
 from workers.teachers.prompts.candidate_and_label import unfence
 from workers.teachers.protocol import TeacherFailed
@@ -79,6 +91,32 @@ def label_base() -> dict[str, Any]:
         "examples": {"inline": told_apart(24), "holdout": 0.5},
         "sampling": {"n_candidates": 6, "label_samples": 3},
     }
+
+
+class Filter:
+    """A vendor's filter, which refuses the first few texts that it is to label, each in another vendor's words; and how
+    often it was asked about each."""
+
+    def __init__(self) -> None:
+        self.asked: Counter[str] = Counter()
+        self._left = iter(CONTENT_REFUSALS.values())
+        self._refusals: dict[str, Refusal | None] = {}
+        self._turn = threading.Lock()
+
+    @property
+    def refused(self) -> set[str]:
+        return {text for text, refusal in self._refusals.items() if refusal is not None}
+
+    def refuse(self, body: Body) -> Refusal | None:
+        question = body["messages"][-1]["content"]
+        if "\nMessage:\n" not in question or "test of the connection" in question:
+            return None
+        with self._turn:
+            text = unfence(question)[-1]
+            self.asked[text] += 1
+            if text not in self._refusals:
+                self._refusals[text] = next(self._left, None)
+            return self._refusals[text]
 
 
 def walk_paid_half(row: Compile) -> None:
@@ -156,6 +194,24 @@ def test_thoughts_are_metered_within_the_output_and_paid(loopback):
         walk_paid_half(row)
     made = [call for call in calls(row) if call.step == StepName.LABELING]
     assert all(call.thought_tokens == 300 < call.output_tokens for call in made)
+    check_money(row)
+
+
+@pytest.mark.nightly
+def test_a_text_that_a_filter_refuses_costs_its_candidate_and_not_the_compile(loopback):
+    filter = Filter()
+    with serving(replace(BY_NAME["openai"], refuse=filter.refuse), script(label_of)) as endpoint:
+        loopback(endpoint)
+        sampling = {"n_candidates": 24, "k_select": 12, "label_samples": 3, "on_gap": ["drop_k"]}
+        row = compile_at(endpoint, dialect="openai", base=label_base() | {"sampling": sampling})
+        walk_paid_half(row)
+        with tenant_scope(row.tenant_id):
+            assert lessons_of(row.tenant_id, endpoint.base_url, "gpt-4o-mini") == ()
+    unverified = {one.text for one in candidates(row, state="unverified")}
+    assert unverified == filter.refused
+    assert len(unverified) == len(CONTENT_REFUSALS)
+    assert {filter.asked[text] for text in unverified} == {1}
+    assert candidates(row, state="trained")
     check_money(row)
 
 

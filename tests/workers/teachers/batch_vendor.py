@@ -34,7 +34,8 @@ class Job:
 @dataclass(slots=True)
 class BatchVendor:
     """`finish` is asked for each line of a job once it runs: None answers it, anything else is the line that comes back
-    instead, or "" for none at all. `ends_as` is how jobs end, after `looks` looks. `breaks` names exchanges ("POST
+    instead, or "" for none at all. `n_logprobs` is how many tokens a long answer has whose log-probs are
+    asked for. `ends_as` is how jobs end, after `looks` looks. `breaks` names exchanges ("POST
     /batches") whose next answer is lost after they were carried out."""
 
     chat: Endpoint
@@ -51,6 +52,7 @@ class BatchVendor:
     seen: list[str] = field(default_factory=list)
     n_live: int = 0
     base_url: str = ""
+    n_logprobs: int = 0
 
     def handle(self, method: str, path: str, query: Mapping[str, list[str]], headers: Any, body: bytes) -> Reply:
         self.seen.append(f"{method} {path}")
@@ -146,6 +148,8 @@ class BatchVendor:
             instead = self.finish(nth, line)
             if instead is None:
                 status, body = self.chat.answer(line["body"])
+                if line["body"].get("logprobs") and line["body"]["max_completion_tokens"] >= self.n_logprobs > 0:
+                    _show_logprobs(body, self.n_logprobs)
                 response = {"status_code": status, "request_id": f"req_{nth}", "body": body}
                 done = {"id": f"batch_req_{nth}", "custom_id": line["custom_id"], "response": response, "error": None}
                 (job.output if status == 200 else job.errors).append(done)
@@ -183,6 +187,15 @@ class BatchVendor:
             "request_counts": {"total": n, "completed": len(job.output), "failed": len(job.errors)},
             "metadata": job.metadata,
         }
+
+
+def _show_logprobs(body: Any, n: int) -> None:
+    """Give each choice the rows of `n` tokens, as long as OpenAI's are."""
+    row = {"token": " parcel", "logprob": -0.31326168, "bytes": list(b" parcel"), "top_logprobs": []}
+    assert 105 <= len(json.dumps(row)) <= 130
+    for choice in body["choices"]:
+        choice["logprobs"] = {"content": [row] * n, "refusal": None}
+    body["usage"]["completion_tokens"] = n * len(body["choices"])
 
 
 def expired(line: Mapping[str, Any], code: str = "batch_expired") -> dict[str, Any]:

@@ -197,6 +197,44 @@ def _nothing(body: Body) -> Refusal | None:
     return None
 
 
+# what a filter refuses, in the words of its vendor
+CONTENT_REFUSALS: dict[str, Refusal] = {
+    # https://learn.microsoft.com/azure/ai-foundry/openai/concepts/content-filter
+    "azure": (
+        400,
+        {
+            "error": {
+                "message": "The response was filtered due to the prompt triggering Azure OpenAI's content management "
+                "policy. Please modify your prompt and retry.",
+                "type": None,
+                "param": "prompt",
+                "code": "content_filter",
+                "status": 400,
+                "innererror": {
+                    "code": "ResponsibleAIPolicyViolation",
+                    "content_filter_result": {"violence": {"filtered": True, "severity": "high"}},
+                },
+            }
+        },
+    ),
+    # https://github.com/BeehiveInnovations/pal-mcp-server/issues/178
+    "openai": _error(
+        "Invalid prompt: your prompt was flagged as potentially violating our usage policy. Please try again with a "
+        "different prompt: https://platform.openai.com/docs/guides/reasoning#advice-on-prompting",
+        code="invalid_prompt",
+    ),
+    # https://github.com/666ghj/BettaFish/issues/108
+    "deepseek": _error("Content Exists Risk", code="invalid_request_error"),
+    # https://github.com/UKGovernmentBEIS/inspect_ai/pull/2267
+    "xai": (
+        403,
+        {
+            "code": "The caller does not have permission to execute the specified operation",
+            "error": "Content violates usage guidelines. Team: t, API key ID: k, Model: grok-4-0709, Failed check: "
+            "SAFETY_CHECK_TYPE_BIO",
+        },
+    ),
+}
 BOTH = ("max_completion_tokens", "max_tokens")
 VENDORS = (
     Vendor(name="openai", model="gpt-4o-mini", dialect="openai", refuse=_openai, limits=BOTH),

@@ -84,7 +84,7 @@ def _choice(row: object, request: CompletionRequest) -> Choice:
     # with thoughts in the same text the rows are theirs too: no log-prob of the answer is left
     rows = TokenRows() if content.has_thoughts else read_chat_rows(row.get("logprobs"), request.top_logprobs)
     finish = row.get("finish_reason")
-    if content.is_cut_thought:
+    if content.is_cut_thought and finish is None:
         finish = "length"
     return Choice(
         text=text,
@@ -95,6 +95,12 @@ def _choice(row: object, request: CompletionRequest) -> Choice:
         n_tokens=len(rows.logprobs) if rows.logprobs else estimate_tokens(text),
         finish_reason=finish if finish in ("stop", "length", "content_filter", "tool_calls") else "stop",
     )
+
+
+def no_answer(request: CompletionRequest) -> Answer:
+    """Nothing, as often as a request asks for something, and billed as nothing: its text was refused by a filter."""
+    choice = Choice(text="", finish_reason="content_filter")
+    return Answer(choices=(choice,) * max(1, request.n), usage=Usage(), model="", system_fingerprint="")
 
 
 def _clean(text: str, request: CompletionRequest) -> str:

@@ -10,16 +10,18 @@ from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 from backend.domain.dialects.dialect import Dialect, Lesson
-from backend.domain.dialects.faults import FAULT_TEXTS
+from backend.domain.dialects.faults import FAULT_TEXTS, TeacherFault
 from workers.teachers.openai_compatible import refusals, retry
-from workers.teachers.openai_compatible.answers import Answer, parse_json, read_chat
+from workers.teachers.openai_compatible.answers import Answer, no_answer, parse_json, read_chat
 from workers.teachers.openai_compatible.endpoint_faults import fault_of
 from workers.teachers.openai_compatible.logprobs import BadAnswer
+from workers.teachers.openai_compatible.statements import read_statement
 from workers.teachers.protocol import Completion, CompletionRequest, Message, TeacherFailed, Usage
 from workers.teachers.token_estimates import likely_input_tokens
 
 # an error that says of a line that it was never run: it costs nothing, and may be sent again
 NOT_RUN = frozenset({"batch_expired", "batch_cancelled", "batch_canceled"})
+LEAST_STATUS = 100  # below, a status is none: the request came to no end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,24 +94,27 @@ def _short(value: object) -> str:
 
 
 def answer_of(line: BatchLine, sent: BatchRequest) -> Answer | TeacherFailed | None:
-    """Read what a line says of its request: an answer; a failure, as a live call would have had it; None where it was
-    never run. Of an answer that cannot be read the most is billed that it can have cost."""
-    if line.status is None:
-        return None if line.fault in NOT_RUN or not line.fault else _refusal(400, b"")
+    """Read what a line says of its request: an answer, of nothing where a filter refused its text; a failure, as a live
+    call would have had it; None where it was never run. Of an answer that cannot be read the most is billed that it can
+    have cost."""
+    if line.status is None and (line.fault in NOT_RUN or not line.fault):
+        return None
+    if line.status is None or line.status < LEAST_STATUS:
+        return _line_failure("teacher_unreachable", "its batch has no answer to it")
     if line.status == 200:
         try:
             return read_chat(line.body, sent.request)
         except BadAnswer as wrong:
-            most = Usage(
-                input_tokens=likely_input_tokens(sent.request),
-                output_tokens=sent.request.most_output_tokens,
-                estimated=True,
-            )
-            return _line_failure("teacher_protocol", str(wrong), usage=most)
+            return _line_failure("teacher_protocol", str(wrong), usage=_most(sent.request))
+    if read_statement(line.body).is_broken_json:
+        why = "it withholds an answer that is not the JSON it was asked for"
+        return _line_failure("teacher_protocol", why, usage=_most(sent.request))
     if line.status == 429:
         return _line_failure("teacher_rate_limited", "it answers 429, too many requests")
     if retry.is_retried(line.status):
         return _line_failure("teacher_unreachable", f"it answers with status {line.status}")
+    if fault_of(line.status, line.body) is TeacherFault.CONTENT:
+        return no_answer(sent.request)
     return _refusal(line.status, line.body)
 
 
@@ -127,6 +132,10 @@ def completion_of(answer: Answer, line: BatchLine) -> Completion:
         provider_request_id=line.request_id or None,
         revision=answer.system_fingerprint,
     )
+
+
+def _most(request: CompletionRequest) -> Usage:
+    return Usage(input_tokens=likely_input_tokens(request), output_tokens=request.most_output_tokens, estimated=True)
 
 
 def _line_failure(code: str, why: str, *, usage: Usage | None = None) -> TeacherFailed:

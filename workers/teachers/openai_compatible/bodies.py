@@ -93,12 +93,13 @@ def _response_format(answer_schema: str, dialect: Dialect) -> dict[str, Any]:
 
 
 def _effort(effort: str, dialect: Dialect) -> dict[str, Any]:
-    """The effort at the dialect's path, "none" as its own way to switch thoughts off. One that it does not have becomes
-    the least that it has."""
+    """The effort at the dialect's path, "none" as its own way to switch thoughts off; nothing where the dialect has no
+    other value than "none", which was not asked for."""
     if effort == "none" and dialect.off is not None:
         path, value = dialect.off
         return _at_path(path, value)
-    return _at_path(dialect.effort, effort if not dialect.efforts or effort in dialect.efforts else dialect.efforts[0])
+    nearest = dialect.effort_for(effort)
+    return {} if nearest is None else _at_path(dialect.effort, nearest)
 
 
 def _at_path(path: Sequence[str], value: Any) -> dict[str, Any]:

@@ -13,8 +13,8 @@ import ssl
 from typing import Any
 
 from backend.domain.dialects.faults import TeacherFault
+from workers.teachers.openai_compatible.statements import REFUSAL_CAP, read_statement
 
-CAP = 65_536  # bytes of a refusal that are read
 JUDGED = frozenset({400, 401, 402, 403, 404, 405, 422, 429, 501})
 _PAGE = re.compile(rb"\A\s*(?:\xef\xbb\xbf)?<(?:!doctype|!--|html|head|body|script|\?xml)", re.IGNORECASE)
 _STREAM = re.compile(rb"\A\s*(?:data|event|id|retry)?:[ \r\n{\[]")
@@ -53,7 +53,8 @@ def fault_of(status: int, raw: bytes, *, content_type: str = "", has_key: bool =
     >>> fault_of(429, b'{"error": {"message": "Rate limit reached"}}') is None
     True
     """
-    text = raw[:CAP].decode("utf-8", errors="replace")
+    statement = read_statement(raw)
+    text = statement.text
     if 200 < status < 300:
         return TeacherFault.NOT_OPENAI
     if 300 <= status < 400:
@@ -65,7 +66,7 @@ def fault_of(status: int, raw: bytes, *, content_type: str = "", has_key: bool =
     if status == 401:  # a page that asks for a log-in is a wrong address; one beside a key's refusal is still a refusal
         wrong = TeacherFault.WRONG_KEY if has_key else TeacherFault.NO_KEY
         return TeacherFault.HTML if is_page(raw, content_type) and not _KEY.search(text) else wrong
-    if _WANTS_TLS.search(raw[:CAP]):
+    if _WANTS_TLS.search(raw[:REFUSAL_CAP]):
         return TeacherFault.WANTS_TLS
     if is_page(raw, content_type):
         return TeacherFault.HTML
@@ -73,6 +74,8 @@ def fault_of(status: int, raw: bytes, *, content_type: str = "", has_key: bool =
         return TeacherFault.NO_QUOTA
     if _KEY.search(text):
         return TeacherFault.WRONG_KEY if has_key else TeacherFault.NO_KEY
+    if statement.refuses_content(status):
+        return TeacherFault.CONTENT
     if status == 403:
         return TeacherFault.NO_ACCESS
     if status in (400, 404, 422) and _ACCESS.search(text):

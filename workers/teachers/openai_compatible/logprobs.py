@@ -90,14 +90,14 @@ def best_first(pairs: list[tuple[str, float]]) -> Alternatives:
 
 
 def token(value: object) -> str:
-    """One token's text, strict Unicode."""
+    """One token's text, strict Unicode. No database takes a NUL in a text, and a token may be one."""
     if not isinstance(value, str) or len(value) > MAX_TOKEN_CHARS:
         raise BadAnswer("a token is not a short text")
     try:
         value.encode("utf-8")
     except UnicodeEncodeError as wrong:
         raise BadAnswer("a token holds half a character (a lone surrogate)") from wrong
-    return value
+    return value.replace("\x00", "\ufffd")
 
 
 def logprob(value: object) -> float:

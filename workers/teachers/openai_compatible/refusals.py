@@ -5,26 +5,33 @@ A refusal is hostile input. Nothing of its text leaves this module: a lesson nam
 whole number within bounds, or a word out of a closed set, so that the worst a false refusal does is that less is sent.
 """
 
-import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from backend.domain.dialects.dialect import MAX_VALUE, WEAKER, Dialect, Lesson, Option
+from backend.domain.dialects.dialect import (
+    EFFORTS,
+    MAX_VALUE,
+    ONE_REQUEST,
+    WEAKER,
+    Dialect,
+    Lesson,
+    Option,
+    schema_digest,
+)
 from workers.teachers.openai_compatible.bodies import GENERATION_CONFIG
+from workers.teachers.openai_compatible.statements import Statement, read_statement
 
 LEARNT_FROM = frozenset({400, 404, 405, 422, 500, 501})
 VAGUE = frozenset({400, 422})  # of these alone one that names nothing is taken for one about an option
-REFUSAL_CAP = 65_536  # bytes of a refusal that are read
-MAX_LEAVES = 1_000  # texts in it
-EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 TOKEN_LIMITS = ("max_tokens", "max_completion_tokens")
 _EFFORT_NAMES = ("reasoning_effort", "reasoning", "effort", "thinking", "think")
+_ALSO_CALLED = {"chat_template_kwargs": ("chat_template",)}  # vLLM with a tokenizer of Mistral's
 
 # without a name: what is left out first is what an answer needs least
 _GUESSES = (
     Option.CACHE_KEY,
+    Option.BREAKPOINTS,
     Option.TOP_LOGPROBS,
     Option.LOGPROBS,
     Option.RESPONSE_FORMAT,
@@ -70,6 +77,7 @@ _SYSTEM = re.compile(
     r"|conversation roles must alternate|unsupported role|only user and assistant roles",
     re.IGNORECASE,
 )
+_SCHEMA = re.compile(r"invalid (?:json )?schema", re.IGNORECASE)  # of this answer: another one may be taken
 _UNKNOWN = re.compile(
     r"unsupported|not supported|unrecogni[sz]ed|unknown|unexpected|extra|not permitted|not allowed|not available"
     r"|cannot find field|deprecated|does not (?:support|accept)",
@@ -77,20 +85,12 @@ _UNKNOWN = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Statement:
-    """The parts of a refusal: names of fields in their places (`param`, `loc`), and its sentences."""
-
-    names: tuple[str, ...]
-    text: str
-
-
 def lesson_of(
     status: int, raw: bytes, body: Mapping[str, Any], dialect: Dialect, known: Sequence[Lesson] = ()
 ) -> Lesson | None:
     """Find what a refusal of `body`, which was made by `dialect`, teaches; None where it is about something else (the
-    key, the model, a prompt too long), or where nothing is left to do without. `known` was learnt before: no lesson is
-    given twice.
+    key, the model, the content, a prompt too long), or where nothing is left to do without. `known` was learnt before:
+    no lesson is given twice.
 
     >>> refused = b'{"error": {"param": "max_tokens", "message": "Use max_completion_tokens instead."}}'
     >>> openai = Dialect(name="x", source="", written_on="")
@@ -99,7 +99,9 @@ def lesson_of(
     """
     if status not in LEARNT_FROM:
         return None
-    statement = _read(raw)
+    statement = read_statement(raw)
+    if statement.is_broken_json or statement.refuses_content(status):
+        return None
     sent = _options_of(body, dialect)
     option = _option_meant(statement, sent)
     if status == 500 and option not in _MEANT:
@@ -117,43 +119,6 @@ def lesson_of(
     return None if lesson in known else lesson
 
 
-def _read(raw: bytes) -> _Statement:
-    text = raw[:REFUSAL_CAP].decode("utf-8", errors="replace")
-    value = _json(text)
-    if value is None:
-        return _Statement(names=(), text=text)
-    leaves = list(_leaves(value, 0))[:MAX_LEAVES]
-    names = tuple(item for key, item in leaves if key in ("param", "loc", "field", "property"))
-    return _Statement(names=names, text=" ".join(item for _, item in leaves))
-
-
-def _leaves(value: object, depth: int, key: str = "") -> Iterator[tuple[str, str]]:
-    """The texts in a refusal with the names they stand under; what was sent and is quoted back (`input`) is none of
-    its words. A text may be JSON again: gateways pass a vendor's refusal on as one."""
-    if depth > 8:
-        return
-    if isinstance(value, dict):
-        for name, item in value.items():
-            if name not in ("input", "url", "user_id", "request_id"):
-                yield from _leaves(item, depth + 1, name)
-    elif isinstance(value, list):
-        for item in value:
-            yield from _leaves(item, depth + 1, key)
-    elif isinstance(value, str):
-        inner = _json(value) if value.lstrip().startswith(("{", "[")) else None
-        if inner is None:
-            yield key, value
-        else:
-            yield from _leaves(inner, depth + 1, key)
-
-
-def _json(text: str) -> object:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-
-
 def _options_of(body: Mapping[str, Any], dialect: Dialect) -> dict[Option, tuple[str, ...]]:
     """The options that a body holds, by the names under which a refusal may speak of each."""
     names = {
@@ -169,13 +134,18 @@ def _options_of(body: Mapping[str, Any], dialect: Dialect) -> dict[Option, tuple
         Option.RESPONSE_FORMAT: ("response_format", "json_schema", "response_schema"),
         Option.CACHE_KEY: ("prompt_cache_key",),
     }
-    if dialect.effort and dialect.effort[0] in body:
-        names[Option.EFFORT] = (dialect.effort[0], ".".join(dialect.effort), *_EFFORT_NAMES)
+    paths = (dialect.effort, () if dialect.off is None else dialect.off[0])
+    sent = [path for path in paths if path and path[0] in body]
+    if sent:
+        spellings = [name for path in sent for name in (path[0], ".".join(path), *_ALSO_CALLED.get(path[0], ()))]
+        names[Option.EFFORT] = (*spellings, *_EFFORT_NAMES)
     options = {
         option: tuple(dict.fromkeys(spelling for name in own for spelling in (name, _camel(name))))
         for option, own in names.items()
         if own and any(name in body for name in own)
     }
+    if any(isinstance(message.get("content"), list) for message in body.get("messages", ())):
+        options[Option.BREAKPOINTS] = ("cache_control", "cacheControl")
     if any(message.get("role") in ("system", "developer") for message in body.get("messages", ())):
         options[Option.SYSTEM_ROLE] = ()
     return options
@@ -187,7 +157,7 @@ def _camel(name: str) -> str:
     return first + "".join(word.capitalize() for word in rest)
 
 
-def _option_meant(statement: _Statement, sent: Mapping[Option, tuple[str, ...]]) -> Option | None:
+def _option_meant(statement: Statement, sent: Mapping[Option, tuple[str, ...]]) -> Option | None:
     """The option that a refusal is about: by its place where it gives one, else the one named first in its words."""
     meant = next((option for option, words in _MEANT.items() if option in sent and words.search(statement.text)), None)
     if meant is not None:
@@ -234,26 +204,34 @@ def _lesson(
         case Option.EFFORT:
             return Lesson(option=option, value=_effort(text, _at(body, dialect.effort)))
         case Option.RESPONSE_FORMAT:
-            return Lesson(option=option, value=WEAKER.get(dialect.response_format))
+            scope = _schema_of(body) if _SCHEMA.search(text) else ""
+            return Lesson(option=option, value=WEAKER.get(dialect.response_format), scope=scope)
         case _:
             return Lesson(option=option)
 
 
 def _limit(text: str, body: Mapping[str, Any], known: Sequence[Lesson]) -> Lesson | None:
     """The token limit goes under its other name, or is lowered to what fits, or where neither name is taken left
-    out."""
+    out. What fits beside a prompt of this length says nothing of the next one."""
     (name,) = (limit for limit in TOKEN_LIMITS if limit in body)
     asked = int(body[name])
     context, used = _CONTEXT.search(text), _INPUT.search(text)
     if context is not None:
         fits = int(context[1]) - (int(used[1]) if used else 0)
-        return Lesson(option=Option.TOKEN_LIMIT, value=fits) if used and 0 < fits < asked else None
+        is_less = used is not None and 0 < fits < asked
+        return Lesson(option=Option.TOKEN_LIMIT, value=fits, scope=ONE_REQUEST) if is_less else None
     most = _most(text, below=asked)
     if most is not None and not _UNKNOWN.search(text):
         return Lesson(option=Option.TOKEN_LIMIT, value=most)
     (other,) = (limit for limit in TOKEN_LIMITS if limit != name)
     renamed = Lesson(option=Option.TOKEN_LIMIT, value=other)
     return Lesson(option=Option.TOKEN_LIMIT) if renamed in known else renamed
+
+
+def _schema_of(body: Mapping[str, Any]) -> str:
+    """The digest of the schema that a body holds its answer to, "" without one."""
+    schema = _at(body, ("response_format", "json_schema", "schema"))
+    return "" if schema is None else schema_digest(schema)
 
 
 def _most(text: str, *, below: float) -> int | None:
@@ -264,12 +242,13 @@ def _most(text: str, *, below: float) -> int | None:
 
 
 def _effort(text: str, asked: object) -> str | None:
-    """The value nearest to the one that was asked for among those that the words offer, the larger of two as near."""
+    """The value nearest to the one that was asked for among those that the words offer, the larger of two as near; no
+    thinking only where nothing else is offered."""
     offered = [word for word in EFFORTS if word != asked and re.search(rf"['\"`]{word}['\"`]", text)]
     if asked not in EFFORTS or not offered:
         return None
     place = EFFORTS.index(str(asked))
-    return min(offered, key=lambda word: (abs(EFFORTS.index(word) - place), -EFFORTS.index(word)))
+    return min(offered, key=lambda word: (word == "none", abs(EFFORTS.index(word) - place), -EFFORTS.index(word)))
 
 
 def _at(body: Mapping[str, Any], path: Sequence[str]) -> object:

@@ -5,6 +5,7 @@ nothing where the server gave none that is finite and of a plausible size. Deadl
 key may reach are those of the teacher it is made of.
 """
 
+import functools
 import json
 import time
 from collections.abc import Callable, Mapping
@@ -14,7 +15,7 @@ from backend.domain.dialects.reward_apis import RewardApi
 from backend.outbound import Watch
 from workers.teachers.openai_compatible.answers import Answer, read_usage
 from workers.teachers.openai_compatible.logprobs import BadAnswer
-from workers.teachers.openai_compatible.teacher import OpenAICompatibleTeacher, completion_of
+from workers.teachers.openai_compatible.teacher import OpenAICompatibleTeacher
 from workers.teachers.protocol import Choice, Completion, CompletionRequest
 
 MOST = 1e9  # a reward beyond is no reward
@@ -34,9 +35,8 @@ class RewardModel(OpenAICompatibleTeacher):
         question, candidate = (message.content for message in request.messages)
         body = self._api.body(self.identity.model, question, candidate)
         watch = Watch(deadline_at=time.monotonic() + deadline_s, cancelled=cancelled)
-        return completion_of(
-            self._call(self._url, lambda _: body, request, watch, lambda raw: read_reward(raw, self._api, request))
-        )
+        parse = functools.partial(read_reward, api=self._api, request=request)
+        return self.answer_to(request, lambda: self._call(self._url, lambda _: body, request, watch, parse))
 
 
 def read_reward(body: bytes, api: RewardApi, request: CompletionRequest) -> Answer:

@@ -10,6 +10,7 @@ no message, repr or exception of this module carries it, nor any word of the ser
 
 import contextlib
 import functools
+import json
 import random
 import threading
 import time
@@ -20,7 +21,15 @@ from typing import Any, Generic, TypeVar
 
 import httpx
 
-from backend.domain.dialects.dialect import Dialect, Lesson, Option, thought_room, with_lessons
+from backend.domain.dialects.dialect import (
+    ONE_REQUEST,
+    Dialect,
+    Lesson,
+    Option,
+    schema_digest,
+    thought_room,
+    with_lessons,
+)
 from backend.domain.dialects.faults import FAULT_TEXTS, MAY_PASS, TeacherFault
 from backend.domain.dialects.table import UNKNOWN
 from backend.outbound import (
@@ -39,6 +48,7 @@ from backend.outbound import (
 from workers.teachers.openai_compatible import answers, endpoint_faults, refusals, retry
 from workers.teachers.openai_compatible.bodies import chat_body, echo_body, score_prompt
 from workers.teachers.openai_compatible.logprobs import BadAnswer
+from workers.teachers.openai_compatible.statements import REFUSAL_CAP, read_statement
 from workers.teachers.protocol import (
     RETRYABLE,
     Completion,
@@ -60,6 +70,9 @@ MAX_LESSONS_A_CALL = 16  # more than a request has options
 BODY_CAP = 2_000_000
 BODY_CAP_PER_CHOICE = 64_000
 _TOO_LARGE = "the request is too large for it"
+_BROKEN_JSON = "it withholds an answer that is not the JSON it was asked for"
+# the last try of a call whose answers were withheld as no JSON
+_FREE_FORM = Lesson(option=Option.RESPONSE_FORMAT, scope=ONE_REQUEST)
 
 
 class _Attempt(Exception):
@@ -74,6 +87,7 @@ class _Attempt(Exception):
         usage: Usage | None = None,
         refusal: tuple[int, bytes] | None = None,
         fault: TeacherFault | None = None,
+        is_broken_json: bool = False,
     ) -> None:
         super().__init__(message)
         self.code = code
@@ -82,6 +96,7 @@ class _Attempt(Exception):
         self.retry_after_s = retry_after_s
         self.usage = usage
         self.refusal = refusal  # its status and body, where it may be about an option
+        self.is_broken_json = is_broken_json
 
     @property
     def is_lasting(self) -> bool:
@@ -146,8 +161,14 @@ class OpenAICompatibleTeacher:
 
     @property
     def dialect(self) -> Dialect:
-        """The dialect after all lessons."""
-        return with_lessons(self._dialect, self._lessons)
+        """The dialect after all lessons that hold for every request."""
+        return with_lessons(self._dialect, (lesson for lesson in self._lessons if lesson.holds_for("")))
+
+    def dialect_for(self, request: CompletionRequest, learnt: Sequence[Lesson] = ()) -> Dialect:
+        """The dialect after the lessons that hold for a request, those of its own refusals with them."""
+        schema = schema_digest(json.loads(request.answer_schema)) if request.answer_schema else ""
+        known = (*self._lessons, *learnt)
+        return with_lessons(self._dialect, (lesson for lesson in known if lesson.holds_for(schema)))
 
     @property
     def thought_tokens(self) -> int:
@@ -155,7 +176,7 @@ class OpenAICompatibleTeacher:
 
     def body_of(self, request: CompletionRequest) -> Mapping[str, Any]:
         """The body that `complete` would send first."""
-        return self._chat_body(request)(self.dialect)
+        return self._chat_body(request)(self.dialect_for(request))
 
     def close(self) -> None:
         self._client.close()
@@ -167,8 +188,24 @@ class OpenAICompatibleTeacher:
             raise TeacherFailed("This teacher does not go on from a begun answer.", code="teacher_rejected")
         watch = Watch(deadline_at=time.monotonic() + deadline_s, cancelled=cancelled)
         parse = functools.partial(answers.read_chat, request=request)
-        got = self._call("/chat/completions", self._chat_body(request), request, watch, parse)
-        self.check_thoughts(got.value, request)
+        make_body = self._chat_body(request)
+        return self.answer_to(request, lambda: self._call("/chat/completions", make_body, request, watch, parse))
+
+    def answer_to(self, request: CompletionRequest, call: Callable[[], "_Answered[answers.Answer]"]) -> Completion:
+        """The completion of a call: what was answered, or nothing where a filter refused the text of the request: that
+        is one text of many. Raises TeacherFailed."""
+        try:
+            got = call()
+        except TeacherFailed as failed:
+            if failed.fault is not TeacherFault.CONTENT:
+                raise
+            return Completion(
+                choices=answers.no_answer(request).choices,
+                usage=Usage(),
+                n_attempts=failed.n_attempts,
+                wasted=failed.usage or Usage(),
+            )
+        self.check_thoughts(got.value, request, wasted=got.wasted, n_attempts=got.n_attempts)
         return completion_of(got)
 
     def _chat_body(self, request: CompletionRequest) -> MakeBody:
@@ -177,9 +214,12 @@ class OpenAICompatibleTeacher:
         asked = replace(request, effort=request.effort or self._effort or "")
         return lambda dialect: chat_body(asked, self._identity.model, self._caps, dialect)
 
-    def check_thoughts(self, answer: answers.Answer, request: CompletionRequest) -> None:
+    def check_thoughts(
+        self, answer: answers.Answer, request: CompletionRequest, *, wasted: Usage | None = None, n_attempts: int = 1
+    ) -> None:
         """Raise TeacherFailed when every choice reached its limit without a word: what filled it are thoughts, shown or
-        not. That a model thinks is learnt by it: the next call leaves room."""
+        not. That a model thinks is learnt by it: the next call leaves room. `wasted` is what the attempts before this
+        answer may have cost."""
         if not all(choice.finish_reason == "length" and not choice.text.strip() for choice in answer.choices):
             return
         self.learn([Lesson(option=Option.THOUGHTS)])
@@ -188,8 +228,8 @@ class OpenAICompatibleTeacher:
             f"{request.thought_tokens} for thoughts, and gave no answer; raise teacher.thought_tokens, or lower "
             "teacher.effort.",
             code="teacher_only_thought",
-            usage=answer.usage,
-            n_attempts=1,
+            usage=_sum(wasted, answer.usage),
+            n_attempts=n_attempts,
         )
 
     def score(
@@ -219,20 +259,22 @@ class OpenAICompatibleTeacher:
         try:
             while n_attempts - len(learnt) < retry.MAX_ATTEMPTS:
                 n_attempts += 1
-                dialect = with_lessons(self._dialect, known := (*self._lessons, *learnt))
+                dialect = self.dialect_for(request, learnt)
                 body = make_body(dialect)
                 try:
                     with self._slot(watch), watching(watch):
                         request_id, raw = self._post(path, body, request)
                     value = _parse_answer(parse, raw, request, has_key=self._api_key is not None)
                 except _Attempt as failed:
-                    if failed.refusal is not None and len(learnt) < MAX_LESSONS_A_CALL:
-                        lesson = refusals.lesson_of(*failed.refusal, body, dialect, known)
-                        if lesson is not None:
-                            learnt.append(lesson)
-                            continue
+                    lesson = self._lesson_of(failed, body, dialect, learnt)
+                    if lesson is not None:
+                        learnt.append(lesson)
+                        continue
                     last, wasted = failed, _sum(wasted, failed.usage)
                     n_lasting += failed.usage is not None or failed.is_lasting
+                    if failed.is_broken_json and "response_format" in body and n_lasting >= retry.MAX_BILLED_FAILURES:
+                        learnt.append(_FREE_FORM)
+                        continue
                     pause = retry.delay_s(n_attempts - 1, failed.retry_after_s, self._rng)
                     is_hopeless = failed.code not in RETRYABLE or n_lasting >= retry.MAX_BILLED_FAILURES
                     if is_hopeless or watch.deadline_at - time.monotonic() <= pause:
@@ -257,10 +299,19 @@ class OpenAICompatibleTeacher:
             fault=last.fault,
         )
 
+    def _lesson_of(
+        self, failed: _Attempt, body: Mapping[str, Any], dialect: Dialect, learnt: Sequence[Lesson]
+    ) -> Lesson | None:
+        """Find what an attempt's refusal teaches, for as long as the call may learn."""
+        if failed.refusal is None or len(learnt) >= MAX_LESSONS_A_CALL:
+            return None
+        return refusals.lesson_of(*failed.refusal, body, dialect, (*self._lessons, *learnt))
+
     def learn(self, learnt: Sequence[Lesson]) -> None:
-        """Add what a call learnt; another call may have learnt the same meanwhile."""
+        """Add what a call learnt of more than its own request; another call may have learnt the same meanwhile."""
         with self._learning:
-            self._lessons += tuple(lesson for lesson in learnt if lesson not in self._lessons)
+            known = (*self._lessons, *(lesson for lesson in learnt if lesson.scope != ONE_REQUEST))
+            self._lessons = tuple(dict.fromkeys(known))
 
     @contextlib.contextmanager
     def _slot(self, watch: Watch) -> Iterator[None]:
@@ -302,7 +353,7 @@ class OpenAICompatibleTeacher:
         headers = {"authorization": f"Bearer {self._api_key}"} if self._api_key else {}
         try:
             with self._client.stream(method, self._base_url + path, headers=headers, **content) as response:
-                _check_status(response, has_key=self._api_key is not None)
+                _check_status(response, has_key=self._api_key is not None, most=most)
                 return read(response)
         except OutboundRefused as refused:
             raise _Attempt("teacher_rejected", refused.message.rstrip("."), fault=TeacherFault.ADDRESS) from None
@@ -347,13 +398,16 @@ def completion_of(got: _Answered[answers.Answer]) -> Completion:
     )
 
 
-def _check_status(response: httpx.Response, *, has_key: bool) -> None:
-    """Raise _Attempt for any status but 200; a refusal is read as far as it tells a fault or may teach something."""
+def _check_status(response: httpx.Response, *, has_key: bool, most: Usage | None) -> None:
+    """Raise _Attempt for any status but 200; a refusal is read as far as it tells a fault or may teach something. One
+    of an answer, not of the request, may have been billed."""
     status = response.status_code
     if status == 200:
         return
     wait = retry.parse_retry_after(response.headers.get("retry-after"), datetime.now(UTC))
     raw = _read_refusal(response) if status in endpoint_faults.JUDGED | refusals.LEARNT_FROM else b""
+    if read_statement(raw).is_broken_json:
+        raise _Attempt("teacher_protocol", _BROKEN_JSON, usage=most, is_broken_json=True)
     kind = response.headers.get("content-type", "")
     fault = endpoint_faults.fault_of(status, raw, content_type=kind, has_key=has_key)
     if status == 429 and fault is None:
@@ -370,7 +424,7 @@ def _check_status(response: httpx.Response, *, has_key: bool) -> None:
 
 def _read_refusal(response: httpx.Response) -> bytes:
     try:
-        return read_capped(response, cap=refusals.REFUSAL_CAP)
+        return read_capped(response, cap=REFUSAL_CAP)
     except BodyTooLarge:
         return b""
 
@@ -386,6 +440,8 @@ def _parse_answer(parse: Callable[[bytes], T], raw: bytes, request: CompletionRe
 
 def _no_completion(raw: bytes, wrong: str, request: CompletionRequest, *, has_key: bool) -> _Attempt:
     """The failure of a 200 that is something else: a refusal inside it is one, and generated nothing."""
+    if read_statement(raw).is_broken_json:
+        return _Attempt("teacher_protocol", _BROKEN_JSON, usage=_most(request), is_broken_json=True)
     status = endpoint_faults.status_within(raw)
     if status is None:
         fault = endpoint_faults.fault_of_answer(raw)
@@ -417,6 +473,7 @@ def _sum(a: Usage | None, b: Usage | None) -> Usage | None:
         output_tokens=a.output_tokens + b.output_tokens,
         cached_tokens=a.cached_tokens + b.cached_tokens,
         cache_write_tokens=a.cache_write_tokens + b.cache_write_tokens,
+        thought_tokens=a.thought_tokens + b.thought_tokens,
         estimated=a.estimated or b.estimated,
         disputed=a.disputed or b.disputed,
     )

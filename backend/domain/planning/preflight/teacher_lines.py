@@ -62,8 +62,9 @@ _FAILURES = {
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TinyAnswer:
     """The answer to a tiny call. `wants_logprobs`: they were asked for; `dialect` is how the endpoint was spoken to,
-    `learnt` what its refusals have taught so far. Of a model that gives rewards: `has_reward`, whether a number of the
-    test can be read, and `rates_nonsense`, whether it rates a line of random letters as good."""
+    `learnt` what its refusals have taught so far; `is_filtered`: the vendor's filter left nothing of it. Of a model
+    that gives rewards: `has_reward`, whether a number of the test can be read, and `rates_nonsense`, whether it rates a
+    line of random letters as good."""
 
     text: str
     is_cut: bool
@@ -75,6 +76,7 @@ class TinyAnswer:
     learnt: tuple[str, ...] = ()
     has_reward: bool = True
     rates_nonsense: bool = False
+    is_filtered: bool = False
 
 
 def skipped_lines(spec: Spec) -> list[PreflightLine]:
@@ -88,6 +90,8 @@ def unasked_lines(spec: Spec, why: str) -> list[PreflightLine]:
 
 
 def answer_lines(asked: AskedModel, answer: TinyAnswer) -> list[PreflightLine]:
+    if answer.is_filtered and asked.check is not Check.REWARD:  # the test is harmless: the task's own words are refused
+        return [failure_line(asked, code="teacher_rejected", fault=TeacherFault.CONTENT)]
     learnt = f", without {', '.join(answer.learnt)}" if answer.learnt else ""
     sentence = (
         f"{_who(asked)} answered in {answer.latency_ms} ms for {usd(answer.cost_microusd)}; it is spoken to as "

@@ -10,6 +10,7 @@ from backend.domain.dialects.dialect import (
     Option,
     ResponseFormat,
     lessons_from_json,
+    schema_digest,
     thought_room,
     with_lessons,
 )
@@ -78,6 +79,7 @@ def test_lessons_make_another_dialect_and_come_back_from_their_json() -> None:
         Lesson(option=Option.N, value=1),
         Lesson(option=Option.SEED),
         Lesson(option=Option.RESPONSE_FORMAT, value="json_object"),
+        Lesson(option=Option.RESPONSE_FORMAT, value="json_object", scope=schema_digest({"type": "object"})),
         Lesson(option=Option.EFFORT, value="low"),
         Lesson(option=Option.TEMPERATURE, value=1),
         Lesson(option=Option.TOP_LOGPROBS, value=5),
@@ -93,7 +95,9 @@ def test_lessons_make_another_dialect_and_come_back_from_their_json() -> None:
 
 
 def test_a_lesson_of_a_later_release_is_left_out() -> None:
-    assert lessons_from_json([["telepathy", None], ["seed", None]]) == (Lesson(option=Option.SEED),)
+    assert lessons_from_json([["telepathy", None], ["telepathy/x", None], ["seed", None]]) == (
+        Lesson(option=Option.SEED),
+    )
 
 
 @pytest.mark.parametrize(

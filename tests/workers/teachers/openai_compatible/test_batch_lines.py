@@ -7,9 +7,10 @@ import pytest
 
 from backend.domain.dialects.dialect import Lesson, Option
 from backend.domain.dialects.table import BY_NAME
+from tests.workers.teachers.strict_vendors import CONTENT_REFUSALS
 from workers.teachers.openai_compatible.answers import Answer
 from workers.teachers.openai_compatible.batch_lines import BatchRequest, answer_of, lesson_of, read_lines
-from workers.teachers.protocol import CompletionRequest, Message, TeacherFailed
+from workers.teachers.protocol import CompletionRequest, Message, TeacherFailed, Usage
 
 REQUEST = CompletionRequest(messages=(Message(role="user", content="hello", n_shared=2),), n=2, seed=7)
 SENT = BatchRequest(name="a", request=REQUEST, body={"model": "m", "messages": [], "seed": 7})
@@ -67,7 +68,14 @@ def test_a_request_that_was_not_run_has_no_answer_and_costs_nothing(code: str) -
         (row(503, {}), "teacher_unreachable", True),
         (row(401, {}), "teacher_rejected", False),
         (row(404, {}), "teacher_rejected", False),
-        (row(None, error={"code": "server_is_odd"}), "teacher_rejected", False),
+        (row(None, error={"code": "request_timeout"}), "teacher_unreachable", True),
+        (row(None, error={"code": "server_is_odd"}), "teacher_unreachable", True),
+        (row(0, None), "teacher_unreachable", True),
+        (
+            row(400, {"error": {"code": "json_validate_failed", "failed_generation": "credit"}}),
+            "teacher_protocol",
+            True,
+        ),
         (row(200, {"choices": []}), "teacher_protocol", True),
         (row(200, None), "teacher_protocol", True),
         (row(200, {"choices": [{"message": {"content": "\ud800"}}]}), "teacher_protocol", True),
@@ -78,6 +86,16 @@ def test_a_line_fails_as_a_live_call_does(data: bytes, code: str, is_retryable: 
     assert isinstance(failed, TeacherFailed)
     assert (failed.code, failed.retryable) == (code, is_retryable)
     assert (failed.usage is not None) == (code == "teacher_protocol"), "what may have been billed"
+
+
+@pytest.mark.parametrize("vendor", CONTENT_REFUSALS)
+def test_a_text_that_a_filter_refuses_is_answered_with_nothing_and_costs_nothing(vendor: str) -> None:
+    (line,) = read_lines([row(*CONTENT_REFUSALS[vendor])])
+    answer = answer_of(line, SENT)
+    assert isinstance(answer, Answer)
+    assert [(choice.text, choice.finish_reason) for choice in answer.choices] == [("", "content_filter")] * 2
+    assert answer.usage == Usage()
+    assert lesson_of(line, SENT, BY_NAME["openai"], ()) is None
 
 
 def test_a_refused_line_teaches_what_a_refused_call_does() -> None:

@@ -93,13 +93,35 @@ def test_a_reasoning_model_of_openai_gets_its_limit_and_effort_and_no_temperatur
     assert not {"max_tokens", "temperature", "top_p", "logprobs", "top_k"} & set(body)
 
 
-def test_an_effort_that_a_dialect_has_not_becomes_its_least_and_none_its_own_switch() -> None:
-    assert chat_body(RICH, "m", TELLS, BY_NAME["deepseek"])["reasoning_effort"] == "low"
+@pytest.mark.parametrize(
+    ("dialect", "asked", "sent"),
+    [
+        ("mistral", "medium", "high"),
+        ("mistral", "none", "none"),
+        ("gemini", "xhigh", "high"),
+        ("fireworks", "minimal", "low"),
+        ("xai", "xhigh", "high"),
+        ("ollama", "xhigh", "high"),
+        ("deepseek", "minimal", "low"),
+        ("deepseek", "medium", "low"),
+        ("deepseek", "xhigh", "high"),
+        ("groq-reasoning", "none", "low"),
+        ("openai-compatible", "xhigh", "xhigh"),
+    ],
+)
+def test_an_effort_that_a_dialect_has_not_becomes_the_nearest(dialect: str, asked: str, sent: str) -> None:
+    body = chat_body(replace(RICH, effort=asked), "m", TELLS, BY_NAME[dialect])
+    assert body["reasoning_effort"] == sent
+
+
+def test_thoughts_are_turned_off_only_where_that_is_asked_and_by_the_dialects_own_switch() -> None:
     off = chat_body(replace(RICH, effort="none"), "m", TELLS, BY_NAME["deepseek"])
     assert off["thinking"] == {"type": "disabled"}
     assert "reasoning_effort" not in off
     nested = chat_body(RICH, "m", TELLS, BY_NAME["openrouter"])
     assert nested["reasoning"] == {"effort": "minimal"}
+    only_none = replace(UNKNOWN, efforts=("none",))
+    assert "reasoning_effort" not in chat_body(RICH, "m", TELLS, only_none)
 
 
 def test_transformers_is_asked_to_draw_where_a_temperature_is() -> None:

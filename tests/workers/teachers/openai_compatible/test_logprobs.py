@@ -51,6 +51,11 @@ def test_tokens_and_alternatives_come_best_first() -> None:
     assert choice.n_tokens == 2
 
 
+def test_a_nul_in_a_token_becomes_a_character_that_can_be_stored() -> None:
+    choice = chat([token("a\x00", -0.5, (token("\x00", -0.5),))])
+    assert (choice.tokens, choice.top_logprobs) == (("a\ufffd",), ((("\ufffd", -0.5),),))
+
+
 def test_what_was_not_asked_for_or_not_told_is_none() -> None:
     plain = dataclasses.replace(REQUEST, top_logprobs=0)
     assert chat([token()], plain).top_logprobs is None

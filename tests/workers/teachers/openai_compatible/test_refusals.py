@@ -8,10 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.domain.dialects.dialect import Dialect, Lesson, Option, ResponseFormat, with_lessons
+from backend.domain.dialects.dialect import (
+    ONE_REQUEST,
+    Dialect,
+    Lesson,
+    Option,
+    ResponseFormat,
+    schema_digest,
+    with_lessons,
+)
 from backend.domain.dialects.table import BY_NAME, UNKNOWN
+from tests.workers.teachers.strict_vendors import CONTENT_REFUSALS
 from workers.teachers.openai_compatible.bodies import chat_body
 from workers.teachers.openai_compatible.refusals import LEARNT_FROM, lesson_of
+from workers.teachers.openai_compatible.teacher import MAX_LESSONS_A_CALL
 from workers.teachers.protocol import CompletionRequest, Message, TeacherCaps
 
 REQUEST = CompletionRequest(
@@ -397,7 +407,11 @@ def test_a_reported_refusal_teaches_what_to_send_instead(
     source: str, status: int, body: Any, option: Option, value: str | int | None
 ) -> None:
     sent = chat_body(REQUEST, "m", CAPS, EVERYTHING)
-    assert lesson_of(status, json.dumps(body).encode(), sent, EVERYTHING) == Lesson(option=option, value=value)
+    lesson = lesson_of(status, json.dumps(body).encode(), sent, EVERYTHING)
+    assert lesson is not None
+    assert (lesson.option, lesson.value) == (option, value)
+    is_about_the_schema = "Invalid schema" in json.dumps(body)
+    assert lesson.scope == (schema_digest({"type": "object"}) if is_about_the_schema else "")
 
 
 def test_a_cap_of_the_limit_is_kept_to_and_not_taken_for_a_name() -> None:
@@ -418,7 +432,7 @@ def test_a_limit_beyond_the_context_is_lowered_to_what_is_left() -> None:
         "tokens and your request has 96 input tokens (20000 > 4096 - 96)."
     )
     lesson = lesson_of(400, json.dumps(said).encode(), chat_body(REQUEST, "m", CAPS, EVERYTHING), EVERYTHING)
-    assert lesson == Lesson(option=Option.TOKEN_LIMIT, value=4000)
+    assert lesson == Lesson(option=Option.TOKEN_LIMIT, value=4000, scope=ONE_REQUEST)
 
 
 ABOUT_SOMETHING_ELSE = [
@@ -432,6 +446,9 @@ ABOUT_SOMETHING_ELSE = [
     (400, {"detail": "Server is pinned to '/models/gemma'; requested 'gpt-9'."}),
     (401, openai("Unsupported parameter: 'seed'", "seed")),
     (429, openai("Unsupported parameter: 'seed'", "seed")),
+    *CONTENT_REFUSALS.values(),
+    # what the model wrote is nothing that the endpoint says of the request
+    (400, {"error": {"code": "json_validate_failed", "failed_generation": "the 'seed' and temperature"}}),
     (500, openai("logprobs: out of memory")),
     (503, openai("Only one completion choice is allowed")),
 ]
@@ -454,6 +471,42 @@ def test_a_refusal_that_names_nothing_ends_with_the_bare_request_and_then_gives_
         dialect = with_lessons(EVERYTHING, known)
     assert set(sent) == {"model", "messages"}
     assert [message["role"] for message in sent["messages"]] == ["user"]
+
+
+SHARED = Message(role="user", content="task: input", n_shared=5)
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+def test_whatever_a_dialect_sends_can_be_left_out_also_what_turns_thoughts_off(name: str) -> None:
+    request = replace(REQUEST, effort="none", messages=(REQUEST.messages[0], SHARED))
+    dialect, known = BY_NAME[name], []
+    for _ in range(MAX_LESSONS_A_CALL + 1):
+        sent = chat_body(request, "m", CAPS, dialect)
+        lesson = lesson_of(400, b"Bad Request", sent, dialect, known)
+        if lesson is None:
+            break
+        known.append(lesson)
+        dialect = with_lessons(BY_NAME[name], known)
+    assert set(sent) == {"model", "messages"}
+    assert [(message["role"], type(message["content"])) for message in sent["messages"]] == [("user", str)]
+
+
+def test_the_switch_that_turns_thoughts_off_is_known_by_what_the_server_calls_it() -> None:
+    """vLLM with a tokenizer of Mistral's."""
+    sent = chat_body(replace(REQUEST, effort="none"), "m", CAPS, BY_NAME["vllm"])
+    refused = openai("chat_template is not supported for Mistral tokenizers.")
+    assert lesson_of(400, json.dumps(refused).encode(), sent, BY_NAME["vllm"]) == Lesson(option=Option.EFFORT)
+
+
+def test_a_mark_in_a_message_that_is_refused_is_left_out() -> None:
+    dialect = BY_NAME["openrouter-breakpoints"]
+    sent = chat_body(replace(REQUEST, messages=(SHARED,)), "m", CAPS, dialect)
+    refused = openai("messages.0.content.0.cache_control: Extra inputs are not permitted")
+    lesson = lesson_of(400, json.dumps(refused).encode(), sent, dialect)
+    assert lesson == Lesson(option=Option.BREAKPOINTS)
+    assert chat_body(replace(REQUEST, messages=(SHARED,)), "m", CAPS, with_lessons(dialect, [lesson]))["messages"] == [
+        {"role": "user", "content": "task: input"}
+    ]
 
 
 json_values = st.recursive(

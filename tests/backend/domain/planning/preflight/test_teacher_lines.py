@@ -71,6 +71,11 @@ def test_the_answer_to_a_json_task_is_held_against_its_schema(text, is_cut, stat
     assert (lines[Check.STRUCTURED_OUTPUT].status, lines[Check.STRUCTURED_OUTPUT].code) == (status, code)
 
 
+def test_a_filter_that_refuses_a_harmless_test_refuses_the_task() -> None:
+    (line,) = answer_lines(asked_by(spec_of()), answer(text="", is_filtered=True))
+    assert (line.check, line.status, line.code) == (Check.TEACHER, LineStatus.FAILED, "content_refused")
+
+
 @pytest.mark.parametrize("fault", list(TeacherFault))
 def test_every_fault_has_a_sentence_and_what_mends_it_and_no_path(fault: TeacherFault) -> None:
     line = failure_line(asked_by(spec_of()), code="teacher_rejected", fault=fault)
