@@ -1,5 +1,6 @@
 """The lines that this installation's own rows decide: gold, gate, the teacher's settings, price and budget."""
 
+from collections import Counter
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -27,8 +28,8 @@ def check_settings(tenant_id: UUID, spec: Spec, *, budget_microusd: int | None =
     """Check a parsed spec in the caller's transaction; the budget is the spec's own, or what a resumed compile has.
     Raises InvalidSpec for data that cannot be read at all."""
     material = load_material(tenant_id, spec)
-    n_heldout = len(material.gold.heldout)
-    lines = [gold_line(spec, n_heldout=n_heldout), *gate_lines(spec, n_heldout=n_heldout)]
+    heldout = Counter(example.output for example in material.gold.heldout)
+    lines = [gold_line(spec, n_heldout=heldout.total()), *gate_lines(spec, heldout=heldout)]
     lines += _teacher_lines(tenant_id, spec)
     try:
         estimate = estimate_material(spec, material)

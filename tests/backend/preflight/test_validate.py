@@ -24,7 +24,7 @@ from backend.runner_jobs.runners import note_runner
 from backend.tenants.isolation import tenant_scope
 from backend.tenants.models import Tenant
 from backend.valkey import pause
-from tests.compile_factories import small_spec
+from tests.compile_factories import gold, small_spec
 from tests.factories import bearer, make_api_key, make_tenant
 
 pytestmark = pytest.mark.usefixtures("committed_db")
@@ -41,6 +41,8 @@ MINILM = CheckBaseResult(is_here=True, size_bytes=90_868_376, n_parameters=22_71
 TEACHER = {"provider": "openai_compatible", "model": "m-1", "base_url": "https://llm.example.com/v1"}
 NO_KEY = "tk_01ktfz2x8e4s1c9w0m5q7r3vbd"
 TEACHER |= {"price": {"input_usd_per_mtok": 1, "output_usd_per_mtok": 1}}
+# a label's only example trains, and nothing of it is held out
+ONE_OTHER = {"inline": [*gold(40, labels=("refund",)), {"input": "anything else", "output": "other"}], "holdout": 0.5}
 
 
 @pytest.fixture
@@ -228,6 +230,7 @@ def test_a_spec_that_is_no_spec_is_refused_as_ever(tenant):
     ("changes", "check", "code"),
     [
         ({"gate": {"min_heldout": 5, "accuracy_lower": 0.99}}, "gate", "gate_unreachable"),
+        ({"examples": ONE_OTHER}, "gate", "no_heldout_for_label"),
         ({"budget": {"usd": 0.000001}}, "budget", "budget_below_estimate"),
         (
             {"teacher": TEACHER | {"api_key": "tk_01ktfz2x8e4s1c9w0m5q7r3vbd"}},
