@@ -163,6 +163,18 @@ def test_a_wrong_base_is_the_specs_to_mend_and_the_teacher_is_not_asked(tenant):
     assert specs == []
 
 
+def test_a_base_that_was_at_fault_is_looked_at_again_and_a_good_one_is_not(tenant):
+    gated = CheckBaseResult(code="gated_base", message="The base is gated. Ask the operator.")
+    first: list[CheckBaseJob] = []
+    with runner(gated, asked=first), worker(tenant, EMBEDS):
+        assert lines_of(validate(tenant))["base"]["code"] == "gated_base"
+    mended: list[CheckBaseJob] = []
+    with runner(MINILM, asked=mended), worker(tenant, EMBEDS):
+        for _ in range(2):
+            assert lines_of(validate(tenant))["base"]["status"] == "passed"
+    assert (len(first), len(mended)) == (1, 1)
+
+
 def test_a_failure_of_the_teacher_is_a_line_and_is_asked_again(tenant):
     refused = failed_line(Check.TEACHER, "It refuses the key.", code="wrong_key", what_to_do="Store the right one.")
     with runner(MINILM, asked=[]):
