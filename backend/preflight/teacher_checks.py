@@ -18,7 +18,7 @@ from backend.domain.canonical import sha256_of
 from backend.domain.errors import PaymentRequired
 from backend.domain.planning.preflight.asked_models import AskedModel, asked_models
 from backend.domain.planning.preflight.lines import Check, LineStatus, PreflightLine, failed_line, warning_line
-from backend.domain.planning.preflight.teacher_lines import DEADLINE_S
+from backend.domain.planning.preflight.teacher_lines import DEADLINE_S, SLOW
 from backend.domain.spec.parsing import JsonOutput, Spec, canonical_spec
 from backend.queue import TaskName, enqueue
 from backend.rest.async_queries import let_go
@@ -162,5 +162,6 @@ def wake(check_id: UUID) -> None:
 
 
 def _state_of(lines: Sequence[PreflightLine]) -> TeacherCheckState:
-    is_failed = any(line.status is LineStatus.FAILED for line in lines)
+    """The state of an answer: one that did not come in time says nothing that a compile could go by."""
+    is_failed = any(line.status is LineStatus.FAILED or line.code == SLOW for line in lines)
     return TeacherCheckState.FAILED if is_failed else TeacherCheckState.PASSED

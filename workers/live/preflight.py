@@ -12,7 +12,7 @@ from backend.domain.errors import KolmError
 from backend.domain.money.pricing import TeacherPrice
 from backend.domain.planning.preflight.asked_models import AskedModel, asked_models
 from backend.domain.planning.preflight.lines import Check, PreflightLine, failed_line, passed_line
-from backend.domain.planning.preflight.teacher_lines import DEADLINE_S, skipped_lines
+from backend.domain.planning.preflight.teacher_lines import DEADLINE_S, skipped_lines, slow_line
 from backend.domain.spec.parsing import Spec, parse_spec
 from backend.preflight.teacher_checks import Question, answer, question, wake
 from backend.tenants.isolation import tenant_scope
@@ -87,7 +87,8 @@ def _ask(tenant_id: UUID, spec: Spec, asked: AskedModel, check_id: UUID) -> tupl
                 cost=sum(fact.amount_microusd + fact.provider_microusd for fact in facts),
             )
     except KolmError as error:
-        return [line_of_failure(asked, error)], []
+        line = slow_line(asked) if error.code == "teacher_timeout" else line_of_failure(asked, error)
+        return [line], []
     return lines, facts
 
 

@@ -22,7 +22,7 @@ from backend.domain.planning.preflight.lines import (
     in_order,
     passed_line,
 )
-from backend.domain.planning.preflight.teacher_lines import DEADLINE_S, skipped_lines, unasked_lines
+from backend.domain.planning.preflight.teacher_lines import skipped_lines, unasked_lines
 from backend.preflight.asking import FIRST, has_failed
 from backend.preflight.runner_lines import check_runners
 from backend.preflight.settings_lines import check_settings
@@ -31,7 +31,7 @@ from backend.tenants.isolation import tenant_scope
 from workers.embedding.sentence import load_embedder
 from workers.preflight.tiny_call import line_of_failure, lines_of_answer, open_asked, tiny_request
 from workers.step.durable import CompileRun
-from workers.step.teacher_calls import PlannedCall, ask_batch
+from workers.step.teacher_calls import DEADLINE_S, PlannedCall, ask_batch
 from workers.teachers.protocol import TeacherFailed
 
 log = logging.getLogger("kolm.preflight")

@@ -13,12 +13,21 @@ from backend.domain.spec.parsing import canonical_spec, parse_spec
 from backend.preflight.teacher_checks import _queue, passed_before
 from backend.tenants.isolation import tenant_scope
 from backend.usage.models import UsageFact
-from tests.compile_factories import make_teacher_key, small_spec
+from tests.compile_factories import fresh, make_teacher_key, small_spec
 from tests.factories import make_tenant
-from tests.workers.preflight.test_compile_start import PRICE, SECRET, endpoint  # noqa: F401 (a fixture)
+from tests.workers.pipeline_helpers import start
+from tests.workers.preflight.test_compile_start import (  # noqa: F401 (a fixture)
+    PRICE,
+    SECRET,
+    compile_at,
+    endpoint,
+    line_of,
+)
 from tests.workers.teachers.reward_server import MODEL, serving_rewards
 from tests.workers.teachers.strict_vendors import BY_NAME, serving
+from workers.live import preflight
 from workers.live.preflight import answer_preflight
+from workers.preflight.compile_start import begin_compile
 
 pytestmark = pytest.mark.usefixtures("committed_db")
 
@@ -63,6 +72,23 @@ def test_a_teacher_that_answers_is_asked_and_billed_once(tenant, endpoint):  # n
     booked = facts(tenant)
     assert {fact.sku for fact in booked} == {"teacher.m-1.input_token", "teacher.m-1.output_token"}
     assert sum(fact.amount_microusd for fact in booked) > 0
+
+
+def test_a_teacher_that_takes_longer_than_one_waits_here_is_a_warning_and_the_compile_asks_it_again(
+    tenant,
+    endpoint,  # noqa: F811
+    monkeypatch,
+):
+    monkeypatch.setattr(preflight, "DEADLINE_S", 0.2)
+    endpoint.delay_s = 0.5
+    row = ask(tenant, endpoint)
+    (line,) = [line for line in row.lines if line["check"] == "teacher"]
+    assert (line["status"], line["code"], row.status) == ("warning", "teacher_slow", "failed")
+    assert facts(tenant) == []
+    compile_row = compile_at(endpoint, tenant=tenant, key=False)
+    begin_compile(start(compile_row))
+    assert fresh(compile_row).preflight["passed"]
+    assert line_of(compile_row, "teacher")["status"] == "passed"
 
 
 def test_with_a_key_of_ones_own_the_vendor_bills_it(tenant, endpoint):  # noqa: F811

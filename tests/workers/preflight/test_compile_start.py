@@ -3,6 +3,7 @@ on it; the far side is a server on loopback, and the journal says what was asked
 
 import json
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -35,13 +36,14 @@ PAGE = "<!doctype html><html><body>Please log in</body></html>"
 
 
 class Endpoint(ThreadingHTTPServer):
-    """Answers every call with `reply`, a status and a body, or with that of its model in `replies`."""
+    """Answers every call with `reply`, a status and a body, or with that of its model in `replies`, after `delay_s`."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.reply: tuple[int, Any] = (200, completion_body("refund"))
         self.replies: dict[str, tuple[int, Any]] = {}
         self.asked: list[dict[str, Any]] = []
+        self.delay_s = 0.0
 
     @property
     def base_url(self) -> str:
@@ -54,6 +56,7 @@ class _Handler(BaseHTTPRequestHandler):
         endpoint.asked.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
         status, body = endpoint.replies.get(endpoint.asked[-1]["model"], endpoint.reply)
         data = body.encode() if isinstance(body, str) else json.dumps(body).encode()
+        time.sleep(endpoint.delay_s)
         self.send_response(status)
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
