@@ -65,15 +65,10 @@ def advance_trial(run: CompileRun, nth: int) -> bool:
         passed=decision.passed,
         k_score_ppm=score.composite_ppm,
         first_failed=decision.first_failed,
+        accuracy_ppm=evaluation.accuracy_ppm,
         cost_microusd=sum(fact.amount_microusd for _, fact in _runner_facts(run, nth)),
     )
-    _end(
-        run,
-        nth,
-        outcome,
-        evals=put_json(run.tenant_id, measured.to_json()),
-        accuracy_ppm=evaluation.accuracy_ppm,
-    )
+    _end(run, nth, outcome, evals=put_json(run.tenant_id, measured.to_json()))
     return True
 
 

@@ -22,6 +22,7 @@ from tests.compile_factories import LABELS, fresh
 from tests.workers.answer_helpers import (
     EASY,
     TEST,
+    TEXT_OUTPUT,
     TEXTS,
     TRAIN,
     Killed,
@@ -130,6 +131,18 @@ def test_twice_the_rank_is_tried_below_the_gate_and_the_better_one_is_kept(row):
     assert facts["trials"][0]["first_failed"] == "accuracy_lower"
     assert step(row, StepName.EVALUATION).spent_microusd > step(row, StepName.DISTILLATION).spent_microusd > 0
     check_money(row)
+
+
+def test_where_the_bare_base_is_perfect_too_nothing_more_is_trained(committed_db):
+    checked = TEXT_OUTPUT | {"accuracy": "checks"}
+    row = at_distillation(text_answer, **text_spec(output=checked, gate=EASY, evaluation={"teacher_rows": 0}))
+    outputs = [text_answer(text) for text in TEXTS]
+    trial(row, outputs, bare=outputs)
+    advance(row)
+    assert fresh(row).status == CompileStatus.GATE_FAILED
+    assert jobs(row) == [TRAIN, TEST]
+    assert row.gate["first_failed"] == "beat_baseline"
+    assert "the checks do not tell the model from its base" in row.gate["next_step"]
 
 
 def test_the_first_is_kept_when_the_second_is_worse(row):
