@@ -87,7 +87,7 @@ def look_at(
 
 
 def _seen_by(job: RunnerJob) -> CheckBaseResult | None:
-    """What the runner of a finished job saw; None where that cannot be read."""
+    """The findings of a finished job's runner; None where they cannot be read."""
     try:
         return check_base_result(leases.result_of(job))
     except BadResult:

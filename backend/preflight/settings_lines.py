@@ -7,7 +7,7 @@ from uuid import UUID
 from django.conf import settings
 from django.utils import timezone
 
-from backend.compiles.lifecycle.submission import check_teacher, estimate_material, load_material
+from backend.compiles.lifecycle.submission import check_embedder, check_teacher, estimate_material, load_material
 from backend.domain.errors import InvalidSpec
 from backend.domain.money.vendor_prices import shipped_prices
 from backend.domain.planning.estimates import Estimate
@@ -30,7 +30,7 @@ def check_settings(tenant_id: UUID, spec: Spec, *, budget_microusd: int | None =
     material = load_material(tenant_id, spec)
     heldout = Counter(example.output for example in material.gold.heldout)
     lines = [gold_line(spec, n_heldout=heldout.total()), *gate_lines(spec, heldout=heldout)]
-    lines += _teacher_lines(tenant_id, spec)
+    lines += [*_teacher_lines(tenant_id, spec), *_embedder_lines(spec)]
     try:
         estimate = estimate_material(spec, material)
     except InvalidSpec as refused:
@@ -39,6 +39,15 @@ def check_settings(tenant_id: UUID, spec: Spec, *, budget_microusd: int | None =
     lines += price_lines(spec, estimate, today=timezone.now().date(), tables=tables)
     lines += budget_line(estimate, spec.budget.microusd if budget_microusd is None else budget_microusd)
     return SettingsCheck(lines=tuple(lines), estimate=estimate)
+
+
+def _embedder_lines(spec: Spec) -> list[PreflightLine]:
+    """The refusal of an embedder that this installation does not hold; whether one loads is for a worker to try."""
+    try:
+        check_embedder(spec)
+    except InvalidSpec as refused:
+        return lines_of(Check.EMBEDDER, refused)
+    return []
 
 
 def _teacher_lines(tenant_id: UUID, spec: Spec) -> list[PreflightLine]:

@@ -1,6 +1,8 @@
 """The worker's half of a preflight that somebody waits for: one tiny call, told apart, billed once, and kept."""
 
 import json
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -21,6 +23,7 @@ from tests.workers.preflight.test_compile_start import (  # noqa: F401 (a fixtur
     SECRET,
     compile_at,
     endpoint,
+    half_checked,
     line_of,
 )
 from tests.workers.teachers.reward_server import MODEL, serving_rewards
@@ -38,13 +41,20 @@ def tenant():
 
 
 def ask(
-    tenant: Any, far: Any, *, key: bool = False, check: Check = Check.TEACHER, verifiers: Any = (), **teacher: Any
+    tenant: Any,
+    far: Any,
+    *,
+    key: bool = False,
+    check: Check = Check.TEACHER,
+    verifiers: Any = (),
+    task: Mapping[str, Any] = MappingProxyType({}),
+    **teacher: Any,
 ) -> TeacherCheck:
     told = {"provider": "openai_compatible", "base_url": far.base_url, "model": "m-1", "price": PRICE, **teacher}
     with tenant_scope(tenant.id):
         if key:
             told["api_key"] = encode_id(Prefix.TEACHER_KEY, make_teacher_key(tenant, secret=SECRET).id)
-        spec = parse_spec(small_spec(teacher=told, verifiers=list(verifiers)))
+        spec = parse_spec(small_spec(teacher=told, verifiers=list(verifiers), **task))
         assert canonical_spec(spec)
         (asked,) = [model for model in asked_models(spec) if model.check is check]
         check_id = _queue(tenant.id, spec, asked)
@@ -104,6 +114,16 @@ def test_a_refusal_is_a_line_costs_nothing_and_tells_no_secret(tenant, endpoint,
     assert [line["code"] for line in row.lines if line["check"] == "teacher"] == ["wrong_key"]
     assert facts(tenant) == []
     assert SECRET not in json.dumps(row.lines) + caplog.text
+
+
+def test_gold_that_fails_its_own_checks_is_a_line_and_the_teacher_is_not_asked(tenant, endpoint):  # noqa: F811
+    row = ask(tenant, endpoint, task=half_checked(0.8))
+    assert [(line["check"], line["status"], line["code"]) for line in row.lines] == [
+        ("embedder", "passed", ""),
+        ("gate", "failed", "gold_fails_checks"),
+        ("teacher", "skipped", ""),
+    ]
+    assert (row.status, endpoint.asked) == ("failed", [])
 
 
 @pytest.mark.parametrize("vendor", [BY_NAME["openai-reasoning"], BY_NAME["gemini"]], ids=lambda vendor: vendor.name)

@@ -256,6 +256,31 @@ def test_what_can_be_known_without_the_teacher_is_judged_first_and_it_is_not_ask
     assert endpoint.asked == []
 
 
+def half_checked(accuracy_lower: float) -> dict[str, Any]:
+    """The parts of a json spec half of whose gold fails its own check."""
+    schema = {"type": "object", "properties": {"code": {"type": "string"}}}
+    checks = [{"kind": "regex", "field": "/code", "pattern": "^[A-Z]+$"}]
+    rows = [{"input": f"order {i}", "output": {"code": "ok" if i % 2 else "OK"}} for i in range(80)]
+    return {
+        "output": {"type": "json", "schema": schema, "accuracy": "exact", "checks": checks},
+        "examples": {"inline": rows, "holdout": 0.5},
+        "gate": {"accuracy_lower": accuracy_lower, "worst_class_recall": 0},
+    }
+
+
+@pytest.mark.parametrize(("accuracy_lower", "is_refused"), [(0.8, True), (0.05, False)])
+def test_gold_that_fails_its_own_checks_is_counted_before_anything_is_asked(
+    endpoint, steps, accuracy_lower, is_refused
+):
+    row = compile_at(endpoint, key=False, **half_checked(accuracy_lower))
+    pipeline.advance(row.id)
+    lines = {line["code"]: line for line in fresh(row).preflight["lines"]}
+    line = lines["gold_fails_checks"]
+    assert (line["check"], "regex /code" in line["sentence"]) == ("gate", True)
+    assert (line["status"], len(endpoint.asked)) == (("failed", 0) if is_refused else ("warning", 1))
+    assert (row.status == CompileStatus.FAILED) is is_refused
+
+
 def test_a_key_that_was_deleted_since_is_named(endpoint, steps):
     row = compile_at(endpoint)
     with tenant_scope(row.tenant_id):
@@ -285,11 +310,13 @@ def test_the_digest_is_of_what_the_call_depends_on_alone(endpoint):
 
     teacher = {"provider": "openai_compatible", "base_url": endpoint.base_url, "model": "m-1", "price": PRICE}
 
-    def digest(**changes: Any) -> str:
-        return teacher_checks.check_digest(asked_models(parse_spec(small_spec(teacher=teacher | changes)))[0])
+    def digest(embedder: str | None = None, **changes: Any) -> str:
+        spec = parse_spec(small_spec(teacher=teacher | changes, embedder=embedder))
+        return teacher_checks.check_digest(asked_models(spec)[0])
 
     assert digest() == digest(concurrency=7) == digest(price=PRICE | {"input_usd_per_mtok": 2})
-    assert len({digest(), digest(model="m-2"), digest(effort="low"), digest(base_url="http://x.example/v1")}) == 4
+    others = [digest(model="m-2"), digest(effort="low"), digest(base_url="http://x.example/v1"), digest("other")]
+    assert len({digest(), *others}) == 5
 
 
 def test_a_passed_preflight_is_not_made_twice(endpoint):

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import date
 
 from backend.domain.errors import InvalidSpec
@@ -20,7 +21,7 @@ from backend.domain.planning.preflight.lines import (
     passed_line,
     warning_line,
 )
-from backend.domain.spec.defaults import label_names
+from backend.domain.spec.defaults import label_names, reward_of, rewarded_by
 from backend.domain.spec.models import Spec
 
 
@@ -129,8 +130,15 @@ def _heldout_for(required: int, confidence: float) -> int | None:
 
 def price_lines(spec: Spec, estimate: Estimate, *, today: date, tables: tuple[PriceTable, ...]) -> list[PreflightLine]:
     """The price of each model: known, doubtful (old, past its vendor's last day), or zero."""
-    prices = [estimate.teacher.main, *([] if estimate.teacher.fallback is None else [estimate.teacher.fallback])]
-    return [line for price in prices for line in _price(spec, price, today, tables)]
+    prices = estimate.teacher
+    own = [price for price in (prices.main, prices.fallback) if price is not None]
+    lines = [line for price in own for line in _price(spec, price, today, tables)]
+    if prices.reward is not None and prices.reward not in own:
+        place = next(i for i, verifier in enumerate(spec.verifiers) if verifier is reward_of(spec))
+        for line in _price(rewarded_by(spec), prices.reward, today, tables):
+            todo = line.what_to_do.replace("teacher.price", f"verifiers[{place}].price")
+            lines.append(replace(line, what_to_do=todo))
+    return lines
 
 
 def _price(spec: Spec, price: TeacherPrice, today: date, tables: tuple[PriceTable, ...]) -> Iterator[PreflightLine]:

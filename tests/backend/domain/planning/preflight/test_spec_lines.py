@@ -181,6 +181,23 @@ def test_a_fallback_models_price_has_a_line_of_its_own() -> None:
     assert len(prices_of(spec_of(teacher=VENDOR | {"fallback_model": "gpt-5-nano"}))) == 2
 
 
+def test_the_price_of_a_reward_has_a_line_of_its_own_and_its_own_place_in_the_spec() -> None:
+    free = {"input_usd_per_mtok": 0, "output_usd_per_mtok": 0}
+    reward = {"kind": "reward", "base_url": "https://rewards.example.com/v1", "model": "judge-1", "price": free}
+    length = {"kind": "length", "min_chars": 2}
+    teacher, priced = prices_of(spec_of(teacher=VENDOR, verifiers=[length, reward]))
+    assert teacher.status is LineStatus.PASSED
+    assert (priced.status, priced.code) == (LineStatus.WARNING, "zero_price")
+    assert "judge-1" in priced.sentence
+    assert "verifiers[1].price" in priced.what_to_do
+    assert len(prices_of(spec_of(teacher=VENDOR, verifiers=[{"kind": "reward"}]))) == 1, "the teacher's own"
+
+
+def test_a_confidence_next_to_certainty_is_reached_by_little_gold() -> None:
+    (line,) = gate_lines(spec_of(gate={"confidence": 0.9999999999999999}), heldout=halves(40))
+    assert (line.status, line.code) == (LineStatus.FAILED, "gate_unreachable")
+
+
 def test_a_budget_is_refused_below_the_least_and_doubted_below_the_expected_cost() -> None:
     expected = estimate(spec_of())
     (line,) = budget_line(expected, 1)
