@@ -258,6 +258,11 @@ def test_a_spec_that_is_no_spec_is_refused_as_ever(tenant):
         ({"gate": {"min_heldout": 5, "accuracy_lower": 0.99}}, "gate", "gate_unreachable"),
         ({"examples": ONE_OTHER}, "gate", "no_heldout_for_label"),
         ({"budget": {"usd": 0.000001}}, "budget", "budget_below_estimate"),
+        (
+            {"task": "many words " * 300, "train": {"kind": "causal", "causal": {"max_tokens": 128}}},
+            "gold",
+            "nothing_to_train",
+        ),
         ({"embedder": "no-such-embedder"}, "embedder", "unknown_embedder"),
         ({"gate": {"min_heldout": 5, "confidence": 0.9999999999999999}}, "gate", "gate_unreachable"),
         (
