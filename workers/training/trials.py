@@ -21,7 +21,7 @@ from backend.runner_jobs.models import RunnerJob, RunnerJobStatus
 from backend.usage.ledger import Fact
 from workers.step.durable import CompileRun
 from workers.step.runner_wait import RunnerJobFailed, RunnerRefused, Slot, result_or_wait, runner_fact, runner_ms_of
-from workers.step.spending import capture, left_of
+from workers.step.spending import capture, left_to_bill
 from workers.training.heldout import evaluation_of, gate_of, measure, score_of
 from workers.training.measurement import Measurement
 from workers.training.trial_jobs import Trained, distill_offer, evaluate_offer, read_answered, read_trained
@@ -120,7 +120,7 @@ def _end(run: CompileRun, nth: int, outcome: TrialOutcome, **ended: Any) -> None
         step = run.step(STEP)
         records = list(map(TrialRecord.from_json, step.trials))
         records[nth] = replace(records[nth], outcome=outcome, **ended)
-        following = next_trial(run.spec, outcomes_of(records), left_of(fenced.compile))
+        following = next_trial(run.spec, outcomes_of(records), left_to_bill(fenced))
         if following is not None:
             records.append(TrialRecord(trial=following, jobs={}))
         step.trials = [record.to_json() for record in records]
