@@ -59,7 +59,7 @@ def capture(fenced: Fenced, step: StepName, facts: Sequence[Fact], *, reserved_m
     hold_left = unbooked.hold_left
     booked = []
     for fact in unbooked.unknown(facts):
-        for part in _carried(fact, headroom, hold_left):
+        for part in _divide(fact, headroom, hold_left):
             if part.billing == Billing.CHARGE:
                 headroom -= part.amount_microusd + part.provider_microusd
                 hold_left -= part.amount_microusd
@@ -79,7 +79,7 @@ def capture(fenced: Fenced, step: StepName, facts: Sequence[Fact], *, reserved_m
     )
 
 
-def _carried(fact: Fact, headroom: int, hold_left: int) -> list[Fact]:
+def _divide(fact: Fact, headroom: int, hold_left: int) -> list[Fact]:
     """The fact as there is money for it, charged or wasted. Of a runner's time the seconds that a hold carries are
     charged and those beyond it wasted, where the budget has more: that of a compile with a teacher's key of its own."""
     room = min(headroom, hold_left)

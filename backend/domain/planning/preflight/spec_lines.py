@@ -80,7 +80,7 @@ def _label_failures(spec: Spec, heldout: Counter[str]) -> Iterator[PreflightLine
     missing = [name for name in names if not heldout[name]]
     required = required_ppm(spec.gate.worst_class_recall)
     if missing and required:
-        which, more = _quoted(missing), "Add another example of" if len(missing) == 1 else "Add more examples of"
+        which, more = _quote(missing), "Add another example of" if len(missing) == 1 else "Add more examples of"
         yield failed_line(
             Check.GATE,
             f"No model could pass the gate: no gold example of {which} is held out, which counts as a recall of 0, and "
@@ -101,9 +101,9 @@ def _label_failures(spec: Spec, heldout: Counter[str]) -> Iterator[PreflightLine
         )
 
 
-def _quoted(names: list[str]) -> str:
+def _quote(names: list[str]) -> str:
     """
-    >>> _quoted(["a", "b"]), _quoted(list("abcdefg"))
+    >>> _quote(["a", "b"]), _quote(list("abcdefg"))
     ("'a', 'b'", "'a', 'b', 'c', 'd', 'e' and 2 more")
     """
     shown = ", ".join(repr(name) for name in names[:5])
