@@ -92,9 +92,13 @@ def _divide(fact: Fact, headroom: int, hold_left: int) -> list[Fact]:
     amount = fact.amount_microusd * n // fact.quantity
     if n == 0:
         return [wasted]
-    rest = {"quantity": fact.quantity - n, "amount_microusd": fact.amount_microusd - amount}
-    key = f"{fact.source_key}:beyond"
-    return [replace(fact, quantity=n, amount_microusd=amount), replace(wasted, source_key=key, **rest)]
+    beyond = replace(
+        wasted,
+        quantity=fact.quantity - n,
+        amount_microusd=fact.amount_microusd - amount,
+        source_key=f"{fact.source_key}:beyond",
+    )
+    return [replace(fact, quantity=n, amount_microusd=amount), beyond]
 
 
 def left_to_bill(fenced: Fenced) -> int:
