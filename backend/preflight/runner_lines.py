@@ -1,7 +1,7 @@
 """The lines about runners and bases: who reported lately, and what one of them found when it looked at a base.
 
-To look costs a runner milliseconds, or some small files of a hub, and the customer nothing. What was found counts for
-some minutes."""
+To look costs a runner milliseconds, or some small files of a hub, and the customer nothing. A look at a good base
+counts for some minutes."""
 
 import shutil
 import time
@@ -74,7 +74,7 @@ def look_at(
     tenant_id: UUID, base: BaseInUse, runners: list[KnownRunner], *, wait_s: float
 ) -> tuple[CheckBaseResult | None, str]:
     """Look at a base: what a runner sees, and which one; (None, "") where none that looks at bases is there or answers
-    in time. What was seen within ten minutes is not looked at again."""
+    in time. A base that was good within ten minutes is not looked at again; a fault is, since it may be mended."""
     payload = CheckBaseJob(base_model=base.name, kind=base.kind.value).to_json()
     with tenant_scope(tenant_id):
         earlier = _earlier_look(tenant_id, payload)
@@ -82,19 +82,25 @@ def look_at(
             return None, ""
         job = earlier or leases.offer(tenant_id, Offer(kind=RunnerJobKind.CHECK_BASE, payload=payload, inputs=()))
     job = _wait(job.id, wait_s)
-    if job.status != RunnerJobStatus.SUCCEEDED:
-        return None, ""
+    seen = _seen_by(job) if job.status == RunnerJobStatus.SUCCEEDED else None
+    return (None, "") if seen is None else (seen, job.runner)
+
+
+def _seen_by(job: RunnerJob) -> CheckBaseResult | None:
+    """The findings of a finished job's runner; None where they cannot be read."""
     try:
-        return check_base_result(leases.result_of(job)), job.runner
+        return check_base_result(leases.result_of(job))
     except BadResult:
-        return None, ""
+        return None
 
 
 def _earlier_look(tenant_id: UUID, payload: dict[str, str]) -> RunnerJob | None:
     digest = put_json(tenant_id, payload)
     since = timezone.now() - COUNTS_FOR
     jobs = RunnerJob.objects.filter(tenant_id=tenant_id, kind=RunnerJobKind.CHECK_BASE, payload_sha256=digest)
-    return jobs.filter(status=RunnerJobStatus.SUCCEEDED, ended_at__gt=since).order_by("-ended_at").first()
+    job = jobs.filter(status=RunnerJobStatus.SUCCEEDED, ended_at__gt=since).order_by("-ended_at").first()
+    seen = None if job is None else _seen_by(job)
+    return None if seen is None or seen.code else job
 
 
 def _wait(job_id: UUID, wait_s: float) -> RunnerJob:

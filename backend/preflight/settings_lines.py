@@ -1,15 +1,17 @@
 """The lines that this installation's own rows decide: gold, gate, the teacher's settings, price and budget."""
 
+from collections import Counter
 from dataclasses import dataclass
 from uuid import UUID
 
 from django.conf import settings
 from django.utils import timezone
 
-from backend.compiles.lifecycle.submission import check_teacher, estimate_material, load_material
+from backend.compiles.lifecycle.submission import check_embedder, check_teacher, estimate_material, load_material
 from backend.domain.errors import InvalidSpec
 from backend.domain.money.vendor_prices import shipped_prices
 from backend.domain.planning.estimates import Estimate
+from backend.domain.planning.preflight.length_lines import length_lines
 from backend.domain.planning.preflight.lines import Check, PreflightLine, lines_of, passed_line
 from backend.domain.planning.preflight.spec_lines import budget_line, gate_lines, gold_line, price_lines
 from backend.domain.spec.parsing import Spec
@@ -27,9 +29,11 @@ def check_settings(tenant_id: UUID, spec: Spec, *, budget_microusd: int | None =
     """Check a parsed spec in the caller's transaction; the budget is the spec's own, or what a resumed compile has.
     Raises InvalidSpec for data that cannot be read at all."""
     material = load_material(tenant_id, spec)
-    n_heldout = len(material.gold.heldout)
-    lines = [gold_line(spec, n_heldout=n_heldout), *gate_lines(spec, n_heldout=n_heldout)]
-    lines += _teacher_lines(tenant_id, spec)
+    heldout = Counter(example.output for example in material.gold.heldout)
+    lines = [gold_line(spec, n_heldout=heldout.total()), *gate_lines(spec, heldout=heldout)]
+    gold = (*material.gold.train, *material.gold.heldout)
+    lines += length_lines(spec, gold=gold, captures=material.captures)
+    lines += [*_teacher_lines(tenant_id, spec), *_embedder_lines(spec)]
     try:
         estimate = estimate_material(spec, material)
     except InvalidSpec as refused:
@@ -38,6 +42,15 @@ def check_settings(tenant_id: UUID, spec: Spec, *, budget_microusd: int | None =
     lines += price_lines(spec, estimate, today=timezone.now().date(), tables=tables)
     lines += budget_line(estimate, spec.budget.microusd if budget_microusd is None else budget_microusd)
     return SettingsCheck(lines=tuple(lines), estimate=estimate)
+
+
+def _embedder_lines(spec: Spec) -> list[PreflightLine]:
+    """The refusal of an embedder that this installation does not hold; whether one loads is for a worker to try."""
+    try:
+        check_embedder(spec)
+    except InvalidSpec as refused:
+        return lines_of(Check.EMBEDDER, refused)
+    return []
 
 
 def _teacher_lines(tenant_id: UUID, spec: Spec) -> list[PreflightLine]:

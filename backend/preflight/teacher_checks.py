@@ -18,7 +18,7 @@ from backend.domain.canonical import sha256_of
 from backend.domain.errors import PaymentRequired
 from backend.domain.planning.preflight.asked_models import AskedModel, asked_models
 from backend.domain.planning.preflight.lines import Check, LineStatus, PreflightLine, failed_line, warning_line
-from backend.domain.planning.preflight.teacher_lines import DEADLINE_S
+from backend.domain.planning.preflight.teacher_lines import DEADLINE_S, SLOW
 from backend.domain.spec.parsing import JsonOutput, Spec, canonical_spec
 from backend.queue import TaskName, enqueue
 from backend.rest.async_queries import let_go
@@ -45,13 +45,23 @@ class Question:
 
 
 def check_digest(asked: AskedModel) -> str:
-    """The digest of all that the call's outcome depends on: endpoint, model, key, options, the form of the answer."""
-    spec = asked.spec
-    teacher = {name: value for name, value in canonical_spec(spec)["teacher"].items() if name not in _OTHER}
+    """The digest of all that the answer depends on: endpoint, model, key, options, the form of the answer, and what a
+    worker looks at beside the teacher."""
+    spec, plain = asked.spec, canonical_spec(asked.spec)
+    teacher = {name: value for name, value in plain["teacher"].items() if name not in _OTHER}
     schema = spec.output.answer_schema if isinstance(spec.output, JsonOutput) else None
     reward = None if asked.reward is None else (asked.reward.api, asked.reward.rubric)
     # as text: a schema may hold numbers that canonical JSON refuses
-    return sha256_of({"teacher": teacher, "form": repr((asked.check.value, spec.output.type, schema, reward))})
+    form = repr((asked.check.value, spec.output.type, schema, reward, _beside(asked, plain)))
+    return sha256_of({"teacher": teacher, "form": form})
+
+
+def _beside(asked: AskedModel, plain: dict[str, Any]) -> object:
+    """The embedder, and of a task with checks gold, checks and gate: a worker looks at them with the teacher."""
+    if asked.check is not Check.TEACHER:
+        return None
+    held = [plain[name] for name in ("name", "examples", "output", "gate")] if plain["output"].get("checks") else None
+    return plain["embedder"], held
 
 
 def passed_before(tenant_id: UUID, asked: AskedModel) -> list[PreflightLine] | None:
@@ -128,13 +138,15 @@ def _queue(tenant_id: UUID, spec: Spec, asked: AskedModel) -> UUID:
 
 
 def _give_up(tenant_id: UUID, asked: AskedModel, check_id: UUID, why: str) -> list[PreflightLine]:
-    """Nobody waits any more: a question that no worker took goes, and the spec in it."""
-    with tenant_scope(tenant_id):
-        rows = TeacherCheck.objects.of_tenant(tenant_id).filter(id=check_id, status=TeacherCheckState.QUEUED)
-        rows.update(status=TeacherCheckState.FAILED, spec=None)
+    """Nobody waits any more: a question that no worker took goes, and the spec in it. Who waits for the same one reads
+    the line there."""
     sentence = f"It is not known whether the {asked.name} answers: {why}."
     what_to_do = f"Ask again in a minute; a compile asks the {asked.name} before it pays for anything."
-    return [warning_line(asked.check, sentence, code="no_worker", what_to_do=what_to_do)]
+    line = warning_line(asked.check, sentence, code="no_worker", what_to_do=what_to_do)
+    with tenant_scope(tenant_id):
+        rows = TeacherCheck.objects.of_tenant(tenant_id).filter(id=check_id, status=TeacherCheckState.QUEUED)
+        rows.update(status=TeacherCheckState.FAILED, spec=None, lines=[line.to_json()])
+    return [line]
 
 
 def question(tenant_id: UUID, check_id: UUID) -> Question | None:
@@ -162,5 +174,6 @@ def wake(check_id: UUID) -> None:
 
 
 def _state_of(lines: Sequence[PreflightLine]) -> TeacherCheckState:
-    is_failed = any(line.status is LineStatus.FAILED for line in lines)
+    """The state of an answer: one that did not come in time says nothing that a compile could go by."""
+    is_failed = any(line.status is LineStatus.FAILED or line.code == SLOW for line in lines)
     return TeacherCheckState.FAILED if is_failed else TeacherCheckState.PASSED

@@ -14,6 +14,7 @@ from backend.domain.lifecycle import STEPS, CompileStatus, StepName, StepStatus
 from backend.runner_jobs import leases
 from backend.runner_jobs.models import RunnerJob
 from backend.tenants.isolation import tenant_scope
+from backend.tenants.models import Tenant
 from tests.compile_factories import change, make_compile
 from tests.factories import make_tenant
 from tests.workers.pipeline_helpers import COMPLAINTS, SUBJECTS
@@ -122,10 +123,10 @@ def fail(row: Compile, kind: RunnerJobKind, code: str) -> None:
     leases.report_failure(job.id, token, code=code, message=f"It is {code}.", is_retryable=False)
 
 
-def at_distillation(answer: Any, *, column: str = "output", **spec: Any) -> Compile:
+def at_distillation(answer: Any, *, column: str = "output", tenant: Tenant | None = None, **spec: Any) -> Compile:
     """A compile whose pairs are there: what comes next is a runner's. A `row` of 24 held-out examples."""
     RunnerJob.objects.all().delete()
-    row = make_compile(make_tenant(), **spec)
+    row = make_compile(tenant or make_tenant(), **spec)
     heldout = [{"input": text, "output": answer(text)} for text in TEXTS]
     dataset = [{"input": f"pair {i}", column: answer(text), "weight": 1.0} for i, text in enumerate(TEXTS)]
     done = {

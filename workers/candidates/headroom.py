@@ -9,6 +9,7 @@ from backend.domain.money.pricing import TeacherPrice
 from backend.domain.planning.teacher_estimates import CHOICES_PER_CALL
 from workers.candidates.generation import model_of, request_of, shown_exemplars
 from workers.step.durable import CompileRun
+from workers.step.spending import left_of
 from workers.step.teacher_calls import worst_cost
 
 _AFTER_SELECTION = frozenset(STEPS[STEPS.index(StepName.SELECTION) + 1 :])
@@ -18,8 +19,7 @@ def can_spare(run: CompileRun, amount_microusd: int) -> bool:
     """Say whether the budget, less this amount, still covers what the steps after selection are expected to cost, and
     the reservation of their widest batch of calls besides."""
     with run.transaction() as fenced:
-        left = fenced.compile.budget_microusd - fenced.compile.spent_microusd - fenced.compile.reserved_microusd
-        return bool(left - amount_microusd >= _rest(fenced.compile))
+        return left_of(fenced.compile) - amount_microusd >= _rest(fenced.compile)
 
 
 def _rest(compile: Compile) -> int:

@@ -11,13 +11,15 @@ from backend.compiles.lifecycle.submission import estimate_now
 from backend.domain.errors import KolmError
 from backend.domain.money.pricing import TeacherPrice
 from backend.domain.planning.preflight.asked_models import AskedModel, asked_models
-from backend.domain.planning.preflight.lines import Check, PreflightLine, failed_line, passed_line
-from backend.domain.planning.preflight.teacher_lines import DEADLINE_S, skipped_lines
+from backend.domain.planning.preflight.lines import Check, PreflightLine, failed_line, passed_line, skipped_line
+from backend.domain.planning.preflight.teacher_lines import DEADLINE_S, skipped_lines, slow_line
 from backend.domain.spec.parsing import Spec, parse_spec
+from backend.preflight.asking import FIRST, has_failed
 from backend.preflight.teacher_checks import Question, answer, question, wake
 from backend.tenants.isolation import tenant_scope
 from backend.usage.ledger import Fact, record
 from workers.embedding.sentence import load_embedder
+from workers.preflight.gold_checks import gold_lines
 from workers.preflight.tiny_call import line_of_failure, lines_of_answer, open_asked, tiny_request
 from workers.step.spending import pays_teacher_itself
 from workers.step.teacher_calls import with_thoughts, worst_cost
@@ -50,11 +52,14 @@ def answer_preflight(tenant_id: UUID, check_id: UUID) -> None:
 
 
 def _answer(tenant_id: UUID, spec: Spec, question: Question) -> tuple[list[PreflightLine], list[Fact]]:
-    """The lines of the model that the question is about, beside the teacher's that of the embedder."""
+    """The lines of the model that the question is about, beside the teacher's those of the embedder and of gold that
+    fails checks. Where one of these failed, the teacher is not asked."""
     asked = next(model for model in asked_models(spec) if model.check is question.check)
-    lines = [_embedder_line(spec.embedder)] if asked.check is Check.TEACHER else []
-    if any(line.code for line in lines):
-        return lines, []
+    lines: list[PreflightLine] = []
+    if asked.check is Check.TEACHER:
+        lines = [_embedder_line(spec.embedder), *gold_lines(tenant_id, spec)]
+    if has_failed(lines):
+        return [*lines, skipped_line(asked.check, f"The {asked.name} was not asked: {FIRST}.")], []
     if not asked.is_asked:
         return [*lines, *skipped_lines(spec)], []
     of_model, facts = _ask(tenant_id, spec, asked, question.id)
@@ -87,7 +92,8 @@ def _ask(tenant_id: UUID, spec: Spec, asked: AskedModel, check_id: UUID) -> tupl
                 cost=sum(fact.amount_microusd + fact.provider_microusd for fact in facts),
             )
     except KolmError as error:
-        return [line_of_failure(asked, error)], []
+        line = slow_line(asked) if error.code == "teacher_timeout" else line_of_failure(asked, error)
+        return [line], []
     return lines, facts
 
 

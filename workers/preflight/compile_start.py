@@ -22,16 +22,17 @@ from backend.domain.planning.preflight.lines import (
     in_order,
     passed_line,
 )
-from backend.domain.planning.preflight.teacher_lines import DEADLINE_S, skipped_lines, unasked_lines
+from backend.domain.planning.preflight.teacher_lines import skipped_lines, unasked_lines
 from backend.preflight.asking import FIRST, has_failed
 from backend.preflight.runner_lines import check_runners
 from backend.preflight.settings_lines import check_settings
 from backend.preflight.teacher_checks import keep_answer, passed_before
 from backend.tenants.isolation import tenant_scope
 from workers.embedding.sentence import load_embedder
+from workers.preflight.gold_checks import gold_lines
 from workers.preflight.tiny_call import line_of_failure, lines_of_answer, open_asked, tiny_request
 from workers.step.durable import CompileRun
-from workers.step.teacher_calls import PlannedCall, ask_batch
+from workers.step.teacher_calls import DEADLINE_S, PlannedCall, ask_batch
 from workers.teachers.protocol import TeacherFailed
 
 log = logging.getLogger("kolm.preflight")
@@ -41,6 +42,7 @@ CALL_KEYS = {  # the beginning of the last one says whose key pays
     Check.FALLBACK: "preflight:fallback",
     Check.REWARD: f"{REWARD_CALLS}preflight",
 }
+BESIDE = (Check.EMBEDDER, Check.GATE)  # what an answer about the teacher has besides
 STEP = StepName.SLICING  # the first one: it waits for this, and is charged for the call
 PATIENT_ATTEMPTS = 3  # of the compile, while an endpoint fails in a way that may pass
 
@@ -56,10 +58,13 @@ def begin_compile(run: CompileRun) -> None:
     with tenant_scope(run.tenant_id):
         settled = check_settings(run.tenant_id, run.spec, budget_microusd=budget_microusd)
     lines = [*settled.lines, *check_runners(run.tenant_id, run.spec)]
-    embedder = load_embedder(run.spec.embedder).identity.partition("@")[0]
-    lines.append(passed_line(Check.EMBEDDER, f"The embedder loads: {embedder}."))
-    run.stop.check()
-    lines += unasked_lines(run.spec, FIRST) if has_failed(lines) else _ask_models(run)
+    if has_failed(lines):
+        lines += unasked_lines(run.spec, FIRST)
+    else:
+        beside = [_embedder_line(run), *gold_lines(run.tenant_id, run.spec)]
+        run.stop.check()
+        lines += beside
+        lines += unasked_lines(run.spec, FIRST) if has_failed(beside) else _ask_models(run, beside)
     preflight = in_order(lines)
     with run.transaction() as fenced:
         touch(fenced.compile, preflight=preflight.to_json())
@@ -69,22 +74,29 @@ def begin_compile(run: CompileRun) -> None:
         raise PreflightFailed(preflight)
 
 
-def _ask_models(run: CompileRun) -> list[PreflightLine]:
+def _embedder_line(run: CompileRun) -> PreflightLine:
+    embedder = load_embedder(run.spec.embedder).identity.partition("@")[0]
+    return passed_line(Check.EMBEDDER, f"The embedder loads: {embedder}.")
+
+
+def _ask_models(run: CompileRun, beside: list[PreflightLine]) -> list[PreflightLine]:
     lines: list[PreflightLine] = []
     for asked in asked_models(run.spec):
-        lines += _ask(run, asked, is_patient=not has_failed(lines))
+        kept_beside = beside if asked.check is Check.TEACHER else []
+        lines += _ask(run, asked, kept_beside, is_patient=not has_failed(lines))
     return lines
 
 
-def _ask(run: CompileRun, asked: AskedModel, *, is_patient: bool) -> list[PreflightLine]:
-    """The lines of a model: as it answered some minutes ago, or to a call that this compile journals and pays.
-    `is_patient`: whether to come again for one that may answer in a moment."""
+def _ask(run: CompileRun, asked: AskedModel, beside: list[PreflightLine], *, is_patient: bool) -> list[PreflightLine]:
+    """The lines of a model: as it answered some minutes ago, or to a call that this compile journals and pays; kept
+    with those that a worker looks at `beside` it. `is_patient`: whether to come again for one that may answer in a
+    moment."""
     if not asked.is_asked:
         return skipped_lines(run.spec)
     with tenant_scope(run.tenant_id):
         known = passed_before(run.tenant_id, asked)
     if known is not None:
-        return [line for line in known if line.check is not Check.EMBEDDER]
+        return [line for line in known if line.check not in BESIDE]
     try:
         lines = _call(run, asked)
     except TeacherFailed as failure:
@@ -95,7 +107,7 @@ def _ask(run: CompileRun, asked: AskedModel, *, is_patient: bool) -> list[Prefli
     except CustomerError as refused:
         return [line_of_failure(asked, refused)]
     with run.transaction():
-        keep_answer(run.tenant_id, asked, lines)
+        keep_answer(run.tenant_id, asked, [*beside, *lines])
     return lines
 
 

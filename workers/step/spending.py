@@ -52,19 +52,18 @@ def reserve(compile: Compile, amount_microusd: int) -> None:
 
 def capture(fenced: Fenced, step: StepName, facts: Sequence[Fact], *, reserved_microusd: int = 0) -> None:
     """Book facts on a locked compile and give their reservation back. What neither the budget nor the hold can carry is
-    booked to waste: ours, not the customer's. The ledger gets them at the end of the transaction."""
+    booked to waste: ours, not the customer's; of a runner's time the seconds beyond a hold that is the smaller of the
+    two. The ledger gets them at the end of the transaction."""
     compile, unbooked = fenced.compile, fenced.unbooked
     headroom = left_of(compile) + reserved_microusd
     hold_left = unbooked.hold_left
     booked = []
     for fact in unbooked.unknown(facts):
-        # an amount of 0 is always carried: what the customer's own provider bills is nobody's waste
-        if fact.billing == Billing.CHARGE and fact.amount_microusd > max(0, min(headroom, hold_left)):
-            fact = replace(fact, billing=Billing.WASTE)
-        if fact.billing == Billing.CHARGE:
-            headroom -= fact.amount_microusd + fact.provider_microusd
-            hold_left -= fact.amount_microusd
-        booked.append(fact)
+        for part in _divide(fact, headroom, hold_left):
+            if part.billing == Billing.CHARGE:
+                headroom -= part.amount_microusd + part.provider_microusd
+                hold_left -= part.amount_microusd
+            booked.append(part)
     unbooked.add(step, booked)
     charged = sum(f.amount_microusd for f in booked if f.billing == Billing.CHARGE)
     wasted = sum(f.amount_microusd for f in booked if f.billing == Billing.WASTE)
@@ -78,6 +77,34 @@ def capture(fenced: Fenced, step: StepName, facts: Sequence[Fact], *, reserved_m
     StepRun.objects.filter(tenant_id=compile.tenant_id, compile=compile, name=step).update(
         spent_microusd=F("spent_microusd") + charged, waste_microusd=F("waste_microusd") + wasted
     )
+
+
+def _divide(fact: Fact, headroom: int, hold_left: int) -> list[Fact]:
+    """The fact as there is money for it, charged or wasted. Of a runner's time the seconds that a hold carries are
+    charged and those beyond it wasted, where the budget has more: that of a compile with a teacher's key of its own."""
+    room = max(0, min(headroom, hold_left))  # 0 is always carried: what the customer's own provider bills is no waste
+    if fact.billing != Billing.CHARGE or fact.amount_microusd <= room:
+        return [fact]
+    wasted = replace(fact, billing=Billing.WASTE)
+    if fact.unit != "second" or not 0 < hold_left < headroom:
+        return [wasted]
+    n = fact.quantity * hold_left // fact.amount_microusd
+    amount = fact.amount_microusd * n // fact.quantity
+    if n == 0:
+        return [wasted]
+    beyond = replace(
+        wasted,
+        quantity=fact.quantity - n,
+        amount_microusd=fact.amount_microusd - amount,
+        source_key=f"{fact.source_key}:beyond",
+    )
+    return [replace(fact, quantity=n, amount_microusd=amount), beyond]
+
+
+def left_to_bill(fenced: Fenced) -> int:
+    """The rest of the budget that kolm may bill: no more than the hold has, which is less where the customer's own key
+    pays the teacher."""
+    return min(left_of(fenced.compile), fenced.unbooked.hold_left)
 
 
 def left_of(compile: Compile) -> int:

@@ -7,11 +7,12 @@ wrong here ends no compile: the rows that were answered count, and the reason st
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import takewhile
 from typing import Any
 
 from backend.blobs import get_jsonl
 from backend.domain.canonical import sha256_hex
-from backend.domain.errors import PaymentRequired
+from backend.domain.errors import InvalidSpec, NotFound, PaymentRequired
 from backend.domain.evaluation.alternatives import Alternative, AlternativeName, compare_marks, label_alternatives
 from backend.domain.evaluation.classification import PPM
 from backend.domain.evaluation.generative import json_marks, typical_answer
@@ -22,7 +23,7 @@ from backend.domain.spec.parsing import JsonOutput, LabelOutput, Spec, TextOutpu
 from workers.scoring.answer_checks import failed_checks
 from workers.step.durable import CompileRun
 from workers.step.teacher_calls import PlannedCall, ask_batch
-from workers.step.teacher_session import seed_of, teacher_session
+from workers.step.teacher_session import TeacherSession, seed_of, teacher_session
 from workers.teachers.prompts.answer import item_request, parse_answer_choice
 from workers.teachers.prompts.candidate_and_label import parse_label
 from workers.teachers.protocol import TeacherFailed
@@ -93,9 +94,10 @@ def with_teacher(run: CompileRun, measured: Measurement) -> Measurement:
     if n == 0:
         return measured
     rows = [i * len(heldout) // n for i in range(n)]
-    replies, why_not = _ask(run, [heldout[i]["input"] for i in rows])
-    rows = rows[: len(replies)]
-    answers = [_read(run.spec, reply) for reply in replies]
+    texts = [heldout[i]["input"] for i in rows]
+    replies, why_not = _ask(run, list(dict.fromkeys(texts)))  # one text may stand there under two answers
+    answers = [_read(run.spec, replies[text]) for text in takewhile(replies.__contains__, texts)]
+    rows = rows[: len(answers)]
     failed = None
     if not isinstance(run.spec.output, LabelOutput) and rows:
         pairs = [(heldout[i]["input"], answer) for i, answer in zip(rows, answers, strict=True)]
@@ -103,23 +105,31 @@ def with_teacher(run: CompileRun, measured: Measurement) -> Measurement:
     return replace(measured, teacher=TeacherAnswers(rows=rows, answers=answers, failed=failed, why_not=why_not))
 
 
-def _ask(run: CompileRun, texts: Sequence[str]) -> tuple[list[str], str]:
-    """The teacher's replies, one a text, up to the first batch that could not be asked; and why it could not."""
-    replies: list[str] = []
+def _ask(run: CompileRun, texts: Sequence[str]) -> tuple[dict[str, str], str]:
+    """The teacher's reply to each of these different texts, up to the first batch that could not be asked; and why it
+    could not, be it that the teacher's key was deleted since."""
+    replies: dict[str, str] = {}
     width = run.spec.teacher.concurrency
-    with teacher_session(run) as session:
-        for first in range(0, len(texts), width):
-            plans = [_call(run, text) for text in texts[first : first + width]]
-            try:
-                made = ask_batch(run, StepName.EVALUATION, session.teacher, session.price, plans)
-            except (PaymentRequired, TeacherFailed) as error:
-                return replies, error.code
-            replies += [call.choices[0]["text"] for call in made]
-            with run.transaction():
-                done = len(replies)
-                message = f"the teacher answered {done} of {len(texts)} held-out inputs"
-                run.progress(StepName.EVALUATION, done=done, total=len(texts), message=message)
+    try:
+        with teacher_session(run) as session:
+            for first in range(0, len(texts), width):
+                _ask_some(run, session, texts, replies, texts[first : first + width])
+    except (InvalidSpec, NotFound, PaymentRequired, TeacherFailed) as error:
+        return replies, error.code
     return replies, ""
+
+
+def _ask_some(
+    run: CompileRun, session: TeacherSession, texts: Sequence[str], replies: dict[str, str], part: Sequence[str]
+) -> None:
+    """Ask about `part` of the texts, and add the replies."""
+    plans = [_call(run, text) for text in part]
+    made = ask_batch(run, StepName.EVALUATION, session.teacher, session.price, plans)
+    replies.update((text, call.choices[0]["text"]) for text, call in zip(part, made, strict=True))
+    with run.transaction():
+        done = len(replies)
+        message = f"the teacher answered {done} of {len(texts)} held-out inputs"
+        run.progress(StepName.EVALUATION, done=done, total=len(texts), message=message)
 
 
 def _call(run: CompileRun, text: str) -> PlannedCall:

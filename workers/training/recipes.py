@@ -31,7 +31,7 @@ from backend.runner_jobs.leases import Offer
 from backend.runner_jobs.models import RunnerJob
 from workers.step.durable import CompileRun
 from workers.step.runner_wait import RunnerJobFailed, RunnerRefused, Slot, result_or_wait, runner_fact
-from workers.step.spending import capture, left_of
+from workers.step.spending import capture, left_to_bill
 from workers.training.earlier_recipes import EarlierRecipes, earlier_recipes
 from workers.training.heldout import evaluation_of, gate_of, score_of
 from workers.training.measurement import Measurement, quantiles_us
@@ -74,7 +74,7 @@ def _why_not(run: CompileRun, record: TrialRecord) -> str:
     recipes = run.spec.recipes
     has_observations = bool(run.output(LabelingOut).observations)
     with run.transaction() as fenced:
-        has_money = left_of(fenced.compile) >= recipes_cost(run.spec).expected
+        has_money = left_to_bill(fenced) >= recipes_cost(run.spec).expected
     if not recipes.enabled or not recipes.sources or not has_observations:
         return "not_wanted"
     if record.outcome is None or record.first_failed not in (None, FloorName.K_MIN):

@@ -21,7 +21,7 @@ from backend.runner_jobs.models import RunnerJob, RunnerJobStatus
 from backend.usage.ledger import Fact
 from workers.step.durable import CompileRun
 from workers.step.runner_wait import RunnerJobFailed, RunnerRefused, Slot, result_or_wait, runner_fact, runner_ms_of
-from workers.step.spending import capture, left_of
+from workers.step.spending import capture, left_to_bill
 from workers.training.heldout import evaluation_of, gate_of, measure, score_of
 from workers.training.measurement import Measurement
 from workers.training.trial_jobs import Trained, distill_offer, evaluate_offer, read_answered, read_trained
@@ -65,15 +65,10 @@ def advance_trial(run: CompileRun, nth: int) -> bool:
         passed=decision.passed,
         k_score_ppm=score.composite_ppm,
         first_failed=decision.first_failed,
+        accuracy_ppm=evaluation.accuracy_ppm,
         cost_microusd=sum(fact.amount_microusd for _, fact in _runner_facts(run, nth)),
     )
-    _end(
-        run,
-        nth,
-        outcome,
-        evals=put_json(run.tenant_id, measured.to_json()),
-        accuracy_ppm=evaluation.accuracy_ppm,
-    )
+    _end(run, nth, outcome, evals=put_json(run.tenant_id, measured.to_json()))
     return True
 
 
@@ -125,7 +120,7 @@ def _end(run: CompileRun, nth: int, outcome: TrialOutcome, **ended: Any) -> None
         step = run.step(STEP)
         records = list(map(TrialRecord.from_json, step.trials))
         records[nth] = replace(records[nth], outcome=outcome, **ended)
-        following = next_trial(run.spec, outcomes_of(records), left_of(fenced.compile))
+        following = next_trial(run.spec, outcomes_of(records), left_to_bill(fenced))
         if following is not None:
             records.append(TrialRecord(trial=following, jobs={}))
         step.trials = [record.to_json() for record in records]

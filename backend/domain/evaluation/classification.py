@@ -32,12 +32,22 @@ def wilson_interval(successes: float, n: int, confidence: float = 0.95) -> tuple
         raise InvalidInput(f"A confidence lies between 0 and 1, not at {confidence!r}.")
     if n == 0:
         return 0.0, 1.0
-    z = NormalDist().inv_cdf((1 + confidence) / 2)
+    z = NormalDist().inv_cdf(upper_place(confidence))
     p, z2n = successes / n, z * z / n
     centre = (p + z2n / 2) / (1 + z2n)
     half = z / (1 + z2n) * math.sqrt(p * (1 - p) / n + z2n / (4 * n))
     low = 0.0 if successes == 0 else max(0.0, centre - half)
     return low, 1.0 if successes == n else min(1.0, centre + half)
+
+
+def upper_place(confidence: float) -> float:
+    """Return where a two-sided interval's upper end is among a distribution's quantiles: below 1, which has none,
+    however near to certainty the confidence is.
+
+    >>> upper_place(0.95), upper_place(0.9999999999999999) < 1
+    (0.975, True)
+    """
+    return min((1 + confidence) / 2, math.nextafter(1.0, 0.0))
 
 
 def interval_ppm(successes: float, n: int, confidence: float = 0.95) -> tuple[int, int]:

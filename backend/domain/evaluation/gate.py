@@ -96,9 +96,9 @@ def _advice(
     if not isinstance(evaluation, Evaluation):
         if failed is FloorName.ACCURACY_LOWER:
             return generative.for_accuracy(evaluation, lower)
-        return (
-            generative.for_baseline() if failed is FloorName.BEAT_BASELINE else generative.for_worst_field(evaluation)
-        )
+        if failed is FloorName.BEAT_BASELINE:
+            return generative.for_baseline(evaluation)
+        return generative.for_worst_field(evaluation)
     if failed is FloorName.ACCURACY_LOWER:
         return next_steps.for_accuracy(evaluation, lower)
     if failed is FloorName.BEAT_MAJORITY:

@@ -31,10 +31,21 @@ def for_accuracy(evaluation: GenerativeEvaluation, lower_ppm: int) -> str:
     return f"{_teach(worst)} Or {MORE_DATA_OR_RANK}."
 
 
-def for_baseline() -> str:
+def for_baseline(evaluation: GenerativeEvaluation) -> str:
+    """The advice where the model is no better than its bare base, or where both are as good as can be measured."""
+    if evaluation.marks_ppm < evaluation.n * PPM:
+        return (
+            "The adapted model is no better than what it is compared with. Look at a few training pairs: the teacher's "
+            f"answers must be spelt as gold is (say how in the task). Then {MORE_DATA_OR_RANK}."
+        )
+    if evaluation.accuracy_kind == "checks":
+        return (
+            "All answers of the model pass the checks, and so do all of its base's: the checks do not tell the model "
+            "from its base. Add checks, take accuracy: judge in output, or set gate.beat_majority: false."
+        )
     return (
-        "The adapted model is no better than what it is compared with. Look at a few training pairs: the teacher's "
-        f"answers must be spelt as gold is (say how in the task). Then {MORE_DATA_OR_RANK}."
+        "All answers of the model are right, and so are all of its base's: the gold does not tell the model from its "
+        "base. Add harder gold examples, or set gate.beat_majority: false; the base may do without an adapter."
     )
 
 

@@ -12,7 +12,15 @@ from statistics import NormalDist
 from typing import Protocol
 
 from backend.domain.evaluation.alternatives import WORDS, Alternative, AlternativeName
-from backend.domain.evaluation.classification import NO_ANSWER, PPM, ClassRow, Evaluation, percent, wilson_interval
+from backend.domain.evaluation.classification import (
+    NO_ANSWER,
+    PPM,
+    ClassRow,
+    Evaluation,
+    percent,
+    upper_place,
+    wilson_interval,
+)
 from backend.domain.evaluation.levers import Lever
 
 NEAR_MISS_PPM = 20_000
@@ -146,7 +154,7 @@ def heldout_needed(evaluation: Measured, lower_ppm: int) -> int | None:
     p, r = evaluation.marks_ppm / PPM / max(evaluation.n, 1), lower_ppm / PPM
     if p <= r:
         return None
-    z = NormalDist().inv_cdf((1 + evaluation.confidence) / 2)
+    z = NormalDist().inv_cdf(upper_place(evaluation.confidence))
     # r = 1 has a variance of 0, and only n without end carries it; p <= r has caught it
     return max(evaluation.n + 1, math.ceil(z * z * r * (1 - r) / (p - r) ** 2))
 

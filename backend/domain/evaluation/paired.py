@@ -14,7 +14,7 @@ import numpy as np
 
 from backend.domain.beta import student_quantile
 from backend.domain.errors import InvalidInput
-from backend.domain.evaluation.classification import PPM, wilson_interval
+from backend.domain.evaluation.classification import PPM, upper_place, wilson_interval
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +118,7 @@ def mean_difference(first: Sequence[int], second: Sequence[int], *, confidence: 
     if n < 2:
         return -PPM, PPM
     differences = np.asarray(first, dtype=np.float64) - np.asarray(second, dtype=np.float64)
-    half = student_quantile(n - 1, (1 + confidence) / 2) * float(differences.std(ddof=1)) / math.sqrt(n)
+    half = student_quantile(n - 1, upper_place(confidence)) * float(differences.std(ddof=1)) / math.sqrt(n)
     mean = float(differences.mean())
     # a hair of rounding is no row's
     low, high = math.floor(round(mean - half, 3)), math.ceil(round(mean + half, 3))

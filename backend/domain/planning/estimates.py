@@ -26,20 +26,22 @@ from backend.domain.money.teacher_prices import (
 )
 from backend.domain.money.vendor_prices import NO_PRICES, PriceTable
 from backend.domain.planning.teacher_estimates import TeacherPlan
-from backend.domain.planning.trial_estimates import CHARS_PER_TOKEN, Trials
+from backend.domain.planning.trial_estimates import BYTES_PER_TOKEN, Trials, n_bytes
 from backend.domain.planning.trial_estimates import Range as Range
 from backend.domain.spec.defaults import (
-    default_k_distill,
     effective_slices,
     label_names,
     reward_of,
     rewarder_of,
     slice_sizes,
 )
+from backend.domain.spec.inputs import SliceSpec
 from backend.domain.spec.models import Spec
 from backend.domain.spec.outputs import JsonOutput
 
-PROMPT_OVERHEAD_TOKENS = 110  # system message and fixed lines of either prompt
+CANDIDATE_OVERHEAD_TOKENS = 135  # system message and fixed lines of the prompt for candidates
+LABEL_OVERHEAD_TOKENS = 110  # and of that for a label or an answer
+EXEMPLAR_BYTES = 9  # the fence around one
 UNKNOWN_INPUT_TOKENS = 20  # of an input, where neither gold nor captures show any
 
 
@@ -123,7 +125,6 @@ def estimate(
         reward_price=prices.reward,
     )
     zero = Range(low=0, expected=0, high=0)
-    n_pairs = default_k_distill(plan.n_picks) if spec.sampling.k_distill is None else spec.sampling.k_distill
     steps = dict.fromkeys(StepName, zero)
     steps[StepName.SYNTHESIS] = plan.synthesis() + _embedding(book.prices["embedding.token"], plan)
     rewards, later_rewards = plan.rewards()
@@ -140,7 +141,7 @@ def estimate(
         input_tokens=mean_output_tokens,
         n_gold=n_gold_train,
     )
-    n_trained = min(n_pairs, plan.n_picks) + n_gold_train
+    n_trained = plan.n_pairs + n_gold_train
     steps[StepName.DISTILLATION] = runs.first_training(n_trained)
     answering = runs.rest(n_trained)
     teacher_rows = plan.teacher_rows(n_heldout)
@@ -215,24 +216,27 @@ def _input_tokens(spec: Spec, shown: Sequence[str]) -> int:
     texts = list(shown) or [example.input for example in spec.examples.inline] + captured
     if not texts:
         return UNKNOWN_INPUT_TOKENS
-    mean = math.ceil(sum(map(len, texts)) / len(texts) / CHARS_PER_TOKEN)
+    mean = math.ceil(n_bytes(*texts) / len(texts) / BYTES_PER_TOKEN)
     return max(1, min(mean, spec.sampling.candidate_max_tokens))
 
 
 def _prompt_tokens(spec: Spec, *, is_label: bool, text_tokens: int) -> int:
-    """Tokens of a prompt, by its characters: task, label names, then either label descriptions and the text or a
-    slice with exemplars.
+    """Tokens of a prompt, by its bytes: task, label names, then either label descriptions and the text or a slice with
+    exemplars.
     """
-    names = label_names(spec)
-    n_chars = len(spec.task) + sum(len(name) + 3 for name in names)
-    slices = effective_slices(spec)
+    names, slices = label_names(spec), effective_slices(spec)
+    size = n_bytes(spec.task, *names) + 3 * len(names)
     if is_label and isinstance(spec.output, JsonOutput):
-        n_chars += len(json.dumps(spec.output.answer_schema))
+        size += len(json.dumps(spec.output.answer_schema))
     if is_label:
-        n_chars += sum(len(part.hint) + len(part.name) + 4 for part in slices)
-    elif slices:
-        n_chars += max(len(part.name) + len(part.hint) + sum(map(len, part.exemplars)) for part in slices)
-    return PROMPT_OVERHEAD_TOKENS + math.ceil(n_chars / CHARS_PER_TOKEN) + (text_tokens if is_label else 0)
+        size += sum(n_bytes(part.hint, part.name) + 4 for part in slices)
+        return LABEL_OVERHEAD_TOKENS + math.ceil(size / BYTES_PER_TOKEN) + text_tokens
+    return CANDIDATE_OVERHEAD_TOKENS + math.ceil((size + max(map(_slice_bytes, slices), default=0)) / BYTES_PER_TOKEN)
+
+
+def _slice_bytes(part: SliceSpec) -> int:
+    shown = n_bytes(*part.exemplars) + EXEMPLAR_BYTES * len(part.exemplars)
+    return n_bytes(part.name, part.hint, part.label or "") + shown
 
 
 def _embedding(price: Price, plan: TeacherPlan) -> Range:

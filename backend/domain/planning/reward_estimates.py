@@ -5,7 +5,7 @@ import math
 from dataclasses import dataclass
 
 from backend.domain.money.pricing import TeacherPrice
-from backend.domain.planning.trial_estimates import CHARS_PER_TOKEN, Range
+from backend.domain.planning.trial_estimates import BYTES_PER_TOKEN, Range, n_bytes
 from backend.domain.spec.defaults import rewarded_by, thought_tokens
 from backend.domain.spec.models import Spec
 from backend.domain.spec.reward import RewardVerifier
@@ -30,7 +30,7 @@ class RewardPlan:
 
     @property
     def question(self) -> int:
-        rubric = 0 if self.asked.rubric is None else math.ceil(len(self.asked.rubric) / CHARS_PER_TOKEN)
+        rubric = 0 if self.asked.rubric is None else math.ceil(n_bytes(self.asked.rubric) / BYTES_PER_TOKEN)
         return self.prompt + rubric + (RUBRIC_TOKENS if self.asked.is_chat else 0)
 
     @property
@@ -56,7 +56,7 @@ class RewardPlan:
         shown = self.question + self.per_call * (self.longest + RATING_TOKENS) + CONTROL_TOKENS
         output = (RATING_TOKENS * (self.per_call + 2) + 16 + self.room) if self.asked.is_chat else 0
         width = rewarded_by(self.spec).teacher.concurrency
-        return width * self.price.cost_microusd(input_tokens=CHARS_PER_TOKEN * shown, output_tokens=output)
+        return width * self.price.most_microusd(input_tokens=BYTES_PER_TOKEN * shown, output_tokens=output)
 
     def _cost(self, n_calls: int, n: int, text: int, thoughts: int) -> int:
         shown = n * (text + (RATING_TOKENS if self.asked.is_chat else 0))

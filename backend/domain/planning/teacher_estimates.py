@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 from backend.domain.money.pricing import TeacherPrice
 from backend.domain.money.teacher_prices import is_free
 from backend.domain.planning.reward_estimates import RewardPlan
-from backend.domain.planning.trial_estimates import CHARS_PER_TOKEN, Range, answer_tokens, assumption, recipes_cost
+from backend.domain.planning.trial_estimates import BYTES_PER_TOKEN, Range, answer_tokens, assumption, recipes_cost
 from backend.domain.planning.trials import most_trials
 from backend.domain.spec.defaults import (
     SliceSize,
+    default_k_distill,
     default_k_select,
     dialect_of,
     label_max_tokens,
@@ -100,8 +101,19 @@ class TeacherPlan:
 
     @property
     def n_picks(self) -> int:
+        """Candidates that selection keeps: K, or all of them where the spec selects nothing."""
+        if self.spec.sampling.method == "all":
+            return sum(self.pools) + self.n_captures
         k, n = self.spec.sampling.k_select, self.n_captures
         return sum(size.k for size in self.slices) + (default_k_select(n) if k is None else min(k, n))
+
+    @property
+    def n_pairs(self) -> int:
+        """Picks that train, as `workers.training.training_set` chooses them."""
+        k, n = self.spec.sampling.k_distill, self.n_picks
+        if k is None:
+            return n if self.spec.sampling.method == "all" else default_k_distill(n)
+        return min(k, n)
 
     @property
     def label_output(self) -> int:
@@ -198,8 +210,8 @@ class TeacherPlan:
         )
 
     def worst_batch(self) -> int:
-        """Bound a call's tokens as the workers reserve it: every byte of the prompt a token, every choice as long as
-        allowed."""
+        """Bound a call's tokens as the workers reserve it: every byte of the prompt a token, at the dearest price that
+        input may have, every choice as long as allowed."""
         width = self.spec.teacher.concurrency
         calls = (
             [(self.prompt_label, self._labels_a_call * (label_max_tokens(self.spec) + self.room))]
@@ -212,7 +224,7 @@ class TeacherPlan:
         if isinstance(self.spec.output, TextOutput) and self.spec.output.accuracy == "judge":
             calls.append((self.prompt_label + 2 * label_max_tokens(self.spec), VERDICT_TOKENS + self.room))
         teacher = max(
-            width * self.dearest.cost_microusd(input_tokens=CHARS_PER_TOKEN * prompt, output_tokens=output)
+            width * self.dearest.most_microusd(input_tokens=BYTES_PER_TOKEN * prompt, output_tokens=output)
             for prompt, output in calls
         )
         return teacher if self.reward is None else max(teacher, self.reward.worst_batch())

@@ -18,8 +18,8 @@ from backend.domain.spec.models import Spec
 from backend.domain.spec.outputs import JsonOutput, LabelOutput
 from backend.domain.spec.task_prompt import system_prompt
 
-CHARS_PER_TOKEN = 4
-CHARS_PER_JSON_TOKEN = 3  # names, digits and punctuation
+BYTES_PER_TOKEN = 4  # of English; other scripts have more bytes a character, and more tokens
+BYTES_PER_JSON_TOKEN = 3  # names, digits and punctuation
 ANSWER_SHARE = 4  # of the longest answer, where no example says how long answers are
 RUNNER_SKU = "runner.second"
 RUNNER_START_S = 6.0
@@ -63,7 +63,7 @@ def trial_seconds(
         )
     slower = max(1.0, base_size_b(spec.train.causal.base) / CAUSAL_BASE_B)
     answer = answer_tokens(spec)
-    prompt = math.ceil(len(system_prompt(spec)) / CHARS_PER_TOKEN) + input_tokens
+    prompt = math.ceil(n_bytes(system_prompt(spec)) / BYTES_PER_TOKEN) + input_tokens
     trained = n_pairs * spec.train.causal.epochs * min(prompt + answer, spec.train.causal.max_tokens)
     written = 2 * n_heldout * answer  # by the adapter, and by the bare base beside it
     read = 2 * n_heldout * prompt
@@ -71,6 +71,15 @@ def trial_seconds(
         train=slower * (CAUSAL_START_S + trained / CAUSAL_TRAIN_TOKENS_PER_S),
         evaluate=slower * (CAUSAL_START_S + written / CAUSAL_WRITE_TOKENS_PER_S + read / CAUSAL_TRAIN_TOKENS_PER_S),
     )
+
+
+def n_bytes(*texts: str) -> int:
+    """The bytes of these texts: what tokens are counted by, since a tokenizer knows few whole words beyond Latin.
+
+    >>> n_bytes("refund", "返金")
+    12
+    """
+    return sum(len(text.encode()) for text in texts)
 
 
 def base_size_b(name: str) -> float:
@@ -87,12 +96,12 @@ def answer_tokens(spec: Spec) -> int:
     """Tokens of one answer, as the inline gold shows them, else a part of the most that the spec allows."""
     if isinstance(spec.output, LabelOutput):
         names = label_names(spec)
-        return 2 + math.ceil(sum(len(name) for name in names) / max(1, len(names)) / CHARS_PER_TOKEN)
+        return 2 + math.ceil(n_bytes(*names) / max(1, len(names)) / BYTES_PER_TOKEN)
     most, shown = answer_max_tokens(spec), spec.examples.inline
     if not shown:
         return -(-most // ANSWER_SHARE)
-    per_token = CHARS_PER_JSON_TOKEN if isinstance(spec.output, JsonOutput) else CHARS_PER_TOKEN
-    mean = sum(len(example.output) for example in shown) / len(shown)
+    per_token = BYTES_PER_JSON_TOKEN if isinstance(spec.output, JsonOutput) else BYTES_PER_TOKEN
+    mean = n_bytes(*(example.output for example in shown)) / len(shown)
     return min(most, 2 + math.ceil(mean / per_token))
 
 

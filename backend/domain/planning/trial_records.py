@@ -10,14 +10,13 @@ from backend.domain.planning.trials import Trial, TrialOutcome
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialRecord:
-    """`jobs` are runner jobs by role (distill, evaluate, recipes). `evals` and `accuracy_ppm` are of a trial that was
-    measured; `why_not` says why one was not. `has_recipes`: its pack is made, or will not be."""
+    """`jobs` are runner jobs by role (distill, evaluate, recipes). `evals` are of a trial that was measured; `why_not`
+    says why one was not. `has_recipes`: its pack is made, or will not be."""
 
     trial: Trial
     jobs: Mapping[str, str]
     outcome: TrialOutcome | None = None
     evals: str = ""
-    accuracy_ppm: int = 0
     why_not: str = ""
     has_recipes: bool = False
 
@@ -28,10 +27,14 @@ class TrialRecord:
         """The floor that its model misses first."""
         return None if self.outcome is None else self.outcome.first_failed
 
+    @property
+    def accuracy_ppm(self) -> int:
+        return 0 if self.outcome is None else self.outcome.accuracy_ppm
+
     def to_json(self) -> dict[str, Any]:
         value: dict[str, Any] = {"trial": self.trial.to_json(), **self.jobs}
         if self.outcome is not None:
-            value["outcome"] = _without_floor(self.outcome)
+            value["outcome"] = _plain(self.outcome)
         if self.has_recipes:
             value["recipes_done"] = True
         return value | self._results()
@@ -43,14 +46,13 @@ class TrialRecord:
             jobs={role: value[role] for role in cls.ROLES if value.get(role)},
             outcome=_outcome(value),
             evals=value.get("evals", ""),
-            accuracy_ppm=value.get("accuracy_ppm", 0),
             why_not=value.get("why_not", ""),
             has_recipes="recipes_done" in value,
         )
 
     def summary(self) -> dict[str, Any]:
         """The trial as receipts and the API tell it."""
-        outcome = {} if self.outcome is None else _without_floor(self.outcome)
+        outcome = {} if self.outcome is None else _plain(self.outcome)
         outcome.pop("trial", None)
         return outcome | self.trial.to_json() | self._results()
 
@@ -61,12 +63,14 @@ class TrialRecord:
 
 
 def _outcome(value: Mapping[str, Any]) -> TrialOutcome | None:
-    """The outcome with the missed floor, which a record keeps beside it."""
+    """The outcome with the missed floor and the accuracy, which a record keeps beside it."""
     outcome = value.get("outcome")
-    return TrialOutcome.from_json(outcome | {"first_failed": value.get("first_failed")}) if outcome else None
+    beside = {"first_failed": value.get("first_failed"), "accuracy_ppm": value.get("accuracy_ppm", 0)}
+    return TrialOutcome.from_json(outcome | beside) if outcome else None
 
 
-def _without_floor(outcome: TrialOutcome) -> dict[str, Any]:
+def _plain(outcome: TrialOutcome) -> dict[str, Any]:
+    """The outcome without what a record keeps beside it."""
     value = outcome.to_json()
-    del value["first_failed"]
+    del value["first_failed"], value["accuracy_ppm"]
     return value

@@ -3,8 +3,8 @@
 The first is what the spec asks for. A label task with `train.kind: auto` then tries the other kind of base too, and the
 measured K-score decides. When the best of them misses the gate by its accuracy or a class's or field's,
 `train.escalate` holds, the money lasts and the rank was nobody's wish but the default, twice the rank (and alpha) is
-tried once: it is more to ship, so a K-score that size or time made too low it only lowers. What is here decides; it
-measures nothing.
+tried once: it is more to ship, so a K-score that size or time made too low it only lowers; nor can it better a model
+without a mistake. What is here decides; it measures nothing.
 """
 
 from collections.abc import Sequence
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Self
 
+from backend.domain.evaluation.classification import PPM
 from backend.domain.evaluation.gate_floors import OF_ACCURACY
 from backend.domain.jobs.causal_jobs import CausalOptions
 from backend.domain.jobs.runner_jobs import TrainOptions
@@ -54,13 +55,15 @@ class Trial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialOutcome:
-    """The outcome of a trial: whether its model passes the gate, or which floor it misses first, and its score.
-    `cost_microusd` is what the trial cost, where known. A `failure` (an error's code) means that there is no model."""
+    """The outcome of a trial: whether its model passes the gate, or which floor it misses first, with its score and its
+    accuracy. `cost_microusd` is what the trial cost, where known. A `failure` (an error's code) means that there is no
+    model."""
 
     trial: Trial
     passed: bool
     k_score_ppm: int
     first_failed: str | None = None
+    accuracy_ppm: int = 0
     cost_microusd: int = 0
     failure: str = ""
 
@@ -93,7 +96,9 @@ def next_trial(spec: Spec, done: Sequence[TrialOutcome], money_left: int) -> Tri
     if not spec.train.escalate or all(outcome.failure for outcome in done):
         return None
     leading = done[best(done)]
-    if leading.first_failed not in OF_ACCURACY or leading.trial.rank != _default_rank(leading.trial.kind):
+    if leading.first_failed not in OF_ACCURACY or leading.accuracy_ppm == PPM:
+        return None
+    if leading.trial.rank != _default_rank(leading.trial.kind):
         return None
     trial = leading.trial
     return Trial(kind=trial.kind, rank=2 * trial.rank, alpha=2 * trial.alpha, why=TrialReason.ESCALATION)

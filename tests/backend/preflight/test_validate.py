@@ -3,6 +3,7 @@ sides are threads that answer as a runner and a worker do."""
 
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
@@ -16,7 +17,9 @@ from django.utils import timezone
 from backend.compiles.models import TeacherCheck
 from backend.domain.jobs.base_checks import CheckBaseJob, CheckBaseResult, RunnerReport
 from backend.domain.jobs.runner_jobs import RunnerJobKind
+from backend.domain.planning.preflight.asked_models import asked_models
 from backend.domain.planning.preflight.lines import Check, PreflightLine, failed_line, passed_line
+from backend.domain.spec.parsing import parse_spec
 from backend.preflight import runner_lines, teacher_checks
 from backend.runner_jobs import leases
 from backend.runner_jobs.models import Runner, RunnerJob
@@ -24,7 +27,7 @@ from backend.runner_jobs.runners import note_runner
 from backend.tenants.isolation import tenant_scope
 from backend.tenants.models import Tenant
 from backend.valkey import pause
-from tests.compile_factories import small_spec
+from tests.compile_factories import gold, small_spec
 from tests.factories import bearer, make_api_key, make_tenant
 
 pytestmark = pytest.mark.usefixtures("committed_db")
@@ -41,6 +44,8 @@ MINILM = CheckBaseResult(is_here=True, size_bytes=90_868_376, n_parameters=22_71
 TEACHER = {"provider": "openai_compatible", "model": "m-1", "base_url": "https://llm.example.com/v1"}
 NO_KEY = "tk_01ktfz2x8e4s1c9w0m5q7r3vbd"
 TEACHER |= {"price": {"input_usd_per_mtok": 1, "output_usd_per_mtok": 1}}
+# a label's only example trains, and nothing of it is held out
+ONE_OTHER = {"inline": [*gold(40, labels=("refund",)), {"input": "anything else", "output": "other"}], "holdout": 0.5}
 
 
 @pytest.fixture
@@ -161,6 +166,18 @@ def test_a_wrong_base_is_the_specs_to_mend_and_the_teacher_is_not_asked(tenant):
     assert specs == []
 
 
+def test_a_base_that_was_at_fault_is_looked_at_again_and_a_good_one_is_not(tenant):
+    gated = CheckBaseResult(code="gated_base", message="The base is gated. Ask the operator.")
+    first: list[CheckBaseJob] = []
+    with runner(gated, asked=first), worker(tenant, EMBEDS):
+        assert lines_of(validate(tenant))["base"]["code"] == "gated_base"
+    mended: list[CheckBaseJob] = []
+    with runner(MINILM, asked=mended), worker(tenant, EMBEDS):
+        for _ in range(2):
+            assert lines_of(validate(tenant))["base"]["status"] == "passed"
+    assert (len(first), len(mended)) == (1, 1)
+
+
 def test_a_failure_of_the_teacher_is_a_line_and_is_asked_again(tenant):
     refused = failed_line(Check.TEACHER, "It refuses the key.", code="wrong_key", what_to_do="Store the right one.")
     with runner(MINILM, asked=[]):
@@ -203,6 +220,17 @@ def test_without_runners_and_workers_nothing_is_known_and_nothing_is_refused(ten
     assert RunnerJob.objects.filter(kind="check_base", tenant_id=tenant.id).count() == 0, "nobody would take it"
 
 
+def test_who_waits_for_a_question_that_was_given_up_reads_the_same_line(tenant):
+    spec = parse_spec(small_spec(teacher=TEACHER))
+    (asked,) = asked_models(spec)
+    with tenant_scope(tenant.id):
+        check_id = teacher_checks._queue(tenant.id, spec, asked)
+    first = teacher_checks._give_up(tenant.id, asked, check_id, "no worker answered within 1 s")
+    second = teacher_checks._wait(tenant.id, asked, check_id, until=time.monotonic() + 1, wait_s=1)
+    assert first == second
+    assert [line.code for line in second] == ["no_worker"]
+
+
 def test_a_runner_that_does_not_answer_in_time_costs_a_short_wait(tenant, monkeypatch):
     monkeypatch.setattr(runner_lines.check_runners, "__kwdefaults__", {"wait_s": 0.2})
     note_runner("r-1", REPORT.to_json())
@@ -228,7 +256,15 @@ def test_a_spec_that_is_no_spec_is_refused_as_ever(tenant):
     ("changes", "check", "code"),
     [
         ({"gate": {"min_heldout": 5, "accuracy_lower": 0.99}}, "gate", "gate_unreachable"),
+        ({"examples": ONE_OTHER}, "gate", "no_heldout_for_label"),
         ({"budget": {"usd": 0.000001}}, "budget", "budget_below_estimate"),
+        (
+            {"task": "many words " * 300, "train": {"kind": "causal", "causal": {"max_tokens": 128}}},
+            "gold",
+            "nothing_to_train",
+        ),
+        ({"embedder": "no-such-embedder"}, "embedder", "unknown_embedder"),
+        ({"gate": {"min_heldout": 5, "confidence": 0.9999999999999999}}, "gate", "gate_unreachable"),
         (
             {"teacher": TEACHER | {"api_key": "tk_01ktfz2x8e4s1c9w0m5q7r3vbd"}},
             "teacher_settings",

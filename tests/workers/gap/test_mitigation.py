@@ -211,6 +211,17 @@ def test_a_round_that_the_rest_of_the_compile_needs_the_money_for_is_passed_over
     check_money(row)
 
 
+def test_what_the_customers_own_provider_bills_is_no_money_for_a_round(monkeypatch):
+    taught_by(monkeypatch, collapsed(varied()))
+    row = make(["resynthesize", "drop_k"])
+    run = start(row)
+    walk_through(run, *TO_VERIFICATION)
+    billed = 5 * needed(row)
+    change(row, provider_microusd=billed, budget_microusd=fresh(row).spent_microusd + billed + needed(row))
+    walk_through(run, StepName.SELECTION)
+    assert passed(row) == [("resynthesize", "budget")]
+
+
 def test_a_round_is_opened_where_its_worst_case_fits_and_leaves_enough_to_label(monkeypatch):
     taught_by(monkeypatch, collapsed(varied()))
     row = make()

@@ -1,6 +1,8 @@
 """The worker's half of a preflight that somebody waits for: one tiny call, told apart, billed once, and kept."""
 
 import json
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -13,12 +15,22 @@ from backend.domain.spec.parsing import canonical_spec, parse_spec
 from backend.preflight.teacher_checks import _queue, passed_before
 from backend.tenants.isolation import tenant_scope
 from backend.usage.models import UsageFact
-from tests.compile_factories import make_teacher_key, small_spec
+from tests.compile_factories import fresh, make_teacher_key, small_spec
 from tests.factories import make_tenant
-from tests.workers.preflight.test_compile_start import PRICE, SECRET, endpoint  # noqa: F401 (a fixture)
+from tests.workers.pipeline_helpers import start
+from tests.workers.preflight.test_compile_start import (  # noqa: F401 (a fixture)
+    PRICE,
+    SECRET,
+    compile_at,
+    endpoint,
+    half_checked,
+    line_of,
+)
 from tests.workers.teachers.reward_server import MODEL, serving_rewards
 from tests.workers.teachers.strict_vendors import BY_NAME, serving
+from workers.live import preflight
 from workers.live.preflight import answer_preflight
+from workers.preflight.compile_start import begin_compile
 
 pytestmark = pytest.mark.usefixtures("committed_db")
 
@@ -29,13 +41,20 @@ def tenant():
 
 
 def ask(
-    tenant: Any, far: Any, *, key: bool = False, check: Check = Check.TEACHER, verifiers: Any = (), **teacher: Any
+    tenant: Any,
+    far: Any,
+    *,
+    key: bool = False,
+    check: Check = Check.TEACHER,
+    verifiers: Any = (),
+    task: Mapping[str, Any] = MappingProxyType({}),
+    **teacher: Any,
 ) -> TeacherCheck:
     told = {"provider": "openai_compatible", "base_url": far.base_url, "model": "m-1", "price": PRICE, **teacher}
     with tenant_scope(tenant.id):
         if key:
             told["api_key"] = encode_id(Prefix.TEACHER_KEY, make_teacher_key(tenant, secret=SECRET).id)
-        spec = parse_spec(small_spec(teacher=told, verifiers=list(verifiers)))
+        spec = parse_spec(small_spec(teacher=told, verifiers=list(verifiers), **task))
         assert canonical_spec(spec)
         (asked,) = [model for model in asked_models(spec) if model.check is check]
         check_id = _queue(tenant.id, spec, asked)
@@ -65,6 +84,23 @@ def test_a_teacher_that_answers_is_asked_and_billed_once(tenant, endpoint):  # n
     assert sum(fact.amount_microusd for fact in booked) > 0
 
 
+def test_a_teacher_that_takes_longer_than_one_waits_here_is_a_warning_and_the_compile_asks_it_again(
+    tenant,
+    endpoint,  # noqa: F811
+    monkeypatch,
+):
+    monkeypatch.setattr(preflight, "DEADLINE_S", 0.2)
+    endpoint.delay_s = 0.5
+    row = ask(tenant, endpoint)
+    (line,) = [line for line in row.lines if line["check"] == "teacher"]
+    assert (line["status"], line["code"], row.status) == ("warning", "teacher_slow", "failed")
+    assert facts(tenant) == []
+    compile_row = compile_at(endpoint, tenant=tenant, key=False)
+    begin_compile(start(compile_row))
+    assert fresh(compile_row).preflight["passed"]
+    assert line_of(compile_row, "teacher")["status"] == "passed"
+
+
 def test_with_a_key_of_ones_own_the_vendor_bills_it(tenant, endpoint):  # noqa: F811
     assert ask(tenant, endpoint, key=True).status == "passed"
     assert sum(fact.amount_microusd for fact in facts(tenant)) == 0
@@ -78,6 +114,16 @@ def test_a_refusal_is_a_line_costs_nothing_and_tells_no_secret(tenant, endpoint,
     assert [line["code"] for line in row.lines if line["check"] == "teacher"] == ["wrong_key"]
     assert facts(tenant) == []
     assert SECRET not in json.dumps(row.lines) + caplog.text
+
+
+def test_gold_that_fails_its_own_checks_is_a_line_and_the_teacher_is_not_asked(tenant, endpoint):  # noqa: F811
+    row = ask(tenant, endpoint, task=half_checked(0.8))
+    assert [(line["check"], line["status"], line["code"]) for line in row.lines] == [
+        ("embedder", "passed", ""),
+        ("gate", "failed", "gold_fails_checks"),
+        ("teacher", "skipped", ""),
+    ]
+    assert (row.status, endpoint.asked) == ("failed", [])
 
 
 @pytest.mark.parametrize("vendor", [BY_NAME["openai-reasoning"], BY_NAME["gemini"]], ids=lambda vendor: vendor.name)

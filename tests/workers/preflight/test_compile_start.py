@@ -3,6 +3,7 @@ on it; the far side is a server on loopback, and the journal says what was asked
 
 import json
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -35,13 +36,14 @@ PAGE = "<!doctype html><html><body>Please log in</body></html>"
 
 
 class Endpoint(ThreadingHTTPServer):
-    """Answers every call with `reply`, a status and a body, or with that of its model in `replies`."""
+    """Answers every call with `reply`, a status and a body, or with that of its model in `replies`, after `delay_s`."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.reply: tuple[int, Any] = (200, completion_body("refund"))
         self.replies: dict[str, tuple[int, Any]] = {}
         self.asked: list[dict[str, Any]] = []
+        self.delay_s = 0.0
 
     @property
     def base_url(self) -> str:
@@ -54,6 +56,7 @@ class _Handler(BaseHTTPRequestHandler):
         endpoint.asked.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
         status, body = endpoint.replies.get(endpoint.asked[-1]["model"], endpoint.reply)
         data = body.encode() if isinstance(body, str) else json.dumps(body).encode()
+        time.sleep(endpoint.delay_s)
         self.send_response(status)
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
@@ -253,6 +256,31 @@ def test_what_can_be_known_without_the_teacher_is_judged_first_and_it_is_not_ask
     assert endpoint.asked == []
 
 
+def half_checked(accuracy_lower: float) -> dict[str, Any]:
+    """The parts of a json spec half of whose gold fails its own check."""
+    schema = {"type": "object", "properties": {"code": {"type": "string"}}}
+    checks = [{"kind": "regex", "field": "/code", "pattern": "^[A-Z]+$"}]
+    rows = [{"input": f"order {i}", "output": {"code": "ok" if i % 2 else "OK"}} for i in range(80)]
+    return {
+        "output": {"type": "json", "schema": schema, "accuracy": "exact", "checks": checks},
+        "examples": {"inline": rows, "holdout": 0.5},
+        "gate": {"accuracy_lower": accuracy_lower, "worst_class_recall": 0},
+    }
+
+
+@pytest.mark.parametrize(("accuracy_lower", "is_refused"), [(0.8, True), (0.05, False)])
+def test_gold_that_fails_its_own_checks_is_counted_before_anything_is_asked(
+    endpoint, steps, accuracy_lower, is_refused
+):
+    row = compile_at(endpoint, key=False, **half_checked(accuracy_lower))
+    pipeline.advance(row.id)
+    lines = {line["code"]: line for line in fresh(row).preflight["lines"]}
+    line = lines["gold_fails_checks"]
+    assert (line["check"], "regex /code" in line["sentence"]) == ("gate", True)
+    assert (line["status"], len(endpoint.asked)) == (("failed", 0) if is_refused else ("warning", 1))
+    assert (row.status == CompileStatus.FAILED) is is_refused
+
+
 def test_a_key_that_was_deleted_since_is_named(endpoint, steps):
     row = compile_at(endpoint)
     with tenant_scope(row.tenant_id):
@@ -282,11 +310,13 @@ def test_the_digest_is_of_what_the_call_depends_on_alone(endpoint):
 
     teacher = {"provider": "openai_compatible", "base_url": endpoint.base_url, "model": "m-1", "price": PRICE}
 
-    def digest(**changes: Any) -> str:
-        return teacher_checks.check_digest(asked_models(parse_spec(small_spec(teacher=teacher | changes)))[0])
+    def digest(embedder: str | None = None, **changes: Any) -> str:
+        spec = parse_spec(small_spec(teacher=teacher | changes, embedder=embedder))
+        return teacher_checks.check_digest(asked_models(spec)[0])
 
     assert digest() == digest(concurrency=7) == digest(price=PRICE | {"input_usd_per_mtok": 2})
-    assert len({digest(), digest(model="m-2"), digest(effort="low"), digest(base_url="http://x.example/v1")}) == 4
+    others = [digest(model="m-2"), digest(effort="low"), digest(base_url="http://x.example/v1"), digest("other")]
+    assert len({digest(), *others}) == 5
 
 
 def test_a_passed_preflight_is_not_made_twice(endpoint):

@@ -1,5 +1,6 @@
 """Settling: whatever is booked, the budget holds, and what it cannot carry is ours."""
 
+from dataclasses import replace
 from uuid import uuid4
 
 import pytest
@@ -11,12 +12,14 @@ from backend.compiles.booking import Fenced
 from backend.compiles.models import Compile, StepRun
 from backend.domain.errors import PaymentRequired
 from backend.domain.lifecycle import StepName
+from backend.domain.money.pricing import price_book
 from backend.tenants.isolation import tenant_scope
 from backend.usage.ledger import Fact
 from backend.usage.models import Billing, UsageFact
-from tests.compile_factories import change, fresh, hold, make_compile
+from tests.compile_factories import change, fresh, hold, make_compile, make_teacher_key, public_id
 from tests.factories import make_tenant
-from workers.step.spending import capture, reserve
+from tests.workers.pipeline_helpers import check_money
+from workers.step.spending import capture, left_of, left_to_bill, reserve
 
 pytestmark = pytest.mark.django_db
 
@@ -53,6 +56,34 @@ def test_what_exceeds_the_budget_becomes_waste(row):
         step = StepRun.objects.get(compile=row, name=STEP)
     assert booked == {(600, "charge"), (600, "waste"), (400, "charge")}
     assert (step.spent_microusd, step.waste_microusd) == (1_000, 600)
+
+
+def test_of_a_runners_time_the_seconds_beyond_a_smaller_hold_are_waste():
+    """A hold is smaller than the budget where the customer's own key pays the teacher."""
+    tenant = make_tenant()
+    teacher = {"provider": "openai_compatible", "base_url": "https://llm.example.com/v1", "model": "m-1"}
+    teacher |= {
+        "api_key": public_id(make_teacher_key(tenant)),
+        "price": {"input_usd_per_mtok": 1, "output_usd_per_mtok": 1},
+    }
+    row = make_compile(tenant, teacher=teacher, budget={"usd": 10})
+    run = hold(row)
+    with run.transaction() as fenced:
+        held = fenced.unbooked.hold_left
+        n = 2 * held // 150
+        assert 150 < held < n * 150 < row.budget_microusd
+        seconds = replace(fact(150 * n), quantity=n, source_key="runner:1", price_version=price_book().version)
+        for _ in range(2):
+            capture(fenced, StepName.DISTILLATION, [seconds])
+        assert left_to_bill(fenced) == held % 150
+        assert left_of(fenced.compile) > held
+    fresh(row)
+    charged = held // 150 * 150
+    assert (row.spent_microusd, row.waste_microusd) == (charged, 150 * n - charged)
+    with tenant_scope(tenant.id):
+        booked = {f.source_key: (f.quantity, f.billing) for f in UsageFact.objects.filter(compile_id=row.id)}
+    assert booked == {"runner:1": (held // 150, "charge"), "runner:1:beyond": (n - held // 150, "waste")}
+    check_money(row)
 
 
 def test_what_a_transaction_uses_is_its_own_until_it_ends(row):

@@ -12,7 +12,8 @@ from backend.domain.lifecycle import CompileStatus, StepName
 from backend.tenants.isolation import tenant_scope
 from backend.usage.models import Billing, UsageFact
 from tests.backend.domain.jobs.test_runner_results import DISTILLED, EVALUATED
-from tests.compile_factories import LABELS, fresh
+from tests.compile_factories import LABELS, fresh, make_teacher_key, public_id
+from tests.factories import make_tenant
 from tests.workers.answer_helpers import (
     EASY,
     TEXTS,
@@ -150,6 +151,40 @@ def test_a_teacher_that_fails_ends_no_compile(monkeypatch):
     assert fresh(row).status == CompileStatus.SUCCEEDED
     assert "teacher" not in beside(row)
     assert row.evaluation["teacher_why_not"] == "teacher_unreachable"
+
+
+def test_one_held_out_text_under_two_labels_is_asked_about_once_and_compared_with_both(monkeypatch):
+    teacher = taught_by(monkeypatch, ScriptedTeacher(label=lambda text: [label(text)]))
+    row = label_compile(evaluation={"teacher_rows": 12})
+    texts = [*TEXTS[:8], TEXTS[0]]
+    labels = [label(text) for text in texts[:8]] + [LABELS[label(TEXTS[0]) == LABELS[0]]]
+    with tenant_scope(row.tenant_id):
+        done = StepRun.objects.get(compile=row, name=StepName.SLICING)
+        rows = [{"input": text, "output": name} for text, name in zip(texts, labels, strict=True)]
+        done.output["digests"]["gold_heldout"] = put_jsonl(row.tenant_id, rows)
+        done.save()
+    answers = [label(text) for text in texts]
+    evaluated(row, answers, baseline_predictions=answers, confidences=[0.5] * len(texts))
+    assert fresh(row).status == CompileStatus.SUCCEEDED, row.failure_message
+    assert sorted(asked.item for asked in teacher.asked) == sorted(TEXTS[:8])
+    assert (beside(row)["teacher"]["n"], beside(row)["teacher"]["accuracy_ppm"]) == (9, 888_888)
+    assert "teacher_why_not" not in row.evaluation
+
+
+def test_a_key_that_is_deleted_after_the_training_ends_no_compile():
+    tenant = make_tenant()
+    key = make_teacher_key(tenant)
+    teacher = {"provider": "openai_compatible", "base_url": "https://llm.example.com/v1", "model": "m-1"}
+    price = {"input_usd_per_mtok": 1, "output_usd_per_mtok": 1}
+    row = label_compile(
+        tenant=tenant, evaluation={"teacher_rows": 4}, teacher=teacher | {"api_key": public_id(key), "price": price}
+    )
+    with tenant_scope(tenant.id):
+        key.delete()
+    evaluated(row, wrong(0))
+    assert fresh(row).status == CompileStatus.SUCCEEDED, row.failure_message
+    assert "teacher" not in beside(row)
+    assert row.evaluation["teacher_why_not"] == "unknown_teacher_key"
 
 
 def test_a_json_task_stands_beside_its_base_its_typical_answer_and_the_teacher(monkeypatch):

@@ -1,9 +1,11 @@
 """Trials: what is trained and measured after the first, that nothing of it is offered twice, and which one is kept."""
 
 import json
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db.models import F
 
 from backend.artifacts.models import Artifact
 from backend.blobs import get_blob, get_json, put_blob
@@ -16,12 +18,15 @@ from backend.domain.spec.parsing import parse_spec
 from backend.domain.spec.task_prompt import prompt_json
 from backend.runner_jobs.models import RunnerJob
 from backend.tenants.isolation import tenant_scope
+from backend.usage import holds
 from gpu_runners.cli.artifacts.run import inspect
 from tests.backend.domain.jobs.test_runner_results import DISTILLED, EVALUATED
-from tests.compile_factories import LABELS, fresh
+from tests.compile_factories import LABELS, fresh, make_teacher_key, public_id
+from tests.factories import make_tenant
 from tests.workers.answer_helpers import (
     EASY,
     TEST,
+    TEXT_OUTPUT,
     TEXTS,
     TRAIN,
     Killed,
@@ -129,6 +134,40 @@ def test_twice_the_rank_is_tried_below_the_gate_and_the_better_one_is_kept(row):
     assert facts["chosen"] == 1
     assert facts["trials"][0]["first_failed"] == "accuracy_lower"
     assert step(row, StepName.EVALUATION).spent_microusd > step(row, StepName.DISTILLATION).spent_microusd > 0
+    check_money(row)
+
+
+def test_where_the_bare_base_is_perfect_too_nothing_more_is_trained(committed_db):
+    checked = TEXT_OUTPUT | {"accuracy": "checks"}
+    row = at_distillation(text_answer, **text_spec(output=checked, gate=EASY, evaluation={"teacher_rows": 0}))
+    outputs = [text_answer(text) for text in TEXTS]
+    trial(row, outputs, bare=outputs)
+    advance(row)
+    assert fresh(row).status == CompileStatus.GATE_FAILED
+    assert jobs(row) == [TRAIN, TEST]
+    assert row.gate["first_failed"] == "beat_baseline"
+    assert "the checks do not tell the model from its base" in row.gate["next_step"]
+
+
+def test_no_further_trial_begins_on_a_runner_that_used_up_what_kolm_may_bill(committed_db):
+    """The customer's own key pays the teacher: the budget has more than the hold, which a slow runner exceeded."""
+    tenant = make_tenant()
+    teacher = {"provider": "openai_compatible", "base_url": "https://llm.example.com/v1", "model": "m-1"}
+    teacher |= {"api_key": public_id(make_teacher_key(tenant))}
+    teacher |= {"price": {"input_usd_per_mtok": 1, "output_usd_per_mtok": 1}}
+    parts = {"teacher": teacher, "budget": {"usd": 50}, "evaluation": {"teacher_rows": 0}}
+    row = at_distillation(json_answer, tenant=tenant, **json_spec(gate=EASY, **parts))
+    with tenant_scope(tenant.id):
+        held = holds.left_of(tenant.id, row.id)
+    advance(row)
+    bring(row, TRAIN, trained(row, runner_ms=86_400_000))
+    RunnerJob.objects.filter(compile_id=row.id).update(started_at=F("ended_at") - timedelta(days=1))
+    advance(row)
+    bring(row, TEST, answered(right(10)))
+    advance(row)
+    assert fresh(row).status == CompileStatus.GATE_FAILED
+    assert jobs(row) == [TRAIN, TEST]
+    assert held - 150 < row.spent_microusd <= held < 12_960_000 < row.spent_microusd + row.waste_microusd
     check_money(row)
 
 

@@ -1,6 +1,8 @@
 """The lines that a spec, its gold and its prices decide by themselves."""
 
+from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import date
 
 from backend.domain.errors import InvalidSpec
@@ -19,6 +21,7 @@ from backend.domain.planning.preflight.lines import (
     passed_line,
     warning_line,
 )
+from backend.domain.spec.defaults import label_names, reward_of, rewarded_by
 from backend.domain.spec.models import Spec
 
 
@@ -34,29 +37,77 @@ def gold_line(spec: Spec, *, n_heldout: int) -> PreflightLine:
     )
 
 
-def gate_lines(spec: Spec, *, n_heldout: int) -> list[PreflightLine]:
-    """Tell whether a model without a mistake would pass: its K-score with the smallest adapter, and the lower bound of
-    its accuracy on so many held-out examples."""
+def gate_lines(spec: Spec, *, heldout: Counter[str]) -> list[PreflightLine]:
+    """Tell whether a model without a mistake would pass: its K-score with the smallest adapter, the lower bound of its
+    accuracy, and of a label task each label's recall. `heldout` counts the held-out examples by their answer."""
     try:
         check_reachable(spec)
     except InvalidSpec as refused:
         return lines_of(Check.GATE, refused)
+    failures = [*_bound_failures(spec, heldout.total()), *_label_failures(spec, heldout)]
+    if failures:
+        return failures
+    n, required = heldout.total(), required_ppm(spec.gate.accuracy_lower)
+    bound = percent(_best_bound(n, spec.gate.confidence))
+    text = f"a model without a mistake has a lower bound of {bound} on {n} held-out examples"
+    return [passed_line(Check.GATE, f"The gate can be passed: {text}, and it asks for {percent(required)}.")]
+
+
+def _bound_failures(spec: Spec, n_heldout: int) -> Iterator[PreflightLine]:
     required, confidence = required_ppm(spec.gate.accuracy_lower), spec.gate.confidence
-    bound = interval_ppm(n_heldout, n_heldout, confidence)[0] if n_heldout else 0
+    bound = _best_bound(n_heldout, confidence)
     if bound >= required:
-        text = f"a model without a mistake has a lower bound of {percent(bound)} on {n_heldout} held-out examples"
-        return [passed_line(Check.GATE, f"The gate can be passed: {text}, and it asks for {percent(required)}.")]
+        return
     enough = _heldout_for(required, confidence)
     more = "" if enough is None else f"Hold out {enough} examples or more, or lower "
-    return [
-        failed_line(
+    yield failed_line(
+        Check.GATE,
+        f"Not even a model without a mistake could pass the gate: on {n_heldout} held-out examples the lower bound "
+        f"of its accuracy is {percent(bound)}, and gate.accuracy_lower asks for {percent(required)}.",
+        code="gate_unreachable",
+        what_to_do=f"{more or 'Lower '}gate.accuracy_lower.",
+    )
+
+
+def _best_bound(n_heldout: int, confidence: float) -> int:
+    return interval_ppm(n_heldout, n_heldout, confidence)[0] if n_heldout else 0
+
+
+def _label_failures(spec: Spec, heldout: Counter[str]) -> Iterator[PreflightLine]:
+    """The failures of a label of which nothing is held out, which the gate counts as a recall of 0, and of gold of one
+    label alone, beside which no constant answer can be beaten."""
+    names = label_names(spec)
+    missing = [name for name in names if not heldout[name]]
+    required = required_ppm(spec.gate.worst_class_recall)
+    if missing and required:
+        which, more = _quote(missing), "Add another example of" if len(missing) == 1 else "Add more examples of"
+        yield failed_line(
             Check.GATE,
-            f"Not even a model without a mistake could pass the gate: on {n_heldout} held-out examples the lower bound "
-            f"of its accuracy is {percent(bound)}, and gate.accuracy_lower asks for {percent(required)}.",
-            code="gate_unreachable",
-            what_to_do=f"{more or 'Lower '}gate.accuracy_lower.",
+            f"No model could pass the gate: no gold example of {which} is held out, which counts as a recall of 0, and "
+            f"gate.worst_class_recall asks for {percent(required)}.",
+            code="no_heldout_for_label",
+            what_to_do=f"{more} {which}, with a text and a group of its own, raise examples.holdout, or set "
+            "gate.worst_class_recall to 0.",
         )
-    ]
+    elif missing and len(missing) == len(names) - 1 and spec.gate.beat_majority:
+        (only,) = set(names) - set(missing)
+        yield failed_line(
+            Check.GATE,
+            f"No model could pass the gate: all gold that is held out has the label {only!r}, so that always answering "
+            "it is right too, and gate.beat_majority asks for more.",
+            code="no_heldout_for_label",
+            what_to_do="Add examples of the other labels, each with a text and a group of its own, raise "
+            "examples.holdout, or set gate.beat_majority to false.",
+        )
+
+
+def _quote(names: list[str]) -> str:
+    """
+    >>> _quote(["a", "b"]), _quote(list("abcdefg"))
+    ("'a', 'b'", "'a', 'b', 'c', 'd', 'e' and 2 more")
+    """
+    shown = ", ".join(repr(name) for name in names[:5])
+    return shown + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
 def _heldout_for(required: int, confidence: float) -> int | None:
@@ -79,8 +130,15 @@ def _heldout_for(required: int, confidence: float) -> int | None:
 
 def price_lines(spec: Spec, estimate: Estimate, *, today: date, tables: tuple[PriceTable, ...]) -> list[PreflightLine]:
     """The price of each model: known, doubtful (old, past its vendor's last day), or zero."""
-    prices = [estimate.teacher.main, *([] if estimate.teacher.fallback is None else [estimate.teacher.fallback])]
-    return [line for price in prices for line in _price(spec, price, today, tables)]
+    prices = estimate.teacher
+    own = [price for price in (prices.main, prices.fallback) if price is not None]
+    lines = [line for price in own for line in _price(spec, price, today, tables)]
+    if prices.reward is not None and prices.reward not in own:
+        place = next(i for i, verifier in enumerate(spec.verifiers) if verifier is reward_of(spec))
+        for line in _price(rewarded_by(spec), prices.reward, today, tables):
+            todo = line.what_to_do.replace("teacher.price", f"verifiers[{place}].price")
+            lines.append(replace(line, what_to_do=todo))
+    return lines
 
 
 def _price(spec: Spec, price: TeacherPrice, today: date, tables: tuple[PriceTable, ...]) -> Iterator[PreflightLine]:

@@ -23,7 +23,8 @@ from backend.domain.spec.outputs import JsonOutput
 
 TEST_TEXT = "This is a test of the connection."  # the input that the tiny call asks about
 TEST_TOKENS = 256  # its longest answer, thoughts apart
-DEADLINE_S = 20.0
+DEADLINE_S = 20.0  # while somebody waits for the list; a compile asks with the time of its later calls
+SLOW = "teacher_slow"
 _ELSEWHERE = frozenset({TeacherFault.NO_SUCH_PATH, TeacherFault.NOT_OPENAI, TeacherFault.HTML, TeacherFault.REDIRECT})
 # failures that name no fault of the endpoint, by code: what happened, what to do
 _FAILURES = {
@@ -32,7 +33,7 @@ _FAILURES = {
         "Check host and port of teacher.base_url, and that the server runs; then try again.",
     ),
     "teacher_timeout": (
-        f"it did not answer within {DEADLINE_S:.0f} s",
+        "it did not answer in time",
         "Check host and port of teacher.base_url, and whether the server is busy; then try again.",
     ),
     "teacher_rate_limited": (
@@ -156,6 +157,16 @@ def failure_line(asked: AskedModel, *, code: str, fault: TeacherFault | None, me
         what_to_do = asked.in_its_words("Check teacher.base_url and teacher.model.")
         return failed_line(asked.check, sentence, code=code, what_to_do=what_to_do)
     return failed_line(asked.check, f"{_who(asked)}: {finding}.", code=code, what_to_do=asked.in_its_words(what_to_do))
+
+
+def slow_line(asked: AskedModel) -> PreflightLine:
+    """The line of a call that was not waited for to its end: nothing is known, and a compile has more time."""
+    what_to_do = (
+        "Nothing where it is a model that thinks for long: a compile gives an answer two minutes, and more where it "
+        "thinks. Else check host and port of teacher.base_url, and whether the server is busy."
+    )
+    sentence = f"{_who(asked)} did not answer the test within {DEADLINE_S:.0f} s; the compile asks again, patiently."
+    return warning_line(asked.check, sentence, code=SLOW, what_to_do=asked.in_its_words(what_to_do))
 
 
 def _longer_address(spec: Spec, fault: TeacherFault) -> str:

@@ -197,6 +197,11 @@ def test_a_good_model_passes_the_floors_of_its_kind() -> None:
     assert [f.name for f in decided(text).floors] == ["heldout_size", "accuracy_lower", "k_min"]
 
 
+CHECKED = TextOutput.model_validate(
+    {"type": "text", "accuracy": "checks", "checks": [{"kind": "length", "max_chars": 300}]}
+)
+
+
 def failing(**parts: Any) -> Any:
     gold, answers = orders(parts.get("n", 100), parts.get("wrong", 0))
     answers = [parts["change"](i, a) for i, a in enumerate(answers)] if "change" in parts else answers
@@ -222,7 +227,14 @@ def failing(**parts: Any) -> Any:
             "accuracy_lower",
             r"field '/total' loses most: 100 of 100 missed or wrong, 100 given .* train.causal.rank",
         ),
-        (failing(rival=True), {}, "beat_baseline", "no better than what it is compared with"),
+        (failing(rival=True, wrong=1), {}, "beat_baseline", "no better than what it is compared with"),
+        (failing(rival=True), {}, "beat_baseline", "the gold does not tell the model from its base"),
+        (
+            evaluate_text(CHECKED, ["a"] * 40, ["a"] * 40, passed=[True] * 40, baselines={"base": [True] * 40}),
+            {},
+            "beat_baseline",
+            "the checks do not tell the model from its base. Add checks, take accuracy: judge",
+        ),
         (
             failing(wrong=60),
             {"accuracy_lower": 0.6},

@@ -86,6 +86,27 @@ def test_the_high_bound_of_selection_counts_what_on_gap_allows_and_nothing_is_ex
     assert made.high == pytest.approx(candidates + naming + 4 * n_more * 102 * 0.01, abs=2)
 
 
+def test_without_a_selection_every_candidate_is_labelled_and_trains() -> None:
+    """4 slices of 12 and 10 captures, as `method: all` keeps them; K = N = 12 keeps as many."""
+    sizes = {"n_captures": 10, "prompt_tokens_label": 1000}
+    kept = estimate(spec(sampling={"method": "all"}), **sizes)
+    as_many = estimate(spec(sampling={"k_select": 12}), **sizes)
+    chosen = estimate(spec(sampling={"method": "all", "k_distill": 10}), **sizes)
+    assert "48 candidates in 4 slices, 10 captures, 58 picks" in kept.assumptions
+    assert kept.steps[StepName.LABELING] == as_many.steps[StepName.LABELING]
+    trained = [made.steps[StepName.DISTILLATION].expected for made in (kept, as_many, chosen)]
+    assert trained == sorted(trained, reverse=True)
+    assert trained[0] > trained[1] > trained[2]
+
+
+def test_a_text_is_counted_by_its_bytes() -> None:
+    latin, japanese = (
+        estimate(spec(task=text * 100), shown_inputs=[text * 10]).steps[StepName.LABELING].expected
+        for text in ("refund", "返金して欲しい")  # 6 and 21 bytes
+    )
+    assert japanese > 2 * latin
+
+
 def test_captures_without_slices_are_not_synthesised() -> None:
     made = estimate(spec(captures={"inline": ["a"] * 90}), n_captures=90)
     assert made.steps[StepName.SYNTHESIS].expected <= 90
@@ -145,6 +166,13 @@ def test_one_batch_is_what_the_widest_calls_may_cost_at_the_most() -> None:
     """4 calls at once, each 8 choices of at most 500 tokens, every byte of a prompt of 1000 tokens counted as one."""
     made = estimate(spec(), prompt_tokens_candidate=1000, prompt_tokens_label=10)
     assert made.worst_batch == 4 * round(4000 * 0.1 + 8 * 500 * 0.4)
+
+
+def test_one_batch_is_counted_at_the_dearest_price_that_input_may_have() -> None:
+    price = {"input_usd_per_mtok": 1, "output_usd_per_mtok": 2, "cache_write_usd_per_mtok": 5}
+    teacher = {"provider": "grammar", "model": "x", "price": price}
+    made = estimate(spec(teacher=teacher), prompt_tokens_candidate=1000, prompt_tokens_label=10)
+    assert made.worst_batch == 4 * (4000 * 5 + 8 * 500 * 2)
 
 
 def test_the_json_form_has_every_step_and_whole_numbers_only() -> None:

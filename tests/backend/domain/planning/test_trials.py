@@ -77,13 +77,16 @@ def test_a_larger_rank_is_tried_only_where_accuracy_or_a_class_or_field_is_what_
         (json_spec(), {"passed": True}, 10**6),
         (json_spec(escalate=False), {}, 10**6),
         (json_spec(causal={"rank": 32}), {}, 10**6),
+        (json_spec(), {"first_failed": "beat_baseline", "accuracy_ppm": 1_000_000}, 10**6),
         (json_spec(), {}, 0),
         (json_spec(), {"cost_microusd": 500}, 500),
         (json_spec(), {"failure": "runner_failed"}, 10**6),
         (spec(rank=4), {}, 10**6),
     ],
 )
-def test_nothing_follows_a_pass_a_wish_a_failure_or_an_empty_purse(made: Spec, done: Any, money: int) -> None:
+def test_nothing_follows_a_pass_a_wish_perfection_a_failure_or_an_empty_purse(
+    made: Spec, done: Any, money: int
+) -> None:
     assert next_trial(made, [outcome(first_trial(made), **done)], money) is None
 
 

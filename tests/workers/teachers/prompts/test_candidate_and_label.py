@@ -4,7 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.domain.spec.parsing import Spec
+from backend.domain.planning.estimates import estimate
+from backend.domain.spec.parsing import Spec, effective_slices, parse_spec
+from tests.backend.domain.spec.test_parsing import document
+from workers.step.teacher_calls import worst_cost
 from workers.teachers.grammar.prompt_reader import NotOurPrompt, read_prompt, split_echo
 from workers.teachers.prompts.candidate_and_label import (
     candidate_request,
@@ -29,6 +32,22 @@ def test_no_text_can_leave_its_fence(text: str) -> None:
     lines = fence(text).split("\n")
     assert lines[0] == lines[-1]
     assert lines[0] not in lines[1:-1]
+
+
+@pytest.mark.parametrize("text", ["Wants the money back. ", "返金してほしいという問い合わせ"])
+def test_the_estimate_of_one_batch_bounds_what_the_first_one_reserves(text: str) -> None:
+    price = {"input_usd_per_mtok": 1, "output_usd_per_mtok": 2, "cache_write_usd_per_mtok": 5}
+    slices = [
+        {"name": f"{text.strip()} {i}", "share": 0.5, "hint": text * 8, "exemplars": [text * 3] * 4, "label": label}
+        for i, label in enumerate(("refund", "other"))
+    ]
+    teacher = {"provider": "grammar", "model": "x", "price": price}
+    spec = parse_spec(document(task=text * 10, slices=slices, teacher=teacher))
+    shown = effective_slices(spec)[0]
+    request = candidate_request(spec, shown, n=8, temperature=1.0, seed=1, exemplars=shown.exemplars)
+    made = estimate(spec)
+    reserved = spec.teacher.concurrency * worst_cost(made.teacher.main, request)
+    assert 0.8 * made.worst_batch <= reserved <= made.worst_batch
 
 
 @given(text=TEXTS)

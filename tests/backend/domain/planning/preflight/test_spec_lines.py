@@ -1,17 +1,27 @@
 """What a spec, its gold and its prices decide by themselves."""
 
 import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import date, timedelta
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from backend.domain.evaluation.classification import evaluate
+from backend.domain.evaluation.gate import decide_gate
+from backend.domain.evaluation.gate_floors import K_MIN_OF, GateOptions
+from backend.domain.evaluation.kscore import score_evaluation
 from backend.domain.money.vendor_prices import NO_PRICES, read_prices, shipped_prices
 from backend.domain.planning.estimates import estimate
 from backend.domain.planning.preflight.lines import LineStatus
 from backend.domain.planning.preflight.spec_lines import budget_line, gate_lines, gold_line, price_lines
+from backend.domain.spec.gold import split_gold
 from backend.domain.spec.parsing import Spec, parse_spec
+from tests.backend.domain.evaluation.scores import own
 from tests.backend.domain.spec.test_parsing import document
 
 TODAY = date(2026, 11, 26)
@@ -20,6 +30,10 @@ VENDOR = {"provider": "openai_compatible", "base_url": "https://api.openai.com/v
 
 def spec_of(**changes: Any) -> Spec:
     return parse_spec(document(**changes))
+
+
+def halves(n: int) -> Counter[str]:
+    return Counter({"refund": n - n // 2, "other": n // 2})
 
 
 def test_gold_is_counted_against_the_gates_least() -> None:
@@ -33,24 +47,77 @@ def test_gold_is_counted_against_the_gates_least() -> None:
 @pytest.mark.parametrize(("floor", "n_heldout", "enough"), [(0.80, 12, 16), (0.90, 20, 35), (0.99, 100, 381)])
 def test_a_gate_that_no_model_passes_on_so_little_gold_is_named_with_what_is_enough(floor, n_heldout, enough) -> None:
     spec = spec_of(gate={"accuracy_lower": floor, "min_heldout": 5})
-    (line,) = gate_lines(spec, n_heldout=n_heldout)
+    (line,) = gate_lines(spec, heldout=halves(n_heldout))
     assert (line.status, line.code) == (LineStatus.FAILED, "gate_unreachable")
     assert f"Hold out {enough} examples or more" in line.what_to_do
-    (line,) = gate_lines(spec, n_heldout=enough)
+    (line,) = gate_lines(spec, heldout=halves(enough))
     assert line.status is LineStatus.PASSED
-    (line,) = gate_lines(spec, n_heldout=enough - 1)
+    (line,) = gate_lines(spec, heldout=halves(enough - 1))
     assert line.status is LineStatus.FAILED
 
 
 def test_an_accuracy_of_one_is_reached_by_nothing() -> None:
-    (line,) = gate_lines(spec_of(gate={"accuracy_lower": 1.0}), n_heldout=1000)
+    (line,) = gate_lines(spec_of(gate={"accuracy_lower": 1.0}), heldout=halves(1000))
     assert (line.status, line.what_to_do) == (LineStatus.FAILED, "Lower gate.accuracy_lower.")
 
 
 def test_a_k_score_beyond_the_smallest_adapter_is_the_specs_own_refusal() -> None:
-    (line,) = gate_lines(spec_of(gate={"k_min": 0.99}), n_heldout=40)
+    (line,) = gate_lines(spec_of(gate={"k_min": 0.99}), heldout=halves(40))
     assert (line.status, line.code) == (LineStatus.FAILED, "gate_unreachable")
     assert line.what_to_do == "Change /gate/k_min."
+
+
+@pytest.mark.parametrize(
+    ("gate", "heldout", "code", "todo"),
+    [
+        ({}, {"refund": 40}, "no_heldout_for_label", "gate.worst_class_recall to 0"),
+        ({"worst_class_recall": 0}, {"refund": 40}, "no_heldout_for_label", "gate.beat_majority to false"),
+        ({"worst_class_recall": 0, "beat_majority": False}, {"refund": 40}, "", ""),
+        ({}, {"refund": 39, "other": 1}, "", ""),
+    ],
+)
+def test_a_label_of_which_nothing_is_held_out_cannot_pass_the_gate(gate, heldout, code, todo) -> None:
+    (line,) = gate_lines(spec_of(gate=gate), heldout=Counter(heldout))
+    assert (line.status, line.code) == (LineStatus.FAILED if code else LineStatus.PASSED, code)
+    assert todo in line.what_to_do
+    if code:
+        assert "other" in line.what_to_do
+
+
+def examples_of(sizes: Mapping[str, Sequence[int]]) -> list[dict[str, str]]:
+    """Gold of each label in groups of these sizes."""
+    return [
+        {"input": f"{label} {nth} {i}", "output": label, "group": f"{label}-{nth}"}
+        for label, groups in sizes.items()
+        for nth, size in enumerate(groups)
+        for i in range(size)
+    ]
+
+
+@given(
+    st.fixed_dictionaries({name: st.lists(st.integers(1, 3), min_size=1, max_size=12) for name in "abc"}),
+    st.fixed_dictionaries(
+        {
+            "worst_class_recall": st.sampled_from([0, 0.5, 1]),
+            "beat_majority": st.booleans(),
+            "accuracy_lower": st.sampled_from([0.3, 0.6, 0.8]),
+        }
+    ),
+    st.sampled_from([0.2, 0.5]),
+)
+@settings(max_examples=50)
+def test_where_the_lines_pass_a_model_without_a_mistake_passes_the_gate(sizes, gate, holdout) -> None:
+    labels = [{"name": name} for name in sizes]
+    examples = {"inline": examples_of(sizes), "holdout": holdout}
+    spec = spec_of(output={"type": "label", "labels": labels}, examples=examples, gate=gate | {"min_heldout": 1})
+    split = split_gold(spec.examples.inline, salt=b"salt", holdout=holdout)
+    truths = [example.output for example in split.heldout]
+    evaluation = evaluate(list(sizes), truths, truths, confidence=spec.gate.confidence)
+    score = score_evaluation(evaluation, size_bytes=300_000, own=own(5_000), cost_nanousd=200, p50_us=9_000)
+    options = GateOptions(**spec.gate.model_dump() | {"k_min": K_MIN_OF["encoder"]})
+    lines = [gold_line(spec, n_heldout=len(truths)), *gate_lines(spec, heldout=Counter(truths))]
+    passes = all(line.status is LineStatus.PASSED for line in lines)
+    assert passes == decide_gate(options, evaluation, score).passed, lines
 
 
 def prices_of(spec: Spec, today: date = TODAY) -> list[Any]:
@@ -112,6 +179,23 @@ def test_a_price_for_one_token_is_doubted(output: float, is_doubted: bool) -> No
 
 def test_a_fallback_models_price_has_a_line_of_its_own() -> None:
     assert len(prices_of(spec_of(teacher=VENDOR | {"fallback_model": "gpt-5-nano"}))) == 2
+
+
+def test_the_price_of_a_reward_has_a_line_of_its_own_and_its_own_place_in_the_spec() -> None:
+    free = {"input_usd_per_mtok": 0, "output_usd_per_mtok": 0}
+    reward = {"kind": "reward", "base_url": "https://rewards.example.com/v1", "model": "judge-1", "price": free}
+    length = {"kind": "length", "min_chars": 2}
+    teacher, priced = prices_of(spec_of(teacher=VENDOR, verifiers=[length, reward]))
+    assert teacher.status is LineStatus.PASSED
+    assert (priced.status, priced.code) == (LineStatus.WARNING, "zero_price")
+    assert "judge-1" in priced.sentence
+    assert "verifiers[1].price" in priced.what_to_do
+    assert len(prices_of(spec_of(teacher=VENDOR, verifiers=[{"kind": "reward"}]))) == 1, "the teacher's own"
+
+
+def test_a_confidence_next_to_certainty_is_reached_by_little_gold() -> None:
+    (line,) = gate_lines(spec_of(gate={"confidence": 0.9999999999999999}), heldout=halves(40))
+    assert (line.status, line.code) == (LineStatus.FAILED, "gate_unreachable")
 
 
 def test_a_budget_is_refused_below_the_least_and_doubted_below_the_expected_cost() -> None:

@@ -7,7 +7,13 @@ import pytest
 from backend.domain.dialects.faults import FAULT_TEXTS, TeacherFault
 from backend.domain.planning.preflight.asked_models import AskedModel, asked_models
 from backend.domain.planning.preflight.lines import Check, LineStatus
-from backend.domain.planning.preflight.teacher_lines import TinyAnswer, answer_lines, failure_line, skipped_lines
+from backend.domain.planning.preflight.teacher_lines import (
+    TinyAnswer,
+    answer_lines,
+    failure_line,
+    skipped_lines,
+    slow_line,
+)
 from backend.domain.spec.parsing import Spec, parse_spec
 from tests.backend.domain.planning.test_trials import json_spec
 from tests.backend.domain.spec.test_parsing import document
@@ -89,6 +95,12 @@ def test_every_fault_has_a_sentence_and_what_mends_it_and_no_path(fault: Teacher
 def test_a_failure_without_a_fault_keeps_its_code(code: str) -> None:
     line = failure_line(asked_by(spec_of()), code=code, fault=None, message="The teacher m-1 failed: so it did.")
     assert (line.status, line.code, bool(line.what_to_do)) == (LineStatus.FAILED, code, True)
+
+
+def test_an_answer_that_nobody_waited_for_refuses_nothing() -> None:
+    line = slow_line(asked_by(spec_of()))
+    assert (line.check, line.status, line.code) == (Check.TEACHER, LineStatus.WARNING, "teacher_slow")
+    assert line.sentence.startswith("The teacher m-1 at llm.example.com did not answer the test within 20 s")
 
 
 def test_the_built_in_teacher_is_not_asked() -> None:
