@@ -14,9 +14,10 @@ import torch
 from safetensors import deserialize
 
 from backend.domain.jobs.blob_transfers import CHECKPOINT_MARK
-from backend.domain.jobs.causal_jobs import DistillCausalResult
+from backend.domain.jobs.causal_jobs import CausalOptions, DistillCausalResult
 from gpu_runners.distill.causal.batch import Batch
 from gpu_runners.distill.causal.dataset import encode, read_rows, split
+from gpu_runners.distill.causal.loading import load_frozen
 from gpu_runners.distill.causal.net import CompletionNet
 from gpu_runners.distill.causal.options import learning_rate_for
 from gpu_runners.distill.causal.train import distill_causal
@@ -25,6 +26,7 @@ from gpu_runners.errors import JobFailed, JobStopped
 from gpu_runners.models.causal_adapter import AdapterConfig, from_bytes
 from gpu_runners.models.causal_base import CausalBase
 from gpu_runners.models.chat import prompt_ids
+from gpu_runners.models.device import Capabilities, ModelSize, choose
 from tests.gpu_runners.distill.causal.small_answers import (
     SYSTEM,
     Trained,
@@ -34,8 +36,11 @@ from tests.gpu_runners.distill.causal.small_answers import (
     with_adapter,
 )
 from tests.gpu_runners.distill.kept import Kept
+from tests.gpu_runners.small_base import make_base
 
 DATA = jsonl(rows())
+CPU = Capabilities(device="cpu", name="cpu", flex=True)
+SMALL = ModelSize(n_parameters=1, hidden_size=1, n_layers=1)
 
 
 @pytest.fixture(scope="module")
@@ -93,6 +98,16 @@ def test_an_adapter_says_in_peft_what_was_trained(small_base: CausalBase, tmp_pa
     lowest = min(row["validation_loss"] for row in result.training_log)
     of_what_ships = held_out_loss(small_base, rows(), blob, result, tmp_path)  # in bf16
     assert of_what_ships == pytest.approx(lowest, rel=2e-3)
+
+
+def test_a_base_without_the_chosen_attention_trains_with_its_own_and_says_so(tmp_path: Path) -> None:
+    """Gemma 2 caps the logits of its attention, which sdpa cannot."""
+    base = make_base(tmp_path / "capped", kind="gemma2")
+    model = load_frozen(base, choose(CausalOptions(attention="sdpa"), CPU, SMALL), device=torch.device("cpu"))
+    assert model.config._attn_implementation == "eager"
+    _, result = distill_causal(make_job(base, epochs=1, attention="sdpa"), jsonl(rows(6)), base=base)
+    assert result.active["attention"] == "eager"
+    assert ("sdpa", "eager") in [(note["wanted"], note["got"]) for note in result.active["fallbacks"]]
 
 
 def held_out_loss(
