@@ -4,14 +4,17 @@ PEFT, bitsandbytes and Liger; the last two are imported only where they were cho
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
+from math import prod
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from backend.domain.jobs.causal_jobs import CausalOptions
+from backend.domain.planning.adapter_sizes import config_numbers
 from gpu_runners.distill.causal.batch import common_prefix
 from gpu_runners.distill.causal.dataset import Encoded
+from gpu_runners.models.base_store.files import read_json
 from gpu_runners.models.causal_adapter import CausalAdapter
 from gpu_runners.models.causal_base import CausalBase, load_weights
 from gpu_runners.models.device import ROW_TOKENS, Choice, Fallback, ModelSize
@@ -27,15 +30,20 @@ def size_of(base: CausalBase) -> ModelSize:
     from transformers import AutoConfig
 
     config: Any = AutoConfig.from_pretrained(str(base.folder), local_files_only=True).get_text_config()
-    n_parameters = 0
+    n_parameters = n_in_blocks = 0
     for path in sorted(base.folder.glob("*.safetensors")):
         with safe_open(str(path), framework="np") as file:
             for name in file.keys():  # noqa: SIM118
-                size = 1
-                for n in file.get_slice(name).get_shape():
-                    size *= n
+                size = prod(file.get_slice(name).get_shape())
                 n_parameters += size
-    return ModelSize(n_parameters=n_parameters, hidden_size=base.hidden_size, n_layers=int(config.num_hidden_layers))
+                n_in_blocks += size if ".layers." in name else 0
+    return ModelSize(
+        n_parameters=n_parameters,
+        hidden_size=base.hidden_size,
+        n_layers=int(config.num_hidden_layers),
+        n_outside=n_parameters - n_in_blocks,
+        widths=config_numbers(read_json(base.folder, "config.json")),
+    )
 
 
 def prefix_of(encoded: Encoded, base: CausalBase) -> int:
@@ -67,8 +75,14 @@ def load_frozen(base: CausalBase, choice: Choice, *, device: torch.device) -> An
         # not its losses: ours is weighted, sees completion positions alone and is made in chunks
         _apply_liger_kernel_to_instance(model=model, cross_entropy=False, fused_linear_cross_entropy=False)
     if choice.recompute:
-        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+        recompute_activations(model)
     return model
+
+
+def recompute_activations(model: Any) -> None:
+    """Compute activations a second time in the backward pass instead of keeping them, where the architecture can."""
+    if model.supports_gradient_checkpointing:
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
 
 
 def as_loaded(choice: Choice, model: Any, *, device: torch.device) -> Choice:

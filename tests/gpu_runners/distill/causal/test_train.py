@@ -274,10 +274,26 @@ def test_out_of_memory_halves_the_batch_once_and_learns_the_same(
     _, whole = distill_causal(job, DATA, base=small_base)
     out_of_memory_at(2)
     _, result = distill_causal(job, DATA, base=small_base)
-    assert whole.active["out_of_memory"] is None
+    assert (whole.active["out_of_memory"], whole.active["recompute"]) == (None, False)
+    assert result.active["recompute"] is True
     assert result.active["out_of_memory"] == {"step": 1, "parts": 2}
     for row, other in zip(result.training_log, whole.training_log, strict=True):
         assert row["train_loss"] == pytest.approx(other["train_loss"], rel=1e-3)
+
+
+def test_a_run_that_ran_out_of_memory_goes_on_to_the_same_bytes(
+    small_base: CausalBase, out_of_memory_at: Callable[..., None], tmp_path: Path
+) -> None:
+    job = make_job(small_base, dropout=0.1, batching="packed")
+    out_of_memory_at(2)
+    whole, _ = distill_causal(job, DATA, base=small_base)
+    saved, steps = Kept(tmp_path), list[StepDone]()
+    out_of_memory_at(2)
+    hooks = Hooks(on_step=steps.append, on_checkpoint=saved, should_stop=lambda: steps[-1].step == 3)
+    with pytest.raises(JobStopped):
+        distill_causal(job, DATA, base=small_base, hooks=hooks)
+    blob, result = distill_causal(job, DATA, base=small_base, resume=saved[-1])
+    assert (blob, result.active["recompute"], result.resumed_from_step) == (whole, True, 3)
 
 
 def test_out_of_memory_again_ends_the_job(small_base: CausalBase, out_of_memory_at: Callable[..., None]) -> None:
