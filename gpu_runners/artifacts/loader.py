@@ -120,33 +120,33 @@ class Loader:
         self._models_on.setdefault(name, set())
         self._models_on.move_to_end(name)
 
-    def _open(self, open: Callable[[], Opened]) -> Opened:
+    def _open(self, opening: Callable[[], Opened]) -> Opened:
         """A base that is to be loaded now. The oldest one makes room, all of them where they fill the base cache."""
         while len(self._models_on) >= self._keep_bases:
             self._forget_base(next(iter(self._models_on)))
         try:
-            return open()
+            return opening()
         except JobFailed as refused:
             if refused.code != "base_cache_full" or not self._models_on:
                 raise
         for name in list(self._models_on):
             self._forget_base(name)
-        return open()
+        return opening()
 
     def _forget_base(self, name: str) -> None:
         for sha256 in list(self._models_on[name]):
             self._forget_model(sha256)
         del self._models_on[name]
-        holds = []
+        bases: list[Base] = []
         if name in self._engines:
             causal, engine = self._engines.pop(name)
             engine.stop()
-            holds.append(causal.base.hold)
+            bases.append(causal.base)
         if name in self._runtimes:
-            holds.append(self._runtimes.pop(name)[0].hold)
-        for hold in holds:
-            if hold is not None:
-                hold.release()
+            bases.append(self._runtimes.pop(name)[0])
+        for base in bases:
+            if base.hold is not None:
+                base.hold.release()
         give_memory_back()
 
     def close(self) -> None:
