@@ -34,7 +34,7 @@ from backend.domain.jobs.runner_jobs import Claim, Progress, RunnerJobKind, Sele
 from backend.runner_jobs import own_absence
 from backend.runner_jobs.checkpoints import checkpoint_changes, forget_checkpoint, forget_superseded, warn_unkept
 from backend.runner_jobs.models import RunnerJob, RunnerJobStatus
-from backend.runner_jobs.wasted_attempts import book_lost_attempt
+from backend.runner_jobs.wasted_attempts import book_lost_attempt, not_before
 from backend.tenants.isolation import tenant_scope
 from backend.wakeups import RUNNERS, announce
 
@@ -97,6 +97,7 @@ def claim(runner: str, kinds: list[RunnerJobKind]) -> Claim | None:
         row = (
             RunnerJob.objects.select_for_update(skip_locked=True)
             .filter(queued, status=RunnerJobStatus.QUEUED, kind__in=kinds, attempts_in_vain__lt=MAX_ATTEMPTS)
+            .filter(Q(not_before=None) | Q(not_before__lte=timezone.now()))
             .order_by("created_at")
             .first()
         )
@@ -105,6 +106,7 @@ def claim(runner: str, kinds: list[RunnerJobKind]) -> Claim | None:
         row.status = RunnerJobStatus.LEASED
         row.attempts += 1
         row.attempts_in_vain += 1
+        row.not_before = None
         row.runner = runner[:100]
         row.token_sha256 = _hash(token)
         row.started_at = timezone.now()  # of this attempt
@@ -199,7 +201,8 @@ def report_success(job_id: UUID, token: str, result: dict[str, Any]) -> None:
 
 
 def report_failure(job_id: UUID, token: str, *, code: str, message: str, is_retryable: bool) -> None:
-    """Queue the job again while attempts are left, else end it as failed. Raises JobGone."""
+    """Queue the job again while attempts are left, after a pause where the reason has to pass, else end it as failed.
+    Raises JobGone."""
     job = authenticate(job_id, token)
     # what a runner says may quote the tenant's texts: it goes where they are, not into this shared table
     error = {"error_code": code, "error_sha256": put_json(job.tenant_id, {"message": message[:2000]})}
@@ -209,7 +212,8 @@ def report_failure(job_id: UUID, token: str, *, code: str, message: str, is_retr
                 compile_leases.lock(job.compile_id)
             # one statement: a cancel that comes in between must not leave a queued job behind
             mine = RunnerJob.objects.filter(id=job_id, token_sha256=_hash(token), cancel_requested=False)
-            is_queued = mine.update(status=RunnerJobStatus.QUEUED, token_sha256="", lease_until=None, **error)
+            again = {"status": RunnerJobStatus.QUEUED, "not_before": not_before(code, job.attempts_in_vain)}
+            is_queued = mine.update(token_sha256="", lease_until=None, **again, **error)
             if is_queued:
                 book_lost_attempt(job)
         if is_queued:

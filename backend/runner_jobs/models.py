@@ -29,7 +29,8 @@ class Runner(models.Model):
 class RunnerJob(models.Model):
     """`stage`, `done` and `total` are the progress of a job that belongs to no compile. `settled_at`: when whoever
     ordered such a job has taken its end into account. `attempts_in_vain` are the claims since the checkpoint last
-    advanced, which `checkpoint_step` measures: the furthest step at which one was handed over."""
+    advanced, which `checkpoint_step` measures: the furthest step at which one was handed over. `not_before`: when a
+    queued job may be claimed, where that is not at once."""
 
     id = models.UUIDField(primary_key=True, default=new_uuid7)
     tenant_id = models.UUIDField()
@@ -46,6 +47,7 @@ class RunnerJob(models.Model):
     runner = models.CharField(max_length=100, blank=True)
     token_sha256 = models.CharField(max_length=64, blank=True)
     lease_until = models.DateTimeField(null=True)
+    not_before = models.DateTimeField(null=True)
     cancel_requested = models.BooleanField(default=False)
     checkpoint_sha256 = models.CharField(max_length=64, blank=True)
     checkpoint_step = models.IntegerField(default=0, db_default=0)

@@ -1,6 +1,8 @@
-"""Runner time that came to nothing: booked as waste, which kolm carries and the customer sees."""
+"""Runner time that came to nothing: booked as waste, which kolm carries and the customer sees. And the time until the
+next attempt, where the reason is one that passes."""
 
 import math
+from datetime import datetime, timedelta
 
 from django.db.models import F
 from django.utils import timezone
@@ -12,6 +14,15 @@ from backend.usage.ledger import Fact, record
 from backend.usage.models import Billing
 
 SKU = "runner.second"
+# a hub that is away, a cache or a disk that is full: what passes, though not within seconds
+PASSING = frozenset({"hub_unavailable", "base_cache_full", "base_cache_failed", "runner_disk_full"})
+_PAUSE_S, _GROWTH = 15, 4
+
+
+def not_before(code: str, attempts_in_vain: int) -> datetime | None:
+    """The time from which a job may be claimed again after such a failure, 1, 4 and 16 minutes from now; None: at
+    once."""
+    return timezone.now() + timedelta(seconds=_PAUSE_S * _GROWTH**attempts_in_vain) if code in PASSING else None
 
 
 def book_lost_attempt(job: RunnerJob) -> None:

@@ -30,6 +30,7 @@ from gpu_runners.http import Refused, Unreachable, backoff_s
 log = logging.getLogger("kolm.runner")
 _STOP_WITHIN_S = 15.0
 _LOOK_EVERY_S = 1.0
+_AT_ONCE = {RunnerJobKind.INFER, RunnerJobKind.CHECK_BASE}  # somebody waits for these
 # who trains looks at bases too, whether or not it was told so: one that does neither need not answer for them
 _NEEDS_BASES = {RunnerJobKind.CHECK_BASE, RunnerJobKind.DISTILL, RunnerJobKind.DISTILL_CAUSAL}
 
@@ -54,7 +55,7 @@ def main() -> int:
 def run(config: RunnerConfig, stop: threading.Event) -> bool:
     """Work until `stop` is set and the jobs at work are handed back. False where a loop ended by itself: whoever
     supervises this process starts it again."""
-    training = [kind for kind in config.kinds if kind not in (RunnerJobKind.INFER, RunnerJobKind.CHECK_BASE)]
+    training = [kind for kind in config.kinds if kind not in _AT_ONCE]
     loops: list[JobLoop] = []
     if training:
         loops.append(JobLoop(config, kinds=training, stop=stop, name="train", prepare=_training))
@@ -155,7 +156,7 @@ class JobLoop:
             text = f"The runner met a fault of its own ({type(fault).__name__})."
             error = JobFailed(text, code="runner_crashed", retryable=True)
             report(lambda: client.job(claim).report_failure(error), within_s=claim.lease_s)
-            self._stop.wait(0.0 if claim.kind == RunnerJobKind.INFER else claim.lease_s)
+            self._stop.wait(0.0 if claim.kind in _AT_ONCE else claim.lease_s)
 
 
 def _about(prepared: Prepared) -> RunnerReport | None:

@@ -8,7 +8,6 @@ parent fetched and will upload.
 """
 
 import ctypes
-import gc
 import json
 import os
 import queue
@@ -23,6 +22,7 @@ from backend.domain.jobs.recipe_jobs import PackRecipesJob
 from backend.domain.jobs.runner_jobs import DistillJob, EvaluateJob, RunnerJobKind, SelectJob
 from backend.domain.log_text import guard_logs
 from gpu_runners.errors import JobFailed
+from gpu_runners.memory import give_memory_back
 
 _PR_SET_PDEATHSIG = 1
 
@@ -39,29 +39,35 @@ def main() -> None:
     jobs.warm_up()
     _emit(events, {"event": "ready"})
     while True:
-        request = requests.get()
-        try:
-            line.sent_s = 0.0
-            result = _work(jobs, request, events, stop, line)
-        except JobFailed as failure:
-            _emit(
-                events,
-                {"event": "failed", "code": failure.code, "message": failure.message, "retryable": failure.retryable},
-            )
-        except MemoryError:
-            _emit(
-                events,
-                {
-                    "event": "failed",
-                    "code": "out_of_memory",
-                    "message": "The job did not fit in this runner's memory; give it less at once (a training's "
-                    "train.batch_size and train.max_tokens, a selection's rows).",
-                    "retryable": True,
-                },
-            )
-        else:
-            _emit(events, {"event": "done"} | result)
-        _give_memory_back()
+        _answer(jobs, requests.get(), events, stop, line)
+        give_memory_back()
+
+
+def _answer(jobs: Any, request: dict[str, Any], events: TextIO, stop: threading.Event, line: "Line") -> None:
+    """Work on one job and say what came of it."""
+    import torch
+
+    try:
+        line.sent_s = 0.0
+        result = _work(jobs, request, events, stop, line)
+    except JobFailed as failure:
+        _emit(
+            events,
+            {"event": "failed", "code": failure.code, "message": failure.message, "retryable": failure.retryable},
+        )
+    except (MemoryError, torch.OutOfMemoryError):
+        _emit(
+            events,
+            {
+                "event": "failed",
+                "code": "out_of_memory",
+                "message": "The job did not fit in this runner's memory; give it less at once (a training's "
+                "train.batch_size and train.max_tokens, a selection's rows), or take a smaller base.",
+                "retryable": True,
+            },
+        )
+    else:
+        _emit(events, {"event": "done"} | result)
 
 
 class Line:
@@ -120,13 +126,6 @@ def _read_commands(requests: "queue.Queue[dict[str, Any]]", stop: threading.Even
             stop.clear()
             requests.put(command)
     os._exit(0)  # the parent is gone: nobody will read what this process computes
-
-
-def _give_memory_back() -> None:
-    """A training of 80 pairs of up to 100 tokens leaves 1.4 GB with glibc's allocator, of which 0.8 GB are free."""
-    gc.collect()
-    if sys.platform == "linux" and (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None:
-        trim(0)
 
 
 def _claim_stdout() -> TextIO:

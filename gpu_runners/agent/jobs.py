@@ -17,6 +17,7 @@ from gpu_runners.distill.checkpoint import Hooks, Snapshot, StepDone
 from gpu_runners.distill.label.train import distill
 from gpu_runners.errors import JobFailed
 from gpu_runners.jobs.label_evaluation import evaluate
+from gpu_runners.models.base_checks import check_usable
 from gpu_runners.models.bases import open_base
 
 Emit = Callable[[dict[str, Any]], None]
@@ -38,6 +39,7 @@ def distill_files(
     job: DistillJob, *, folder: Path, base_dir: Path | None, emit: Emit, should_stop: Callable[[], bool], line: Line
 ) -> dict[str, Any]:
     base = open_base(job.base_model, base_dir=base_dir)
+    check_usable(base.name, base.folder, kind="encoder")
     hooks = _hooks(folder, emit, should_stop, line)
     blob, result = distill(job, (folder / "dataset").read_bytes(), base=base, resume=_checkpoint(folder), hooks=hooks)
     _write_adapter(folder, blob)
@@ -57,6 +59,7 @@ def distill_causal_files(
     from gpu_runners.models.causal_base import open_causal_base
 
     base = open_causal_base(job.base_model, base_dir=base_dir)
+    check_usable(base.name, base.folder, kind="causal")
     hooks, data = _hooks(folder, emit, should_stop, line), (folder / "dataset").read_bytes()
     blob, result = distill_causal(job, data, base=base, resume=_checkpoint(folder), hooks=hooks)
     _write_adapter(folder, blob)

@@ -9,11 +9,12 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from backend.domain.artifact.kolm_verify import Kolm, load_verified, read_keyring
 from gpu_runners.artifacts.label_model import LabelModel
 from gpu_runners.errors import JobFailed
+from gpu_runners.memory import give_memory_back
 from gpu_runners.models.bases import Base, open_base
 from gpu_runners.models.causal_adapter import is_causal
 from gpu_runners.models.encoder_runtimes import Runtime, load_runtime
@@ -23,16 +24,26 @@ if TYPE_CHECKING:  # torch and transformers, which label tasks on BERT bases do 
     from gpu_runners.engine.torch_engine import TorchEngine
     from gpu_runners.models.causal_base import CausalBase
 
+Opened = TypeVar("Opened")
+
 
 class Loader:
-    """Models by the sha256 of their `.kolm`, least recently used out first; the base under them is loaded once. One
-    thread at a time."""
+    """Models by the sha256 of their `.kolm`, at most `keep`, over at most `keep_bases` bases, each of which is loaded
+    once. Least recently used out first, a base with all models on it. One thread at a time."""
 
     def __init__(
-        self, *, keyring: Path | None, base_dir: Path | None, allow_untrusted: bool = False, keep: int = 8
+        self,
+        *,
+        keyring: Path | None,
+        base_dir: Path | None,
+        allow_untrusted: bool = False,
+        keep: int = 8,
+        keep_bases: int = 3,
     ) -> None:
         self._keyring, self._base_dir, self._allow_untrusted, self._keep = keyring, base_dir, allow_untrusted, keep
+        self._keep_bases = keep_bases
         self._models: OrderedDict[str, LabelModel | GenerativeModel] = OrderedDict()
+        self._models_on: OrderedDict[str, set[str]] = OrderedDict()  # a base's name: the sha256 of the models on it
         self._runtimes: dict[str, tuple[Base, Runtime]] = {}
         self._engines: dict[str, tuple[CausalBase, TorchEngine]] = {}
 
@@ -41,6 +52,7 @@ class Loader:
         not trusted or do not fit."""
         if sha256 in self._models:
             self._models.move_to_end(sha256)
+            self._models_on.move_to_end(next(name for name, models in self._models_on.items() if sha256 in models))
             return self._models[sha256], 0
         started = time.monotonic()
         data = fetch()
@@ -50,11 +62,17 @@ class Loader:
             )
         model = self.load(data)
         self._models[sha256] = model
+        self._models_on[next(reversed(self._models_on))].add(sha256)  # the base that was just used
         while len(self._models) > self._keep:
-            _, oldest = self._models.popitem(last=False)
-            if not isinstance(oldest, LabelModel):
-                oldest.forget()
+            self._forget_model(next(iter(self._models)))
         return model, round((time.monotonic() - started) * 1000)
+
+    def _forget_model(self, sha256: str) -> None:
+        model = self._models.pop(sha256)
+        for models in self._models_on.values():
+            models.discard(sha256)
+        if not isinstance(model, LabelModel):
+            model.forget()
 
     def load(self, data: bytes) -> "LabelModel | GenerativeModel":
         """Raises KolmFileError for what is altered or not trusted. The keyring is read each time: a key may have been
@@ -82,8 +100,9 @@ class Loader:
 
     def base(self, name: str) -> tuple[Base, Runtime]:
         if name not in self._runtimes:
-            base = open_base(name, base_dir=self._base_dir)
+            base = self._open(lambda: open_base(name, base_dir=self._base_dir))
             self._runtimes[name] = (base, load_runtime(base))
+        self._use(name)
         return self._runtimes[name]
 
     def engine(self, name: str) -> "tuple[CausalBase, TorchEngine]":
@@ -92,9 +111,43 @@ class Loader:
         from gpu_runners.models.causal_base import open_causal_base
 
         if name not in self._engines:
-            base = open_causal_base(name, base_dir=self._base_dir)
+            base = self._open(lambda: open_causal_base(name, base_dir=self._base_dir))
             self._engines[name] = (base, TorchEngine(base))
+        self._use(name)
         return self._engines[name]
+
+    def _use(self, name: str) -> None:
+        self._models_on.setdefault(name, set())
+        self._models_on.move_to_end(name)
+
+    def _open(self, opening: Callable[[], Opened]) -> Opened:
+        """A base that is to be loaded now. The oldest one makes room, all of them where they fill the base cache."""
+        while len(self._models_on) >= self._keep_bases:
+            self._forget_base(next(iter(self._models_on)))
+        try:
+            return opening()
+        except JobFailed as refused:
+            if refused.code != "base_cache_full" or not self._models_on:
+                raise
+        for name in list(self._models_on):
+            self._forget_base(name)
+        return opening()
+
+    def _forget_base(self, name: str) -> None:
+        for sha256 in list(self._models_on[name]):
+            self._forget_model(sha256)
+        del self._models_on[name]
+        bases: list[Base] = []
+        if name in self._engines:
+            causal, engine = self._engines.pop(name)
+            engine.stop()
+            bases.append(causal.base)
+        if name in self._runtimes:
+            bases.append(self._runtimes.pop(name)[0])
+        for base in bases:
+            if base.hold is not None:
+                base.hold.release()
+        give_memory_back()
 
     def close(self) -> None:
         for _, engine in self._engines.values():

@@ -14,12 +14,12 @@ from gpu_runners.engine.kv import KVSlotPool, KVSlotPools
 from gpu_runners.engine.lora_slots import LoraSlots, linear_shapes, merge
 from gpu_runners.engine.segments import segments
 from gpu_runners.engine.sequences import TokenSequence
-from gpu_runners.errors import JobFailed
+from gpu_runners.models.base_store.files import read_json
+from gpu_runners.models.base_store.refusals import MOVING_ROPES, not_run, unsupported_base
 from gpu_runners.models.causal_base import CausalBase, load_weights
 
 # Of a step on a CPU: the thread's own time, which other work on the machine is no part of.
 _CLOCKS = {"cpu": time.thread_time}
-_MOVING_ROPES = ("dynamic", "longrope")  # their angles depend on the longest sequence of a batch
 _PROBE = 12
 
 
@@ -28,13 +28,15 @@ class ModelRunner:
 
     def __init__(self, base: CausalBase, *, device: torch.device, dtype: torch.dtype, merged: Path | None) -> None:
         """Raises JobFailed(unsupported_base), Rejected(bad_adapter)."""
+        if why := not_run(read_json(base.folder, "config.json")):
+            raise unsupported_base(base.name, why)
         self.base, self.device, self.dtype = base, device, dtype
         self.clock = _CLOCKS.get(device.type, time.perf_counter)
         self.model: Any = load_weights(base, dtype=str(dtype).removeprefix("torch.")).to(device)
         config = self.model.config
         rope = (getattr(config, "rope_parameters", None) or {}).get("rope_type", "default")
-        if not getattr(self.model, "_supports_attention_backend", False) or rope in _MOVING_ROPES:
-            raise _base_error(base, f"{type(self.model).__name__} with {rope} positions")
+        if not getattr(self.model, "_supports_attention_backend", False) or rope in MOVING_ROPES:
+            raise unsupported_base(base.name, f"{type(self.model).__name__} with {rope} positions")
         self.shapes = linear_shapes(self.model)
         if merged is not None:
             merge(self.model, deltas(merged, self.model, self.shapes))
@@ -173,10 +175,12 @@ class ModelRunner:
                 sequence.tokens.append(token)
                 _, ours = self.forward(pools, [], None)
         except (RuntimeError, TypeError, ValueError, AttributeError) as error:
-            raise _base_error(self.base, f"its attention is not like others' ({type(error).__name__})") from error
+            raise unsupported_base(
+                self.base.name, f"its attention is not like others' ({type(error).__name__})"
+            ) from error
         allowed = (1e-3 if self.dtype is torch.float32 else 5e-2) * float(own.abs().max())
         if float((ours[-1].float() - own).abs().max()) > allowed:
-            raise _base_error(self.base, "its attention does more than ours")
+            raise unsupported_base(self.base.name, "its attention does more than ours")
 
 
 class _Probe:
@@ -189,7 +193,3 @@ class _Probe:
         self.n_cached = 0
         self.adapter = None
         self.draft: list[int] = []
-
-
-def _base_error(base: CausalBase, why: str) -> JobFailed:
-    return JobFailed(f"This engine cannot run the base {base.name!r}: {why}. vLLM may.", code="unsupported_base")

@@ -5,11 +5,10 @@ A base that is on this machine is judged by its files' headers, one on the hub b
 only the weights themselves tell (a header that is cut, an embedding of another width) is found when they are here.
 """
 
-import json
 import math
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,21 +17,24 @@ from backend.domain.planning.adapter_sizes import config_numbers, parameters_a_r
 from gpu_runners.config import HubConfig
 from gpu_runners.errors import JobFailed
 from gpu_runners.models.base_store.cache import BaseCache
-from gpu_runners.models.base_store.fetching import inspect, library_copy, never_asked
+from gpu_runners.models.base_store.fetching import disk_failed, inspect, library_copy, never_asked
 from gpu_runners.models.base_store.files import (
     adapted_parameters,
     check_base,
     check_indexed_layers,
     read_json,
+    read_optional,
     weight_files,
+    wrong_architecture,
 )
+from gpu_runners.models.base_store.refusals import READ_OF, TOKENIZER_CONFIG, causal_refusal, encoder_refusal
 from gpu_runners.models.bases import check_name, installed_folder
 
 _WEIGHT_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 
 
 def look_at_base(job: CheckBaseJob, *, base_dir: Path | None, hub: HubConfig) -> CheckBaseResult:
-    """Look, and say what a training would meet. Never raises JobFailed: a refusal is the result."""
+    """Look, and say what a training would meet. A refusal is the result; nothing in a base's files makes it raise."""
     began = time.monotonic()
 
     def took_ms() -> int:
@@ -45,8 +47,13 @@ def look_at_base(job: CheckBaseJob, *, base_dir: Path | None, hub: HubConfig) ->
             raise never_asked(job.base_model)
         values: dict[str, Any] = _of_hub(job, hub) if folder is None else _of_folder(job, folder)
         return CheckBaseResult(is_here=folder is not None, runner_ms=took_ms(), **values)
-    except JobFailed as refused:
-        return CheckBaseResult(code=refused.code, message=refused.message[:2000], runner_ms=took_ms())
+    except JobFailed as error:
+        refusal = error
+    except OSError as error:
+        refusal = disk_failed(job.base_model, error)
+    except (TypeError, ValueError, LookupError, AttributeError, RecursionError) as error:
+        refusal = wrong_architecture(job.base_model, f"its files cannot be understood ({type(error).__name__})")
+    return CheckBaseResult(code=refusal.code, message=refusal.message[:2000], runner_ms=took_ms())
 
 
 def _folder_here(name: str, base_dir: Path | None, hub: HubConfig) -> Path | None:
@@ -59,7 +66,7 @@ def _folder_here(name: str, base_dir: Path | None, hub: HubConfig) -> Path | Non
 def _of_folder(job: CheckBaseJob, folder: Path) -> dict[str, Any]:
     shapes = check_base(folder, job.base_model)
     config = read_json(folder, "config.json")
-    _check_kind(job, config)
+    check_usable(job.base_model, folder, kind=job.kind)
     return {
         "config": config_numbers(config),
         "size_bytes": sum((folder / file).stat().st_size for file in weight_files(folder)),
@@ -71,10 +78,10 @@ def _of_folder(job: CheckBaseJob, folder: Path) -> dict[str, Any]:
 def _of_hub(job: CheckBaseJob, hub: HubConfig) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="kolm-base-") as at:
         folder = Path(at)
-        announced = inspect(job.base_model, hub, folder)
+        announced = inspect(job.base_model, hub, folder, wanted=READ_OF[job.kind])
         check_indexed_layers(folder, job.base_model)
         config = read_json(folder, "config.json")
-    _check_kind(job, config)
+        check_usable(job.base_model, folder, kind=job.kind, files=announced.small)
     width = _weight_bytes(config)
     return {
         "size_bytes": announced.size,
@@ -84,14 +91,19 @@ def _of_hub(job: CheckBaseJob, hub: HubConfig) -> dict[str, Any]:
     }
 
 
-def _check_kind(job: CheckBaseJob, config: Mapping[str, Any]) -> None:
-    if job.kind == "causal" and not any("CausalLM" in str(kind) for kind in config.get("architectures") or []):
-        declared = json.dumps(config.get("architectures"))[:200]
-        raise JobFailed(
-            f"The base {job.base_model!r} is no causal language model ({declared}). "
-            "Use an instruct model whose architecture ends in ForCausalLM.",
-            code="not_causal",
-        )
+def check_usable(name: str, folder: Path, *, kind: str, files: Collection[str] | None = None) -> None:
+    """Refuse a base that no training of this kind (causal, encoder) can end with, by its small files. `files`: what
+    else the base has beside those in the folder. Raises JobFailed: not_causal, base_unsupported, unsupported_base,
+    base_truncated."""
+    config = read_json(folder, "config.json")
+    if kind == "causal":
+        has_tokens = (folder / TOKENIZER_CONFIG).is_file()
+        names = [path.name for path in folder.iterdir()] if files is None else files
+        refusal = causal_refusal(name, config, names, read_json(folder, TOKENIZER_CONFIG) if has_tokens else {})
+    else:
+        refusal = encoder_refusal(name, config, lambda file: read_optional(folder, file))
+    if refusal is not None:
+        raise refusal
 
 
 def _weight_bytes(config: Mapping[str, Any]) -> int:

@@ -14,6 +14,7 @@ from gpu_runners.models.base_store.files import read_json, wrong_architecture
 from gpu_runners.models.bases import Base, open_base
 from gpu_runners.models.causal_adapter import AdapterConfig
 from gpu_runners.models.chat_template import PLAIN, ChatTemplate, read_template
+from gpu_runners.models.rendering.renderer import RENDERER
 
 DEFAULT_CONTEXT = 2048
 _OLD_TEMPLATE = "chat_template.json"  # where processors kept it before chat_template.jinja
@@ -51,7 +52,8 @@ class CausalBase:
 
 def open_causal_base(name: str, *, base_dir: Path | None = None, expect_sha256: str | None = None) -> CausalBase:
     """Find, hash and describe a base; its weights are not loaded. Raises JobFailed: what `open_base` raises,
-    not_causal (an encoder, or without chat template or end of sequence)."""
+    not_causal (an encoder, or without chat template or end of sequence), bad_chat (a template without an end)."""
+    RENDERER.start()
     base = open_base(name, base_dir=base_dir, expect_sha256=expect_sha256)
     config = read_json(base.folder, "config.json")
     if not any("CausalLM" in str(kind) for kind in config.get("architectures") or []):
@@ -104,15 +106,16 @@ def tokenizer_sha256(folder: Path, chat_template: str) -> str:
     return digest.hexdigest()
 
 
-def load_weights(base: CausalBase, *, dtype: str = "float32", attention: str | None = None) -> Any:
-    """The frozen `*ForCausalLM` in eval mode, on the CPU. Only safetensors; no code of a repository is run. Raises
-    JobFailed(base_wrong_architecture) where tensors are missing (they would be random) or of other shapes."""
+def load_weights(base: CausalBase, *, dtype: str = "float32", attention: str | None = None, **more: Any) -> Any:
+    """The frozen `*ForCausalLM` in eval mode, on the CPU unless `more`, which is transformers', says otherwise. Only
+    safetensors; no code of a repository is run. An architecture without the `attention` that is asked for gets its own.
+    Raises JobFailed(base_wrong_architecture) where tensors are missing (they would be random) or of other shapes."""
     import torch
     from transformers import AutoModelForCausalLM
     from transformers.utils import logging
 
     logging.disable_progress_bar()
-    more = {} if attention is None else {"attn_implementation": attention}
+    asked = {} if attention is None else {"attn_implementation": attention}
     try:
         model, loaded = AutoModelForCausalLM.from_pretrained(
             str(base.folder),
@@ -121,12 +124,15 @@ def load_weights(base: CausalBase, *, dtype: str = "float32", attention: str | N
             trust_remote_code=False,
             dtype=getattr(torch, dtype),
             output_loading_info=True,
+            **asked,
             **more,
         )
-    except (OSError, ValueError, KeyError, RuntimeError) as error:
+    except (OSError, ValueError, KeyError, RuntimeError, ImportError) as error:
         if isinstance(error, torch.OutOfMemoryError):
             raise
-        raise wrong_architecture(base.name, f"transformers does not load it ({type(error).__name__})") from error
+        if attention is None or not isinstance(error, (ValueError, ImportError)):
+            raise wrong_architecture(base.name, f"transformers does not load it ({type(error).__name__})") from error
+        return load_weights(base, dtype=dtype, **more)
     lacking = sorted(loaded["missing_keys"])
     if lacking:
         raise wrong_architecture(base.name, f"its weights lack {lacking[0]} and {len(lacking) - 1} more tensors")

@@ -27,7 +27,7 @@ def chat_ids(
     base: CausalBase, messages: Sequence[Mapping[str, Any]], *, tools: Sequence[Any] | None = None
 ) -> list[int]:
     """The tokens of a whole chat, ready for the next answer. Raises JobFailed(bad_chat) where the template refuses it
-    (roles that do not alternate), or where a tool spells a special token."""
+    (roles that do not alternate) or does not come to an end, or where a tool spells a special token."""
     if any(_spells_special(base, text) for text in _texts(tools)):
         raise JobFailed("A tool's definition spells one of the base's special tokens.", code="bad_chat")
     stand_ins: dict[str, str] = {}
@@ -54,11 +54,9 @@ def completion_ids(base: CausalBase, answer: str) -> list[int]:
 
 
 def _render(base: CausalBase, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any] | None) -> str:
-    import jinja2
-
     try:
         return render_chat(base.tokenizer, base.template, messages, tools=tools)
-    except (jinja2.TemplateError, ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError) as error:
         raise JobFailed(f"The base's chat template does not take these messages: {error}.", code="bad_chat") from error
 
 

@@ -13,6 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gpu_runners.models.rendering.renderer import RENDERER, TemplateRefused
+
 DATE = "26 Jul 2024"  # what Llama 3.1 and 3.2 write where there is no clock
 _CODES = {
     "%-d": "26",
@@ -78,7 +80,7 @@ def render_chat(
     *,
     tools: Sequence[Any] | None = None,
 ) -> str:
-    """The text of a chat up to where the answer begins. The template's own exceptions pass through."""
+    """The text of a chat up to where the answer begins. Raises TemplateRefused, JobFailed(bad_chat)."""
     return _render(tokenizer, list(messages), tools, asks=True) + template.answer_head
 
 
@@ -134,23 +136,27 @@ def _first_special(text: str, special_tokens: Sequence[str]) -> str:
 
 def _probe(tokenizer: Any, messages: Sequence[Mapping[str, Any]], *, asks: bool = False) -> str:
     """A rendering, "" where the template refuses the chat."""
-    import jinja2
-
     try:
         return _render(tokenizer, list(messages), None, asks=asks)
-    except (jinja2.TemplateError, ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError):
         return ""
 
 
 def _render(tokenizer: Any, messages: list[Mapping[str, Any]], tools: Sequence[Any] | None, *, asks: bool) -> str:
+    """What `tokenizer.apply_chat_template` gives, from the process that renders."""
+    if not messages:
+        raise TemplateRefused("A chat has at least one message.")
     offered = list(tools) if tools else None
-    more = dict(_SWITCHES)
+    template = str(tokenizer.get_chat_template(tools=offered))
     if "strftime_now" in str(tokenizer.chat_template):
-        more["chat_template"] = _CLOCK + tokenizer.get_chat_template(tools=offered)
-    text: str = tokenizer.apply_chat_template(
-        messages, tools=offered, add_generation_prompt=asks, tokenize=False, **more
+        template = _CLOCK + template
+    return RENDERER.render(
+        template,
+        [{name: value for name, value in message.items() if value is not None} for message in messages],
+        tools=offered,
+        asks=asks,
+        more=tokenizer.special_tokens_map | dict(_SWITCHES),
     )
-    return text
 
 
 def _user(text: str) -> Mapping[str, Any]:

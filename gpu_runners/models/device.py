@@ -10,12 +10,14 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 
 from backend.domain.jobs.causal_jobs import CausalOptions
+from backend.domain.planning.training_memory import QLORA_BYTES_A_WEIGHT, step_bytes
 from gpu_runners.errors import JobFailed
 
 ROW_TOKENS = {"cpu": 256, "cuda": 1024}  # where attention is dense, its cost grows with the square
 _MIN_SHARED = {"cpu": 1 / 3, "cuda": 1 / 8}  # of the mean example: below, a dense mask costs more than it saves
 _LIBRARIES = {"liger": ("liger_kernel", "liger-kernel"), "bitsandbytes": ("bitsandbytes", "bitsandbytes")}
 _LIBRARIES |= {"flash_attn": ("flash_attn", "flash-attn"), "transformer_engine": ("transformer_engine",) * 2}
+# where only the width of a base is known
 _ACTIVATION_BYTES = 34  # a token, layer and unit of width, in half precision: Korthikanti et al. 2022, eq. 2
 _FILL = 0.8  # of the device's memory that weights and activations may take before activations are recomputed
 
@@ -41,9 +43,15 @@ class Capabilities:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSize:
+    """`n_outside` of the parameters are not in a block: embedding and output layer, which stay whole where the blocks
+    are quantised. `widths` are the config's numbers (`adapter_sizes.config_numbers`), empty where its kind is not
+    known."""
+
     n_parameters: int
     hidden_size: int
     n_layers: int
+    n_outside: int = 0
+    widths: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,14 +207,24 @@ def _optimizer(options: CausalOptions, can: Capabilities, notes: list[Fallback])
 
 
 def _must_recompute(options: CausalOptions, can: Capabilities, size: ModelSize, precision: str) -> bool:
-    """Say whether activations are computed a second time in the backward pass instead of kept. 7B in bf16, 4096 tokens:
-    15.2 GB + 34 * 4096 * 28 * 3584 B = 14.0 GB: kept on 40 GB, not on 24."""
+    """Say whether activations are computed a second time in the backward pass instead of kept. Qwen2.5-7B in bf16, 4096
+    tokens: 15.2 GB + 2 B * 4096 * 28 * 204,800 values + 0.8 GB of logits = 63 GB: kept on 80 GB, not on 48."""
     if can.device != "cuda":
         return False
-    per_weight = 0.55 if options.variant == "qlora" else 2 if precision == "bf16" else 4
     tokens = max(options.tokens_per_step, options.max_tokens)
-    activations = _ACTIVATION_BYTES * tokens * size.n_layers * size.hidden_size * (1 if precision == "bf16" else 2)
-    return size.n_parameters * per_weight + activations > _FILL * can.memory_bytes
+    halves = 2 if precision == "bf16" else 1
+    if size.widths:
+        activations = step_bytes(size.widths, tokens, answer_share=1.0) // halves  # it counts float32
+    else:
+        activations = _ACTIVATION_BYTES * tokens * size.n_layers * size.hidden_size * 2 // halves
+    return _weight_bytes(options, size, precision) + activations > _FILL * can.memory_bytes
+
+
+def _weight_bytes(options: CausalOptions, size: ModelSize, precision: str) -> float:
+    """The bytes of the frozen base. What 4 bits leave whole, PEFT makes float32."""
+    if options.variant == "qlora":
+        return (size.n_parameters - size.n_outside) * QLORA_BYTES_A_WEIGHT + size.n_outside * 4
+    return size.n_parameters * (2 if precision == "bf16" else 4)
 
 
 def _version(module: str, package: str) -> str | None:

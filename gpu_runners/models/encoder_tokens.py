@@ -16,6 +16,7 @@ from backend.domain.encoders.sentence_settings import (
     readable_tokens,
 )
 from gpu_runners.errors import JobFailed
+from gpu_runners.models.base_store.files import read_optional
 from gpu_runners.models.bases import Base
 
 
@@ -25,18 +26,10 @@ def read_config(base: Base) -> dict[str, Any]:
 
 
 def sentence_settings(base: Base, use: Use) -> SentenceSettings:
-    """The settings with which this base wants its texts, by its own files. Raises JobFailed(base_unsupported)."""
-
-    def read(file: str) -> Any:
-        if ".." in file or not (base.folder / file).is_file():
-            return None
-        try:
-            return json.loads((base.folder / file).read_text("utf-8"))
-        except ValueError as error:
-            raise JobFailed(f"The base {base.name!r} has a {file} that is no JSON.", code="base_truncated") from error
-
+    """The settings with which this base wants its texts, by its own files. Raises JobFailed: base_unsupported,
+    base_truncated."""
     try:
-        settings = read_settings(base.name, use, read)
+        settings = read_settings(base.name, use, lambda file: read_optional(base.folder, file))
     except UnsupportedEncoder as refused:
         raise JobFailed(refused.message, code=refused.code) from refused
     capital, small = (row.ids for row in _bare_tokenizer(base).encode_batch(["A", "a"]))

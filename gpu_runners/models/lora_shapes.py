@@ -5,7 +5,9 @@ vLLM finds out inside its worker, which does not outlive the surprise: one bad a
 
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from safetensors import SafetensorError, safe_open
 
@@ -14,11 +16,17 @@ from gpu_runners.models.protocol import Rejected
 
 _NAME = re.compile(r"base_model\.model\.model\.layers\.(\d+)\.(?:self_attn|mlp)\.(\w+)\.lora_([AB])\.weight")
 
+# model_type: {a layer: those of a Llama that it is made of}, where vLLM takes an adapter of the whole layer. GLM's and
+# GLM-4's gate_up_proj is such a layer too, and vLLM wants its halves there: their adapters are refused.
+_FUSED: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "phi3": {"qkv_proj": ("q_proj", "k_proj", "v_proj"), "gate_up_proj": ("gate_proj", "up_proj")},
+}
+
 
 def check_shapes(adapter: Path, base: Path, *, rank: int) -> None:
     """Raises Rejected(bad_adapter)."""
     config = json.loads((base / "config.json").read_text("utf-8"))
-    shapes, n_layers = linear_shapes(config), int(config["num_hidden_layers"])
+    shapes, n_layers = block_shapes(config), int(config["num_hidden_layers"])
     try:
         with safe_open(str(adapter / "adapter_model.safetensors"), framework="np") as file:
             stored = {name: list(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
@@ -31,6 +39,15 @@ def check_shapes(adapter: Path, base: Path, *, rank: int) -> None:
         n_in, n_out = shapes[match[2]]
         if shape != ([rank, n_in] if match[3] == "A" else [n_out, rank]):
             raise _bad(f"{name[:80]!r} is of shape {shape}")
+
+
+def block_shapes(config: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
+    """(in, out) of the linear layers of one block by name, where some are one layer in this kind of base."""
+    shapes = linear_shapes(config)
+    for fused, parts in _FUSED.get(str(config.get("model_type")), {}).items():
+        widths = [shapes.pop(part) for part in parts]
+        shapes[fused] = widths[0][0], sum(n_out for _, n_out in widths)
+    return shapes
 
 
 def _bad(why: str) -> Rejected:

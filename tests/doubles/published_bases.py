@@ -27,6 +27,9 @@ REFUSALS = {
     "acme/shard-missing": ("base_truncated", "another revision"),
     "acme/deeper": ("base_wrong_architecture", "another"),
     "acme/encoder": ("not_causal", "ForCausalLM"),
+    "acme/no-template": ("not_causal", "instruct"),
+    "acme/awq": ("base_unsupported", "made of"),
+    "acme/longrope": ("unsupported_base", "another base"),
     "acme/huge": ("base_too_large", "base"),
     "acme/pickles": ("unknown_base", "copy"),
     "acme/nobody": ("unknown_base", "name"),
@@ -41,6 +44,7 @@ def whole() -> dict[str, bytes]:
         "config.json": json.dumps(CONFIG).encode(),
         "tokenizer.json": b"{}",
         "tokenizer_config.json": b"{}",
+        "chat_template.jinja": b"{{ messages[0].content }}",
         "model.safetensors.index.json": json.dumps({"weight_map": tensors}).encode(),
         **dict.fromkeys(SHARDS, b"\0" * 64),
     }
@@ -62,6 +66,9 @@ def publish(hub: ModelHub) -> None:
     add("acme/gated").is_gated = True
     add("acme/deeper", config__json=declaring(num_hidden_layers=99))
     add("acme/encoder", config__json=declaring(architectures=["BertModel"]))
+    add("acme/no-template", chat_template__jinja=None)
+    add("acme/awq", config__json=declaring(quantization_config={"quant_method": "awq", "bits": 4}))
+    add("acme/longrope", config__json=declaring(rope_scaling={"type": "longrope"}))
     add("acme/huge").announces[SHARDS[0]] = NO_DISK
     del add("acme/shard-missing").revisions["main"][SHARDS[1]]
     pickles = add("acme/pickles").revisions["main"]

@@ -1,5 +1,5 @@
-"""Random causal bases of two architectures with a real byte-level tokenizer: made in a second, good for everything but
-meaning. Their weights are wide, so that texts differ and no two tokens tie."""
+"""Random causal bases of several architectures with a real byte-level tokenizer: made in a second, good for everything
+but meaning. Their weights are wide, so that texts differ and no two tokens tie."""
 
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,6 @@ TARGETS = ("self_attn.q_proj", "self_attn.v_proj", "mlp.down_proj")
 
 def make_base(folder: Path, *, kind: str = "llama", seed: int = 1) -> CausalBase:
     import torch
-    from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
     folder.mkdir(parents=True)
     tokenizer = _tokenizer(folder)
@@ -41,7 +40,7 @@ def make_base(folder: Path, *, kind: str = "llama", seed: int = 1) -> CausalBase
         "tie_word_embeddings": False,
     }
     torch.manual_seed(seed)
-    model: Any = LlamaForCausalLM(LlamaConfig(**sizes)) if kind == "llama" else Qwen2ForCausalLM(Qwen2Config(**sizes))
+    model = _model(kind, sizes)
     for name, parameter in model.named_parameters():
         if name.endswith("bias"):
             torch.nn.init.normal_(parameter, std=0.3)
@@ -50,6 +49,32 @@ def make_base(folder: Path, *, kind: str = "llama", seed: int = 1) -> CausalBase
         model.lm_head.weight[0] *= 0.5  # the end comes, but not at once
     model.save_pretrained(folder)
     return open_causal_base(folder.name, base_dir=folder.parent)
+
+
+def _model(kind: str, sizes: dict[str, Any]) -> Any:
+    import transformers as t
+
+    match kind:
+        case "llama":
+            return t.LlamaForCausalLM(t.LlamaConfig(**sizes))
+        case "gemma2":
+            return t.Gemma2ForCausalLM(t.Gemma2Config(**sizes, head_dim=16, query_pre_attn_scalar=16))
+        case "phi3":
+            return t.Phi3ForCausalLM(t.Phi3Config(**sizes))
+        case "phi3-longrope":
+            factors = {"short_factor": [1.0] * 8, "long_factor": [2.0] * 8}
+            rope = {"rope_type": "longrope", "rope_theta": 10_000.0, **factors}
+            config = t.Phi3Config(**sizes, rope_parameters=rope, original_max_position_embeddings=CONTEXT // 2)
+            return t.Phi3ForCausalLM(config)
+        case "lfm2":
+            layers = ["conv", "full_attention"]
+            return t.Lfm2ForCausalLM(t.Lfm2Config(**sizes, layer_types=layers, block_auto_adjust_ff_dim=False))
+        case "stablelm":
+            return t.StableLmForCausalLM(t.StableLmConfig(**sizes))
+        case "glm":
+            return t.GlmForCausalLM(t.GlmConfig(**sizes, head_dim=16))
+        case _:
+            return t.Qwen2ForCausalLM(t.Qwen2Config(**sizes))
 
 
 def make_sharded(folder: Path, *, kind: str = "qwen2", seed: int = 1) -> CausalBase:

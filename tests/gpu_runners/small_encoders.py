@@ -18,6 +18,7 @@ WORDS = [
     "荷物はどこですか。返品したいのですが、請求書が間違っています",
 ]
 FAMILIES = ("bert", "roberta", "xlm-roberta", "mpnet", "modernbert", "nomic_bert")
+NARROW = ("albert", "electra")  # with an embedding of a width of its own
 SIZES: dict[str, Any] = {
     "hidden_size": 32,
     "num_hidden_layers": 2,
@@ -96,6 +97,10 @@ def _model(family: str, n_tokens: int, pad_id: int) -> Any:
             case "modernbert":
                 ids = {"bos_token_id": 0, "eos_token_id": 1, "cls_token_id": 0, "sep_token_id": 1}
                 return t.ModernBertModel(t.ModernBertConfig(**sizes, **ids))
+            case "albert":
+                return t.AlbertModel(t.AlbertConfig(**sizes, embedding_size=16))
+            case "electra":
+                return t.ElectraModel(t.ElectraConfig(**sizes, embedding_size=16))
             case "nomic_bert":
                 return t.NomicBertModel(t.NomicBertConfig(**sizes))
             case _:
@@ -105,7 +110,7 @@ def _model(family: str, n_tokens: int, pad_id: int) -> Any:
 def _tokenizer(family: str) -> tuple[Tokenizer, dict[str, str]]:
     special = {"cls_token": "<s>", "sep_token": "</s>", "unk_token": "<unk>", "mask_token": "<mask>"}
     trainer: Any
-    if family in ("bert", "nomic_bert"):
+    if family in ("bert", "nomic_bert", *NARROW):
         special = {"cls_token": "[CLS]", "sep_token": "[SEP]", "unk_token": "[UNK]", "mask_token": "[MASK]"}
         special["pad_token"] = "[PAD]"
         order = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]

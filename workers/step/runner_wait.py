@@ -36,6 +36,7 @@ THEIRS = frozenset(
         "base_without_tokenizer",
         "base_wrong_architecture",
         "base_unsupported",
+        "unsupported_base",
     }
 )
 

@@ -16,7 +16,12 @@ from torch import Tensor
 from backend.domain.jobs.causal_jobs import CausalOptions
 from gpu_runners.distill.causal.batch import Batch, make_batch, n_positions
 from gpu_runners.distill.causal.dataset import Example
-from gpu_runners.distill.causal.loading import make_optimizer, optimizer_tensors, restore_optimizer
+from gpu_runners.distill.causal.loading import (
+    make_optimizer,
+    optimizer_tensors,
+    recompute_activations,
+    restore_optimizer,
+)
 from gpu_runners.distill.causal.net import CompletionNet, weight_of
 from gpu_runners.distill.causal.packing import Bins, lay_out, plan_epoch, share_of
 from gpu_runners.distill.causal.processes import Processes
@@ -70,8 +75,8 @@ class Fit:
         self._steps: tuple[int, Bins] = (-1, [])
 
     def advance(self) -> Stepped:
-        """One optimiser step. Out of memory: once, the step is computed again in halves, and all later ones too.
-        Raises JobFailed: diverged, out_of_memory."""
+        """One optimiser step. Out of memory: once, the step is computed again in halves with its activations computed
+        twice, and all later ones too. Raises JobFailed: diverged, out_of_memory."""
         factor = learning_rate_factor(self.step, n_steps=self.n_steps, warmup_share=self.options.warmup_share)
         for group in self.optimizer.param_groups:
             group["lr"] = self.learning_rate * factor
@@ -162,7 +167,8 @@ class Fit:
         ]
 
     def _within_memory(self, compute: Callable[[], Answer]) -> Answer:
-        """A step of several processes is not tried again: the others are waiting inside theirs."""
+        """Compute, and where memory ends once more with half as much at once and activations that are not kept. A step
+        of several processes is not tried again: the others are waiting inside theirs."""
         rng = rng_tensors(self.device)
         try:
             return compute()
@@ -170,6 +176,7 @@ class Fit:
             if self.parts > 1 or self.processes.world > 1:
                 raise _too_large(self.options) from error
         self.parts, self.halved_at = 2, self.step
+        recompute_activations(self.net.core())
         self.optimizer.zero_grad(set_to_none=True)
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
@@ -220,6 +227,8 @@ class Fit:
         state = {key.removeprefix("opt."): tensors[key] for key in tensors if key.startswith("opt.")}
         restore_optimizer(self.optimizer, state)
         self.step, self.parts, self.halved_at = step, parts, halved_at
+        if parts > 1:
+            recompute_activations(self.net.core())
         set_rng(tensors, self.device)
 
 

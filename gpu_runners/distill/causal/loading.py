@@ -3,17 +3,21 @@ PEFT, bitsandbytes and Liger; the last two are imported only where they were cho
 
 import warnings
 from collections.abc import Mapping
+from dataclasses import replace
+from math import prod
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from backend.domain.jobs.causal_jobs import CausalOptions
+from backend.domain.planning.adapter_sizes import config_numbers
 from gpu_runners.distill.causal.batch import common_prefix
 from gpu_runners.distill.causal.dataset import Encoded
+from gpu_runners.models.base_store.files import read_json
 from gpu_runners.models.causal_adapter import CausalAdapter
 from gpu_runners.models.causal_base import CausalBase, load_weights
-from gpu_runners.models.device import Choice, ModelSize
+from gpu_runners.models.device import ROW_TOKENS, Choice, Fallback, ModelSize
 from gpu_runners.models.merging import to_numpy
 from gpu_runners.models.tensor_files import Array
 
@@ -26,15 +30,20 @@ def size_of(base: CausalBase) -> ModelSize:
     from transformers import AutoConfig
 
     config: Any = AutoConfig.from_pretrained(str(base.folder), local_files_only=True).get_text_config()
-    n_parameters = 0
+    n_parameters = n_in_blocks = 0
     for path in sorted(base.folder.glob("*.safetensors")):
         with safe_open(str(path), framework="np") as file:
             for name in file.keys():  # noqa: SIM118
-                size = 1
-                for n in file.get_slice(name).get_shape():
-                    size *= n
+                size = prod(file.get_slice(name).get_shape())
                 n_parameters += size
-    return ModelSize(n_parameters=n_parameters, hidden_size=base.hidden_size, n_layers=int(config.num_hidden_layers))
+                n_in_blocks += size if ".layers." in name else 0
+    return ModelSize(
+        n_parameters=n_parameters,
+        hidden_size=base.hidden_size,
+        n_layers=int(config.num_hidden_layers),
+        n_outside=n_parameters - n_in_blocks,
+        widths=config_numbers(read_json(base.folder, "config.json")),
+    )
 
 
 def prefix_of(encoded: Encoded, base: CausalBase) -> int:
@@ -57,11 +66,7 @@ def load_frozen(base: CausalBase, choice: Choice, *, device: torch.device) -> An
     if choice.quantised:
         model = _in_4_bits(base, choice, device)
     else:
-        try:
-            model = load_weights(base, dtype=dtype, attention=choice.attention)
-        except (ValueError, ImportError):  # an architecture without that kernel: what it has is read back
-            model = load_weights(base, dtype=dtype)
-        model = model.to(device)
+        model = load_weights(base, dtype=dtype, attention=choice.attention).to(device)
     if choice.kernels == "liger":
         from liger_kernel.transformers import (  # type: ignore[import-not-found,unused-ignore]
             _apply_liger_kernel_to_instance,
@@ -70,31 +75,40 @@ def load_frozen(base: CausalBase, choice: Choice, *, device: torch.device) -> An
         # not its losses: ours is weighted, sees completion positions alone and is made in chunks
         _apply_liger_kernel_to_instance(model=model, cross_entropy=False, fused_linear_cross_entropy=False)
     if choice.recompute:
-        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+        recompute_activations(model)
     return model
+
+
+def recompute_activations(model: Any) -> None:
+    """Compute activations a second time in the backward pass instead of keeping them, where the architecture can."""
+    if model.supports_gradient_checkpointing:
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+
+
+def as_loaded(choice: Choice, model: Any, *, device: torch.device) -> Choice:
+    """The choice with the attention that the architecture has, where it lacks the one that was chosen."""
+    attention = str(model.config.get_text_config()._attn_implementation)
+    if attention == choice.attention or attention not in ("eager", "sdpa"):
+        return choice
+    note = Fallback(wanted=choice.attention, got=attention, why=f"{type(model).__name__} does not have it")
+    row_tokens = choice.row_tokens or ROW_TOKENS[device.type]
+    return replace(choice, attention=attention, row_tokens=row_tokens, fallbacks=(*choice.fallbacks, note))
 
 
 def _in_4_bits(base: CausalBase, choice: Choice, device: torch.device) -> Any:
     """NF4 with double quantisation (Dettmers et al. 2023)."""
     from peft import prepare_model_for_kbit_training
-    from transformers import AutoModelForCausalLM, BitsAndBytesConfig
+    from transformers import BitsAndBytesConfig
 
-    compute = torch.bfloat16 if choice.precision == "bf16" else torch.float32
+    compute = "bfloat16" if choice.precision == "bf16" else "float32"
     quantisation = BitsAndBytesConfig(
         load_in_4bit=True,
         bnb_4bit_quant_type="nf4",
         bnb_4bit_use_double_quant=True,
-        bnb_4bit_compute_dtype=compute,
+        bnb_4bit_compute_dtype=getattr(torch, compute),
     )
-    model: Any = AutoModelForCausalLM.from_pretrained(
-        str(base.folder),
-        use_safetensors=True,
-        local_files_only=True,
-        trust_remote_code=False,
-        dtype=compute,
-        attn_implementation=choice.attention,
-        quantization_config=quantisation,
-        device_map={"": device},
+    model = load_weights(
+        base, dtype=compute, attention=choice.attention, quantization_config=quantisation, device_map={"": device}
     )
     return prepare_model_for_kbit_training(model, use_gradient_checkpointing=False)  # type: ignore[no-untyped-call]
 

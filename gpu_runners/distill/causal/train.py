@@ -50,7 +50,15 @@ from gpu_runners.distill import checkpoint
 from gpu_runners.distill.causal.active import read_back
 from gpu_runners.distill.causal.dataset import Encoded, encode, read_rows, split
 from gpu_runners.distill.causal.fit import Fit, Stepped
-from gpu_runners.distill.causal.loading import adapter_from, load_frozen, prefix_of, size_of, target_names, with_lora
+from gpu_runners.distill.causal.loading import (
+    adapter_from,
+    as_loaded,
+    load_frozen,
+    prefix_of,
+    size_of,
+    target_names,
+    with_lora,
+)
 from gpu_runners.distill.causal.net import CompletionNet
 from gpu_runners.distill.causal.options import learning_rate_for, read_causal_options
 from gpu_runners.distill.causal.processes import Processes
@@ -150,6 +158,7 @@ class _Run:
         self.device = torch.device(can.device) if self.processes.world == 1 else self.processes.accelerator.device
         self.train, self.held = split(encoded.examples, share=options.validation_share, seed=options.seed)
         model = load_frozen(base, self.choice, device=self.device)
+        self.choice = as_loaded(self.choice, model, device=self.device)
         self.targets = target_names(model)
         torch.manual_seed(options.seed)
         net = CompletionNet(with_lora(model, options), varlen=self.choice.attention == "flash_attention_2")

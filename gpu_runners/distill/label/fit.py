@@ -102,20 +102,20 @@ class Fit:
         return self._batches[1][n]
 
     def tensors(self) -> dict[str, Tensor]:
+        """The run's state. A layer that no text goes through gets no gradient, and Adam keeps no moments for it."""
         out: dict[str, Tensor] = {}
         for name, parameter in self.trained.items():
-            moments = self.optimizer.state[parameter]
-            out |= {
-                f"param.{name}": parameter,
-                f"adam_m.{name}": moments["exp_avg"],
-                f"adam_v.{name}": moments["exp_avg_sq"],
-            }
+            out[f"param.{name}"] = parameter
+            if moments := self.optimizer.state.get(parameter):
+                out |= {f"adam_m.{name}": moments["exp_avg"], f"adam_v.{name}": moments["exp_avg_sq"]}
         return out | checkpoint.rng_tensors(self.device)
 
     def restore(self, tensors: Mapping[str, Tensor], *, step: int) -> None:
         with torch.no_grad():
             for name, parameter in self.trained.items():
                 parameter.copy_(tensors[f"param.{name}"])
+                if f"adam_m.{name}" not in tensors:
+                    continue
                 self.optimizer.state[parameter] = {
                     "step": torch.tensor(float(step)),
                     "exp_avg": tensors[f"adam_m.{name}"].to(self.device),

@@ -119,16 +119,19 @@ class BaseCache:
         """The most bytes that a base may have which is fetched now, once what nobody uses is evicted; None where the
         disk cannot be asked."""
         try:
-            most = self._free() + sum(_bytes_in(self._root / record.key) for record in self._records())
+            return self._room_beside(self._records())
         except OSError:
             return None
-        return max(0, most if self._limit is None else min(most, self._limit))
 
     def check_room(self, name: str, size: int) -> None:
-        """Raise JobFailed(base_too_large) for a base that an empty cache could not hold either."""
+        """Raise JobFailed: base_too_large for a base that an empty cache could not hold either, base_cache_full for one
+        that has no room while others are in use."""
         key = _key(name)
         self._root.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._check_possible(name, size, _bytes_in(self._root / key), [r for r in self._records() if r.key != key])
+        here, others = _bytes_in(self._root / key), [r for r in self._records() if r.key != key]
+        self._check_possible(name, size, here, others)
+        if size - here > self._room_beside(others):
+            raise _full(name, size)
 
     def is_whole(self, name: str) -> bool:
         """Say whether all files are there. Inside `filling`."""
@@ -161,11 +164,7 @@ class BaseCache:
             if self._evict(record.key):
                 others.remove(record)
         if not self._fits(size, here, others):
-            raise JobFailed(
-                f"There is no room for the base {name!r} ({size:,} bytes) while other bases are in use here.",
-                code="base_cache_full",
-                retryable=True,
-            )
+            raise _full(name, size)
         self._write(key, commit, size, is_whole=False)
         folder.mkdir(parents=True, exist_ok=True)
         return folder
@@ -179,6 +178,23 @@ class BaseCache:
         key = _key(name)
         self._record_path(key).unlink(missing_ok=True)
         shutil.rmtree(self._root / key, ignore_errors=True)
+
+    def _room_beside(self, records: list[Record]) -> int:
+        """The bytes that evicting all that nobody uses would leave for one more base."""
+        with _alone(self._root / "room.lock"):  # or an eviction would take our look at a lock for a use of the base
+            in_use = [record for record in records if self._is_in_use(record.key)]
+        idle = sum(_bytes_in(self._root / record.key) for record in records if record not in in_use)
+        most = self._free() + idle
+        if self._limit is not None:
+            most = min(most, self._limit - sum(record.size for record in in_use))
+        return max(0, most)
+
+    def _is_in_use(self, key: str) -> bool:
+        hold = Hold(self._root / f"{key}.lock")
+        try:
+            return not hold.lock(fcntl.LOCK_EX)
+        finally:
+            hold.release()
 
     def _check_possible(self, name: str, size: int, here: int, others: list[Record]) -> None:
         """Raise for what an empty cache could not hold either."""
@@ -247,6 +263,14 @@ class BaseCache:
 
     def _record_path(self, key: str) -> Path:
         return self._root / f"{key}.json"
+
+
+def _full(name: str, size: int) -> JobFailed:
+    return JobFailed(
+        f"There is no room for the base {name!r} ({size:,} bytes) while other bases are in use here.",
+        code="base_cache_full",
+        retryable=True,
+    )
 
 
 def _key(name: str) -> str:

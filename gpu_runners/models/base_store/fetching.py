@@ -12,7 +12,7 @@ tenants' specs, and the token is the operator's.
 import errno
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from functools import partial
@@ -56,6 +56,8 @@ SMALL_FILES = (
     "config_sentence_transformers.json",
     "sentence_bert_config.json",
 )
+_MB = 1 << 20
+MOST_BYTES = {"config.json": _MB, INDEX: 64 * _MB, "tokenizer.json": 256 * _MB}  # of a small file; others have 16 MiB
 RETRY_S = (1.0, 5.0)  # waits between tries at what a network may have cut
 _DISK = {errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS}
 
@@ -80,12 +82,12 @@ def open_cached(name: str, config: HubConfig) -> tuple[Path, Hold | None] | None
 def library_copy(name: str) -> Path | None:
     """A base in the hub library's own cache. No hub is asked."""
     from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import LocalEntryNotFoundError
+    from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
 
     repo, revision = _split(name)
     try:
         return Path(snapshot_download(repo, revision=revision, local_files_only=True))
-    except LocalEntryNotFoundError:
+    except (LocalEntryNotFoundError, HFValidationError):
         return None
 
 
@@ -102,7 +104,7 @@ def fetch(name: str, config: HubConfig) -> tuple[Path, Hold | None]:
                 raise never_asked(name)
             _fill(name, config)
     except OSError as error:
-        raise _disk_failed(name, error) from error
+        raise disk_failed(name, error) from error
 
 
 def never_asked(name: str) -> JobFailed:
@@ -115,15 +117,18 @@ def never_asked(name: str) -> JobFailed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Announced:
-    """The sizes of a base as the hub announces them, in bytes: of all that would be fetched, and of its weights."""
+    """The sizes of a base as the hub announces them, in bytes: of all that would be fetched, and of its weights; and
+    the small files among it."""
 
     size: int
     weights: int
+    small: tuple[str, ...]
 
 
-def inspect(name: str, config: HubConfig, folder: Path) -> Announced:
-    """Look at a base on the hub as `fetch` does before the weights; config.json and the weights' index are put into
-    `folder`. Raises what `fetch` raises, but for what only the weights tell."""
+def inspect(name: str, config: HubConfig, folder: Path, *, wanted: Sequence[str] = ()) -> Announced:
+    """Look at a base on the hub as `fetch` does before the weights; config.json, the weights' index and those of the
+    `wanted` small files that are there are put into `folder`. Raises what `fetch` raises, but for what only the weights
+    tell."""
     try:
         repository = _trying(name, lambda: _look_up(name, config))
         small, weights = _checked_listing(name, repository)
@@ -131,16 +136,25 @@ def inspect(name: str, config: HubConfig, folder: Path) -> Announced:
         BaseCache(config.cache, limit=config.cache_bytes).check_room(name, size)
         _download(name, repository, [file for file in ("config.json", INDEX) if file in small], folder, config)
         check_config(read_json(folder, "config.json"), name)
-        wanted = _wanted_weights(name, folder, repository)
-        return Announced(size=size, weights=sum(repository.sizes[file] or 0 for file in wanted))
+        in_bytes = sum(repository.sizes[file] or 0 for file in _wanted_weights(name, folder, repository))
+        _download(name, repository, [file for file in wanted if file in small], folder, config)
+        return Announced(size=size, weights=in_bytes, small=tuple(small))
     except OSError as error:
-        raise _disk_failed(name, error) from error
+        raise disk_failed(name, error) from error
 
 
 def _checked_listing(name: str, repository: _Repository) -> tuple[list[str], list[str]]:
-    """The small files and the weights that a repository lists."""
+    """The small files and the weights that a repository lists. Small files are read whole, so their size is bounded."""
     small = [file for file in SMALL_FILES if file in repository.sizes]
     weights = _announced_weights(repository)
+    for file in small:
+        size, most = repository.sizes[file] or 0, MOST_BYTES.get(file, 16 * _MB)
+        if size > most:
+            raise JobFailed(
+                f"The base {name!r} announces {size:,} bytes of {file}, where {most:,} are the most. Use another "
+                "revision or another base.",
+                code="base_truncated",
+            )
     check_tokenizer("tokenizer.json" in small, name)
     check_weights(bool(weights), name)
     return small, weights
@@ -271,7 +285,7 @@ def _failure(name: str, error: Exception) -> JobFailed:
     if isinstance(error, errors.RemoteEntryNotFoundError):
         return _unknown(name, "the hub lists files of it that it does not have")
     if isinstance(error, OSError) and error.errno in _DISK:
-        return _disk_failed(name, error)
+        return disk_failed(name, error)
     return JobFailed(
         f"The base {name!r} could not be fetched: the hub does not answer ({type(error).__name__}).",
         code="hub_unavailable",
@@ -287,7 +301,7 @@ def _unknown(name: str, why: str) -> JobFailed:
     )
 
 
-def _disk_failed(name: str, error: OSError) -> JobFailed:
+def disk_failed(name: str, error: OSError) -> JobFailed:
     return JobFailed(
         f"The base {name!r} could not be stored: {error.strerror or type(error).__name__}.",
         code="base_cache_failed",

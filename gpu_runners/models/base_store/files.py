@@ -33,10 +33,10 @@ def weight_files(folder: Path) -> list[str]:
 def indexed_shards(folder: Path) -> list[str]:
     """The shards of the folder's index. A name with a folder in it is refused: it would lead out of the base."""
     value = read_json(folder, INDEX).get("weight_map")
-    names = sorted(set(value.values())) if isinstance(value, dict) and value else []
+    names = list(value.values()) if isinstance(value, dict) else []
     if not names or not all(isinstance(n, str) and re.fullmatch(r"[\w.-]+\.safetensors", n) for n in names):
         raise _not_whole(folder, f"{INDEX} names no shards")
-    return names
+    return sorted(set(names))
 
 
 def check_base(folder: Path, name: str) -> dict[str, list[int]]:
@@ -103,13 +103,22 @@ def check_config(config: Mapping[str, Any], name: str) -> None:
 
 def read_json(folder: Path, file: str) -> dict[str, Any]:
     """Raises JobFailed(base_truncated) for what is no whole JSON object."""
-    try:
-        value = json.loads((folder / file).read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise _not_whole(folder, f"{file} cannot be read") from error
+    value = _read_any(folder, file)
     if not isinstance(value, dict):
         raise _not_whole(folder, f"{file} is no JSON object")
     return value
+
+
+def read_optional(folder: Path, file: str) -> Any:
+    """The JSON of a file of the base, None where it is not there. Raises JobFailed(base_truncated)."""
+    return None if ".." in file or not (folder / file).is_file() else _read_any(folder, file)
+
+
+def _read_any(folder: Path, file: str) -> Any:
+    try:
+        return json.loads((folder / file).read_text("utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise _not_whole(folder, f"{file} cannot be read") from error
 
 
 def _is_native(model_type: str) -> bool:
@@ -124,7 +133,7 @@ def _shapes(path: Path, name: str) -> dict[str, list[int]]:
     try:
         header, end = _header(path, size)
         shapes = {key: list(value["shape"]) for key, value in header.items()}
-    except (OSError, ValueError, struct.error, AttributeError, TypeError, KeyError, IndexError) as error:
+    except (OSError, ValueError, struct.error, AttributeError, TypeError, LookupError, RecursionError) as error:
         raise JobFailed(
             f"The base {name!r} is not whole: {path.name} is no safetensors file.", code="base_truncated"
         ) from error
@@ -149,9 +158,11 @@ def _header(path: Path, size: int) -> tuple[dict[str, Any], int]:
 
 
 def check_architecture(config: Mapping[str, Any], shapes: Mapping[str, list[int]], name: str) -> None:
-    """Compare what the config declares with what the weights are: the width of the embedding, and how many layers.
-    What is loaded is compared again, tensor by tensor, by `load_weights`."""
-    declared = [config.get("vocab_size"), config.get("hidden_size")]
+    """Compare what the config declares with what the weights are: the width of the embedding, which some have of its
+    own (ALBERT, ELECTRA, OPT), and how many layers. What is loaded is compared again, tensor by tensor, by
+    `load_weights`."""
+    width = config.get("embedding_size") or config.get("word_embed_proj_dim") or config.get("hidden_size")
+    declared = [config.get("vocab_size"), width]
     for tensor, shape in shapes.items():
         if _EMBEDDING.search(tensor) and None not in declared and shape != declared and len(shape) == 2:
             raise wrong_architecture(name, f"config.json says {declared} and {tensor} has the shape {shape}")

@@ -2,12 +2,14 @@
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.conf import settings as django_settings
 from django.db import connection, transaction
 from django.test import Client
+from django.utils import timezone
 
 from backend.blobs import put_blob
 from backend.compiles.models import Compile, CompileEvent
@@ -175,3 +177,26 @@ def test_an_answer_that_nobody_waits_for_any_more_is_not_worked_on(row):
     leases.expire_leases()
     job.refresh_from_db()
     assert job.status == RunnerJobStatus.CANCELED
+
+
+def test_a_failure_that_has_to_pass_gives_the_job_back_after_a_pause(row):
+    """Before, four claims within 24 seconds ended a compile that a hub was away for."""
+    job = queue(row)
+    later = timezone.now() - timedelta(minutes=30)
+    for minutes in (1, 4, 16):
+        claim = claimed()
+        leases.report_failure(job.id, claim.token, code="hub_unavailable", message="", is_retryable=True)
+        assert leases.claim("r1", [RunnerJobKind.DISTILL]) is None
+        pause = RunnerJob.objects.get(id=job.id).not_before - timezone.now()
+        assert timedelta(minutes=minutes, seconds=-30) < pause <= timedelta(minutes=minutes)
+        RunnerJob.objects.filter(id=job.id).update(not_before=later)
+    claim = claimed()
+    leases.report_failure(job.id, claim.token, code="hub_unavailable", message="", is_retryable=True)
+    job.refresh_from_db()
+    assert (job.status, job.error_code) == (RunnerJobStatus.FAILED, "hub_unavailable")
+
+
+def test_a_failure_of_another_kind_gives_the_job_back_at_once(row):
+    job = queue(row)
+    leases.report_failure(job.id, claimed().token, code="out_of_memory", message="", is_retryable=True)
+    assert claimed().attempt == 2

@@ -1,11 +1,14 @@
 """What a runner says of itself, and a look at a base that it was asked for, over a real lease server."""
 
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
 from backend.domain.jobs.base_checks import CheckBaseJob, CheckBaseResult, read_report
+from backend.domain.jobs.runner_jobs import Claim, RunnerJobKind
+from gpu_runners.agent.__main__ import JobLoop, Prepared
 from gpu_runners.agent.base_worker import Machine, look
 from gpu_runners.agent.device_probe import main_memory, probe
 from gpu_runners.agent.lease_client import RunnerClient
@@ -64,3 +67,34 @@ def test_a_job_that_cannot_be_read_fails() -> None:
             assert claim is not None
             look(claim, job=client.job(claim), base_dir=None)
         assert [report["code"] for report in job.reports] == ["invalid_job"]
+
+
+def test_a_fault_at_a_look_keeps_nobody_waiting() -> None:
+    """Before, the loop slept for the length of a lease: one base stopped every preflight."""
+    claims: list[str] = []
+
+    def handle(client: RunnerClient, claim: Claim) -> None:
+        claims.append(claim.job_id)
+        if len(claims) == 1:
+            raise RuntimeError("a fault of this runner")
+        client.job(claim).report_success({})
+
+    stop = threading.Event()
+    with lease_server() as server:
+        job = server.offer("job_0", Job(kind="check_base", payload={}, lease_s=60))
+        config = config_for(server.url, KOLM_RUNNER_WAIT_S="0")
+        loop = JobLoop(
+            config,
+            kinds=[RunnerJobKind.CHECK_BASE],
+            stop=stop,
+            name="look",
+            prepare=lambda *_: Prepared(handle=handle),
+        )
+        loop.start()
+        try:
+            server.wait_until(lambda: len(job.reports) == 2, within_s=30)
+        finally:
+            stop.set()
+            loop.finish(within_s=5)
+    fault, success = job.reports
+    assert (fault["code"], success["ok"]) == ("runner_crashed", True)

@@ -2,7 +2,9 @@
 
 import dataclasses
 import json
+import re
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +13,17 @@ import pytest
 from backend.domain.jobs.base_checks import CheckBaseJob, CheckBaseResult
 from backend.domain.planning.adapter_sizes import PARAMETERS_A_RANK, lora_parameters, parameters_a_rank
 from gpu_runners.config import HubConfig
+from gpu_runners.engine.torch_engine import TorchEngine
+from gpu_runners.errors import JobFailed
 from gpu_runners.models.base_checks import look_at_base
 from gpu_runners.models.base_store import fetching
 from gpu_runners.models.base_store.fetching import fetch
+from gpu_runners.models.base_store.refusals import NO_BACKEND, causal_refusal
 from gpu_runners.models.bases import MINILM, TINY, installed_folder
 from gpu_runners.models.lora_shapes import linear_shapes
 from tests.doubles.model_hub import ModelHub, model_hub
-from tests.gpu_runners.small_base import make_sharded
+from tests.gpu_runners.small_base import make_base, make_sharded
+from tests.gpu_runners.small_encoders import make_encoder
 
 NAME = "owner/small"
 
@@ -48,7 +54,7 @@ def look(config: HubConfig, name: str = NAME, *, kind: str = "causal", base_dir:
 def test_a_base_on_the_hub_is_known_without_its_weights(config: HubConfig, hub: ModelHub, sharded: Path) -> None:
     found = look(config)
     assert (found.code, found.is_here) == ("", False)
-    assert set(hub.fetched()) == {"config.json", "model.safetensors.index.json"}
+    assert set(hub.fetched()) == {"config.json", "model.safetensors.index.json", "tokenizer_config.json"}
     declared = json.loads((sharded / "config.json").read_text())
     per_layer = sum(map(sum, linear_shapes(declared).values()))
     assert found.adapter_parameters == per_layer * declared["num_hidden_layers"]
@@ -106,6 +112,112 @@ def test_what_a_training_would_meet_is_met_now(config: HubConfig, hub: ModelHub,
     encoder = declared | {"architectures": ["BertModel"]}
     assert changed("config.json", json.dumps(encoder).encode()) == "not_causal"
     assert changed("config.json", b"{half") == "base_truncated"
+    assert look_with({k: v for k, v in files.items() if k != "chat_template.jinja"}) == "not_causal"
+    awq = declared | {"quantization_config": {"quant_method": "awq", "bits": 4}}
+    assert changed("config.json", json.dumps(awq).encode()) == "base_unsupported"
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"rope_scaling": {"type": "su"}}, "unsupported_base"),
+        ({"rope_parameters": {"rope_type": "dynamic"}}, "unsupported_base"),
+        ({"rope_scaling": {"rope_type": "yarn"}, "model_type": "phi3"}, "unsupported_base"),
+        ({"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}, ""),
+        ({"layer_types": ["linear_attention", "full_attention"]}, "unsupported_base"),
+        ({"layer_types": ["sliding_attention", "full_attention"]}, ""),
+        ({"model_type": "gemma2"}, "unsupported_base"),
+        ({"model_type": "gemma2", "attn_logit_softcapping": None}, ""),
+        ({"model_type": "qwen3_next"}, "unsupported_base"),
+        ({"kv_lora_rank": 512}, "unsupported_base"),
+    ],
+)
+def test_what_our_engine_cannot_run_is_refused_by_the_config(changes: dict[str, Any], code: str) -> None:
+    config = {"architectures": ["AnyForCausalLM"], "model_type": "qwen2"} | changes
+    refusal = causal_refusal("owner/any", config, ["chat_template.jinja"], {})
+    assert (refusal.code if refusal else "") == code
+
+
+@pytest.mark.parametrize(
+    ("kind", "runs"),
+    [
+        ("llama", True),
+        ("gemma2", False),
+        *(pytest.param(kind, False, marks=pytest.mark.nightly) for kind in ("phi3-longrope", "lfm2", "stablelm")),
+        *(pytest.param(kind, True, marks=pytest.mark.nightly) for kind in ("phi3", "glm")),
+    ],
+)
+def test_a_look_refuses_what_the_engine_refuses(config: HubConfig, tmp_path: Path, kind: str, runs: bool) -> None:
+    base = make_base(tmp_path / kind, kind=kind)
+    assert look(config, kind, base_dir=tmp_path).code == ("" if runs else "unsupported_base")
+    if runs:
+        TorchEngine(base, max_running=1, kv_tokens=64).stop()
+        return
+    with pytest.raises(JobFailed) as caught:
+        TorchEngine(base)
+    assert caught.value.code == "unsupported_base"
+
+
+def test_the_kinds_without_an_attention_backend_are_those_of_the_installed_library() -> None:
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+    folder = find_spec("transformers")
+    assert folder is not None
+    assert folder.origin is not None
+    has_backend: dict[str, bool] = {}
+    for file in Path(folder.origin).parent.glob("models/*/modeling_*.py"):
+        text = file.read_text("utf-8")
+        is_set = "_supports_attention_backend = True" in text
+        has_backend |= dict.fromkeys(re.findall(r"^class (\w+ForCausalLM)\(", text, re.MULTILINE), is_set)
+    names = MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.items()
+    assert {kind for kind, name in names if has_backend.get(str(name)) is False} == NO_BACKEND
+
+
+def test_an_encoder_that_is_not_computed_is_refused_at_a_look(config: HubConfig, hub: ModelHub, tmp_path: Path) -> None:
+    repository = hub.add("owner/encoder", make_encoder(tmp_path / "encoder"))
+    assert look(config, "owner/encoder", kind="encoder").code == ""
+    files = repository.revisions["main"]
+    modules = json.loads(files["modules.json"])
+    modules.insert(2, {"idx": 2, "name": "2", "path": "2_Dense", "type": "sentence_transformers.models.Dense"})
+    repository.revisions["main"] = files | {"modules.json": json.dumps(modules).encode()}
+    dense = look(config, "owner/encoder", kind="encoder")
+    assert (dense.code, "Dense" in dense.message) == ("base_unsupported", True)
+    writes = json.loads(files["config.json"]) | {"is_encoder_decoder": True}
+    repository.revisions["main"] = files | {"config.json": json.dumps(writes).encode()}
+    assert look(config, "owner/encoder", kind="encoder").code == "base_unsupported"
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "code"),
+    [
+        ("config.json", b'{"architectures": 5}', "not_causal"),
+        ("config.json", b'{"architectures": ["AForCausalLM"], "model_type": ["a"]}', "base_wrong_architecture"),
+        ("config.json", b"[" * 100_000, "base_truncated"),
+        ("model.safetensors.index.json", b'{"weight_map": {"a": []}}', "base_truncated"),
+        ("model.safetensors.index.json", b'{"weight_map": 5}', "base_truncated"),
+        ("tokenizer_config.json", b"[]", "base_truncated"),
+    ],
+)
+def test_files_of_any_content_get_a_code(
+    config: HubConfig, hub: ModelHub, sharded: Path, file: str, content: bytes, code: str
+) -> None:
+    hub.add("owner/odd", sharded).revisions["main"][file] = content
+    assert look(config, "owner/odd").code == code
+
+
+def test_a_small_file_that_is_large_is_never_fetched(config: HubConfig, hub: ModelHub, sharded: Path) -> None:
+    for file in ("config.json", "tokenizer.json", "model.safetensors.index.json", "tokenizer_config.json"):
+        hub.add("owner/heavy", sharded).announces[file] = 1 << 30
+        refused = look(config, "owner/heavy")
+        assert (refused.code, file in refused.message) == ("base_truncated", True)
+        with pytest.raises(JobFailed):
+            fetch("owner/heavy", config)
+    assert hub.fetched() == []
+
+
+def test_offline_a_name_that_no_hub_has_is_unknown(config: HubConfig) -> None:
+    offline = dataclasses.replace(config, is_offline=True)
+    assert look(offline, "x/a--b").code == "unknown_base"
 
 
 def test_who_may_not_have_a_base_is_told_why(config: HubConfig, hub: ModelHub) -> None:

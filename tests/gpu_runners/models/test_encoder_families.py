@@ -24,7 +24,7 @@ from gpu_runners.models.label_adapter import AdapterConfig, from_bytes
 from gpu_runners.models.merging import merged_body, net_with
 from gpu_runners.models.numpy_bert import NumpyBert, can_run
 from tests.backend.domain.artifact.tiny_kolm import keyring
-from tests.gpu_runners.small_encoders import FAMILIES, make_encoder
+from tests.gpu_runners.small_encoders import FAMILIES, NARROW, make_encoder
 from tests.gpu_runners.small_task import LABELS, Trained, jsonl, kolm_of, task_rows
 
 TEXTS = [
@@ -40,6 +40,7 @@ FAST = {"bert", "roberta", "xlm-roberta"}  # what numpy computes
 CASES = [
     *((family, "mean", False) for family in FAMILIES),
     *((family, "cls", True) for family in FAMILIES),
+    *((family, "mean", False) for family in NARROW),
     *(("bert", mode, True) for mode in ("max", "lasttoken", "weightedmean", "mean_sqrt_len_tokens")),
 ]
 

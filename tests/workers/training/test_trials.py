@@ -254,7 +254,9 @@ def test_a_first_evaluation_that_failed_is_offered_anew_when_the_compile_is_resu
     check_money(row)
 
 
-@pytest.mark.parametrize("code", ["not_causal", "diverged", "nothing_to_train", "gated_base", "base_too_large"])
+@pytest.mark.parametrize(
+    "code", ["not_causal", "diverged", "nothing_to_train", "gated_base", "base_too_large", "unsupported_base"]
+)
 def test_what_the_spec_asks_and_no_runner_can_do_is_the_customers_to_mend(row, code):
     advance(row)
     fail(row, TRAIN, code)

@@ -4,9 +4,10 @@ import io
 import json
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
+import torch
 
 from backend.domain.jobs.causal_jobs import DistillCausalResult
 from backend.domain.jobs.runner_jobs import RunnerJobKind
@@ -45,6 +46,24 @@ def test_a_stopped_job_goes_on_from_the_checkpoint_that_it_left(small_base: Caus
     Path(events[-1]["path"]).rename(tmp_path / "checkpoint")
     done, _ = ask(small_base, tmp_path)
     assert done["result"]["resumed_from_step"] == 1
+
+
+def test_a_base_that_does_not_fit_into_the_devices_memory_is_out_of_memory(
+    small_base: CausalBase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before, the process died of it, four times: `runner_crashed`."""
+    (tmp_path / "dataset").write_bytes(jsonl(rows()))
+
+    def full(*_: object, **__: object) -> NoReturn:
+        raise torch.OutOfMemoryError("CUDA out of memory.")
+
+    monkeypatch.setattr("transformers.AutoModelForCausalLM.from_pretrained", full)
+    request = {"kind": "distill_causal", "payload": make_job(small_base).to_json(), "folder": str(tmp_path)}
+    events = io.StringIO()
+    base_dir = str(small_base.folder.parent)
+    child._answer(jobs, request | {"base_dir": base_dir}, events, threading.Event(), child.Line())
+    (event,) = map(json.loads, events.getvalue().splitlines())
+    assert (event["event"], event["code"], event["retryable"]) == ("failed", "out_of_memory", True)
 
 
 def test_a_payload_that_is_no_job_is_refused(small_base: CausalBase, tmp_path: Path) -> None:

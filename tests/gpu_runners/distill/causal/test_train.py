@@ -14,9 +14,10 @@ import torch
 from safetensors import deserialize
 
 from backend.domain.jobs.blob_transfers import CHECKPOINT_MARK
-from backend.domain.jobs.causal_jobs import DistillCausalResult
+from backend.domain.jobs.causal_jobs import CausalOptions, DistillCausalResult
 from gpu_runners.distill.causal.batch import Batch
 from gpu_runners.distill.causal.dataset import encode, read_rows, split
+from gpu_runners.distill.causal.loading import load_frozen
 from gpu_runners.distill.causal.net import CompletionNet
 from gpu_runners.distill.causal.options import learning_rate_for
 from gpu_runners.distill.causal.train import distill_causal
@@ -25,6 +26,7 @@ from gpu_runners.errors import JobFailed, JobStopped
 from gpu_runners.models.causal_adapter import AdapterConfig, from_bytes
 from gpu_runners.models.causal_base import CausalBase
 from gpu_runners.models.chat import prompt_ids
+from gpu_runners.models.device import Capabilities, ModelSize, choose
 from tests.gpu_runners.distill.causal.small_answers import (
     SYSTEM,
     Trained,
@@ -34,8 +36,11 @@ from tests.gpu_runners.distill.causal.small_answers import (
     with_adapter,
 )
 from tests.gpu_runners.distill.kept import Kept
+from tests.gpu_runners.small_base import make_base
 
 DATA = jsonl(rows())
+CPU = Capabilities(device="cpu", name="cpu", flex=True)
+SMALL = ModelSize(n_parameters=1, hidden_size=1, n_layers=1)
 
 
 @pytest.fixture(scope="module")
@@ -93,6 +98,16 @@ def test_an_adapter_says_in_peft_what_was_trained(small_base: CausalBase, tmp_pa
     lowest = min(row["validation_loss"] for row in result.training_log)
     of_what_ships = held_out_loss(small_base, rows(), blob, result, tmp_path)  # in bf16
     assert of_what_ships == pytest.approx(lowest, rel=2e-3)
+
+
+def test_a_base_without_the_chosen_attention_trains_with_its_own_and_says_so(tmp_path: Path) -> None:
+    """Gemma 2 caps the logits of its attention, which sdpa cannot."""
+    base = make_base(tmp_path / "capped", kind="gemma2")
+    model = load_frozen(base, choose(CausalOptions(attention="sdpa"), CPU, SMALL), device=torch.device("cpu"))
+    assert model.config._attn_implementation == "eager"
+    _, result = distill_causal(make_job(base, epochs=1, attention="sdpa"), jsonl(rows(6)), base=base)
+    assert result.active["attention"] == "eager"
+    assert ("sdpa", "eager") in [(note["wanted"], note["got"]) for note in result.active["fallbacks"]]
 
 
 def held_out_loss(
@@ -259,10 +274,26 @@ def test_out_of_memory_halves_the_batch_once_and_learns_the_same(
     _, whole = distill_causal(job, DATA, base=small_base)
     out_of_memory_at(2)
     _, result = distill_causal(job, DATA, base=small_base)
-    assert whole.active["out_of_memory"] is None
+    assert (whole.active["out_of_memory"], whole.active["recompute"]) == (None, False)
+    assert result.active["recompute"] is True
     assert result.active["out_of_memory"] == {"step": 1, "parts": 2}
     for row, other in zip(result.training_log, whole.training_log, strict=True):
         assert row["train_loss"] == pytest.approx(other["train_loss"], rel=1e-3)
+
+
+def test_a_run_that_ran_out_of_memory_goes_on_to_the_same_bytes(
+    small_base: CausalBase, out_of_memory_at: Callable[..., None], tmp_path: Path
+) -> None:
+    job = make_job(small_base, dropout=0.1, batching="packed")
+    out_of_memory_at(2)
+    whole, _ = distill_causal(job, DATA, base=small_base)
+    saved, steps = Kept(tmp_path), list[StepDone]()
+    out_of_memory_at(2)
+    hooks = Hooks(on_step=steps.append, on_checkpoint=saved, should_stop=lambda: steps[-1].step == 3)
+    with pytest.raises(JobStopped):
+        distill_causal(job, DATA, base=small_base, hooks=hooks)
+    blob, result = distill_causal(job, DATA, base=small_base, resume=saved[-1])
+    assert (blob, result.active["recompute"], result.resumed_from_step) == (whole, True, 3)
 
 
 def test_out_of_memory_again_ends_the_job(small_base: CausalBase, out_of_memory_at: Callable[..., None]) -> None:

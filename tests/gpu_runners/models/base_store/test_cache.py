@@ -62,6 +62,20 @@ def test_another_process_keeps_what_it_uses_until_it_dies(cache: BaseCache, tmp_
     assert cache.take("a/one") is None
 
 
+def test_what_is_in_use_is_no_room_for_another(cache: BaseCache) -> None:
+    fill(cache, "a/one", 60)
+    assert cache.room() == 100
+    held = cache.take("a/one")
+    assert cache.room() == 40
+    cache.check_room("a/two", 40)
+    with pytest.raises(JobFailed) as refused:
+        cache.check_room("a/two", 50)
+    assert (refused.value.code, refused.value.retryable) == ("base_cache_full", True)
+    cache.check_room("a/one", 90)
+    del held
+    cache.check_room("a/two", 50)
+
+
 def test_a_fetch_that_died_is_evicted_and_can_go_on(cache: BaseCache, tmp_path: Path) -> None:
     process = start(tmp_path, "fetch")
     with cache.filling("a/two"), pytest.raises(JobFailed):

@@ -1,0 +1,117 @@
+"""The refusal of a base by its small files alone: what a training of it or the evaluation after that would end with. A
+look says it before the teacher is paid, a training before it loads the weights.
+
+Evaluation is by our own engine, so a base that only vLLM runs is refused as well.
+"""
+
+import json
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any
+
+from backend.domain.encoders.card_prefixes import Use
+from backend.domain.encoders.sentence_settings import UnsupportedEncoder, read_settings
+from gpu_runners.errors import JobFailed
+
+TEMPLATES = ("chat_template.jinja", "chat_template.json")
+TOKENIZER_CONFIG = "tokenizer_config.json"
+# the small files that a refusal is decided by, beside config.json
+READ_OF = {
+    "causal": (TOKENIZER_CONFIG,),
+    "encoder": ("modules.json", "1_Pooling/config.json", "config_sentence_transformers.json"),
+}
+MOVING_ROPES = frozenset({"dynamic", "longrope", "su"})  # their angles depend on the longest sequence of a batch
+_LAYERS = frozenset({"full_attention", "sliding_attention", "attention"})
+# the logits of attention are capped in these unless their config says that they are not
+_CAPPED = frozenset({"gemma2", "vaultgemma"})
+# causal `model_type`s whose attention cannot be replaced by ours: transformers 5.23 gives them no attention backend
+NO_BACKEND = frozenset({
+    "bailing_hybrid", "bamba", "bart", "big_bird", "bigbird_pegasus", "biogpt", "blenderbot", "blenderbot-small",
+    "bloom", "blt", "codegen", "cpmant", "falcon", "falcon_h1", "falcon_mamba", "git", "gpt_neo", "gpt_neox_japanese",
+    "gptj", "inkling2_text", "inkling_text", "jamba", "kimi_linear", "mamba", "mamba2", "marian", "mbart",
+    "megatron-bert", "mpt", "musicgen", "musicgen_melody", "mvp", "nemotron_h", "olmo_hybrid", "pegasus", "plbart",
+    "prophetnet", "qwen3_5", "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_5_text", "qwen3_next", "qwen4_exp",
+    "qwen4_exp_text", "rembert", "roformer", "rwkv", "stablelm", "trocr", "whisper", "xglm", "xlstm", "zamba",
+    "zamba2",
+})  # fmt: skip
+# those that have one and do more in their attention than it is asked for: sinks, convolutions, compressed keys
+_OTHER_ATTENTION = frozenset({
+    "deepseek_v4", "flint", "gpt_oss", "granite_swa", "granitemoe_swa", "hy_v4", "lfm2", "lfm2_moe", "mimo_v2_flash",
+})  # fmt: skip
+
+
+def causal_refusal(
+    name: str, config: Mapping[str, Any], files: Collection[str], tokenizer_config: Mapping[str, Any]
+) -> JobFailed | None:
+    """The reason against a causal base with these files, None where there is none: not_causal, base_unsupported,
+    unsupported_base."""
+    declared = config.get("architectures")
+    if not isinstance(declared, list) or not any("CausalLM" in str(kind) for kind in declared):
+        return JobFailed(
+            f"The base {name!r} is no causal language model ({json.dumps(declared)[:200]}). "
+            "Use an instruct model whose architecture ends in ForCausalLM.",
+            code="not_causal",
+        )
+    if not any(file in files for file in TEMPLATES) and not tokenizer_config.get("chat_template"):
+        return JobFailed(f"The base {name!r} has no chat template. Use an instruct model.", code="not_causal")
+    if config.get("quantization_config"):
+        return _quantised_base(name)
+    why = not_run(config)
+    return unsupported_base(name, why) if why else None
+
+
+def encoder_refusal(name: str, config: Mapping[str, Any], read: Callable[[str], Any]) -> JobFailed | None:
+    """The reason against an encoder, None where there is none: base_unsupported. `read` gives the JSON of one of its
+    files, None where there is no such file."""
+    if config.get("quantization_config"):
+        return _quantised_base(name)
+    if config.get("is_encoder_decoder") is True:
+        return JobFailed(
+            f"The base {name!r} writes as well as reads, it is no encoder of texts alone. Use an encoder (BERT, "
+            "RoBERTa, MPNet, ModernBERT and their like).",
+            code="base_unsupported",
+        )
+    try:
+        read_settings(name, Use.CLASSIFICATION, read)
+    except UnsupportedEncoder as refused:
+        return JobFailed(refused.message, code=refused.code)
+    return None
+
+
+def not_run(config: Mapping[str, Any]) -> str:
+    """The reason why our engine cannot run a causal base with this config, "" where its config names none."""
+    kind = str(config.get("model_type"))
+    if kind in NO_BACKEND or kind in _OTHER_ATTENTION:
+        return f"the attention of {kind} is not like others'"
+    if (rope := next((rope for rope in _ropes(config) if rope in MOVING_ROPES), None)) is not None:
+        return f"its positions are of the kind {rope}, which depends on the longest text of a batch"
+    if config.get("attn_logit_softcapping", kind in _CAPPED):
+        return "it caps the logits of its attention"
+    if config.get("kv_lora_rank"):
+        return "its attention compresses keys and values"
+    layers = config.get("layer_types")
+    other = sorted({str(layer) for layer in layers} - _LAYERS) if isinstance(layers, list) else []
+    return f"it has layers of the kind {other[0]}" if other else ""
+
+
+def unsupported_base(name: str, why: str) -> JobFailed:
+    return JobFailed(
+        f"This engine cannot run the base {name!r}: {why}. Use another base; a server with vLLM may run it.",
+        code="unsupported_base",
+    )
+
+
+def _ropes(config: Mapping[str, Any]) -> Iterator[str]:
+    """The kinds of rotary positions that a config names, under the names of today and of earlier releases."""
+    for key in ("rope_parameters", "rope_scaling"):
+        rope = config.get(key)
+        if isinstance(rope, Mapping):
+            kind = str(rope.get("rope_type") or rope.get("type"))
+            yield "longrope" if kind == "yarn" and config.get("model_type") == "phi3" else kind
+
+
+def _quantised_base(name: str) -> JobFailed:
+    return JobFailed(
+        f"The weights of the base {name!r} are quantised, and kolm trains over whole ones. Use the base that it was "
+        "made of; train.causal.variant qlora holds that in 4 bits while it trains.",
+        code="base_unsupported",
+    )
