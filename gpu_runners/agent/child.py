@@ -45,8 +45,6 @@ def main() -> None:
 
 def _answer(jobs: Any, request: dict[str, Any], events: TextIO, stop: threading.Event, line: "Line") -> None:
     """Work on one job and say what came of it."""
-    import torch
-
     try:
         line.sent_s = 0.0
         result = _work(jobs, request, events, stop, line)
@@ -55,7 +53,7 @@ def _answer(jobs: Any, request: dict[str, Any], events: TextIO, stop: threading.
             events,
             {"event": "failed", "code": failure.code, "message": failure.message, "retryable": failure.retryable},
         )
-    except (MemoryError, torch.OutOfMemoryError):
+    except (MemoryError, *_out_of_gpu_memory()):
         _emit(
             events,
             {
@@ -68,6 +66,12 @@ def _answer(jobs: Any, request: dict[str, Any], events: TextIO, stop: threading.
         )
     else:
         _emit(events, {"event": "done"} | result)
+
+
+def _out_of_gpu_memory() -> tuple[type[BaseException], ...]:
+    """torch's own error, where torch is loaded: a job without it cannot have raised that."""
+    torch = sys.modules.get("torch")
+    return () if torch is None else (torch.OutOfMemoryError,)
 
 
 class Line:
