@@ -82,7 +82,7 @@ def load_frozen(base: CausalBase, choice: Choice, *, device: torch.device) -> An
 def recompute_activations(model: Any) -> None:
     """Compute activations a second time in the backward pass instead of keeping them, where the architecture can."""
     if model.supports_gradient_checkpointing:
-        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+        model.activation_checkpointing_enable(activation_checkpointing_kwargs={"use_reentrant": False})
 
 
 def as_loaded(choice: Choice, model: Any, *, device: torch.device) -> Choice:
