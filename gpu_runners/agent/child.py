@@ -53,7 +53,9 @@ def _answer(jobs: Any, request: dict[str, Any], events: TextIO, stop: threading.
             events,
             {"event": "failed", "code": failure.code, "message": failure.message, "retryable": failure.retryable},
         )
-    except (MemoryError, *_out_of_gpu_memory()):
+    except Exception as error:
+        if not _is_out_of_memory(error):
+            raise
         _emit(
             events,
             {
@@ -68,10 +70,10 @@ def _answer(jobs: Any, request: dict[str, Any], events: TextIO, stop: threading.
         _emit(events, {"event": "done"} | result)
 
 
-def _out_of_gpu_memory() -> tuple[type[BaseException], ...]:
-    """torch's own error, where torch is loaded: a job without it cannot have raised that."""
+def _is_out_of_memory(error: Exception) -> bool:
+    """Tell whether it is Python's error or torch's; a job that did not load torch cannot have raised torch's."""
     torch = sys.modules.get("torch")
-    return () if torch is None else (torch.OutOfMemoryError,)
+    return isinstance(error, MemoryError) or (torch is not None and isinstance(error, torch.OutOfMemoryError))
 
 
 class Line:
