@@ -87,12 +87,14 @@ def test_the_high_bound_of_selection_counts_what_on_gap_allows_and_nothing_is_ex
 
 
 def test_without_a_selection_every_candidate_is_labelled_and_trains() -> None:
-    """4 slices of 12 and 10 captures, as `method: all` keeps them; K = N = 12 keeps as many."""
-    sizes = {"n_captures": 10, "prompt_tokens_label": 1000}
+    """4 slices of 12, or 10 captures, as `method: all` keeps them; K = N = 12 keeps as many."""
+    sizes = {"prompt_tokens_label": 1000}
     kept = estimate(spec(sampling={"method": "all"}), **sizes)
     as_many = estimate(spec(sampling={"k_select": 12}), **sizes)
     chosen = estimate(spec(sampling={"method": "all", "k_distill": 10}), **sizes)
-    assert "48 candidates in 4 slices, 10 captures, 58 picks" in kept.assumptions
+    captured = estimate(spec(sampling={"method": "all"}), n_captures=10)
+    assert "48 candidates in 4 slices, 0 captures, 48 picks" in kept.assumptions
+    assert "0 candidates in 0 slices, 10 captures, 10 picks" in captured.assumptions
     assert kept.steps[StepName.LABELING] == as_many.steps[StepName.LABELING]
     trained = [made.steps[StepName.DISTILLATION].expected for made in (kept, as_many, chosen)]
     assert trained == sorted(trained, reverse=True)

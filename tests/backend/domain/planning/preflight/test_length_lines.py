@@ -17,6 +17,7 @@ def lines_of(*, n_long: int = 40, captures: list[str] | None = None, **changes: 
         {"input": ("many words " * 300 if i < n_long else "few words ") + str(i), "output": "ok"} for i in range(40)
     ]
     parts = {"output": TEXT, "examples": {"inline": inline}, "train": {"causal": {"max_tokens": 512}}}
+    parts |= {"gate": {"min_heldout": 5}}
     spec = parse_spec(document(**(parts | changes)))
     return length_lines(spec, gold=spec.examples.inline, captures=captures or [])
 
