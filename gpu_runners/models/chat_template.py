@@ -143,7 +143,7 @@ def _probe(tokenizer: Any, messages: Sequence[Mapping[str, Any]], *, asks: bool 
 
 
 def _render(tokenizer: Any, messages: list[Mapping[str, Any]], tools: Sequence[Any] | None, *, asks: bool) -> str:
-    """Render as `tokenizer.apply_chat_template` would, in the process apart."""
+    """Render as `tokenizer.apply_chat_template` does, in the process apart."""
     if not messages:
         raise TemplateRefused("A chat has at least one message.")
     offered = list(tools) if tools else None

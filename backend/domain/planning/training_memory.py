@@ -32,14 +32,29 @@ class Device:
     has_bf16: bool
 
 
-def least_bytes(n_parameters: int, n_trained: int, device: Device, *, variant: str, precision: str) -> int:
-    """Bytes that a training takes whatever its batches are."""
+def least_bytes(
+    n_parameters: int,
+    n_trained: int,
+    device: Device,
+    *,
+    variant: str,
+    precision: str,
+    config: Mapping[str, int] | None = None,
+) -> int:
+    """Bytes that a training takes whatever its batches are. qlora leaves embedding and output layer whole, in float32:
+    what is not in the blocks that the `config` describes, where it is known."""
     if variant == "qlora":
-        per_weight = QLORA_BYTES_A_WEIGHT
+        n_whole = max(0, n_parameters - _in_blocks(config)) if config else 0
+        weights = int((n_parameters - n_whole) * QLORA_BYTES_A_WEIGHT) + n_whole * _F32
     else:
-        per_weight = 2 if device.has_bf16 and precision != "fp32" else 4
+        weights = n_parameters * (2 if device.has_bf16 and precision != "fp32" else _F32)
     process = 0 if device.is_cuda else PROCESS_BYTES
-    return int(n_parameters * per_weight) + n_trained * TRAINED_BYTES + process
+    return weights + n_trained * TRAINED_BYTES + process
+
+
+def _in_blocks(config: Mapping[str, int]) -> int:
+    """The weights of all linear layers inside the blocks."""
+    return config["num_hidden_layers"] * sum(n_in * n_out for n_in, n_out in linear_shapes(config).values())
 
 
 def step_bytes(config: Mapping[str, int], n_tokens: int, *, answer_share: float) -> int:

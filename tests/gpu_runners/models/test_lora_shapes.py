@@ -59,7 +59,7 @@ def test_another_rank_than_the_config_says_is_refused(tmp_path: Path) -> None:
 
 
 def trained_adapter(base: CausalBase, folder: Path) -> None:
-    """What a training of this base leaves: a pair of matrices for each of its linear layers."""
+    """Write the adapter that a training of this base leaves: a pair of matrices for each of its linear layers."""
     net = with_lora(load_weights(base), CausalOptions(rank=4))
     adapter = adapter_from({NET + name: tensor for name, tensor in net.named_parameters() if tensor.requires_grad})
     assert any(path.endswith("gate_up_proj") for path in adapter.lora)

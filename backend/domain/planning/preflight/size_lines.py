@@ -89,6 +89,7 @@ def _least_bytes(spec: Spec, base: BaseInUse, looked: CheckBaseResult, report: R
         Device(is_cuda=report.device == "cuda", has_bf16=report.has_bf16),
         variant=_variant(spec, base),
         precision=spec.train.causal.precision if is_causal else spec.train.precision,
+        config=_config_of(looked),
     )
 
 

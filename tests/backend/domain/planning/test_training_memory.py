@@ -42,6 +42,16 @@ def test_on_a_gpu_the_process_is_elsewhere_and_weights_have_half_the_bytes() -> 
     assert least_bytes(n, 0, L4, variant="qlora", precision="auto") == 550_000_000
 
 
+def test_qlora_leaves_embedding_and_output_layer_whole() -> None:
+    """Qwen2.5-7B: 6.5 billion weights in 4 bits, 1.1 billion in float32."""
+    config = {
+        "hidden_size": 3584, "intermediate_size": 18_944, "num_hidden_layers": 28, "num_attention_heads": 28,
+        "num_key_value_heads": 4, "vocab_size": 152_064,
+    }  # fmt: skip
+    took = least_bytes(7_615_616_512, 0, L4, variant="qlora", precision="auto", config=config)
+    assert took == pytest.approx(7.95e9, rel=0.01)
+
+
 @given(st.integers(0, 10**11))
 def test_the_tokens_that_fit_fit_and_64_more_do_not(room: int) -> None:
     tokens = most_tokens(TINY, room, answer_share=0.25)
