@@ -40,6 +40,7 @@ from gpu_runners.models.protocol import (
 
 log = logging.getLogger("kolm.serving")
 
+_SLOW_S, _SLOW_EACH_S = 30.0, 0.25  # prompts that take so long in all and each keep others from their answers
 ONE_BY_ONE = 4  # up to here each input is answered by itself and has its own honest latency
 
 
@@ -158,10 +159,24 @@ class GenerativeModel:
         )
 
     def _predict(self, texts: Sequence[str]) -> list[dict[str, Any]]:
-        requests = [self.request(text, i) for i, text in enumerate(texts)]
+        requests = self._requests(texts)
         if len(requests) > ONE_BY_ONE:
             return self._rows(requests)
         return [row for request in requests for row in self._rows([request])]
+
+    def _requests(self, texts: Sequence[str]) -> list[GenerationRequest]:
+        """The requests for these texts. Raises JobFailed(bad_chat) where the template is not done with them in time: it
+        came with the base, and answers for others wait."""
+        began, requests = time.monotonic(), list[GenerationRequest]()
+        for i, text in enumerate(texts):
+            requests.append(self.request(text, i))
+            took_s = time.monotonic() - began
+            if took_s > max(_SLOW_S, _SLOW_EACH_S * len(requests)):
+                raise JobFailed(
+                    f"The base's chat template took {took_s:.0f} s for {len(requests)} texts. Use another base.",
+                    code="bad_chat",
+                )
+        return requests
 
     def forget(self) -> None:
         """Take it out of a shared engine and off the disk."""

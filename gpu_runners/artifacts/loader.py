@@ -122,16 +122,22 @@ class Loader:
 
     def _open(self, opening: Callable[[], Opened]) -> Opened:
         """A base that is to be loaded now. The oldest one makes room, all of them where they fill the base cache."""
-        while len(self._models_on) >= self._keep_bases:
-            self._forget_base(next(iter(self._models_on)))
+        self._forget_bases(self._keep_bases - 1)
         try:
             return opening()
         except JobFailed as refused:
             if refused.code != "base_cache_full" or not self._models_on:
                 raise
-        for name in list(self._models_on):
-            self._forget_base(name)
+        self._forget_bases(0)
         return opening()
+
+    def _forget_bases(self, most: int) -> None:
+        """Keep at most so many."""
+        if len(self._models_on) <= most:
+            return
+        while len(self._models_on) > most:
+            self._forget_base(next(iter(self._models_on)))
+        give_memory_back()  # here, where nothing refers to their engines any more
 
     def _forget_base(self, name: str) -> None:
         for sha256 in list(self._models_on[name]):
@@ -147,7 +153,6 @@ class Loader:
         for base in bases:
             if base.hold is not None:
                 base.hold.release()
-        give_memory_back()
 
     def close(self) -> None:
         for _, engine in self._engines.values():

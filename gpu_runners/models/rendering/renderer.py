@@ -14,7 +14,7 @@ from typing import Any
 
 from gpu_runners.errors import JobFailed
 
-MOST_S, MOST_BYTES = 5.0, 1 << 30  # a chat takes milliseconds
+MOST_S, MOST_BYTES = 2.0, 1 << 30  # a chat takes milliseconds
 _PROCESS = "gpu_runners.models.rendering.process"
 # all that it needs; it has no business with tokens, nor with torch
 _PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "PYTHONPATH", "LD_LIBRARY_PATH", "SYSTEMROOT", "VIRTUAL_ENV")

@@ -13,6 +13,7 @@ from backend.domain.artifact.kolm_verify import Altered, Untrusted, read_kolm
 from backend.domain.canonical import canonical_json, sha256_hex
 from backend.domain.jobs.causal_jobs import EvaluateCausalJob, EvaluateCausalResult
 from gpu_runners.agent.jobs import evaluate_files_causal
+from gpu_runners.artifacts import generative_model
 from gpu_runners.artifacts.loader import Loader
 from gpu_runners.errors import JobFailed
 from gpu_runners.models.causal_adapter import to_bytes
@@ -97,6 +98,28 @@ def test_nothing_unverified_or_unfit_is_loaded(loader: Loader, base: CausalBase,
         changed["prompt.json"] = canonical_json(json.loads(broken))
         with pytest.raises(JobFailed, match="cannot be used"):
             loader.load(build_kolm(changed, manifest_fields=fields(base=wanted, task_type="json"), key=KEY))
+
+
+@pytest.mark.nightly
+def test_a_template_that_is_slow_with_every_text_does_not_hold_up_the_others(
+    tmp_path: Path, keys: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one that stays just below what a single chat may take."""
+    folder = make_base(tmp_path / "slow").folder
+    busy = "{% if 'slow' in messages[-1].content %}" + "{% for i in range(99999) %}{% endfor %}" * 4 + "{% endif %}"
+    file = folder / "chat_template.jinja"
+    file.write_text(busy + file.read_text())
+    slow = open_causal_base("slow", base_dir=tmp_path)
+    loader = Loader(keyring=keys, base_dir=tmp_path)
+    model = loader.load(generative_kolm(slow, "text", max_new_tokens=1))
+    monkeypatch.setattr(generative_model, "_SLOW_S", 0.0)
+    monkeypatch.setattr(generative_model, "_SLOW_EACH_S", 0.001)
+    with pytest.raises(JobFailed) as failure:
+        model.predict(["slow"] * 3)
+    assert failure.value.code == "bad_chat"
+    monkeypatch.undo()
+    assert len(model.predict(["tea"])) == 1
+    loader.close()
 
 
 def test_an_input_longer_than_the_context_says_so(loader: Loader, base: CausalBase) -> None:
