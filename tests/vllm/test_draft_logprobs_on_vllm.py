@@ -18,7 +18,7 @@ from workers.teachers.grammar.model import MODEL as PRICED
 from workers.teachers.protocol import CompletionRequest, Message
 from workers.teachers.verifiers.acceptance_rules import Rule
 from workers.teachers.verifiers.logprob_verifier import LogprobVerifier
-from workers.teachers.verifiers.protocol import SamplingPolicy, VerificationContext, converse
+from workers.teachers.verifiers.protocol import SamplingPolicy, VerificationContext, run_dialogue
 from workers.teachers.vllm.teacher import VllmTeacher
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(1200)]
@@ -66,7 +66,7 @@ def verified(
 
     def verify(number: int) -> tuple[DraftVerdict, ...]:
         talk = verifier.verify(asked, parts[number], random.Random(number))
-        return converse(teacher, price, talk, deadline_s=300).verdicts
+        return run_dialogue(teacher, price, talk, deadline_s=300).verdicts
 
     with ThreadPoolExecutor(16) as pool:
         return [verdict for verdicts in pool.map(verify, range(16)) for verdict in verdicts]
