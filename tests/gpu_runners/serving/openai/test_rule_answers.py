@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -34,9 +34,10 @@ class Words:
 
     chat_template = TEMPLATE
     all_special_tokens: tuple[str, ...] = ()
+    special_tokens_map: Mapping[str, str] = {}
 
-    def apply_chat_template(self, messages: list[dict[str, str]], **_: Any) -> str:
-        return "".join(message["content"] for message in messages)
+    def get_chat_template(self, **_: Any) -> str:
+        return "{% for message in messages %}{{ message['content'] }}{% endfor %}"
 
     def __call__(self, texts: list[str], **_: Any) -> dict[str, list[list[int]]]:
         return {"input_ids": [[1] * max(1, len(text)) for text in texts]}
