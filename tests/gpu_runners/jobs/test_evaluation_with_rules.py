@@ -89,6 +89,7 @@ def test_a_rule_whose_label_the_task_does_not_know_says_nothing(
     assert found.rule_answers == [None, "tea", None, "tea"]
 
 
+@pytest.mark.nightly
 def test_an_encoder_is_measured_the_same_way(trained: Trained, tmp_path: Path) -> None:
     texts = [row["input"] for row in task_rows(3, start=10)]
     word = texts[0].split()[0].strip(".,?!").lower()

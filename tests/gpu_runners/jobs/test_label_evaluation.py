@@ -58,6 +58,7 @@ def test_without_gold_there_is_no_such_answer(trained: Trained, tmp_path: Path) 
     assert evaluated(trained, tmp_path, None).gold_predictions == []
 
 
+@pytest.mark.nightly
 def test_labels_that_gold_lacks_are_never_answered_and_one_label_is_nothing_to_fit(
     trained: Trained, tmp_path: Path
 ) -> None:

@@ -173,6 +173,7 @@ def test_the_account_is_what_was_billed(known, monkeypatch):
     assert low <= rate <= high
 
 
+@pytest.mark.nightly
 def test_a_teacher_that_would_have_written_none_of_them_costs_and_the_loss_is_written_down(known, monkeypatch):
     row = warm(monkeypatch, known, teacher(lambda text: False))
     assert candidates(row, origin="draft") == []
@@ -183,6 +184,7 @@ def test_a_teacher_that_would_have_written_none_of_them_costs_and_the_loss_is_wr
     assert receipt["acceptance"]["rate_ppm"] == 0
 
 
+@pytest.mark.nightly
 def test_nothing_is_asked_where_asking_costs_more_than_writing(known, monkeypatch):
     asked = teacher()
     row = warm(monkeypatch, known, asked, teacher={"price": {"input_usd_per_mtok": 9.0, "output_usd_per_mtok": 1.0}})
@@ -190,6 +192,7 @@ def test_nothing_is_asked_where_asking_costs_more_than_writing(known, monkeypatc
     assert {part.drafts["arm"] for part in slices(row)} == {Arm.NOT_WORTH}
 
 
+@pytest.mark.nightly
 def test_a_draft_that_could_not_become_a_candidate_is_not_asked_about(known, monkeypatch):
     asked = teacher(off_topic_refused)
     warm(monkeypatch, known, asked, verifiers=[{"kind": "excludes", "any_of": ["charged twice"], "gate": True}])
@@ -211,6 +214,7 @@ def test_the_same_prompt_again_asks_nothing_and_its_drafts_are_exact(tenant, mon
     assert all(part.drafts["saving"]["verification_microusd"] == 0 for part in slices(row))
 
 
+@pytest.mark.nightly
 def test_the_same_prompt_to_a_teacher_of_unknown_revision_is_asked_about(known, monkeypatch):
     asked = teacher(off_topic_refused)
     row = compile_once(monkeypatch, known, asked)
@@ -290,6 +294,7 @@ def test_a_gate_lets_drafts_in_only_after_the_judge_has_certified_it(tenant, mon
 # --- what it teaches --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 def test_the_calibration_can_be_computed_again_from_the_verdicts(known, monkeypatch):
     for turn in range(2):
         warm(monkeypatch, known, task=f"Does the customer want money back? {turn}")
@@ -351,6 +356,7 @@ def test_too_many_bad_drafts_and_the_family_generates_afresh(known, monkeypatch)
 # --- what may go wrong ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 def test_a_worker_that_dies_after_the_question_asks_it_no_second_time(known, monkeypatch):
     asked = teacher(off_topic_refused)
     taught_by(monkeypatch, asked)
@@ -374,6 +380,7 @@ def test_a_worker_that_dies_after_the_question_asks_it_no_second_time(known, mon
     check_money(row)
 
 
+@pytest.mark.nightly
 def test_drafts_deleted_during_an_offer_are_let_go(known, monkeypatch):
     asked = teacher(off_topic_refused)
     whole = offering.verify_drafts
@@ -389,6 +396,7 @@ def test_drafts_deleted_during_an_offer_are_let_go(known, monkeypatch):
     assert all(part.n_generated == N for part in slices(row))
 
 
+@pytest.mark.nightly
 def test_a_teacher_that_refuses_the_question_does_not_end_the_compile(known, monkeypatch):
     def refuse(text: str) -> bool:
         raise TeacherFailed("no", code="teacher_rejected")
@@ -400,6 +408,7 @@ def test_a_teacher_that_refuses_the_question_does_not_end_the_compile(known, mon
     assert "drafts_not_verified" in codes
 
 
+@pytest.mark.nightly
 def test_a_price_that_changes_between_offer_and_verdict_is_the_one_that_is_booked(known, monkeypatch):
     """The plan is made at one price and carried out, by the next worker, at another."""
     asked = teacher(off_topic_refused)

@@ -141,6 +141,7 @@ def test_sizes_of_halves_follow_the_groups(monkeypatch):
     assert ("split_slice", "already_split") in passed(row)
 
 
+@pytest.mark.nightly
 def test_a_half_is_resynthesised_before_its_k_drops_but_never_split_again(monkeypatch):
     taught_by(monkeypatch, ScriptedTeacher(write=stuck()))
     row = make(["split_slice", "resynthesize", "drop_k"])
@@ -155,6 +156,7 @@ def test_a_half_is_resynthesised_before_its_k_drops_but_never_split_again(monkey
     check_money(row)
 
 
+@pytest.mark.nightly
 def test_rounds_of_the_slice_count_for_its_halves(monkeypatch):
     """Resynthesis first: its one round is used, the halves get none, and hot stays hot."""
     teacher = taught_by(monkeypatch, ScriptedTeacher(write=stuck()))
@@ -253,6 +255,7 @@ def test_a_teacher_that_is_away_is_asked_again(monkeypatch):
     assert [s.name for s in slices(row)] == NAMES
 
 
+@pytest.mark.nightly
 def test_a_long_name_is_shortened_to_fit_and_the_halves_are_told_apart(monkeypatch):
     answer = halves_json("what it costs to send things back to us", "how long a parcel is under way to you")
     taught_by(monkeypatch, ScriptedTeacher(write=by_slice(), name=lambda request: answer))
@@ -264,6 +267,7 @@ def test_a_long_name_is_shortened_to_fit_and_the_halves_are_told_apart(monkeypat
     assert all(h.hint.endswith(("Money back.", "Where it is.")) for h in halves)
 
 
+@pytest.mark.nightly
 def test_two_slices_of_a_spec_are_each_split(monkeypatch):
     written = {
         "policy": variants(REFUNDS + SHIPPING),

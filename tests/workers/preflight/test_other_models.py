@@ -126,6 +126,7 @@ def test_a_reward_server_that_is_something_else_refuses_the_compile(endpoint, st
     assert "log in" not in json.dumps(line)
 
 
+@pytest.mark.nightly
 def test_a_reward_server_that_is_not_there_is_met_three_times_and_then_refuses(endpoint, steps, settings):  # noqa: F811
     (port,) = free_ports(1)
     nowhere = f"http://127.0.0.1:{port}/v1"

@@ -102,6 +102,7 @@ def test_the_held_out_rows_are_the_sources(teacher: ScriptedTeacher) -> None:
     assert digests[0] == digests[1]
 
 
+@pytest.mark.nightly
 def test_arm_all_labels_every_valid_candidate_and_trains_on_every_pair(teacher: ScriptedTeacher) -> None:
     source = source_of()
     row = arm_of(source, Arm.ALL)
@@ -145,6 +146,7 @@ def test_labels_that_were_bought_are_not_bought_again_and_are_the_same(teacher: 
     check_money(row)
 
 
+@pytest.mark.nightly
 def test_texts_without_agreement_stay_so_and_are_not_asked_about_again(monkeypatch: pytest.MonkeyPatch) -> None:
     teacher = taught_by(monkeypatch, ScriptedTeacher(label=lambda text: [LABELS[0], LABELS[1], "?"]))
     source = source_of()
@@ -156,6 +158,7 @@ def test_texts_without_agreement_stay_so_and_are_not_asked_about_again(monkeypat
     assert step(row, StepName.LABELING).output["facts"]["n_labeled"] == 0
 
 
+@pytest.mark.nightly
 def test_captures_are_ablated_too(teacher: ScriptedTeacher) -> None:
     texts = [text for text, _ in zip(messages(), range(20), strict=False)]
     gold = told_apart(24)
@@ -166,6 +169,7 @@ def test_captures_are_ablated_too(teacher: ScriptedTeacher) -> None:
     assert len(labeled(row)) == 20
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("on_gap", [["split_slice", "drop_k"], ["drop_k"]])
 def test_what_the_source_made_of_a_gap_is_taken_over_and_the_arm_does_not_react_to_it(
     monkeypatch: pytest.MonkeyPatch, on_gap: list[str]
@@ -189,6 +193,7 @@ def test_what_the_source_made_of_a_gap_is_taken_over_and_the_arm_does_not_react_
     assert len(labeled(whole)) == sum(c.state != "rejected" for c in candidates(source))
 
 
+@pytest.mark.nightly
 def test_nothing_of_an_arm_becomes_a_draft(teacher: ScriptedTeacher) -> None:
     source = source_of()
     row = arm_of(source, Arm.RANDOM)
@@ -199,6 +204,7 @@ def test_nothing_of_an_arm_becomes_a_draft(teacher: ScriptedTeacher) -> None:
         assert not Draft.objects.filter(compile_id=row.id).exists()
 
 
+@pytest.mark.nightly
 def test_the_receipts_name_the_source_and_what_it_put_out(teacher: ScriptedTeacher) -> None:
     source = source_of()
     row = arm_of(source, Arm.RANDOM)

@@ -124,6 +124,7 @@ def test_a_label_task_is_written_and_labelled_in_two_batches_at_half_the_price(v
     assert row.reserved_microusd == 0
 
 
+@pytest.mark.nightly
 def test_a_compile_that_waits_says_since_when_and_for_how_many_calls_and_nobody_holds_it(vendor):
     vendor.looks = 3
     row = compile_in_batches(vendor)
@@ -147,6 +148,7 @@ def events(row: Compile, type: str) -> list[CompileEvent]:
         return list(CompileEvent.objects.filter(compile=row, type=type).order_by("seq"))
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("lost", ["POST /files", "POST /batches", "GET /batches/batch_0"])
 def test_an_answer_that_is_lost_makes_no_second_job(vendor, lost, monkeypatch):
     vendor.breaks.append(lost)
@@ -216,6 +218,7 @@ def test_what_an_expired_batch_has_answered_is_used_and_the_rest_is_sent_again(v
     check_money(row)
 
 
+@pytest.mark.nightly
 def test_a_few_calls_that_a_batch_left_are_made_live_at_the_live_price(vendor):
     vendor.finish = lambda nth, line: expired(line) if nth == 0 else None
     row = compile_in_batches(vendor)
@@ -229,6 +232,7 @@ def test_a_few_calls_that_a_batch_left_are_made_live_at_the_live_price(vendor):
     check_money(row)
 
 
+@pytest.mark.nightly
 def test_hostile_lines_count_once_or_not_at_all(vendor):
     def answer(line: Any, text: str) -> dict[str, Any]:
         message = {"role": "assistant", "content": text}
@@ -254,6 +258,7 @@ def test_hostile_lines_count_once_or_not_at_all(vendor):
     check_money(row)
 
 
+@pytest.mark.nightly
 def test_a_line_that_is_refused_for_an_option_teaches_it_and_is_made_again(vendor):
     def refused(nth: int, line: Any) -> Any:
         if "seed" not in line["body"]:
@@ -410,6 +415,7 @@ def test_a_compile_that_fails_while_it_waits_cancels_its_batch_even_if_the_vendo
     check_stopped_and_kept(row, vendor)
 
 
+@pytest.mark.nightly
 def test_a_compile_that_is_resumed_while_its_batch_is_stopped_goes_on_with_what_it_answered(vendor):
     row = stopped_half_done(vendor)
     age(row, hours=25)
@@ -564,6 +570,7 @@ def test_a_file_that_is_too_large_for_the_vendor_is_the_customers_error(vendor):
         assert not TeacherCall.objects.filter(compile=row, state="submitted").exists()
 
 
+@pytest.mark.nightly
 def test_more_tokens_than_the_vendor_lets_wait_are_sent_in_smaller_batches(vendor):
     vendor.most_lines = 30
     row = compile_in_batches(vendor, sampling=MANY_LABELS)
@@ -574,6 +581,7 @@ def test_more_tokens_than_the_vendor_lets_wait_are_sent_in_smaller_batches(vendo
     check_money(row)
 
 
+@pytest.mark.nightly
 def test_a_budget_that_carries_only_a_part_sends_that_and_the_rest_after_it(vendor):
     row = compile_in_batches(
         vendor, sampling={"n_candidates": 80, "k_select": 4, "on_gap": ["drop_k"]}, budget={"usd": 0.05}

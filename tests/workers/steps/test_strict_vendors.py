@@ -131,6 +131,7 @@ def walk_paid_half(row: Compile) -> None:
             walk_through(run, name)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("is_known", [True, False], ids=["known", "unknown"])
 @pytest.mark.parametrize("vendor", VENDORS, ids=lambda vendor: vendor.name)
 def test_a_label_task_is_written_and_labelled_at_every_vendor(vendor, is_known, loopback):

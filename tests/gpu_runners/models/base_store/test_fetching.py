@@ -210,6 +210,7 @@ def test_a_hub_that_does_not_answer_is_our_error_and_the_job_comes_again(hub: Mo
     assert refused(NAME, nobody).code == "hub_unavailable"
 
 
+@pytest.mark.nightly
 def test_a_line_that_is_cut_costs_what_came_to_nobody(hub: ModelHub, config: HubConfig) -> None:
     shard = max(name for name in files_at(hub) if name.startswith("model-"))
     hub.repositories[NAME].cuts = {shard: 1000}
