@@ -28,6 +28,7 @@ class RunnerConfig:
     keyring: Path | None
     base_dir: Path | None
     keep_models: int
+    keep_bases: int
     wait_s: float
     outage_s: float = 600.0
     still_s: float = STILL_S
@@ -61,8 +62,9 @@ def hub_config(environ: Mapping[str, str] = os.environ) -> HubConfig:
 
 def read_config(environ: Mapping[str, str] = os.environ) -> RunnerConfig:
     """Read KOLM_API_URL, KOLM_RUNNER_TOKEN (required), KOLM_RUNNER_NAME, KOLM_RUNNER_KINDS (comma-separated, default
-    all), KOLM_KEYRING, KOLM_BASE_DIR, KOLM_RUNNER_MODELS (models kept warm, 8), KOLM_RUNNER_WAIT_S (20), KOLM_OUTAGE_S
-    (600), KOLM_RUNNER_STILL_S (60). Raises BadSetting, for what `hub_config` would refuse too."""
+    all), KOLM_KEYRING, KOLM_BASE_DIR, KOLM_RUNNER_MODELS (models kept warm, 8), KOLM_RUNNER_BASES (bases under them,
+    3), KOLM_RUNNER_WAIT_S (20), KOLM_OUTAGE_S (600), KOLM_RUNNER_STILL_S (60). Raises BadSetting, for what
+    `hub_config` would refuse too."""
     hub_config(environ)  # a child reads it when it opens a base; a wrong value ends the agent here
     return RunnerConfig(
         api_url=require(environ, "KOLM_API_URL", "the web process's address, such as http://127.0.0.1:8000").rstrip(
@@ -74,6 +76,7 @@ def read_config(environ: Mapping[str, str] = os.environ) -> RunnerConfig:
         keyring=folder(environ, "KOLM_KEYRING"),
         base_dir=base_dir(environ),
         keep_models=int(number(environ, "KOLM_RUNNER_MODELS", 8, low=1, high=1000)),
+        keep_bases=int(number(environ, "KOLM_RUNNER_BASES", 3, low=1, high=100)),
         wait_s=number(environ, "KOLM_RUNNER_WAIT_S", 20, low=0, high=60),
         outage_s=number(environ, "KOLM_OUTAGE_S", 600, low=1, high=86_400),
         still_s=number(environ, "KOLM_RUNNER_STILL_S", STILL_S, low=3, high=86_400),

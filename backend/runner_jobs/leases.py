@@ -34,7 +34,7 @@ from backend.domain.jobs.runner_jobs import Claim, Progress, RunnerJobKind, Sele
 from backend.runner_jobs import own_absence
 from backend.runner_jobs.checkpoints import checkpoint_changes, forget_checkpoint, forget_superseded, warn_unkept
 from backend.runner_jobs.models import RunnerJob, RunnerJobStatus
-from backend.runner_jobs.wasted_attempts import book_lost_attempt, not_before
+from backend.runner_jobs.wasted_attempts import OF_ONE_RUNNER, book_lost_attempt, not_before
 from backend.tenants.isolation import tenant_scope
 from backend.wakeups import RUNNERS, announce
 
@@ -83,6 +83,11 @@ def _last_checkpoint(compile_id: UUID | None, payload_sha256: str) -> str:
     return digest or ""
 
 
+def _fails_elsewhere(runner: str) -> Q:
+    """The jobs that wait for what another runner lacks."""
+    return Q(error_code__in=OF_ONE_RUNNER) & ~Q(runner=runner[:100])
+
+
 def claim(runner: str, kinds: list[RunnerJobKind]) -> Claim | None:
     """Hand the oldest queued job of these kinds to the runner, or None. Raises Unavailable, with the job still queued,
     while its payload cannot be read."""
@@ -97,7 +102,7 @@ def claim(runner: str, kinds: list[RunnerJobKind]) -> Claim | None:
         row = (
             RunnerJob.objects.select_for_update(skip_locked=True)
             .filter(queued, status=RunnerJobStatus.QUEUED, kind__in=kinds, attempts_in_vain__lt=MAX_ATTEMPTS)
-            .filter(Q(not_before=None) | Q(not_before__lte=timezone.now()))
+            .filter(Q(not_before=None) | Q(not_before__lte=timezone.now()) | _fails_elsewhere(runner))
             .order_by("created_at")
             .first()
         )

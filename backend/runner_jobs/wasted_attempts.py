@@ -15,7 +15,8 @@ from backend.usage.models import Billing
 
 SKU = "runner.second"
 # a hub that is away, a cache or a disk that is full: what passes, though not within seconds
-PASSING = frozenset({"hub_unavailable", "base_cache_full", "base_cache_failed", "runner_disk_full"})
+OF_ONE_RUNNER = frozenset({"base_cache_full", "base_cache_failed", "runner_disk_full"})  # another may do it at once
+PASSING = OF_ONE_RUNNER | {"hub_unavailable"}
 _PAUSE_S, _GROWTH = 15, 4
 
 

@@ -24,7 +24,9 @@ MAX_CHARS = 100_000
 
 def loader_for(config: RunnerConfig) -> Loader:
     """Make a loader with the default base already in memory: the first answer then costs a merge, not an import."""
-    loader = Loader(keyring=config.keyring, base_dir=config.base_dir, keep=config.keep_models)
+    loader = Loader(
+        keyring=config.keyring, base_dir=config.base_dir, keep=config.keep_models, keep_bases=config.keep_bases
+    )
     try:
         loader.base(MINILM)
     except (JobFailed, ImportError) as error:

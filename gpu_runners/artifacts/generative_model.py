@@ -26,7 +26,7 @@ from gpu_runners.errors import JobFailed
 from gpu_runners.models.answers import constraint_of
 from gpu_runners.models.causal_adapter import AdapterConfig, from_bytes, write_peft_folder
 from gpu_runners.models.causal_base import CausalBase, check_fit
-from gpu_runners.models.chat import prompt_ids
+from gpu_runners.models.chat import prompt_ids, prompts_of
 from gpu_runners.models.protocol import (
     AdapterRef,
     Constraint,
@@ -40,7 +40,6 @@ from gpu_runners.models.protocol import (
 
 log = logging.getLogger("kolm.serving")
 
-_SLOW_S, _SLOW_EACH_S = 30.0, 0.25  # prompts that take so long in all and each keep others from their answers
 ONE_BY_ONE = 4  # up to here each input is answered by itself and has its own honest latency
 
 
@@ -149,9 +148,12 @@ class GenerativeModel:
 
     def request(self, text: str, i: int) -> GenerationRequest:
         """Make the request that `predict` sends to the engine."""
+        return self._request(prompt_ids(self.base, self.prompt.system, text), i)
+
+    def _request(self, prompt: Sequence[int], i: int) -> GenerationRequest:
         return GenerationRequest(
             id=str(i),
-            prompt=tuple(prompt_ids(self.base, self.prompt.system, text)),
+            prompt=tuple(prompt),
             max_new_tokens=self.prompt.max_new_tokens,
             adapter=self.adapter,
             constraint=self.constraint,
@@ -165,18 +167,9 @@ class GenerativeModel:
         return [row for request in requests for row in self._rows([request])]
 
     def _requests(self, texts: Sequence[str]) -> list[GenerationRequest]:
-        """The requests for these texts. Raises JobFailed(bad_chat) where the template is not done with them in time: it
-        came with the base, and answers for others wait."""
-        began, requests = time.monotonic(), list[GenerationRequest]()
-        for i, text in enumerate(texts):
-            requests.append(self.request(text, i))
-            took_s = time.monotonic() - began
-            if took_s > max(_SLOW_S, _SLOW_EACH_S * len(requests)):
-                raise JobFailed(
-                    f"The base's chat template took {took_s:.0f} s for {len(requests)} texts. Use another base.",
-                    code="bad_chat",
-                )
-        return requests
+        """The requests for these texts. Raises JobFailed(bad_chat)."""
+        prompts = prompts_of(self.base, self.prompt.system, texts)
+        return [self._request(prompt, i) for i, prompt in enumerate(prompts)]
 
     def forget(self) -> None:
         """Take it out of a shared engine and off the disk."""

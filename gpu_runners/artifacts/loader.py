@@ -121,15 +121,17 @@ class Loader:
         self._models_on.move_to_end(name)
 
     def _open(self, opening: Callable[[], Opened]) -> Opened:
-        """A base that is to be loaded now. The oldest one makes room, all of them where they fill the base cache."""
-        self._forget_bases(self._keep_bases - 1)
+        """A base whose weights are to be loaded now. The oldest one makes room, all of them where they fill the base
+        cache; a base that cannot be had sends none away."""
         try:
-            return opening()
+            base = opening()
         except JobFailed as refused:
             if refused.code != "base_cache_full" or not self._models_on:
                 raise
-        self._forget_bases(0)
-        return opening()
+            self._forget_bases(0)
+            base = opening()
+        self._forget_bases(self._keep_bases - 1)
+        return base
 
     def _forget_bases(self, most: int) -> None:
         """Keep at most so many."""

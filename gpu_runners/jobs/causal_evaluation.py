@@ -20,7 +20,7 @@ from gpu_runners.jobs.own_time import OwnTimes, one_thread, own_times, with_rule
 from gpu_runners.models.answers import constraint_of
 from gpu_runners.models.causal_adapter import AdapterConfig, from_bytes, write_peft_folder
 from gpu_runners.models.causal_base import CausalBase, check_fit
-from gpu_runners.models.chat import prompt_ids
+from gpu_runners.models.chat import prompt_ids, prompts_of
 from gpu_runners.models.protocol import AdapterRef, Counts, EngineFailed, FinishReason, GenerationRequest, Rejected
 
 N_LATENCIES = 20
@@ -47,7 +47,7 @@ def evaluate_causal(
     check_fit(config, base)
     adapter = from_bytes(adapter_blob, config)
     constraint = constraint_of(job.answer)
-    prompts = [tuple(prompt_ids(base, job.system, text)) for text in texts]
+    prompts = [tuple(prompt) for prompt in prompts_of(base, job.system, texts)]
     engine = TorchEngine(base)
     with tempfile.TemporaryDirectory(prefix="kolm-adapter-") as folder:
         try:

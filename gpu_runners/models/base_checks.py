@@ -83,12 +83,21 @@ def _of_hub(job: CheckBaseJob, hub: HubConfig) -> dict[str, Any]:
         config = read_json(folder, "config.json")
         check_usable(job.base_model, folder, kind=job.kind, files=announced.small)
     width = _weight_bytes(config)
-    return {
+    return _room(job.base_model, announced.size, hub) | {
         "size_bytes": announced.size,
         "n_parameters": announced.weights // width if width else 0,
         "adapter_parameters": parameters_a_rank(config),
         "config": config_numbers(config),
     }
+
+
+def _room(name: str, size: int, hub: HubConfig) -> dict[str, Any]:
+    """The refusal by what others' bases take in the cache, after all that no waiting mends; nothing where it fits."""
+    try:
+        BaseCache(hub.cache, limit=hub.cache_bytes).check_room(name, size)
+    except JobFailed as full:
+        return {"code": full.code, "message": full.message[:2000]}
+    return {}
 
 
 def check_usable(name: str, folder: Path, *, kind: str, files: Collection[str] | None = None) -> None:

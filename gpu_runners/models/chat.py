@@ -7,13 +7,15 @@ that no input can end its own turn and begin another one's.
 
 import re
 import secrets
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from gpu_runners.errors import JobFailed
 from gpu_runners.models.causal_base import CausalBase
 from gpu_runners.models.chat_template import fold_system, render_chat
 
+_SLOW_S, _SLOW_EACH_S = 30.0, 0.25  # prompts that take so long in all and each are a template's fault
 _MARK = re.compile("text[0-9a-f]{32}")
 
 
@@ -21,6 +23,19 @@ def prompt_ids(base: CausalBase, system: str, text: str) -> list[int]:
     """The tokens up to where the answer begins, by the base's own chat template."""
     head = [{"role": "system", "content": system}] if system else []
     return chat_ids(base, [*head, {"role": "user", "content": text}])
+
+
+def prompts_of(base: CausalBase, system: str, texts: Iterable[str]) -> Iterator[list[int]]:
+    """`prompt_ids` of each text in turn. Raises JobFailed(bad_chat) where the template is not done with them in time:
+    it came with the base, and others wait."""
+    began, n = time.monotonic(), 0
+    for n, text in enumerate(texts, start=1):
+        yield prompt_ids(base, system, text)
+        took_s = time.monotonic() - began
+        if took_s > max(_SLOW_S, _SLOW_EACH_S * n):
+            raise JobFailed(
+                f"The base's chat template took {took_s:.0f} s for {n} texts. Use another base.", code="bad_chat"
+            )
 
 
 def chat_ids(

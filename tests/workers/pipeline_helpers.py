@@ -53,6 +53,15 @@ def told_apart(n: int) -> list[dict[str, str]]:
     return [{"input": " ".join(next(triples)), "output": LABELS[i % 2]} for i in range(n)]
 
 
+FILTERED = "(what a vendor's filter leaves of an answer: nothing)"
+
+
+def _choice(text: str) -> Choice:
+    if text == FILTERED:
+        return Choice(text="", finish_reason="content_filter")
+    return Choice(text=text, logprob=-float(len(text)), n_tokens=max(1, len(text) // 4))
+
+
 class ScriptedTeacher:
     """`write` gives the texts of a candidate request, `label` the answers to a text, `name` the answer to what the two
     halves of a slice are called; each may raise. Calls of one batch come from several threads, and what a test scripts
@@ -80,8 +89,7 @@ class ScriptedTeacher:
         with self._turn:
             self.asked.append(request)
             texts = self._answers(request)
-        choices = tuple(Choice(text=text, logprob=-float(len(text)), n_tokens=max(1, len(text) // 4)) for text in texts)
-        return Completion(choices=choices, usage=USAGE)
+        return Completion(choices=tuple(map(_choice, texts)), usage=USAGE)
 
     def _answers(self, request: CompletionRequest) -> Sequence[str]:
         if request.item is not None:

@@ -7,9 +7,12 @@ another compile has paid for, and has none.
 
 import logging
 
+from django.db.models import Q
+
 from backend.compiles import leases
 from backend.compiles.events import append_event, touch
-from backend.compiles.states import REWARD_CALLS
+from backend.compiles.models import TeacherCall
+from backend.compiles.states import ANSWERED_STATES, REWARD_CALLS
 from backend.domain.dialects.faults import MAY_PASS
 from backend.domain.errors import CustomerError
 from backend.domain.lifecycle import StepName
@@ -113,8 +116,20 @@ def _ask(run: CompileRun, asked: AskedModel, beside: list[PreflightLine], *, is_
 
 def _call(run: CompileRun, asked: AskedModel) -> list[PreflightLine]:
     with open_asked(run.tenant_id, run.spec, asked, run.prices) as session:
-        plan = PlannedCall(key=CALL_KEYS[asked.check], request=tiny_request(asked), deadline_s=DEADLINE_S)
+        plan = PlannedCall(key=_key(run, asked), request=tiny_request(asked), deadline_s=DEADLINE_S)
         (made,) = ask_batch(run, STEP, session.teacher, session.price, [plan])
         return lines_of_answer(
             asked, session.teacher, made.choices[0], latency_ms=made.latency_ms, cost=made.cost_microusd
         )
+
+
+def _key(run: CompileRun, asked: AskedModel) -> str:
+    """The name of the call. One that a filter answered with nothing is not taken for the answer again: whoever resumes
+    the compile had the filter changed."""
+    key = CALL_KEYS[asked.check]
+    with run.transaction():
+        calls = TeacherCall.objects.filter(
+            tenant_id=run.tenant_id, compile_id=run.compile_id, state__in=ANSWERED_STATES
+        ).filter(Q(key=key) | Q(key__startswith=f"{key}:again"))
+        n = sum(call.choices[0]["finish_reason"] == "content_filter" for call in calls)
+    return f"{key}:again{n}" if n else key

@@ -27,19 +27,33 @@ def judge_texts(
         for row, answer, why in zip(heldout, answers, failed, strict=True)
     ]
     todo = [i for i, verdict in enumerate(verdicts) if verdict is None]
-    width = max(1, run.spec.teacher.concurrency // 2)
+    width, n_filtered = max(1, run.spec.teacher.concurrency // 2), 0
     with teacher_session(run) as session:
         for first in range(0, len(todo), width):
             part = todo[first : first + width]
             plans = [plan for i in part for plan in _both_ways(run, heldout[i], answers[i])]
             made = ask_batch(run, StepName.EVALUATION, session.teacher, session.price, plans)
             preferences = [parse_preference(call.choices[0]["text"]) for call in made]
+            refused = [call.choices[0]["finish_reason"] == "content_filter" for call in made]
+            n_filtered += sum(map(any, zip(refused[::2], refused[1::2], strict=True)))
             for nth, i in enumerate(part):
                 verdicts[i] = verdict_of(preferences[2 * nth], preferences[2 * nth + 1])
             with run.transaction():
                 done = first + len(part)
                 run.progress(StepName.EVALUATION, done=done, total=len(todo), message=f"{done} answers judged")
+    if n_filtered:
+        _warn(run, n_filtered)
     return [str(verdict) for verdict in verdicts]
+
+
+def _warn(run: CompileRun, n_filtered: int) -> None:
+    with run.transaction():
+        run.warn(
+            "judge_filtered",
+            f"The judge's own filter refused to compare {n_filtered} held-out answers with gold. They count as lost, "
+            "which may be less than the model deserves.",
+            step=StepName.EVALUATION.value,
+        )
 
 
 def _both_ways(run: CompileRun, row: Row, answer: str) -> list[PlannedCall]:

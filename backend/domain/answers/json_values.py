@@ -189,6 +189,19 @@ def _leaf(value: Any) -> tuple[str, object]:
     return "number", value  # 1 and 1.0 are equal and hash alike
 
 
+def compared_texts(value: Any) -> Any:
+    """The value with its texts as they are compared: NFC, without white space at the ends.
+
+    >>> compared_texts({"sku": "AB-12 ", "n": 2})
+    {'sku': 'AB-12', 'n': 2}
+    """
+    if isinstance(value, dict):
+        return {name: compared_texts(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [compared_texts(item) for item in value]
+    return _leaf(value)[1] if isinstance(value, str) else value
+
+
 def field_scores(predicted: Any, gold: Any) -> FieldCounts:
     """The fields of both sides, matched: equal path and equal leaf, each as often as both have it. Numbers are compared
     by value, texts exactly after NFC and without white space at the ends. None stands for no answer.

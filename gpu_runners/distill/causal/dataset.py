@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from gpu_runners.errors import JobFailed
 from gpu_runners.models.causal_base import CausalBase
-from gpu_runners.models.chat import completion_ids, prompt_ids
+from gpu_runners.models.chat import completion_ids, prompts_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,8 +75,7 @@ def encode(rows: Sequence[Row], *, base: CausalBase, system: str, max_tokens: in
     JobFailed(nothing_to_train) where none fits."""
     limit = min(max_tokens, base.context)
     examples, shortest = [], None
-    for row in rows:
-        prompt = prompt_ids(base, system, row.text)
+    for row, prompt in zip(rows, prompts_of(base, system, [row.text for row in rows]), strict=True):
         ids = (*prompt, *completion_ids(base, row.answer))
         shortest = len(ids) if shortest is None else min(shortest, len(ids))
         if len(ids) <= limit:

@@ -123,15 +123,22 @@ class BaseCache:
         except OSError:
             return None
 
+    def check_possible(self, name: str, size: int) -> None:
+        """Raise JobFailed(base_too_large) for a base that an empty cache could not hold either."""
+        self._check_possible(name, size, *self._beside(name))
+
     def check_room(self, name: str, size: int) -> None:
-        """Raise JobFailed: base_too_large for a base that an empty cache could not hold either, base_cache_full for one
-        that has no room while others are in use."""
-        key = _key(name)
-        self._root.mkdir(parents=True, exist_ok=True, mode=0o700)
-        here, others = _bytes_in(self._root / key), [r for r in self._records() if r.key != key]
+        """Raise JobFailed: base_too_large, and base_cache_full for a base that has no room while others are in use."""
+        here, others = self._beside(name)
         self._check_possible(name, size, here, others)
         if size - here > self._room_beside(others):
             raise _full(name, size)
+
+    def _beside(self, name: str) -> tuple[int, list[Record]]:
+        """The bytes of a base that are here, and the other bases."""
+        key = _key(name)
+        self._root.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return _bytes_in(self._root / key), [r for r in self._records() if r.key != key]
 
     def is_whole(self, name: str) -> bool:
         """Say whether all files are there. Inside `filling`."""

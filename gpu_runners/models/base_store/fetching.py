@@ -133,7 +133,7 @@ def inspect(name: str, config: HubConfig, folder: Path, *, wanted: Sequence[str]
         repository = _trying(name, lambda: _look_up(name, config))
         small, weights = _checked_listing(name, repository)
         size = sum(repository.sizes[file] or 0 for file in [*small, *weights])
-        BaseCache(config.cache, limit=config.cache_bytes).check_room(name, size)
+        BaseCache(config.cache, limit=config.cache_bytes).check_possible(name, size)
         _download(name, repository, [file for file in ("config.json", INDEX) if file in small], folder, config)
         check_config(read_json(folder, "config.json"), name)
         in_bytes = sum(repository.sizes[file] or 0 for file in _wanted_weights(name, folder, repository))

@@ -18,6 +18,8 @@ from typing import Any
 
 import jinja2
 
+from gpu_runners.models.rendering.renderer import USED_UP
+
 # what a template may come to
 _FAULTS = (
     jinja2.TemplateError,
@@ -33,7 +35,8 @@ MOST_CHARS = 1 << 23  # of a rendered chat; a million tokens have about half of 
 
 
 def main(most_s: float, most_bytes: int) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it ends with its parent, by the end of stdin
+    for number in (signal.SIGINT, signal.SIGTERM):  # it ends with its parent, by the end of stdin
+        signal.signal(number, signal.SIG_IGN)
     from transformers.utils.chat_template_utils import render_jinja_template
 
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
@@ -58,11 +61,11 @@ def _reply(render: Any, request: dict[str, Any]) -> dict[str, str]:
         )
         text = str(texts[0])
     except MemoryError:
-        os._exit(1)  # nothing can be relied on any more
+        os._exit(USED_UP)  # nothing can be relied on any more
     except _FAULTS as error:
         return {"refusal": f"{error}"[:500] or type(error).__name__}
     if len(text) > MOST_CHARS:
-        os._exit(1)
+        os._exit(USED_UP)
     return {"text": text}
 
 

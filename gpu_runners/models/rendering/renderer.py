@@ -5,6 +5,8 @@ import atexit
 import contextlib
 import json
 import os
+import queue
+import signal
 import subprocess
 import sys
 import threading
@@ -15,6 +17,10 @@ from typing import Any
 from gpu_runners.errors import JobFailed
 
 MOST_S, MOST_BYTES = 2.0, 1 << 30  # a chat takes milliseconds
+USED_UP = 77  # the status of a process that its own limits ended
+# a library that gets no memory may abort, or read where there is none
+_USED_UP = frozenset({USED_UP, -signal.SIGPROF, -signal.SIGABRT, -signal.SIGSEGV})
+_DEATH_S = 2.0  # until a process that has closed its pipe has died
 _PROCESS = "gpu_runners.models.rendering.process"
 # all that it needs; it has no business with tokens, nor with torch
 _PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "PYTHONPATH", "LD_LIBRARY_PATH", "SYSTEMROOT", "VIRTUAL_ENV")
@@ -66,19 +72,32 @@ class Renderer:
         assert process.stdin is not None
         assert process.stdout is not None
         answer = ""
-        with contextlib.suppress(OSError):  # it has died, as the missing answer says too
+        try:
             process.stdin.write(line)
             process.stdin.flush()
             answer = process.stdout.readline()
+        except OSError:
+            pass  # it has died, as the missing answer says too
+        except BaseException:
+            self._end()  # its answer may come yet, and would be taken for the next chat's
+            raise
         if not answer.endswith("\n"):
-            self._end()
-            limits = f"{self._most_s:g} s or {self._most_bytes >> 20} MiB"
-            raise JobFailed(
-                f"The base's chat template takes more than {limits} to render a chat. Use another base.",
-                code="bad_chat",
-            )
+            raise self._failure(process)
         reply: dict[str, Any] = json.loads(answer)
         return reply
+
+    def _failure(self, process: "subprocess.Popen[str]") -> JobFailed:
+        """The failure of a chat whose process has died, by how it did."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=_DEATH_S)
+        status = process.returncode
+        self._end()
+        if status not in _USED_UP:
+            return JobFailed("The process that renders chats has ended.", code="runner_crashed", retryable=True)
+        limits = f"{self._most_s:g} s or {self._most_bytes >> 20} MiB"
+        return JobFailed(
+            f"The base's chat template takes more than {limits} to render a chat. Use another base.", code="bad_chat"
+        )
 
     def _running(self) -> "subprocess.Popen[str]":
         if self._owner != os.getpid():  # a fork's copy: the process is its parent's
@@ -109,5 +128,33 @@ class Renderer:
                     pipe.close()
 
 
-RENDERER = Renderer()
+class Renderers:
+    """Two renderers, so that a short chat does not stand behind a long one. The second is started when it is needed."""
+
+    def __init__(self) -> None:
+        self._all = [Renderer() for _ in range(2)]
+        self._free: queue.LifoQueue[Renderer] = queue.LifoQueue()
+        for renderer in reversed(self._all):
+            self._free.put(renderer)
+
+    def start(self) -> None:
+        """Start the first."""
+        self._all[0].start()
+
+    def render(
+        self, template: str, messages: list[Mapping[str, Any]], *, tools: Any, asks: bool, more: Mapping[str, Any]
+    ) -> str:
+        """Render by the one that was free last. Raises what `Renderer.render` raises."""
+        renderer = self._free.get()
+        try:
+            return renderer.render(template, messages, tools=tools, asks=asks, more=more)
+        finally:
+            self._free.put(renderer)
+
+    def close(self) -> None:
+        for renderer in self._all:
+            renderer.close()
+
+
+RENDERER = Renderers()
 atexit.register(RENDERER.close)

@@ -21,7 +21,7 @@ from starlette.types import Receive, Scope, Send
 from gpu_runners.models.protocol import Delta
 from gpu_runners.serving.openai.arrival import BodyDoor, Room, n_announced, read_body
 from gpu_runners.serving.openai.bodies import ChatCall, CompletionCall, chat_call, completion_call, read_json
-from gpu_runners.serving.openai.body_threads import cost_of_schema, in_turn
+from gpu_runners.serving.openai.body_threads import SHORT, cost_of_schema, in_turn
 from gpu_runners.serving.openai.calls import chat_requests, completion_requests, merge_deltas
 from gpu_runners.serving.openai.faults import Fault, fault_of
 from gpu_runners.serving.openai.responder import Responder, Served
@@ -43,7 +43,8 @@ def make_app(responder: Responder, *, routes: Sequence[BaseRoute] = ()) -> Starl
         async with _read(request, responder, room, chat_call) as (call, n_bytes):
             served = await responder.resolve(call.model, _headers(request))
             ruled = await in_turn(n_bytes, lambda: rule_answer(call, served))
-            requests = [] if ruled else await in_turn(n_bytes, lambda: chat_requests(call, served))
+            # never on the loop: a chat is rendered by another process, and waited for
+            requests = [] if ruled else await in_turn(max(n_bytes, SHORT + 1), lambda: chat_requests(call, served))
         if ruled is not None:
             deltas = rule_deltas(ruled, served, n=call.sampling.n)
             return await _answer(request, call, served, deltas, n=call.sampling.n, rule=ruled.rule)

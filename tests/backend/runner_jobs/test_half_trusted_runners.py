@@ -196,6 +196,13 @@ def test_a_failure_that_has_to_pass_gives_the_job_back_after_a_pause(row):
     assert (job.status, job.error_code) == (RunnerJobStatus.FAILED, "hub_unavailable")
 
 
+def test_a_job_waits_for_the_runner_that_is_full_and_for_no_other(row):
+    job = queue(row)
+    leases.report_failure(job.id, claimed().token, code="base_cache_full", message="", is_retryable=True)
+    assert leases.claim("r1", [RunnerJobKind.DISTILL]) is None
+    assert leases.claim("r2", [RunnerJobKind.DISTILL]).attempt == 2
+
+
 def test_a_failure_of_another_kind_gives_the_job_back_at_once(row):
     job = queue(row)
     leases.report_failure(job.id, claimed().token, code="out_of_memory", message="", is_retryable=True)

@@ -18,6 +18,7 @@ from backend.tenants.models import Tenant
 from tests.compile_factories import LABELS, make_compile
 from tests.factories import make_tenant
 from tests.workers.pipeline_helpers import (
+    FILTERED,
     ScriptedTeacher,
     calls,
     candidates,
@@ -481,6 +482,17 @@ def test_labels_are_reused_for_the_same_prompt_of_the_same_revision_alone(tenant
         (offer,) = rows_of(Offer, tenant, compile_id=again.id, slice_position=-1)
         assert offer.avoided_microusd > 0
     check_money(again)
+
+
+def test_an_input_that_a_filter_refused_is_asked_about_again(tenant, monkeypatch):
+    refused = teacher()
+    monkeypatch.setattr(refused, "_label", lambda text: [FILTERED] * 5 if "parcel" in text else [LABELS[1]] * 5)
+    labelled(monkeypatch, tenant, refused, teacher={"revision": "a"})
+    asked = teacher()
+    labelled(monkeypatch, tenant, asked, teacher={"revision": "a"})
+    items = [request.item for request in asked.asked if request.item is not None]
+    assert items
+    assert all("parcel" in item for item in items)
 
 
 def test_labels_of_a_teacher_of_unknown_revision_are_not_kept(tenant, monkeypatch):

@@ -21,6 +21,7 @@ from tests.compile_factories import fresh, make_compile, make_teacher_key
 from tests.factories import make_tenant
 from tests.workers.pipeline_helpers import calls, check_money, step
 from tests.workers.teachers.hostile import completion_body
+from tests.workers.teachers.strict_vendors import CONTENT_REFUSALS
 from tests.workers.test_pipeline import make_due
 from workers import pipeline
 from workers.preflight import compile_start
@@ -221,6 +222,24 @@ def test_a_refusal_is_not_kept_a_resumed_compile_asks_again(endpoint, steps):
     assert row.preflight["passed"] is True
 
 
+def test_a_model_whose_filter_was_changed_is_asked_again_by_a_resumed_compile(endpoint, steps):
+    from backend.compiles.lifecycle import transitions
+
+    endpoint.reply = CONTENT_REFUSALS["openai"]
+    row = compile_at(endpoint)
+    for n_asked in (1, 2):
+        pipeline.advance(row.id)
+        assert line_of(fresh(row), "teacher")["code"] == "content_refused"
+        assert len(endpoint.asked) == n_asked
+        if n_asked == 2:
+            endpoint.reply = (200, completion_body("refund"))
+        with tenant_scope(row.tenant_id):
+            transitions.resume(row.tenant_id, row.id, budget_microusd=None)
+    pipeline.advance(row.id)
+    assert fresh(row).status == CompileStatus.SUCCEEDED
+    assert line_of(row, "teacher")["status"] == "passed"
+
+
 def test_an_endpoint_that_fails_for_a_moment_is_met_again_before_the_compile_is_refused(endpoint, steps):
     endpoint.reply = (503, {"error": "overloaded"})
     row = compile_at(endpoint)
@@ -279,6 +298,16 @@ def test_gold_that_fails_its_own_checks_is_counted_before_anything_is_asked(
     assert (line["check"], "regex /code" in line["sentence"]) == ("gate", True)
     assert (line["status"], len(endpoint.asked)) == (("failed", 0) if is_refused else ("warning", 1))
     assert (row.status == CompileStatus.FAILED) is is_refused
+
+
+def test_gold_that_passes_as_marks_compare_it_has_no_line(endpoint, steps):
+    """White space at the ends and forms of Unicode cost a model nothing, and an export is full of them."""
+    parts = half_checked(0.8)
+    for row in parts["examples"]["inline"]:
+        row["output"] = {"code": "OK "}
+    row = compile_at(endpoint, key=False, **parts)
+    pipeline.advance(row.id)
+    assert "gold_fails_checks" not in {line["code"] for line in fresh(row).preflight["lines"]}
 
 
 def test_a_key_that_was_deleted_since_is_named(endpoint, steps):

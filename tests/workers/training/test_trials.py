@@ -43,7 +43,7 @@ from tests.workers.answer_helpers import (
     trained,
     trial,
 )
-from tests.workers.pipeline_helpers import ScriptedTeacher, check_money, step, taught_by
+from tests.workers.pipeline_helpers import FILTERED, ScriptedTeacher, check_money, step, taught_by
 from workers.teachers.prompts.pairwise import PAIRWISE_ASK
 from workers.training import trials
 
@@ -325,6 +325,8 @@ def test_texts_are_judged_both_ways_once(committed_db, monkeypatch):
             return ["A" if student_is_first else "B"]
         if "number 3" in content:
             return ["B" if student_is_first else "A"]
+        if "number 5" in content and student_is_first:
+            return [FILTERED]
         return ["A"]
 
     teacher = taught_by(monkeypatch, ScriptedTeacher())
@@ -351,8 +353,9 @@ def test_texts_are_judged_both_ways_once(committed_db, monkeypatch):
     assert set(measured["verdicts"][8:]) == {"tie"}
     assert measured["failed"][:3] == [["excludes"], ["max_chars"], []]
     counts = told(row)["counts"]
-    assert (counts["n_win"], counts["n_loss"], counts["n_tie"]) == (1, 3, 20)
-    assert told(row)["accuracy_ppm"] == 21 * 1_000_000 // 24
+    assert (counts["n_win"], counts["n_loss"], counts["n_tie"]) == (1, 4, 19)
+    assert told(row)["accuracy_ppm"] == 20 * 1_000_000 // 24
+    assert set(warnings(row)) == {"judge_filtered"}  # again by whoever took over
     assert step(row, StepName.EVALUATION).spent_microusd > 12
     assert json.dumps(told(row))
     check_money(row)

@@ -19,7 +19,13 @@ _CONTENT = re.compile(
     re.IGNORECASE,
 )
 # a vendor that shuts an account out says so in the same words, of every text
-_ACCOUNT = re.compile(r"\b(?:account|organi[sz]ation|subscription)\b", re.IGNORECASE)
+_ACCOUNT = re.compile(
+    r"\b(?:account|organi[sz]ation|subscription)\b|\byour (?:resource|access|deployment)\b"
+    r"|\b(?:suspended|terminated|deactivated|banned)\b",
+    re.IGNORECASE,
+)
+# the names in a refused schema are a customer's: "flagged" may be one
+_FORM = re.compile(r"response[_ ]?(?:format|schema)|json[_ ]?schema|invalid schema", re.IGNORECASE)
 _BROKEN_JSON = "json_validate_failed"  # Groq's, https://console.groq.com/docs/structured-outputs
 
 
@@ -34,7 +40,8 @@ class Statement:
     def refuses_content(self, status: int) -> bool:
         """Tell whether a filter refused what the request says: another text would be answered."""
         is_filter = status in _CONTENT_STATUSES and _CONTENT.search(self.text) is not None
-        return is_filter and _ACCOUNT.search(self.text) is None
+        is_about_form = any(_FORM.search(text) for text in (self.text, *self.names))
+        return is_filter and not is_about_form and _ACCOUNT.search(self.text) is None
 
     @property
     def is_broken_json(self) -> bool:

@@ -67,6 +67,7 @@ T = TypeVar("T")
 MakeBody = Callable[[Dialect], Mapping[str, Any]]
 
 MAX_LESSONS_A_CALL = 16  # more than a request has options
+MOST_REFUSED = 20  # texts in a row that a filter may refuse; more are a vendor that answers nothing any more
 BODY_CAP = 2_000_000
 BODY_CAP_PER_CHOICE = 64_000
 _TOO_LARGE = "the request is too large for it"
@@ -135,6 +136,7 @@ class OpenAICompatibleTeacher:
         self._dialect = dialect
         self._lessons = tuple(lessons)
         self._learning = threading.Lock()
+        self._n_refused = 0  # texts in a row, by a filter
         self._effort = effort
         self._thought_tokens = thought_tokens
         self._base_url = base_url.rstrip("/")
@@ -197,7 +199,7 @@ class OpenAICompatibleTeacher:
         try:
             got = call()
         except TeacherFailed as failed:
-            if failed.fault is not TeacherFault.CONTENT:
+            if failed.fault is not TeacherFault.CONTENT or not self._is_one_text(is_refused=True):
                 raise
             return Completion(
                 choices=answers.no_answer(request).choices,
@@ -205,8 +207,15 @@ class OpenAICompatibleTeacher:
                 n_attempts=failed.n_attempts,
                 wasted=failed.usage or Usage(),
             )
+        self._is_one_text(is_refused=False)
         self.check_thoughts(got.value, request, wasted=got.wasted, n_attempts=got.n_attempts)
         return completion_of(got)
+
+    def _is_one_text(self, *, is_refused: bool) -> bool:
+        """Count the refusals of content since the last answer; say whether they may still be about single texts."""
+        with self._learning:
+            self._n_refused = self._n_refused + 1 if is_refused else 0
+            return self._n_refused <= MOST_REFUSED
 
     def _chat_body(self, request: CompletionRequest) -> MakeBody:
         """The effort is the teacher's, whatever is asked of it: a judge's question that is silent about it would be

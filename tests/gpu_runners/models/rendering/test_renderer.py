@@ -1,8 +1,12 @@
 """Templates rendered in a process apart: the text is the library's, and what does not come to an end costs one
 chat."""
 
+import signal
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,7 +14,7 @@ import pytest
 from gpu_runners.errors import JobFailed
 from gpu_runners.models.causal_base import open_causal_base
 from gpu_runners.models.chat import prompt_ids
-from gpu_runners.models.rendering.renderer import RENDERER, Renderer, TemplateRefused
+from gpu_runners.models.rendering.renderer import RENDERER, Renderer, Renderers, TemplateRefused
 from tests.gpu_runners.small_base import TEMPLATE, make_base
 
 CHAT: list[Any] = [{"role": "user", "content": "Where is it?"}]
@@ -29,7 +33,7 @@ def strict() -> Iterator[Renderer]:
     renderer.close()
 
 
-def rendered(renderer: Renderer, template: str) -> str:
+def rendered(renderer: Renderer | Renderers, template: str) -> str:
     return renderer.render(template, CHAT, tools=None, asks=True, more={"bos_token": "<s>"})
 
 
@@ -47,6 +51,50 @@ def test_a_refusal_and_a_fault_of_a_template_have_their_words() -> None:
         rendered(RENDERER, "{{ 1 / 0 }}")
     with pytest.raises(TemplateRefused):
         rendered(RENDERER, "{% if %}")
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGHUP])
+def test_a_process_that_is_ended_from_outside_is_no_fault_of_the_template(strict: Renderer, number: int) -> None:
+    assert rendered(strict, "{{ messages[0].content }}") == "Where is it?"
+    process = strict._process
+    assert process is not None
+    process.send_signal(signal.SIGTERM)  # as a service's end sends it to all of its processes: not this one's business
+    assert rendered(strict, "{{ messages[0].content }}") == "Where is it?"
+    process.send_signal(signal.SIGSTOP)
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(rendered, strict, "{{ messages[0].content }}")
+        time.sleep(0.2)  # it has written its chat
+        process.send_signal(number)
+        process.send_signal(signal.SIGCONT)
+        with pytest.raises(JobFailed) as caught:
+            waiting.result()
+    assert (caught.value.code, caught.value.retryable) == ("runner_crashed", True)
+    assert rendered(strict, "{{ messages[0].content }}") == "Where is it?"
+
+
+def test_an_exchange_that_is_broken_off_leaves_its_answer_to_nobody(
+    strict: Renderer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert rendered(strict, "one") == "one"
+    assert strict._process is not None
+
+    def interrupted() -> str:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(strict._process, "stdout", SimpleNamespace(readline=interrupted, close=lambda: None))
+    with pytest.raises(KeyboardInterrupt):
+        rendered(strict, "two")
+    assert rendered(strict, "three") == "three"
+
+
+def test_a_short_chat_does_not_stand_behind_a_long_one() -> None:
+    both = Renderers()
+    busy = both._free.get()
+    try:
+        assert rendered(both, "short") == "short"
+    finally:
+        both._free.put(busy)
+        both.close()
 
 
 @pytest.mark.nightly

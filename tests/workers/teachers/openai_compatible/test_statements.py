@@ -14,6 +14,7 @@ from tests.workers.teachers.openai_compatible.test_endpoint_faults import failur
 from tests.workers.teachers.openai_compatible.test_teacher import REQUEST, cut
 from tests.workers.teachers.strict_vendors import CONTENT_REFUSALS
 from workers.teachers.openai_compatible import retry
+from workers.teachers.openai_compatible import teacher as teacher_module
 from workers.teachers.openai_compatible.endpoint_faults import fault_of
 from workers.teachers.protocol import Completion, TeacherFailed, Usage
 
@@ -62,9 +63,42 @@ def test_what_an_attempt_before_the_filters_refusal_may_have_cost_is_waste() -> 
     assert completion.wasted.output_tokens == REQUEST.most_output_tokens
 
 
-def test_an_account_that_is_shut_out_is_no_text_that_a_filter_refuses() -> None:
-    shut = {"error": {"message": "Your account was flagged for violating our usage policies and is deactivated."}}
-    assert failure_at(act(403, shut)).fault is TeacherFault.NO_ACCESS
+@pytest.mark.parametrize(
+    "message",
+    [
+        "Your account was flagged for violating our usage policies and is deactivated.",
+        # Azure's, https://github.com/pollinations/pollinations/issues/9707
+        "Your resource has been temporarily blocked because we detected behavior that may violate our content policy.",
+    ],
+)
+def test_an_account_that_is_shut_out_is_no_text_that_a_filter_refuses(message: str) -> None:
+    assert failure_at(act(403, {"error": {"message": message}})).fault is TeacherFault.NO_ACCESS
+
+
+@pytest.mark.parametrize("name", ["flagged", "inappropriate_reason", "content_filter"])
+def test_a_field_of_the_schema_with_a_filters_name_weakens_the_form_as_any_other(name: str) -> None:
+    message = f"Invalid schema for response_format 'answer': In context=('properties', '{name}'), 'type' is required."
+    with HostileTeacher(act(400, {"error": {"message": message, "param": "response_format"}}), GOOD) as hostile:
+        teacher = teacher_at(hostile.base_url)
+        completion = teacher.complete(JSON_REQUEST, deadline_s=5)
+        teacher.close()
+    assert completion.choices[0].finish_reason != "content_filter"
+    assert [lesson.option for lesson in teacher.lessons] == [Option.RESPONSE_FORMAT]
+
+
+def test_texts_without_end_that_a_filter_refuses_are_an_endpoint_that_answers_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(teacher_module, "MOST_REFUSED", 2)
+    refused = act(*CONTENT_REFUSALS["openai"])
+    with HostileTeacher(refused, refused, GOOD, refused) as hostile:
+        teacher = teacher_at(hostile.base_url)
+        reasons = [teacher.complete(REQUEST, deadline_s=5).choices[0].finish_reason for _ in range(5)]
+        with pytest.raises(TeacherFailed) as caught:
+            teacher.complete(REQUEST, deadline_s=5)
+        teacher.close()
+    assert [reason == "content_filter" for reason in reasons] == [True, True, False, True, True]
+    assert caught.value.fault is TeacherFault.CONTENT
 
 
 def test_a_customers_words_in_a_refusal_are_nobodys_fault() -> None:
