@@ -77,11 +77,13 @@ def test_an_exchange_that_is_broken_off_leaves_its_answer_to_nobody(
 ) -> None:
     assert rendered(strict, "one") == "one"
     assert strict._process is not None
+    pipe = strict._process.stdout
+    assert pipe is not None
 
     def interrupted() -> str:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(strict._process, "stdout", SimpleNamespace(readline=interrupted, close=lambda: None))
+    monkeypatch.setattr(strict._process, "stdout", SimpleNamespace(readline=interrupted, close=pipe.close))
     with pytest.raises(KeyboardInterrupt):
         rendered(strict, "two")
     assert rendered(strict, "three") == "three"
