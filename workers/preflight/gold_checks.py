@@ -22,19 +22,21 @@ def gold_lines(tenant_id: UUID, spec: Spec) -> list[PreflightLine]:
         return []
     with tenant_scope(tenant_id):
         heldout = split(tenant_id, spec, load_gold(tenant_id, spec)).heldout
-    failed = _failed(output, heldout)
+    failed = _failures(output, heldout)
     rows = zip(heldout, failed, strict=True)
     return check_lines(spec, [JudgedGold(answer=example.output, failed=tuple(names)) for example, names in rows])
 
 
-def _failed(output: JsonOutput | TextOutput, heldout: Sequence[Example]) -> list[list[str]]:
+def _failures(output: JsonOutput | TextOutput, heldout: Sequence[Example]) -> list[list[str]]:
     """The names of the checks that each answer fails, in gold's own spelling and in the one that marks compare."""
     own = failed_checks(output, [(example.input, example.output) for example in heldout])
     if not isinstance(output, JsonOutput) or not any(own):
         return [list(names) for names in own]
-    compared = failed_checks(output, [(example.input, _compared(output, example.output)) for example in heldout])
+    compared = failed_checks(
+        output, [(example.input, _compared_spelling(output, example.output)) for example in heldout]
+    )
     return [[name for name in names if name in still] for names, still in zip(own, compared, strict=True)]
 
 
-def _compared(output: JsonOutput, answer: str) -> str:
+def _compared_spelling(output: JsonOutput, answer: str) -> str:
     return answer_text(compared_texts(parse_answer(answer)), output.answer_schema)
