@@ -166,10 +166,12 @@ class OpenAICompatibleTeacher:
         """The dialect after all lessons that hold for every request."""
         return with_lessons(self._dialect, (lesson for lesson in self._lessons if lesson.holds_for("")))
 
-    def dialect_for(self, request: CompletionRequest, learnt: Sequence[Lesson] = ()) -> Dialect:
-        """The dialect after the lessons that hold for a request, those of its own refusals with them."""
+    def dialect_for(self, request: CompletionRequest) -> Dialect:
+        """The dialect after the lessons that hold for a request."""
+        return self._dialect_by(self._lessons, request)
+
+    def _dialect_by(self, known: Sequence[Lesson], request: CompletionRequest) -> Dialect:
         schema = schema_digest(json.loads(request.answer_schema)) if request.answer_schema else ""
-        known = (*self._lessons, *learnt)
         return with_lessons(self._dialect, (lesson for lesson in known if lesson.holds_for(schema)))
 
     @property
@@ -268,14 +270,17 @@ class OpenAICompatibleTeacher:
         try:
             while n_attempts - len(learnt) < retry.MAX_ATTEMPTS:
                 n_attempts += 1
-                dialect = self.dialect_for(request, learnt)
+                known = (*self._lessons, *learnt)  # what the body is made by: other calls learn meanwhile
+                dialect = self._dialect_by(known, request)
                 body = make_body(dialect)
                 try:
                     with self._slot(watch), watching(watch):
                         request_id, raw = self._post(path, body, request)
                     value = _parse_answer(parse, raw, request, has_key=self._api_key is not None)
                 except _Attempt as failed:
-                    lesson = self._lesson_of(failed, body, dialect, learnt)
+                    lesson = None
+                    if failed.refusal is not None and len(learnt) < MAX_LESSONS_A_CALL:
+                        lesson = refusals.lesson_of(*failed.refusal, body, dialect, known)
                     if lesson is not None:
                         learnt.append(lesson)
                         continue
@@ -307,14 +312,6 @@ class OpenAICompatibleTeacher:
             n_attempts=n_attempts,
             fault=last.fault,
         )
-
-    def _lesson_of(
-        self, failed: _Attempt, body: Mapping[str, Any], dialect: Dialect, learnt: Sequence[Lesson]
-    ) -> Lesson | None:
-        """Find what an attempt's refusal teaches, for as long as the call may learn."""
-        if failed.refusal is None or len(learnt) >= MAX_LESSONS_A_CALL:
-            return None
-        return refusals.lesson_of(*failed.refusal, body, dialect, (*self._lessons, *learnt))
 
     def learn(self, learnt: Sequence[Lesson]) -> None:
         """Add what a call learnt of more than its own request; another call may have learnt the same meanwhile."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from backend.domain.dialects.dialect import Option
+from backend.domain.dialects.dialect import Lesson, Option
 from backend.domain.dialects.faults import TeacherFault
 from backend.domain.dialects.table import BY_NAME
 from tests.workers.teachers.hostile import HostileTeacher, answer, completion_body
@@ -147,6 +147,27 @@ def test_a_schema_that_is_refused_weakens_the_calls_that_ask_for_it_and_no_other
     forms = [body["response_format"]["type"] for body in sent_to(hostile)]
     assert forms == ["json_schema", "json_object", "json_object", "json_schema"]
     assert [(lesson.option, lesson.value) for lesson in teacher.lessons] == [(Option.RESPONSE_FORMAT, "json_object")]
+
+
+def test_what_another_call_learns_meanwhile_is_learnt_by_this_one_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both calls are on their way when the option is refused to the first: the second is refused for it as well."""
+    refused = {"error": {"message": "Unsupported parameter: 'seed'", "param": "seed"}}
+    with HostileTeacher(act(400, refused), GOOD) as hostile:
+        teacher = teacher_at(hostile.base_url)
+        post = teacher._post
+
+        def post_beside_another(*asked: Any) -> Any:
+            try:
+                return post(*asked)
+            finally:
+                teacher.learn([Lesson(option=Option.SEED)])
+
+        monkeypatch.setattr(teacher, "_post", post_beside_another)
+        completion = teacher.complete(REQUEST, deadline_s=5)
+        teacher.close()
+    assert completion.n_attempts == 2
+    assert ["seed" in body for body in sent_to(hostile)] == [True, False]
+    assert teacher.lessons == (Lesson(option=Option.SEED),)
 
 
 def test_a_prompt_that_fills_the_context_lowers_the_limit_of_its_own_call_alone() -> None:
