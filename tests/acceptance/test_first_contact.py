@@ -20,7 +20,7 @@ from tests.doubles.model_hub import model_hub
 from tests.doubles.published_bases import REFUSALS, install_cut, publish
 from tests.doubles.wrong_endpoints import CASES, KEY, ORGANISATION, WrongEndpoints, wrong_endpoints
 
-pytestmark = [pytest.mark.nightly, pytest.mark.timeout(900)]  # a stack, fifty compiles, one that waits a minute
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(900)]  # a stack, fifty compiles, one that waits three minutes
 
 # endpoint: the code of the line, and a word of what to do
 ENDPOINTS = {

@@ -35,7 +35,7 @@ from workers.embedding.sentence import load_embedder
 from workers.preflight.gold_checks import gold_lines
 from workers.preflight.tiny_call import line_of_failure, lines_of_answer, open_asked, tiny_request
 from workers.step.durable import CompileRun
-from workers.step.teacher_calls import DEADLINE_S, PlannedCall, ask_batch
+from workers.step.teacher_calls import PlannedCall, ask_batch
 from workers.teachers.protocol import TeacherFailed
 
 log = logging.getLogger("kolm.preflight")
@@ -47,6 +47,7 @@ CALL_KEYS = {  # the beginning of the last one says whose key pays
 }
 BESIDE = (Check.EMBEDDER, Check.GATE)  # what an answer about the teacher has besides
 STEP = StepName.SLICING  # the first one: it waits for this, and is charged for the call
+DEADLINE_S = 60.0  # twice what a small model on a processor needs for an answer's form; room for thoughts is added
 PATIENT_ATTEMPTS = 3  # of the compile, while an endpoint fails in a way that may pass
 
 

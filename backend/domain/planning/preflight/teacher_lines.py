@@ -23,7 +23,7 @@ from backend.domain.spec.outputs import JsonOutput
 
 TEST_TEXT = "This is a test of the connection."  # the input that the tiny call asks about
 TEST_TOKENS = 256  # its longest answer, thoughts apart
-DEADLINE_S = 20.0  # while somebody waits for the list; a compile asks with the time of its later calls
+DEADLINE_S = 20.0  # while somebody waits for the list; a compile waits longer
 SLOW = "teacher_slow"
 _ELSEWHERE = frozenset({TeacherFault.NO_SUCH_PATH, TeacherFault.NOT_OPENAI, TeacherFault.HTML, TeacherFault.REDIRECT})
 # failures that name no fault of the endpoint, by code: what happened, what to do
