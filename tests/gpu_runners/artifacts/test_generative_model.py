@@ -13,9 +13,9 @@ from backend.domain.artifact.kolm_verify import Altered, Untrusted, read_kolm
 from backend.domain.canonical import canonical_json, sha256_hex
 from backend.domain.jobs.causal_jobs import EvaluateCausalJob, EvaluateCausalResult
 from gpu_runners.agent.jobs import evaluate_files_causal
-from gpu_runners.artifacts import generative_model
 from gpu_runners.artifacts.loader import Loader
 from gpu_runners.errors import JobFailed
+from gpu_runners.models import chat
 from gpu_runners.models.causal_adapter import to_bytes
 from gpu_runners.models.causal_base import CausalBase, open_causal_base
 from tests.backend.domain.artifact.tiny_kolm import KEY, fields, keyring
@@ -112,8 +112,8 @@ def test_a_template_that_is_slow_with_every_text_does_not_hold_up_the_others(
     slow = open_causal_base("slow", base_dir=tmp_path)
     loader = Loader(keyring=keys, base_dir=tmp_path)
     model = loader.load(generative_kolm(slow, "text", max_new_tokens=1))
-    monkeypatch.setattr(generative_model, "_SLOW_S", 0.0)
-    monkeypatch.setattr(generative_model, "_SLOW_EACH_S", 0.001)
+    monkeypatch.setattr(chat, "_SLOW_S", 0.0)
+    monkeypatch.setattr(chat, "_SLOW_EACH_S", 0.001)
     with pytest.raises(JobFailed) as failure:
         model.predict(["slow"] * 3)
     assert failure.value.code == "bad_chat"
