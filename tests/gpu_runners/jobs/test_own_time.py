@@ -30,11 +30,14 @@ def test_waiting_is_nobodys_own_time_and_twice_the_work_is_twice_the_time() -> N
     def waits() -> None:
         time.sleep(0.05)
 
-    times = own_times([waits, works(5), works(10)], device="cpu")
-    assert times.clock is Clock.CPU
-    assert times.answers_ns[0] < times.reference_ns
-    assert 1.4 < times.answers_ns[2] / times.answers_ns[1] < 2.8
-    assert 3 < times.answers_ns[1] / times.reference_ns < 8
+    def is_so() -> bool:
+        times = own_times([waits, works(5), works(10)], device="cpu")
+        assert times.clock is Clock.CPU
+        waited, five, ten = times.answers_ns
+        return waited < times.reference_ns and 1.4 < ten / five < 2.8 and 3 < five / times.reference_ns < 8
+
+    # a processor's own time is longer too while others use the other half of its core: so it is in one of five tries
+    assert any(is_so() for _ in range(5))
 
 
 def test_of_several_turns_the_least_counts() -> None:

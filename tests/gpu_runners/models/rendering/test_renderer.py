@@ -53,7 +53,7 @@ def test_a_refusal_and_a_fault_of_a_template_have_their_words() -> None:
         rendered(RENDERER, "{% if %}")
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGUSR1])
 def test_a_process_that_is_ended_from_outside_is_no_fault_of_the_template(strict: Renderer, number: int) -> None:
     assert rendered(strict, "{{ messages[0].content }}") == "Where is it?"
     process = strict._process
