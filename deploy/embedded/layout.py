@@ -36,7 +36,7 @@ EVERYTHING: tuple[Part, ...] = tuple(Part)
 DEFAULT_WEB_PORT = 8000
 # The sender of webhooks listens nowhere: its port is the one on this machine that webhooks may go to (the demo's
 # receiver, or yours).
-PREFERRED = {Part.POSTGRES: 55432, Part.VALKEY: 56379, Part.GRAMMAR: 8011, Part.DELIVERIES: 8012, Part.SERVER: 8014}
+PREFERRED = {Part.POSTGRES: 25432, Part.VALKEY: 26379, Part.GRAMMAR: 8011, Part.DELIVERIES: 8012, Part.SERVER: 8014}
 
 # what any process on this machine may know: where programs and caches are, how to talk to people, whom to trust
 SHARED = (

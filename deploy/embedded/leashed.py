@@ -27,8 +27,10 @@ def main(kind: str, orphan_signal: int, supervisor: int, uid: int, command: list
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, orphan_signal, 0, 0, 0)
         if os.getppid() != supervisor:  # it died before the line above
             os._exit(1)
-    elif os.fork() == 0:
-        watch(supervisor, os.getppid(), orphan_signal)
+    else:
+        program = os.getpid()  # asked for before: the child may run first when this process has ended
+        if os.fork() == 0:
+            watch(supervisor, program, orphan_signal)
     os.execvp(command[0], command)
 
 

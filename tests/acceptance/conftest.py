@@ -26,7 +26,9 @@ def teacher() -> Iterator[TeacherServer]:
 
 @pytest.fixture(scope="package")
 def deployment(teacher: TeacherServer) -> Iterator[Deployment]:
-    with running(allow_teachers=teacher.origin) as deployment:
+    # nothing is killed here: no lease may run out because the machine is busy
+    leases = {"KOLM_COMPILE_LEASE_S": "12", "KOLM_RUNNER_LEASE_S": "12"}
+    with running(allow_teachers=teacher.origin, **leases) as deployment:
         yield deployment
 
 

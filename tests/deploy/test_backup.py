@@ -121,6 +121,7 @@ def test_a_deletion_after_the_first_look_takes_nothing_away(
     assert len(manifest.below("blobs")) == 2
 
 
+@pytest.mark.nightly
 def test_a_blob_that_came_and_went_between_the_looks_means_another_snapshot(
     filled: Home, variables: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -144,6 +145,7 @@ def test_a_blob_that_came_and_went_between_the_looks_means_another_snapshot(
     assert len(manifest.below("blobs")) == 2
 
 
+@pytest.mark.nightly
 def test_blobs_that_were_gone_long_before_stop_no_backup(
     filled: Home, variables: dict[str, str], tmp_path: Path
 ) -> None:
@@ -286,6 +288,7 @@ def test_nothing_is_restored_over_data(filled: Home, variables: dict[str, str], 
         assert path.read_text() == "mine"
 
 
+@pytest.mark.nightly
 def test_other_files_of_a_person_stay_in_a_home_that_is_restored_into(
     filled: Home, variables: dict[str, str], tmp_path: Path
 ) -> None:

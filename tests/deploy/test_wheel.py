@@ -45,6 +45,7 @@ def test_a_wheel_holds_the_light_part_whole_and_nothing_of_the_rest(built: Path)
     assert {"kolm/__init__.py", "kolm/py.typed", "gpu_runners/tiny_base/kolm-tiny-1/model.safetensors"} <= names
 
 
+@pytest.mark.nightly
 def test_the_same_sources_give_the_same_bytes(built: Path, tmp_path: Path) -> None:
     assert wheel.build(tmp_path).read_bytes() == built.read_bytes()
 

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from deploy.embedded.home import ROOT
 from tests.acceptance.deployment import eventually
 from workers.heartbeat import STUCK_S, Heartbeat, of_process
@@ -35,6 +37,7 @@ def test_a_file_that_cannot_be_touched_ends_nothing(tmp_path: Path) -> None:
     assert Heartbeat(tmp_path / "no" / "folder").beat()
 
 
+@pytest.mark.nightly
 def test_a_worker_beats_while_its_broker_hangs(tmp_path: Path) -> None:
     """It takes the connection and says nothing. Before, a worker that was started meanwhile was killed every two
     minutes."""

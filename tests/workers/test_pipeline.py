@@ -303,6 +303,7 @@ def test_a_statement_that_the_database_refuses_is_a_fault_of_ours(row, stages):
     assert (fresh(row).status, row.failure_code) == (CompileStatus.FAILED, "internal_error")
 
 
+@pytest.mark.nightly
 def test_what_was_made_while_the_database_was_away_is_saved_when_it_is_back(row, stages, monkeypatch):
     """The stage holds answers in hand when the database goes: its transaction begins when it is back."""
 

@@ -4,6 +4,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from deploy.embedded.home import ROOT
 
 BROKEN = """
@@ -15,6 +17,7 @@ deliveries.main()
 """
 
 
+@pytest.mark.nightly
 def test_a_fault_in_its_loop_ends_the_process() -> None:
     """Before, its listening thread kept it: it sent nothing until ten minutes without a turn made it silent."""
     done = subprocess.run([sys.executable, "-c", BROKEN], cwd=ROOT, env=os.environ, capture_output=True, timeout=90)

@@ -125,6 +125,7 @@ def test_a_process_that_customers_reach_can_publish_no_key():
         call_command("rotate_signing_key")
 
 
+@pytest.mark.nightly
 def test_without_the_database_no_keyring_is_published_rather_than_a_part_of_it():
     with no_database():
         answer = Client().get("/.well-known/kolm-keys.json")

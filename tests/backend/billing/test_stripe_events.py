@@ -98,6 +98,7 @@ def test_events_in_the_opposite_order_give_the_same_plan(stripe_double):
     assert plan_of(tenant) == "pro"
 
 
+@pytest.mark.nightly
 def test_an_event_survives_stripe_being_away(stripe_double):
     tenant = new_tenant(now=now_of(stripe_double))
     buy(stripe_double, tenant)

@@ -111,6 +111,7 @@ def test_vectors_of_any_width_go_in_and_come_out(tenant, d):
     assert (nearest.drafts[0].text, nearest.distance) == ("text 5", pytest.approx(0, abs=1e-3))
 
 
+@pytest.mark.nightly
 def test_vectors_wider_than_an_index_holds_keep_their_cosines_about(tenant):
     rows = unit_rows(40, 2048)
     for n, row in enumerate(rows):

@@ -80,6 +80,7 @@ def test_within_a_family_no_cosine_moves(d):
     assert halved < 1e-3
 
 
+@pytest.mark.nightly
 def test_beyond_what_an_index_holds_cosines_move_by_the_projections_error():
     d = 1536
     vectors = text_vectors(N_TEXTS, d)

@@ -177,6 +177,7 @@ def test_the_operators_command_takes_deleted_keys_out_of_the_data_files_and_says
     assert "backups" in printed
 
 
+@pytest.mark.nightly
 def test_where_the_role_may_it_writes_a_checkpoint(superuser, embedded_services):
     superuser.execute("GRANT pg_checkpoint TO kolm_owner")
     try:

@@ -58,6 +58,7 @@ def test_without_valkey_a_probe_of_a_second_hears_that_web_is_ready(settings):
     assert min(times) < 0.9  # the least, on a machine that has other things to do
 
 
+@pytest.mark.nightly
 def test_a_database_that_hangs_does_not_hang_the_answer(monkeypatch):
     """It takes the connection and says nothing, so that no time-out of the session's own is in force."""
     connection.close()

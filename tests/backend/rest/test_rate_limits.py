@@ -170,6 +170,7 @@ def test_a_slow_moment_of_redis_refuses_no_spending():
     assert (spent.status_code, "RateLimit" in spent) == (201, True)
 
 
+@pytest.mark.nightly
 def test_a_redis_that_comes_back_without_its_scripts_is_counted_with_again():
     """Killed while nobody could ask it: the first answer is NOSCRIPT, which is one."""
     tenant, key = new_uuid7(), new_uuid7()

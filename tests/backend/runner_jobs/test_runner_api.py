@@ -385,6 +385,7 @@ def test_a_web_process_that_was_away_gives_no_runners_job_to_another_at_once(row
     assert claimed(runner="second").attempt == 3
 
 
+@pytest.mark.nightly
 def test_a_lock_that_is_held_for_long_keeps_no_other_job_from_a_new_runner(row):
     """A heartbeat that waits for it in vain is no outage of ours."""
     other = make_compile(make_tenant())

@@ -82,6 +82,7 @@ def many_connections() -> Iterator[None]:
     pool.resize(pool.min_size, size)
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("many_connections")
 def test_of_200_compiles_at_once_against_a_cap_for_ten_ten_are_accepted(settings):
     """T10: overshoot 0 micro-USD, the rest are told 402, and when all have ended nothing is held."""

@@ -408,6 +408,7 @@ def test_the_machine_notices_what_is_broken_on_purpose(
         live()
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(600)
 def test_no_history_breaks_an_invariant(committed_db: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(accounts, "clock", accounts.clock)  # put back at the end, whatever the machine set

@@ -67,6 +67,7 @@ def test_an_event_arrives_signed_and_is_in_the_log(receiver: Receiver) -> None:
     assert not DeliveryDue.objects.filter(tenant_id=tenant.id).exists()
 
 
+@pytest.mark.nightly
 def test_it_arrives_within_a_second_or_two_though_the_sender_was_asleep(receiver: Receiver) -> None:
     tenant = make_tenant()
     make_endpoint(tenant, receiver.url)

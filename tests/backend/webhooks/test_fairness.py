@@ -55,6 +55,7 @@ def test_a_black_holed_endpoint_with_a_thousand_events_delays_nobody_else(receiv
     assert waits[-1] < 10.0
 
 
+@pytest.mark.nightly
 def test_never_more_than_four_requests_are_open_to_an_endpoint(receiver: Receiver) -> None:
     receiver.answer = lambda received: Answer(hold_s=0.3)
     tenant = make_tenant()

@@ -38,6 +38,7 @@ def sender_process(services: EmbeddedServices, receiver: Receiver) -> Iterator["
         process.wait()
 
 
+@pytest.mark.nightly
 def test_a_kill_between_sending_and_recording_sends_again_under_the_same_id(
     receiver: Receiver, embedded_services: EmbeddedServices
 ) -> None:

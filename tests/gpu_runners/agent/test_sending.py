@@ -111,6 +111,7 @@ def test_a_large_checkpoint_goes_up_in_parts_while_the_training_goes_on(server: 
     assert len(child.handed_over) == 1
 
 
+@pytest.mark.nightly
 def test_heartbeats_go_on_while_an_adapter_goes_up_for_longer_than_a_lease(server: LeaseServer) -> None:
     """Before, one request had to be through within a third of the lease, or no checkpoint ever was."""
     server.part_s = 1.0

@@ -6,6 +6,8 @@ import subprocess
 import sys
 import time
 
+import pytest
+
 from backend.domain.jobs.runner_jobs import RunnerJobKind
 from gpu_runners.agent.stalling import LEAST_STEP_S, SILENT_S, STEPS, StallWatch, session_cpu_s
 from gpu_runners.config import STILL_S
@@ -97,6 +99,7 @@ def test_what_the_agent_slept_through_is_not_held_against_its_child() -> None:
     assert world.passes(STILL_S - 4, working=False) is None
 
 
+@pytest.mark.nightly
 def test_the_time_of_a_session_counts_its_grandchildren_and_stands_when_it_is_stopped() -> None:
     code = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'while True: pass'])"
     process = subprocess.Popen([sys.executable, "-c", code], start_new_session=True)

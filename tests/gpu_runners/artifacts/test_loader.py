@@ -50,6 +50,7 @@ def test_a_base_too_many_sends_the_oldest_away_and_frees_its_place_in_the_cache(
     assert (is_in_use(tmp_path, ONE), is_in_use(tmp_path, TWO)) == (False, True)
 
 
+@pytest.mark.nightly
 def test_bases_in_memory_do_not_fill_the_cache_for_ever(
     hub: ModelHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

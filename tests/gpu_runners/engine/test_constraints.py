@@ -29,6 +29,7 @@ from gpu_runners.models.protocol import (
     Rejected,
 )
 from tests.backend.domain.patterns.test_matching import AUDITED
+from tests.cpu_time import own_objects_alone
 from tests.pattern_strategies import hostile
 
 Ask = Callable[..., GenerationRequest]
@@ -134,17 +135,18 @@ def test_a_strangers_pattern_is_decoded_to_within_bounds(base: CausalBase, patte
     if check_schema(schema):
         return
     constraints = Constraints(base.tokenizer, vocab_size=base.vocab_size, eos_ids=base.eos_ids)
-    started = time.thread_time()
-    matcher = None
-    with contextlib.suppress(Rejected):
-        matcher = constraints.matcher(schema_constraint(schema))
-    assert time.thread_time() - started < 0.1
-    for token in base.tokenizer('{"a": "abababa', add_special_tokens=False)["input_ids"]:
+    with own_objects_alone():
         started = time.thread_time()
-        Masks(base.vocab_size).forbidden([matcher], [[]], base.vocab_size, torch.device("cpu"))
+        matcher = None
+        with contextlib.suppress(Rejected):
+            matcher = constraints.matcher(schema_constraint(schema))
         assert time.thread_time() - started < 0.1
-        if matcher is None or not matcher.consume_token(int(token)):
-            return
+        for token in base.tokenizer('{"a": "abababa', add_special_tokens=False)["input_ids"]:
+            started = time.thread_time()
+            Masks(base.vocab_size).forbidden([matcher], [[]], base.vocab_size, torch.device("cpu"))
+            assert time.thread_time() - started < 0.1
+            if matcher is None or not matcher.consume_token(int(token)):
+                return
 
 
 def fuelled(base: CausalBase, fuel: int) -> Any:

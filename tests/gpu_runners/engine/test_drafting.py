@@ -194,8 +194,8 @@ def test_the_end_inside_a_run_ends_the_answer(drafted: TorchEngine, ask: Ask, ba
 
 
 def test_samples_with_drafts_follow_the_models_distribution(base: CausalBase, ask: Ask) -> None:
-    """Chi-square of 2,000 unseeded answers of three tokens against their exact probabilities; two of the three are
-    chosen behind drafts that are right now and then."""
+    """Chi-square of 2,000 answers of three tokens, each by its own seed, against their exact probabilities; two of the
+    three are chosen behind drafts that are right now and then."""
     asked = ask("costs 3", temperature=1.5, top_k=4, max_new_tokens=3)
     weights = exact_answers(base, asked)
     likely, rng = sorted(weights, key=lambda ids: -weights[ids]), random.Random(0)
@@ -206,7 +206,7 @@ def test_samples_with_drafts_follow_the_models_distribution(base: CausalBase, as
 
     engine = TorchEngine(base, max_running=32, max_waiting=2000, drafts=HandDrafts(often_right))
     try:
-        answers = answers_of(engine, numbered([drafting(asked)] * 2000))
+        answers = answers_of(engine, numbered([replace(drafting(asked), seed=i) for i in range(2000)]))
     finally:
         engine.stop()
     drawn = Counter(tuple(answer.ids) for answer in answers)

@@ -182,6 +182,14 @@ def test_limits_of_length_and_context(engine: TorchEngine, ask: Ask) -> None:
             generate_all(engine, [wrong])
 
 
+async def counted(engine: TorchEngine, name: str, n: int) -> None:
+    """Wait until so many are counted: a request is taken, and its place free again, by another thread."""
+    deadline = time.monotonic() + 30
+    while engine.counters()[name] != n:
+        assert time.monotonic() < deadline, engine.counters()
+        await asyncio.sleep(0.005)
+
+
 def test_a_closed_iterator_gives_its_place_to_the_next(base: CausalBase, ask: Ask) -> None:
     engine = TorchEngine(base, max_running=1, max_waiting=1)
 
@@ -189,7 +197,7 @@ def test_a_closed_iterator_gives_its_place_to_the_next(base: CausalBase, ask: As
         long = engine.generate(ask(max_new_tokens=400, prompt=(9,) * 30))
         first = await anext(long)
         second = asyncio.create_task(read_to_end(engine, ask()))
-        await asyncio.sleep(0.05)
+        await counted(engine, "waiting", 1)
         with pytest.raises(Overloaded) as full:
             await anext(engine.generate(ask()))
         assert full.value.retry_after_s >= 1
@@ -201,9 +209,10 @@ def test_a_closed_iterator_gives_its_place_to_the_next(base: CausalBase, ask: As
         before = engine.counters()
         first, text = asyncio.run(main())
         assert text == expected
+        asyncio.run(counted(engine, "running", 0))
         counters = engine.counters()
         assert counters["canceled"] == 1
-        assert counters["running"] == counters["waiting"] == 0
+        assert counters["waiting"] == 0
         received = first.counts.completion_tokens + before["completion_tokens"]
         assert counters["completion_tokens"] == received + before["completion_tokens"]
     finally:
@@ -214,10 +223,10 @@ def test_a_reader_that_leaves_while_it_waits_is_not_run(base: CausalBase, ask: A
     engine = TorchEngine(base, max_running=1, max_waiting=4)
 
     async def main() -> None:
-        running = asyncio.create_task(read_to_end(engine, ask(max_new_tokens=60)))
-        await asyncio.sleep(0.02)
+        running = asyncio.create_task(read_to_end(engine, ask(max_new_tokens=400, prompt=(9,) * 30)))
+        await counted(engine, "running", 1)
         waiting = asyncio.create_task(read_to_end(engine, ask()))
-        await asyncio.sleep(0.02)
+        await counted(engine, "waiting", 1)
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
@@ -257,9 +266,7 @@ def test_a_thousand_requests_are_bounded_and_answered(base: CausalBase, ask: Ask
         assert len(refused) + len(answered) == 1000
         assert len(refused) > 0
         assert len(answered) >= 600
-        deadline = time.monotonic() + 30
-        while engine.counters()["running"] and time.monotonic() < deadline:
-            time.sleep(0.01)  # an answer is read before its place is free again
+        asyncio.run(counted(engine, "running", 0))
         counters = engine.counters()
         assert (counters["requests"], counters["waiting"], counters["running"]) == (len(answered), 0, 0)
     finally:
@@ -329,7 +336,7 @@ def test_a_stopped_engine_says_so(base: CausalBase, ask: Ask) -> None:
 
     async def main() -> None:
         running = asyncio.create_task(read_to_end(engine, ask(max_new_tokens=400, prompt=(9,) * 40)))
-        await asyncio.sleep(0.05)
+        await counted(engine, "running", 1)
         await engine.close()
         with pytest.raises(EngineFailed, match="stopped"):
             await running

@@ -68,6 +68,7 @@ def test_what_a_rule_answers_takes_the_look_up_alone() -> None:
     assert ruled[1] >= 10**10
 
 
+@pytest.mark.nightly
 def test_an_engine_computes_with_one_thread_while_it_is_asked_to(tmp_path: Path) -> None:
     engine = TorchEngine(make_base(tmp_path / "small"))
     try:

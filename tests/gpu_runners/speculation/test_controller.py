@@ -28,6 +28,7 @@ def test_a_hostile_source_costs_at_most_three_percent(machine: Machine, n_rows: 
         assert speedup(machine, right=right, n_rows=n_rows) > 0.97
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("n_rows", [1, 8, 32])
 def test_where_verification_does_not_pay_a_good_source_costs_at_most_three_percent(n_rows: int) -> None:
     for right in (0.6, 0.9):

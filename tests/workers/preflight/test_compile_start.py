@@ -253,6 +253,7 @@ def test_an_endpoint_that_fails_for_a_moment_is_met_again_before_the_compile_is_
     assert fresh(row).status == CompileStatus.SUCCEEDED
 
 
+@pytest.mark.nightly
 def test_an_endpoint_that_stays_away_is_refused_in_the_end(endpoint, steps):
     endpoint.reply = (503, {"error": "overloaded"})
     row = compile_at(endpoint)

@@ -61,6 +61,7 @@ def test_a_model_with_the_longest_name_is_paid_and_written_off_like_any_other(ro
     check_money(row)
 
 
+@pytest.mark.nightly
 def test_a_step_that_gets_on_between_its_failures_is_not_given_up(row, monkeypatch):
     """Eight failures in one step, each after a batch that was kept: the count starts anew with each batch."""
     plans = [plan(str(i)) for i in range(9)]

@@ -122,6 +122,7 @@ def test_a_reservation_is_given_back_with_its_settlement(row):
             reserve(fenced.compile, 1)
 
 
+@pytest.mark.nightly
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(
     st.lists(

@@ -218,6 +218,7 @@ def test_the_receipts_name_the_source_and_what_it_put_out(teacher: ScriptedTeach
         assert step(row, name).output["digests"] == step(source, name).output["digests"]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("after", one_in(3, range(5)))
 def test_a_worker_that_takes_over_in_the_middle_comes_to_the_same(
     teacher: ScriptedTeacher, monkeypatch: pytest.MonkeyPatch, after: int

@@ -376,6 +376,7 @@ def check_stopped_and_kept(row: Compile, vendor: BatchVendor) -> None:
     check_money(row)
 
 
+@pytest.mark.nightly
 def test_an_expired_compile_cancels_its_batch_at_the_vendor_and_pays_what_was_answered_once(vendor):
     """Its batch ran on at the vendor, and what it had answered was in no book until somebody resumed the compile."""
     row = stopped_half_done(vendor)
@@ -593,6 +594,7 @@ def test_a_budget_that_carries_only_a_part_sends_that_and_the_rest_after_it(vend
     check_money(row)
 
 
+@pytest.mark.nightly
 def test_a_vendor_that_does_not_answer_is_waited_for(vendor):
     row = compile_in_batches(vendor)
     look(row)

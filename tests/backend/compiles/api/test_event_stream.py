@@ -178,6 +178,7 @@ def test_a_reader_that_hangs_up_leaves_no_subscription_behind():
         bounded(scenario())
 
 
+@pytest.mark.nightly
 def test_thirty_readers_that_come_and_go_each_get_every_event_once():
     scene = Scene(1)
 

@@ -38,6 +38,7 @@ def audits_spec(pattern: str, text: str) -> dict[str, Any]:
     return small_spec(output=output, examples={"inline": gold, "holdout": 0.5}, verifiers=[])
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("path", one_in(3, PLACES))
 def test_the_audits_specs_are_answered_at_once(client: Client, tenant: Tenant, path: str) -> None:
     secret = make_api_key(tenant)

@@ -168,6 +168,7 @@ def test_another_tenants_artifact_is_not_there(tenant):
     assert fresh(theirs).revoked_at is None
 
 
+@pytest.mark.nightly
 def test_many_versions_stay_within_the_limits(tenant):
     for version in range(1, 41):
         last = publish(tenant, version=version)

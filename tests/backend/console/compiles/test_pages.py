@@ -154,6 +154,7 @@ def test_texts_of_customers_and_teachers_cannot_harm_the_page(row):
     assert len(data) < 60_000
 
 
+@pytest.mark.nightly
 def test_a_page_stays_small_and_answers_with_few_queries_however_large_the_compile(row):
     rng = np.random.default_rng(7)
     pools = [make_slice(row, name=f"slice-{i}", position=i, k_actual=4) for i in range(40)]

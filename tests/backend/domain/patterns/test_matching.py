@@ -99,6 +99,7 @@ def test_two_thousand_patterns_are_quick_or_refused_on_hostile_texts(pattern: st
         assert cpu_s(pattern, TEXTS[i]) < MOST_CPU_S
 
 
+@pytest.mark.nightly
 def test_other_threads_run_while_a_pattern_does() -> None:
     """The engine lets go of the interpreter: heartbeats and other requests go on. Asked of the engine itself, with a
     hundred times the text that a customer's pattern ever gets."""

@@ -61,6 +61,7 @@ def test_variants_of_few_texts_cannot_vouch_for_their_rules() -> None:
     assert induce_rules(pairs, LABELS).rules.n == 0
 
 
+@pytest.mark.nightly
 def test_a_json_list_answers_with_every_field_right() -> None:
     made = induce_rules(orders(1_200), FIELDS)
     answer = compile_rules(made.rules)

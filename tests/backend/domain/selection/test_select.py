@@ -369,6 +369,7 @@ def test_above_the_float64_limit_the_picks_are_those_of_float64(monkeypatch: pyt
     assert {m: select(*pool, k=66, method=m).picks for m in METHODS} == expected
 
 
+@pytest.mark.nightly
 def test_any_number_of_threads_gives_the_same_report(tmp_path: Path) -> None:
     code = (
         "import numpy as np, json; from backend.domain.selection.select import select; r = np.random.default_rng(0);"

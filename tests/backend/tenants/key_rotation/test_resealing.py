@@ -338,6 +338,7 @@ def salt_of(key: str, tenant_id: UUID, name: str) -> bytes:
     return hmac.digest(base64.b64decode(key), f"gold-split/{tenant_id}/{name}".encode(), "sha256")
 
 
+@pytest.mark.nightly
 def test_the_embedded_stack_gets_its_new_key_from_the_command(old, settings, tmp_path: Path):
     file = settings.KOLM_SECRETS_FILE = tmp_path / "secrets.json"
     file.write_text(json.dumps({"sealing_key": old, "runner_token": "kept"}))

@@ -33,6 +33,7 @@ def test_another_seed_gives_other_bytes(trained: Trained, make_job: MakeJob, bas
     assert blob != trained.blob
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("stop_at", [1, 5, 7])  # in the first fit, at its last step, in the second fit
 def test_a_run_resumed_from_a_checkpoint_ends_with_the_same_bytes(
     trained: Trained, base: Base, stop_at: int, tmp_path: Path
