@@ -17,7 +17,7 @@ from django.test import override_settings
 from psycopg.conninfo import conninfo_to_dict
 from pytest_django import DjangoDbBlocker
 
-from backend.valkey import pause
+from backend.valkey import PatientRedis, pause
 from deploy.embedded.stack import EmbeddedServices
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # of every test and of what it starts: before the hub's library reads it
@@ -62,6 +62,7 @@ def _connect_as(address: str) -> None:
     connection.close()
     connection.close_pool()
     parts = conninfo_to_dict(address)
+    connection.settings_dict["OPTIONS"]["pool"]["max_size"] = 40  # tests ask from more threads than a web process has
     connection.settings_dict.update({"USER": parts["user"], "PASSWORD": parts["password"]})
 
 
@@ -74,4 +75,5 @@ def passwords_are_quick() -> Generator[None]:
 @pytest.fixture(autouse=True)
 def valkey_may_be_asked() -> None:
     """A test before may have taken Valkey away, less than a moment ago."""
-    pause.note_answer()
+    for each in (pause, PatientRedis.pause):
+        each.note_answer()

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
+from hypothesis.internal.constants_ast import Constants
 
 FAST, FULL = "fast", "full"
 settings.register_profile(
@@ -26,6 +28,8 @@ settings.register_profile(FULL, settings.get_profile(FAST), max_examples=300, de
 PROFILE = os.environ.get("HYPOTHESIS_PROFILE", FAST)
 settings.load_profile(PROFILE)
 IS_FULL = PROFILE == FULL
+if not IS_FULL:  # hypothesis draws from the constants of whatever modules are loaded: of what ran before, that is
+    providers._get_local_constants = Constants
 
 
 def times(factor: int, **others: Any) -> settings:

@@ -35,6 +35,7 @@ from backend.wakeups import RUNNERS
 from backend.wakeups_async import listening_async
 
 MAX_WAIT_S = 25.0
+LOOK_AGAIN_S = 2.0  # for an offer whose announcement was lost
 MAX_JSON_BYTES = 16_000_000  # the predictions for 50,000 held-out inputs
 WHOLE_BLOB_BYTES = 16_000_000
 _PIECE_BYTES = 1 << 20
@@ -89,7 +90,7 @@ async def claim(request: HttpRequest) -> HttpResponse:
             left_s = until - time.monotonic()
             if left_s <= 0:
                 return HttpResponse(status=204)
-            await wait(min(left_s, 2.0))
+            await wait(min(left_s, LOOK_AGAIN_S))
 
 
 @guarded_view

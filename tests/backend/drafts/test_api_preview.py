@@ -37,10 +37,17 @@ def tenant() -> Tenant:
 
 
 @pytest.fixture(autouse=True)
-def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+def long_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(api, "PREVIEW_WAIT_S", 20)
+    monkeypatch.setattr(compiles, "DRAFTS_WAIT_S", 20)
+    pause.note_answer()  # a test before took Redis away, less than a second ago
+
+
+@pytest.fixture
+def short_waits(monkeypatch: pytest.MonkeyPatch, long_waits: None) -> None:
+    """Of the tests without a worker."""
     monkeypatch.setattr(api, "PREVIEW_WAIT_S", 0.4)
     monkeypatch.setattr(compiles, "DRAFTS_WAIT_S", 0.4)
-    pause.note_answer()  # a test before took Redis away, less than a second ago
 
 
 def ask(tenant: Tenant, path: str, body: Any = None, *, scopes: list[str] | None = None) -> Any:
@@ -180,6 +187,7 @@ def test_the_question_is_gone_once_it_is_answered(tenant):
     assert rows(tenant) == 0
 
 
+@pytest.mark.usefixtures("short_waits")
 def test_when_no_worker_answers_in_time_that_is_said_and_the_question_is_withdrawn(tenant):
     found = preview(tenant)
     assert (found.status_code, found.json()["code"], found.json()["retryable"]) == (503, "no_worker", True)
@@ -260,6 +268,7 @@ def test_an_estimate_says_why_nothing_would_be_offered(tenant):
     assert (found["expected_net_microusd"], found["n_shown"], found["reason"]) == (0, 0, "Nothing near.")
 
 
+@pytest.mark.usefixtures("short_waits")
 def test_an_estimate_without_a_worker_is_complete_but_for_the_drafts(tenant):
     make_drafts(tenant, "a")
     found = estimated(tenant)

@@ -134,7 +134,7 @@ def test_a_command_whose_words_go_to_a_log_is_guarded_too() -> None:
 def asked(url: str) -> int:
     for _ in range(300):
         try:
-            return httpx.get(url).status_code
+            return httpx.get(url, timeout=60).status_code
         except httpx.ConnectError:
             time.sleep(0.1)
     raise AssertionError("granian does not listen")

@@ -22,7 +22,10 @@ pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.backend.rest.probe_
 
 
 @pytest.fixture
-def quotas(settings):
+def quotas(settings, monkeypatch, fresh_clients):
+    """Every call is counted, however long Valkey takes to answer."""
+    monkeypatch.setattr(rate_limits, "PATIENCE_S", 20)
+
     def set_to(*, key: int, tenant: int) -> None:
         settings.KOLM_RATE_PER_KEY, settings.KOLM_RATE_PER_TENANT = key, tenant
 

@@ -24,7 +24,7 @@ from backend.domain.jobs.absence import Absence
 from backend.domain.jobs.runner_jobs import Claim, Progress, RunnerJobKind
 from backend.domain.lifecycle import StepName
 from backend.rest.new_ids import new_id
-from backend.runner_jobs import leases, own_absence
+from backend.runner_jobs import api, leases, own_absence
 from backend.runner_jobs.leases import MAX_ATTEMPTS, Offer
 from backend.runner_jobs.models import RunnerJob, RunnerJobStatus
 from backend.tenants.isolation import tenant_scope
@@ -141,7 +141,9 @@ def test_eight_runners_that_ask_at_once_never_share_a_job(row):
     assert len({claim.token for claim in got}) == 3
 
 
-def test_a_runner_that_waits_is_woken_by_the_offer(row):
+def test_a_runner_that_waits_is_woken_by_the_offer(row, monkeypatch):
+    monkeypatch.setattr(api, "LOOK_AGAIN_S", 60)
+
     def offer_soon() -> None:
         try:
             time.sleep(0.3)
@@ -151,9 +153,7 @@ def test_a_runner_that_waits_is_woken_by_the_offer(row):
 
     with ThreadPoolExecutor(1) as threads:
         soon = threads.submit(offer_soon)
-        began = time.monotonic()
-        assert ask(wait_s=10).status_code == 200
-        assert time.monotonic() - began < 1.5
+        assert ask(wait_s=30).status_code == 200
         soon.result()
 
 

@@ -3,6 +3,7 @@
 import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 from django.db import connection
@@ -57,10 +58,16 @@ def test_while_one_works_another_is_told_when_to_ask():
     secret = make_api_key(tenant)
     from backend.tenants.idempotency import _claim
 
+    def elsewhere() -> Any:
+        try:
+            return create(secret, "busy")
+        finally:
+            connection.close()
+
     with tenant_scope(tenant.id):
         _claim(tenant.id, "busy")
         with ThreadPoolExecutor(1) as other:
-            answer = other.submit(create, secret, "busy").result()
+            answer = other.submit(elsewhere).result()
     assert (answer.status_code, answer.json()["code"]) == (409, "idempotency_in_flight")
     assert answer["Retry-After"] == "1"
     assert create(secret, "busy").status_code == 201

@@ -152,11 +152,13 @@ def test_a_password_reset_ends_every_session():
 
 
 def code_of(secret: str) -> str:
-    counter = next(iter(yield_hotp_counters_from_time()))
+    counters = list(yield_hotp_counters_from_time())
+    counter = counters[len(counters) // 2]  # now; those around it are tolerated
     return format_hotp_value(hotp_value(secret, counter))
 
 
-def test_a_second_factor_is_asked_for_and_a_recovery_code_opens_once():
+def test_a_second_factor_is_asked_for_and_a_recovery_code_opens_once(settings):
+    settings.MFA_TOTP_TOLERANCE = 1  # half a minute may end between the code and its look
     user = make_member(make_tenant())
     secret = generate_totp_secret()
     TOTP.activate(user, secret)

