@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from deploy.embedded.stack import EmbeddedServices
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -22,6 +24,7 @@ def test_nothing_is_left_to_warn_of_under_https(embedded_services):
     assert "no issues" in found.stdout
 
 
+@pytest.mark.nightly
 def test_a_public_address_without_tls_is_warned_of(embedded_services):
     """The other way around: the check does look."""
     found = checked(embedded_services, KOLM_PUBLIC_URL="http://kolm.example.com")

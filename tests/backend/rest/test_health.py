@@ -46,6 +46,7 @@ def test_a_valkey_that_hangs_does_not_hang_the_answer(settings):
         assert time.monotonic() - started < 3 * LIMIT_S + 5
 
 
+@pytest.mark.nightly
 def test_without_valkey_a_probe_of_a_second_hears_that_web_is_ready(settings):
     """Before, the look itself took a second, and a balancer's probe gave up on a process that could work."""
     times = []

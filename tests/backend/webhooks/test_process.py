@@ -61,6 +61,7 @@ def test_a_kill_between_sending_and_recording_sends_again_under_the_same_id(
     assert len({received.body for received in receiver.got}) == 1
 
 
+@pytest.mark.nightly
 def test_a_stop_lets_what_is_under_way_be_recorded(receiver: Receiver, embedded_services: EmbeddedServices) -> None:
     tenant = make_tenant()
     make_endpoint(tenant, receiver.url)

@@ -62,6 +62,7 @@ def test_bases_in_memory_do_not_fill_the_cache_for_ever(
     assert BaseCache(tmp_path / "cache").whole_bases() == [TWO]
 
 
+@pytest.mark.nightly
 def test_the_engine_of_a_base_that_leaves_is_stopped(tmp_path: Path) -> None:
     for name in ("one", "two"):
         make_base(tmp_path / name)

@@ -499,6 +499,7 @@ def test_a_short_run_is_quiet_and_a_long_one_says_where_it_is(
     assert "embedding 20 of 20\n" in capsys.readouterr().err
 
 
+@pytest.mark.nightly
 def test_a_terminal_gets_a_bar_that_moves(write: Write) -> None:
     import pty
 

@@ -69,6 +69,7 @@ def test_a_tool_that_spells_a_special_token_is_refused(base: CausalBase) -> None
     assert refused.value.code == "bad_chat"
 
 
+@pytest.mark.nightly
 def test_many_texts_that_spell_one_cost_as_much_as_their_length(base: CausalBase) -> None:
     """Each was looked for in the whole prompt: 20,000 texts took minutes."""
 

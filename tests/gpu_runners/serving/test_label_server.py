@@ -136,6 +136,7 @@ def _round(port: int) -> tuple[float, float, float]:
     return times[len(times) // 2], times[int(len(times) * 0.99)], max(taken)
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("_short_pauses")
 def test_connections_are_bounded_and_given_back(port: int) -> None:
     with ExitStack() as opened:

@@ -41,7 +41,9 @@ OTHER_BASE = paper_base("other-base")
 class Server:
     """A floor without a port: one scripted engine a base, a backend that is a dict."""
 
-    def __init__(self, folder: Path, *, max_running: int = 8, dedicated: str = "", most: int = 1) -> None:
+    def __init__(
+        self, folder: Path, *, max_running: int = 8, dedicated: str = "", most: int = 1, max_wait_s: float = 5.0
+    ) -> None:
         self.engines: dict[str, ScriptedEngine] = {}
         self.kolms: dict[str, bytes] = {}
         self.made = 0
@@ -58,7 +60,9 @@ class Server:
             key=KEY,
             store=store,
             engines=EnginePool(self.make, most=most),
-            scheduler=FairScheduler(max_running=max_running, max_waiting=16, max_tenant_waiting=8, max_wait_s=5.0),
+            scheduler=FairScheduler(
+                max_running=max_running, max_waiting=16, max_tenant_waiting=8, max_wait_s=max_wait_s
+            ),
             journal=Journal(folder / "usage"),
             dedicated=dedicated,
         )
@@ -279,7 +283,8 @@ def test_a_tenant_runs_no_more_at_once_than_its_grant_says(server: Server) -> No
     assert asyncio.run(scene()) == 2
 
 
-def test_too_many_are_told_when_to_come_back(server: Server) -> None:
+def test_too_many_are_told_when_to_come_back(tmp_path: Path) -> None:
+    server = Server(tmp_path, max_wait_s=60.0)
     server.script |= {"n_tokens": 20, "delay_s": 0.001}
     grant = server.grant(max_concurrent=1)
 

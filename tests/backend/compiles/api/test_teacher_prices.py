@@ -47,6 +47,7 @@ def listed(client: Client, secret: str, query: str = "") -> list[dict[str, Any]]
     return client.get(f"/v1/teacher_prices{query}", headers=bearer(secret)).json()["data"]
 
 
+@pytest.mark.nightly
 def test_a_vendors_model_needs_no_declared_price_and_every_answer_shows_its_row(client, tenant, secret):
     estimate = post(client, secret, "/v1/compiles/estimate").json()
     row = estimate["teacher_price"]

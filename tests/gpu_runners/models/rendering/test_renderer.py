@@ -1,7 +1,12 @@
 """Templates rendered in a process apart: the text is the library's, and what does not come to an end costs one
 chat."""
 
+import fcntl
+import os
 import signal
+import struct
+import subprocess
+import termios
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -33,6 +38,21 @@ def strict() -> Iterator[Renderer]:
     renderer.close()
 
 
+def stop(process: "subprocess.Popen[str]") -> None:
+    """Stop it, and return when it stands."""
+    process.send_signal(signal.SIGSTOP)
+    os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
+
+
+def wait_until_written(process: "subprocess.Popen[str]") -> None:
+    """Wait until bytes lie in the pipe to a process that stands."""
+    assert process.stdin is not None
+    until = time.monotonic() + 30
+    while struct.unpack("i", fcntl.ioctl(process.stdin.fileno(), termios.FIONREAD, b"\0" * 4)) == (0,):
+        assert time.monotonic() < until, "no chat was written"
+        time.sleep(0.01)
+
+
 def rendered(renderer: Renderer | Renderers, template: str) -> str:
     return renderer.render(template, CHAT, tools=None, asks=True, more={"bos_token": "<s>"})
 
@@ -60,10 +80,10 @@ def test_a_process_that_is_ended_from_outside_is_no_fault_of_the_template(strict
     assert process is not None
     process.send_signal(signal.SIGTERM)  # as a service's end sends it to all of its processes: not this one's business
     assert rendered(strict, "{{ messages[0].content }}") == "Where is it?"
-    process.send_signal(signal.SIGSTOP)
+    stop(process)
     with ThreadPoolExecutor() as pool:
         waiting = pool.submit(rendered, strict, "{{ messages[0].content }}")
-        time.sleep(0.2)  # it has written its chat
+        wait_until_written(process)
         process.send_signal(number)
         process.send_signal(signal.SIGCONT)
         with pytest.raises(JobFailed) as caught:

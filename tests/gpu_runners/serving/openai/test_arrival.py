@@ -1,4 +1,4 @@
-"""Connections and bodies at the port itself, where a responder lets in whoever shows a pass; times are shortened."""
+"""Connections and bodies at the port itself, where a responder lets in whoever shows a pass."""
 
 import asyncio
 import json
@@ -13,9 +13,9 @@ import httpx
 import pytest
 import uvicorn
 from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import StreamingResponse
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from gpu_runners.serving.openai import arrival, connections
 from gpu_runners.serving.openai.app import make_app
@@ -56,22 +56,42 @@ def listening(app: Starlette) -> Iterator[int]:
     assert not thread.is_alive()
 
 
+class Endless:
+    """An answer without an end; `is_over` once it has been cut."""
+
+    def __init__(self) -> None:
+        self.is_over = threading.Event()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await StreamingResponse(self._pieces())(scope, receive, send)
+        finally:
+            self.is_over.set()
+
+    async def _pieces(self) -> AsyncIterator[bytes]:
+        while True:
+            yield b"x" * 65536
+            await asyncio.sleep(0)  # as an engine's answers do: what never waits is never cancelled
+
+
 @pytest.fixture
-def port(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+def endless() -> Endless:
+    return Endless()
+
+
+@pytest.fixture
+def port(endless: Endless) -> Iterator[int]:
+    with listening(make_app(WithPass(), routes=[Route("/endless", endless)])) as port:
+        yield port
+
+
+@pytest.fixture
+def impatient_port(monkeypatch: pytest.MonkeyPatch, port: int) -> int:
+    """The port with a second in place of the product's times, for those who drip, are silent, or do not read."""
     monkeypatch.setattr(connections, "HEAD_S", 1.0)
     monkeypatch.setattr(connections, "WRITE_S", 1.0)
     monkeypatch.setattr(arrival, "PAUSE_S", 1.0)
-
-    async def endless(_: Request) -> Response:
-        async def pieces() -> AsyncIterator[bytes]:
-            while True:
-                yield b"x" * 65536
-                await asyncio.sleep(0)  # as an engine's answers do: what never waits is never cancelled
-
-        return StreamingResponse(pieces())
-
-    with listening(make_app(WithPass(), routes=[Route("/endless", endless)])) as port:
-        yield port
+    return port
 
 
 def head(*lines: str, method: str = "POST", path: str = CHAT) -> bytes:
@@ -129,27 +149,28 @@ def test_a_body_too_long_is_refused_by_what_it_says_or_by_what_comes(port: int) 
         assert "body_too_large" in answer(connection)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("start", [b"", b"GET /healthz HTTP/1.1\r\nHost: here\r\nX-Drip: "])
-def test_heads_that_drip_are_cut(port: int, start: bytes) -> None:
-    with connected(port) as connection:
+def test_heads_that_drip_are_cut(impatient_port: int, start: bytes) -> None:
+    with connected(impatient_port) as connection:
         connection.sendall(start)
         drip(connection, b"x", within_s=10)
-    with connected(port) as connection:  # behind an answer, too
+    with connected(impatient_port) as connection:  # behind an answer, too
         connection.sendall(head(method="GET", path="/healthz"))
         assert b" 200 " in connection.recv(65536)
         connection.sendall(start)
         drip(connection, b"x", within_s=10)
 
 
-def test_a_connection_that_says_nothing_is_cut(port: int) -> None:
-    with connected(port) as connection:
+def test_a_connection_that_says_nothing_is_cut(impatient_port: int) -> None:
+    with connected(impatient_port) as connection:
         assert answer(connection) == ""
 
 
 @pytest.mark.parametrize("piece", [b" ", b"1\r\n \r\n"])
-def test_bodies_that_drip_are_answered_and_cut(port: int, piece: bytes) -> None:
+def test_bodies_that_drip_are_answered_and_cut(impatient_port: int, piece: bytes) -> None:
     line = "Content-Length: 100000" if piece == b" " else "Transfer-Encoding: chunked"
-    with connected(port) as connection:
+    with connected(impatient_port) as connection:
         connection.sendall(head("Authorization: pass", line))
         assert "body_too_slow" in drip(connection, piece, within_s=10)
 
@@ -176,10 +197,11 @@ def test_chunks_of_a_byte_do_not_keep_the_loop_busy(port: int, caplog: pytest.Lo
     assert httpx.get(f"http://127.0.0.1:{port}/healthz").status_code == 200
 
 
-def test_who_does_not_take_the_answer_is_cut(port: int) -> None:
-    with connected(port) as connection:
+@pytest.mark.nightly
+def test_who_does_not_take_the_answer_is_cut(impatient_port: int, endless: Endless) -> None:
+    with connected(impatient_port) as connection:
         connection.sendall(head(method="GET", path="/endless"))
-        time.sleep(3)
+        assert endless.is_over.wait(30)
         received = 0
         with suppress(ConnectionResetError):
             while piece := connection.recv(1 << 20):

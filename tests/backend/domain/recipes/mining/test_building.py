@@ -64,6 +64,7 @@ def test_the_saving_is_no_more_than_the_coverage_allows() -> None:
     assert counts.n_tokens / counts.n_steps <= 1 / (1 - counts.n_accepted / counts.n_tokens) + 1e-9
 
 
+@pytest.mark.nightly
 @given(st.randoms(use_true_random=False))
 def test_equal_observations_in_any_order_give_equal_bytes(rng: random.Random) -> None:
     rows = [observed(text) for text in orders(12)]

@@ -3,6 +3,8 @@
 import random
 from dataclasses import replace
 
+import pytest
+
 from backend.domain.recipes.copy_rules import Copy, CopyKind
 from backend.domain.recipes.lookup import PackIndex
 from backend.domain.recipes.observing import Observed, observe
@@ -96,6 +98,7 @@ def test_without_prompts_a_pack_is_what_it_was() -> None:
     assert b"kolm-recipes/1" in found.to_bytes()
 
 
+@pytest.mark.nightly
 def test_a_pack_with_copies_keeps_its_budget() -> None:
     for budget in (900, 2_000, 4_000, 6_000):
         found = pack_of_observed(observed_of(made(60, 1)), frame=FRAME, max_bytes=budget)
