@@ -63,6 +63,17 @@ HUB = (
     "KOLM_BASE_CACHE",
     "KOLM_BASE_CACHE_BYTES",
 )
+# which accelerators a runner or server may use, and where their driver is
+ACCELERATOR = (
+    "CUDA_VISIBLE_DEVICES",
+    "CUDA_DEVICE_ORDER",
+    "CUDA_HOME",
+    "CUDA_PATH",
+    "LD_LIBRARY_PATH",
+    "NVIDIA_VISIBLE_DEVICES",
+    "PYTORCH_ALLOC_CONF",
+    "PYTORCH_CUDA_ALLOC_CONF",
+)
 # model code: one thread a process (two on a busy machine are slower than one), and no look-ups at a model hub: of all
 # processes only runners and servers make some
 MODELS = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "PYTHONUNBUFFERED": "1"}
@@ -120,12 +131,12 @@ class Layout:
         return self.bare_environment() | own | settings | self._of_runners()
 
     def _of_runners(self) -> dict[str, str]:
-        """Return where the backend is, whom to trust, and where bases lie: those that `make base` trains, unless told
-        otherwise, and what a hub gives unless HF_HUB_OFFLINE is set."""
-        hub = {name: self.variables[name] for name in HUB if name in self.variables}
+        """Return where the backend is, whom to trust, where bases lie (those that `make base` trains, unless told
+        otherwise, and what a hub gives unless HF_HUB_OFFLINE is set), and which accelerators there are."""
+        inherited = {name: self.variables[name] for name in (*HUB, *ACCELERATOR) if name in self.variables}
         return {
             "HF_HUB_OFFLINE": "0",
-            **hub,
+            **inherited,
             "KOLM_API_URL": self.local_url,
             "KOLM_RUNNER_TOKEN": self.credentials.runner_token,
             "KOLM_KEYRING": str(self.home.keyring),

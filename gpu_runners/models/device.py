@@ -114,6 +114,7 @@ def choose(options: CausalOptions, can: Capabilities, size: ModelSize, *, shared
             code="not_on_this_device",
         )
     precision = _precision(options, can, notes)
+    is_short = _is_short_of_memory(options, can, size, precision)
     attention = _attention(options, can, precision, notes)
     one_row = attention in ("flash_attention_2", "flex_attention")
     if can.capability >= (10, 0):
@@ -124,10 +125,10 @@ def choose(options: CausalOptions, can: Capabilities, size: ModelSize, *, shared
         attention=attention,
         batching=_batching(options, can, shared_share, notes, one_row=one_row),
         row_tokens=0 if one_row else ROW_TOKENS[can.device],
-        kernels=_kernels(options, can, notes),
-        optimizer=_optimizer(options, can, notes),
+        kernels=_kernels(options, can, notes, is_short=is_short),
+        optimizer=_optimizer(options, can, notes, is_short=is_short),
         quantised=options.variant == "qlora",
-        recompute=_must_recompute(options, can, size, precision),
+        recompute=is_short,
         fallbacks=tuple(notes),
     )
 
@@ -184,8 +185,10 @@ def _no_flash(can: Capabilities, precision: str) -> str | None:
     return None if precision == "bf16" else "it computes in half precision only"
 
 
-def _kernels(options: CausalOptions, can: Capabilities, notes: list[Fallback]) -> str:
-    if options.kernels == "plain":
+def _kernels(options: CausalOptions, can: Capabilities, notes: list[Fallback], *, is_short: bool) -> str:
+    """Liger where memory is short: it saves some, and with 8-bit moments it was slower than torch's own kernels and
+    AdamW on an H200 (docs/benchmarks/gpu.md)."""
+    if options.kernels == "plain" or (options.kernels == "auto" and not is_short):
         return "plain"
     if can.device == "cuda" and "liger" in can.libraries:
         return "liger"
@@ -195,8 +198,8 @@ def _kernels(options: CausalOptions, can: Capabilities, notes: list[Fallback]) -
     return "plain"
 
 
-def _optimizer(options: CausalOptions, can: Capabilities, notes: list[Fallback]) -> str:
-    if options.optimizer == "adamw":
+def _optimizer(options: CausalOptions, can: Capabilities, notes: list[Fallback], *, is_short: bool) -> str:
+    if options.optimizer == "adamw" or (options.optimizer == "auto" and not is_short):
         return "adamw"
     if can.device == "cuda" and "bitsandbytes" in can.libraries:
         return "paged_adamw_8bit"
@@ -206,9 +209,10 @@ def _optimizer(options: CausalOptions, can: Capabilities, notes: list[Fallback])
     return "adamw"
 
 
-def _must_recompute(options: CausalOptions, can: Capabilities, size: ModelSize, precision: str) -> bool:
-    """Say whether activations are computed a second time in the backward pass instead of kept. Qwen2.5-7B in bf16, 4096
-    tokens: 15.2 GB + 2 B * 4096 * 28 * 204,800 values + 0.8 GB of logits = 63 GB: kept on 80 GB, not on 48."""
+def _is_short_of_memory(options: CausalOptions, can: Capabilities, size: ModelSize, precision: str) -> bool:
+    """Say whether activations do not fit, so that they are computed a second time in the backward pass instead of kept.
+    Qwen2.5-7B in bf16, 4096 tokens: 15.2 GB + 2 B * 4096 * 28 * 204,800 values + 0.8 GB of logits = 63 GB (an H200 took
+    47 GB of it): kept on 80 GB, not on 48."""
     if can.device != "cuda":
         return False
     tokens = max(options.tokens_per_step, options.max_tokens)

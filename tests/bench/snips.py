@@ -181,6 +181,7 @@ def by_runner(part: Snips, schema: dict[str, Any], chosen: argparse.Namespace) -
     started = time.monotonic(), time.process_time()
     blob, result = distill_causal(job, dataset, base=base, hooks=Hooks(on_step=on_step))
     trained = time.monotonic() - started[0], time.process_time() - started[1]
+    began = time.monotonic()
     answered = evaluate_causal(
         EvaluateCausalJob(
             base_model=chosen.base,
@@ -202,7 +203,8 @@ def by_runner(part: Snips, schema: dict[str, Any], chosen: argparse.Namespace) -
         "bare base, same constraint": score(answered.baseline_outputs, part.validate, schema),
     }
     return (
-        f"{_table(scores)}\n\ntrained in {trained[0]:.0f} s wall, {trained[1]:.0f} CPU s; "
+        f"{_table(scores)}\n\ntrained in {trained[0]:.0f} s wall, {trained[1]:.0f} CPU s "
+        f"({result.active['device_name']}); both answered in {time.monotonic() - began:.0f} s; "
         f"{result.n_parameters:,} parameters; "
         f"{result.active['batching']}; validation loss {result.training_log[-1].get('validation_loss')}"
     )

@@ -198,6 +198,16 @@ def test_the_runner_gets_no_database_no_broker_and_no_key(home: Home) -> None:
     services.close()
 
 
+def test_runner_and_server_see_the_accelerators_that_whoever_started_them_sees(home: Home) -> None:
+    chosen = {"CUDA_VISIBLE_DEVICES": "1", "LD_LIBRARY_PATH": "/usr/local/nvidia/lib64"}
+    services = EmbeddedServices(home.path, variables={"PATH": "/bin", **chosen})
+    plan = services.stack.plan
+    for environment in (plan.runner_environment(), plan.server_environment()):
+        assert chosen.items() <= environment.items()
+    assert not chosen.keys() & plan.bare_environment().keys()
+    services.close()
+
+
 def test_the_server_gets_no_database_no_broker_and_no_key_and_keeps_its_usage_at_home(home: Home) -> None:
     services = EmbeddedServices(
         home.path,

@@ -1,6 +1,7 @@
 """A base made ready to be trained as was chosen: its weights, 4 bits, kernels, LoRA layers. The one place that knows
 PEFT, bitsandbytes and Liger; the last two are imported only where they were chosen, which is on CUDA."""
 
+import sys
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
@@ -68,15 +69,26 @@ def load_frozen(base: CausalBase, choice: Choice, *, device: torch.device) -> An
     else:
         model = load_weights(base, dtype=dtype, attention=choice.attention).to(device)
     if choice.kernels == "liger":
-        from liger_kernel.transformers import (  # type: ignore[import-not-found,unused-ignore]
-            _apply_liger_kernel_to_instance,
-        )
-
-        # not its losses: ours is weighted, sees completion positions alone and is made in chunks
-        _apply_liger_kernel_to_instance(model=model, cross_entropy=False, fused_linear_cross_entropy=False)
+        _put_liger_into(model)
     if choice.recompute:
         recompute_activations(model)
     return model
+
+
+def _put_liger_into(model: Any) -> None:
+    """Norms and gated layers of this model alone. Liger puts its classes into the architecture's module as well, where
+    a model that is loaded later, on a processor perhaps, would get them: that is taken back."""
+    from liger_kernel.transformers import (  # type: ignore[import-not-found,unused-ignore]
+        _apply_liger_kernel_to_instance,
+    )
+
+    architecture = vars(sys.modules[type(model).__module__])
+    own = dict(architecture)
+    # not its losses: ours is weighted, sees completion positions alone and is made in chunks; nor its rotation, which
+    # the module alone can have
+    losses = {"cross_entropy": False, "fused_linear_cross_entropy": False}
+    _apply_liger_kernel_to_instance(model=model, rope=False, **losses)
+    architecture.update(own)
 
 
 def recompute_activations(model: Any) -> None:

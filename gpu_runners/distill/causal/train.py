@@ -105,8 +105,7 @@ def distill_causal(
     options = read_causal_options(job.options)
     rows = read_rows(dataset)
     can = detect()
-    if can.device == "cuda":  # before CUDA starts: these are read once
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    if can.device == "cuda":  # before CUDA starts: it is read once
         os.environ.setdefault("FLASH_ATTENTION_DETERMINISTIC", "1")
     encoded = encode(rows, base=base, system=job.system, max_tokens=options.max_tokens)
     with deterministic(options.seed):

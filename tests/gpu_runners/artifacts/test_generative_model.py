@@ -18,6 +18,7 @@ from gpu_runners.errors import JobFailed
 from gpu_runners.models import chat
 from gpu_runners.models.causal_adapter import to_bytes
 from gpu_runners.models.causal_base import CausalBase, open_causal_base
+from gpu_runners.models.device import detect
 from tests.backend.domain.artifact.tiny_kolm import KEY, fields, keyring
 from tests.gpu_runners.small_base import CONTEXT, make_base, random_adapter
 from tests.gpu_runners.small_generative import ANSWERS, SCHEMA, generative_kolm
@@ -161,7 +162,7 @@ def test_an_evaluation_answers_with_the_adapter_and_with_the_bare_base(
     assert result.baseline_outputs != result.outputs
     assert all(0 < confidence <= 1 for confidence in result.confidences[:-1])
     assert len(result.latency_us) == len(TEXTS)
-    assert (result.device, result.engine["name"]) == ("cpu", "kolm-torch")
+    assert (result.device, result.engine["name"]) == (detect().device, "kolm-torch")
     assert events[-1]["step"] == events[-1]["n_steps"] or len(events) > 3
     with pytest.raises(JobFailed, match="required"):
         open_causal_base(base.name, base_dir=base_dir, expect_sha256="0" * 64)

@@ -29,7 +29,7 @@ CPU = Capabilities(device="cpu", name="cpu", flex=True)
 T4, A100 = cuda("T4", (7, 5), 16), cuda("A100", (8, 0), 80)
 L40S, L4, H100 = cuda("L40S", (8, 9), 48), cuda("L4", (8, 9), 24), cuda("H100", (9, 0), 80)
 B200 = cuda("B200", (10, 0), 192, transformer_engine="2.9")
-BARE_A100 = dataclasses.replace(A100, libraries={})
+BARE_A100, BARE_L40S = dataclasses.replace(A100, libraries={}), dataclasses.replace(L40S, libraries={})
 SMALL_WIDTHS = {
     "hidden_size": 896, "intermediate_size": 4864, "num_hidden_layers": 24, "num_attention_heads": 14,
     "num_key_value_heads": 2, "vocab_size": 151_936,
@@ -48,14 +48,15 @@ GOLDEN = [
     (CPU, SMALL, "fp32 sdpa bucketed 256 plain adamw False", []),
     (T4, SMALL, "fp32 sdpa packed 1024 liger paged_adamw_8bit True", ["bf16", "flash_attention_2"]),
     (T4, LARGE, "fp32 sdpa packed 1024 liger paged_adamw_8bit True", ["bf16", "flash_attention_2"]),
-    (A100, SMALL, "bf16 flash_attention_2 packed 0 liger paged_adamw_8bit False", []),
-    (A100, LARGE, "bf16 flash_attention_2 packed 0 liger paged_adamw_8bit False", []),
-    (L40S, SMALL, "bf16 flash_attention_2 packed 0 liger paged_adamw_8bit False", []),
+    (A100, SMALL, "bf16 flash_attention_2 packed 0 plain adamw False", []),
+    (A100, LARGE, "bf16 flash_attention_2 packed 0 plain adamw False", []),
+    (L40S, SMALL, "bf16 flash_attention_2 packed 0 plain adamw False", []),
     (L40S, LARGE, "bf16 flash_attention_2 packed 0 liger paged_adamw_8bit True", []),
     (L4, LARGE, "bf16 flash_attention_2 packed 0 liger paged_adamw_8bit True", []),
-    (H100, LARGE, "bf16 flash_attention_2 packed 0 liger paged_adamw_8bit False", []),
-    (B200, LARGE, "bf16 flash_attention_2 packed 0 liger paged_adamw_8bit False", ["nvfp4"]),
-    (BARE_A100, SMALL, "bf16 sdpa packed 1024 plain adamw False", ["flash_attention_2", "liger", "paged_adamw_8bit"]),
+    (H100, LARGE, "bf16 flash_attention_2 packed 0 plain adamw False", []),
+    (B200, LARGE, "bf16 flash_attention_2 packed 0 plain adamw False", ["nvfp4"]),
+    (BARE_A100, SMALL, "bf16 sdpa packed 1024 plain adamw False", ["flash_attention_2"]),
+    (BARE_L40S, LARGE, "bf16 sdpa packed 1024 plain adamw True", ["flash_attention_2", "liger", "paged_adamw_8bit"]),
 ]
 
 
@@ -96,6 +97,7 @@ def test_what_is_asked_for_and_cannot_be_had_falls_back_with_its_reason(
     [
         (H100, {"attention": "sdpa", "kernels": "plain", "optimizer": "adamw", "precision": "fp32"}),
         (H100, {"attention": "flex_attention", "batching": "padded"}),
+        (H100, {"kernels": "liger", "optimizer": "paged_adamw_8bit"}),
         (CPU, {"attention": "flex_attention", "batching": "packed"}),
     ],
 )

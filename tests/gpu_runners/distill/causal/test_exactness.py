@@ -13,7 +13,7 @@ from gpu_runners.distill.causal.dataset import Example, encode, read_rows
 from gpu_runners.distill.causal.loading import with_lora
 from gpu_runners.distill.causal.net import CompletionNet, weight_of
 from gpu_runners.distill.causal.packing import lay_out
-from gpu_runners.distill.causal.selfcheck import check
+from gpu_runners.distill.causal.selfcheck import TOLERANCE, _apart, check
 from gpu_runners.models.causal_base import CausalBase, load_weights
 from gpu_runners.models.device import Capabilities, Choice, ModelSize, choose
 from tests.gpu_runners.distill.causal.small_answers import SYSTEM, jsonl, rows
@@ -257,3 +257,13 @@ def test_a_base_that_scales_its_logits_gets_them_from_its_whole_forward() -> Non
     net = CompletionNet(GraniteForCausalLM(config))
     check(net, chosen("packed"), vocab_size=100, device=torch.device("cpu"))
     assert not net.direct
+
+
+def test_rounding_is_no_leak_and_a_leak_in_one_position_is() -> None:
+    alone = torch.randn(6, 64, generator=torch.Generator().manual_seed(1))
+    rounded = alone.clone()
+    rounded[2, 5] += 0.3 * alone.std()  # what bf16 does to one of many outputs of a deep base
+    leaked = alone.clone()
+    leaked[0] = alone[1]
+    limit = TOLERANCE["bf16"]
+    assert _apart(rounded, alone) < limit < _apart(leaked, alone)
