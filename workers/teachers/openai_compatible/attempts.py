@@ -5,6 +5,7 @@ something. Its message quotes no word of the server's answer.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
@@ -60,6 +61,15 @@ class AttemptFailed(Exception):
         return self.fault is not None and self.fault not in MAY_PASS
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """The body of a 200, and what its headers say."""
+
+    body: bytes
+    request_id: str | None
+    retry_after_s: float | None
+
+
 def send(
     client: httpx.Client,
     method: str,
@@ -105,7 +115,7 @@ def _check_status(response: httpx.Response, *, has_key: bool, most: Usage | None
     status = response.status_code
     if status == 200:
         return
-    wait = retry.parse_retry_after(response.headers.get("retry-after"), datetime.now(UTC))
+    wait = _wait_of(response)
     raw = _read_refusal(response) if status in endpoint_faults.JUDGED | refusals.LEARNT_FROM else b""
     if read_statement(raw).is_broken_json:
         raise AttemptFailed("teacher_protocol", BROKEN_JSON, usage=most, is_broken_json=True)
@@ -123,6 +133,19 @@ def _check_status(response: httpx.Response, *, has_key: bool, most: Usage | None
     raise AttemptFailed("teacher_rejected", f"{FAULT_TEXTS[fault].finding} ({status})", refusal=refusal, fault=fault)
 
 
+def _wait_of(response: httpx.Response) -> float | None:
+    return retry.parse_retry_after(response.headers.get("retry-after"), datetime.now(UTC))
+
+
+def read_reply(response: httpx.Response, *, cap: int) -> Reply:
+    """Read a 200, which may hold a refusal that says when to come back."""
+    return Reply(
+        body=read_capped(response, cap=cap),
+        request_id=response.headers.get("x-request-id"),
+        retry_after_s=_wait_of(response),
+    )
+
+
 def _read_refusal(response: httpx.Response) -> bytes:
     try:
         return read_capped(response, cap=REFUSAL_CAP)
@@ -130,18 +153,19 @@ def _read_refusal(response: httpx.Response) -> bytes:
         return b""
 
 
-def parse_answer(parse: Callable[[bytes], T], raw: bytes, request: CompletionRequest, *, has_key: bool) -> T:
+def parse_answer(parse: Callable[[bytes], T], reply: Reply, request: CompletionRequest, *, has_key: bool) -> T:
     """Return what `parse` makes of the body of a 200. Raises AttemptFailed."""
     try:
-        return parse(raw)
+        return parse(reply.body)
     except BadAnswer as wrong:
-        if not answers.is_no_completion(raw):
+        if not answers.is_no_completion(reply.body):
             raise AttemptFailed("teacher_protocol", str(wrong), usage=most_usage(request)) from None
-        raise _no_completion(raw, str(wrong), request, has_key=has_key) from None
+        raise _no_completion(reply, str(wrong), request, has_key=has_key) from None
 
 
-def _no_completion(raw: bytes, wrong: str, request: CompletionRequest, *, has_key: bool) -> AttemptFailed:
+def _no_completion(reply: Reply, wrong: str, request: CompletionRequest, *, has_key: bool) -> AttemptFailed:
     """The failure of a 200 that is something else: a refusal inside it is one, and generated nothing."""
+    raw, wait = reply.body, reply.retry_after_s
     if read_statement(raw).is_broken_json:
         return AttemptFailed("teacher_protocol", BROKEN_JSON, usage=most_usage(request), is_broken_json=True)
     status = endpoint_faults.status_within(raw)
@@ -151,10 +175,11 @@ def _no_completion(raw: bytes, wrong: str, request: CompletionRequest, *, has_ke
         return AttemptFailed("teacher_protocol", wrong, usage=usage, fault=fault)
     refused = endpoint_faults.fault_of(status, raw, has_key=has_key)
     if status == 429 and refused is None:
-        return AttemptFailed("teacher_rate_limited", "it answers 200 with an error 429, too many requests")
+        message = "it answers 200 with an error 429, too many requests"
+        return AttemptFailed("teacher_rate_limited", message, retry_after_s=wait)
     if retry.is_retried(status) and refused is None:
         message = "it answers 200 with an error of its own"
-        return AttemptFailed("teacher_unreachable", message, fault=TeacherFault.SERVER_ERROR)
+        return AttemptFailed("teacher_unreachable", message, retry_after_s=wait, fault=TeacherFault.SERVER_ERROR)
     fault = refused or TeacherFault.OTHER_REFUSAL
     refusal = (status, raw) if status in refusals.LEARNT_FROM else None
     message = f"{FAULT_TEXTS[fault].finding} (200 with an error)"

@@ -38,12 +38,18 @@ from backend.outbound import (
     Resolver,
     Watch,
     open_client,
-    read_capped,
     system_resolver,
     watching,
 )
 from workers.teachers.openai_compatible import answers, refusals, retry
-from workers.teachers.openai_compatible.attempts import AttemptFailed, most_usage, parse_answer, send
+from workers.teachers.openai_compatible.attempts import (
+    AttemptFailed,
+    Reply,
+    most_usage,
+    parse_answer,
+    read_reply,
+    send,
+)
 from workers.teachers.openai_compatible.bodies import chat_body, echo_body, score_prompt
 from workers.teachers.protocol import (
     RETRYABLE,
@@ -240,8 +246,8 @@ class OpenAICompatibleTeacher:
                 body = make_body(dialect)
                 try:
                     with self._slot(watch), watching(watch):
-                        request_id, raw = self._post(path, body, request)
-                    value = parse_answer(parse, raw, request, has_key=self._api_key is not None)
+                        reply = self._post(path, body, request)
+                    value = parse_answer(parse, reply, request, has_key=self._api_key is not None)
                 except AttemptFailed as failed:
                     lesson = None
                     if failed.refusal is not None and len(learnt) < MAX_LESSONS_A_CALL:
@@ -262,7 +268,7 @@ class OpenAICompatibleTeacher:
                 else:
                     self.learn(learnt)
                     ms = round((time.monotonic() - started) * 1000)
-                    return _Answered(value, request_id, ms, n_attempts, wasted or Usage())
+                    return _Answered(value, reply.request_id, ms, n_attempts, wasted or Usage())
         except OutboundCanceled:
             raise TeacherCanceled(wasted) from None
         except TeacherCanceled as canceled:
@@ -293,14 +299,11 @@ class OpenAICompatibleTeacher:
         finally:
             self._slots.release()
 
-    def _post(self, path: str, body: Mapping[str, Any], request: CompletionRequest) -> tuple[str | None, bytes]:
+    def _post(self, path: str, body: Mapping[str, Any], request: CompletionRequest) -> Reply:
         """One attempt; raises AttemptFailed, TeacherCanceled. From the first byte sent on, a failure may have been
         billed."""
         cap = BODY_CAP + BODY_CAP_PER_CHOICE * request.n
-
-        def read(response: httpx.Response) -> tuple[str | None, bytes]:
-            return response.headers.get("x-request-id"), read_capped(response, cap=cap)
-
+        read = functools.partial(read_reply, cap=cap)
         return self._send("POST", path, read, most=most_usage(request), json=body)
 
     def exchange(
