@@ -6,7 +6,7 @@ that the files are simply read again.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from django.db import transaction
@@ -21,18 +21,23 @@ from backend.domain.lifecycle import StepName
 from workers.step.batch_planning import TOO_MANY_TOKENS, most_answer_bytes, name_of
 from workers.step.durable import CompileRun
 from workers.step.teacher_calls import journal
+from workers.teachers.openai_compatible.answers import no_answer
 from workers.teachers.openai_compatible.batch_endpoint import BatchEndpoint, BatchJob
 from workers.teachers.openai_compatible.batch_lines import (
     BatchLine,
     BatchRequest,
     answer_of,
     completion_of,
+    filter_failure,
+    is_filtered,
     lesson_of,
     read_lines,
 )
+from workers.teachers.openai_compatible.teacher import MOST_REFUSED
 from workers.teachers.protocol import Completion, TeacherCanceled, TeacherFailed
 
 AT_ONCE = 200  # lines that one transaction journals
+Outcome = Completion | TeacherFailed | TeacherCanceled
 # why a vendor refuses a batch as a whole, where the customer can mend it
 _REFUSALS = {
     "model_not_found": 'its batch endpoint does not take this model; take another one, or teacher.mode "live"',
@@ -54,6 +59,7 @@ def journal_job(run: CompileRun, endpoint: BatchEndpoint, batch: TeacherBatch, j
     lines = read_lines(_rows(endpoint, job, sent))
     while part := tuple(islice(lines, AT_ONCE)):
         reading.take(part)
+    reading.end()
     release(run, batch, was_run=True)
     return reading.failure
 
@@ -84,11 +90,40 @@ class _Reading:
     batch: TeacherBatch
     sent: Mapping[str, BatchRequest]
     failure: TeacherFailed | None = None
-    _learnt: set[str] = field(default_factory=set)
+    _answered: set[str] = field(default_factory=set)
+    _filtered: dict[str, BatchLine] = field(default_factory=dict)
 
     def take(self, lines: tuple[BatchLine, ...]) -> None:
-        """Journal some lines in one transaction. Lines that are no call's, or of a call that is journaled, are left."""
-        outcomes = {line.name: outcome for line in lines if (outcome := self._outcome(line)) is not None}
+        """Journal some lines; those that a filter refused are put aside until all are known."""
+        self._journal({line.name: outcome for line in lines if (outcome := self._outcome(line)) is not None})
+
+    def end(self) -> None:
+        """Journal the lines that a filter refused. Each is one text of many, and has an empty answer; in a row of more
+        than MOST_REFUSED, in the order in which they were sent, the further ones fail, as live calls do."""
+        outcomes: dict[str, Outcome] = {}
+        n_in_a_row = 0
+        for name, sent in self.sent.items():
+            if name in self._answered:
+                n_in_a_row = 0
+            line = self._filtered.get(name)
+            if line is None:
+                continue
+            n_in_a_row += 1
+            if n_in_a_row <= MOST_REFUSED:
+                outcomes[name] = completion_of(no_answer(sent.request), line)
+            else:
+                outcomes[name] = self._fail(filter_failure(line, self.batch.model))
+        names = iter(outcomes)
+        while part := tuple(islice(names, AT_ONCE)):
+            self._journal({name: outcomes[name] for name in part})
+
+    def _fail(self, failed: TeacherFailed) -> TeacherFailed:
+        self.failure = self.failure or failed
+        return failed
+
+    def _journal(self, outcomes: Mapping[str, Outcome]) -> None:
+        """Journal and pay lines in one transaction. Lines that are no call's, or of a call that is journaled, are
+        left."""
         price = self.run.prices.batch_of(self.batch.model)
         with self.run.transaction() as fenced:
             calls = TeacherCall.objects.select_for_update().filter(
@@ -100,15 +135,19 @@ class _Reading:
             self.batch.n_answered += sum(isinstance(outcome, Completion) for outcome in known.values())
             self.batch.save(update_fields=["n_answered"])
 
-    def _outcome(self, line: BatchLine) -> Completion | TeacherFailed | TeacherCanceled | None:
+    def _outcome(self, line: BatchLine) -> Outcome | None:
         sent, teacher = self.sent.get(line.name), self.endpoint.teacher
         if sent is None:
             return None
         answer = answer_of(line, sent)
         if answer is None:
             return None
+        if is_filtered(line):
+            self._filtered[line.name] = replace(line, body=b"")
+            return None
         if isinstance(answer, TeacherFailed):
             return self._refusal(line, sent, answer)
+        self._answered.add(line.name)
         try:
             teacher.check_thoughts(answer, sent.request)
         except TeacherFailed as thought:
@@ -124,7 +163,7 @@ class _Reading:
             teacher.learn([lesson])
         is_about_an_option = lesson is not None or (teacher.body_of(sent.request) != sent.body and not failed.retryable)
         if not failed.retryable and not is_about_an_option:
-            self.failure = self.failure or failed
+            self._fail(failed)
         return failed
 
 

@@ -2,7 +2,8 @@
 a batch costs, what is kept of one that ended half done, and that no process that dies makes another."""
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -29,6 +30,7 @@ from tests.workers.teachers.strict_vendors import BY_NAME, CONTENT_REFUSALS, Scr
 from tests.workers.test_upkeep import age
 from workers import pipeline
 from workers.pipeline import advance
+from workers.step import batch_settling
 from workers.step.batch_planning import FEW
 from workers.step.batch_wait import CANCEL_FOR
 from workers.teachers.openai_compatible.batch_endpoint import BatchEndpoint
@@ -301,6 +303,45 @@ def test_a_text_of_a_batch_that_a_filter_refuses_costs_its_candidate_and_not_the
     assert {filter.asked[text] for text in unverified} == {1}
     with tenant_scope(row.tenant_id):
         assert lessons_of(row.tenant_id, vendor.base_url, vendor.chat.vendor.model) == ()
+    check_money(row)
+
+
+def filter_texts(*places: int) -> Callable[[int, Any], Any]:
+    """A filter that refuses the lines at these places of a batch."""
+    status, body = CONTENT_REFUSALS["openai"]
+
+    def finish(nth: int, line: Any) -> Any:
+        response = {"status_code": status, "body": body}
+        return {"custom_id": line["custom_id"], "response": response, "error": None} if nth in places else None
+
+    return finish
+
+
+def test_more_texts_in_a_row_than_a_filter_may_refuse_end_the_compile_as_those_of_live_calls_do(vendor, monkeypatch):
+    monkeypatch.setattr(batch_settling, "MOST_REFUSED", 2)
+    vendor.finish = filter_texts(1, 2, 3)
+    row = compile_in_batches(vendor)
+    carry_to(row, StepName.DISTILLATION)
+    assert (row.status, row.failure_code) == (CompileStatus.FAILED, "teacher_rejected")
+    assert "failed: its filter refuses the text of the request (400)." in row.failure_message
+    made = [call for call in calls(row) if call.batch_id]
+    assert Counter(call.state for call in made) == {"succeeded": 4, "failed": 1}, "the last one may be asked again"
+    assert sum(call.cost_microusd > 0 for call in made) == 2
+    assert row.reserved_microusd == 0
+    check_money(row)
+
+
+def test_refused_texts_are_in_a_row_by_the_order_in_which_they_were_sent(vendor, monkeypatch):
+    """The vendor lists them beside each other, in a file of their own."""
+    monkeypatch.setattr(batch_settling, "MOST_REFUSED", 2)
+    vendor.finish = filter_texts(0, 1, 3, 4)
+    row = compile_in_batches(vendor)
+    for _ in range(5):
+        look(row)
+        if batches_of(row)[0].state == "ended":
+            break
+    assert batches_of(row)[0].n_answered == batches_of(row)[0].n_requests == 5
+    assert row.status != CompileStatus.FAILED
     check_money(row)
 
 

@@ -112,9 +112,27 @@ def answer_of(line: BatchLine, sent: BatchRequest) -> Answer | TeacherFailed | N
         return _line_failure("teacher_rate_limited", "it answers 429, too many requests")
     if retry.is_retried(line.status):
         return _line_failure("teacher_unreachable", f"it answers with status {line.status}")
-    if fault_of(line.status, line.body) is TeacherFault.CONTENT:
+    if is_filtered(line):
         return no_answer(sent.request)
     return _refusal(line.status, line.body)
+
+
+def is_filtered(line: BatchLine) -> bool:
+    """Tell whether a filter refused the text of a line's request, which generated nothing."""
+    if line.status is None or read_statement(line.body).is_broken_json:
+        return False
+    return fault_of(line.status, line.body) is TeacherFault.CONTENT
+
+
+def filter_failure(line: BatchLine, model: str) -> TeacherFailed:
+    """The failure of a line that a filter refused after too many others, in the words of a live call's."""
+    why = FAULT_TEXTS[TeacherFault.CONTENT].finding
+    return TeacherFailed(
+        f"The teacher {model} failed: {why} ({line.status}).",
+        code="teacher_rejected",
+        n_attempts=1,
+        fault=TeacherFault.CONTENT,
+    )
 
 
 def lesson_of(line: BatchLine, sent: BatchRequest, dialect: Dialect, known: Sequence[Lesson]) -> Lesson | None:
