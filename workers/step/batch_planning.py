@@ -16,6 +16,7 @@ from backend.compiles.models import TeacherBatch, TeacherCall
 from backend.compiles.states import ANSWERED_STATES, CallState
 from backend.domain.canonical import sha256_hex
 from backend.domain.dialects.batches import OUR_MOST_BYTES, BatchTerms
+from backend.domain.dialects.dialect import Lesson, lessons_from_json
 from backend.domain.lifecycle import StepName
 from backend.domain.money.pricing import TeacherPrice
 from workers.step.durable import CompileRun
@@ -99,10 +100,11 @@ class StepBatches:
             session = sessions(model)
             endpoint, price = session.batches(self.run), self.run.prices.batch_of(model)
             most = _most_requests(self.run, endpoint.terms)
-            left = [(plan, _request_of(endpoint, plan)) for plan in plans]
+            on_trial = _lessons_on_trial(self.run, model)
+            left = [(plan, _request_of(endpoint, plan, on_trial)) for plan in plans]
             while left and (not self.n_sent or self._has_money(price, left[0][0])):
                 chunk = list(_chunk(self.run, left, price, endpoint.terms, most)) or left[:1]
-                self._write(model, price, chunk)
+                self._write(model, price, chunk, on_trial)
                 left = left[len(chunk) :]
                 if most < endpoint.terms.most_requests:
                     break  # the vendor lets only so much wait
@@ -110,7 +112,13 @@ class StepBatches:
     def _has_money(self, price: TeacherPrice, plan: PlannedCall) -> bool:
         return worst_cost(price, plan.request) <= _money_left(self.run)
 
-    def _write(self, model: str, price: TeacherPrice, chunk: Sequence[tuple[PlannedCall, BatchRequest]]) -> None:
+    def _write(
+        self,
+        model: str,
+        price: TeacherPrice,
+        chunk: Sequence[tuple[PlannedCall, BatchRequest]],
+        on_trial: Sequence[Lesson],
+    ) -> None:
         batch = TeacherBatch(
             tenant_id=self.run.tenant_id,
             compile_id=self.run.compile_id,
@@ -118,6 +126,7 @@ class StepBatches:
             model=model,
             file_sha256=put_blob(self.run.tenant_id, b"".join(request.to_json() for _, request in chunk)),
             n_requests=len(chunk),
+            lessons=[lesson.to_json() for lesson in on_trial],
         )
         plans = [PlannedCall(key=plan.key, request=request.request) for plan, request in chunk]
         open_calls(self.run, self.step, model, price, plans, batch=batch)
@@ -129,11 +138,20 @@ def name_of(key: str) -> str:
     return sha256_hex(key.encode())[:40]
 
 
-def _request_of(endpoint: BatchEndpoint, plan: PlannedCall) -> BatchRequest:
+def _lessons_on_trial(run: CompileRun, model: str) -> tuple[Lesson, ...]:
+    """The lessons of the compile's batches, in the order in which they were learnt. The next batch is made by them, and
+    an answer to it keeps them for others."""
+    with run.transaction():
+        rows = TeacherBatch.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id, model=model)
+        learnt = list(rows.order_by("created_at").values_list("lessons", flat=True))
+    return tuple(dict.fromkeys(lesson for lessons in learnt for lesson in lessons_from_json(lessons or ())))
+
+
+def _request_of(endpoint: BatchEndpoint, plan: PlannedCall, on_trial: Sequence[Lesson]) -> BatchRequest:
     if not isinstance(plan.request, CompletionRequest):
         raise TypeError("a score is no part of a batch")
     request = with_thoughts(endpoint.teacher, plan.request)
-    return BatchRequest(name=name_of(plan.key), request=request, body=endpoint.teacher.body_of(request))
+    return BatchRequest(name=name_of(plan.key), request=request, body=endpoint.teacher.body_of(request, on_trial))
 
 
 def _most_requests(run: CompileRun, terms: BatchTerms) -> int:

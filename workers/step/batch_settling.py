@@ -14,9 +14,11 @@ from django.utils import timezone
 
 from backend.blobs import get_blob, sweep_blob
 from backend.compiles.booking import Fenced
+from backend.compiles.endpoint_lessons import MAX_LESSONS
 from backend.compiles.events import touch
 from backend.compiles.models import TeacherBatch, TeacherCall
 from backend.compiles.states import BatchState, CallState
+from backend.domain.dialects.dialect import ONE_REQUEST, Lesson, lessons_from_json
 from backend.domain.lifecycle import StepName
 from workers.step.batch_planning import TOO_MANY_TOKENS, most_answer_bytes, name_of
 from workers.step.durable import CompileRun
@@ -92,6 +94,11 @@ class _Reading:
     failure: TeacherFailed | None = None
     _answered: set[str] = field(default_factory=set)
     _filtered: dict[str, BatchLine] = field(default_factory=dict)
+    _made_by: tuple[Lesson, ...] = field(init=False)
+    _on_trial: tuple[Lesson, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._made_by = self._on_trial = lessons_from_json(self.batch.lessons or ())
 
     def take(self, lines: tuple[BatchLine, ...]) -> None:
         """Journal some lines; those that a filter refused are put aside until all are known."""
@@ -133,7 +140,8 @@ class _Reading:
             known = {name: outcome for name, outcome in outcomes.items() if name in rows}
             journal(self.run, fenced, StepName(self.batch.step), price, rows, known)
             self.batch.n_answered += sum(isinstance(outcome, Completion) for outcome in known.values())
-            self.batch.save(update_fields=["n_answered"])
+            self.batch.lessons = [lesson.to_json() for lesson in self._on_trial]
+            self.batch.save(update_fields=["n_answered", "lessons"])
 
     def _outcome(self, line: BatchLine) -> Outcome | None:
         sent, teacher = self.sent.get(line.name), self.endpoint.teacher
@@ -148,6 +156,7 @@ class _Reading:
         if isinstance(answer, TeacherFailed):
             return self._refusal(line, sent, answer)
         self._answered.add(line.name)
+        self._confirm(sent)
         try:
             teacher.check_thoughts(answer, sent.request)
         except TeacherFailed as thought:
@@ -155,16 +164,30 @@ class _Reading:
         return completion_of(answer, line)
 
     def _refusal(self, line: BatchLine, sent: BatchRequest, failed: TeacherFailed) -> TeacherFailed:
-        """A refusal about an option is a lesson, by which the call is made again; lines that were refused for the same
-        option teach nothing further, and are no other failure."""
+        """A refusal about an option is a lesson, by which the call is made again, on trial; lines that were refused for
+        the same option teach nothing further, and are no other failure."""
         teacher = self.endpoint.teacher
-        lesson = lesson_of(line, sent, teacher.dialect_for(sent.request), teacher.lessons)
-        if lesson is not None:
-            teacher.learn([lesson])
-        is_about_an_option = lesson is not None or (teacher.body_of(sent.request) != sent.body and not failed.retryable)
+        known = (*teacher.lessons, *self._on_trial)
+        lesson = lesson_of(line, sent, teacher.dialect_for(sent.request, self._on_trial), known)
+        if lesson is not None and lesson.scope != ONE_REQUEST and len(self._on_trial) < MAX_LESSONS:
+            self._on_trial = (*self._on_trial, lesson)
+        is_another_body = teacher.body_of(sent.request, self._on_trial) != sent.body
+        is_about_an_option = lesson is not None or (is_another_body and not failed.retryable)
         if not failed.retryable and not is_about_an_option:
             self._fail(failed)
         return failed
+
+    def _confirm(self, sent: BatchRequest) -> None:
+        """Learn the lessons on trial that an answered request was made by: without one of them its body would be
+        another."""
+        teacher = self.endpoint.teacher
+        left = [lesson for lesson in self._made_by if lesson not in teacher.lessons]
+        if not left or teacher.body_of(sent.request, self._made_by) != sent.body:
+            return
+        for lesson in left:
+            others = [other for other in self._made_by if other != lesson]
+            if teacher.body_of(sent.request, others) != sent.body:
+                teacher.learn([lesson])
 
 
 def release(run: CompileRun, batch: TeacherBatch, *, was_run: bool, reason: str = "") -> None:

@@ -17,6 +17,7 @@ from backend.compiles import leases
 from backend.compiles.endpoint_lessons import lessons_of
 from backend.compiles.lifecycle import transitions
 from backend.compiles.models import Compile, CompileEvent, CompileLease, TeacherBatch, TeacherCall, TeacherKey
+from backend.domain.dialects.dialect import Lesson, Option
 from backend.domain.errors import OurError
 from backend.domain.lifecycle import CompileStatus, StepName
 from backend.tenants.isolation import tenant_scope
@@ -273,6 +274,50 @@ def test_a_line_that_is_refused_for_an_option_teaches_it_and_is_made_again(vendo
     carry_to(row, StepName.DISTILLATION)
     assert row.status == CompileStatus.RUNNING
     assert all("seed" not in body for body in vendor.chat.answered[-3:])
+    assert kept_lessons(row, vendor) == (Lesson(option=Option.SEED),)
+    check_money(row)
+
+
+def kept_lessons(row: Compile, vendor: BatchVendor) -> tuple[Lesson, ...]:
+    with tenant_scope(row.tenant_id):
+        return lessons_of(row.tenant_id, vendor.base_url, vendor.chat.vendor.model)
+
+
+def refuse_vaguely(vendor: BatchVendor, *jobs: int) -> Callable[[int, Any], Any]:
+    """A vendor that refuses all lines of these jobs, the first is 1, and does not say why."""
+
+    def finish(nth: int, line: Any) -> Any:
+        response = {"status_code": 400, "body": {"error": {"message": "Input validation error"}}}
+        is_refused = len(vendor.jobs) in jobs
+        return {"custom_id": line["custom_id"], "response": response, "error": None} if is_refused else None
+
+    return finish
+
+
+def test_what_a_vague_refusal_of_a_line_teaches_is_kept_once_a_line_without_it_was_answered(vendor):
+    vendor.finish = refuse_vaguely(vendor, 1)
+    row = compile_in_batches(vendor)
+    carry_to(row, StepName.LABELING)
+    assert kept_lessons(row, vendor) == (), "the few lines were answered live, with the option"
+    carry_to(row, StepName.DISTILLATION)
+    assert kept_lessons(row, vendor) == (Lesson(option=Option.CACHE_KEY),)
+    check_money(row)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    ("jobs", "kept"), [((2,), (Lesson(option=Option.CACHE_KEY),)), ((2, 3), ())], ids=["answered", "refused again"]
+)
+def test_lines_that_are_sent_again_without_an_option_decide_whether_that_is_a_lesson(vendor, jobs, kept):
+    vendor.finish = refuse_vaguely(vendor, *jobs)
+    row = compile_in_batches(vendor, sampling=MANY_LABELS)
+    carry_to(row, StepName.DISTILLATION)
+    assert row.status == CompileStatus.RUNNING
+    n, n_again = sizes_of(row, StepName.LABELING)
+    assert n == n_again > FEW
+    first, again = (vendor.files[job.input_file] for job in vendor.jobs[1:])
+    assert (first.count(b"prompt_cache_key"), again.count(b"prompt_cache_key")) == (n, 0)
+    assert kept_lessons(row, vendor) == kept
     check_money(row)
 
 
@@ -301,8 +346,7 @@ def test_a_text_of_a_batch_that_a_filter_refuses_costs_its_candidate_and_not_the
     assert unverified == filter.refused
     assert len(unverified) == len(CONTENT_REFUSALS)
     assert {filter.asked[text] for text in unverified} == {1}
-    with tenant_scope(row.tenant_id):
-        assert lessons_of(row.tenant_id, vendor.base_url, vendor.chat.vendor.model) == ()
+    assert kept_lessons(row, vendor) == ()
     check_money(row)
 
 

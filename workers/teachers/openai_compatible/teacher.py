@@ -137,9 +137,9 @@ class OpenAICompatibleTeacher:
         """The dialect after all lessons that hold for every request."""
         return with_lessons(self._dialect, (lesson for lesson in self._lessons if lesson.holds_for("")))
 
-    def dialect_for(self, request: CompletionRequest) -> Dialect:
-        """The dialect after the lessons that hold for a request."""
-        return self._dialect_by(self._lessons, request)
+    def dialect_for(self, request: CompletionRequest, on_trial: Sequence[Lesson] = ()) -> Dialect:
+        """The dialect after the lessons that hold for a request, and those on trial that do."""
+        return self._dialect_by(tuple(dict.fromkeys((*self._lessons, *on_trial))), request)
 
     def _dialect_by(self, known: Sequence[Lesson], request: CompletionRequest) -> Dialect:
         schema = schema_digest(json.loads(request.answer_schema)) if request.answer_schema else ""
@@ -149,9 +149,9 @@ class OpenAICompatibleTeacher:
     def thought_tokens(self) -> int:
         return thought_room(self.dialect, self._effort, self._thought_tokens)
 
-    def body_of(self, request: CompletionRequest) -> Mapping[str, Any]:
-        """The body that `complete` would send first."""
-        return self._chat_body(request)(self.dialect_for(request))
+    def body_of(self, request: CompletionRequest, on_trial: Sequence[Lesson] = ()) -> Mapping[str, Any]:
+        """The body that `complete` would send first, had it learnt the lessons on trial."""
+        return self._chat_body(request)(self.dialect_for(request, on_trial))
 
     def close(self) -> None:
         self._client.close()
