@@ -1,4 +1,4 @@
-"""What the refusals of a teacher batch taught, until an answer confirms it."""
+"""The lessons by which the requests of a teacher batch were made, and those of their refusals; null before."""
 
 from django.db import migrations, models
 

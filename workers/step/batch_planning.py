@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from backend.blobs import put_blob
+from backend.compiles.endpoint_lessons import MAX_LESSONS
 from backend.compiles.models import TeacherBatch, TeacherCall
 from backend.compiles.states import ANSWERED_STATES, CallState
 from backend.domain.canonical import sha256_hex
@@ -100,11 +101,11 @@ class StepBatches:
             session = sessions(model)
             endpoint, price = session.batches(self.run), self.run.prices.batch_of(model)
             most = _most_requests(self.run, endpoint.terms)
-            on_trial = _lessons_on_trial(self.run, model)
-            left = [(plan, _request_of(endpoint, plan, on_trial)) for plan in plans]
+            lessons = _lessons_for(self.run, endpoint)
+            left = [(plan, _request_of(endpoint, plan, lessons)) for plan in plans]
             while left and (not self.n_sent or self._has_money(price, left[0][0])):
                 chunk = list(_chunk(self.run, left, price, endpoint.terms, most)) or left[:1]
-                self._write(model, price, chunk, on_trial)
+                self._write(model, price, chunk, lessons)
                 left = left[len(chunk) :]
                 if most < endpoint.terms.most_requests:
                     break  # the vendor lets only so much wait
@@ -117,7 +118,7 @@ class StepBatches:
         model: str,
         price: TeacherPrice,
         chunk: Sequence[tuple[PlannedCall, BatchRequest]],
-        on_trial: Sequence[Lesson],
+        lessons: Sequence[Lesson],
     ) -> None:
         batch = TeacherBatch(
             tenant_id=self.run.tenant_id,
@@ -126,7 +127,7 @@ class StepBatches:
             model=model,
             file_sha256=put_blob(self.run.tenant_id, b"".join(request.to_json() for _, request in chunk)),
             n_requests=len(chunk),
-            lessons=[lesson.to_json() for lesson in on_trial],
+            lessons=[lesson.to_json() for lesson in lessons],
         )
         plans = [PlannedCall(key=plan.key, request=request.request) for plan, request in chunk]
         open_calls(self.run, self.step, model, price, plans, batch=batch)
@@ -138,20 +139,22 @@ def name_of(key: str) -> str:
     return sha256_hex(key.encode())[:40]
 
 
-def _lessons_on_trial(run: CompileRun, model: str) -> tuple[Lesson, ...]:
-    """The lessons of the compile's batches, in the order in which they were learnt. The next batch is made by them, and
-    an answer to it keeps them for others."""
+def _lessons_for(run: CompileRun, endpoint: BatchEndpoint) -> tuple[Lesson, ...]:
+    """The lessons by which the next batch is made: the team's, and those that are on trial, of the compile's batches
+    before it. An answer to it makes these the team's."""
+    known, model = endpoint.teacher.lessons, endpoint.teacher.identity.model
     with run.transaction():
         rows = TeacherBatch.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id, model=model)
         learnt = list(rows.order_by("created_at").values_list("lessons", flat=True))
-    return tuple(dict.fromkeys(lesson for lessons in learnt for lesson in lessons_from_json(lessons or ())))
+    before = dict.fromkeys(lesson for lessons in learnt for lesson in lessons_from_json(lessons or ()))
+    return (*known, *[lesson for lesson in before if lesson not in known][:MAX_LESSONS])
 
 
-def _request_of(endpoint: BatchEndpoint, plan: PlannedCall, on_trial: Sequence[Lesson]) -> BatchRequest:
+def _request_of(endpoint: BatchEndpoint, plan: PlannedCall, lessons: Sequence[Lesson]) -> BatchRequest:
     if not isinstance(plan.request, CompletionRequest):
         raise TypeError("a score is no part of a batch")
     request = with_thoughts(endpoint.teacher, plan.request)
-    return BatchRequest(name=name_of(plan.key), request=request, body=endpoint.teacher.body_of(request, on_trial))
+    return BatchRequest(name=name_of(plan.key), request=request, body=endpoint.teacher.body_of(request, lessons))
 
 
 def _most_requests(run: CompileRun, terms: BatchTerms) -> int:

@@ -62,6 +62,7 @@ def journal_job(run: CompileRun, endpoint: BatchEndpoint, batch: TeacherBatch, j
     while part := tuple(islice(lines, AT_ONCE)):
         reading.take(part)
     reading.end()
+    batch.lessons = [lesson.to_json() for lesson in reading.lessons]
     release(run, batch, was_run=True)
     return reading.failure
 
@@ -95,10 +96,18 @@ class _Reading:
     _answered: set[str] = field(default_factory=set)
     _filtered: dict[str, BatchLine] = field(default_factory=dict)
     _made_by: tuple[Lesson, ...] = field(init=False)
-    _on_trial: tuple[Lesson, ...] = field(init=False)
+    _refused_before: frozenset[str] = field(init=False)
+    _learnt: tuple[Lesson, ...] = ()
 
     def __post_init__(self) -> None:
-        self._made_by = self._on_trial = lessons_from_json(self.batch.lessons or ())
+        known = self.batch.lessons  # None in a row of an older release
+        self._made_by = self.endpoint.teacher.lessons if known is None else lessons_from_json(known)
+        self._refused_before = _refused_before(self.run, self.batch)
+
+    @property
+    def lessons(self) -> tuple[Lesson, ...]:
+        """The lessons by which the requests were made, and those of their refusals."""
+        return (*self._made_by, *self._learnt)
 
     def take(self, lines: tuple[BatchLine, ...]) -> None:
         """Journal some lines; those that a filter refused are put aside until all are known."""
@@ -140,8 +149,7 @@ class _Reading:
             known = {name: outcome for name, outcome in outcomes.items() if name in rows}
             journal(self.run, fenced, StepName(self.batch.step), price, rows, known)
             self.batch.n_answered += sum(isinstance(outcome, Completion) for outcome in known.values())
-            self.batch.lessons = [lesson.to_json() for lesson in self._on_trial]
-            self.batch.save(update_fields=["n_answered", "lessons"])
+            self.batch.save(update_fields=["n_answered"])
 
     def _outcome(self, line: BatchLine) -> Outcome | None:
         sent, teacher = self.sent.get(line.name), self.endpoint.teacher
@@ -164,30 +172,39 @@ class _Reading:
         return completion_of(answer, line)
 
     def _refusal(self, line: BatchLine, sent: BatchRequest, failed: TeacherFailed) -> TeacherFailed:
-        """A refusal about an option is a lesson, by which the call is made again, on trial; lines that were refused for
-        the same option teach nothing further, and are no other failure."""
+        """A refusal about an option is a lesson, by which the call is made again, on trial. It is read by what the body
+        was made by: lines that were refused alike teach the same, and not the next step each."""
         teacher = self.endpoint.teacher
-        known = (*teacher.lessons, *self._on_trial)
-        lesson = lesson_of(line, sent, teacher.dialect_for(sent.request, self._on_trial), known)
-        if lesson is not None and lesson.scope != ONE_REQUEST and len(self._on_trial) < MAX_LESSONS:
-            self._on_trial = (*self._on_trial, lesson)
-        is_another_body = teacher.body_of(sent.request, self._on_trial) != sent.body
-        is_about_an_option = lesson is not None or (is_another_body and not failed.retryable)
-        if not failed.retryable and not is_about_an_option:
+        lesson = lesson_of(line, sent, teacher.dialect_for(sent.request, self._made_by), self._made_by)
+        if lesson is not None and lesson.scope != ONE_REQUEST and len(self._learnt) < MAX_LESSONS:
+            self._learnt = tuple(dict.fromkeys((*self._learnt, lesson)))
+        is_changed = teacher.body_of(sent.request, (*teacher.lessons, *self.lessons)) != sent.body
+        if not (failed.retryable or lesson is not None or is_changed):
             self._fail(failed)
         return failed
 
     def _confirm(self, sent: BatchRequest) -> None:
-        """Learn the lessons on trial that an answered request was made by: without one of them its body would be
-        another."""
-        teacher = self.endpoint.teacher
-        left = [lesson for lesson in self._made_by if lesson not in teacher.lessons]
-        if not left or teacher.body_of(sent.request, self._made_by) != sent.body:
+        """Learn the lessons on trial by which an answered request was made: without one of them its body would be
+        another. As with live calls a request that was refused before is what shows it: others might have been answered
+        with the option too."""
+        if sent.name not in self._refused_before:
             return
-        for lesson in left:
+        teacher = self.endpoint.teacher
+        on_trial = [lesson for lesson in self._made_by if lesson not in teacher.lessons]
+        if not on_trial or teacher.body_of(sent.request, self._made_by) != sent.body:
+            return
+        for lesson in on_trial:
             others = [other for other in self._made_by if other != lesson]
             if teacher.body_of(sent.request, others) != sent.body:
                 teacher.learn([lesson])
+
+
+def _refused_before(run: CompileRun, batch: TeacherBatch) -> frozenset[str]:
+    """The names of the calls that the compile's other batches had, and that were refused there."""
+    calls = TeacherCall.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id, batch_id__isnull=False)
+    with run.transaction():
+        refused = calls.filter(state=CallState.FAILED, error_code="teacher_rejected").exclude(batch_id=batch.id)
+        return frozenset(map(name_of, refused.values_list("key", flat=True)))
 
 
 def release(run: CompileRun, batch: TeacherBatch, *, was_run: bool, reason: str = "") -> None:
@@ -196,7 +213,7 @@ def release(run: CompileRun, batch: TeacherBatch, *, was_run: bool, reason: str 
         _release_calls(fenced, batch, was_run=was_run)
         batch.move(BatchState.ENDED)
         batch.reason, batch.ended_at = reason, timezone.now()
-        batch.save(update_fields=["state", "reason", "ended_at"])
+        batch.save(update_fields=["state", "reason", "ended_at", "lessons"])
         same = TeacherBatch.objects.filter(tenant_id=run.tenant_id, file_sha256=batch.file_sha256)
         if not same.exclude(state=BatchState.ENDED).exists():
             transaction.on_commit(lambda: sweep_blob(run.tenant_id, batch.file_sha256), robust=True)

@@ -119,7 +119,7 @@ def answer_of(line: BatchLine, sent: BatchRequest) -> Answer | TeacherFailed | N
 
 def is_filtered(line: BatchLine) -> bool:
     """Tell whether a filter refused the text of a line's request, which generated nothing."""
-    if line.status is None or read_statement(line.body).is_broken_json:
+    if line.status in (None, 200) or read_statement(line.body).is_broken_json:
         return False
     return fault_of(line.status, line.body) is TeacherFault.CONTENT
 

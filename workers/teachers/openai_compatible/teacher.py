@@ -137,11 +137,8 @@ class OpenAICompatibleTeacher:
         """The dialect after all lessons that hold for every request."""
         return with_lessons(self._dialect, (lesson for lesson in self._lessons if lesson.holds_for("")))
 
-    def dialect_for(self, request: CompletionRequest, on_trial: Sequence[Lesson] = ()) -> Dialect:
-        """The dialect after the lessons that hold for a request, and those on trial that do."""
-        return self._dialect_by(tuple(dict.fromkeys((*self._lessons, *on_trial))), request)
-
-    def _dialect_by(self, known: Sequence[Lesson], request: CompletionRequest) -> Dialect:
+    def dialect_for(self, request: CompletionRequest, known: Sequence[Lesson]) -> Dialect:
+        """The dialect after those of the known lessons that hold for a request."""
         schema = schema_digest(json.loads(request.answer_schema)) if request.answer_schema else ""
         return with_lessons(self._dialect, (lesson for lesson in known if lesson.holds_for(schema)))
 
@@ -149,9 +146,9 @@ class OpenAICompatibleTeacher:
     def thought_tokens(self) -> int:
         return thought_room(self.dialect, self._effort, self._thought_tokens)
 
-    def body_of(self, request: CompletionRequest, on_trial: Sequence[Lesson] = ()) -> Mapping[str, Any]:
-        """The body that `complete` would send first, had it learnt the lessons on trial."""
-        return self._chat_body(request)(self.dialect_for(request, on_trial))
+    def body_of(self, request: CompletionRequest, known: Sequence[Lesson]) -> Mapping[str, Any]:
+        """The body that `complete` would send first if these lessons were all that it knew."""
+        return self._chat_body(request)(self.dialect_for(request, known))
 
     def close(self) -> None:
         self._client.close()
@@ -242,7 +239,7 @@ class OpenAICompatibleTeacher:
             while n_attempts - len(learnt) < retry.MAX_ATTEMPTS:
                 n_attempts += 1
                 known = (*self._lessons, *learnt)  # what the body is made by: other calls learn meanwhile
-                dialect = self._dialect_by(known, request)
+                dialect = self.dialect_for(request, known)
                 body = make_body(dialect)
                 try:
                     with self._slot(watch), watching(watch):
