@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from backend.blobs import put_blob
-from backend.compiles.endpoint_lessons import MAX_LESSONS
+from backend.compiles.endpoint_lessons import MAX_LESSONS, lessons_of_batches
 from backend.compiles.models import TeacherBatch, TeacherCall
 from backend.compiles.states import ANSWERED_STATES, CallState
 from backend.domain.canonical import sha256_hex
 from backend.domain.dialects.batches import OUR_MOST_BYTES, BatchTerms
-from backend.domain.dialects.dialect import Lesson, lessons_from_json
+from backend.domain.dialects.dialect import Lesson
 from backend.domain.lifecycle import StepName
 from backend.domain.money.pricing import TeacherPrice
 from workers.step.durable import CompileRun
@@ -142,12 +142,10 @@ def name_of(key: str) -> str:
 def _lessons_for(run: CompileRun, endpoint: BatchEndpoint) -> tuple[Lesson, ...]:
     """The lessons by which the next batch is made: the team's, and those that are on trial, of the compile's batches
     before it. An answer to it makes these the team's."""
-    known, model = endpoint.teacher.lessons, endpoint.teacher.identity.model
+    known = endpoint.teacher.lessons
     with run.transaction():
-        rows = TeacherBatch.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id, model=model)
-        learnt = list(rows.order_by("created_at").values_list("lessons", flat=True))
-    before = dict.fromkeys(lesson for lessons in learnt for lesson in lessons_from_json(lessons or ()))
-    return (*known, *[lesson for lesson in before if lesson not in known][:MAX_LESSONS])
+        of_batches = lessons_of_batches(run.tenant_id, run.compile_id, endpoint.teacher.identity.model)
+    return (*known, *[lesson for lesson in of_batches if lesson not in known][:MAX_LESSONS])
 
 
 def _request_of(endpoint: BatchEndpoint, plan: PlannedCall, lessons: Sequence[Lesson]) -> BatchRequest:

@@ -1,6 +1,7 @@
 """The paid half of a compile in batch mode, against a vendor's Files and Batches as strict as they are documented: what
 a batch costs, what is kept of one that ended half done, and that no process that dies makes another."""
 
+import base64
 import itertools
 import json
 from collections import Counter
@@ -14,6 +15,7 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
+from backend.artifacts.models import Receipt
 from backend.compiles import leases
 from backend.compiles.endpoint_lessons import lessons_of
 from backend.compiles.lifecycle import transitions
@@ -344,6 +346,15 @@ def test_lines_that_are_refused_alike_teach_what_one_does_which_is_kept_once_one
     check_money(row)
 
 
+def learnt_by(row: Compile, name: StepName, vendor: BatchVendor) -> list[str]:
+    """The lessons that a step's receipt states."""
+    with tenant_scope(row.tenant_id):
+        envelope = Receipt.objects.get(compile_id=row.id, step=name).envelope
+    learnt = json.loads(base64.b64decode(envelope["payload"]))["predicate"]["teacher"]["learnt"]
+    lessons: list[str] = learnt.get(vendor.chat.vendor.model, [])
+    return lessons
+
+
 @pytest.mark.nightly
 @pytest.mark.parametrize(
     ("jobs", "kept"),
@@ -358,6 +369,7 @@ def test_lines_that_are_sent_again_without_an_option_decide_whether_that_is_a_le
     counts = [vendor.files[job.input_file].count(b"prompt_cache_key") for job in vendor.jobs]
     if jobs == (1,):
         assert counts == [5, 0], "the few were answered live with it, and others without it"
+        assert learnt_by(row, StepName.LABELING, vendor) == ["without prompt_cache_key"]
     else:
         n, n_again = sizes_of(row, StepName.LABELING)
         assert n == n_again > FEW
