@@ -5,7 +5,7 @@ from typing import Any
 
 from backend.artifacts.models import Receipt
 from backend.artifacts.signing import signing_key
-from backend.compiles.endpoint_lessons import lessons_of
+from backend.compiles.endpoint_lessons import lessons_of, lessons_of_batches
 from backend.compiles.models import Compile, StepRun, TeacherBatch, TeacherCall
 from backend.compiles.states import ANSWERED_STATES, REWARD_CALLS, CallState
 from backend.domain.artifact.receipts import sign_envelope, step_statement
@@ -96,6 +96,10 @@ def _dialect(compile: Compile, made: list[TeacherCall], *, is_reward: bool = Fal
         return {}
     models = sorted({call.model for call in made})
     learnt = {model: lessons_of(compile.tenant_id, teacher.base_url, model) for model in models}
+    if not is_reward:  # lessons on trial are not the team's yet
+        for model in models:
+            of_batches = lessons_of_batches(compile.tenant_id, compile.id, model)
+            learnt[model] = tuple(dict.fromkeys((*learnt[model], *of_batches)))
     is_number = is_reward and asked is not None and not asked.is_chat
     return {
         "dialect": asked.api if asked is not None and is_number else dialect_of(teacher).name,

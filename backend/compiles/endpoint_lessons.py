@@ -5,7 +5,7 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from uuid import UUID
 
-from backend.compiles.models import EndpointLessons
+from backend.compiles.models import EndpointLessons, TeacherBatch
 from backend.domain.dialects.dialect import Lesson, lessons_from_json
 
 MAX_LESSONS = 40  # of one endpoint and model; a request has a dozen options
@@ -15,6 +15,14 @@ def lessons_of(tenant_id: UUID, base_url: str, model: str) -> tuple[Lesson, ...]
     """The lessons in the order in which they were learnt."""
     row = EndpointLessons.objects.of_tenant(tenant_id).filter(endpoint=_endpoint(base_url), model=model).first()
     return () if row is None else lessons_from_json(row.lessons)
+
+
+def lessons_of_batches(tenant_id: UUID, compile_id: UUID, model: str) -> tuple[Lesson, ...]:
+    """The lessons by which the batches of a compile were made, and those of their refusals, in the order in which they
+    were learnt. Some are on trial, and not kept for others."""
+    rows = TeacherBatch.objects.of_tenant(tenant_id).filter(compile_id=compile_id, model=model).order_by("created_at")
+    learnt = [lessons_from_json(row or ()) for row in rows.values_list("lessons", flat=True)]
+    return tuple(dict.fromkeys(lesson for lessons in learnt for lesson in lessons))
 
 
 def keep_lessons(tenant_id: UUID, base_url: str, model: str, lessons: Sequence[Lesson]) -> None:

@@ -346,7 +346,8 @@ class TeacherBatch(TenantOwned):
     """One batch at a vendor: written before the vendor hears of it, so that a process that dies loses none and pays for
     none twice. The vendor's job is found again by its input file, which no other job has. `vendor_status` and the
     counts are what it said last, `reason` why it was refused as a whole; `asked_for_at` and `cancel_asked_at` are when
-    it was asked for the job, and to stop it."""
+    it was asked for the job, and to stop it. `lessons` are those by which its requests were made, and at its end those
+    of their refusals too."""
 
     compile_id = models.UUIDField()
     step = models.CharField(max_length=32)
@@ -361,6 +362,7 @@ class TeacherBatch(TenantOwned):
     n_failed = models.IntegerField(default=0)
     n_answered = models.IntegerField(default=0)
     reason = models.CharField(max_length=64, blank=True)
+    lessons = models.JSONField(null=True)
     created_at = models.DateTimeField(auto_now_add=True)
     asked_for_at = models.DateTimeField(null=True)
     submitted_at = models.DateTimeField(null=True)

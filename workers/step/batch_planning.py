@@ -12,10 +12,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from backend.blobs import put_blob
+from backend.compiles.endpoint_lessons import MAX_LESSONS, lessons_of_batches
 from backend.compiles.models import TeacherBatch, TeacherCall
 from backend.compiles.states import ANSWERED_STATES, CallState
 from backend.domain.canonical import sha256_hex
 from backend.domain.dialects.batches import OUR_MOST_BYTES, BatchTerms
+from backend.domain.dialects.dialect import Lesson
 from backend.domain.lifecycle import StepName
 from backend.domain.money.pricing import TeacherPrice
 from workers.step.durable import CompileRun
@@ -99,10 +101,11 @@ class StepBatches:
             session = sessions(model)
             endpoint, price = session.batches(self.run), self.run.prices.batch_of(model)
             most = _most_requests(self.run, endpoint.terms)
-            left = [(plan, _request_of(endpoint, plan)) for plan in plans]
+            lessons = _lessons_for(self.run, endpoint)
+            left = [(plan, _request_of(endpoint, plan, lessons)) for plan in plans]
             while left and (not self.n_sent or self._has_money(price, left[0][0])):
                 chunk = list(_chunk(self.run, left, price, endpoint.terms, most)) or left[:1]
-                self._write(model, price, chunk)
+                self._write(model, price, chunk, lessons)
                 left = left[len(chunk) :]
                 if most < endpoint.terms.most_requests:
                     break  # the vendor lets only so much wait
@@ -110,7 +113,13 @@ class StepBatches:
     def _has_money(self, price: TeacherPrice, plan: PlannedCall) -> bool:
         return worst_cost(price, plan.request) <= _money_left(self.run)
 
-    def _write(self, model: str, price: TeacherPrice, chunk: Sequence[tuple[PlannedCall, BatchRequest]]) -> None:
+    def _write(
+        self,
+        model: str,
+        price: TeacherPrice,
+        chunk: Sequence[tuple[PlannedCall, BatchRequest]],
+        lessons: Sequence[Lesson],
+    ) -> None:
         batch = TeacherBatch(
             tenant_id=self.run.tenant_id,
             compile_id=self.run.compile_id,
@@ -118,6 +127,7 @@ class StepBatches:
             model=model,
             file_sha256=put_blob(self.run.tenant_id, b"".join(request.to_json() for _, request in chunk)),
             n_requests=len(chunk),
+            lessons=[lesson.to_json() for lesson in lessons],
         )
         plans = [PlannedCall(key=plan.key, request=request.request) for plan, request in chunk]
         open_calls(self.run, self.step, model, price, plans, batch=batch)
@@ -129,11 +139,20 @@ def name_of(key: str) -> str:
     return sha256_hex(key.encode())[:40]
 
 
-def _request_of(endpoint: BatchEndpoint, plan: PlannedCall) -> BatchRequest:
+def _lessons_for(run: CompileRun, endpoint: BatchEndpoint) -> tuple[Lesson, ...]:
+    """The lessons by which the next batch is made: the team's, and those that are on trial, of the compile's batches
+    before it. An answer to it makes these the team's."""
+    known = endpoint.teacher.lessons
+    with run.transaction():
+        of_batches = lessons_of_batches(run.tenant_id, run.compile_id, endpoint.teacher.identity.model)
+    return (*known, *[lesson for lesson in of_batches if lesson not in known][:MAX_LESSONS])
+
+
+def _request_of(endpoint: BatchEndpoint, plan: PlannedCall, lessons: Sequence[Lesson]) -> BatchRequest:
     if not isinstance(plan.request, CompletionRequest):
         raise TypeError("a score is no part of a batch")
     request = with_thoughts(endpoint.teacher, plan.request)
-    return BatchRequest(name=name_of(plan.key), request=request, body=endpoint.teacher.body_of(request))
+    return BatchRequest(name=name_of(plan.key), request=request, body=endpoint.teacher.body_of(request, lessons))
 
 
 def _most_requests(run: CompileRun, terms: BatchTerms) -> int:

@@ -23,7 +23,7 @@ from backend.compiles import leases
 from backend.compiles.booking import Fenced
 from backend.compiles.events import append_event
 from backend.compiles.leases import Lease, LeaseLost
-from backend.compiles.models import StepRun
+from backend.compiles.models import CompileEvent, StepRun
 from backend.domain.lifecycle import StepName, StepStatus
 from backend.domain.money.teacher_prices import TeacherPrices
 from backend.domain.planning.step_outputs import StepOutput
@@ -100,6 +100,12 @@ class CompileRun:
     def warn(self, code: str, message: str, **data: Any) -> None:
         """Append a warning event, inside a `transaction`."""
         append_event(self.tenant_id, self.compile_id, "warning", {"code": code, "message": message, **data})
+
+    def warn_once(self, code: str, message: str, **data: Any) -> None:
+        """Append a warning event unless the compile has one of this code, inside a `transaction`."""
+        events = CompileEvent.objects.filter(tenant_id=self.tenant_id, compile_id=self.compile_id, type="warning")
+        if not events.filter(data__code=code).exists():
+            self.warn(code, message, **data)
 
     def progress(self, name: StepName, *, done: int, total: int, message: str) -> None:
         """Show how far a step is, inside the `transaction` that saves it. Further than ever gives the attempts

@@ -47,8 +47,9 @@ def judge_texts(
 
 
 def _warn(run: CompileRun, n_filtered: int) -> None:
+    """Warn once, although whoever takes over, and a further trial, counts again."""
     with run.transaction():
-        run.warn(
+        run.warn_once(
             "judge_filtered",
             f"The judge's own filter refused to compare {n_filtered} held-out answers with gold. They count as lost, "
             "which may be less than the model deserves.",

@@ -1,8 +1,11 @@
 """The paid half of a compile in batch mode, against a vendor's Files and Batches as strict as they are documented: what
 a batch costs, what is kept of one that ended half done, and that no process that dies makes another."""
 
+import base64
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -12,10 +15,12 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
+from backend.artifacts.models import Receipt
 from backend.compiles import leases
 from backend.compiles.endpoint_lessons import lessons_of
 from backend.compiles.lifecycle import transitions
 from backend.compiles.models import Compile, CompileEvent, CompileLease, TeacherBatch, TeacherCall, TeacherKey
+from backend.domain.dialects.dialect import Lesson, Option
 from backend.domain.errors import OurError
 from backend.domain.lifecycle import CompileStatus, StepName
 from backend.tenants.isolation import tenant_scope
@@ -29,6 +34,7 @@ from tests.workers.teachers.strict_vendors import BY_NAME, CONTENT_REFUSALS, Scr
 from tests.workers.test_upkeep import age
 from workers import pipeline
 from workers.pipeline import advance
+from workers.step import batch_planning, batch_settling
 from workers.step.batch_planning import FEW
 from workers.step.batch_wait import CANCEL_FOR
 from workers.teachers.openai_compatible.batch_endpoint import BatchEndpoint
@@ -163,6 +169,27 @@ class Killed(BaseException):
     """As kill -9: nothing is caught, and nothing is written."""
 
 
+def read_in_parts(monkeypatch: pytest.MonkeyPatch, *, of: int, dies_at: int) -> None:
+    """The lines of a batch are journaled a few at once; the process dies in one of these transactions."""
+    really, parts = batch_settling.journal, itertools.count(1)
+
+    def journal(*args: Any) -> Any:
+        if next(parts) == dies_at:
+            raise Killed
+        return really(*args)
+
+    monkeypatch.setattr(batch_settling, "AT_ONCE", of)
+    monkeypatch.setattr(batch_settling, "journal", journal)
+
+
+def look_past_death(row: Compile) -> None:
+    """Looks until the process dies, and its lease is over."""
+    with pytest.raises(Killed):
+        carry_to(row, StepName.DISTILLATION)
+    with tenant_scope(row.tenant_id):
+        CompileLease.objects.filter(compile_id=row.id).update(lease_until=None, owner="")
+
+
 @pytest.mark.parametrize("at", ["upload", "create", "get", "rows"])
 def test_a_process_that_dies_after_the_vendor_heard_it_leaves_one_job(vendor, at, monkeypatch):
     really, died = getattr(BatchEndpoint, at), []
@@ -258,28 +285,101 @@ def test_hostile_lines_count_once_or_not_at_all(vendor):
     check_money(row)
 
 
-@pytest.mark.nightly
-def test_a_line_that_is_refused_for_an_option_teaches_it_and_is_made_again(vendor):
-    def refused(nth: int, line: Any) -> Any:
-        if "seed" not in line["body"]:
-            return None
-        body = {"error": {"message": "Unsupported parameter: 'seed'", "param": "seed"}}
-        return {"custom_id": line["custom_id"], "response": {"status_code": 400, "body": body}, "error": None}
+def refusal(line: Any, status: int, body: Any) -> dict[str, Any]:
+    return {"custom_id": line["custom_id"], "response": {"status_code": status, "body": body}, "error": None}
 
-    vendor.finish = refused
+
+NO_MODEL = 404, {"error": {"message": "The model does not exist or you do not have access to it"}}
+NO_SEED = 400, {"error": {"message": "Unsupported parameter: 'seed'", "param": "seed"}}
+NO_LIMIT = 400, {"error": {"message": "Unsupported: 'max_completion_tokens'. Use 'max_tokens'."}}
+VAGUE = 400, {"error": {"message": "Input validation error"}}
+
+
+def kept_lessons(row: Compile, vendor: BatchVendor) -> tuple[Lesson, ...]:
+    with tenant_scope(row.tenant_id):
+        return lessons_of(row.tenant_id, vendor.base_url, vendor.chat.vendor.model)
+
+
+@pytest.mark.nightly
+def test_a_line_that_is_refused_for_an_option_is_made_again_and_those_of_the_next_batch_go_without_it(vendor):
+    vendor.finish = lambda nth, line: refusal(line, *NO_SEED) if "seed" in line["body"] else None
     row = compile_in_batches(vendor)
     carry_to(row, StepName.DISTILLATION)
     assert row.status == CompileStatus.RUNNING
     assert all("seed" not in body for body in vendor.chat.answered[-3:])
+    assert kept_lessons(row, vendor) == (), "the few lines were answered live, with it"
+    check_money(row)
+
+
+def refuse_then_answer_one(vendor: BatchVendor, status: int, body: Any) -> Callable[[int, Any], Any]:
+    """All lines of the first job are refused, for something. The next answers its first line, and ends the compile."""
+
+    def finish(nth: int, line: Any) -> Any:
+        if len(vendor.jobs) == 1:
+            return refusal(line, status, body)
+        return refusal(line, *NO_MODEL) if nth else None
+
+    return finish
+
+
+@pytest.mark.parametrize("dies", [False, pytest.param(True, marks=pytest.mark.nightly)])
+def test_lines_that_are_refused_alike_teach_what_one_does_which_is_kept_once_one_was_answered_so(
+    vendor, monkeypatch, dies
+):
+    """Without a limit on its answers the next batch could cost anything."""
+    monkeypatch.setattr(batch_planning, "FEW", 1)
+    vendor.finish = refuse_then_answer_one(vendor, *NO_LIMIT)
+    row = compile_in_batches(vendor)
+    if dies:
+        read_in_parts(monkeypatch, of=2, dies_at=2)
+        look_past_death(row)
+    for _ in range(10):
+        if len(batches_of(row)) < 2:
+            look(row)
+    assert kept_lessons(row, vendor) == ()
+    carry_to(row, StepName.DISTILLATION)
+    first, again = (map(json.loads, vendor.files[job.input_file].splitlines()) for job in vendor.jobs)
+    most = [line["body"]["max_completion_tokens"] for line in first]
+    assert [line["body"].get("max_tokens") for line in again] == most
+    assert kept_lessons(row, vendor) == (Lesson(option=Option.TOKEN_LIMIT, value="max_tokens"),)
+    assert [batch.n_answered for batch in batches_of(row)] == [0, 1]
+    check_money(row)
+
+
+def learnt_by(row: Compile, name: StepName, vendor: BatchVendor) -> list[str]:
+    """The lessons that a step's receipt states."""
+    with tenant_scope(row.tenant_id):
+        envelope = Receipt.objects.get(compile_id=row.id, step=name).envelope
+    learnt = json.loads(base64.b64decode(envelope["payload"]))["predicate"]["teacher"]["learnt"]
+    lessons: list[str] = learnt.get(vendor.chat.vendor.model, [])
+    return lessons
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    ("jobs", "kept"),
+    [((1,), ()), ((2,), (Lesson(option=Option.CACHE_KEY),)), ((2, 3), ())],
+    ids=["made live", "answered", "refused again"],
+)
+def test_lines_that_are_sent_again_without_an_option_decide_whether_that_is_a_lesson(vendor, jobs, kept):
+    vendor.finish = lambda nth, line: refusal(line, *VAGUE) if len(vendor.jobs) in jobs else None
+    row = compile_in_batches(vendor, sampling=MANY_LABELS)
+    carry_to(row, StepName.DISTILLATION)
+    assert row.status == CompileStatus.RUNNING
+    counts = [vendor.files[job.input_file].count(b"prompt_cache_key") for job in vendor.jobs]
+    if jobs == (1,):
+        assert counts == [5, 0], "the few were answered live with it, and others without it"
+        assert learnt_by(row, StepName.LABELING, vendor) == ["without prompt_cache_key"]
+    else:
+        n, n_again = sizes_of(row, StepName.LABELING)
+        assert n == n_again > FEW
+        assert counts == [5, n, 0]
+    assert kept_lessons(row, vendor) == kept
     check_money(row)
 
 
 def test_a_line_that_is_refused_for_good_ends_the_compile_as_a_live_call_does(vendor):
-    def refused(nth: int, line: Any) -> Any:
-        body = {"error": {"message": "The model does not exist or you do not have access to it"}}
-        return {"custom_id": line["custom_id"], "response": {"status_code": 404, "body": body}, "error": None}
-
-    vendor.finish = refused
+    vendor.finish = lambda nth, line: refusal(line, *NO_MODEL)
     row = compile_in_batches(vendor)
     carry_to(row, StepName.DISTILLATION)
     assert (row.status, row.failure_code) == (CompileStatus.FAILED, "teacher_rejected")
@@ -299,9 +399,45 @@ def test_a_text_of_a_batch_that_a_filter_refuses_costs_its_candidate_and_not_the
     assert unverified == filter.refused
     assert len(unverified) == len(CONTENT_REFUSALS)
     assert {filter.asked[text] for text in unverified} == {1}
-    with tenant_scope(row.tenant_id):
-        assert lessons_of(row.tenant_id, vendor.base_url, vendor.chat.vendor.model) == ()
+    assert kept_lessons(row, vendor) == ()
     check_money(row)
+
+
+def end_by_refused_texts(vendor: BatchVendor, monkeypatch: pytest.MonkeyPatch) -> Compile:
+    """Three in a row are too many here. The vendor lists all four beside each other, in a file of their own."""
+    monkeypatch.setattr(batch_settling, "MOST_REFUSED", 2)
+    filtered = CONTENT_REFUSALS["openai"]
+    vendor.finish = lambda nth, line: refusal(line, *filtered) if nth in (0, 2, 3, 4) else None
+    return compile_in_batches(vendor)
+
+
+def check_ended_by_refused_texts(row: Compile) -> None:
+    assert (row.status, row.failure_code) == (CompileStatus.FAILED, "teacher_rejected")
+    assert "failed: its filter refuses the text of the request (400)." in row.failure_message
+    made = [call for call in calls(row) if call.batch_id]
+    assert Counter(call.state for call in made) == {"succeeded": 4, "failed": 1}, "the last one may be asked again"
+    assert sum(call.cost_microusd > 0 for call in made) == 1
+    assert [batch.n_answered for batch in batches_of(row)] == [4]
+    assert row.reserved_microusd == 0
+    check_money(row)
+
+
+def test_too_many_refused_texts_in_a_row_as_they_were_sent_end_the_compile_as_those_of_live_calls_do(
+    vendor, monkeypatch
+):
+    row = end_by_refused_texts(vendor, monkeypatch)
+    carry_to(row, StepName.DISTILLATION)
+    check_ended_by_refused_texts(row)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("nth", [1, 3, 5])
+def test_refused_texts_are_counted_alike_by_whoever_takes_over_from_a_reader_that_died(vendor, monkeypatch, nth):
+    read_in_parts(monkeypatch, of=1, dies_at=nth)
+    row = end_by_refused_texts(vendor, monkeypatch)
+    look_past_death(row)
+    carry_to(row, StepName.DISTILLATION)
+    check_ended_by_refused_texts(row)
 
 
 @pytest.mark.nightly

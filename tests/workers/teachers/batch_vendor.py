@@ -148,7 +148,7 @@ class BatchVendor:
             instead = self.finish(nth, line)
             if instead is None:
                 status, body = self.chat.answer(line["body"])
-                if line["body"].get("logprobs") and line["body"]["max_completion_tokens"] >= self.n_logprobs > 0:
+                if line["body"].get("logprobs") and line["body"].get("max_completion_tokens", 0) >= self.n_logprobs > 0:
                     _show_logprobs(body, self.n_logprobs)
                 response = {"status_code": status, "request_id": f"req_{nth}", "body": body}
                 done = {"id": f"batch_req_{nth}", "custom_id": line["custom_id"], "response": response, "error": None}

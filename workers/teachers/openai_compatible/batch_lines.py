@@ -13,11 +13,11 @@ from backend.domain.dialects.dialect import Dialect, Lesson
 from backend.domain.dialects.faults import FAULT_TEXTS, TeacherFault
 from workers.teachers.openai_compatible import refusals, retry
 from workers.teachers.openai_compatible.answers import Answer, no_answer, parse_json, read_chat
+from workers.teachers.openai_compatible.attempts import BROKEN_JSON, most_usage
 from workers.teachers.openai_compatible.endpoint_faults import fault_of
 from workers.teachers.openai_compatible.logprobs import BadAnswer
 from workers.teachers.openai_compatible.statements import read_statement
 from workers.teachers.protocol import Completion, CompletionRequest, Message, TeacherFailed, Usage
-from workers.teachers.token_estimates import likely_input_tokens
 
 # an error that says of a line that it was never run: it costs nothing, and may be sent again
 NOT_RUN = frozenset({"batch_expired", "batch_cancelled", "batch_canceled"})
@@ -105,17 +105,34 @@ def answer_of(line: BatchLine, sent: BatchRequest) -> Answer | TeacherFailed | N
         try:
             return read_chat(line.body, sent.request)
         except BadAnswer as wrong:
-            return _line_failure("teacher_protocol", str(wrong), usage=_most(sent.request))
+            return _line_failure("teacher_protocol", str(wrong), usage=most_usage(sent.request))
     if read_statement(line.body).is_broken_json:
-        why = "it withholds an answer that is not the JSON it was asked for"
-        return _line_failure("teacher_protocol", why, usage=_most(sent.request))
+        return _line_failure("teacher_protocol", BROKEN_JSON, usage=most_usage(sent.request))
     if line.status == 429:
         return _line_failure("teacher_rate_limited", "it answers 429, too many requests")
     if retry.is_retried(line.status):
         return _line_failure("teacher_unreachable", f"it answers with status {line.status}")
-    if fault_of(line.status, line.body) is TeacherFault.CONTENT:
+    if is_filtered(line):
         return no_answer(sent.request)
     return _refusal(line.status, line.body)
+
+
+def is_filtered(line: BatchLine) -> bool:
+    """Tell whether a filter refused the text of a line's request, which generated nothing."""
+    if line.status in (None, 200) or read_statement(line.body).is_broken_json:
+        return False
+    return fault_of(line.status, line.body) is TeacherFault.CONTENT
+
+
+def filter_failure(line: BatchLine, model: str) -> TeacherFailed:
+    """The failure of a line that a filter refused after too many others, in the words of a live call's."""
+    why = FAULT_TEXTS[TeacherFault.CONTENT].finding
+    return TeacherFailed(
+        f"The teacher {model} failed: {why} ({line.status}).",
+        code="teacher_rejected",
+        n_attempts=1,
+        fault=TeacherFault.CONTENT,
+    )
 
 
 def lesson_of(line: BatchLine, sent: BatchRequest, dialect: Dialect, known: Sequence[Lesson]) -> Lesson | None:
@@ -132,10 +149,6 @@ def completion_of(answer: Answer, line: BatchLine) -> Completion:
         provider_request_id=line.request_id or None,
         revision=answer.system_fingerprint,
     )
-
-
-def _most(request: CompletionRequest) -> Usage:
-    return Usage(input_tokens=likely_input_tokens(request), output_tokens=request.most_output_tokens, estimated=True)
 
 
 def _line_failure(code: str, why: str, *, usage: Usage | None = None) -> TeacherFailed:

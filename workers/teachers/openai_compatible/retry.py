@@ -41,7 +41,7 @@ def parse_retry_after(value: str | None, now: datetime) -> float | None:
     except ValueError:
         try:
             when = parsedate_to_datetime(value)
-        except ValueError:
+        except (ValueError, OverflowError):  # a year, or a time zone, of twenty digits
             return None
         seconds = ((when if when.tzinfo else when.replace(tzinfo=UTC)) - now).total_seconds()
     return max(0.0, seconds) if seconds == seconds else None

@@ -3,9 +3,10 @@ grammar server).
 
 One call is one POST with `n` choices, inside one deadline that covers waiting for a slot, every attempt and the
 pauses between them. A request that the endpoint refuses for one of its options is made again without it, or with what
-the refusal asks for, and the next ones are made so from the start (`refusals`). What comes back is judged by `answers`;
-what may be called at all is judged by `backend.outbound`. The API key lives in one attribute and goes into one header:
-no message, repr or exception of this module carries it, nor any word of the server's answer.
+the refusal asks for, and the next ones are made so from the start (`refusals`). One exchange is made, and its failure
+read, by `attempts`; what comes back is judged by `answers`; what may be called at all by `backend.outbound`. The API
+key lives in one attribute and goes into one header: no message, repr or exception carries it, nor any word of the
+server's answer.
 """
 
 import contextlib
@@ -16,7 +17,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import Any, Generic, TypeVar
 
 import httpx
@@ -30,25 +30,27 @@ from backend.domain.dialects.dialect import (
     thought_room,
     with_lessons,
 )
-from backend.domain.dialects.faults import FAULT_TEXTS, MAY_PASS, TeacherFault
+from backend.domain.dialects.faults import TeacherFault
 from backend.domain.dialects.table import UNKNOWN
 from backend.outbound import (
-    BodyCompressed,
-    BodyTooLarge,
     OutboundCanceled,
-    OutboundRefused,
     OutboundTimeout,
     Resolver,
     Watch,
     open_client,
-    read_capped,
     system_resolver,
     watching,
 )
-from workers.teachers.openai_compatible import answers, endpoint_faults, refusals, retry
+from workers.teachers.openai_compatible import answers, refusals, retry
+from workers.teachers.openai_compatible.attempts import (
+    AttemptFailed,
+    Reply,
+    most_usage,
+    parse_answer,
+    read_reply,
+    send,
+)
 from workers.teachers.openai_compatible.bodies import chat_body, echo_body, score_prompt
-from workers.teachers.openai_compatible.logprobs import BadAnswer
-from workers.teachers.openai_compatible.statements import REFUSAL_CAP, read_statement
 from workers.teachers.protocol import (
     RETRYABLE,
     Completion,
@@ -60,7 +62,6 @@ from workers.teachers.protocol import (
     TeacherIdentity,
     Usage,
 )
-from workers.teachers.token_estimates import likely_input_tokens
 
 T = TypeVar("T")
 
@@ -70,38 +71,8 @@ MAX_LESSONS_A_CALL = 16  # more than a request has options
 MOST_REFUSED = 20  # texts in a row that a filter may refuse; more are a vendor that answers nothing any more
 BODY_CAP = 2_000_000
 BODY_CAP_PER_CHOICE = 64_000
-_TOO_LARGE = "the request is too large for it"
-_BROKEN_JSON = "it withholds an answer that is not the JSON it was asked for"
 # the last try of a call whose answers were withheld as no JSON
 _FREE_FORM = Lesson(option=Option.RESPONSE_FORMAT, scope=ONE_REQUEST)
-
-
-class _Attempt(Exception):
-    """One attempt failed. `usage` is what it may have cost."""
-
-    def __init__(
-        self,
-        code: str,
-        message: str,
-        *,
-        retry_after_s: float | None = None,
-        usage: Usage | None = None,
-        refusal: tuple[int, bytes] | None = None,
-        fault: TeacherFault | None = None,
-        is_broken_json: bool = False,
-    ) -> None:
-        super().__init__(message)
-        self.code = code
-        self.fault = fault
-        self.message = message
-        self.retry_after_s = retry_after_s
-        self.usage = usage
-        self.refusal = refusal  # its status and body, where it may be about an option
-        self.is_broken_json = is_broken_json
-
-    @property
-    def is_lasting(self) -> bool:
-        return self.fault is not None and self.fault not in MAY_PASS
 
 
 class OpenAICompatibleTeacher:
@@ -166,11 +137,8 @@ class OpenAICompatibleTeacher:
         """The dialect after all lessons that hold for every request."""
         return with_lessons(self._dialect, (lesson for lesson in self._lessons if lesson.holds_for("")))
 
-    def dialect_for(self, request: CompletionRequest) -> Dialect:
-        """The dialect after the lessons that hold for a request."""
-        return self._dialect_by(self._lessons, request)
-
-    def _dialect_by(self, known: Sequence[Lesson], request: CompletionRequest) -> Dialect:
+    def dialect_for(self, request: CompletionRequest, known: Sequence[Lesson]) -> Dialect:
+        """The dialect after those of the known lessons that hold for a request."""
         schema = schema_digest(json.loads(request.answer_schema)) if request.answer_schema else ""
         return with_lessons(self._dialect, (lesson for lesson in known if lesson.holds_for(schema)))
 
@@ -178,9 +146,9 @@ class OpenAICompatibleTeacher:
     def thought_tokens(self) -> int:
         return thought_room(self.dialect, self._effort, self._thought_tokens)
 
-    def body_of(self, request: CompletionRequest) -> Mapping[str, Any]:
-        """The body that `complete` would send first."""
-        return self._chat_body(request)(self.dialect_for(request))
+    def body_of(self, request: CompletionRequest, known: Sequence[Lesson]) -> Mapping[str, Any]:
+        """The body that `complete` would send first if these lessons were all that it knew."""
+        return self._chat_body(request)(self.dialect_for(request, known))
 
     def close(self) -> None:
         self._client.close()
@@ -264,20 +232,20 @@ class OpenAICompatibleTeacher:
         kept once an attempt without it was answered."""
         started = time.monotonic()
         wasted: Usage | None = None
-        last = _Attempt("teacher_timeout", "no slot was free to call it")
+        last = AttemptFailed("teacher_timeout", "no slot was free to call it")
         n_attempts = n_lasting = 0  # failures that were billed, or that the next attempt would not mend
         learnt: list[Lesson] = []
         try:
             while n_attempts - len(learnt) < retry.MAX_ATTEMPTS:
                 n_attempts += 1
                 known = (*self._lessons, *learnt)  # what the body is made by: other calls learn meanwhile
-                dialect = self._dialect_by(known, request)
+                dialect = self.dialect_for(request, known)
                 body = make_body(dialect)
                 try:
                     with self._slot(watch), watching(watch):
-                        request_id, raw = self._post(path, body, request)
-                    value = _parse_answer(parse, raw, request, has_key=self._api_key is not None)
-                except _Attempt as failed:
+                        reply = self._post(path, body, request)
+                    value = parse_answer(parse, reply, request, has_key=self._api_key is not None)
+                except AttemptFailed as failed:
                     lesson = None
                     if failed.refusal is not None and len(learnt) < MAX_LESSONS_A_CALL:
                         lesson = refusals.lesson_of(*failed.refusal, body, dialect, known)
@@ -297,7 +265,7 @@ class OpenAICompatibleTeacher:
                 else:
                     self.learn(learnt)
                     ms = round((time.monotonic() - started) * 1000)
-                    return _Answered(value, request_id, ms, n_attempts, wasted or Usage())
+                    return _Answered(value, reply.request_id, ms, n_attempts, wasted or Usage())
         except OutboundCanceled:
             raise TeacherCanceled(wasted) from None
         except TeacherCanceled as canceled:
@@ -328,15 +296,12 @@ class OpenAICompatibleTeacher:
         finally:
             self._slots.release()
 
-    def _post(self, path: str, body: Mapping[str, Any], request: CompletionRequest) -> tuple[str | None, bytes]:
-        """One attempt; raises _Attempt, TeacherCanceled. From the first byte sent on, a failure may have been
+    def _post(self, path: str, body: Mapping[str, Any], request: CompletionRequest) -> Reply:
+        """One attempt; raises AttemptFailed, TeacherCanceled. From the first byte sent on, a failure may have been
         billed."""
         cap = BODY_CAP + BODY_CAP_PER_CHOICE * request.n
-
-        def read(response: httpx.Response) -> tuple[str | None, bytes]:
-            return response.headers.get("x-request-id"), read_capped(response, cap=cap)
-
-        return self._send("POST", path, read, most=_most(request), json=body)
+        read = functools.partial(read_reply, cap=cap)
+        return self._send("POST", path, read, most=most_usage(request), json=body)
 
     def exchange(
         self, method: str, path: str, read: Callable[[httpx.Response], T], *, watch: Watch, **content: Any
@@ -346,7 +311,7 @@ class OpenAICompatibleTeacher:
         try:
             with watching(watch):
                 return self._send(method, path, read, most=None, **content)
-        except _Attempt as failed:
+        except AttemptFailed as failed:
             raise TeacherFailed(
                 f"The teacher {self._identity.model} failed at {path.split('/')[1]}: {failed.message}.",
                 code=failed.code,
@@ -356,31 +321,8 @@ class OpenAICompatibleTeacher:
     def _send(
         self, method: str, path: str, read: Callable[[httpx.Response], T], *, most: Usage | None, **content: Any
     ) -> T:
-        headers = {"authorization": f"Bearer {self._api_key}"} if self._api_key else {}
-        try:
-            with self._client.stream(method, self._base_url + path, headers=headers, **content) as response:
-                _check_status(response, has_key=self._api_key is not None, most=most)
-                return read(response)
-        except OutboundRefused as refused:
-            raise _Attempt("teacher_rejected", refused.message.rstrip("."), fault=TeacherFault.ADDRESS) from None
-        except BodyTooLarge as large:
-            fault = TeacherFault.COMPRESSED if isinstance(large, BodyCompressed) else None
-            raise _Attempt("teacher_too_large", str(large), usage=most, fault=fault) from None
-        except OutboundTimeout:
-            raise _Attempt("teacher_timeout", "it did not finish its answer in time", usage=most) from None
-        except OutboundCanceled:
-            raise TeacherCanceled(most) from None
-        except httpx.ConnectTimeout:
-            raise _Attempt("teacher_timeout", "no connection to it could be made in time") from None
-        except httpx.ConnectError as unconnected:
-            fault = endpoint_faults.fault_of_connection(unconnected)
-            message = "no connection to it could be made" if fault is None else FAULT_TEXTS[fault].finding
-            raise _Attempt("teacher_unreachable", message, fault=fault) from None
-        except (httpx.RemoteProtocolError, httpx.DecodingError):
-            raise _Attempt("teacher_unreachable", "it broke off in the middle of its answer", usage=most) from None
-        except httpx.HTTPError as broken:
-            message = f"the connection to it broke ({type(broken).__name__})"
-            raise _Attempt("teacher_unreachable", message, usage=most) from None
+        url = self._base_url + path
+        return send(self._client, method, url, read, api_key=self._api_key, most=most, **content)
 
 
 @dataclass(frozen=True, slots=True)
@@ -402,73 +344,6 @@ def completion_of(got: _Answered[answers.Answer]) -> Completion:
         wasted=got.wasted,
         revision=got.value.system_fingerprint,
     )
-
-
-def _check_status(response: httpx.Response, *, has_key: bool, most: Usage | None) -> None:
-    """Raise _Attempt for any status but 200; a refusal is read as far as it tells a fault or may teach something. One
-    of an answer, not of the request, may have been billed."""
-    status = response.status_code
-    if status == 200:
-        return
-    wait = retry.parse_retry_after(response.headers.get("retry-after"), datetime.now(UTC))
-    raw = _read_refusal(response) if status in endpoint_faults.JUDGED | refusals.LEARNT_FROM else b""
-    if read_statement(raw).is_broken_json:
-        raise _Attempt("teacher_protocol", _BROKEN_JSON, usage=most, is_broken_json=True)
-    kind = response.headers.get("content-type", "")
-    fault = endpoint_faults.fault_of(status, raw, content_type=kind, has_key=has_key)
-    if status == 429 and fault is None:
-        raise _Attempt("teacher_rate_limited", "it answers 429, too many requests", retry_after_s=wait)
-    refusal = (status, raw) if status in refusals.LEARNT_FROM else None
-    if retry.is_retried(status) and status != 429:
-        broken = TeacherFault.SERVER_ERROR if status >= 500 else None
-        message = f"it answers with status {status}"
-        raise _Attempt("teacher_unreachable", message, retry_after_s=wait, refusal=refusal, fault=broken)
-    if fault is None:
-        raise _Attempt("teacher_rejected", _TOO_LARGE if status == 413 else f"it answers with status {status}")
-    raise _Attempt("teacher_rejected", f"{FAULT_TEXTS[fault].finding} ({status})", refusal=refusal, fault=fault)
-
-
-def _read_refusal(response: httpx.Response) -> bytes:
-    try:
-        return read_capped(response, cap=REFUSAL_CAP)
-    except BodyTooLarge:
-        return b""
-
-
-def _parse_answer(parse: Callable[[bytes], T], raw: bytes, request: CompletionRequest, *, has_key: bool) -> T:
-    try:
-        return parse(raw)
-    except BadAnswer as wrong:
-        if not answers.is_no_completion(raw):
-            raise _Attempt("teacher_protocol", str(wrong), usage=_most(request)) from None
-        raise _no_completion(raw, str(wrong), request, has_key=has_key) from None
-
-
-def _no_completion(raw: bytes, wrong: str, request: CompletionRequest, *, has_key: bool) -> _Attempt:
-    """The failure of a 200 that is something else: a refusal inside it is one, and generated nothing."""
-    if read_statement(raw).is_broken_json:
-        return _Attempt("teacher_protocol", _BROKEN_JSON, usage=_most(request), is_broken_json=True)
-    status = endpoint_faults.status_within(raw)
-    if status is None:
-        fault = endpoint_faults.fault_of_answer(raw)
-        usage = None if fault is TeacherFault.HTML else _most(request)  # no model writes a page of a web server
-        return _Attempt("teacher_protocol", wrong, usage=usage, fault=fault)
-    refused = endpoint_faults.fault_of(status, raw, has_key=has_key)
-    if status == 429 and refused is None:
-        return _Attempt("teacher_rate_limited", "it answers 200 with an error 429, too many requests")
-    if retry.is_retried(status) and refused is None:
-        message = "it answers 200 with an error of its own"
-        return _Attempt("teacher_unreachable", message, fault=TeacherFault.SERVER_ERROR)
-    fault = refused or TeacherFault.OTHER_REFUSAL
-    refusal = (status, raw) if status in refusals.LEARNT_FROM else None
-    message = f"{FAULT_TEXTS[fault].finding} (200 with an error)"
-    return _Attempt("teacher_rejected", message, refusal=refusal, fault=fault)
-
-
-def _most(request: CompletionRequest) -> Usage:
-    """The most that an attempt may have cost that was sent but not understood: the estimated prompt, and every token
-    that it could write."""
-    return Usage(input_tokens=likely_input_tokens(request), output_tokens=request.most_output_tokens, estimated=True)
 
 
 def _sum(a: Usage | None, b: Usage | None) -> Usage | None:

@@ -18,6 +18,7 @@ from typing import Any
 from backend.domain.dialects.dialect import Dialect
 from backend.outbound import Watch
 from workers.teachers.openai_compatible.answers import as_completion
+from workers.teachers.openai_compatible.attempts import Reply
 from workers.teachers.openai_compatible.bodies import chat_body
 from workers.teachers.openai_compatible.teacher import OpenAICompatibleTeacher, completion_of
 from workers.teachers.protocol import Completion, CompletionRequest, Message, ScoreRequest, TeacherFailed
@@ -103,7 +104,7 @@ class VllmTeacher(OpenAICompatibleTeacher):
         body = {"model": self.identity.model, **body}
         return self._call("/tokenize", lambda _: body, FREE, watch, answers.read_ids).value
 
-    def _post(self, path: str, body: Any, request: CompletionRequest) -> tuple[str | None, bytes]:
+    def _post(self, path: str, body: Any, request: CompletionRequest) -> Reply:
         return super()._post(path if path == "/tokenize" else f"/v1{path}", body, request)
 
 

@@ -42,7 +42,7 @@ def endpoint_of(vendor: BatchVendor, *, key: str = KEY) -> BatchEndpoint:
 
 
 def file_of(endpoint: BatchEndpoint, *names: str) -> bytes:
-    body = endpoint.teacher.body_of(REQUEST)
+    body = endpoint.teacher.body_of(REQUEST, ())
     return b"".join(BatchRequest(name=n, request=REQUEST, body=body).line(endpoint.terms.url) for n in names)
 
 

@@ -7,9 +7,20 @@ import pytest
 
 from backend.domain.dialects.dialect import Lesson, Option
 from backend.domain.dialects.table import BY_NAME
+from tests.workers.teachers.hostile import HostileTeacher
+from tests.workers.teachers.hostile import answer as http_answer
+from tests.workers.teachers.openai_compatible.test_endpoint_faults import teacher_at
 from tests.workers.teachers.strict_vendors import CONTENT_REFUSALS
 from workers.teachers.openai_compatible.answers import Answer
-from workers.teachers.openai_compatible.batch_lines import BatchRequest, answer_of, lesson_of, read_lines
+from workers.teachers.openai_compatible.batch_lines import (
+    BatchRequest,
+    answer_of,
+    filter_failure,
+    is_filtered,
+    lesson_of,
+    read_lines,
+)
+from workers.teachers.openai_compatible.teacher import MOST_REFUSED
 from workers.teachers.protocol import CompletionRequest, Message, TeacherFailed, Usage
 
 REQUEST = CompletionRequest(messages=(Message(role="user", content="hello", n_shared=2),), n=2, seed=7)
@@ -95,7 +106,39 @@ def test_a_text_that_a_filter_refuses_is_answered_with_nothing_and_costs_nothing
     assert isinstance(answer, Answer)
     assert [(choice.text, choice.finish_reason) for choice in answer.choices] == [("", "content_filter")] * 2
     assert answer.usage == Usage()
+    assert is_filtered(line)
     assert lesson_of(line, SENT, BY_NAME["openai"], ()) is None
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        row(None, error={"code": "batch_expired"}),
+        row(200, chat("")),
+        row(400, {"error": {"code": "json_validate_failed", "message": "flagged"}}),
+        row(401, {"error": {"message": "Your key was flagged"}}),
+        row(429, {"error": {"message": "Your prompt was flagged"}}),
+        row(400, {"error": {"message": "Unknown parameter: 'seed'.", "param": "seed"}}),
+    ],
+)
+def test_other_lines_are_no_filters_refusals(data: bytes) -> None:
+    (line,) = read_lines([data])
+    assert not is_filtered(line)
+
+
+def test_one_refused_text_too_many_fails_in_the_words_of_a_live_call() -> None:
+    refused = CONTENT_REFUSALS["openai"]
+    (line,) = read_lines([row(*refused)])
+    with HostileTeacher(http_answer(refused[0], json.dumps(refused[1]).encode())) as hostile:
+        teacher = teacher_at(hostile.base_url)
+        for _ in range(MOST_REFUSED):
+            teacher.complete(REQUEST, deadline_s=30.0)
+        with pytest.raises(TeacherFailed) as caught:
+            teacher.complete(REQUEST, deadline_s=30.0)
+        teacher.close()
+    live, of_batch = caught.value, filter_failure(line, teacher.identity.model)
+    assert (of_batch.message, of_batch.code, of_batch.fault) == (live.message, live.code, live.fault)
+    assert (of_batch.usage, live.usage) == (None, None)
 
 
 def test_a_refused_line_teaches_what_a_refused_call_does() -> None:

@@ -140,6 +140,13 @@ def test_a_refusal_within_a_200_is_asked_once_and_has_generated_nothing() -> Non
     assert (busy.code, busy.fault, busy.usage) == ("teacher_rate_limited", None, None)
 
 
+@pytest.mark.parametrize(("status", "code"), [(429, "teacher_rate_limited"), (503, "teacher_unreachable")])
+def test_a_pause_that_is_asked_for_beside_an_error_within_a_200_is_kept(status: int, code: str) -> None:
+    busy = answer(200, error({"code": status, "message": "slow down"}), retry_after="30")
+    failed = failure_at(busy, deadline_s=30.0)
+    assert (failed.code, failed.n_attempts) == (code, 1), "the pause ends after the deadline"
+
+
 def test_a_200_that_refuses_an_option_teaches_it_as_a_400_does() -> None:
     refused = error({"code": 400, "message": "Unsupported parameter: 'seed'", "param": "seed"})
     with HostileTeacher(answer(200, refused), answer(200, json.dumps(completion_body("yes")).encode())) as hostile:

@@ -40,6 +40,8 @@ def test_pauses_spread_over_the_whole_range() -> None:
         (" 1.5 ", 1.5),
         ("Sat, 21 Nov 2026 12:00:07 GMT", 7.0),
         ("Sat, 21 Nov 2026 11:59:00 GMT", 0.0),
+        ("Sat, 21 Nov 99999999999999999999 12:00:07 GMT", None),
+        ("Sat, 21 Nov 2026 12:00:07 +99999999999999", None),
         ("-4", 0.0),
         ("soon", None),
         ("nan", None),
