@@ -16,7 +16,8 @@ def main() -> None:
     from gpu_runners.models.device import detect
 
     can = detect()
-    value = {"device": can.device, "device_name": can.name, "has_bf16": can.bf16}
+    has_4_bits = can.device == "cuda" and "bitsandbytes" in can.libraries
+    value = {"device": can.device, "device_name": can.name, "has_bf16": can.bf16, "has_4_bits": has_4_bits}
     if can.device != "cpu":
         value["memory_bytes"] = can.memory_bytes
     print(json.dumps(value))
@@ -26,7 +27,7 @@ def probe() -> dict[str, Any]:
     """The fields of a RunnerReport about the device; without those that cannot be told. A machine without the files of
     a GPU's driver is a CPU, and torch is not imported to say so."""
     if not any(Path(file).exists() for file in _GPU_FILES):
-        return {"device": "cpu", "device_name": "cpu", "memory_bytes": main_memory()}
+        return {"device": "cpu", "device_name": "cpu", "memory_bytes": main_memory(), "has_4_bits": False}
     command = [sys.executable, "-m", "gpu_runners.agent.device_probe"]
     try:
         done = subprocess.run(

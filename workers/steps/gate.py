@@ -16,7 +16,7 @@ def run_gate(run: CompileRun) -> StepDone:
     measured = chosen.measured
     evaluation = evaluation_of(run, measured)
     score = score_of(run, evaluation, measured, chosen.trained)
-    decision = gate_of(run, measured, evaluation, score, chosen.trained)
+    decision = gate_of(run, measured, evaluation, score, chosen.trained, ranks=chosen.ranks)
     k_json, gate_json = score.to_json(), decision.to_json()
     k_ppm = score.composite_ppm
     with run.transaction() as fenced:

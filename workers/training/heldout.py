@@ -16,6 +16,7 @@ from backend.domain.evaluation.gate import GateDecision, decide_gate
 from backend.domain.evaluation.gate_floors import K_MIN_OF, GateOptions
 from backend.domain.evaluation.generative import evaluate_json, evaluate_text
 from backend.domain.evaluation.kscore import AnyEvaluation, KScore, score_evaluation
+from backend.domain.evaluation.means import Means
 from backend.domain.evaluation.own_time import Clock, OwnTime, Unit, own_time
 from backend.domain.jobs.causal_jobs import EvaluateCausalResult
 from backend.domain.jobs.runner_jobs import DistillResult
@@ -188,12 +189,20 @@ def score_of(run: CompileRun, evaluation: AnyEvaluation, measured: Measurement, 
 
 
 def gate_of(
-    run: CompileRun, measured: Measurement, evaluation: AnyEvaluation, score: KScore, trained: Trained
+    run: CompileRun,
+    measured: Measurement,
+    evaluation: AnyEvaluation,
+    score: KScore,
+    trained: Trained,
+    *,
+    ranks: Sequence[int] = (),
 ) -> GateDecision:
-    """The gate's decision on what was trained; where the spec names no K-score, the kind of base does."""
+    """The gate's decision on what was trained; where the spec names no K-score, the kind of base does. `ranks` are
+    those of all trials of its kind, for the advice."""
     gate = run.spec.gate.model_dump()
+    is_causal = not isinstance(trained, DistillResult)
     if gate["k_min"] is None:
-        gate["k_min"] = K_MIN_OF["encoder" if isinstance(trained, DistillResult) else "causal"]
+        gate["k_min"] = K_MIN_OF["causal" if is_causal else "encoder"]
     rank = trained.adapter_config.get("rank")
     return decide_gate(
         GateOptions(**gate),
@@ -201,6 +210,7 @@ def gate_of(
         score,
         rank=rank if isinstance(rank, int) else 1,
         alternatives=alternatives_of(run, measured),
+        means=Means(is_causal=is_causal, ranks=tuple(ranks), has_slices=bool(run.spec.slices) or not run.spec.captures),
     )
 
 

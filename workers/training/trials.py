@@ -161,14 +161,22 @@ def _report(run: CompileRun, outcome: TrialOutcome, following: Trial | None) -> 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChosenTrial:
-    """The trial that the evaluation found best: what was trained, and its measurement."""
+    """The trial that the evaluation found best: what was trained, its measurement, and the `ranks` that all trials of
+    its kind had."""
 
     trained: Trained
     measured: Measurement
+    ranks: tuple[int, ...]
 
 
 def chosen_trial(run: CompileRun) -> ChosenTrial:
     """Read the trial that the evaluation found best."""
     evaluation = run.output(EvaluationOut)
     trained = trained_in(run, evaluation.chosen)
-    return ChosenTrial(trained=trained, measured=measurement_at(run, evaluation.evals))
+    trials = [record.trial for record in trial_records(run)]
+    kind = trials[evaluation.chosen].kind
+    return ChosenTrial(
+        trained=trained,
+        measured=measurement_at(run, evaluation.evals),
+        ranks=tuple(trial.rank for trial in trials if trial.kind is kind),
+    )

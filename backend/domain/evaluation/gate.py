@@ -22,6 +22,7 @@ from backend.domain.evaluation.gate_floors import (
 )
 from backend.domain.evaluation.kscore import AnyEvaluation, KScore
 from backend.domain.evaluation.levers import levers
+from backend.domain.evaluation.means import Means
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,9 +56,12 @@ def decide_gate(
     *,
     rank: int = 1,
     alternatives: Sequence[Alternative] = (),
+    means: Means | None = None,
 ) -> GateDecision:
     """Judge the floors in order. `rank` is the adapter's: a smaller one is advice only where there is one;
-    `alternatives` are those that were measured beside the model."""
+    `alternatives` are those that were measured beside the model, `means` the customer's to more accuracy (None: those
+    of an encoder for labels, of a causal base else)."""
+    means = means or Means(is_causal=not isinstance(evaluation, Evaluation))
     floors = (
         label_floors(options, evaluation, score.composite_ppm, alternatives)
         if isinstance(evaluation, Evaluation)
@@ -68,7 +72,7 @@ def decide_gate(
         passed=failed is None,
         floors=floors,
         first_failed=failed.name if failed else None,
-        next_step=_advice(failed.name, options, evaluation, score, rank, alternatives) if failed else "",
+        next_step=_advice(failed.name, options, evaluation, score, rank, alternatives, means) if failed else "",
         evaluation=evaluation,
         k_score=score,
         alternatives=tuple(alternatives),
@@ -82,25 +86,25 @@ def _advice(
     score: KScore,
     rank: int,
     alternatives: Sequence[Alternative],
+    means: Means,
 ) -> str:
     lower = required_ppm(options.accuracy_lower)
     rival = held_to(options, alternatives)
     if failed is FloorName.ALTERNATIVES and rival is not None:
-        return next_steps.for_alternative(rival)
+        return next_steps.for_alternative(rival, means)
     if failed is FloorName.HELDOUT_SIZE:
         return next_steps.missing_heldout(evaluation, options.min_heldout, lower)
     if failed is FloorName.K_MIN:
-        more = next_steps.MORE_DATA_OR_RANK if isinstance(evaluation, Evaluation) else generative.MORE_DATA_OR_RANK
-        moves = levers(evaluation, score, required_ppm(options.k_min), rank=rank)
-        return next_steps.for_composite(moves, more=more)
+        moves = levers(evaluation, score, required_ppm(options.k_min), rank=rank, means=means)
+        return next_steps.for_composite(moves, means)
     if not isinstance(evaluation, Evaluation):
         if failed is FloorName.ACCURACY_LOWER:
-            return generative.for_accuracy(evaluation, lower)
+            return generative.for_accuracy(evaluation, lower, means)
         if failed is FloorName.BEAT_BASELINE:
-            return generative.for_baseline(evaluation)
+            return generative.for_baseline(evaluation, means)
         return generative.for_worst_field(evaluation)
     if failed is FloorName.ACCURACY_LOWER:
-        return next_steps.for_accuracy(evaluation, lower)
+        return next_steps.for_accuracy(evaluation, lower, means)
     if failed is FloorName.BEAT_MAJORITY:
         return next_steps.for_majority(evaluation)
     return next_steps.for_worst_class(evaluation, required_ppm(options.worst_class_recall))

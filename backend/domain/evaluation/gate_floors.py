@@ -138,13 +138,18 @@ def generative_floors(
     ]
     if options.beat_majority and evaluation.baselines:
         rival = max(evaluation.baselines, key=lambda b: b.marks_ppm)
+        against = f"{words}, against {rival.name.replace('_', ' ')}"
+        # checks alone say no more of a model than of its base where both pass them all
+        is_tie = evaluation.marks_ppm == rival.marks_ppm == evaluation.n * PPM and evaluation.accuracy_kind != "checks"
+        if is_tie:
+            against += "; both are perfect, so the base may do without an adapter"
         floors.append(
             _floor(
                 FloorName.BEAT_BASELINE,
                 evaluation.accuracy_ppm,
                 rival.accuracy_ppm,
-                f"{words}, against {rival.name.replace('_', ' ')}",
-                passed=evaluation.marks_ppm > rival.marks_ppm,
+                against,
+                passed=evaluation.marks_ppm > rival.marks_ppm or is_tie,
             )
         )
     floors.extend(_alternatives_floor(options, alternatives))
@@ -190,7 +195,7 @@ def _floor(
 ) -> Floor:
     passed = measured >= required if passed is None else passed
     has, needs = (str(measured), str(required)) if unit == "count" else (percent(measured), percent(required))
-    comparison = "more than" if name in PASSED_ONLY else "at least"
+    comparison = "more than" if name in PASSED_ONLY and not (passed and measured == required) else "at least"
     verdict = "ok" if passed else "too low"
     message = f"{verdict}: {has}, required {comparison} {needs}: {what}"
     return Floor(name=name, passed=passed, measured=measured, required=required, unit=unit, message=message)

@@ -3,15 +3,11 @@ file the words for answers and fields."""
 
 from backend.domain.evaluation.classification import PPM, percent
 from backend.domain.evaluation.generative import FieldRow, GenerativeEvaluation
+from backend.domain.evaluation.means import Means
 from backend.domain.evaluation.next_steps import heldout_needed
 
-MORE_DATA_OR_RANK = (
-    "raise sampling.n_candidates by half, double train.causal.rank, or take a larger train.causal.base; each costs one "
-    "more compile and no new gold"
-)
 
-
-def for_accuracy(evaluation: GenerativeEvaluation, lower_ppm: int) -> str:
+def for_accuracy(evaluation: GenerativeEvaluation, lower_ppm: int, means: Means) -> str:
     """Cheapest first: a few more gold examples, answers that are not valid, the field that loses most."""
     n, needed = evaluation.n, heldout_needed(evaluation, lower_ppm)
     if needed is not None and needed - n <= max(20, n // 2):
@@ -23,29 +19,24 @@ def for_accuracy(evaluation: GenerativeEvaluation, lower_ppm: int) -> str:
     if 2 * invalid > lost:
         return (
             f"{invalid} of {n} answers are not valid (schema or checks) and count for nothing. Look at what they fail "
-            f"in the evaluation, raise output.max_tokens if they are cut off, then {MORE_DATA_OR_RANK}."
+            f"in the evaluation, raise output.max_tokens if they are cut off, then {means}."
         )
     worst = _costliest(evaluation)
     if worst is None:
-        return f"First {MORE_DATA_OR_RANK}."
-    return f"{_teach(worst)} Or {MORE_DATA_OR_RANK}."
+        return f"First {means}."
+    return f"{_teach(worst)} Or {means}."
 
 
-def for_baseline(evaluation: GenerativeEvaluation) -> str:
-    """The advice where the model is no better than its bare base, or where both are as good as can be measured."""
+def for_baseline(evaluation: GenerativeEvaluation, means: Means) -> str:
+    """The advice where the model is no better than its bare base, or where both pass all checks."""
     if evaluation.marks_ppm < evaluation.n * PPM:
         return (
             "The adapted model is no better than what it is compared with. Look at a few training pairs: the teacher's "
-            f"answers must be spelt as gold is (say how in the task). Then {MORE_DATA_OR_RANK}."
-        )
-    if evaluation.accuracy_kind == "checks":
-        return (
-            "All answers of the model pass the checks, and so do all of its base's: the checks do not tell the model "
-            "from its base. Add checks, take accuracy: judge in output, or set gate.beat_majority: false."
+            f"answers must be spelt as gold is (say how in the task). Then {means}."
         )
     return (
-        "All answers of the model are right, and so are all of its base's: the gold does not tell the model from its "
-        "base. Add harder gold examples, or set gate.beat_majority: false; the base may do without an adapter."
+        "All answers of the model pass the checks, and so do all of its base's: the checks do not tell the model "
+        "from its base. Add checks, take accuracy: judge in output, or set gate.beat_majority: false."
     )
 
 

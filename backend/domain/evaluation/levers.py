@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from backend.domain.evaluation.classification import PPM, Evaluation, percent
 from backend.domain.evaluation.gate_floors import ACCURACY_WORDS
 from backend.domain.evaluation.kscore import SCALES, WEIGHTS, AnyEvaluation, KScore
+from backend.domain.evaluation.means import Means
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,15 +25,15 @@ class Lever:
     text: str
 
 
-def levers(evaluation: AnyEvaluation, score: KScore, required: int, *, rank: int) -> tuple[Lever, ...]:
+def levers(evaluation: AnyEvaluation, score: KScore, required: int, *, rank: int, means: Means) -> tuple[Lever, ...]:
     """One lever an axis, towards a composite of `required` ppm. An adapter of `rank` shrinks to that of rank 1."""
     gap = required - score.composite_ppm
     needed = {name: value + -(-100 * gap // WEIGHTS[name]) for name, value in score.axes().items()}
     return (
         _accuracy(evaluation, score, needed["accuracy"]),
-        _size(evaluation, score, needed["size"], rank=rank),
-        _time("latency", evaluation, score),
-        _time("cost", evaluation, score),
+        _size(score, needed["size"], rank=rank, means=means),
+        _time("latency", evaluation, score, means),
+        _time("cost", evaluation, score, means),
         _coverage(evaluation, score, needed["coverage"]),
     )
 
@@ -54,9 +55,8 @@ def _accuracy(evaluation: AnyEvaluation, score: KScore, needed_ppm: int) -> Leve
     return Lever(axis="accuracy", loss_ppm=_loss("accuracy", score), factor=factor, text=text)
 
 
-def _size(evaluation: AnyEvaluation, score: KScore, needed_ppm: int, *, rank: int) -> Lever:
-    name = "train.rank" if isinstance(evaluation, Evaluation) else "train.causal.rank"
-    factor, text = None, f"lower {name} from {rank}" if rank > 1 else "take a smaller base"
+def _size(score: KScore, needed_ppm: int, *, rank: int, means: Means) -> Lever:
+    factor, text = None, f"lower {means.options}.rank from {rank}" if rank > 1 else "take a smaller base"
     if needed_ppm <= PPM:
         free = 1024 * SCALES[score.own.unit].free_kib
         target = math.floor(free * 2 ** (30 * (1 - needed_ppm / PPM)))
@@ -66,12 +66,13 @@ def _size(evaluation: AnyEvaluation, score: KScore, needed_ppm: int, *, rank: in
     return Lever(axis="size", loss_ppm=_loss("size", score), factor=factor, text=text)
 
 
-def _time(axis: str, evaluation: AnyEvaluation, score: KScore) -> Lever:
+def _time(axis: str, evaluation: AnyEvaluation, score: KScore, means: Means) -> Lever:
     """Neither is reckoned with: a smaller base changes both, and accuracy."""
-    text = "take a smaller train.base, or let more rules answer (recipes.rules)"
-    if not isinstance(evaluation, Evaluation):
-        shorter = " or have it answer in fewer tokens" if axis == "cost" else ""
-        text = f"take a smaller train.causal.base{shorter}"
+    text = f"take a smaller {means.options}.base"
+    if isinstance(evaluation, Evaluation):
+        text += ", or let more rules answer (recipes.rules)"
+    elif axis == "cost":
+        text += " or have it answer in fewer tokens"
     return Lever(axis=axis, loss_ppm=_loss(axis, score), factor=None, text=text)
 
 

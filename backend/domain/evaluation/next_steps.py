@@ -22,11 +22,9 @@ from backend.domain.evaluation.classification import (
     wilson_interval,
 )
 from backend.domain.evaluation.levers import Lever
+from backend.domain.evaluation.means import Means
 
 NEAR_MISS_PPM = 20_000
-MORE_DATA_OR_RANK = (
-    "raise sampling.n_candidates by half, or double train.rank; either costs one more compile and no new gold"
-)
 
 
 class Measured(Protocol):
@@ -55,7 +53,7 @@ def missing_heldout(evaluation: Measured, min_heldout: int, lower_ppm: int) -> s
     )
 
 
-def for_accuracy(evaluation: Evaluation, lower_ppm: int) -> str:
+def for_accuracy(evaluation: Evaluation, lower_ppm: int, means: Means) -> str:
     """Cheapest first: a few more gold examples, a little more accuracy, many more gold examples, a label to teach."""
     n, bound = evaluation.n, percent(lower_ppm)
     needed, target = heldout_needed(evaluation, lower_ppm), correct_needed(evaluation, lower_ppm)
@@ -69,7 +67,7 @@ def for_accuracy(evaluation: Evaluation, lower_ppm: int) -> str:
             f"but {n} examples do not carry its lower bound to {bound}; {needed} at the same accuracy would."
         )
     if is_near_miss:
-        return f"A near miss: {short} more right of {n} would do. First {MORE_DATA_OR_RANK}."
+        return f"A near miss: {short} more right of {n} would do. First {means}."
     row = max(evaluation.per_class, key=lambda r: (r.n - r.correct, r.label))
     aim = max(lower_ppm, (target or n) * PPM // n)
     lead = f"{short} more right of {n} are needed." if target else f"Even {n} right of {n} would not carry {bound}."
@@ -104,42 +102,37 @@ def for_worst_class(evaluation: Evaluation, required_ppm: int) -> str:
 PUBLISH_ANYWAY = "To publish it all the same, say gate.alternatives: report."
 
 
-def for_alternative(rival: Alternative) -> str:
+def for_alternative(rival: Alternative, means: Means) -> str:
     """The advice where the model is clearly worse than something of its own size and cost."""
     lead = (
         f"On the same {rival.n} held-out rows {WORDS[rival.name]} has {percent(rival.accuracy_ppm)}, the model "
         f"{percent(rival.model_accuracy_ppm)}."
     )
     if rival.name is AlternativeName.FROZEN:
-        means = (
-            "The adaptation made it worse: halve train.learning_rate or train.epochs, or raise sampling.n_candidates"
-        )
+        advice = f"The adaptation made it worse: halve train.learning_rate or train.epochs, or {means.data}"
     elif rival.name is AlternativeName.GOLD_ONLY:
-        means = (
+        advice = (
             "The teacher's pairs made it worse: they disagree with gold. Say in the task what sets the labels apart, "
             "raise sampling.min_agreement, or name another teacher"
         )
     else:
-        means = (
-            "The model has not learnt what its answers depend on: raise sampling.n_candidates by half, double "
-            "train.causal.rank, or take a larger train.causal.base"
-        )
-    return f"{lead} {means}. {PUBLISH_ANYWAY}"
+        advice = f"The model has not learnt what its answers depend on: {means.changes()}"
+    return f"{lead} {advice}. {PUBLISH_ANYWAY}"
 
 
-def for_composite(levers: Sequence[Lever], *, more: str = MORE_DATA_OR_RANK) -> str:
-    """The axis that has to change by the smallest factor; `more` is what raises accuracy. Where none can close the gap,
+def for_composite(levers: Sequence[Lever], means: Means) -> str:
+    """The axis that has to change by the smallest factor. Where none can close the gap,
     the axis that loses most, and what moves it."""
     able = [lever for lever in levers if lever.factor is not None]
     if able:
         best = min(able, key=lambda lever: lever.factor or math.inf)
         text = f"{_capital(best.text)}: the smallest change that closes the gap alone."
-        return text + (f" To get there, {more}." if best.axis == "accuracy" else "")
+        return text + (f" To get there, {means}." if best.axis == "accuracy" else "")
     worst = max(levers, key=lambda lever: lever.loss_ppm)
-    means = more if worst.axis == "accuracy" else worst.text
+    change = str(means) if worst.axis == "accuracy" else worst.text
     return (
         f"No single axis closes the gap. {_capital(worst.axis)} loses most ({percent(worst.loss_ppm)} of the score): "
-        f"{means}, or lower gate.k_min."
+        f"{change}, or lower gate.k_min."
     )
 
 

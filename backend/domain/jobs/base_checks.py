@@ -18,7 +18,8 @@ MAX_CONFIG, MOST_IN_CONFIG = 16, 1 << 31
 class RunnerReport(Wire):
     """`kinds` are the jobs that it takes. `memory_bytes` is what the device that it trains on has in all, `room_bytes`
     the most that a base may have which is fetched now, once bases that nobody uses have made room; None: not known.
-    `bases` are those that it holds, as a spec names them. `is_offline`: it never asks a hub."""
+    `bases` are those that it holds, as a spec names them. `is_offline`: it never asks a hub. `has_4_bits`: it can hold
+    a base in 4 bits (train.causal.variant qlora); None: not known."""
 
     kinds: list[str]
     device: str = ""  # cpu | cuda | "" not known
@@ -28,6 +29,7 @@ class RunnerReport(Wire):
     room_bytes: int | None = None
     bases: list[str] = field(default_factory=list)
     is_offline: bool = False
+    has_4_bits: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -67,12 +67,12 @@ class CausalTrain(Part):
     )
     kernels: Literal["auto", "liger", "plain"] = Field(
         default="auto",
-        description="Liger's fused kernels where they are installed, on CUDA; plain: torch's own.",
+        description="liger: its fused kernels, on CUDA; plain: torch's own. auto: liger where memory is short.",
         examples=["auto"],
     )
     optimizer: Literal["auto", "adamw", "paged_adamw_8bit"] = Field(
         default="auto",
-        description="Paged 8-bit AdamW where bitsandbytes is installed, on CUDA; adamw: torch's own.",
+        description="Paged 8-bit AdamW (bitsandbytes, on CUDA), or torch's own. auto: 8-bit where memory is short.",
         examples=["auto"],
     )
     patch_size: int = Field(

@@ -37,24 +37,34 @@ class KnownRunner:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaseInUse:
-    """A base that the spec needs; `field` is where it is named, `rank` that of its adapter."""
+    """A base that the spec needs; `field` is where it is named, `rank` and `variant` those of its adapter."""
 
     name: str
     kind: TrialKind
     field: str
     rank: int
+    variant: str = "lora"
 
 
 def bases_of(spec: Spec) -> list[BaseInUse]:
     """The bases that the spec's trials train, in their order."""
     kind, train = train_kind(spec), spec.train
     encoder = BaseInUse(name=train.base, kind=TrialKind.ENCODER, field="train.base", rank=train.rank)
-    causal = BaseInUse(name=train.causal.base, kind=TrialKind.CAUSAL, field="train.causal.base", rank=train.causal.rank)
+    causal = BaseInUse(
+        name=train.causal.base,
+        kind=TrialKind.CAUSAL,
+        field="train.causal.base",
+        rank=train.causal.rank,
+        variant=train.causal.variant,
+    )
     return [base for base in (encoder, causal) if kind in (base.kind, "auto")]
 
 
 def runner_line(base: BaseInUse, runners: Sequence[KnownRunner]) -> PreflightLine:
     able = trainers(base, runners)
+    unable = [one for one in able if base.variant == "qlora" and one.report.has_4_bits is False]
+    if unable:
+        return _without_4_bits(unable, able)
     if able:
         names = ", ".join(_description(runner) for runner in able[:5])
         return passed_line(Check.RUNNER, f"Runners that train bases of the kind {base.kind}: {names}.")
@@ -70,6 +80,25 @@ def runner_line(base: BaseInUse, runners: Sequence[KnownRunner]) -> PreflightLin
         f"None of the {len(runners)} runners that reported trains a base of the kind {base.kind}.",
         code="no_runner_known",
         what_to_do="The operator adds the kind to KOLM_RUNNER_KINDS of a runner.",
+    )
+
+
+def _without_4_bits(unable: Sequence[KnownRunner], able: Sequence[KnownRunner]) -> PreflightLine:
+    """The line of a qlora where all runners, or some, cannot hold a base in 4 bits."""
+    why = "has no CUDA device, or lacks bitsandbytes"
+    install = "the operator installs kolm's extra 'gpu' on a runner with CUDA (docs/client.md)"
+    if len(unable) == len(able):
+        return failed_line(
+            Check.RUNNER,
+            f"qlora holds the base in 4 bits, and no runner that trains this kind can: {unable[0].name} {why}.",
+            code="not_on_this_device",
+            what_to_do=f"Set train.causal.variant to lora, or {install}.",
+        )
+    return warning_line(
+        Check.RUNNER,
+        f"qlora holds the base in 4 bits; the runner {unable[0].name} {why}: a job that it takes fails.",
+        code="not_on_this_device",
+        what_to_do=f"Set train.causal.variant to lora, or {install}.",
     )
 
 

@@ -76,8 +76,10 @@ def memory_line(
 
 
 def foretold_memory(spec: Spec, base: BaseInUse, looked: CheckBaseResult, report: RunnerReport) -> int:
-    """The bytes that a training takes on this runner, as far as the base's config says."""
-    return _least_bytes(spec, base, looked, report) + _batch_bytes(spec, base, looked, report)
+    """The bytes that a training and its evaluation take on this runner, as far as the base's config says. An evaluation
+    holds the base whole, also where a training held it in 4 bits."""
+    training = _least_bytes(spec, base, looked, report) + _batch_bytes(spec, base, looked, report)
+    return max(training, looked.n_parameters * (2 if report.device == "cuda" else 4))
 
 
 def _least_bytes(spec: Spec, base: BaseInUse, looked: CheckBaseResult, report: RunnerReport) -> int:
@@ -87,7 +89,7 @@ def _least_bytes(spec: Spec, base: BaseInUse, looked: CheckBaseResult, report: R
         looked.n_parameters,
         0 if sizes is None else sizes.parameters,
         Device(is_cuda=report.device == "cuda", has_bf16=report.has_bf16),
-        variant=_variant(spec, base),
+        variant=base.variant,
         precision=spec.train.causal.precision if is_causal else spec.train.precision,
         config=_config_of(looked),
     )
@@ -108,7 +110,7 @@ def _memory_advice(spec: Spec, base: BaseInUse, looked: CheckBaseResult, report:
         tokens = most_tokens(_config_of(looked), room, answer_share=ANSWER_SHARES[spec.output.type])
     if tokens:
         return f"Lower train.causal.tokens_per_step to {tokens} or less, or take a smaller {base.field}."
-    return f"Take a smaller {base.field}, train.causal.variant qlora on a CUDA device, or a larger runner."
+    return f"Take a smaller {base.field} or a larger runner."
 
 
 def transfer_line(spec: Spec, base: BaseInUse, looked: CheckBaseResult | None, *, limit_bytes: int) -> PreflightLine:
@@ -177,7 +179,7 @@ def training_sizes(
     release knows of the base; None where nobody knows."""
     rank = base.rank if rank is None else rank
     if config := _config_of(looked):
-        return sizes_of_config(config, rank=rank, variant=_variant(spec, base))
+        return sizes_of_config(config, rank=rank, variant=base.variant)
     counted = 0 if looked is None else looked.adapter_parameters
     n = counted or PARAMETERS_A_RANK.get(base.name.partition("@")[0], 0)
     return sizes_of_count(n, rank=rank) if n else None
@@ -189,16 +191,12 @@ def _config_of(looked: CheckBaseResult | None) -> Mapping[str, int]:
     return config if config.keys() >= set(CONFIG_NEEDED) else {}
 
 
-def _variant(spec: Spec, base: BaseInUse) -> str:
-    return spec.train.causal.variant if base.kind is TrialKind.CAUSAL else "lora"
-
-
 def _unknown_of(spec: Spec, base: BaseInUse, looked: CheckBaseResult | None, sizes: TrainingSizes) -> str:
     """Say what the sizes do not know, as a sentence; "" where they are the base's own."""
     lacking = []
     if looked is None or not (_config_of(looked) or looked.adapter_parameters):
         lacking.append("nobody has looked at the base, so its size is the one that this release knows by its name")
-    if _variant(spec, base) == "dora" and not sizes.has_magnitudes:
+    if base.variant == "dora" and not sizes.has_magnitudes:
         lacking.append("DoRA's magnitudes come on top, and how many there are is not known")
     return f" {_upper('; '.join(lacking))}." if lacking else ""
 

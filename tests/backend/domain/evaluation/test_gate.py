@@ -15,6 +15,7 @@ from backend.domain.evaluation.classification import Evaluation, evaluate, inter
 from backend.domain.evaluation.gate import decide_gate
 from backend.domain.evaluation.gate_floors import FloorName, GateOptions
 from backend.domain.evaluation.kscore import KScore, score_evaluation
+from backend.domain.evaluation.means import Means
 from backend.domain.evaluation.next_steps import correct_needed, heldout_needed
 from tests.backend.domain.evaluation.scores import own
 
@@ -240,6 +241,18 @@ def test_what_a_call_takes_is_never_the_advice_but_what_the_customer_can_change_
     text = decided(evaluation, score_evaluation(evaluation, **(SMALL | slow)), k_min=0.95).next_step
     assert re.search(r"smaller train.base, or let more rules answer|lower train.rank|train.rank", text), text
     assert not re.search(r"latency from|cost from|nano-USD| us\b|runner", text)
+
+
+def test_a_label_task_over_a_causal_base_is_advised_of_that_bases_options() -> None:
+    evaluation = measured({"a": {"a": 89, "b": 11}, "b": {"b": 88, "a": 12}})
+    score = score_evaluation(evaluation, **SMALL)
+    k_min = score.composite_ppm / 1e6 + 0.004
+    text = decide_gate(GateOptions(k_min=k_min), evaluation, score, means=Means(is_causal=True)).next_step
+    assert "double train.causal.rank, or take a larger train.causal.base" in text
+    large = score_evaluation(evaluation, **(SMALL | {"size_bytes": 2**31}))
+    options = GateOptions(k_min=0.85)
+    text = decide_gate(options, evaluation, large, rank=64, means=Means(is_causal=True)).next_step
+    assert "train.rank" not in text, text
 
 
 def test_a_gap_that_accuracy_closes_most_easily_asks_for_more_candidates_or_rank() -> None:

@@ -14,9 +14,10 @@ from backend.domain.answers.json_values import field_scores, is_exact
 from backend.domain.errors import InvalidInput
 from backend.domain.evaluation.classification import interval_ppm, wilson_interval
 from backend.domain.evaluation.gate import decide_gate
-from backend.domain.evaluation.gate_floors import GateOptions
+from backend.domain.evaluation.gate_floors import FloorName, GateOptions
 from backend.domain.evaluation.generative import GenerativeEvaluation, Verdict, evaluate_json, evaluate_text, verdict_of
 from backend.domain.evaluation.kscore import k_score, score_evaluation
+from backend.domain.evaluation.means import Means
 from backend.domain.evaluation.own_time import Unit
 from backend.domain.spec.parsing import JsonOutput, TextOutput
 from tests.backend.domain.answers.json_worlds import objects
@@ -228,7 +229,6 @@ def failing(**parts: Any) -> Any:
             r"field '/total' loses most: 100 of 100 missed or wrong, 100 given .* train.causal.rank",
         ),
         (failing(rival=True, wrong=1), {}, "beat_baseline", "no better than what it is compared with"),
-        (failing(rival=True), {}, "beat_baseline", "the gold does not tell the model from its base"),
         (
             evaluate_text(CHECKED, ["a"] * 40, ["a"] * 40, passed=[True] * 40, baselines={"base": [True] * 40}),
             {},
@@ -252,6 +252,25 @@ def test_the_first_failing_floor_decides_the_advice_and_speaks_of_fields(
     assert decision.first_failed == failed
     assert re.search(advice, decision.next_step), decision.next_step
     assert "label" not in decision.next_step + " ".join(f.message for f in decision.floors)
+
+
+def test_a_perfect_model_passes_also_where_its_bare_base_is_perfect() -> None:
+    decision = decided(failing(rival=True))
+    assert decision.passed, decision.next_step
+    (floor,) = [floor for floor in decision.floors if floor.name is FloorName.BEAT_BASELINE]
+    assert "required at least 100.0 %" in floor.message
+    assert "both are perfect, so the base may do without an adapter" in floor.message
+
+
+def test_the_advice_names_the_options_of_what_was_trained_and_no_rank_that_was_tried() -> None:
+    evaluation = failing(change=lambda i, a: {**a, "total": -1})
+    score = score_evaluation(evaluation, **SMALL)
+    tried = decide_gate(GateOptions(), evaluation, score, means=Means(is_causal=True, ranks=(8, 16))).next_step
+    assert "set train.causal.rank above 16" in tried
+    assert "double" not in tried
+    captures = decide_gate(GateOptions(), evaluation, score, means=Means(is_causal=True, has_slices=False)).next_step
+    assert "add captures, double train.causal.rank" in captures
+    assert "n_candidates" not in captures
 
 
 def test_an_accuracy_that_has_to_rise_is_named_by_what_it_is() -> None:

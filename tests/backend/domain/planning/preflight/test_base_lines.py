@@ -61,6 +61,27 @@ def test_a_runner_that_takes_no_such_training_is_none_for_it() -> None:
     assert "a (NVIDIA L4, 23.0 GB)" in line.sentence
 
 
+@pytest.mark.parametrize(
+    ("runners", "status"),
+    [
+        ([{"device": "cpu", "has_4_bits": False}], LineStatus.FAILED),
+        ([{"device": "cuda", "has_4_bits": False}, {"device": "cpu", "has_4_bits": False}], LineStatus.FAILED),
+        ([{"device": "cuda", "has_4_bits": True}, {"device": "cpu", "has_4_bits": False}], LineStatus.WARNING),
+        ([{"device": "cuda", "has_4_bits": True}], LineStatus.PASSED),
+        ([{"device": "cuda"}], LineStatus.PASSED),  # of an older release: not known
+    ],
+)
+def test_qlora_wants_a_runner_that_holds_a_base_in_4_bits_before_anything_is_paid(
+    runners: list[dict[str, Any]], status: LineStatus
+) -> None:
+    spec = spec_of(variant="qlora")
+    known = [runner(name, **report) for name, report in zip("ab", runners, strict=False)]
+    line = runner_line(the_base(spec), known)
+    assert line.status is status, line.sentence
+    assert line.code == ("" if status is LineStatus.PASSED else "not_on_this_device")
+    assert runner_line(the_base(), known).status is LineStatus.PASSED, "plain LoRA does not care"
+
+
 def test_a_held_base_is_told_with_its_size() -> None:
     held = CheckBaseResult(is_here=True, size_bytes=15_231_233_024)
     (line,) = base_lines(the_base(), held, "a", [runner(bases=[BASE])])

@@ -25,10 +25,12 @@ QWEN_7B = {
         ({"device": "cuda", "memory_bytes": 24 * 10**9, "has_bf16": True}, {}, LineStatus.PASSED),
         ({"device": "cuda", "memory_bytes": 24 * 10**9, "has_bf16": True}, {"precision": "fp32"}, LineStatus.FAILED),
         ({"device": "cuda", "memory_bytes": 12 * 10**9, "has_bf16": True}, {}, LineStatus.FAILED),
-        ({"device": "cuda", "memory_bytes": 12 * 10**9, "has_bf16": True}, {"variant": "qlora"}, LineStatus.PASSED),
+        ({"device": "cuda", "memory_bytes": 12 * 10**9, "has_bf16": True}, {"variant": "qlora"}, LineStatus.FAILED),
+        ({"device": "cuda", "memory_bytes": 16 * 10**9, "has_bf16": True}, {"variant": "qlora"}, LineStatus.PASSED),
     ],
 )
 def test_memory_is_weights_by_the_devices_precision_and_what_is_trained(report, causal, status) -> None:
+    """Of qlora too: the evaluation holds the base whole."""
     spec = spec_of(**causal)
     line = memory_line(spec, the_base(spec), SEVEN_B, [runner(**report)])
     assert line.status is status, line.sentence
