@@ -4,7 +4,7 @@ runs: no worker takes a compile, so that it stays as it was made, and what a ben
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,6 +39,17 @@ class WebStack:
         pid = self.services.stack.children[Part.WEB].pid
         processes = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
         return sum(sum(process.cpu_times()[:2]) for process in processes)
+
+    def core_ns(self) -> dict[str, tuple[int, int]]:
+        """For each thread of the web server, how long it ran on a core and how long it was ready and had none."""
+        pid = self.services.stack.children[Part.WEB].pid
+        found: dict[str, tuple[int, int]] = {}
+        for process in (psutil.Process(pid), *psutil.Process(pid).children(recursive=True)):
+            for thread in Path(f"/proc/{process.pid}/task").iterdir():
+                with suppress(FileNotFoundError, ProcessLookupError):  # it has ended
+                    ran, waited, _ = (thread / "schedstat").read_text().split()
+                    found[thread.name] = int(ran), int(waited)
+        return found
 
     def restart_web(self) -> None:
         """As a deploy does: asked to end (what does not end in time is killed), then started anew."""

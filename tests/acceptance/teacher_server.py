@@ -4,8 +4,8 @@ does, in the manner that the model's name asks for.
     steady       at once
     slow         after a quarter of a second
     stuck        never
-    halting      at once, but for its third and fourth request, which it never answers
-    quitting     at once, until it refuses the API key from the third request on
+    halting      at once, but for its third and fourth request after the preflight, which it never answers
+    quitting     at once, until it refuses the API key from the third request after the preflight on
     rough        429 storms, stalls, half JSON, wrong usage, invalid UTF-8 and fair answers, in turns
     hostile      the same and answers of 10 MB
     telling      after a quarter of a second, with CANARY for each "the"
@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from backend.domain.planning.preflight.teacher_lines import TEST_TEXT
 from workers.teachers.grammar.api import chat_completion
 from workers.teachers.grammar.files import shipped_grammar
 from workers.teachers.grammar.model import GrammarModel
@@ -35,7 +36,8 @@ POISON = "~~poison~~"  # in every answer that must never reach the training set
 
 
 class TeacherServer(ThreadingHTTPServer):
-    """`answered` counts the fair answers by model and request digest, `turns` all requests by model."""
+    """`answered` counts the fair answers by model and request digest, `turns` all requests by model, but for a
+    preflight's tiny call to a manner that goes by their number."""
 
     daemon_threads = True
     request_queue_size = 64
@@ -76,10 +78,13 @@ class _Handler(BaseHTTPRequestHandler):
         body = json.loads(raw)
         # "slow-7" is as slow as "slow" and is counted apart: each test has its own books
         name = str(body["model"])
+        manner = _MANNERS[name.split("-")[0]]
+        if manner in _BY_NUMBER and TEST_TEXT in body["messages"][-1]["content"]:
+            return self.fair(body)
         with self.server.guard:
             turn = self.server.turns[name]
             self.server.turns[name] += 1
-        _MANNERS[name.split("-")[0]](self, body, turn)
+        return manner(self, body, turn)
 
     def fair(self, body: dict[str, Any], *, usage: dict[str, Any] | None = None, word: str = "the") -> None:
         value = chat_completion(self.server.grammar, body)
@@ -142,6 +147,9 @@ def _quitting(handler: _Handler, body: dict[str, Any], turn: int) -> None:
         handler.fair(body)
     else:
         handler.reply(401, b'{"error": {"message": "who are you?"}}')
+
+
+_BY_NUMBER = (_halting, _quitting)  # a preflight does not always ask: one that passed counts for ten minutes
 
 
 def _storm(handler: _Handler, body: dict[str, Any], turn: int) -> None:

@@ -9,11 +9,12 @@ import pytest
 from backend.domain.lifecycle import STEPS
 from tests.acceptance.books import check_books, runner_jobs, teacher_calls
 from tests.acceptance.deployment import Customer, Deployment, Row, eventually
-from tests.acceptance.specs import asks, small_spec
+from tests.acceptance.specs import GOLD_PER_LABEL, LABELS, asks, small_spec
 from tests.acceptance.teacher_server import TeacherServer
 
-pytestmark = [pytest.mark.nightly, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(300)]
 CANCELED_WITHIN_S = 6.0
+N_HELDOUT = len(LABELS) * GOLD_PER_LABEL // 2
 
 
 def test_a_running_teacher_batch_is_cancelled_and_resumed_without_paying_twice(
@@ -25,11 +26,12 @@ def test_a_running_teacher_batch_is_cancelled_and_resumed_without_paying_twice(
     eventually(lambda: teacher.turns["halting-cancel"] >= 4, within_s=60)
     compile = cancel(customer, compile_id)
     paid = compile["spent_microusd"]
-    assert paid > 0
     check_books(deployment, customer, compile)
     assert [row["step"] for row in customer.get(f"/v1/compiles/{compile_id}/receipts")["data"]] == ["slicing"]
-    states = [call["state"] for call in teacher_calls(deployment, compile_id)]
-    assert states == ["applied", "applied", "canceled", "canceled"]
+    preflight, *calls = teacher_calls(deployment, compile_id)
+    assert (preflight["key"], preflight["state"]) == ("preflight", "applied")
+    assert [call["state"] for call in calls] == ["applied", "applied", "canceled", "canceled"]
+    assert paid > preflight["cost_microusd"] > 0
 
     compile = resume(customer, compile_id)
     assert compile["spent_microusd"] > paid
@@ -50,7 +52,11 @@ def test_a_running_training_is_cancelled_and_resumed(deployment: Deployment, cus
 
     compile = resume(customer, compile_id)
     check_books(deployment, customer, compile)
-    assert teacher_calls(deployment, compile_id) == before
+    after = teacher_calls(deployment, compile_id)
+    assert after[: len(before)] == before
+    # the teacher's own answers to held-out inputs come with the evaluation, once each
+    keys = [call["key"] for call in after[len(before) :] if call["step"] == "evaluation"]
+    assert len(set(keys)) == len(after) - len(before) == N_HELDOUT
     assert [job["status"] for job in runner_jobs(deployment, compile_id)] == ["canceled", "succeeded", "succeeded"]
 
 

@@ -64,7 +64,8 @@ def test_a_body_of_a_megabyte_costs_seconds_of_nobody(web: WebStack, attacker: C
 def test_eight_at_once_at_every_route_and_the_neighbour_is_served(
     web: WebStack, attacker: Customer, neighbour: Customer
 ) -> None:
-    """In the best of three rounds: other loads of this machine are not what is measured."""
+    """In the best of three rounds, and as many times slower as cores were taken: other loads of this machine are not
+    what is measured."""
     rounds = [_one_round(web, attacker, neighbour) for _ in range(1)]
     while len(rounds) < 3 and not _is_good(rounds[-1]):
         rounds.append(_one_round(web, attacker, neighbour))
@@ -72,7 +73,8 @@ def test_eight_at_once_at_every_route_and_the_neighbour_is_served(
 
 
 def _is_good(found: dict[str, float]) -> bool:
-    return found["neighbour p99"] < 1.0 and found["healthz p50"] < 0.2 and found["healthz p99"] < 1.0
+    limits = {"neighbour p99": 1.0, "healthz p50": 0.2, "healthz p99": 1.0}
+    return all(found[name] < limit * found["slowed"] for name, limit in limits.items())
 
 
 def _one_round(web: WebStack, attacker: Customer, neighbour: Customer) -> dict[str, float]:
@@ -93,16 +95,25 @@ def _one_round(web: WebStack, attacker: Customer, neighbour: Customer) -> dict[s
     for thread in attackers:
         thread.start()
     seen: dict[str, list[float]] = {"neighbour": [], "healthz": []}
-    until = time.monotonic() + 20
+    until, before = time.monotonic() + 20, web.core_ns()
     with httpx.Client(base_url=web.deployment.url, timeout=30) as plain:
         while time.monotonic() < until and any(thread.is_alive() for thread in attackers):
             seen["neighbour"].append(_seconds(lambda: neighbour.api.get("/v1/compiles")))
             seen["healthz"].append(_seconds(lambda: plain.get("/healthz")))
+    slowed = _slowed(before, web.core_ns())
     is_over.set()
     for thread in attackers:
         thread.join()
     assert len(seen["neighbour"]) > 20
-    return {f"{who} p{q}": _quantile(times, q / 100) for who, times in seen.items() for q in (50, 99)}
+    quantiles = {f"{who} p{q}": _quantile(times, q / 100) for who, times in seen.items() for q in (50, 99)}
+    return quantiles | {"slowed": slowed}
+
+
+def _slowed(before: dict[str, tuple[int, int]], after: dict[str, tuple[int, int]]) -> float:
+    """How many times longer the web server's threads took than with cores of their own. One that waits for another of
+    its threads is not ready, and counts nothing."""
+    ran, waited = (sum(times[i] - before.get(name, (0, 0))[i] for name, times in after.items()) for i in (0, 1))
+    return (ran + waited) / ran
 
 
 def _seconds(ask: Callable[[], httpx.Response]) -> float:

@@ -14,7 +14,7 @@ from tests.acceptance.json_specs import small_summaries
 from tests.acceptance.specs import LABELS, small_spec
 from tests.tiny_bases import TINY
 
-pytestmark = [pytest.mark.nightly, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(600)]
 CAUSAL = {"base": TINY, "learning_rate": 0.002, "epochs": 1, "tokens_per_step": 1024, "max_tokens": 512}
 ANY_GATE = {"k_min": 0.0, "accuracy_lower": 0.0, "beat_majority": False, "worst_class_recall": 0.0}
 MAIL = "Please cancel my order AB-20417, I ordered the desk lamp twice by mistake."
