@@ -14,7 +14,7 @@ class Means:
 
     @property
     def options(self) -> str:
-        """Where the options of what was trained stand."""
+        """The part of the spec that has the options of what was trained."""
         return "train.causal" if self.is_causal else "train"
 
     @property
