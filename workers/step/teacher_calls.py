@@ -22,6 +22,7 @@ from backend.compiles.booking import Fenced
 from backend.compiles.models import Compile, TeacherBatch, TeacherCall
 from backend.compiles.states import ANSWERED_STATES, CALL_MOVES, CallState, states_before
 from backend.domain.canonical import sha256_of
+from backend.domain.dialects.tools import most_tool_tokens
 from backend.domain.drafts.vocabulary import Cost
 from backend.domain.lifecycle import StepName
 from backend.domain.money.pricing import TeacherPrice
@@ -123,7 +124,7 @@ def worst_cost(price: TeacherPrice, request: TeacherRequest) -> int:
     n_bytes = sum(len(message.content.encode()) + 16 for message in request.messages)
     if isinstance(request, ScoreRequest):
         return price.most_microusd(input_tokens=n_bytes + len(request.text.encode()), output_tokens=1)
-    n_bytes += len(request.prefix.encode())
+    n_bytes += len(request.prefix.encode()) + (most_tool_tokens(request.answer_schema) if request.as_tool else 0)
     return price.most_microusd(input_tokens=n_bytes, output_tokens=request.most_output_tokens)
 
 

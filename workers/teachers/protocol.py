@@ -44,7 +44,8 @@ class CompletionRequest:
     `top_logprobs` how many of the likeliest tokens it tells at each place (with `logprobs`). `drafts` are proposals for
     an engine that takes some; `cache_salt` keeps its prefix cache to one tenant, `cache_key` is the name under which a
     vendor's prompt cache is asked. `max_tokens` bounds the answer and `thought_tokens` what is thought before it;
-    `effort` says how long to think. `answer_schema` is a JSON Schema, as JSON text, that the answer follows."""
+    `effort` says how long to think. `answer_schema` is a JSON Schema, as JSON text, that the answer follows; `as_tool`:
+    it may go out as a tool's, whose definition is a part of the prompt."""
 
     messages: tuple[Message, ...]
     n: int = 1
@@ -63,6 +64,7 @@ class CompletionRequest:
     thought_tokens: int = 0
     effort: str = ""
     answer_schema: str = ""
+    as_tool: bool = False
 
     @property
     def most_output_tokens(self) -> int:

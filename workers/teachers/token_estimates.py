@@ -2,6 +2,7 @@
 
 import math
 
+from backend.domain.dialects.tools import likely_tool_tokens
 from workers.teachers.protocol import CompletionRequest
 
 BYTES_PER_TOKEN = 4  # the estimate for teachers that report no usage
@@ -13,5 +14,6 @@ def estimate_tokens(text: str) -> int:
 
 
 def likely_input_tokens(request: CompletionRequest) -> int:
-    """The tokens of a request's prompt and of the answer that it begins."""
-    return sum(estimate_tokens(m.content) for m in request.messages) + estimate_tokens(request.prefix)
+    """The tokens of a request's prompt, of its tool and of the answer that it begins."""
+    tool = likely_tool_tokens(request.answer_schema) if request.as_tool else 0
+    return sum(estimate_tokens(m.content) for m in request.messages) + tool + estimate_tokens(request.prefix)

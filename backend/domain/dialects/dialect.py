@@ -45,16 +45,22 @@ class Option(StrEnum):
 
 
 class ResponseFormat(StrEnum):
-    """The form that an endpoint can be held to: a JSON schema, a JSON object of any shape, or none."""
+    """The form that an endpoint can be held to: a JSON schema, a JSON object of any shape, the arguments of a tool
+    where it ignores both, or none. A lesson goes down this list, never up."""
 
     SCHEMA = "json_schema"
     OBJECT = "json_object"
+    TOOL = "tool"
     FREE = "text"
 
 
 SAMPLING = frozenset({Option.TEMPERATURE, Option.TOP_P, Option.N, Option.SEED})
 LOGPROBS = frozenset({Option.LOGPROBS, Option.TOP_LOGPROBS})
-WEAKER = {ResponseFormat.SCHEMA: ResponseFormat.OBJECT, ResponseFormat.OBJECT: ResponseFormat.FREE}
+WEAKER = {
+    ResponseFormat.SCHEMA: ResponseFormat.OBJECT,
+    ResponseFormat.OBJECT: ResponseFormat.FREE,
+    ResponseFormat.TOOL: ResponseFormat.FREE,  # a tool is for endpoints that ignore a JSON object
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +98,11 @@ class Dialect:
     thinks: bool = False
     has_breakpoints: bool = False
     batch: BatchTerms | None = None
+
+    @property
+    def has_tool(self) -> bool:
+        """An answer with a schema is asked for as the arguments of a tool."""
+        return self.response_format is ResponseFormat.TOOL and Option.RESPONSE_FORMAT in self.takes
 
     def fits(self, host: str, path: str, model: str) -> bool:
         """Tell whether this row is about a model at an address."""

@@ -71,16 +71,18 @@ VENDORS: tuple[Dialect, ...] = (
         token_limit="max_completion_tokens",
         efforts=ALL_EFFORTS,
     ),
-    # ignores response_format, seed, logprobs and reasoning_effort without a word
+    # Ignores response_format, seed, logprobs and reasoning_effort without a word. Its page has tools, their parameters
+    # and tool_calls as fully supported (stored copies of it, read on 2026-11-26), and does not name tool_choice.
+    # Models that refuse a forced tool (https://github.com/can1357/oh-my-pi/issues/12939) teach it.
     Dialect(
         name="anthropic",
         source="https://docs.anthropic.com/en/api/openai-sdk",
         written_on=WRITTEN,
         hosts=("api.anthropic.com",),
-        takes=TEMPERATURES | {Option.SYSTEM_ROLE},
+        takes=TEMPERATURES | PLAIN,
         max_n=1,
         max_temperature=1.0,
-        response_format=ResponseFormat.FREE,
+        response_format=ResponseFormat.TOOL,
     ),
     Dialect(
         name="gemini",
@@ -147,7 +149,8 @@ VENDORS: tuple[Dialect, ...] = (
         max_n=1,
         batch=GROQ_BATCHES,
     ),
-    # thinks at "high" where nothing is said, and takes a temperature then without a word and without effect
+    # Thinks at "high" where nothing is said, and takes a temperature then without a word and without effect. Has no
+    # json_schema; while it thinks it refuses a forced tool (https://github.com/deepseek-ai/DeepSeek-V3/issues/1376).
     Dialect(
         name="deepseek",
         source="https://api-docs.deepseek.com/guides/thinking_mode",

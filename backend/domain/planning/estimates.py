@@ -34,6 +34,7 @@ from backend.domain.spec.defaults import (
     reward_of,
     rewarder_of,
     slice_sizes,
+    tool_tokens,
 )
 from backend.domain.spec.inputs import SliceSpec
 from backend.domain.spec.models import Spec
@@ -221,16 +222,15 @@ def _input_tokens(spec: Spec, shown: Sequence[str]) -> int:
 
 
 def _prompt_tokens(spec: Spec, *, is_label: bool, text_tokens: int) -> int:
-    """Tokens of a prompt, by its bytes: task, label names, then either label descriptions and the text or a slice with
-    exemplars.
-    """
+    """Tokens of a prompt, by its bytes: task, label names, then either label descriptions, the text and a tool or a
+    slice with exemplars."""
     names, slices = label_names(spec), effective_slices(spec)
     size = n_bytes(spec.task, *names) + 3 * len(names)
     if is_label and isinstance(spec.output, JsonOutput):
         size += len(json.dumps(spec.output.answer_schema))
     if is_label:
         size += sum(n_bytes(part.hint, part.name) + 4 for part in slices)
-        return LABEL_OVERHEAD_TOKENS + math.ceil(size / BYTES_PER_TOKEN) + text_tokens
+        return LABEL_OVERHEAD_TOKENS + math.ceil(size / BYTES_PER_TOKEN) + text_tokens + tool_tokens(spec)
     return CANDIDATE_OVERHEAD_TOKENS + math.ceil((size + max(map(_slice_bytes, slices), default=0)) / BYTES_PER_TOKEN)
 
 

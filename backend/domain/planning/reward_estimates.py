@@ -4,15 +4,18 @@ it; a reward model reads the question with every candidate and writes nothing.""
 import math
 from dataclasses import dataclass
 
+from backend.domain.dialects.tools import VENDOR_TOKENS
 from backend.domain.money.pricing import TeacherPrice
 from backend.domain.planning.trial_estimates import BYTES_PER_TOKEN, Range, n_bytes
-from backend.domain.spec.defaults import rewarded_by, thought_tokens
+from backend.domain.spec.defaults import dialect_of, rewarded_by, thought_tokens
 from backend.domain.spec.models import Spec
 from backend.domain.spec.reward import RewardVerifier
 
 RUBRIC_TOKENS = 130  # of the judge's system message beyond the other prompts', and of the default rubric
 RATING_TOKENS = 6  # of a candidate in the answer, and of its id in the question
 CONTROL_TOKENS = 40  # the line of random letters beside the candidates: few letters a token
+TOOL_TOKENS = VENDOR_TOKENS + 100  # of a judge's tool, the control's rating with it
+RATED_TOKENS = 15  # of a candidate in the tool
 THOUGHT_SHARE = 4  # what is expected of a model's thoughts, as in `estimates`
 
 
@@ -31,7 +34,13 @@ class RewardPlan:
     @property
     def question(self) -> int:
         rubric = 0 if self.asked.rubric is None else math.ceil(n_bytes(self.asked.rubric) / BYTES_PER_TOKEN)
-        return self.prompt + rubric + (RUBRIC_TOKENS if self.asked.is_chat else 0)
+        return self.prompt + rubric + (RUBRIC_TOKENS + self._tool if self.asked.is_chat else 0)
+
+    @property
+    def _tool(self) -> int:
+        """Tokens of the tool whose arguments are the ratings, where the judge's dialect has one."""
+        has_tool = dialect_of(rewarded_by(self.spec).teacher).has_tool
+        return TOOL_TOKENS + RATED_TOKENS * self.per_call if has_tool else 0
 
     @property
     def per_call(self) -> int:

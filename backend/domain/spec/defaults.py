@@ -1,14 +1,17 @@
 """The defaults of a spec: slices, shares, N and K, and how much a teacher may write."""
 
+import json
 import math
 from dataclasses import dataclass
 
+from backend.domain.answers.json_schemas import normal_schema
 from backend.domain.dialects.dialect import Dialect, thought_room
 from backend.domain.dialects.table import GRAMMAR, UNKNOWN, dialect_for
+from backend.domain.dialects.tools import likely_tool_tokens
 from backend.domain.selection.allocation import allocate_by_shares
 from backend.domain.spec.inputs import SliceSpec, TextVerifier
 from backend.domain.spec.models import Spec
-from backend.domain.spec.outputs import LabelOutput
+from backend.domain.spec.outputs import JsonOutput, LabelOutput
 from backend.domain.spec.reward import RewardVerifier
 from backend.domain.spec.teacher import Teacher
 
@@ -100,6 +103,13 @@ def dialect_of(teacher: Teacher) -> Dialect:
 def thought_tokens(teacher: Teacher) -> int:
     """Tokens that each answer of a spec's teacher needs for thoughts."""
     return thought_room(dialect_of(teacher), teacher.effort, teacher.thought_tokens)
+
+
+def tool_tokens(spec: Spec) -> int:
+    """Tokens that the tool of a json task's schema is expected to add to each prompt; 0 without one."""
+    if not (isinstance(spec.output, JsonOutput) and dialect_of(spec.teacher).has_tool):
+        return 0
+    return likely_tool_tokens(json.dumps(normal_schema(spec.output.answer_schema), ensure_ascii=False))
 
 
 def reward_of(spec: Spec) -> RewardVerifier | None:

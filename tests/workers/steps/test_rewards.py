@@ -129,6 +129,21 @@ def test_the_teacher_rates_each_candidate_by_the_rubric_and_the_ratings_rank(loo
     assert (teacher["requests"], teacher["reward"]["dialect"]) == (4, "openai")
 
 
+@pytest.mark.nightly
+def test_a_judge_that_ignores_response_formats_rates_by_the_call_of_a_tool(loopback):
+    with serving(BY_NAME["anthropic"], judging()) as endpoint:
+        loopback(endpoint.base_url)
+        row = judged_compile(endpoint)
+        walk_through(start(row), *TO_VERIFICATION)
+        bodies = asked_for_rewards(endpoint)
+    assert all((c.score, c.signal) == (worth(c.text) / 9, "reward") for c in candidates(row))
+    assert all("tools" in body and "response_format" not in body for body in bodies)
+    assert not any(call.usage_flags for call in calls(row) if call.step == StepName.VERIFICATION)
+    expected = next(s for s in row.estimate["steps"] if s["step"] == "verification")
+    assert 0 < step(row, StepName.VERIFICATION).spent_microusd <= expected["high_microusd"]
+    check_money(row)
+
+
 def test_selection_keeps_what_the_reward_ranks_first_and_not_what_the_verifiers_do(loopback):
     with serving(BY_NAME["openai"], judging()) as endpoint:
         loopback(endpoint.base_url)

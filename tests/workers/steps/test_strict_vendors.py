@@ -164,7 +164,14 @@ def test_a_json_task_is_answered_at_every_vendor(vendor, is_known, loopback):
         walk_paid_half(row)
         assert candidates(row, state__in=("trained", "left_out"))
         formats = [body.get("response_format", {}).get("type") for body in endpoint.answered]
+        n_tools = sum("tools" in body for body in endpoint.answered)
+        made = calls(row)
     check_money(row)
+    if vendor.name == "anthropic" and is_known:
+        assert n_tools == sum(call.step == StepName.LABELING for call in made) > 0
+        assert not any(call.usage_flags for call in made)
+    else:
+        assert n_tools == 0
     takes_schema = {"openai", "openai-reasoning", "azure", "gemini", "mistral", "magistral", "groq", "fireworks"}
     if vendor.name in takes_schema:
         assert "json_schema" in formats

@@ -6,6 +6,7 @@ They write what `Script` has for them, in the vendor's own shape: thoughts in a 
 
 import contextlib
 import json
+import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from typing import Any
 Body = Mapping[str, Any]
 Refusal = tuple[int, Any]
 THOUGHT_TOKENS = 300  # what a model that thinks writes before each answer
+TOOL_TOKENS = 410  # what the anthropic double's model adds to a prompt where a tool is forced, by the vendor's page
 PLAIN = {"model", "messages", "temperature", "top_p", "stop", "stream", "response_format", "tools", "user"}
 OPENAI = PLAIN | {"max_tokens", "max_completion_tokens", "n", "seed", "logprobs", "top_logprobs", "prompt_cache_key"}
 
@@ -23,7 +25,8 @@ OPENAI = PLAIN | {"max_tokens", "max_completion_tokens", "n", "seed", "logprobs"
 class Vendor:
     """`fields` are those it knows, None: it ignores what it does not know. `limits` are the names under which it reads
     the token limit. `thoughts` says where they stand ("" for none), `counts_thoughts` whether they are within the
-    reported output; `reads_n` whether it gives several choices."""
+    reported output; `reads_n` whether it gives several choices, `calls_tools` whether it calls a tool that is
+    forced."""
 
     name: str
     model: str
@@ -33,6 +36,7 @@ class Vendor:
     thoughts: str = ""
     counts_thoughts: bool = True
     reads_n: bool = True
+    calls_tools: bool = False
 
 
 def _error(message: str, *, param: str | None = None, code: str | None = None) -> Refusal:
@@ -87,7 +91,35 @@ def _anthropic(body: Body) -> Refusal | None:
     # https://github.com/pollinations/pollinations/pull/11319
     if "temperature" in body:
         return _error("`temperature` is deprecated for this model")
+    for i, tool in enumerate(body.get("tools", ())):
+        fault = _tool_fault(tool["function"]["parameters"])
+        if fault:
+            return _error(f"tools.{i}.custom.{fault}", code="invalid_request_error")
     return None
+
+
+def _tool_fault(schema: Mapping[str, Any]) -> str | None:
+    # https://github.com/windoze95/cantinarr/issues/497
+    if {"oneOf", "allOf", "anyOf"} & set(schema):
+        return "input_schema: input_schema does not support oneOf, allOf, or anyOf at the top level"
+    # https://github.com/lidge-jun/opencodex/issues/75
+    if "type" not in schema:
+        return "input_schema.type: Field required"
+    # from memory: what is an object's and is something else
+    if schema["type"] != "object":
+        return "input_schema.type: Input should be 'object'"
+    # https://github.com/n8n-io/n8n/issues/30590
+    if not all(re.fullmatch(r"[a-zA-Z0-9_.-]{1,64}", name) for name in schema.get("properties", {})):
+        return "input_schema.properties: Property keys should match pattern '^[a-zA-Z0-9_.-]{1,64}$'"
+    return None
+
+
+def refuse_forced_tools(body: Body) -> Refusal | None:
+    """Refuse as Anthropic's newest models do."""
+    # https://github.com/can1357/oh-my-pi/issues/12939
+    if "tool_choice" in body:
+        return _error('tool_choice: type "tool" and "any" are not supported for this model.')
+    return _anthropic(body)
 
 
 def _google(message: str) -> Refusal:
@@ -248,7 +280,13 @@ VENDORS = (
     ),
     Vendor(name="azure", model="prod", dialect="azure-openai", refuse=_azure, limits=BOTH, thoughts="hidden"),
     Vendor(
-        name="anthropic", model="claude-opus-4-8", dialect="anthropic", refuse=_anthropic, limits=BOTH, reads_n=False
+        name="anthropic",
+        model="claude-opus-4-8",
+        dialect="anthropic",
+        refuse=_anthropic,
+        limits=BOTH,
+        reads_n=False,
+        calls_tools=True,
     ),
     Vendor(
         name="gemini",
@@ -310,6 +348,9 @@ class Endpoint:
         room = limit - (THOUGHT_TOKENS if self.vendor.thoughts else 0)
         choices = [self._choice(i, text, room) for i, text in enumerate(texts)]
         n_in = sum(len(str(message["content"])) for message in body["messages"]) // 4
+        if self.vendor.calls_tools and "tool_choice" in body:
+            choices = [_as_call(choice, body["tool_choice"]["function"]["name"]) for choice in choices]
+            n_in += TOOL_TOKENS + len(json.dumps(body["tools"])) // 4
         n_out = sum(min(limit, max(1, len(text) // 4)) for text in texts if room > 0)
         thought = min(limit, THOUGHT_TOKENS) * len(texts) if self.vendor.thoughts else 0
         usage = {"prompt_tokens": n_in, "total_tokens": n_in + n_out + thought}
@@ -330,6 +371,15 @@ class Endpoint:
                 thought = {"type": "thinking", "thinking": [{"type": "text", "text": "let me see"}]}
                 message["content"] = [thought, {"type": "text", "text": said}] if said else [thought]
         return {"index": i, "message": message, "finish_reason": "length" if is_cut or room <= 0 else "stop"}
+
+
+def _as_call(choice: dict[str, Any], name: str) -> dict[str, Any]:
+    """The choice as a call of a tool with what would have been said as its arguments."""
+    function = {"name": name, "arguments": choice["message"]["content"]}
+    call = {"id": f"toolu_{choice['index']}", "type": "function", "function": function}
+    finish = "tool_calls" if choice["finish_reason"] == "stop" else choice["finish_reason"]
+    message = choice["message"] | {"content": None, "tool_calls": [call]}
+    return choice | {"message": message, "finish_reason": finish}
 
 
 def _plain(message: Mapping[str, Any]) -> dict[str, Any]:

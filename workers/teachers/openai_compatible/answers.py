@@ -9,8 +9,10 @@ import math
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
+from backend.domain.dialects.tools import most_tool_tokens
 from workers.teachers.openai_compatible.logprobs import BadAnswer, TokenRows, read_chat_rows, read_echo_rows
 from workers.teachers.openai_compatible.thoughts import read_content
+from workers.teachers.openai_compatible.tool_calls import read_call
 from workers.teachers.protocol import Choice, CompletionRequest, Message, ScoreRequest, Usage
 from workers.teachers.token_estimates import estimate_tokens, likely_input_tokens
 
@@ -79,7 +81,11 @@ def _short(value: object) -> str:
 def _choice(row: object, request: CompletionRequest) -> Choice:
     if not isinstance(row, dict) or not isinstance(row.get("message"), dict):
         raise BadAnswer("a choice is not an object with a message")
-    content = read_content(row["message"])  # of a refusal or a tool call it is empty, and dropped downstream
+    if request.answer_schema:
+        arguments = read_call(row["message"], is_cut=row.get("finish_reason") == "length")
+        if arguments is not None:
+            return _choice_of_call(arguments, row.get("finish_reason"), request)
+    content = read_content(row["message"])  # of a refusal or another tool's call it is empty, and dropped downstream
     text = _clean(content.text, request)
     # with thoughts in the same text the rows are theirs too: no log-prob of the answer is left
     rows = TokenRows() if content.has_thoughts else read_chat_rows(row.get("logprobs"), request.top_logprobs)
@@ -95,6 +101,13 @@ def _choice(row: object, request: CompletionRequest) -> Choice:
         n_tokens=len(rows.logprobs) if rows.logprobs else estimate_tokens(text),
         finish_reason=finish if finish in ("stop", "length", "content_filter", "tool_calls") else "stop",
     )
+
+
+def _choice_of_call(arguments: str, finish: object, request: CompletionRequest) -> Choice:
+    """The choice that a call is. Its log-probs are of more than the arguments: none is left."""
+    text = _clean(arguments, request)
+    ended = finish if finish in ("length", "content_filter") else "stop"
+    return Choice(text=text, n_tokens=estimate_tokens(text), finish_reason=str(ended))
 
 
 def no_answer(request: CompletionRequest) -> Answer:
@@ -119,7 +132,8 @@ def most_input_tokens(request: CompletionRequest) -> int:
     """No tokenizer makes more tokens than bytes; 16 a message allow for the chat template. What is reserved before a
     call (workers.step.teacher_calls.worst_cost) is the same sum, so no report can cost more than was reserved."""
     begun = len(request.prefix.encode("utf-8")) + 16 if request.prefix else 0
-    return sum(len(m.content.encode("utf-8")) + 16 for m in request.messages) + begun
+    tool = most_tool_tokens(request.answer_schema) if request.as_tool else 0
+    return sum(len(m.content.encode("utf-8")) + 16 for m in request.messages) + begun + tool
 
 
 def read_usage(value: object, request: CompletionRequest, choices: tuple[Choice, ...]) -> Usage:

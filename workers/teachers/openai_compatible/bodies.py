@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from backend.domain.dialects.dialect import Dialect, Option, ResponseFormat
+from backend.domain.dialects.tools import answer_tool
 from workers.teachers.protocol import CompletionRequest, Message, ScoreRequest, TeacherCaps
 
 GENERATION_CONFIG = "generation_config"  # transformers' own field: a JSON text, filled up from the model's own settings
@@ -86,6 +87,8 @@ def _response_format(answer_schema: str, dialect: Dialect) -> dict[str, Any]:
     JSON Schema's words in a strict schema, and answers are checked here anyway."""
     if Option.RESPONSE_FORMAT not in dialect.takes or dialect.response_format is ResponseFormat.FREE:
         return {}
+    if dialect.response_format is ResponseFormat.TOOL:
+        return answer_tool(json.loads(answer_schema))
     if dialect.response_format is ResponseFormat.OBJECT:
         return {"response_format": {"type": "json_object"}}
     schema = {"name": "answer", "schema": json.loads(answer_schema)}

@@ -19,6 +19,7 @@ from backend.domain.dialects.dialect import (
     Option,
     schema_digest,
 )
+from backend.domain.dialects.tools import schema_of_tool
 from workers.teachers.openai_compatible.bodies import GENERATION_CONFIG
 from workers.teachers.openai_compatible.statements import Statement, read_statement
 
@@ -26,6 +27,8 @@ LEARNT_FROM = frozenset({400, 404, 405, 422, 500, 501})
 VAGUE = frozenset({400, 422})  # of these alone one that names nothing is taken for one about an option
 TOKEN_LIMITS = ("max_tokens", "max_completion_tokens")
 _EFFORT_NAMES = ("reasoning_effort", "reasoning", "effort", "thinking", "think")
+_FORM_NAMES = ("response_format", "json_schema", "response_schema")
+_TOOL_NAMES = ("tools", "tool_choice", "tool", "Tool", "Tools", "function", "functions", "Function", "function_call")
 _ALSO_CALLED = {"chat_template_kwargs": ("chat_template",)}  # vLLM with a tokenizer of Mistral's
 
 # without a name: what is left out first is what an answer needs least
@@ -77,7 +80,8 @@ _SYSTEM = re.compile(
     r"|conversation roles must alternate|unsupported role|only user and assistant roles",
     re.IGNORECASE,
 )
-_SCHEMA = re.compile(r"invalid (?:json )?schema", re.IGNORECASE)  # of this answer: another one may be taken
+# of this answer: another one may be taken
+_SCHEMA = re.compile(r"invalid (?:json )?schema|input_schema|function\.parameters", re.IGNORECASE)
 _UNKNOWN = re.compile(
     r"unsupported|not supported|unrecogni[sz]ed|unknown|unexpected|extra|not permitted|not allowed|not available"
     r"|cannot find field|deprecated|does not (?:support|accept)",
@@ -131,7 +135,7 @@ def _options_of(body: Mapping[str, Any], dialect: Dialect) -> dict[Option, tuple
         Option.SEED: (dialect.seed,),
         Option.TOP_LOGPROBS: ("top_logprobs",),
         Option.LOGPROBS: ("logprobs", "response_logprobs"),
-        Option.RESPONSE_FORMAT: ("response_format", "json_schema", "response_schema"),
+        Option.RESPONSE_FORMAT: _TOOL_NAMES if "tools" in body else _FORM_NAMES,
         Option.CACHE_KEY: ("prompt_cache_key",),
     }
     paths = (dialect.effort, () if dialect.off is None else dialect.off[0])
@@ -230,7 +234,7 @@ def _limit(text: str, body: Mapping[str, Any], known: Sequence[Lesson]) -> Lesso
 
 def _schema_of(body: Mapping[str, Any]) -> str:
     """The digest of the schema that a body holds its answer to, "" without one."""
-    schema = _at(body, ("response_format", "json_schema", "schema"))
+    schema = schema_of_tool(body) or _at(body, ("response_format", "json_schema", "schema"))
     return "" if schema is None else schema_digest(schema)
 
 

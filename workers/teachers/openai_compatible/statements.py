@@ -25,7 +25,7 @@ _ACCOUNT = re.compile(
     re.IGNORECASE,
 )
 # the names in a refused schema are a customer's: "flagged" may be one
-_FORM = re.compile(r"response[_ ]?(?:format|schema)|json[_ ]?schema|invalid schema", re.IGNORECASE)
+_FORM = re.compile(r"response[_ ]?(?:format|schema)|(?:json|input)[_ ]?schema|invalid schema", re.IGNORECASE)
 _BROKEN_JSON = "json_validate_failed"  # Groq's, https://console.groq.com/docs/structured-outputs
 
 

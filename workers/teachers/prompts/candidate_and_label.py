@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from typing import TypedDict
 
 from backend.domain.answers.json_values import strip_fence
-from backend.domain.spec.defaults import thought_tokens
+from backend.domain.spec.defaults import dialect_of, thought_tokens
 from backend.domain.spec.parsing import (
     LabelOutput,
     SliceSpec,
@@ -85,13 +85,20 @@ class TeacherOptions(TypedDict):
     thought_tokens: int
     effort: str
     cache_key: str
+    as_tool: bool
 
 
 def teacher_options(spec: Spec, kind: str) -> TeacherOptions:
-    """Return how long the spec's teacher may think, and the key under which a vendor's prompt cache finds the beginning
-    of each request of this kind. The key is a digest: it tells a vendor nothing that the request does not."""
+    """Return how long the spec's teacher may think, the key under which a vendor's prompt cache finds the beginning of
+    each request of this kind, and whether a schema goes out as a tool's. The key is a digest: it tells a vendor nothing
+    that the request does not."""
     key = hashlib.sha256("\n".join((kind, spec.name, spec.task)).encode()).hexdigest()[:32]
-    return {"thought_tokens": thought_tokens(spec.teacher), "effort": spec.teacher.effort or "", "cache_key": key}
+    return {
+        "thought_tokens": thought_tokens(spec.teacher),
+        "effort": spec.teacher.effort or "",
+        "cache_key": key,
+        "as_tool": dialect_of(spec.teacher).has_tool,
+    }
 
 
 def chat(system: str, lines: Sequence[str], *, n_shared: int) -> tuple[Message, Message]:

@@ -1,5 +1,6 @@
 """An estimate brackets what a compile costs, and a budget that cannot suffice is refused before anything is spent."""
 
+import json
 from datetime import date
 from typing import Any
 
@@ -7,12 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from backend.domain.answers.json_schemas import normal_schema
+from backend.domain.dialects.tools import likely_tool_tokens, most_tool_tokens
 from backend.domain.errors import InvalidSpec
 from backend.domain.lifecycle import StepName
 from backend.domain.money.pricing import cost_microusd, price_book
 from backend.domain.planning.estimates import Estimate, check_budget, estimate, usd
 from backend.domain.planning.trial_estimates import answer_tokens, base_size_b, recipes_cost
+from backend.domain.spec.defaults import tool_tokens
 from backend.domain.spec.parsing import Spec, parse_spec
+
+SENT = json.dumps(normal_schema({"type": "object", "properties": {"a": {"type": "string"}}}))
 
 
 def spec(**changed: Any) -> Spec:
@@ -220,6 +226,22 @@ def test_answers_are_as_long_as_gold_shows_and_at_most_as_long_as_the_spec_allow
     made = estimate(generative("text"), prompt_tokens_label=1000).steps[StepName.LABELING]
     assert made.expected == round(4 * 1000 * 0.1 + 4 * 5 * 102 * 0.4)
     assert made.high == round(2 * 4 * 5 * 1000 * 0.1 + 4 * 5 * 512 * 0.4)
+
+
+def test_the_definition_of_a_tool_is_a_part_of_each_prompt_for_an_answer() -> None:
+    price = {"input_usd_per_mtok": 1, "output_usd_per_mtok": 5}
+    teacher = {"provider": "openai_compatible", "base_url": "https://llm.example.com/v1", "model": "m", "price": price}
+
+    def made(kind: str, dialect: str) -> Estimate:
+        spec = generative(kind, teacher=teacher | {"dialect": dialect, "concurrency": 1})
+        assert tool_tokens(spec) == (likely_tool_tokens(SENT) if (kind, dialect) == ("json", "anthropic") else 0)
+        return estimate(spec)
+
+    plain, by_tool = made("json", "groq"), made("json", "anthropic")  # both give one choice a call
+    n_tokens = round(by_tool.steps[StepName.LABELING].expected - plain.steps[StepName.LABELING].expected)
+    assert n_tokens == likely_tool_tokens(SENT) * 4 * 5
+    assert by_tool.worst_batch - plain.worst_batch >= most_tool_tokens(SENT)
+    assert made("text", "anthropic").steps[StepName.LABELING] == made("text", "groq").steps[StepName.LABELING]
 
 
 def test_a_judge_is_asked_twice_for_each_held_out_answer_and_for_every_trial_at_the_most() -> None:

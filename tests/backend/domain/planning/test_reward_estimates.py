@@ -1,9 +1,12 @@
 """What rewards cost before they are asked for: in the estimate, the worst batch and the bound on what is ours."""
 
+import json
 from typing import Any
 
 import pytest
 
+from backend.domain.answers.rewards import MOST_RATING
+from backend.domain.dialects.tools import likely_tool_tokens
 from backend.domain.errors import InvalidSpec
 from backend.domain.lifecycle import StepName
 from backend.domain.money.pricing import price_book
@@ -40,6 +43,16 @@ def test_a_judge_is_billed_by_the_call_and_by_the_candidate() -> None:
     assert eight.expected == 24 * (20 + 6) + 4 * (230 + 46) + 4 * (24 * 6 + 4 * 6)
     assert one.expected == 24 * (20 + 6) + 24 * (230 + 46) + 4 * (24 * 6 + 24 * 6)
     assert eight.low < eight.expected < eight.high
+
+
+def test_the_tool_of_a_judge_is_a_part_of_each_call() -> None:
+    by_tool = made(JUDGE | {"dialect": "anthropic"}).steps[StepName.VERIFICATION]
+    plain = made(JUDGE | {"dialect": "groq"}).steps[StepName.VERIFICATION]
+    schema = {"type": "object", "properties": {}}
+    rating = {"type": "integer", "minimum": 0, "maximum": MOST_RATING}
+    schema["properties"] = {f"k{i}": rating for i in range(9)}  # eight and the control
+    tool = likely_tool_tokens(json.dumps(schema | {"required": list(schema["properties"])}))
+    assert (by_tool.expected - plain.expected) / 4 == pytest.approx(tool, rel=0.05)
 
 
 def test_a_reward_model_reads_the_question_with_every_candidate_and_writes_nothing() -> None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from backend.domain.dialects.dialect import Option, ResponseFormat
+from backend.domain.dialects.dialect import Lesson, Option, ResponseFormat, with_lessons
 from backend.domain.dialects.table import BY_NAME, UNKNOWN
 from workers.teachers.openai_compatible.bodies import chat_body, echo_body
 from workers.teachers.protocol import CompletionRequest, Message, ScoreRequest, TeacherCaps
@@ -62,6 +62,7 @@ RICH = CompletionRequest(
     answer_schema='{"type":"object"}',
 )
 TELLS = TeacherCaps(logprobs=True)
+ANTHROPIC = BY_NAME["anthropic"]
 
 
 @pytest.mark.parametrize("name", sorted(BY_NAME))
@@ -83,7 +84,7 @@ def test_no_dialect_is_sent_what_it_does_not_take(name: str) -> None:
     assert body.get("n", 1) <= dialect.max_n
     assert body.get("temperature", 0) <= dialect.max_temperature
     assert body[dialect.token_limit] == 1030
-    told = body.get("response_format", {}).get("type", "text")
+    told = "tool" if "tools" in body else body.get("response_format", {}).get("type", "text")
     assert told == (dialect.response_format if Option.RESPONSE_FORMAT in dialect.takes else "text")
 
 
@@ -141,6 +142,49 @@ def test_an_answer_is_held_to_its_schema_as_far_as_the_dialect_can() -> None:
     assert schema == {"type": "json_schema", "json_schema": {"name": "answer", "schema": {"type": "object"}}}
     weaker = replace(UNKNOWN, response_format=ResponseFormat.OBJECT)
     assert chat_body(RICH, "m", TELLS, weaker)["response_format"] == {"type": "json_object"}
+
+
+def test_where_a_tool_is_the_form_one_call_is_forced_whose_arguments_are_the_answer() -> None:
+    body = chat_body(RICH, "m", TELLS, BY_NAME["anthropic"])
+    (tool,) = body["tools"]
+    assert (tool["type"], tool["function"]["name"]) == ("function", "answer")
+    assert tool["function"]["parameters"] == {"type": "object"}
+    assert tool["function"]["description"]
+    assert body["tool_choice"] == {"type": "function", "function": {"name": "answer"}}
+    assert "response_format" not in body
+    assert not {"tools", "tool_choice"} & set(chat_body(replace(RICH, answer_schema=""), "m", TELLS, ANTHROPIC))
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "array", "items": {"type": "string"}},
+        {"type": ["object", "null"]},
+        {"enum": ["a"]},
+        {"anyOf": [{"type": "object"}, {"type": "null"}]},
+    ],
+)
+def test_a_schema_of_anything_but_an_object_goes_out_as_no_tool(schema: dict[str, object]) -> None:
+    body = chat_body(replace(RICH, answer_schema=json.dumps(schema)), "m", TELLS, ANTHROPIC)
+    assert not {"tools", "tool_choice", "response_format"} & set(body)
+
+
+def test_a_tool_that_was_refused_is_left_out_and_nothing_takes_its_place() -> None:
+    refused = with_lessons(ANTHROPIC, [Lesson(option=Option.RESPONSE_FORMAT, value="text")])
+    assert not {"tools", "tool_choice", "response_format"} & set(chat_body(RICH, "m", TELLS, refused))
+    assert not refused.has_tool
+
+
+def test_a_refused_json_schema_says_nothing_of_tools() -> None:
+    weaker = with_lessons(ANTHROPIC, [Lesson(option=Option.RESPONSE_FORMAT, value="json_object")])
+    assert "tools" in chat_body(RICH, "m", TELLS, weaker)
+
+
+def test_a_tool_changes_nothing_of_what_a_cache_is_asked_for() -> None:
+    dialect = replace(BY_NAME["openrouter-breakpoints"], response_format=ResponseFormat.TOOL)
+    body = chat_body(RICH, "m", TELLS, replace(dialect, takes=dialect.takes | {Option.CACHE_KEY}))
+    assert body["messages"][-1]["content"][0]["cache_control"] == {"type": "ephemeral"}
+    assert (body["prompt_cache_key"], "tools" in body) == ("k", True)
 
 
 def test_where_there_is_no_system_role_its_text_opens_the_question() -> None:
