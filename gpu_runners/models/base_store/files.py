@@ -1,8 +1,10 @@
 """The check that a folder holds a base that can be loaded: read from small files and from the heads of the weights, so
 that it costs milliseconds whatever the base weighs.
 
-A safetensors file begins with the length of its header and the header, which names each tensor's shape and place
-(format description of the safetensors project, version 0.4); a file that ends before the last place is truncated.
+A safetensors file begins with the length of its header and the header, which names each tensor's type, shape and place
+(format description of the safetensors project, version 0.4); a file that ends before the last place is truncated. What
+else a header must be (types that exist, places without gaps that hold their shapes) the format's own library says: the
+loaders read with it.
 """
 
 import json
@@ -11,6 +13,8 @@ import struct
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from safetensors import SafetensorError, safe_open
 
 from gpu_runners.errors import JobFailed
 
@@ -143,7 +147,20 @@ def _shapes(path: Path, name: str) -> dict[str, list[int]]:
             "another revision.",
             code="base_truncated",
         )
+    _check_header(path, name)
     return shapes
+
+
+def _check_header(path: Path, name: str) -> None:
+    try:
+        with safe_open(path, "np"):
+            pass
+    except SafetensorError as error:
+        raise JobFailed(
+            f"The base {name!r} is not whole: the header of {path.name} does not describe its bytes "
+            f"({str(error)[:200]}). Fetch it again, or use another revision.",
+            code="base_truncated",
+        ) from error
 
 
 def _header(path: Path, size: int) -> tuple[dict[str, Any], int]:

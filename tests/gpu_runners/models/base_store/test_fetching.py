@@ -183,6 +183,14 @@ def test_a_shard_that_ends_early_as_published_is_truncated(hub: ModelHub, config
     assert BaseCache(config.cache).take(NAME) is None
 
 
+def test_a_shard_whose_header_lies_is_not_kept(hub: ModelHub, config: HubConfig) -> None:
+    shard = max(name for name in files_at(hub) if name.startswith("model-"))
+    files_at(hub)[shard] = files_at(hub)[shard].replace(b'"F32"', b'"F16"', 1)
+    error = refused(NAME, config)
+    assert (error.code, error.retryable, shard in error.message) == ("base_truncated", False, True)
+    assert BaseCache(config.cache).take(NAME) is None
+
+
 def test_a_shard_that_the_index_names_and_nobody_has_is_truncated(hub: ModelHub, config: HubConfig) -> None:
     shard = max(name for name in files_at(hub) if name.startswith("model-"))
     del files_at(hub)[shard]
