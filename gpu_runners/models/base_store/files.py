@@ -125,6 +125,27 @@ def _read_any(folder: Path, file: str) -> Any:
         raise _not_whole(folder, f"{file} cannot be read") from error
 
 
+def check_readable(folder: Path, name: str) -> None:
+    """Have transformers read config.json, as every load of the base begins. Raises JobFailed(base_wrong_architecture)
+    for what it does not take: a size that is no number, a `model_type` that it does not know."""
+    from transformers import AutoConfig
+
+    try:
+        AutoConfig.from_pretrained(str(folder), local_files_only=True, trust_remote_code=False)
+    except Exception as error:  # the configs' validators raise what they like
+        raise _refused_by_library(name, folder, "read its config.json", error) from error
+
+
+def load_failed(name: str, folder: Path, error: Exception) -> JobFailed:
+    return _refused_by_library(name, folder, "load it", error)
+
+
+def _refused_by_library(name: str, folder: Path, what: str, error: Exception) -> JobFailed:
+    """The refusal with the first line of the library's own reason, without this machine's folders."""
+    why = str(error).strip().partition("\n")[0].replace(str(folder), name)[:200]
+    return wrong_architecture(name, f"transformers does not {what} ({type(error).__name__}{why and ': '}{why})")
+
+
 def _is_native(model_type: str) -> bool:
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
 

@@ -18,7 +18,7 @@ from gpu_runners.errors import JobFailed
 from gpu_runners.models.base_checks import look_at_base
 from gpu_runners.models.base_store import fetching
 from gpu_runners.models.base_store.fetching import fetch
-from gpu_runners.models.base_store.refusals import NO_BACKEND, causal_refusal
+from gpu_runners.models.base_store.refusals import NO_BACKEND, READ_OF, causal_refusal
 from gpu_runners.models.bases import MINILM, TINY, installed_folder
 from gpu_runners.models.lora_shapes import linear_shapes
 from tests.doubles.model_hub import ModelHub, model_hub
@@ -54,7 +54,7 @@ def look(config: HubConfig, name: str = NAME, *, kind: str = "causal", base_dir:
 def test_a_base_on_the_hub_is_known_without_its_weights(config: HubConfig, hub: ModelHub, sharded: Path) -> None:
     found = look(config)
     assert (found.code, found.is_here) == ("", False)
-    assert set(hub.fetched()) == {"config.json", "model.safetensors.index.json", "tokenizer_config.json"}
+    assert set(hub.fetched()) == {"config.json", "model.safetensors.index.json", *READ_OF["causal"]}
     declared = json.loads((sharded / "config.json").read_text())
     per_layer = sum(map(sum, linear_shapes(declared).values()))
     assert found.adapter_parameters == per_layer * declared["num_hidden_layers"]
@@ -130,10 +130,15 @@ def test_what_a_training_would_meet_is_met_now(config: HubConfig, hub: ModelHub,
         ({"model_type": "gemma2", "attn_logit_softcapping": None}, ""),
         ({"model_type": "qwen3_next"}, "unsupported_base"),
         ({"kv_lora_rank": 512}, "unsupported_base"),
+        ({"model_type": "gpt_bigcode", "hidden_size": None, "n_embd": 64}, "unsupported_base"),
+        ({"vocab_size": "many"}, "unsupported_base"),
+        ({"eos_token_id": [1, "<|end|>"]}, "not_causal"),
+        ({"eos_token_id": [1, 2]}, ""),
     ],
 )
 def test_what_our_engine_cannot_run_is_refused_by_the_config(changes: dict[str, Any], code: str) -> None:
-    config = {"architectures": ["AnyForCausalLM"], "model_type": "qwen2"} | changes
+    sizes = {"hidden_size": 64, "vocab_size": 100}
+    config = {"architectures": ["AnyForCausalLM"], "model_type": "qwen2"} | sizes | changes
     refusal = causal_refusal("owner/any", config, ["chat_template.jinja"], {})
     assert (refusal.code if refusal else "") == code
 
@@ -191,11 +196,19 @@ def test_an_encoder_that_is_not_computed_is_refused_at_a_look(config: HubConfig,
     ("file", "content", "code"),
     [
         ("config.json", b'{"architectures": 5}', "not_causal"),
-        ("config.json", b'{"architectures": ["AForCausalLM"], "model_type": ["a"]}', "base_wrong_architecture"),
+        (
+            "config.json",
+            b'{"architectures": ["AForCausalLM"], "model_type": ["a"], "vocab_size": 9, "hidden_size": 8}',
+            "base_wrong_architecture",
+        ),
         ("config.json", b"[" * 100_000, "base_truncated"),
         ("model.safetensors.index.json", b'{"weight_map": {"a": []}}', "base_truncated"),
         ("model.safetensors.index.json", b'{"weight_map": 5}', "base_truncated"),
         ("tokenizer_config.json", b"[]", "base_truncated"),
+        ("generation_config.json", b"[]", "base_truncated"),
+        ("generation_config.json", b'{"eos_token_id": "<|end|>"}', "not_causal"),
+        ("generation_config.json", b'{"eos_token_id": {"a": 1}}', "not_causal"),
+        ("generation_config.json", b'{"eos_token_id": null}', ""),
     ],
 )
 def test_files_of_any_content_get_a_code(
@@ -203,6 +216,25 @@ def test_files_of_any_content_get_a_code(
 ) -> None:
     hub.add("owner/odd", sharded).revisions["main"][file] = content
     assert look(config, "owner/odd").code == code
+
+
+@pytest.mark.parametrize("kind", ["causal", "encoder"])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"num_attention_heads": "four"},
+        {"num_hidden_layers": 2.5},
+        {"max_position_embeddings": [1]},
+        {"model_type": "x"},
+    ],
+)
+def test_a_config_that_transformers_does_not_read_is_refused_at_a_look(
+    config: HubConfig, hub: ModelHub, sharded: Path, kind: str, changes: dict[str, Any]
+) -> None:
+    files = hub.add("owner/odd", sharded).revisions["main"]
+    files["config.json"] = json.dumps(json.loads(files["config.json"]) | changes).encode()
+    refused = look(config, "owner/odd", kind=kind)
+    assert (refused.code, "does not read its config.json" in refused.message) == ("base_wrong_architecture", True)
 
 
 def test_a_small_file_that_is_large_is_never_fetched(config: HubConfig, hub: ModelHub, sharded: Path) -> None:
