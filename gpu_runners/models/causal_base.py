@@ -31,7 +31,9 @@ _OLD_TEMPLATE = "chat_template.json"  # where processors kept it before chat_tem
 class CausalBase:
     """`tokenizer_sha256` is over tokenizer.json and the chat template: what two bases must share for one to draft for
     the other, and what an adapter is bound to. `eos_ids` end an answer; the first one is trained: the end of turn that
-    the chat template writes. `special_tokens` are the texts that the tokenizer takes for one token of its own."""
+    the chat template writes. `special_tokens` are the texts that the tokenizer takes for one token of its own.
+    `pad_id` is the tokenizer's padding where the weights have a row for it (a padding added to a tokenizer alone has
+    none), else the first end."""
 
     base: Base
     tokenizer: Any
@@ -83,19 +85,22 @@ def _described(base: Base) -> CausalBase:
     if template is None:
         raise _unfit(name, "has a chat template that does not take a user's text")
     end = [int(tokenizer.convert_tokens_to_ids(template.end))] if template.end else []
-    eos = tuple(dict.fromkeys([*end, *declared]))
+    vocab_size = int(config["vocab_size"])
+    if end and end[0] >= vocab_size:
+        raise _unfit(name, f"ends its turns with {template.end!r}, for which its weights have no row")
+    eos = tuple(dict.fromkeys(i for i in [*end, *declared] if i < vocab_size))
     if not eos:
         raise _unfit(name, "has no end-of-sequence token")
-    pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else eos[0]
+    pad = tokenizer.pad_token_id
     return CausalBase(
         base=base,
         tokenizer=tokenizer,
         tokenizer_sha256=tokenizer_sha256(base.folder, str(tokenizer.chat_template)),
         eos_ids=eos,
         special_tokens=special,
-        pad_id=int(pad),
+        pad_id=int(pad) if pad is not None and pad < vocab_size else eos[0],
         context=int(config.get("max_position_embeddings") or DEFAULT_CONTEXT),
-        vocab_size=int(config["vocab_size"]),
+        vocab_size=vocab_size,
         hidden_size=int(config["hidden_size"]),
         template=template,
     )
