@@ -91,7 +91,7 @@ def _pooling(name: str, modules: Any, read: ReadJson) -> tuple[Pooling, bool]:
     if modules is None:
         return Pooling.MEAN, True
     entries = [_object(row) for row in modules] if isinstance(modules, list) else []
-    rows = [(str(row.get("type", "")).rsplit(".", 1)[-1], str(row.get("path", ""))) for row in entries]
+    rows = [(_module_kind(str(row.get("type", ""))), str(row.get("path", ""))) for row in entries]
     kinds = [kind for kind, _ in rows]
     if kinds not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]):
         raise _refusal(name, f"is made of the modules {', '.join(kinds) or 'none'}, not Transformer and Pooling")
@@ -104,6 +104,12 @@ def _pooling(name: str, modules: Any, read: ReadJson) -> tuple[Pooling, bool]:
     if len(modes) != 1 or modes[0] not in set(Pooling):
         raise _refusal(name, f"has the pooling {' + '.join(modes)}")
     return Pooling(modes[0]), config.get("include_prompt") is not False
+
+
+def _module_kind(kind: str) -> str:
+    """The name of a module of sentence-transformers; another's (`custom_st.Transformer`) as it stands: code of the
+    encoder's own repository."""
+    return kind.rsplit(".", 1)[-1] if kind.startswith("sentence_transformers.") else kind
 
 
 def _modes(config: Mapping[str, Any]) -> Sequence[str]:

@@ -96,8 +96,10 @@ def check_tokenizer(has_tokenizer: bool, name: str) -> None:
 
 def check_config(config: Mapping[str, Any], name: str) -> None:
     """Refuse a base whose code lies in its repository: none of it is ever run. Many name such code (`auto_map`) for
-    older libraries and are known natively by now; those pass."""
-    if config.get("auto_map") and not _is_native(str(config.get("model_type") or "")):
+    older libraries and are known natively by now; those pass. A class of another name is another network, whatever
+    `model_type` stands beside it (JinaBertModel of a `bert` has ALiBi for positions)."""
+    named = config.get("auto_map")
+    if named and not _is_native(str(config.get("model_type") or ""), named):
         raise JobFailed(
             f"The base {name!r} runs code of its own repository, which is never done here. Use a base whose "
             "architecture transformers knows.",
@@ -146,10 +148,27 @@ def _refused_by_library(name: str, folder: Path, what: str, error: Exception) ->
     return wrong_architecture(name, f"transformers does not {what} ({type(error).__name__}{why and ': '}{why})")
 
 
-def _is_native(model_type: str) -> bool:
+def _is_native(model_type: str, auto_map: Any) -> bool:
+    """Say whether transformers has the classes by which the base would be loaded. Those for other heads do not matter:
+    nomic-embed names a NomicBertForPreTraining that nobody loads. Case does not either (MPT's MPTConfig)."""
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, MODEL_MAPPING_NAMES
 
-    return model_type in CONFIG_MAPPING_NAMES
+    by_key = {
+        "AutoConfig": CONFIG_MAPPING_NAMES,
+        "AutoModel": MODEL_MAPPING_NAMES,
+        "AutoModelForCausalLM": MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+    }
+    own = {key: auto_map[key] for key in by_key if key in auto_map} if isinstance(auto_map, Mapping) else {}
+    return model_type in CONFIG_MAPPING_NAMES and all(
+        str(name).rpartition(".")[2].casefold() in _class_names(by_key[key].get(model_type))
+        for key, name in own.items()
+    )
+
+
+def _class_names(names: Any) -> set[str]:
+    """The classes of one `model_type`: mostly one, and several where it has variants."""
+    return {str(name).casefold() for name in (names if isinstance(names, (list, tuple)) else [names])}
 
 
 def _shapes(path: Path, name: str) -> dict[str, list[int]]:

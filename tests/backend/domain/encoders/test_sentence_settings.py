@@ -84,6 +84,8 @@ def test_positions_begin_after_the_padding_token_where_a_model_counts_so(
         ({"modules": [*MODULES, {"type": "sentence_transformers.models.Dense", "path": "3_Dense"}]}, "Dense"),
         ({"modules": [{"type": "sentence_transformers.models.StaticEmbedding", "path": ""}]}, "StaticEmbedding"),
         ({"modules": [MODULES[0] | {"path": "transformer"}, MODULES[1]]}, "'transformer'"),
+        ({"modules": [MODULES[0] | {"type": "custom_st.Transformer"}, *MODULES[1:]]}, "modules custom_st.Transformer,"),
+        ({"modules": [MODULES[0], MODULES[1] | {"type": "Pooling"}, MODULES[2] | {"type": "a.Normalize"}]}, "a.Norm"),
         ({"pooling": {"pooling_mode": ["cls", "mean"]}}, "cls + mean"),
         ({"pooling": {"pooling_mode_cls_token": True, "pooling_mode_max_tokens": True}}, "cls + max"),
         ({"pooling": {"pooling_mode": "median"}}, "median"),

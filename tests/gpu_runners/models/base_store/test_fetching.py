@@ -160,7 +160,7 @@ def test_a_base_with_code_of_its_own_is_refused_before_its_weights(hub: ModelHub
 
 
 def test_code_that_is_not_needed_is_neither_fetched_nor_a_reason_to_refuse(hub: ModelHub, config: HubConfig) -> None:
-    change_config(hub, auto_map={"AutoModelForCausalLM": "modeling_own.OwnForCausalLM"})
+    change_config(hub, auto_map={"AutoModelForCausalLM": "modeling_own.Qwen2ForCausalLM"})
     fetch(NAME, config)
     assert "modeling_own.py" not in hub.fetched()
 

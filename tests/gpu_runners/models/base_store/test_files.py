@@ -1,4 +1,5 @@
-"""The heads of weights: what a safetensors header must be for a loader to read the file."""
+"""What the files of a base must be before it is loaded: heads of weights that a loader reads, a network that
+transformers has."""
 
 import json
 from pathlib import Path
@@ -7,7 +8,7 @@ from typing import Any
 import pytest
 
 from gpu_runners.errors import JobFailed
-from gpu_runners.models.base_store.files import check_base
+from gpu_runners.models.base_store.files import check_base, check_config
 
 
 def base_of(folder: Path, header: dict[str, Any], n_bytes: int) -> Path:
@@ -51,3 +52,38 @@ def test_a_header_that_does_not_describe_its_bytes_is_no_whole_base(
     with pytest.raises(JobFailed) as caught:
         check_base(base_of(tmp_path, header, n_bytes), "mine")
     assert (caught.value.code, "model.safetensors" in caught.value.message) == ("base_truncated", True)
+
+
+@pytest.mark.parametrize(
+    ("model_type", "auto_map", "is_native"),
+    [
+        (
+            "nomic_bert",
+            {"AutoModel": "a/b--m.NomicBertModel", "AutoModelForMaskedLM": "m.NomicBertForPreTraining"},
+            True,
+        ),
+        ("qwen2", {"AutoConfig": "c.Qwen2Config", "AutoModelForCausalLM": "modeling_qwen.Qwen2ForCausalLM"}, True),
+        ("mpt", {"AutoConfig": "c.MPTConfig", "AutoModelForCausalLM": "modeling_mpt.MPTForCausalLM"}, True),
+        ("qwen2", {"AutoTokenizer": ["t.OwnTokenizer", None]}, True),
+        ("funnel", {"AutoModel": "m.FunnelBaseModel"}, True),
+        ("bert", {"AutoModel": "jinaai/jina-bert-implementation--modeling_bert.JinaBertModel"}, False),
+        (
+            "bert",
+            {"AutoConfig": "configuration_bert.JinaBertConfig", "AutoModelForMaskedLM": "m.BertForMaskedLM"},
+            False,
+        ),
+        ("xlm-roberta", {"AutoModel": "modeling_lora.XLMRobertaLoRA"}, False),
+        ("bert", {"AutoModel": "modeling.RobertaModel"}, False),
+        ("qwen2", {"AutoModelForCausalLM": ["m.OwnForCausalLM"]}, False),
+        ("own", {"AutoModel": "modeling.OwnModel"}, False),
+    ],
+)
+def test_only_classes_that_transformers_has_for_the_type_are_loaded_without_their_code(
+    model_type: str, auto_map: dict[str, Any], is_native: bool
+) -> None:
+    try:
+        check_config({"model_type": model_type, "auto_map": auto_map}, "owner/any")
+        code = ""
+    except JobFailed as refused:
+        code = refused.code
+    assert code == ("" if is_native else "base_needs_remote_code")
