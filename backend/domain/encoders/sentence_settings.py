@@ -2,7 +2,7 @@
 
     modules.json                       the modules in their order: Transformer, Pooling, and Normalize or not
     <n>_Pooling/config.json            which hidden states become the vector
-    sentence_bert_config.json          max_seq_length
+    sentence_bert_config.json          max_seq_length; TRANSFORMER_FILES are its names
     config_sentence_transformers.json  prompts, default_prompt_name
 
 Vectors are brought to unit length whether there is a Normalize or not: distances are cosines, and heads stand on unit
@@ -22,6 +22,11 @@ from backend.domain.errors import InvalidInput
 ReadJson = Callable[[str], Any]  # a file's path inside the encoder's folder to its JSON; None where it is not there
 
 MAX_PREFIX = 1_000  # characters
+# the names of one file in sentence-transformers 6.2, which takes the first that says anything
+TRANSFORMER_FILES = tuple(
+    f"sentence_{kind}_config.json"
+    for kind in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
+)
 _POOLINGS_BEFORE = {
     "pooling_mode_cls_token": "cls",
     "pooling_mode_max_tokens": "max",
@@ -69,7 +74,7 @@ def read_settings(name: str, use: Use, read: ReadJson) -> SentenceSettings:
     prefix = read_prefix(name, use, read("config_sentence_transformers.json"))
     if prefix and not reads_prompt:
         raise _refusal(name, "leaves its prompt out of the pooling (include_prompt is false)")
-    bert = _object(read("sentence_bert_config.json"))
+    bert = next((values for file in TRANSFORMER_FILES if (values := _object(read(file)))), {})
     return SentenceSettings(
         pooling=pooling, prefix=prefix, max_tokens=_max_tokens(bert, read), lowercase=bert.get("do_lower_case") is True
     )

@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+from backend.domain.encoders.sentence_settings import TRANSFORMER_FILES
 from gpu_runners.config import HubConfig
 from gpu_runners.errors import JobFailed
 from gpu_runners.models.base_store.cache import BaseCache, Hold
@@ -54,7 +55,7 @@ SMALL_FILES = (
     "modules.json",
     "1_Pooling/config.json",
     "config_sentence_transformers.json",
-    "sentence_bert_config.json",
+    *TRANSFORMER_FILES,
 )
 _MB = 1 << 20
 MOST_BYTES = {"config.json": _MB, INDEX: 64 * _MB, "tokenizer.json": 256 * _MB}  # of a small file; others have 16 MiB

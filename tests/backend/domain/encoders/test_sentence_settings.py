@@ -63,6 +63,25 @@ def test_the_length_is_that_of_the_files() -> None:
 
 
 @pytest.mark.parametrize(
+    ("files", "length"),
+    [
+        ({"roberta": 128}, 128),
+        ({"xlm-roberta": 256}, 256),
+        ({"xlnet": 64, "distilbert": 32}, 32),
+        ({"albert": 16, "bert": 8, "camembert": 4}, 8),
+        ({"bert": None, "camembert": 4}, 4),
+    ],
+)
+def test_the_length_is_in_the_first_file_that_says_anything(files: dict[str, int | None], length: int) -> None:
+    content = {
+        f"sentence_{kind}_config.json": {} if most is None else {"max_seq_length": most, "do_lower_case": True}
+        for kind, most in files.items()
+    }
+    read = read_settings("acme/encoder", Use.CLASSIFICATION, content.get)
+    assert (read.max_tokens, read.lowercase) == (length, True)
+
+
+@pytest.mark.parametrize(
     ("config", "readable"),
     [
         ({"model_type": "bert", "max_position_embeddings": 512, "pad_token_id": 0}, 512),
