@@ -11,6 +11,7 @@ encoder without these files is pooled by the mean, as sentence-transformers does
 (which writes `pooling_mode`) and those before it (which wrote one `pooling_mode_*` a mode).
 """
 
+import posixpath
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -91,18 +92,31 @@ def readable_tokens(config: Mapping[str, Any]) -> int | None:
     return most
 
 
+def pooling_file(modules: Any) -> str | None:
+    """The file that a modules.json names for its pooling, by its path inside the encoder's folder; None where it names
+    none, or one outside that folder."""
+    paths = [path for kind, path in _kinds_and_paths(modules) if kind == "Pooling"]
+    file = posixpath.normpath(f"./{paths[0]}/config.json") if paths else ".."
+    return None if file.startswith("..") else file
+
+
+def _kinds_and_paths(modules: Any) -> list[tuple[str, str]]:
+    entries = [_object(row) for row in modules] if isinstance(modules, list) else []
+    return [(_module_kind(str(row.get("type", ""))), str(row.get("path", ""))) for row in entries]
+
+
 def _pooling(name: str, modules: Any, read: ReadJson) -> tuple[Pooling, bool]:
     """(pooling, whether the prompt's tokens are pooled too)."""
     if modules is None:
         return Pooling.MEAN, True
-    entries = [_object(row) for row in modules] if isinstance(modules, list) else []
-    rows = [(_module_kind(str(row.get("type", ""))), str(row.get("path", ""))) for row in entries]
+    rows = _kinds_and_paths(modules)
     kinds = [kind for kind, _ in rows]
     if kinds not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]):
         raise _refusal(name, f"is made of the modules {', '.join(kinds) or 'none'}, not Transformer and Pooling")
     if rows[0][1] not in ("", "0_Transformer"):
         raise _refusal(name, f"has its weights in the folder {rows[0][1]!r}")
-    config = read(f"{rows[1][1]}/config.json")
+    file = pooling_file(modules)
+    config = None if file is None else read(file)
     if not isinstance(config, Mapping):
         raise _refusal(name, f"has no {rows[1][1]}/config.json, which its modules.json names")
     modes = _modes(config)

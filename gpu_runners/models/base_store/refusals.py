@@ -11,13 +11,14 @@ from typing import Any
 from backend.domain.encoders.card_prefixes import Use
 from backend.domain.encoders.sentence_settings import UnsupportedEncoder, read_settings
 from gpu_runners.errors import JobFailed
+from gpu_runners.models.base_store.fetching import MODULES
 
 TEMPLATES = ("chat_template.jinja", "chat_template.json")
 TOKENIZER_CONFIG, GENERATION_CONFIG = "tokenizer_config.json", "generation_config.json"
 # the small files that a refusal is decided by, beside config.json
 READ_OF = {
     "causal": (TOKENIZER_CONFIG, GENERATION_CONFIG),
-    "encoder": ("modules.json", "1_Pooling/config.json", "config_sentence_transformers.json"),
+    "encoder": (MODULES, "config_sentence_transformers.json"),  # and the pooling that modules.json names
 }
 MOVING_ROPES = frozenset({"dynamic", "longrope", "su"})  # their angles depend on the longest sequence of a batch
 _LAYERS = frozenset({"full_attention", "sliding_attention", "attention"})

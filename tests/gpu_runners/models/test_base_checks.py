@@ -4,12 +4,15 @@ import dataclasses
 import json
 import re
 from collections.abc import Iterator
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from backend.domain.encoders.card_prefixes import Use
+from backend.domain.encoders.sentence_settings import read_settings
 from backend.domain.jobs.base_checks import CheckBaseJob, CheckBaseResult
 from backend.domain.planning.adapter_sizes import PARAMETERS_A_RANK, lora_parameters, parameters_a_rank
 from gpu_runners.config import HubConfig
@@ -18,6 +21,7 @@ from gpu_runners.errors import JobFailed
 from gpu_runners.models.base_checks import look_at_base
 from gpu_runners.models.base_store import fetching
 from gpu_runners.models.base_store.fetching import fetch
+from gpu_runners.models.base_store.files import read_optional
 from gpu_runners.models.base_store.refusals import NO_BACKEND, READ_OF, causal_refusal
 from gpu_runners.models.bases import MINILM, TINY, installed_folder
 from gpu_runners.models.lora_shapes import linear_shapes
@@ -190,6 +194,20 @@ def test_an_encoder_that_is_not_computed_is_refused_at_a_look(config: HubConfig,
     writes = json.loads(files["config.json"]) | {"is_encoder_decoder": True}
     repository.revisions["main"] = files | {"config.json": json.dumps(writes).encode()}
     assert look(config, "owner/encoder", kind="encoder").code == "base_unsupported"
+
+
+def test_a_pooling_in_any_folder_is_looked_at_and_fetched(config: HubConfig, hub: ModelHub, tmp_path: Path) -> None:
+    files = hub.add("owner/encoder", make_encoder(tmp_path / "encoder")).revisions["main"]
+    files["heads/pooling/config.json"] = files.pop("1_Pooling/config.json")
+    files["modules.json"] = files["modules.json"].replace(b"1_Pooling", b"./heads/pooling/")
+    assert look(config, "owner/encoder", kind="encoder").code == ""
+    folder, _ = fetch("owner/encoder", config)
+    assert read_settings("owner/encoder", Use.CLASSIFICATION, partial(read_optional, folder)).pooling == "mean"
+    files["heads/pooling/config.json"] = b'{"pooling_mode": "median"}'
+    refused = look(config, "owner/encoder@main", kind="encoder")
+    assert (refused.code, "median" in refused.message) == ("base_unsupported", True)
+    files["modules.json"] = files["modules.json"].replace(b"./heads/pooling/", b"../pooling")
+    assert look(config, "owner/encoder@main", kind="encoder").code == "base_unsupported"
 
 
 @pytest.mark.parametrize(

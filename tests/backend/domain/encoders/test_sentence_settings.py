@@ -9,6 +9,7 @@ from backend.domain.encoders.sentence_settings import (
     Pooling,
     SentenceSettings,
     UnsupportedEncoder,
+    pooling_file,
     read_settings,
     readable_tokens,
 )
@@ -36,6 +37,28 @@ def settings(
 
 def test_an_encoder_without_these_files_is_pooled_by_the_mean() -> None:
     assert settings(modules=None) == SentenceSettings(pooling=Pooling.MEAN)
+
+
+@pytest.mark.parametrize(
+    ("path", "file"),
+    [
+        ("1_Pooling", "1_Pooling/config.json"),
+        ("pooling/", "pooling/config.json"),
+        ("./modules/1_Pooling", "modules/1_Pooling/config.json"),
+        ("", "config.json"),
+        ("a/../..", None),
+        ("../1_Pooling", None),
+    ],
+)
+def test_the_pooling_lies_where_modules_json_says(path: str, file: str | None) -> None:
+    modules = [MODULES[0], MODULES[1] | {"path": path}]
+    assert pooling_file(modules) == file
+    content = {"modules.json": modules, file: {"pooling_mode": "cls"}}
+    if file is not None:
+        assert read_settings("acme/encoder", Use.CLASSIFICATION, content.get).pooling is Pooling.CLS
+        return
+    with pytest.raises(UnsupportedEncoder, match="which its modules"):
+        read_settings("acme/encoder", Use.CLASSIFICATION, content.get)
 
 
 @pytest.mark.parametrize("mode", list(Pooling))
