@@ -22,12 +22,19 @@ from gpu_runners.models.base_store.files import (
     adapted_parameters,
     check_base,
     check_indexed_layers,
+    check_readable,
     read_json,
     read_optional,
     weight_files,
     wrong_architecture,
 )
-from gpu_runners.models.base_store.refusals import READ_OF, TOKENIZER_CONFIG, causal_refusal, encoder_refusal
+from gpu_runners.models.base_store.refusals import (
+    GENERATION_CONFIG,
+    READ_OF,
+    TOKENIZER_CONFIG,
+    causal_refusal,
+    encoder_refusal,
+)
 from gpu_runners.models.bases import check_name, installed_folder
 
 _WEIGHT_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
@@ -103,16 +110,20 @@ def _room(name: str, size: int, hub: HubConfig) -> dict[str, Any]:
 def check_usable(name: str, folder: Path, *, kind: str, files: Collection[str] | None = None) -> None:
     """Refuse a base that no training of this kind (causal, encoder) can end with, by its small files. `files`: what
     else the base has beside those in the folder. Raises JobFailed: not_causal, base_unsupported, unsupported_base,
-    base_truncated."""
+    base_truncated, base_wrong_architecture."""
     config = read_json(folder, "config.json")
     if kind == "causal":
-        has_tokens = (folder / TOKENIZER_CONFIG).is_file()
+        tokens, ends = (
+            read_json(folder, file) if (folder / file).is_file() else None
+            for file in (TOKENIZER_CONFIG, GENERATION_CONFIG)
+        )
         names = [path.name for path in folder.iterdir()] if files is None else files
-        refusal = causal_refusal(name, config, names, read_json(folder, TOKENIZER_CONFIG) if has_tokens else {})
+        refusal = causal_refusal(name, config, names, tokens or {}, ends)
     else:
         refusal = encoder_refusal(name, config, lambda file: read_optional(folder, file))
     if refusal is not None:
         raise refusal
+    check_readable(folder, name)
 
 
 def _weight_bytes(config: Mapping[str, Any]) -> int:

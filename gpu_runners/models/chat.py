@@ -111,4 +111,12 @@ def _ids_of_each(base: CausalBase, texts: list[str], *, is_plain: bool) -> list[
     if not texts:
         return []
     encoded = base.tokenizer(texts, add_special_tokens=False, split_special_tokens=is_plain)["input_ids"]
-    return [[int(i) for i in ids] for ids in encoded]
+    rows = [[int(i) for i in ids] for ids in encoded]
+    beyond = next((i for ids in rows for i in ids if i >= base.vocab_size), None)
+    if beyond is not None:
+        raise JobFailed(
+            f"The base's tokenizer makes {base.tokenizer.convert_ids_to_tokens(beyond)!r} of this chat, a token for "
+            "which its weights have no row. Use another base.",
+            code="bad_chat",
+        )
+    return rows

@@ -13,33 +13,66 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gpu_runners.errors import JobFailed
 from gpu_runners.models.rendering.renderer import RENDERER, TemplateRefused
 
 DATE = "26 Jul 2024"  # what Llama 3.1 and 3.2 write where there is no clock
+# what strftime writes at its midnight in the C locale; week numbers and other eras are no template's
 _CODES = {
     "%-d": "26",
     "%d": "26",
+    "%e": "26",
+    "%j": "208",
+    "%-j": "208",
     "%m": "07",
+    "%-m": "7",
     "%Y": "2024",
     "%y": "24",
+    "%-y": "24",
     "%B": "July",
     "%b": "Jul",
+    "%h": "Jul",
     "%A": "Friday",
     "%a": "Fri",
+    "%u": "5",
+    "%w": "5",
     "%H": "00",
+    "%-H": "0",
     "%I": "12",
+    "%-I": "12",
     "%M": "00",
+    "%-M": "0",
     "%S": "00",
+    "%-S": "0",
+    "%f": "000000",
     "%p": "AM",
+    "%Z": "",
+    "%z": "",
+    "%F": "2024-07-26",
+    "%D": "07/26/24",
+    "%T": "00:00:00",
+    "%R": "00:00",
+    "%c": "Fri Jul 26 00:00:00 2024",
+    "%x": "07/26/24",
+    "%X": "00:00:00",
 }
+_PERCENT = "\ue000"  # stands for %% until all codes are replaced
+_NO_CODE = "strftime_now:"  # begins the refusal of a format with other codes
 # A macro of the clock's name, before the template: the newline behind it is the one that a block takes with it.
 _CLOCK = (
-    "{%- macro strftime_now(format) -%}{{ format"
+    f"{{%- macro strftime_now(format) -%}}{{%- set text = format | replace('%%', {_PERCENT!r})"
     + "".join(f" | replace({code!r}, {text!r})" for code, text in _CODES.items())
-    + " }}{%- endmacro %}\n"
+    + " -%}{%- if '%' in text -%}{{ raise_exception("
+    + repr(_NO_CODE)
+    + " ~ format) }}{%- endif -%}{{ text | replace("
+    + f"{_PERCENT!r}, '%') }}}}{{%- endmacro %}}\n"
 )
 _SWITCHES: Mapping[str, Any] = {"date_string": DATE, "enable_thinking": False, "thinking": False}
-_OPEN_THOUGHT = re.compile(r"<(think|thinking|thought)>\s*\Z")
+_WORD = r"(?:\w+:)?(?:think|thinking|thoughts?|reasoning)"
+# <think> and most others; <seed:think> (Seed-OSS), ◁think▷ (Kimi-VL), [THINK] (Magistral), all closed with a stroke
+_OPEN_THOUGHT = re.compile(rf"(?:<{_WORD}>|\[{_WORD}\]|◁{_WORD}▷)\s*\Z", re.IGNORECASE)
+# <|begin_of_thought|> (OpenThinker), <|START_THINKING|> (Command A)
+_BEGUN_THOUGHT = re.compile(r"<\|(?:begin|start)_(\w*(?:thought|thinking))\|>\s*\Z", re.IGNORECASE)
 _SYSTEM, _USER, _ANSWER, _NEXT = "Zebrasystem", "Zebrauser", "Zebraanswer", "Zebranext"
 
 
@@ -111,8 +144,11 @@ def _answer_head(prompt: str, finished: str) -> str:
     if mark and before.startswith(prompt):
         head = before.removeprefix(prompt)
         return head if head.strip(" ") else ""
-    thought = _OPEN_THOUGHT.search(prompt)
-    return f"\n</{thought[1]}>\n\n" if thought else ""
+    if thought := _OPEN_THOUGHT.search(prompt):
+        return f"\n{thought[0][0]}/{thought[0][1:].rstrip()}\n\n"
+    if begun := _BEGUN_THOUGHT.search(prompt):
+        return f"\n<|{'END' if begun[1].isupper() else 'end'}_{begun[1]}|>\n\n"
+    return ""
 
 
 def _end_of_turn(
@@ -143,20 +179,31 @@ def _probe(tokenizer: Any, messages: Sequence[Mapping[str, Any]], *, asks: bool 
 
 
 def _render(tokenizer: Any, messages: list[Mapping[str, Any]], tools: Sequence[Any] | None, *, asks: bool) -> str:
-    """Render as `tokenizer.apply_chat_template` does, in the process apart."""
+    """Render as `tokenizer.apply_chat_template` does, in the process apart. Raises TemplateRefused, and
+    JobFailed(bad_chat) for a date in a format that the pinned clock does not write."""
     if not messages:
         raise TemplateRefused("A chat has at least one message.")
     offered = list(tools) if tools else None
     template = str(tokenizer.get_chat_template(tools=offered))
     if "strftime_now" in str(tokenizer.chat_template):
         template = _CLOCK + template
-    return RENDERER.render(
-        template,
-        [{name: value for name, value in message.items() if value is not None} for message in messages],
-        tools=offered,
-        asks=asks,
-        more=tokenizer.special_tokens_map | dict(_SWITCHES),
-    )
+    try:
+        return RENDERER.render(
+            template,
+            [{name: value for name, value in message.items() if value is not None} for message in messages],
+            tools=offered,
+            asks=asks,
+            more=tokenizer.special_tokens_map | dict(_SWITCHES),
+        )
+    except TemplateRefused as refused:
+        _, mark, written = str(refused).partition(_NO_CODE)
+        if not mark:
+            raise
+        raise JobFailed(
+            f"The base's chat template writes the date as {written[:80]!r}, and kolm, which keeps it the same every "
+            "day, does not know all of its codes. Use another base.",
+            code="bad_chat",
+        ) from refused
 
 
 def _user(text: str) -> Mapping[str, Any]:

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from backend.domain.encoders.sentence_settings import Pooling
 from gpu_runners.errors import JobFailed
-from gpu_runners.models.base_store.files import wrong_architecture
+from gpu_runners.models.base_store.files import load_failed, wrong_architecture
 from gpu_runners.models.bases import Base
 from gpu_runners.models.encoder_tokens import pad
 from gpu_runners.models.label_adapter import SCALE, Head
@@ -101,10 +101,10 @@ def load_body(base: Base) -> nn.Module:
             dtype=torch.float32,
             output_loading_info=True,
         )
-    except (OSError, ValueError, KeyError, TypeError, RuntimeError, AttributeError) as error:
-        if isinstance(error, torch.OutOfMemoryError):
-            raise
-        raise wrong_architecture(base.name, f"transformers does not load it ({type(error).__name__})") from error
+    except (MemoryError, torch.OutOfMemoryError):
+        raise
+    except Exception as error:  # whatever a config makes a model's own code raise
+        raise load_failed(base.name, base.folder, error) from error
     if getattr(body.config, "is_encoder_decoder", False) or not hasattr(body.config, "hidden_size"):
         raise JobFailed(
             f"The base {base.name!r} is a {body.config.model_type}, not an encoder of texts alone. Use an encoder "

@@ -27,6 +27,7 @@ _ROOT_HALF = np.float32(0.5**0.5)
 
 
 _ROBERTA = {"camembert", "roberta", "xlm-roberta"}
+_SIZES = ("hidden_size", "num_attention_heads", "num_hidden_layers")
 
 
 def can_run(base: Base) -> bool:
@@ -36,6 +37,8 @@ def can_run(base: Base) -> bool:
     plain = config.get("position_embedding_type", "absolute") == "absolute" and config.get("hidden_act") == "gelu"
     if config.get("model_type") not in {"bert", *_ROBERTA} or not plain or config.get("is_decoder"):
         return False
+    if any(type(config.get(key)) is not int for key in _SIZES):
+        return False  # transformers knows what is meant, or refuses it
     types = _tensor_types(base)
     return _tensor_names(config) <= types.keys() and set(types.values()) <= {"F32", "F16", "I64"}
 

@@ -88,6 +88,14 @@ def make_sharded(folder: Path, *, kind: str = "qwen2", seed: int = 1) -> CausalB
     return open_causal_base(whole.name, base_dir=folder.parent)
 
 
+def with_tokens_beyond(base: CausalBase, **roles: str) -> CausalBase:
+    """The base in its folder with special tokens (`pad_token="<pad>"`) for which its weights have no row."""
+    more = [f"<unused{i}>" for i in range(base.vocab_size - len(base.tokenizer))]
+    base.tokenizer.add_special_tokens({"extra_special_tokens": more} | roles)
+    base.tokenizer.save_pretrained(base.folder)
+    return open_causal_base(base.name, base_dir=base.folder.parent)
+
+
 def make_adapter(base: CausalBase, folder: Path, *, number: int, rank: int = 4, variant: str = "lora") -> AdapterRef:
     """A random adapter that changes what the base says."""
     folder.mkdir(parents=True)

@@ -2,7 +2,7 @@
 
     modules.json                       the modules in their order: Transformer, Pooling, and Normalize or not
     <n>_Pooling/config.json            which hidden states become the vector
-    sentence_bert_config.json          max_seq_length
+    sentence_bert_config.json          max_seq_length; TRANSFORMER_FILES are its names
     config_sentence_transformers.json  prompts, default_prompt_name
 
 Vectors are brought to unit length whether there is a Normalize or not: distances are cosines, and heads stand on unit
@@ -11,6 +11,7 @@ encoder without these files is pooled by the mean, as sentence-transformers does
 (which writes `pooling_mode`) and those before it (which wrote one `pooling_mode_*` a mode).
 """
 
+import posixpath
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -22,6 +23,11 @@ from backend.domain.errors import InvalidInput
 ReadJson = Callable[[str], Any]  # a file's path inside the encoder's folder to its JSON; None where it is not there
 
 MAX_PREFIX = 1_000  # characters
+# the names of one file in sentence-transformers 6.2, which takes the first that says anything
+TRANSFORMER_FILES = tuple(
+    f"sentence_{kind}_config.json"
+    for kind in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
+)
 _POOLINGS_BEFORE = {
     "pooling_mode_cls_token": "cls",
     "pooling_mode_max_tokens": "max",
@@ -69,7 +75,7 @@ def read_settings(name: str, use: Use, read: ReadJson) -> SentenceSettings:
     prefix = read_prefix(name, use, read("config_sentence_transformers.json"))
     if prefix and not reads_prompt:
         raise _refusal(name, "leaves its prompt out of the pooling (include_prompt is false)")
-    bert = _object(read("sentence_bert_config.json"))
+    bert = next((values for file in TRANSFORMER_FILES if (values := _object(read(file)))), {})
     return SentenceSettings(
         pooling=pooling, prefix=prefix, max_tokens=_max_tokens(bert, read), lowercase=bert.get("do_lower_case") is True
     )
@@ -86,24 +92,43 @@ def readable_tokens(config: Mapping[str, Any]) -> int | None:
     return most
 
 
+def pooling_file(modules: Any) -> str | None:
+    """The file that a modules.json names for its pooling, by its path inside the encoder's folder; None where it names
+    none, or one outside that folder."""
+    paths = [path for kind, path in _kinds_and_paths(modules) if kind == "Pooling"]
+    file = posixpath.normpath(f"./{paths[0]}/config.json") if paths else ".."
+    return None if file.startswith("..") else file
+
+
+def _kinds_and_paths(modules: Any) -> list[tuple[str, str]]:
+    entries = [_object(row) for row in modules] if isinstance(modules, list) else []
+    return [(_module_kind(str(row.get("type", ""))), str(row.get("path", ""))) for row in entries]
+
+
 def _pooling(name: str, modules: Any, read: ReadJson) -> tuple[Pooling, bool]:
     """(pooling, whether the prompt's tokens are pooled too)."""
     if modules is None:
         return Pooling.MEAN, True
-    entries = [_object(row) for row in modules] if isinstance(modules, list) else []
-    rows = [(str(row.get("type", "")).rsplit(".", 1)[-1], str(row.get("path", ""))) for row in entries]
+    rows = _kinds_and_paths(modules)
     kinds = [kind for kind, _ in rows]
     if kinds not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]):
         raise _refusal(name, f"is made of the modules {', '.join(kinds) or 'none'}, not Transformer and Pooling")
     if rows[0][1] not in ("", "0_Transformer"):
         raise _refusal(name, f"has its weights in the folder {rows[0][1]!r}")
-    config = read(f"{rows[1][1]}/config.json")
+    file = pooling_file(modules)
+    config = None if file is None else read(file)
     if not isinstance(config, Mapping):
         raise _refusal(name, f"has no {rows[1][1]}/config.json, which its modules.json names")
     modes = _modes(config)
     if len(modes) != 1 or modes[0] not in set(Pooling):
         raise _refusal(name, f"has the pooling {' + '.join(modes)}")
     return Pooling(modes[0]), config.get("include_prompt") is not False
+
+
+def _module_kind(kind: str) -> str:
+    """The name of a module of sentence-transformers; another's (`custom_st.Transformer`) as it stands: code of the
+    encoder's own repository."""
+    return kind.rsplit(".", 1)[-1] if kind.startswith("sentence_transformers.") else kind
 
 
 def _modes(config: Mapping[str, Any]) -> Sequence[str]:

@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+from backend.domain.encoders.sentence_settings import TRANSFORMER_FILES, pooling_file
 from gpu_runners.config import HubConfig
 from gpu_runners.errors import JobFailed
 from gpu_runners.models.base_store.cache import BaseCache, Hold
@@ -31,12 +32,14 @@ from gpu_runners.models.base_store.files import (
     check_weights,
     indexed_shards,
     read_json,
+    read_optional,
 )
 
 T = TypeVar("T")
 
 log = logging.getLogger("kolm.bases")
 
+MODULES = "modules.json"
 SMALL_FILES = (
     "config.json",
     "generation_config.json",
@@ -51,10 +54,9 @@ SMALL_FILES = (
     "chat_template.jinja",
     "chat_template.json",
     INDEX,
-    "modules.json",
-    "1_Pooling/config.json",
+    MODULES,
     "config_sentence_transformers.json",
-    "sentence_bert_config.json",
+    *TRANSFORMER_FILES,
 )
 _MB = 1 << 20
 MOST_BYTES = {"config.json": _MB, INDEX: 64 * _MB, "tokenizer.json": 256 * _MB}  # of a small file; others have 16 MiB
@@ -137,7 +139,7 @@ def inspect(name: str, config: HubConfig, folder: Path, *, wanted: Sequence[str]
         _download(name, repository, [file for file in ("config.json", INDEX) if file in small], folder, config)
         check_config(read_json(folder, "config.json"), name)
         in_bytes = sum(repository.sizes[file] or 0 for file in _wanted_weights(name, folder, repository))
-        _download(name, repository, [file for file in wanted if file in small], folder, config)
+        _download_small(name, repository, [file for file in wanted if file in small], folder, config)
         return Announced(size=size, weights=in_bytes, small=tuple(small))
     except OSError as error:
         raise disk_failed(name, error) from error
@@ -147,7 +149,14 @@ def _checked_listing(name: str, repository: _Repository) -> tuple[list[str], lis
     """The small files and the weights that a repository lists. Small files are read whole, so their size is bounded."""
     small = [file for file in SMALL_FILES if file in repository.sizes]
     weights = _announced_weights(repository)
-    for file in small:
+    _check_small(name, repository, small)
+    check_tokenizer("tokenizer.json" in small, name)
+    check_weights(bool(weights), name)
+    return small, weights
+
+
+def _check_small(name: str, repository: _Repository, files: Sequence[str]) -> None:
+    for file in files:
         size, most = repository.sizes[file] or 0, MOST_BYTES.get(file, 16 * _MB)
         if size > most:
             raise JobFailed(
@@ -155,9 +164,15 @@ def _checked_listing(name: str, repository: _Repository) -> tuple[list[str], lis
                 "revision or another base.",
                 code="base_truncated",
             )
-    check_tokenizer("tokenizer.json" in small, name)
-    check_weights(bool(weights), name)
-    return small, weights
+
+
+def _download_small(name: str, repository: _Repository, files: list[str], folder: Path, config: HubConfig) -> None:
+    """Fetch small files and, where modules.json is one of them, the pooling that it names, wherever that lies."""
+    _download(name, repository, files, folder, config)
+    pooling = pooling_file(read_optional(folder, MODULES))
+    if pooling in repository.sizes and not (folder / pooling).exists():
+        _check_small(name, repository, [pooling])
+        _download(name, repository, [pooling], folder, config)
 
 
 def _fill(name: str, config: HubConfig) -> None:
@@ -171,7 +186,7 @@ def _fill(name: str, config: HubConfig) -> None:
         size = sum(repository.sizes[file] or 0 for file in [*small, *weights])
         folder = cache.make_room(name, repository.commit, size)
         try:
-            _download(name, repository, small, folder, config)
+            _download_small(name, repository, small, folder, config)
             check_config(read_json(folder, "config.json"), name)
             _download(name, repository, _wanted_weights(name, folder, repository), folder, config)
             check_base(folder, name)

@@ -1,8 +1,10 @@
 """The check that a folder holds a base that can be loaded: read from small files and from the heads of the weights, so
 that it costs milliseconds whatever the base weighs.
 
-A safetensors file begins with the length of its header and the header, which names each tensor's shape and place
-(format description of the safetensors project, version 0.4); a file that ends before the last place is truncated.
+A safetensors file begins with the length of its header and the header, which names each tensor's type, shape and place
+(format description of the safetensors project, version 0.4); a file that ends before the last place is truncated. What
+else a header must be (types that exist, places without gaps that hold their shapes) the format's own library says: the
+loaders read with it.
 """
 
 import json
@@ -11,6 +13,8 @@ import struct
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from safetensors import SafetensorError, safe_open
 
 from gpu_runners.errors import JobFailed
 
@@ -92,8 +96,10 @@ def check_tokenizer(has_tokenizer: bool, name: str) -> None:
 
 def check_config(config: Mapping[str, Any], name: str) -> None:
     """Refuse a base whose code lies in its repository: none of it is ever run. Many name such code (`auto_map`) for
-    older libraries and are known natively by now; those pass."""
-    if config.get("auto_map") and not _is_native(str(config.get("model_type") or "")):
+    older libraries and are known natively by now; those pass. A class of another name is another network, whatever
+    `model_type` stands beside it (JinaBertModel of a `bert` has ALiBi for positions)."""
+    named = config.get("auto_map")
+    if named and not _is_native(str(config.get("model_type") or ""), named):
         raise JobFailed(
             f"The base {name!r} runs code of its own repository, which is never done here. Use a base whose "
             "architecture transformers knows.",
@@ -121,10 +127,48 @@ def _read_any(folder: Path, file: str) -> Any:
         raise _not_whole(folder, f"{file} cannot be read") from error
 
 
-def _is_native(model_type: str) -> bool:
-    from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
+def check_readable(folder: Path, name: str) -> None:
+    """Have transformers read config.json, as every load of the base begins. Raises JobFailed(base_wrong_architecture)
+    for what it does not take: a size that is no number, a `model_type` that it does not know."""
+    from transformers import AutoConfig
 
-    return model_type in CONFIG_MAPPING_NAMES
+    try:
+        AutoConfig.from_pretrained(str(folder), local_files_only=True, trust_remote_code=False)
+    except Exception as error:  # the configs' validators raise what they like
+        raise _refused_by_library(name, folder, "read its config.json", error) from error
+
+
+def load_failed(name: str, folder: Path, error: Exception) -> JobFailed:
+    return _refused_by_library(name, folder, "load it", error)
+
+
+def _refused_by_library(name: str, folder: Path, what: str, error: Exception) -> JobFailed:
+    """The refusal with the first line of the library's own reason, without this machine's folders."""
+    why = str(error).strip().partition("\n")[0].replace(str(folder), name)[:200]
+    return wrong_architecture(name, f"transformers does not {what} ({type(error).__name__}{why and ': '}{why})")
+
+
+def _is_native(model_type: str, auto_map: Any) -> bool:
+    """Say whether transformers has the classes by which the base would be loaded. Those for other heads do not matter:
+    nomic-embed names a NomicBertForPreTraining that nobody loads. Case does not either (MPT's MPTConfig)."""
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, MODEL_MAPPING_NAMES
+
+    by_key = {
+        "AutoConfig": CONFIG_MAPPING_NAMES,
+        "AutoModel": MODEL_MAPPING_NAMES,
+        "AutoModelForCausalLM": MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+    }
+    own = {key: auto_map[key] for key in by_key if key in auto_map} if isinstance(auto_map, Mapping) else {}
+    return model_type in CONFIG_MAPPING_NAMES and all(
+        str(name).rpartition(".")[2].casefold() in _class_names(by_key[key].get(model_type))
+        for key, name in own.items()
+    )
+
+
+def _class_names(names: Any) -> set[str]:
+    """The classes of one `model_type`: mostly one, and several where it has variants."""
+    return {str(name).casefold() for name in (names if isinstance(names, (list, tuple)) else [names])}
 
 
 def _shapes(path: Path, name: str) -> dict[str, list[int]]:
@@ -143,7 +187,20 @@ def _shapes(path: Path, name: str) -> dict[str, list[int]]:
             "another revision.",
             code="base_truncated",
         )
+    _check_header(path, name)
     return shapes
+
+
+def _check_header(path: Path, name: str) -> None:
+    try:
+        with safe_open(path, "np"):
+            pass
+    except SafetensorError as error:
+        raise JobFailed(
+            f"The base {name!r} is not whole: the header of {path.name} does not describe its bytes "
+            f"({str(error)[:200]}). Fetch it again, or use another revision.",
+            code="base_truncated",
+        ) from error
 
 
 def _header(path: Path, size: int) -> tuple[dict[str, Any], int]:

@@ -11,13 +11,14 @@ from typing import Any
 from backend.domain.encoders.card_prefixes import Use
 from backend.domain.encoders.sentence_settings import UnsupportedEncoder, read_settings
 from gpu_runners.errors import JobFailed
+from gpu_runners.models.base_store.fetching import MODULES
 
 TEMPLATES = ("chat_template.jinja", "chat_template.json")
-TOKENIZER_CONFIG = "tokenizer_config.json"
+TOKENIZER_CONFIG, GENERATION_CONFIG = "tokenizer_config.json", "generation_config.json"
 # the small files that a refusal is decided by, beside config.json
 READ_OF = {
-    "causal": (TOKENIZER_CONFIG,),
-    "encoder": ("modules.json", "1_Pooling/config.json", "config_sentence_transformers.json"),
+    "causal": (TOKENIZER_CONFIG, GENERATION_CONFIG),
+    "encoder": (MODULES, "config_sentence_transformers.json"),  # and the pooling that modules.json names
 }
 MOVING_ROPES = frozenset({"dynamic", "longrope", "su"})  # their angles depend on the longest sequence of a batch
 _LAYERS = frozenset({"full_attention", "sliding_attention", "attention"})
@@ -40,10 +41,14 @@ _OTHER_ATTENTION = frozenset({
 
 
 def causal_refusal(
-    name: str, config: Mapping[str, Any], files: Collection[str], tokenizer_config: Mapping[str, Any]
+    name: str,
+    config: Mapping[str, Any],
+    files: Collection[str],
+    tokenizer_config: Mapping[str, Any],
+    generation_config: Mapping[str, Any] | None = None,
 ) -> JobFailed | None:
     """The reason against a causal base with these files, None where there is none: not_causal, base_unsupported,
-    unsupported_base."""
+    unsupported_base. Without a `generation_config` the ends are config.json's."""
     declared = config.get("architectures")
     if not isinstance(declared, list) or not any("CausalLM" in str(kind) for kind in declared):
         return JobFailed(
@@ -55,8 +60,37 @@ def causal_refusal(
         return JobFailed(f"The base {name!r} has no chat template. Use an instruct model.", code="not_causal")
     if config.get("quantization_config"):
         return _quantised_base(name)
-    why = not_run(config)
+    ends = config if generation_config is None else generation_config
+    if end_ids(ends) is None:
+        return odd_ends(name, ends)
+    why = not_run(config) or unread_size(config)
     return unsupported_base(name, why) if why else None
+
+
+def end_ids(config: Mapping[str, Any]) -> list[int] | None:
+    """The tokens that end an answer by a config's `eos_token_id`, which is one or several; None where it names what is
+    no token's id."""
+    declared = config.get("eos_token_id")
+    ids = declared if isinstance(declared, list) else [] if declared is None else [declared]
+    return ids if all(type(i) is int and i >= 0 for i in ids) else None
+
+
+def odd_ends(name: str, config: Mapping[str, Any]) -> JobFailed:
+    return JobFailed(
+        f"The base {name!r} names an end of answers that is no token's id "
+        f"(eos_token_id {json.dumps(config.get('eos_token_id'))[:200]}). Use another revision or another base.",
+        code="not_causal",
+    )
+
+
+def unread_size(config: Mapping[str, Any]) -> str:
+    """The reason against a config.json that does not name its sizes as most do (GPT-2's kind has an `n_embd`), "" where
+    there is none."""
+    for key in ("vocab_size", "hidden_size"):
+        size = config.get(key)
+        if type(size) is not int or size < 1:
+            return f"its config.json has no {key}" if size is None else f"its {key} is {json.dumps(size)[:200]}"
+    return ""
 
 
 def encoder_refusal(name: str, config: Mapping[str, Any], read: Callable[[str], Any]) -> JobFailed | None:

@@ -4,12 +4,15 @@ import dataclasses
 import json
 import re
 from collections.abc import Iterator
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from backend.domain.encoders.card_prefixes import Use
+from backend.domain.encoders.sentence_settings import read_settings
 from backend.domain.jobs.base_checks import CheckBaseJob, CheckBaseResult
 from backend.domain.planning.adapter_sizes import PARAMETERS_A_RANK, lora_parameters, parameters_a_rank
 from gpu_runners.config import HubConfig
@@ -18,7 +21,8 @@ from gpu_runners.errors import JobFailed
 from gpu_runners.models.base_checks import look_at_base
 from gpu_runners.models.base_store import fetching
 from gpu_runners.models.base_store.fetching import fetch
-from gpu_runners.models.base_store.refusals import NO_BACKEND, causal_refusal
+from gpu_runners.models.base_store.files import read_optional
+from gpu_runners.models.base_store.refusals import NO_BACKEND, READ_OF, causal_refusal
 from gpu_runners.models.bases import MINILM, TINY, installed_folder
 from gpu_runners.models.lora_shapes import linear_shapes
 from tests.doubles.model_hub import ModelHub, model_hub
@@ -54,7 +58,7 @@ def look(config: HubConfig, name: str = NAME, *, kind: str = "causal", base_dir:
 def test_a_base_on_the_hub_is_known_without_its_weights(config: HubConfig, hub: ModelHub, sharded: Path) -> None:
     found = look(config)
     assert (found.code, found.is_here) == ("", False)
-    assert set(hub.fetched()) == {"config.json", "model.safetensors.index.json", "tokenizer_config.json"}
+    assert set(hub.fetched()) == {"config.json", "model.safetensors.index.json", *READ_OF["causal"]}
     declared = json.loads((sharded / "config.json").read_text())
     per_layer = sum(map(sum, linear_shapes(declared).values()))
     assert found.adapter_parameters == per_layer * declared["num_hidden_layers"]
@@ -130,10 +134,15 @@ def test_what_a_training_would_meet_is_met_now(config: HubConfig, hub: ModelHub,
         ({"model_type": "gemma2", "attn_logit_softcapping": None}, ""),
         ({"model_type": "qwen3_next"}, "unsupported_base"),
         ({"kv_lora_rank": 512}, "unsupported_base"),
+        ({"model_type": "gpt_bigcode", "hidden_size": None, "n_embd": 64}, "unsupported_base"),
+        ({"vocab_size": "many"}, "unsupported_base"),
+        ({"eos_token_id": [1, "<|end|>"]}, "not_causal"),
+        ({"eos_token_id": [1, 2]}, ""),
     ],
 )
 def test_what_our_engine_cannot_run_is_refused_by_the_config(changes: dict[str, Any], code: str) -> None:
-    config = {"architectures": ["AnyForCausalLM"], "model_type": "qwen2"} | changes
+    sizes = {"hidden_size": 64, "vocab_size": 100}
+    config = {"architectures": ["AnyForCausalLM"], "model_type": "qwen2"} | sizes | changes
     refusal = causal_refusal("owner/any", config, ["chat_template.jinja"], {})
     assert (refusal.code if refusal else "") == code
 
@@ -187,15 +196,37 @@ def test_an_encoder_that_is_not_computed_is_refused_at_a_look(config: HubConfig,
     assert look(config, "owner/encoder", kind="encoder").code == "base_unsupported"
 
 
+def test_a_pooling_in_any_folder_is_looked_at_and_fetched(config: HubConfig, hub: ModelHub, tmp_path: Path) -> None:
+    files = hub.add("owner/encoder", make_encoder(tmp_path / "encoder")).revisions["main"]
+    files["heads/pooling/config.json"] = files.pop("1_Pooling/config.json")
+    files["modules.json"] = files["modules.json"].replace(b"1_Pooling", b"./heads/pooling/")
+    assert look(config, "owner/encoder", kind="encoder").code == ""
+    folder, _ = fetch("owner/encoder", config)
+    assert read_settings("owner/encoder", Use.CLASSIFICATION, partial(read_optional, folder)).pooling == "mean"
+    files["heads/pooling/config.json"] = b'{"pooling_mode": "median"}'
+    refused = look(config, "owner/encoder@main", kind="encoder")
+    assert (refused.code, "median" in refused.message) == ("base_unsupported", True)
+    files["modules.json"] = files["modules.json"].replace(b"./heads/pooling/", b"../pooling")
+    assert look(config, "owner/encoder@main", kind="encoder").code == "base_unsupported"
+
+
 @pytest.mark.parametrize(
     ("file", "content", "code"),
     [
         ("config.json", b'{"architectures": 5}', "not_causal"),
-        ("config.json", b'{"architectures": ["AForCausalLM"], "model_type": ["a"]}', "base_wrong_architecture"),
+        (
+            "config.json",
+            b'{"architectures": ["AForCausalLM"], "model_type": ["a"], "vocab_size": 9, "hidden_size": 8}',
+            "base_wrong_architecture",
+        ),
         ("config.json", b"[" * 100_000, "base_truncated"),
         ("model.safetensors.index.json", b'{"weight_map": {"a": []}}', "base_truncated"),
         ("model.safetensors.index.json", b'{"weight_map": 5}', "base_truncated"),
         ("tokenizer_config.json", b"[]", "base_truncated"),
+        ("generation_config.json", b"[]", "base_truncated"),
+        ("generation_config.json", b'{"eos_token_id": "<|end|>"}', "not_causal"),
+        ("generation_config.json", b'{"eos_token_id": {"a": 1}}', "not_causal"),
+        ("generation_config.json", b'{"eos_token_id": null}', ""),
     ],
 )
 def test_files_of_any_content_get_a_code(
@@ -203,6 +234,25 @@ def test_files_of_any_content_get_a_code(
 ) -> None:
     hub.add("owner/odd", sharded).revisions["main"][file] = content
     assert look(config, "owner/odd").code == code
+
+
+@pytest.mark.parametrize("kind", ["causal", "encoder"])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"num_attention_heads": "four"},
+        {"num_hidden_layers": 2.5},
+        {"max_position_embeddings": [1]},
+        {"model_type": "x"},
+    ],
+)
+def test_a_config_that_transformers_does_not_read_is_refused_at_a_look(
+    config: HubConfig, hub: ModelHub, sharded: Path, kind: str, changes: dict[str, Any]
+) -> None:
+    files = hub.add("owner/odd", sharded).revisions["main"]
+    files["config.json"] = json.dumps(json.loads(files["config.json"]) | changes).encode()
+    refused = look(config, "owner/odd", kind=kind)
+    assert (refused.code, "does not read its config.json" in refused.message) == ("base_wrong_architecture", True)
 
 
 def test_a_small_file_that_is_large_is_never_fetched(config: HubConfig, hub: ModelHub, sharded: Path) -> None:

@@ -12,8 +12,8 @@ from safetensors.numpy import load_file, save_file
 
 from gpu_runners.errors import JobFailed
 from gpu_runners.models.causal_base import CausalBase, load_weights, open_causal_base
-from gpu_runners.models.chat import completion_ids
-from tests.gpu_runners.small_base import make_base, make_sharded
+from gpu_runners.models.chat import completion_ids, prompt_ids
+from tests.gpu_runners.small_base import make_base, make_sharded, with_tokens_beyond
 
 GEMMA = (
     "{% for m in messages %}<|{{ m['role'] }}|>{{ m['content'] }}<|system|>{% endfor %}"
@@ -68,6 +68,26 @@ def test_every_end_of_the_generation_config_stops_an_answer(copy: Path) -> None:
     assert opened(copy).eos_ids == (0, 3, 7)
 
 
+def test_only_ends_that_the_weights_have_a_row_for_stop_an_answer(copy: Path) -> None:
+    change(copy / "generation_config.json", eos_token_id=[3, 0, 99_999])
+    assert opened(copy).eos_ids == (0, 3)
+
+
+def test_a_token_without_a_row_is_a_base_that_does_not_fit_its_tokenizer(copy: Path) -> None:
+    """ChatML written over a base whose weights were never resized."""
+    template = (copy / "chat_template.jinja").read_text()
+    base = with_tokens_beyond(opened(copy), bos_token="<|im_start|>")
+    (copy / "chat_template.jinja").write_text("<|im_start|>" + template)
+    with pytest.raises(JobFailed, match=r"im_start.*no row") as caught:
+        prompt_ids(opened(copy), "", "yes")
+    assert caught.value.code == "bad_chat"
+    assert prompt_ids(base, "", "<|im_start|>"), "a text that spells it is made of other tokens"
+    (copy / "chat_template.jinja").write_text(template.replace("<|end|>", "<|im_start|>"))
+    with pytest.raises(JobFailed, match=r"im_start.*no row") as caught:
+        opened(copy)
+    assert caught.value.code == "not_causal"
+
+
 def test_a_template_in_the_processors_old_file_is_read(copy: Path) -> None:
     text = (copy / "chat_template.jinja").read_text()
     (copy / "chat_template.jinja").unlink()
@@ -99,6 +119,12 @@ def _lose_a_tensor(folder: Path) -> None:
         (lambda folder: max(folder.glob("model-*")).write_bytes(b""), "base_truncated"),
         (lambda folder: (folder / "config.json").write_text('{"model_type": "qw'), "base_truncated"),
         (lambda folder: (folder / "generation_config.json").write_text("[]"), "base_truncated"),
+        (lambda folder: change(folder / "generation_config.json", eos_token_id="<|end|>"), "not_causal"),
+        (lambda folder: change(folder / "config.json", hidden_size=None, n_embd=64), "unsupported_base"),
+        (lambda folder: change(folder / "config.json", max_position_embeddings="many"), "base_wrong_architecture"),
+        (lambda folder: change(folder / "config.json", num_attention_heads="four"), "base_wrong_architecture"),
+        (lambda folder: change(folder / "config.json", num_attention_heads=0), "base_wrong_architecture"),
+        (lambda folder: change(folder / "config.json", hidden_act="never-heard-of"), "base_wrong_architecture"),
         (_lose_a_tensor, "base_wrong_architecture"),
         (lambda folder: change(folder / "config.json", intermediate_size=200), "base_wrong_architecture"),
         (lambda folder: change(folder / "config.json", model_type="never-heard-of"), "base_wrong_architecture"),

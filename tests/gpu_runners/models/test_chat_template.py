@@ -2,12 +2,15 @@
 that nothing is thought and that no prompt knows today's date."""
 
 import datetime
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gpu_runners.errors import JobFailed
 from gpu_runners.models.chat_template import DATE, ChatTemplate, fold_system, read_template, render_chat
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -179,3 +182,53 @@ def test_the_pinned_clock_changes_nothing_else_of_a_template(start: str) -> None
         assert render_chat(tokenizer, ChatTemplate(), [USER]) == f"{plain}2024-07-26 Friday 00:00"
     finally:
         tokenizer.chat_template = before
+
+
+@contextmanager
+def written(template: str) -> Iterator[Any]:
+    """A tokenizer with this template."""
+    tokenizer = tokenizer_of("smollm2")
+    before, tokenizer.chat_template = tokenizer.chat_template, template
+    try:
+        yield tokenizer
+    finally:
+        tokenizer.chat_template = before
+
+
+@pytest.mark.parametrize(
+    ("opens", "closes"),
+    [
+        ("<think>", "</think>"),
+        ("<reasoning>\n", "</reasoning>"),
+        ("<seed:think>", "</seed:think>"),
+        ("◁think▷", "◁/think▷"),
+        ("[THINK]", "[/THINK]"),
+        ("[REASONING]\n", "[/REASONING]"),
+        ("<|begin_of_thought|>\n\n", "<|end_of_thought|>"),
+        ("<|START_THINKING|>", "<|END_THINKING|>"),
+        ("<answer>", ""),
+        ("[think>", ""),
+    ],
+)
+def test_a_thought_that_a_prompt_opens_is_closed_by_its_own_tag(opens: str, closes: str) -> None:
+    turns = "{% for m in messages %}{{ m.role }}: {{ m.content }};{% endfor %}"
+    with written(f"{turns}{{% if add_generation_prompt %}}assistant: {{{{ {opens!r} }}}}{{% endif %}}") as tokenizer:
+        template = read_template(tokenizer, special_tokens=[], stops=[])
+        assert template is not None
+        assert template.answer_head == (f"\n{closes}\n\n" if closes else "")
+
+
+def test_the_pinned_clock_writes_what_a_clock_would_have_written_that_day() -> None:
+    then = datetime.datetime(2024, 7, 26)
+    codes = "aAbBcdefFDThHIjmMpRSuwxXyYzZ"
+    form = " | ".join([*(f"%{code}" for code in codes), *(f"%-{code}" for code in "dmHIMSjy"), "100 %%d", "100%%"])
+    with written(f"{{{{ messages[0].content }}}}{{{{ strftime_now({form!r}) }}}}") as tokenizer:
+        assert render_chat(tokenizer, ChatTemplate(), [USER]) == USER["content"] + then.strftime(form)
+
+
+@pytest.mark.parametrize("form", ["%d %Q", "week %V of %Y", "%"])
+def test_a_date_that_the_pinned_clock_does_not_write_is_refused_in_a_sentence(form: str) -> None:
+    with written(f"{{{{ messages[0].content }}}}{{{{ strftime_now({form!r}) }}}}") as tokenizer:
+        with pytest.raises(JobFailed, match="writes the date") as caught:
+            read_template(tokenizer, special_tokens=[], stops=[])
+        assert (caught.value.code, form in caught.value.message) == ("bad_chat", True)

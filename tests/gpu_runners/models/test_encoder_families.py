@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,14 @@ import pytest
 import torch
 
 from backend.domain.encoders.card_prefixes import Use
+from backend.domain.encoders.sentence_settings import TRANSFORMER_FILES, read_settings
 from backend.domain.jobs.runner_jobs import DistillJob, TrainOptions
 from gpu_runners.artifacts.label_model import LabelModel
 from gpu_runners.cli.main import main
 from gpu_runners.distill.label.train import distill
 from gpu_runners.errors import JobFailed
 from gpu_runners.models import text_embedding
+from gpu_runners.models.base_store.files import read_optional
 from gpu_runners.models.bases import Base, open_base
 from gpu_runners.models.encoder import LabelNet, load_body, width_of
 from gpu_runners.models.encoder_runtimes import TorchRuntime, load_runtime
@@ -146,6 +149,18 @@ def test_the_first_format_of_berts_weights_is_read(tmp_path: Path) -> None:
     assert np.abs(net.embed(net.pad(rows)).numpy() - wanted).max() < 1e-5
 
 
+def test_the_names_of_the_length_file_are_read_in_the_order_of_sentence_transformers(tmp_path: Path) -> None:
+    from sentence_transformers.base.modules.transformer import Transformer
+
+    for n, file in enumerate(TRANSFORMER_FILES, start=10):
+        (tmp_path / file).write_text(json.dumps({"max_seq_length": n}))
+    for file in TRANSFORMER_FILES:
+        theirs = Transformer.load_config(str(tmp_path))["max_seq_length"]
+        ours = read_settings("acme/encoder", Use.CLUSTERING, partial(read_optional, tmp_path))
+        assert ours.max_tokens == theirs
+        (tmp_path / file).write_text("{}")
+
+
 def _damage(folder: Path, what: str) -> None:
     config = json.loads((folder / "config.json").read_text())
     match what:
@@ -156,6 +171,8 @@ def _damage(folder: Path, what: str) -> None:
         case "remote code":
             auto = {"AutoModel": "modeling.NewModel"}
             (folder / "config.json").write_text(json.dumps(config | {"model_type": "acme-new", "auto_map": auto}))
+        case "odd size":
+            (folder / "config.json").write_text(json.dumps(config | {"num_attention_heads": "four"}))
         case "missing tensor":
             from safetensors.numpy import load_file, save_file
 
@@ -177,6 +194,7 @@ def _damage(folder: Path, what: str) -> None:
     [
         ("dense", "base_unsupported", "Dense"),
         ("remote code", "base_needs_remote_code", "its own repository"),
+        ("odd size", "base_wrong_architecture", "num_attention_heads"),
         ("missing tensor", "base_wrong_architecture", "output.dense.weight"),
         ("lower case", "base_unsupported", "keeps capitals"),
         ("long prefix", "base_unsupported", "prefix"),

@@ -9,6 +9,7 @@ from backend.domain.encoders.sentence_settings import (
     Pooling,
     SentenceSettings,
     UnsupportedEncoder,
+    pooling_file,
     read_settings,
     readable_tokens,
 )
@@ -38,6 +39,28 @@ def test_an_encoder_without_these_files_is_pooled_by_the_mean() -> None:
     assert settings(modules=None) == SentenceSettings(pooling=Pooling.MEAN)
 
 
+@pytest.mark.parametrize(
+    ("path", "file"),
+    [
+        ("1_Pooling", "1_Pooling/config.json"),
+        ("pooling/", "pooling/config.json"),
+        ("./modules/1_Pooling", "modules/1_Pooling/config.json"),
+        ("", "config.json"),
+        ("a/../..", None),
+        ("../1_Pooling", None),
+    ],
+)
+def test_the_pooling_lies_where_modules_json_says(path: str, file: str | None) -> None:
+    modules = [MODULES[0], MODULES[1] | {"path": path}]
+    assert pooling_file(modules) == file
+    content = {"modules.json": modules, file: {"pooling_mode": "cls"}}
+    if file is not None:
+        assert read_settings("acme/encoder", Use.CLASSIFICATION, content.get).pooling is Pooling.CLS
+        return
+    with pytest.raises(UnsupportedEncoder, match="which its modules"):
+        read_settings("acme/encoder", Use.CLASSIFICATION, content.get)
+
+
 @pytest.mark.parametrize("mode", list(Pooling))
 def test_both_formats_name_the_same_pooling(mode: Pooling) -> None:
     old = {"cls": "cls_token", "max": "max_tokens", "mean": "mean_tokens", "weightedmean": "weightedmean_tokens"}
@@ -63,6 +86,25 @@ def test_the_length_is_that_of_the_files() -> None:
 
 
 @pytest.mark.parametrize(
+    ("files", "length"),
+    [
+        ({"roberta": 128}, 128),
+        ({"xlm-roberta": 256}, 256),
+        ({"xlnet": 64, "distilbert": 32}, 32),
+        ({"albert": 16, "bert": 8, "camembert": 4}, 8),
+        ({"bert": None, "camembert": 4}, 4),
+    ],
+)
+def test_the_length_is_in_the_first_file_that_says_anything(files: dict[str, int | None], length: int) -> None:
+    content = {
+        f"sentence_{kind}_config.json": {} if most is None else {"max_seq_length": most, "do_lower_case": True}
+        for kind, most in files.items()
+    }
+    read = read_settings("acme/encoder", Use.CLASSIFICATION, content.get)
+    assert (read.max_tokens, read.lowercase) == (length, True)
+
+
+@pytest.mark.parametrize(
     ("config", "readable"),
     [
         ({"model_type": "bert", "max_position_embeddings": 512, "pad_token_id": 0}, 512),
@@ -84,6 +126,8 @@ def test_positions_begin_after_the_padding_token_where_a_model_counts_so(
         ({"modules": [*MODULES, {"type": "sentence_transformers.models.Dense", "path": "3_Dense"}]}, "Dense"),
         ({"modules": [{"type": "sentence_transformers.models.StaticEmbedding", "path": ""}]}, "StaticEmbedding"),
         ({"modules": [MODULES[0] | {"path": "transformer"}, MODULES[1]]}, "'transformer'"),
+        ({"modules": [MODULES[0] | {"type": "custom_st.Transformer"}, *MODULES[1:]]}, "modules custom_st.Transformer,"),
+        ({"modules": [MODULES[0], MODULES[1] | {"type": "Pooling"}, MODULES[2] | {"type": "a.Normalize"}]}, "a.Norm"),
         ({"pooling": {"pooling_mode": ["cls", "mean"]}}, "cls + mean"),
         ({"pooling": {"pooling_mode_cls_token": True, "pooling_mode_max_tokens": True}}, "cls + max"),
         ({"pooling": {"pooling_mode": "median"}}, "median"),

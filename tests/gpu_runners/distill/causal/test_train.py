@@ -36,7 +36,7 @@ from tests.gpu_runners.distill.causal.small_answers import (
     with_adapter,
 )
 from tests.gpu_runners.distill.kept import Kept
-from tests.gpu_runners.small_base import make_base
+from tests.gpu_runners.small_base import make_base, with_tokens_beyond
 
 DATA = jsonl(rows())
 CAN_QLORA = detect().device == "cuda" and "bitsandbytes" in detect().libraries
@@ -72,6 +72,14 @@ def test_the_same_job_gives_the_same_bytes_and_another_seed_others(small_base: C
     assert blob == trained.blob
     assert result.training_log == trained.result.training_log
     assert distill_causal(make_job(small_base, dropout=0.1, seed=8, epochs=1), DATA, base=small_base)[0] != blob
+
+
+def test_a_padding_token_without_a_row_is_not_what_batches_are_padded_with(tmp_path: Path) -> None:
+    """As copies of Llama 2 have it: `<pad>` is the first number behind the vocabulary of the weights."""
+    base = with_tokens_beyond(make_base(tmp_path / "small"), pad_token="<pad>")
+    assert (base.tokenizer.pad_token_id, base.pad_id) == (base.vocab_size, base.eos_ids[0])
+    blob, _ = distill_causal(make_job(base, epochs=1, batching="padded"), DATA, base=base)
+    assert blob
 
 
 @pytest.mark.parametrize("batching", ["shared_prefix", "packed", "bucketed", "padded"])

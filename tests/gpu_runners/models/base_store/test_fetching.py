@@ -160,7 +160,7 @@ def test_a_base_with_code_of_its_own_is_refused_before_its_weights(hub: ModelHub
 
 
 def test_code_that_is_not_needed_is_neither_fetched_nor_a_reason_to_refuse(hub: ModelHub, config: HubConfig) -> None:
-    change_config(hub, auto_map={"AutoModelForCausalLM": "modeling_own.OwnForCausalLM"})
+    change_config(hub, auto_map={"AutoModelForCausalLM": "modeling_own.Qwen2ForCausalLM"})
     fetch(NAME, config)
     assert "modeling_own.py" not in hub.fetched()
 
@@ -178,6 +178,14 @@ def test_weights_of_another_architecture_than_declared_are_refused(
 def test_a_shard_that_ends_early_as_published_is_truncated(hub: ModelHub, config: HubConfig) -> None:
     shard = max(name for name in files_at(hub) if name.startswith("model-"))
     files_at(hub)[shard] = files_at(hub)[shard][:-100]
+    error = refused(NAME, config)
+    assert (error.code, error.retryable, shard in error.message) == ("base_truncated", False, True)
+    assert BaseCache(config.cache).take(NAME) is None
+
+
+def test_a_shard_whose_header_lies_is_not_kept(hub: ModelHub, config: HubConfig) -> None:
+    shard = max(name for name in files_at(hub) if name.startswith("model-"))
+    files_at(hub)[shard] = files_at(hub)[shard].replace(b'"F32"', b'"F16"', 1)
     error = refused(NAME, config)
     assert (error.code, error.retryable, shard in error.message) == ("base_truncated", False, True)
     assert BaseCache(config.cache).take(NAME) is None
