@@ -2,6 +2,7 @@
 prompt that is too long are told apart from one, and are asked for once."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -108,7 +109,8 @@ def test_an_answer_that_would_not_fit_beside_its_prompt_is_asked_for_shorter(
 ) -> None:
     if wire.server.name != "vllm":
         pytest.skip("releases of vLLM alone refuse a limit that the context has no room for")
-    asked = CompletionRequest(messages=ASKED, max_tokens=CONTEXT, answer_schema=EVERYTHING.answer_schema)
+    for_json = Message(role="user", content=f'{ASKED[1].content} Answer with JSON like {{"word": "louse"}}.')
+    asked = replace(EVERYTHING, messages=(for_json,), max_tokens=CONTEXT, n=1, temperature=0.0)
     completion = teacher.complete(asked, deadline_s=PATIENCE_S)
     print([one.answered for one in wire.refused], teacher.lessons)
     assert completion.choices[0].text
