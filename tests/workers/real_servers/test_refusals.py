@@ -1,6 +1,7 @@
 """What real servers refuse, and what the client makes of it: an option is left out or lowered; a wrong model and a
 prompt that is too long are told apart from one, and are asked for once."""
 
+import contextlib
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -69,9 +70,8 @@ def test_a_request_with_every_option_is_answered_and_loses_only_what_the_server_
 
 
 def test_the_same_request_is_refused_nothing_by_the_servers_own_row(wire: Wire) -> None:
-    teacher = teacher_at(wire, dialect=BY_NAME[wire.server.name])
-    completion = teacher.complete(EVERYTHING, deadline_s=PATIENCE_S)
-    teacher.close()
+    with contextlib.closing(teacher_at(wire, dialect=BY_NAME[wire.server.name])) as teacher:
+        completion = teacher.complete(EVERYTHING, deadline_s=PATIENCE_S)
     print([one.answered for one in wire.refused], teacher.lessons)
     assert completion.choices
     # how many choices a llama-server gives is its owner's setting: the one thing that is left to learn
