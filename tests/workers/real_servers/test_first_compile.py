@@ -3,8 +3,8 @@ from a CSV through nine steps, with a runner that trains, to a file or to words 
 
 Gemma 3 270M is no instruct model: by itself it writes on until the limit, and every candidate is cut. The server's
 owner holds it to a line that begins with a label, by llama-server's `--grammar`; vLLM and `transformers serve` have no
-such setting, and 60 candidates of 500 tokens are hours of a core. What its labels are worth is chance: mostly the page's
-hundred gold pairs carry the gate alone.
+such setting, and 60 candidates of 500 tokens are hours of a core. What its labels are worth is chance: the hundred gold
+pairs of the page carry the gate.
 """
 
 import re
