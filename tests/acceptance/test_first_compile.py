@@ -1,19 +1,15 @@
 """The script of docs/first-compile.md, as it stands there, from a CSV and a key to a file that answers: against a
 teacher that is all it asks for, and against vendors as strict as they are, of which nothing is known at first."""
 
-import csv
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 
-from deploy.embedded.home import ROOT
 from gpu_runners.cli.main import main
 from tests.acceptance.deployment import Customer, Deployment, running
+from tests.acceptance.first_compile_page import LABELS, make_desk, run_page
 from tests.acceptance.teacher_server import TeacherServer
 from tests.workers.teachers.grammar_writer import serving_grammar
 from tests.workers.teachers.strict_vendors import VENDORS, Endpoint
@@ -21,37 +17,11 @@ from workers.teachers.grammar.files import shipped_grammar
 from workers.teachers.grammar.model import GrammarModel
 
 pytestmark = [pytest.mark.timeout(900), pytest.mark.nightly]
-PAGE = (ROOT / "docs" / "first-compile.md").read_text(encoding="utf-8")
-LABELS = ("refund_request", "refund_status", "refund_policy", "complaint", "other")
 
 
 @pytest.fixture
 def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with tickets.csv: what the demo's people wrote."""
-    gold = yaml.safe_load((ROOT / "examples" / "refund-router.yaml").read_text())["examples"]["inline"]
-    with (tmp_path / "tickets.csv").open("w", newline="", encoding="utf-8") as file:
-        table = csv.writer(file)
-        table.writerow(["message", "intent"])
-        table.writerows([row["input"], row["output"]] for row in gold)
-    monkeypatch.setenv("KOLM_KEYRING", str(tmp_path / "keyring.json"))
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-def run_page(monkeypatch: pytest.MonkeyPatch, deployment: Deployment, customer: Customer, url: str, model: str) -> Any:
-    """Run the script; its names. AssertionError has what it says when nothing was published, and the whole gate."""
-    told = {"KOLM_API_URL": deployment.url, "KOLM_API_KEY": customer.key, "TEACHER_KEY": "sk-test-of-the-page"}
-    told |= {"TEACHER_URL": url, "TEACHER_MODEL": model, "TEACHER_PRICE_IN": "0.5", "TEACHER_PRICE_OUT": "1.5"}
-    for name, value in told.items():
-        monkeypatch.setenv(name, value)
-    names: dict[str, Any] = {}
-    script = compile("\n".join(re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)), "first-compile.md", "exec")
-    try:
-        exec(script, names)
-    except SystemExit as ended:
-        done = names.get("done")
-        raise AssertionError(f"{ended} {done and (done.status, done.failure, done.gate)}") from None
-    return names
+    return make_desk(tmp_path, monkeypatch)
 
 
 def test_the_script_of_the_page_ends_with_a_file_that_answers(

@@ -29,7 +29,7 @@ def answered(request: CompletionRequest, cancelled: Callable[[], bool] = lambda:
 
 
 class EchoTeacher:
-    """Answers with `answer`; `asked` counts how often each question came."""
+    """Answers with `answer`; `asked` counts how often each question came, `deadlines_s` has the time that each had."""
 
     identity = TeacherIdentity(provider="grammar", model=MODEL)
     caps = TeacherCaps()
@@ -37,6 +37,7 @@ class EchoTeacher:
 
     def __init__(self, answer: Answer = answered) -> None:
         self.asked: dict[str, int] = {}
+        self.deadlines_s: dict[str, float] = {}
         self._answer = answer
         self._lock = threading.Lock()
 
@@ -46,6 +47,7 @@ class EchoTeacher:
         question = request.messages[-1].content
         with self._lock:
             self.asked[question] = self.asked.get(question, 0) + 1
+            self.deadlines_s[question] = deadline_s
         return self._answer(request, cancelled)
 
     def score(self, request: ScoreRequest, **_: Any) -> Completion:

@@ -44,7 +44,7 @@ from workers.teachers.verifiers.protocol import TeacherRequest
 Request = TypeVar("Request", bound=CompletionRequest | ScoreRequest)
 
 DEADLINE_S = 120.0
-SLOW_TOKENS_PER_S = 20.0  # of a model that thinks: its room for thoughts is time that it gets besides
+SLOW_TOKENS_PER_S = 20.0  # a long answer gets the time that this takes; room for thoughts is time besides
 MAX_SKU_MODEL = 170  # an sku has room for 200 characters
 AS_RESERVED = "as reserved"  # instead of a price book's version: the amount was set aside before the call
 
@@ -52,11 +52,21 @@ AS_RESERVED = "as reserved"  # instead of a price book's version: the amount was
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedCall:
     """`key` names the call within the compile: the same key is the same call, whoever makes it. `deadline_s` is the
-    time for an answer, thoughts apart."""
+    least time for an answer, thoughts apart."""
 
     key: str
     request: TeacherRequest
     deadline_s: float = DEADLINE_S
+
+    @property
+    def patience_s(self) -> float:
+        """The time for all attempts of the call together."""
+        if isinstance(self.request, ScoreRequest):
+            return self.deadline_s
+        for_answer_s, for_thoughts_s = (
+            n / SLOW_TOKENS_PER_S for n in (self.request.max_tokens, self.request.thought_tokens)
+        )
+        return max(self.deadline_s, for_answer_s) + for_thoughts_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,9 +270,8 @@ def _make(
     def one(plan: PlannedCall) -> Completion | TeacherFailed | TeacherCanceled:
         try:
             if isinstance(plan.request, ScoreRequest):
-                return teacher.score(plan.request, deadline_s=DEADLINE_S, cancelled=run.stop.is_set)
-            deadline_s = plan.deadline_s + plan.request.thought_tokens / SLOW_TOKENS_PER_S
-            return teacher.complete(plan.request, deadline_s=deadline_s, cancelled=run.stop.is_set)
+                return teacher.score(plan.request, deadline_s=plan.patience_s, cancelled=run.stop.is_set)
+            return teacher.complete(plan.request, deadline_s=plan.patience_s, cancelled=run.stop.is_set)
         except (TeacherFailed, TeacherCanceled) as error:
             return error
 

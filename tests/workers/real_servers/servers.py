@@ -68,10 +68,10 @@ def missing_vllm() -> str:
 
 
 @contextlib.contextmanager
-def running_llama(folder: Path) -> Iterator[RealServer]:
-    flags = ["-c", str(CONTEXT * SLOTS), "-np", str(SLOTS), "--jinja"]
-    flags += ["--chat-template-file", str(HERE / "chat_template.jinja")]
-    with llama_server(gguf.path(), *flags, log=folder / "llama-server.log") as server:
+def running_llama(folder: Path, *flags: str) -> Iterator[RealServer]:
+    own = ["-c", str(CONTEXT * SLOTS), "-np", str(SLOTS), "--jinja"]
+    own += ["--chat-template-file", str(HERE / "chat_template.jinja")]
+    with llama_server(gguf.path(), *own, *flags, log=folder / "llama-server.log") as server:
         props = httpx.get(f"{server.url}/props", timeout=30).json()
         yield RealServer(name="llama-server", origin=server.url, model=NAME, version=str(props["build_info"]))
 

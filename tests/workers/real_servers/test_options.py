@@ -18,12 +18,15 @@ from workers.teachers.openai_compatible.bodies import GENERATION_CONFIG
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(1800)]
 MESSAGES = [{"role": "user", "content": "Write a word that rhymes with house."}]
+# labelling asks for JSON in words as well; "louse" is not in the schema
+FOR_JSON = [{"role": "user", "content": f'{MESSAGES[0]["content"]} Answer with JSON like {{"word": "louse"}}.'}]
 SCHEMA = {
     "type": "object",
     "properties": {"word": {"enum": ["mouse", "grouse"]}},
     "required": ["word"],
     "additionalProperties": False,
 }
+HELD = {"type": "json_schema", "json_schema": {"name": "answer", "schema": SCHEMA}}
 SHORT = 8  # tokens of an answer
 # options that work and that a row leaves out all the same
 LEFT_OUT = {("llama-server", Option.N): "it counts the tokens of the first choice alone"}
@@ -111,8 +114,7 @@ def tells_alternatives(ask: Asker) -> bool:
 
 
 def holds_to_a_schema(ask: Asker) -> bool:
-    asked = {"type": "json_schema", "json_schema": {"name": "answer", "schema": SCHEMA}}
-    answer = text(ask(response_format=asked, max_tokens=32))
+    answer = text(ask(response_format=HELD, messages=FOR_JSON, max_tokens=32))
     try:
         return not validator(SCHEMA)(json.loads(answer))
     except ValueError:
@@ -173,6 +175,17 @@ def test_why_a_row_leaves_out_what_works_is_still_so(server: RealServer) -> None
     answer = Asker(server)(n=2, temperature=1.0, logprobs=True)
     n_shown = sum(len(choice["logprobs"]["content"]) for choice in answer["choices"])
     assert answer["usage"]["completion_tokens"] < n_shown - 2
+
+
+def test_a_schema_bounds_white_space_at_llama_server_and_not_at_vllm(server: RealServer) -> None:
+    """Where no word asks for JSON. Why preflight knows `answer_white_space`; a release of vLLM that bounds it would
+    have the page changed."""
+    if server.name == "transformers":
+        pytest.skip("transformers knows no schema")
+    answer = text(Asker(server)(response_format=HELD, max_tokens=64))
+    print(repr(answer))
+    assert ("word" in answer) == (server.name == "llama-server")
+    assert "word" in answer or answer.strip() == "{"
 
 
 def test_an_effort_is_taken_or_refused_as_its_row_says(server: RealServer) -> None:

@@ -26,6 +26,7 @@ from tests.workers.real_servers.wire import Exchange, Wire
 from tests.workers.steps.test_strict_vendors import PRICE, walk_paid_half
 from workers.preflight import compile_start
 from workers.preflight.compile_start import begin_compile
+from workers.step import teacher_calls
 
 pytestmark = [pytest.mark.usefixtures("committed_db"), pytest.mark.nightly, pytest.mark.timeout(1800)]
 PATIENCE_S = 300.0  # a slow machine's, for one call
@@ -35,6 +36,7 @@ KNOWN = pytest.mark.parametrize("is_known", [True, False], ids=["known", "unknow
 @pytest.fixture(autouse=True)
 def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compile_start, "DEADLINE_S", PATIENCE_S)
+    monkeypatch.setattr(teacher_calls, "SLOW_TOKENS_PER_S", 256 / PATIENCE_S)  # 256: a json answer's limit
 
 
 def compile_at(wire: Wire, *, is_known: bool, base: dict[str, Any]) -> Compile:

@@ -1,7 +1,9 @@
 """What real servers refuse, and what the client makes of it: an option is left out or lowered; a wrong model and a
 prompt that is too long are told apart from one, and are asked for once."""
 
+import contextlib
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -68,9 +70,8 @@ def test_a_request_with_every_option_is_answered_and_loses_only_what_the_server_
 
 
 def test_the_same_request_is_refused_nothing_by_the_servers_own_row(wire: Wire) -> None:
-    teacher = teacher_at(wire, dialect=BY_NAME[wire.server.name])
-    completion = teacher.complete(EVERYTHING, deadline_s=PATIENCE_S)
-    teacher.close()
+    with contextlib.closing(teacher_at(wire, dialect=BY_NAME[wire.server.name])) as teacher:
+        completion = teacher.complete(EVERYTHING, deadline_s=PATIENCE_S)
     print([one.answered for one in wire.refused], teacher.lessons)
     assert completion.choices
     # how many choices a llama-server gives is its owner's setting: the one thing that is left to learn
@@ -108,7 +109,8 @@ def test_an_answer_that_would_not_fit_beside_its_prompt_is_asked_for_shorter(
 ) -> None:
     if wire.server.name != "vllm":
         pytest.skip("releases of vLLM alone refuse a limit that the context has no room for")
-    asked = CompletionRequest(messages=ASKED, max_tokens=CONTEXT, answer_schema=EVERYTHING.answer_schema)
+    for_json = Message(role="user", content=f'{ASKED[1].content} Answer with JSON like {{"word": "louse"}}.')
+    asked = replace(EVERYTHING, messages=(for_json,), max_tokens=CONTEXT, n=1, temperature=0.0)
     completion = teacher.complete(asked, deadline_s=PATIENCE_S)
     print([one.answered for one in wire.refused], teacher.lessons)
     assert completion.choices[0].text

@@ -1,5 +1,6 @@
 """Calls at the edges: long names, hostile numbers, batches that a failing teacher stretches over many tries."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from tests.workers.pipeline_helpers import check_money
 from workers import pipeline
 from workers.step.durable import CompileRun
 from workers.step.result import StepDone, finish_step
-from workers.step.teacher_calls import call_batch
+from workers.step.teacher_calls import PlannedCall, call_batch
 from workers.teachers.openai_compatible import answers
 from workers.teachers.protocol import Completion, CompletionRequest, Message, TeacherFailed, TeacherIdentity
 
@@ -134,3 +135,13 @@ def test_log_probabilities_of_any_size_are_refused_or_kept_within_what_can_be_st
         return
     kept = answer.choices[0].token_logprobs or ()
     assert all(-65_504 <= value <= 0 for value in kept), "float16 holds no more"
+
+
+def test_a_long_answer_and_thoughts_have_time_at_twenty_tokens_a_second(row):
+    teacher, asked = EchoTeacher(), {"short": (500, 0), "long": (4000, 0), "thinks": (500, 2000)}
+    plans = [
+        PlannedCall(key=key, request=replace(plan(key).request, max_tokens=most, thought_tokens=thoughts))
+        for key, (most, thoughts) in asked.items()
+    ]
+    call_batch(hold(row), STEP, teacher, price(), plans, nothing)
+    assert teacher.deadlines_s == {"question short": 120, "question long": 200, "question thinks": 220}

@@ -69,6 +69,7 @@ MakeBody = Callable[[Dialect], Mapping[str, Any]]
 
 MAX_LESSONS_A_CALL = 16  # more than a request has options
 MOST_REFUSED = 20  # texts in a row that a filter may refuse; more are a vendor that answers nothing any more
+FEW_SPACES = 8  # what is left around an answer that was thought away
 BODY_CAP = 2_000_000
 BODY_CAP_PER_CHOICE = 64_000
 # the last try of a call whose answers were withheld as no JSON
@@ -198,8 +199,11 @@ class OpenAICompatibleTeacher:
     ) -> None:
         """Raise TeacherFailed when every choice reached its limit without a word: what filled it are thoughts, shown or
         not. That a model thinks is learnt by it: the next call leaves room. `wasted` is what the attempts before this
-        answer may have cost."""
-        if not all(choice.finish_reason == "length" and not choice.text.strip() for choice in answer.choices):
+        answer may have cost. White space that fills the limit is no thought: a schema allows it."""
+        if not all(
+            choice.finish_reason == "length" and len(choice.text) <= FEW_SPACES and not choice.text.strip()
+            for choice in answer.choices
+        ):
             return
         self.learn([Lesson(option=Option.THOUGHTS)])
         raise TeacherFailed(

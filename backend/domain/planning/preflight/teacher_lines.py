@@ -23,6 +23,7 @@ from backend.domain.spec.outputs import JsonOutput
 
 TEST_TEXT = "This is a test of the connection."  # the input that the tiny call asks about
 TEST_TOKENS = 256  # its longest answer, thoughts apart
+MOST_SPACES = 64  # at the end of an answer: deep JSON is indented by less
 DEADLINE_S = 20.0  # while somebody waits for the list; a compile waits longer
 SLOW = "teacher_slow"
 _ELSEWHERE = frozenset({TeacherFault.NO_SUCH_PATH, TeacherFault.NOT_OPENAI, TeacherFault.HTML, TeacherFault.REDIRECT})
@@ -123,6 +124,13 @@ def _unread_line(asked: AskedModel, sentence: str, answer: TinyAnswer) -> Prefli
 def _structured_lines(spec: Spec, answer: TinyAnswer) -> list[PreflightLine]:
     if not isinstance(spec.output, JsonOutput):
         return []
+    if answer.is_cut and len(answer.text) - len(answer.text.rstrip()) > MOST_SPACES:
+        sentence = f"The teacher wrote white space until the limit of {TEST_TOKENS} tokens, as a schema allows it."
+        what_to_do = (
+            "Say in task what the answer looks like, or let the server write JSON without white space (vLLM: "
+            "disable_any_whitespace); answers that are cut are paid for and dropped."
+        )
+        return [warning_line(Check.STRUCTURED_OUTPUT, sentence, code="answer_white_space", what_to_do=what_to_do)]
     if answer.is_cut:
         return [skipped_line(Check.STRUCTURED_OUTPUT, f"The answer was cut at {TEST_TOKENS} tokens and is not judged.")]
     what_to_do = "Say in task what the answer looks like; answers that do not fit are paid for and dropped."

@@ -1,5 +1,6 @@
 """What a refusal states, and what a call makes of one that is about the request's content or about an answer."""
 
+import contextlib
 import json
 from dataclasses import replace
 from typing import Any
@@ -197,6 +198,18 @@ def test_what_an_attempt_before_a_thought_may_have_cost_is_not_lost() -> None:
     assert (failed.code, failed.n_attempts) == ("teacher_only_thought", 2)
     assert failed.usage is not None
     assert (failed.usage.output_tokens, failed.usage.thought_tokens) == (REQUEST.most_output_tokens + 5, 5)
+
+
+@pytest.mark.parametrize(("text", "is_thought"), [("", True), ("\n\n", True), ("  \n" + " \t " * 9, False)])
+def test_white_space_up_to_the_limit_is_an_answer_and_no_thought(text: str, is_thought: bool) -> None:
+    """llama-server's, before the first word of an answer that is held to a schema; vLLM's anywhere in one."""
+    cut_at_limit = {"choices": [{"message": {"content": text}, "finish_reason": "length"}]}
+    with HostileTeacher(act(200, cut_at_limit | {"usage": {"prompt_tokens": 9, "completion_tokens": 20}})) as hostile:
+        teacher = teacher_at(hostile.base_url)
+        with contextlib.suppress(TeacherFailed):
+            assert teacher.complete(REQUEST, deadline_s=5).choices[0].text == text
+        teacher.close()
+    assert teacher.lessons == ((Lesson(option=Option.THOUGHTS),) if is_thought else ())
 
 
 def test_a_filter_that_ended_a_thought_left_no_answer_and_is_no_lack_of_room() -> None:

@@ -69,6 +69,8 @@ def test_log_probs_that_do_not_come_are_told_and_refuse_nothing() -> None:
         ("no json at all", False, LineStatus.WARNING, "answer_not_json"),
         ("```json\n[1, 2, 3]\n```", False, LineStatus.WARNING, "answer_not_in_schema"),
         ('{"unfinished": "', True, LineStatus.SKIPPED, ""),
+        ("{" + "\n  " * 80, True, LineStatus.WARNING, "answer_white_space"),
+        ("{\n" + " " * 40, True, LineStatus.SKIPPED, ""),
     ],
 )
 def test_the_answer_to_a_json_task_is_held_against_its_schema(text, is_cut, status, code) -> None:
