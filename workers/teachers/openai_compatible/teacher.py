@@ -67,7 +67,7 @@ T = TypeVar("T")
 
 MakeBody = Callable[[Dialect], Mapping[str, Any]]
 
-MAX_LESSONS_A_CALL = 16  # more than a request has options
+MAX_LESSONS_A_CALL = 24  # more than a request has options and a token limit can be halved
 MOST_REFUSED = 20  # texts in a row that a filter may refuse; more are a vendor that answers nothing any more
 BODY_CAP = 2_000_000
 BODY_CAP_PER_CHOICE = 64_000
