@@ -20,6 +20,7 @@ THOUGHT_TOKENS = {"none": 0, "minimal": 512, "low": 2048, "medium": 4096, "high"
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")  # from the least; "none" is no thinking at all
 MAX_VALUE = 10_000_000  # of a number that an endpoint names in a refusal
 ONE_REQUEST = "request"  # the scope of a lesson that a request's own length, or its answer, taught
+GREEDY = "greedy"  # the scope of one about requests at temperature 0
 
 
 class Option(StrEnum):
@@ -130,17 +131,17 @@ def thought_room(dialect: Dialect, effort: str | None, declared: int | None) -> 
 class Lesson:
     """A lesson of one refusal: `option` is not taken (`value` is None), or only as `value`: a name for the token
     limit, a largest value for a number, one of its values for the effort or the response's format. `scope` says which
-    requests it holds for: "" for all, the digest of a schema for those that ask for it, ONE_REQUEST for the refused one
-    alone, so that no other learns from it.
+    requests it holds for: "" for all, the digest of a schema for those that ask for it, GREEDY for those at
+    temperature 0, ONE_REQUEST for the refused one alone, so that no other learns from it.
     """
 
     option: Option
     value: str | int | None = None
     scope: str = ""
 
-    def holds_for(self, schema: str) -> bool:
-        """Tell whether a request with an answer schema of this digest heeds it."""
-        return self.scope in ("", ONE_REQUEST, schema)
+    def holds_for(self, schema: str, *, is_greedy: bool = False) -> bool:
+        """Tell whether a request with an answer schema of this digest, or at temperature 0, heeds it."""
+        return self.scope in ("", ONE_REQUEST, schema) or (is_greedy and self.scope == GREEDY)
 
     def to_json(self) -> list[str | int | None]:
         return [f"{self.option}/{self.scope}" if self.scope else self.option.value, self.value]
@@ -149,6 +150,8 @@ class Lesson:
     def sentence(self) -> str:
         """The lesson in words, for a receipt and a log."""
         words = f"without {self.option}" if self.value is None else f"{self.option}: {self.value}"
+        if self.scope == GREEDY:
+            return f"{words} at temperature 0"
         return f"{words} for the schema {self.scope}" if self.scope else words
 
 

@@ -7,10 +7,12 @@ whole number within bounds, or a word out of a closed set, so that the worst a f
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from backend.domain.dialects.dialect import (
     EFFORTS,
+    GREEDY,
     MAX_VALUE,
     WEAKER,
     Dialect,
@@ -78,7 +80,20 @@ _MEANT = {
         re.IGNORECASE,
     ),
 }
-# the same, where no option's name stands beside it
+# two options that are taken alone: of those that it names, what an answer needs least is left out
+_CONFLICT = re.compile(
+    r"\bboth\b|\btogether\b|simultaneous|at the same time|mutually exclusive|only one of|in combination"
+    r"|incompatible with|(?:combined|conflicts?) with|one or the other",
+    re.IGNORECASE,
+)
+# what is taken at other temperatures than 0
+_GREEDY = re.compile(
+    r"greedy|temperature\W{1,3}(?:(?:must|should|has to|needs to) be |to be )?(?:a )?(?:strictly )?"
+    r"(?:>(?!=)|greater than(?! or)|above|larger than|positive|non-?zero|not (?:be )?(?:0|zero)"
+    r"|(?:of |is |= ?)?(?:0(?:\.0+)?|zero)\b(?! (?:and|to|-)))",
+    re.IGNORECASE,
+)
+# what is said without an option's name, where no other is named
 _CALLED = {
     Option.TOKEN_LIMIT: re.compile(r"max(?:imum)? (?:(?:output|completion|new) )?tokens", re.IGNORECASE),
 }
@@ -109,7 +124,8 @@ def lesson_of(
     if statement.is_broken_json or statement.refuses_content(status):
         return None
     sent = _options_of(body, dialect)
-    option = _option_meant(statement, sent)
+    is_greedy = body.get("temperature") == 0 and _GREEDY.search(statement.text) is not None
+    option = _option_in_conflict(statement.text, sent, is_greedy=is_greedy) or _option_meant(statement, sent)
     if status in VAGUE and is_overflow(statement.text) and not _is_cap(option, statement.text, body):
         limit = _limit_of(body)
         return None if limit is None else fitting_limit(statement.text, limit[1])
@@ -125,6 +141,8 @@ def lesson_of(
     if option is Option.LOGPROBS and Option.TOP_LOGPROBS in sent and _most(statement.text, below=body["top_logprobs"]):
         option = Option.TOP_LOGPROBS  # vLLM calls it by the other's name
     lesson = _lesson(option, statement.text, body, dialect, known)
+    if lesson is not None and is_greedy and not lesson.scope:
+        lesson = replace(lesson, scope=GREEDY)
     return None if lesson in known else lesson
 
 
@@ -177,12 +195,7 @@ def _option_meant(statement: Statement, sent: Mapping[Option, tuple[str, ...]]) 
         for option, names in sent.items():
             if any(re.fullmatch(rf"(?:body\.)?{re.escape(name)}(?:[.\[].*)?", place) for name in names):
                 return option
-    places: list[tuple[int, int, Option]] = []
-    for option, names in sent.items():
-        for name in names:
-            mark = _word(name).search(statement.text)
-            if mark is not None:
-                places.append((mark.start(), -len(name), option))
+    places = _places(statement.text, sent)
     if places:
         return min(places)[2]
     called = next(
@@ -191,6 +204,20 @@ def _option_meant(statement: Statement, sent: Mapping[Option, tuple[str, ...]]) 
     if called is not None:
         return called
     return Option.SYSTEM_ROLE if Option.SYSTEM_ROLE in sent and _SYSTEM.search(statement.text) else None
+
+
+def _option_in_conflict(text: str, sent: Mapping[Option, tuple[str, ...]], *, is_greedy: bool) -> Option | None:
+    """The option to leave out of those that a refusal takes one at a time, or not at temperature 0."""
+    named = {option for _, _, option in _places(text, sent)} & set(_GUESSES)
+    if is_greedy:
+        return min(named or {Option.TEMPERATURE}, key=_GUESSES.index)
+    return min(named, key=_GUESSES.index) if len(named) > 1 and _CONFLICT.search(text) else None
+
+
+def _places(text: str, sent: Mapping[Option, tuple[str, ...]]) -> list[tuple[int, int, Option]]:
+    """Where a text names an option that was sent: the place, less the length of the name, the option."""
+    marks = ((_word(name).search(text), name, option) for option, names in sent.items() for name in names)
+    return [(mark.start(), -len(name), option) for mark, name, option in marks if mark is not None]
 
 
 def _word(name: str) -> re.Pattern[str]:

@@ -140,7 +140,9 @@ class OpenAICompatibleTeacher:
     def dialect_for(self, request: CompletionRequest, known: Sequence[Lesson]) -> Dialect:
         """The dialect after those of the known lessons that hold for a request."""
         schema = schema_digest(json.loads(request.answer_schema)) if request.answer_schema else ""
-        return with_lessons(self._dialect, (lesson for lesson in known if lesson.holds_for(schema)))
+        is_greedy = request.temperature == 0
+        fitting = (lesson for lesson in known if lesson.holds_for(schema, is_greedy=is_greedy))
+        return with_lessons(self._dialect, fitting)
 
     @property
     def thought_tokens(self) -> int:
