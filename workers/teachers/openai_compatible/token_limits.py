@@ -20,13 +20,14 @@ _SUM = re.compile(rf"{_N}\s*\+\s*{_N}\s*>\s*{_N}")
 _PROMPT_AND_ANSWER = re.compile(r"tokens?`? \+ `?max_", re.IGNORECASE)
 _OVERFLOW = re.compile(
     r"context[ _-]?(?:length|window|size|limit)|token count exceeds|too many tokens|max_model_len"
-    r"|\bn_ctx\b|(?:sequence|total) length|total (?:number of )?tokens\b[^.]{0,40}exceed",
+    r"|\bn_ctx\b|exceed[^.]{0,30}token limit|(?:sequence|total) length|total (?:number of )?tokens\b[^.]{0,40}exceed",
     re.IGNORECASE,
 )
 # the prompt by itself: no limit would make room
 _INPUT_ALONE = re.compile(
     r"(?:prompt|inputs?|messages) (?:is|are|was|were) (?:too (?:long|large)|longer)|too many input tokens"
-    r"|input (?:length\b(?! (?:and|\+|plus))|token count)[^.]{0,40}exceed|inputs?`? must have (?:less|fewer)"
+    r"|(?:prompt|input)\b(?:(?! and| \+| plus|\.|max_).){0,40}exceed|inputs?`? must have (?:less|fewer)"
+    r"|max(?:imum)? (?:prompt|input) length|range of input length|shorter (?:input|prompt)|exceed_context_size_error"
     r"|reduce the length of (?:the |your )?(?:messages|prompt|input(?: messages)?)(?!\s*(?:or|and|,|;|\w))",
     re.IGNORECASE,
 )
@@ -51,7 +52,10 @@ _TOTAL = re.compile(
     rf"(?:requested (?:a total of |about )?|requested tokens \(|current length is ){_N}(?! (?:output|completion))",
     re.IGNORECASE,
 )
-_CEILING = re.compile(rf"to\s+{_N} \(exclusive\)", re.IGNORECASE)
+_CEILINGS = tuple(
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (rf"to\s+{_N} \(exclusive\)", rf"(?:less than|smaller than|below)\s+[`'\"]?{_N}")
+)
 _TOO_HIGH = re.compile(
     r"too (?:large|high|big|long|many)|exceed|greater|larger|higher|lower|range|maximum|at most|up to|<|>|limit of",
     re.IGNORECASE,
@@ -104,8 +108,8 @@ def _cap(text: str, asked: int) -> int | None:
     """The largest limit that the words allow where they set it beside the one that was sent, or exclude the first that
     is too large."""
     beside = re.search(rf"(?<![\d,.]){asked}\s*(?:>|exceeds)\s*{_N}", text)
-    ceiling = _CEILING.search(text)
-    value = _int(beside[1]) if beside else _int(ceiling[1]) - 1 if ceiling else 0
+    ceiling = _first(_CEILINGS, text)
+    value = _int(beside[1]) if beside else ceiling - 1 if ceiling else 0
     return value if 0 < value < min(asked, MAX_VALUE) else None
 
 

@@ -98,6 +98,8 @@ BESIDE_A_PROMPT = [
         ),
         7_960,
     ),
+    ("Moonshot, from memory", openai("Invalid request: Your request exceeded model token limit: 8192"), 10_000),
+    ("a limit of the context", openai("max_tokens (20000) exceeds the model's context length 8192"), 10_000),
     ("no numbers", openai("This request exceeds the model's context window.", "messages"), 10_000),
     ("no input", openai("The maximum context length is 8,192 tokens", "messages", "context_length_exceeded"), 10_000),
     ("an older llama-server, from memory", openai("the request exceeds the available context size."), 10_000),
@@ -145,6 +147,15 @@ PROMPT_ALONE = [
     "Prompt contains 33000 tokens and 0 draft tokens, too large for model with 32768 maximum context length",
     "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).",
     "Input validation error: `inputs` must have less than 1024 tokens. Given: 2000",
+    # from memory: xAI, Zhipu, DashScope, Fireworks, Bedrock, LM Studio
+    "This model's maximum prompt length is 131072 but the request contains 200000 tokens.",
+    "Prompt exceeds max length",
+    "<400> InternalError.Algo.InvalidParameter: Range of input length should be [1, 129024]",
+    "The prompt is too long: 200000, model maximum context length: 131072",
+    "Input is too long for requested model.",
+    "Trying to keep the first 5000 tokens when context the overflows. However, the model is loaded with context length "
+    "of only 4096 tokens, which is not enough. Try to load the model with a larger context length, or provide a "
+    "shorter input",
     "input length and `max_tokens` exceed context limit: 205000 + 20000 > 200000, decrease input length",
 ]
 
@@ -176,6 +187,7 @@ CAPPED = [
     ),
     ("max_new_tokens: Input should be less than or equal to 4096", 4096),
     ("max_output_tokens cannot exceed 4096", 4096),
+    ("max_tokens must be less than 4097", 4096),
 ]
 
 
