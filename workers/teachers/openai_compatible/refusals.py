@@ -20,7 +20,9 @@ from backend.domain.dialects.dialect import (
     Option,
     schema_digest,
 )
+from backend.domain.dialects.faults import TeacherFault
 from workers.teachers.openai_compatible.bodies import GENERATION_CONFIG
+from workers.teachers.openai_compatible.endpoint_faults import fault_of
 from workers.teachers.openai_compatible.statements import Statement, read_statement
 from workers.teachers.openai_compatible.token_limits import (
     LIMIT_NAMES,
@@ -96,6 +98,13 @@ _GREEDY = re.compile(
 # what is said without an option's name, where no other is named
 _CALLED = {
     Option.TOKEN_LIMIT: re.compile(r"max(?:imum)? (?:(?:output|completion|new) )?tokens", re.IGNORECASE),
+    Option.RESPONSE_FORMAT: re.compile(
+        r"structured[ _-]?(?:outputs?|generation)|(?:guided|constrained)[ _-]?(?:decoding|generation|json)"
+        r"|json[ _-]?(?:mode|object|schema)|output (?:format|schema)|response ?format",
+        re.IGNORECASE,
+    ),
+    Option.LOGPROBS: re.compile(r"log[ _-]?prob(?:abilit(?:y|ie)s?|s)?\b", re.IGNORECASE),
+    Option.CACHE_KEY: re.compile(r"prompt[ _-]?cach(?:e|ing)", re.IGNORECASE),
 }
 _SYSTEM_PLACE = re.compile(r"(?:body\.)?messages(?:\[\d+\]|\.\d+)?\.role")
 _SYSTEM = re.compile(
@@ -131,7 +140,10 @@ def lesson_of(
         return None if limit is None else fitting_limit(statement.text, limit[1])
     if status == 500 and option not in _MEANT:
         return None  # any failure may name an option; old llama.cpp's 500 for n alone is a refusal
+    is_guess = option is None
     if option is None:
+        if fault_of(status, raw) is TeacherFault.SERVER_ERROR:
+            return None
         is_vague = status in VAGUE and not _NOT_AN_OPTION.search(statement.text)
         if not (is_vague or _SOME_OPTION.search(statement.text)):
             return None
@@ -141,9 +153,15 @@ def lesson_of(
     if option is Option.LOGPROBS and Option.TOP_LOGPROBS in sent and _most(statement.text, below=body["top_logprobs"]):
         option = Option.TOP_LOGPROBS  # vLLM calls it by the other's name
     lesson = _lesson(option, statement.text, body, dialect, known)
-    if lesson is not None and is_greedy and not lesson.scope:
-        lesson = replace(lesson, scope=GREEDY)
+    if lesson is not None:
+        scope = GREEDY if is_greedy and not lesson.scope else lesson.scope
+        lesson = replace(lesson, scope=scope, is_guess=is_guess)
     return None if lesson in known else lesson
+
+
+def options_in(body: Mapping[str, Any], dialect: Dialect) -> frozenset[Option]:
+    """The options that a body, which was made by `dialect`, holds."""
+    return frozenset(_options_of(body, dialect))
 
 
 def _options_of(body: Mapping[str, Any], dialect: Dialect) -> dict[Option, tuple[str, ...]]:

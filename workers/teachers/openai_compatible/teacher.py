@@ -107,6 +107,7 @@ class OpenAICompatibleTeacher:
         self._dialect = dialect
         self._lessons = tuple(lessons)
         self._learning = threading.Lock()
+        self._taken: frozenset[Option] = frozenset()  # options of requests that were answered
         self._n_refused = 0  # texts in a row, by a filter
         self._effort = effort
         self._thought_tokens = thought_tokens
@@ -230,15 +231,16 @@ class OpenAICompatibleTeacher:
         self, path: str, make_body: MakeBody, request: CompletionRequest, watch: Watch, parse: Callable[[bytes], T]
     ) -> "_Answered[T]":
         """Attempts until one is answered and parsed, or the deadline, or a failure that would only repeat itself. A
-        refusal that teaches something is followed by the next attempt at once, and counts as none; what was learnt is
-        kept once an attempt without it was answered."""
+        refusal that teaches something is followed by the next attempt at once, and counts as none; one that names no
+        option is asked for again first. What was learnt is kept once an attempt without it was answered."""
         started = time.monotonic()
         wasted: Usage | None = None
         last = AttemptFailed("teacher_timeout", "no slot was free to call it")
         n_attempts = n_lasting = 0  # failures that were billed, or that the next attempt would not mend
         learnt: list[Lesson] = []
+        asked_again: list[Mapping[str, Any]] = []
         try:
-            while n_attempts - len(learnt) < retry.MAX_ATTEMPTS:
+            while n_attempts - len(learnt) - len(asked_again) < retry.MAX_ATTEMPTS:
                 n_attempts += 1
                 known = (*self._lessons, *learnt)  # what the body is made by: other calls learn meanwhile
                 dialect = self.dialect_for(request, known)
@@ -251,6 +253,11 @@ class OpenAICompatibleTeacher:
                     lesson = None
                     if failed.refusal is not None and len(learnt) < MAX_LESSONS_A_CALL:
                         lesson = refusals.lesson_of(*failed.refusal, body, dialect, known)
+                    if lesson is not None and lesson.is_guess and body not in asked_again:
+                        if not asked_again:
+                            _sleep(retry.delay_s(0, None, self._rng), watch)
+                        asked_again.append(body)
+                        continue
                     if lesson is not None:
                         learnt.append(lesson)
                         continue
@@ -265,7 +272,7 @@ class OpenAICompatibleTeacher:
                         break
                     _sleep(pause, watch)
                 else:
-                    self.learn(learnt)
+                    self.learn(self._confirmed(learnt, refusals.options_in(body, dialect)))
                     ms = round((time.monotonic() - started) * 1000)
                     return _Answered(value, reply.request_id, ms, n_attempts, wasted or Usage())
         except OutboundCanceled:
@@ -282,6 +289,16 @@ class OpenAICompatibleTeacher:
             n_attempts=n_attempts,
             fault=last.fault,
         )
+
+    def _confirmed(self, learnt: Sequence[Lesson], taken: frozenset[Option]) -> list[Lesson]:
+        """The lessons of a call that was answered with the options `taken`. Of guesses only the last one is shown by
+        that, and not where a request with its option was answered before: then the endpoint refuses now and then."""
+        with self._learning:
+            before = self._taken
+            self._taken |= taken
+        confirmed = [lesson for lesson in learnt if not lesson.is_guess]
+        last = learnt[-1] if learnt else None
+        return [*confirmed, last] if last is not None and last.is_guess and last.option not in before else confirmed
 
     def learn(self, learnt: Sequence[Lesson]) -> None:
         """Add what a call learnt of more than its own request; another call may have learnt the same meanwhile."""

@@ -593,3 +593,21 @@ def test_of_two_options_that_are_not_taken_together_goes_what_an_answer_needs_le
     request = replace(REQUEST, top_logprobs=0)
     sent = chat_body(request, "m", CAPS, EVERYTHING)
     assert lesson_of(400, json.dumps(openai(message)).encode(), sent, EVERYTHING) == Lesson(option=option)
+
+
+# from memory: what is not taken is named by what it does
+NAMED_OTHERWISE = [
+    ("This model does not support structured outputs.", Option.RESPONSE_FORMAT),
+    ("JSON mode is not enabled for this model", Option.RESPONSE_FORMAT),
+    ("guided decoding is not available with this backend", Option.RESPONSE_FORMAT),
+    ("Log probabilities are not available for this model", Option.LOGPROBS),
+    ("Prompt caching is not enabled for this account", Option.CACHE_KEY),
+]
+
+
+@pytest.mark.parametrize(("message", "option"), NAMED_OTHERWISE)
+def test_what_a_refusal_names_in_other_words_is_left_out_first(message: str, option: Option) -> None:
+    sent = chat_body(REQUEST, "m", CAPS, EVERYTHING)
+    lesson = lesson_of(400, json.dumps(openai(message)).encode(), sent, EVERYTHING)
+    assert lesson is not None
+    assert (lesson.option, lesson.is_guess) == (option, False)
