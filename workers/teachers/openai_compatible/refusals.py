@@ -233,7 +233,7 @@ def _option_in_conflict(text: str, sent: Mapping[Option, tuple[str, ...]], *, is
 
 
 def _places(text: str, sent: Mapping[Option, tuple[str, ...]]) -> list[tuple[int, int, Option]]:
-    """Where a text names an option that was sent: the place, less the length of the name, the option."""
+    """The places where a text names options that were sent: the place, minus the length of the name, the option."""
     marks = ((_word(name).search(text), name, option) for option, names in sent.items() for name in names)
     return [(mark.start(), -len(name), option) for mark, name, option in marks if mark is not None]
 

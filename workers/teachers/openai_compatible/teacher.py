@@ -272,7 +272,7 @@ class OpenAICompatibleTeacher:
                         break
                     _sleep(pause, watch)
                 else:
-                    self.learn(self._confirmed(learnt, refusals.options_in(body, dialect)))
+                    self.learn(self._confirm(learnt, refusals.options_in(body, dialect)))
                     ms = round((time.monotonic() - started) * 1000)
                     return _Answered(value, reply.request_id, ms, n_attempts, wasted or Usage())
         except OutboundCanceled:
@@ -290,7 +290,7 @@ class OpenAICompatibleTeacher:
             fault=last.fault,
         )
 
-    def _confirmed(self, learnt: Sequence[Lesson], taken: frozenset[Option]) -> list[Lesson]:
+    def _confirm(self, learnt: Sequence[Lesson], taken: frozenset[Option]) -> list[Lesson]:
         """The lessons of a call that was answered with the options `taken`. Of guesses only the last one is shown by
         that, and not where a request with its option was answered before: then the endpoint refuses now and then."""
         with self._learning:
