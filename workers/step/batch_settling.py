@@ -114,8 +114,11 @@ class _Reading:
         self._journal({line.name: outcome for line in lines if (outcome := self._outcome(line)) is not None})
 
     def end(self) -> None:
-        """Journal the lines that a filter refused. Each is one text of many, and has an empty answer; in a row of more
-        than MOST_REFUSED, in the order in which they were sent, the further ones fail, as live calls do."""
+        """Drop the guesses, which answered lines refute: the refused ones are sent again as they are. Journal the lines
+        that a filter refused. Each is one text of many, and has an empty answer; in a row of more than MOST_REFUSED, in
+        the order in which they were sent, the further ones fail, as live calls do."""
+        if self._answered:
+            self._learnt = tuple(lesson for lesson in self._learnt if not lesson.is_guess)
         outcomes: dict[str, Outcome] = {}
         n_in_a_row = 0
         for name, sent in self.sent.items():
@@ -186,7 +189,7 @@ class _Reading:
     def _confirm(self, sent: BatchRequest) -> None:
         """Learn the lessons on trial by which an answered request was made: without one of them its body would be
         another. As with live calls a request that was refused before is what shows it: others might have been answered
-        with the option too."""
+        with the option too. Of several guesses it shows the last one alone."""
         if sent.name not in self._refused_before:
             return
         teacher = self.endpoint.teacher
@@ -194,6 +197,8 @@ class _Reading:
         if not on_trial or teacher.body_of(sent.request, self._made_by) != sent.body:
             return
         for lesson in on_trial:
+            if lesson.is_guess and lesson != on_trial[-1]:
+                continue
             others = [other for other in self._made_by if other != lesson]
             if teacher.body_of(sent.request, others) != sent.body:
                 teacher.learn([lesson])

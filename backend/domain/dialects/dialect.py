@@ -7,7 +7,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import reduce
 from typing import Any
@@ -20,6 +20,8 @@ THOUGHT_TOKENS = {"none": 0, "minimal": 512, "low": 2048, "medium": 4096, "high"
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")  # from the least; "none" is no thinking at all
 MAX_VALUE = 10_000_000  # of a number that an endpoint names in a refusal
 ONE_REQUEST = "request"  # the scope of a lesson that a request's own length, or its answer, taught
+_GUESS = "guess"  # in the stored name of a lesson, in the place of its day
+GREEDY = "greedy"  # the scope of one about requests at temperature 0
 
 
 class Option(StrEnum):
@@ -141,25 +143,35 @@ def thought_room(dialect: Dialect, effort: str | None, declared: int | None) -> 
 class Lesson:
     """A lesson of one refusal: `option` is not taken (`value` is None), or only as `value`: a name for the token
     limit, a largest value for a number, one of its values for the effort or the response's format. `scope` says which
-    requests it holds for: "" for all, the digest of a schema for those that ask for it, ONE_REQUEST for the refused one
-    alone, so that no other learns from it.
+    requests it holds for: "" for all, the digest of a schema for those that ask for it, GREEDY for those at
+    temperature 0, ONE_REQUEST for the refused one alone, so that no other learns from it.
+
+    `is_guess`: the refusal named no option. `learnt_on` is the day (year-month-day) from which on it is kept.
     """
 
     option: Option
     value: str | int | None = None
     scope: str = ""
+    is_guess: bool = field(default=False, compare=False)
+    learnt_on: str = field(default="", compare=False)
 
-    def holds_for(self, schema: str) -> bool:
-        """Tell whether a request with an answer schema of this digest heeds it."""
-        return self.scope in ("", ONE_REQUEST, schema)
+    def holds_for(self, schema: str, *, is_greedy: bool = False) -> bool:
+        """Tell whether a request with an answer schema of this digest, or at temperature 0, heeds it."""
+        return self.scope in ("", ONE_REQUEST, schema) or (is_greedy and self.scope == GREEDY)
 
     def to_json(self) -> list[str | int | None]:
-        return [f"{self.option}/{self.scope}" if self.scope else self.option.value, self.value]
+        """The lesson as it is stored. A release that knows no third part of the name takes it for a schema's, and asks
+        again."""
+        mark = _GUESS if self.is_guess else self.learnt_on
+        parts = (self.option, self.scope, mark) if mark else (self.option, self.scope) if self.scope else (self.option,)
+        return ["/".join(parts), self.value]
 
     @property
     def sentence(self) -> str:
         """The lesson in words, for a receipt and a log."""
         words = f"without {self.option}" if self.value is None else f"{self.option}: {self.value}"
+        if self.scope == GREEDY:
+            return f"{words} at temperature 0"
         return f"{words} for the schema {self.scope}" if self.scope else words
 
 
@@ -171,10 +183,16 @@ def schema_digest(schema: Any) -> str:
 def lessons_from_json(rows: Sequence[Sequence[str | int | None]]) -> tuple[Lesson, ...]:
     """The lessons that were stored; those of an option that this release does not know are left out."""
     known = set(Option)
-    named = [(str(name).partition("/"), value) for name, value in rows]
+    named = [((*str(name).split("/"), "", "")[:3], value) for name, value in rows]
     return tuple(
-        Lesson(option=Option(option), value=value, scope=scope)
-        for (option, _, scope), value in named
+        Lesson(
+            option=Option(option),
+            value=value,
+            scope=scope,
+            is_guess=mark == _GUESS,
+            learnt_on="" if mark == _GUESS else mark,
+        )
+        for (option, scope, mark), value in named
         if option in known
     )
 

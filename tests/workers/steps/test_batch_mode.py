@@ -378,6 +378,23 @@ def test_lines_that_are_sent_again_without_an_option_decide_whether_that_is_a_le
     check_money(row)
 
 
+@pytest.mark.nightly
+def test_lines_that_are_refused_without_a_reason_beside_answered_ones_are_sent_again_as_they_are(vendor):
+    def finish(nth: int, line: Any) -> Any:
+        return refusal(line, *VAGUE) if len(vendor.jobs) == 2 and nth % 2 else None
+
+    vendor.finish = finish
+    row = compile_in_batches(vendor, sampling=MANY_LABELS)
+    carry_to(row, StepName.DISTILLATION)
+    assert row.status == CompileStatus.RUNNING
+    for job in vendor.jobs:
+        lines = vendor.files[job.input_file].splitlines()
+        assert all(b"prompt_cache_key" in line for line in lines)
+    assert kept_lessons(row, vendor) == ()
+    assert learnt_by(row, StepName.LABELING, vendor) == []
+    check_money(row)
+
+
 def test_a_line_that_is_refused_for_good_ends_the_compile_as_a_live_call_does(vendor):
     vendor.finish = lambda nth, line: refusal(line, *NO_MODEL)
     row = compile_in_batches(vendor)

@@ -128,6 +128,9 @@ def _check_status(response: httpx.Response, *, has_key: bool, most: Usage | None
         broken = TeacherFault.SERVER_ERROR if status >= 500 else None
         message = f"it answers with status {status}"
         raise AttemptFailed("teacher_unreachable", message, retry_after_s=wait, refusal=refusal, fault=broken)
+    if fault is TeacherFault.SERVER_ERROR:
+        message = f"the server behind it failed ({status})"
+        raise AttemptFailed("teacher_unreachable", message, retry_after_s=wait, refusal=refusal, fault=fault)
     if fault is None:
         raise AttemptFailed("teacher_rejected", _TOO_LARGE if status == 413 else f"it answers with status {status}")
     raise AttemptFailed("teacher_rejected", f"{FAULT_TEXTS[fault].finding} ({status})", refusal=refusal, fault=fault)
@@ -182,6 +185,9 @@ def _no_completion(reply: Reply, wrong: str, request: CompletionRequest, *, has_
         return AttemptFailed("teacher_unreachable", message, retry_after_s=wait, fault=TeacherFault.SERVER_ERROR)
     fault = refused or TeacherFault.OTHER_REFUSAL
     refusal = (status, raw) if status in refusals.LEARNT_FROM else None
+    if fault is TeacherFault.SERVER_ERROR:
+        message = "the server behind it failed (200 with an error)"
+        return AttemptFailed("teacher_unreachable", message, retry_after_s=wait, refusal=refusal, fault=fault)
     message = f"{FAULT_TEXTS[fault].finding} (200 with an error)"
     return AttemptFailed("teacher_rejected", message, refusal=refusal, fault=fault)
 

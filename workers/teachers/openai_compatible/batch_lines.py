@@ -157,6 +157,8 @@ def _line_failure(code: str, why: str, *, usage: Usage | None = None) -> Teacher
 
 def _refusal(status: int, body: bytes) -> TeacherFailed:
     fault = fault_of(status, body)
+    if fault is TeacherFault.SERVER_ERROR:
+        return _line_failure("teacher_unreachable", f"the server behind it failed ({status})")
     return _line_failure(
         "teacher_rejected", f"it answers with status {status}" if fault is None else FAULT_TEXTS[fault].finding
     )

@@ -14,6 +14,7 @@ from typing import Any
 
 from backend.domain.dialects.faults import TeacherFault
 from workers.teachers.openai_compatible.statements import REFUSAL_CAP, read_statement
+from workers.teachers.openai_compatible.token_limits import is_overflow
 
 JUDGED = frozenset({400, 401, 402, 403, 404, 405, 422, 429, 501})
 _PAGE = re.compile(rb"\A\s*(?:\xef\xbb\xbf)?<(?:!doctype|!--|html|head|body|script|\?xml)", re.IGNORECASE)
@@ -42,11 +43,21 @@ _ACCESS = re.compile(
     r"|not (?:allowed|authorized|permitted) to (?:use|access)[^.]{0,40}model|access to (?:the )?model[^.]{0,120}denied",
     re.IGNORECASE,
 )
+# what a gateway says of the server behind it, with whatever status; as reported:
+# github.com/cloudflare/ai/issues/436, github.com/skye-harris/hass_local_openai_llm/issues/89,
+# github.com/elizaOS/eliza/issues/20331, the others from memory
+_PASSING = re.compile(
+    r"provider returned (?:an )?error|upstream\b[^.]{0,30}\b(?:fail|error|unavailable|timeout|timed out|rate.limited)"
+    r"|failed to get response from provider|(?:error|failure) (?:from|in) upstream|no models provided|overloaded"
+    r"|temporarily (?:unavailable|rate.limited)|try (?:your request )?again (?:later|shortly|in)"
+    r"|please retry (?:shortly|later|in)|internal (?:server )?error|bad gateway|service unavailable|gateway time-?out",
+    re.IGNORECASE,
+)
 
 
 def fault_of(status: int, raw: bytes, *, content_type: str = "", has_key: bool = True) -> TeacherFault | None:
-    """The fault that a status other than 200 means; None for what may pass (5xx, too many requests) and for what is
-    nobody's fault that is told apart here.
+    """The fault that a status other than 200 means; None for what may pass by its status (5xx, too many requests) and
+    for what is nobody's fault that is told apart here.
 
     >>> fault_of(429, b'{"error": {"code": "insufficient_quota"}}')
     <TeacherFault.NO_QUOTA: 'no_quota'>
@@ -84,7 +95,9 @@ def fault_of(status: int, raw: bytes, *, content_type: str = "", has_key: bool =
         return TeacherFault.NO_SUCH_MODEL
     if status == 404:
         return TeacherFault.NO_SUCH_PATH
-    return TeacherFault.NOT_OPENAI if status in (405, 501) else TeacherFault.OTHER_REFUSAL
+    if status in (405, 501):
+        return TeacherFault.NOT_OPENAI
+    return TeacherFault.SERVER_ERROR if _PASSING.search(text) and not is_overflow(text) else TeacherFault.OTHER_REFUSAL
 
 
 def fault_of_answer(raw: bytes, content_type: str = "") -> TeacherFault:

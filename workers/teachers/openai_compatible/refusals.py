@@ -7,25 +7,35 @@ whole number within bounds, or a word out of a closed set, so that the worst a f
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from backend.domain.dialects.dialect import (
     EFFORTS,
+    GREEDY,
     MAX_VALUE,
-    ONE_REQUEST,
     WEAKER,
     Dialect,
     Lesson,
     Option,
     schema_digest,
 )
+from backend.domain.dialects.faults import TeacherFault
 from backend.domain.dialects.tools import schema_of_tool
 from workers.teachers.openai_compatible.bodies import GENERATION_CONFIG
+from workers.teachers.openai_compatible.endpoint_faults import fault_of
 from workers.teachers.openai_compatible.statements import Statement, read_statement
+from workers.teachers.openai_compatible.token_limits import (
+    LIMIT_NAMES,
+    TOKEN_LIMITS,
+    fitting_limit,
+    is_overflow,
+    lower_limit,
+    names_context,
+)
 
 LEARNT_FROM = frozenset({400, 404, 405, 422, 500, 501})
 VAGUE = frozenset({400, 422})  # of these alone one that names nothing is taken for one about an option
-TOKEN_LIMITS = ("max_tokens", "max_completion_tokens")
 _EFFORT_NAMES = ("reasoning_effort", "reasoning", "effort", "thinking", "think")
 _FORM_NAMES = ("response_format", "json_schema", "response_schema")
 _TOOL_NAMES = ("tools", "tool_choice", "tool", "Tool", "Tools", "function", "functions", "Function", "function_call")
@@ -45,8 +55,8 @@ _GUESSES = (
     Option.N,
     Option.DO_SAMPLE,
     Option.TEMPERATURE,
-    Option.TOKEN_LIMIT,
     Option.SYSTEM_ROLE,
+    Option.TOKEN_LIMIT,  # the last resort: an answer without a limit could cost anything
 )
 _NOT_AN_OPTION = re.compile(
     r"api[ _-]?key|\bkey\b|credential|unauthori[sz]ed|permission|billing|quota|credit|balance|content (?:policy|filter)"
@@ -56,12 +66,13 @@ _NOT_AN_OPTION = re.compile(
     re.IGNORECASE,
 )
 _SOME_OPTION = re.compile(r"requested parameters", re.IGNORECASE)  # OpenRouter's 404
-_CONTEXT = re.compile(r"maximum context length is (\d{1,8}) tokens", re.IGNORECASE)
-_INPUT = re.compile(r"(\d{1,8}) (?:input tokens|tokens? (?:from|in) the (?:input|messages|prompt))", re.IGNORECASE)
 _MOST = re.compile(
     r"(?:at most|less than or equal to|no (?:more|greater|larger) than|<=|≤|maximum (?:value )?(?:of|is|allowed is)"
-    r"|max allowed|must be between -?\d+(?:\.\d+)? and|range (?:of \S+ )?(?:is )?\[?-?\d+(?:\.\d+)?(?:,| to| and)"
-    r"|from -?\d+(?:\.\d+)? to|up to)\s*:?\s*[`'\"]?(\d{1,8})(?:\.\d+)?",
+    r"|max allowed|must be between -?\d+(?:\.\d+)? and"
+    r"|range (?:of \S+ )?(?:is |should be )?\[?-?\d+(?:\.\d+)?(?:,| to| and)|from -?\d+(?:\.\d+)? to|up to"
+    r"|(?:cannot|can't|must not|should not|may not) (?:exceed|be (?:greater|larger|more|higher) than)|lower than"
+    r"|exceeds? the (?:model |maximum |output )?(?:limit|maximum) of|maximum allowed(?: value)?)"
+    r"\s*:?\s*[`'\"]?(\d{1,8})(?:\.\d+)?",
     re.IGNORECASE,
 )
 _ONE = re.compile(r"(?:only|must be|more than|greater than|>|other than|except)\s*(?:=\s*)?(?:1|one)\b", re.IGNORECASE)
@@ -74,6 +85,30 @@ _MEANT = {
         re.IGNORECASE,
     ),
 }
+# two options that are taken alone: of those that it names, what an answer needs least is left out
+_CONFLICT = re.compile(
+    r"\bboth\b|\btogether\b|simultaneous|at the same time|mutually exclusive|only one of|in combination"
+    r"|incompatible with|(?:combined|conflicts?) with|one or the other",
+    re.IGNORECASE,
+)
+# what is taken at other temperatures than 0
+_GREEDY = re.compile(
+    r"greedy|temperature\W{1,3}(?:(?:must|should|has to|needs to) be |to be )?(?:a )?(?:strictly )?"
+    r"(?:>(?!=)|greater than(?! or)|above|larger than|positive|non-?zero|not (?:be )?(?:0|zero)"
+    r"|(?:of |is |= ?)?(?:0(?:\.0+)?|zero)\b(?! (?:and|to|-)))",
+    re.IGNORECASE,
+)
+# what is said without an option's name, where no other is named
+_CALLED = {
+    Option.TOKEN_LIMIT: re.compile(r"max(?:imum)? (?:(?:output|completion|new) )?tokens", re.IGNORECASE),
+    Option.RESPONSE_FORMAT: re.compile(
+        r"structured[ _-]?(?:outputs?|generation)|(?:guided|constrained)[ _-]?(?:decoding|generation|json)"
+        r"|json[ _-]?(?:mode|object|schema)|output (?:format|schema)|response ?format",
+        re.IGNORECASE,
+    ),
+    Option.LOGPROBS: re.compile(r"log[ _-]?prob(?:abilit(?:y|ie)s?|s)?\b", re.IGNORECASE),
+    Option.CACHE_KEY: re.compile(r"prompt[ _-]?cach(?:e|ing)", re.IGNORECASE),
+}
 _SYSTEM_PLACE = re.compile(r"(?:body\.)?messages(?:\[\d+\]|\.\d+)?\.role")
 _SYSTEM = re.compile(
     r"(?:system|developer) (?:role|message|prompt|instruction)s?|role\W{1,4}(?:system|developer)"
@@ -82,11 +117,6 @@ _SYSTEM = re.compile(
 )
 # of this answer: another one may be taken
 _SCHEMA = re.compile(r"invalid (?:json )?schema|input_schema|function\.parameters", re.IGNORECASE)
-_UNKNOWN = re.compile(
-    r"unsupported|not supported|unrecogni[sz]ed|unknown|unexpected|extra|not permitted|not allowed|not available"
-    r"|cannot find field|deprecated|does not (?:support|accept)",
-    re.IGNORECASE,
-)
 
 
 def lesson_of(
@@ -107,10 +137,17 @@ def lesson_of(
     if statement.is_broken_json or statement.refuses_content(status):
         return None
     sent = _options_of(body, dialect)
-    option = _option_meant(statement, sent)
+    is_greedy = body.get("temperature") == 0 and _GREEDY.search(statement.text) is not None
+    option = _option_in_conflict(statement.text, sent, is_greedy=is_greedy) or _option_meant(statement, sent)
+    if status in VAGUE and is_overflow(statement.text) and not _is_cap(option, statement.text, body):
+        limit = _limit_of(body)
+        return None if limit is None else fitting_limit(statement.text, limit[1])
     if status == 500 and option not in _MEANT:
         return None  # any failure may name an option; old llama.cpp's 500 for n alone is a refusal
+    is_guess = option is None
     if option is None:
+        if fault_of(status, raw) is TeacherFault.SERVER_ERROR:
+            return None
         is_vague = status in VAGUE and not _NOT_AN_OPTION.search(statement.text)
         if not (is_vague or _SOME_OPTION.search(statement.text)):
             return None
@@ -120,13 +157,21 @@ def lesson_of(
     if option is Option.LOGPROBS and Option.TOP_LOGPROBS in sent and _most(statement.text, below=body["top_logprobs"]):
         option = Option.TOP_LOGPROBS  # vLLM calls it by the other's name
     lesson = _lesson(option, statement.text, body, dialect, known)
+    if lesson is not None:
+        scope = GREEDY if is_greedy and not lesson.scope else lesson.scope
+        lesson = replace(lesson, scope=scope, is_guess=is_guess)
     return None if lesson in known else lesson
+
+
+def options_in(body: Mapping[str, Any], dialect: Dialect) -> frozenset[Option]:
+    """The options that a body, which was made by `dialect`, holds."""
+    return frozenset(_options_of(body, dialect))
 
 
 def _options_of(body: Mapping[str, Any], dialect: Dialect) -> dict[Option, tuple[str, ...]]:
     """The options that a body holds, by the names under which a refusal may speak of each."""
     names = {
-        Option.TOKEN_LIMIT: tuple(name for name in TOKEN_LIMITS if name in body),
+        Option.TOKEN_LIMIT: () if _limit_of(body) is None else LIMIT_NAMES,
         Option.TEMPERATURE: ("temperature",),
         Option.TOP_P: ("top_p",),
         Option.TOP_K: ("top_k",),
@@ -172,15 +217,29 @@ def _option_meant(statement: Statement, sent: Mapping[Option, tuple[str, ...]]) 
         for option, names in sent.items():
             if any(re.fullmatch(rf"(?:body\.)?{re.escape(name)}(?:[.\[].*)?", place) for name in names):
                 return option
-    places: list[tuple[int, int, Option]] = []
-    for option, names in sent.items():
-        for name in names:
-            mark = _word(name).search(statement.text)
-            if mark is not None:
-                places.append((mark.start(), -len(name), option))
+    places = _places(statement.text, sent)
     if places:
         return min(places)[2]
+    called = next(
+        (option for option, words in _CALLED.items() if option in sent and words.search(statement.text)), None
+    )
+    if called is not None:
+        return called
     return Option.SYSTEM_ROLE if Option.SYSTEM_ROLE in sent and _SYSTEM.search(statement.text) else None
+
+
+def _option_in_conflict(text: str, sent: Mapping[Option, tuple[str, ...]], *, is_greedy: bool) -> Option | None:
+    """The option to leave out of those that a refusal takes one at a time, or not at temperature 0."""
+    named = {option for _, _, option in _places(text, sent)} & set(_GUESSES)
+    if is_greedy:
+        return min(named or {Option.TEMPERATURE}, key=_GUESSES.index)
+    return min(named, key=_GUESSES.index) if len(named) > 1 and _CONFLICT.search(text) else None
+
+
+def _places(text: str, sent: Mapping[Option, tuple[str, ...]]) -> list[tuple[int, int, Option]]:
+    """The places where a text names options that were sent: the place, minus the length of the name, the option."""
+    marks = ((_word(name).search(text), name, option) for option, names in sent.items() for name in names)
+    return [(mark.start(), -len(name), option) for mark, name, option in marks if mark is not None]
 
 
 def _word(name: str) -> re.Pattern[str]:
@@ -195,7 +254,8 @@ def _lesson(
 ) -> Lesson | None:
     match option:
         case Option.TOKEN_LIMIT:
-            return _limit(text, body, known)
+            name, asked = _limit_of(body) or ("", 0)
+            return lower_limit(text, name, asked, _most(text, below=asked), known)
         case Option.N | Option.TOP_LOGPROBS:
             most = _most(text, below=int(body[option]))
             if most is None and option is Option.N and _ONE.search(text):
@@ -214,22 +274,17 @@ def _lesson(
             return Lesson(option=option)
 
 
-def _limit(text: str, body: Mapping[str, Any], known: Sequence[Lesson]) -> Lesson | None:
-    """The token limit goes under its other name, or is lowered to what fits, or where neither name is taken left
-    out. What fits beside a prompt of this length says nothing of the next one."""
-    (name,) = (limit for limit in TOKEN_LIMITS if limit in body)
-    asked = int(body[name])
-    context, used = _CONTEXT.search(text), _INPUT.search(text)
-    if context is not None:
-        fits = int(context[1]) - (int(used[1]) if used else 0)
-        is_less = used is not None and 0 < fits < asked
-        return Lesson(option=Option.TOKEN_LIMIT, value=fits, scope=ONE_REQUEST) if is_less else None
-    most = _most(text, below=asked)
-    if most is not None and not _UNKNOWN.search(text):
-        return Lesson(option=Option.TOKEN_LIMIT, value=most)
-    (other,) = (limit for limit in TOKEN_LIMITS if limit != name)
-    renamed = Lesson(option=Option.TOKEN_LIMIT, value=other)
-    return Lesson(option=Option.TOKEN_LIMIT) if renamed in known else renamed
+def _limit_of(body: Mapping[str, Any]) -> tuple[str, int] | None:
+    """The name and the value of a body's token limit."""
+    return next(((name, int(body[name])) for name in TOKEN_LIMITS if name in body), None)
+
+
+def _is_cap(option: Option | None, text: str, body: Mapping[str, Any]) -> bool:
+    """Tell whether a refusal that speaks of the context says how high a limit may be, whatever the prompt."""
+    limit = _limit_of(body)
+    if option is not Option.TOKEN_LIMIT or limit is None:
+        return False
+    return _most(text, below=limit[1]) is not None and not names_context(text)
 
 
 def _schema_of(body: Mapping[str, Any]) -> str:

@@ -67,7 +67,7 @@ T = TypeVar("T")
 
 MakeBody = Callable[[Dialect], Mapping[str, Any]]
 
-MAX_LESSONS_A_CALL = 16  # more than a request has options
+MAX_LESSONS_A_CALL = 24  # more than a request has options and a token limit can be halved
 MOST_REFUSED = 20  # texts in a row that a filter may refuse; more are a vendor that answers nothing any more
 FEW_SPACES = 8  # what is left around an answer that was thought away
 BODY_CAP = 2_000_000
@@ -108,6 +108,7 @@ class OpenAICompatibleTeacher:
         self._dialect = dialect
         self._lessons = tuple(lessons)
         self._learning = threading.Lock()
+        self._taken: frozenset[Option] = frozenset()  # options of requests that were answered
         self._n_refused = 0  # texts in a row, by a filter
         self._effort = effort
         self._thought_tokens = thought_tokens
@@ -141,7 +142,9 @@ class OpenAICompatibleTeacher:
     def dialect_for(self, request: CompletionRequest, known: Sequence[Lesson]) -> Dialect:
         """The dialect after those of the known lessons that hold for a request."""
         schema = schema_digest(json.loads(request.answer_schema)) if request.answer_schema else ""
-        return with_lessons(self._dialect, (lesson for lesson in known if lesson.holds_for(schema)))
+        is_greedy = request.temperature == 0
+        fitting = (lesson for lesson in known if lesson.holds_for(schema, is_greedy=is_greedy))
+        return with_lessons(self._dialect, fitting)
 
     @property
     def thought_tokens(self) -> int:
@@ -232,15 +235,16 @@ class OpenAICompatibleTeacher:
         self, path: str, make_body: MakeBody, request: CompletionRequest, watch: Watch, parse: Callable[[bytes], T]
     ) -> "_Answered[T]":
         """Attempts until one is answered and parsed, or the deadline, or a failure that would only repeat itself. A
-        refusal that teaches something is followed by the next attempt at once, and counts as none; what was learnt is
-        kept once an attempt without it was answered."""
+        refusal that teaches something is followed by the next attempt at once, and counts as none; one that names no
+        option is asked for again first. What was learnt is kept once an attempt without it was answered."""
         started = time.monotonic()
         wasted: Usage | None = None
         last = AttemptFailed("teacher_timeout", "no slot was free to call it")
         n_attempts = n_lasting = 0  # failures that were billed, or that the next attempt would not mend
         learnt: list[Lesson] = []
+        asked_again: list[Mapping[str, Any]] = []
         try:
-            while n_attempts - len(learnt) < retry.MAX_ATTEMPTS:
+            while n_attempts - len(learnt) - len(asked_again) < retry.MAX_ATTEMPTS:
                 n_attempts += 1
                 known = (*self._lessons, *learnt)  # what the body is made by: other calls learn meanwhile
                 dialect = self.dialect_for(request, known)
@@ -253,6 +257,11 @@ class OpenAICompatibleTeacher:
                     lesson = None
                     if failed.refusal is not None and len(learnt) < MAX_LESSONS_A_CALL:
                         lesson = refusals.lesson_of(*failed.refusal, body, dialect, known)
+                    if lesson is not None and lesson.is_guess and body not in asked_again:
+                        if not asked_again:
+                            _sleep(retry.delay_s(0, None, self._rng), watch)
+                        asked_again.append(body)
+                        continue
                     if lesson is not None:
                         learnt.append(lesson)
                         continue
@@ -267,7 +276,7 @@ class OpenAICompatibleTeacher:
                         break
                     _sleep(pause, watch)
                 else:
-                    self.learn(learnt)
+                    self.learn(self._confirm(learnt, refusals.options_in(body, dialect)))
                     ms = round((time.monotonic() - started) * 1000)
                     return _Answered(value, reply.request_id, ms, n_attempts, wasted or Usage())
         except OutboundCanceled:
@@ -284,6 +293,16 @@ class OpenAICompatibleTeacher:
             n_attempts=n_attempts,
             fault=last.fault,
         )
+
+    def _confirm(self, learnt: Sequence[Lesson], taken: frozenset[Option]) -> list[Lesson]:
+        """The lessons of a call that was answered with the options `taken`. Of guesses only the last one is shown by
+        that, and not where a request with its option was answered before: then the endpoint refuses now and then."""
+        with self._learning:
+            before = self._taken
+            self._taken |= taken
+        confirmed = [lesson for lesson in learnt if not lesson.is_guess]
+        last = learnt[-1] if learnt else None
+        return [*confirmed, last] if last is not None and last.is_guess and last.option not in before else confirmed
 
     def learn(self, learnt: Sequence[Lesson]) -> None:
         """Add what a call learnt of more than its own request; another call may have learnt the same meanwhile."""

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backend.domain.dialects.dialect import (
+    GREEDY,
     ONE_REQUEST,
     Dialect,
     Lesson,
@@ -544,3 +545,69 @@ def test_whatever_a_refusal_says_less_is_sent_and_an_end_is_reached(raw: bytes, 
         assert dialect.max_n <= start.max_n
         assert ResponseFormat(dialect.response_format)
     raise AssertionError(known)
+
+
+GREEDY_REQUEST = replace(REQUEST, temperature=0.0)
+AT_TEMPERATURE_0 = [
+    # vllm/sampling_params.py, as quoted in public sources
+    ("n must be 1 when using greedy sampling, got 8.", Lesson(option=Option.N, value=1, scope=GREEDY)),
+    # github.com/EricLBuehler/candle-vllm/issues/307
+    (
+        "top_p must be 1 when using greedy sampling (no temperature specified)",
+        Lesson(option=Option.TOP_P, scope=GREEDY),
+    ),
+    # from memory: text-generation-inference and a gateway
+    (
+        "Input validation error: `temperature` must be strictly positive",
+        Lesson(option=Option.TEMPERATURE, scope=GREEDY),
+    ),
+    ("temperature must be > 0 when n > 1", Lesson(option=Option.N, value=1, scope=GREEDY)),
+]
+
+
+@pytest.mark.parametrize(("message", "lesson"), AT_TEMPERATURE_0)
+def test_what_is_refused_at_temperature_0_is_sent_at_others(message: str, lesson: Lesson) -> None:
+    sent = chat_body(GREEDY_REQUEST, "m", CAPS, EVERYTHING)
+    assert lesson_of(400, json.dumps(openai(message)).encode(), sent, EVERYTHING) == lesson
+
+
+# what two options are not taken together, and which of them goes
+TOGETHER = [
+    # github.com/aws-samples/bedrock-access-gateway/issues/191
+    ("`temperature` and `top_p` cannot both be specified for this model. Please use only one.", Option.TOP_P),
+    # github.com/anomalyco/opencode/issues/28930
+    (
+        "Error from provider (Anthropic): `temperature` and `top_p` cannot both be specified for this model.",
+        Option.TOP_P,
+    ),
+    # from memory
+    ("temperature and top_k are mutually exclusive", Option.TOP_K),
+    ("response_format cannot be used together with logprobs", Option.LOGPROBS),
+]
+
+
+@pytest.mark.parametrize(("message", "option"), TOGETHER)
+def test_of_two_options_that_are_not_taken_together_goes_what_an_answer_needs_less(
+    message: str, option: Option
+) -> None:
+    request = replace(REQUEST, top_logprobs=0)
+    sent = chat_body(request, "m", CAPS, EVERYTHING)
+    assert lesson_of(400, json.dumps(openai(message)).encode(), sent, EVERYTHING) == Lesson(option=option)
+
+
+# from memory: what is not taken is named by what it does
+NAMED_OTHERWISE = [
+    ("This model does not support structured outputs.", Option.RESPONSE_FORMAT),
+    ("JSON mode is not enabled for this model", Option.RESPONSE_FORMAT),
+    ("guided decoding is not available with this backend", Option.RESPONSE_FORMAT),
+    ("Log probabilities are not available for this model", Option.LOGPROBS),
+    ("Prompt caching is not enabled for this account", Option.CACHE_KEY),
+]
+
+
+@pytest.mark.parametrize(("message", "option"), NAMED_OTHERWISE)
+def test_what_a_refusal_names_in_other_words_is_left_out_first(message: str, option: Option) -> None:
+    sent = chat_body(REQUEST, "m", CAPS, EVERYTHING)
+    lesson = lesson_of(400, json.dumps(openai(message)).encode(), sent, EVERYTHING)
+    assert lesson is not None
+    assert (lesson.option, lesson.is_guess) == (option, False)

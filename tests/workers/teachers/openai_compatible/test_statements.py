@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from backend.domain.dialects.dialect import Lesson, Option
+from backend.domain.dialects.dialect import Lesson, Option, lessons_from_json
 from backend.domain.dialects.faults import TeacherFault
 from backend.domain.dialects.table import BY_NAME
 from tests.workers.teachers.hostile import HostileTeacher, answer, completion_body
@@ -220,3 +220,18 @@ def test_a_filter_that_ended_a_thought_left_no_answer_and_is_no_lack_of_room() -
         teacher.close()
     assert [(choice.text, choice.finish_reason) for choice in completion.choices] == [("", "content_filter")]
     assert teacher.lessons == ()
+
+
+def test_choices_that_a_server_refuses_at_temperature_0_are_asked_for_at_others_and_at_0_not_again() -> None:
+    # vllm/sampling_params.py, as quoted in public sources
+    refused = {"object": "error", "message": "n must be 1 when using greedy sampling, got 2.", "code": 400}
+    greedy = replace(REQUEST, temperature=0.0)
+    one, two = act(200, completion_body("one")), act(200, completion_body("one", "two"))
+    with HostileTeacher(act(400, refused), one, two, one) as hostile:
+        teacher = teacher_at(hostile.base_url)
+        n_choices = [len(teacher.complete(request, deadline_s=5).choices) for request in (greedy, REQUEST, greedy)]
+        teacher.close()
+    assert n_choices == [1, 2, 1]
+    assert [body.get("n") for body in sent_to(hostile)] == [2, None, 2, None]
+    assert [lesson.sentence for lesson in teacher.lessons] == ["n: 1 at temperature 0"]
+    assert lessons_from_json([lesson.to_json() for lesson in teacher.lessons]) == teacher.lessons
