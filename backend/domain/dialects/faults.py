@@ -11,6 +11,7 @@ class TeacherFault(StrEnum):
     NO_QUOTA = "no_quota"
     NO_ACCESS = "no_access"
     NO_SUCH_MODEL = "no_such_model"
+    NOT_A_CHAT_MODEL = "not_a_chat_model"
     NO_SUCH_PATH = "no_such_path"
     NOT_OPENAI = "not_openai"
     HTML = "html"
@@ -67,6 +68,11 @@ FAULT_TEXTS: dict[TeacherFault, FaultText] = {
         code="no_such_model",
         finding="it knows no such model, or the key may not see it",
         what_to_do="Correct teacher.model: your vendor's GET /v1/models lists the names that this key may use.",
+    ),
+    TeacherFault.NOT_A_CHAT_MODEL: FaultText(
+        code="not_a_chat_model",
+        finding="it serves this model through another API than chat completions",
+        what_to_do="Name another model in teacher.model, one that your vendor serves at /chat/completions.",
     ),
     TeacherFault.NO_SUCH_PATH: FaultText(
         code="no_such_path",

@@ -13,9 +13,11 @@ import ssl
 from typing import Any
 
 from backend.domain.dialects.faults import TeacherFault
-from workers.teachers.openai_compatible.statements import REFUSAL_CAP, read_statement
+from workers.teachers.openai_compatible.statements import REFUSAL_CAP, Statement, read_statement
 
-JUDGED = frozenset({400, 401, 402, 403, 404, 405, 422, 429, 501})
+JUDGED = frozenset({400, 401, 402, 403, 404, 405, 410, 422, 429, 501})
+_GONE = frozenset({404, 410})
+_JUDGED_CHARS = 8_000  # of a refusal's text: vendors come to the point
 _PAGE = re.compile(rb"\A\s*(?:\xef\xbb\xbf)?<(?:!doctype|!--|html|head|body|script|\?xml)", re.IGNORECASE)
 _STREAM = re.compile(rb"\A\s*(?:data|event|id|retry)?:[ \r\n{\[]")
 _WANTS_TLS = re.compile(rb"plain HTTP request was sent to HTTPS port|HTTP request to an HTTPS server", re.IGNORECASE)
@@ -31,14 +33,35 @@ _QUOTA = re.compile(
     r"|out of credits|requires more credits|account is not active|payment required",
     re.IGNORECASE,
 )
+_SENTENCE = r"(?:[^.]|\.(?=\w))"  # the dot in a name, as in Qwen2.5, ends no sentence
+# threads and pages of the wordings: tests/workers/teachers/openai_compatible/test_vendors_words.py
 _MODEL = re.compile(
-    r"model_not_found|server is pinned to|(?:no such|unknown|unsupported|invalid) model|not a valid model"
-    r"|not find (?:the )?model"
-    r"|model\b[^.]{0,120}?\b(?:does not exist|not found|not exist|is not available|is unavailable)",
+    r"model_(?:not_(?:found|available|supported)|decommissioned)|DeploymentNotFound|dedicated_endpoint_not_running"
+    r"|server is pinned to|deployment for this resource does not exist|no endpoints found for|no models? loaded"
+    r"|(?:no such|unknown|unsupported|unavailable|invalid)[\s_]model(?![\s_](?:param|option|kwargs|setting))"
+    r"|not a valid model|model (?:id |identifier |name )?is (?:invalid|not valid)|not find (?:the )?model"
+    r"|not found the model|not resolve the (?:foundation )?model|unable to access (?:the )?(?:[\w-]{1,20} )?model"
+    r"|requested model is not supported|on-demand throughput isn|function '[^']{1,80}': not found for account"
+    r"|模型不存在"
+    rf"|\bmodels?\b{_SENTENCE}{{0,300}}?\b(?:(?:does not|doesn.t|not) exist|not found|not be found|is not available"
+    r"|is unavailable|is unknown|is not supported by|no longer available|been decommissioned|end of (?:its )?life)",
+    re.IGNORECASE,
+)
+_MODEL_ALONE = re.compile(r"(?<![\w.-])model: \S", re.IGNORECASE)  # all that Anthropic's 404 says
+_NOT_CHAT = re.compile(
+    r"not a chat model|only supported in v1/responses|n.t supported on this route"
+    r"|(?:does not|doesn.t) support (?:the )?(?:\S{1,60} api\b|chat(?:[ /]completions?)?(?! ?[_-]?templat)(?![\w-]))"
+    r"|operation does not work with the specified model",
+    re.IGNORECASE,
+)
+_PATH = re.compile(
+    r"\b(?:unknown|unrecogni[sz]ed|invalid|requested?) (?:request )?url\b|\bno (?:handler|route|static resource)\b"
+    r"|\broute\b[^.]{0,120}\bnot found|cannot (?:get|post) /|page not found",
     re.IGNORECASE,
 )
 _ACCESS = re.compile(
-    r"(?:does not|do not|don't) have access to (?:the )?(?:requested )?model|model_access"
+    r"(?:does not|do not|don't) have access to (?:the )?(?:requested )?model|model_access|no allowed providers"
+    r"|no endpoints found matching your"
     r"|not (?:allowed|authorized|permitted) to (?:use|access)[^.]{0,40}model|access to (?:the )?model[^.]{0,120}denied",
     re.IGNORECASE,
 )
@@ -54,7 +77,7 @@ def fault_of(status: int, raw: bytes, *, content_type: str = "", has_key: bool =
     True
     """
     statement = read_statement(raw)
-    text = statement.text
+    text = statement.text[:_JUDGED_CHARS]
     if 200 < status < 300:
         return TeacherFault.NOT_OPENAI
     if 300 <= status < 400:
@@ -78,13 +101,25 @@ def fault_of(status: int, raw: bytes, *, content_type: str = "", has_key: bool =
         return TeacherFault.CONTENT
     if status == 403:
         return TeacherFault.NO_ACCESS
-    if status in (400, 404, 422) and _ACCESS.search(text):
+    if status in (405, 501):
+        return TeacherFault.NOT_OPENAI
+    return _fault_of_model(status, statement, text) or (
+        TeacherFault.NO_SUCH_PATH if status in _GONE else TeacherFault.OTHER_REFUSAL
+    )
+
+
+def _fault_of_model(status: int, statement: Statement, text: str) -> TeacherFault | None:
+    """The fault of a refusal that is about the model; None where a wrong path or something else is."""
+    if _ACCESS.search(text):
         return TeacherFault.NO_ACCESS
-    if status in (400, 404, 422) and _MODEL.search(text):
-        return TeacherFault.NO_SUCH_MODEL
-    if status == 404:
-        return TeacherFault.NO_SUCH_PATH
-    return TeacherFault.NOT_OPENAI if status in (405, 501) else TeacherFault.OTHER_REFUSAL
+    if _NOT_CHAT.search(text):
+        return TeacherFault.NOT_A_CHAT_MODEL
+    is_named = "model" in statement.names and {"model", "body"}.issuperset(statement.names)
+    if status in _GONE and not is_named:
+        is_model = any(words.search(text) for words in (_MODEL, _MODEL_ALONE)) and not _PATH.search(text)
+    else:
+        is_model = is_named or _MODEL.search(text) is not None
+    return TeacherFault.NO_SUCH_MODEL if is_model else None
 
 
 def fault_of_answer(raw: bytes, content_type: str = "") -> TeacherFault:

@@ -19,7 +19,9 @@ from backend.domain.dialects.dialect import (
     Option,
     schema_digest,
 )
+from backend.domain.dialects.faults import TeacherFault
 from workers.teachers.openai_compatible.bodies import GENERATION_CONFIG
+from workers.teachers.openai_compatible.endpoint_faults import fault_of
 from workers.teachers.openai_compatible.statements import Statement, read_statement
 
 LEARNT_FROM = frozenset({400, 404, 405, 422, 500, 501})
@@ -108,6 +110,7 @@ def lesson_of(
         return None  # any failure may name an option; old llama.cpp's 500 for n alone is a refusal
     if option is None:
         is_vague = status in VAGUE and not _NOT_AN_OPTION.search(statement.text)
+        is_vague = is_vague and fault_of(status, raw) is TeacherFault.OTHER_REFUSAL
         if not (is_vague or _SOME_OPTION.search(statement.text)):
             return None
         option = next((guess for guess in _GUESSES if guess in sent), None)
