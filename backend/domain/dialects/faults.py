@@ -47,7 +47,7 @@ FAULT_TEXTS: dict[TeacherFault, FaultText] = {
         code="wrong_key",
         finding="it refuses the API key",
         what_to_do="Copy the key at your vendor whole, store it with POST /v1/teacher_keys, and put the new id in "
-        "teacher.api_key.",
+        "teacher.api_key. A key may hold for one resource or region: then teacher.base_url names another one.",
     ),
     TeacherFault.NO_KEY: FaultText(
         code="no_key",
@@ -61,8 +61,9 @@ FAULT_TEXTS: dict[TeacherFault, FaultText] = {
     ),
     TeacherFault.NO_ACCESS: FaultText(
         code="no_access",
-        finding="the API key may not use this model",
-        what_to_do="Have the model enabled for the key's project at your vendor, or name another one in teacher.model.",
+        finding="the API key may not use this model, or its API",
+        what_to_do="Have the model, and at Google its API, enabled for the key's project at your vendor, or name "
+        "another one in teacher.model.",
     ),
     TeacherFault.NO_SUCH_MODEL: FaultText(
         code="no_such_model",

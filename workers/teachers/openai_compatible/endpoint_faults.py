@@ -15,26 +15,33 @@ from typing import Any
 from backend.domain.dialects.faults import TeacherFault
 from workers.teachers.openai_compatible.statements import REFUSAL_CAP, Statement, read_statement
 
-JUDGED = frozenset({400, 401, 402, 403, 404, 405, 410, 422, 429, 501})
+JUDGED = frozenset({400, 401, 402, 403, 404, 405, 410, 412, 422, 429, 501})
 _GONE = frozenset({404, 410})
 _JUDGED_CHARS = 8_000  # of a refusal's text: vendors come to the point
 _PAGE = re.compile(rb"\A\s*(?:\xef\xbb\xbf)?<(?:!doctype|!--|html|head|body|script|\?xml)", re.IGNORECASE)
 _STREAM = re.compile(rb"\A\s*(?:data|event|id|retry)?:[ \r\n{\[]")
 _WANTS_TLS = re.compile(rb"plain HTTP request was sent to HTTPS port|HTTP request to an HTTPS server", re.IGNORECASE)
 _KEY = re.compile(
-    r"(?:incorrect|invalid|wrong|malformed|expired|revoked)[\s_]api[\s_-]?key"
-    r"|api[\s_-]?key (?:is )?(?:not valid|invalid|expired|not found)"
-    r"|api_key_invalid|invalid[\s_]authentication|authentication_error",
+    r"(?:incorrect|invalid|wrong|malformed|expired|revoked|missing)[\s_](?:api|subscription)[\s_-]?key"
+    r"|api[\s_-]?key\b[^.]{0,60}?\b(?:not (?:valid|found)|invalid|incorrect|expired|revoked|disabled|leaked)"
+    r"|(?:no|without|provide (?:an|your)) api[\s_-]?key|unregistered callers"
+    r"|api_key_invalid|invalid[\s_]authentication|authentication[\s_](?:error|failed)"
+    r"|(?:bearer|access|security|auth|api)[\s_-]token\b[^.]{0,60}?\b(?:invalid|expired|revoked|not valid)"
+    r"|(?:invalid|expired|revoked)[\s_](?:bearer|access|auth|api)[\s_-]token|(?:missing|invalid) authorization header",
     re.IGNORECASE,
 )
-# not "exceeded your current quota" alone: Google says so of a limit by the minute
+# not "exceeded your current quota" alone: Google says so of a limit by the minute, unless that limit is 0
 _QUOTA = re.compile(
     r"insufficient[\s_](?:quota|balance|credits?|funds)|credit balance is too low|billing_(?:hard_limit|not_active)"
-    r"|out of credits|requires more credits|account is not active|payment required",
+    r"|(?:run )?out of credits|requires more credits|account is not active|payment required|exceeded_current_quota"
+    r"|(?:n.t|not) have any credits|used all (?:of )?(?:your |its )?available credits|credit limit exceeded"
+    r"|(?:spend|spending|monthly usage)[\s_]limit|fail(?:ure|ed) to pay|overdue balance|arrearage"
+    r"|budget (?:has been )?exceeded|budget_exceeded|billing_disabled|requires billing"
+    r"|quota exceeded for metric: \S{1,200}, limit: 0\b|余额不足",
     re.IGNORECASE,
 )
 _SENTENCE = r"(?:[^.]|\.(?=\w))"  # the dot in a name, as in Qwen2.5, ends no sentence
-# threads and pages of the wordings: tests/workers/teachers/openai_compatible/test_vendors_words.py
+# threads and pages of the wordings: tests/workers/teachers/openai_compatible/vendors_words.py
 _MODEL = re.compile(
     r"model_(?:not_(?:found|available|supported)|decommissioned)|DeploymentNotFound|dedicated_endpoint_not_running"
     r"|server is pinned to|deployment for this resource does not exist|no endpoints found for|no models? loaded"
@@ -82,21 +89,22 @@ def fault_of(status: int, raw: bytes, *, content_type: str = "", has_key: bool =
         return TeacherFault.NOT_OPENAI
     if 300 <= status < 400:
         return TeacherFault.REDIRECT
-    if status == 429:
+    if status == 402:
+        return TeacherFault.NO_QUOTA
+    if status in (412, 429):  # 412: Fireworks' word for an account
         return TeacherFault.NO_QUOTA if _QUOTA.search(text) else None
     if status not in JUDGED:
         return None
-    if status == 401:  # a page that asks for a log-in is a wrong address; one beside a key's refusal is still a refusal
-        wrong = TeacherFault.WRONG_KEY if has_key else TeacherFault.NO_KEY
-        return TeacherFault.HTML if is_page(raw, content_type) and not _KEY.search(text) else wrong
     if _WANTS_TLS.search(raw[:REFUSAL_CAP]):
         return TeacherFault.WANTS_TLS
-    if is_page(raw, content_type):
+    # a page that asks for a log-in is a wrong address; one beside a key's refusal is still a refusal
+    if is_page(raw, content_type) and not (status == 401 and _KEY.search(text)):
         return TeacherFault.HTML
-    if status == 402 or (status in (400, 403) and _QUOTA.search(text)):
-        return TeacherFault.NO_QUOTA
-    if _KEY.search(text):
-        return TeacherFault.WRONG_KEY if has_key else TeacherFault.NO_KEY
+    of_account = _fault_of_account(status, text)
+    if of_account is TeacherFault.WRONG_KEY and not has_key:
+        return TeacherFault.NO_KEY
+    if of_account is not None:
+        return of_account
     if statement.refuses_content(status):
         return TeacherFault.CONTENT
     if status == 403:
@@ -106,6 +114,17 @@ def fault_of(status: int, raw: bytes, *, content_type: str = "", has_key: bool =
     return _fault_of_model(status, statement, text) or (
         TeacherFault.NO_SUCH_PATH if status in _GONE else TeacherFault.OTHER_REFUSAL
     )
+
+
+def _fault_of_account(status: int, text: str) -> TeacherFault | None:
+    """The fault of a refusal that is about the key or the account's credit; None where it is not said to be."""
+    if status in (400, 401, 403) and _QUOTA.search(text):
+        return TeacherFault.NO_QUOTA
+    if _KEY.search(text):
+        return TeacherFault.WRONG_KEY
+    if status == 401:
+        return TeacherFault.NO_ACCESS if _ACCESS.search(text) else TeacherFault.WRONG_KEY
+    return None
 
 
 def _fault_of_model(status: int, statement: Statement, text: str) -> TeacherFault | None:
