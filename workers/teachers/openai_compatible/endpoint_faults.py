@@ -22,8 +22,9 @@ _PAGE = re.compile(rb"\A\s*(?:\xef\xbb\xbf)?<(?:!doctype|!--|html|head|body|scri
 _STREAM = re.compile(rb"\A\s*(?:data|event|id|retry)?:[ \r\n{\[]")
 _WANTS_TLS = re.compile(rb"plain HTTP request was sent to HTTPS port|HTTP request to an HTTPS server", re.IGNORECASE)
 _KEY = re.compile(
-    r"(?:incorrect|invalid|wrong|malformed|expired|revoked|missing)[\s_](?:api|subscription)[\s_-]?key"
-    r"|api[\s_-]?key\b[^.]{0,60}?\b(?:not (?:valid|found)|invalid|incorrect|expired|revoked|disabled|leaked)"
+    r"(?:incorrect|invalid|wrong|bad|unknown|malformed|expired|revoked|missing)[\s_](?:api|subscription)[\s_-]?key"
+    r"|api[\s_-]?key\b[^.]{0,60}?\b(?:not (?:valid|found)|invalid|incorrect|expired|revoked|disabled|deactivated"
+    r"|deleted|leaked)|not authenticated|invalid credentials|not validate credentials|no auth credentials"
     r"|(?:no|without|provide (?:an|your)) api[\s_-]?key|unregistered callers"
     r"|api_key_invalid|invalid[\s_]authentication|authentication[\s_](?:error|failed)"
     r"|(?:bearer|access|security|auth|api)[\s_-]token\b[^.]{0,60}?\b(?:invalid|expired|revoked|not valid)"
@@ -37,6 +38,10 @@ _QUOTA = re.compile(
     r"|(?:n.t|not) have any credits|used all (?:of )?(?:your |its )?available credits|credit limit exceeded"
     r"|(?:spend|spending|monthly usage)[\s_]limit|fail(?:ure|ed) to pay|overdue balance|arrearage"
     r"|budget (?:has been )?exceeded|budget_exceeded|billing_disabled|requires billing"
+    r"|(?:not enough|\bno) (?:credits?|balance|funds)\b"
+    r"|credits?(?: balance)? (?:is |are |has been )?(?:exhausted|depleted)"
+    r"|balance (?:is )?(?:too low|insufficient|exhausted|negative)|negative balance|key limit exceeded"
+    r"|free tier of the model has been exhausted"
     r"|quota exceeded for metric: \S{1,200}, limit: 0\b|余额不足",
     re.IGNORECASE,
 )
@@ -46,12 +51,15 @@ _MODEL = re.compile(
     r"model_(?:not_(?:found|available|supported)|decommissioned)|DeploymentNotFound|dedicated_endpoint_not_running"
     r"|server is pinned to|deployment for this resource does not exist|no endpoints found for|no models? loaded"
     r"|(?:no such|unknown|unsupported|unavailable|invalid)[\s_]model(?![\s_](?:param|option|kwargs|setting))"
-    r"|not a valid model|model (?:id |identifier |name )?is (?:invalid|not valid)|not find (?:the )?model"
+    r"|not an? (?:valid|known|recogni[sz]ed|supported|available) model|no model (?:named|called|with)"
+    r"|model (?:id |identifier |name )?is (?:invalid|not valid)"
+    r"|(?:not|n.t|unable to|failed to) find (?:the |a |any )?model"
     r"|not found the model|not resolve the (?:foundation )?model|unable to access (?:the )?(?:[\w-]{1,20} )?model"
     r"|requested model is not supported|on-demand throughput isn|function '[^']{1,80}': not found for account"
     r"|模型不存在"
-    rf"|\bmodels?\b{_SENTENCE}{{0,300}}?\b(?:(?:does not|doesn.t|not) exist|not found|not be found|is not available"
-    r"|is unavailable|is unknown|is not supported by|no longer available|been decommissioned|end of (?:its )?life)",
+    rf"|\bmodels?\b{_SENTENCE}{{0,300}}?\b(?:(?:does not|doesn.t|not) exist|not found|not be found"
+    r"|(?:is not|isn.t) (?:available|loaded|deployed|served)|is unavailable|is unknown"
+    r"|is not supported by|no longer available|been decommissioned|end of (?:its )?life)",
     re.IGNORECASE,
 )
 _MODEL_ALONE = re.compile(r"(?<![\w.-])model: \S", re.IGNORECASE)  # all that Anthropic's 404 says

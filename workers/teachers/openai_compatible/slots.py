@@ -1,4 +1,4 @@
-"""How many calls of one teacher are in flight at the same time: as many as the spec says, and fewer while the endpoint
+"""The number of calls of one teacher that are in flight at the same time: as many as the spec says, and fewer while it
 answers 429.
 
 As congestion control does it: half as many after a 429, one more after each round of answers without one. Calls that
@@ -23,7 +23,7 @@ class Slots:
 
     @property
     def now(self) -> int:
-        """How many calls may be in flight now."""
+        """The number of calls that may be in flight now."""
         return self._now
 
     def acquire(self, timeout: float) -> int | None:

@@ -1,4 +1,4 @@
-"""How long an endpoint wants to be left alone, in each form in which vendors say it (the pages: `waits`)."""
+"""The pause that an endpoint asks for, in each form in which vendors ask for one (the pages: `waits`)."""
 
 import json
 import random

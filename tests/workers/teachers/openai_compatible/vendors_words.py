@@ -1,5 +1,5 @@
-"""What vendors say of a model, a key, an account or a path that is wrong. The words are as they were reported at the
-page named beside them, or as public repositories quote them ("quoted"), or from memory."""
+"""The words of vendors for a model, a key, an account or a path that is wrong, as they were reported at the page named
+beside them, or as public repositories quote them ("quoted"), or from memory."""
 
 import json
 from typing import Any
@@ -112,6 +112,23 @@ NO_SUCH_MODEL: list[Case] = [
         422,
         flat(detail=[{"loc": ["body", "model"], "msg": "Input should be 'a' or 'b'"}]),
     ),
+    ("hugging face", 400, refusal("The requested model 'a/b-2.5' is not supported by any provider you have enabled.")),
+    ("perplexity", 400, refusal("Invalid model 'x'. Permitted models can be found in the documentation")),
+    ("cohere", 404, flat(message="model 'command-9.1' not found, make sure the correct model ID was used")),
+    # no vendor's, but said so by some server
+    *(
+        ("a gateway", status, refusal(words))
+        for status in (400, 404)
+        for words in (
+            "Couldn't find model a-1.5",
+            "Unable to find the model a",
+            "There is no model named a-1.5 here",
+            "a-1.5 is not a supported model",
+            "Model a-1.5 is not loaded",
+            "The model you requested doesn't exist",
+            "The model a-1.5 isn't available",
+        )
+    ),
     ("a vendor that says where alone", 404, refusal("Unknown.", param="model")),
 ]
 NOT_CHAT: list[Case] = [
@@ -197,6 +214,10 @@ WRONG_KEY: list[Case] = [
     ("fireworks, 401", 401, refusal("The API key you provided is invalid.", code="UNAUTHORIZED", type="error")),
     # from memory
     ("xai", 400, flat(code="Client specified an invalid argument", error="Incorrect API key provided: xa***Z.")),
+    ("openrouter", 401, refusal("User not found.", code=401)),
+    ("a gateway", 403, flat(detail="Not authenticated")),
+    ("a gateway, credentials", 403, flat(detail="Invalid credentials")),
+    ("a gateway, disabled", 403, refusal("This API key has been deactivated")),
     # https://ai.google.dev/gemini-api/docs/troubleshooting
     ("gemini", 400, b"[" + refusal("API key not valid. Please pass a valid API key.", status="x") + b"]"),
     # from memory
@@ -253,6 +274,16 @@ NO_QUOTA: list[Case] = [
     ("a page of 402", 402, PAGE),
     ("nothing", 402, b""),
     ("a wrong key's words at 402", 402, refusal("invalid api key")),
+    # from memory
+    (
+        "openrouter, a key's limit",
+        403,
+        refusal("Key limit exceeded (total limit). Manage it using https://x", code=403),
+    ),
+    ("gemini, prepaid", 429, refusal("Your prepayment credits are depleted. Please go to AI Studio", status="x")),
+    ("alibaba's free tier", 403, flat(code="x", message="The free tier of the model has been exhausted.")),
+    ("a gateway, in short", 400, refusal("Not enough credits")),
+    ("a gateway, a balance", 403, refusal("Your balance is insufficient.")),
     # quoted
     (
         "moonshot",
