@@ -11,6 +11,7 @@ class TeacherFault(StrEnum):
     NO_QUOTA = "no_quota"
     NO_ACCESS = "no_access"
     NO_SUCH_MODEL = "no_such_model"
+    NOT_A_CHAT_MODEL = "not_a_chat_model"
     NO_SUCH_PATH = "no_such_path"
     NOT_OPENAI = "not_openai"
     HTML = "html"
@@ -46,7 +47,7 @@ FAULT_TEXTS: dict[TeacherFault, FaultText] = {
         code="wrong_key",
         finding="it refuses the API key",
         what_to_do="Copy the key at your vendor whole, store it with POST /v1/teacher_keys, and put the new id in "
-        "teacher.api_key.",
+        "teacher.api_key. A key may hold for one resource or region: then teacher.base_url names another one.",
     ),
     TeacherFault.NO_KEY: FaultText(
         code="no_key",
@@ -60,13 +61,19 @@ FAULT_TEXTS: dict[TeacherFault, FaultText] = {
     ),
     TeacherFault.NO_ACCESS: FaultText(
         code="no_access",
-        finding="the API key may not use this model",
-        what_to_do="Have the model enabled for the key's project at your vendor, or name another one in teacher.model.",
+        finding="the API key may not use this model, or its API",
+        what_to_do="Have the model, and at Google its API, enabled for the key's project at your vendor, or name "
+        "another one in teacher.model.",
     ),
     TeacherFault.NO_SUCH_MODEL: FaultText(
         code="no_such_model",
         finding="it knows no such model, or the key may not see it",
         what_to_do="Correct teacher.model: your vendor's GET /v1/models lists the names that this key may use.",
+    ),
+    TeacherFault.NOT_A_CHAT_MODEL: FaultText(
+        code="not_a_chat_model",
+        finding="it serves this model through another API than chat completions",
+        what_to_do="Name another model in teacher.model, one that your vendor serves at /chat/completions.",
     ),
     TeacherFault.NO_SUCH_PATH: FaultText(
         code="no_such_path",

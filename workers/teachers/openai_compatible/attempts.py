@@ -4,7 +4,7 @@ A failure says what the attempt may have cost, how long the endpoint wants to be
 something. Its message quotes no word of the server's answer.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TypeVar
@@ -20,7 +20,7 @@ from backend.outbound import (
     OutboundTimeout,
     read_capped,
 )
-from workers.teachers.openai_compatible import answers, endpoint_faults, refusals, retry
+from workers.teachers.openai_compatible import answers, endpoint_faults, refusals, retry, waits
 from workers.teachers.openai_compatible.logprobs import BadAnswer
 from workers.teachers.openai_compatible.statements import REFUSAL_CAP, read_statement
 from workers.teachers.protocol import CompletionRequest, TeacherCanceled, Usage
@@ -63,11 +63,14 @@ class AttemptFailed(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """The body of a 200, and what its headers say."""
+    """The body of a 200, and its headers."""
 
     body: bytes
-    request_id: str | None
-    retry_after_s: float | None
+    headers: Mapping[str, str]
+
+    @property
+    def request_id(self) -> str | None:
+        return self.headers.get("x-request-id")
 
 
 def send(
@@ -115,10 +118,10 @@ def _check_status(response: httpx.Response, *, has_key: bool, most: Usage | None
     status = response.status_code
     if status == 200:
         return
-    wait = _wait_of(response)
     raw = _read_refusal(response) if status in endpoint_faults.JUDGED | refusals.LEARNT_FROM else b""
     if read_statement(raw).is_broken_json:
         raise AttemptFailed("teacher_protocol", BROKEN_JSON, usage=most, is_broken_json=True)
+    wait = waits.wait_s(response.headers, raw, datetime.now(UTC))
     kind = response.headers.get("content-type", "")
     fault = endpoint_faults.fault_of(status, raw, content_type=kind, has_key=has_key)
     if status == 429 and fault is None:
@@ -136,17 +139,9 @@ def _check_status(response: httpx.Response, *, has_key: bool, most: Usage | None
     raise AttemptFailed("teacher_rejected", f"{FAULT_TEXTS[fault].finding} ({status})", refusal=refusal, fault=fault)
 
 
-def _wait_of(response: httpx.Response) -> float | None:
-    return retry.parse_retry_after(response.headers.get("retry-after"), datetime.now(UTC))
-
-
 def read_reply(response: httpx.Response, *, cap: int) -> Reply:
     """Read a 200, which may hold a refusal that says when to come back."""
-    return Reply(
-        body=read_capped(response, cap=cap),
-        request_id=response.headers.get("x-request-id"),
-        retry_after_s=_wait_of(response),
-    )
+    return Reply(body=read_capped(response, cap=cap), headers=response.headers)
 
 
 def _read_refusal(response: httpx.Response) -> bytes:
@@ -168,7 +163,7 @@ def parse_answer(parse: Callable[[bytes], T], reply: Reply, request: CompletionR
 
 def _no_completion(reply: Reply, wrong: str, request: CompletionRequest, *, has_key: bool) -> AttemptFailed:
     """The failure of a 200 that is something else: a refusal inside it is one, and generated nothing."""
-    raw, wait = reply.body, reply.retry_after_s
+    raw = reply.body
     if read_statement(raw).is_broken_json:
         return AttemptFailed("teacher_protocol", BROKEN_JSON, usage=most_usage(request), is_broken_json=True)
     status = endpoint_faults.status_within(raw)
@@ -176,6 +171,7 @@ def _no_completion(reply: Reply, wrong: str, request: CompletionRequest, *, has_
         fault = endpoint_faults.fault_of_answer(raw)
         usage = None if fault is TeacherFault.HTML else most_usage(request)  # no model writes a page of a web server
         return AttemptFailed("teacher_protocol", wrong, usage=usage, fault=fault)
+    wait = waits.wait_s(reply.headers, raw, datetime.now(UTC))
     refused = endpoint_faults.fault_of(status, raw, has_key=has_key)
     if status == 429 and refused is None:
         message = "it answers 200 with an error 429, too many requests"

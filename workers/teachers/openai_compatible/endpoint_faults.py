@@ -13,33 +13,71 @@ import ssl
 from typing import Any
 
 from backend.domain.dialects.faults import TeacherFault
-from workers.teachers.openai_compatible.statements import REFUSAL_CAP, read_statement
+from workers.teachers.openai_compatible.statements import REFUSAL_CAP, Statement, read_statement
 from workers.teachers.openai_compatible.token_limits import is_overflow
 
-JUDGED = frozenset({400, 401, 402, 403, 404, 405, 422, 429, 501})
+JUDGED = frozenset({400, 401, 402, 403, 404, 405, 410, 412, 422, 429, 501})
+_GONE = frozenset({404, 410})
+_JUDGED_CHARS = 8_000  # of a refusal's text: vendors come to the point
 _PAGE = re.compile(rb"\A\s*(?:\xef\xbb\xbf)?<(?:!doctype|!--|html|head|body|script|\?xml)", re.IGNORECASE)
 _STREAM = re.compile(rb"\A\s*(?:data|event|id|retry)?:[ \r\n{\[]")
 _WANTS_TLS = re.compile(rb"plain HTTP request was sent to HTTPS port|HTTP request to an HTTPS server", re.IGNORECASE)
 _KEY = re.compile(
-    r"(?:incorrect|invalid|wrong|malformed|expired|revoked)[\s_]api[\s_-]?key"
-    r"|api[\s_-]?key (?:is )?(?:not valid|invalid|expired|not found)"
-    r"|api_key_invalid|invalid[\s_]authentication|authentication_error",
+    r"(?:incorrect|invalid|wrong|bad|unknown|malformed|expired|revoked|missing)[\s_](?:api|subscription)[\s_-]?key"
+    r"|api[\s_-]?key\b[^.]{0,60}?\b(?:not (?:valid|found)|invalid|incorrect|expired|revoked|disabled|deactivated"
+    r"|deleted|leaked)|not authenticated|invalid credentials|not validate credentials|no auth credentials"
+    r"|(?:no|without|provide (?:an|your)) api[\s_-]?key|unregistered callers"
+    r"|api_key_invalid|invalid[\s_]authentication|authentication[\s_](?:error|failed)"
+    r"|(?:bearer|access|security|auth|api)[\s_-]token\b[^.]{0,60}?\b(?:invalid|expired|revoked|not valid)"
+    r"|(?:invalid|expired|revoked)[\s_](?:bearer|access|auth|api)[\s_-]token|(?:missing|invalid) authorization header",
     re.IGNORECASE,
 )
-# not "exceeded your current quota" alone: Google says so of a limit by the minute
+# not "exceeded your current quota" alone: Google says so of a limit by the minute, unless that limit is 0
 _QUOTA = re.compile(
     r"insufficient[\s_](?:quota|balance|credits?|funds)|credit balance is too low|billing_(?:hard_limit|not_active)"
-    r"|out of credits|requires more credits|account is not active|payment required",
+    r"|(?:run )?out of credits|requires more credits|account is not active|payment required|exceeded_current_quota"
+    r"|(?:n.t|not) have any credits|used all (?:of )?(?:your |its )?available credits|credit limit exceeded"
+    r"|(?:spend|spending|monthly usage)[\s_]limit|fail(?:ure|ed) to pay|overdue balance|arrearage"
+    r"|budget (?:has been )?exceeded|budget_exceeded|billing_disabled|requires billing"
+    r"|(?:not enough|\bno) (?:credits?|balance|funds)\b"
+    r"|credits?(?: balance)? (?:is |are |has been )?(?:exhausted|depleted)"
+    r"|balance (?:is )?(?:too low|insufficient|exhausted|negative)|negative balance|key limit exceeded"
+    r"|free tier of the model has been exhausted"
+    r"|quota exceeded for metric: \S{1,200}, limit: 0\b|余额不足",
     re.IGNORECASE,
 )
+_SENTENCE = r"(?:[^.]|\.(?=\w))"  # the dot in a name, as in Qwen2.5, ends no sentence
+# threads and pages of the wordings: tests/workers/teachers/openai_compatible/vendors_words.py
 _MODEL = re.compile(
-    r"model_not_found|server is pinned to|(?:no such|unknown|unsupported|invalid) model|not a valid model"
-    r"|not find (?:the )?model"
-    r"|model\b[^.]{0,120}?\b(?:does not exist|not found|not exist|is not available|is unavailable)",
+    r"model_(?:not_(?:found|available|supported)|decommissioned)|DeploymentNotFound|dedicated_endpoint_not_running"
+    r"|server is pinned to|deployment for this resource does not exist|no endpoints found for|no models? loaded"
+    r"|(?:no such|unknown|unsupported|unavailable|invalid)[\s_]model(?![\s_](?:param|option|kwargs|setting))"
+    r"|not an? (?:valid|known|recogni[sz]ed|supported|available) model|no model (?:named|called|with)"
+    r"|model (?:id |identifier |name )?is (?:invalid|not valid)"
+    r"|(?:not|n.t|unable to|failed to) find (?:the |a |any )?model"
+    r"|not found the model|not resolve the (?:foundation )?model|unable to access (?:the )?(?:[\w-]{1,20} )?model"
+    r"|requested model is not supported|on-demand throughput isn|function '[^']{1,80}': not found for account"
+    r"|模型不存在"
+    rf"|\bmodels?\b{_SENTENCE}{{0,300}}?\b(?:(?:does not|doesn.t|not) exist|not found|not be found"
+    r"|(?:is not|isn.t) (?:available|loaded|deployed|served)|is unavailable|is unknown"
+    r"|is not supported by|no longer available|been decommissioned|end of (?:its )?life)",
+    re.IGNORECASE,
+)
+_MODEL_ALONE = re.compile(r"(?<![\w.-])model: \S", re.IGNORECASE)  # all that Anthropic's 404 says
+_NOT_CHAT = re.compile(
+    r"not a chat model|only supported in v1/responses|n.t supported on this route"
+    r"|(?:does not|doesn.t) support (?:the )?(?:\S{1,60} api\b|chat(?:[ /]completions?)?(?! ?[_-]?templat)(?![\w-]))"
+    r"|operation does not work with the specified model",
+    re.IGNORECASE,
+)
+_PATH = re.compile(
+    r"\b(?:unknown|unrecogni[sz]ed|invalid|requested?) (?:request )?url\b|\bno (?:handler|route|static resource)\b"
+    r"|\broute\b[^.]{0,120}\bnot found|cannot (?:get|post) /|page not found",
     re.IGNORECASE,
 )
 _ACCESS = re.compile(
-    r"(?:does not|do not|don't) have access to (?:the )?(?:requested )?model|model_access"
+    r"(?:does not|do not|don't) have access to (?:the )?(?:requested )?model|model_access|no allowed providers"
+    r"|no endpoints found matching your"
     r"|not (?:allowed|authorized|permitted) to (?:use|access)[^.]{0,40}model|access to (?:the )?model[^.]{0,120}denied",
     re.IGNORECASE,
 )
@@ -65,39 +103,63 @@ def fault_of(status: int, raw: bytes, *, content_type: str = "", has_key: bool =
     True
     """
     statement = read_statement(raw)
-    text = statement.text
+    text = statement.text[:_JUDGED_CHARS]
     if 200 < status < 300:
         return TeacherFault.NOT_OPENAI
     if 300 <= status < 400:
         return TeacherFault.REDIRECT
-    if status == 429:
+    if status == 402:
+        return TeacherFault.NO_QUOTA
+    if status in (412, 429):  # 412: Fireworks' word for an account
         return TeacherFault.NO_QUOTA if _QUOTA.search(text) else None
     if status not in JUDGED:
         return None
-    if status == 401:  # a page that asks for a log-in is a wrong address; one beside a key's refusal is still a refusal
-        wrong = TeacherFault.WRONG_KEY if has_key else TeacherFault.NO_KEY
-        return TeacherFault.HTML if is_page(raw, content_type) and not _KEY.search(text) else wrong
     if _WANTS_TLS.search(raw[:REFUSAL_CAP]):
         return TeacherFault.WANTS_TLS
-    if is_page(raw, content_type):
+    # a page that asks for a log-in is a wrong address; one beside a key's refusal is still a refusal
+    if is_page(raw, content_type) and not (status == 401 and _KEY.search(text)):
         return TeacherFault.HTML
-    if status == 402 or (status in (400, 403) and _QUOTA.search(text)):
-        return TeacherFault.NO_QUOTA
-    if _KEY.search(text):
-        return TeacherFault.WRONG_KEY if has_key else TeacherFault.NO_KEY
+    of_account = _fault_of_account(status, text)
+    if of_account is TeacherFault.WRONG_KEY and not has_key:
+        return TeacherFault.NO_KEY
+    if of_account is not None:
+        return of_account
     if statement.refuses_content(status):
         return TeacherFault.CONTENT
     if status == 403:
         return TeacherFault.NO_ACCESS
-    if status in (400, 404, 422) and _ACCESS.search(text):
-        return TeacherFault.NO_ACCESS
-    if status in (400, 404, 422) and _MODEL.search(text):
-        return TeacherFault.NO_SUCH_MODEL
-    if status == 404:
-        return TeacherFault.NO_SUCH_PATH
     if status in (405, 501):
         return TeacherFault.NOT_OPENAI
+    if of_model := _fault_of_model(status, statement, text):
+        return of_model
+    if status in _GONE:
+        return TeacherFault.NO_SUCH_PATH
     return TeacherFault.SERVER_ERROR if _PASSING.search(text) and not is_overflow(text) else TeacherFault.OTHER_REFUSAL
+
+
+def _fault_of_account(status: int, text: str) -> TeacherFault | None:
+    """The fault of a refusal that is about the key or the account's credit; None where it is not said to be."""
+    if status in (400, 401, 403) and _QUOTA.search(text):
+        return TeacherFault.NO_QUOTA
+    if _KEY.search(text):
+        return TeacherFault.WRONG_KEY
+    if status == 401:
+        return TeacherFault.NO_ACCESS if _ACCESS.search(text) else TeacherFault.WRONG_KEY
+    return None
+
+
+def _fault_of_model(status: int, statement: Statement, text: str) -> TeacherFault | None:
+    """The fault of a refusal that is about the model; None where a wrong path or something else is."""
+    if _ACCESS.search(text):
+        return TeacherFault.NO_ACCESS
+    if _NOT_CHAT.search(text):
+        return TeacherFault.NOT_A_CHAT_MODEL
+    is_named = "model" in statement.names and {"model", "body"}.issuperset(statement.names)
+    if status in _GONE and not is_named:
+        is_model = any(words.search(text) for words in (_MODEL, _MODEL_ALONE)) and not _PATH.search(text)
+    else:
+        is_model = is_named or _MODEL.search(text) is not None
+    return TeacherFault.NO_SUCH_MODEL if is_model else None
 
 
 def fault_of_answer(raw: bytes, content_type: str = "") -> TeacherFault:

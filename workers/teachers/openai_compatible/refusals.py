@@ -149,6 +149,7 @@ def lesson_of(
         if fault_of(status, raw) is TeacherFault.SERVER_ERROR:
             return None
         is_vague = status in VAGUE and not _NOT_AN_OPTION.search(statement.text)
+        is_vague = is_vague and fault_of(status, raw) is TeacherFault.OTHER_REFUSAL
         if not (is_vague or _SOME_OPTION.search(statement.text)):
             return None
         option = next((guess for guess in _GUESSES if guess in sent), None)

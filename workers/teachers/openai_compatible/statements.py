@@ -6,8 +6,8 @@ a model's words: nothing is judged by them.
 
 import json
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 REFUSAL_CAP = 65_536  # bytes of a refusal that are read
 MAX_LEAVES = 1_000  # texts in it
@@ -26,14 +26,17 @@ _ACCOUNT = re.compile(
 )
 # the names in a refused schema are a customer's: "flagged" may be one
 _FORM = re.compile(r"response[_ ]?(?:format|schema)|(?:json|input)[_ ]?schema|invalid schema", re.IGNORECASE)
+_WAIT = re.compile(r"retryDelay|retry-after|x-ratelimit-[\w-]{1,40}", re.IGNORECASE)
 _BROKEN_JSON = "json_validate_failed"  # Groq's, https://console.groq.com/docs/structured-outputs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
-    """The parts of a refusal: names of fields in their places (`param`, `loc`), its `codes`, and its sentences."""
+    """The parts of a refusal: names of fields in their places (`param`, `loc`), its `codes`, its sentences, and under
+    their names in lower case the texts that may say how long to wait (`waits`)."""
 
     names: tuple[str, ...] = ()
+    waits: Mapping[str, str] = field(default_factory=dict)
     codes: tuple[str, ...] = ()
     text: str
 
@@ -59,6 +62,7 @@ def read_statement(raw: bytes) -> Statement:
     return Statement(
         names=tuple(item for key, item in leaves if key in ("param", "loc", "field", "property")),
         codes=tuple(item for key, item in leaves if key in ("code", "type")),
+        waits={key.lower(): item for key, item in leaves if _WAIT.fullmatch(key)},
         text=" ".join(item for _, item in leaves),
     )
 

@@ -51,6 +51,7 @@ from workers.teachers.openai_compatible.attempts import (
     send,
 )
 from workers.teachers.openai_compatible.bodies import chat_body, echo_body, score_prompt
+from workers.teachers.openai_compatible.slots import Slots
 from workers.teachers.protocol import (
     RETRYABLE,
     Completion,
@@ -77,8 +78,8 @@ _FREE_FORM = Lesson(option=Option.RESPONSE_FORMAT, scope=ONE_REQUEST)
 
 
 class OpenAICompatibleTeacher:
-    """Thread-safe; `concurrency` calls are in flight at most. `rng` only spreads retries, it never touches an
-    answer."""
+    """Thread-safe; `concurrency` calls are in flight at most, fewer after a 429 (`slots`). `rng` only spreads retries,
+    it never touches an answer."""
 
     def __init__(
         self,
@@ -114,7 +115,7 @@ class OpenAICompatibleTeacher:
         self._thought_tokens = thought_tokens
         self._base_url = base_url.rstrip("/")
         self._api_key = api_key
-        self._slots = threading.BoundedSemaphore(concurrency)
+        self._slots = Slots(concurrency)
         self._client = open_client(allowed_origins=allowed_origins, resolver=resolver, max_connections=concurrency)
         self._rng = rng or random.Random()
 
@@ -250,9 +251,10 @@ class OpenAICompatibleTeacher:
                 dialect = self.dialect_for(request, known)
                 body = make_body(dialect)
                 try:
-                    with self._slot(watch), watching(watch):
-                        reply = self._post(path, body, request)
-                    value = parse_answer(parse, reply, request, has_key=self._api_key is not None)
+                    with self._slot(watch):
+                        with watching(watch):
+                            reply = self._post(path, body, request)
+                        value = parse_answer(parse, reply, request, has_key=self._api_key is not None)
                 except AttemptFailed as failed:
                     lesson = None
                     if failed.refusal is not None and len(learnt) < MAX_LESSONS_A_CALL:
@@ -312,10 +314,15 @@ class OpenAICompatibleTeacher:
 
     @contextlib.contextmanager
     def _slot(self, watch: Watch) -> Iterator[None]:
-        while not self._slots.acquire(timeout=watch.slice_s()):
+        while (ticket := self._slots.acquire(timeout=watch.slice_s())) is None:
             pass
         try:
             yield
+            self._slots.note_answer()
+        except AttemptFailed as failed:
+            if failed.code == "teacher_rate_limited":
+                self._slots.slow_down(ticket)
+            raise
         finally:
             self._slots.release()
 

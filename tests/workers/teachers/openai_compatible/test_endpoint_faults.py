@@ -228,6 +228,6 @@ def test_nobody_at_the_address_is_no_fault_that_is_told_apart() -> None:
     assert (caught.value.code, caught.value.fault) == ("teacher_unreachable", None)
 
 
-@pytest.mark.parametrize("status", [408, 413, 451, 500, 502, 504])
+@pytest.mark.parametrize("status", [408, 412, 413, 451, 500, 502, 504])
 def test_other_statuses_name_no_fault(status: int) -> None:
     assert fault_of(status, PAGE) is None
