@@ -9,6 +9,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
+from workers.teachers.openai_compatible.finish_reasons import finish_reason_of
 from workers.teachers.openai_compatible.logprobs import BadAnswer, TokenRows, read_chat_rows, read_echo_rows
 from workers.teachers.openai_compatible.thoughts import read_content
 from workers.teachers.protocol import Choice, CompletionRequest, Message, ScoreRequest, Usage
@@ -52,6 +53,18 @@ def is_no_completion(body: bytes) -> bool:
     return not isinstance(choices, list) or (not choices and bool(value.get("error")))
 
 
+def error_of_choices(body: bytes) -> tuple[bytes, object] | None:
+    """The error that a completion has in the place of every choice (OpenRouter), as a body of its own beside the usage;
+    None where one choice is none. What else is in the body are a model's words."""
+    try:
+        value = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    rows = value.get("choices") if isinstance(value, dict) else None
+    errors = [isinstance(row, dict) and row.get("error") for row in rows] if isinstance(rows, list) else []
+    return (json.dumps({"error": errors[0]}).encode(), value.get("usage")) if errors and all(errors) else None
+
+
 def _no_constant(name: str) -> float:
     raise ValueError(name)
 
@@ -63,6 +76,8 @@ def read_chat(body: bytes, request: CompletionRequest) -> Answer:
     rows = data.get("choices")
     if not isinstance(rows, list) or not rows:
         raise BadAnswer("the answer holds no choices")
+    if error_of_choices(body) is not None:
+        raise BadAnswer("every choice is an error")
     choices = tuple(_choice(row, request) for row in rows[: request.n])
     return Answer(
         choices=choices,
@@ -83,9 +98,11 @@ def _choice(row: object, request: CompletionRequest) -> Choice:
     text = _clean(content.text, request)
     # with thoughts in the same text the rows are theirs too: no log-prob of the answer is left
     rows = TokenRows() if content.has_thoughts else read_chat_rows(row.get("logprobs"), request.top_logprobs)
-    finish = row.get("finish_reason")
-    if content.is_cut_thought and finish is None:
+    finish = finish_reason_of(row)
+    if content.is_cut_thought and row.get("finish_reason") is None:
         finish = "length"
+    if finish == "error":  # a label of it would be no vote either: cut anywhere, "refund_late" reads as "refund"
+        return Choice(text="", n_tokens=estimate_tokens(text), finish_reason=finish)
     return Choice(
         text=text,
         logprob=math.fsum(rows.logprobs) if rows.logprobs else None,
@@ -93,7 +110,7 @@ def _choice(row: object, request: CompletionRequest) -> Choice:
         tokens=rows.tokens or None,
         top_logprobs=rows.top or None,
         n_tokens=len(rows.logprobs) if rows.logprobs else estimate_tokens(text),
-        finish_reason=finish if finish in ("stop", "length", "content_filter", "tool_calls") else "stop",
+        finish_reason=finish,
     )
 
 
