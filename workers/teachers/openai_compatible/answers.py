@@ -6,7 +6,7 @@ way of an error.
 
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeGuard
 
 from workers.teachers.openai_compatible.finish_reasons import finish_reason_of
@@ -74,6 +74,8 @@ def read_chat(body: bytes, request: CompletionRequest) -> Answer:
     none is BadAnswer."""
     data = parse_json(body)
     rows = data.get("choices")
+    if not rows and (refused := _refused_prompt(data, request)) is not None:
+        return refused
     if not isinstance(rows, list) or not rows:
         raise BadAnswer("the answer holds no choices")
     if error_of_choices(body) is not None:
@@ -87,14 +89,30 @@ def read_chat(body: bytes, request: CompletionRequest) -> Answer:
     )
 
 
+def _refused_prompt(data: dict[str, Any], request: CompletionRequest) -> Answer | None:
+    """The answer to a text that a filter refused as Gemini does: no choices, no error, and a usage that counts what was
+    asked and no output. It costs what the usage says. None where it is something else."""
+    usage = data.get("usage")
+    if data.get("error") or not isinstance(usage, dict):
+        return None
+    counts = {name: count for name, count in usage.items() if count is not None}
+    read = read_usage({"completion_tokens": 0} | counts, request, ())
+    if read.disputed or read.output_tokens or not read.input_tokens:
+        return None
+    return replace(no_answer(request), usage=read, model=_short(data.get("model")))
+
+
 def _short(value: object) -> str:
     return value[:200] if isinstance(value, str) and value.isprintable() else ""
 
 
 def _choice(row: object, request: CompletionRequest) -> Choice:
-    if not isinstance(row, dict) or not isinstance(row.get("message"), dict):
+    message = row.get("message") if isinstance(row, dict) else None
+    if isinstance(row, dict) and message is None and finish_reason_of(row) in ("content_filter", "length", "error"):
+        message = {}  # Gemini has none where a filter or its own thoughts left no word
+    if not isinstance(row, dict) or not isinstance(message, dict):
         raise BadAnswer("a choice is not an object with a message")
-    content = read_content(row["message"])  # of a refusal or a tool call it is empty, and dropped downstream
+    content = read_content(message)  # of a refusal or a tool call it is empty, and dropped downstream
     text = _clean(content.text, request)
     # with thoughts in the same text the rows are theirs too: no log-prob of the answer is left
     rows = TokenRows() if content.has_thoughts else read_chat_rows(row.get("logprobs"), request.top_logprobs)

@@ -11,6 +11,7 @@ from tests.workers.teachers.openai_compatible.test_endpoint_faults import teache
 from workers.teachers.openai_compatible import retry
 from workers.teachers.openai_compatible.answers import read_chat
 from workers.teachers.openai_compatible.finish_reasons import finish_reason_of
+from workers.teachers.openai_compatible.logprobs import BadAnswer
 from workers.teachers.protocol import Choice, CompletionRequest, Message, TeacherFailed
 
 REQUEST = CompletionRequest(messages=(Message(role="user", content="q" * 80),), n=2, max_tokens=20)
@@ -122,3 +123,55 @@ def test_one_broken_choice_of_a_call_is_lost_alone() -> None:
         teacher.close()
     assert [choice.text for choice in completion.choices] == ["refund", ""]
     assert isinstance(completion.choices[1], Choice)
+
+
+USAGE = {"prompt_tokens": 30, "completion_tokens": 0, "total_tokens": 30}
+REFUSED: dict[str, dict[str, Any]] = {
+    "no message": {"choices": [{"finish_reason": "content_filter: PROHIBITED_CONTENT", "index": 0, "message": None}]},
+    "message left out": {"choices": [{"finish_reason": "SAFETY", "index": 0}]},
+    "no content": {"choices": [{"finish_reason": "content_filter", "message": {"role": "assistant"}}]},
+    "no choices": {"choices": []},
+    "choices are null": {"choices": None},
+    "choices left out": {"object": "chat.completion"},
+}
+
+
+@pytest.mark.parametrize("form", REFUSED)
+def test_a_text_that_gemini_refuses_is_one_text_of_many_and_costs_what_is_reported(form: str) -> None:
+    body = json.dumps(REFUSED[form] | {"usage": USAGE}).encode()
+    with HostileTeacher(answer(200, body)) as hostile:
+        teacher = teacher_at(hostile.base_url)
+        completion = teacher.complete(REQUEST, deadline_s=10.0)
+        teacher.close()
+    assert {(choice.text, choice.finish_reason) for choice in completion.choices} == {("", "content_filter")}
+    assert (completion.usage.input_tokens, completion.usage.output_tokens, completion.usage.disputed) == (30, 0, False)
+    assert (completion.n_attempts, completion.wasted.input_tokens) == (1, 0)
+    assert teacher.lessons == ()
+
+
+def test_a_usage_without_output_may_leave_it_out_beside_no_choices() -> None:
+    body = json.dumps({"choices": [], "usage": {"prompt_tokens": 30, "total_tokens": 30}}).encode()
+    assert [choice.finish_reason for choice in read_chat(body, REQUEST).choices] == ["content_filter"] * REQUEST.n
+
+
+@pytest.mark.parametrize(
+    "usage", [None, {}, [], {"prompt_tokens": "x"}, USAGE | {"completion_tokens": 5}, USAGE | {"total_tokens": 35}]
+)
+def test_no_choices_without_a_usage_that_says_so_are_a_bad_answer(usage: Any) -> None:
+    with pytest.raises(BadAnswer):
+        read_chat(json.dumps({"choices": [], "usage": usage}).encode(), REQUEST)
+
+
+def test_no_choices_beside_an_error_are_the_error() -> None:
+    failed = failure_at(json.dumps({"choices": [], "error": {"code": 402}, "usage": USAGE}).encode())
+    assert (failed.fault, failed.usage) == (TeacherFault.NO_QUOTA, None)
+
+
+def test_a_choice_without_a_message_at_its_limit_only_thought() -> None:
+    assert failure_at(chat({"finish_reason": "MAX_TOKENS"}, usage=USAGE)).code == "teacher_only_thought"
+
+
+@pytest.mark.parametrize("fields", [{}, {"finish_reason": "stop"}, {"finish_reason": "SAFETY", "message": "no"}])
+def test_a_choice_without_a_message_that_ended_by_itself_is_a_bad_answer(fields: dict[str, Any]) -> None:
+    with pytest.raises(BadAnswer):
+        read_chat(chat(fields), REQUEST)
