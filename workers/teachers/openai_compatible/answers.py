@@ -7,17 +7,16 @@ way of an error.
 import json
 import math
 from dataclasses import dataclass, replace
-from typing import Any, TypeGuard
+from typing import Any
 
 from workers.teachers.openai_compatible.finish_reasons import finish_reason_of
 from workers.teachers.openai_compatible.logprobs import BadAnswer, TokenRows, read_chat_rows, read_echo_rows
 from workers.teachers.openai_compatible.thoughts import read_content
+from workers.teachers.openai_compatible.usage_counts import read_counts
 from workers.teachers.protocol import Choice, CompletionRequest, Message, ScoreRequest, Usage
 from workers.teachers.token_estimates import estimate_tokens, likely_input_tokens
 
 MAX_CHARS_PER_TOKEN = 64
-# what input that was written to a prompt cache is called; the last one also beside `prompt_tokens`
-CACHE_WRITES = ("cache_creation_tokens", "cache_write_tokens", "cache_creation_input_tokens")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,8 +94,7 @@ def _refused_prompt(data: dict[str, Any], request: CompletionRequest) -> Answer 
     usage = data.get("usage")
     if data.get("error") or not isinstance(usage, dict):
         return None
-    counts = {name: count for name, count in usage.items() if count is not None}
-    read = read_usage({"completion_tokens": 0} | counts, request, ())
+    read = read_usage(usage, request, ())
     if read.disputed or read.output_tokens or not read.input_tokens:
         return None
     return replace(no_answer(request), usage=read, model=_short(data.get("model")))
@@ -163,19 +161,20 @@ def read_usage(value: object, request: CompletionRequest, choices: tuple[Choice,
     the choices show one by one is raised to these (llama-server counts the first of several). A report that was mended
     is `disputed`, so that a person can settle it with the vendor; none at all is `estimated`. Input that was read from
     the vendor's prompt cache and input that was written to it are parts of the input, never more than it together; what
-    was thought is a part of the output, to which it is added where only the total holds it (Gemini, xAI).
+    was thought is a part of the output, to which it is added where only the total holds it (`usage_counts`).
     """
     most_out = request.most_output_tokens
     likely_in = likely_input_tokens(request)
     likely_out = min(most_out, sum(choice.n_tokens for choice in choices))
     if not isinstance(value, dict):
         return Usage(input_tokens=likely_in, output_tokens=likely_out, estimated=True)
-    tokens_in, wrong_in = _count(value.get("prompt_tokens"), most_input_tokens(request), likely_in)
-    tokens_out, wrong_out = _count(value.get("completion_tokens"), most_out, likely_out)
-    cached, wrong_cached = _part(_cache_reads(value), tokens_in)
-    written, wrong_written = _part(_cache_writes(value), tokens_in - cached)
-    reported, beside = _thoughts(value)
-    thought, wrong_thought = _part(reported, most_out)
+    counts = read_counts(value)
+    beside = counts.beside
+    tokens_in, wrong_in = _count(counts.tokens_in, most_input_tokens(request), likely_in)
+    tokens_out, wrong_out = _count(counts.tokens_out, most_out, likely_out)
+    cached, wrong_cached = _part(counts.cached, tokens_in)
+    written, wrong_written = _part(counts.written, tokens_in - cached)
+    thought, wrong_thought = _part(counts.thoughts, most_out)
     wrong_out = wrong_out or tokens_out + beside > most_out
     tokens_out = min(most_out, tokens_out + beside)
     if tokens_out == 0 and likely_out > 0:
@@ -196,37 +195,6 @@ def read_usage(value: object, request: CompletionRequest, choices: tuple[Choice,
 def _part(value: object, most: int) -> tuple[int, bool]:
     """A count that may be missing, which is 0."""
     return (0, False) if value is None else _count(value, most, 0)
-
-
-def _of(value: dict[str, Any], group: str, name: str) -> object:
-    details = value.get(group)
-    return details.get(name) if isinstance(details, dict) else None
-
-
-def _thoughts(value: dict[str, Any]) -> tuple[object, int]:
-    """Tokens that were thought as they are reported, and how many of them are not within the reported output: what the
-    total holds beyond input and output."""
-    reported = _of(value, "completion_tokens_details", "reasoning_tokens")
-    total, tokens_in, tokens_out = (value.get(name) for name in ("total_tokens", "prompt_tokens", "completion_tokens"))
-    if not (_is_count(total) and _is_count(tokens_in) and _is_count(tokens_out)):
-        return reported, 0
-    beside = max(0, total - tokens_in - tokens_out)
-    return (beside if reported is None and beside else reported), beside
-
-
-def _is_count(value: object) -> TypeGuard[int]:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-
-
-def _cache_reads(value: dict[str, Any]) -> object:
-    """Input read from the prompt cache: OpenAI's name, else DeepSeek's."""
-    reported = _of(value, "prompt_tokens_details", "cached_tokens")
-    return value.get("prompt_cache_hit_tokens") if reported is None else reported
-
-
-def _cache_writes(value: dict[str, Any]) -> object:
-    reported = next((n for name in CACHE_WRITES if (n := _of(value, "prompt_tokens_details", name)) is not None), None)
-    return value.get(CACHE_WRITES[-1]) if reported is None else reported
 
 
 def _count(value: object, most: int, likely: int) -> tuple[int, bool]:
