@@ -54,9 +54,12 @@ def told_apart(n: int) -> list[dict[str, str]]:
 
 
 FILTERED = "(what a vendor's filter leaves of an answer: nothing)"
+BROKEN_OFF = "(what is left of an answer that ended in an error: nothing)"
 
 
 def _choice(text: str) -> Choice:
+    if text == BROKEN_OFF:
+        return Choice(text="", finish_reason="error")
     if text == FILTERED:
         return Choice(text="", finish_reason="content_filter")
     return Choice(text=text, logprob=-float(len(text)), n_tokens=max(1, len(text) // 4))

@@ -174,8 +174,9 @@ def _save_candidates(
 
 
 def _broken_off(choice: dict[str, Any]) -> tuple[str, ...]:
-    """The reason why a candidate is none: it reached its limit, or a vendor's filter ended it, if it let it begin."""
-    reason = {"length": "cut", "content_filter": "filtered"}.get(choice.get("finish_reason", ""))
+    """The reason why a candidate is none: it reached its limit or broke off, or a vendor's filter ended it, if it let
+    it begin."""
+    reason = {"length": "cut", "error": "cut", "content_filter": "filtered"}.get(choice.get("finish_reason", ""))
     return () if reason is None else (reason,)
 
 

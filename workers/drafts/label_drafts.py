@@ -66,8 +66,8 @@ def known_labels(run: CompileRun, rows: Sequence[Candidate]) -> KnownLabels:
 
 def keep_labels(run: CompileRun, rows: Sequence[Candidate], answers: Mapping[str, list[list[dict[str, Any]]]]) -> None:
     """Remember the answers of freshly labelled inputs, inside the transaction of their votes; not those that a vendor's
-    filter refused, which another day may answer."""
-    rows = [candidate for candidate in rows if not _is_filtered(answers[candidate.text_key])]
+    filter refused or that broke off, which another day may answer."""
+    rows = [candidate for candidate in rows if not _is_missing(answers[candidate.text_key])]
     if not run.spec.draft_cache.enabled or not rows:
         return
     billed = _tokens_billed(run, rows)
@@ -95,8 +95,8 @@ def keep_labels(run: CompileRun, rows: Sequence[Candidate], answers: Mapping[str
     )
 
 
-def _is_filtered(calls: Sequence[Sequence[Mapping[str, Any]]]) -> bool:
-    return any(choice.get("finish_reason") == "content_filter" for call in calls for choice in call)
+def _is_missing(calls: Sequence[Sequence[Mapping[str, Any]]]) -> bool:
+    return any(choice.get("finish_reason") in ("content_filter", "error") for call in calls for choice in call)
 
 
 def note_labels(run: CompileRun, compile: Compile, known: KnownLabels, n_asked: int, price: TeacherPrice) -> None:

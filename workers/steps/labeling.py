@@ -227,8 +227,9 @@ def _vote(spec: Spec, rows: Sequence[Candidate], answers: Mapping[str, Answers])
 
 
 def _reply(spec: Spec, choice: Mapping[str, Any]) -> str:
-    """The text of a choice; a text answer that reached its limit ends in the middle, and is none."""
-    is_cut = isinstance(spec.output, TextOutput) and choice.get("finish_reason") == "length"
+    """The text of a choice; a text answer that reached its limit, or that a filter ended, ends in the middle, and is
+    none."""
+    is_cut = isinstance(spec.output, TextOutput) and choice.get("finish_reason") in ("length", "content_filter")
     return "" if is_cut else str(choice["text"])
 
 

@@ -18,6 +18,7 @@ from backend.tenants.models import Tenant
 from tests.compile_factories import LABELS, make_compile
 from tests.factories import make_tenant
 from tests.workers.pipeline_helpers import (
+    BROKEN_OFF,
     FILTERED,
     ScriptedTeacher,
     calls,
@@ -484,10 +485,11 @@ def test_labels_are_reused_for_the_same_prompt_of_the_same_revision_alone(tenant
     check_money(again)
 
 
-def test_an_input_that_a_filter_refused_is_asked_about_again(tenant, monkeypatch):
+@pytest.mark.parametrize("reply", [FILTERED, BROKEN_OFF], ids=["filtered", "broken"])
+def test_an_input_without_an_answer_is_asked_about_again(tenant, monkeypatch, reply):
     refused, asked = teacher(), teacher()
     nth = itertools.count()
-    monkeypatch.setattr(refused, "_label", lambda text: [LABELS[1] if next(nth) % 2 else FILTERED] * 5)
+    monkeypatch.setattr(refused, "_label", lambda text: [LABELS[1] if next(nth) % 2 else reply] * 5)
     labelled(monkeypatch, tenant, refused, teacher={"revision": "a"})
     labelled(monkeypatch, tenant, asked, teacher={"revision": "a"})
     assert n_label_calls(asked) == -(-n_label_calls(refused) // 2)

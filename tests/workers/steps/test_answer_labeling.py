@@ -1,6 +1,8 @@
 """Labelling json and text tasks: what the teacher's answers become, and what they do not."""
 
 import json
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -28,6 +30,7 @@ from tests.workers.pipeline_helpers import (
 from workers.step.durable import begin_step
 from workers.steps import labeling
 from workers.teachers.prompts.candidate_and_label import unfence
+from workers.teachers.protocol import Completion, CompletionRequest
 
 pytestmark = pytest.mark.usefixtures("committed_db")
 TO_LABELING = (StepName.SLICING, StepName.SYNTHESIS, StepName.VERIFICATION, StepName.SELECTION)
@@ -103,6 +106,23 @@ def test_a_text_answer_is_the_one_most_like_the_others(tenant, monkeypatch):
     assert len(found) == 6
     assert all(one.answer == text_answer(one.text) and 600_000 <= one.agreement_ppm < 666_667 for one in found)
     check_money(row)
+
+
+class Cut(ScriptedTeacher):
+    """A teacher whose answers are all ended by something else than themselves."""
+
+    def complete(self, request: CompletionRequest, **options: Any) -> Completion:
+        completion = super().complete(request, **options)
+        choices = tuple(replace(choice, finish_reason="content_filter") for choice in completion.choices)
+        return completion if request.item is None else replace(completion, choices=choices)
+
+
+def test_a_text_answer_that_a_filter_ended_in_the_middle_is_none(tenant, monkeypatch):
+    taught_by(monkeypatch, Cut(label=lambda text: [text_answer(text)] * 3))
+    row = make_compile(tenant, **text_spec())
+    with pytest.raises(CustomerError) as raised:
+        walk_through(start(row), *TO_LABELING, StepName.LABELING)
+    assert raised.value.code == "no_valid_answers"
 
 
 def test_a_process_that_dies_while_answers_are_checked_asks_nothing_again(tenant, monkeypatch):

@@ -235,3 +235,14 @@ def test_a_candidate_that_reached_its_limit_is_none(loopback):
         row = compile_at(endpoint, dialect="openai", base=base)
         walk_through(start(row), StepName.SLICING, StepName.SYNTHESIS)
     assert {tuple(one.reasons) for one in candidates(row)} == {("cut",)}
+
+
+def test_a_candidate_that_did_not_end_by_itself_is_none(loopback, monkeypatch):
+    whole, words = Endpoint._choice, itertools.cycle(["model_length", "abort", "SAFETY"])
+    monkeypatch.setattr(Endpoint, "_choice", lambda *args: whole(*args) | {"finish_reason": next(words)})
+    with serving(BY_NAME["openai"], script(label_of)) as endpoint:
+        loopback(endpoint)
+        base = label_base() | {"sampling": {"n_candidates": 6, "on_gap": ["drop_k"]}}
+        row = compile_at(endpoint, dialect="openai", base=base)
+        walk_through(start(row), StepName.SLICING, StepName.SYNTHESIS)
+    assert {tuple(one.reasons) for one in candidates(row)} == {("cut",), ("filtered",)}

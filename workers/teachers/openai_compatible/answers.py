@@ -6,19 +6,19 @@ way of an error.
 
 import json
 import math
-from dataclasses import dataclass
-from typing import Any, TypeGuard
+from dataclasses import dataclass, replace
+from typing import Any
 
 from backend.domain.dialects.tools import most_tool_tokens
+from workers.teachers.openai_compatible.finish_reasons import finish_reason_of
 from workers.teachers.openai_compatible.logprobs import BadAnswer, TokenRows, read_chat_rows, read_echo_rows
 from workers.teachers.openai_compatible.thoughts import read_content
 from workers.teachers.openai_compatible.tool_calls import read_call
+from workers.teachers.openai_compatible.usage_counts import read_counts
 from workers.teachers.protocol import Choice, CompletionRequest, Message, ScoreRequest, Usage
 from workers.teachers.token_estimates import estimate_tokens, likely_input_tokens
 
 MAX_CHARS_PER_TOKEN = 64
-# what input that was written to a prompt cache is called; the last one also beside `prompt_tokens`
-CACHE_WRITES = ("cache_creation_tokens", "cache_write_tokens", "cache_creation_input_tokens")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +54,18 @@ def is_no_completion(body: bytes) -> bool:
     return not isinstance(choices, list) or (not choices and bool(value.get("error")))
 
 
+def error_of_choices(body: bytes) -> tuple[bytes, object] | None:
+    """The error that a completion has in the place of every choice (OpenRouter), as a body of its own beside the usage;
+    None where one choice is none. What else is in the body are a model's words."""
+    try:
+        value = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    rows = value.get("choices") if isinstance(value, dict) else None
+    errors = [isinstance(row, dict) and row.get("error") for row in rows] if isinstance(rows, list) else []
+    return (json.dumps({"error": errors[0]}).encode(), value.get("usage")) if errors and all(errors) else None
+
+
 def _no_constant(name: str) -> float:
     raise ValueError(name)
 
@@ -63,8 +75,12 @@ def read_chat(body: bytes, request: CompletionRequest) -> Answer:
     none is BadAnswer."""
     data = parse_json(body)
     rows = data.get("choices")
+    if not rows and (refused := _refused_prompt(data, request)) is not None:
+        return refused
     if not isinstance(rows, list) or not rows:
         raise BadAnswer("the answer holds no choices")
+    if error_of_choices(body) is not None:
+        raise BadAnswer("every choice is an error")
     choices = tuple(_choice(row, request) for row in rows[: request.n])
     return Answer(
         choices=choices,
@@ -74,24 +90,41 @@ def read_chat(body: bytes, request: CompletionRequest) -> Answer:
     )
 
 
+def _refused_prompt(data: dict[str, Any], request: CompletionRequest) -> Answer | None:
+    """The answer to a text that a filter refused as Gemini does: no choices, no error, and a usage that counts what was
+    asked and no output. It costs what the usage says. None where it is something else."""
+    usage = data.get("usage")
+    if data.get("error") or not isinstance(usage, dict):
+        return None
+    read = read_usage(usage, request, ())
+    if read.disputed or read.output_tokens or not read.input_tokens:
+        return None
+    return replace(no_answer(request), usage=read, model=_short(data.get("model")))
+
+
 def _short(value: object) -> str:
     return value[:200] if isinstance(value, str) and value.isprintable() else ""
 
 
 def _choice(row: object, request: CompletionRequest) -> Choice:
-    if not isinstance(row, dict) or not isinstance(row.get("message"), dict):
+    message = row.get("message") if isinstance(row, dict) else None
+    if isinstance(row, dict) and message is None and finish_reason_of(row) in ("content_filter", "length", "error"):
+        message = {}  # Gemini has none where a filter or its own thoughts left no word
+    if not isinstance(row, dict) or not isinstance(message, dict):
         raise BadAnswer("a choice is not an object with a message")
-    if request.answer_schema:
-        arguments = read_call(row["message"], is_cut=row.get("finish_reason") == "length")
+    ended = finish_reason_of(row)
+    if request.answer_schema and ended != "error":
+        arguments = read_call(message, is_cut=ended == "length")
         if arguments is not None:
-            return _choice_of_call(arguments, row.get("finish_reason"), request)
-    content = read_content(row["message"])  # of a refusal or another tool's call it is empty, and dropped downstream
+            return _choice_of_call(arguments, ended, request)
+    content = read_content(message)  # of a refusal or another tool's call it is empty, and dropped downstream
     text = _clean(content.text, request)
     # with thoughts in the same text the rows are theirs too: no log-prob of the answer is left
     rows = TokenRows() if content.has_thoughts else read_chat_rows(row.get("logprobs"), request.top_logprobs)
-    finish = row.get("finish_reason")
-    if content.is_cut_thought and finish is None:
-        finish = "length"
+    if content.is_cut_thought and row.get("finish_reason") is None:
+        ended = "length"
+    if ended == "error":  # a label of it would be no vote either: cut anywhere, "refund_late" reads as "refund"
+        return Choice(text="", n_tokens=estimate_tokens(text), finish_reason=ended)
     return Choice(
         text=text,
         logprob=math.fsum(rows.logprobs) if rows.logprobs else None,
@@ -99,15 +132,15 @@ def _choice(row: object, request: CompletionRequest) -> Choice:
         tokens=rows.tokens or None,
         top_logprobs=rows.top or None,
         n_tokens=len(rows.logprobs) if rows.logprobs else estimate_tokens(text),
-        finish_reason=finish if finish in ("stop", "length", "content_filter", "tool_calls") else "stop",
+        finish_reason=ended,
     )
 
 
-def _choice_of_call(arguments: str, finish: object, request: CompletionRequest) -> Choice:
+def _choice_of_call(arguments: str, ended: str, request: CompletionRequest) -> Choice:
     """The choice that a call is. Its log-probs are of more than the arguments: none is left."""
     text = _clean(arguments, request)
-    ended = finish if finish in ("length", "content_filter") else "stop"
-    return Choice(text=text, n_tokens=estimate_tokens(text), finish_reason=str(ended))
+    finish = ended if ended in ("length", "content_filter") else "stop"
+    return Choice(text=text, n_tokens=estimate_tokens(text), finish_reason=finish)
 
 
 def no_answer(request: CompletionRequest) -> Answer:
@@ -142,19 +175,20 @@ def read_usage(value: object, request: CompletionRequest, choices: tuple[Choice,
     the choices show one by one is raised to these (llama-server counts the first of several). A report that was mended
     is `disputed`, so that a person can settle it with the vendor; none at all is `estimated`. Input that was read from
     the vendor's prompt cache and input that was written to it are parts of the input, never more than it together; what
-    was thought is a part of the output, to which it is added where only the total holds it (Gemini, xAI).
+    was thought is a part of the output, to which it is added where only the total holds it (`usage_counts`).
     """
     most_out = request.most_output_tokens
     likely_in = likely_input_tokens(request)
     likely_out = min(most_out, sum(choice.n_tokens for choice in choices))
     if not isinstance(value, dict):
         return Usage(input_tokens=likely_in, output_tokens=likely_out, estimated=True)
-    tokens_in, wrong_in = _count(value.get("prompt_tokens"), most_input_tokens(request), likely_in)
-    tokens_out, wrong_out = _count(value.get("completion_tokens"), most_out, likely_out)
-    cached, wrong_cached = _part(_cache_reads(value), tokens_in)
-    written, wrong_written = _part(_cache_writes(value), tokens_in - cached)
-    reported, beside = _thoughts(value)
-    thought, wrong_thought = _part(reported, most_out)
+    counts = read_counts(value)
+    beside = counts.beside
+    tokens_in, wrong_in = _count(counts.tokens_in, most_input_tokens(request), likely_in)
+    tokens_out, wrong_out = _count(counts.tokens_out, most_out, likely_out)
+    cached, wrong_cached = _part(counts.cached, tokens_in)
+    written, wrong_written = _part(counts.written, tokens_in - cached)
+    thought, wrong_thought = _part(counts.thoughts, most_out)
     wrong_out = wrong_out or tokens_out + beside > most_out
     tokens_out = min(most_out, tokens_out + beside)
     if tokens_out == 0 and likely_out > 0:
@@ -175,37 +209,6 @@ def read_usage(value: object, request: CompletionRequest, choices: tuple[Choice,
 def _part(value: object, most: int) -> tuple[int, bool]:
     """A count that may be missing, which is 0."""
     return (0, False) if value is None else _count(value, most, 0)
-
-
-def _of(value: dict[str, Any], group: str, name: str) -> object:
-    details = value.get(group)
-    return details.get(name) if isinstance(details, dict) else None
-
-
-def _thoughts(value: dict[str, Any]) -> tuple[object, int]:
-    """Tokens that were thought as they are reported, and how many of them are not within the reported output: what the
-    total holds beyond input and output."""
-    reported = _of(value, "completion_tokens_details", "reasoning_tokens")
-    total, tokens_in, tokens_out = (value.get(name) for name in ("total_tokens", "prompt_tokens", "completion_tokens"))
-    if not (_is_count(total) and _is_count(tokens_in) and _is_count(tokens_out)):
-        return reported, 0
-    beside = max(0, total - tokens_in - tokens_out)
-    return (beside if reported is None and beside else reported), beside
-
-
-def _is_count(value: object) -> TypeGuard[int]:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-
-
-def _cache_reads(value: dict[str, Any]) -> object:
-    """Input read from the prompt cache: OpenAI's name, else DeepSeek's."""
-    reported = _of(value, "prompt_tokens_details", "cached_tokens")
-    return value.get("prompt_cache_hit_tokens") if reported is None else reported
-
-
-def _cache_writes(value: dict[str, Any]) -> object:
-    reported = next((n for name in CACHE_WRITES if (n := _of(value, "prompt_tokens_details", name)) is not None), None)
-    return value.get(CACHE_WRITES[-1]) if reported is None else reported
 
 
 def _count(value: object, most: int, likely: int) -> tuple[int, bool]:

@@ -5,7 +5,7 @@ something. Its message quotes no word of the server's answer.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
@@ -156,9 +156,23 @@ def parse_answer(parse: Callable[[bytes], T], reply: Reply, request: CompletionR
     try:
         return parse(reply.body)
     except BadAnswer as wrong:
+        failed = answers.error_of_choices(reply.body)
+        if failed is not None:
+            raise _failed_choices(*failed, reply, request, has_key=has_key) from None
         if not answers.is_no_completion(reply.body):
             raise AttemptFailed("teacher_protocol", str(wrong), usage=most_usage(request)) from None
         raise _no_completion(reply, str(wrong), request, has_key=has_key) from None
+
+
+def _failed_choices(
+    error: bytes, usage: object, reply: Reply, request: CompletionRequest, *, has_key: bool
+) -> AttemptFailed:
+    """The failure of a completion that has an error in the place of every choice: it costs what the vendor reports."""
+    failed = _no_completion(replace(reply, body=error), "every choice is an error", request, has_key=has_key)
+    if isinstance(usage, dict):
+        reported = answers.read_usage(usage, request, ())
+        failed.usage = reported if reported.input_tokens or reported.output_tokens else None
+    return failed
 
 
 def _no_completion(reply: Reply, wrong: str, request: CompletionRequest, *, has_key: bool) -> AttemptFailed:

@@ -4,6 +4,7 @@ What comes back is hostile input, as every answer of a teacher is: a line that i
 a second time counts for nothing, and no message quotes a word of it.
 """
 
+import functools
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -12,9 +13,16 @@ from typing import Any, Self
 from backend.domain.dialects.dialect import Dialect, Lesson
 from backend.domain.dialects.faults import FAULT_TEXTS, TeacherFault
 from workers.teachers.openai_compatible import refusals, retry
-from workers.teachers.openai_compatible.answers import Answer, no_answer, parse_json, read_chat
-from workers.teachers.openai_compatible.attempts import BROKEN_JSON, most_usage
-from workers.teachers.openai_compatible.endpoint_faults import fault_of
+from workers.teachers.openai_compatible.answers import (
+    Answer,
+    error_of_choices,
+    is_no_completion,
+    no_answer,
+    parse_json,
+    read_chat,
+)
+from workers.teachers.openai_compatible.attempts import BROKEN_JSON, AttemptFailed, Reply, most_usage, parse_answer
+from workers.teachers.openai_compatible.endpoint_faults import fault_of, status_within
 from workers.teachers.openai_compatible.logprobs import BadAnswer
 from workers.teachers.openai_compatible.statements import read_statement
 from workers.teachers.protocol import Completion, CompletionRequest, Message, TeacherFailed, Usage
@@ -79,14 +87,25 @@ def _read_line(row: bytes) -> BatchLine | None:
     if not isinstance(name, str):
         return None
     fault = error.get("code") if isinstance(error, dict) else None
-    status = response.get("status_code") if isinstance(response, dict) else None
     return BatchLine(
         name=name,
-        status=status if isinstance(status, int) and not isinstance(status, bool) else None,
+        status=_status(response, is_failed=bool(error)) if isinstance(response, dict) else None,
         body=json.dumps(response.get("body")).encode() if isinstance(response, dict) else b"",
         fault=fault if isinstance(fault, str) else "",
         request_id=_short(response.get("request_id")) if isinstance(response, dict) else "",
     )
+
+
+def _status(response: Mapping[str, Any], *, is_failed: bool) -> int | None:
+    """The status of an answer, also where it is a text. Without one it is 200 where the body is a completion, or an
+    error and the line has none of its own: what was run and paid is not sent a second time."""
+    status, body = response.get("status_code"), response.get("body")
+    if isinstance(status, str) and status.isascii() and status.isdigit() and len(status) == 3:
+        return int(status)
+    if status is None and isinstance(body, dict):
+        is_answered = isinstance(body.get("choices"), list) or (bool(body.get("error")) and not is_failed)
+        return 200 if is_answered else None
+    return status if isinstance(status, int) and not isinstance(status, bool) else None
 
 
 def _short(value: object) -> str:
@@ -102,33 +121,57 @@ def answer_of(line: BatchLine, sent: BatchRequest) -> Answer | TeacherFailed | N
     if line.status is None or line.status < LEAST_STATUS:
         return _line_failure("teacher_unreachable", "its batch has no answer to it")
     if line.status == 200:
-        try:
-            return read_chat(line.body, sent.request)
-        except BadAnswer as wrong:
-            return _line_failure("teacher_protocol", str(wrong), usage=most_usage(sent.request))
+        return _answer_within(line, sent)
     if read_statement(line.body).is_broken_json:
         return _line_failure("teacher_protocol", BROKEN_JSON, usage=most_usage(sent.request))
-    if line.status == 429:
-        return _line_failure("teacher_rate_limited", "it answers 429, too many requests")
-    if retry.is_retried(line.status):
-        return _line_failure("teacher_unreachable", f"it answers with status {line.status}")
-    if is_filtered(line):
+    fault = fault_of(line.status, line.body)
+    if fault is TeacherFault.CONTENT:
         return no_answer(sent.request)
-    return _refusal(line.status, line.body)
+    if line.status == 429 and fault is None:
+        return _line_failure("teacher_rate_limited", "it answers 429, too many requests")
+    if fault is TeacherFault.SERVER_ERROR:
+        return _line_failure("teacher_unreachable", f"the server behind it failed ({line.status})")
+    if retry.is_retried(line.status) and line.status != 429:
+        return _line_failure("teacher_unreachable", f"it answers with status {line.status}")
+    why = f"it answers with status {line.status}" if fault is None else f"{FAULT_TEXTS[fault].finding} ({line.status})"
+    return _line_failure("teacher_rejected", why, fault=fault)
+
+
+def _answer_within(line: BatchLine, sent: BatchRequest) -> Answer | TeacherFailed:
+    """Read a line of status 200 as the body of a live call's 200, which may hold an error."""
+    parse = functools.partial(read_chat, request=sent.request)
+    reply = Reply(body=line.body, headers={})
+    try:
+        return parse_answer(parse, reply, sent.request, has_key=True)
+    except AttemptFailed as failed:
+        if failed.fault is TeacherFault.CONTENT:
+            return no_answer(sent.request)
+        return _line_failure(failed.code, failed.message, usage=failed.usage, fault=failed.fault)
+
+
+def _refusal_of(line: BatchLine) -> tuple[int, bytes] | None:
+    """The status and the body of a refusal, also of one within a 200; None for an answer."""
+    if line.status != 200:
+        return None if line.status is None else (line.status, line.body)
+    failed = error_of_choices(line.body)
+    body = line.body if failed is None else failed[0]
+    status = status_within(body) if failed is not None or is_no_completion(line.body) else None
+    return None if status is None else (status, body)
 
 
 def is_filtered(line: BatchLine) -> bool:
     """Tell whether a filter refused the text of a line's request, which generated nothing."""
-    if line.status in (None, 200) or read_statement(line.body).is_broken_json:
+    refusal = _refusal_of(line)
+    if refusal is None or read_statement(refusal[1]).is_broken_json:
         return False
-    return fault_of(line.status, line.body) is TeacherFault.CONTENT
+    return fault_of(*refusal) is TeacherFault.CONTENT
 
 
 def filter_failure(line: BatchLine, model: str) -> TeacherFailed:
     """The failure of a line that a filter refused after too many others, in the words of a live call's."""
     why = FAULT_TEXTS[TeacherFault.CONTENT].finding
     return TeacherFailed(
-        f"The teacher {model} failed: {why} ({line.status}).",
+        f"The teacher {model} failed: {why} ({'200 with an error' if line.status == 200 else line.status}).",
         code="teacher_rejected",
         n_attempts=1,
         fault=TeacherFault.CONTENT,
@@ -137,9 +180,10 @@ def filter_failure(line: BatchLine, model: str) -> TeacherFailed:
 
 def lesson_of(line: BatchLine, sent: BatchRequest, dialect: Dialect, known: Sequence[Lesson]) -> Lesson | None:
     """Find what the refusal of a line teaches about an option of its body, if it does."""
-    if line.status not in refusals.LEARNT_FROM:
+    refusal = _refusal_of(line)
+    if refusal is None or refusal[0] not in refusals.LEARNT_FROM:
         return None
-    return refusals.lesson_of(line.status, line.body, sent.body, dialect, known)
+    return refusals.lesson_of(*refusal, sent.body, dialect, known)
 
 
 def completion_of(answer: Answer, line: BatchLine) -> Completion:
@@ -151,17 +195,11 @@ def completion_of(answer: Answer, line: BatchLine) -> Completion:
     )
 
 
-def _line_failure(code: str, why: str, *, usage: Usage | None = None) -> TeacherFailed:
-    return TeacherFailed(f"A line of the teacher's batch failed: {why}.", code=code, usage=usage, n_attempts=1)
-
-
-def _refusal(status: int, body: bytes) -> TeacherFailed:
-    fault = fault_of(status, body)
-    if fault is TeacherFault.SERVER_ERROR:
-        return _line_failure("teacher_unreachable", f"the server behind it failed ({status})")
-    return _line_failure(
-        "teacher_rejected", f"it answers with status {status}" if fault is None else FAULT_TEXTS[fault].finding
-    )
+def _line_failure(
+    code: str, why: str, *, usage: Usage | None = None, fault: TeacherFault | None = None
+) -> TeacherFailed:
+    message = f"A line of the teacher's batch failed: {why}."
+    return TeacherFailed(message, code=code, usage=usage, n_attempts=1, fault=fault)
 
 
 def _dump(value: Mapping[str, Any]) -> bytes:

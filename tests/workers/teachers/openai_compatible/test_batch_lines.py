@@ -6,11 +6,13 @@ from typing import Any
 import pytest
 
 from backend.domain.dialects.dialect import Lesson, Option
+from backend.domain.dialects.faults import TeacherFault
 from backend.domain.dialects.table import BY_NAME
 from tests.workers.teachers.hostile import HostileTeacher
 from tests.workers.teachers.hostile import answer as http_answer
 from tests.workers.teachers.openai_compatible.test_endpoint_faults import teacher_at
 from tests.workers.teachers.strict_vendors import CONTENT_REFUSALS
+from workers.teachers.openai_compatible import retry
 from workers.teachers.openai_compatible.answers import Answer
 from workers.teachers.openai_compatible.batch_lines import (
     BatchRequest,
@@ -97,6 +99,84 @@ def test_a_line_fails_as_a_live_call_does(data: bytes, code: str, is_retryable: 
     assert isinstance(failed, TeacherFailed)
     assert (failed.code, failed.retryable) == (code, is_retryable)
     assert (failed.usage is not None) == (code == "teacher_protocol"), "what may have been billed"
+
+
+QUOTA = {"error": {"message": "You exceeded your current quota.", "code": "insufficient_quota"}}
+LIKE_LIVE: dict[str, tuple[int, Any]] = {
+    "no quota": (429, QUOTA),
+    "a rate limit": (429, {"error": {"message": "slow down"}}),
+    "a rate limit within a 200": (200, {"error": {"code": 429, "message": "slow down"}}),
+    "no quota within a 200": (200, {"error": {"code": 402}}),
+    "an error of its own within a 200": (200, {"error": {"code": 503}}),
+    "no quota in a choice": (200, {"choices": [{"error": {"code": 402}, "message": {"content": "re"}}]}),
+    "an option within a 200": (200, {"error": {"code": 400, "message": "temperature is wrong"}}),
+    "a wrong key": (401, {"error": {"code": "invalid_api_key"}}),
+    "an error of its own": (503, {}),
+    "something else": (200, {"object": "list"}),
+    "broken JSON within a 200": (200, {"error": {"code": "json_validate_failed"}}),
+    "a choice that is none": (200, {"choices": [7]}),
+}
+
+
+@pytest.mark.parametrize("case", LIKE_LIVE)
+def test_a_line_ends_with_the_sentence_and_the_cost_of_a_live_call(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retry, "MAX_ATTEMPTS", 1)
+    status, body = LIKE_LIVE[case]
+    with HostileTeacher(http_answer(status, json.dumps(body).encode())) as hostile:
+        teacher = teacher_at(hostile.base_url)
+        with pytest.raises(TeacherFailed) as caught:
+            teacher.complete(REQUEST, deadline_s=30.0)
+        teacher.close()
+    live, of_batch = caught.value, only(row(status, body))
+    assert (of_batch.code, of_batch.usage, of_batch.retryable) == (live.code, live.usage, live.retryable)
+    assert of_batch.message.partition(": ")[2] == live.message.partition(": ")[2]
+
+
+@pytest.mark.parametrize("vendor", CONTENT_REFUSALS)
+def test_a_filter_is_read_in_an_error_within_a_200(vendor: str) -> None:
+    status, body = CONTENT_REFUSALS[vendor]
+    error = body["error"] if isinstance(body.get("error"), dict) else {"message": json.dumps(body)}
+    within = {"error": error | {"code": status, "type": error.get("code")}}
+    for shape in (within, {"choices": [{"message": {"content": ""}} | within]}):
+        (line,) = read_lines([row(200, shape)])
+        answer = answer_of(line, SENT)
+        assert isinstance(answer, Answer)
+        assert {choice.finish_reason for choice in answer.choices} == {"content_filter"}
+        assert answer.usage == Usage()
+        assert is_filtered(line)
+        assert filter_failure(line, "m").message.endswith("(200 with an error).")
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        {"body": chat("one", "two")},
+        {"status_code": None, "body": chat("one", "two")},
+        {"status_code": "200", "body": chat("one", "two")},
+    ],
+)
+def test_an_answer_without_a_status_or_with_one_as_text_was_run_and_paid(response: dict[str, Any]) -> None:
+    answer = only(json.dumps({"custom_id": "a", "response": response}).encode())
+    assert isinstance(answer, Answer)
+    assert [choice.text for choice in answer.choices] == ["one", "two"]
+
+
+@pytest.mark.parametrize("body", [None, {}, "", [], {"error": None}])
+def test_a_line_without_status_and_answer_was_not_run(body: Any) -> None:
+    assert only(json.dumps({"custom_id": "a", "response": {"body": body}}).encode()) is None
+
+
+def test_an_error_without_a_status_is_one_of_the_endpoint_unless_the_line_was_not_run() -> None:
+    line = {"custom_id": "a", "response": {"body": QUOTA}}
+    assert only(json.dumps(line).encode()).fault is TeacherFault.NO_QUOTA
+    assert only(json.dumps(line | {"error": {"code": "batch_expired"}}).encode()) is None
+    assert only(json.dumps({"custom_id": "a", "response": {"status_code": "429", "body": QUOTA}}).encode()).fault
+
+
+def test_a_refusal_within_a_200_teaches_what_a_refused_line_does() -> None:
+    refusal = {"error": {"code": 400, "message": "Unknown parameter: 'seed'.", "param": "seed"}}
+    (line,) = read_lines([row(200, refusal)])
+    assert lesson_of(line, SENT, BY_NAME["openai"], ()) == Lesson(option=Option.SEED)
 
 
 @pytest.mark.parametrize("vendor", CONTENT_REFUSALS)

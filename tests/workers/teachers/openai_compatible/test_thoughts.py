@@ -1,6 +1,7 @@
 """Thoughts are told apart from answers, wherever a vendor puts them."""
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -36,6 +37,69 @@ READ = [
     ({"content": [{"type": "image_url", "image_url": {}}]}, Content(text="")),
     ({"content": "what does <think> mean?"}, Content(text="what does <think> mean?")),
 ]
+HARMONY = "<|channel|>analysis<|message|>a or b?<|end|><|start|>assistant<|channel|>final<|message|>"
+THOUGHT = [
+    "[THINK]a or b?[/THINK]refund",
+    "a or b? So refund.[/THINK]\n\nrefund",
+    "<|START_THINKING|>a or b?<|END_THINKING|><|START_RESPONSE|>refund<|END_RESPONSE|>",
+    "a or b?<|END_THINKING|>refund",
+    "<|START_RESPONSE|>refund<|END_RESPONSE|>",
+    "◁think▷a or b?◁/think▷refund",
+    "Let us see.◁/think▷refund",
+    "<seed:think>a or b?</seed:think>refund",
+    "<|channel>thought\na or b?<channel|>refund",
+    "<|inner_prefix|>a or b?<|inner_suffix|>refund",
+    HARMONY + "refund<|return|>",
+    "<|start|>assistant" + HARMONY + "refund",
+    HARMONY.replace("final", "final <|constrain|>json") + "refund",
+    "<|channel|>commentary<|message|>hm<|end|>" + HARMONY + "refund",
+    "a or b?<|end|><|start|>assistant<|channel|>final<|message|>refund",
+    "<|channel|>final<|message|>refund<|return|>",
+    "analysisWe see a or b.assistantfinalrefund",
+    "<THINK>a</THINK>refund",
+    "<think>a</think>\n<think>b</think>\nrefund",
+    "<think>Is </think> a tag? Yes.\n</think>\n\nrefund",
+    "The user says <think> here.\n</think>\nrefund",
+    "</think>refund",
+    "hm, refund it is.</think>refund",
+    "hm </think>\n\nrefund",
+    "所以是退款。</think>refund",
+]
+CUT = ["[THINK]a or b", "<|START_THINKING|>a", "◁think▷a", "<|channel|>analysis<|message|>a or b?<|end|>", "<thinking>"]
+PLAIN = [
+    "My html has a </thought> tag, please refund",
+    "My page ends with </think>",
+    "My log shows [/THINK] at its end, please refund",
+    "Why is there a ◁/think▷ in my mail?",
+    "My page shows <thought>loading</thought>, please refund",
+    'What is `</think>`, and "</think>", and (</think>)?',
+    "analysisResult is empty, please refund",
+    "assistantfinal",
+    "[think] about it",
+]
+
+
+@pytest.mark.parametrize("text", THOUGHT)
+def test_thoughts_in_every_vendors_marks_are_no_part_of_the_answer(text: str) -> None:
+    assert read_content({"content": text}) == Content(text="refund", has_thoughts=True)
+
+
+@pytest.mark.parametrize("text", CUT)
+def test_thoughts_that_are_opened_and_never_ended_leave_no_answer(text: str) -> None:
+    assert read_content({"content": text}) == Content(text="", has_thoughts=True, is_cut_thought=True)
+
+
+@pytest.mark.parametrize("text", PLAIN)
+@pytest.mark.parametrize("before", ["", "<think>hm</think>"])
+def test_a_text_about_marks_is_left_whole(text: str, before: str) -> None:
+    assert read_content({"content": before + text}) == Content(text=text, has_thoughts=bool(before))
+
+
+def test_marks_without_end_are_read_at_once() -> None:
+    started = time.monotonic()
+    for piece in ("<think>", "</think>", " \n", "<|channel|>analysis", "a</think>", "analysisA", "\t", "<|end|>"):
+        read_content({"content": piece * (100_000 // len(piece))})
+    assert time.monotonic() - started < 5
 
 
 @pytest.mark.parametrize(("message", "content"), READ)
