@@ -4,7 +4,7 @@ languages than English come from memory; one that is missing leaves an answer un
 
 import re
 
-EDGES = " \t\r\n\"'`*_.,;:!“”‘’«»„[](){}<>#-–—。：「」"
+EDGES = " \t\r\n\"'`*_.,;:!“”‘’«»„[](){}<>#-–—。：「」\u200b\u2060\ufeff"
 _NOUN = (
     r"(?:label|answer|category|classification|intent|intention|prediction|verdict|kategorie|klasse|antwort|etikett"
     r"|étiquette|catégorie|classe|réponse|etiqueta|categoría|clase|respuesta|etichetta|categoria|risposta|rótulo"
