@@ -29,6 +29,7 @@ from workers.teachers.prompts.label_words import (
     LEAD,
     LINE_MARK,
     OBJECT,
+    PICTURES,
     REFUSES,
     STOP,
     TAG,
@@ -74,7 +75,8 @@ def bare_label(text: str, labels: Sequence[str]) -> str | None:
     for reply in (text.strip(), text.strip(EDGES)):
         if reply in labels:
             return reply
-    return _by_loose(tuple(labels)).get(_loose(text))
+    names = _by_loose(tuple(labels))
+    return names.get(_loose(text)) or names.get(_loose(PICTURES.sub("", text.strip())))
 
 
 def _loose(text: str) -> str:

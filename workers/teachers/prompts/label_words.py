@@ -30,7 +30,7 @@ LEAD = (
     rf"{_SOFT_NOUN}{_IS}){_FILLER}"
 )
 END = (
-    r"(?=\s*(?:$|[.](?!\w)|[,;:!()\[\]}>|\n。，、；：！（）】」–—]|\s-|(?:because|since)\b"
+    r"(?=\s*(?:$|[.](?!\w)|[,;:!()\[\]}>|\n。，、；：！（）】」–—]|\s-(?!>)|(?:because|since)\b"
     r"|です|である|입니다|이다|로 ))"
 )
 AFTER_LINE_START = re.compile(
@@ -75,4 +75,7 @@ OBJECT = re.compile(r"\{[^{}]*\}")
 KEYS = re.compile(
     rf"{_NOUN}|{_SOFT_NOUN}|(?:predicted|final|assigned|best)_?\w+|labels|categories|classes|intents", re.IGNORECASE
 )
+# pictures at the ends of an answer, but for those that say no or ask: crosses, thumbs down, signs of warning
+_PICTURE = r"(?![❌✖✗✘❎👎🚫⛔❓❔⚠❗])[\u2600-\u27bf\U0001f300-\U0001faff\ufe0f\u200d→⇒]"
+PICTURES = re.compile(rf"^(?:\s*{_PICTURE})+|(?:{_PICTURE}\s*)+$")
 LINE_MARK = re.compile(r"^\s*(?:[-*•>#]+|\d{1,2}[.)])\s+")
