@@ -11,6 +11,7 @@ from backend.compiles.lifecycle.submission import check_embedder, check_teacher,
 from backend.domain.errors import InvalidSpec
 from backend.domain.money.vendor_prices import shipped_prices
 from backend.domain.planning.estimates import Estimate
+from backend.domain.planning.preflight.label_lines import label_lines
 from backend.domain.planning.preflight.length_lines import length_lines
 from backend.domain.planning.preflight.lines import Check, PreflightLine, lines_of, passed_line
 from backend.domain.planning.preflight.spec_lines import budget_line, gate_lines, gold_line, price_lines
@@ -31,6 +32,7 @@ def check_settings(tenant_id: UUID, spec: Spec, *, budget_microusd: int | None =
     material = load_material(tenant_id, spec)
     heldout = Counter(example.output for example in material.gold.heldout)
     lines = [gold_line(spec, n_heldout=heldout.total()), *gate_lines(spec, heldout=heldout)]
+    lines += label_lines(spec, train=material.gold.train)
     gold = (*material.gold.train, *material.gold.heldout)
     lines += length_lines(spec, gold=gold, captures=material.captures)
     lines += [*_teacher_lines(tenant_id, spec), *_embedder_lines(spec)]

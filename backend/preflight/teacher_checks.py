@@ -19,7 +19,7 @@ from backend.domain.errors import PaymentRequired
 from backend.domain.planning.preflight.asked_models import AskedModel, asked_models
 from backend.domain.planning.preflight.lines import Check, LineStatus, PreflightLine, failed_line, warning_line
 from backend.domain.planning.preflight.teacher_lines import DEADLINE_S, SLOW
-from backend.domain.spec.parsing import JsonOutput, Spec, canonical_spec
+from backend.domain.spec.parsing import JsonOutput, LabelOutput, Spec, canonical_spec, label_names
 from backend.queue import TaskName, enqueue
 from backend.rest.async_queries import let_go
 from backend.tenants.isolation import tenant_scope
@@ -50,9 +50,10 @@ def check_digest(asked: AskedModel) -> str:
     spec, plain = asked.spec, canonical_spec(asked.spec)
     teacher = {name: value for name, value in plain["teacher"].items() if name not in _OTHER}
     schema = spec.output.answer_schema if isinstance(spec.output, JsonOutput) else None
+    labels = (spec.task, label_names(spec)) if isinstance(spec.output, LabelOutput) else None
     reward = None if asked.reward is None else (asked.reward.api, asked.reward.rubric)
     # as text: a schema may hold numbers that canonical JSON refuses
-    form = repr((asked.check.value, spec.output.type, schema, reward, _beside(asked, plain)))
+    form = repr((asked.check.value, spec.output.type, schema, labels, reward, _beside(asked, plain)))
     return sha256_of({"teacher": teacher, "form": form})
 
 

@@ -6,6 +6,8 @@ another compile has paid for, and has none.
 """
 
 import logging
+from collections.abc import Mapping
+from typing import Any
 
 from django.db.models import Q
 
@@ -125,12 +127,16 @@ def _call(run: CompileRun, asked: AskedModel) -> list[PreflightLine]:
 
 
 def _key(run: CompileRun, asked: AskedModel) -> str:
-    """The name of the call. One that a filter answered with nothing is not taken for the answer again: whoever resumes
-    the compile had the filter changed."""
+    """The name of the call. One that was answered with nothing, by a filter or a server's parser, is not taken for the
+    answer again: whoever resumes the compile had that changed."""
     key = CALL_KEYS[asked.check]
     with run.transaction():
         calls = TeacherCall.objects.filter(
             tenant_id=run.tenant_id, compile_id=run.compile_id, state__in=ANSWERED_STATES
         ).filter(Q(key=key) | Q(key__startswith=f"{key}:again"))
-        n = sum(call.choices[0]["finish_reason"] == "content_filter" for call in calls)
+        n = sum(_is_empty(call.choices[0]) for call in calls)
     return f"{key}:again{n}" if n else key
+
+
+def _is_empty(choice: Mapping[str, Any]) -> bool:
+    return choice["finish_reason"] == "content_filter" or not choice["text"].strip()

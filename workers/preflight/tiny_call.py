@@ -24,12 +24,12 @@ from backend.domain.planning.preflight.teacher_lines import (
     failure_line,
 )
 from backend.domain.spec.defaults import dialect_of, effective_slices
-from backend.domain.spec.parsing import Spec
+from backend.domain.spec.parsing import LabelOutput, Spec, label_names
 from workers.step.teacher_session import TeacherSession, open_rewarder, open_teacher
 from workers.teachers.judges.ratings import RatingBatch, rating_batch
 from workers.teachers.openai_compatible.teacher import OpenAICompatibleTeacher
 from workers.teachers.prompts.answer import item_request
-from workers.teachers.prompts.candidate_and_label import candidate_request
+from workers.teachers.prompts.candidate_and_label import candidate_request, parse_label
 from workers.teachers.prompts.reward import reward_question, scored_request
 from workers.teachers.protocol import CompletionRequest, Teacher, TeacherFailed
 
@@ -89,10 +89,15 @@ def lines_of_answer(
         cost_microusd=cost,
         dialect=dialect_of(asked.spec.teacher).name if reward is None or reward.is_chat else reward.api,
         learnt=tuple(dict.fromkeys(lesson.option.value for lesson in learnt if lesson.value is None)),
+        has_label=asked.check is not Check.TEACHER or _has_label(asked.spec, choice["text"]),
         has_reward=bool(choice["text"] if shown is None else shown.read(choice)),
         rates_nonsense=shown is not None and shown.is_misled(choice),
     )
     return answer_lines(asked, answer)
+
+
+def _has_label(spec: Spec, text: str) -> bool:
+    return not isinstance(spec.output, LabelOutput) or parse_label(text, label_names(spec)) is not None
 
 
 def line_of_failure(asked: AskedModel, error: KolmError) -> PreflightLine:

@@ -11,7 +11,6 @@ from backend.compiles.models import Candidate, Compile, Slice, TeacherCall
 from backend.compiles.states import CallState, CandidateState
 from backend.domain.answers.labels import Balance, vote
 from backend.domain.canonical import sha256_of
-from backend.domain.errors import CustomerError
 from backend.domain.lifecycle import StepName
 from backend.domain.planning.step_outputs import LabelingOut, SlicingOut
 from backend.domain.planning.trials import TrialKind
@@ -31,6 +30,7 @@ from workers.teachers.prompts.candidate_and_label import parse_label
 from workers.teachers.protocol import CompletionRequest
 from workers.training.observations import observe, rules_of
 from workers.training.training_set import TrainingSet, completions, training_set
+from workers.training.unusable_answers import check_answers
 from workers.training.votes import agree
 
 _VOTED = ["label", "answer", "votes", "agreement_ppm", "reasons", "state"]
@@ -51,7 +51,7 @@ def run_labeling(run: CompileRun) -> StepDone | StepWaiting:
     gold = get_jsonl(run.tenant_id, sides.gold_train)
     heldout = [row["input"] for row in get_jsonl(run.tenant_id, sides.gold_heldout)]
     if not rows:
-        _check_answers(run)
+        check_answers(run)
     made = training_set(run.spec, slices, rows, gold, heldout)
     is_completed = isinstance(run.spec.output, LabelOutput) and train_kind(run.spec) != TrialKind.ENCODER
     rules, induction = rules_of(run, rows, made.rows, heldout)
@@ -231,23 +231,6 @@ def _reply(spec: Spec, choice: Mapping[str, Any]) -> str:
     none."""
     is_cut = isinstance(spec.output, TextOutput) and choice.get("finish_reason") in ("length", "content_filter")
     return "" if is_cut else str(choice["text"])
-
-
-def _check_answers(run: CompileRun) -> None:
-    """Raise CustomerError when not one answer of the teacher may train: gold alone makes no student."""
-    with run.transaction():
-        base = Candidate.objects.filter(
-            tenant_id=run.tenant_id, compile_id=run.compile_id, state=CandidateState.UNVERIFIED
-        )
-        counted = Counter(reason for reasons in base.values_list("reasons", flat=True) for reason in reasons)
-    if counted:
-        reasons_shown = ", ".join(f"{name} {n}" for name, n in counted.most_common(5))
-        raise CustomerError(
-            f"None of the teacher's answers can be trained on ({reasons_shown}). Look at the candidates' votes: "
-            "say in the task what an answer looks like, correct the schema or the check that refuses them, lower "
-            "sampling.min_agreement, or name another teacher.",
-            code="no_valid_answers",
-        )
 
 
 def _save(

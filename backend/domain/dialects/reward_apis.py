@@ -6,11 +6,13 @@ encoder) reads a pair of texts. Numbers are taken raw where the server can be as
 a sigmoid in float16 is 1.0 for everything that is good; a server that does not know the option ignores it.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal
 
+_NUMBER = re.compile(r"[+-]?(?:\d{1,20}(?:\.\d{0,20})?|\.\d{1,20})(?:[eE][+-]?\d{1,3})?", re.ASCII)
 WRITTEN = "2026-11-26"
 RAW: Mapping[str, Any] = MappingProxyType({"use_activation": False})
 
@@ -49,13 +51,15 @@ class RewardApi:
 
     def number(self, answer: object) -> object:
         """Find what stands where the number should. Raises LookupError or TypeError where nothing does. A list of one
-        number is that number; of the numbers of several tokens the last is the whole text's."""
+        number is that number; of the numbers of several tokens the last is the whole text's. A number that is written
+        as text is that number too."""
         value: Any = answer
         for step in self.answer:
             value = value[step]
         while isinstance(value, list):
             value = value[-1]
-        return value
+        is_number = isinstance(value, str) and _NUMBER.fullmatch(value.strip())
+        return float(value) if is_number else value
 
 
 VLLM_CLASSIFY = RewardApi(

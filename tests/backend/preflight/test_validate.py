@@ -294,3 +294,11 @@ def test_to_ask_needs_the_scope_that_may_spend(tenant):
     answer = validate(tenant, scopes=["compiles:read"])
     assert (answer.status_code, answer.json()["code"]) == (403, "missing_scope")
     assert validate(tenant, "?preflights=true").status_code == 400
+
+
+def test_a_label_that_no_slice_has_is_warned_of_before_its_gold_is_left_out(tenant):
+    gate = {"min_heldout": 5, "accuracy_lower": 0.99}  # a failed line, so that nobody is waited for
+    answer = validate(tenant, slices=[{"name": "money", "share": 1.0, "label": "refund"}], gate=gate)
+    (line,) = [line for line in answer.json()["preflight"]["lines"] if line["code"] == "label_without_slice"]
+    assert (line["check"], line["status"]) == ("gold", "warning")
+    assert "none has 'other'" in line["sentence"]

@@ -240,6 +240,37 @@ def test_a_model_whose_filter_was_changed_is_asked_again_by_a_resumed_compile(en
     assert line_of(row, "teacher")["status"] == "passed"
 
 
+def test_a_server_that_answers_with_nothing_is_refused_and_asked_again_once_its_parser_is_off(endpoint, steps):
+    from backend.compiles.lifecycle import transitions
+
+    hidden = completion_body("")
+    hidden["choices"][0]["message"]["reasoning_content"] = "refund"
+    endpoint.reply = (200, hidden)
+    row = compile_at(endpoint)
+    pipeline.advance(row.id)
+    assert (line_of(fresh(row), "teacher")["code"], steps) == ("empty_answer", [])
+    endpoint.reply = (200, completion_body("The label is refund."))
+    with tenant_scope(row.tenant_id):
+        transitions.resume(row.tenant_id, row.id, budget_microusd=None)
+    pipeline.advance(row.id)
+    assert fresh(row).status == CompileStatus.SUCCEEDED
+    assert line_of(row, "teacher")["status"] == "passed"
+
+
+def test_an_answer_without_a_label_is_a_warning_until_the_task_is_another(endpoint, steps):
+    tenant = make_tenant()
+    endpoint.reply = (200, completion_body("I'm sorry, I can't help."))
+    row = compile_at(endpoint, tenant=tenant, key=False)
+    pipeline.advance(row.id)
+    assert fresh(row).status == CompileStatus.SUCCEEDED
+    codes = {line["code"]: line["sentence"] for line in row.preflight["lines"] if line["check"] == "teacher"}
+    assert "I'm sorry, I can't help." in codes["label_unread"]
+    endpoint.reply = (200, completion_body("refund"))
+    again = compile_at(endpoint, tenant=tenant, key=False, task="Refund or other? The label alone.")
+    pipeline.advance(again.id)
+    assert line_of(fresh(again), "teacher")["status"] == "passed"
+
+
 def test_an_endpoint_that_fails_for_a_moment_is_met_again_before_the_compile_is_refused(endpoint, steps):
     endpoint.reply = (503, {"error": "overloaded"})
     row = compile_at(endpoint)

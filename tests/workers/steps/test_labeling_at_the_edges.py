@@ -73,13 +73,37 @@ def test_a_label_that_nothing_has_ends_the_compile_before_it_trains(monkeypatch)
     check_money(row)
 
 
-@pytest.mark.parametrize("answers", [["nonsense"] * 5, [""] * 5, [LABELS[0], LABELS[1], "?"], ["refund\u200b"] * 5])
-def test_answers_that_agree_on_no_label_leave_the_text_out(monkeypatch, answers):
+@pytest.mark.parametrize(
+    ("answers", "why", "words"),
+    [
+        (["It may be\n\u202eanything, who knows?"] * 5, "unread 4", '"It may be ?anything, who knows?"'),
+        ([""] * 5, "unread 4", 'It answered "", for example'),
+        ([LABELS[0], LABELS[1], "?"], "disagreed 4", f'"{LABELS[0]}" or "{LABELS[1]}"'),
+    ],
+)
+def test_answers_of_which_none_is_a_label_end_the_compile_in_the_teachers_own_words(monkeypatch, answers, why, words):
     taught_by(monkeypatch, ScriptedTeacher(label=lambda text: answers))
     row = make(sampling={"n_candidates": 4})
+    with pytest.raises(CustomerError) as raised:
+        walk_through(start(row), *TO_SELECTION, StepName.LABELING)
+    assert raised.value.code == "no_valid_answers"
+    assert why in raised.value.message
+    assert words in raised.value.message
+    check_money(row)
+
+
+def test_answers_that_agree_on_no_label_leave_their_text_out(monkeypatch):
+    texts: list[str] = []
+
+    def label(text: str) -> list[str]:
+        texts.append(text)
+        return [f"{LABELS[0]}\u200b"] * 5 if text == texts[0] else ["nonsense"] * 5
+
+    taught_by(monkeypatch, ScriptedTeacher(label=label))
+    row = make(sampling={"n_candidates": 4})
     walk_through(start(row), *TO_SELECTION, StepName.LABELING)
-    assert candidates(row, state="trained") == []
-    assert {pair["input"] for pair in dataset(row)} <= {e["input"] for e in told_apart(24)}
+    assert [one.text for one in candidates(row, state="trained")] == [texts[0]]
+    assert {pair["input"] for pair in dataset(row)} <= {e["input"] for e in told_apart(24)} | {texts[0]}
 
 
 def test_a_batch_that_fails_in_part_is_finished_later_and_nothing_is_asked_twice(monkeypatch):

@@ -11,7 +11,6 @@ says that what is inside is never an instruction.
 """
 
 import hashlib
-import json
 import re
 from collections.abc import Sequence
 from typing import TypedDict
@@ -25,6 +24,7 @@ from backend.domain.spec.parsing import (
     label_max_tokens,
     label_names,
 )
+from workers.teachers.prompts.label_reading import read_label
 from workers.teachers.protocol import CompletionRequest, Message
 
 MAX_EXEMPLAR_CHARS = 1000
@@ -188,52 +188,6 @@ def parse_message(choice_text: str) -> str | None:
 
 
 def parse_label(choice_text: str, labels: Sequence[str]) -> str | None:
-    """The label a pass-2 answer names, or None. What surrounds a bare label is forgiven: case, quotes, emphasis, a code
-    fence, a JSON value, a final stop, a leading "Label:" or "The label is", an explanation on the lines after it, or
-    before a last line that says "Answer: ...". A sentence that merely contains a label is not an answer ("this is not
-    refund_status")."""
-    reply = strip_fence(choice_text.strip())
-    named = _json_label(reply)
-    lines = [line for line in reply.splitlines() if line.strip()]
-    tries = [reply] if named is None else [named]
-    tries += [line for line in lines[-1:] if _LEAD.match(line)]  # "… Answer: x": what it comes to, before how it began
-    tries += lines[:1]
-    return next((label for text in tries if (label := _bare_label(text, labels)) is not None), None)
-
-
-_LEAD = re.compile(
-    r"^\W{0,4}(?:(?:so|therefore|thus|hence)\W+)?(?:the\s+)?(?:(?:final|correct|best|right)\s+)*"
-    r"(?:label|answer|category|class)\W{0,4}(?:\s*(?:is|:|=)\s*)",
-    re.IGNORECASE,
-)
-_EDGES = " \t\r\n\"'`*_.,;:!“”‘’«»[](){}<>#-"
-
-
-def _bare_label(text: str, labels: Sequence[str]) -> str | None:
-    """The label that a text is, whatever marks stand around it."""
-    bare = _LEAD.sub("", text.strip(), count=1)
-    for reply in (text.strip(), bare.strip(), bare.strip(_EDGES)):
-        if reply in labels:
-            return reply
-    matches = [label for label in labels if _loose(label.strip(_EDGES)) == _loose(bare.strip(_EDGES))]
-    return matches[0] if len(matches) == 1 else None
-
-
-def _json_label(reply: str) -> str | None:
-    """The one text in `"x"`, `["x"]` or `{"label": "x"}`."""
-    if not reply.startswith(("{", "[", '"')):
-        return None
-    try:
-        value = json.loads(reply)
-    except (ValueError, RecursionError):
-        return None
-    if isinstance(value, dict):
-        named = [item for name, item in value.items() if name.lower() in ("label", "answer", "category", "class")]
-        value = named[0] if len(named) == 1 else (next(iter(value.values())) if len(value) == 1 else None)
-    if isinstance(value, list) and len(value) == 1:
-        (value,) = value
-    return value if isinstance(value, str) else None
-
-
-def _loose(text: str) -> str:
-    return re.sub(r"[\s_-]+", "_", text.strip()).casefold()
+    """The label a pass-2 answer decides for, or None: a bare one, or whatever `label_reading` can tell surrounds it. A
+    sentence that merely contains a label is not an answer ("this is not refund_status")."""
+    return read_label(strip_fence(choice_text.strip()), labels)

@@ -4,9 +4,12 @@ The candidates follow the task, the slice and the rubric as one line of JSON ins
 `judge`: a candidate is hostile text, JSON keeps its quotes and line breaks inside its own string, no text can close the
 fence, and it was written before its id was drawn. The answer is a JSON object of one digit an id.
 
-Ratings are read whatever surrounds them: a code fence, emphasis, lines instead of JSON, an explanation before or after,
-"7/9". A rating counts if its id has one number and that is on the scale; an id with two is not read. Where the teacher
-tells the likeliest tokens in a digit's place, the rating is their expected value: 6.8 says more than 7.
+Ratings are read whatever surrounds them: a code fence, emphasis, lines or a table instead of JSON, objects with an id
+and a rating each, an explanation before or after, "7/9". A rating counts if its id has one number and that is on the
+scale; an id with two is not read. Whole numbers are asked for, so a fraction below 1 is no rating between 0 and 1 of 9:
+where an answer has such fractions and no number beyond 1 its scale ends at 1, beside others a fraction is not read.
+Where the teacher tells the likeliest tokens in a digit's place, the rating is their expected value: 6.8 says more than
+7.
 """
 
 import json
@@ -46,9 +49,13 @@ RATING_TOKENS = 6  # `"kx":7,` with line breaks and indentation
 TOP_TOKENS = 20
 LEAST_MASS = 0.5  # of the likeliest tokens in a digit's place that must be digits
 _AROUND = "[\"'`*_]*"
+_FIELD = (  # of an object an id: `kx", "rating": 7` or `kx": {"reason": "…", "rating": 7`
+    r"(?:,|:\s*\{)\s*(?:\"\w{1,20}\"\s*:\s*\"(?:[^\"\\]|\\.){0,400}\"\s*,\s*)?[\"'](?:rating|score|value)[\"']\s*:"
+)
+_CELL = r"\|(?=[\s\"'`*_]*-?[\d./]+[\s\"'`*_]*(?:$|\n|\|[^\d\n]*(?:$|\n)))"  # the last number of its row in a table
 _RATING = (
-    rf"(?<!\w){_AROUND}(%s){_AROUND}\s*(?:[:=\u2013\u2192-]|->|=>|is|gets)?\s*{_AROUND}"
-    rf"(-?\d{{1,6}}(?:\.\d{{1,6}})?)(?:\s*/\s*(\d{{1,3}}))?{_AROUND}(?![\w.]\w|\w)"
+    rf"(?<!\w){_AROUND}(%s){_AROUND}\s*(?:[:=\u2013\u2014\u2192-]|->|=>|is|gets|{_FIELD}|{_CELL}|(?<=[\"']),)?\s*{_AROUND}"
+    rf"(-?\d{{1,6}}(?:\.\d{{1,6}})?)(?:\s*(?:/|out of)\s*(\d{{1,3}}))?{_AROUND}(?![\w.]\w|\w|\s*%%)"
 )
 _OBJECT = re.compile(r"\{[^{}]*\}")
 
@@ -109,18 +116,31 @@ def read_ratings(choice: Mapping[str, Any], ids: Sequence[str]) -> dict[str, flo
         read.setdefault(match[1], set()).add(_on_scale(match[2], match[3]))
         places.setdefault(match[1], match.start(2))
     tops = dict(_digit_places(choice, text))
+    most = max((value for values in read.values() for value in values), default=0.0)
+    has_fractions = any(0 < value < 1 for values in read.values() for value in values)
+    if has_fractions and most <= 1:
+        return {id_: min(values) * MOST_RATING for id_, values in read.items() if len(values) == 1 and min(values) >= 0}
     return {
         id_: _expected_rating(tops.get(places[id_]), value)
         for id_, values in read.items()
         for value in [next(iter(values))]
-        if len(values) == 1 and 0 <= value <= MOST_RATING
+        if len(values) == 1 and 0 <= value <= MOST_RATING and not 0 < value < 1
     }
 
 
 def _region(text: str, pattern: re.Pattern[str]) -> tuple[int, int]:
-    """The place of the ratings: in the last JSON object that names an id, else anywhere in the text."""
+    """The place of the ratings: in the last JSON object that names an id, with those before it in the same list, else
+    anywhere in the text."""
     objects = [match.span() for match in _OBJECT.finditer(text) if pattern.search(text, *match.span())]
-    return objects[-1] if objects else (0, len(text))
+    if not objects:
+        return 0, len(text)
+    start, end = objects[-1]
+    for first, last in reversed(objects[:-1]):
+        ids = {match[1] for match in pattern.finditer(text, start, end)}
+        if text[last:start].strip(" \t\r\n,") or ids & {match[1] for match in pattern.finditer(text, first, last)}:
+            break
+        start = first
+    return start, end
 
 
 def _on_scale(number: str, out_of: str | None) -> float:

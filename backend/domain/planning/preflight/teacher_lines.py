@@ -3,6 +3,7 @@ did not."""
 
 from dataclasses import dataclass
 
+from backend.domain.answers.excerpts import excerpt
 from backend.domain.answers.json_schemas import validator
 from backend.domain.answers.json_values import BadAnswer, parse_answer, strip_fence
 from backend.domain.dialects.faults import FAULT_TEXTS, TeacherFault
@@ -64,9 +65,9 @@ _FAILURES = {
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TinyAnswer:
     """The answer to a tiny call. `wants_logprobs`: they were asked for; `dialect` is how the endpoint was spoken to,
-    `learnt` what its refusals have taught so far; `is_filtered`: the vendor's filter left nothing of it. Of a model
-    that gives rewards: `has_reward`, whether a number of the test can be read, and `rates_nonsense`, whether it rates a
-    line of random letters as good."""
+    `learnt` what its refusals have taught so far; `is_filtered`: the vendor's filter left nothing of it. Of a label
+    task: `has_label`, whether a label can be read. Of a model that gives rewards: `has_reward`, whether a number of the
+    test can be read, and `rates_nonsense`, whether it rates a line of random letters as good."""
 
     text: str
     is_cut: bool
@@ -76,6 +77,7 @@ class TinyAnswer:
     cost_microusd: int
     dialect: str
     learnt: tuple[str, ...] = ()
+    has_label: bool = True
     has_reward: bool = True
     rates_nonsense: bool = False
     is_filtered: bool = False
@@ -94,6 +96,8 @@ def unasked_lines(spec: Spec, why: str) -> list[PreflightLine]:
 def answer_lines(asked: AskedModel, answer: TinyAnswer) -> list[PreflightLine]:
     if answer.is_filtered and asked.check is not Check.REWARD:  # the test is harmless: the task's own words are refused
         return [failure_line(asked, code="teacher_rejected", fault=TeacherFault.CONTENT)]
+    if asked.check is not Check.REWARD and not answer.text.strip():
+        return [_empty_line(asked)]
     learnt = f", without {', '.join(answer.learnt)}" if answer.learnt else ""
     sentence = (
         f"{_who(asked)} answered in {answer.latency_ms} ms for {usd(answer.cost_microusd)}; it is spoken to as "
@@ -103,8 +107,42 @@ def answer_lines(asked: AskedModel, answer: TinyAnswer) -> list[PreflightLine]:
         return [_unread_line(asked, sentence, answer)]
     lines = [passed_line(asked.check, sentence)]
     if asked.check is Check.TEACHER:
+        lines += [] if answer.has_label else [_no_label_line(answer)]
         lines += [*_structured_lines(asked.spec, answer), _logprobs_line(answer)]
     return lines
+
+
+def _empty_line(asked: AskedModel) -> PreflightLine:
+    """The line of an answer without a word. A server of one's own that has a reasoning parser takes what it believes to
+    be a thought out of the content, and with thoughts switched off that is the answer."""
+    thoughts = (
+        "it may have left its answer among its thoughts: set teacher.effort to none, or start the server without "
+    )
+    if asked.spec.teacher.effort == "none":
+        thoughts = (
+            "a reasoning parser may take an answer for a thought where teacher.effort is none: leave it out, or "
+            "start the server without "
+        )
+    return failed_line(
+        asked.check,
+        f"{_who(asked)} answered the test with nothing.",
+        code="empty_answer",
+        what_to_do=asked.in_its_words(
+            f"Of a server of your own, {thoughts}that parser (vLLM and SGLang: --reasoning-parser, "
+            "llama-server: --reasoning-format none). Of a vendor, look at what teacher.model answers "
+            "there, or name another model."
+        ),
+    )
+
+
+def _no_label_line(answer: TinyAnswer) -> PreflightLine:
+    return warning_line(
+        Check.TEACHER,
+        f"No label can be read from the teacher's answer to the test: {excerpt(answer.text)}.",
+        code="label_unread",
+        what_to_do="Nothing where it says that no label fits the test. Else say in task that the label alone is the "
+        "answer; answers without a label are paid for and dropped.",
+    )
 
 
 def _unread_line(asked: AskedModel, sentence: str, answer: TinyAnswer) -> PreflightLine:

@@ -33,6 +33,16 @@ def test_another_shape_holds_none(answer) -> None:
         VLLM_CLASSIFY.number(answer)
 
 
+@pytest.mark.parametrize(("written", "number"), [("0.93", 0.93), (" -1.5e1 ", -15.0), (["3"], 3.0), (".5", 0.5)])
+def test_a_number_that_is_written_as_text_is_that_number(written, number) -> None:
+    assert VLLM_SCORE.number({"data": [{"score": written}]}) == number
+
+
+@pytest.mark.parametrize("written", ["", "good", "nan", "inf", "1_000", "7/9", "0.93 (good)", "٣"])
+def test_a_text_that_is_no_number_stays_a_text(written) -> None:
+    assert VLLM_SCORE.number({"data": [{"score": written}]}) == written
+
+
 def test_a_reward_model_reads_a_conversation_and_a_reranker_a_pair() -> None:
     assert [m["role"] for m in VLLM_POOLING.body("m", "q", "c")["messages"]] == ["user", "assistant"]
     assert RERANK.body("m", "q", "c") == {"model": "m", "query": "q", "documents": ["c"]}

@@ -27,7 +27,7 @@ TEACHER = {
 
 
 def spec_of(**changes: Any) -> Spec:
-    return parse_spec(document(teacher=TEACHER, **changes))
+    return parse_spec(document(**({"teacher": TEACHER} | changes)))
 
 
 def asked_by(spec: Spec) -> AskedModel:
@@ -82,6 +82,26 @@ def test_the_answer_to_a_json_task_is_held_against_its_schema(text, is_cut, stat
 def test_a_filter_that_refuses_a_harmless_test_refuses_the_task() -> None:
     (line,) = answer_lines(asked_by(spec_of()), answer(text="", is_filtered=True))
     assert (line.check, line.status, line.code) == (Check.TEACHER, LineStatus.FAILED, "content_refused")
+
+
+@pytest.mark.parametrize("text", ["", " \n"])
+@pytest.mark.parametrize(("effort", "word"), [(None, "set teacher.effort to none"), ("none", "none: leave it out")])
+def test_an_answer_without_a_word_fails_and_names_the_switches_of_thoughts(text, effort, word) -> None:
+    spec = spec_of(teacher=TEACHER | {"effort": effort, "fallback_model": "m-2"})
+    for asked, check in zip(asked_models(spec), (Check.TEACHER, Check.FALLBACK), strict=True):
+        (line,) = answer_lines(asked, answer(text=text))
+        assert (line.check, line.status, line.code) == (check, LineStatus.FAILED, "empty_answer")
+        assert word in line.what_to_do
+        assert "--reasoning-parser" in line.what_to_do
+
+
+def test_an_answer_that_is_no_label_is_a_warning_with_its_first_words() -> None:
+    said = "I'm sorry,\nI can't help.\u202e" + "x" * 200
+    teacher, unread, _ = answer_lines(asked_by(spec_of()), answer(text=said, has_label=False))
+    assert teacher.status is LineStatus.PASSED
+    assert (unread.check, unread.status, unread.code) == (Check.TEACHER, LineStatus.WARNING, "label_unread")
+    assert "\"I'm sorry, I can't help.?xxx" in unread.sentence
+    assert len(unread.sentence) < 200
 
 
 @pytest.mark.parametrize("fault", list(TeacherFault))
