@@ -236,14 +236,13 @@ def test_files_of_any_content_get_a_code(
     assert look(config, "owner/odd").code == code
 
 
-@pytest.mark.parametrize("kind", ["causal", "encoder"])
 @pytest.mark.parametrize(
-    "changes",
+    ("kind", "changes"),
     [
-        {"num_attention_heads": "four"},
-        {"num_hidden_layers": 2.5},
-        {"max_position_embeddings": {"a": 1}},
-        {"vocab_size": True},
+        ("causal", {"num_attention_heads": "four"}),
+        ("encoder", {"num_hidden_layers": 2.5}),
+        ("causal", {"max_position_embeddings": {"a": 1}}),
+        ("encoder", {"vocab_size": True}),
     ],
 )
 def test_sizes_that_are_no_numbers_are_refused_at_a_look_and_before_a_fetch(
