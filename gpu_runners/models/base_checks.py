@@ -22,7 +22,6 @@ from gpu_runners.models.base_store.files import (
     adapted_parameters,
     check_base,
     check_indexed_layers,
-    check_readable,
     read_json,
     read_optional,
     weight_files,
@@ -110,7 +109,7 @@ def _room(name: str, size: int, hub: HubConfig) -> dict[str, Any]:
 def check_usable(name: str, folder: Path, *, kind: str, files: Collection[str] | None = None) -> None:
     """Refuse a base that no training of this kind (causal, encoder) can end with, by its small files. `files`: what
     else the base has beside those in the folder. Raises JobFailed: not_causal, base_unsupported, unsupported_base,
-    base_truncated, base_wrong_architecture."""
+    base_truncated."""
     config = read_json(folder, "config.json")
     if kind == "causal":
         tokens, ends = (
@@ -123,7 +122,6 @@ def check_usable(name: str, folder: Path, *, kind: str, files: Collection[str] |
         refusal = encoder_refusal(name, config, lambda file: read_optional(folder, file))
     if refusal is not None:
         raise refusal
-    check_readable(folder, name)
 
 
 def _weight_bytes(config: Mapping[str, Any]) -> int:

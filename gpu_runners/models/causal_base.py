@@ -66,12 +66,12 @@ def open_causal_base(name: str, *, base_dir: Path | None = None, expect_sha256: 
     RENDERER.start()
     base = open_base(name, base_dir=base_dir, expect_sha256=expect_sha256)
     try:
-        return _described(base)
+        return _describe(base)
     except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
         raise wrong_architecture(name, f"its files cannot be understood ({type(error).__name__})") from error
 
 
-def _described(base: Base) -> CausalBase:
+def _describe(base: Base) -> CausalBase:
     name = base.name
     config = read_json(base.folder, "config.json")
     if not any("CausalLM" in str(kind) for kind in config.get("architectures") or []):

@@ -20,6 +20,14 @@ from gpu_runners.errors import JobFailed
 
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 _HEADER_MOST = 100_000_000  # bytes; the format's own limit
+_NUMBERS = (
+    "vocab_size",
+    "hidden_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "max_position_embeddings",
+)
 _LAYER = re.compile(r"\.(?:layers?|h)\.(\d+)\.")
 _EMBEDDING = re.compile(r"(?:^|\.)(?:embed_tokens|word_embeddings|wte)\.weight$")
 
@@ -97,7 +105,8 @@ def check_tokenizer(has_tokenizer: bool, name: str) -> None:
 def check_config(config: Mapping[str, Any], name: str) -> None:
     """Refuse a base whose code lies in its repository: none of it is ever run. Many name such code (`auto_map`) for
     older libraries and are known natively by now; those pass. A class of another name is another network, whatever
-    `model_type` stands beside it (JinaBertModel of a `bert` has ALiBi for positions)."""
+    `model_type` stands beside it (JinaBertModel of a `bert` has ALiBi for positions). Refuse sizes that are no numbers:
+    the rest of a config is transformers' to read, which takes seconds to import."""
     named = config.get("auto_map")
     if named and not _is_native(str(config.get("model_type") or ""), named):
         raise JobFailed(
@@ -105,6 +114,9 @@ def check_config(config: Mapping[str, Any], name: str) -> None:
             "architecture transformers knows.",
             code="base_needs_remote_code",
         )
+    for key in _NUMBERS:
+        if not isinstance(value := config.get(key), (int, list, type(None))) or isinstance(value, bool):
+            raise wrong_architecture(name, f"config.json says {key} is {json.dumps(value)[:100]}")
 
 
 def read_json(folder: Path, file: str) -> dict[str, Any]:
@@ -127,25 +139,10 @@ def _read_any(folder: Path, file: str) -> Any:
         raise _not_whole(folder, f"{file} cannot be read") from error
 
 
-def check_readable(folder: Path, name: str) -> None:
-    """Have transformers read config.json, as every load of the base begins. Raises JobFailed(base_wrong_architecture)
-    for what it does not take: a size that is no number, a `model_type` that it does not know."""
-    from transformers import AutoConfig
-
-    try:
-        AutoConfig.from_pretrained(str(folder), local_files_only=True, trust_remote_code=False)
-    except Exception as error:  # the configs' validators raise what they like
-        raise _refused_by_library(name, folder, "read its config.json", error) from error
-
-
 def load_failed(name: str, folder: Path, error: Exception) -> JobFailed:
-    return _refused_by_library(name, folder, "load it", error)
-
-
-def _refused_by_library(name: str, folder: Path, what: str, error: Exception) -> JobFailed:
     """The refusal with the first line of the library's own reason, without this machine's folders."""
     why = str(error).strip().partition("\n")[0].replace(str(folder), name)[:200]
-    return wrong_architecture(name, f"transformers does not {what} ({type(error).__name__}{why and ': '}{why})")
+    return wrong_architecture(name, f"transformers does not load it ({type(error).__name__}{why and ': '}{why})")
 
 
 def _is_native(model_type: str, auto_map: Any) -> bool:

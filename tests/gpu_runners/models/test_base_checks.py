@@ -236,23 +236,26 @@ def test_files_of_any_content_get_a_code(
     assert look(config, "owner/odd").code == code
 
 
-@pytest.mark.parametrize("kind", ["causal", "encoder"])
 @pytest.mark.parametrize(
-    "changes",
+    ("kind", "changes"),
     [
-        {"num_attention_heads": "four"},
-        {"num_hidden_layers": 2.5},
-        {"max_position_embeddings": [1]},
-        {"model_type": "x"},
+        ("causal", {"num_attention_heads": "four"}),
+        ("encoder", {"num_hidden_layers": 2.5}),
+        ("causal", {"max_position_embeddings": {"a": 1}}),
+        ("encoder", {"vocab_size": True}),
     ],
 )
-def test_a_config_that_transformers_does_not_read_is_refused_at_a_look(
+def test_sizes_that_are_no_numbers_are_refused_at_a_look_and_before_a_fetch(
     config: HubConfig, hub: ModelHub, sharded: Path, kind: str, changes: dict[str, Any]
 ) -> None:
     files = hub.add("owner/odd", sharded).revisions["main"]
     files["config.json"] = json.dumps(json.loads(files["config.json"]) | changes).encode()
     refused = look(config, "owner/odd", kind=kind)
-    assert (refused.code, "does not read its config.json" in refused.message) == ("base_wrong_architecture", True)
+    assert (refused.code, f"says {next(iter(changes))} is" in refused.message) == ("base_wrong_architecture", True)
+    with pytest.raises(JobFailed) as caught:
+        fetch("owner/odd", config)
+    assert caught.value.message == refused.message
+    assert not [file for file in hub.fetched() if file.endswith(".safetensors")]
 
 
 def test_a_small_file_that_is_large_is_never_fetched(config: HubConfig, hub: ModelHub, sharded: Path) -> None:

@@ -172,7 +172,7 @@ def _damage(folder: Path, what: str) -> None:
             auto = {"AutoModel": "modeling.NewModel"}
             (folder / "config.json").write_text(json.dumps(config | {"model_type": "acme-new", "auto_map": auto}))
         case "odd size":
-            (folder / "config.json").write_text(json.dumps(config | {"num_attention_heads": "four"}))
+            (folder / "config.json").write_text(json.dumps(config | {"num_attention_heads": 0}))
         case "missing tensor":
             from safetensors.numpy import load_file, save_file
 
@@ -194,7 +194,7 @@ def _damage(folder: Path, what: str) -> None:
     [
         ("dense", "base_unsupported", "Dense"),
         ("remote code", "base_needs_remote_code", "its own repository"),
-        ("odd size", "base_wrong_architecture", "num_attention_heads"),
+        ("odd size", "base_wrong_architecture", "does not load it"),
         ("missing tensor", "base_wrong_architecture", "output.dense.weight"),
         ("lower case", "base_unsupported", "keeps capitals"),
         ("long prefix", "base_unsupported", "prefix"),
