@@ -227,10 +227,12 @@ def _vote(spec: Spec, rows: Sequence[Candidate], answers: Mapping[str, Answers])
 
 
 def _reply(spec: Spec, choice: Mapping[str, Any]) -> str:
-    """The text of a choice; a text answer that reached its limit, or that a filter ended, ends in the middle, and is
-    none."""
-    is_cut = isinstance(spec.output, TextOutput) and choice.get("finish_reason") in ("length", "content_filter")
-    return "" if is_cut else str(choice["text"])
+    """The text of a choice. One that reached its limit, or that a filter ended, ends in the middle: a text answer is none
+    then, and the last word of a label answer may be the beginning of a longer label."""
+    text, is_cut = str(choice["text"]), choice.get("finish_reason") in ("length", "content_filter")
+    if is_cut and isinstance(spec.output, TextOutput):
+        return ""
+    return f"{text}…" if is_cut and isinstance(spec.output, LabelOutput) else text
 
 
 def _save(

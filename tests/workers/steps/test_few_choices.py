@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from backend.compiles.models import Compile
+from backend.domain.errors import CustomerError
 from backend.domain.lifecycle import StepName
 from tests.compile_factories import LABELS, make_compile
 from tests.factories import make_tenant
@@ -77,7 +78,8 @@ def test_a_label_is_voted_on_by_as_many_answers_as_the_spec_says(monkeypatch):
 def test_an_answer_without_choices_is_not_asked_for_without_end(monkeypatch):
     taught_by(monkeypatch, ScriptedTeacher(label=lambda text: []))
     row = make(sampling={"n_candidates": 3, "label_samples": 4})
-    walk_through(start(row), *TO_SELECTION, StepName.LABELING)
+    with pytest.raises(CustomerError, match="can be trained on"):
+        walk_through(start(row), *TO_SELECTION, StepName.LABELING)
     assert {c.state for c in candidates(row)} == {"dropped", "unverified"}
 
 

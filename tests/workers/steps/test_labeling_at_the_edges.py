@@ -9,7 +9,8 @@ from backend.blobs import get_jsonl
 from backend.compiles.models import Compile
 from backend.domain.errors import CustomerError
 from backend.domain.lifecycle import StepName
-from tests.compile_factories import LABELS, make_compile
+from backend.domain.spec.parsing import parse_spec
+from tests.compile_factories import LABELS, make_compile, small_spec
 from tests.factories import make_tenant
 from tests.workers.pipeline_helpers import (
     ScriptedTeacher,
@@ -22,6 +23,8 @@ from tests.workers.pipeline_helpers import (
     told_apart,
     walk_through,
 )
+from workers.steps import labeling
+from workers.teachers.prompts.candidate_and_label import parse_label
 from workers.teachers.protocol import TeacherFailed
 
 pytestmark = pytest.mark.usefixtures("committed_db")
@@ -104,6 +107,23 @@ def test_answers_that_agree_on_no_label_leave_their_text_out(monkeypatch):
     walk_through(start(row), *TO_SELECTION, StepName.LABELING)
     assert [one.text for one in candidates(row, state="trained")] == [texts[0]]
     assert {pair["input"] for pair in dataset(row)} <= {e["input"] for e in told_apart(24)} | {texts[0]}
+
+
+@pytest.mark.parametrize(
+    ("text", "label"),
+    [
+        ("The customer asks for it.\n\nrefund", None),
+        ("The label is refund", None),
+        ("refund - the customer asks for", "refund"),
+        ("refund\n\n\n", "refund"),
+        ('{"label": "refund", "reason": "the', "refund"),
+    ],
+)
+def test_the_last_word_of_an_answer_that_was_cut_is_no_label(text, label):
+    spec = parse_spec(small_spec())
+    for finish_reason, expected in (("length", label), ("stop", "refund")):
+        reply = labeling._reply(spec, {"text": text, "finish_reason": finish_reason})
+        assert parse_label(reply, ["refund", "refund_status"]) == expected
 
 
 def test_a_batch_that_fails_in_part_is_finished_later_and_nothing_is_asked_twice(monkeypatch):

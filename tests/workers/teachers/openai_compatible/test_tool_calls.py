@@ -49,7 +49,7 @@ def read(body: Mapping[str, Any], request: CompletionRequest = REQUEST) -> Choic
     return choice
 
 
-@pytest.mark.parametrize("finish", ["tool_calls", "stop", None, 7, "function_call"])
+@pytest.mark.parametrize("finish", ["tool_calls", "stop", None, "tool_use", "function_call"])
 def test_the_arguments_of_the_call_are_the_answer_and_it_has_ended(finish: Any) -> None:
     choice = read(completion(call_of(ANSWER), finish=finish))
     assert (choice.text, choice.finish_reason) == (ANSWER, "stop")
