@@ -227,8 +227,8 @@ def _vote(spec: Spec, rows: Sequence[Candidate], answers: Mapping[str, Answers])
 
 
 def _reply(spec: Spec, choice: Mapping[str, Any]) -> str:
-    """The text of a choice. One that reached its limit, or that a filter ended, ends in the middle: a text answer is none
-    then, and the last word of a label answer may be the beginning of a longer label."""
+    """The text of a choice. One that reached its limit, or that a filter ended, ends in the middle: a text answer is
+    none then, and the last word of a label answer may be the beginning of a longer label."""
     text, is_cut = str(choice["text"]), choice.get("finish_reason") in ("length", "content_filter")
     if is_cut and isinstance(spec.output, TextOutput):
         return ""
