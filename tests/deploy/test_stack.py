@@ -200,7 +200,7 @@ def test_the_runner_gets_no_database_no_broker_and_no_key(home: Home) -> None:
 
 def test_runner_and_server_see_the_accelerators_that_whoever_started_them_sees(home: Home) -> None:
     chosen = {"CUDA_VISIBLE_DEVICES": "1", "LD_LIBRARY_PATH": "/usr/local/nvidia/lib64"}
-    services = EmbeddedServices(home.path, variables={"PATH": "/bin", **chosen})
+    services = EmbeddedServices(home.path, services=("runner", "server"), variables={"PATH": "/bin", **chosen})
     plan = services.stack.plan
     for environment in (plan.runner_environment(), plan.server_environment()):
         assert chosen.items() <= environment.items()
