@@ -148,14 +148,20 @@ def test_labels_that_were_bought_are_not_bought_again_and_are_the_same(teacher: 
 
 @pytest.mark.nightly
 def test_texts_without_agreement_stay_so_and_are_not_asked_about_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    teacher = taught_by(monkeypatch, ScriptedTeacher(label=lambda text: [LABELS[0], LABELS[1], "?"]))
+    """The teacher agrees with itself about every third text or so; about none, the compile would end."""
+
+    def label(text: str) -> list[str]:
+        return [LABELS[0], LABELS[0] if sum(text.encode()) % 3 == 0 else LABELS[1], "?"]
+
+    teacher = taught_by(monkeypatch, ScriptedTeacher(label=label))
     source = source_of()
-    assert all(is_unverified for *_, is_unverified in labeled(source).values())
+    unsure = {text for text, (*_, is_unverified) in labeled(source).items() if is_unverified}
+    assert 0 < len(unsure) < len(labeled(source))
     row = arm_of(source, Arm.ALL)
     n_asked = len(teacher.asked)
     walk_arm(start(row), row, *TO_LABELING)
     assert len(teacher.asked) - n_asked == len(labeled(row)) - len(labeled(source))
-    assert step(row, StepName.LABELING).output["facts"]["n_labeled"] == 0
+    assert unsure <= {text for text, (*_, is_unverified) in labeled(row).items() if is_unverified}
 
 
 @pytest.mark.nightly
