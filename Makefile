@@ -13,7 +13,7 @@ WORKERS := -n $(shell "$(PYTHON)" -c 'import os; print(min(8, (os.cpu_count() or
 # bytecode is kept: the suite and the stack start hundreds of processes, each of which would compile a thousand files anew
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo demo-json up key down status test check unit static test-all repeat lines structure durations lint format types contracts migrations-check openapi openapi-check pytest test-faults setup-vllm test-vllm bench-vllm-drafts bench-vllm-recipes bench-vllm-exactness bench-banking77 bench-selection bench-draft-policy bench-drafts bench-draft-kscore test-browser screenshots bench-api bench-streams bench-serving base base-anew base-gemma bench-trainer bench-snips bench-recipes bench-registry bench-rules bench-gate bench-sizes setup-llama setup-llama-server test-llama bench-llama test-servers bench-structured-output ledger-check backup restore lock wheel clean
+.PHONY: help setup demo demo-json up key down status test check unit static test-all repeat lines structure durations lint format types contracts migrations-check openapi openapi-check pytest test-faults setup-vllm test-vllm bench-vllm-drafts bench-vllm-recipes bench-vllm-exactness bench-banking77 bench-selection bench-draft-policy bench-drafts bench-draft-kscore test-browser screenshots bench-api bench-streams bench-serving base base-anew base-gemma bench-trainer bench-snips bench-recipes bench-registry bench-rules bench-gate bench-sizes bench-gpu setup-llama setup-llama-server test-llama bench-llama test-servers bench-structured-output ledger-check backup restore lock wheel clean
 
 help:
 	@echo "make demo    compile examples/refund-router.yaml end to end on this machine"
@@ -179,6 +179,12 @@ bench-gate: setup
 # ten minutes, 5 GB of memory and of disk: what adapters and checkpoints weigh at a 7B's widths, and handing over 300 MB and 1.3 GB
 bench-sizes: setup
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(RUN) -m tests.bench.sizes --out docs/benchmarks/sizes.md
+
+# on a machine with a GPU: a 7B's widths trained in several ways (15 GB in GPU_DIR), and the engine over Gemma beside transformers
+GPU_DIR := /dev/shm/kolm-gpu
+bench-gpu: setup base-gemma
+	$(RUN) -m tests.bench.gpu_training --folder $(GPU_DIR)
+	$(RUN) -m tests.bench.gpu_engine $(KOLM_DATA)
 
 # every invariant of the ledger, of all tenants of the stack that is up
 ledger-check: setup
