@@ -1,4 +1,4 @@
-"""Whether a compile learns more from a part of its pairs, by cross-validation on the pairs themselves.
+"""The parts of its pairs that a compile may learn more from than from all, by cross-validation on the pairs themselves.
 
 The pairs whose label the other pairs contradict most are left out (confident learning: Northcutt, Jiang, Chuang 2021),
 labels are weighed, or half of the pairs is chosen for spread. What a cut leaves out of a training side is decided on
@@ -81,14 +81,14 @@ def compare_cuts(pairs: Pairs) -> tuple[CutResult, ...]:
                 head = fit_linear_head(side.rows, side.targets, weights=weights, c=STUDENT_C)
                 answers = head.logits(pairs.rows[is_out]).argmax(axis=1)
                 right[cut][is_out] = pairs.targets[is_out, answers]
-    measured = [_measured(right[cut] - right[Cut.ALL], pairs.weights) for cut in Cut]
+    measured = [_mean(right[cut] - right[Cut.ALL], pairs.weights) for cut in Cut]
     gains = [gain if gain > LEAST_GAIN * error else -1.0 for gain, error in measured]
     chosen = int(np.argmax(gains)) if max(gains, default=-1.0) > 0 else 0
     kept = cut_weights(pairs)
     return tuple(
         CutResult(
             cut=cut,
-            accuracy=_measured(right[cut], pairs.weights)[0],
+            accuracy=_mean(right[cut], pairs.weights)[0],
             gain=gain,
             standard_error=error,
             n_kept=int((kept[cut] > 0).sum()),
@@ -109,7 +109,7 @@ def cut_weights(pairs: Pairs) -> dict[Cut, Floats]:
     return weights
 
 
-def _measured(values: Floats, weights: Floats) -> tuple[float, float]:
+def _mean(values: Floats, weights: Floats) -> tuple[float, float]:
     """The weighted mean and its standard error."""
     total = float(weights.sum())
     if total <= 0:

@@ -30,11 +30,11 @@ def label_logprobs(
     for token, alternatives in zip(tokens, top, strict=False):
         for other, score in alternatives.items():
             if other != token:
-                _share(mass, names.meant(text + other), math.exp(path + score))
+                _share(mass, names.possible(text + other), math.exp(path + score))
         text, path = text + token, path + alternatives.get(token, -math.inf)
-        if text.strip(EDGES) and len(names.meant(text)) < 2:
+        if text.strip(EDGES) and len(names.possible(text)) < 2:
             break
-    _share(mass, names.meant(text, is_whole=len(text) == len("".join(tokens))), math.exp(path))
+    _share(mass, names.possible(text, is_whole=len(text) == len("".join(tokens))), math.exp(path))
     total = sum(mass.values())
     if total < LEAST_MASS:
         return None
@@ -54,7 +54,7 @@ class _Names:
         is_folded = len(folded) == len(set(labels))
         return cls(labels=folded if is_folded else {label: label for label in labels}, is_folded=is_folded)
 
-    def meant(self, text: str, *, is_whole: bool = False) -> list[str]:
+    def possible(self, text: str, *, is_whole: bool = False) -> list[str]:
         """The labels that a text may become; the one that it is where marks stand behind it, or nothing follows. None
         before the first letter."""
         begun = text.lstrip(EDGES)

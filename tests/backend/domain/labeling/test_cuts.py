@@ -44,7 +44,7 @@ def test_clean_pairs_are_all_kept() -> None:
 
 
 def test_wrong_labels_are_cut_and_the_cut_is_chosen() -> None:
-    rows, labels, truth = mislabelled(300, 0.25, seed=2)
+    rows, labels, truth = mislabelled(180, 0.25, seed=2)
     pairs = pairs_of(rows, labels, 4)
     is_kept = cut_weights(pairs)[Cut.WITHOUT_20] > 0
     assert (labels != truth)[~is_kept].mean() > 0.85
