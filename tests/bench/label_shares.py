@@ -1,12 +1,12 @@
 """What to do with labelled pairs that are off the declared shares: train on them as they are, weigh them, or drop some?
 
-    python -m tests.bench.label_shares [DATA] [--seeds N] [--c C]
+    python -m tests.bench.label_shares [DATA] [--seeds N] [--c C] [--rows FILE ...]
 
 Frozen MiniLM and a logistic regression (C = 10; a large C fits every pair, as an adapter does) on n pairs of BANKING77
 (20 intents), CLINC150 (30) and SNIPS (7). Shares are equal, or Zipf's with the labels in an order of each seed. Printed
 is the accuracy on the published test texts, each label weighted by its share of the traffic, and the two other ways'
 mean difference to leaving the pairs as they are, with standard errors over seeds. DATA (default $KOLM_DATA, else
-../shared/data) has the three sets.
+../shared/data) has the three sets; FILE is another one instead, JSON lines {"text", "label", "split": train | test}.
 """
 
 import argparse
@@ -69,6 +69,15 @@ def sets(folder: Path) -> Iterator[Set]:
     snips = read_snips(folder)
     sides = [[(u.text, str(u.answer["intent"])) for u in side] for side in (snips.train, snips.validate)]
     yield _set("snips", *map(_by_label, sides), n_labels=7)
+
+
+def read_set(path: Path) -> Set:
+    """A set of JSON lines. Raises FileNotFoundError."""
+    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    sides = [
+        _by_label([(r["text"], str(r["label"])) for r in rows if r["split"] == side]) for side in ("train", "test")
+    ]
+    return _set(path.stem, sides[0], sides[1], n_labels=len(sides[0]))
 
 
 def _by_label(pairs: Sequence[tuple[str, ...]]) -> Texts:
@@ -135,9 +144,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("data", nargs="?", type=Path, default=data_folder())
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--c", type=float, default=10.0)
+    parser.add_argument("--rows", type=Path, nargs="+", default=())
     chosen = parser.parse_args(arguments)
     try:
-        every = list(sets(chosen.data))
+        every = [read_set(path) for path in chosen.rows] or list(sets(chosen.data))
     except FileNotFoundError as missing:
         print(f"There is no {missing.filename}: give the folder of the data sets, or set KOLM_DATA.")
         return 1

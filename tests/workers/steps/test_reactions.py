@@ -105,16 +105,15 @@ def test_skewed_labels_are_thinned_out_to_within_five_points_of_the_declared_sha
     assert candidates(row, state="left_out"), "what was thinned out is shown as left out"
 
 
-@pytest.mark.parametrize("balance", ["report", "weight"])
-def test_skewed_labels_are_all_trained_on_and_the_skew_is_warned_of(monkeypatch, balance):
+def test_skewed_labels_all_train_weighed_and_the_skew_is_warned_of(monkeypatch):
     labels = [{"name": LABELS[0], "share": 0.5}, {"name": LABELS[1], "share": 0.5}]
     taught_by(monkeypatch, ScriptedTeacher(label=lambda text: [LABELS[0]] * 5))
-    sampling = {"n_candidates": 24, "k_select": 12, "balance": balance}
-    row = make(output={"type": "label", "labels": labels}, slices=[PART], sampling=sampling)
+    row = make(output={"type": "label", "labels": labels}, slices=[PART], sampling={"n_candidates": 24, "k_select": 12})
     walk_through(start(row), *TO_SELECTION, StepName.LABELING)
     dataset = get_jsonl(row.tenant_id, step(row, StepName.LABELING).output["digests"]["dataset"])
     assert not candidates(row, state="left_out")
-    assert len({pair["weight"] for pair in dataset}) == (1 if balance == "report" else 2)
+    weights = {pair["label"]: pair["weight"] for pair in dataset}
+    assert weights[LABELS[0]] < 1 < weights[LABELS[1]]
     assert warnings(row)["label_skew_remains"] == 1
 
 
