@@ -57,6 +57,11 @@ def _slice_by_slice(pool: Pool, scenario: Scenario, seed: int) -> Sequence[int]:
     return picks
 
 
+def _by_form(keeps: Keeps) -> Keeps:
+    """Without a verifier of its own a compile's scores are forms, which are 1 for nearly all."""
+    return lambda pool, scenario, seed: keeps(replace(pool, scores=np.ones(len(pool.texts))), scenario, seed)
+
+
 def _filtered(pool: Pool, scenario: Scenario, seed: int) -> Sequence[int]:
     """The two thirds with the best scores: twice the labels of K = N/3."""
     return _selected(pool, scenario, seed, k=max(scenario.k, 2 * len(pool.texts) // 3), method="top_k")
@@ -106,4 +111,6 @@ METHODS: Mapping[str, Keeps] = {
     "auto, no labels": partial(_selected, method="auto", told=False),
     "auto": partial(_selected, method="auto"),
     "auto, slice by slice": _slice_by_slice,
+    "auto, no scores": _by_form(partial(_selected, method="auto")),
+    "auto, slice by slice, no scores": _by_form(_slice_by_slice),
 }

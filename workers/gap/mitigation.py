@@ -114,7 +114,7 @@ def _floor(run: CompileRun, slice_row: Slice, rows: Sequence[Candidate]) -> floa
     by_form = slice_row.is_captured and slice_row.signal == Signal.VERIFIER and not has_ranking(run.spec)
     if sampling.score_floor is not None or not by_form or sampling.method not in REPRESENTS:
         return sampling.score_floor
-    return sum((row.score or 0.0) < LEAST_FORM for row in rows) / len(rows)
+    return sum(1 for row in rows if (row.score or 0.0) < LEAST_FORM) / max(1, len(rows))
 
 
 def _failure(slice_row: Slice, report: SelectionReport) -> CustomerError:
