@@ -26,7 +26,7 @@ from backend.domain.money.teacher_prices import price_json, price_sentence
 from backend.domain.planning.estimates import Estimate, check_budget
 from backend.domain.planning.preflight.lines import Preflight, in_order
 from backend.domain.roles import Permission
-from backend.domain.spec.parsing import Spec, effective_slices, label_names, parse_spec, slice_sizes
+from backend.domain.spec.parsing import Spec, effective_slices, label_names, parse_spec, read_stored_spec, slice_sizes
 from backend.drafts.previews import expected_saving
 from backend.preflight.asking import preflight_of
 from backend.preflight.settings_lines import check_settings
@@ -315,7 +315,7 @@ def _spec_of(request: ConsoleRequest, public_id: str) -> str:
     if row is None:
         return ""
     try:
-        document = parse_spec(row.spec).model_dump(mode="json", by_alias=True, exclude_defaults=True)
+        document = read_stored_spec(row.spec).model_dump(mode="json", by_alias=True, exclude_defaults=True)
     except InvalidSpec:
         document = row.spec  # of an older form: the editor tells what has changed
     # libyaml writes 1 MB in 0.3 s; yaml in Python alone takes over a second

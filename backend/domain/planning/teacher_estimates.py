@@ -12,10 +12,10 @@ from backend.domain.planning.trial_estimates import BYTES_PER_TOKEN, Range, answ
 from backend.domain.planning.trials import most_trials
 from backend.domain.spec.defaults import (
     SliceSize,
-    default_k_distill,
     default_k_select,
     dialect_of,
     label_max_tokens,
+    n_distilled,
     reward_of,
     thought_tokens,
     train_kind,
@@ -110,10 +110,7 @@ class TeacherPlan:
     @property
     def n_pairs(self) -> int:
         """Picks that train, as `workers.training.training_set` chooses them."""
-        k, n = self.spec.sampling.k_distill, self.n_picks
-        if k is None:
-            return n if self.spec.sampling.method == "all" else default_k_distill(n)
-        return min(k, n)
+        return n_distilled(self.spec.sampling.k_distill, self.n_picks)
 
     @property
     def label_output(self) -> int:
