@@ -17,14 +17,17 @@ from backend.domain.spec.defaults import (
     answer_max_tokens,
     default_k_select,
     effective_slices,
+    first_votes,
     label_max_tokens,
     label_names,
+    most_votes,
     n_distilled,
     reward_of,
     rewarded_by,
     slice_sizes,
     target_shares,
     text_verifiers,
+    votes_as_needed,
 )
 from backend.domain.spec.fields import MAX_TEXT_CHARS
 from backend.domain.spec.inputs import Example, SliceSpec, TextVerifier
@@ -68,8 +71,10 @@ __all__ = [
     "check_gold",
     "default_k_select",
     "effective_slices",
+    "first_votes",
     "label_max_tokens",
     "label_names",
+    "most_votes",
     "n_distilled",
     "parse_spec",
     "read_stored_spec",
@@ -79,6 +84,7 @@ __all__ = [
     "spec_json_schema",
     "target_shares",
     "text_verifiers",
+    "votes_as_needed",
 ]
 
 SCHEMA_ID = "https://kolm.dev/schemas/spec-1.json"
@@ -104,9 +110,10 @@ def parse_spec(data: object) -> Spec:
 def read_stored_spec(stored: Mapping[str, Any]) -> Spec:
     """The spec of a stored row, meaning what it meant when it was stored. Raises InvalidSpec, as `parse_spec`.
 
-    The release before wrote no `sampling.balance`: k_distill null was half of the pairs (with method all, all of them),
-    and pairs off the declared shares were dropped.
+    The release before wrote no `plan`: K was fixed. Nor did it write `sampling.balance`: k_distill null was half of the
+    pairs (with method all, all of them), and pairs off the declared shares were dropped.
     """
+    stored = {"plan": "fixed"} | dict(stored)
     sampling = stored.get("sampling")
     if not isinstance(sampling, dict) or "balance" in sampling:
         return parse_spec(stored)

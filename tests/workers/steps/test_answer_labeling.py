@@ -27,6 +27,7 @@ from tests.workers.pipeline_helpers import (
     taught_by,
     walk_through,
 )
+from workers.labeling import voting
 from workers.step.durable import begin_step
 from workers.steps import labeling
 from workers.teachers.prompts.candidate_and_label import unfence
@@ -132,7 +133,7 @@ def test_a_process_that_dies_while_answers_are_checked_asks_nothing_again(tenant
     )
     run = start(row)
     walk_through(run, *TO_LABELING)
-    real, n_settled = labeling.agree, {"n": 0}
+    real, n_settled = voting.agree, {"n": 0}
 
     def dies(*given: object) -> object:
         n_settled["n"] += 1
@@ -140,7 +141,7 @@ def test_a_process_that_dies_while_answers_are_checked_asks_nothing_again(tenant
             raise MemoryError
         return real(*given)
 
-    monkeypatch.setattr(labeling, "agree", dies)
+    monkeypatch.setattr(voting, "agree", dies)
     begin_step(run, StepName.LABELING)
     with pytest.raises(MemoryError):
         labeling.run_labeling(run)
@@ -148,7 +149,7 @@ def test_a_process_that_dies_while_answers_are_checked_asks_nothing_again(tenant
     assert len(asked) == 4
     assert len(candidates(row, state="labeled")) == 2
     run = take_over(run, row)
-    monkeypatch.setattr(labeling, "agree", real)
+    monkeypatch.setattr(voting, "agree", real)
     walk_through(run, StepName.LABELING)
     with tenant_scope(row.tenant_id):
         keys = list(TeacherCall.objects.filter(compile=row, step=StepName.LABELING).values_list("key", flat=True))

@@ -5,7 +5,7 @@ fence. The `Task:`, `Answer:` and `Schema:` lines are one line each and are what
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from backend.domain.answers.json_schemas import normal_schema
 from backend.domain.answers.json_values import BadAnswer, answer_text, parse_answer, strip_fence
@@ -123,8 +123,10 @@ def parse_answer_choice(spec: Spec, choice_text: str) -> ReadAnswer | None:
     return ReadAnswer(text=answer_text(value, output.answer_schema), value=value)
 
 
-def item_request(spec: Spec, text: str, *, n: int, temperature: float, seed: int | None) -> CompletionRequest:
-    """The request that asks a teacher about one input `n` times: for its label, or for its answer if the task has
-    no labels."""
+def item_request(
+    spec: Spec, text: str, *, n: int, temperature: float, seed: int | None, n_before: int = 0
+) -> CompletionRequest:
+    """The request that asks a teacher about one input `n` times, after `n_before` answers: for its label, or for its
+    answer if the task has no labels."""
     ask = label_request if isinstance(spec.output, LabelOutput) else answer_request
-    return ask(spec, text, n=n, temperature=temperature, seed=seed)
+    return replace(ask(spec, text, n=n, temperature=temperature, seed=seed), n_before=n_before)
