@@ -65,7 +65,7 @@ class RunShape(s.Serializer[object]):
     artifact = s.CharField()
     outputs = s.ListField(child=RunOutput())
     load_ms = s.IntegerField(help_text="Time the runner took to load the artifact; 0 when it had it.")
-    cost_microusd = s.IntegerField()
+    cost_microusd = s.IntegerField(help_text="For the time of the outputs' own answers; loading is on no bill.")
 
 
 @method_decorator(transaction.non_atomic_requests, name="dispatch")
