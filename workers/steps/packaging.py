@@ -110,11 +110,14 @@ def _members(run: CompileRun, compile: Compile, parts: _Parts) -> dict[str, byte
     """The files of the artifact, but for the receipts."""
     trained = parts.trained
     of_kind = _of_kind(run, trained)
+    evaluation = dict(compile.evaluation or {})
+    card = evaluation.pop("card", None)  # none of a gate that the release before decided
     steps = {step.name: step for step in StepRun.objects.filter(tenant_id=run.tenant_id, compile=compile)}
     values: dict[str, Any] = {
         "spec.json": canonical_spec(run.spec),
         "adapter_config.json": trained.adapter_config,
-        "evals.json": (compile.evaluation or {}) | parts.predictions,
+        "evals.json": evaluation | parts.predictions,
+        **({} if card is None else {"card.json": card}),
         "k_score.json": parts.k_score,
         "gate.json": parts.gate,
         "training_stats.json": as_integers(_training_stats(run, compile, trained)),
@@ -200,6 +203,7 @@ def _predictions(measured: Measurement) -> dict[str, Any]:
         "predictions",
         "baseline_predictions",
         "gold_predictions",
+        "random_predictions",
         "confidences_ppm",
         "failed",
         "verdicts",

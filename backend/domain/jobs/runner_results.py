@@ -56,13 +56,15 @@ def evaluate_result(value: dict[str, Any], *, labels: Collection[str], n: int) -
     known = frozenset(labels)
     for name in ("predictions", "baseline_predictions"):
         check(all(isinstance(x, str) and x in known for x in getattr(result, name)), f"{name} holds what is no label")
-    of_gold = result.gold_predictions
-    check(isinstance(of_gold, list) and len(of_gold) in (0, n), "gold_predictions is not one entry an input")
-    check(all(isinstance(x, str) and x in known for x in of_gold), "gold_predictions holds what is no label")
+    for name in ("gold_predictions", "random_predictions"):
+        rows = getattr(result, name)
+        check(isinstance(rows, list) and len(rows) in (0, n), f"{name} is not one entry an input")
+        check(all(isinstance(x, str) and x in known for x in rows), f"{name} holds what is no label")
     check(all(is_share(x) for x in result.confidences), "a confidence is not between 0 and 1")
     check_latencies(result.latency_us)
     _check_rules(result, known, n)
     _check_own_times(result, n)
+    _check_head_times(result, n)
     check(is_string(result.device, 200), "the device is no name")
     check(is_count(result.runner_ms), "runner_ms is no count")
     return result
@@ -138,6 +140,15 @@ def _check_own_times(result: EvaluateResult | EvaluateCausalResult, n: int) -> N
     check(is_whole(result.own_reference_ns, 0, MAX_NS), "own_reference_ns is no count of nanoseconds")
     check(result.own_clock in OWN_CLOCKS, "own_clock is no clock")
     check(bool(ruled) == bool(result.rule_answers), "there are own times of rules and no rules, or rules without")
+
+
+def _check_head_times(result: EvaluateResult, n: int) -> None:
+    """Check the own times of a head on the frozen base, of some of the inputs or of none."""
+    times = result.head_own_ns
+    is_some = isinstance(times, list) and len(times) <= n and all(is_whole(x, 0, MAX_NS) for x in times)
+    check(is_some, "head_own_ns are no counts of nanoseconds of some of the inputs")
+    check(is_whole(result.head_reference_ns, 0, MAX_NS), "head_reference_ns is no count of nanoseconds")
+    check(not times or result.own_clock in OWN_CLOCKS, "there are own times of a head and no clock")
 
 
 def _check_endings(reasons: Sequence[object], n_tokens: Sequence[object]) -> None:

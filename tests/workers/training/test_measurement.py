@@ -35,6 +35,8 @@ JUDGED = LABEL | {
 }
 BESIDE = LABEL | {
     "gold_predictions": ["b", "b"],
+    "random_predictions": ["b", "a"],
+    "n_random": 7,
     "common_answer": "a",
     "teacher": {"rows": [1], "answers": ["b"], "failed": [[]], "why_not": "budget_exhausted"},
 }
