@@ -187,6 +187,7 @@ class Output(Row):
     finish_reason: str | None = None
     n_tokens: int | None = None
     rule: int | None = None  # the number of the rule that answered in the model's place
+    is_unsure: bool = False  # where the task abstains: the confidence is below its threshold
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

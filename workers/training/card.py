@@ -12,7 +12,9 @@ from backend.domain.lifecycle import StepName
 from backend.domain.money.pricing import price_book
 from workers.step.durable import CompileRun
 from workers.step.runner_wait import runner_nanousd
+from workers.training.abstaining import sure_of
 from workers.training.alternatives import HELD_OUT_CALLS, alternatives_of
+from workers.training.heldout import heldout_gold
 from workers.training.measurement import Measurement
 
 NANO = 10**9
@@ -32,6 +34,7 @@ def card_of(
         teacher=_teacher_cost(run),
         compile_microusd=compile.spent_microusd + compile.provider_microusd,
         price_version=price_book().version,
+        sure=sure_of(run.spec, heldout_gold(run), measured),
     )
 
 
@@ -51,7 +54,8 @@ def _teacher_cost(run: CompileRun) -> TeacherCost | None:
 
 
 def _median_us(calls: list[TeacherCall]) -> int:
-    return round(median(call.latency_ms for call in calls) * 1000)
+    latency_ms: float = median(call.latency_ms for call in calls)
+    return round(latency_ms * 1000)
 
 
 def _labeling_cost(run: CompileRun, calls: "QuerySet[TeacherCall]") -> TeacherCost | None:
@@ -68,4 +72,5 @@ def _single_nanousd(run: CompileRun, call: TeacherCall) -> int:
     price = prices.of(call.model) if call.batch_id is None else prices.batch_of(call.model)
     n = len(call.choices)
     others = price.output.usd_per_unit * NANO * call.output_tokens * (n - 1) / n
-    return max(0, call.cost_microusd * 1000 - int(others))
+    billed: int = call.cost_microusd * 1000
+    return max(0, billed - int(others))

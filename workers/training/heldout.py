@@ -27,6 +27,7 @@ from backend.domain.spec.parsing import JsonOutput, LabelOutput, Spec, TextOutpu
 from workers.scoring.answer_checks import failed_checks
 from workers.step.durable import CompileRun
 from workers.step.runner_wait import runner_nanousd
+from workers.training.abstaining import confidence_figures
 from workers.training.alternatives import BASELINES, alternatives_of, common_answer
 from workers.training.judging import judge_texts
 from workers.training.measurement import Measurement, RuleShare, quantiles_us
@@ -140,10 +141,14 @@ def _leakage(dataset: list[dict[str, Any]], heldout: list[dict[str, str]]) -> di
     return {"n_exact": len(leaks.exact), "n_near": len(leaks.near)}
 
 
+def heldout_gold(run: CompileRun) -> list[str]:
+    """The right answers to the held-out inputs."""
+    return [row["output"] for row in get_jsonl(run.tenant_id, run.output(SlicingOut).gold_heldout)]
+
+
 def evaluation_of(run: CompileRun, measured: Measurement, *, rows: Sequence[int] | None = None) -> AnyEvaluation:
     """The held-out figures from what was measured: accuracy with interval, tables, baselines. `rows`: those alone."""
-    heldout = get_jsonl(run.tenant_id, run.output(SlicingOut).gold_heldout)
-    gold = [row["output"] for row in heldout]
+    gold = heldout_gold(run)
     if rows is not None:
         gold = [gold[i] for i in rows]
         measured = measured.of_rows(rows)
@@ -228,6 +233,7 @@ def gate_of(
 def public_evaluation(run: CompileRun, evaluation: AnyEvaluation, measured: Measurement) -> dict[str, Any]:
     """The part that receipts, the API and the artifact show: figures, alternatives and conditions."""
     asked = measured.teacher
+    trusted = confidence_figures(run.spec, heldout_gold(run), measured)
     beside = {"alternatives": [one.to_json() for one in alternatives_of(run, measured)]}
     skipped = {} if asked is None or not asked.why_not else {"teacher_why_not": asked.why_not}
-    return evaluation.to_json() | measured.conditions() | beside | skipped
+    return evaluation.to_json() | measured.conditions() | trusted | beside | skipped

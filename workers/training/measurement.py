@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
+from backend.domain.evaluation.abstaining import Threshold
 from backend.domain.evaluation.own_time import Clock, OwnTime, Unit
 from backend.domain.planning.step_outputs import LabelingOut
 from backend.domain.planning.trials import TrialKind
@@ -66,7 +67,8 @@ class Measurement:
     model's own time (None: measured by the release of before). `recipes` is the pack's part of the receipt.
     `gold_predictions` are those of the head that was fitted on gold alone, `random_predictions` those of the one on
     `n_random` random labels, `head_own` is a head's own time, `common_answer` the training pairs' most typical one
-    (json), `teacher` what the teacher answered; None where they were not measured."""
+    (json), `teacher` what the teacher answered; None where they were not measured. `threshold` is that of the
+    confidences, of a task that abstains."""
 
     kind: TrialKind
     predictions: list[str]
@@ -92,6 +94,7 @@ class Measurement:
     random_predictions: list[str] | None = None
     n_random: int | None = None
     head_own: OwnTime | None = None
+    threshold: Threshold | None = None
     common_answer: str | None = None
     teacher: TeacherAnswers | None = None
 
@@ -101,6 +104,8 @@ class Measurement:
         parts = {name: getattr(self, name) for name in ("rules", "teacher")}
         nested = {name: asdict(part) for name, part in parts.items() if part is not None}
         times = {name: getattr(self, name) for name in _TIMES}
+        if self.threshold is not None:
+            nested["threshold"] = self.threshold.to_json()
         return there | nested | {name: time.to_json() for name, time in times.items() if time is not None}
 
     @classmethod
@@ -109,7 +114,9 @@ class Measurement:
         rules = RuleShare(**own["rules"]) if own.get("rules") else None
         times = {name: OwnTime.from_json(own[name]) for name in _TIMES if own.get(name)}
         teacher = TeacherAnswers(**own["teacher"]) if own.get("teacher") else None
-        return cls(**own | {"kind": TrialKind(own["kind"]), "rules": rules, "teacher": teacher} | times)
+        threshold = Threshold.from_json(own["threshold"]) if own.get("threshold") else None
+        parts = {"rules": rules, "teacher": teacher, "threshold": threshold}
+        return cls(**own | {"kind": TrialKind(own["kind"])} | parts | times)
 
     def of_rows(self, rows: Sequence[int]) -> "Measurement":
         """The measurement of these rows alone."""

@@ -16,5 +16,6 @@ def shown_card(evaluation: Mapping[str, Any] | None) -> dict[str, Any] | None:
         "picture": card_figure(card),
         "compile_microusd": card["compile_microusd"],
         "break_even": [card_words.break_even_words(one) for one in card["break_even"]],
+        "sure": card_words.sure_words(card.get("sure")),
         "basis": card_words.basis_words(card),
     }

@@ -82,3 +82,20 @@ def basis_words(card: Mapping[str, Any]) -> str:
             f"{n:,} labeling calls were billed, without the output of second and later answers."
         )
     return "This compile paid for no answer of the teacher, so its price is not known."
+
+
+def sure_words(sure: Mapping[str, Any] | None) -> str:
+    """What a task that abstains is sure of; "" for any other.
+
+    >>> sure = {"n": 100, "n_sure": 90, "accuracy_ppm": 966_666, "accuracy_low_ppm": 906_545, "threshold_ppm": 800_000}
+    >>> sure_words(sure | {"accuracy_high_ppm": 988_611, "target_ppm": 950_000})
+    'Sure (confidence from 0.800) of 90 of 100 held-out answers: 96.6 % [90.6, 98.8] of them are right, 95.0 % is wanted.'
+    """
+    if not sure:
+        return ""
+    bounds = {"low_ppm": sure["accuracy_low_ppm"], "high_ppm": sure["accuracy_high_ppm"]}
+    right = accuracy_words({"accuracy_ppm": sure["accuracy_ppm"], **bounds})
+    return (
+        f"Sure (confidence from {sure['threshold_ppm'] / MICRO:.3f}) of {sure['n_sure']:,} of {sure['n']:,} held-out "
+        f"answers: {right} of them are right, {percent(sure['target_ppm'])} is wanted."
+    )

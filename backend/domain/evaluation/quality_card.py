@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Any
 
 from backend.domain.errors import InvalidInput
+from backend.domain.evaluation.abstaining import SureAnswers
 from backend.domain.evaluation.alternatives import WORDS, Alternative, AlternativeName
 from backend.domain.evaluation.classification import PPM, Evaluation, interval_ppm
 from backend.domain.evaluation.kscore import AnyEvaluation
@@ -122,11 +123,13 @@ class QualityCard:
     break_even: tuple[BreakEven, ...]
     teacher_basis: Basis | None
     n_teacher_calls: int
+    sure: SureAnswers | None = None
 
     def to_json(self) -> dict[str, Any]:
         value = asdict(self)
         rows = [{name: item for name, item in row.items() if name != "n_trained" or item} for row in value["rows"]]
-        return {"version": VERSION} | value | {"rows": rows, "break_even": list(value["break_even"])}
+        parts = {"rows": rows, "break_even": list(value["break_even"])}
+        return {"version": VERSION} | value | parts | {"sure": None if self.sure is None else self.sure.to_json()}
 
 
 def quality_card(
@@ -139,10 +142,11 @@ def quality_card(
     teacher: TeacherCost | None,
     compile_microusd: int,
     price_version: str,
+    sure: SureAnswers | None = None,
 ) -> QualityCard:
     """The card of a compile. `student` is what an answer takes and costs on a runner, `head` the same of a head on the
-    frozen base (None: not measured), `compile_microusd` all that the compile cost. Raises InvalidInput for an amount
-    below 0."""
+    frozen base (None: not measured), `compile_microusd` all that the compile cost, `sure` what a task that abstains is
+    sure of. Raises InvalidInput for an amount below 0."""
     amounts = (student.answer_us, student.nanousd, compile_microusd, 0 if teacher is None else teacher.nanousd)
     if min(amounts) < 0:
         raise InvalidInput("A quality card needs times and amounts of 0 or more.")
@@ -163,6 +167,7 @@ def quality_card(
         ),
         teacher_basis=None if teacher is None else teacher.basis,
         n_teacher_calls=0 if teacher is None else teacher.n_calls,
+        sure=sure,
     )
 
 

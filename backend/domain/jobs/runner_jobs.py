@@ -92,7 +92,8 @@ class DistillJob(Wire):
 class DistillResult(Wire):
     """`adapter_sha256` is a safetensors blob with the LoRA matrices, `head.weight` (n_labels, d), `head.bias`
     (n_labels,), and the same for the frozen-base baseline as `baseline.weight`, `baseline.bias`. `training_log` has one
-    row per epoch. `active` says what was really switched on."""
+    row per epoch. `active` says what was really switched on. `held_confidences_ppm` and `held_right` are the calibrated
+    answers to the pairs that the calibrating fit did not train on, one entry each ([] where there are none)."""
 
     adapter_sha256: str
     adapter_config: dict[str, Any]
@@ -104,6 +105,8 @@ class DistillResult(Wire):
     active: dict[str, Any]
     runner_ms: int
     resumed_from_epoch: int
+    held_confidences_ppm: list[int] = field(default_factory=list)
+    held_right: list[bool] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -43,6 +43,11 @@ def distill_result(value: dict[str, Any]) -> DistillResult:
         check(is_count(getattr(result, name)), f"{name} is no count")
     _check_training(result)
     check(is_number(result.temperature) and 0.01 <= result.temperature <= 100, "the temperature is out of range")
+    confidences, right = result.held_confidences_ppm, result.held_right
+    are_lists = isinstance(confidences, list) and isinstance(right, list) and len(confidences) == len(right)
+    check(are_lists and len(right) <= result.n_pairs, "held answers are not one entry for each of some pairs")
+    check(all(is_whole(x, 0, 1_000_000) for x in confidences), "held_confidences_ppm are no shares")
+    check(all(isinstance(x, bool) for x in right), "held_right says something else than right or wrong")
     return result
 
 
@@ -162,7 +167,9 @@ def infer_result(value: dict[str, Any], *, n: int, task_type: str = "label") -> 
     check(isinstance(result.outputs, list) and len(result.outputs) == n, f"not one output for each of {n} inputs")
     parts = {"label", "confidence"} if task_type == "label" else {"output", "finish_reason", "n_tokens"}
     for row in result.outputs:
-        check(isinstance(row, dict) and set(row) - {"rule"} == parts | {"latency_us"}, "an output lacks its parts")
+        optional = {"rule", "is_unsure"} if task_type == "label" else {"rule"}
+        check(isinstance(row, dict) and set(row) - optional == parts | {"latency_us"}, "an output lacks its parts")
+        check(isinstance(row.get("is_unsure", False), bool), "is_unsure is neither true nor false")
         check(is_whole(row.get("rule", 0), 0, MAX_PPM), "rule is no number of a rule")
         if task_type == "label":
             check(is_string(row["label"], MAX_TEXT), "a label is no text")

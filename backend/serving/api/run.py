@@ -47,6 +47,10 @@ class RunOutput(s.Serializer[object]):
         help_text="Of a label task. An encoder's is calibrated on validation pairs: of answers given with 0.9, about "
         "nine in ten are right. A causal model's is the probability of the label among the labels.",
     )
+    is_unsure = s.BooleanField(
+        required=False,
+        help_text="Of a task with output.abstain: whether the confidence is below its threshold. The label stays.",
+    )
     output = s.CharField(required=False, help_text="Of a json or text task: the answer, JSON as its text.")
     finish_reason = s.ChoiceField(
         ["stop", "length"], required=False, help_text="`length`: the answer was cut at its longest."

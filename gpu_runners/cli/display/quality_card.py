@@ -26,7 +26,8 @@ def print_card(card: Mapping[str, Any] | None) -> None:
     print_table(
         ("quality card", "accuracy", "rows", "an answer", "1,000 answers"), cells, right=(1, 2, 3, 4), none="No row."
     )
-    print(words.basis_words(card))
+    for sentence in filter(None, (words.sure_words(card.get("sure")), words.basis_words(card))):
+        print(sentence)
     print(f"The compile cost {usd(card['compile_microusd'])} and has paid for itself")
     for one in card["break_even"]:
         print(f"  {words.break_even_words(one)}")
