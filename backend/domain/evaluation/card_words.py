@@ -88,8 +88,8 @@ def sure_words(sure: Mapping[str, Any] | None) -> str:
     """What a task that abstains is sure of; "" for any other.
 
     >>> sure = {"n": 100, "n_sure": 90, "accuracy_ppm": 966_666, "accuracy_low_ppm": 906_545, "threshold_ppm": 800_000}
-    >>> sure_words(sure | {"accuracy_high_ppm": 988_611, "target_ppm": 950_000})
-    'Sure (confidence from 0.800) of 90 of 100 held-out answers: 96.6 % [90.6, 98.8] of them are right, 95.0 % is wanted.'
+    >>> print(sure_words(sure | {"accuracy_high_ppm": 988_611, "target_ppm": 950_000}))
+    Sure (confidence from 0.800) of 90 of 100 held-out answers: 96.6 % [90.6, 98.8] of them are right, 95.0 % is wanted.
     """
     if not sure:
         return ""

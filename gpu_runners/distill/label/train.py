@@ -15,7 +15,7 @@ import hashlib
 import json
 import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from importlib.metadata import version
 from pathlib import Path
@@ -58,9 +58,9 @@ class Counters(checkpoint.JobCounters):
     steps_before: int
     epoch_loss: float
     temperature: float
-    held_confidences_ppm: list[int]
-    held_right: list[bool]
     log: list[dict[str, Any]]
+    held_confidences_ppm: list[int] = field(default_factory=list)
+    held_right: list[bool] = field(default_factory=list)
 
 
 def distill(
