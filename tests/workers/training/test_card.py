@@ -1,5 +1,6 @@
 """The quality card of a compile: its teacher's price is what its calls were billed, and everybody reads the same."""
 
+import json
 from typing import Any
 
 import pytest
@@ -130,3 +131,36 @@ def test_a_json_task_has_a_card(monkeypatch):
     assert (card["task_type"], card["accuracy_kind"]) == ("json", row.spec["output"]["accuracy"])
     assert [one["name"] for one in card["rows"]] == ["student", "teacher", "base_constrained", "common_answer"]
     assert card["break_even"][1]["calls"] > 0
+
+
+def test_a_task_that_abstains_is_unsure_below_a_threshold_of_pairs_that_were_held_back():
+    labels = [{"name": name} for name in LABELS]
+    row = label_compile(output={"type": "label", "labels": labels, "abstain": {"accuracy": 0.9}})
+    held = {"held_confidences_ppm": [800_000] * 60 + [600_000] * 20, "held_right": [True] * 60 + [True, False] * 10}
+    sure, unsure = len(TEXTS) - 3, 3
+    confidences = [0.9] * sure + [0.5] * unsure
+    evaluated(row, wrong(1), confidences=confidences, trained=held | {"n_pairs": 200})
+    assert fresh(row).status == CompileStatus.SUCCEEDED, row.failure_message
+    sure_answers = CompileShape.of(fresh(row))["evaluation"]["abstain"]
+    assert (sure_answers["threshold_ppm"], sure_answers["target_ppm"], sure_answers["basis"]) == (
+        800_000,
+        900_000,
+        "bound",
+    )
+    assert (sure_answers["n"], sure_answers["n_sure"], sure_answers["correct"]) == (len(TEXTS), sure, sure - 1)
+    assert card_of(row)["sure"] == sure_answers
+    error = row.evaluation["calibration"]
+    assert error["n"] == len(TEXTS)
+    assert 0 <= error["ece_ppm"] <= error["ece_plain_ppm"]
+    with tenant_scope(row.tenant_id):
+        artifact = Artifact.objects.get(compile_id=row.id)
+    members = read_kolm(get_blob(row.tenant_id, artifact.sha256)).members
+    assert json.loads(members["calibration.json"])["abstain_ppm"] == 800_000
+
+
+def test_a_task_that_does_not_abstain_has_no_threshold_and_its_calibration_error_all_the_same():
+    row = label_compile()
+    evaluated(row, wrong(0))
+    assert "abstain" not in fresh(row).evaluation
+    assert card_of(row)["sure"] is None
+    assert row.evaluation["calibration"]["ece_floor_ppm"] > 0

@@ -38,7 +38,9 @@ def run(secret: str, artifact: Artifact, body: Any) -> Any:
 
 
 @contextmanager
-def runner(*, fails: bool = False, latency_us: int = 800, loads_s: float = 0.0) -> Iterator[list[InferJob]]:
+def runner(
+    *, fails: bool = False, latency_us: int = 800, loads_s: float = 0.0, **answer: Any
+) -> Iterator[list[InferJob]]:
     """One runner that takes the next job and answers it through the lease API's own functions."""
     jobs: list[InferJob] = []
     stop = threading.Event()
@@ -55,7 +57,8 @@ def runner(*, fails: bool = False, latency_us: int = 800, loads_s: float = 0.0) 
                     leases.report_failure(*key, code="untrusted", message="unknown key", is_retryable=True)
                     continue
                 stop.wait(loads_s)
-                outputs = [{"label": "refund", "confidence": 0.9, "latency_us": latency_us} for _ in jobs[-1].inputs]
+                row = {"label": "refund", "confidence": 0.9, "latency_us": latency_us} | answer
+                outputs = [row for _ in jobs[-1].inputs]
                 leases.report_success(*key, {"outputs": outputs, "load_ms": 5 + round(1000 * loads_s)})
         finally:
             connection.close()
@@ -91,6 +94,12 @@ def quantity_and_charge(artifact: Artifact, **runs: Any) -> tuple[int, int]:
         fact = UsageFact.objects.get(sku="runner.millisecond")
     assert fact.amount_microusd == body["cost_microusd"]
     return fact.quantity, fact.amount_microusd
+
+
+def test_an_answer_that_the_runner_is_unsure_of_says_so(artifact):
+    with runner(is_unsure=True):
+        outputs = run(make_api_key(artifact.tenant_id), artifact, {"inputs": ["a"]}).json()["outputs"]
+    assert [(output["label"], output["is_unsure"]) for output in outputs] == [("refund", True)]
 
 
 def test_loading_the_artifact_is_on_no_bill(artifact):
