@@ -1,5 +1,5 @@
-"""What a label task's artifact is unsure of: answers whose confidence is below the threshold in its calibration.json. A
-rule's answer is never unsure. No model is needed to know it."""
+"""The answers that a label task's artifact is unsure of: their confidence is below the threshold in its
+calibration.json. A rule's answer is never unsure. No model is needed to know it."""
 
 import json
 from collections.abc import Mapping

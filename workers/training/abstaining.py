@@ -1,4 +1,4 @@
-"""How far the confidences of a label task's model can be trusted: their error on held-out gold, the threshold below
+"""The trust that the confidences of a label task's model deserve: their error on held-out gold, the threshold below
 which an answer is unsure, and what that comes to there."""
 
 from typing import Any
@@ -25,7 +25,7 @@ def threshold_of(spec: Spec, trained: Trained) -> Threshold | None:
 
 
 def sure_of(spec: Spec, gold: list[str], measured: Measurement) -> SureAnswers | None:
-    """What the threshold comes to on held-out gold."""
+    """The sure answers on held-out gold; None of a task that does not abstain."""
     if measured.threshold is None:
         return None
     right = [truth == answer for truth, answer in zip(gold, measured.predictions, strict=True)]

@@ -105,7 +105,7 @@ def _measure_answers(
 
 
 def _heads(run: CompileRun, heldout: list[dict[str, str]], result: EvaluateResult) -> dict[str, Any]:
-    """What was measured of heads on the frozen base, beside the one on the pairs that train."""
+    """The measurements of heads on the frozen base, beside the one on the pairs that train."""
     timed, clock = result.head_own_ns, result.own_clock
     return {
         "gold_predictions": result.gold_predictions or None,

@@ -26,12 +26,12 @@ def card_figure(card: Mapping[str, Any], *, title: str = "Quality card") -> Safe
 def card_picture(card: Mapping[str, Any], *, title: str) -> SafeString:
     """The picture alone."""
     rows = card["rows"]
-    parts = [part for i, row in enumerate(rows) for part in _drawn(i * ROW, row)]
+    parts = [part for i, row in enumerate(rows) for part in _parts(i * ROW, row)]
     spoken = ", ".join(f"{row['words']} {words.accuracy_words(row)}" for row in rows)
     return svg(title=title, desc=spoken, height=len(rows) * ROW, body=join(parts), kind="card-picture")
 
 
-def _drawn(y: int, row: Mapping[str, Any]) -> list[SafeString]:
+def _parts(y: int, row: Mapping[str, Any]) -> list[SafeString]:
     """Name, interval, and what is known of accuracy, time and price: short lines, for narrow places."""
     fitted = f"fitted on {row['n_trained']:,}" if row.get("n_trained") else ""
     costs = f"{words.time_words(row)} · {words.price_words(row['per_1000_microusd'])} for 1,000"

@@ -61,7 +61,7 @@ def choose_threshold(confidences_ppm: Sequence[int], is_right: Sequence[bool], *
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SureAnswers:
-    """Of `n` held-out answers `n_sure` were sure and `correct` of those right."""
+    """Counts of held-out answers: of `n` those that were sure, and the correct ones of these."""
 
     threshold: Threshold
     n: int

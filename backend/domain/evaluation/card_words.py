@@ -85,7 +85,7 @@ def basis_words(card: Mapping[str, Any]) -> str:
 
 
 def sure_words(sure: Mapping[str, Any] | None) -> str:
-    """What a task that abstains is sure of; "" for any other.
+    """The sentence that says what a task that abstains is sure of; "" for any other.
 
     >>> sure = {"n": 100, "n_sure": 90, "accuracy_ppm": 966_666, "accuracy_low_ppm": 906_545, "threshold_ppm": 800_000}
     >>> print(sure_words(sure | {"accuracy_high_ppm": 988_611, "target_ppm": 950_000}))
