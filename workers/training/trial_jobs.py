@@ -111,11 +111,11 @@ def gold_alone(run: CompileRun, heldout: list[dict[str, str]]) -> str:
 
 
 def random_labels(run: CompileRun, heldout: list[dict[str, str]]) -> list[dict[str, Any]]:
-    """The labels that were bought at random, as a runner reads pairs, without what is like a held-out input; []
-    where there are none."""
+    """The labels that were bought at random, as a runner reads pairs, without what is like a held-out input; at most
+    MAX_GOLD_ALONE, [] where there are none."""
     digest = run.output(LabelingOut).random_labels
     rows = get_jsonl(run.tenant_id, digest) if digest else []
-    kept = drop_leaks([row["input"] for row in rows], [row["input"] for row in heldout])
+    kept = drop_leaks([row["input"] for row in rows], [row["input"] for row in heldout])[:MAX_GOLD_ALONE]
     return [{"input": rows[i]["input"], "label": rows[i]["label"], "weight": 1.0} for i in kept]
 
 
