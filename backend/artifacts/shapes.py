@@ -1,11 +1,12 @@
 """Answers about artifacts and receipts, and artifacts as webhooks tell of them."""
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from django.conf import settings
 from rest_framework import serializers as s
 
 from backend.artifacts.models import Artifact, Receipt
+from backend.compiles.shapes import CARD_HELP, without_card
 from backend.domain.artifact.kolm_verify import Verdict
 from backend.domain.ids import Prefix, encode_id
 from backend.rest.shapes import Constant, PublicId, Shape, Time
@@ -21,10 +22,17 @@ class ArtifactShape(Shape[Artifact]):
     size_bytes = s.IntegerField()
     k_score_ppm = s.IntegerField()
     evaluation = s.JSONField()
+    card = s.DictField(allow_null=True, help_text=CARD_HELP)
     manifest = s.JSONField()
     created_at = Time()
     revoked_at = Time(allow_null=True)
     revoked_reason = s.CharField(allow_null=True)
+
+    def get_evaluation(self, row: Artifact) -> dict[str, Any]:
+        return without_card(row.evaluation)
+
+    def get_card(self, row: Artifact) -> dict[str, Any] | None:
+        return row.evaluation.get("card")
 
     def get_revoked_reason(self, row: Artifact) -> str | None:
         return row.revoked_reason if row.revoked_at else None
@@ -33,6 +41,7 @@ class ArtifactShape(Shape[Artifact]):
 class ArtifactNotice(ArtifactShape):  # as webhooks tell of it: with the address of the whole
     manifest = None  # type: ignore[assignment]
     evaluation = None  # type: ignore[assignment]
+    card = None  # type: ignore[assignment]
     url = s.CharField()
 
     def get_url(self, row: Artifact) -> str:

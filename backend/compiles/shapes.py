@@ -13,6 +13,17 @@ from backend.domain.lifecycle import STEPS, CompileStatus, StepName, StepStatus
 from backend.domain.planning.ablations import Arm
 from backend.rest.shapes import Constant, PublicId, Shape, TextOrNull, Time
 
+CARD_HELP = (
+    "The quality card: student, teacher, heads on the frozen base and a constant answer side by side, each with its "
+    "accuracy and interval, time and price; after how many answers the compile has paid for itself. Null before the "
+    "gate."
+)
+
+
+def without_card(evaluation: dict[str, Any]) -> dict[str, Any]:
+    """The evaluation as answers and artifacts have it: the quality card that is stored with it stands beside it."""
+    return {name: value for name, value in evaluation.items() if name != "card"}
+
 
 class FailureShape(Shape[Compile]):
     code = s.CharField(source="failure_code")
@@ -58,6 +69,9 @@ class CompileSummary(Shape[Compile]):  # as lists have it
     ended_at = Time(allow_null=True)
     last_progress_at = Time(allow_null=True)
 
+    def get_evaluation(self, row: Compile) -> dict[str, Any] | None:
+        return None if row.evaluation is None else without_card(row.evaluation)
+
     def get_ablation(self, row: Compile) -> Compile | None:
         return None if row.ablation_of is None else row
 
@@ -70,6 +84,10 @@ class CompileShape(CompileSummary):
     preflight = s.DictField(
         allow_null=True, help_text="Whether the preflight passed, and its lines; null before the compile has begun."
     )
+    card = s.DictField(allow_null=True, help_text=CARD_HELP)
+
+    def get_card(self, row: Compile) -> dict[str, Any] | None:
+        return (row.evaluation or {}).get("card")
 
 
 class CompileNotice(CompileSummary):  # as webhooks tell of it: without what its owner wrote and was told at the start

@@ -80,6 +80,7 @@ def _student(row: Artifact, text: str) -> dict[str, Any]:
     output = result.outputs[0]
     if "label" in output:
         answer |= {"label": output["label"][:MAX_SHOWN], "confidence_ppm": round(output["confidence"] * 1_000_000)}
+        answer |= {"is_unsure": output.get("is_unsure", False)}
     else:
         answer |= {"label": output["output"][:MAX_ANSWER], "n_tokens": output["n_tokens"]}
         answer |= {"is_cut": output["finish_reason"] != "stop"}

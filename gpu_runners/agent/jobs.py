@@ -128,6 +128,7 @@ def evaluate_files(job: EvaluateJob, *, folder: Path, base_dir: Path | None, emi
         base=base,
         rules=_optional(folder, "rules"),
         gold=_optional(folder, "gold"),
+        random=_optional(folder, "random"),
         on_progress=on_progress,
     )
     return {"result": result.to_json(), "blobs": []}

@@ -39,6 +39,7 @@ _BLOBS = {
         "adapter": "adapter_sha256",
         "rules": "rules_sha256",
         "gold": "gold_sha256",
+        "random": "random_sha256",
     },
     RunnerJobKind.EVALUATE_CAUSAL: {"inputs": "inputs_sha256", "adapter": "adapter_sha256", "rules": "rules_sha256"},
     RunnerJobKind.PACK_RECIPES: {
@@ -52,7 +53,7 @@ _BLOBS = {
     RunnerJobKind.SELECT: {"columns": "columns_sha256", "rows": "rows_sha256"},
 }
 
-_OPTIONAL = frozenset(("rules", "gold", "earlier", "feedback", "epoch"))  # "", or no such key: there is none
+_OPTIONAL = frozenset(("rules", "gold", "random", "earlier", "feedback", "epoch"))  # "", or no such key: there is none
 
 
 class Lease:

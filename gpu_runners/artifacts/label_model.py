@@ -1,8 +1,9 @@
 """A label task's model, ready to answer: merged weights, no torch for BERT bases, no state between calls.
 
 From a verified `.kolm` it reads four members: `adapter.safetensors`, `adapter_config.json`, `labels.json` (a JSON list
-of names, in the order of the head's rows) and `calibration.json` (`{"temperature_ppm": int}`). A fifth, `rules.json`,
-answers before the model where it is sure; an encoder drafts no tokens, so `recipes.json` means nothing to it.
+of names, in the order of the head's rows) and `calibration.json` (`{"temperature_ppm": int}`, with `"abstain_ppm": int`
+where the model may be unsure). A fifth, `rules.json`, answers before the model where it is sure; an encoder drafts no
+tokens, so `recipes.json` means nothing to it.
 """
 
 import json
@@ -13,6 +14,7 @@ from typing import Any, NotRequired, Self, TypedDict, cast
 import numpy as np
 from scipy.special import softmax
 
+from gpu_runners.artifacts.abstaining import abstain_ppm_of, with_doubts
 from gpu_runners.artifacts.rules_first import RulesFirst, predict_with_rules
 from gpu_runners.errors import JobFailed
 from gpu_runners.models.bases import Base
@@ -27,12 +29,14 @@ BATCH = 32
 
 class Output(TypedDict):
     """`confidence` in (0, 1], calibrated; `latency_us` is the input's own wall time, or its share of a batch's above 16
-    inputs. `rule`, where a rule answered, is its number from 1; `confidence` is then its bound."""
+    inputs. `rule`, where a rule answered, is its number from 1; `confidence` is then its bound. `is_unsure` is there
+    where the task abstains: whether the confidence is below its threshold; a rule's answer is never unsure."""
 
     label: str
     confidence: float
     latency_us: int
     rule: NotRequired[int]
+    is_unsure: NotRequired[bool]
 
 
 class LabelModel:
@@ -44,9 +48,10 @@ class LabelModel:
         labels: Sequence[str],
         temperature: float,
         rules: RulesFirst | None = None,
+        abstain_ppm: int | None = None,
     ) -> None:
         self.engine, self.tokenizer, self.labels, self.temperature = engine, tokenizer, list(labels), temperature
-        self.rules = rules
+        self.rules, self.abstain_ppm = rules, abstain_ppm
 
     @classmethod
     def build(
@@ -59,6 +64,7 @@ class LabelModel:
         labels: Sequence[str],
         temperature: float,
         rules: RulesFirst | None = None,
+        abstain_ppm: int | None = None,
     ) -> Self:
         """Raises JobFailed(invalid_adapter, base_mismatch)."""
         if config.base_sha256 != base.sha256:
@@ -71,7 +77,14 @@ class LabelModel:
             raise unfit(f"its head has {len(adapter.head.bias)} rows for {len(labels)} labels")
         tokenizer = TextTokenizer(base, max_tokens=config.max_tokens, prefix=config.prefix)
         engine = runtime.engine(adapter, config)
-        return cls(engine=engine, tokenizer=tokenizer, labels=labels, temperature=temperature, rules=rules)
+        return cls(
+            engine=engine,
+            tokenizer=tokenizer,
+            labels=labels,
+            temperature=temperature,
+            rules=rules,
+            abstain_ppm=abstain_ppm,
+        )
 
     @classmethod
     def from_members(cls, members: Mapping[str, bytes], *, base: Base, runtime: Runtime) -> Self:
@@ -90,11 +103,13 @@ class LabelModel:
             labels=labels,
             temperature=temperature_ppm / 1e6,
             rules=RulesFirst.from_members(members, labels=labels),
+            abstain_ppm=abstain_ppm_of(members),
         )
 
     def predict(self, texts: Sequence[str]) -> list[Output]:
         """One row an input, in order."""
-        return cast(list[Output], predict_with_rules(self.rules, texts, is_label=True, model=self._predict))
+        rows = predict_with_rules(self.rules, texts, is_label=True, model=self._predict)
+        return cast(list[Output], with_doubts(rows, self.abstain_ppm))
 
     def _predict(self, texts: Sequence[str]) -> list[Output]:
         size = 1 if len(texts) <= ONE_BY_ONE else BATCH

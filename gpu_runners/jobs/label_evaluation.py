@@ -22,6 +22,7 @@ from gpu_runners.models.tensor_files import Array
 
 N_LATENCIES = 50
 N_WARM_UP = 5
+N_HEAD_TIMES = 10  # of a head on the frozen base, which no score is made of
 CHUNK = 256
 
 
@@ -33,11 +34,12 @@ def evaluate(
     base: Base,
     rules: bytes | None = None,
     gold: bytes | None = None,
+    random: bytes | None = None,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> EvaluateResult:
     """One prediction an input, in order: by the model, by logistic regression on the frozen base (of the same pairs,
-    and of `gold` alone) and, of a rules.json, by the rules. Raises JobFailed (invalid_dataset, invalid_adapter,
-    base_mismatch)."""
+    of `gold` alone and of `random` labels) and, of a rules.json, by the rules. Raises JobFailed (invalid_dataset,
+    invalid_adapter, base_mismatch)."""
     started = time.monotonic()
     texts = read_inputs(inputs)
     first = None if rules is None else RulesFirst.from_members({"rules.json": rules}, labels=job.labels)
@@ -47,26 +49,27 @@ def evaluate(
         base=base, runtime=runtime, adapter=adapter, config=config, labels=job.labels, temperature=job.temperature
     )
     frozen = _Frozen(forward=partial(runtime.embed, pooling=config.pooling), tokenizer=model.tokenizer)
-    head_of_gold = None if gold is None else frozen.fit(gold, job.labels)
+    of_pairs = _FittedHead(head=adapter.baseline, labels=job.labels)
+    heads = [of_pairs, *(None if pairs is None else frozen.fit(pairs, job.labels) for pairs in (gold, random))]
     predictions, confidences = [], []
-    baseline_predictions: list[str] = []
-    gold_predictions: list[str] = []
+    by_head: list[list[str]] = [[] for _ in heads]
     for start in range(0, len(texts), CHUNK):
         rows = model.tokenizer.ids(texts[start : start + CHUNK])
         probabilities = in_batches(model.probabilities, rows)
         predictions += [job.labels[i] for i in probabilities.argmax(axis=1)]
         confidences += [round(float(p), 6) for p in probabilities.max(axis=1)]
         embedded = frozen.embed(rows)
-        baseline_predictions += _answers(embedded, adapter.baseline, job.labels)
-        if head_of_gold is not None:
-            gold_predictions += _answers(embedded, head_of_gold.head, head_of_gold.labels)
+        for answers, head in zip(by_head, heads, strict=True):
+            answers += [] if head is None else head.answers(embedded)
         on_progress(min(start + CHUNK, len(texts)), len(texts))
     own, ruled_own_ns = _own_times(model, texts, first)
+    of_head = frozen.own_times(of_pairs, _sample(texts, N_HEAD_TIMES), device=model.engine.device)
     return EvaluateResult(
         predictions=predictions,
         confidences=confidences,
-        baseline_predictions=baseline_predictions,
-        gold_predictions=gold_predictions,
+        baseline_predictions=by_head[0],
+        gold_predictions=by_head[1],
+        random_predictions=by_head[2],
         rule_answers=[] if first is None else [a.text if a else None for a in first.answers(texts)],
         latency_us=_latencies(model, texts),
         ruled_latency_us=[] if first is None else _latencies(model, texts, rules=first),
@@ -74,6 +77,8 @@ def evaluate(
         ruled_own_ns=ruled_own_ns,
         own_reference_ns=own.reference_ns,
         own_clock=own.clock,
+        head_own_ns=of_head.answers_ns,
+        head_reference_ns=of_head.reference_ns,
         device=model.engine.device,
         runner_ms=round((time.monotonic() - started) * 1000),
     )
@@ -84,7 +89,10 @@ class _FittedHead:
     """A head with the labels of its rows."""
 
     head: Head
-    labels: list[str]
+    labels: Sequence[str]
+
+    def answers(self, embedded: Array) -> list[str]:
+        return [self.labels[i] for i in head_logits(embedded, self.head).argmax(axis=1)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,19 +106,26 @@ class _Frozen:
         """(n, d) float32 unit rows."""
         return in_batches(self.forward, rows)
 
-    def fit(self, gold: bytes, labels: Sequence[str]) -> _FittedHead | None:
+    def own_times(self, head: _FittedHead, texts: Sequence[str], *, device: str) -> OwnTimes:
+        """The own times of this head's answers, tokenising included."""
+
+        def answer(text: str) -> list[str]:
+            return head.answers(self.forward(self.tokenizer.ids([text])))
+
+        with one_thread():
+            for text in texts[:1]:
+                answer(text)
+            return own_times([partial(answer, text) for text in texts], device=device)
+
+    def fit(self, pairs: bytes, labels: Sequence[str]) -> _FittedHead | None:
         """Fit a head on these pairs, for the labels that they have; None for fewer than two."""
-        there = labels_in(gold)
+        there = labels_in(pairs)
         known = [label for label in labels if label in there]
         if len(known) < 2:
             return None
-        pairs = read_pairs(gold, known)
-        embedded = self.embed(self.tokenizer.ids([pair.text for pair in pairs]))
-        return _FittedHead(head=fit_head(embedded, pairs, n_labels=len(known)), labels=known)
-
-
-def _answers(embedded: Array, head: Head, labels: Sequence[str]) -> list[str]:
-    return [labels[i] for i in head_logits(embedded, head).argmax(axis=1)]
+        rows = read_pairs(pairs, known)
+        embedded = self.embed(self.tokenizer.ids([pair.text for pair in rows]))
+        return _FittedHead(head=fit_head(embedded, rows, n_labels=len(known)), labels=known)
 
 
 def in_batches(forward: Callable[[Sequence[Sequence[int]]], Array], rows: Sequence[Sequence[int]]) -> Array:
@@ -137,6 +152,6 @@ def _own_times(model: LabelModel, texts: Sequence[str], rules: RulesFirst | None
     return own, [] if rules is None else with_rules(rules, sample, own.answers_ns)
 
 
-def _sample(texts: Sequence[str]) -> list[str]:
-    n = min(N_LATENCIES, len(texts))
+def _sample(texts: Sequence[str], most: int = N_LATENCIES) -> list[str]:
+    n = min(most, len(texts))
     return [texts[i * len(texts) // n] for i in range(n)]

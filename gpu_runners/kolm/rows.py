@@ -43,6 +43,7 @@ class Compile(Row):
     waste_microusd: int = 0
     k_score_ppm: int | None = None
     evaluation: Json | None = None
+    card: Json | None = None
     gate: Json | None = None
     artifact: str | None = None
     ablation: Json | None = None
@@ -164,6 +165,7 @@ class Artifact(Row):
     k_score_ppm: int
     compile: str = ""
     evaluation: Json | None = None
+    card: Json | None = None
     manifest: Json | None = None
     created_at: datetime | None = None
     revoked_at: datetime | None = None
@@ -185,6 +187,7 @@ class Output(Row):
     finish_reason: str | None = None
     n_tokens: int | None = None
     rule: int | None = None  # the number of the rule that answered in the model's place
+    is_unsure: bool = False  # where the task abstains: the confidence is below its threshold
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

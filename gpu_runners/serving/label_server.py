@@ -1,6 +1,7 @@
 """`kolm serve`: one artifact behind a small HTTP server of the standard library, on loopback unless told otherwise.
 
     POST /v1/run    {"input": "text" or ["text", ...]}  ->  {"outputs": [{"label", "confidence", "latency_us"}, ...]}
+                                                                (and "is_unsure" where the task abstains)
     GET  /v1/model  what is served, from the signed manifest
     GET  /healthz   {"status": "ok"}
 

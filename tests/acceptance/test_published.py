@@ -24,7 +24,10 @@ pytestmark = pytest.mark.timeout(240)
 # (and what its seconds cost), and the digests of those. Everything else is byte for byte the same.
 # what follows from times: of a K-score its speed and cost, and their sum
 TIMED = "(p50_us|own_us|measured_ns|reference_ns|latency_ppm|cost_nanousd|cost_ppm|composite_ppm)"
+# of a quality card: times, prices of a runner's time, and what the compile's seconds cost
+CARD = r"(compile_microusd|rows/\d+/(answer_us|per_1000_microusd)|break_even/\d+/(calls|per_1000_microusd))"
 MAY_DIFFER = {
+    "card.json": rf"/{CARD}",
     "manifest.json": r"/(compile|created_at|receipt_head|k_score_ppm)|/members/\d+/(sha256|size)",
     "signatures.json": r"/payload|/signatures/0/sig",
     "evals.json": r"/latency_us_(p50|p95)|/own/(own_us|measured_ns|reference_ns)",
@@ -38,7 +41,7 @@ MAY_DIFFER = {
     r"|/predicate/facts/trials/0/(k_score_ppm|cost_microusd|evals)"
     r"|(/subject|/predicate/outputs)/0/digest/sha256",
     "receipts/07-gate.dsse.json": r"/predicate/facts/(gate/k_score_ppm|gate/floors/5/(measured|message))"
-    rf"|/predicate/facts/k_score/{TIMED}"
+    rf"|/predicate/facts/k_score/{TIMED}|/predicate/facts/card/{CARD}"
     r"|(/subject|/predicate/inputs|/predicate/outputs)/[01]/digest/sha256",
 }
 
@@ -116,6 +119,8 @@ def test_the_artifact_answers_with_label_confidence_and_latency(customer: Custom
     for row in body["outputs"]:
         assert 1 / len(LABELS) <= row["confidence"] <= 1
         assert row["latency_us"] > 0
+    own_ms = max(1, round(sum(row["latency_us"] for row in body["outputs"]) / 1000))
+    assert body["cost_microusd"] <= own_ms * 150 // 1000  # the load that came first is on no bill
     again = customer.api.post(f"/v1/artifacts/{compile['artifact']}/run", json={"inputs": inputs}).json()
     assert again["load_ms"] == 0
     assert [row["label"] for row in again["outputs"]] == [row["label"] for row in body["outputs"]]

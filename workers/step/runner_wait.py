@@ -123,6 +123,11 @@ def runner_fact(job: RunnerJob, runner_ms: int) -> Fact:
     )
 
 
+def runner_nanousd(own_us: int) -> int:
+    """The price of so many microseconds of a runner, in nano-USD, rounded down."""
+    return int(price_book().prices[SKU].usd_per_unit * own_us * 1000)
+
+
 def runner_ms_of(result: dict[str, Any]) -> int:
     """The runner's own time, of a result that need not be one."""
     runner_ms = result.get("runner_ms")

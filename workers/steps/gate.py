@@ -1,5 +1,5 @@
 """The gate: floors first, then the K-score. Below it the compile ends here, says which floor failed and what is
-cheapest to try; nothing is published."""
+cheapest to try; nothing is published. The quality card is made here, published or not."""
 
 from backend.blobs import put_json
 from backend.compiles.events import append_event, touch
@@ -7,6 +7,7 @@ from backend.domain.lifecycle import CompileStatus, StepName
 from backend.domain.planning.step_outputs import EvaluationOut, GateOut
 from workers.step.durable import CompileRun
 from workers.step.result import StepDone, finish_step
+from workers.training.card import card_of
 from workers.training.heldout import evaluation_of, gate_of, public_evaluation, score_of
 from workers.training.trials import chosen_trial
 
@@ -20,9 +21,9 @@ def run_gate(run: CompileRun) -> StepDone:
     k_json, gate_json = score.to_json(), decision.to_json()
     k_ppm = score.composite_ppm
     with run.transaction() as fenced:
-        touch(
-            fenced.compile, k_score_ppm=k_ppm, evaluation=public_evaluation(run, evaluation, measured), gate=gate_json
-        )
+        card = card_of(run, fenced.compile, evaluation, measured, score).to_json()
+        figures = public_evaluation(run, evaluation, measured) | {"card": card}
+        touch(fenced.compile, k_score_ppm=k_ppm, evaluation=figures, gate=gate_json)
         data = {"passed": decision.passed, "k_score_ppm": k_ppm, "gate": gate_json}
         append_event(run.tenant_id, run.compile_id, "gate.decided", data)
         done = StepDone(
@@ -33,6 +34,7 @@ def run_gate(run: CompileRun) -> StepDone:
                 passed=decision.passed,
                 k_score=k_json,
                 gate=gate_json,
+                card=card,
             ),
             ends=None if decision.passed else CompileStatus.GATE_FAILED,
         )

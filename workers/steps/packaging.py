@@ -54,6 +54,7 @@ class _Parts:
     k_score: Any
     gate: Any
     predictions: dict[str, Any]
+    abstain_ppm: int | None
     structures: list[Structure]
 
 
@@ -102,6 +103,7 @@ def _read_parts(run: CompileRun, chosen: ChosenTrial) -> _Parts:
         k_score=get_json(run.tenant_id, gate.k_score_sha256),
         gate=get_json(run.tenant_id, gate.gate_sha256),
         predictions=_predictions(measured),
+        abstain_ppm=None if measured.threshold is None else measured.threshold.ppm,
         structures=_structures(run, labeling),
     )
 
@@ -109,12 +111,15 @@ def _read_parts(run: CompileRun, chosen: ChosenTrial) -> _Parts:
 def _members(run: CompileRun, compile: Compile, parts: _Parts) -> dict[str, bytes]:
     """The files of the artifact, but for the receipts."""
     trained = parts.trained
-    of_kind = _of_kind(run, trained)
+    of_kind = _of_kind(run, trained, parts.abstain_ppm)
+    evaluation = dict(compile.evaluation or {})
+    card = evaluation.pop("card", None)  # none of a gate that the release before decided
     steps = {step.name: step for step in StepRun.objects.filter(tenant_id=run.tenant_id, compile=compile)}
     values: dict[str, Any] = {
         "spec.json": canonical_spec(run.spec),
         "adapter_config.json": trained.adapter_config,
-        "evals.json": (compile.evaluation or {}) | parts.predictions,
+        "evals.json": evaluation | parts.predictions,
+        **({} if card is None else {"card.json": card}),
         "k_score.json": parts.k_score,
         "gate.json": parts.gate,
         "training_stats.json": as_integers(_training_stats(run, compile, trained)),
@@ -176,13 +181,14 @@ def _fast_paths(run: CompileRun, measured: Measurement, labeling: LabelingOut) -
     )
 
 
-def _of_kind(run: CompileRun, trained: Trained) -> dict[str, Any]:
+def _of_kind(run: CompileRun, trained: Trained, abstain_ppm: int | None) -> dict[str, Any]:
     """The files that only label tasks have, and those that only adapters of one kind of base have."""
     files: dict[str, Any] = {}
     if isinstance(run.spec.output, LabelOutput):
         files["labels.json"] = label_names(run.spec)
     if isinstance(trained, DistillResult):
-        return files | {"calibration.json": {"temperature_ppm": round(trained.temperature * 1_000_000)}}
+        calibration = {"temperature_ppm": round(trained.temperature * 1_000_000)}
+        return files | {"calibration.json": calibration | ({} if abstain_ppm is None else {"abstain_ppm": abstain_ppm})}
     return files | {"prompt.json": prompt_json(run.spec)}
 
 
@@ -200,6 +206,7 @@ def _predictions(measured: Measurement) -> dict[str, Any]:
         "predictions",
         "baseline_predictions",
         "gold_predictions",
+        "random_predictions",
         "confidences_ppm",
         "failed",
         "verdicts",

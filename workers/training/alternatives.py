@@ -5,7 +5,7 @@ says and nothing trains on it. A call is named by the input, so that a resumed c
 wrong here ends no compile: the rows that were answered count, and the reason stands beside them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import takewhile
 from typing import Any
@@ -17,7 +17,7 @@ from backend.domain.evaluation.alternatives import Alternative, AlternativeName,
 from backend.domain.evaluation.classification import PPM
 from backend.domain.evaluation.generative import json_marks, typical_answer
 from backend.domain.lifecycle import StepName
-from backend.domain.planning.step_outputs import SlicingOut
+from backend.domain.planning.step_outputs import LabelingOut, SlicingOut
 from backend.domain.planning.trials import TrialKind
 from backend.domain.spec.parsing import JsonOutput, LabelOutput, Spec, TextOutput, label_names
 from workers.scoring.answer_checks import failed_checks
@@ -30,6 +30,7 @@ from workers.teachers.protocol import TeacherFailed
 from workers.training.measurement import Measurement, TeacherAnswers
 
 Rows = list[dict[str, str]]
+HELD_OUT_CALLS = "beside:"  # how the journal's keys of the calls begin that ask about held-out inputs
 BASELINES = {TrialKind.ENCODER: AlternativeName.FROZEN, TrialKind.CAUSAL: AlternativeName.BASE}
 
 
@@ -40,21 +41,30 @@ def alternatives_of(run: CompileRun, measured: Measurement) -> tuple[Alternative
     if isinstance(output, TextOutput) and output.accuracy == "judge":
         return ()  # the judge would have to be asked about each
     if isinstance(output, LabelOutput):
-        return _of_labels(run.spec, [row["output"] for row in heldout], measured)
+        n_trained = {
+            AlternativeName.FROZEN: run.output(LabelingOut).n_pairs,
+            AlternativeName.FROZEN_RANDOM: measured.n_random,
+        }
+        return _of_labels(run.spec, [row["output"] for row in heldout], measured, n_trained)
     return _of_answers(run.spec, heldout, measured)
 
 
-def _of_labels(spec: Spec, gold: list[str], measured: Measurement) -> tuple[Alternative, ...]:
+def _of_labels(
+    spec: Spec, gold: list[str], measured: Measurement, n_trained: Mapping[AlternativeName, int | None]
+) -> tuple[Alternative, ...]:
     others: dict[AlternativeName, list[str]] = {BASELINES[measured.kind]: measured.baseline_predictions}
+    if measured.random_predictions:
+        others[AlternativeName.FROZEN_RANDOM] = measured.random_predictions
     if measured.gold_predictions:
         others[AlternativeName.GOLD_ONLY] = measured.gold_predictions
-    made = label_alternatives(gold, measured.predictions, others, confidence=spec.gate.confidence)
+    confidence = spec.gate.confidence
+    made = label_alternatives(gold, measured.predictions, others, confidence=confidence, n_trained=n_trained)
     if (asked := measured.teacher) is None or not asked.rows:
         return made
     truths = [gold[i] for i in asked.rows]
     ours = [measured.predictions[i] for i in asked.rows]
     theirs = {AlternativeName.TEACHER: asked.answers}
-    return (*made, *label_alternatives(truths, ours, theirs, confidence=spec.gate.confidence)[1:])
+    return (*made, *label_alternatives(truths, ours, theirs, confidence=confidence)[1:])
 
 
 def _of_answers(spec: Spec, heldout: Rows, measured: Measurement) -> tuple[Alternative, ...]:
@@ -135,7 +145,9 @@ def _ask_some(
 def _call(run: CompileRun, text: str) -> PlannedCall:
     shown = sha256_hex(text.encode())[:40]
     seed = seed_of(run, "beside", shown)
-    return PlannedCall(key=f"beside:{shown}", request=item_request(run.spec, text, n=1, temperature=0.0, seed=seed))
+    return PlannedCall(
+        key=f"{HELD_OUT_CALLS}{shown}", request=item_request(run.spec, text, n=1, temperature=0.0, seed=seed)
+    )
 
 
 def _read(spec: Spec, reply: str) -> str:

@@ -19,19 +19,19 @@ from backend.domain.evaluation.kscore import AnyEvaluation, KScore, score_evalua
 from backend.domain.evaluation.means import Means
 from backend.domain.evaluation.own_time import Clock, OwnTime, Unit, own_time
 from backend.domain.jobs.causal_jobs import EvaluateCausalResult
-from backend.domain.jobs.runner_jobs import DistillResult
-from backend.domain.money.pricing import price_book
+from backend.domain.jobs.runner_jobs import DistillResult, EvaluateResult
 from backend.domain.planning.step_outputs import LabelingOut, SlicingOut
 from backend.domain.planning.trials import TrialKind
 from backend.domain.spec.gold import leakage
 from backend.domain.spec.parsing import JsonOutput, LabelOutput, Spec, TextOutput, label_names
 from workers.scoring.answer_checks import failed_checks
 from workers.step.durable import CompileRun
-from workers.step.runner_wait import SKU
+from workers.step.runner_wait import runner_nanousd
+from workers.training.abstaining import confidence_figures
 from workers.training.alternatives import BASELINES, alternatives_of, common_answer
 from workers.training.judging import judge_texts
 from workers.training.measurement import Measurement, RuleShare, quantiles_us
-from workers.training.trial_jobs import Answered, Trained
+from workers.training.trial_jobs import Answered, Trained, random_labels
 
 
 def measure(
@@ -77,7 +77,7 @@ def _measure_answers(
         kind=TrialKind.CAUSAL if is_causal else TrialKind.ENCODER,
         predictions=answers,
         baseline_predictions=bare,
-        gold_predictions=None if isinstance(result, EvaluateCausalResult) else result.gold_predictions or None,
+        **({} if isinstance(result, EvaluateCausalResult) else _heads(run, heldout, result)),
         confidences_ppm=[round(value * 1_000_000) for value in result.confidences],
         device=result.device,
         latency_us_p50=p50,
@@ -104,6 +104,19 @@ def _measure_answers(
     return measured
 
 
+def _heads(run: CompileRun, heldout: list[dict[str, str]], result: EvaluateResult) -> dict[str, Any]:
+    """The measurements of heads on the frozen base, beside the one on the pairs that train."""
+    timed, clock = result.head_own_ns, result.own_clock
+    return {
+        "gold_predictions": result.gold_predictions or None,
+        "random_predictions": result.random_predictions or None,
+        "n_random": len(random_labels(run, heldout)) if result.random_predictions else None,
+        "head_own": own_time(Unit.ANSWER, Clock(clock), timed, [1] * len(timed), reference_ns=result.head_reference_ns)
+        if timed
+        else None,
+    }
+
+
 def _own_time(spec: Spec, result: Answered, times_ns: list[int]) -> OwnTime | None:
     """The time by the answer for labels, else by the token; a rule's answer counts the tokens that it saves."""
     if not times_ns:
@@ -128,10 +141,14 @@ def _leakage(dataset: list[dict[str, Any]], heldout: list[dict[str, str]]) -> di
     return {"n_exact": len(leaks.exact), "n_near": len(leaks.near)}
 
 
+def heldout_gold(run: CompileRun) -> list[str]:
+    """The right answers to the held-out inputs."""
+    return [row["output"] for row in get_jsonl(run.tenant_id, run.output(SlicingOut).gold_heldout)]
+
+
 def evaluation_of(run: CompileRun, measured: Measurement, *, rows: Sequence[int] | None = None) -> AnyEvaluation:
     """The held-out figures from what was measured: accuracy with interval, tables, baselines. `rows`: those alone."""
-    heldout = get_jsonl(run.tenant_id, run.output(SlicingOut).gold_heldout)
-    gold = [row["output"] for row in heldout]
+    gold = heldout_gold(run)
     if rows is not None:
         gold = [gold[i] for i in rows]
         measured = measured.of_rows(rows)
@@ -175,14 +192,13 @@ def _generative(spec: Spec, gold: Sequence[str], measured: Measurement) -> AnyEv
 def score_of(run: CompileRun, evaluation: AnyEvaluation, measured: Measurement, trained: Trained) -> KScore:
     """The K-score: what is shipped is the adapter with its pack and rules, a call costs its own time on a runner."""
     own = measured.own_time(unit_of(run.spec))
-    usd_per_second = price_book().prices[SKU].usd_per_unit
     rules = measured.shipped_rules(run.output(LabelingOut))
     shipped = [trained.adapter_sha256, measured.pack_sha256, rules]
     return score_evaluation(
         evaluation,
         size_bytes=sum(blob_size(run.tenant_id, digest) for digest in shipped if digest),
         own=own,
-        cost_nanousd=int(usd_per_second * own.answer_us * 1000),
+        cost_nanousd=runner_nanousd(own.answer_us),
         p50_us=measured.latency_us_p50,
         rule_coverage_ppm=measured.used_rules.coverage_ppm if rules and measured.used_rules else 0,
     )
@@ -217,6 +233,7 @@ def gate_of(
 def public_evaluation(run: CompileRun, evaluation: AnyEvaluation, measured: Measurement) -> dict[str, Any]:
     """The part that receipts, the API and the artifact show: figures, alternatives and conditions."""
     asked = measured.teacher
+    trusted = confidence_figures(run.spec, heldout_gold(run), measured)
     beside = {"alternatives": [one.to_json() for one in alternatives_of(run, measured)]}
     skipped = {} if asked is None or not asked.why_not else {"teacher_why_not": asked.why_not}
-    return evaluation.to_json() | measured.conditions() | beside | skipped
+    return evaluation.to_json() | measured.conditions() | trusted | beside | skipped

@@ -5,11 +5,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
+from backend.domain.evaluation.abstaining import Threshold
 from backend.domain.evaluation.own_time import Clock, OwnTime, Unit
 from backend.domain.planning.step_outputs import LabelingOut
 from backend.domain.planning.trials import TrialKind
 
-_BY_ROW = ("predictions", "baseline_predictions", "gold_predictions", "failed", "verdicts", "baseline_failed")
+_BY_ROW = (
+    "predictions",
+    "baseline_predictions",
+    "gold_predictions",
+    "random_predictions",
+    "failed",
+    "verdicts",
+    "baseline_failed",
+)
+_TIMES = ("own", "head_own")
 # what the API and the artifact show beside the figures
 _CONDITIONS = (
     "latency_us_p50",
@@ -55,8 +65,10 @@ class Measurement:
     `verdicts` is a judge's, `confidences_ppm` are the model's, also where a rule answered (`rule_rows`; then
     `model_predictions` are the model's own answers). The latencies are wall times and tell of the runner, `own` is the
     model's own time (None: measured by the release of before). `recipes` is the pack's part of the receipt.
-    `gold_predictions` are those of the head that was fitted on gold alone, `common_answer` is the training pairs' most
-    typical one (json), `teacher` what the teacher answered; None where they were not measured."""
+    `gold_predictions` are those of the head that was fitted on gold alone, `random_predictions` those of the one on
+    `n_random` random labels, `head_own` is a head's own time, `common_answer` the training pairs' most typical one
+    (json), `teacher` what the teacher answered; None where they were not measured. `threshold` is that of the
+    confidences, of a task that abstains."""
 
     kind: TrialKind
     predictions: list[str]
@@ -79,6 +91,10 @@ class Measurement:
     model_predictions: list[str] | None = None
     recipes: dict[str, Any] | None = None
     gold_predictions: list[str] | None = None
+    random_predictions: list[str] | None = None
+    n_random: int | None = None
+    head_own: OwnTime | None = None
+    threshold: Threshold | None = None
     common_answer: str | None = None
     teacher: TeacherAnswers | None = None
 
@@ -87,15 +103,20 @@ class Measurement:
         there = {name: value for name, value in values.items() if value is not None}
         parts = {name: getattr(self, name) for name in ("rules", "teacher")}
         nested = {name: asdict(part) for name, part in parts.items() if part is not None}
-        return there | nested | ({} if self.own is None else {"own": self.own.to_json()})
+        times = {name: getattr(self, name) for name in _TIMES}
+        if self.threshold is not None:
+            nested["threshold"] = self.threshold.to_json()
+        return there | nested | {name: time.to_json() for name, time in times.items() if time is not None}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "Measurement":
         own = {one.name: value[one.name] for one in fields(cls) if one.name in value}
         rules = RuleShare(**own["rules"]) if own.get("rules") else None
-        time = OwnTime.from_json(own["own"]) if own.get("own") else None
+        times = {name: OwnTime.from_json(own[name]) for name in _TIMES if own.get(name)}
         teacher = TeacherAnswers(**own["teacher"]) if own.get("teacher") else None
-        return cls(**own | {"kind": TrialKind(own["kind"]), "rules": rules, "own": time, "teacher": teacher})
+        threshold = Threshold.from_json(own["threshold"]) if own.get("threshold") else None
+        parts = {"rules": rules, "teacher": teacher, "threshold": threshold}
+        return cls(**own | {"kind": TrialKind(own["kind"])} | parts | times)
 
     def of_rows(self, rows: Sequence[int]) -> "Measurement":
         """The measurement of these rows alone."""

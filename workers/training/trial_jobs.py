@@ -62,11 +62,12 @@ def read_trained(run: CompileRun, trial: Trial, value: dict[str, Any]) -> Traine
 
 
 def evaluate_offer(run: CompileRun, trained: Trained, heldout: list[dict[str, str]]) -> Offer:
-    inputs = put_jsonl(run.tenant_id, [{"input": row["input"]} for row in heldout])
+    texts = put_jsonl(run.tenant_id, [{"input": row["input"]} for row in heldout])
     rules = run.output(LabelingOut).rules
-    needs = (trained.adapter_sha256, inputs, *([rules] if rules else []))
-    gold = gold_alone(run, heldout) if isinstance(trained, DistillResult) else ""
+    needs = (trained.adapter_sha256, texts, *([rules] if rules else []))
     if isinstance(trained, DistillResult):
+        gold, labels = gold_alone(run, heldout), random_labels(run, heldout)
+        random = put_jsonl(run.tenant_id, labels) if labels else ""
         job = EvaluateJob(
             base_model=run.spec.train.base,
             base_model_sha256=trained.base_model_sha256,
@@ -74,11 +75,16 @@ def evaluate_offer(run: CompileRun, trained: Trained, heldout: list[dict[str, st
             adapter_sha256=trained.adapter_sha256,
             adapter_config=trained.adapter_config,
             temperature=trained.temperature,
-            inputs_sha256=inputs,
+            inputs_sha256=texts,
             rules_sha256=rules,
             gold_sha256=gold,
+            random_sha256=random,
         )
-        return Offer(kind=RunnerJobKind.EVALUATE, payload=job.to_json(), inputs=(*needs, *([gold] if gold else [])))
+        payload = job.to_json()
+        if not random:
+            del payload["random_sha256"]  # a runner of the release before knows no such key
+        inputs = (*needs, *(digest for digest in (gold, random) if digest))
+        return Offer(kind=RunnerJobKind.EVALUATE, payload=payload, inputs=inputs)
     causal = EvaluateCausalJob(
         base_model=run.spec.train.causal.base,
         base_model_sha256=trained.base_model_sha256,
@@ -87,7 +93,7 @@ def evaluate_offer(run: CompileRun, trained: Trained, heldout: list[dict[str, st
         max_new_tokens=answer_max_tokens(run.spec),
         adapter_sha256=trained.adapter_sha256,
         adapter_config=trained.adapter_config,
-        inputs_sha256=inputs,
+        inputs_sha256=texts,
         rules_sha256=rules,
     )
     return Offer(kind=RunnerJobKind.EVALUATE_CAUSAL, payload=causal.to_json(), inputs=needs)
@@ -102,6 +108,15 @@ def gold_alone(run: CompileRun, heldout: list[dict[str, str]]) -> str:
     chosen = [gold[kept[i * len(kept) // n]] for i in range(n)]
     rows = [{"input": row["input"], "label": row["output"], "weight": 1.0} for row in chosen]
     return put_jsonl(run.tenant_id, rows) if rows else ""
+
+
+def random_labels(run: CompileRun, heldout: list[dict[str, str]]) -> list[dict[str, Any]]:
+    """The labels that were bought at random, as a runner reads pairs, without what is like a held-out input; at most
+    MAX_GOLD_ALONE, [] where there are none."""
+    digest = run.output(LabelingOut).random_labels
+    rows = get_jsonl(run.tenant_id, digest) if digest else []
+    kept = drop_leaks([row["input"] for row in rows], [row["input"] for row in heldout])[:MAX_GOLD_ALONE]
+    return [{"input": rows[i]["input"], "label": rows[i]["label"], "weight": 1.0} for i in kept]
 
 
 def read_answered(run: CompileRun, trial: Trial, value: dict[str, Any], *, n: int) -> Answered:

@@ -22,6 +22,7 @@ from backend.usage.ledger import Fact
 from workers.step.durable import CompileRun
 from workers.step.runner_wait import RunnerJobFailed, RunnerRefused, Slot, result_or_wait, runner_fact, runner_ms_of
 from workers.step.spending import capture, left_to_bill
+from workers.training.abstaining import threshold_of
 from workers.training.heldout import evaluation_of, gate_of, measure, score_of
 from workers.training.measurement import Measurement
 from workers.training.trial_jobs import Trained, distill_offer, evaluate_offer, read_answered, read_trained
@@ -108,7 +109,7 @@ def _answers(run: CompileRun, nth: int, trial: Trial) -> tuple[Measurement, Trai
         return None
     result = read_answered(run, trial, answered[1], n=len(heldout))
     dataset = get_jsonl(run.tenant_id, run.output(LabelingOut).dataset)
-    return measure(run, heldout, dataset, result), trained
+    return replace(measure(run, heldout, dataset, result), threshold=threshold_of(run.spec, trained)), trained
 
 
 def _end(run: CompileRun, nth: int, outcome: TrialOutcome, **ended: Any) -> None:

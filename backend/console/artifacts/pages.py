@@ -21,6 +21,7 @@ from backend.compiles.models import Compile
 from backend.console.access import ConsoleRequest, page
 from backend.console.artifacts.lineage import names_of, versions_of, with_versions
 from backend.console.charts import sparkline
+from backend.console.compiles.quality_cards import shown_card
 from backend.console.compiles.recipe_figures import fast_paths_of
 from backend.console.rows_and_forms import own_row, page_of
 from backend.domain.artifact import kolm_verify
@@ -125,6 +126,7 @@ def _context(request: ConsoleRequest, row: Artifact) -> dict[str, Any]:
         "trend": _trend([v.artifact.k_score_ppm / 1e6 for v in reversed(versions)]),
         "receipts": [(encode_id(Prefix.RECEIPT, receipt.id), receipt) for receipt in receipts],
         "evaluation": evaluation,
+        "card": shown_card(evaluation),
         "fast": None if compile is None else fast_paths_of(compile, evaluation),
         "gate": (compile.gate if compile is not None else None) or {},
         **_lines(row),

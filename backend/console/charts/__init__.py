@@ -10,14 +10,28 @@ in a table what they show. No inline style; every label is escaped.
     scatter(points, groups, title=...)        points: Point(x, y, group, label)
     intervals(rows, title=...)                rows: (label, low, value, high)
     heat(matrix, rows, columns, title=...)
+    card_figure(card, title=...)              a quality card's JSON
 
 `write` turns a number into text (`usd`, `pct`, ...). Coordinates are in per cent, so that a chart is as wide as its
 place and its letters keep their size.
 """
 
 from backend.console.charts.bars import bars, columns, funnel, intervals, stacked_bars
+from backend.console.charts.cards import card_figure
 from backend.console.charts.heat import heat
 from backend.console.charts.lines import line, sparkline
 from backend.console.charts.points import Point, scatter
 
-__all__ = ["Point", "bars", "columns", "funnel", "heat", "intervals", "line", "scatter", "sparkline", "stacked_bars"]
+__all__ = [
+    "Point",
+    "bars",
+    "card_figure",
+    "columns",
+    "funnel",
+    "heat",
+    "intervals",
+    "line",
+    "scatter",
+    "sparkline",
+    "stacked_bars",
+]

@@ -17,6 +17,7 @@ from backend.console.access import ConsoleRequest, page
 from backend.console.charts import funnel, heat
 from backend.console.compiles import figures
 from backend.console.compiles.maps import candidate_map
+from backend.console.compiles.quality_cards import shown_card
 from backend.console.compiles.recipe_figures import fast_paths
 from backend.console.compiles.rows import find_compile, output_of
 from backend.console.compiles.slices import (
@@ -156,6 +157,7 @@ def _results(request: ConsoleRequest, row: Compile, steps: Sequence[StepRun]) ->
         "floors": figures.floors(row),
         "axes": figures.axes({} if gate is None else gate.k_score),
         "confusion": confusion_of(row),
+        "card": shown_card(row.evaluation),
         "receipts": list(
             Receipt.objects.of_tenant(row.tenant_id)
             .filter(compile_id=row.id)

@@ -25,6 +25,7 @@ class AlternativeName(StrEnum):
     MAJORITY = "majority"  # the commonest label of the held-out rows, always
     COMMON_ANSWER = "common_answer"  # the training answer that is most like all others, always
     FROZEN = "frozen_encoder_logistic_regression"  # on the same pairs
+    FROZEN_RANDOM = "frozen_encoder_random_labels"  # the same on the labels that were bought at random
     GOLD_ONLY = "gold_only_logistic_regression"  # the same on the gold alone that trains
     BASE = "base_constrained"  # the bare causal base
     TEACHER = "teacher"
@@ -32,11 +33,19 @@ class AlternativeName(StrEnum):
 
 # Those that cost no more to ship and to serve than the model itself: a model that is clearly worse is not published.
 # Always the same answer is a floor of its own for labels; the bare base is one for json and text.
-HELD_TO = frozenset((AlternativeName.COMMON_ANSWER, AlternativeName.FROZEN, AlternativeName.GOLD_ONLY))
+HELD_TO = frozenset(
+    (
+        AlternativeName.COMMON_ANSWER,
+        AlternativeName.FROZEN,
+        AlternativeName.FROZEN_RANDOM,
+        AlternativeName.GOLD_ONLY,
+    )
+)
 WORDS = {
     AlternativeName.MAJORITY: "always the commonest label",
     AlternativeName.COMMON_ANSWER: "always the most typical training answer",
     AlternativeName.FROZEN: "logistic regression on the frozen base, same pairs",
+    AlternativeName.FROZEN_RANDOM: "logistic regression on the frozen base, random labels",
     AlternativeName.GOLD_ONLY: "logistic regression on the frozen base, gold alone",
     AlternativeName.BASE: "the base without an adapter",
     AlternativeName.TEACHER: "the teacher itself",
@@ -46,7 +55,8 @@ WORDS = {
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alternative:
     """One alternative on `n` held-out rows: the sums of its marks and of the model's on the same rows, and the interval
-    of the difference of their means, model less alternative."""
+    of the difference of their means, model less alternative. `n_trained`: the pairs that it was fitted on, where that
+    is known."""
 
     name: AlternativeName
     n: int
@@ -54,6 +64,7 @@ class Alternative:
     model_marks_ppm: int
     low_ppm: int
     high_ppm: int
+    n_trained: int | None = None
 
     @property
     def accuracy_ppm(self) -> int:
@@ -88,10 +99,13 @@ class Alternative:
             "difference_high_ppm": self.high_ppm,
             "is_clearly_better": self.is_clearly_better,
             "is_held_to": self.is_held_to,
+            **({} if self.n_trained is None else {"n_trained": self.n_trained}),
         }
 
 
-def compare_marks(name: AlternativeName, model: Marks, theirs: Marks, *, confidence: float = 0.95) -> Alternative:
+def compare_marks(
+    name: AlternativeName, model: Marks, theirs: Marks, *, confidence: float = 0.95, n_trained: int | None = None
+) -> Alternative:
     """The alternative beside the model. Where all marks are all or nothing the interval is that of two paired
     proportions, else that of a mean of paired differences. Raises InvalidInput for sequences of different lengths.
 
@@ -112,7 +126,13 @@ def compare_marks(name: AlternativeName, model: Marks, theirs: Marks, *, confide
     else:
         low, high = mean_difference(model, theirs, confidence=confidence)
     return Alternative(
-        name=name, n=len(model), marks_ppm=sum(theirs), model_marks_ppm=sum(model), low_ppm=low, high_ppm=high
+        name=name,
+        n=len(model),
+        marks_ppm=sum(theirs),
+        model_marks_ppm=sum(model),
+        low_ppm=low,
+        high_ppm=high,
+        n_trained=n_trained,
     )
 
 
@@ -126,15 +146,18 @@ def label_alternatives(
     others: Mapping[AlternativeName, Sequence[str | None]],
     *,
     confidence: float = 0.95,
+    n_trained: Mapping[AlternativeName, int | None] | None = None,
 ) -> tuple[Alternative, ...]:
-    """The commonest label first, then the others, whose answers belong to the same rows."""
+    """The commonest label first, then the others, whose answers belong to the same rows. `n_trained`: the pairs that
+    each was fitted on."""
     if not truths:
         return ()
     commonest = min(Counter(truths).items(), key=lambda item: (-item[1], item[0]))[0]
     ours = label_marks(truths, predictions)
     answers = {AlternativeName.MAJORITY: [commonest] * len(truths), **others}
+    fitted = n_trained or {}
     return tuple(
-        compare_marks(name, ours, label_marks(truths, theirs), confidence=confidence)
+        compare_marks(name, ours, label_marks(truths, theirs), confidence=confidence, n_trained=fitted.get(name))
         for name, theirs in answers.items()
     )
 

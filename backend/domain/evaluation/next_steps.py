@@ -110,6 +110,8 @@ def for_alternative(rival: Alternative, means: Means) -> str:
     )
     if rival.name is AlternativeName.FROZEN:
         advice = f"The adaptation made it worse: halve train.learning_rate or train.epochs, or {means.data}"
+    elif rival.name is AlternativeName.FROZEN_RANDOM:
+        advice = f"The picks made it worse than labels drawn at random: set sampling.method: random, or {means.data}"
     elif rival.name is AlternativeName.GOLD_ONLY:
         advice = (
             "The teacher's pairs made it worse: they disagree with gold. Say in the task what sets the labels apart, "

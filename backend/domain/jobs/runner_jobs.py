@@ -92,7 +92,8 @@ class DistillJob(Wire):
 class DistillResult(Wire):
     """`adapter_sha256` is a safetensors blob with the LoRA matrices, `head.weight` (n_labels, d), `head.bias`
     (n_labels,), and the same for the frozen-base baseline as `baseline.weight`, `baseline.bias`. `training_log` has one
-    row per epoch. `active` says what was really switched on."""
+    row per epoch. `active` says what was really switched on. `held_confidences_ppm` and `held_right` are the calibrated
+    answers to the pairs that the calibrating fit did not train on, one entry each ([] where there are none)."""
 
     adapter_sha256: str
     adapter_config: dict[str, Any]
@@ -104,6 +105,8 @@ class DistillResult(Wire):
     active: dict[str, Any]
     runner_ms: int
     resumed_from_epoch: int
+    held_confidences_ppm: list[int] = field(default_factory=list)
+    held_right: list[bool] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +115,7 @@ class EvaluateJob(Wire):
 
     `inputs_sha256` is a JSONL blob of `{"input": str}` lines, `rules_sha256` a rules.json ("": none). `gold_sha256` is
     the gold that trains, as the lines of a DistillJob's dataset: a head on the frozen base is fitted on it alone ("":
-    none is)."""
+    none is); `random_sha256` are lines of labels that were bought at random, for a head of their own."""
 
     base_model: str
     base_model_sha256: str
@@ -123,21 +126,24 @@ class EvaluateJob(Wire):
     inputs_sha256: str
     rules_sha256: str = ""
     gold_sha256: str = ""
+    random_sha256: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluateResult(Wire):
     """Row i belongs to input i; `predictions` are the model's own, `rule_answers` what the rules say before it (None:
-    nothing; [] where the job has no rules), `gold_predictions` those of the head that was fitted on gold alone ([]
-    where none was). `latency_us` are single-input wall times of the model on a sample of the inputs, warm;
-    `ruled_latency_us` those of rules and then model on the same sample ([] without rules). `own_ns` and `ruled_own_ns`
-    are the own times of such answers by `own_clock`, beside `own_reference_ns` of the reference workload ([] from
-    runners that measured none)."""
+    nothing; [] where the job has no rules), `gold_predictions` and `random_predictions` those of the heads that were
+    fitted on gold alone and on random labels ([] where none was). `latency_us` are single-input wall times of the model
+    on a sample of the inputs, warm; `ruled_latency_us` those of rules and then model on the same sample ([] without
+    rules). `own_ns` and `ruled_own_ns` are the own times of such answers by `own_clock`, beside `own_reference_ns` of
+    the reference workload, and `head_own_ns` those of a head on the frozen base, beside its own `head_reference_ns` ([]
+    from runners that measured none)."""
 
     predictions: list[str]
     confidences: list[float]
     baseline_predictions: list[str]
     gold_predictions: list[str] = field(default_factory=list)
+    random_predictions: list[str] = field(default_factory=list)
     rule_answers: list[str | None] = field(default_factory=list)
     latency_us: list[int]
     ruled_latency_us: list[int] = field(default_factory=list)
@@ -145,6 +151,8 @@ class EvaluateResult(Wire):
     ruled_own_ns: list[int] = field(default_factory=list)
     own_reference_ns: int = 0
     own_clock: str = ""
+    head_own_ns: list[int] = field(default_factory=list)
+    head_reference_ns: int = 0
     device: str
     runner_ms: int
 

@@ -43,6 +43,11 @@ def distill_result(value: dict[str, Any]) -> DistillResult:
         check(is_count(getattr(result, name)), f"{name} is no count")
     _check_training(result)
     check(is_number(result.temperature) and 0.01 <= result.temperature <= 100, "the temperature is out of range")
+    confidences, right = result.held_confidences_ppm, result.held_right
+    are_lists = isinstance(confidences, list) and isinstance(right, list) and len(confidences) == len(right)
+    check(are_lists and len(right) <= result.n_pairs, "held answers are not one entry for each of some pairs")
+    check(all(is_whole(x, 0, 1_000_000) for x in confidences), "held_confidences_ppm are no shares")
+    check(all(isinstance(x, bool) for x in right), "held_right says something else than right or wrong")
     return result
 
 
@@ -56,13 +61,15 @@ def evaluate_result(value: dict[str, Any], *, labels: Collection[str], n: int) -
     known = frozenset(labels)
     for name in ("predictions", "baseline_predictions"):
         check(all(isinstance(x, str) and x in known for x in getattr(result, name)), f"{name} holds what is no label")
-    of_gold = result.gold_predictions
-    check(isinstance(of_gold, list) and len(of_gold) in (0, n), "gold_predictions is not one entry an input")
-    check(all(isinstance(x, str) and x in known for x in of_gold), "gold_predictions holds what is no label")
+    for name in ("gold_predictions", "random_predictions"):
+        rows = getattr(result, name)
+        check(isinstance(rows, list) and len(rows) in (0, n), f"{name} is not one entry an input")
+        check(all(isinstance(x, str) and x in known for x in rows), f"{name} holds what is no label")
     check(all(is_share(x) for x in result.confidences), "a confidence is not between 0 and 1")
     check_latencies(result.latency_us)
     _check_rules(result, known, n)
     _check_own_times(result, n)
+    _check_head_times(result, n)
     check(is_string(result.device, 200), "the device is no name")
     check(is_count(result.runner_ms), "runner_ms is no count")
     return result
@@ -140,6 +147,15 @@ def _check_own_times(result: EvaluateResult | EvaluateCausalResult, n: int) -> N
     check(bool(ruled) == bool(result.rule_answers), "there are own times of rules and no rules, or rules without")
 
 
+def _check_head_times(result: EvaluateResult, n: int) -> None:
+    """Check the own times of a head on the frozen base, of some of the inputs or of none."""
+    times = result.head_own_ns
+    is_some = isinstance(times, list) and len(times) <= n and all(is_whole(x, 0, MAX_NS) for x in times)
+    check(is_some, "head_own_ns are no counts of nanoseconds of some of the inputs")
+    check(is_whole(result.head_reference_ns, 0, MAX_NS), "head_reference_ns is no count of nanoseconds")
+    check(not times or result.own_clock in OWN_CLOCKS, "there are own times of a head and no clock")
+
+
 def _check_endings(reasons: Sequence[object], n_tokens: Sequence[object]) -> None:
     check(all(isinstance(x, str) and x in FINISH_REASONS for x in reasons), "a finish reason is not stop or length")
     check(all(is_whole(x, 0, MAX_OUTPUT_TOKENS) for x in n_tokens), "n_tokens holds what is no count")
@@ -151,7 +167,9 @@ def infer_result(value: dict[str, Any], *, n: int, task_type: str = "label") -> 
     check(isinstance(result.outputs, list) and len(result.outputs) == n, f"not one output for each of {n} inputs")
     parts = {"label", "confidence"} if task_type == "label" else {"output", "finish_reason", "n_tokens"}
     for row in result.outputs:
-        check(isinstance(row, dict) and set(row) - {"rule"} == parts | {"latency_us"}, "an output lacks its parts")
+        optional = {"rule", "is_unsure"} if task_type == "label" else {"rule"}
+        check(isinstance(row, dict) and set(row) - optional == parts | {"latency_us"}, "an output lacks its parts")
+        check(isinstance(row.get("is_unsure", False), bool), "is_unsure is neither true nor false")
         check(is_whole(row.get("rule", 0), 0, MAX_PPM), "rule is no number of a rule")
         if task_type == "label":
             check(is_string(row["label"], MAX_TEXT), "a label is no text")

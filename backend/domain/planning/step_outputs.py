@@ -125,10 +125,11 @@ class SelectionOut(StepOutput):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelingOut(StepOutput):
     """`dataset` are the pairs that train, `completions` those of a label task as a causal base trains on them,
-    `observations` the samples behind the answers and `rules` a rules.json; "" for none. `labels` is the digest of the
-    votes, which `votes` counts: all, and the inputs by how many they have. `purchases` are the rounds of a label task
-    that followed the first picks, `stopped_for` says why there were no more, `noise` is the teacher's estimated error
-    and `curve` what further labels had brought."""
+    `observations` the samples behind the answers, `rules` a rules.json and `random_labels` the pairs that were bought
+    at random (lines with `input` and `label`); "" for none. `labels` is the digest of the votes, which `votes` counts:
+    all, and the inputs by how many they have. `purchases` are the rounds of a label task that followed the first picks,
+    `stopped_for` says why there were no more, `noise` is the teacher's estimated error and `curve` what further labels
+    had brought."""
 
     STEP = StepName.LABELING
     DIGESTS = {
@@ -137,6 +138,7 @@ class LabelingOut(StepOutput):
         "completions": "completions",
         "observations": "observations",
         "rules": "rules",
+        "random_labels": "random_labels",
     }
     FACTS = {"rule_induction": "rules"}
     OPTIONAL = frozenset({"unverified_for", "votes", "noise", "purchases", "stopped_for", "curve"})
@@ -146,6 +148,7 @@ class LabelingOut(StepOutput):
     completions: str = ""
     observations: str = ""
     rules: str = ""
+    random_labels: str = ""
     n_labeled: int
     n_labeled_before: int
     n_unverified: int
@@ -221,16 +224,18 @@ class EvaluationOut(StepOutput):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateOut(StepOutput):
-    """The score and the decision, and the blobs that hold them for the artifact."""
+    """The score and the decision, the blobs that hold them for the artifact, and the quality card."""
 
     STEP = StepName.GATE
     DIGESTS = {"k_score_sha256": "k_score", "gate_sha256": "gate"}
+    OPTIONAL = frozenset({"card"})
 
     k_score_sha256: str
     gate_sha256: str
     passed: bool
     k_score: dict[str, Any]
     gate: dict[str, Any]
+    card: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -116,6 +116,18 @@ class Label(Part):
     )
 
 
+class Abstain(Part):
+    """The model says that it is unsure where its confidence is below a threshold; its label stays beside that."""
+
+    accuracy: float = Field(
+        ge=0.5,
+        le=0.999,
+        description="Wanted accuracy of the answers that are not unsure. The threshold is chosen on training pairs "
+        "that are held back for calibration, never on held-out gold, which measures what it comes to.",
+        examples=[0.95],
+    )
+
+
 class LabelOutput(Part):
     """The task answers with one of a closed set of labels."""
 
@@ -125,6 +137,11 @@ class LabelOutput(Part):
         max_length=MAX_LABELS,
         description="The closed set of answers.",
         examples=[[{"name": "refund"}, {"name": "other"}]],
+    )
+    abstain: Abstain | None = Field(
+        default=None,
+        description="When an answer is unsure; null: never. For tasks on an encoder.",
+        examples=[{"accuracy": 0.95}],
     )
 
 

@@ -11,7 +11,7 @@ from backend.domain.patterns.matching import UnsafePattern, compile_pattern, tak
 from backend.domain.pointers import suggestion
 from backend.domain.spec.addresses import address_problem
 from backend.domain.spec.answer_rules import output_problems
-from backend.domain.spec.defaults import default_k_select, dialect_of, effective_slices, slice_sizes
+from backend.domain.spec.defaults import default_k_select, dialect_of, effective_slices, slice_sizes, train_kind
 from backend.domain.spec.inputs import LengthVerifier, RegexVerifier, SimilarityVerifier
 from backend.domain.spec.models import Spec
 from backend.domain.spec.outputs import LabelOutput, RegexCheck, TextOutput
@@ -45,6 +45,9 @@ def _output(spec: Spec) -> Iterator[Problem]:
     if not isinstance(spec.output, LabelOutput):
         yield from output_problems(spec)
         return
+    if spec.output.abstain is not None and train_kind(spec) != "encoder":
+        message = f'an encoder alone has calibrated confidences, and train.kind is "{train_kind(spec)}"; remove one'
+        yield Problem(pointer="/output/abstain", message=message, code="not_used")
     labels = spec.output.labels
     yield from _repeats("/output/labels", [label.name for label in labels], code="duplicate_label", what="label")
     declared = [label.share for label in labels if label.share is not None]

@@ -47,6 +47,10 @@ class RunOutput(s.Serializer[object]):
         help_text="Of a label task. An encoder's is calibrated on validation pairs: of answers given with 0.9, about "
         "nine in ten are right. A causal model's is the probability of the label among the labels.",
     )
+    is_unsure = s.BooleanField(
+        required=False,
+        help_text="Of a task with output.abstain: whether the confidence is below its threshold. The label stays.",
+    )
     output = s.CharField(required=False, help_text="Of a json or text task: the answer, JSON as its text.")
     finish_reason = s.ChoiceField(
         ["stop", "length"], required=False, help_text="`length`: the answer was cut at its longest."
@@ -65,7 +69,7 @@ class RunShape(s.Serializer[object]):
     artifact = s.CharField()
     outputs = s.ListField(child=RunOutput())
     load_ms = s.IntegerField(help_text="Time the runner took to load the artifact; 0 when it had it.")
-    cost_microusd = s.IntegerField()
+    cost_microusd = s.IntegerField(help_text="For the time of the outputs' own answers; loading is on no bill.")
 
 
 @method_decorator(transaction.non_atomic_requests, name="dispatch")

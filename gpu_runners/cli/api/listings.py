@@ -15,6 +15,7 @@ from gpu_runners.cli.display.printing import (
     usd,
     when,
 )
+from gpu_runners.cli.display.quality_card import print_card
 from gpu_runners.cli.exit_codes import USAGE
 from gpu_runners.cli.options import AddOptions, add_api_options, count_of
 from gpu_runners.cli.terminal import fail
@@ -102,7 +103,8 @@ def show(id: str, *, as_json: bool, connect: Connect) -> int:
         elif row.get("object") == "compile":
             _print_compile(client, row)
         else:
-            print_members(row)
+            print_members({name: value for name, value in row.items() if name != "card"})
+            print_card(row.get("card"))
 
     return run_command(act, connect)
 
@@ -138,6 +140,7 @@ def _print_compile(client: Client, row: dict[str, Any]) -> None:
     if gate.get("next_step"):
         print(f"next: {gate['next_step']}")
     print_alternatives(row.get("evaluation") or {})
+    print_card(row.get("card"))
     steps = client.compiles.steps(row["id"])
     cells = (
         (

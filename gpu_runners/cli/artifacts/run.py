@@ -161,19 +161,24 @@ def run(
 
 def _outputs(kolm: Kolm, inputs: Sequence[str]) -> list[dict[str, Any]]:
     """Rules before the model: where they answer everything, no model is loaded. Raises Refused, OurError."""
+    from gpu_runners.artifacts.abstaining import abstain_ppm_of, with_doubts
     from gpu_runners.artifacts.rules_first import predict_with_rules
 
     def model(left: Sequence[str]) -> list[dict[str, Any]]:
         loaded = model_of(kolm)
         return [dict(row) for row in loaded.predict(left)]
 
-    return predict_with_rules(rules_of(kolm), inputs, is_label=kolm.manifest["task_type"] == "label", model=model)
+    is_label = kolm.manifest["task_type"] == "label"
+    rows = predict_with_rules(rules_of(kolm), inputs, is_label=is_label, model=model)
+    return with_doubts(rows, abstain_ppm_of(kolm.members)) if is_label else rows
 
 
 def _line(output: Mapping[str, Any]) -> str:
     rule = f"  rule {output['rule']}" if output.get("rule") else "  rules" if "rule" in output else ""
     if "label" in output:
-        return f"{as_line(output['label'])}  {output['confidence']:.3f}  {output['latency_us'] / 1000:.1f} ms{rule}"
+        doubt = "  unsure" if output.get("is_unsure") else ""
+        label, ms = as_line(output["label"]), output["latency_us"] / 1000
+        return f"{label}  {output['confidence']:.3f}{doubt}  {ms:.1f} ms{rule}"
     return f"{output['output']}{'' if output['finish_reason'] == 'stop' else '  (cut off)'}{rule}"
 
 

@@ -28,3 +28,10 @@ def fit_temperature(logits: NDArray[np.float64], labels: NDArray[np.int64]) -> t
         with_prior, bounds=(np.log(LOWEST), np.log(HIGHEST)), method="bounded", options={"xatol": 1e-5}
     )
     return round(float(np.exp(best.x)), 6), loss(best.x)
+
+
+def held_answers(logits: NDArray[np.float64], labels: NDArray[np.int64]) -> tuple[list[int], list[bool]]:
+    """The confidence of each answer, in ppm, and whether it is right, for calibrated (n, L) logits and (n,) labels."""
+    confidences = np.exp(log_softmax(logits, axis=1).max(axis=1))
+    right = logits.argmax(axis=1) == labels
+    return [round(float(value) * 1_000_000) for value in confidences], [bool(value) for value in right]

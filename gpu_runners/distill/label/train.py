@@ -15,7 +15,7 @@ import hashlib
 import json
 import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from importlib.metadata import version
 from pathlib import Path
@@ -29,7 +29,7 @@ from backend.domain.jobs.runner_jobs import DistillJob, DistillResult, TrainOpti
 from gpu_runners.distill import checkpoint
 from gpu_runners.distill.checkpoint import Hooks, StepDone
 from gpu_runners.distill.label.baseline import fit_head
-from gpu_runners.distill.label.calibration import fit_temperature
+from gpu_runners.distill.label.calibration import fit_temperature, held_answers
 from gpu_runners.distill.label.dataset import Pair, read_pairs, split
 from gpu_runners.distill.label.fit import Fit, pick_precision
 from gpu_runners.distill.label.options import read_options
@@ -59,6 +59,8 @@ class Counters(checkpoint.JobCounters):
     epoch_loss: float
     temperature: float
     log: list[dict[str, Any]]
+    held_confidences_ppm: list[int] = field(default_factory=list)
+    held_right: list[bool] = field(default_factory=list)
 
 
 def distill(
@@ -85,6 +87,8 @@ def distill(
         active=run.active(),
         runner_ms=round((time.monotonic() - started) * 1000),
         resumed_from_epoch=resumed_from,
+        held_confidences_ppm=run.held_confidences_ppm,
+        held_right=run.held_right,
     )
 
 
@@ -108,6 +112,8 @@ class _Run:
         self.baseline: Head = fit_head(self.embedded, self.all_pairs, n_labels=len(job.labels))
         self.log: list[dict[str, Any]] = []
         self.temperature, self.epoch_loss = 1.0, 0.0
+        self.held_confidences_ppm: list[int] = []
+        self.held_right: list[bool] = []
         self.phase = Phase.CALIBRATE if self.held_pairs else Phase.REFIT
         self.fit = self._new_fit()
         self._steps_before = 0
@@ -165,6 +171,7 @@ class _Run:
                 logits = net.logits(embedded.to(self.fit.device)).cpu().numpy().astype(np.float64)
             labels = np.array([pair.label for pair in self.held_pairs])
             self.temperature, validation_loss = fit_temperature(logits, labels)
+            self.held_confidences_ppm, self.held_right = held_answers(logits / self.temperature, labels)
             row |= {
                 "validation_loss": round(validation_loss, 6),
                 "validation_correct": int((logits.argmax(axis=1) == labels).sum()),
@@ -193,6 +200,8 @@ class _Run:
             steps_before=self._steps_before,
             epoch_loss=self.epoch_loss,
             temperature=self.temperature,
+            held_confidences_ppm=self.held_confidences_ppm,
+            held_right=self.held_right,
             log=self.log,
         )
 
@@ -204,6 +213,7 @@ class _Run:
             return 0
         c, tensors = saved
         self.log, self.temperature = c.log, c.temperature
+        self.held_confidences_ppm, self.held_right = c.held_confidences_ppm, c.held_right
         self.epoch_loss, self._steps_before, self.phase = c.epoch_loss, c.steps_before, Phase(c.phase)
         self.fit = self._new_fit()
         self.fit.restore(tensors, step=c.step)

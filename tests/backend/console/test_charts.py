@@ -37,6 +37,12 @@ def widths(tree: ET.Element, name: str) -> list[float]:
     return [float((node.get("width") or "").rstrip("%")) for node in of_class(tree, name) if node.tag == "rect"]
 
 
+def card_row(**changes):
+    """One row of a quality card."""
+    row = {"name": "student", "words": "the student", "n": 40, "accuracy_ppm": 800_000, "low_ppm": 650_000}
+    return row | {"high_ppm": 900_000, "answer_us": 5_000, "time_kind": "own", "per_1000_microusd": 750} | changes
+
+
 ALL = {
     "bars": lambda label: charts.bars([(label, 3), ("b", 1)], title=label, desc=label),
     "stacked_bars": lambda label: charts.stacked_bars([(label, [1, 2])], [label, label + "2"], title=label),
@@ -46,6 +52,7 @@ ALL = {
     "sparkline": lambda label: charts.sparkline([1, 2, 3], title=label),
     "line": lambda label: charts.line([(label, [(0, 1), (1, 2)]), ("b", [(0, 2)])], title=label),
     "scatter": lambda label: charts.scatter([Point(x=1, y=2, label=label)], [label, "b"], title=label),
+    "card_figure": lambda label: charts.card_figure({"rows": [card_row(words=label)]}, title=label),
     "heat": lambda label: charts.heat([[1, 2]], [label], [label, "b"], title=label, corner=label),
 }
 
@@ -229,3 +236,16 @@ def test_scales():
 def test_a_chart_writes_its_numbers_as_it_is_told():
     tree = parsed(charts.bars([("synthesis", 1_234_500)], title="Cost", write=usd))
     assert [node.text for node in of_class(tree, "value")] == ["$1.2345"]
+
+
+def test_a_card_has_an_interval_where_there_is_an_accuracy_and_says_where_there_is_none():
+    unmeasured = card_row(name="teacher", accuracy_ppm=None, low_ppm=None, high_ppm=None, n=0, time_kind=None)
+    tree = parsed(charts.card_figure({"rows": [card_row(n_trained=48), unmeasured | {"answer_us": None}]}))
+    assert widths(tree, "s1") == [25.0]
+    assert len(of_class(tree, "whisker")) == 1
+    lines = [node.text for node in tree.iter() if node.tag == "text"]
+    assert "80.0 % [65.0, 90.0] of 40" in lines
+    assert "fitted on 48" in lines
+    assert "5 ms · $0.00075 for 1,000" in lines
+    assert "not measured" in lines
+    assert "– · $0.00075 for 1,000" in lines

@@ -10,7 +10,8 @@ import pytest
 
 from backend.domain.artifact.building import build_kolm
 from backend.domain.artifact.kolm_verify import Altered, Untrusted, read_kolm
-from backend.domain.canonical import sha256_hex
+from backend.domain.canonical import canonical_json, sha256_hex
+from gpu_runners.artifacts.abstaining import with_doubts
 from gpu_runners.artifacts.label_model import LabelModel
 from gpu_runners.artifacts.loader import Loader
 from gpu_runners.errors import JobFailed
@@ -43,6 +44,26 @@ def test_it_labels_what_it_was_trained_to_label_and_is_sure_of_it(model: LabelMo
     outputs = model.predict([row["input"] for row in rows])
     assert sum(out["label"] == row["label"] for out, row in zip(outputs, rows, strict=True)) >= 10
     assert all(1 / len(LABELS) <= out["confidence"] <= 1 and out["latency_us"] > 0 for out in outputs)
+
+
+def test_below_its_threshold_an_answer_is_unsure_and_keeps_its_label(trained: Trained, model: LabelModel) -> None:
+    plain = model.predict(TEXTS)
+    assert all("is_unsure" not in out for out in plain)
+    confidences = sorted(round(out["confidence"] * 1_000_000) for out in plain)
+    temperature_ppm = round(trained.result.temperature * 1_000_000)
+    calibration = canonical_json({"temperature_ppm": temperature_ppm, "abstain_ppm": confidences[1]})
+    abstaining = Loader(keyring=None, base_dir=None).model_of(read_kolm(kolm_of(trained, calibration=calibration)))
+    outputs = abstaining.predict(TEXTS)
+    assert [out["label"] for out in outputs] == [out["label"] for out in plain]
+    doubts = [round(out["confidence"] * 1_000_000) < confidences[1] for out in plain]
+    assert [out["is_unsure"] for out in outputs] == doubts
+    assert sum(doubts) == 1
+
+
+def test_a_rule_is_never_unsure() -> None:
+    rows = [{"label": "a", "confidence": 0.2, "latency_us": 1, "rule": 1}, {"label": "a", "confidence": 0.2}]
+    assert [row["is_unsure"] for row in with_doubts(rows, 500_000)] == [False, True]
+    assert with_doubts(rows, None) == rows
 
 
 def test_the_answer_to_a_text_does_not_depend_on_its_neighbours(model: LabelModel) -> None:
@@ -94,6 +115,7 @@ def test_a_key_revoked_since_stops_the_next_load(kolm: bytes, keys: Path) -> Non
     [
         ({"labels.json": b"{}"}, "invalid_artifact"),
         ({"calibration.json": b'{"temperature_ppm":0}'}, "invalid_artifact"),
+        ({"calibration.json": b'{"abstain_ppm":1000001,"temperature_ppm":1000000}'}, "invalid_artifact"),
         ({"adapter.safetensors": b"\x80\x04K\x01."}, "invalid_adapter"),
         ({"labels.json": b'["a","b"]'}, "invalid_adapter"),
     ],

@@ -21,11 +21,15 @@ GOLD = task_rows(3, start=40)
 TEXTS = [row["input"] for row in task_rows(6, start=10)]
 
 
-def evaluated(trained: Trained, folder: Path, gold: list[dict[str, Any]] | None) -> EvaluateResult:
+def evaluated(
+    trained: Trained, folder: Path, gold: list[dict[str, Any]] | None, random: list[dict[str, Any]] | None = None
+) -> EvaluateResult:
     (folder / "inputs").write_bytes(jsonl([{"input": text} for text in TEXTS]))
     (folder / "adapter").write_bytes(trained.blob)
     if gold is not None:
         (folder / "gold").write_bytes(jsonl(gold))
+    if random is not None:
+        (folder / "random").write_bytes(jsonl(random))
     job = EvaluateJob(
         base_model=trained.job.base_model,
         base_model_sha256=trained.result.base_model_sha256,
@@ -35,13 +39,14 @@ def evaluated(trained: Trained, folder: Path, gold: list[dict[str, Any]] | None)
         temperature=trained.result.temperature,
         inputs_sha256="a" * 64,
         gold_sha256="" if gold is None else "c" * 64,
+        random_sha256="" if random is None else "d" * 64,
     )
     done = evaluate_files(job, folder=folder, base_dir=None, emit=lambda event: None)
     return EvaluateResult.from_json(done["result"])
 
 
 def test_gold_alone_answers_as_scikit_learn_does_on_the_frozen_embeddings(trained: Trained, tmp_path: Path) -> None:
-    result = evaluated(trained, tmp_path, GOLD)
+    result = evaluated(trained, tmp_path, GOLD, GOLD[:6])
     base = open_base(trained.job.base_model, base_dir=None)
     config = AdapterConfig.from_json(trained.result.adapter_config)
     runtime, tokenizer = load_runtime(base), TextTokenizer(base, max_tokens=config.max_tokens)
@@ -52,10 +57,15 @@ def test_gold_alone_answers_as_scikit_learn_does_on_the_frozen_embeddings(traine
     assert result.gold_predictions == reference.predict(held.astype(np.float64)).tolist()
     frozen = head_logits(held, from_bytes(trained.blob).baseline)
     assert result.baseline_predictions == [LABELS[i] for i in frozen.argmax(axis=1)]
+    few = LogisticRegression(C=10.0, max_iter=1000).fit(seen[:6].astype(np.float64), [row["label"] for row in GOLD[:6]])
+    assert result.random_predictions == few.predict(held.astype(np.float64)).tolist()
+    assert len(result.head_own_ns) == 10
+    assert (result.own_clock, min(*result.head_own_ns, result.head_reference_ns) > 0) == ("cpu", True)
 
 
 def test_without_gold_there_is_no_such_answer(trained: Trained, tmp_path: Path) -> None:
-    assert evaluated(trained, tmp_path, None).gold_predictions == []
+    result = evaluated(trained, tmp_path, None)
+    assert (result.gold_predictions, result.random_predictions) == ([], [])
 
 
 @pytest.mark.nightly

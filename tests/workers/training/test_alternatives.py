@@ -54,10 +54,13 @@ def label_compile(**spec: Any) -> Compile:
     return row
 
 
-def evaluated(row: Compile, predictions: list[str], **measured: Any) -> dict[str, Any]:
+def evaluated(
+    row: Compile, predictions: list[str], trained: dict[str, Any] | None = None, **measured: Any
+) -> dict[str, Any]:
     """Bring a training and an evaluation of an encoder; what the evaluation was asked."""
     advance(row)
-    bring(row, RunnerJobKind.DISTILL, DISTILLED | {"adapter_sha256": put_blob(row.tenant_id, b"encoder")})
+    adapter = {"adapter_sha256": put_blob(row.tenant_id, b"encoder")}
+    bring(row, RunnerJobKind.DISTILL, DISTILLED | adapter | (trained or {}))
     advance(row)
     result = {"predictions": predictions, "baseline_predictions": wrong(0), "confidences": [0.5] * len(TEXTS)}
     asked = bring(row, RunnerJobKind.EVALUATE, EVALUATED | result | measured)

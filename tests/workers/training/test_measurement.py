@@ -35,6 +35,9 @@ JUDGED = LABEL | {
 }
 BESIDE = LABEL | {
     "gold_predictions": ["b", "b"],
+    "random_predictions": ["b", "a"],
+    "n_random": 7,
+    "threshold": {"ppm": 800_000, "target_ppm": 950_000, "basis": "bound", "n": 60},
     "common_answer": "a",
     "teacher": {"rows": [1], "answers": ["b"], "failed": [[]], "why_not": "budget_exhausted"},
 }

@@ -14,6 +14,7 @@ from backend.domain.evaluation.classification import evaluate
 from backend.domain.evaluation.gate import decide_gate
 from backend.domain.evaluation.gate_floors import GateOptions
 from backend.domain.evaluation.kscore import score_evaluation
+from backend.domain.evaluation.quality_card import Basis, Spent, TeacherCost, quality_card
 from backend.domain.lifecycle import CompileStatus, StepName
 from backend.domain.roles import Role
 from backend.tenants.isolation import tenant_scope
@@ -111,6 +112,27 @@ def test_a_model_is_shown_beside_its_alternatives_with_the_interval_of_the_diffe
     assert '<span class="bad-text">-10.0</span>' in text
     assert "Not clearly worse than an alternative" in text
     assert "The adaptation made it worse" in text
+    assert "Quality card" not in text
+
+
+def test_the_quality_card_says_what_an_answer_takes_and_when_the_compile_has_paid_for_itself(row):
+    truths = [LABELS[i % 2] for i in range(40)]
+    judged(row, truths)
+    card = quality_card(
+        task_type="label",
+        evaluation=evaluate(LABELS, truths, truths),
+        alternatives=label_alternatives(truths, truths, {}),
+        student=Spent(answer_us=5_000, nanousd=750),
+        head=None,
+        teacher=TeacherCost(nanousd=30_750, n_calls=40, basis=Basis.LABELING),
+        compile_microusd=60_000,
+        price_version="2026-11-22",
+    )
+    change(row, evaluation=fresh(row).evaluation | {"card": card.to_json()})
+    text = get(logged_in_for(row), f"/app/compiles/{public_id(row)}")
+    assert "Quality card" in text
+    assert "on a runner ($0.00075 for 1,000 answers): after 2,000 answers" in text
+    assert "without the output of second and later answers" in text
 
 
 def logged_in_for(row: Compile, role: Role = Role.OWNER) -> Any:

@@ -150,7 +150,7 @@ def test_a_job_that_the_release_before_queued_is_read(kind: RunnerJobKind) -> No
     old = OLD_JOBS[kind]
     read = WIRES[kind][0].from_json(old).to_json()
     assert {name: read[name] for name in old} == old
-    assert {name for name in read if name not in old} <= {"rules_sha256", "gold_sha256", "grant"}
+    assert {name for name in read if name not in old} <= {"rules_sha256", "gold_sha256", "random_sha256", "grant"}
     assert all(value == "" for name, value in read.items() if name not in old)
 
 

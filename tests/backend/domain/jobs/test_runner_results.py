@@ -49,12 +49,20 @@ def test_what_a_runner_really_brings_passes():
     ruled = EVALUATED | {"rule_answers": [None, "refund"], "ruled_latency_us": [0, 900]}
     assert evaluate_result(ruled, labels=LABELS, n=2).rule_answers == [None, "refund"]
     assert infer_result(INFERRED, n=2).load_ms == 0
+    unsure = {"outputs": [row | {"is_unsure": True} for row in INFERRED["outputs"]]}
+    assert infer_result(INFERRED | unsure, n=2).outputs[0]["is_unsure"] is True
+    held = {"held_confidences_ppm": [1, 900_000], "held_right": [False, True]}
+    assert distill_result(DISTILLED | held).held_right == [False, True]
 
 
 @pytest.mark.parametrize(
     "changes",
     [
         {"adapter_sha256": "A" * 64},
+        {"held_confidences_ppm": [1], "held_right": []},
+        {"held_confidences_ppm": [1_000_001], "held_right": [True]},
+        {"held_confidences_ppm": [1], "held_right": [1]},
+        {"held_confidences_ppm": [1] * 13, "held_right": [True] * 13},
         {"adapter_sha256": "a" * 63},
         {"adapter_sha256": None},
         {"base_model_sha256": 7},
@@ -109,6 +117,12 @@ def test_a_distillation_that_cannot_be_is_refused(changes):
         {"rule_answers": ["refund", 7], "ruled_latency_us": [3]},
         {"rule_answers": {}},
         {"ruled_latency_us": [3]},
+        {"random_predictions": ["refund"]},
+        {"random_predictions": ["refund", "exchange"]},
+        {"head_own_ns": [3, 4, 5], "own_clock": "cpu"},
+        {"head_own_ns": [-1], "own_clock": "cpu"},
+        {"head_own_ns": [3]},
+        {"head_reference_ns": 0.5},
         {"device": "x" * 300},
         {"device": None},
         {"runner_ms": None},
@@ -123,6 +137,7 @@ def test_an_evaluation_that_cannot_be_is_refused(changes):
     "changes",
     [
         {"outputs": INFERRED["outputs"][:1]},
+        {"outputs": [{"label": "x", "confidence": 0.5, "latency_us": 3, "is_unsure": 1}] * 2},
         {"outputs": [{"label": "refund", "confidence": NAN, "latency_us": 3}] * 2},
         {"outputs": [{"label": 7, "confidence": 0.5, "latency_us": 3}] * 2},
         {"outputs": [{"label": "refund", "confidence": 0.5}] * 2},

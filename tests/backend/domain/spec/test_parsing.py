@@ -80,6 +80,7 @@ def two_labels(**second: Any) -> dict[str, Any]:
         ("/output/labels/0/nmae", "x", "/output/labels/0/nmae", "unknown_key", 'did you mean "name"?'),
         ("/sampling/n_candidate", 3, "/sampling/n_candidate", "unknown_key", 'did you mean "n_candidates"?'),
         ("/train/epoch", 3, "/train/epoch", "unknown_key", 'did you mean "epochs"?'),
+        ("/output/abstain", {"accuracy": 0.3}, "/output/abstain/accuracy", "out_of_range", "0.5"),
         ("/gate/zzz", 3, "/gate/zzz", "unknown_key", "known are"),
         ("/task", "", "/task", "empty", "write something"),
         ("/task", " \n ", "/task", "bad_format", "blank"),
@@ -460,3 +461,12 @@ def test_an_option_of_reasoning_models_is_refused_where_nothing_would_read_it(
 def test_a_reasoning_model_and_an_endpoint_that_nobody_knows_take_an_effort() -> None:
     for changes in ({"model": "gpt-5-mini"}, {"base_url": "https://llm.example.com/v1"}):
         assert parse_spec(document(teacher=VENDOR | changes | {"effort": "low"})).teacher.effort == "low"
+
+
+def test_to_abstain_takes_an_encoder():
+    output = two_labels() | {"abstain": {"accuracy": 0.95}}
+    assert parse_spec(document(output=output)).output.abstain.accuracy == 0.95
+    assert canonical_spec(parse_spec(document()))["output"]["abstain"] is None
+    for kind in ("causal", "auto"):
+        problem = problems(document(output=output, train={"kind": kind}))[0]
+        assert (problem.pointer, problem.code) == ("/output/abstain", "not_used")

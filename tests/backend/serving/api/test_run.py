@@ -38,7 +38,9 @@ def run(secret: str, artifact: Artifact, body: Any) -> Any:
 
 
 @contextmanager
-def runner(*, fails: bool = False) -> Iterator[list[InferJob]]:
+def runner(
+    *, fails: bool = False, latency_us: int = 800, loads_s: float = 0.0, **answer: Any
+) -> Iterator[list[InferJob]]:
     """One runner that takes the next job and answers it through the lease API's own functions."""
     jobs: list[InferJob] = []
     stop = threading.Event()
@@ -54,8 +56,10 @@ def runner(*, fails: bool = False) -> Iterator[list[InferJob]]:
                 if fails:
                     leases.report_failure(*key, code="untrusted", message="unknown key", is_retryable=True)
                     continue
-                outputs = [{"label": "refund", "confidence": 0.9, "latency_us": 800} for _ in jobs[-1].inputs]
-                leases.report_success(*key, {"outputs": outputs, "load_ms": 5})
+                stop.wait(loads_s)
+                row = {"label": "refund", "confidence": 0.9, "latency_us": latency_us} | answer
+                outputs = [row for _ in jobs[-1].inputs]
+                leases.report_success(*key, {"outputs": outputs, "load_ms": 5 + round(1000 * loads_s)})
         finally:
             connection.close()
 
@@ -80,6 +84,32 @@ def test_the_artifact_answers_each_input_and_the_call_is_on_the_bill_once(artifa
     with tenant_scope(artifact.tenant_id):
         fact = UsageFact.objects.get(sku="runner.millisecond")
     assert (fact.step, fact.compile_id, fact.amount_microusd) == ("run", None, body["cost_microusd"])
+    assert fact.quantity == 2  # two answers of 0.8 ms
+
+
+def quantity_and_charge(artifact: Artifact, **runs: Any) -> tuple[int, int]:
+    with runner(**runs):
+        body = run(make_api_key(artifact.tenant_id), artifact, {"inputs": ["a", "b"]}).json()
+    with tenant_scope(artifact.tenant_id):
+        fact = UsageFact.objects.get(sku="runner.millisecond")
+    assert fact.amount_microusd == body["cost_microusd"]
+    return fact.quantity, fact.amount_microusd
+
+
+def test_an_answer_that_the_runner_is_unsure_of_says_so(artifact):
+    with runner(is_unsure=True):
+        outputs = run(make_api_key(artifact.tenant_id), artifact, {"inputs": ["a"]}).json()["outputs"]
+    assert [(output["label"], output["is_unsure"]) for output in outputs] == [("refund", True)]
+
+
+def test_loading_the_artifact_is_on_no_bill(artifact):
+    assert quantity_and_charge(artifact, latency_us=20_000, loads_s=0.3) == (40, 6)  # 150 micro-USD a second
+
+
+def test_no_answer_is_billed_for_longer_than_the_runner_had_the_job(artifact):
+    ms, microusd = quantity_and_charge(artifact, latency_us=60_000_000)
+    assert 1 <= ms < 20_000
+    assert microusd < 3_000
 
 
 def test_when_no_runner_answers_in_time_that_is_said_and_the_job_is_withdrawn(artifact, monkeypatch):

@@ -37,6 +37,45 @@ BESIDE = {
     "difference_high_ppm": 21_000,
 }
 
+CARD: dict[str, Any] = {
+    "version": 1,
+    "task_type": "label",
+    "accuracy_kind": "label",
+    "confidence_ppm": 950_000,
+    "compile_microusd": 60_000,
+    "price_version": "2026-11-22",
+    "teacher_basis": "held_out_calls",
+    "n_teacher_calls": 100,
+    "rows": [
+        {
+            "name": "student",
+            "words": "the student",
+            "n": 100,
+            "accuracy_ppm": 912_345,
+            "low_ppm": 840_123,
+            "high_ppm": 953_456,
+            "answer_us": 5_020,
+            "time_kind": "own",
+            "per_1000_microusd": 750,
+        },
+        {
+            "name": "teacher",
+            "words": "the teacher itself",
+            "n": 0,
+            "accuracy_ppm": None,
+            "low_ppm": None,
+            "high_ppm": None,
+            "answer_us": 420_000,
+            "time_kind": "request",
+            "per_1000_microusd": 30_750,
+        },
+    ],
+    "break_even": [
+        {"place": "runner", "per_1000_microusd": 750, "calls": 2_000, "why_not": None},
+        {"place": "home", "per_1000_microusd": 0, "calls": None, "why_not": "teacher_not_asked"},
+    ],
+}
+
 
 class SmallApi(ThreadingHTTPServer):
     daemon_threads = True
@@ -94,6 +133,7 @@ class SmallApi(ThreadingHTTPServer):
             "size_bytes": size,
             "k_score_ppm": 912_345,
             "compile": "cmp_1",
+            "card": CARD,
         }
 
     def earlier_artifact(self) -> dict[str, Any]:

@@ -65,6 +65,20 @@ def test_a_gate_that_was_not_passed_is_exit_code_four_and_names_the_next_step(
     assert " 91.2 % beside  95.0 %  [-9.8, +2.1]  the teacher itself (n = 100)" in out
 
 
+def test_show_prints_the_quality_card_of_an_artifact(
+    home: Path, api: SmallApi, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["show", "art_1"]) == 0
+    out = capsys.readouterr().out
+    lines = [" ".join(line.split()) for line in out.splitlines()]
+    assert "the student 91.2 % [84.0, 95.3] 100 5.02 ms $0.00075" in lines
+    assert "the teacher itself – – 420 ms a request $0.0307" in lines
+    assert "The teacher's price is the mean of what its answers to 100 held-out inputs were billed." in lines
+    assert "The compile cost $0.0600 and has paid for itself" in lines
+    assert "on a runner ($0.00075 for 1,000 answers): after 2,000 answers" in lines
+    assert '"break_even"' not in out
+
+
 def test_a_failed_compile_is_exit_code_one_with_its_reason(
     home: Path, api: SmallApi, capsys: pytest.CaptureFixture[str]
 ) -> None:

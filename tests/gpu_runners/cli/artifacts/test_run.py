@@ -55,6 +55,10 @@ def test_run_labels_texts_and_lines_and_refuses_what_is_not_trusted(
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [row["input"] for row in rows] == ["where is my parcel 3 number 9", "é"]
     assert set(rows[0]) == {"input", "label", "confidence", "latency_us"}
+    calibration = b'{"abstain_ppm":1000000,"temperature_ppm":1000000}'
+    (home / "c.kolm").write_bytes(kolm_of(trained, calibration=calibration))
+    assert main(["run", "c.kolm", "é"]) == 0
+    assert "  unsure  " in capsys.readouterr().out
     (home / "keyring.json").unlink()
     assert main(["run", "a.kolm", "hello"]) == 3
     assert "--allow-untrusted" in capsys.readouterr().err

@@ -25,6 +25,11 @@ def test_the_same_job_gives_the_same_bytes(trained: Trained, base: Base) -> None
     assert blob == trained.blob
     assert result.temperature == trained.result.temperature
     assert result.training_log == trained.result.training_log
+    assert result.held_confidences_ppm == trained.result.held_confidences_ppm
+    last = next(row for row in reversed(result.training_log) if row["fit"] == "calibrate")
+    assert sum(result.held_right) == last["validation_correct"]
+    assert len(result.held_right) == len(result.held_confidences_ppm) == result.active["n_validation"] > 0
+    assert all(1_000_000 / len(LABELS) <= value <= 1_000_000 for value in result.held_confidences_ppm)
 
 
 @pytest.mark.nightly
@@ -49,6 +54,7 @@ def test_a_run_resumed_from_a_checkpoint_ends_with_the_same_bytes(
     assert later[0].step == stop_at + 1
     assert result.resumed_from_epoch == len(json.loads(_state(saved[-1].read_bytes()))["log"])
     assert (result.temperature, result.training_log) == (trained.result.temperature, trained.result.training_log)
+    assert result.held_confidences_ppm == trained.result.held_confidences_ppm
 
 
 @pytest.mark.nightly
