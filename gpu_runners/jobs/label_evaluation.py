@@ -48,11 +48,13 @@ def evaluate(
     )
     frozen = _Frozen(forward=partial(runtime.embed, pooling=config.pooling), tokenizer=model.tokenizer)
     head_of_gold = None if gold is None else frozen.fit(gold, job.labels)
+    n_tokens = 0 if head_of_gold is None else head_of_gold.n_tokens
     predictions, confidences = [], []
     baseline_predictions: list[str] = []
     gold_predictions: list[str] = []
     for start in range(0, len(texts), CHUNK):
         rows = model.tokenizer.ids(texts[start : start + CHUNK])
+        n_tokens += sum(map(len, rows))
         probabilities = in_batches(model.probabilities, rows)
         predictions += [job.labels[i] for i in probabilities.argmax(axis=1)]
         confidences += [round(float(p), 6) for p in probabilities.max(axis=1)]
@@ -76,15 +78,17 @@ def evaluate(
         own_clock=own.clock,
         device=model.engine.device,
         runner_ms=round((time.monotonic() - started) * 1000),
+        n_tokens=n_tokens,
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _FittedHead:
-    """A head with the labels of its rows."""
+    """A head with the labels of its rows, and the tokens that were read for it."""
 
     head: Head
     labels: list[str]
+    n_tokens: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,8 +109,9 @@ class _Frozen:
         if len(known) < 2:
             return None
         pairs = read_pairs(gold, known)
-        embedded = self.embed(self.tokenizer.ids([pair.text for pair in pairs]))
-        return _FittedHead(head=fit_head(embedded, pairs, n_labels=len(known)), labels=known)
+        rows = self.tokenizer.ids([pair.text for pair in pairs])
+        head = fit_head(self.embed(rows), pairs, n_labels=len(known))
+        return _FittedHead(head=head, labels=known, n_tokens=sum(map(len, rows)))
 
 
 def _answers(embedded: Array, head: Head, labels: Sequence[str]) -> list[str]:

@@ -20,14 +20,13 @@ from backend.domain.evaluation.means import Means
 from backend.domain.evaluation.own_time import Clock, OwnTime, Unit, own_time
 from backend.domain.jobs.causal_jobs import EvaluateCausalResult
 from backend.domain.jobs.runner_jobs import DistillResult
-from backend.domain.money.pricing import price_book
+from backend.domain.money.runner_work import SECOND
 from backend.domain.planning.step_outputs import LabelingOut, SlicingOut
 from backend.domain.planning.trials import TrialKind
 from backend.domain.spec.gold import leakage
 from backend.domain.spec.parsing import JsonOutput, LabelOutput, Spec, TextOutput, label_names
 from workers.scoring.answer_checks import failed_checks
 from workers.step.durable import CompileRun
-from workers.step.runner_wait import SKU
 from workers.training.alternatives import BASELINES, alternatives_of, common_answer
 from workers.training.judging import judge_texts
 from workers.training.measurement import Measurement, RuleShare, quantiles_us
@@ -175,7 +174,7 @@ def _generative(spec: Spec, gold: Sequence[str], measured: Measurement) -> AnyEv
 def score_of(run: CompileRun, evaluation: AnyEvaluation, measured: Measurement, trained: Trained) -> KScore:
     """The K-score: what is shipped is the adapter with its pack and rules, a call costs its own time on a runner."""
     own = measured.own_time(unit_of(run.spec))
-    usd_per_second = price_book().prices[SKU].usd_per_unit
+    usd_per_second = run.book.prices[SECOND].usd_per_unit
     rules = measured.shipped_rules(run.output(LabelingOut))
     shipped = [trained.adapter_sha256, measured.pack_sha256, rules]
     return score_evaluation(

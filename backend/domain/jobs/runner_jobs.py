@@ -92,7 +92,8 @@ class DistillJob(Wire):
 class DistillResult(Wire):
     """`adapter_sha256` is a safetensors blob with the LoRA matrices, `head.weight` (n_labels, d), `head.bias`
     (n_labels,), and the same for the frozen-base baseline as `baseline.weight`, `baseline.bias`. `training_log` has one
-    row per epoch. `active` says what was really switched on."""
+    row per epoch. `active` says what was really switched on. `n_tokens` are the tokens of the pairs, each counted once
+    in every epoch of the adapter's own fit (0: a runner that counts none)."""
 
     adapter_sha256: str
     adapter_config: dict[str, Any]
@@ -104,6 +105,7 @@ class DistillResult(Wire):
     active: dict[str, Any]
     runner_ms: int
     resumed_from_epoch: int
+    n_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +134,7 @@ class EvaluateResult(Wire):
     where none was). `latency_us` are single-input wall times of the model on a sample of the inputs, warm;
     `ruled_latency_us` those of rules and then model on the same sample ([] without rules). `own_ns` and `ruled_own_ns`
     are the own times of such answers by `own_clock`, beside `own_reference_ns` of the reference workload ([] from
-    runners that measured none)."""
+    runners that measured none). `n_tokens` are the tokens of the inputs and of the gold (0: not counted)."""
 
     predictions: list[str]
     confidences: list[float]
@@ -147,6 +149,7 @@ class EvaluateResult(Wire):
     own_clock: str = ""
     device: str
     runner_ms: int
+    n_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

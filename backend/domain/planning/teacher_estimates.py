@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from backend.domain.money.pricing import TeacherPrice
 from backend.domain.money.teacher_prices import is_free
 from backend.domain.planning.reward_estimates import RewardPlan
-from backend.domain.planning.trial_estimates import BYTES_PER_TOKEN, Range, answer_tokens, assumption, recipes_cost
+from backend.domain.planning.trial_estimates import BYTES_PER_TOKEN, Range, recipes_cost
 from backend.domain.planning.trials import most_trials
 from backend.domain.spec.defaults import (
     SliceSize,
@@ -18,7 +18,6 @@ from backend.domain.spec.defaults import (
     label_max_tokens,
     reward_of,
     thought_tokens,
-    train_kind,
 )
 from backend.domain.spec.models import Spec
 from backend.domain.spec.outputs import LabelOutput, TextOutput
@@ -46,6 +45,10 @@ class TeacherPlan:
     prompt_candidate: int
     prompt_label: int
     mean_output: int
+    label_output: int  # of an answer
+    embedded: float  # of an input, by the embedder's tokenizer
+    longest_candidate: int  # prompts in tokens of four bytes
+    longest_prompt: int
     reward_price: TeacherPrice | None = None  # of a spec with a reward
 
     @property
@@ -114,10 +117,6 @@ class TeacherPlan:
         if k is None:
             return n if self.spec.sampling.method == "all" else default_k_distill(n)
         return min(k, n)
-
-    @property
-    def label_output(self) -> int:
-        return answer_tokens(self.spec)
 
     def synthesis(self) -> Range:
         n = sum(self.pools)
@@ -214,15 +213,15 @@ class TeacherPlan:
         input may have, every choice as long as allowed."""
         width = self.spec.teacher.concurrency
         calls = (
-            [(self.prompt_label, self._labels_a_call * (label_max_tokens(self.spec) + self.room))]
+            [(self.longest_prompt, self._labels_a_call * (label_max_tokens(self.spec) + self.room))]
             if self.n_picks
             else []
         )
         if self.pools:
             n = min(self.per_call, max(self.pools))
-            calls.append((self.prompt_candidate, n * (self.spec.sampling.candidate_max_tokens + self.room)))
+            calls.append((self.longest_candidate, n * (self.spec.sampling.candidate_max_tokens + self.room)))
         if isinstance(self.spec.output, TextOutput) and self.spec.output.accuracy == "judge":
-            calls.append((self.prompt_label + 2 * label_max_tokens(self.spec), VERDICT_TOKENS + self.room))
+            calls.append((self.longest_prompt + 2 * label_max_tokens(self.spec), VERDICT_TOKENS + self.room))
         teacher = max(
             width * self.dearest.most_microusd(input_tokens=BYTES_PER_TOKEN * prompt, output_tokens=output)
             for prompt, output in calls
@@ -264,16 +263,15 @@ class TeacherPlan:
             yield self.reward.assumption(n + self.n_captures)
         if self.room:
             yield f"up to {self.room} tokens of thought an answer, {self.thoughts} expected (assumed, not measured)"
-        if train_kind(self.spec) != "encoder":
-            yield assumption(self.spec)
+        yield "runners are billed by the tokens that they train on, read and write, whatever machine they run on"
         if recipes_cost(self.spec).high:
             budget_s = self.spec.recipes.budget_s
             yield f"a recipe pack where the gate is passed: up to {budget_s:g} s of measuring what drafts"
         if teacher_rows:
             yield f"the teacher answers {teacher_rows} held-out inputs too (evaluation.teacher_rows)"
         yield f"at most {most_trials(self.spec)} trials; those after the first count in the evaluation's high bound"
-        yield "low: half the tokens and half the picks, a runner five times as fast"
+        yield "low: half the tokens and half the picks"
         yield (
             "high: every retry for poor candidates and every round that on_gap allows, one choice a call, longest "
-            "answers, a 4 times slower runner"
+            "answers, four times the tokens for a runner"
         )

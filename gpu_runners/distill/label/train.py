@@ -85,6 +85,7 @@ def distill(
         active=run.active(),
         runner_ms=round((time.monotonic() - started) * 1000),
         resumed_from_epoch=resumed_from,
+        n_tokens=sum(map(len, run.rows)) * options.epochs,
     )
 
 
