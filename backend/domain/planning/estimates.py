@@ -132,6 +132,7 @@ def estimate(
     )
     zero = Range(low=0, expected=0, high=0)
     steps = dict.fromkeys(StepName, zero)
+    steps[StepName.SLICING] = plan.preflight()
     steps[StepName.SYNTHESIS] = plan.synthesis() + _embedding(book.prices["embedding.token"], plan)
     rewards, later_rewards = plan.rewards()
     steps[StepName.VERIFICATION] = rewards

@@ -118,6 +118,17 @@ class TeacherPlan:
             return n if self.spec.sampling.method == "all" else default_k_distill(n)
         return min(k, n)
 
+    def preflight(self) -> Range:
+        """One tiny call of each model at an endpoint, about a text that says it is a test; none where it answered
+        another compile some minutes ago."""
+        teacher = self.spec.teacher
+        if teacher.provider != "openai_compatible":
+            return Range(low=0, expected=0, high=0)
+        cost = self._cost(self.prompt_label, self.label_output)
+        if teacher.fallback_model is not None:
+            cost += self._cost(self.prompt_candidate, self.mean_output)
+        return Range(low=0, expected=cost, high=4 * cost + self._cost(0, self.room))
+
     def synthesis(self) -> Range:
         n = sum(self.pools)
         n_calls = sum(-(-size // self.per_call) for size in self.pools)

@@ -52,6 +52,8 @@ def test_gold_alone_answers_as_scikit_learn_does_on_the_frozen_embeddings(traine
     assert result.gold_predictions == reference.predict(held.astype(np.float64)).tolist()
     frozen = head_logits(held, from_bytes(trained.blob).baseline)
     assert result.baseline_predictions == [LABELS[i] for i in frozen.argmax(axis=1)]
+    read = [*TEXTS, *(row["input"] for row in GOLD)]
+    assert result.n_tokens == sum(map(len, tokenizer.ids(read)))
 
 
 def test_without_gold_there_is_no_such_answer(trained: Trained, tmp_path: Path) -> None:
