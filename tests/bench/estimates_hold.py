@@ -50,7 +50,7 @@ def compile_case(deployment: Deployment, customer: Customer, case: Case) -> Row:
         "SELECT step, sku, sum(quantity)::bigint AS quantity, sum(amount_microusd)::bigint AS amount, billing"
         " FROM usage_usagefact WHERE compile_id = (SELECT id FROM compiles_compile WHERE name = %s)"
         " GROUP BY step, sku, billing ORDER BY step, sku",
-        case.name,
+        case.spec["name"],
     )
     return {
         "name": case.name,
@@ -117,9 +117,9 @@ def read_lines(path: Path) -> list[Row]:
 
 @contextmanager
 def _customer(variables: Mapping[str, str]) -> Iterator[tuple[Deployment, Customer]]:
-    leases = {"KOLM_COMPILE_LEASE_S": "60", "KOLM_RUNNER_LEASE_S": "60"}
+    origin = variables.get("server", "0")
     with (
-        running(allow_teachers=variables.get("server", "0"), **leases) as deployment,
+        running(allow_teachers=origin, KOLM_COMPILE_LEASE_S="60", KOLM_RUNNER_LEASE_S="60") as deployment,
         deployment.customer("bench") as customer,
     ):
         yield deployment, customer
