@@ -107,7 +107,7 @@ def _served(i: int, turn: int, server: str) -> Case:
 
 def _banking(i: int, turn: int, train: Sequence[Question], test: Sequence[Question]) -> Case:
     """Captures of some of BANKING77's intents, labelled by a recording of what people said."""
-    intents = sorted({question.intent for question in train})[turn * 7 :: 9][: 3 + turn % 6]
+    intents = sorted({question.intent for question in train})[turn * 7 % 9 :: 9][: 3 + turn % 6]
     chosen, held = ([q for q in side if q.intent in intents] for side in (train, test))
     few = chosen[:: max(1, len(chosen) // (60 + 40 * (turn % 5)))]
     name = f"bench-{i:02}-banking"
