@@ -9,7 +9,7 @@ from backend.domain.errors import KolmError
 from backend.domain.jobs.runner_jobs import RunnerJobKind
 from backend.domain.jobs.runner_results import select_result
 from backend.domain.money.pricing import cost_microusd, price_book
-from backend.domain.money.runner_work import priced, selecting
+from backend.domain.money.runner_work import costs_of, selecting
 from backend.domain.selection.options import Method
 from backend.runner_jobs import leases
 from backend.runner_jobs.models import RunnerJob, RunnerJobStatus
@@ -103,7 +103,7 @@ def _book(row: Selection, job: RunnerJob, *, n_tokens: int, billing: Billing) ->
             source_key=f"runner:{job.id}:{part.sku}",
             billing=billing,
         )
-        for part in priced(selecting(row.n), book)
+        for part in costs_of(selecting(row.n), book)
     ]
     tokens = Fact(
         sku=TOKEN_SKU,

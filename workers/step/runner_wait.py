@@ -10,7 +10,7 @@ from backend.compiles.models import StepRun
 from backend.domain.errors import CustomerError, OurError
 from backend.domain.lifecycle import StepName
 from backend.domain.money.pricing import PriceBook, cost_microusd
-from backend.domain.money.runner_work import SECOND, Work, bills_work, cost_of, priced
+from backend.domain.money.runner_work import SECOND, Work, bills_work, cost_of, costs_of
 from backend.domain.planning.trial_records import TrialRecord
 from backend.runner_jobs import leases as job_leases
 from backend.runner_jobs.leases import Offer
@@ -133,7 +133,7 @@ def runner_facts(run: CompileRun, job: RunnerJob, work: JobWork, runner_ms: int)
             price_version=run.book.version,
             source_key=f"runner:{job.id}:{part.sku}",
         )
-        for part in priced(done, run.book)
+        for part in costs_of(done, run.book)
     ]
 
 

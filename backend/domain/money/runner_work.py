@@ -1,4 +1,4 @@
-"""What a runner's job is billed by: the work that it did, as counts. The same work costs the same on every machine,
+"""Bill a runner's job by the work that it did, as counts. The same work costs the same on every machine,
 busy or not, with a GPU or without.
 
 A job counts once (its base is read and moved to the device), and then by its tokens. A causal base's tokens are weighed
@@ -59,21 +59,21 @@ def encoder_reading(n_tokens: int) -> Work:
 
 def causal_training(base: str, n_tokens: int) -> Work:
     """The work of one causal training, of the tokens of prompts and answers times epochs."""
-    return {WorkSku.CAUSAL_JOB: _weighed(base, 1), WorkSku.CAUSAL_TRAIN: _weighed(base, n_tokens)}
+    return {WorkSku.CAUSAL_JOB: _at_size(base, 1), WorkSku.CAUSAL_TRAIN: _at_size(base, n_tokens)}
 
 
 def causal_answers(base: str, *, n_read: int, n_written: int) -> Work:
     """The work of a causal evaluation: the tokens of the prompts that were read, and of the answers."""
     return {
-        WorkSku.CAUSAL_JOB: _weighed(base, 1),
-        WorkSku.CAUSAL_READ: _weighed(base, n_read),
-        WorkSku.CAUSAL_WRITE: _weighed(base, n_written),
+        WorkSku.CAUSAL_JOB: _at_size(base, 1),
+        WorkSku.CAUSAL_READ: _at_size(base, n_read),
+        WorkSku.CAUSAL_WRITE: _at_size(base, n_written),
     }
 
 
 def drafting(base: str, n_tokens: int) -> Work:
     """The work of measuring what drafts: tokens of answers, one request at a time."""
-    return {WorkSku.CAUSAL_JOB: _weighed(base, 1), WorkSku.CAUSAL_DRAFT: _weighed(base, n_tokens)}
+    return {WorkSku.CAUSAL_JOB: _at_size(base, 1), WorkSku.CAUSAL_DRAFT: _at_size(base, n_tokens)}
 
 
 def drafted_within(seconds: float, book: PriceBook) -> int:
@@ -93,7 +93,7 @@ def bills_work(book: PriceBook) -> bool:
     return all(sku in book.prices for sku in WorkSku)
 
 
-def priced(work: Work, book: PriceBook) -> list[WorkCost]:
+def costs_of(work: Work, book: PriceBook) -> list[WorkCost]:
     """Each part at the book's price, rounded once; a part of nothing is left out."""
     return [
         WorkCost(
@@ -114,7 +114,7 @@ def cost_of(work: Work, book: PriceBook) -> int:
     >>> cost_of({}, price_book())
     0
     """
-    return sum(part.amount_microusd for part in priced(work, book))
+    return sum(part.amount_microusd for part in costs_of(work, book))
 
 
 def base_size_b(name: str) -> float:
@@ -127,5 +127,5 @@ def base_size_b(name: str) -> float:
     return float(match[1]) if match else CAUSAL_BASE_B
 
 
-def _weighed(base: str, n: int) -> int:
+def _at_size(base: str, n: int) -> int:
     return math.ceil(n * max(1.0, base_size_b(base) / CAUSAL_BASE_B))

@@ -21,7 +21,7 @@ _BAR = "~~~"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fixed:
-    """What a kind of prompt always says: its system message and its last line."""
+    """The size of what a kind of prompt always says: its system message and its last line."""
 
     words: int
     bytes: int
@@ -35,7 +35,7 @@ ENGLISH_BYTES_PER_TOKEN = 4.5  # of these sentences, by a model's tokenizer
 
 
 def counting_of(spec: Spec) -> Counting:
-    """How the spec's teacher counts its tokens."""
+    """The way in which the spec's teacher counts its tokens."""
     kinds = {"grammar": Counting.WORDS, "replay": Counting.BYTES}
     return kinds.get(spec.teacher.provider, Counting.MODEL)
 

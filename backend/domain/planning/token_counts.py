@@ -1,4 +1,4 @@
-"""How many tokens a text has, where no tokenizer is at hand.
+"""The number of tokens of a text, where no tokenizer is at hand.
 
 The grammar teacher counts words, a recording without usage a token every four bytes; both are counted as they do. Of
 a model and of an encoder the characters of each script (white space left out) are divided by how many of them a token
@@ -14,11 +14,11 @@ from enum import StrEnum
 BYTES_PER_TOKEN = 4
 _WORD = re.compile(r" *[^ ]+| +")  # as the grammar teacher's tokens are
 _MULTILINGUAL = re.compile(r"multilingual|xlm|(^|[/-])m3\b|labse", re.IGNORECASE)
-_ACCENTED_SHARE = 0.005  # of the Latin letters: above it the language is not English
+_ACCENTED_SHARE = 0.005  # of the Latin chars: above it the language is not English
 
 
 class Counting(StrEnum):
-    """Who counts: the grammar teacher, a recording, a large model's tokenizer, or that of an English encoder."""
+    """The party that counts: the grammar teacher, a recording, a large model's tokenizer, an English encoder's."""
 
     WORDS = "words"
     BYTES = "bytes"
@@ -136,15 +136,15 @@ def count_tokens(text: str, by: Counting) -> float:
         return len(_WORD.findall(text))
     if by is Counting.BYTES:
         return math.ceil(len(text.encode()) / BYTES_PER_TOKEN)
-    letters = Counter(script_of(char) for char in text if not char.isspace())
-    accented = letters[Script.ACCENTED]
-    if accented > _ACCENTED_SHARE * (accented + letters[Script.LATIN]):
-        letters[Script.ACCENTED] += letters.pop(Script.LATIN, 0)
-    return sum(n / _RATES[by][script] for script, n in letters.items())
+    chars = Counter(script_of(char) for char in text if not char.isspace())
+    accented = chars[Script.ACCENTED]
+    if accented > _ACCENTED_SHARE * (accented + chars[Script.LATIN]):
+        chars[Script.ACCENTED] += chars.pop(Script.LATIN, 0)
+    return sum(n / _RATES[by][script] for script, n in chars.items())
 
 
 def counting_of_base(name: str | None) -> Counting:
-    """How an encoder counts, by its name: one of many languages as a large model does. None: the installation's own.
+    """The way in which an encoder counts, by its name: one of many languages as a large model does. None: the default.
 
     >>> counting_of_base("intfloat/multilingual-e5-small").value, counting_of_base(None).value
     ('model', 'encoder')

@@ -12,11 +12,11 @@ from backend.domain.money.runner_work import (
     causal_answers,
     causal_training,
     cost_of,
+    costs_of,
     drafted_within,
     drafting,
     encoder_reading,
     encoder_training,
-    priced,
     selecting,
 )
 
@@ -34,7 +34,7 @@ def test_a_token_of_a_larger_base_counts_as_often_as_it_is_larger() -> None:
 
 
 def test_each_part_has_its_price_and_nothing_costs_nothing() -> None:
-    parts = priced(encoder_training(100_000) | selecting(0), BOOK)
+    parts = costs_of(encoder_training(100_000) | selecting(0), BOOK)
     assert [(part.sku, part.unit, part.quantity, part.amount_microusd) for part in parts] == [
         ("runner.encoder_job", "job", 1, 900),
         ("runner.encoder_train_token", "token", 100_000, 24_000),
