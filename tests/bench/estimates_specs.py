@@ -6,13 +6,14 @@ Every fifth is of the same kind; within a kind labels, candidates, votes, picks,
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from backend.domain.spec.models import Spec
 from tests.acceptance.json_specs import small_orders
 from tests.acceptance.specs import LABELS, asks, small_spec
-from tests.bench.banking77_data import Question, read_banking77
+from tests.bench.banking77_data import Banking77, Question, read_banking77
 
 N_SPECS = 40
 PRICE = {"input_usd_per_mtok": 0.4, "output_usd_per_mtok": 1.6}
@@ -61,21 +62,28 @@ class Case:
 
 
 def cases(data: Path, *, server: str | None) -> Iterator[Case]:
-    """The specs, kinds in turn; without a `server` (its address) grammar takes its place."""
+    """The specs, kinds in turn; without a `server` (its address) grammar takes its place. Where specs have a plan, it
+    is fixed: what a plan that decides will buy is known while it runs."""
     banking = read_banking77(data)
+    plan = {"plan": "fixed"} if "plan" in Spec.model_fields else {}
     for i in range(N_SPECS):
-        turn = i // 5
-        match i % 5:
-            case 0:
-                yield _grammar(i, turn)
-            case 1:
-                yield _banking(i, turn, banking.train, banking.test)
-            case 2:
-                yield _language(i, turn)
-            case 3:
-                yield _grammar(i, turn + 3) if server is None else _served(i, turn, server)
-            case _:
-                yield _orders(i, turn) if turn % 2 == 0 else _banking(i, turn + 5, banking.train, banking.test)
+        case = _case(i, banking, server)
+        yield replace(case, spec=case.spec | plan)
+
+
+def _case(i: int, banking: Banking77, server: str | None) -> Case:
+    turn = i // 5
+    match i % 5:
+        case 0:
+            return _grammar(i, turn)
+        case 1:
+            return _banking(i, turn, banking.train, banking.test)
+        case 2:
+            return _language(i, turn)
+        case 3:
+            return _grammar(i, turn + 3) if server is None else _served(i, turn, server)
+        case _:
+            return _orders(i, turn) if turn % 2 == 0 else _banking(i, turn + 5, banking.train, banking.test)
 
 
 def _sampling(turn: int) -> dict[str, Any]:
