@@ -13,7 +13,7 @@ from uuid import UUID
 
 from backend.domain.answers.labels import vote
 from backend.domain.errors import KolmError
-from backend.domain.money.pricing import TeacherPrice, price_book
+from backend.domain.money.pricing import TeacherPrice, kept_book
 from backend.domain.money.teacher_prices import TeacherPrices, kept_prices
 from backend.domain.spec.parsing import LabelOutput, Spec, first_votes, label_names, read_stored_spec
 from backend.serving.models import PlaygroundAnswer
@@ -51,7 +51,7 @@ def answer_playground(tenant_id: UUID, answer_id: UUID) -> None:
     row, compile = asked_for
     try:
         spec = read_stored_spec(compile.spec)
-        prices = kept_prices(compile.estimate, spec.teacher, book=price_book())
+        prices = kept_prices(compile.estimate, spec.teacher, book=kept_book(compile.estimate.get("price_version", "")))
         asked = _ask(tenant_id, spec, prices, row.text)
     except KolmError as error:
         fail(tenant_id, answer_id, error.message)

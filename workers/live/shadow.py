@@ -15,7 +15,7 @@ from backend.domain.answers.json_values import BadAnswer, field_scores, is_exact
 from backend.domain.answers.labels import vote
 from backend.domain.errors import KolmError
 from backend.domain.evaluation.generative import Verdict, verdict_of
-from backend.domain.money.pricing import TeacherPrice, price_book
+from backend.domain.money.pricing import TeacherPrice, kept_book
 from backend.domain.money.teacher_prices import kept_prices
 from backend.domain.spec.parsing import (
     JsonOutput,
@@ -82,7 +82,8 @@ def compare_answer(tenant_id: UUID, answer_id: UUID) -> None:
         with tenant_scope(tenant_id):
             check_open(tenant_id, None)
         spec = read_stored_spec(asked.compile.spec)
-        prices = kept_prices(asked.compile.estimate, spec.teacher, book=price_book())
+        kept = asked.compile.estimate
+        prices = kept_prices(kept, spec.teacher, book=kept_book(kept.get("price_version", "")))
         with open_teacher(tenant_id, spec, prices) as session:
             teacher = _Teacher(session=session, left_microusd=asked.left_microusd, calls=[])
             agreement = _agreement(spec, asked, teacher)

@@ -9,7 +9,7 @@ from backend.domain.money.pricing import TeacherPrice
 from backend.domain.money.teacher_prices import is_free
 from backend.domain.planning.label_plans import first_captures, k_of_captures
 from backend.domain.planning.reward_estimates import RewardPlan
-from backend.domain.planning.trial_estimates import BYTES_PER_TOKEN, Range, answer_tokens, assumption, recipes_cost
+from backend.domain.planning.trial_estimates import BYTES_PER_TOKEN, Range, recipes_cost
 from backend.domain.planning.trials import most_trials
 from backend.domain.spec.defaults import (
     SliceSize,
@@ -21,7 +21,6 @@ from backend.domain.spec.defaults import (
     n_distilled,
     reward_of,
     thought_tokens,
-    train_kind,
     votes_as_needed,
 )
 from backend.domain.spec.models import Spec
@@ -51,6 +50,10 @@ class TeacherPlan:
     prompt_candidate: int
     prompt_label: int
     mean_output: int
+    label_output: int  # of an answer
+    embedded: float  # of an input, by the embedder's tokenizer
+    longest_candidate: int  # prompts in tokens of four bytes
+    longest_prompt: int
     reward_price: TeacherPrice | None = None  # of a spec with a reward
 
     @property
@@ -128,9 +131,16 @@ class TeacherPlan:
         """Picks that train, as `workers.training.training_set` chooses them."""
         return n_distilled(self.spec.sampling.k_distill, self.n_picks)
 
-    @property
-    def label_output(self) -> int:
-        return answer_tokens(self.spec)
+    def preflight(self) -> Range:
+        """One tiny call of each model at an endpoint, about a text that says it is a test; none where it answered
+        another compile some minutes ago."""
+        teacher = self.spec.teacher
+        if teacher.provider != "openai_compatible":
+            return Range(low=0, expected=0, high=0)
+        cost = self._cost(self.prompt_label, self.label_output)
+        if teacher.fallback_model is not None:
+            cost += self._cost(self.prompt_candidate, self.mean_output)
+        return Range(low=0, expected=cost, high=4 * cost + self._cost(0, self.room))
 
     def synthesis(self) -> Range:
         n = sum(self.pools)
@@ -230,15 +240,15 @@ class TeacherPlan:
         input may have, every choice as long as allowed."""
         width = self.spec.teacher.concurrency
         calls = (
-            [(self.prompt_label, self._labels_a_call * (label_max_tokens(self.spec) + self.room))]
+            [(self.longest_prompt, self._labels_a_call * (label_max_tokens(self.spec) + self.room))]
             if self.n_picks
             else []
         )
         if self.pools:
             n = min(self.per_call, max(self.pools))
-            calls.append((self.prompt_candidate, n * (self.spec.sampling.candidate_max_tokens + self.room)))
+            calls.append((self.longest_candidate, n * (self.spec.sampling.candidate_max_tokens + self.room)))
         if isinstance(self.spec.output, TextOutput) and self.spec.output.accuracy == "judge":
-            calls.append((self.prompt_label + 2 * label_max_tokens(self.spec), VERDICT_TOKENS + self.room))
+            calls.append((self.longest_prompt + 2 * label_max_tokens(self.spec), VERDICT_TOKENS + self.room))
         teacher = max(
             width * self.dearest.most_microusd(input_tokens=BYTES_PER_TOKEN * prompt, output_tokens=output)
             for prompt, output in calls
@@ -291,16 +301,15 @@ class TeacherPlan:
             yield self.reward.assumption(n + self.n_captures)
         if self.room:
             yield f"up to {self.room} tokens of thought an answer, {self.thoughts} expected (assumed, not measured)"
-        if train_kind(self.spec) != "encoder":
-            yield assumption(self.spec)
+        yield "runners are billed by the tokens that they train on, read and write, whatever machine they run on"
         if recipes_cost(self.spec).high:
             budget_s = self.spec.recipes.budget_s
             yield f"a recipe pack where the gate is passed: up to {budget_s:g} s of measuring what drafts"
         if teacher_rows:
             yield f"the teacher answers {teacher_rows} held-out inputs too (evaluation.teacher_rows)"
         yield f"at most {most_trials(self.spec)} trials; those after the first count in the evaluation's high bound"
-        yield "low: half the tokens and half the picks, a runner five times as fast"
+        yield "low: half the tokens and half the picks"
         yield (
             "high: every retry for poor candidates and every round that on_gap allows, one choice a call, longest "
-            "answers, a 4 times slower runner"
+            "answers, four times the tokens for a runner"
         )

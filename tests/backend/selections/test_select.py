@@ -214,14 +214,15 @@ def test_progress_is_what_the_runner_last_said_in_words_of_ours(tenant, secret):
     assert get(secret, answer.headers["Location"]).json()["progress"] == {"stage": None, "done": 4, "total": 9}
 
 
-def test_the_bill_has_the_runners_time_and_the_tokens_once(tenant, secret):
+def test_the_bill_has_the_rows_and_the_tokens_once(tenant, secret):
     with runner():
         body = post(secret, TEXTS, wait=10).json()
     for _ in range(2):
         get(secret, f"/v1/select/{body['id']}")
     with tenant_scope(tenant.id):
         facts = {fact.sku: fact for fact in UsageFact.objects.all()}
-    assert set(facts) == {"runner.millisecond", "embedding.token"}
+    assert set(facts) == {"runner.select_job", "runner.select_row", "embedding.token"}
+    assert facts["runner.select_row"].quantity == len(TEXTS)
     assert {(fact.step, fact.billing) for fact in facts.values()} == {("select", "charge")}
     assert facts["embedding.token"].quantity == 36
     assert body["cost_microusd"] == sum(fact.amount_microusd for fact in facts.values())
@@ -356,7 +357,7 @@ def test_deleting_takes_rows_result_and_job_along(tenant, secret):
     assert blobs_of(tenant) == set()
     assert not RunnerJob.objects.filter(tenant_id=tenant.id).exists()
     with tenant_scope(tenant.id):
-        assert UsageFact.objects.count() == 2, "what was used stays on the bill"
+        assert UsageFact.objects.count() == 3, "what was used stays on the bill"
 
 
 def test_deleting_a_running_selection_takes_the_job_from_its_runner(tenant, secret):
