@@ -22,7 +22,7 @@ from backend.domain.spec.defaults import answer_max_tokens
 from backend.domain.spec.task_prompt import system_prompt
 from workers.step.durable import CompileRun
 from workers.step.runner_wait import JobWork
-from workers.training.trial_jobs import gold_alone
+from workers.training.trial_jobs import gold_alone, random_labels
 
 TEXT_ROOM = 32  # tokens that an encoder reads beside a text: its prefix and its special tokens
 CHAT_ROOM = 256  # and a causal base beside a prompt: its chat template
@@ -51,6 +51,7 @@ def evaluation_work(run: CompileRun, trial: Trial, value: dict[str, Any]) -> Job
     if trial.kind is TrialKind.ENCODER:
         gold = gold_alone(run, heldout)
         texts += [row["input"] for row in get_jsonl(run.tenant_id, gold)] if gold else []
+        texts += [row["input"] for row in random_labels(run, heldout)]
         most = encoder_reading(_most(texts, room=TEXT_ROOM, limit=run.spec.train.max_tokens))
         n_tokens = _count(value, "n_tokens")
         return JobWork(done=None if n_tokens is None else encoder_reading(n_tokens), most=most)

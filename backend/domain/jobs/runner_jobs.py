@@ -140,7 +140,7 @@ class EvaluateResult(Wire):
     on a sample of the inputs, warm; `ruled_latency_us` those of rules and then model on the same sample ([] without
     rules). `own_ns` and `ruled_own_ns` are the own times of such answers by `own_clock`, beside `own_reference_ns` of
     the reference workload, and `head_own_ns` those of a head on the frozen base, beside its own `head_reference_ns` ([]
-    from runners that measured none). `n_tokens` are the tokens of the inputs, of the gold and of the random labels (0: not
+    from runners that measured none). `n_tokens` are the tokens of inputs, gold and random labels (0: not
     counted)."""
 
     predictions: list[str]
