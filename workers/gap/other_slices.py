@@ -18,7 +18,7 @@ _SCORED = (CandidateState.VALID, CandidateState.PICKED, CandidateState.DROPPED)
 def labels_beside(run: CompileRun, slice_row: Slice, n: int) -> dict[str, Any]:
     """The labels of a slice's `n` candidates and the candidates beside them, as `select` takes both; nothing where no
     label was asked for, or the spec names a method."""
-    if slice_row.is_captured or not slice_row.label or run.spec.sampling.method != Method.AUTO:
+    if slice_row.is_captured or not slice_row.label or Method(run.spec.sampling.method) is not Method.AUTO:
         return {}
     others = Candidate.objects.filter(
         tenant_id=run.tenant_id,

@@ -80,8 +80,8 @@ def checked_pool(
     return Pool(rows=rows, scores=values, keys=_row_keys(rows) if keys is None else keys, labels=labels)
 
 
-def joined(pool: Pool, beside: Beside) -> Pool:
-    """The pool's candidates, which are labelled, then those beside them. Raises InvalidInput."""
+def join_pools(pool: Pool, beside: Beside) -> Pool:
+    """Put the candidates beside the pool behind its own, which are labelled. Raises InvalidInput."""
     other = checked_pool(beside.embeddings, beside.scores, beside.keys, beside.labels)
     return Pool(
         rows=np.concatenate((pool.rows, other.rows)),

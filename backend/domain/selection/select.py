@@ -28,7 +28,7 @@ from backend.domain.selection.linkage.criteria import Linkage
 from backend.domain.selection.options import DEFAULT_LAMBDA, Options, Penalty, checked_options
 from backend.domain.selection.options import Method as Method
 from backend.domain.selection.pool import Beside as Beside
-from backend.domain.selection.pool import Part, Pool, canonical_order, checked_pool, joined, rescale
+from backend.domain.selection.pool import Part, Pool, canonical_order, checked_pool, join_pools, rescale
 from backend.domain.selection.report import SelectionReport as SelectionReport
 from backend.domain.selection.report import cohesion_log as cohesion_log
 from backend.domain.selection.report import report_on
@@ -115,7 +115,7 @@ def _resolve(pool: Pool, asked: Options, beside: Beside | None) -> tuple[Options
         return asked, pool.scores, ""
     choice, ranks = _choose(pool, asked, asked.k)
     if beside is not None and pool.labels is not None and 0 < asked.k < len(pool.scores):
-        every = joined(pool, beside)
+        every = join_pools(pool, beside)
         by_all, of_all = _choose(every, asked, -(-asked.k * len(every.scores) // len(pool.scores)))
         if by_all.is_by_labels:
             choice, ranks = by_all, of_all[: len(pool.scores)]
@@ -125,7 +125,7 @@ def _resolve(pool: Pool, asked: Options, beside: Beside | None) -> tuple[Options
 
 
 def _choose(pool: Pool, asked: Options, k: int) -> tuple[AutoChoice, Floats]:
-    """What `auto` takes for a pool, and the scores to select with in the order of its candidates."""
+    """Return what `auto` takes for a pool, and the scores to select with in the order of its candidates."""
     order = canonical_order(pool.scores, pool, np.arange(len(pool.scores)))
     labels = None if pool.labels is None else [pool.labels[i] for i in order.tolist()]
     choice = choose(pool.rows[order], pool.scores[order], k, labels=labels, options=asked)
